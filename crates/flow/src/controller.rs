@@ -1,0 +1,202 @@
+//! The controller: one owner of all flow state, driven by verbs, answering with values.
+//!
+//! | verb | meaning |
+//! |---|---|
+//! | [`Controller::flow`], [`Controller::workload`] | intern a name |
+//! | [`Controller::offer`] | here is an ask: granted, queued or refused |
+//! | [`Controller::charge`] | a stream has passed its estimate |
+//! | [`Controller::settle`] | a grant has ended, and this is what it cost |
+//! | [`Controller::cancel`] | the client has gone, wherever its ask stands |
+//! | [`Controller::requeue`] | the backend failed before it did anything |
+//! | [`Controller::supply`] | the backends are now these |
+//! | [`Controller::configure`] | the settings are now these |
+//! | [`Controller::wake`] at [`Controller::next_wake`] | time has passed |
+//! | [`Controller::close`] | shut down: nobody waits any more |
+//! | [`Controller::poll_event`] | what became of those who waited |
+//!
+//! Each phase of an ask's life has a file: `admit` (offer to queue), `dispatch` (queue to backend),
+//! `complete` (backend to end), `remove` (queue to nowhere). `turn` lets claims take part in their
+//! rounds or not, `reshape` rebuilds the queue when sets of backends or settings change, `forecast`
+//! predicts waits, and `view` shows what is there.
+
+mod admit;
+mod complete;
+mod dispatch;
+mod forecast;
+mod remove;
+mod reshape;
+mod turn;
+pub(crate) mod view;
+
+use std::collections::VecDeque;
+
+use crate::ask::{BANDS, FlowId, WorkloadId};
+use crate::capacity::Capacity;
+use crate::counters::Counters;
+use crate::flows::Flows;
+use crate::outcome::Event;
+use crate::queue::asks::Asks;
+use crate::queue::band::Level;
+use crate::queue::claim::Claims;
+use crate::queue::expiry::Wheel;
+use crate::queue::round::Round;
+use crate::settings::Settings;
+use crate::stock::DrainRate;
+use crate::supply::Supply;
+use crate::time::Time;
+use crate::workload::Registry;
+
+/// The flow of every ask that names none.
+const ANONYMOUS: &str = "-";
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    pub(crate) settings: Settings,
+    /// The latest time seen. It never runs backwards, whatever the caller's clock does.
+    pub(crate) clock: Time,
+    pub(crate) closed: bool,
+    pub(crate) sequence: u64,
+    pub(crate) grants: u64,
+    pub(crate) asks: Asks,
+    pub(crate) flows: Flows,
+    pub(crate) claims: Claims,
+    pub(crate) supply: Supply,
+    /// By pool, then by band.
+    pub(crate) rounds: Vec<[Round; BANDS]>,
+    pub(crate) domains: Vec<Domain>,
+    pub(crate) capacity: Capacity,
+    pub(crate) wheel: Wheel,
+    pub(crate) registry: Registry,
+    pub(crate) counters: Counters,
+    pub(crate) events: VecDeque<Event>,
+}
+
+/// What is kept for each domain besides its rounds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Domain {
+    pub(crate) waiting: u32,
+    pub(crate) bands: Level,
+    /// For each band, the level that chooses among the domain's pools.
+    pub(crate) pools: [Level; BANDS],
+    pub(crate) drain: DrainRate,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// A controller with no backends yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            registry: Registry::new(settings.workloads),
+            settings,
+            clock: Time::ZERO,
+            closed: false,
+            sequence: 0,
+            grants: 0,
+            asks: Asks::default(),
+            flows: Flows::default(),
+            claims: Claims::default(),
+            supply: Supply::default(),
+            rounds: Vec::new(),
+            domains: Vec::new(),
+            capacity: Capacity::default(),
+            wheel: Wheel::default(),
+            counters: Counters::default(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The flow with this name, in the class with this number (0 is the default class).
+    ///
+    /// The id stays good while the flow has asks alive, and after that until
+    /// `idle_flows_max` others have rested since.
+    pub fn flow(&mut self, name: &str, class: u32) -> FlowId {
+        let name = if name.is_empty() { ANONYMOUS } else { name };
+        if let Some(slot) = self.flows.find(name) {
+            if self.flows[slot].class != class {
+                self.reclassify(slot, class);
+            }
+            return self.flows.id(slot);
+        }
+        while let Some(oldest) = self.flows.surplus(self.settings.idle_flows_max) {
+            self.forget_flow(oldest);
+        }
+        let slot = self.flows.insert(name, class);
+        self.flows.id(slot)
+    }
+
+    /// The workload with this name; an empty name is one of many generated ones.
+    pub fn workload(&mut self, name: &str, now: Time) -> WorkloadId {
+        let now = self.advance(now);
+        if name.is_empty() { WorkloadId::GENERATED } else { self.registry.intern(name, now) }
+    }
+
+    /// What became of an ask that waited. Call until there is none, after every other verb.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`Controller::wake`] must be called next, if nothing else happens before.
+    pub fn next_wake(&self) -> Option<Time> {
+        self.wheel.next_wake()
+    }
+
+    /// Takes note of the time: time that stands still or jumps back is the latest time again.
+    fn advance(&mut self, now: Time) -> Time {
+        self.clock = self.clock.max(now);
+        self.clock
+    }
+
+    fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    fn domain_of(&mut self, pool: u32) -> &mut Domain {
+        let domain = self.supply.pools[pool as usize].domain;
+        &mut self.domains[domain as usize]
+    }
+
+    fn forget_flow(&mut self, flow: u32) {
+        for claim in self.claims_of(flow) {
+            self.claims.remove(claim);
+        }
+        self.capacity.rankings.iter_mut().for_each(|ranking| ranking.forget(flow));
+        self.flows.remove(flow);
+    }
+}
+
+// === impl Domain ===
+
+impl Domain {
+    pub(crate) fn new(pools: usize) -> Self {
+        let mut domain = Self::default();
+        domain.bands.resize(BANDS);
+        domain.resize(pools);
+        domain
+    }
+
+    pub(crate) fn resize(&mut self, pools: usize) {
+        self.pools.iter_mut().for_each(|level| level.resize(pools));
+    }
+
+    pub(crate) fn began_waiting(&mut self, now: Time) {
+        if self.waiting == 0 {
+            self.drain.start(now);
+        }
+        self.waiting += 1;
+    }
+
+    pub(crate) fn stopped_waiting(&mut self) {
+        self.waiting -= 1;
+        if self.waiting == 0 {
+            self.idle();
+        }
+    }
+
+    pub(crate) fn idle(&mut self) {
+        self.bands.idle();
+        self.pools.iter_mut().for_each(Level::idle);
+    }
+}

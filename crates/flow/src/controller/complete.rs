@@ -1,0 +1,165 @@
+//! Backend to end: true-up, release, and going back to wait.
+
+use super::Controller;
+use crate::ask::{COST_MAX, Ticket, Usage, WorkloadId};
+use crate::outcome::{Eviction, Misuse, Place, Stage};
+use crate::queue::asks::Phase;
+use crate::queue::band::{charge_by_sum, charge_by_weight};
+use crate::queue::claim::Claim;
+use crate::settings::Cascade;
+use crate::time::Time;
+
+// === impl Controller ===
+
+impl Controller {
+    /// A stream has cost this much so far. What passes the charge is charged as it comes.
+    pub fn charge(&mut self, ticket: Ticket, cost: u64, now: Time) -> Result<(), Misuse> {
+        self.advance(now);
+        let slot = self.find_in_flight(ticket)?;
+        let charged = self.asks[slot].cost;
+        self.recharge(slot, charged.max(cost.min(COST_MAX) as u32));
+        Ok(())
+    }
+
+    /// A grant has ended, and this is what it cost. Frees its place and grants the next.
+    pub fn settle(&mut self, ticket: Ticket, usage: Usage, now: Time) -> Result<(), Misuse> {
+        let now = self.advance(now);
+        let slot = self.find_in_flight(ticket)?;
+        if let Usage::Cost(cost) = usage {
+            self.recharge(slot, cost.min(COST_MAX) as u32);
+        }
+        self.finish(slot, now);
+        Ok(())
+    }
+
+    /// The client has gone, or nobody will relay this ask: ends it wherever it stands. In flight
+    /// that is a settlement at no cost; settle instead when work was done.
+    pub fn cancel(&mut self, ticket: Ticket, now: Time) -> Result<Stage, Misuse> {
+        let now = self.advance(now);
+        let slot = self.asks.find(ticket).ok_or(Misuse::UnknownTicket)?;
+        if self.asks[slot].phase == Phase::Waiting {
+            self.counters.cancelled_waiting += 1;
+            self.withdraw(slot);
+            self.end(slot, now);
+            return Ok(Stage::Waiting);
+        }
+        self.recharge(slot, 0);
+        self.finish(slot, now);
+        Ok(Stage::InFlight)
+    }
+
+    /// A backend failed the ask before it did anything. The charge is refunded whole, the deadline
+    /// stays, there is always room, and that backend is left out if the model has another.
+    pub fn requeue(&mut self, ticket: Ticket, place: Place, now: Time) -> Result<(), Misuse> {
+        let now = self.advance(now);
+        let slot = self.find_in_flight(ticket)?;
+        let backend = self.asks[slot].backend;
+        self.recharge(slot, 0);
+        let flow = self.release(slot);
+        self.counters.requeued += 1;
+        let Claim { pool, band, .. } = self.claims[self.asks[slot].claim];
+        let pool = self.supply.detour(pool, backend);
+        self.fit_to_supply();
+        self.asks[slot].claim = self.claim_for(flow, band, pool);
+        self.asks[slot].cost = self.asks[slot].estimate;
+        self.asks[slot].returned = true;
+        if place == Place::Back {
+            self.asks[slot].sequence = self.next_sequence();
+            self.asks[slot].arrival = now;
+        }
+        self.enqueue(slot, place, now);
+        if self.closed {
+            self.evict(slot, Eviction::ShuttingDown, now);
+        }
+        self.drain_after(flow, backend, now);
+        Ok(())
+    }
+
+    fn find_in_flight(&self, ticket: Ticket) -> Result<u32, Misuse> {
+        let slot = self.asks.find(ticket).ok_or(Misuse::UnknownTicket)?;
+        match self.asks[slot].phase {
+            Phase::InFlight => Ok(slot),
+            _ => Err(Misuse::NotInFlight),
+        }
+    }
+
+    /// Sets what an ask in flight is charged, at every level.
+    fn recharge(&mut self, slot: u32, cost: u32) {
+        let charged = std::mem::replace(&mut self.asks[slot].cost, cost);
+        if charged == cost {
+            return;
+        }
+        let at = self.asks[slot].claim;
+        let difference = i64::from(cost) - i64::from(charged);
+        let claim = &mut self.claims[at];
+        let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
+        claim.tag = round.clock.true_up(claim.tag, claim.weight, difference);
+        self.reorder(at);
+        self.recharge_levels(at, difference);
+    }
+
+    fn recharge_levels(&mut self, claim: u32, difference: i64) {
+        let Claim { pool, band, .. } = self.claims[claim];
+        let place = self.supply.pools[pool as usize].place as usize;
+        let units = self.rounds[pool as usize][band.index()].clock.weight();
+        let (cost, refund) = (difference.unsigned_abs() as u32, difference < 0);
+        let cascade = self.settings.cascade;
+        let domain = self.domain_of(pool);
+        domain.pools[band.index()].true_up(place, charge_by_sum(cost, units), refund);
+        if let Cascade::Weighted(weights) = cascade {
+            let charge = charge_by_weight(cost, weights[band.index()]);
+            domain.bands.true_up(band.index(), charge, refund);
+        }
+    }
+
+    fn finish(&mut self, slot: u32, now: Time) {
+        let (backend, cost) = (self.asks[slot].backend, self.asks[slot].cost);
+        let pool = self.claims[self.asks[slot].claim].pool;
+        let domain = self.domain_of(pool);
+        if domain.waiting > 0 {
+            domain.drain.completed(cost, now);
+        }
+        let flow = self.release(slot);
+        self.counters.settled += 1;
+        self.end(slot, now);
+        self.drain_after(flow, backend, now);
+    }
+
+    /// Gives back what an ask in flight holds; returns its flow.
+    fn release(&mut self, slot: u32) -> u32 {
+        let record = &self.asks[slot];
+        let (backend, flow) = (record.backend, self.claims[record.claim].flow);
+        let at = &mut self.supply.backends[backend as usize];
+        at.in_flight[record.band.index()] -= 1;
+        at.stock -= record.stock(self.settings.stock);
+        self.flows.ended_flight(flow);
+        self.flows.release(flow, backend);
+        self.open_doors(flow, backend);
+        flow
+    }
+
+    /// An ask is over: nothing of it remains but the flow's tag.
+    pub(super) fn end(&mut self, slot: u32, now: Time) {
+        let record = &self.asks[slot];
+        let (workload, flow) = (WorkloadId(record.workload), self.claims[record.claim].flow);
+        self.registry.ended(workload, now);
+        self.asks.remove(slot);
+        self.flows.rest(flow);
+    }
+
+    /// Grants what a release has made possible: at the backend, and for a flow that was at its
+    /// limit wherever else it waits.
+    fn drain_after(&mut self, flow: u32, backend: u32, now: Time) {
+        let domain = self.supply.backends[backend as usize].domain;
+        if (domain as usize) < self.domains.len() {
+            self.drain(domain, now);
+        }
+        let class = self.settings.class(self.flows[flow].class);
+        if class.in_flight_max.is_some() {
+            for claim in self.claims_of(flow) {
+                let pool = self.claims[claim].pool;
+                self.drain(self.supply.pools[pool as usize].domain, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Queue to backend: choosing the next ask and its backend in one step.
+
+use super::Controller;
+use crate::ask::Band;
+use crate::outcome::Event;
+use crate::queue::asks::Phase;
+use crate::queue::band::{charge_by_sum, charge_by_weight};
+use crate::queue::claim::Claim;
+use crate::queue::line::Moment;
+use crate::route::least_pending;
+use crate::settings::Cascade;
+use crate::time::Time;
+
+// === impl Controller ===
+
+impl Controller {
+    /// Grants everything that can go in a domain.
+    pub(super) fn drain(&mut self, domain: u32, now: Time) {
+        while let Some(claim) = self.next_claim(domain) {
+            let Some(slot) = self.first_of(claim, now) else { return };
+            if self.asks[slot].deadline <= now {
+                self.expire(slot, now);
+                continue;
+            }
+            let Some(backend) = self.choose_backend(claim, self.settings.bounds.lower()) else {
+                return;
+            };
+            let waited = now.since(self.asks[slot].arrival);
+            self.take_out(slot);
+            self.counters.granted += 1;
+            self.grant(slot, backend);
+            self.events.push_back(Event::Granted {
+                ticket: self.asks.ticket(slot),
+                backend: self.supply.backends[backend as usize].id,
+                waited,
+            });
+        }
+    }
+
+    pub(super) fn drain_all(&mut self, now: Time) {
+        for domain in 0..self.domains.len() as u32 {
+            self.drain(domain, now);
+        }
+    }
+
+    fn first_of(&mut self, claim: u32, now: Time) -> Option<u32> {
+        let moment = Moment { now, law: &self.settings.urgency, registry: &mut self.registry };
+        self.claims[claim].line.first(moment)
+    }
+
+    /// The claim whose turn it is, among those whose backends have room below the lower bound.
+    fn next_claim(&mut self, domain: u32) -> Option<u32> {
+        if self.domains[domain as usize].waiting == 0 {
+            return None;
+        }
+        let bound = self.settings.bounds.lower();
+        let band = match self.settings.cascade {
+            Cascade::Strict => {
+                let mut bands = Band::DESCENDING.into_iter();
+                bands.find(|band| self.band_could_go(domain, band.index(), bound))?.index()
+            }
+            Cascade::Weighted(_) => {
+                let mut level = std::mem::take(&mut self.domains[domain as usize].bands);
+                let chosen = level.choose(|band| self.band_could_go(domain, band, bound));
+                self.domains[domain as usize].bands = level;
+                chosen?
+            }
+        };
+        let pool = self.next_pool(domain, band, bound)?;
+        self.pool_first(pool, band, bound)
+    }
+
+    fn next_pool(&mut self, domain: u32, band: usize, bound: u64) -> Option<u32> {
+        let pools = &self.supply.domains[domain as usize].pools;
+        if let [only] = pools[..] {
+            return Some(only);
+        }
+        let mut level = std::mem::take(&mut self.domains[domain as usize].pools[band]);
+        let chosen = level.choose(|at| self.pool_first(pools[at], band, bound).is_some());
+        let pool = chosen.map(|at| pools[at]);
+        self.domains[domain as usize].pools[band] = level;
+        pool
+    }
+
+    pub(crate) fn any_could_go(&self, domain: u32, bound: u64) -> bool {
+        (0..crate::ask::BANDS).any(|band| self.band_could_go(domain, band, bound))
+    }
+
+    fn band_could_go(&self, domain: u32, band: usize, bound: u64) -> bool {
+        let pools = &self.supply.domains[domain as usize].pools;
+        pools.iter().any(|&pool| self.pool_first(pool, band, bound).is_some())
+    }
+
+    fn pool_first(&self, pool: u32, band: usize, bound: u64) -> Option<u32> {
+        let round = &self.rounds[pool as usize][band];
+        if round.is_idle() || !self.supply.is_open(pool, bound) {
+            return None;
+        }
+        round.first(|backend| self.supply.has_room(backend, bound))
+    }
+
+    pub(super) fn choose_backend(&self, claim: u32, bound: u64) -> Option<u32> {
+        let Claim { flow, pool, .. } = self.claims[claim];
+        let members = &self.supply.pools[pool as usize].members;
+        least_pending(&self.supply, members, bound, |backend| self.may_use(flow, backend))
+    }
+
+    /// Sends an ask that is in no line to a backend, and charges its flow.
+    pub(super) fn grant(&mut self, slot: u32, backend: u32) {
+        let record = &mut self.asks[slot];
+        record.phase = Phase::InFlight;
+        record.backend = backend;
+        let (claim, cost, band) = (record.claim, record.cost, record.band.index());
+        self.grants += 1;
+        let at = &mut self.supply.backends[backend as usize];
+        at.in_flight[band] += 1;
+        at.stock += record.stock(self.settings.stock);
+        at.granted_at = self.grants;
+        let flow = self.claims[claim].flow;
+        self.flows.began_flight(flow);
+        if self.settings.class(self.flows[flow].class).in_flight_per_backend_max.is_some() {
+            self.flows.hold(flow, backend);
+        }
+        self.charge_levels(claim, cost);
+        self.charge_claim(claim, cost);
+        self.close_doors(flow, backend);
+    }
+
+    fn charge_claim(&mut self, at: u32, cost: u32) {
+        let claim = &mut self.claims[at];
+        let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
+        let bypassed = !claim.active;
+        if bypassed {
+            claim.tag = round.clock.join(claim.tag, claim.weight, cost);
+        }
+        claim.tag = round.clock.serve(claim.tag, claim.weight, cost);
+        if bypassed {
+            round.clock.depart(claim.weight, cost);
+        } else if claim.waiting == 0 {
+            self.deactivate(at, Some(cost));
+        } else {
+            claim.turn = round.next_turn();
+            self.reorder(at);
+        }
+        self.rebase(at);
+    }
+
+    /// Brings the tags of a round down before they grow too large.
+    pub(super) fn rebase(&mut self, at: u32) {
+        let Claim { pool, band, .. } = self.claims[at];
+        let round = &mut self.rounds[pool as usize][band.index()];
+        let Some(shift) = round.clock.rebase() else { return };
+        round.shift(shift);
+        for claim in self.claims.iter_mut() {
+            if claim.pool == pool && claim.band == band {
+                claim.tag = claim.tag.saturating_sub(shift);
+            }
+        }
+    }
+
+    fn charge_levels(&mut self, claim: u32, cost: u32) {
+        let Claim { pool, band, .. } = self.claims[claim];
+        let place = self.supply.pools[pool as usize].place as usize;
+        let units = self.rounds[pool as usize][band.index()].clock.weight();
+        let cascade = self.settings.cascade;
+        let domain = self.domain_of(pool);
+        domain.pools[band.index()].serve(place, charge_by_sum(cost, units));
+        if let Cascade::Weighted(weights) = cascade {
+            domain.bands.serve(band.index(), charge_by_weight(cost, weights[band.index()]));
+        }
+        if domain.waiting == 0 {
+            domain.idle();
+        }
+    }
+}

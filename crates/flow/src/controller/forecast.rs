@@ -1,0 +1,59 @@
+//! How long an ask will wait: the cost ahead of it over the rate at which cost completes.
+//!
+//! Ahead of a newcomer are the higher bands and, in its own band, at most what fair queueing lets
+//! past: while its flow's own backlog is served, every other flow gets its weight's share, and no
+//! flow more than it has.
+
+use super::Controller;
+use crate::queue::claim::Claim;
+use crate::settings::Cascade;
+use crate::time::{Span, Time};
+
+/// The shortest and the longest time a refused client is told to stay away.
+const RETRY_AFTER_MIN: Span = Span::from_secs(1);
+const RETRY_AFTER_MAX: Span = Span::from_secs(60);
+
+// === impl Controller ===
+
+impl Controller {
+    /// When a client whose ask was not served should try again.
+    pub(super) fn retry_after(&self, claim: u32, now: Time) -> Span {
+        let wait = self.predicted_wait(claim, now).unwrap_or(RETRY_AFTER_MIN);
+        wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
+    }
+
+    /// How long an ask that joined this claim now would wait; nothing before a rate is known.
+    pub(super) fn predicted_wait(&self, claim: u32, now: Time) -> Option<Span> {
+        let domain = self.supply.pools[self.claims[claim].pool as usize].domain;
+        let rate = self.domains[domain as usize].drain.at(now)?;
+        Some(Span::from_secs_f64(self.cost_ahead(claim) / rate))
+    }
+
+    fn cost_ahead(&self, at: u32) -> f64 {
+        let Claim { pool, band, weight, cost_waiting, active, .. } = self.claims[at];
+        let domain = self.supply.pools[pool as usize].domain;
+        let units = self.rounds[pool as usize][band.index()].clock.weight();
+        let others = units.saturating_sub(if active { u64::from(weight.units) } else { 0 });
+        let shared = 1.0 + others as f64 / f64::from(weight.units);
+        let own_band = self.band_cost(domain, band.index());
+        let fair = (cost_waiting as f64 * shared).max(1.0).min(own_band);
+        match &self.settings.cascade {
+            Cascade::Strict => {
+                fair + (band.index() + 1..crate::BANDS)
+                    .map(|b| self.band_cost(domain, b))
+                    .sum::<f64>()
+            }
+            Cascade::Weighted(weights) => {
+                let waits = |b: &usize| *b == band.index() || self.band_cost(domain, *b) > 0.0;
+                let sum: f64 = (0..crate::BANDS).filter(waits).map(|b| weights[b].value()).sum();
+                let all: f64 = (0..crate::BANDS).map(|b| self.band_cost(domain, b)).sum();
+                (fair * sum / weights[band.index()].value()).min(all)
+            }
+        }
+    }
+
+    fn band_cost(&self, domain: u32, band: usize) -> f64 {
+        let pools = &self.supply.domains[domain as usize].pools;
+        pools.iter().map(|&pool| self.rounds[pool as usize][band].cost_waiting as f64).sum()
+    }
+}

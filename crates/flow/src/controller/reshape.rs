@@ -1,0 +1,139 @@
+//! New backends and new settings, without losing anyone's place.
+//!
+//! A backend that merely becomes ready or not changes nothing but its flag. When sets of backends
+//! or settings change, the queue is rebuilt: every living ask is put into the claim that it
+//! belongs to now, in its order of arrival, and each claim keeps its lead over virtual time.
+
+use std::collections::BTreeSet;
+
+use super::{Controller, Domain};
+use crate::ask::ModelId;
+use crate::outcome::Place;
+use crate::queue::asks::Phase;
+use crate::queue::claim::{Claim, Claims};
+use crate::queue::round::Round;
+use crate::settings::Settings;
+use crate::supply::BackendSupply;
+use crate::time::Time;
+
+// === impl Controller ===
+
+impl Controller {
+    /// The backends are now these. One that is left out is gone; what is in flight there is still
+    /// settled as it ends.
+    pub fn supply(&mut self, backends: &[BackendSupply], now: Time) {
+        let now = self.advance(now);
+        if self.supply.update(backends) {
+            self.rebuild();
+        }
+        self.drain_all(now);
+    }
+
+    /// The settings are now these. Nobody who waits is evicted, even where limits have shrunk.
+    pub fn configure(&mut self, settings: Settings, now: Time) {
+        let now = self.advance(now);
+        self.registry.configure(settings.workloads);
+        self.settings = settings;
+        self.rebuild();
+        self.drain_all(now);
+    }
+
+    /// Moves a flow into another class.
+    pub(super) fn reclassify(&mut self, flow: u32, class: u32) {
+        self.flows[flow].class = class;
+        let weight = self.settings.class(class).weight;
+        self.recount_held(|at| at == flow);
+        for claim in self.claims_of(flow) {
+            self.deactivate(claim, None);
+            self.claims[claim].weight = weight;
+            self.rejoin(claim);
+        }
+    }
+
+    /// Makes room for pools that have been added since.
+    pub(super) fn fit_to_supply(&mut self) {
+        self.rounds.resize_with(self.supply.pools.len(), Default::default);
+        for (domain, shape) in self.domains.iter_mut().zip(&self.supply.domains) {
+            domain.resize(shape.pools.len());
+        }
+    }
+
+    fn rebuild(&mut self) {
+        self.relocate_backends();
+        let alive: BTreeSet<ModelId> =
+            self.asks.slots().map(|slot| ModelId(self.asks[slot].model)).collect();
+        self.supply.reshape(&alive);
+        let claims = std::mem::take(&mut self.claims);
+        let rounds = std::mem::take(&mut self.rounds);
+        let shapes = self.supply.domains.iter();
+        self.domains = shapes.map(|shape| Domain::new(shape.pools.len())).collect();
+        self.fit_to_supply();
+        for flow in self.flows.slots().collect::<Vec<_>>() {
+            self.flows[flow].claim_first = crate::queue::NONE;
+        }
+        self.rehome(&claims, &rounds);
+        self.recount_held(|_| true);
+        for claim in self.claims.ids().collect::<Vec<_>>() {
+            self.resume(claim);
+        }
+    }
+
+    /// Follows backends that have moved in the supply, and counts their stock anew.
+    fn relocate_backends(&mut self) {
+        let moved = self.supply.compact();
+        self.supply.backends.iter_mut().for_each(|backend| backend.stock = 0);
+        for slot in self.asks.slots().collect::<Vec<_>>() {
+            let record = &mut self.asks[slot];
+            if record.phase == Phase::InFlight {
+                record.backend = moved[record.backend as usize];
+                let stock = record.stock(self.settings.stock);
+                self.supply.backends[record.backend as usize].stock += stock;
+            }
+        }
+    }
+
+    /// Puts every living ask into the claim it belongs to now.
+    fn rehome(&mut self, claims: &Claims, rounds: &[[Round; crate::BANDS]]) {
+        let mut slots: Vec<u32> = self.asks.slots().collect();
+        slots.sort_by_key(|&slot| self.asks[slot].sequence);
+        for slot in slots {
+            let Claim { tag, flow, pool, band, .. } = claims[self.asks[slot].claim];
+            let was = &rounds[pool as usize][band.index()].clock;
+            let Some(pool) = self.supply.pool_of(ModelId(self.asks[slot].model)) else { continue };
+            let at = self.claim_for(flow, band, pool);
+            self.asks[slot].claim = at;
+            let now = self.rounds[pool as usize][band.index()].clock.now();
+            let tag = now.saturating_add(tag).saturating_sub(was.now());
+            self.claims[at].tag = self.claims[at].tag.max(tag);
+            if self.asks[slot].phase == Phase::Waiting {
+                self.rejoin_line(slot, at);
+            }
+        }
+    }
+
+    fn rejoin_line(&mut self, slot: u32, at: u32) {
+        let cost = u64::from(self.asks[slot].cost);
+        let claim = &mut self.claims[at];
+        claim.line.insert(slot, Place::Back, &mut self.asks);
+        claim.waiting += 1;
+        claim.cost_waiting += cost;
+        let (pool, band) = (claim.pool, claim.band.index());
+        self.rounds[pool as usize][band].cost_waiting += cost;
+        let now = self.clock;
+        self.domain_of(pool).began_waiting(now);
+    }
+
+    /// Counts again what limited flows hold at each backend.
+    fn recount_held(&mut self, of: impl Fn(u32) -> bool) {
+        self.flows.release_all(&of);
+        for slot in self.asks.slots().collect::<Vec<_>>() {
+            let record = &self.asks[slot];
+            let flow = self.claims[record.claim].flow;
+            let class = self.settings.class(self.flows[flow].class);
+            let limited = class.in_flight_per_backend_max.is_some();
+            if record.phase == Phase::InFlight && limited && of(flow) {
+                self.flows.hold(flow, record.backend);
+            }
+        }
+    }
+}

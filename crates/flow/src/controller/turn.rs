@@ -1,0 +1,178 @@
+//! Which claims take part in their rounds.
+//!
+//! A claim takes part while something waits in it and its flow's limits allow one more grant. A
+//! flow at `in_flight_max` takes part nowhere; a flow limited per backend takes part at the doors
+//! of those backends where it holds less than its limit.
+
+use super::Controller;
+use crate::ask::Band;
+use crate::queue::NONE;
+use crate::queue::claim::Claim;
+use crate::queue::line::Line;
+use crate::queue::round::{Round, Turn};
+
+// === impl Controller ===
+
+impl Controller {
+    /// The flow's claim in a round, made on first use.
+    pub(super) fn claim_for(&mut self, flow: u32, band: Band, pool: u32) -> u32 {
+        let mut at = self.flows[flow].claim_first;
+        while at != NONE {
+            let claim = &self.claims[at];
+            if claim.band == band && claim.pool == pool {
+                return at;
+            }
+            at = claim.next;
+        }
+        let claim = self.claims.insert(Claim {
+            tag: 0,
+            weight: self.settings.class(self.flows[flow].class).weight,
+            line: Line::new(self.settings.order),
+            waiting: 0,
+            flow,
+            pool,
+            next: self.flows[flow].claim_first,
+            turn: 0,
+            band,
+            active: false,
+            cost_waiting: 0,
+        });
+        self.flows[flow].claim_first = claim;
+        claim
+    }
+
+    pub(super) fn claims_of(&self, flow: u32) -> Vec<u32> {
+        let first = Some(self.flows[flow].claim_first).filter(|&at| at != NONE);
+        let next = |&at: &u32| Some(self.claims[at].next).filter(|&at| at != NONE);
+        std::iter::successors(first, next).collect()
+    }
+
+    pub(super) fn round_of(&mut self, claim: u32) -> &mut Round {
+        let Claim { pool, band, .. } = self.claims[claim];
+        &mut self.rounds[pool as usize][band.index()]
+    }
+
+    pub(super) fn is_at_limit(&self, flow: u32) -> bool {
+        let class = self.settings.class(self.flows[flow].class);
+        class.in_flight_max.is_some_and(|most| self.flows[flow].in_flight >= most)
+    }
+
+    /// Whether the flow may have one more ask in flight at this backend.
+    pub(super) fn may_use(&self, flow: u32, backend: u32) -> bool {
+        let class = self.settings.class(self.flows[flow].class);
+        class.in_flight_per_backend_max.is_none_or(|most| self.flows.held(flow, backend) < most)
+    }
+
+    fn is_limited_per_backend(&self, flow: u32) -> bool {
+        self.settings.class(self.flows[flow].class).in_flight_per_backend_max.is_some()
+    }
+
+    /// A claim begins to wait with an ask of this cost.
+    pub(super) fn join(&mut self, claim: u32, cost: u32) {
+        self.activate(claim, |round, Claim { tag, weight, .. }| {
+            round.clock.join(*tag, *weight, cost)
+        });
+    }
+
+    /// A claim that a limit kept out may go again.
+    pub(super) fn rejoin(&mut self, claim: u32) {
+        if self.claims[claim].waiting > 0 && !self.claims[claim].active {
+            self.activate(claim, |round, Claim { tag, weight, .. }| {
+                round.clock.rejoin(*tag, *weight)
+            });
+        }
+    }
+
+    /// A claim goes on after a rebuild, with the lead or the lag it had.
+    pub(super) fn resume(&mut self, claim: u32) {
+        if self.claims[claim].waiting > 0 {
+            self.activate(claim, |round, Claim { tag, weight, .. }| {
+                round.clock.resume(*tag, *weight)
+            });
+        }
+    }
+
+    fn activate(&mut self, at: u32, start: impl Fn(&mut Round, &Claim) -> u64) {
+        let Claim { flow, pool, .. } = self.claims[at];
+        if self.is_at_limit(flow) {
+            return;
+        }
+        let limited = self.is_limited_per_backend(flow);
+        let members = self.supply.pools[pool as usize].members.iter().copied();
+        let doors: Vec<u32> =
+            if limited { members.filter(|&b| self.may_use(flow, b)).collect() } else { Vec::new() };
+        if limited && doors.is_empty() {
+            return;
+        }
+        let claim = &mut self.claims[at];
+        let round = &mut self.rounds[pool as usize][claim.band.index()];
+        claim.tag = start(round, claim);
+        claim.turn = round.next_turn();
+        claim.active = true;
+        let turn = Turn { tag: claim.tag, turn: claim.turn, claim: at };
+        if limited {
+            doors.into_iter().for_each(|backend| round.enter_door(backend, turn));
+        } else {
+            round.enter(turn, &mut self.claims.positions);
+        }
+    }
+
+    /// Takes a claim out of its round; a grant that emptied it tells its cost.
+    pub(super) fn deactivate(&mut self, at: u32, emptied_by: Option<u32>) {
+        let claim = &mut self.claims[at];
+        if !std::mem::take(&mut claim.active) {
+            return;
+        }
+        let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
+        match emptied_by {
+            Some(cost) => round.clock.depart(claim.weight, cost),
+            None => round.clock.leave(claim.weight),
+        }
+        if self.claims.positions[at as usize] == NONE {
+            round.exit_doors(at);
+        } else {
+            round.exit(at, &mut self.claims.positions);
+        }
+    }
+
+    /// Tells the round that a claim's tag has changed.
+    pub(super) fn reorder(&mut self, at: u32) {
+        let claim = &self.claims[at];
+        if claim.active {
+            let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
+            let turn = Turn { tag: claim.tag, turn: claim.turn, claim: at };
+            round.moved(turn, &mut self.claims.positions);
+        }
+    }
+
+    /// A grant to `backend` may have brought the flow to a limit.
+    pub(super) fn close_doors(&mut self, flow: u32, backend: u32) {
+        let at_limit = self.is_at_limit(flow);
+        if !at_limit && self.may_use(flow, backend) {
+            return;
+        }
+        for claim in self.claims_of(flow) {
+            let active = self.claims[claim].active;
+            if active && (at_limit || !self.round_of(claim).exit_door(backend, claim)) {
+                self.deactivate(claim, None);
+            }
+        }
+    }
+
+    /// A grant at `backend` has ended, so the flow may be below a limit again.
+    pub(super) fn open_doors(&mut self, flow: u32, backend: u32) {
+        let class = self.settings.class(self.flows[flow].class);
+        if class.in_flight_max.is_none() && class.in_flight_per_backend_max.is_none() {
+            return;
+        }
+        let limited = self.is_limited_per_backend(flow);
+        for at in self.claims_of(flow) {
+            self.rejoin(at);
+            let Claim { tag, turn, active, pool, .. } = self.claims[at];
+            let member = self.supply.pools[pool as usize].members.contains(&backend);
+            if active && limited && member {
+                self.round_of(at).enter_door(backend, Turn { tag, turn, claim: at });
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What is there now, for status pages, metrics and tests.
+
+use super::Controller;
+use crate::ask::{BANDS, BackendId, Band, FlowId, ModelId, Ticket};
+use crate::counters::Counters;
+use crate::queue::asks::Phase;
+use crate::settings::Settings;
+use crate::supply::BackendView;
+use crate::time::{Span, Time};
+use crate::workload::WorkloadView;
+
+/// What is known of one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowView<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The number of its class.
+    pub class: u32,
+    /// Asks waiting, from best-effort to critical.
+    pub waiting: [u32; BANDS],
+    /// Asks in flight.
+    pub in_flight: u32,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Asks waiting, from best-effort to critical.
+    pub fn waiting(&self) -> [u32; BANDS] {
+        self.capacity.waiting
+    }
+
+    /// Asks waiting in all.
+    pub fn depth(&self) -> u32 {
+        self.capacity.total()
+    }
+
+    /// Asks in flight.
+    pub fn in_flight(&self) -> u32 {
+        (self.asks.alive() as u32) - self.depth()
+    }
+
+    /// Every backend that is listed or still holds something.
+    pub fn backends(&self) -> impl Iterator<Item = BackendView> + '_ {
+        self.supply.backends.iter().map(|backend| backend.view())
+    }
+
+    /// Every flow that is remembered.
+    pub fn flows(&self) -> impl Iterator<Item = FlowView<'_>> {
+        self.flows.slots().map(|slot| {
+            let flow = &self.flows[slot];
+            let (name, class) = (flow.name(), flow.class);
+            FlowView { name, class, waiting: flow.waiting, in_flight: flow.in_flight }
+        })
+    }
+
+    /// Every workload that is remembered.
+    pub fn workloads(&mut self, now: Time) -> Vec<WorkloadView<'_>> {
+        let now = self.advance(now);
+        self.registry.views(now)
+    }
+
+    /// Lower bound, watermark and upper bound over the ready backends that serve a model.
+    pub fn bounds(&self, model: ModelId) -> [f64; 3] {
+        let members = self.supply.pool_of(model).map(|at| &self.supply.pools[at as usize].members);
+        let ready = |&&at: &&u32| self.supply.backends[at as usize].ready;
+        let ready = members.map_or(0, |members| members.iter().filter(ready).count());
+        self.settings.bounds.scaled(ready)
+    }
+
+    /// Where an ask is, if it is in flight.
+    pub fn backend_of(&self, ticket: Ticket) -> Option<BackendId> {
+        let record = &self.asks[self.asks.find(ticket)?];
+        let in_flight = record.phase == Phase::InFlight;
+        in_flight.then(|| self.supply.backends[record.backend as usize].id)
+    }
+
+    /// How long an ask of this flow would wait if it were queued now; nothing while no rate is
+    /// known.
+    pub fn forecast(&mut self, flow: FlowId, band: Band, model: ModelId) -> Option<Span> {
+        let flow = self.flows.resolve(flow)?;
+        let pool = self.supply.pool_of(model)?;
+        let claim = self.claim_for(flow, band, pool);
+        self.predicted_wait(claim, self.clock)
+    }
+}

@@ -1,0 +1,74 @@
+//! What has happened so far, in numbers that must reconcile.
+
+use crate::ask::BANDS;
+use crate::outcome::{Eviction, Refusal};
+
+/// Counts since the start. At every moment, with W waiting and F in flight:
+///
+/// ```text
+/// offered           = refused + bypassed + queued
+/// queued + requeued = granted + cancelled_waiting + evictions + W
+/// bypassed + granted = settled + requeued + F
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Offers made.
+    pub offered: u64,
+    /// Offers refused.
+    pub refused: u64,
+    /// Offers granted at once.
+    pub bypassed: u64,
+    /// Offers that had to wait.
+    pub queued: u64,
+    /// Waits that ended in a grant.
+    pub granted: u64,
+    /// Waits that the client ended.
+    pub cancelled_waiting: u64,
+    /// Waits that ended because the time to live passed.
+    pub expired: u64,
+    /// Waits that ended because the client's deadline passed.
+    pub deadline_exceeded: u64,
+    /// Waits that ended for a higher band, from best-effort to critical.
+    pub preempted: [u64; BANDS],
+    /// Waits that ended because the controller closed.
+    pub shut_down: u64,
+    /// Grants that came back to wait again.
+    pub requeued: u64,
+    /// Grants that ended, in any way.
+    pub settled: u64,
+    /// Refusals for want of room in the flow.
+    pub refused_flow_full: u64,
+    /// Refusals of a new flow for want of room in the queue.
+    pub refused_too_many_flows: u64,
+    /// Refusals of a known flow for want of room in the queue.
+    pub refused_queue_full: u64,
+}
+
+// === impl Counters ===
+
+impl Counters {
+    /// Waits that ended without a grant and not by the client.
+    pub fn evictions(&self) -> u64 {
+        let preempted: u64 = self.preempted.iter().sum();
+        self.expired + self.deadline_exceeded + preempted + self.shut_down
+    }
+
+    pub(crate) fn count_refusal(&mut self, reason: Refusal) {
+        self.refused += 1;
+        match reason {
+            Refusal::FlowFull => self.refused_flow_full += 1,
+            Refusal::TooManyFlows => self.refused_too_many_flows += 1,
+            Refusal::QueueFull => self.refused_queue_full += 1,
+            _ => {}
+        }
+    }
+
+    pub(crate) fn count_eviction(&mut self, reason: Eviction, band: usize) {
+        match reason {
+            Eviction::Expired => self.expired += 1,
+            Eviction::DeadlineExceeded => self.deadline_exceeded += 1,
+            Eviction::Preempted => self.preempted[band] += 1,
+            Eviction::ShuttingDown => self.shut_down += 1,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The pure core of Tidegate: who waits, who goes, and where.
+//!
+//! Sans-IO and single-threaded: no clock, no sockets, no dependencies. Time is an argument,
+//! deadlines are return values, and the same calls always give the same answers. The shell around
+//! it (HTTP, Envoy, batch) turns bytes into [`Ask`]s and [`Event`]s into bytes.
+//!
+//! ```
+//! use flow::{Ask, BackendId, BackendSupply, Controller, ModelId, Settings, Time, Usage, Verdict};
+//!
+//! let mut gate = Controller::new(Settings::default());
+//! let now = Time::ZERO;
+//! let backend = BackendSupply { id: BackendId(7), models: vec![ModelId(1)], ready: true };
+//! gate.supply(&[backend], now);
+//!
+//! let flow = gate.flow("team-a", 0);
+//! let Verdict::Granted { ticket, backend } = gate.offer(Ask::new(flow, ModelId(1)), now) else {
+//!     unreachable!("an idle backend takes the first ask at once");
+//! };
+//! assert_eq!(backend, BackendId(7));
+//! gate.settle(ticket, Usage::Cost(1), now).unwrap();
+//! assert_eq!(gate.counters().settled, 1);
+//! ```
+//!
+//! Where to look: [`Controller`] has the verbs; [`queue`] the fair queue and its mathematics;
+//! `stock` and `capacity` decide what may be in flight and what may wait; `supply` and `route` know
+//! the backends; [`identity`] names flows; `workload` is the registry behind the `workload` order.
+
+mod ask;
+mod capacity;
+mod controller;
+mod counters;
+mod flows;
+pub mod identity;
+pub mod invariant;
+mod lru;
+mod outcome;
+pub mod queue;
+mod route;
+mod settings;
+mod stock;
+mod supply;
+mod time;
+mod workload;
+
+#[cfg(test)]
+mod tests;
+
+pub use ask::{
+    Ask, BANDS, BackendId, Band, COST_MAX, FlowId, ModelId, Ticket, Usage, Workload, WorkloadId,
+};
+pub use controller::Controller;
+pub use controller::view::FlowView;
+pub use counters::Counters;
+pub use outcome::{Event, Eviction, Misuse, Place, Refusal, Stage, Verdict};
+pub use settings::{
+    Admission, CAPACITY_MAX, Cascade, FlowClass, Hysteresis, Order, OutOfRange, Settings,
+    StockUnit, UrgencyLaw, Weight, WorkloadLimits,
+};
+pub use supply::{BackendSupply, BackendView};
+pub use time::{Span, Time};
+pub use workload::WorkloadView;

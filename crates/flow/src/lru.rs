@@ -1,0 +1,59 @@
+//! A list of slots from the least to the most recently used, O(1) at both ends and in between.
+
+use crate::queue::NONE;
+use crate::queue::asks::Link;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Lru {
+    links: Vec<Link>,
+    oldest: u32,
+    newest: u32,
+    count: u32,
+}
+
+// === impl Lru ===
+
+impl Default for Lru {
+    fn default() -> Self {
+        Self { links: Vec::new(), oldest: NONE, newest: NONE, count: 0 }
+    }
+}
+
+impl Lru {
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Adds a slot that is not in the list, as the most recently used.
+    pub(crate) fn push(&mut self, slot: u32) {
+        if self.links.len() <= slot as usize {
+            self.links.resize(slot as usize + 1, Link::LOOSE);
+        }
+        self.count += 1;
+        let newest = self.newest;
+        self.join(newest, slot);
+        self.join(slot, NONE);
+    }
+
+    /// Removes a slot that is in the list.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.count -= 1;
+        let Link { prev, next } = self.links[slot as usize];
+        self.join(prev, next);
+    }
+
+    fn join(&mut self, prev: u32, next: u32) {
+        match prev {
+            NONE => self.oldest = next,
+            _ => self.links[prev as usize].next = next,
+        }
+        match next {
+            NONE => self.newest = prev,
+            _ => self.links[next as usize].prev = prev,
+        }
+    }
+}

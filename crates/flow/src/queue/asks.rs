@@ -1,0 +1,151 @@
+//! The slab of living asks, waiting or in flight, and their tickets.
+//!
+//! One record serves an ask from offer to end. The links of its line and of its wheel slot are
+//! inside it, so queueing allocates nothing once the slab has grown.
+
+use super::NONE;
+use crate::ask::{Band, Ticket};
+use crate::settings::StockUnit;
+use crate::time::Time;
+
+/// What an ask is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    Free,
+    Waiting,
+    InFlight,
+}
+
+/// What ends a wait first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Limit {
+    Ttl,
+    Client,
+}
+
+/// A place in a doubly linked list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+}
+
+/// One ask. The fields that every enqueue and dequeue touches come first.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub(crate) struct AskRecord {
+    pub(crate) line: Link,
+    pub(crate) wheel: Link,
+    pub(crate) deadline: Time,
+    pub(crate) claim: u32,
+    /// Charged so far, in the queue's unit.
+    pub(crate) cost: u32,
+    /// Its estimated tokens.
+    pub(crate) tokens: u32,
+    pub(crate) generation: u32,
+    pub(crate) wheel_slot: u16,
+    pub(crate) phase: Phase,
+    pub(crate) band: Band,
+    pub(crate) limit: Limit,
+    pub(crate) criticality: u8,
+    /// Whether it was re-queued, and so did not have to fit into the capacity.
+    pub(crate) returned: bool,
+    /// Its estimated cost, which a re-queue restores.
+    pub(crate) estimate: u32,
+    /// Arrival order over all asks; ties everywhere are broken by it.
+    pub(crate) sequence: u64,
+    pub(crate) arrival: Time,
+    pub(crate) model: u32,
+    pub(crate) workload: u32,
+    /// The line inside a claim ordered by urgency.
+    pub(crate) urgency_line: u32,
+    /// The backend it is at, by its place in the supply.
+    pub(crate) backend: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asks {
+    records: Vec<AskRecord>,
+    free: Vec<u32>,
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(crate) const LOOSE: Self = Self { prev: NONE, next: NONE };
+}
+
+// === impl AskRecord ===
+
+impl AskRecord {
+    /// The stock it takes while in flight.
+    pub(crate) fn stock(&self, unit: StockUnit) -> u64 {
+        match unit {
+            StockUnit::Requests => 1,
+            StockUnit::Tokens => u64::from(self.tokens),
+        }
+    }
+}
+
+// === impl Asks ===
+
+impl Asks {
+    /// The most asks that can be alive at once; slot numbers must stay below [`NONE`].
+    pub(crate) const ALIVE_MAX: usize = 1 << 30;
+
+    pub(crate) fn alive(&self) -> usize {
+        self.records.len() - self.free.len()
+    }
+
+    /// Stores a record under a fresh ticket.
+    pub(crate) fn insert(&mut self, mut record: AskRecord) -> (u32, Ticket) {
+        if let Some(slot) = self.free.pop() {
+            let old = &mut self.records[slot as usize];
+            record.generation = old.generation;
+            *old = record;
+            return (slot, self.ticket(slot));
+        }
+        let slot = self.records.len() as u32;
+        self.records.push(record);
+        (slot, self.ticket(slot))
+    }
+
+    /// Ends an ask; its ticket is never valid again.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let record = &mut self.records[slot as usize];
+        record.phase = Phase::Free;
+        record.generation = record.generation.wrapping_add(1);
+        self.free.push(slot);
+    }
+
+    pub(crate) fn find(&self, ticket: Ticket) -> Option<u32> {
+        let record = self.records.get(ticket.index())?;
+        let alive = record.phase != Phase::Free && record.generation == ticket.generation();
+        alive.then_some(ticket.slot())
+    }
+
+    pub(crate) fn ticket(&self, slot: u32) -> Ticket {
+        Ticket::new(slot, self[slot].generation)
+    }
+
+    /// The slots of all living asks.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.records.len() as u32).filter(|&slot| self[slot].phase != Phase::Free)
+    }
+}
+
+impl std::ops::Index<u32> for Asks {
+    type Output = AskRecord;
+
+    fn index(&self, slot: u32) -> &AskRecord {
+        &self.records[slot as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Asks {
+    fn index_mut(&mut self, slot: u32) -> &mut AskRecord {
+        &mut self.records[slot as usize]
+    }
+}

@@ -1,0 +1,104 @@
+//! Whose ask gives way when the queue is full.
+//!
+//! One ranking per band: the flow that was preempted least recently comes first, and among those
+//! that never were, the one with the longest queue. Lengths change with every enqueue and dequeue,
+//! so the ranking keeps only an upper bound of each: a dequeue leaves it alone, an enqueue raises
+//! it (to the next power of two) only when it is passed. Looking for a victim tightens the bound of
+//! whoever stands first until it is exact. Each tightening was paid for by a raise, so the cost
+//! is O(log flows) amortised, and nothing on the path of an ask that merely passes through.
+
+use super::NONE;
+use super::heap::{Entry, Heap, Positions};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ranking {
+    heap: Heap<Rank>,
+    positions: Positions,
+    /// When each flow was last preempted, by flow; 0 is never.
+    stamps: Vec<u64>,
+    stamp_last: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rank {
+    stamp: u64,
+    length_bound: u32,
+    flow: u32,
+}
+
+// === impl Rank ===
+
+impl Entry for Rank {
+    fn before(&self, other: &Self) -> bool {
+        let key = |rank: &Self| (rank.stamp, std::cmp::Reverse(rank.length_bound), rank.flow);
+        key(self) < key(other)
+    }
+
+    fn id(&self) -> u32 {
+        self.flow
+    }
+}
+
+// === impl Ranking ===
+
+impl Ranking {
+    /// Notes that a flow's queue has passed its bound; returns the new one.
+    pub(crate) fn raise(&mut self, flow: u32, length: u32) -> u32 {
+        let length_bound = length.next_power_of_two();
+        if self.stamps.len() <= flow as usize {
+            self.stamps.resize(flow as usize + 1, 0);
+        }
+        let rank = Rank { stamp: self.stamps[flow as usize], length_bound, flow };
+        if self.contains(flow) {
+            self.heap.update(rank, &mut self.positions);
+        } else {
+            self.heap.push(rank, &mut self.positions);
+        }
+        length_bound
+    }
+
+    /// The flow that gives way next. `length` tells a flow's queue, `tighten` is told each new bound.
+    pub(crate) fn victim(
+        &mut self,
+        length: impl Fn(u32) -> u32,
+        mut tighten: impl FnMut(u32, u32),
+    ) -> Option<u32> {
+        loop {
+            let first = *self.heap.top()?;
+            let actual = length(first.flow);
+            let exact = actual == first.length_bound;
+            // Stamps above 0 are all different, so there the length decides nothing.
+            if actual > 0 && (exact || first.stamp > 0) {
+                return Some(first.flow);
+            }
+            tighten(first.flow, actual);
+            if actual == 0 {
+                self.heap.remove(first.flow, &mut self.positions);
+            } else {
+                self.heap.update(Rank { length_bound: actual, ..first }, &mut self.positions);
+            }
+        }
+    }
+
+    /// Puts a flow that has just been preempted behind all others.
+    pub(crate) fn stamp(&mut self, flow: u32) {
+        self.stamp_last += 1;
+        self.stamps[flow as usize] = self.stamp_last;
+        let rank = Rank { stamp: self.stamp_last, length_bound: u32::MAX, flow };
+        self.heap.update(rank, &mut self.positions);
+    }
+
+    /// Forgets a flow.
+    pub(crate) fn forget(&mut self, flow: u32) {
+        if self.contains(flow) {
+            self.heap.remove(flow, &mut self.positions);
+        }
+        if let Some(stamp) = self.stamps.get_mut(flow as usize) {
+            *stamp = 0;
+        }
+    }
+
+    fn contains(&self, flow: u32) -> bool {
+        self.positions.get(flow as usize).is_some_and(|&at| at != NONE)
+    }
+}

@@ -1,0 +1,119 @@
+//! Every deadline in one hierarchical timing wheel.
+//!
+//! Six levels of 64 slots, each level's slot as long as the whole level below it: inserting and
+//! removing are O(1), and the bitmaps of occupied slots give the next deadline without a search.
+//! The links are inside the asks. A tick is about a millisecond; an ask comes due at the first
+//! tick after its deadline, never before it, and the controller refuses to grant what is past its
+//! deadline whether or not the tick has come.
+
+use super::NONE;
+use super::asks::{Asks, Link};
+use crate::time::Time;
+
+const TICK_BITS: u32 = 20;
+const SLOT_BITS: u32 = 6;
+const SLOTS: u64 = 1 << SLOT_BITS;
+const LEVELS: usize = 6;
+/// Deadlines further away than this are put here first and moved on when it comes.
+const REACH: u64 = (1 << (SLOT_BITS * LEVELS as u32)) - 1;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Wheel {
+    heads: Box<[u32; LEVELS * SLOTS as usize]>,
+    occupied: [u64; LEVELS],
+    /// Every tick before this one has been dealt with.
+    tick: u64,
+}
+
+/// A slot that holds something, and the tick at which it must be looked at.
+struct Next {
+    level: usize,
+    slot: u64,
+    tick: u64,
+}
+
+// === impl Wheel ===
+
+impl Default for Wheel {
+    fn default() -> Self {
+        Self { heads: Box::new([NONE; LEVELS * SLOTS as usize]), occupied: [0; LEVELS], tick: 0 }
+    }
+}
+
+impl Wheel {
+    pub(crate) fn insert(&mut self, slot: u32, asks: &mut Asks) {
+        let due = (asks[slot].deadline.nanos() >> TICK_BITS) + 1;
+        let due = due.clamp(self.tick, self.tick.saturating_add(REACH));
+        let distance = ((self.tick ^ due) | (SLOTS - 1)).min(REACH);
+        let level = (distance.ilog2() / SLOT_BITS) as usize;
+        let place = (due >> (SLOT_BITS * level as u32)) & (SLOTS - 1);
+        self.occupied[level] |= 1 << place;
+        let at = level * SLOTS as usize + place as usize;
+        let next = std::mem::replace(&mut self.heads[at], slot);
+        if next != NONE {
+            asks[next].wheel.prev = slot;
+        }
+        asks[slot].wheel = Link { prev: NONE, next };
+        asks[slot].wheel_slot = at as u16;
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
+        let Link { prev, next } = asks[slot].wheel;
+        if next != NONE {
+            asks[next].wheel.prev = prev;
+        }
+        if prev != NONE {
+            asks[prev].wheel.next = next;
+            return;
+        }
+        let at = asks[slot].wheel_slot as usize;
+        self.heads[at] = next;
+        if next == NONE {
+            self.occupied[at / SLOTS as usize] &= !(1 << (at as u64 % SLOTS));
+        }
+    }
+
+    /// When something must next be looked at.
+    pub(crate) fn next_wake(&self) -> Option<Time> {
+        self.next().map(|next| Time::from_nanos(next.tick << TICK_BITS))
+    }
+
+    /// An ask that is due; it stays until it is removed.
+    pub(crate) fn due(&mut self, now: Time, asks: &mut Asks) -> Option<u32> {
+        let now_tick = now.nanos() >> TICK_BITS;
+        while let Some(next) = self.next().filter(|next| next.tick <= now_tick) {
+            self.tick = self.tick.max(next.tick);
+            let at = next.level * SLOTS as usize + next.slot as usize;
+            if next.level == 0 {
+                return Some(self.heads[at]);
+            }
+            self.cascade(at, asks);
+        }
+        self.tick = self.tick.max(now_tick);
+        None
+    }
+
+    /// Spreads a slot of a higher level over the levels below it.
+    fn cascade(&mut self, at: usize, asks: &mut Asks) {
+        let mut slot = std::mem::replace(&mut self.heads[at], NONE);
+        self.occupied[at / SLOTS as usize] &= !(1 << (at as u64 % SLOTS));
+        while slot != NONE {
+            let next = asks[slot].wheel.next;
+            self.insert(slot, asks);
+            slot = next;
+        }
+    }
+
+    /// The first occupied slot; a lower level always comes before a higher one.
+    fn next(&self) -> Option<Next> {
+        let level = self.occupied.iter().position(|&slots| slots != 0)?;
+        let shift = SLOT_BITS * level as u32;
+        let here = (self.tick >> shift) & (SLOTS - 1);
+        let ahead = self.occupied[level].rotate_right(here as u32).trailing_zeros();
+        let slot = (here + u64::from(ahead)) & (SLOTS - 1);
+        let span = SLOTS << shift;
+        let tick = (self.tick & !(span - 1)) + (slot << shift);
+        let passed = slot < here;
+        Some(Next { level, slot, tick: if passed { tick + span } else { tick } })
+    }
+}

@@ -1,0 +1,151 @@
+//! Start-time fair queueing: one virtual clock, in integers.
+//!
+//! # The rule
+//! Each flow has one tag, the virtual time at which its next ask starts: the finish of the last
+//! one it was granted. With virtual time `v`, cost `l` and weight `w`:
+//!
+//! ```text
+//! begins to wait   tag = max(tag, min(d, v + l/w))     the lift; d >= v, see below
+//! granted          v = max(v, tag);  tag += l/w        the flow with the least tag goes
+//! trued up         tag += (actual - charged)/w         late knowledge, both ways
+//! nothing waits    v = d = max(v, largest tag)         old service is forgotten
+//! ```
+//!
+//! # The bound
+//! While flows f and g both wait, `W_f/w_f` and `W_g/w_g` (service charged over weight) never
+//! drift apart by more than `l_f/w_f + l_g/w_g`, whatever the servers' speed: each tag moves by
+//! exactly the normalised service it stands for, and the least tag always goes, so two tags never
+//! differ by more than one step. With true-up the errors in flight are added. `docs/FLOW.md`
+//! has the proof and the comparison with WFQ, SCFQ, DRR and VTC.
+//!
+//! # Departed service
+//! Textbook SFQ has `d = v`: a newcomer starts at once. A client that sends every ask under a
+//! fresh name then always starts at `v`, `v` never moves, and a flow that waits at `v + l/w`
+//! starves. What such flows consumed left with them, so the clock keeps it: when a grant empties a
+//! flow, `d` advances by `l / (weights waiting)`, the virtual time that an ideal fluid server
+//! would have spent. Newcomers start at `d`, but never later than `v + l/w`, where a flow that
+//! waits could stand as well: the bound is untouched, and every flow's turn comes.
+//!
+//! # Range
+//! Tags stay within [`HORIZON`] of `v`, and `v` is brought back to [`HORIZON`] before it passes
+//! four times that: no run is long enough to overflow.
+
+use crate::settings::Weight;
+
+/// Fixed-point one of an inverse weight.
+pub(crate) const INVERSE_SCALE: u64 = 1 << 24;
+/// Fixed-point one of a weight in a sum of weights.
+pub(crate) const UNIT_SCALE: u64 = 1 << 16;
+
+/// How far a tag may lie from virtual time: what a flow can owe or be owed at most.
+pub(crate) const HORIZON: u64 = 1 << 61;
+/// Virtual time is brought back to [`HORIZON`] from here.
+const REBASE_AT: u64 = 3 * HORIZON;
+
+/// The virtual clock of one round.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    now: u64,
+    departed: u64,
+    tag_max: u64,
+    weight: u64,
+}
+
+// === impl Weight ===
+
+impl Weight {
+    /// `cost / weight` in virtual time.
+    pub(crate) fn stretch(self, cost: u32) -> u64 {
+        u64::from(cost) * u64::from(self.inverse)
+    }
+}
+
+// === impl Clock ===
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { now: HORIZON, departed: HORIZON, tag_max: HORIZON, weight: 0 }
+    }
+}
+
+impl Clock {
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The weights of all flows that wait.
+    pub(crate) fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// The tag of a flow that begins to wait with an ask of this cost.
+    pub(crate) fn join(&mut self, tag: u64, weight: Weight, cost: u32) -> u64 {
+        self.weight += u64::from(weight.units);
+        tag.max(self.departed.min(self.now + weight.stretch(cost)))
+    }
+
+    /// The tag of a flow that was kept out by a limit and may go again: it hoarded no credit.
+    pub(crate) fn rejoin(&mut self, tag: u64, weight: Weight) -> u64 {
+        self.weight += u64::from(weight.units);
+        tag.max(self.now)
+    }
+
+    /// The tag of a flow that goes on as it was.
+    pub(crate) fn resume(&mut self, tag: u64, weight: Weight) -> u64 {
+        self.weight += u64::from(weight.units);
+        self.bounded(tag)
+    }
+
+    /// The tag of a flow after a grant of this cost.
+    pub(crate) fn serve(&mut self, tag: u64, weight: Weight, cost: u32) -> u64 {
+        self.now = self.now.max(tag);
+        self.departed = self.departed.max(self.now);
+        self.bounded(tag + weight.stretch(cost))
+    }
+
+    /// A flow stops waiting because its last ask, of this cost, was granted.
+    pub(crate) fn depart(&mut self, weight: Weight, cost: u32) {
+        // cost/weight in tag units is (cost × 2^24 × 2^16) / units, split to stay in 64 bits.
+        self.departed += ((u64::from(cost) << 32) / self.weight.max(1)) << 8;
+        self.leave(weight);
+    }
+
+    /// A flow stops waiting for any other reason.
+    pub(crate) fn leave(&mut self, weight: Weight) {
+        self.weight -= u64::from(weight.units);
+        if self.weight == 0 {
+            self.now = self.now.max(self.tag_max);
+            self.departed = self.now;
+        }
+    }
+
+    /// The tag after a correction of `difference` to what its flow was charged.
+    pub(crate) fn true_up(&mut self, tag: u64, weight: Weight, difference: i64) -> u64 {
+        let step = weight.stretch(difference.unsigned_abs() as u32);
+        let moved = if difference < 0 { tag.saturating_sub(step) } else { tag + step };
+        self.bounded(moved)
+    }
+
+    fn bounded(&mut self, tag: u64) -> u64 {
+        let tag = tag.clamp(self.now - HORIZON, self.now + HORIZON);
+        self.tag_max = self.tag_max.max(tag);
+        tag
+    }
+
+    /// How far every tag of the round must be brought down, where the clock has run that far.
+    pub(crate) fn rebase(&mut self) -> Option<u64> {
+        if self.now < REBASE_AT {
+            return None;
+        }
+        let shift = self.now - HORIZON;
+        self.now = HORIZON;
+        self.departed -= shift;
+        self.tag_max = self.tag_max.saturating_sub(shift);
+        Some(shift)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn at(now: u64) -> Self {
+        Self { now, departed: now, tag_max: now, weight: 0 }
+    }
+}

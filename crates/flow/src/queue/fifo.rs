@@ -1,0 +1,71 @@
+//! A list of asks in arrival order, linked through the asks themselves.
+
+use super::NONE;
+use super::asks::{Asks, Link};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fifo {
+    head: u32,
+    tail: u32,
+}
+
+// === impl Fifo ===
+
+impl Default for Fifo {
+    fn default() -> Self {
+        Self { head: NONE, tail: NONE }
+    }
+}
+
+impl Fifo {
+    pub(crate) fn head(&self) -> Option<u32> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    pub(crate) fn tail(&self) -> Option<u32> {
+        (self.tail != NONE).then_some(self.tail)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+    pub(crate) fn push_back(&mut self, slot: u32, asks: &mut Asks) {
+        self.link_before(NONE, slot, asks);
+    }
+
+    /// Puts an ask that was granted before back among those that arrived when it did. The walk
+    /// passes only asks that came back in the same way, at most as many as were in flight.
+    pub(crate) fn restore(&mut self, slot: u32, asks: &mut Asks) {
+        let mut at = self.head;
+        while at != NONE && asks[at].sequence < asks[slot].sequence {
+            at = asks[at].line.next;
+        }
+        self.link_before(at, slot, asks);
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
+        let Link { prev, next } = asks[slot].line;
+        self.join(prev, next, asks);
+    }
+
+    fn link_before(&mut self, next: u32, slot: u32, asks: &mut Asks) {
+        let prev = if next == NONE { self.tail } else { asks[next].line.prev };
+        self.join(prev, slot, asks);
+        self.join(slot, next, asks);
+    }
+
+    /// Makes `next` follow `prev`; the end of the list stands in for a missing one.
+    fn join(&mut self, prev: u32, next: u32, asks: &mut Asks) {
+        if prev == NONE {
+            self.head = next;
+        } else {
+            asks[prev].line.next = next;
+        }
+        if next == NONE {
+            self.tail = prev;
+        } else {
+            asks[next].line.prev = prev;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The asks of one claim, in the configured order.
+
+use std::collections::BTreeSet;
+
+use super::asks::Asks;
+use super::fifo::Fifo;
+use super::urgency::UrgencyLines;
+use crate::outcome::Place;
+use crate::settings::{Order, UrgencyLaw};
+use crate::time::Time;
+use crate::workload::Registry;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Line {
+    Fifo(Fifo),
+    Deadline(Box<DeadlineLine>),
+    Workload(Box<UrgencyLines>),
+}
+
+/// Earliest deadline first; the list in arrival order knows the newest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeadlineLine {
+    arrivals: Fifo,
+    by_deadline: BTreeSet<(Time, u64, u32)>,
+}
+
+/// What choosing the first ask of a line may depend on.
+pub(crate) struct Moment<'a> {
+    pub(crate) now: Time,
+    pub(crate) law: &'a UrgencyLaw,
+    pub(crate) registry: &'a mut Registry,
+}
+
+// === impl Line ===
+
+impl Line {
+    pub(crate) fn new(order: Order) -> Self {
+        match order {
+            Order::Fifo => Self::Fifo(Fifo::default()),
+            Order::Deadline => Self::Deadline(Box::default()),
+            Order::Workload => Self::Workload(Box::default()),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, slot: u32, place: Place, asks: &mut Asks) {
+        match self {
+            Self::Fifo(fifo) => insert(fifo, slot, place, asks),
+            Self::Deadline(line) => {
+                insert(&mut line.arrivals, slot, place, asks);
+                line.by_deadline.insert(deadline_key(slot, asks));
+            }
+            Self::Workload(lines) => lines.insert(slot, place, asks),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
+        match self {
+            Self::Fifo(fifo) => fifo.remove(slot, asks),
+            Self::Deadline(line) => {
+                line.by_deadline.remove(&deadline_key(slot, asks));
+                line.arrivals.remove(slot, asks);
+            }
+            Self::Workload(lines) => lines.remove(slot, asks),
+        }
+    }
+
+    /// The ask that goes next.
+    pub(crate) fn first(&self, moment: Moment<'_>) -> Option<u32> {
+        match self {
+            Self::Fifo(fifo) => fifo.head(),
+            Self::Deadline(line) => line.by_deadline.first().map(|&(_, _, slot)| slot),
+            Self::Workload(lines) => lines.most_urgent(moment),
+        }
+    }
+
+    /// The ask that came last.
+    pub(crate) fn newest(&self, asks: &Asks) -> Option<u32> {
+        match self {
+            Self::Fifo(fifo) => fifo.tail(),
+            Self::Deadline(line) => line.arrivals.tail(),
+            Self::Workload(lines) => lines.newest(asks),
+        }
+    }
+}
+
+pub(crate) fn insert(fifo: &mut Fifo, slot: u32, place: Place, asks: &mut Asks) {
+    match place {
+        Place::Back => fifo.push_back(slot, asks),
+        Place::Old => fifo.restore(slot, asks),
+    }
+}
+
+fn deadline_key(slot: u32, asks: &Asks) -> (Time, u64, u32) {
+    let ask = &asks[slot];
+    (ask.deadline, ask.sequence, slot)
+}

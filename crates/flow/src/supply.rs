@@ -1,0 +1,277 @@
+//! The backends, and who can serve whom.
+//!
+//! A *pool* is a set of backends that some model needs; models with the same set share it. Pools
+//! that share a backend, directly or through others, form a *domain*: there one grant can cost
+//! another its place, so stock, bounds and order are kept per domain, and domains never touch.
+//! A request that must avoid a backend which failed it needs a smaller set: a *detour* pool.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ask::{BANDS, BackendId, ModelId};
+use crate::settings::Hysteresis;
+
+/// The most detours kept; beyond it a re-queued ask may meet the backend that failed it again.
+const DETOURS_MAX: usize = 256;
+
+/// What the caller says of one backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendSupply {
+    /// Its number.
+    pub id: BackendId,
+    /// The models it serves.
+    pub models: Vec<ModelId>,
+    /// Whether it takes requests now.
+    pub ready: bool,
+}
+
+/// What is known of one backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackendView {
+    /// Its number.
+    pub id: BackendId,
+    /// Whether it takes requests now.
+    pub ready: bool,
+    /// Asks in flight there, from best-effort to critical.
+    pub in_flight: [u32; BANDS],
+    /// Stock there, in the configured unit.
+    pub stock: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Backend {
+    pub(crate) id: BackendId,
+    pub(crate) ready: bool,
+    pub(crate) domain: u32,
+    pub(crate) in_flight: [u32; BANDS],
+    pub(crate) stock: u64,
+    /// When it was last granted something, as a count of grants; spreads ties.
+    pub(crate) granted_at: u64,
+    listed: bool,
+    models: BTreeSet<ModelId>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    /// Backends by their place in the supply.
+    pub(crate) members: Vec<u32>,
+    pub(crate) domain: u32,
+    /// Its place among the domain's pools.
+    pub(crate) place: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DomainShape {
+    pub(crate) backends: Vec<u32>,
+    pub(crate) pools: Vec<u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Supply {
+    pub(crate) backends: Vec<Backend>,
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) domains: Vec<DomainShape>,
+    by_id: BTreeMap<BackendId, u32>,
+    by_model: BTreeMap<ModelId, u32>,
+    by_members: BTreeMap<Vec<u32>, u32>,
+    detours: usize,
+}
+
+// === impl Supply ===
+
+impl Supply {
+    /// Takes the new state of all backends. Says whether sets of backends have changed; if so,
+    /// [`Supply::reshape`] must follow.
+    pub(crate) fn update(&mut self, listed: &[BackendSupply]) -> bool {
+        let mut changed = false;
+        let mut gone: BTreeSet<BackendId> = self.by_id.keys().copied().collect();
+        for given in listed {
+            gone.remove(&given.id);
+            changed |= self.update_one(given);
+        }
+        for id in gone {
+            let backend = &mut self.backends[self.by_id[&id] as usize];
+            changed |= std::mem::take(&mut backend.listed);
+            backend.ready = false;
+            backend.models.clear();
+        }
+        changed
+    }
+
+    /// Forgets backends that are no longer listed and have nothing in flight; returns where each
+    /// of the others stands now, by where it stood.
+    pub(crate) fn compact(&mut self) -> Vec<u32> {
+        let mut moved = Vec::with_capacity(self.backends.len());
+        let mut kept = 0;
+        self.backends.retain(|backend| {
+            let keep = backend.listed || backend.in_flight_total() > 0;
+            moved.push(kept);
+            kept += u32::from(keep);
+            keep
+        });
+        let ids = self.backends.iter().zip(0..);
+        self.by_id = ids.map(|(backend, at)| (backend.id, at)).collect();
+        moved
+    }
+
+    fn update_one(&mut self, given: &BackendSupply) -> bool {
+        let next = self.backends.len() as u32;
+        let at = *self.by_id.entry(given.id).or_insert(next);
+        if at == next {
+            self.backends.push(Backend::new(given.id));
+        }
+        let models: BTreeSet<ModelId> = given.models.iter().copied().collect();
+        let backend = &mut self.backends[at as usize];
+        backend.ready = given.ready;
+        let changed = !std::mem::replace(&mut backend.listed, true) || backend.models != models;
+        backend.models = models;
+        changed
+    }
+
+    /// Works out pools and domains anew. `alive` are models that asks still need, listed or not.
+    pub(crate) fn reshape(&mut self, alive: &BTreeSet<ModelId>) {
+        let mut members: BTreeMap<ModelId, Vec<u32>> =
+            alive.iter().map(|&model| (model, Vec::new())).collect();
+        for (at, backend) in self.backends.iter().enumerate() {
+            for &model in &backend.models {
+                members.entry(model).or_default().push(at as u32);
+            }
+        }
+        self.pools.clear();
+        self.domains.clear();
+        self.by_members.clear();
+        self.by_model.clear();
+        self.detours = 0;
+        for (model, set) in members {
+            let pool = self.pool_for(set);
+            self.by_model.insert(model, pool);
+        }
+        self.join_domains();
+    }
+
+    fn pool_for(&mut self, members: Vec<u32>) -> u32 {
+        let next = self.pools.len() as u32;
+        let at = *self.by_members.entry(members.clone()).or_insert(next);
+        if at == next {
+            self.pools.push(Pool { members, domain: 0, place: 0 });
+        }
+        at
+    }
+
+    /// Gives pools that share a backend the same domain.
+    fn join_domains(&mut self) {
+        let mut leader: Vec<u32> = (0..self.backends.len() as u32).collect();
+        for pool in &self.pools {
+            for pair in pool.members.windows(2) {
+                let (a, b) = (root(&leader, pair[0]), root(&leader, pair[1]));
+                leader[a.max(b) as usize] = a.min(b);
+            }
+        }
+        let mut domain_of: BTreeMap<u32, u32> = BTreeMap::new();
+        for at in 0..self.pools.len() {
+            let known = self.pools[at].members.first().map(|&first| root(&leader, first));
+            let next = self.domains.len() as u32;
+            let domain = known.map_or(next, |group| *domain_of.entry(group).or_insert(next));
+            if domain == next {
+                self.domains.push(DomainShape::default());
+            }
+            self.adopt(at as u32, domain);
+        }
+        for at in 0..self.backends.len() as u32 {
+            if let Some(&domain) = domain_of.get(&root(&leader, at)) {
+                self.backends[at as usize].domain = domain;
+                self.domains[domain as usize].backends.push(at);
+            }
+        }
+    }
+
+    fn adopt(&mut self, pool: u32, domain: u32) {
+        let pools = &mut self.domains[domain as usize].pools;
+        self.pools[pool as usize].domain = domain;
+        self.pools[pool as usize].place = pools.len() as u32;
+        pools.push(pool);
+    }
+
+    /// The pool without one backend, or the pool itself where nothing else would be left.
+    pub(crate) fn detour(&mut self, pool: u32, without: u32) -> u32 {
+        let Pool { members, domain, .. } = &self.pools[pool as usize];
+        let domain = *domain;
+        let rest: Vec<u32> = members.iter().copied().filter(|&at| at != without).collect();
+        if let Some(&known) = self.by_members.get(&rest) {
+            return if rest.is_empty() { pool } else { known };
+        }
+        if rest.is_empty() || self.detours >= DETOURS_MAX {
+            return pool;
+        }
+        self.detours += 1;
+        let at = self.pool_for(rest);
+        self.adopt(at, domain);
+        at
+    }
+
+    pub(crate) fn pool_of(&self, model: ModelId) -> Option<u32> {
+        self.by_model.get(&model).copied()
+    }
+
+    /// Whether any backend lists the model.
+    pub(crate) fn lists(&self, model: ModelId) -> bool {
+        self.pool_of(model).is_some_and(|pool| !self.pools[pool as usize].members.is_empty())
+    }
+
+    /// Whether these backends together hold less than `bound` each. If so, at least one of them
+    /// does by itself: not all of them can be above their mean.
+    pub(crate) fn have_room(&self, members: &[u32], bound: u64) -> bool {
+        let (mut stock, mut ready) = (0u64, 0u64);
+        for backend in members.iter().map(|&at| &self.backends[at as usize]) {
+            if backend.ready {
+                stock += backend.stock;
+                ready += 1;
+            }
+        }
+        u128::from(stock) * u128::from(Hysteresis::ONE) < u128::from(bound) * u128::from(ready)
+    }
+
+    /// Whether a pool may be granted something, by its own stock and by its domain's.
+    pub(crate) fn is_open(&self, pool: u32, bound: u64) -> bool {
+        let Pool { members, domain, .. } = &self.pools[pool as usize];
+        let domain = &self.domains[*domain as usize];
+        self.have_room(members, bound)
+            && (domain.backends.len() == members.len() || self.have_room(&domain.backends, bound))
+    }
+
+    /// Whether one backend may be granted something.
+    pub(crate) fn has_room(&self, backend: u32, bound: u64) -> bool {
+        self.have_room(&[backend], bound)
+    }
+}
+
+fn root(leader: &[u32], mut at: u32) -> u32 {
+    while leader[at as usize] != at {
+        at = leader[at as usize];
+    }
+    at
+}
+
+// === impl Backend ===
+
+impl Backend {
+    fn new(id: BackendId) -> Self {
+        Self {
+            id,
+            ready: false,
+            domain: 0,
+            in_flight: [0; BANDS],
+            stock: 0,
+            granted_at: 0,
+            listed: false,
+            models: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn view(&self) -> BackendView {
+        BackendView { id: self.id, ready: self.ready, in_flight: self.in_flight, stock: self.stock }
+    }
+
+    pub(crate) fn in_flight_total(&self) -> u32 {
+        self.in_flight.iter().sum()
+    }
+}

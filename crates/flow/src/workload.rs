@@ -1,0 +1,250 @@
+//! The workload registry: who sends, how much is alive, and at which rate.
+//!
+//! Bounded whatever ids clients invent: when it is full, the workload that was seen least recently
+//! and has nothing alive makes room; when all have something alive, newcomers share the entry
+//! [`WorkloadId::OVERFLOW`], and with it one rate, so that inventing ids gains nothing.
+
+use std::collections::HashMap;
+
+use crate::ask::WorkloadId;
+use crate::lru::Lru;
+use crate::settings::WorkloadLimits;
+use crate::time::Time;
+
+/// Buckets that a window is divided into: an arrival is forgotten within a sixtieth of the window.
+const BUCKETS: u64 = 60;
+const OVERFLOW_NAME: &str = "(overflow)";
+
+/// What is known of one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadView<'a> {
+    /// The id its sender gave.
+    pub name: &'a str,
+    /// Asks ever offered.
+    pub total: u64,
+    /// Asks waiting or in flight.
+    pub active: u64,
+    /// Asks offered within the window.
+    pub in_window: u32,
+    /// When the last one was offered.
+    pub last_seen: Time,
+}
+
+/// See the module's description. Names are looked up by hash and never iterated in hash order.
+#[derive(Clone, Debug)]
+pub(crate) struct Registry {
+    limits: WorkloadLimits,
+    by_name: HashMap<Box<str>, u32>,
+    entries: Vec<Entry>,
+    rates: Vec<Rate>,
+    free: Vec<u32>,
+    /// Workloads with nothing alive.
+    idle: Lru,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    name: Box<str>,
+    total: u64,
+    active: u64,
+    last_seen: Time,
+    idle_since: Time,
+    buckets: [u32; BUCKETS as usize],
+}
+
+/// The part of an entry that urgency reads, kept dense because it is read for every line.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    bucket: u64,
+    in_window: u32,
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new(name: &str, now: Time) -> Self {
+        Self {
+            name: name.into(),
+            total: 0,
+            active: 0,
+            last_seen: now,
+            idle_since: now,
+            buckets: [0; BUCKETS as usize],
+        }
+    }
+}
+
+// === impl Registry ===
+
+impl Registry {
+    pub(crate) fn new(limits: WorkloadLimits) -> Self {
+        Self {
+            limits,
+            by_name: HashMap::new(),
+            entries: vec![Entry::new(OVERFLOW_NAME, Time::ZERO)],
+            rates: vec![Rate::default()],
+            free: Vec::new(),
+            idle: Lru::default(),
+        }
+    }
+
+    /// Takes new limits; a new window starts all rates afresh.
+    pub(crate) fn configure(&mut self, limits: WorkloadLimits) {
+        if limits.window != self.limits.window {
+            self.rates.fill(Rate::default());
+            self.entries.iter_mut().for_each(|entry| entry.buckets = [0; BUCKETS as usize]);
+        }
+        self.limits = limits;
+    }
+
+    /// The id of the workload with this name.
+    pub(crate) fn intern(&mut self, name: &str, now: Time) -> WorkloadId {
+        self.drop_idle(now);
+        if let Some(&at) = self.by_name.get(name) {
+            return WorkloadId(at);
+        }
+        if self.by_name.len() >= self.limits.count_max as usize {
+            let Some(least_recent) = self.idle.oldest() else {
+                return WorkloadId::OVERFLOW;
+            };
+            self.forget(least_recent);
+        }
+        let at = self.vacant_slot();
+        self.entries[at as usize] = Entry::new(name, now);
+        self.rates[at as usize] = Rate::default();
+        self.by_name.insert(name.into(), at);
+        self.rest(at, now);
+        WorkloadId(at)
+    }
+
+    /// An ask of this workload was offered.
+    pub(crate) fn arrived(&mut self, id: WorkloadId, now: Time) {
+        if id == WorkloadId::GENERATED {
+            return;
+        }
+        let bucket = self.roll(id.0, now);
+        let entry = &mut self.entries[id.0 as usize];
+        entry.total += 1;
+        entry.last_seen = now;
+        entry.buckets[(bucket % BUCKETS) as usize] += 1;
+        self.rates[id.0 as usize].in_window += 1;
+        if self.is_resting(id) {
+            self.idle.remove(id.0);
+            self.rest(id.0, now);
+        }
+    }
+
+    /// An ask of this workload is alive.
+    pub(crate) fn began(&mut self, id: WorkloadId) {
+        if id == WorkloadId::GENERATED {
+            return;
+        }
+        if self.is_resting(id) {
+            self.idle.remove(id.0);
+        }
+        self.entries[id.0 as usize].active += 1;
+    }
+
+    /// An ask of this workload has ended.
+    pub(crate) fn ended(&mut self, id: WorkloadId, now: Time) {
+        if id == WorkloadId::GENERATED {
+            return;
+        }
+        let entry = &mut self.entries[id.0 as usize];
+        entry.active -= 1;
+        if self.is_resting(id) {
+            self.rest(id.0, now);
+        }
+    }
+
+    /// Asks per second over the window.
+    pub(crate) fn rate(&mut self, id: WorkloadId, now: Time) -> f64 {
+        if id == WorkloadId::GENERATED {
+            return 0.0;
+        }
+        self.roll(id.0, now);
+        f64::from(self.rates[id.0 as usize].in_window) / self.limits.window.secs_f64()
+    }
+
+    /// Whether the id is one that the registry gave out, or the one for generated names.
+    pub(crate) fn knows(&self, id: WorkloadId) -> bool {
+        id == WorkloadId::GENERATED || (id.0 as usize) < self.entries.len()
+    }
+
+    /// Every workload, and the overflow entry if it was used.
+    pub(crate) fn views(&mut self, now: Time) -> Vec<WorkloadView<'_>> {
+        self.drop_idle(now);
+        let used = |entry: &Entry| entry.total > 0 && !entry.name.is_empty();
+        let slots: Vec<u32> =
+            (0..self.entries.len() as u32).filter(|&at| used(&self.entries[at as usize])).collect();
+        for &at in &slots {
+            self.roll(at, now);
+        }
+        slots.into_iter().map(|at| self.view(at)).collect()
+    }
+
+    pub(crate) fn active_total(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.active).sum()
+    }
+
+    fn view(&self, at: u32) -> WorkloadView<'_> {
+        let entry = &self.entries[at as usize];
+        WorkloadView {
+            name: &entry.name,
+            total: entry.total,
+            active: entry.active,
+            in_window: self.rates[at as usize].in_window,
+            last_seen: entry.last_seen,
+        }
+    }
+
+    /// Forgets the buckets that have left the window; returns the present one.
+    fn roll(&mut self, at: u32, now: Time) -> u64 {
+        let bucket = now.nanos() / (self.limits.window.nanos() / BUCKETS).max(1);
+        let rate = &mut self.rates[at as usize];
+        if rate.bucket != bucket {
+            let buckets = &mut self.entries[at as usize].buckets;
+            let first = (rate.bucket + 1).max(bucket.saturating_sub(BUCKETS - 1));
+            for gone in first..=bucket {
+                rate.in_window -= std::mem::take(&mut buckets[(gone % BUCKETS) as usize]);
+            }
+            rate.bucket = bucket;
+        }
+        bucket
+    }
+
+    fn drop_idle(&mut self, now: Time) {
+        while let Some(at) = self.idle.oldest() {
+            if now.since(self.entries[at as usize].idle_since) <= self.limits.idle {
+                return;
+            }
+            self.forget(at);
+        }
+    }
+
+    fn forget(&mut self, at: u32) {
+        self.idle.remove(at);
+        let name = std::mem::take(&mut self.entries[at as usize].name);
+        self.by_name.remove(&name);
+        self.free.push(at);
+    }
+
+    fn vacant_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry::new("", Time::ZERO));
+            self.rates.push(Rate::default());
+            self.entries.len() as u32 - 1
+        })
+    }
+
+    /// Whether it is among the workloads with nothing alive.
+    fn is_resting(&self, id: WorkloadId) -> bool {
+        let entry = &self.entries[id.0 as usize];
+        id != WorkloadId::OVERFLOW && entry.active == 0 && !entry.name.is_empty()
+    }
+
+    fn rest(&mut self, at: u32, now: Time) {
+        self.entries[at as usize].idle_since = now;
+        self.idle.push(at);
+    }
+}

@@ -1,0 +1,3 @@
+//! Tidegate: flow control for LLM inference.
+
+fn main() {}
