@@ -9,7 +9,7 @@ use crate::time::{Span, Time};
 pub const BANDS: usize = 4;
 
 /// The most one ask can cost. Larger estimates and usages count as this much, which keeps the
-/// arithmetic of [`crate::queue::fair`] inside 64 bits.
+/// arithmetic of tags inside 64 bits.
 pub const COST_MAX: u64 = (1 << 28) - 1;
 
 /// A priority level. A strict cascade serves a band only while no higher one could go.
@@ -34,7 +34,7 @@ pub struct FlowId {
     pub(crate) generation: u32,
 }
 
-/// A target model, numbered by the caller.
+/// A target model, numbered by the caller from 0 up: tables are as long as the largest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelId(pub u32);
 

@@ -3,6 +3,7 @@
 use crate::ask::{BANDS, Band};
 use crate::queue::evict::Ranking;
 use crate::settings::{Cascade, Settings};
+use crate::weight::Weight;
 
 /// The number waiting, by band, and the ranking of victims.
 #[derive(Clone, Debug, Default)]
@@ -18,20 +19,19 @@ impl Capacity {
         self.waiting.iter().sum()
     }
 
-    /// Bands from which a newcomer may take a place, the lowest first.
-    ///
-    /// Under a strict cascade that is every lower band with something waiting. Under weights a
-    /// band keeps its share of the total: only what it holds beyond that can be taken.
+    /// The band from which a newcomer may take a place: the lowest below its own that holds more
+    /// than it is protected for. Under a strict cascade no band is protected; under weights each
+    /// keeps its share of the total.
     pub(crate) fn yielding(&self, newcomer: Band, settings: &Settings) -> Option<Band> {
-        let below = Band::DESCENDING.into_iter().rev().filter(|&band| band < newcomer);
-        below.into_iter().find(|&band| self.waiting[band.index()] > protected(band, settings))
+        let mut below = Band::DESCENDING.into_iter().rev().filter(|&band| band < newcomer);
+        below.find(|&band| self.waiting[band.index()] > protected(band, settings))
     }
 }
 
 /// How many waiting asks of a band are safe from preemption.
 fn protected(band: Band, settings: &Settings) -> u32 {
     let Cascade::Weighted(weights) = &settings.cascade else { return 0 };
-    let sum: f64 = weights.iter().map(|weight| weight.value()).sum();
-    let share = weights[band.index()].value() / sum;
-    (f64::from(settings.capacity()) * share) as u32
+    let units = |weight: &Weight| u64::from(weight.units);
+    let sum: u64 = weights.iter().map(units).sum();
+    (u64::from(settings.capacity()) * units(&weights[band.index()]) / sum) as u32
 }

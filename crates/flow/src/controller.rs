@@ -39,8 +39,9 @@ use crate::queue::asks::Asks;
 use crate::queue::band::Level;
 use crate::queue::claim::Claims;
 use crate::queue::expiry::Wheel;
+use crate::queue::heap::Positions;
 use crate::queue::round::Round;
-use crate::settings::Settings;
+use crate::settings::{Cascade, Settings};
 use crate::stock::DrainRate;
 use crate::supply::Supply;
 use crate::time::Time;
@@ -57,10 +58,11 @@ pub struct Controller {
     pub(crate) clock: Time,
     pub(crate) closed: bool,
     pub(crate) sequence: u64,
-    pub(crate) grants: u64,
     pub(crate) asks: Asks,
     pub(crate) flows: Flows,
     pub(crate) claims: Claims,
+    /// Where each claim that takes part stands in its round's heap.
+    pub(crate) positions: Positions,
     pub(crate) supply: Supply,
     /// By pool, then by band.
     pub(crate) rounds: Vec<[Round; BANDS]>,
@@ -76,6 +78,8 @@ pub struct Controller {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Domain {
     pub(crate) waiting: u32,
+    /// Whether anything is to be chosen between bands or pools by weight.
+    pub(crate) levelled: bool,
     pub(crate) bands: Level,
     /// For each band, the level that chooses among the domain's pools.
     pub(crate) pools: [Level; BANDS],
@@ -89,14 +93,14 @@ impl Controller {
     pub fn new(settings: Settings) -> Self {
         Self {
             registry: Registry::new(settings.workloads),
+            flows: Flows::new(settings.policies()),
             settings,
             clock: Time::ZERO,
             closed: false,
             sequence: 0,
-            grants: 0,
             asks: Asks::default(),
-            flows: Flows::default(),
             claims: Claims::default(),
+            positions: Positions::new(),
             supply: Supply::default(),
             rounds: Vec::new(),
             domains: Vec::new(),
@@ -109,8 +113,8 @@ impl Controller {
 
     /// The flow with this name, in the class with this number (0 is the default class).
     ///
-    /// The id stays good while the flow has asks alive, and after that until
-    /// `idle_flows_max` others have rested since.
+    /// The id stays good while the flow has asks alive, and after that until it is forgotten for
+    /// one of `idle_flows_max` others.
     pub fn flow(&mut self, name: &str, class: u32) -> FlowId {
         let name = if name.is_empty() { ANONYMOUS } else { name };
         if let Some(slot) = self.flows.find(name) {
@@ -119,10 +123,12 @@ impl Controller {
             }
             return self.flows.id(slot);
         }
-        while let Some(oldest) = self.flows.surplus(self.settings.idle_flows_max) {
-            self.forget_flow(oldest);
-        }
         let slot = self.flows.insert(name, class);
+        // Each flow with something alive has an ask alive.
+        let keep = self.settings.idle_flows_max as usize + self.asks.alive();
+        while let Some(idle) = self.flows.surplus(keep) {
+            self.forget_flow(idle);
+        }
         self.flows.id(slot)
     }
 
@@ -137,7 +143,8 @@ impl Controller {
         self.events.pop_front()
     }
 
-    /// When [`Controller::wake`] must be called next, if nothing else happens before.
+    /// When [`Controller::wake`] must be called next, if nothing else happens before. It may have
+    /// nothing to do then: far deadlines are approached in a few steps.
     pub fn next_wake(&self) -> Option<Time> {
         self.wheel.next_wake()
     }
@@ -170,15 +177,10 @@ impl Controller {
 // === impl Domain ===
 
 impl Domain {
-    pub(crate) fn new(pools: usize) -> Self {
-        let mut domain = Self::default();
-        domain.bands.resize(BANDS);
-        domain.resize(pools);
-        domain
-    }
-
-    pub(crate) fn resize(&mut self, pools: usize) {
+    pub(crate) fn fit(&mut self, pools: usize, cascade: &Cascade) {
+        self.bands.resize(BANDS);
         self.pools.iter_mut().for_each(|level| level.resize(pools));
+        self.levelled = pools > 1 || *cascade != Cascade::Strict;
     }
 
     pub(crate) fn began_waiting(&mut self, now: Time) {
@@ -190,13 +192,14 @@ impl Domain {
 
     pub(crate) fn stopped_waiting(&mut self) {
         self.waiting -= 1;
-        if self.waiting == 0 {
-            self.idle();
-        }
+        self.rest();
     }
 
-    pub(crate) fn idle(&mut self) {
-        self.bands.idle();
-        self.pools.iter_mut().for_each(Level::idle);
+    /// Lets the levels forget old service where nothing waits.
+    pub(crate) fn rest(&mut self) {
+        if self.waiting == 0 && self.levelled {
+            self.bands.idle();
+            self.pools.iter_mut().for_each(Level::idle);
+        }
     }
 }

@@ -1,37 +1,44 @@
 //! The flows: names, classes, and what each has waiting and in flight.
 //!
 //! A flow with nothing alive is kept for a while, because its tags may still be ahead of virtual
-//! time; the number kept is bounded, the least recently used goes first, and what is lost with it is
-//! at most one charge. So memory is bounded whatever ids clients invent.
+//! time; the number kept is bounded, and what is lost with one that is forgotten is at most one
+//! charge. So memory is bounded whatever ids clients invent. Which one is forgotten is decided by
+//! a hand that goes round and spares those used since it last came by: nearly the least recently
+//! used, at the price of one flag instead of a list that every ask would have to touch.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::ask::{BANDS, FlowId};
-use crate::lru::Lru;
-use crate::queue::NONE;
+use crate::links::NONE;
+use crate::settings::FlowClass;
 
+/// One flow. It fits a cache line; its name, which no ask needs, is kept elsewhere.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Flow {
-    pub(crate) class: u32,
-    pub(crate) in_flight: u32,
-    pub(crate) claim_first: u32,
     pub(crate) waiting: [u32; BANDS],
     /// What the eviction ranking of each band believes of `waiting` at most.
     pub(crate) rank_bound: [u32; BANDS],
+    pub(crate) in_flight: u32,
+    pub(crate) claim_first: u32,
+    pub(crate) class: u32,
     generation: u32,
-    /// Whether it is among the idle ones.
-    resting: bool,
-    name: Box<str>,
+    /// Whether its class has any limit on what is in flight.
+    pub(crate) limited: bool,
+    named: bool,
+    used: bool,
 }
 
 /// Names are looked up by hash and never iterated in hash order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Flows {
-    by_name: HashMap<Box<str>, u32>,
     flows: Vec<Flow>,
+    names: Vec<Box<str>>,
+    by_name: HashMap<Box<str>, u32>,
     free: Vec<u32>,
-    /// Flows with nothing alive.
-    idle: Lru,
+    hand: usize,
+    /// By class, the default one first.
+    policies: Vec<FlowClass>,
     /// Asks in flight by flow and backend, for flows that are limited there.
     held: BTreeMap<(u32, u32), u32>,
 }
@@ -39,10 +46,6 @@ pub(crate) struct Flows {
 // === impl Flow ===
 
 impl Flow {
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(crate) fn waiting_total(&self) -> u32 {
         self.waiting.iter().sum()
     }
@@ -55,40 +58,65 @@ impl Flow {
 // === impl Flows ===
 
 impl Flows {
+    pub(crate) fn new(policies: Vec<FlowClass>) -> Self {
+        Self {
+            flows: Vec::new(),
+            names: Vec::new(),
+            by_name: HashMap::new(),
+            free: Vec::new(),
+            hand: 0,
+            policies,
+            held: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn configure(&mut self, policies: Vec<FlowClass>) {
+        self.policies = policies;
+        for slot in 0..self.flows.len() as u32 {
+            self.reclassify(slot, self[slot].class);
+        }
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()
     }
 
+    pub(crate) fn name(&self, slot: u32) -> &str {
+        &self.names[slot as usize]
+    }
+
+    /// What a flow's class allows it; a class that does not exist is the default one.
+    pub(crate) fn policy(&self, slot: u32) -> &FlowClass {
+        self.policies.get(self[slot].class as usize).unwrap_or(&self.policies[0])
+    }
+
     /// A new flow, with nothing alive.
     pub(crate) fn insert(&mut self, name: &str, class: u32) -> u32 {
-        let slot = self.free.pop().unwrap_or(self.flows.len() as u32);
-        let mut flow = Flow {
-            class,
-            in_flight: 0,
-            claim_first: NONE,
-            waiting: [0; BANDS],
-            rank_bound: [0; BANDS],
-            generation: 0,
-            resting: true,
-            name: name.into(),
-        };
-        match self.flows.get_mut(slot as usize) {
-            Some(old) => {
-                flow.generation = old.generation.wrapping_add(1);
-                *old = flow;
-            }
-            None => self.flows.push(flow),
-        }
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        let generation = self[slot].generation.wrapping_add(1);
+        self[slot] = Flow { generation, named: true, ..Flow::default() };
+        self.names[slot as usize] = name.into();
         self.by_name.insert(name.into(), slot);
-        self.idle.push(slot);
+        self.reclassify(slot, class);
         slot
     }
 
+    pub(crate) fn reclassify(&mut self, slot: u32, class: u32) {
+        self[slot].class = class;
+        let policy = self.policy(slot);
+        let limited = policy.in_flight_max.is_some() || policy.in_flight_per_backend_max.is_some();
+        self[slot].limited = limited;
+    }
+
+    fn grow(&mut self) -> u32 {
+        self.flows.push(Flow::default());
+        self.names.push(Box::default());
+        self.flows.len() as u32 - 1
+    }
+
     pub(crate) fn remove(&mut self, slot: u32) {
-        self.idle.remove(slot);
-        let flow = &mut self.flows[slot as usize];
-        flow.generation = flow.generation.wrapping_add(1);
-        let name = std::mem::take(&mut flow.name);
+        self[slot].named = false;
+        let name = std::mem::take(&mut self.names[slot as usize]);
         self.by_name.remove(&name);
         self.free.push(slot);
     }
@@ -97,61 +125,55 @@ impl Flows {
         FlowId { slot, generation: self[slot].generation }
     }
 
-    pub(crate) fn resolve(&self, id: FlowId) -> Option<u32> {
-        let flow = self.flows.get(id.slot as usize)?;
-        (flow.generation == id.generation && !flow.name.is_empty()).then_some(id.slot)
+    /// The flow behind an id, unless it has been forgotten.
+    pub(crate) fn resolve(&mut self, id: FlowId) -> Option<u32> {
+        let flow = self.flows.get_mut(id.slot as usize)?;
+        let known = flow.generation == id.generation && flow.named;
+        flow.used |= known;
+        known.then_some(id.slot)
     }
 
-    /// The least recently used idle flow, where more than `keep` are idle.
-    pub(crate) fn surplus(&self, keep: u32) -> Option<u32> {
-        if self.idle.count() > keep { self.idle.oldest() } else { None }
-    }
-
-    pub(crate) fn began_waiting(&mut self, slot: u32, band: usize) -> u32 {
-        self.stop_resting(slot);
-        let flow = &mut self[slot];
-        flow.waiting[band] += 1;
-        flow.waiting[band]
-    }
-
-    pub(crate) fn stopped_waiting(&mut self, slot: u32, band: usize) {
-        self[slot].waiting[band] -= 1;
-    }
-
-    pub(crate) fn began_flight(&mut self, slot: u32) -> u32 {
-        self.stop_resting(slot);
-        let flow = &mut self[slot];
-        flow.in_flight += 1;
-        flow.in_flight
-    }
-
-    pub(crate) fn ended_flight(&mut self, slot: u32) {
-        self[slot].in_flight -= 1;
-    }
-
-    /// Puts a flow that may have nothing alive any more among the idle ones.
-    pub(crate) fn rest(&mut self, slot: u32) {
-        let flow = &mut self[slot];
-        if flow.is_idle() && !flow.resting {
-            flow.resting = true;
-            self.idle.push(slot);
+    /// A flow to forget, where more than `keep` are remembered.
+    pub(crate) fn surplus(&mut self, keep: usize) -> Option<u32> {
+        if self.by_name.len() <= keep {
+            return None;
         }
+        // Twice round spares nobody but those that have something alive.
+        for _ in 0..2 * self.flows.len() {
+            self.hand = (self.hand + 1) % self.flows.len();
+            let flow = &mut self.flows[self.hand];
+            if flow.named && flow.is_idle() && !std::mem::take(&mut flow.used) {
+                return Some(self.hand as u32);
+            }
+        }
+        None
     }
 
-    pub(crate) fn held(&self, flow: u32, backend: u32) -> u32 {
-        self.held.get(&(flow, backend)).copied().unwrap_or(0)
+    pub(crate) fn is_at_limit(&self, slot: u32) -> bool {
+        let most = self.policy(slot).in_flight_max;
+        most.is_some_and(|most| self[slot].in_flight >= most)
     }
 
-    pub(crate) fn hold(&mut self, flow: u32, backend: u32) {
-        *self.held.entry((flow, backend)).or_default() += 1;
+    pub(crate) fn is_limited_per_backend(&self, slot: u32) -> bool {
+        self.policy(slot).in_flight_per_backend_max.is_some()
     }
 
-    /// Undoes one `hold`; flows that were not limited at the time have none.
-    pub(crate) fn release(&mut self, flow: u32, backend: u32) {
-        if let Some(count) = self.held.get_mut(&(flow, backend)) {
+    /// Whether the flow may have one more ask in flight at this backend.
+    pub(crate) fn may_use(&self, slot: u32, backend: u32) -> bool {
+        let most = self.policy(slot).in_flight_per_backend_max;
+        most.is_none_or(|most| self.held.get(&(slot, backend)).is_none_or(|&held| held < most))
+    }
+
+    pub(crate) fn hold(&mut self, slot: u32, backend: u32) {
+        *self.held.entry((slot, backend)).or_default() += 1;
+    }
+
+    /// Undoes one `hold`.
+    pub(crate) fn release(&mut self, slot: u32, backend: u32) {
+        if let Some(count) = self.held.get_mut(&(slot, backend)) {
             *count -= 1;
             if *count == 0 {
-                self.held.remove(&(flow, backend));
+                self.held.remove(&(slot, backend));
             }
         }
     }
@@ -160,15 +182,9 @@ impl Flows {
         self.held.retain(|&(flow, _), _| !of(flow));
     }
 
-    /// The slots of all flows, in the order they were taken.
+    /// The slots of all flows.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.flows.len() as u32).filter(|&slot| !self[slot].name.is_empty())
-    }
-
-    fn stop_resting(&mut self, slot: u32) {
-        if std::mem::take(&mut self[slot].resting) {
-            self.idle.remove(slot);
-        }
+        (0..self.flows.len() as u32).filter(|&slot| self[slot].named)
     }
 }
 
@@ -183,5 +199,21 @@ impl std::ops::Index<u32> for Flows {
 impl std::ops::IndexMut<u32> for Flows {
     fn index_mut(&mut self, slot: u32) -> &mut Flow {
         &mut self.flows[slot as usize]
+    }
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self {
+            waiting: [0; BANDS],
+            rank_bound: [0; BANDS],
+            in_flight: 0,
+            claim_first: NONE,
+            class: 0,
+            generation: 0,
+            limited: false,
+            named: false,
+            used: true,
+        }
     }
 }

@@ -103,3 +103,6 @@ impl Part {
         value.filter(|value| !value.is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests;

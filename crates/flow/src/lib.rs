@@ -32,14 +32,17 @@ mod counters;
 mod flows;
 pub mod identity;
 pub mod invariant;
+mod links;
 mod lru;
 mod outcome;
 pub mod queue;
+mod range;
 mod route;
 mod settings;
 mod stock;
 mod supply;
 mod time;
+mod weight;
 mod workload;
 
 #[cfg(test)]
@@ -52,10 +55,12 @@ pub use controller::Controller;
 pub use controller::view::FlowView;
 pub use counters::Counters;
 pub use outcome::{Event, Eviction, Misuse, Place, Refusal, Stage, Verdict};
+pub use range::OutOfRange;
 pub use settings::{
-    Admission, CAPACITY_MAX, Cascade, FlowClass, Hysteresis, Order, OutOfRange, Settings,
-    StockUnit, UrgencyLaw, Weight, WorkloadLimits,
+    Admission, CAPACITY_MAX, Cascade, FlowClass, Hysteresis, Order, Settings, StockUnit,
+    UrgencyLaw, WorkloadLimits,
 };
-pub use supply::{BackendSupply, BackendView};
+pub use supply::{BackendSupply, BackendView, MODELS_MAX};
 pub use time::{Span, Time};
+pub use weight::Weight;
 pub use workload::WorkloadView;

@@ -1,21 +1,20 @@
 //! A list of slots from the least to the most recently used, O(1) at both ends and in between.
 
-use crate::queue::NONE;
-use crate::queue::asks::Link;
+use crate::links::Link;
+use crate::links::NONE;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Lru {
     links: Vec<Link>,
     oldest: u32,
     newest: u32,
-    count: u32,
 }
 
 // === impl Lru ===
 
 impl Default for Lru {
     fn default() -> Self {
-        Self { links: Vec::new(), oldest: NONE, newest: NONE, count: 0 }
+        Self { links: Vec::new(), oldest: NONE, newest: NONE }
     }
 }
 
@@ -24,16 +23,11 @@ impl Lru {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    pub(crate) fn count(&self) -> u32 {
-        self.count
-    }
-
     /// Adds a slot that is not in the list, as the most recently used.
     pub(crate) fn push(&mut self, slot: u32) {
         if self.links.len() <= slot as usize {
             self.links.resize(slot as usize + 1, Link::LOOSE);
         }
-        self.count += 1;
         let newest = self.newest;
         self.join(newest, slot);
         self.join(slot, NONE);
@@ -41,7 +35,6 @@ impl Lru {
 
     /// Removes a slot that is in the list.
     pub(crate) fn remove(&mut self, slot: u32) {
-        self.count -= 1;
         let Link { prev, next } = self.links[slot as usize];
         self.join(prev, next);
     }

@@ -15,7 +15,7 @@ pub enum Verdict {
         /// Where it goes.
         backend: BackendId,
     },
-    /// It waits; an [`Event`] will tell how that ended.
+    /// It waits; an [`Event`] will tell how that ended, perhaps at once.
     Queued {
         /// Its name until it ends.
         ticket: Ticket,
@@ -80,7 +80,7 @@ pub enum Event {
         ticket: Ticket,
         /// Where it goes.
         backend: BackendId,
-        /// How long it waited since it was last queued.
+        /// How long ago it arrived; one that went back behind its flow arrived then.
         waited: Span,
     },
     /// It will not be served.

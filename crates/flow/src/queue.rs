@@ -17,6 +17,3 @@ pub(crate) mod heap;
 pub(crate) mod line;
 pub(crate) mod round;
 pub(crate) mod urgency;
-
-/// The absence of an index in the intrusive structures.
-pub(crate) const NONE: u32 = u32::MAX;

@@ -10,8 +10,10 @@ pub(crate) fn least_pending(
     bound: u64,
     allowed: impl Fn(u32) -> bool,
 ) -> Option<u32> {
-    let usable =
-        |&at: &u32| supply.backends[at as usize].ready && supply.has_room(at, bound) && allowed(at);
+    if let [only] = members {
+        return Some(*only).filter(|&at| supply.has_room(at, bound) && allowed(at));
+    }
+    let usable = |&at: &u32| supply.has_room(at, bound) && allowed(at);
     members.iter().copied().filter(usable).min_by_key(|&at| {
         let backend = &supply.backends[at as usize];
         (backend.stock, backend.in_flight_total(), backend.granted_at)

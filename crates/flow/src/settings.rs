@@ -4,32 +4,12 @@
 //! controller never has to ask again.
 
 use crate::ask::BANDS;
-use crate::queue::fair::{INVERSE_SCALE, UNIT_SCALE};
+use crate::range::{Checked, check};
 use crate::time::Span;
+use crate::weight::Weight;
 
 /// The most asks that may wait, whatever the configuration says.
 pub const CAPACITY_MAX: u32 = 1 << 24;
-
-/// A number outside its range.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OutOfRange {
-    /// What was being set.
-    pub what: &'static str,
-    /// The value given.
-    pub value: f64,
-    /// What is allowed.
-    pub allowed: &'static str,
-}
-
-/// A flow's share of service relative to others: 0.01 to 1000.
-///
-/// Stored as its inverse in fixed point, because a charge is `cost / weight`. The rounding moves
-/// a weight by less than one part in thirty thousand; tags then accumulate without any error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weight {
-    pub(crate) inverse: u32,
-    pub(crate) units: u32,
-}
 
 /// How much may be in flight per backend: the source's hysteresis, as real numbers.
 ///
@@ -153,41 +133,6 @@ pub struct Settings {
     pub idle_flows_max: u32,
 }
 
-// === impl OutOfRange ===
-
-impl std::fmt::Display for OutOfRange {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is {}, allowed is {}", self.what, self.value, self.allowed)
-    }
-}
-
-impl std::error::Error for OutOfRange {}
-
-fn check(good: bool, what: &'static str, value: f64, allowed: &'static str) -> Checked<()> {
-    if good { Ok(()) } else { Err(OutOfRange { what, value, allowed }) }
-}
-
-type Checked<T> = Result<T, OutOfRange>;
-
-// === impl Weight ===
-
-impl Weight {
-    /// The weight of a flow that was given none.
-    pub const ONE: Self = Self { inverse: INVERSE_SCALE as u32, units: UNIT_SCALE as u32 };
-
-    /// A weight; 0, NaN, infinite, negative, too small or too large ones are refused.
-    pub fn new(value: f64) -> Checked<Self> {
-        check((0.01..=1000.0).contains(&value), "weight", value, "0.01 to 1000")?;
-        let inverse = (INVERSE_SCALE as f64 / value).round() as u32;
-        Ok(Self { inverse, units: (UNIT_SCALE as f64 * value).round() as u32 })
-    }
-
-    /// The weight in force, after rounding.
-    pub fn value(self) -> f64 {
-        INVERSE_SCALE as f64 / f64::from(self.inverse)
-    }
-}
-
 // === impl Hysteresis ===
 
 impl Hysteresis {
@@ -299,10 +244,9 @@ impl Default for FlowClass {
 // === impl Settings ===
 
 impl Settings {
-    /// The class with this number, or the default one where there is none.
-    pub(crate) fn class(&self, number: u32) -> &FlowClass {
-        let further = (number as usize).checked_sub(1).and_then(|at| self.classes.get(at));
-        further.unwrap_or(&self.default_class)
+    /// All classes by number, the default one first.
+    pub(crate) fn policies(&self) -> Vec<FlowClass> {
+        std::iter::once(&self.default_class).chain(&self.classes).copied().collect()
     }
 
     pub(crate) fn capacity(&self) -> u32 {

@@ -8,10 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ask::{BANDS, BackendId, ModelId};
+use crate::links::NONE;
 use crate::settings::Hysteresis;
 
 /// The most detours kept; beyond it a re-queued ask may meet the backend that failed it again.
 const DETOURS_MAX: usize = 256;
+
+/// Models are numbered below this; others are unknown.
+pub const MODELS_MAX: u32 = 1 << 16;
 
 /// What the caller says of one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +52,8 @@ pub(crate) struct Backend {
     pub(crate) granted_at: u64,
     listed: bool,
     models: BTreeSet<ModelId>,
+    /// The pools it belongs to.
+    pools: Vec<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,23 +63,23 @@ pub(crate) struct Pool {
     pub(crate) domain: u32,
     /// Its place among the domain's pools.
     pub(crate) place: u32,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DomainShape {
-    pub(crate) backends: Vec<u32>,
-    pub(crate) pools: Vec<u32>,
+    /// What its ready members hold together, and how many they are.
+    stock: u64,
+    ready: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Supply {
     pub(crate) backends: Vec<Backend>,
     pub(crate) pools: Vec<Pool>,
-    pub(crate) domains: Vec<DomainShape>,
+    /// The pools of each domain.
+    pub(crate) domains: Vec<Vec<u32>>,
     by_id: BTreeMap<BackendId, u32>,
-    by_model: BTreeMap<ModelId, u32>,
+    /// The pool of each model, by its number.
+    by_model: Vec<u32>,
     by_members: BTreeMap<Vec<u32>, u32>,
     detours: usize,
+    grants: u64,
 }
 
 // === impl Supply ===
@@ -94,6 +100,7 @@ impl Supply {
             backend.ready = false;
             backend.models.clear();
         }
+        self.recount();
         changed
     }
 
@@ -119,7 +126,8 @@ impl Supply {
         if at == next {
             self.backends.push(Backend::new(given.id));
         }
-        let models: BTreeSet<ModelId> = given.models.iter().copied().collect();
+        let known = given.models.iter().copied().filter(|model| model.0 < MODELS_MAX);
+        let models: BTreeSet<ModelId> = known.collect();
         let backend = &mut self.backends[at as usize];
         backend.ready = given.ready;
         let changed = !std::mem::replace(&mut backend.listed, true) || backend.models != models;
@@ -136,6 +144,7 @@ impl Supply {
                 members.entry(model).or_default().push(at as u32);
             }
         }
+        self.backends.iter_mut().for_each(|backend| backend.pools.clear());
         self.pools.clear();
         self.domains.clear();
         self.by_members.clear();
@@ -143,16 +152,54 @@ impl Supply {
         self.detours = 0;
         for (model, set) in members {
             let pool = self.pool_for(set);
-            self.by_model.insert(model, pool);
+            let number = model.0 as usize;
+            self.by_model.resize(self.by_model.len().max(number + 1), NONE);
+            self.by_model[number] = pool;
         }
         self.join_domains();
+        self.recount();
+    }
+
+    /// Counts again what each pool's ready members hold.
+    pub(crate) fn recount(&mut self) {
+        for pool in &mut self.pools {
+            let members = pool.members.iter().map(|&at| &self.backends[at as usize]);
+            let ready = members.filter(|backend| backend.ready);
+            (pool.stock, pool.ready) =
+                ready.fold((0, 0), |(stock, count), backend| (stock + backend.stock, count + 1));
+        }
+    }
+
+    /// An ask goes to a backend.
+    pub(crate) fn take(&mut self, backend: u32, band: usize, stock: u64) {
+        self.grants += 1;
+        let at = &mut self.backends[backend as usize];
+        at.in_flight[band] += 1;
+        at.stock += stock;
+        at.granted_at = self.grants;
+        if at.ready {
+            at.pools.iter().for_each(|&pool| self.pools[pool as usize].stock += stock);
+        }
+    }
+
+    /// An ask at a backend has ended.
+    pub(crate) fn give_back(&mut self, backend: u32, band: usize, stock: u64) {
+        let at = &mut self.backends[backend as usize];
+        at.in_flight[band] -= 1;
+        at.stock -= stock;
+        if at.ready {
+            at.pools.iter().for_each(|&pool| self.pools[pool as usize].stock -= stock);
+        }
     }
 
     fn pool_for(&mut self, members: Vec<u32>) -> u32 {
         let next = self.pools.len() as u32;
         let at = *self.by_members.entry(members.clone()).or_insert(next);
         if at == next {
-            self.pools.push(Pool { members, domain: 0, place: 0 });
+            for &member in &members {
+                self.backends[member as usize].pools.push(at);
+            }
+            self.pools.push(Pool { members, domain: 0, place: 0, stock: 0, ready: 0 });
         }
         at
     }
@@ -172,20 +219,19 @@ impl Supply {
             let next = self.domains.len() as u32;
             let domain = known.map_or(next, |group| *domain_of.entry(group).or_insert(next));
             if domain == next {
-                self.domains.push(DomainShape::default());
+                self.domains.push(Vec::new());
             }
             self.adopt(at as u32, domain);
         }
         for at in 0..self.backends.len() as u32 {
             if let Some(&domain) = domain_of.get(&root(&leader, at)) {
                 self.backends[at as usize].domain = domain;
-                self.domains[domain as usize].backends.push(at);
             }
         }
     }
 
     fn adopt(&mut self, pool: u32, domain: u32) {
-        let pools = &mut self.domains[domain as usize].pools;
+        let pools = &mut self.domains[domain as usize];
         self.pools[pool as usize].domain = domain;
         self.pools[pool as usize].place = pools.len() as u32;
         pools.push(pool);
@@ -205,42 +251,31 @@ impl Supply {
         self.detours += 1;
         let at = self.pool_for(rest);
         self.adopt(at, domain);
+        self.recount();
         at
     }
 
+    /// The pool of a model that some backend lists, or that asks still need.
     pub(crate) fn pool_of(&self, model: ModelId) -> Option<u32> {
-        self.by_model.get(&model).copied()
+        self.by_model.get(model.0 as usize).copied().filter(|&pool| pool != NONE)
     }
 
-    /// Whether any backend lists the model.
-    pub(crate) fn lists(&self, model: ModelId) -> bool {
-        self.pool_of(model).is_some_and(|pool| !self.pools[pool as usize].members.is_empty())
+    /// The pool of a model that some backend lists.
+    pub(crate) fn pool_listed(&self, model: ModelId) -> Option<u32> {
+        self.pool_of(model).filter(|&pool| !self.pools[pool as usize].members.is_empty())
     }
 
-    /// Whether these backends together hold less than `bound` each. If so, at least one of them
-    /// does by itself: not all of them can be above their mean.
-    pub(crate) fn have_room(&self, members: &[u32], bound: u64) -> bool {
-        let (mut stock, mut ready) = (0u64, 0u64);
-        for backend in members.iter().map(|&at| &self.backends[at as usize]) {
-            if backend.ready {
-                stock += backend.stock;
-                ready += 1;
-            }
-        }
-        u128::from(stock) * u128::from(Hysteresis::ONE) < u128::from(bound) * u128::from(ready)
-    }
-
-    /// Whether a pool may be granted something, by its own stock and by its domain's.
+    /// Whether a pool's ready backends together hold less than `bound` each. If so, at least one of
+    /// them does by itself: not all of them can be above their mean.
     pub(crate) fn is_open(&self, pool: u32, bound: u64) -> bool {
-        let Pool { members, domain, .. } = &self.pools[pool as usize];
-        let domain = &self.domains[*domain as usize];
-        self.have_room(members, bound)
-            && (domain.backends.len() == members.len() || self.have_room(&domain.backends, bound))
+        let Pool { stock, ready, .. } = self.pools[pool as usize];
+        stock < (bound * ready).div_ceil(Hysteresis::ONE)
     }
 
     /// Whether one backend may be granted something.
     pub(crate) fn has_room(&self, backend: u32, bound: u64) -> bool {
-        self.have_room(&[backend], bound)
+        let backend = &self.backends[backend as usize];
+        backend.ready && backend.stock < bound.div_ceil(Hysteresis::ONE)
     }
 }
 
@@ -264,6 +299,7 @@ impl Backend {
             granted_at: 0,
             listed: false,
             models: BTreeSet::new(),
+            pools: Vec::new(),
         }
     }
 

@@ -1,1 +1,21 @@
-//! tests
+//! Tests of the whole controller: requirements by id, properties, oracles.
+//!
+//! Tests of one module alone stand beside it. Every random test takes its seed from a constant or
+//! from proptest, and names it when it fails.
+
+mod admission;
+mod bands;
+mod bench;
+mod differential;
+mod endings;
+mod fairness;
+mod histories;
+mod limits;
+mod misuse;
+mod oracles;
+mod orders;
+mod range;
+mod reference;
+mod stock;
+mod supply;
+mod waits;

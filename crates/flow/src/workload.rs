@@ -248,3 +248,6 @@ impl Registry {
         self.idle.push(at);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,18 +2,22 @@
 
 use super::Controller;
 use crate::ask::{Ask, Band, COST_MAX, Ticket, WorkloadId};
+use crate::links::{Link, NONE};
 use crate::outcome::{Eviction, Place, Refusal, Verdict};
-use crate::queue::NONE;
-use crate::queue::asks::{AskRecord, Asks, Limit, Link, Phase};
+use crate::queue::asks::{AskRecord, Asks, Limit, Phase};
 use crate::settings::Admission;
 use crate::time::{Span, Time};
 
 /// An ask that has passed the checks which do not depend on load.
-struct Candidate {
+struct Candidate<'a> {
+    ask: &'a Ask,
+    workload: WorkloadId,
     flow: u32,
     pool: u32,
     claim: u32,
-    record: AskRecord,
+    /// When its wait would end, and what would end it.
+    deadline: Time,
+    limit: Limit,
 }
 
 // === impl Controller ===
@@ -28,7 +32,7 @@ impl Controller {
             Err(reason) => return self.refuse(reason, Span::ZERO),
         };
         if let Some(backend) = self.bypass(&candidate) {
-            let (slot, ticket) = self.admit(candidate.record);
+            let (slot, ticket) = self.admit(&candidate, now);
             self.counters.bypassed += 1;
             self.grant(slot, backend);
             let backend = self.supply.backends[backend as usize].id;
@@ -38,9 +42,13 @@ impl Controller {
             let retry_after = self.retry_after(candidate.claim, now);
             return self.refuse(reason, retry_after);
         }
-        let (slot, ticket) = self.admit(candidate.record);
+        let (slot, ticket) = self.admit(&candidate, now);
         self.counters.queued += 1;
         self.enqueue(slot, Place::Back, now);
+        // What kept it from passing may wait for other backends than it does.
+        if self.supply.is_open(candidate.pool, self.settings.bounds.lower()) {
+            self.drain(self.supply.pools[candidate.pool as usize].domain, now);
+        }
         Verdict::Queued { ticket }
     }
 
@@ -49,37 +57,39 @@ impl Controller {
         Verdict::Refused { reason, retry_after }
     }
 
-    fn check(&mut self, ask: &Ask, now: Time) -> Result<Candidate, Refusal> {
+    fn check<'a>(&mut self, ask: &'a Ask, now: Time) -> Result<Candidate<'a>, Refusal> {
         let flow = self.flows.resolve(ask.flow).ok_or(Refusal::UnknownFlow)?;
         if self.closed {
             return Err(Refusal::ShuttingDown);
         }
-        if !self.supply.lists(ask.model) {
-            return Err(Refusal::UnknownModel);
-        }
+        let pool = self.supply.pool_listed(ask.model).ok_or(Refusal::UnknownModel)?;
         if ask.deadline.is_some_and(|deadline| deadline <= now) {
             return Err(Refusal::DeadlineExceeded);
         }
         if self.asks.alive() >= Asks::ALIVE_MAX {
             return Err(Refusal::TooManyAsks);
         }
-        let pool = self.supply.pool_of(ask.model).ok_or(Refusal::UnknownModel)?;
-        let claim = self.claim_for(flow, ask.band, pool);
-        Ok(Candidate { flow, pool, claim, record: self.record(ask, claim, now) })
-    }
-
-    fn record(&mut self, ask: &Ask, claim: u32, now: Time) -> AskRecord {
         let known = self.registry.knows(ask.workload.id);
         let workload = if known { ask.workload.id } else { WorkloadId::GENERATED };
         self.registry.arrived(workload, now);
+        let expiry = now.after(ask.ttl.unwrap_or(self.flows.policy(flow).ttl));
+        let (deadline, limit) = match ask.deadline {
+            Some(deadline) if deadline < expiry => (deadline, Limit::Client),
+            _ => (expiry, Limit::Ttl),
+        };
+        let claim = self.claim_for(flow, ask.band, pool);
+        Ok(Candidate { ask, workload, flow, pool, claim, deadline, limit })
+    }
+
+    fn admit(&mut self, candidate: &Candidate<'_>, now: Time) -> (u32, Ticket) {
+        let &Candidate { ask, workload, claim, deadline, limit, .. } = candidate;
+        self.registry.began(workload);
         let cost = ask.cost.clamp(1, COST_MAX) as u32;
-        let class = self.settings.class(self.flows[self.claims[claim].flow].class);
-        let expiry = now.after(ask.ttl.unwrap_or(class.ttl));
-        let deadline = ask.deadline.unwrap_or(Time::NEVER);
-        AskRecord {
+        let sequence = self.next_sequence();
+        self.asks.insert(AskRecord {
             line: Link::LOOSE,
             wheel: Link::LOOSE,
-            deadline: expiry.min(deadline),
+            deadline,
             claim,
             cost,
             tokens: ask.tokens.clamp(1, COST_MAX) as u32,
@@ -87,61 +97,55 @@ impl Controller {
             wheel_slot: 0,
             phase: Phase::Waiting,
             band: ask.band,
-            limit: if deadline < expiry { Limit::Client } else { Limit::Ttl },
+            limit,
             criticality: ask.workload.criticality_checked(),
             returned: false,
             estimate: cost,
-            sequence: self.next_sequence(),
+            sequence,
             arrival: now,
             model: ask.model.0,
             workload: workload.0,
             urgency_line: NONE,
             backend: NONE,
-        }
-    }
-
-    fn admit(&mut self, record: AskRecord) -> (u32, Ticket) {
-        self.registry.began(WorkloadId(record.workload));
-        self.asks.insert(record)
+        })
     }
 
     /// The backend that can take the ask at once: there is room below the upper bound, and nothing
     /// waits that could use it.
-    fn bypass(&self, candidate: &Candidate) -> Option<u32> {
+    fn bypass(&self, candidate: &Candidate<'_>) -> Option<u32> {
         let bound = self.settings.bounds.upper();
-        let domain = self.supply.pools[candidate.pool as usize].domain;
-        if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, bound) {
+        let at_limit = self.flows[candidate.flow].limited && self.flows.is_at_limit(candidate.flow);
+        if at_limit || !self.supply.is_open(candidate.pool, bound) {
             return None;
         }
-        if !self.supply.is_open(candidate.pool, bound) || self.is_at_limit(candidate.flow) {
+        let domain = self.supply.pools[candidate.pool as usize].domain;
+        if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, bound) {
             return None;
         }
         self.choose_backend(candidate.claim, bound)
     }
 
     /// Whether the ask may wait; evicts another one for it if need be.
-    fn make_room(&mut self, candidate: &Candidate, now: Time) -> Result<(), Refusal> {
-        let Candidate { flow, claim, ref record, .. } = *candidate;
+    fn make_room(&mut self, candidate: &Candidate<'_>, now: Time) -> Result<(), Refusal> {
+        let &Candidate { ask: &Ask { band, .. }, flow, claim, deadline, .. } = candidate;
         let capacity = self.settings.capacity();
         if capacity == 0 {
             return Err(Refusal::QueueDisabled);
         }
-        if self.settings.admission == Admission::CriticalOnly && record.band != Band::Critical {
+        if self.settings.admission == Admission::CriticalOnly && band != Band::Critical {
             return Err(Refusal::NotCritical);
         }
-        if record.deadline <= now {
+        if deadline <= now {
             return Err(Refusal::NoTimeToWait);
         }
-        let class = self.settings.class(self.flows[flow].class);
-        if self.flows[flow].waiting[record.band.index()] >= class.capacity {
+        if self.flows[flow].waiting[band.index()] >= self.flows.policy(flow).capacity {
             return Err(Refusal::FlowFull);
         }
-        if self.settings.refuse_hopeless
-            && self.predicted_wait(claim, now).is_some_and(|wait| now.after(wait) > record.deadline)
-        {
+        let hopeless = |wait| now.after(wait) > deadline;
+        if self.settings.refuse_hopeless && self.predicted_wait(claim, now).is_some_and(hopeless) {
             return Err(Refusal::WaitTooLong);
         }
-        if self.capacity.total() < capacity || self.preempt_for(record.band, now) {
+        if self.capacity.total() < capacity || self.preempt_for(band, now) {
             return Ok(());
         }
         match self.flows[flow].waiting_total() {
@@ -182,22 +186,24 @@ impl Controller {
     pub(super) fn enqueue(&mut self, slot: u32, place: Place, now: Time) {
         let record = &mut self.asks[slot];
         record.phase = Phase::Waiting;
-        let (claim, band, cost) = (record.claim, record.band.index(), record.cost);
+        let (at, band, cost) = (record.claim, record.band.index(), record.cost);
         self.wheel.insert(slot, &mut self.asks);
-        self.claims[claim].line.insert(slot, place, &mut self.asks);
-        let flow = self.claims[claim].flow;
-        let waiting = self.flows.began_waiting(flow, band);
-        if waiting > self.flows[flow].rank_bound[band] {
-            self.flows[flow].rank_bound[band] = self.capacity.rankings[band].raise(flow, waiting);
+        let claim = &mut self.claims[at];
+        claim.line.insert(slot, place, &mut self.asks);
+        claim.cost_waiting += u64::from(cost);
+        claim.waiting += 1;
+        let (flow, pool, first) = (claim.flow, claim.pool, claim.waiting == 1);
+        let counts = &mut self.flows[flow];
+        counts.waiting[band] += 1;
+        if counts.waiting[band] > counts.rank_bound[band] {
+            let ranking = &mut self.capacity.rankings[band];
+            counts.rank_bound[band] = ranking.raise(flow, counts.waiting[band]);
         }
         self.capacity.waiting[band] += 1;
-        let pool = self.claims[claim].pool;
         self.domain_of(pool).began_waiting(now);
         self.rounds[pool as usize][band].cost_waiting += u64::from(cost);
-        self.claims[claim].cost_waiting += u64::from(cost);
-        self.claims[claim].waiting += 1;
-        if self.claims[claim].waiting == 1 {
-            self.join(claim, cost);
+        if first {
+            self.join(at, cost);
         }
     }
 }

@@ -71,6 +71,8 @@ impl Controller {
         if self.closed {
             self.evict(slot, Eviction::ShuttingDown, now);
         }
+        // The backend may have left the domain in which the ask waits.
+        self.drain(self.supply.pools[pool as usize].domain, now);
         self.drain_after(flow, backend, now);
         Ok(())
     }
@@ -94,7 +96,9 @@ impl Controller {
         let claim = &mut self.claims[at];
         let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
         claim.tag = round.clock.true_up(claim.tag, claim.weight, difference);
-        self.reorder(at);
+        if claim.active {
+            round.moved(claim.turn(at), &mut self.positions);
+        }
         self.recharge_levels(at, difference);
     }
 
@@ -103,10 +107,12 @@ impl Controller {
         let place = self.supply.pools[pool as usize].place as usize;
         let units = self.rounds[pool as usize][band.index()].clock.weight();
         let (cost, refund) = (difference.unsigned_abs() as u32, difference < 0);
-        let cascade = self.settings.cascade;
-        let domain = self.domain_of(pool);
+        let domain = &mut self.domains[self.supply.pools[pool as usize].domain as usize];
+        if !domain.levelled {
+            return;
+        }
         domain.pools[band.index()].true_up(place, charge_by_sum(cost, units), refund);
-        if let Cascade::Weighted(weights) = cascade {
+        if let Cascade::Weighted(weights) = &self.settings.cascade {
             let charge = charge_by_weight(cost, weights[band.index()]);
             domain.bands.true_up(band.index(), charge, refund);
         }
@@ -129,22 +135,19 @@ impl Controller {
     fn release(&mut self, slot: u32) -> u32 {
         let record = &self.asks[slot];
         let (backend, flow) = (record.backend, self.claims[record.claim].flow);
-        let at = &mut self.supply.backends[backend as usize];
-        at.in_flight[record.band.index()] -= 1;
-        at.stock -= record.stock(self.settings.stock);
-        self.flows.ended_flight(flow);
-        self.flows.release(flow, backend);
-        self.open_doors(flow, backend);
+        let stock = record.stock(self.settings.stock);
+        self.supply.give_back(backend, record.band.index(), stock);
+        self.flows[flow].in_flight -= 1;
+        if self.flows[flow].limited {
+            self.open_doors(flow, backend);
+        }
         flow
     }
 
     /// An ask is over: nothing of it remains but the flow's tag.
     pub(super) fn end(&mut self, slot: u32, now: Time) {
-        let record = &self.asks[slot];
-        let (workload, flow) = (WorkloadId(record.workload), self.claims[record.claim].flow);
-        self.registry.ended(workload, now);
+        self.registry.ended(WorkloadId(self.asks[slot].workload), now);
         self.asks.remove(slot);
-        self.flows.rest(flow);
     }
 
     /// Grants what a release has made possible: at the backend, and for a flow that was at its
@@ -154,8 +157,7 @@ impl Controller {
         if (domain as usize) < self.domains.len() {
             self.drain(domain, now);
         }
-        let class = self.settings.class(self.flows[flow].class);
-        if class.in_flight_max.is_some() {
+        if self.flows[flow].limited {
             for claim in self.claims_of(flow) {
                 let pool = self.claims[claim].pool;
                 self.drain(self.supply.pools[pool as usize].domain, now);

@@ -54,6 +54,9 @@ impl Controller {
             return None;
         }
         let bound = self.settings.bounds.lower();
+        if !self.domains[domain as usize].levelled {
+            return self.first_in_pool(self.supply.domains[domain as usize][0], bound);
+        }
         let band = match self.settings.cascade {
             Cascade::Strict => {
                 let mut bands = Band::DESCENDING.into_iter();
@@ -71,10 +74,7 @@ impl Controller {
     }
 
     fn next_pool(&mut self, domain: u32, band: usize, bound: u64) -> Option<u32> {
-        let pools = &self.supply.domains[domain as usize].pools;
-        if let [only] = pools[..] {
-            return Some(only);
-        }
+        let pools = &self.supply.domains[domain as usize];
         let mut level = std::mem::take(&mut self.domains[domain as usize].pools[band]);
         let chosen = level.choose(|at| self.pool_first(pools[at], band, bound).is_some());
         let pool = chosen.map(|at| pools[at]);
@@ -83,11 +83,21 @@ impl Controller {
     }
 
     pub(crate) fn any_could_go(&self, domain: u32, bound: u64) -> bool {
-        (0..crate::ask::BANDS).any(|band| self.band_could_go(domain, band, bound))
+        let pools = &self.supply.domains[domain as usize];
+        pools.iter().any(|&pool| self.first_in_pool(pool, bound).is_some())
+    }
+
+    /// The claim whose turn it is in a pool, the highest band first.
+    fn first_in_pool(&self, pool: u32, bound: u64) -> Option<u32> {
+        if !self.supply.is_open(pool, bound) {
+            return None;
+        }
+        let mut rounds = self.rounds[pool as usize].iter().rev();
+        rounds.find_map(|round| round.first(|backend| self.supply.has_room(backend, bound)))
     }
 
     fn band_could_go(&self, domain: u32, band: usize, bound: u64) -> bool {
-        let pools = &self.supply.domains[domain as usize].pools;
+        let pools = &self.supply.domains[domain as usize];
         pools.iter().any(|&pool| self.pool_first(pool, band, bound).is_some())
     }
 
@@ -102,7 +112,9 @@ impl Controller {
     pub(super) fn choose_backend(&self, claim: u32, bound: u64) -> Option<u32> {
         let Claim { flow, pool, .. } = self.claims[claim];
         let members = &self.supply.pools[pool as usize].members;
-        least_pending(&self.supply, members, bound, |backend| self.may_use(flow, backend))
+        let limited = self.flows[flow].limited;
+        let may_use = |backend| !limited || self.flows.may_use(flow, backend);
+        least_pending(&self.supply, members, bound, may_use)
     }
 
     /// Sends an ask that is in no line to a backend, and charges its flow.
@@ -111,19 +123,14 @@ impl Controller {
         record.phase = Phase::InFlight;
         record.backend = backend;
         let (claim, cost, band) = (record.claim, record.cost, record.band.index());
-        self.grants += 1;
-        let at = &mut self.supply.backends[backend as usize];
-        at.in_flight[band] += 1;
-        at.stock += record.stock(self.settings.stock);
-        at.granted_at = self.grants;
+        self.supply.take(backend, band, record.stock(self.settings.stock));
         let flow = self.claims[claim].flow;
-        self.flows.began_flight(flow);
-        if self.settings.class(self.flows[flow].class).in_flight_per_backend_max.is_some() {
-            self.flows.hold(flow, backend);
-        }
+        self.flows[flow].in_flight += 1;
         self.charge_levels(claim, cost);
         self.charge_claim(claim, cost);
-        self.close_doors(flow, backend);
+        if self.flows[flow].limited {
+            self.close_doors(flow, backend);
+        }
     }
 
     fn charge_claim(&mut self, at: u32, cost: u32) {
@@ -140,7 +147,7 @@ impl Controller {
             self.deactivate(at, Some(cost));
         } else {
             claim.turn = round.next_turn();
-            self.reorder(at);
+            round.moved(claim.turn(at), &mut self.positions);
         }
         self.rebase(at);
     }
@@ -162,14 +169,14 @@ impl Controller {
         let Claim { pool, band, .. } = self.claims[claim];
         let place = self.supply.pools[pool as usize].place as usize;
         let units = self.rounds[pool as usize][band.index()].clock.weight();
-        let cascade = self.settings.cascade;
-        let domain = self.domain_of(pool);
+        let domain = &mut self.domains[self.supply.pools[pool as usize].domain as usize];
+        if !domain.levelled {
+            return;
+        }
         domain.pools[band.index()].serve(place, charge_by_sum(cost, units));
-        if let Cascade::Weighted(weights) = cascade {
+        if let Cascade::Weighted(weights) = &self.settings.cascade {
             domain.bands.serve(band.index(), charge_by_weight(cost, weights[band.index()]));
         }
-        if domain.waiting == 0 {
-            domain.idle();
-        }
+        domain.rest();
     }
 }

@@ -53,7 +53,7 @@ impl Controller {
     }
 
     fn band_cost(&self, domain: u32, band: usize) -> f64 {
-        let pools = &self.supply.domains[domain as usize].pools;
+        let pools = &self.supply.domains[domain as usize];
         pools.iter().map(|&pool| self.rounds[pool as usize][band].cost_waiting as f64).sum()
     }
 }

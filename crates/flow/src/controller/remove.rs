@@ -64,14 +64,14 @@ impl Controller {
         self.wheel.remove(slot, &mut self.asks);
         let record = &self.asks[slot];
         let (at, band, cost) = (record.claim, record.band.index(), u64::from(record.cost));
-        self.claims[at].line.remove(slot, &mut self.asks);
         let claim = &mut self.claims[at];
+        claim.line.remove(slot, &mut self.asks);
         claim.waiting -= 1;
         claim.cost_waiting -= cost;
         let (flow, pool) = (claim.flow, claim.pool);
         self.rounds[pool as usize][band].cost_waiting -= cost;
         self.domain_of(pool).stopped_waiting();
-        self.flows.stopped_waiting(flow, band);
+        self.flows[flow].waiting[band] -= 1;
         self.capacity.waiting[band] -= 1;
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use super::{Controller, Domain};
 use crate::ask::ModelId;
+use crate::links::NONE;
 use crate::outcome::Place;
 use crate::queue::asks::Phase;
 use crate::queue::claim::{Claim, Claims};
@@ -33,6 +34,7 @@ impl Controller {
     pub fn configure(&mut self, settings: Settings, now: Time) {
         let now = self.advance(now);
         self.registry.configure(settings.workloads);
+        self.flows.configure(settings.policies());
         self.settings = settings;
         self.rebuild();
         self.drain_all(now);
@@ -40,21 +42,23 @@ impl Controller {
 
     /// Moves a flow into another class.
     pub(super) fn reclassify(&mut self, flow: u32, class: u32) {
-        self.flows[flow].class = class;
-        let weight = self.settings.class(class).weight;
+        self.flows.reclassify(flow, class);
+        let weight = self.flows.policy(flow).weight;
         self.recount_held(|at| at == flow);
         for claim in self.claims_of(flow) {
             self.deactivate(claim, None);
             self.claims[claim].weight = weight;
             self.rejoin(claim);
         }
+        // The new class may allow what the old one forbade.
+        self.drain_all(self.clock);
     }
 
     /// Makes room for pools that have been added since.
     pub(super) fn fit_to_supply(&mut self) {
         self.rounds.resize_with(self.supply.pools.len(), Default::default);
-        for (domain, shape) in self.domains.iter_mut().zip(&self.supply.domains) {
-            domain.resize(shape.pools.len());
+        for (domain, pools) in self.domains.iter_mut().zip(&self.supply.domains) {
+            domain.fit(pools.len(), &self.settings.cascade);
         }
     }
 
@@ -64,12 +68,12 @@ impl Controller {
             self.asks.slots().map(|slot| ModelId(self.asks[slot].model)).collect();
         self.supply.reshape(&alive);
         let claims = std::mem::take(&mut self.claims);
+        self.positions.clear();
         let rounds = std::mem::take(&mut self.rounds);
-        let shapes = self.supply.domains.iter();
-        self.domains = shapes.map(|shape| Domain::new(shape.pools.len())).collect();
+        self.domains = vec![Domain::default(); self.supply.domains.len()];
         self.fit_to_supply();
         for flow in self.flows.slots().collect::<Vec<_>>() {
-            self.flows[flow].claim_first = crate::queue::NONE;
+            self.flows[flow].claim_first = NONE;
         }
         self.rehome(&claims, &rounds);
         self.recount_held(|_| true);
@@ -78,7 +82,8 @@ impl Controller {
         }
     }
 
-    /// Follows backends that have moved in the supply, and counts their stock anew.
+    /// Follows backends that have moved in the supply, and counts their stock anew; pools follow
+    /// when they are worked out.
     fn relocate_backends(&mut self) {
         let moved = self.supply.compact();
         self.supply.backends.iter_mut().for_each(|backend| backend.stock = 0);
@@ -129,8 +134,7 @@ impl Controller {
         for slot in self.asks.slots().collect::<Vec<_>>() {
             let record = &self.asks[slot];
             let flow = self.claims[record.claim].flow;
-            let class = self.settings.class(self.flows[flow].class);
-            let limited = class.in_flight_per_backend_max.is_some();
+            let limited = self.flows.is_limited_per_backend(flow);
             if record.phase == Phase::InFlight && limited && of(flow) {
                 self.flows.hold(flow, record.backend);
             }

@@ -6,10 +6,10 @@
 
 use super::Controller;
 use crate::ask::Band;
-use crate::queue::NONE;
+use crate::links::NONE;
 use crate::queue::claim::Claim;
 use crate::queue::line::Line;
-use crate::queue::round::{Round, Turn};
+use crate::queue::round::Round;
 
 // === impl Controller ===
 
@@ -26,7 +26,7 @@ impl Controller {
         }
         let claim = self.claims.insert(Claim {
             tag: 0,
-            weight: self.settings.class(self.flows[flow].class).weight,
+            weight: self.flows.policy(flow).weight,
             line: Line::new(self.settings.order),
             waiting: 0,
             flow,
@@ -50,21 +50,6 @@ impl Controller {
     pub(super) fn round_of(&mut self, claim: u32) -> &mut Round {
         let Claim { pool, band, .. } = self.claims[claim];
         &mut self.rounds[pool as usize][band.index()]
-    }
-
-    pub(super) fn is_at_limit(&self, flow: u32) -> bool {
-        let class = self.settings.class(self.flows[flow].class);
-        class.in_flight_max.is_some_and(|most| self.flows[flow].in_flight >= most)
-    }
-
-    /// Whether the flow may have one more ask in flight at this backend.
-    pub(super) fn may_use(&self, flow: u32, backend: u32) -> bool {
-        let class = self.settings.class(self.flows[flow].class);
-        class.in_flight_per_backend_max.is_none_or(|most| self.flows.held(flow, backend) < most)
-    }
-
-    fn is_limited_per_backend(&self, flow: u32) -> bool {
-        self.settings.class(self.flows[flow].class).in_flight_per_backend_max.is_some()
     }
 
     /// A claim begins to wait with an ask of this cost.
@@ -94,13 +79,16 @@ impl Controller {
 
     fn activate(&mut self, at: u32, start: impl Fn(&mut Round, &Claim) -> u64) {
         let Claim { flow, pool, .. } = self.claims[at];
-        if self.is_at_limit(flow) {
+        if self.flows[flow].limited && self.flows.is_at_limit(flow) {
             return;
         }
-        let limited = self.is_limited_per_backend(flow);
+        let limited = self.flows[flow].limited && self.flows.is_limited_per_backend(flow);
         let members = self.supply.pools[pool as usize].members.iter().copied();
-        let doors: Vec<u32> =
-            if limited { members.filter(|&b| self.may_use(flow, b)).collect() } else { Vec::new() };
+        let doors: Vec<u32> = if limited {
+            members.filter(|&b| self.flows.may_use(flow, b)).collect()
+        } else {
+            Vec::new()
+        };
         if limited && doors.is_empty() {
             return;
         }
@@ -109,11 +97,11 @@ impl Controller {
         claim.tag = start(round, claim);
         claim.turn = round.next_turn();
         claim.active = true;
-        let turn = Turn { tag: claim.tag, turn: claim.turn, claim: at };
+        let turn = claim.turn(at);
         if limited {
             doors.into_iter().for_each(|backend| round.enter_door(backend, turn));
         } else {
-            round.enter(turn, &mut self.claims.positions);
+            round.enter(turn, &mut self.positions);
         }
     }
 
@@ -128,27 +116,16 @@ impl Controller {
             Some(cost) => round.clock.depart(claim.weight, cost),
             None => round.clock.leave(claim.weight),
         }
-        if self.claims.positions[at as usize] == NONE {
-            round.exit_doors(at);
-        } else {
-            round.exit(at, &mut self.claims.positions);
-        }
+        round.exit(at, &mut self.positions);
     }
 
-    /// Tells the round that a claim's tag has changed.
-    pub(super) fn reorder(&mut self, at: u32) {
-        let claim = &self.claims[at];
-        if claim.active {
-            let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
-            let turn = Turn { tag: claim.tag, turn: claim.turn, claim: at };
-            round.moved(turn, &mut self.claims.positions);
-        }
-    }
-
-    /// A grant to `backend` may have brought the flow to a limit.
+    /// A grant to `backend` may have brought a limited flow to its limit.
     pub(super) fn close_doors(&mut self, flow: u32, backend: u32) {
-        let at_limit = self.is_at_limit(flow);
-        if !at_limit && self.may_use(flow, backend) {
+        if self.flows.is_limited_per_backend(flow) {
+            self.flows.hold(flow, backend);
+        }
+        let at_limit = self.flows.is_at_limit(flow);
+        if !at_limit && self.flows.may_use(flow, backend) {
             return;
         }
         for claim in self.claims_of(flow) {
@@ -159,19 +136,21 @@ impl Controller {
         }
     }
 
-    /// A grant at `backend` has ended, so the flow may be below a limit again.
+    /// A grant at `backend` has ended, so a limited flow may be below its limit again.
     pub(super) fn open_doors(&mut self, flow: u32, backend: u32) {
-        let class = self.settings.class(self.flows[flow].class);
-        if class.in_flight_max.is_none() && class.in_flight_per_backend_max.is_none() {
-            return;
+        let per_backend = self.flows.is_limited_per_backend(flow);
+        if per_backend {
+            self.flows.release(flow, backend);
         }
-        let limited = self.is_limited_per_backend(flow);
+        // A limit that has shrunk may be passed still.
+        let opens = per_backend && self.flows.may_use(flow, backend);
         for at in self.claims_of(flow) {
             self.rejoin(at);
-            let Claim { tag, turn, active, pool, .. } = self.claims[at];
+            let Claim { active, pool, .. } = self.claims[at];
             let member = self.supply.pools[pool as usize].members.contains(&backend);
-            if active && limited && member {
-                self.round_of(at).enter_door(backend, Turn { tag, turn, claim: at });
+            if active && opens && member {
+                let turn = self.claims[at].turn(at);
+                self.round_of(at).enter_door(backend, turn);
             }
         }
     }

@@ -59,7 +59,7 @@ impl Controller {
     pub fn flows(&self) -> impl Iterator<Item = FlowView<'_>> {
         self.flows.slots().map(|slot| {
             let flow = &self.flows[slot];
-            let (name, class) = (flow.name(), flow.class);
+            let (name, class) = (self.flows.name(slot), flow.class);
             FlowView { name, class, waiting: flow.waiting, in_flight: flow.in_flight }
         })
     }

@@ -3,8 +3,8 @@
 //! One record serves an ask from offer to end. The links of its line and of its wheel slot are
 //! inside it, so queueing allocates nothing once the slab has grown.
 
-use super::NONE;
 use crate::ask::{Band, Ticket};
+use crate::links::Link;
 use crate::settings::StockUnit;
 use crate::time::Time;
 
@@ -23,13 +23,6 @@ pub(crate) enum Phase {
 pub(crate) enum Limit {
     Ttl,
     Client,
-}
-
-/// A place in a doubly linked list.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
-    pub(crate) prev: u32,
-    pub(crate) next: u32,
 }
 
 /// One ask. The fields that every enqueue and dequeue touches come first.
@@ -69,12 +62,6 @@ pub(crate) struct AskRecord {
 pub(crate) struct Asks {
     records: Vec<AskRecord>,
     free: Vec<u32>,
-}
-
-// === impl Link ===
-
-impl Link {
-    pub(crate) const LOOSE: Self = Self { prev: NONE, next: NONE };
 }
 
 // === impl AskRecord ===

@@ -3,7 +3,7 @@
 //! A level is start-time fair queueing over a handful of nodes, so a scan replaces the heap. A node
 //! that could not go when others did comes back at the present: it hoarded no credit.
 
-use crate::settings::Weight;
+use crate::weight::Weight;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
@@ -14,6 +14,8 @@ pub(crate) struct Level {
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     tag: u128,
+    can_go: bool,
+    /// Whether it could when the level last chose.
     could_go: bool,
 }
 
@@ -36,19 +38,21 @@ impl Level {
 
     /// The node whose turn it is among those that could go; the later one where tags are equal.
     pub(crate) fn choose(&mut self, mut could_go: impl FnMut(usize) -> bool) -> Option<usize> {
-        let mut best: Option<usize> = None;
-        for at in 0..self.nodes.len() {
-            let able = could_go(at);
-            let node = &mut self.nodes[at];
-            if able && !node.could_go {
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            node.can_go = could_go(at);
+        }
+        // When nobody can go, nobody is overtaken, and whoever lagged keeps its lag.
+        if self.nodes.iter().all(|node| !node.can_go) {
+            return None;
+        }
+        for node in &mut self.nodes {
+            if node.can_go && !node.could_go {
                 node.tag = node.tag.max(self.now);
             }
-            node.could_go = able;
-            if able && best.is_none_or(|leader| self.nodes[at].tag <= self.nodes[leader].tag) {
-                best = Some(at);
-            }
+            node.could_go = node.can_go;
         }
-        best
+        let able = (0..self.nodes.len()).rev().filter(|&at| self.nodes[at].can_go);
+        able.min_by_key(|&at| self.nodes[at].tag)
     }
 
     pub(crate) fn serve(&mut self, at: usize, charge: u128) {

@@ -1,10 +1,10 @@
 //! A flow's place in one round: its line of asks and the tag that says when its turn comes.
 
-use super::NONE;
-use super::heap::Positions;
 use super::line::Line;
+use super::round::Turn;
 use crate::ask::Band;
-use crate::settings::Weight;
+use crate::links::NONE;
+use crate::weight::Weight;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
@@ -25,12 +25,20 @@ pub(crate) struct Claim {
     pub(crate) cost_waiting: u64,
 }
 
-/// All claims, and where those that take part stand in their rounds' heaps.
+/// All claims.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims {
     claims: Vec<Claim>,
     free: Vec<u32>,
-    pub(crate) positions: Positions,
+}
+
+// === impl Claim ===
+
+impl Claim {
+    /// Its place in the order of its round, under the number it has among all claims.
+    pub(crate) fn turn(&self, claim: u32) -> Turn {
+        Turn { tag: self.tag, turn: self.turn, claim }
+    }
 }
 
 // === impl Claims ===
@@ -42,7 +50,6 @@ impl Claims {
             return at;
         }
         self.claims.push(claim);
-        self.positions.push(NONE);
         self.claims.len() as u32 - 1
     }
 

@@ -7,12 +7,11 @@
 //! whoever stands first until it is exact. Each tightening was paid for by a raise, so the cost
 //! is O(log flows) amortised, and nothing on the path of an ask that merely passes through.
 
-use super::NONE;
-use super::heap::{Entry, Heap, Positions};
+use super::heap::{Entry, Heap, Positions, entry, id};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranking {
-    heap: Heap<Rank>,
+    heap: Heap,
     positions: Positions,
     /// When each flow was last preempted, by flow; 0 is never.
     stamps: Vec<u64>,
@@ -28,14 +27,14 @@ struct Rank {
 
 // === impl Rank ===
 
-impl Entry for Rank {
-    fn before(&self, other: &Self) -> bool {
-        let key = |rank: &Self| (rank.stamp, std::cmp::Reverse(rank.length_bound), rank.flow);
-        key(self) < key(other)
+impl Rank {
+    fn entry(self) -> Entry {
+        entry(self.stamp, !self.length_bound, self.flow)
     }
 
-    fn id(&self) -> u32 {
-        self.flow
+    fn of(entry: Entry) -> Self {
+        let length_bound = !((entry >> 32) as u32);
+        Self { stamp: (entry >> 64) as u64, length_bound, flow: id(entry) }
     }
 }
 
@@ -50,9 +49,9 @@ impl Ranking {
         }
         let rank = Rank { stamp: self.stamps[flow as usize], length_bound, flow };
         if self.contains(flow) {
-            self.heap.update(rank, &mut self.positions);
+            self.heap.update(rank.entry(), &mut self.positions);
         } else {
-            self.heap.push(rank, &mut self.positions);
+            self.heap.push(rank.entry(), &mut self.positions);
         }
         length_bound
     }
@@ -64,7 +63,7 @@ impl Ranking {
         mut tighten: impl FnMut(u32, u32),
     ) -> Option<u32> {
         loop {
-            let first = *self.heap.top()?;
+            let first = Rank::of(self.heap.top()?);
             let actual = length(first.flow);
             let exact = actual == first.length_bound;
             // Stamps above 0 are all different, so there the length decides nothing.
@@ -75,7 +74,8 @@ impl Ranking {
             if actual == 0 {
                 self.heap.remove(first.flow, &mut self.positions);
             } else {
-                self.heap.update(Rank { length_bound: actual, ..first }, &mut self.positions);
+                let rank = Rank { length_bound: actual, ..first };
+                self.heap.update(rank.entry(), &mut self.positions);
             }
         }
     }
@@ -85,7 +85,7 @@ impl Ranking {
         self.stamp_last += 1;
         self.stamps[flow as usize] = self.stamp_last;
         let rank = Rank { stamp: self.stamp_last, length_bound: u32::MAX, flow };
-        self.heap.update(rank, &mut self.positions);
+        self.heap.update(rank.entry(), &mut self.positions);
     }
 
     /// Forgets a flow.
@@ -99,6 +99,6 @@ impl Ranking {
     }
 
     fn contains(&self, flow: u32) -> bool {
-        self.positions.get(flow as usize).is_some_and(|&at| at != NONE)
+        self.heap.holds(flow, &self.positions)
     }
 }

@@ -6,8 +6,9 @@
 //! tick after its deadline, never before it, and the controller refuses to grant what is past its
 //! deadline whether or not the tick has come.
 
-use super::NONE;
-use super::asks::{Asks, Link};
+use super::asks::Asks;
+use crate::links::Link;
+use crate::links::NONE;
 use crate::time::Time;
 
 const TICK_BITS: u32 = 20;

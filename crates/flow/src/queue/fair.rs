@@ -30,12 +30,7 @@
 //! Tags stay within [`HORIZON`] of `v`, and `v` is brought back to [`HORIZON`] before it passes
 //! four times that: no run is long enough to overflow.
 
-use crate::settings::Weight;
-
-/// Fixed-point one of an inverse weight.
-pub(crate) const INVERSE_SCALE: u64 = 1 << 24;
-/// Fixed-point one of a weight in a sum of weights.
-pub(crate) const UNIT_SCALE: u64 = 1 << 16;
+use crate::weight::Weight;
 
 /// How far a tag may lie from virtual time: what a flow can owe or be owed at most.
 pub(crate) const HORIZON: u64 = 1 << 61;
@@ -49,15 +44,6 @@ pub(crate) struct Clock {
     departed: u64,
     tag_max: u64,
     weight: u64,
-}
-
-// === impl Weight ===
-
-impl Weight {
-    /// `cost / weight` in virtual time.
-    pub(crate) fn stretch(self, cost: u32) -> u64 {
-        u64::from(cost) * u64::from(self.inverse)
-    }
 }
 
 // === impl Clock ===
@@ -142,10 +128,5 @@ impl Clock {
         self.departed -= shift;
         self.tag_max = self.tag_max.saturating_sub(shift);
         Some(shift)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn at(now: u64) -> Self {
-        Self { now, departed: now, tag_max: now, weight: 0 }
     }
 }

@@ -1,7 +1,8 @@
 //! A list of asks in arrival order, linked through the asks themselves.
 
-use super::NONE;
-use super::asks::{Asks, Link};
+use super::asks::Asks;
+use crate::links::Link;
+use crate::links::NONE;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fifo {

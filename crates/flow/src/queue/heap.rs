@@ -1,93 +1,91 @@
 //! An indexed 4-ary heap: the least entry at once, any entry by its id.
 //!
-//! Four children to a node halve the depth of a binary heap, and with 16-byte entries they share
-//! a cache line. Positions live in a table that the caller owns, because one table can serve many
-//! heaps as long as an id is in at most one of them.
+//! Four children to a node halve the depth of a binary heap, and share a cache line. An entry is
+//! one integer, its order in the high bits and its id in the low 32, so that a comparison is two
+//! instructions and choosing among four children needs no branch. Positions live in a table that
+//! the caller owns, because one table can serve many heaps as long as an id is in at most one.
 
-use super::NONE;
+use crate::links::NONE;
 
 const ARITY: usize = 4;
 
-/// What a heap holds: something with an order and an id.
-pub(crate) trait Entry: Copy {
-    /// Whether it comes before the other.
-    fn before(&self, other: &Self) -> bool;
-    /// Its index in the table of positions.
-    fn id(&self) -> u32;
-}
+/// What is ordered, with an id in the low 32 bits.
+pub(crate) type Entry = u128;
 
 /// Where each id stands, or [`NONE`].
 pub(crate) type Positions = Vec<u32>;
 
-#[derive(Clone, Debug)]
-pub(crate) struct Heap<E> {
-    entries: Vec<E>,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heap {
+    entries: Vec<Entry>,
+}
+
+pub(crate) const fn entry(first: u64, then: u32, id: u32) -> Entry {
+    ((first as u128) << 64) | ((then as u128) << 32) | id as u128
+}
+
+pub(crate) const fn id(entry: Entry) -> u32 {
+    entry as u32
 }
 
 // === impl Heap ===
 
-impl<E> Default for Heap<E> {
-    fn default() -> Self {
-        Self { entries: Vec::new() }
-    }
-}
-
-impl<E: Entry> Heap<E> {
-    pub(crate) fn top(&self) -> Option<&E> {
-        self.entries.first()
+impl Heap {
+    pub(crate) fn top(&self) -> Option<Entry> {
+        self.entries.first().copied()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &E> {
-        self.entries.iter()
+    /// Whether an id is in the heap, or in another that shares its table of positions.
+    pub(crate) fn holds(&self, id: u32, positions: &Positions) -> bool {
+        positions.get(id as usize).is_some_and(|&at| at != NONE)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.entries.iter().copied()
     }
 
     /// Changes every entry in a way that keeps their order.
-    pub(crate) fn shift(&mut self, change: impl FnMut(&mut E)) {
+    pub(crate) fn shift(&mut self, change: impl FnMut(&mut Entry)) {
         self.entries.iter_mut().for_each(change);
     }
 
-    pub(crate) fn push(&mut self, entry: E, positions: &mut Positions) {
-        let id = entry.id() as usize;
+    pub(crate) fn push(&mut self, entry: Entry, positions: &mut Positions) {
+        let id = id(entry) as usize;
         if positions.len() <= id {
             positions.resize(id + 1, NONE);
         }
         self.entries.push(entry);
-        self.rise(self.entries.len() - 1, positions);
+        self.rise(self.entries.len() - 1, entry, positions);
     }
 
     /// Puts `entry` where the one with its id stood.
-    pub(crate) fn update(&mut self, entry: E, positions: &mut Positions) {
-        let at = positions[entry.id() as usize] as usize;
-        let earlier = entry.before(&self.entries[at]);
-        self.entries[at] = entry;
-        if earlier {
-            self.rise(at, positions);
+    pub(crate) fn update(&mut self, entry: Entry, positions: &mut Positions) {
+        let at = positions[id(entry) as usize] as usize;
+        if entry < self.entries[at] {
+            self.rise(at, entry, positions);
         } else {
-            self.sink(at, positions);
+            self.sink(at, entry, positions);
         }
     }
 
     pub(crate) fn remove(&mut self, id: u32, positions: &mut Positions) {
-        let at = positions[id as usize] as usize;
-        positions[id as usize] = NONE;
+        let at = std::mem::replace(&mut positions[id as usize], NONE) as usize;
         let Some(last) = self.entries.pop() else { return };
         if at == self.entries.len() {
             return;
         }
-        let earlier = last.before(&self.entries[at]);
-        self.entries[at] = last;
-        if earlier {
-            self.rise(at, positions);
+        if last < self.entries[at] {
+            self.rise(at, last, positions);
         } else {
-            self.sink(at, positions);
+            self.sink(at, last, positions);
         }
     }
 
-    fn rise(&mut self, mut at: usize, positions: &mut Positions) {
-        let entry = self.entries[at];
+    /// Moves the hole at `at` up until `entry` fits into it.
+    fn rise(&mut self, mut at: usize, entry: Entry, positions: &mut Positions) {
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if !entry.before(&self.entries[parent]) {
+            if entry >= self.entries[parent] {
                 break;
             }
             self.place(at, self.entries[parent], positions);
@@ -96,32 +94,36 @@ impl<E: Entry> Heap<E> {
         self.place(at, entry, positions);
     }
 
-    fn sink(&mut self, mut at: usize, positions: &mut Positions) {
-        let entry = self.entries[at];
-        while let Some(child) = self.least_child(at) {
-            if !self.entries[child].before(&entry) {
+    /// Moves the hole at `at` down until `entry` fits into it.
+    fn sink(&mut self, mut at: usize, entry: Entry, positions: &mut Positions) {
+        while let Some((child, least)) = self.least_child(at) {
+            if least >= entry {
                 break;
             }
-            self.place(at, self.entries[child], positions);
+            self.place(at, least, positions);
             at = child;
         }
         self.place(at, entry, positions);
     }
 
-    fn least_child(&self, at: usize) -> Option<usize> {
+    fn least_child(&self, at: usize) -> Option<(usize, Entry)> {
         let first = at * ARITY + 1;
-        let end = (first + ARITY).min(self.entries.len());
-        let mut least = first;
-        for child in first + 1..end {
-            if self.entries[child].before(&self.entries[least]) {
-                least = child;
-            }
+        let children = self.entries.get(first..)?;
+        if let Some(&[a, b, c, d]) = children.first_chunk() {
+            let (left, right) = (lesser((0, a), (1, b)), lesser((2, c), (3, d)));
+            let (child, least) = lesser(left, right);
+            return Some((first + child, least));
         }
-        (first < end).then_some(least)
+        let last = children.iter().copied().enumerate().reduce(lesser)?;
+        Some((first + last.0, last.1))
     }
 
-    fn place(&mut self, at: usize, entry: E, positions: &mut Positions) {
+    fn place(&mut self, at: usize, entry: Entry, positions: &mut Positions) {
         self.entries[at] = entry;
-        positions[entry.id() as usize] = at as u32;
+        positions[id(entry) as usize] = at as u32;
     }
+}
+
+fn lesser(left: (usize, Entry), right: (usize, Entry)) -> (usize, Entry) {
+    if right.1 < left.1 { right } else { left }
 }

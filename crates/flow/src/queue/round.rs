@@ -4,9 +4,8 @@
 //! flow is limited per backend stands instead at the *door* of each backend that may still take
 //! it, so finding the next claim never means stepping over those that cannot go.
 
-use super::NONE;
 use super::fair::Clock;
-use super::heap::{Entry, Heap, Positions};
+use super::heap::{Entry, Heap, Positions, entry, id};
 
 /// A claim's place in a heap.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +19,7 @@ pub(crate) struct Turn {
 pub(crate) struct Round {
     pub(crate) clock: Clock,
     pub(crate) cost_waiting: u64,
-    heap: Heap<Turn>,
+    heap: Heap,
     doors: Vec<Door>,
     turn_last: u32,
 }
@@ -28,28 +27,27 @@ pub(crate) struct Round {
 #[derive(Clone, Debug)]
 struct Door {
     backend: u32,
-    heap: Heap<Turn>,
+    heap: Heap,
     positions: Positions,
 }
 
 // === impl Turn ===
 
-impl Entry for Turn {
-    fn before(&self, other: &Self) -> bool {
-        // Turns are compared as serial numbers, so that they may wrap.
-        self.tag < other.tag
-            || (self.tag == other.tag && (self.turn.wrapping_sub(other.turn) as i32) < 0)
+impl Turn {
+    fn entry(self) -> Entry {
+        entry(self.tag, self.turn, self.claim)
     }
 
-    fn id(&self) -> u32 {
-        self.claim
+    fn of(entry: Entry) -> Self {
+        Self { tag: (entry >> 64) as u64, turn: (entry >> 32) as u32, claim: id(entry) }
     }
 }
 
 // === impl Round ===
 
 impl Round {
-    /// A fresh turn, behind all others of the same tag.
+    /// A fresh turn, behind all others of the same tag. It wraps after four billion moves; what is
+    /// lost then is the order of one tie.
     pub(crate) fn next_turn(&mut self) -> u32 {
         self.turn_last = self.turn_last.wrapping_add(1);
         self.turn_last
@@ -62,21 +60,28 @@ impl Round {
 
     /// Lets a claim take part for every backend.
     pub(crate) fn enter(&mut self, turn: Turn, positions: &mut Positions) {
-        self.heap.push(turn, positions);
+        self.heap.push(turn.entry(), positions);
     }
 
+    /// Ends a claim's part everywhere.
     pub(crate) fn exit(&mut self, claim: u32, positions: &mut Positions) {
-        self.heap.remove(claim, positions);
+        if self.heap.holds(claim, positions) {
+            self.heap.remove(claim, positions);
+            return;
+        }
+        for door in self.doors.iter_mut().filter(|door| door.holds(claim)) {
+            door.heap.remove(claim, &mut door.positions);
+        }
     }
 
     /// Tells the heap that a claim's tag or turn has changed.
     pub(crate) fn moved(&mut self, turn: Turn, positions: &mut Positions) {
-        if positions[turn.claim as usize] != NONE {
-            self.heap.update(turn, positions);
+        if self.heap.holds(turn.claim, positions) {
+            self.heap.update(turn.entry(), positions);
             return;
         }
         for door in self.doors.iter_mut().filter(|door| door.holds(turn.claim)) {
-            door.heap.update(turn, &mut door.positions);
+            door.heap.update(turn.entry(), &mut door.positions);
         }
     }
 
@@ -88,7 +93,7 @@ impl Round {
         });
         let door = &mut self.doors[at];
         if !door.holds(turn.claim) {
-            door.heap.push(turn, &mut door.positions);
+            door.heap.push(turn.entry(), &mut door.positions);
         }
     }
 
@@ -105,35 +110,27 @@ impl Round {
         held
     }
 
-    pub(crate) fn exit_doors(&mut self, claim: u32) {
-        for door in self.doors.iter_mut().filter(|door| door.holds(claim)) {
-            door.heap.remove(claim, &mut door.positions);
-        }
-    }
-
     /// The claim whose turn it is, among those that some backend with room may take.
     pub(crate) fn first(&self, has_room: impl Fn(u32) -> bool) -> Option<u32> {
-        let mut best = self.heap.top();
-        for door in self.doors.iter().filter(|door| has_room(door.backend)) {
-            match (best, door.heap.top()) {
-                (Some(leader), Some(turn)) if turn.before(leader) => best = Some(turn),
-                (None, turn) => best = turn,
-                _ => {}
-            }
-        }
-        best.map(|turn| turn.claim)
+        let doors = self.doors.iter().filter(|door| has_room(door.backend));
+        let at_doors = doors.filter_map(|door| door.heap.top());
+        self.heap.top().into_iter().chain(at_doors).min().map(id)
     }
 
     /// Brings every tag in the heaps down by `shift`.
     pub(crate) fn shift(&mut self, shift: u64) {
-        let lower = |turn: &mut Turn| turn.tag = turn.tag.saturating_sub(shift);
+        let lower = |entry: &mut Entry| {
+            let turn = Turn::of(*entry);
+            *entry = Turn { tag: turn.tag.saturating_sub(shift), ..turn }.entry();
+        };
         self.heap.shift(lower);
         self.doors.iter_mut().for_each(|door| door.heap.shift(lower));
     }
 
     /// The turns of all claims that take part, for checking.
-    pub(crate) fn turns(&self) -> impl Iterator<Item = &Turn> {
-        self.heap.iter().chain(self.doors.iter().flat_map(|door| door.heap.iter()))
+    pub(crate) fn turns(&self) -> impl Iterator<Item = Turn> + '_ {
+        let doors = self.doors.iter().flat_map(|door| door.heap.iter());
+        self.heap.iter().chain(doors).map(Turn::of)
     }
 }
 
@@ -141,6 +138,6 @@ impl Round {
 
 impl Door {
     fn holds(&self, claim: u32) -> bool {
-        self.positions.get(claim as usize).is_some_and(|&at| at != NONE)
+        self.heap.holds(claim, &self.positions)
     }
 }

@@ -14,11 +14,11 @@
 
 use std::collections::BTreeMap;
 
-use super::NONE;
 use super::asks::Asks;
 use super::fifo::Fifo;
 use super::line::{self, Moment};
 use crate::ask::WorkloadId;
+use crate::links::NONE;
 use crate::outcome::Place;
 use crate::settings::UrgencyLaw;
 use crate::time::{Span, Time};

@@ -1,0 +1,17 @@
+//! Intrusive lists: indices instead of pointers.
+
+/// The absence of an index.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A place in a doubly linked list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(crate) const LOOSE: Self = Self { prev: NONE, next: NONE };
+}
