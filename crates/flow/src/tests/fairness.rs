@@ -1,0 +1,388 @@
+//! Q02–Q06: the fair queue against its theorems.
+
+use proptest::prelude::*;
+
+use super::bench::{Bench, Dice, MODEL, limited_to};
+use crate::{Ask, Band, Event, FlowClass, Place, Settings, Span, Ticket, Verdict, Weight};
+
+/// The weights of the flows in these tests, by class.
+pub(super) const WEIGHTS: [f64; 5] = [1.0, 0.5, 2.0, 4.0, 3.3];
+
+pub(super) fn weighted(slots: f64) -> Settings {
+    let class = |weight: f64| FlowClass {
+        weight: Weight::new(weight).unwrap(),
+        capacity: 100_000,
+        ttl: Span::from_secs(1_000_000),
+        ..FlowClass::default()
+    };
+    Settings {
+        total_capacity: 1_000_000,
+        default_class: class(1.0),
+        classes: WEIGHTS.map(class).to_vec(),
+        ..limited_to(slots)
+    }
+}
+
+/// One grant in flight: what it is charged, and what it will turn out to have cost.
+#[derive(Clone, Copy)]
+struct Attempt {
+    ticket: Ticket,
+    flow: usize,
+    charged: i128,
+    actual: i128,
+    fails: bool,
+}
+
+/// A run of one band on one pool, with every pair of flows held to the bound after every event.
+struct Trial {
+    bench: Bench,
+    exact: bool,
+    dice: Dice,
+    waiting: Vec<Vec<Ticket>>,
+    cost_of: std::collections::BTreeMap<Ticket, (usize, i128)>,
+    in_flight: Vec<Attempt>,
+    served: [i128; WEIGHTS.len()],
+    cost_max: [i128; WEIGHTS.len()],
+    error_max: [i128; WEIGHTS.len()],
+    /// The least and the largest difference of normalised service since both took part.
+    gaps: std::collections::BTreeMap<(usize, usize), (i128, i128)>,
+}
+
+// === impl Trial ===
+
+impl Trial {
+    fn new(slots: u64, exact: bool, seed: u64) -> Self {
+        Self {
+            bench: Bench::new(weighted(slots as f64), 1),
+            exact,
+            dice: Dice(seed),
+            waiting: vec![Vec::new(); WEIGHTS.len()],
+            cost_of: Default::default(),
+            in_flight: Vec::new(),
+            served: Default::default(),
+            cost_max: Default::default(),
+            error_max: Default::default(),
+            gaps: Default::default(),
+        }
+    }
+
+    fn inverse(flow: usize) -> i128 {
+        i128::from(Weight::new(WEIGHTS[flow]).unwrap().inverse)
+    }
+
+    fn offer(&mut self, flow: usize, cost: u64) {
+        let id = self.bench.gate.flow(&format!("flow-{flow}"), flow as u32 + 1);
+        let ask = Ask { cost, ..Ask::new(id, MODEL) };
+        let verdict = self.bench.gate.offer(ask, self.bench.now);
+        self.cost_max[flow] = self.cost_max[flow].max(i128::from(cost));
+        match verdict {
+            Verdict::Granted { ticket, .. } => {
+                self.cost_of.insert(ticket, (flow, i128::from(cost)));
+                self.granted(ticket);
+            }
+            Verdict::Queued { ticket } => {
+                self.cost_of.insert(ticket, (flow, i128::from(cost)));
+                self.waiting[flow].push(ticket);
+            }
+            Verdict::Refused { reason, .. } => panic!("refused: {reason:?}"),
+        }
+        self.observe();
+    }
+
+    fn granted(&mut self, ticket: Ticket) {
+        let (flow, cost) = self.cost_of[&ticket];
+        let fails = !self.exact && self.dice.chance(10);
+        let wrong = cost * i128::from(self.dice.below(300)) / 100;
+        let actual = if self.exact { cost } else { wrong };
+        let attempt =
+            Attempt { ticket, flow, charged: cost, actual: if fails { 0 } else { actual }, fails };
+        self.served[flow] += attempt.actual;
+        self.cost_max[flow] = self.cost_max[flow].max(attempt.actual);
+        self.in_flight.push(attempt);
+    }
+
+    /// Ends a grant in the way that was drawn when it was made.
+    fn end(&mut self, at: usize) {
+        let Attempt { ticket, flow, actual, fails, .. } = self.in_flight.swap_remove(at);
+        let now = self.bench.now;
+        match fails {
+            true if self.dice.chance(50) => {
+                self.bench.gate.cancel(ticket, now).unwrap();
+            }
+            true => {
+                let back = self.dice.chance(50);
+                self.waiting[flow].push(ticket);
+                let place = if back { Place::Back } else { Place::Old };
+                self.bench.gate.requeue(ticket, place, now).unwrap();
+            }
+            false => {
+                let usage = crate::Usage::Cost(actual as u64);
+                self.bench.gate.settle(ticket, usage, now).unwrap();
+            }
+        }
+        self.observe();
+        while let Some(event) = self.bench.gate.poll_event() {
+            let Event::Granted { ticket, .. } = event else { panic!("nobody is evicted here") };
+            let flow = self.cost_of[&ticket].0;
+            self.waiting[flow].retain(|&other| other != ticket);
+            self.granted(ticket);
+            self.observe();
+        }
+    }
+
+    fn charge_midway(&mut self, at: usize) {
+        let attempt = &mut self.in_flight[at];
+        if !attempt.fails && attempt.actual > attempt.charged {
+            let now = (attempt.charged + attempt.actual + 1) / 2;
+            attempt.charged = now;
+            self.bench.gate.charge(attempt.ticket, now as u64, self.bench.now).unwrap();
+        }
+    }
+
+    fn cancel(&mut self, flow: usize) {
+        if let Some(ticket) = self.waiting[flow].pop() {
+            self.bench.gate.cancel(ticket, self.bench.now).unwrap();
+            self.observe();
+        }
+    }
+
+    /// Updates every pair's gap, and holds it to the bound.
+    fn observe(&mut self) {
+        let mut errors = [0; WEIGHTS.len()];
+        for attempt in &self.in_flight {
+            errors[attempt.flow] += (attempt.actual - attempt.charged).abs();
+        }
+        for (most, error) in self.error_max.iter_mut().zip(errors) {
+            *most = error.max(*most);
+        }
+        for f in 0..WEIGHTS.len() {
+            for g in 0..f {
+                self.observe_pair(f, g);
+            }
+        }
+    }
+
+    fn observe_pair(&mut self, f: usize, g: usize) {
+        if self.waiting[f].is_empty() || self.waiting[g].is_empty() {
+            self.gaps.remove(&(f, g));
+            return;
+        }
+        let gap = self.served[f] * Self::inverse(f) - self.served[g] * Self::inverse(g);
+        let (least, most) = self.gaps.entry((f, g)).or_insert((gap, gap));
+        *least = gap.min(*least);
+        *most = gap.max(*most);
+        let allowed =
+            |flow: usize| (self.cost_max[flow] + self.error_max[flow]) * Self::inverse(flow);
+        let spread = *most - *least;
+        assert!(spread <= allowed(f) + allowed(g), "flows {f} and {g}: {spread}");
+    }
+
+    fn step(&mut self, operation: u8, a: u16, b: u16) {
+        let flow = a as usize % WEIGHTS.len();
+        let flight = self.in_flight.len();
+        match operation % 16 {
+            0..=6 => self.offer(flow, 1 + u64::from(b) % 100),
+            7..=13 if flight > 0 => self.end(b as usize % flight),
+            14 if flight > 0 && !self.exact => self.charge_midway(b as usize % flight),
+            15 => self.cancel(flow),
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Q03, theorem 1: exact costs, any slots, arrivals, cancels: no pair drifts past the bound.
+    #[test]
+    fn q03_the_bound_holds_at_every_step(
+        slots in 1u64..9,
+        seed in any::<u64>(),
+        steps in prop::collection::vec((any::<u8>(), any::<u16>(), any::<u16>()), 1..400),
+    ) {
+        let mut trial = Trial::new(slots, true, seed);
+        steps.into_iter().for_each(|(operation, a, b)| trial.step(operation, a, b));
+    }
+
+    /// Q04, theorem 2: wrong estimates, charges past them, failures, cancels and re-queues.
+    #[test]
+    fn q04_the_bound_holds_with_its_estimation_term(
+        slots in 1u64..9,
+        seed in any::<u64>(),
+        steps in prop::collection::vec((any::<u8>(), any::<u16>(), any::<u16>()), 1..400),
+    ) {
+        let mut trial = Trial::new(slots, false, seed);
+        steps.into_iter().for_each(|(operation, a, b)| trial.step(operation, a, b));
+    }
+}
+
+/// Q03, Q04: long runs with everyone backlogged, where small errors would add up.
+#[test]
+fn q03_the_bound_holds_over_long_runs() {
+    for seed in 0..6 {
+        let exact = seed % 2 == 0;
+        let mut trial = Trial::new(1 + seed, exact, seed);
+        for _ in 0..20_000 {
+            let flow = (0..WEIGHTS.len()).min_by_key(|&flow| trial.waiting[flow].len()).unwrap();
+            let cost = 1 + trial.dice.below(100);
+            trial.offer(flow, cost);
+            if trial.waiting[flow].len() > 3 {
+                let at = trial.dice.below(trial.in_flight.len() as u64) as usize;
+                trial.end(at);
+            }
+        }
+    }
+}
+
+/// A flow of [`shares`]: its name, its class, and what it says and what it really costs.
+struct Steady {
+    name: &'static str,
+    class: u32,
+    estimate: u64,
+    actual: u64,
+}
+
+/// What each flow is served in a run of one slot where all of them always wait.
+fn shares(flows: &[Steady], rounds: usize) -> Vec<u64> {
+    let mut bench = Bench::new(weighted(1.0), 1);
+    let mut owner = std::collections::BTreeMap::new();
+    let mut running = bench.start("first");
+    let mut served = vec![0; flows.len()];
+    let refill = |bench: &mut Bench, at: usize| {
+        let Steady { name, class, estimate, .. } = flows[at];
+        let id = bench.gate.flow(name, class);
+        match bench.gate.offer(Ask { cost: estimate, ..Ask::new(id, MODEL) }, bench.now) {
+            Verdict::Queued { ticket } => ticket,
+            other => panic!("the only slot is taken, yet {other:?}"),
+        }
+    };
+    for at in (0..flows.len()).cycle().take(flows.len() * 3) {
+        owner.insert(refill(&mut bench, at), at);
+    }
+    let mut cost = 1;
+    for _ in 0..rounds {
+        bench.settle(running, cost);
+        running = bench.granted()[0];
+        let at = owner[&running];
+        cost = flows[at].actual;
+        served[at] += cost;
+        owner.insert(refill(&mut bench, at), at);
+    }
+    served
+}
+
+/// Q02, Q03: service converges to the ratio of the weights.
+#[test]
+fn q03_service_follows_the_weights() {
+    let flow = |name, class| Steady { name, class, estimate: 1, actual: 1 };
+    let served = shares(&[flow("a", 1), flow("b", 2), flow("c", 3), flow("d", 4)], 7500);
+    for (count, weight) in served.into_iter().zip(WEIGHTS) {
+        assert!((count as f64 - 1000.0 * weight).abs() <= 4.0, "{count} for weight {weight}");
+    }
+}
+
+/// Q04: a flow that always estimates too little, or too much, gets its share of what is really
+/// used, no more and no less.
+#[test]
+fn q04_wrong_estimates_neither_gain_nor_lose() {
+    for (estimate, actual) in [(1, 50), (50, 1)] {
+        let wrong = Steady { name: "wrong", class: 1, estimate, actual };
+        let honest = Steady { name: "honest", class: 1, estimate: 1, actual: 1 };
+        let served = shares(&[wrong, honest], 20_000);
+        assert!(served[0].abs_diff(served[1]) <= 102, "{estimate} for {actual}: {served:?}");
+    }
+}
+
+/// Q04: what passes the estimate is charged while the stream runs, not only at its end.
+#[test]
+fn q04_a_long_stream_pays_as_it_runs() {
+    let mut bench = Bench::new(weighted(2.0), 1);
+    let long = bench.start("long");
+    let mut short = bench.start("short");
+    let waiting: Vec<_> =
+        (0..20).map(|at| bench.queue(["long", "short"][at % 2], Band::Normal)).collect();
+    bench.gate.charge(long, 1000, bench.now).unwrap();
+    for at in 0..10 {
+        bench.settle(short, 1);
+        short = bench.granted()[0];
+        assert_eq!(short, waiting[2 * at + 1], "the long stream's flow has had its share");
+    }
+}
+
+/// Q05: first in, first out inside a flow, whatever the costs.
+#[test]
+fn q05_order_inside_a_flow_is_fifo() {
+    let mut bench = Bench::new(weighted(1.0), 1);
+    let running = bench.start("a");
+    let mut sent = Vec::new();
+    for cost in [9, 1, 500, 3, 3, 70] {
+        let ask = Ask { cost, ..bench.ask("a") };
+        let Verdict::Queued { ticket } = bench.offer(ask) else { panic!("full") };
+        sent.push(ticket);
+    }
+    assert_eq!(bench.run_dry(vec![running]), sent);
+}
+
+/// Q06: a flow that was away has no credit: it shares from now on.
+#[test]
+fn q06_idle_flows_earn_no_credit() {
+    let mut bench = Bench::new(weighted(1.0), 1);
+    let mut running = bench.start("busy");
+    for _ in 0..1000 {
+        bench.queue("busy", Band::Normal);
+        bench.settle(running, 1);
+        running = bench.granted()[0];
+    }
+    let late: Vec<_> = (0..5).map(|_| bench.queue("late", Band::Normal)).collect();
+    for _ in 0..20 {
+        bench.queue("busy", Band::Normal);
+    }
+    let order = bench.run_dry(vec![running]);
+    let first_ten = order[..10].iter().filter(|ticket| late.contains(ticket)).count();
+    assert_eq!(first_ten, 5, "turn about, not all at once");
+}
+
+/// Q06: a flow that used idle servers is not punished for it later.
+#[test]
+fn q06_old_service_is_not_held_against_a_flow() {
+    let mut bench = Bench::new(weighted(1.0), 1);
+    for _ in 0..1000 {
+        let ask = Ask { cost: 1000, ..bench.ask("early") };
+        let Verdict::Granted { ticket, .. } = bench.offer(ask) else { panic!("idle") };
+        bench.settle(ticket, 1000);
+    }
+    let large = Ask { cost: 1000, ..bench.ask("early") };
+    let Verdict::Granted { ticket: running, .. } = bench.offer(large) else { panic!("idle") };
+    let early: Vec<_> = (0..10).map(|_| bench.queue("early", Band::Normal)).collect();
+    bench.fill("late", Band::Normal, 10);
+    bench.settle(running, 1000);
+    let running = bench.granted();
+    let mut order = running.clone();
+    order.extend(bench.run_dry(running));
+    let share = order[..10].iter().filter(|ticket| early.contains(ticket)).count();
+    assert!((4..=6).contains(&share), "{share} of the first ten");
+}
+
+/// Q06, theorem 3: a flood in which every ask has a fresh flow name does not starve anyone; the
+/// neighbour gets the share that a fluid server would give it.
+#[test]
+fn q06_a_flood_of_fresh_names_starves_nobody() {
+    let settings = Settings { total_capacity: 100, idle_flows_max: 64, ..weighted(1.0) };
+    let mut bench = Bench::new(settings, 1);
+    let mut running = bench.start("first");
+    let mut patient = bench.queue("patient", Band::Normal);
+    let mut served = 0;
+    for step in 0..10_000 {
+        while bench.gate.depth() < 100 {
+            bench.queue(&format!("fresh-{step}-{}", bench.gate.depth()), Band::Normal);
+        }
+        bench.settle(running, 1);
+        running = bench.granted()[0];
+        if running == patient {
+            served += 1;
+            patient = bench.queue("patient", Band::Normal);
+        }
+    }
+    assert!((90..=200).contains(&served), "about one in a hundred: {served}");
+    assert!(bench.gate.flows().count() <= 64 + 102, "names are forgotten");
+}

@@ -1,0 +1,260 @@
+//! Random histories of everything at once, checked after every step.
+//!
+//! Several bands, pools and domains, limits, wrong estimates, cancels, expiries, re-queues, supply
+//! changes and reconfiguration. The invariants are recounted from scratch after each verb
+//! ([`crate::invariant`]), and what can be seen from outside is held against a small ledger: every
+//! ask ends once, nothing expired is granted, no band is inverted, lines are first in first out,
+//! capacity is never passed, and virtual time never runs backwards.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::bench::{Bench, backend};
+use crate::queue::fair::HORIZON;
+use crate::{
+    Ask, BANDS, BackendSupply, Band, Cascade, Event, FlowClass, Hysteresis, ModelId, Order, Place,
+    Settings, Span, StockUnit, Ticket, Time, Usage, Verdict, Weight,
+};
+
+/// What the ledger knows of an ask that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    flow: usize,
+    band: Band,
+    deadline: Time,
+    place: u64,
+}
+
+struct History {
+    bench: Bench,
+    waiting: BTreeMap<Ticket, Waiting>,
+    in_flight: Vec<(Ticket, Waiting)>,
+    ended: std::collections::BTreeSet<Ticket>,
+    places: u64,
+    returned: u32,
+    /// Whether the order of grants can be foretold: one pool, first in first out, strict bands.
+    plain: bool,
+    clocks: Vec<u64>,
+}
+
+fn settings(choice: u64) -> Settings {
+    let class = FlowClass {
+        capacity: 8,
+        ttl: Span::from_millis(400),
+        in_flight_max: choice.is_multiple_of(3).then_some(2),
+        in_flight_per_backend_max: choice.is_multiple_of(5).then_some(1),
+        weight: Weight::new(2.5).unwrap(),
+    };
+    let weights = [1.0, 2.0, 4.0, 8.0].map(|weight| Weight::new(weight).unwrap());
+    Settings {
+        total_capacity: 20,
+        cascade: if choice.is_multiple_of(4) {
+            Cascade::Weighted(weights)
+        } else {
+            Cascade::Strict
+        },
+        order: [Order::Fifo, Order::Deadline, Order::Workload, Order::Fifo]
+            [choice as usize / 2 % 4],
+        bounds: Hysteresis::around(1.0 + (choice % 3) as f64, 0.3).unwrap(),
+        stock: if choice.is_multiple_of(7) { StockUnit::Tokens } else { StockUnit::Requests },
+        default_class: FlowClass { capacity: 12, ttl: Span::from_secs(1), ..FlowClass::default() },
+        classes: vec![class],
+        idle_flows_max: 3,
+        ..Settings::default()
+    }
+}
+
+fn backends(choice: u64) -> Vec<BackendSupply> {
+    let shapes: [&[&[u32]]; 4] =
+        [&[&[0, 1, 2]], &[&[0, 1], &[1, 2]], &[&[0], &[1], &[2]], &[&[0, 1, 2], &[0, 1, 2], &[2]]];
+    let shape = shapes[choice as usize % 4].iter().enumerate();
+    let listed = shape.map(|(id, models)| BackendSupply {
+        ready: choice >> (4 + id) & 1 == 0,
+        ..backend(id as u32, models)
+    });
+    listed.collect()
+}
+
+// === impl History ===
+
+impl History {
+    fn new(choice: u64) -> Self {
+        let plain = choice.is_multiple_of(2);
+        let (settings, listed) = if plain {
+            let settings = Settings { order: Order::Fifo, cascade: Cascade::Strict, ..settings(1) };
+            (settings, vec![backend(0, &[0, 1, 2])])
+        } else {
+            (settings(choice / 2), backends(choice / 16))
+        };
+        Self {
+            bench: Bench::with(settings, &listed),
+            waiting: BTreeMap::new(),
+            in_flight: Vec::new(),
+            ended: Default::default(),
+            places: 0,
+            returned: 0,
+            plain,
+            clocks: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, operation: u8, value: u64) {
+        match operation % 20 {
+            0..=8 => self.offer(value),
+            9..=12 => self.settle(value),
+            13 => self.cancel(value),
+            14 => self.requeue(value),
+            15 | 16 => self.bench.pass(Span::from_millis(value % 150)),
+            17 => self.charge(value),
+            18 if !self.plain => self.bench.supply(&backends(value)),
+            19 if !self.plain => {
+                self.bench.gate.configure(settings(value), self.bench.now);
+                self.bench.collect();
+                self.clocks.clear();
+            }
+            _ => {}
+        }
+        self.take_events();
+        self.check_clocks();
+    }
+
+    fn offer(&mut self, value: u64) {
+        let flow = value as usize % 5;
+        let class = u32::from(flow >= 3 && !self.plain);
+        let id = self.bench.gate.flow(&format!("flow-{flow}"), class);
+        let deadline = (value >> 60 == 7).then(|| self.bench.now.after(Span::from_millis(90)));
+        let ask = Ask {
+            band: Band::DESCENDING[(value >> 8) as usize % BANDS],
+            cost: (value >> 16) % 50,
+            tokens: (value >> 16) % 3,
+            deadline,
+            ..Ask::new(id, ModelId((value >> 24) as u32 % 3))
+        };
+        let total = self.bench.gate.settings().total_capacity;
+        let verdict = self.bench.offer(ask);
+        let ttl = if class == 1 { Span::from_millis(400) } else { Span::from_secs(1) };
+        let ttl = self.bench.now.after(ttl);
+        let known = Waiting {
+            flow,
+            band: ask.band,
+            deadline: deadline.map_or(ttl, |deadline| deadline.min(ttl)),
+            place: self.next_place(),
+        };
+        match verdict {
+            Verdict::Granted { ticket, .. } => self.in_flight.push((ticket, known)),
+            Verdict::Queued { ticket } => {
+                assert!(self.bench.gate.depth() <= total + self.returned, "capacity");
+                assert!(self.waiting.insert(ticket, known).is_none(), "a ticket given twice");
+            }
+            Verdict::Refused { retry_after, .. } => {
+                assert!(retry_after <= Span::from_secs(60));
+            }
+        }
+    }
+
+    fn settle(&mut self, value: u64) {
+        if let Some((ticket, _)) = self.pick(value) {
+            let usage =
+                if value.is_multiple_of(5) { Usage::Unknown } else { Usage::Cost(value >> 40) };
+            self.bench.gate.settle(ticket, usage, self.bench.now).unwrap();
+            assert!(self.ended.insert(ticket));
+            self.bench.collect();
+        }
+    }
+
+    fn charge(&mut self, value: u64) {
+        if let Some(&(ticket, _)) = self.in_flight.last() {
+            self.bench.gate.charge(ticket, value % 90, self.bench.now).unwrap();
+            self.bench.collect();
+        }
+    }
+
+    fn cancel(&mut self, value: u64) {
+        let ticket = self.waiting.keys().nth(value as usize % (self.waiting.len().max(1))).copied();
+        if let Some(ticket) = ticket {
+            self.bench.gate.cancel(ticket, self.bench.now).unwrap();
+            self.waiting.remove(&ticket);
+            assert!(self.ended.insert(ticket));
+            self.bench.collect();
+        }
+    }
+
+    fn requeue(&mut self, value: u64) {
+        let Some((ticket, mut known)) = self.pick(value) else { return };
+        let back = value.is_multiple_of(2);
+        if back {
+            known.place = self.next_place();
+        }
+        self.returned += 1;
+        self.waiting.insert(ticket, known);
+        let place = if back { Place::Back } else { Place::Old };
+        self.bench.gate.requeue(ticket, place, self.bench.now).unwrap();
+        self.bench.collect();
+    }
+
+    fn pick(&mut self, value: u64) -> Option<(Ticket, Waiting)> {
+        let count = self.in_flight.len();
+        (count > 0).then(|| self.in_flight.swap_remove(value as usize % count))
+    }
+
+    fn next_place(&mut self) -> u64 {
+        self.places += 1;
+        self.places
+    }
+
+    fn take_events(&mut self) {
+        for event in std::mem::take(&mut self.bench.events) {
+            match event {
+                Event::Granted { ticket, .. } => {
+                    let known = self.waiting.remove(&ticket).expect("it waited");
+                    assert!(known.deadline > self.bench.now, "expired and granted");
+                    self.check_order(&known);
+                    self.in_flight.push((ticket, known));
+                }
+                Event::Evicted { ticket, .. } => {
+                    assert!(self.waiting.remove(&ticket).is_some(), "it waited");
+                    assert!(self.ended.insert(ticket), "ended twice");
+                }
+            }
+        }
+        assert_eq!(self.bench.gate.depth() as usize, self.waiting.len());
+        assert_eq!(self.bench.gate.in_flight() as usize, self.in_flight.len());
+    }
+
+    /// Nothing of a higher band waits, and nothing older of the same line, where that is promised.
+    fn check_order(&self, granted: &Waiting) {
+        if !self.plain {
+            return;
+        }
+        for other in self.waiting.values() {
+            assert!(other.band <= granted.band, "{granted:?} went before {other:?}");
+            let same_line = (other.flow, other.band) == (granted.flow, granted.band);
+            assert!(!same_line || other.place > granted.place, "{granted:?} before {other:?}");
+        }
+    }
+
+    fn check_clocks(&mut self) {
+        let rounds = self.bench.gate.rounds.iter().flatten();
+        let clocks: Vec<u64> = rounds.map(|round| round.clock.now()).collect();
+        if clocks.len() >= self.clocks.len() && self.plain {
+            for (now, before) in clocks.iter().zip(&self.clocks) {
+                assert!(now >= before && *before >= HORIZON, "virtual time ran backwards");
+            }
+        }
+        self.clocks = clocks;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_promise_holds_after_every_step(
+        choice in any::<u64>(),
+        steps in prop::collection::vec((any::<u8>(), any::<u64>()), 1..300),
+    ) {
+        let mut history = History::new(choice);
+        steps.into_iter().for_each(|(operation, value)| history.step(operation, value));
+    }
+}

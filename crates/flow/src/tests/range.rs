@@ -1,0 +1,113 @@
+//! Q10, Q02: no run is long enough to overflow a tag.
+
+use super::bench::{Bench, MODEL, limited_to};
+use crate::queue::fair::{Clock, HORIZON};
+use crate::{Ask, COST_MAX, FlowClass, Settings, Span, Verdict, Weight, invariant};
+
+/// One charge is at most `(2^28 − 1) × 2^24/0.01 < 2^59`, a tag at most a horizon of 2^61 from
+/// virtual time, and virtual time is brought back to 2^61 from 3·2^61 on. The largest value that
+/// can ever be formed is then below 2^64, for any number of grants.
+#[test]
+fn q10_the_largest_tag_fits_into_64_bits() {
+    let lightest = Weight::new(0.01).unwrap();
+    let charge = lightest.stretch(COST_MAX as u32);
+    assert!(charge < 1 << 59);
+    // Just below the point of rebasing, a tag at the horizon is granted the largest charge.
+    let virtual_time: u64 = 3 * HORIZON - 1;
+    let tag = virtual_time.checked_add(HORIZON).and_then(|tag| tag.checked_add(charge));
+    assert!(tag.is_some());
+    // Departures move their clock by at most one charge over the smallest weight before `v` follows.
+    let departed = ((COST_MAX << 32) / u64::from(lightest.units)) << 8;
+    assert!(virtual_time.checked_add(departed).is_some_and(|sum| sum < u64::MAX - HORIZON));
+}
+
+/// 2^40 grants of the largest charge, in steps that jump straight to the next rebase: the clock
+/// stays in range, and what lies between two tags never changes.
+#[test]
+fn q10_rebasing_never_changes_a_difference() {
+    let weight = Weight::new(0.01).unwrap();
+    let mut clock = Clock::default();
+    let (mut ahead, mut behind) = (clock.now(), clock.now());
+    ahead = clock.join(ahead, weight, 1);
+    behind = clock.join(behind, weight, 1);
+    let mut rebased = 0;
+    for _ in 0..10_000 {
+        ahead = clock.serve(ahead, weight, COST_MAX as u32);
+        behind = clock.serve(behind, weight, COST_MAX as u32);
+        if let Some(shift) = clock.rebase() {
+            let gap = ahead - behind;
+            ahead -= shift;
+            behind -= shift;
+            assert_eq!(ahead - behind, gap);
+            rebased += 1;
+        }
+        assert!(clock.now() < 4 * HORIZON && ahead < 5 * HORIZON);
+        assert!(ahead.abs_diff(behind) <= weight.stretch(COST_MAX as u32));
+    }
+    assert!(rebased > 100, "{rebased}: the test crossed the edge often");
+}
+
+/// The whole controller across many rebases: shares stay exact and every promise holds.
+#[test]
+fn q10_shares_stay_exact_across_rebases() {
+    let class = |weight| FlowClass {
+        weight: Weight::new(weight).unwrap(),
+        capacity: 1000,
+        ttl: Span::from_secs(1_000_000),
+        ..FlowClass::default()
+    };
+    let settings = Settings {
+        default_class: class(0.01),
+        classes: vec![class(0.02), class(0.04)],
+        ..limited_to(1.0)
+    };
+    let mut bench = Bench::new(settings, 1);
+    let mut owner = std::collections::BTreeMap::new();
+    let mut running = bench.start("first");
+    let mut served = [0i64; 3];
+    let send = |bench: &mut Bench, flow: usize| {
+        let id = bench.gate.flow(["a", "b", "c"][flow], flow as u32);
+        let ask = Ask { cost: u64::MAX, ..Ask::new(id, MODEL) };
+        let Verdict::Queued { ticket } = bench.gate.offer(ask, bench.now) else { panic!("full") };
+        ticket
+    };
+    for flow in [0, 1, 2, 0, 1, 2] {
+        owner.insert(send(&mut bench, flow), flow);
+    }
+    for step in 0..70_000 {
+        bench.gate.settle(running, crate::Usage::Unknown, bench.now).unwrap();
+        let Some(crate::Event::Granted { ticket, .. }) = bench.gate.poll_event() else { panic!() };
+        running = ticket;
+        let flow = owner[&running];
+        served[flow] += 1;
+        owner.insert(send(&mut bench, flow), flow);
+        if step % 997 == 0 {
+            invariant::check(&bench.gate).unwrap();
+        }
+    }
+    for (count, share) in served.into_iter().zip([10_000, 20_000, 40_000]) {
+        assert!((count - share).abs() <= 4, "{served:?}");
+    }
+}
+
+/// Absurd refunds and debts are cut at the horizon instead of overflowing.
+#[test]
+fn q10_absurd_corrections_are_cut_at_the_horizon() {
+    let settings = Settings {
+        default_class: FlowClass { weight: Weight::new(0.01).unwrap(), ..FlowClass::default() },
+        ..limited_to(200.0)
+    };
+    let mut bench = Bench::new(settings, 1);
+    let huge = Ask { cost: u64::MAX, ..bench.ask("a") };
+    let mut tickets = Vec::new();
+    for _ in 0..200 {
+        let Verdict::Granted { ticket, .. } = bench.offer(huge) else { panic!("room") };
+        tickets.push(ticket);
+    }
+    for _ in 0..50 {
+        bench.offer(huge);
+    }
+    for (at, ticket) in tickets.into_iter().enumerate() {
+        bench.settle(ticket, if at % 3 == 0 { u64::MAX } else { 0 });
+    }
+}

@@ -1,0 +1,156 @@
+//! C07, X06 as far as they are pure: backends and settings that change under load.
+
+use super::bench::{Bench, MODEL, backend, limited_to};
+use crate::{Ask, BackendId, BackendSupply, Band, ModelId, Settings, Verdict, Weight};
+
+/// Models with the same backends share a pool; pools that share a backend share a domain.
+#[test]
+fn c07_domains_are_backends_that_share_models() {
+    let listed = [backend(0, &[1, 2]), backend(1, &[2, 3]), backend(2, &[3]), backend(3, &[9])];
+    let bench = Bench::with(limited_to(1.0), &listed);
+    let domain = |model| {
+        let pool = bench.gate.supply.pool_of(ModelId(model)).unwrap();
+        bench.gate.supply.pools[pool as usize].domain
+    };
+    assert_eq!(domain(1), domain(2));
+    assert_eq!(domain(1), domain(3));
+    assert_ne!(domain(1), domain(9));
+    assert_eq!(bench.gate.supply.domains.len(), 2);
+}
+
+/// Those who wait keep their order and their place when the sets of backends change.
+#[test]
+fn c07_a_new_shape_keeps_everyones_place() {
+    let mut bench = Bench::with(limited_to(1.0), &[backend(0, &[1])]);
+    let running = bench.start("a");
+    let a: Vec<_> = (0..3).map(|_| bench.queue("a", Band::Normal)).collect();
+    let b: Vec<_> = (0..3).map(|_| bench.queue("b", Band::Normal)).collect();
+    let high = bench.queue("b", Band::High);
+    bench.supply(&[backend(0, &[1, 2]), backend(7, &[2])]);
+    assert_eq!(bench.granted(), [], "model 1 still has one backend, and it is full");
+    let order = bench.run_dry(vec![running]);
+    assert_eq!(order[0], high);
+    let position = |ticket| order.iter().position(|&other| other == ticket).unwrap();
+    assert!(a.windows(2).all(|pair| position(pair[0]) < position(pair[1])));
+    assert!(b.windows(2).all(|pair| position(pair[0]) < position(pair[1])));
+    assert!(position(a[1]) < position(b[2]) && position(b[1]) < position(a[2]), "turn about");
+}
+
+/// A backend that is gone: its asks still end, and its number can come back.
+#[test]
+fn c07_a_backend_may_vanish_with_asks_in_flight() {
+    let mut bench = Bench::new(limited_to(1.0), 2);
+    let tickets = [bench.start("a"), bench.start("a")];
+    bench.supply(&[backend(1, &[MODEL.0])]);
+    assert_eq!(bench.gate.backends().count(), 2, "what it holds still counts");
+    let gone = tickets.into_iter().find(|&t| bench.gate.backend_of(t) == Some(BackendId(0)));
+    bench.settle(gone.unwrap(), 1);
+    bench.supply(&[backend(1, &[MODEL.0]), backend(2, &[MODEL.0])]);
+    assert_eq!(bench.gate.backends().count(), 2, "forgotten at the next change");
+    bench.supply(&[backend(0, &[MODEL.0]), backend(1, &[MODEL.0])]);
+    assert!(matches!(
+        bench.send("a", Band::Normal),
+        Verdict::Granted { backend: BackendId(0), .. }
+    ));
+}
+
+/// A fleet whose backends come and go under fresh numbers does not grow anything.
+#[test]
+fn c07_churning_backends_are_forgotten() {
+    let mut bench = Bench::new(limited_to(1.0), 1);
+    for generation in 1..500 {
+        bench.supply(&[backend(generation, &[MODEL.0]), backend(generation + 1, &[MODEL.0])]);
+        let ticket = bench.start("a");
+        bench.settle(ticket, 1);
+    }
+    assert!(bench.gate.backends().count() <= 3);
+}
+
+/// Asks for a model that nobody lists any more wait for its return.
+#[test]
+fn c07_a_model_may_vanish_and_return() {
+    let mut bench = Bench::with(limited_to(1.0), &[backend(0, &[1, 2])]);
+    bench.start("a");
+    let ask = bench.ask("a");
+    let Verdict::Queued { ticket } = bench.offer(Ask { model: ModelId(2), ..ask }) else {
+        panic!("full")
+    };
+    bench.supply(&[backend(0, &[1])]);
+    let late = bench.offer(Ask { model: ModelId(2), ..ask });
+    assert!(matches!(late, Verdict::Refused { reason: crate::Refusal::UnknownModel, .. }));
+    bench.supply(&[backend(0, &[1]), backend(5, &[2])]);
+    assert_eq!(bench.granted(), [ticket]);
+}
+
+/// X06: new weights apply to those who already wait; shrunk limits evict nobody.
+#[test]
+fn x06_settings_change_without_dropping_anyone() {
+    let mut bench = Bench::new(limited_to(1.0), 1);
+    let mut running = bench.start("x");
+    let heavy: Vec<_> = (0..40).map(|_| bench.queue("heavy", Band::Normal)).collect();
+    bench.fill("light", Band::Normal, 40);
+    let mut settings = Settings { total_capacity: 10, ..limited_to(1.0) };
+    settings.classes =
+        vec![crate::FlowClass { weight: Weight::new(3.0).unwrap(), ..crate::FlowClass::default() }];
+    bench.gate.configure(settings, bench.now);
+    bench.collect();
+    assert_eq!(bench.gate.depth(), 80);
+    bench.gate.flow("heavy", 1);
+    let mut count = 0;
+    for _ in 0..40 {
+        bench.settle(running, 1);
+        running = bench.granted()[0];
+        count += usize::from(heavy.contains(&running));
+    }
+    assert!((29..=31).contains(&count), "three in four: {count}");
+}
+
+/// Ready or not is a flag: it moves nobody.
+#[test]
+fn c07_readiness_changes_without_a_rebuild() {
+    let mut bench = Bench::new(limited_to(1.0), 2);
+    bench.start("a");
+    bench.start("a");
+    let waiting = bench.queue("a", Band::Normal);
+    let pools = bench.gate.supply.pools.len();
+    let down = |id| BackendSupply { ready: false, ..backend(id, &[MODEL.0]) };
+    bench.supply(&[down(0), down(1)]);
+    bench.supply(&[down(0), backend(1, &[MODEL.0])]);
+    assert_eq!(bench.granted(), [], "its one slot is taken");
+    assert_eq!(bench.gate.supply.pools.len(), pools);
+    assert!(bench.gate.backend_of(waiting).is_none());
+}
+
+/// An ask is not held back by others that wait for a fuller part of the domain.
+#[test]
+fn c07_a_newcomer_goes_where_those_who_wait_cannot() {
+    let settings = Settings {
+        bounds: crate::Hysteresis::between(1.0, 2.0, 3.0).unwrap(),
+        ..Settings::default()
+    };
+    let mut bench = Bench::with(settings, &[backend(0, &[1, 3]), backend(1, &[2, 3])]);
+    let ask = bench.ask("a");
+    let on = |model| Ask { model: ModelId(model), ..ask };
+    let mut tickets = Vec::new();
+    for _ in 0..3 {
+        let Verdict::Granted { ticket, .. } = bench.offer(on(1)) else { panic!("room") };
+        tickets.push(ticket);
+    }
+    let Verdict::Queued { .. } = bench.offer(on(1)) else { panic!("full") };
+    bench.settle(tickets[0], 1);
+    // Model 1 has room below the upper bound but not below the lower one: it waits on.
+    let Verdict::Queued { ticket } = bench.offer(on(2)) else { panic!("others wait") };
+    assert_eq!(bench.granted(), [ticket], "an idle backend takes it all the same");
+}
+
+/// A re-queued ask whose model has moved to another domain goes there at once.
+#[test]
+fn c07_a_requeued_ask_follows_its_model() {
+    let mut bench = Bench::with(limited_to(1.0), &[backend(0, &[1])]);
+    let running = bench.start("a");
+    bench.supply(&[backend(0, &[2]), backend(1, &[1])]);
+    bench.gate.requeue(running, crate::Place::Old, bench.now).unwrap();
+    bench.collect();
+    assert_eq!(bench.granted(), [running]);
+    assert_eq!(bench.gate.backend_of(running), Some(BackendId(1)));
+}
