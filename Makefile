@@ -1,0 +1,26 @@
+# `make test` is all that CI runs. Every target works on a machine with Rust and Debian's packages.
+
+CARGO ?= cargo
+
+.PHONY: help demo test check loop bench docs
+
+help: ## show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: ## show what the queue does for a quiet tenant beside a flooding one
+	$(CARGO) run --release --quiet -- demo
+
+test: check ## format, lints, documents and every test
+	$(CARGO) test --workspace --locked
+
+check: ## format, lints and documents alone
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
+
+loop: ## the core's own tests, for working on it
+	$(CARGO) test -p flow --lib
+
+bench: ## the core against a bare structure; instruction counts where valgrind is installed
+	$(CARGO) run --release --quiet --features memory -- bench core
+	tools/callgrind.sh

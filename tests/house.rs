@@ -1,0 +1,197 @@
+//! The house rules that no compiler checks: who may know whom, how files begin and end, and that
+//! the documents tell the truth.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Crates and the crates of this workspace that each may use.
+const CRATES: &[(&str, &[&str])] = &[("flow", &[]), ("lab", &["flow"]), ("tidegate", &["lab"])];
+
+/// Crates that must not depend on anything at all.
+const PURE: &[&str] = &["flow"];
+
+/// The rooms of `flow` and the rooms that each may use. It has no cycles.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("time", &[]),
+    ("links", &[]),
+    ("identity", &[]),
+    ("ask", &["time"]),
+    ("outcome", &["ask", "time"]),
+    ("counters", &["ask", "outcome"]),
+    ("range", &[]),
+    ("weight", &["range"]),
+    ("settings", &["ask", "range", "time", "weight"]),
+    ("stock", &["time"]),
+    ("lru", &["links"]),
+    ("flows", &["ask", "links", "lru", "settings"]),
+    ("supply", &["ask", "links", "settings"]),
+    ("route", &["supply"]),
+    ("workload", &["ask", "lru", "settings", "time"]),
+    ("queue", &["ask", "links", "outcome", "settings", "time", "weight", "workload"]),
+    ("capacity", &["ask", "queue", "settings", "weight"]),
+    (
+        "controller",
+        &[
+            "ask", "capacity", "counters", "flows", "links", "outcome", "queue", "route",
+            "settings", "stock", "supply", "time", "workload",
+        ],
+    ),
+    ("invariant", &["ask", "controller", "queue"]),
+];
+
+const FILE_LINES_MAX: usize = 400;
+const TEST_LINES_MAX: usize = 600;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every Rust file of the project, with its text.
+fn sources() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for folder in ["crates", "src", "tests"] {
+        gather(&root().join(folder), &mut found);
+    }
+    assert!(found.len() > 20, "the sources are where they are expected");
+    found
+}
+
+fn gather(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            gather(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push((path.clone(), read(&path)));
+        }
+    }
+}
+
+fn is_test(path: &Path) -> bool {
+    path.iter().any(|part| part == "tests") || path.file_stem().is_some_and(|stem| stem == "tests")
+}
+
+/// The names listed in one section of a manifest.
+fn dependencies(manifest: &str, section: &str) -> Vec<String> {
+    let lines = manifest.lines().skip_while(|line| line.trim() != format!("[{section}]")).skip(1);
+    let entries = lines.take_while(|line| !line.starts_with('['));
+    let name = |line: &str| line.split(['=', '.', ' ']).next().unwrap_or_default().to_owned();
+    entries.map(name).filter(|name| !name.is_empty() && !name.starts_with('#')).collect()
+}
+
+#[test]
+fn crates_know_only_whom_they_may() {
+    let known: BTreeSet<&str> = CRATES.iter().map(|(name, _)| *name).collect();
+    for (name, allowed) in CRATES {
+        let folder =
+            if *name == "tidegate" { root().into() } else { root().join("crates").join(name) };
+        let used = dependencies(&read(&folder.join("Cargo.toml")), "dependencies");
+        for used in used.iter().filter(|used| known.contains(used.as_str())) {
+            assert!(allowed.contains(&used.as_str()), "{name} must not use {used}");
+        }
+        assert!(!PURE.contains(name) || used.is_empty(), "{name} must use nothing, not {used:?}");
+    }
+    let folders = fs::read_dir(root().join("crates")).unwrap();
+    for folder in folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        assert!(known.contains(folder.as_str()), "{folder} is missing in the table of crates");
+    }
+}
+
+#[test]
+fn rooms_of_the_core_know_only_whom_they_may() {
+    let allowed: BTreeMap<&str, &[&str]> = ROOMS.iter().copied().collect();
+    let core = root().join("crates/flow/src");
+    for (path, text) in sources() {
+        let Ok(inside) = path.strip_prefix(&core) else { continue };
+        let room = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+        if is_test(&path) || room == "lib" {
+            continue;
+        }
+        let rooms = allowed.get(room).unwrap_or_else(|| panic!("{room} is missing in the table"));
+        for used in text.split("crate::").skip(1) {
+            let used = used.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next();
+            let used = used.unwrap_or_default();
+            let own = used == room || !allowed.contains_key(used);
+            assert!(own || rooms.contains(&used), "{}: {room} must not use {used}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_table_of_rooms_has_no_cycle() {
+    let mut open: BTreeMap<&str, BTreeSet<&str>> =
+        ROOMS.iter().map(|(room, uses)| (*room, uses.iter().copied().collect())).collect();
+    while !open.is_empty() {
+        let leaves: Vec<&str> =
+            open.iter().filter(|(_, uses)| uses.is_empty()).map(|(room, _)| *room).collect();
+        assert!(!leaves.is_empty(), "a cycle among {:?}", open.keys());
+        for leaf in leaves {
+            open.remove(leaf);
+            open.values_mut().for_each(|uses| _ = uses.remove(leaf));
+        }
+    }
+}
+
+#[test]
+fn files_are_short_and_say_what_they_are() {
+    for (path, text) in sources() {
+        let name = path.display();
+        assert!(text.starts_with("//!"), "{name} does not say what it is");
+        assert_ne!(path.file_name().unwrap(), "mod.rs", "{name}: use foo.rs beside foo/");
+        let most = if is_test(&path) { TEST_LINES_MAX } else { FILE_LINES_MAX };
+        let lines = text.lines().count();
+        assert!(lines <= most, "{name} has {lines} lines, at most {most} are good");
+        for (number, line) in text.lines().enumerate() {
+            assert!(line.chars().count() <= 100, "{name}:{}: longer than 100", number + 1);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_unfinished_or_skipped() {
+    // Spelt in two halves, so that this file does not find itself.
+    let marks = [("TO", "DO"), ("FIX", "ME"), ("XX", "X"), ("#[ign", "ore"), ("thread::sl", "eep")];
+    for (path, text) in sources() {
+        for (left, right) in marks {
+            let mark = format!("{left}{right}");
+            assert!(!text.contains(&mark), "{}: {mark}", path.display());
+        }
+    }
+}
+
+/// Every test that the map of requirements names exists.
+#[test]
+fn the_map_of_requirements_names_tests_that_exist() {
+    let map = read(&root().join("docs/requirements.md"));
+    let tests: String = sources().into_iter().map(|(_, text)| text).collect();
+    let mut named = 0;
+    for row in map.lines().filter(|line| line.starts_with("| ")) {
+        let Some(cell) = row.split('|').nth(3) else { continue };
+        for name in cell.split('`').skip(1).step_by(2) {
+            assert!(tests.contains(&format!("fn {name}")), "no test is called {name}");
+            named += 1;
+        }
+    }
+    assert!(named > 40, "the map names {named} tests");
+}
+
+/// The map has a row for every requirement of the source, where that is at hand.
+#[test]
+fn the_map_of_requirements_is_complete() {
+    let source = root().join("../shared/requirements.md");
+    if !source.exists() {
+        eprintln!("not checked: {} is not here", source.display());
+        return;
+    }
+    let map = read(&root().join("docs/requirements.md"));
+    for row in read(&source).lines().filter(|line| line.starts_with("| ")) {
+        let id = row.trim_start_matches("| ").split(' ').next().unwrap_or_default();
+        let is_id = id.len() == 3 && id[1..].chars().all(|digit| digit.is_ascii_digit());
+        assert!(!is_id || map.contains(&format!("| {id} |")), "{id} has no row in the map");
+    }
+}

@@ -1,0 +1,6 @@
+//! The one integration test binary.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must fail loudly")]
+
+mod house;
+mod mutants;

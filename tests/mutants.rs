@@ -1,0 +1,232 @@
+//! Negative controls: the suite must notice when the core is broken.
+//!
+//! Each mutant is one substitution in a copy of `crates/flow`; the tests named for it must then
+//! fail. A substitution that no longer fits the code fails this test too, so the table cannot rot.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One way to break the core.
+struct Mutant {
+    name: &'static str,
+    file: &'static str,
+    from: &'static str,
+    to: &'static str,
+    /// A filter for the tests that must notice.
+    noticed_by: &'static str,
+}
+
+const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "no lift: a flow that was away keeps its old tag",
+        file: "queue/fair.rs",
+        from: "tag.max(self.departed.min(self.now + weight.stretch(cost)))",
+        to: "tag.max(HORIZON).min(tag + u64::from(cost))",
+        noticed_by: "fairness::q0",
+    },
+    Mutant {
+        name: "no departure clock: textbook SFQ starves under a flood of fresh names",
+        file: "queue/fair.rs",
+        from: "tag.max(self.departed.min(self.now + weight.stretch(cost)))",
+        to: "tag.max(self.now + 0 * weight.stretch(cost))",
+        noticed_by: "fairness::q06_a_flood_of_fresh_names",
+    },
+    Mutant {
+        name: "no true-up",
+        file: "queue/fair.rs",
+        from: "        self.bounded(moved)",
+        to: "        self.bounded(if true { tag } else { moved })",
+        noticed_by: "fairness::q04",
+    },
+    Mutant {
+        name: "true-up without refunds",
+        file: "queue/fair.rs",
+        from: "if difference < 0 { tag.saturating_sub(step) }",
+        to: "if difference < 0 { tag }",
+        noticed_by: "fairness::q04",
+    },
+    Mutant {
+        name: "no idle rule: old service is held against a flow",
+        file: "queue/fair.rs",
+        from: "            self.now = self.now.max(self.tag_max);\n            self.departed = self.now;",
+        to: "            self.departed = self.now;",
+        noticed_by: "fairness::q06_old_service",
+    },
+    Mutant {
+        name: "comparator: the largest tag goes first",
+        file: "queue/round.rs",
+        from: "entry(self.tag, self.turn, self.claim)",
+        to: "entry(!self.tag, self.turn, self.claim)",
+        noticed_by: "fairness::q03",
+    },
+    Mutant {
+        name: "weights ignored",
+        file: "weight.rs",
+        from: "u64::from(cost) * u64::from(self.inverse)",
+        to: "u64::from(cost) * u64::from(self.inverse.min(1) * (1 << 24))",
+        noticed_by: "fairness::q03",
+    },
+    Mutant {
+        name: "costs ignored",
+        file: "queue/fair.rs",
+        from: "self.bounded(tag + weight.stretch(cost))",
+        to: "self.bounded(tag + weight.stretch(cost.min(1)))",
+        noticed_by: "fairness::q03",
+    },
+    Mutant {
+        name: "streams past their estimate are charged only at the end",
+        file: "controller/complete.rs",
+        from: "self.recharge(slot, charged.max(cost.min(COST_MAX) as u32));",
+        to: "let _ = (slot, charged, cost);",
+        noticed_by: "fairness::q04_a_long_stream",
+    },
+    Mutant {
+        name: "credit hoarded at a limit",
+        file: "queue/fair.rs",
+        from: "        tag.max(self.now)\n",
+        to: "        tag\n",
+        noticed_by: "limits::p09_no_credit",
+    },
+    Mutant {
+        name: "band inversion",
+        file: "ask.rs",
+        from: "[Self::Critical, Self::High, Self::Normal, Self::BestEffort]",
+        to: "[Self::Critical, Self::Normal, Self::High, Self::BestEffort]",
+        noticed_by: "p03_strict_bands",
+    },
+    Mutant {
+        name: "expired asks are granted",
+        file: "controller/dispatch.rs",
+        from: "self.asks[slot].deadline <= now",
+        to: "self.asks[slot].deadline < Time::ZERO",
+        noticed_by: "q08_an_expired_ask",
+    },
+    Mutant {
+        name: "newcomers overtake those who wait",
+        file: "controller/admit.rs",
+        from: "self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, bound)",
+        to: "self.domains[domain as usize].waiting == u32::MAX && self.any_could_go(domain, bound)",
+        noticed_by: "c03_bypass",
+    },
+    Mutant {
+        name: "stale urgency: the wait is not counted",
+        file: "queue/urgency.rs",
+        from: "urgency(law, now.since(head.arrival), head.criticality, rate)",
+        to: "urgency(law, now.since(now.max(head.arrival)), head.criticality, rate)",
+        noticed_by: "w03_the_order_is_exact",
+    },
+    Mutant {
+        name: "stale urgency: rates are not rolled forward",
+        file: "workload.rs",
+        from: "        if rate.bucket != bucket {",
+        to: "        if rate.bucket == u64::MAX {",
+        noticed_by: "w0",
+    },
+    Mutant {
+        name: "the oldest ask is preempted",
+        file: "queue/line.rs",
+        from: "Self::Fifo(fifo) => fifo.tail(),",
+        to: "Self::Fifo(fifo) => fifo.head(),",
+        noticed_by: "p06",
+    },
+    Mutant {
+        name: "preemption always hits the same flow",
+        file: "queue/evict.rs",
+        from: "self.stamp_last += 1;",
+        to: "self.stamp_last += 0;",
+        noticed_by: "p06",
+    },
+    Mutant {
+        name: "rebasing forgets the claims",
+        file: "controller/dispatch.rs",
+        from: "claim.tag = claim.tag.saturating_sub(shift);",
+        to: "claim.tag = claim.tag.saturating_sub(shift / 2);",
+        noticed_by: "range::q10",
+    },
+    Mutant {
+        name: "a completion wakes nobody",
+        file: "controller/complete.rs",
+        from: "            self.drain(domain, now);\n        }\n        if self.flows",
+        to: "            let _ = domain;\n        }\n        if self.flows",
+        noticed_by: "c04",
+    },
+    Mutant {
+        name: "stock leaks on cancel",
+        file: "controller/complete.rs",
+        from: "let stock = record.stock(self.settings.stock);",
+        to: "let stock = record.stock(self.settings.stock).min(u64::from(record.cost > 0));",
+        noticed_by: "c01",
+    },
+];
+
+#[test]
+fn every_mutant_is_noticed() {
+    let workbench = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("mutants");
+    let mut survivors = Vec::new();
+    let mut report = String::new();
+    copy_core(&workbench);
+    assert!(suite_passes(&workbench, "fairness::q05"), "the copy must pass before it is broken");
+    for mutant in MUTANTS {
+        let noticed =
+            with_mutation(&workbench, mutant, || !suite_passes(&workbench, mutant.noticed_by));
+        report += &format!("{} {}\n", if noticed { "noticed " } else { "SURVIVED" }, mutant.name);
+        if !noticed {
+            survivors.push(mutant.name);
+        }
+    }
+    assert!(survivors.is_empty(), "\n{report}");
+}
+
+fn copy_core(workbench: &Path) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let _ = fs::remove_dir_all(workbench.join("src"));
+    copy_tree(&root.join("crates/flow/src"), &workbench.join("src"));
+    fs::copy(root.join("Cargo.lock"), workbench.join("Cargo.lock")).unwrap();
+    let manifest = "[workspace]\n[package]\nname = \"flow\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+        [dev-dependencies]\nproptest = { version = \"1.12\", default-features = false, features = [\"std\"] }\n\
+        [profile.dev]\nopt-level = 1\ndebug = false\n";
+    fs::write(workbench.join("Cargo.toml"), manifest).unwrap();
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn with_mutation(workbench: &Path, mutant: &Mutant, run: impl FnOnce() -> bool) -> bool {
+    let path = workbench.join("src").join(mutant.file);
+    let original = fs::read_to_string(&path).unwrap();
+    let count = original.matches(mutant.from).count();
+    assert_eq!(count, 1, "{}: the code to break must stand once in {}", mutant.name, mutant.file);
+    fs::write(&path, original.replace(mutant.from, mutant.to)).unwrap();
+    let noticed = run();
+    fs::write(&path, original).unwrap();
+    noticed
+}
+
+/// Builds the copy, which must succeed, and runs the tests that match `filter`.
+fn suite_passes(workbench: &Path, filter: &str) -> bool {
+    let cargo = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO"));
+        command.current_dir(workbench).args(["test", "--lib", "--quiet"]).args(arguments);
+        command.env("CARGO_TARGET_DIR", workbench.join("target"));
+        command.env("PROPTEST_MAX_SHRINK_ITERS", "0").env("RUST_BACKTRACE", "0");
+        command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
+        command.output().unwrap()
+    };
+    let built = cargo(&["--no-run"]);
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let ran = cargo(&[filter]);
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(!output.contains("running 0 tests"), "no test matches {filter}");
+    ran.status.success()
+}
