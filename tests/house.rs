@@ -16,7 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("time", &[]),
     ("links", &[]),
     ("identity", &[]),
-    ("ask", &["time"]),
+    ("ask", &["links", "time"]),
     ("outcome", &["ask", "time"]),
     ("counters", &["ask", "outcome"]),
     ("range", &[]),
@@ -27,7 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("flows", &["ask", "links", "lru", "settings"]),
     ("supply", &["ask", "links", "settings"]),
     ("route", &["supply"]),
-    ("workload", &["ask", "lru", "settings", "time"]),
+    ("workload", &["ask", "links", "lru", "settings", "time"]),
     ("queue", &["ask", "links", "outcome", "settings", "time", "weight", "workload"]),
     ("capacity", &["ask", "queue", "settings", "weight"]),
     (

@@ -145,6 +145,20 @@ const MUTANTS: &[Mutant] = &[
         noticed_by: "range::q10",
     },
     Mutant {
+        name: "the departure clock runs away",
+        file: "queue/fair.rs",
+        from: "(self.departed + step).min(self.now + HORIZON)",
+        to: "self.departed + step",
+        noticed_by: "range::q10",
+    },
+    Mutant {
+        name: "a bypass is charged to its pool without its own weight",
+        file: "controller/dispatch.rs",
+        from: "let own = if active { 0 } else { u64::from(weight.units) };",
+        to: "let own = if active || weight.units > 0 { 0 } else { 1 };",
+        noticed_by: "c07_a_bypass",
+    },
+    Mutant {
         name: "a completion wakes nobody",
         file: "controller/complete.rs",
         from: "            self.drain(domain, now);\n        }\n        if self.flows",

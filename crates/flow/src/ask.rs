@@ -3,6 +3,7 @@
 //! Strings stop at the door: flows and workloads are interned once by the controller, models and
 //! backends are numbered by the caller, and an [`Ask`] is a small `Copy` value.
 
+use crate::links::NONE;
 use crate::time::{Span, Time};
 
 /// How many priority bands there are.
@@ -44,7 +45,10 @@ pub struct BackendId(pub u32);
 
 /// A workload in the registry, or one of the two that stand for many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkloadId(pub(crate) u32);
+pub struct WorkloadId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
 
 /// One ask's name from offer to end. It is never given out twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,9 +109,9 @@ impl Band {
 
 impl WorkloadId {
     /// Every ask whose workload id was generated for want of a given one; its rate is zero.
-    pub const GENERATED: Self = Self(u32::MAX);
+    pub const GENERATED: Self = Self { slot: NONE, generation: 0 };
     /// Every workload that found the registry full; they share one rate.
-    pub const OVERFLOW: Self = Self(0);
+    pub const OVERFLOW: Self = Self { slot: 0, generation: 0 };
 }
 
 // === impl Workload ===

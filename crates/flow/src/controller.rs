@@ -41,7 +41,7 @@ use crate::queue::claim::Claims;
 use crate::queue::expiry::Wheel;
 use crate::queue::heap::Positions;
 use crate::queue::round::Round;
-use crate::settings::{Cascade, Settings};
+use crate::settings::Settings;
 use crate::stock::DrainRate;
 use crate::supply::Supply;
 use crate::time::Time;
@@ -67,6 +67,8 @@ pub struct Controller {
     /// By pool, then by band.
     pub(crate) rounds: Vec<[Round; BANDS]>,
     pub(crate) domains: Vec<Domain>,
+    /// Whether anything is to be chosen between bands or pools by weight.
+    pub(crate) levelled: bool,
     pub(crate) capacity: Capacity,
     pub(crate) wheel: Wheel,
     pub(crate) registry: Registry,
@@ -78,8 +80,6 @@ pub struct Controller {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Domain {
     pub(crate) waiting: u32,
-    /// Whether anything is to be chosen between bands or pools by weight.
-    pub(crate) levelled: bool,
     pub(crate) bands: Level,
     /// For each band, the level that chooses among the domain's pools.
     pub(crate) pools: [Level; BANDS],
@@ -104,6 +104,7 @@ impl Controller {
             supply: Supply::default(),
             rounds: Vec::new(),
             domains: Vec::new(),
+            levelled: false,
             capacity: Capacity::default(),
             wheel: Wheel::default(),
             counters: Counters::default(),
@@ -123,12 +124,12 @@ impl Controller {
             }
             return self.flows.id(slot);
         }
-        let slot = self.flows.insert(name, class);
-        // Each flow with something alive has an ask alive.
+        // Each flow with something alive has an ask alive. The newcomer itself is not up for choice.
         let keep = self.settings.idle_flows_max as usize + self.asks.alive();
-        while let Some(idle) = self.flows.surplus(keep) {
+        while let Some(idle) = self.flows.surplus(keep.saturating_sub(1)) {
             self.forget_flow(idle);
         }
+        let slot = self.flows.insert(name, class);
         self.flows.id(slot)
     }
 
@@ -177,10 +178,9 @@ impl Controller {
 // === impl Domain ===
 
 impl Domain {
-    pub(crate) fn fit(&mut self, pools: usize, cascade: &Cascade) {
+    pub(crate) fn fit(&mut self, pools: usize) {
         self.bands.resize(BANDS);
         self.pools.iter_mut().for_each(|level| level.resize(pools));
-        self.levelled = pools > 1 || *cascade != Cascade::Strict;
     }
 
     pub(crate) fn began_waiting(&mut self, now: Time) {
@@ -192,12 +192,11 @@ impl Domain {
 
     pub(crate) fn stopped_waiting(&mut self) {
         self.waiting -= 1;
-        self.rest();
     }
 
     /// Lets the levels forget old service where nothing waits.
     pub(crate) fn rest(&mut self) {
-        if self.waiting == 0 && self.levelled {
+        if self.waiting == 0 {
             self.bands.idle();
             self.pools.iter_mut().for_each(Level::idle);
         }

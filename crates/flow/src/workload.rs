@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use crate::ask::WorkloadId;
+use crate::links::NONE;
 use crate::lru::Lru;
 use crate::settings::WorkloadLimits;
 use crate::time::Time;
@@ -45,6 +46,7 @@ pub(crate) struct Registry {
 #[derive(Clone, Debug)]
 struct Entry {
     name: Box<str>,
+    generation: u32,
     total: u64,
     active: u64,
     last_seen: Time,
@@ -62,9 +64,14 @@ struct Rate {
 // === impl Entry ===
 
 impl Entry {
+    fn is_named(&self) -> bool {
+        !self.name.is_empty()
+    }
+
     fn new(name: &str, now: Time) -> Self {
         Self {
             name: name.into(),
+            generation: 0,
             total: 0,
             active: 0,
             last_seen: now,
@@ -101,7 +108,7 @@ impl Registry {
     pub(crate) fn intern(&mut self, name: &str, now: Time) -> WorkloadId {
         self.drop_idle(now);
         if let Some(&at) = self.by_name.get(name) {
-            return WorkloadId(at);
+            return self.id(at);
         }
         if self.by_name.len() >= self.limits.count_max as usize {
             let Some(least_recent) = self.idle.oldest() else {
@@ -110,71 +117,78 @@ impl Registry {
             self.forget(least_recent);
         }
         let at = self.vacant_slot();
-        self.entries[at as usize] = Entry::new(name, now);
+        let generation = self.entries[at as usize].generation.wrapping_add(1);
+        self.entries[at as usize] = Entry { generation, ..Entry::new(name, now) };
         self.rates[at as usize] = Rate::default();
         self.by_name.insert(name.into(), at);
         self.rest(at, now);
-        WorkloadId(at)
+        self.id(at)
+    }
+
+    fn id(&self, slot: u32) -> WorkloadId {
+        WorkloadId { slot, generation: self.entries[slot as usize].generation }
+    }
+
+    /// The slot of a workload; that of all generated ones where the id is not, or no longer, good.
+    pub(crate) fn resolve(&self, id: WorkloadId) -> u32 {
+        let entry = self.entries.get(id.slot as usize);
+        let good = entry.is_some_and(|entry| entry.generation == id.generation && entry.is_named());
+        if good { id.slot } else { NONE }
     }
 
     /// An ask of this workload was offered.
-    pub(crate) fn arrived(&mut self, id: WorkloadId, now: Time) {
-        if id == WorkloadId::GENERATED {
+    pub(crate) fn arrived(&mut self, slot: u32, now: Time) {
+        if slot == NONE {
             return;
         }
-        let bucket = self.roll(id.0, now);
-        let entry = &mut self.entries[id.0 as usize];
+        let bucket = self.roll(slot, now);
+        let entry = &mut self.entries[slot as usize];
         entry.total += 1;
         entry.last_seen = now;
         entry.buckets[(bucket % BUCKETS) as usize] += 1;
-        self.rates[id.0 as usize].in_window += 1;
-        if self.is_resting(id) {
-            self.idle.remove(id.0);
-            self.rest(id.0, now);
+        self.rates[slot as usize].in_window += 1;
+        if self.is_resting(slot) {
+            self.idle.remove(slot);
+            self.rest(slot, now);
         }
     }
 
     /// An ask of this workload is alive.
-    pub(crate) fn began(&mut self, id: WorkloadId) {
-        if id == WorkloadId::GENERATED {
+    pub(crate) fn began(&mut self, slot: u32) {
+        if slot == NONE {
             return;
         }
-        if self.is_resting(id) {
-            self.idle.remove(id.0);
+        if self.is_resting(slot) {
+            self.idle.remove(slot);
         }
-        self.entries[id.0 as usize].active += 1;
+        self.entries[slot as usize].active += 1;
     }
 
     /// An ask of this workload has ended.
-    pub(crate) fn ended(&mut self, id: WorkloadId, now: Time) {
-        if id == WorkloadId::GENERATED {
+    pub(crate) fn ended(&mut self, slot: u32, now: Time) {
+        if slot == NONE {
             return;
         }
-        let entry = &mut self.entries[id.0 as usize];
+        let entry = &mut self.entries[slot as usize];
         entry.active -= 1;
-        if self.is_resting(id) {
-            self.rest(id.0, now);
+        if self.is_resting(slot) {
+            self.rest(slot, now);
         }
     }
 
     /// Asks per second over the window.
-    pub(crate) fn rate(&mut self, id: WorkloadId, now: Time) -> f64 {
-        if id == WorkloadId::GENERATED {
+    pub(crate) fn rate(&mut self, slot: u32, now: Time) -> f64 {
+        if slot == NONE {
             return 0.0;
         }
-        self.roll(id.0, now);
-        f64::from(self.rates[id.0 as usize].in_window) / self.limits.window.secs_f64()
-    }
-
-    /// Whether the id is one that the registry gave out, or the one for generated names.
-    pub(crate) fn knows(&self, id: WorkloadId) -> bool {
-        id == WorkloadId::GENERATED || (id.0 as usize) < self.entries.len()
+        self.roll(slot, now);
+        f64::from(self.rates[slot as usize].in_window) / self.limits.window.secs_f64()
     }
 
     /// Every workload, and the overflow entry if it was used.
     pub(crate) fn views(&mut self, now: Time) -> Vec<WorkloadView<'_>> {
         self.drop_idle(now);
-        let used = |entry: &Entry| entry.total > 0 && !entry.name.is_empty();
+        let used = |entry: &Entry| entry.total > 0 && entry.is_named();
         let slots: Vec<u32> =
             (0..self.entries.len() as u32).filter(|&at| used(&self.entries[at as usize])).collect();
         for &at in &slots {
@@ -238,9 +252,9 @@ impl Registry {
     }
 
     /// Whether it is among the workloads with nothing alive.
-    fn is_resting(&self, id: WorkloadId) -> bool {
-        let entry = &self.entries[id.0 as usize];
-        id != WorkloadId::OVERFLOW && entry.active == 0 && !entry.name.is_empty()
+    fn is_resting(&self, slot: u32) -> bool {
+        let entry = &self.entries[slot as usize];
+        slot != WorkloadId::OVERFLOW.slot && entry.active == 0 && entry.is_named()
     }
 
     fn rest(&mut self, at: u32, now: Time) {

@@ -1,7 +1,7 @@
 //! Offer to queue: bypass, wait or refuse.
 
 use super::Controller;
-use crate::ask::{Ask, Band, COST_MAX, Ticket, WorkloadId};
+use crate::ask::{Ask, Band, COST_MAX, Ticket};
 use crate::links::{Link, NONE};
 use crate::outcome::{Eviction, Place, Refusal, Verdict};
 use crate::queue::asks::{AskRecord, Asks, Limit, Phase};
@@ -11,7 +11,7 @@ use crate::time::{Span, Time};
 /// An ask that has passed the checks which do not depend on load.
 struct Candidate<'a> {
     ask: &'a Ask,
-    workload: WorkloadId,
+    workload: u32,
     flow: u32,
     pool: u32,
     claim: u32,
@@ -69,8 +69,7 @@ impl Controller {
         if self.asks.alive() >= Asks::ALIVE_MAX {
             return Err(Refusal::TooManyAsks);
         }
-        let known = self.registry.knows(ask.workload.id);
-        let workload = if known { ask.workload.id } else { WorkloadId::GENERATED };
+        let workload = self.registry.resolve(ask.workload.id);
         self.registry.arrived(workload, now);
         let expiry = now.after(ask.ttl.unwrap_or(self.flows.policy(flow).ttl));
         let (deadline, limit) = match ask.deadline {
@@ -103,8 +102,9 @@ impl Controller {
             estimate: cost,
             sequence,
             arrival: now,
+            units: 0,
             model: ask.model.0,
-            workload: workload.0,
+            workload,
             urgency_line: NONE,
             backend: NONE,
         })

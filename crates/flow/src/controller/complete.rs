@@ -1,12 +1,10 @@
 //! Backend to end: true-up, release, and going back to wait.
 
 use super::Controller;
-use crate::ask::{COST_MAX, Ticket, Usage, WorkloadId};
+use crate::ask::{COST_MAX, Ticket, Usage};
 use crate::outcome::{Eviction, Misuse, Place, Stage};
 use crate::queue::asks::Phase;
-use crate::queue::band::{charge_by_sum, charge_by_weight};
 use crate::queue::claim::Claim;
-use crate::settings::Cascade;
 use crate::time::Time;
 
 // === impl Controller ===
@@ -99,22 +97,8 @@ impl Controller {
         if claim.active {
             round.moved(claim.turn(at), &mut self.positions);
         }
-        self.recharge_levels(at, difference);
-    }
-
-    fn recharge_levels(&mut self, claim: u32, difference: i64) {
-        let Claim { pool, band, .. } = self.claims[claim];
-        let place = self.supply.pools[pool as usize].place as usize;
-        let units = self.rounds[pool as usize][band.index()].clock.weight();
-        let (cost, refund) = (difference.unsigned_abs() as u32, difference < 0);
-        let domain = &mut self.domains[self.supply.pools[pool as usize].domain as usize];
-        if !domain.levelled {
-            return;
-        }
-        domain.pools[band.index()].true_up(place, charge_by_sum(cost, units), refund);
-        if let Cascade::Weighted(weights) = &self.settings.cascade {
-            let charge = charge_by_weight(cost, weights[band.index()]);
-            domain.bands.true_up(band.index(), charge, refund);
+        if self.levelled {
+            self.charge_levels(slot, charged, cost);
         }
     }
 
@@ -146,7 +130,7 @@ impl Controller {
 
     /// An ask is over: nothing of it remains but the flow's tag.
     pub(super) fn end(&mut self, slot: u32, now: Time) {
-        self.registry.ended(WorkloadId(self.asks[slot].workload), now);
+        self.registry.ended(self.asks[slot].workload, now);
         self.asks.remove(slot);
     }
 

@@ -9,6 +9,7 @@ use crate::queue::claim::Claim;
 use crate::queue::line::Moment;
 use crate::route::least_pending;
 use crate::settings::Cascade;
+use crate::supply::Pool;
 use crate::time::Time;
 
 // === impl Controller ===
@@ -54,7 +55,7 @@ impl Controller {
             return None;
         }
         let bound = self.settings.bounds.lower();
-        if !self.domains[domain as usize].levelled {
+        if !self.levelled {
             return self.first_in_pool(self.supply.domains[domain as usize][0], bound);
         }
         let band = match self.settings.cascade {
@@ -126,7 +127,9 @@ impl Controller {
         self.supply.take(backend, band, record.stock(self.settings.stock));
         let flow = self.claims[claim].flow;
         self.flows[flow].in_flight += 1;
-        self.charge_levels(claim, cost);
+        if self.levelled {
+            self.serve_levels(slot);
+        }
         self.charge_claim(claim, cost);
         if self.flows[flow].limited {
             self.close_doors(flow, backend);
@@ -141,6 +144,7 @@ impl Controller {
             claim.tag = round.clock.join(claim.tag, claim.weight, cost);
         }
         claim.tag = round.clock.serve(claim.tag, claim.weight, cost);
+        let has_run_far = round.clock.has_run_far();
         if bypassed {
             round.clock.depart(claim.weight, cost);
         } else if claim.waiting == 0 {
@@ -149,14 +153,16 @@ impl Controller {
             claim.turn = round.next_turn();
             round.moved(claim.turn(at), &mut self.positions);
         }
-        self.rebase(at);
+        if has_run_far {
+            self.rebase(at);
+        }
     }
 
-    /// Brings the tags of a round down before they grow too large.
-    pub(super) fn rebase(&mut self, at: u32) {
+    /// Brings the tags of a claim's round down before they grow too large.
+    fn rebase(&mut self, at: u32) {
         let Claim { pool, band, .. } = self.claims[at];
         let round = &mut self.rounds[pool as usize][band.index()];
-        let Some(shift) = round.clock.rebase() else { return };
+        let shift = round.clock.rebase();
         round.shift(shift);
         for claim in self.claims.iter_mut() {
             if claim.pool == pool && claim.band == band {
@@ -165,18 +171,36 @@ impl Controller {
         }
     }
 
-    fn charge_levels(&mut self, claim: u32, cost: u32) {
-        let Claim { pool, band, .. } = self.claims[claim];
-        let place = self.supply.pools[pool as usize].place as usize;
-        let units = self.rounds[pool as usize][band.index()].clock.weight();
-        let domain = &mut self.domains[self.supply.pools[pool as usize].domain as usize];
-        if !domain.levelled {
-            return;
+    /// Lets the levels above a claim's round know that one of its asks goes, and charges them.
+    fn serve_levels(&mut self, slot: u32) {
+        let Claim { pool, band, weight, active, .. } = self.claims[self.asks[slot].claim];
+        let Pool { place, domain, .. } = self.supply.pools[pool as usize];
+        let own = if active { 0 } else { u64::from(weight.units) };
+        let units = self.rounds[pool as usize][band.index()].clock.weight() + own;
+        let pools = self.supply.domains[domain as usize].len();
+        // A single pool needs no account.
+        self.asks[slot].units = if pools > 1 { units } else { 0 };
+        let domain = &mut self.domains[domain as usize];
+        domain.pools[band.index()].serve(place as usize, active);
+        domain.bands.serve(band.index(), active);
+        self.charge_levels(slot, 0, self.asks[slot].cost);
+        self.domain_of(pool).rest();
+    }
+
+    /// Replaces what an ask was charged at the levels above its round.
+    pub(super) fn charge_levels(&mut self, slot: u32, was: u32, cost: u32) {
+        let Claim { pool, band, .. } = self.claims[self.asks[slot].claim];
+        let Pool { place, domain, .. } = self.supply.pools[pool as usize];
+        let units = self.asks[slot].units;
+        let domain = &mut self.domains[domain as usize];
+        if units > 0 {
+            let by_sum = charge_by_sum(cost, units) - charge_by_sum(was, units);
+            domain.pools[band.index()].charge(place as usize, by_sum);
         }
-        domain.pools[band.index()].serve(place, charge_by_sum(cost, units));
         if let Cascade::Weighted(weights) = &self.settings.cascade {
-            domain.bands.serve(band.index(), charge_by_weight(cost, weights[band.index()]));
+            let weight = weights[band.index()];
+            let by_weight = charge_by_weight(cost, weight) - charge_by_weight(was, weight);
+            domain.bands.charge(band.index(), by_weight);
         }
-        domain.rest();
     }
 }

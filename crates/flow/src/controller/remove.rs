@@ -70,7 +70,12 @@ impl Controller {
         claim.cost_waiting -= cost;
         let (flow, pool) = (claim.flow, claim.pool);
         self.rounds[pool as usize][band].cost_waiting -= cost;
-        self.domain_of(pool).stopped_waiting();
+        let levelled = self.levelled;
+        let domain = self.domain_of(pool);
+        domain.stopped_waiting();
+        if levelled {
+            domain.rest();
+        }
         self.flows[flow].waiting[band] -= 1;
         self.capacity.waiting[band] -= 1;
     }

@@ -13,7 +13,7 @@ use crate::outcome::Place;
 use crate::queue::asks::Phase;
 use crate::queue::claim::{Claim, Claims};
 use crate::queue::round::Round;
-use crate::settings::Settings;
+use crate::settings::{Cascade, Settings};
 use crate::supply::BackendSupply;
 use crate::time::Time;
 
@@ -58,8 +58,10 @@ impl Controller {
     pub(super) fn fit_to_supply(&mut self) {
         self.rounds.resize_with(self.supply.pools.len(), Default::default);
         for (domain, pools) in self.domains.iter_mut().zip(&self.supply.domains) {
-            domain.fit(pools.len(), &self.settings.cascade);
+            domain.fit(pools.len());
         }
+        let several = self.supply.domains.iter().any(|pools| pools.len() > 1);
+        self.levelled = several || self.settings.cascade != Cascade::Strict;
     }
 
     fn rebuild(&mut self) {
@@ -110,6 +112,8 @@ impl Controller {
             let now = self.rounds[pool as usize][band.index()].clock.now();
             let tag = now.saturating_add(tag).saturating_sub(was.now());
             self.claims[at].tag = self.claims[at].tag.max(tag);
+            // The levels are new, and know nothing of what is in flight.
+            self.asks[slot].units = 0;
             if self.asks[slot].phase == Phase::Waiting {
                 self.rejoin_line(slot, at);
             }

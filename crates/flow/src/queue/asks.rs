@@ -50,6 +50,8 @@ pub(crate) struct AskRecord {
     /// Arrival order over all asks; ties everywhere are broken by it.
     pub(crate) sequence: u64,
     pub(crate) arrival: Time,
+    /// The weights by which its pool was charged; 0 where no account was kept.
+    pub(crate) units: u64,
     pub(crate) model: u32,
     pub(crate) workload: u32,
     /// The line inside a claim ordered by urgency.

@@ -15,18 +15,18 @@ pub(crate) struct Level {
 struct Node {
     tag: u128,
     can_go: bool,
-    /// Whether it could when the level last chose.
-    could_go: bool,
+    /// Whether nobody has gone since it last could.
+    present: bool,
 }
 
 /// The normalised charge of `cost` to a node whose weight is a sum of weights.
-pub(crate) fn charge_by_sum(cost: u32, units: u64) -> u128 {
-    (u128::from(cost) << 40) / u128::from(units.max(1))
+pub(crate) fn charge_by_sum(cost: u32, units: u64) -> i128 {
+    (i128::from(cost) << 40) / i128::from(units.max(1))
 }
 
 /// The normalised charge of `cost` to a node with a weight of its own.
-pub(crate) fn charge_by_weight(cost: u32, weight: Weight) -> u128 {
-    u128::from(weight.stretch(cost))
+pub(crate) fn charge_by_weight(cost: u32, weight: Weight) -> i128 {
+    i128::from(weight.stretch(cost))
 }
 
 // === impl Level ===
@@ -40,34 +40,46 @@ impl Level {
     pub(crate) fn choose(&mut self, mut could_go: impl FnMut(usize) -> bool) -> Option<usize> {
         for (at, node) in self.nodes.iter_mut().enumerate() {
             node.can_go = could_go(at);
-        }
-        // When nobody can go, nobody is overtaken, and whoever lagged keeps its lag.
-        if self.nodes.iter().all(|node| !node.can_go) {
-            return None;
-        }
-        for node in &mut self.nodes {
-            if node.can_go && !node.could_go {
-                node.tag = node.tag.max(self.now);
+            if node.can_go {
+                node.come_back(self.now);
             }
-            node.could_go = node.can_go;
         }
         let able = (0..self.nodes.len()).rev().filter(|&at| self.nodes[at].can_go);
         able.min_by_key(|&at| self.nodes[at].tag)
     }
 
-    pub(crate) fn serve(&mut self, at: usize, charge: u128) {
-        let node = &mut self.nodes[at];
-        self.now = self.now.max(node.tag);
-        node.tag += charge;
+    /// A node goes, either because it was chosen, or past all others because none of them could:
+    /// those that cannot go are left behind.
+    pub(crate) fn serve(&mut self, at: usize, chosen: bool) {
+        if !chosen {
+            self.nodes.iter_mut().for_each(|node| node.can_go = false);
+            self.nodes[at].can_go = true;
+            self.nodes[at].come_back(self.now);
+        }
+        self.now = self.now.max(self.nodes[at].tag);
+        for node in self.nodes.iter_mut().filter(|node| !node.can_go) {
+            node.present = false;
+        }
     }
 
-    pub(crate) fn true_up(&mut self, at: usize, charge: u128, refund: bool) {
+    pub(crate) fn charge(&mut self, at: usize, charge: i128) {
         let tag = &mut self.nodes[at].tag;
-        *tag = if refund { tag.saturating_sub(charge) } else { *tag + charge };
+        *tag = tag.saturating_add_signed(charge);
     }
 
     /// Nothing waits: old service is forgotten.
     pub(crate) fn idle(&mut self) {
         self.now = self.nodes.iter().map(|node| node.tag).fold(self.now, u128::max);
+        self.nodes.iter_mut().for_each(|node| node.present = false);
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    fn come_back(&mut self, now: u128) {
+        if !std::mem::replace(&mut self.present, true) {
+            self.tag = self.tag.max(now);
+        }
     }
 }

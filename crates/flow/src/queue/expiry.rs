@@ -15,8 +15,11 @@ const TICK_BITS: u32 = 20;
 const SLOT_BITS: u32 = 6;
 const SLOTS: u64 = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
-/// Deadlines further away than this are put here first and moved on when it comes.
-const REACH: u64 = (1 << (SLOT_BITS * LEVELS as u32)) - 1;
+/// Distances that the levels can tell apart.
+const SPAN: u64 = 1 << (SLOT_BITS * LEVELS as u32);
+/// Deadlines further away than this are put here first and moved on when it comes. It stops short
+/// of the slot of the present, which would spread into itself for ever.
+const REACH: u64 = SPAN - (SPAN >> SLOT_BITS);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Wheel {
@@ -45,7 +48,7 @@ impl Wheel {
     pub(crate) fn insert(&mut self, slot: u32, asks: &mut Asks) {
         let due = (asks[slot].deadline.nanos() >> TICK_BITS) + 1;
         let due = due.clamp(self.tick, self.tick.saturating_add(REACH));
-        let distance = ((self.tick ^ due) | (SLOTS - 1)).min(REACH);
+        let distance = ((self.tick ^ due) | (SLOTS - 1)).min(SPAN - 1);
         let level = (distance.ilog2() / SLOT_BITS) as usize;
         let place = (due >> (SLOT_BITS * level as u32)) & (SLOTS - 1);
         self.occupied[level] |= 1 << place;

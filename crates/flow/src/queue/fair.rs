@@ -67,7 +67,7 @@ impl Clock {
     /// The tag of a flow that begins to wait with an ask of this cost.
     pub(crate) fn join(&mut self, tag: u64, weight: Weight, cost: u32) -> u64 {
         self.weight += u64::from(weight.units);
-        tag.max(self.departed.min(self.now + weight.stretch(cost)))
+        self.bounded(tag.max(self.departed.min(self.now + weight.stretch(cost))))
     }
 
     /// The tag of a flow that was kept out by a limit and may go again: it hoarded no credit.
@@ -92,7 +92,8 @@ impl Clock {
     /// A flow stops waiting because its last ask, of this cost, was granted.
     pub(crate) fn depart(&mut self, weight: Weight, cost: u32) {
         // cost/weight in tag units is (cost × 2^24 × 2^16) / units, split to stay in 64 bits.
-        self.departed += ((u64::from(cost) << 32) / self.weight.max(1)) << 8;
+        let step = ((u64::from(cost) << 32) / self.weight.max(1)) << 8;
+        self.departed = (self.departed + step).min(self.now + HORIZON);
         self.leave(weight);
     }
 
@@ -118,15 +119,16 @@ impl Clock {
         tag
     }
 
-    /// How far every tag of the round must be brought down, where the clock has run that far.
-    pub(crate) fn rebase(&mut self) -> Option<u64> {
-        if self.now < REBASE_AT {
-            return None;
-        }
+    pub(crate) fn has_run_far(&self) -> bool {
+        self.now >= REBASE_AT
+    }
+
+    /// Brings the clock back; every tag of the round must be brought down by as much.
+    pub(crate) fn rebase(&mut self) -> u64 {
         let shift = self.now - HORIZON;
         self.now = HORIZON;
         self.departed -= shift;
         self.tag_max = self.tag_max.saturating_sub(shift);
-        Some(shift)
+        shift
     }
 }

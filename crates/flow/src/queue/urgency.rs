@@ -78,7 +78,7 @@ impl UrgencyLines {
         let Moment { now, law, registry } = moment;
         let mut best: Option<(f64, &Head)> = None;
         for head in self.heads.iter().filter(|head| head.slot != NONE) {
-            let rate = registry.rate(WorkloadId(head.workload), now);
+            let rate = registry.rate(head.workload, now);
             let value = urgency(law, now.since(head.arrival), head.criticality, rate);
             let better = best.is_none_or(|(most, leader)| {
                 value > most || (value == most && head.sequence < leader.sequence)
@@ -97,7 +97,7 @@ impl UrgencyLines {
     fn line_for(&mut self, slot: u32, asks: &Asks) -> u32 {
         let mut pair = (asks[slot].workload, asks[slot].criticality);
         if !self.by_pair.contains_key(&pair) && self.by_pair.len() >= LINES_MAX {
-            pair.0 = WorkloadId::OVERFLOW.0;
+            pair.0 = WorkloadId::OVERFLOW.slot;
         }
         if let Some(&at) = self.by_pair.get(&pair) {
             return at;

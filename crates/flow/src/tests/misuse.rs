@@ -147,7 +147,7 @@ fn a_stale_flow_is_refused() {
 #[test]
 fn an_invented_workload_counts_as_none() {
     let mut bench = Bench::new(limited_to(1.0), 1);
-    let workload = Workload { id: WorkloadId(4_000_000), criticality: 77 };
+    let workload = Workload { id: WorkloadId { slot: 4_000_000, generation: 0 }, criticality: 77 };
     let ask = Ask { workload, ..bench.ask("a") };
     assert!(matches!(bench.offer(ask), Verdict::Granted { .. }));
 }
@@ -187,4 +187,44 @@ fn a_million_invented_ids_do_not_grow_anything() {
     let now = Time::from_nanos(100_000_000_000);
     assert!(gate.workloads(now).len() <= gate.settings().workloads.count_max as usize + 1);
     invariant::check(&gate).unwrap();
+}
+
+/// An id that was given out once and forgotten since neither counts for its successor nor panics.
+#[test]
+fn a_stale_workload_counts_as_none() {
+    let mut bench = Bench::new(limited_to(2.0), 1);
+    let stale = Workload { id: bench.gate.workload("old", bench.now), criticality: 3 };
+    bench.pass(Span::from_secs(301));
+    bench.gate.workload("other", bench.now);
+    let ask = Ask { workload: stale, ..bench.ask("a") };
+    let Verdict::Granted { ticket, .. } = bench.offer(ask) else { panic!("room") };
+    let fresh = Workload { id: bench.gate.workload("new", bench.now), criticality: 3 };
+    assert_ne!(fresh.id, stale.id);
+    bench.gate.cancel(ticket, bench.now).unwrap();
+    bench.collect();
+    let counted: Vec<_> = bench.gate.workloads(bench.now).iter().map(|view| view.total).collect();
+    assert_eq!(counted, Vec::<u64>::new(), "nobody was charged for it");
+}
+
+/// A wait without end: its deadline is beyond what the wheel can reach at once.
+#[test]
+fn an_endless_time_to_live_does_not_hang_the_wheel() {
+    let mut bench = Bench::new(limited_to(1.0), 1);
+    bench.pass(Span::from_millis(2));
+    let endless = Ask { ttl: Some(Span::from_nanos(u64::MAX)), ..bench.ask("a") };
+    bench.offer(endless);
+    bench.offer(endless);
+    bench.pass(Span::from_millis(1));
+    bench.pass(Span::from_secs(1_000_000_000));
+    assert_eq!(bench.gate.depth(), 1);
+}
+
+/// With room for no idle flow at all, a flow's name is still good until its first ask.
+#[test]
+fn a_fresh_flow_is_never_forgotten_at_once() {
+    let mut bench = Bench::new(Settings { idle_flows_max: 0, ..limited_to(1.0) }, 1);
+    for name in ["a", "b", "c"] {
+        let ticket = bench.start(name);
+        bench.settle(ticket, 1);
+    }
 }

@@ -154,3 +154,35 @@ fn c07_a_requeued_ask_follows_its_model() {
     assert_eq!(bench.granted(), [running]);
     assert_eq!(bench.gate.backend_of(running), Some(BackendId(1)));
 }
+
+/// Pools that share a backend share it, also after one of them was served past the queue.
+#[test]
+fn c07_a_bypass_is_not_held_against_a_pool_for_ever() {
+    let settings = Settings {
+        total_capacity: 10_000,
+        default_class: crate::FlowClass { capacity: 5000, ..crate::FlowClass::default() },
+        ..limited_to(1.0)
+    };
+    let mut bench = Bench::with(settings, &[backend(1, &[1, 2]), backend(2, &[2])]);
+    let on = |bench: &mut Bench, flow: &str, model, cost| {
+        let ask = Ask { model: ModelId(model), cost, ..bench.ask(flow) };
+        bench.offer(ask)
+    };
+    let Verdict::Granted { ticket: mut running, .. } = on(&mut bench, "a", 1, 1) else { panic!() };
+    on(&mut bench, "b", 2, 10);
+    let down = BackendSupply { ready: false, ..backend(2, &[2]) };
+    bench.supply(&[backend(1, &[1, 2]), down]);
+    let mut mine = std::collections::BTreeSet::new();
+    for _ in 0..600 {
+        on(&mut bench, "a", 1, 1);
+        let Verdict::Queued { ticket } = on(&mut bench, "b", 2, 1) else { panic!("full") };
+        mine.insert(ticket);
+    }
+    let mut served = 0;
+    for _ in 0..1000 {
+        bench.settle(running, 1);
+        running = bench.granted()[0];
+        served += usize::from(mine.contains(&running));
+    }
+    assert!((480..=510).contains(&served), "{served} of 1000");
+}

@@ -16,10 +16,10 @@ fn w02_total_active_window_and_last_seen_are_kept() {
     let mut registry = registry(10);
     let id = registry.intern("fraud", secs(0));
     for at in 0..5 {
-        registry.arrived(id, secs(at));
-        registry.began(id);
+        registry.arrived(id.slot, secs(at));
+        registry.began(id.slot);
     }
-    registry.ended(id, secs(9));
+    registry.ended(id.slot, secs(9));
     let views = registry.views(secs(10));
     let expected =
         WorkloadView { name: "fraud", total: 5, active: 4, in_window: 5, last_seen: secs(4) };
@@ -31,9 +31,10 @@ fn w02_arrivals_leave_the_window_after_a_minute() {
     let mut registry = registry(10);
     let id = registry.intern("a", secs(0));
     for at in [0, 0, 0, 30, 30, 59] {
-        registry.arrived(id, secs(at));
+        registry.arrived(id.slot, secs(at));
     }
-    let rate = |registry: &mut Registry, at| (registry.rate(id, secs(at)) * 60.0).round() as u32;
+    let rate =
+        |registry: &mut Registry, at| (registry.rate(id.slot, secs(at)) * 60.0).round() as u32;
     assert_eq!(rate(&mut registry, 59), 6);
     assert_eq!(rate(&mut registry, 60), 3);
     assert_eq!(rate(&mut registry, 89), 3);
@@ -48,17 +49,17 @@ fn w02_idle_workloads_are_dropped_after_five_minutes_but_never_while_active() {
     let busy = registry.intern("busy", secs(0));
     let idle = registry.intern("idle", secs(0));
     for id in [busy, idle] {
-        registry.arrived(id, secs(0));
-        registry.began(id);
+        registry.arrived(id.slot, secs(0));
+        registry.began(id.slot);
     }
-    registry.ended(idle, secs(1));
+    registry.ended(idle.slot, secs(1));
     let names = |registry: &mut Registry, at| {
         registry.views(secs(at)).iter().map(|view| view.name.to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(names(&mut registry, 301), ["busy", "idle"]);
     assert_eq!(names(&mut registry, 302), ["busy"]);
     assert_eq!(names(&mut registry, 100_000), ["busy"]);
-    registry.ended(busy, secs(100_000));
+    registry.ended(busy.slot, secs(100_000));
     assert_eq!(names(&mut registry, 100_301), Vec::<String>::new());
 }
 
@@ -67,20 +68,21 @@ fn w02_a_full_registry_forgets_the_least_recent_and_then_shares_one_entry() {
     let mut registry = registry(2);
     let first = registry.intern("first", secs(0));
     let second = registry.intern("second", secs(1));
-    registry.arrived(second, secs(1));
-    registry.arrived(first, secs(2));
+    registry.arrived(second.slot, secs(1));
+    registry.arrived(first.slot, secs(2));
     let third = registry.intern("third", secs(3));
-    assert_eq!(third, second, "the least recently used one gave its place");
-    assert_eq!(registry.rate(third, secs(3)), 0.0, "and nothing of it is left");
-    registry.began(first);
-    registry.began(third);
+    assert_eq!(third.slot, second.slot, "the least recently used one gave its place");
+    assert_eq!(registry.resolve(second), NONE, "and its id is no longer good");
+    assert_eq!(registry.rate(third.slot, secs(3)), 0.0, "and nothing of it is left");
+    registry.began(first.slot);
+    registry.began(third.slot);
     let overflow = registry.intern("fourth", secs(4));
     assert_eq!(overflow, WorkloadId::OVERFLOW);
     for _ in 0..120 {
-        registry.arrived(overflow, secs(4));
+        registry.arrived(overflow.slot, secs(4));
     }
     let fifth = registry.intern("fifth", secs(4));
-    assert_eq!(registry.rate(fifth, secs(4)), 2.0, "one rate for all");
+    assert_eq!(registry.rate(fifth.slot, secs(4)), 2.0, "one rate for all");
 }
 
 /// W04: 1000 workloads take well under 10 MB.

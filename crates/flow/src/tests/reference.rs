@@ -1,0 +1,353 @@
+//! The rules of `docs/FLOW.md` a second time, as plainly as possible.
+//!
+//! Lists and scans only: no heap, no wheel, no links, no fixed width. It answers what the controller
+//! must answer, apart from predicted waits. Sets of backends and settings stay as they were made.
+//!
+//! `fair` has virtual time, `place` the backends, `registry` the workloads; `admission` decides what
+//! may wait, `dispatch` what goes; `history` draws what both sides live through.
+
+mod admission;
+mod dispatch;
+mod fair;
+pub(super) mod history;
+mod place;
+mod registry;
+
+use crate::ask::{Ask, BANDS, BackendId, Band, COST_MAX, FlowId, Usage, WorkloadId};
+use crate::counters::Counters;
+use crate::outcome::{Eviction, Misuse, Place, Refusal, Stage};
+use crate::supply::BackendSupply;
+use crate::time::{Span, Time};
+use crate::{FlowClass, Settings, Weight};
+use fair::{Clock, Level};
+use place::Places;
+pub(super) use registry::Interned;
+use registry::Registry;
+
+/// A deadline is noticed at the next multiple of this many nanoseconds.
+const TICK: u64 = 1 << 20;
+
+/// The answer to an offer; asks are named by the order in which they were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Granted { name: usize, backend: BackendId },
+    Queued { name: usize },
+    Refused(Refusal),
+}
+
+/// What became of an ask that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Granted { name: usize, backend: BackendId, waited: Span },
+    Evicted { name: usize, reason: Eviction },
+}
+
+pub(super) struct Flow {
+    pub(super) name: String,
+    pub(super) class: u32,
+    pub(super) id: FlowId,
+    pub(super) known: bool,
+    /// When it was last preempted in each band; 0 is never.
+    preempted: [u64; BANDS],
+}
+
+struct Claim {
+    flow: usize,
+    pool: usize,
+    band: Band,
+    weight: Weight,
+    tag: i128,
+    moved: u64,
+    takes_part: bool,
+}
+
+pub(super) struct Record {
+    pub(super) name: usize,
+    pub(super) waits: bool,
+    /// Where it is in flight.
+    pub(super) backend: Option<usize>,
+    pub(super) deadline: Time,
+    claim: usize,
+    cost: u32,
+    estimate: u32,
+    tokens: u64,
+    criticality: u8,
+    workload: Option<usize>,
+    /// Whether the client's own deadline is the one that counts.
+    is_clients: bool,
+    sequence: u64,
+    arrival: Time,
+    /// The weights that took part in its round when it was granted.
+    units: u64,
+}
+
+/// The levels of one domain: over its bands, and in each band over its pools.
+#[derive(Default)]
+struct Levels {
+    bands: Level,
+    pools: [Level; BANDS],
+}
+
+pub(super) struct Reference {
+    pub(super) flows: Vec<Flow>,
+    pub(super) asks: Vec<Record>,
+    pub(super) counters: Counters,
+    pub(super) outcomes: Vec<Outcome>,
+    settings: Settings,
+    clock: Time,
+    closed: bool,
+    claims: Vec<Claim>,
+    places: Places,
+    /// By pool, then by band.
+    rounds: Vec<[Clock; BANDS]>,
+    levels: Vec<Levels>,
+    registry: Registry,
+    /// Counts everything whose order matters.
+    sequence: u64,
+    names: usize,
+}
+
+// === impl Reference ===
+
+impl Reference {
+    pub(super) fn new(settings: Settings, supply: &[BackendSupply]) -> Self {
+        let mut reference = Self {
+            flows: Vec::new(),
+            asks: Vec::new(),
+            counters: Counters::default(),
+            outcomes: Vec::new(),
+            registry: Registry::new(settings.workloads),
+            settings,
+            clock: Time::ZERO,
+            closed: false,
+            claims: Vec::new(),
+            places: Places::new(supply),
+            rounds: Vec::new(),
+            levels: Vec::new(),
+            sequence: 0,
+            names: 0,
+        };
+        reference.levels.resize_with(reference.places.domains.len(), Levels::default);
+        reference.fit();
+        reference
+    }
+
+    fn fit(&mut self) {
+        self.rounds.resize_with(self.places.pools.len(), Default::default);
+        for (levels, pools) in self.levels.iter_mut().zip(&self.places.domains) {
+            levels.bands.resize(BANDS);
+            levels.pools.iter_mut().for_each(|level| level.resize(pools.len()));
+        }
+    }
+
+    fn advance(&mut self, now: Time) {
+        self.clock = self.clock.max(now);
+    }
+
+    fn next(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// The place of the flow with this name, if it is remembered.
+    pub(super) fn find_flow(&self, name: &str) -> Option<usize> {
+        self.flows.iter().position(|flow| flow.known && flow.name == name)
+    }
+
+    /// A flow that was not remembered, under the id that the controller gave it.
+    pub(super) fn add_flow(&mut self, name: &str, class: u32, id: FlowId) {
+        let (name, preempted) = (name.to_string(), [0; BANDS]);
+        self.flows.push(Flow { name, class, id, known: true, preempted });
+    }
+
+    /// Forgets a flow that the controller has chosen; says whether it may be forgotten.
+    pub(super) fn forget_flow(&mut self, flow: usize) -> bool {
+        self.flows[flow].known = false;
+        self.asks.iter().all(|ask| self.flow_of(ask) != flow)
+    }
+
+    /// The class of a flow; a number without one means the default.
+    fn class_of(&self, flow: usize) -> FlowClass {
+        let further = (self.flows[flow].class as usize).checked_sub(1);
+        let class = further.and_then(|at| self.settings.classes.get(at));
+        *class.unwrap_or(&self.settings.default_class)
+    }
+
+    pub(super) fn reclassify(&mut self, flow: usize, class: u32) {
+        self.flows[flow].class = class;
+        let weight = self.class_of(flow).weight;
+        for at in self.claims_of(flow) {
+            if self.claims[at].takes_part {
+                self.leave(at);
+            }
+            self.claims[at].weight = weight;
+        }
+        self.reconsider(flow);
+        self.drain_all();
+    }
+
+    pub(super) fn workload(&mut self, name: &str, now: Time) -> Interned {
+        self.advance(now);
+        self.registry.intern(name, self.clock)
+    }
+
+    pub(super) fn add_workload(&mut self, name: &str, id: WorkloadId) {
+        self.registry.add(name, id, self.clock);
+    }
+
+    pub(super) fn offer(&mut self, ask: &Ask, now: Time) -> Answer {
+        self.advance(now);
+        self.counters.offered += 1;
+        let answer = self.consider(ask).unwrap_or_else(Answer::Refused);
+        if let Answer::Refused(reason) = answer {
+            self.counters.refused += 1;
+            match reason {
+                Refusal::FlowFull => self.counters.refused_flow_full += 1,
+                Refusal::TooManyFlows => self.counters.refused_too_many_flows += 1,
+                Refusal::QueueFull => self.counters.refused_queue_full += 1,
+                _ => {}
+            }
+        }
+        self.drain_all();
+        answer
+    }
+
+    pub(super) fn charge(&mut self, name: usize, cost: u64, now: Time) -> Result<(), Misuse> {
+        self.advance(now);
+        let at = self.find_in_flight(name)?;
+        let charged = self.asks[at].cost;
+        self.recharge(at, charged.max(cost.min(COST_MAX) as u32));
+        Ok(())
+    }
+
+    pub(super) fn settle(&mut self, name: usize, usage: Usage, now: Time) -> Result<(), Misuse> {
+        self.advance(now);
+        let at = self.find_in_flight(name)?;
+        if let Usage::Cost(cost) = usage {
+            self.recharge(at, cost.min(COST_MAX) as u32);
+        }
+        self.finish(at);
+        Ok(())
+    }
+
+    pub(super) fn cancel(&mut self, name: usize, now: Time) -> Result<Stage, Misuse> {
+        self.advance(now);
+        let at = self.find(name).ok_or(Misuse::UnknownTicket)?;
+        if self.asks[at].waits {
+            self.counters.cancelled_waiting += 1;
+            self.withdraw(at);
+            return Ok(Stage::Waiting);
+        }
+        self.recharge(at, 0);
+        self.finish(at);
+        Ok(Stage::InFlight)
+    }
+
+    pub(super) fn requeue(&mut self, name: usize, place: Place, now: Time) -> Result<(), Misuse> {
+        self.advance(now);
+        let at = self.find_in_flight(name)?;
+        self.recharge(at, 0);
+        let (flow, backend) = self.release(at);
+        self.counters.requeued += 1;
+        let Claim { pool, band, .. } = self.claims[self.asks[at].claim];
+        let pool = self.places.detour(pool, backend);
+        self.fit();
+        let claim = self.claim_for(flow, pool, band);
+        let sequence = self.next();
+        let clock = self.clock;
+        let ask = &mut self.asks[at];
+        ask.claim = claim;
+        ask.cost = ask.estimate;
+        if place == Place::Back {
+            ask.sequence = sequence;
+            ask.arrival = clock;
+        }
+        self.enqueue(at);
+        if self.closed {
+            self.shut_out(at);
+        }
+        self.drain_from(flow, backend);
+        Ok(())
+    }
+
+    pub(super) fn ready(&mut self, backend: BackendId, ready: bool) {
+        let known = self.places.backends.iter_mut().find(|known| known.id == backend);
+        known.expect("backends stay").ready = ready;
+    }
+
+    /// Readiness has changed, of as many backends as it may.
+    pub(super) fn supplied(&mut self, now: Time) {
+        self.advance(now);
+        self.drain_all();
+    }
+
+    /// Evictions at one wake have no order of their own, so they follow the one that was seen.
+    pub(super) fn wake(&mut self, now: Time, seen: &[Outcome]) {
+        self.advance(now);
+        for outcome in seen {
+            let Outcome::Evicted { name, .. } = *outcome else { continue };
+            if let Some(at) = self.find(name).filter(|&at| self.is_overdue(at)) {
+                self.expire(at);
+            }
+        }
+        let missed = self.waiting().find(|&at| self.is_overdue(at));
+        if let Some(at) = missed {
+            self.expire(at);
+        }
+    }
+
+    fn is_overdue(&self, at: usize) -> bool {
+        self.asks[at].waits && self.due(at) <= self.clock.nanos() / TICK
+    }
+
+    /// The tick at which an ask's deadline is noticed.
+    fn due(&self, at: usize) -> u64 {
+        self.asks[at].deadline.nanos() / TICK + 1
+    }
+
+    /// The latest moment at which the controller may want to be woken.
+    pub(super) fn next_wake(&self) -> Option<u64> {
+        let due = self.waiting().map(|at| self.due(at)).min();
+        due.map(|tick| tick.saturating_mul(TICK).max(self.clock.nanos()))
+    }
+
+    pub(super) fn close(&mut self, now: Time) {
+        self.advance(now);
+        self.closed = true;
+        while let Some(at) = self.waiting().min_by_key(|&at| self.asks[at].sequence) {
+            self.shut_out(at);
+        }
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.asks.len()).filter(|&at| self.asks[at].waits)
+    }
+
+    fn find(&self, name: usize) -> Option<usize> {
+        self.asks.iter().position(|ask| ask.name == name)
+    }
+
+    fn find_in_flight(&self, name: usize) -> Result<usize, Misuse> {
+        let at = self.find(name).ok_or(Misuse::UnknownTicket)?;
+        self.asks[at].backend.map(|_| at).ok_or(Misuse::NotInFlight)
+    }
+
+    pub(super) fn band_of(&self, ask: &Record) -> Band {
+        self.claims[ask.claim].band
+    }
+
+    pub(super) fn flow_of(&self, ask: &Record) -> usize {
+        self.claims[ask.claim].flow
+    }
+
+    pub(super) fn backends(&self) -> &[place::Backend] {
+        &self.places.backends
+    }
+
+    pub(super) fn workloads(&mut self, now: Time) -> Vec<(&registry::Entry, u32)> {
+        self.advance(now);
+        let mut used: Vec<_> = self.registry.used(self.clock).collect();
+        used.sort_by(|one, other| one.0.name.cmp(&other.0.name));
+        used
+    }
+}

@@ -1,0 +1,203 @@
+//! Offer to queue, and from the queue to nowhere.
+
+use super::{Answer, Outcome, Record, Reference};
+use crate::ask::{Ask, Band, COST_MAX};
+use crate::outcome::{Eviction, Refusal};
+use crate::settings::{Admission, Cascade};
+use crate::time::Time;
+
+// === impl Reference ===
+
+impl Reference {
+    pub(super) fn consider(&mut self, ask: &Ask) -> Result<Answer, Refusal> {
+        let known = |at: &usize| self.flows[*at].known && self.flows[*at].id == ask.flow;
+        let flow = (0..self.flows.len()).find(known).ok_or(Refusal::UnknownFlow)?;
+        if self.closed {
+            return Err(Refusal::ShuttingDown);
+        }
+        let pool = self.places.pool_of(ask.model).ok_or(Refusal::UnknownModel)?;
+        if ask.deadline.is_some_and(|deadline| deadline <= self.clock) {
+            return Err(Refusal::DeadlineExceeded);
+        }
+        let claim = self.claim_for(flow, pool, ask.band);
+        let record = self.record(ask, claim);
+        if let Some(workload) = record.workload {
+            self.registry.arrived(workload, self.clock);
+        }
+        if let Some(backend) = self.bypass(claim) {
+            let at = self.admit(record);
+            self.counters.bypassed += 1;
+            self.grant_bypass(at, backend);
+            let backend = self.places.backends[backend].id;
+            return Ok(Answer::Granted { name: self.asks[at].name, backend });
+        }
+        self.make_room(flow, ask.band, record.deadline)?;
+        let at = self.admit(record);
+        self.counters.queued += 1;
+        self.enqueue(at);
+        Ok(Answer::Queued { name: self.asks[at].name })
+    }
+
+    fn record(&mut self, ask: &Ask, claim: usize) -> Record {
+        let class = self.class_of(self.claims[claim].flow);
+        let expiry = self.clock.after(ask.ttl.unwrap_or(class.ttl));
+        let deadline = ask.deadline.unwrap_or(Time::NEVER);
+        let cost = ask.cost.clamp(1, COST_MAX) as u32;
+        Record {
+            name: self.names,
+            waits: false,
+            backend: None,
+            deadline: expiry.min(deadline),
+            claim,
+            cost,
+            estimate: cost,
+            tokens: ask.tokens.clamp(1, COST_MAX),
+            criticality: match ask.workload.criticality {
+                given @ 1..=5 => given,
+                _ => 3,
+            },
+            workload: self.registry.find(ask.workload.id),
+            is_clients: deadline < expiry,
+            sequence: self.next(),
+            arrival: self.clock,
+            units: 0,
+        }
+    }
+
+    fn admit(&mut self, record: Record) -> usize {
+        if let Some(workload) = record.workload {
+            self.registry.began(workload);
+        }
+        self.names += 1;
+        self.asks.push(record);
+        self.asks.len() - 1
+    }
+
+    fn bypass(&self, claim: usize) -> Option<usize> {
+        let bound = self.settings.bounds.upper();
+        let (flow, pool) = (self.claims[claim].flow, self.claims[claim].pool);
+        let domain = self.places.domain_of(pool);
+        let others = (0..self.claims.len()).any(|at| {
+            self.places.domain_of(self.claims[at].pool) == domain && self.could_go(at, bound)
+        });
+        let open = self.places.is_open(pool, bound);
+        if others || !open || self.is_at_limit(flow) {
+            return None;
+        }
+        self.choose_backend(claim, bound)
+    }
+
+    fn make_room(&mut self, flow: usize, band: Band, deadline: Time) -> Result<(), Refusal> {
+        let settings = &self.settings;
+        let capacity = if settings.enabled { settings.total_capacity as usize } else { 0 };
+        if capacity == 0 {
+            return Err(Refusal::QueueDisabled);
+        }
+        if settings.admission == Admission::CriticalOnly && band != Band::Critical {
+            return Err(Refusal::NotCritical);
+        }
+        if deadline <= self.clock {
+            return Err(Refusal::NoTimeToWait);
+        }
+        let class = self.class_of(flow);
+        if self.waiting_of(flow, band) >= class.capacity as usize {
+            return Err(Refusal::FlowFull);
+        }
+        if self.waiting().count() < capacity || self.preempt_below(band) {
+            return Ok(());
+        }
+        if Band::DESCENDING.iter().all(|&band| self.waiting_of(flow, band) == 0) {
+            return Err(Refusal::TooManyFlows);
+        }
+        let let_in = self.settings.existing_flows_may_exceed_total;
+        if let_in { Ok(()) } else { Err(Refusal::QueueFull) }
+    }
+
+    fn waiting_of(&self, flow: usize, band: Band) -> usize {
+        let claims = self.waiting().map(|at| &self.claims[self.asks[at].claim]);
+        claims.filter(|claim| claim.flow == flow && claim.band == band).count()
+    }
+
+    fn preempt_below(&mut self, newcomer: Band) -> bool {
+        let below = Band::DESCENDING.into_iter().rev().filter(|&band| band < newcomer);
+        let mut yielding = below.filter(|&band| {
+            let waits = self.waiting().filter(|&at| self.band_of(&self.asks[at]) == band).count();
+            waits as u64 > self.protected(band)
+        });
+        let Some(band) = yielding.next() else { return false };
+        let flows = (0..self.flows.len()).filter(|&at| self.waiting_of(at, band) > 0);
+        let victim = flows.min_by_key(|&at| {
+            let flow = &self.flows[at];
+            let stamp = flow.preempted[band.index()];
+            // Those never preempted differ by length, all others differ already.
+            (stamp, std::cmp::Reverse(self.waiting_of(at, band)), flow.id.slot)
+        });
+        let victim = victim.expect("a band with something waiting has a flow");
+        let of_victim = |at: &usize| {
+            let claim = &self.claims[self.asks[*at].claim];
+            claim.flow == victim && claim.band == band
+        };
+        let newest = self.waiting().filter(of_victim).max_by_key(|&at| self.asks[at].sequence);
+        self.flows[victim].preempted[band.index()] = self.next();
+        self.counters.preempted[band.index()] += 1;
+        self.remove(newest.expect("the victim has something waiting"), Eviction::Preempted);
+        true
+    }
+
+    /// How many waiting asks of a band are safe: its share of the total, rounded down.
+    fn protected(&self, band: Band) -> u64 {
+        let Cascade::Weighted(weights) = &self.settings.cascade else { return 0 };
+        let sum: u64 = weights.iter().map(|weight| u64::from(weight.units)).sum();
+        let own = u64::from(weights[band.index()].units);
+        u64::from(self.settings.total_capacity) * own / sum
+    }
+
+    pub(super) fn enqueue(&mut self, at: usize) {
+        let (claim, cost) = (self.asks[at].claim, self.asks[at].cost);
+        let first = self.waiting().all(|other| self.asks[other].claim != claim);
+        self.asks[at].waits = true;
+        if first && self.limits_allow(claim) {
+            self.begin(claim, Some(cost));
+        }
+    }
+
+    pub(super) fn expire(&mut self, at: usize) {
+        if self.asks[at].is_clients {
+            self.counters.deadline_exceeded += 1;
+            self.remove(at, Eviction::DeadlineExceeded);
+        } else {
+            self.counters.expired += 1;
+            self.remove(at, Eviction::Expired);
+        }
+    }
+
+    pub(super) fn shut_out(&mut self, at: usize) {
+        self.counters.shut_down += 1;
+        self.remove(at, Eviction::ShuttingDown);
+    }
+
+    fn remove(&mut self, at: usize, reason: Eviction) {
+        self.outcomes.push(Outcome::Evicted { name: self.asks[at].name, reason });
+        self.withdraw(at);
+    }
+
+    /// Ends a wait without a grant.
+    pub(super) fn withdraw(&mut self, at: usize) {
+        let claim = self.asks[at].claim;
+        let domain = self.places.domain_of(self.claims[claim].pool);
+        self.end(at);
+        let emptied = self.waiting().all(|other| self.asks[other].claim != claim);
+        if emptied && self.claims[claim].takes_part {
+            self.leave(claim);
+        }
+        self.settle_levels(domain);
+    }
+
+    /// An ask is over.
+    pub(super) fn end(&mut self, at: usize) {
+        let ask = self.asks.swap_remove(at);
+        if let Some(workload) = ask.workload {
+            self.registry.ended(workload, self.clock);
+        }
+    }
+}

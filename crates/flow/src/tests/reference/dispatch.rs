@@ -1,0 +1,333 @@
+//! Queue to backend and backend to end: who takes part, who goes, and what it is charged.
+
+use super::fair::{share, stretch};
+use super::{Claim, Outcome, Record, Reference};
+use crate::ask::{BANDS, Band};
+use crate::settings::{Cascade, Order, StockUnit};
+
+// === impl Reference ===
+
+impl Reference {
+    pub(super) fn claim_for(&mut self, flow: usize, pool: usize, band: Band) -> usize {
+        let same = |claim: &Claim| claim.flow == flow && claim.pool == pool && claim.band == band;
+        if let Some(known) = self.claims.iter().position(same) {
+            return known;
+        }
+        let weight = self.class_of(flow).weight;
+        let (tag, moved, takes_part) = (0, 0, false);
+        self.claims.push(Claim { flow, pool, band, weight, tag, moved, takes_part });
+        self.claims.len() - 1
+    }
+
+    pub(super) fn claims_of(&self, flow: usize) -> Vec<usize> {
+        (0..self.claims.len()).filter(|&at| self.claims[at].flow == flow).collect()
+    }
+
+    pub(super) fn is_at_limit(&self, flow: usize) -> bool {
+        let flying = |ask: &&Record| ask.backend.is_some() && self.flow_of(ask) == flow;
+        let class = self.class_of(flow);
+        let most = class.in_flight_max;
+        most.is_some_and(|most| self.asks.iter().filter(flying).count() >= most as usize)
+    }
+
+    fn may_use(&self, flow: usize, backend: usize) -> bool {
+        let there = |ask: &&Record| ask.backend == Some(backend) && self.flow_of(ask) == flow;
+        let class = self.class_of(flow);
+        let most = class.in_flight_per_backend_max;
+        most.is_none_or(|most| self.asks.iter().filter(there).count() < most as usize)
+    }
+
+    pub(super) fn limits_allow(&self, claim: usize) -> bool {
+        let Claim { flow, pool, .. } = self.claims[claim];
+        let mut members = self.places.pools[pool].iter();
+        !self.is_at_limit(flow) && members.any(|&backend| self.may_use(flow, backend))
+    }
+
+    /// Whether a claim takes part and some backend with room may take it.
+    pub(super) fn could_go(&self, at: usize, bound: u64) -> bool {
+        let Claim { flow, pool, takes_part, .. } = self.claims[at];
+        let takes =
+            |&backend: &usize| self.places.has_room(backend, bound) && self.may_use(flow, backend);
+        takes_part && self.places.is_open(pool, bound) && self.places.pools[pool].iter().any(takes)
+    }
+
+    /// The weights of all claims that take part in a round.
+    fn units(&self, pool: usize, band: Band) -> u64 {
+        let here = |claim: &&Claim| claim.takes_part && claim.pool == pool && claim.band == band;
+        self.claims.iter().filter(here).map(|claim| u64::from(claim.weight.units)).sum()
+    }
+
+    /// A claim begins to take part, because of an ask of this cost or because a limit was lifted.
+    pub(super) fn begin(&mut self, at: usize, arrival: Option<u32>) {
+        let claim = &mut self.claims[at];
+        let clock = &mut self.rounds[claim.pool][claim.band.index()];
+        claim.tag = match arrival {
+            Some(cost) => clock.arrive(claim.tag, stretch(cost.into(), claim.weight)),
+            None => clock.come_back(claim.tag),
+        };
+        claim.moved = clock.next_move();
+        claim.takes_part = true;
+    }
+
+    pub(super) fn leave(&mut self, at: usize) {
+        self.claims[at].takes_part = false;
+        let Claim { pool, band, .. } = self.claims[at];
+        if self.units(pool, band) == 0 {
+            self.rounds[pool][band.index()].idle();
+        }
+    }
+
+    /// Lets the claims of a flow take part, or not, as its limits now say.
+    pub(super) fn reconsider(&mut self, flow: usize) {
+        for at in self.claims_of(flow) {
+            let waits = self.waiting().any(|ask| self.asks[ask].claim == at);
+            let may = waits && self.limits_allow(at);
+            match (may, self.claims[at].takes_part) {
+                (true, false) => self.begin(at, None),
+                (false, true) => self.leave(at),
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing waits in the domain any more: its levels forget old service.
+    pub(super) fn settle_levels(&mut self, domain: usize) {
+        let pools = &self.places.domains[domain];
+        if self.waiting().all(|at| !pools.contains(&self.claims[self.asks[at].claim].pool)) {
+            self.levels[domain].bands.idle();
+            self.levels[domain].pools.iter_mut().for_each(super::Level::idle);
+        }
+    }
+
+    pub(super) fn choose_backend(&self, claim: usize, bound: u64) -> Option<usize> {
+        let Claim { flow, pool, .. } = self.claims[claim];
+        let usable = |at: &usize| self.places.has_room(*at, bound) && self.may_use(flow, *at);
+        self.places.pools[pool].iter().copied().filter(usable).min_by_key(|&at| {
+            let backend = &self.places.backends[at];
+            (backend.stock, backend.in_flight.iter().sum::<u32>(), backend.granted_at)
+        })
+    }
+
+    pub(super) fn drain_all(&mut self) {
+        for domain in 0..self.places.domains.len() {
+            self.drain(domain);
+        }
+    }
+
+    /// A backend has been released: its domain first, then wherever else the flow has a claim, the
+    /// newest first.
+    pub(super) fn drain_from(&mut self, flow: usize, backend: usize) {
+        self.drain(self.places.domain_of_backend(backend));
+        for claim in self.claims_of(flow).into_iter().rev() {
+            self.drain(self.places.domain_of(self.claims[claim].pool));
+        }
+        self.drain_all();
+    }
+
+    fn drain(&mut self, domain: usize) {
+        let bound = self.settings.bounds.lower();
+        loop {
+            let mut able = (0..self.claims.len()).collect::<Vec<_>>();
+            able.retain(|&at| {
+                self.places.domains[domain].contains(&self.claims[at].pool)
+                    && self.could_go(at, bound)
+            });
+            if able.is_empty() {
+                return;
+            }
+            let claim = self.next_claim(domain, &able);
+            let at = self.first_of(claim);
+            if self.asks[at].deadline <= self.clock {
+                self.expire(at);
+                continue;
+            }
+            let backend = self.choose_backend(claim, bound).expect("an open pool has a backend");
+            self.outcomes.push(Outcome::Granted {
+                name: self.asks[at].name,
+                backend: self.places.backends[backend].id,
+                waited: self.clock.since(self.asks[at].arrival),
+            });
+            self.grant_waiting(at, backend, &able);
+        }
+    }
+
+    fn next_claim(&mut self, domain: usize, able: &[usize]) -> usize {
+        let bands = self.bands_of(able);
+        let band = match self.settings.cascade {
+            Cascade::Strict => (0..BANDS).rev().find(|&at| bands[at]).expect("some claim is able"),
+            Cascade::Weighted(_) => self.levels[domain].bands.choose(&bands),
+        };
+        let pools = self.pools_of(able, domain, band);
+        let place = self.levels[domain].pools[band].choose(&pools);
+        let pool = self.places.domains[domain][place];
+        let here =
+            |at: &&usize| self.claims[**at].pool == pool && self.claims[**at].band.index() == band;
+        let first = able.iter().filter(here).min_by_key(|&&at| {
+            let claim = &self.claims[at];
+            (claim.tag, claim.moved)
+        });
+        *first.expect("the chosen pool has a claim")
+    }
+
+    fn bands_of(&self, able: &[usize]) -> [bool; BANDS] {
+        std::array::from_fn(|band| able.iter().any(|&at| self.claims[at].band.index() == band))
+    }
+
+    fn pools_of(&self, able: &[usize], domain: usize, band: usize) -> Vec<bool> {
+        let in_band = able.iter().filter(|&&at| self.claims[at].band.index() == band);
+        let pools: Vec<usize> = in_band.map(|&at| self.claims[at].pool).collect();
+        self.places.domains[domain].iter().map(|pool| pools.contains(pool)).collect()
+    }
+
+    fn first_of(&self, claim: usize) -> usize {
+        let line = self.waiting().filter(|&at| self.asks[at].claim == claim);
+        let first = match self.settings.order {
+            Order::Fifo => line.min_by_key(|&at| self.asks[at].sequence),
+            Order::Deadline => {
+                line.min_by_key(|&at| (self.asks[at].deadline, self.asks[at].sequence))
+            }
+            Order::Workload => line.min_by(|&one, &other| {
+                let urgency = self.urgency(other).total_cmp(&self.urgency(one));
+                urgency.then(self.asks[one].sequence.cmp(&self.asks[other].sequence))
+            }),
+        };
+        first.expect("a claim that takes part has something waiting")
+    }
+
+    fn urgency(&self, at: usize) -> f64 {
+        let (ask, law) = (&self.asks[at], &self.settings.urgency);
+        let rate = ask.workload.map_or(0.0, |workload| self.registry.rate(workload, self.clock));
+        let wait = self.clock.since(ask.arrival).secs_f64();
+        law.wait * (wait / law.wait_cap).min(1.0)
+            + law.criticality * (f64::from(ask.criticality) / 5.0)
+            - law.rate * (rate / law.rate_cap).min(1.0)
+    }
+
+    fn grant_waiting(&mut self, at: usize, backend: usize, able: &[usize]) {
+        let claim = self.asks[at].claim;
+        self.counters.granted += 1;
+        self.charge_levels(at, able);
+        self.send(at, backend);
+        self.serve(at);
+        let emptied = self.waiting().all(|other| self.asks[other].claim != claim);
+        if emptied {
+            self.depart(at);
+        } else {
+            let Claim { pool, band, .. } = self.claims[claim];
+            self.claims[claim].moved = self.rounds[pool][band.index()].next_move();
+        }
+        self.finish_grant(claim);
+    }
+
+    /// An ask that begins to wait and is granted in the same moment.
+    pub(super) fn grant_bypass(&mut self, at: usize, backend: usize) {
+        let (claim, cost) = (self.asks[at].claim, self.asks[at].cost);
+        self.begin(claim, Some(cost));
+        self.charge_levels(at, &[claim]);
+        self.send(at, backend);
+        self.serve(at);
+        self.depart(at);
+        self.finish_grant(claim);
+    }
+
+    fn finish_grant(&mut self, claim: usize) {
+        let Claim { flow, pool, .. } = self.claims[claim];
+        self.reconsider(flow);
+        self.settle_levels(self.places.domain_of(pool));
+    }
+
+    fn send(&mut self, at: usize, backend: usize) {
+        let granted_at = self.next();
+        let band = self.band_of(&self.asks[at]).index();
+        let stock = self.stock_of(at);
+        self.asks[at].backend = Some(backend);
+        self.asks[at].waits = false;
+        let there = &mut self.places.backends[backend];
+        there.in_flight[band] += 1;
+        there.stock += stock;
+        there.granted_at = granted_at;
+    }
+
+    fn stock_of(&self, at: usize) -> u64 {
+        match self.settings.stock {
+            StockUnit::Requests => 1,
+            StockUnit::Tokens => self.asks[at].tokens,
+        }
+    }
+
+    fn serve(&mut self, at: usize) {
+        let claim = &mut self.claims[self.asks[at].claim];
+        let step = stretch(self.asks[at].cost.into(), claim.weight);
+        claim.tag = self.rounds[claim.pool][claim.band.index()].serve(claim.tag, step);
+    }
+
+    /// A grant has emptied its claim.
+    fn depart(&mut self, at: usize) {
+        let (claim, cost) = (self.asks[at].claim, self.asks[at].cost);
+        let Claim { pool, band, .. } = self.claims[claim];
+        let units = self.units(pool, band);
+        self.rounds[pool][band.index()].depart(cost, units);
+        self.leave(claim);
+    }
+
+    /// Charges the levels; a domain with a single pool keeps no account of pools.
+    fn charge_levels(&mut self, at: usize, able: &[usize]) {
+        let Claim { pool, band, .. } = self.claims[self.asks[at].claim];
+        let domain = self.places.domain_of(pool);
+        let (bands, pools) = (self.bands_of(able), self.pools_of(able, domain, band.index()));
+        let units = if pools.len() > 1 { self.units(pool, band) } else { 0 };
+        self.asks[at].units = units;
+        let cost = i64::from(self.asks[at].cost);
+        let place = self.place_of(pool);
+        let levels = &mut self.levels[domain];
+        if units > 0 {
+            levels.pools[band.index()].serve(place, &pools, share(cost, units));
+        }
+        if let Cascade::Weighted(weights) = self.settings.cascade {
+            levels.bands.serve(band.index(), &bands, stretch(cost, weights[band.index()]));
+        }
+    }
+
+    /// A pool's place in its domain.
+    fn place_of(&self, pool: usize) -> usize {
+        let mut pools = self.places.domains[self.places.domain_of(pool)].iter();
+        pools.position(|&at| at == pool).expect("a pool is in its domain")
+    }
+
+    /// Sets what an ask in flight is charged.
+    pub(super) fn recharge(&mut self, at: usize, cost: u32) {
+        let charged = std::mem::replace(&mut self.asks[at].cost, cost);
+        let difference = i64::from(cost) - i64::from(charged);
+        let claim = &mut self.claims[self.asks[at].claim];
+        let (pool, band) = (claim.pool, claim.band.index());
+        claim.tag += stretch(difference, claim.weight);
+        self.rounds[pool][band].note(claim.tag);
+        let (domain, place) = (self.places.domain_of(pool), self.place_of(pool));
+        let units = self.asks[at].units;
+        if units > 0 {
+            let charge = share(cost.into(), units) - share(charged.into(), units);
+            self.levels[domain].pools[band].correct(place, charge);
+        }
+        if let Cascade::Weighted(weights) = self.settings.cascade {
+            self.levels[domain].bands.correct(band, stretch(difference, weights[band]));
+        }
+    }
+
+    pub(super) fn finish(&mut self, at: usize) {
+        let (flow, backend) = self.release(at);
+        self.counters.settled += 1;
+        self.end(at);
+        self.drain_from(flow, backend);
+    }
+
+    /// Takes an ask from its backend; tells its flow and the backend.
+    pub(super) fn release(&mut self, at: usize) -> (usize, usize) {
+        let (band, flow) = (self.band_of(&self.asks[at]).index(), self.flow_of(&self.asks[at]));
+        let stock = self.stock_of(at);
+        let backend = self.asks[at].backend.take().expect("only asks in flight are released");
+        self.places.backends[backend].in_flight[band] -= 1;
+        self.places.backends[backend].stock -= stock;
+        self.reconsider(flow);
+        (flow, backend)
+    }
+}

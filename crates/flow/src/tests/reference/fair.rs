@@ -1,0 +1,120 @@
+//! Virtual time with no economy: exact integers, no rebasing, no horizon.
+
+use crate::Weight;
+
+/// The virtual clock of one round.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clock {
+    pub(super) now: i128,
+    departed: i128,
+    tag_most: i128,
+    moves: u64,
+}
+
+/// Start-time fair queueing over a few nodes: the bands, or the pools of one band.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Level {
+    now: i128,
+    nodes: Vec<Node>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    tag: i128,
+    /// Others went while it could not.
+    missed: bool,
+}
+
+/// `cost / weight`, signed.
+pub(super) fn stretch(cost: i64, weight: Weight) -> i128 {
+    i128::from(cost) * i128::from(weight.inverse)
+}
+
+/// `cost` over a sum of weights, in the scale of [`stretch`], rounded towards zero.
+pub(super) fn share(cost: i64, units: u64) -> i128 {
+    (i128::from(cost) << 40) / i128::from(units)
+}
+
+// === impl Clock ===
+
+impl Clock {
+    pub(super) fn next_move(&mut self) -> u64 {
+        self.moves += 1;
+        self.moves
+    }
+
+    pub(super) fn note(&mut self, tag: i128) -> i128 {
+        self.tag_most = self.tag_most.max(tag);
+        tag
+    }
+
+    pub(super) fn arrive(&mut self, tag: i128, step: i128) -> i128 {
+        self.note(tag.max(self.departed.min(self.now + step)))
+    }
+
+    pub(super) fn come_back(&mut self, tag: i128) -> i128 {
+        self.note(tag.max(self.now))
+    }
+
+    pub(super) fn serve(&mut self, tag: i128, step: i128) -> i128 {
+        self.now = self.now.max(tag);
+        self.departed = self.departed.max(self.now);
+        self.note(tag + step)
+    }
+
+    pub(super) fn depart(&mut self, cost: u32, units: u64) {
+        self.departed += ((i128::from(cost) << 32) / i128::from(units)) << 8;
+    }
+
+    pub(super) fn idle(&mut self) {
+        self.now = self.now.max(self.tag_most);
+        self.departed = self.now;
+    }
+}
+
+// === impl Level ===
+
+impl Level {
+    pub(super) fn resize(&mut self, nodes: usize) {
+        self.nodes.resize(nodes, Node { tag: 0, missed: true });
+    }
+
+    /// The node with the least tag, the later one where equal.
+    pub(super) fn choose(&mut self, able: &[bool]) -> usize {
+        let nodes = self.nodes.iter_mut().zip(able).enumerate().filter(|(_, (_, able))| **able);
+        let tags = nodes.map(|(at, (node, _))| {
+            node.come_back(self.now);
+            (node.tag, std::cmp::Reverse(at))
+        });
+        tags.min().expect("some node can go").1.0
+    }
+
+    /// Serves a node; `able` are those that could have gone, itself included.
+    pub(super) fn serve(&mut self, at: usize, able: &[bool], charge: i128) {
+        self.nodes[at].come_back(self.now);
+        self.now = self.now.max(self.nodes[at].tag);
+        self.nodes[at].tag += charge;
+        for (node, able) in self.nodes.iter_mut().zip(able) {
+            node.missed |= !able;
+        }
+    }
+
+    pub(super) fn correct(&mut self, at: usize, charge: i128) {
+        self.nodes[at].tag += charge;
+    }
+
+    pub(super) fn idle(&mut self) {
+        self.now = self.nodes.iter().map(|node| node.tag).fold(self.now, i128::max);
+        self.nodes.iter_mut().for_each(|node| node.missed = true);
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    fn come_back(&mut self, now: i128) {
+        if std::mem::take(&mut self.missed) {
+            self.tag = self.tag.max(now);
+        }
+    }
+}
