@@ -1,0 +1,144 @@
+//! The command line: what can be typed, and which part of the program answers.
+//!
+//! Each verb is one variant with its arguments; nothing else sees them.
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lab::bench::{self, Counted, Plan, Which};
+use lab::demo;
+
+/// Flow control for LLM inference: fair queueing, priorities and backpressure in front of model
+/// servers.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show what the queue does for a quiet tenant beside a flooding one.
+    ///
+    /// Plays one minute of traffic twice, first come first served and through the controller, in
+    /// virtual time: it takes a moment and needs nothing.
+    Demo,
+    /// Measure what Tidegate costs on this machine.
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    Core(Core),
+    Cycles(Cycles),
+}
+
+/// Measure the core beside the least that such a queue could cost.
+///
+/// Both are driven in turns with the same random numbers, so that the ratio holds on a busy machine;
+/// `core` and `floor` are the least of many batches, with the median beside them. Only a release
+/// build says anything. The whole run takes up to four minutes.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tidegate bench core --quick             a first impression in 20 seconds
+  tidegate bench core --only fifo/1e5     the steady state of 1e5 waiting asks
+  tidegate bench core --only relative     the grid that llm-d-router publishes
+  cargo run --release --features memory -- bench core --only memory
+                                          bytes for each waiting ask")]
+struct Core {
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Take fewer batches, and leave out queues of a million.
+    #[arg(long)]
+    quick: bool,
+    /// Run only benchmarks whose name contains this, such as `cycle/fifo`, `expiry` or `1e5x10`.
+    #[arg(long, value_name = "FILTER")]
+    only: Option<String>,
+}
+
+/// Run exactly so many cycles and print nothing, for tools that count instructions.
+///
+/// Runs with the same `--prepared` differ in nothing but their cycles; see tools/callgrind.sh.
+#[derive(Args, Debug)]
+struct Cycles {
+    /// What to run.
+    #[arg(long, value_enum)]
+    subject: Subject,
+    /// How many asks wait.
+    #[arg(long, default_value_t = 1000)]
+    queued: u32,
+    /// In how many flows.
+    #[arg(long, default_value_t = 10)]
+    flows: u32,
+    /// How many cycles to run.
+    #[arg(long)]
+    cycles: usize,
+    /// How many cycles to prepare; as many as are run unless given.
+    #[arg(long)]
+    prepared: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Subject {
+    /// The core.
+    Core,
+    /// The bare structure that the core is compared with.
+    Floor,
+}
+
+// === impl Cli ===
+
+impl Cli {
+    /// Does what was asked for, and writes what there is to say about it.
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
+        match self.verb {
+            Verb::Demo => Ok(demo::run(out)?),
+            Verb::Bench(Bench::Core(core)) => core.run(out),
+            Verb::Bench(Bench::Cycles(cycles)) => cycles.run(),
+        }
+    }
+}
+
+// === impl Core ===
+
+impl Core {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
+        let plan = Plan { quick: self.quick, only: self.only };
+        let report = bench::core(&plan, &mut std::io::stderr())?;
+        if self.json {
+            writeln!(out, "{}", report.json()?)?;
+        } else {
+            write!(out, "{report}")?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Cycles ===
+
+impl Cycles {
+    fn run(self) -> Result<()> {
+        let Self { subject, queued, flows, cycles, prepared } = self;
+        let which = match subject {
+            Subject::Core => Which::Core,
+            Subject::Floor => Which::Floor,
+        };
+        Counted { which, queued, flows, prepared: prepared.unwrap_or(cycles), cycles }.run()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

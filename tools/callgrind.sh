@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Instructions per cycle of the core and of the floor, counted by valgrind: the same on a busy
+# machine as on an idle one, so fit for comparing two versions of the code.
+#
+# usage: tools/callgrind.sh [CYCLES]
+# Each cell runs twice, with CYCLES and with twice as many cycles of the same preparation; the
+# difference is the cycles alone. Prints a Markdown table. TIDEGATE names another binary.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cycles=${1:-20000}
+cells=("1000 10" "100000 10" "100000 10000")
+
+if ! command -v valgrind >/dev/null; then
+    echo "tools/callgrind.sh needs valgrind; on Debian: apt-get install valgrind" >&2
+    exit 1
+fi
+if [[ ! $cycles =~ ^[1-9][0-9]*$ ]]; then
+    echo "tools/callgrind.sh: '$cycles' is no number of cycles; try: tools/callgrind.sh 20000" >&2
+    exit 2
+fi
+binary=${TIDEGATE:-}
+if [[ -z $binary ]]; then
+    cargo build --release --quiet
+    binary=${CARGO_TARGET_DIR:-target}/release/tidegate
+fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Instructions of one whole run: SUBJECT QUEUED FLOWS CYCLES.
+instructions() {
+    valgrind --tool=callgrind --callgrind-out-file="$scratch/out" "$binary" bench cycles \
+        --subject "$1" --queued "$2" --flows "$3" --cycles "$4" --prepared $((2 * cycles)) \
+        2>"$scratch/log" || { cat "$scratch/log" >&2; exit 1; }
+    awk '/^totals:/ { print $2 }' "$scratch/out"
+}
+
+per_cycle() {
+    local once twice
+    once=$(instructions "$1" "$2" "$3" "$cycles")
+    twice=$(instructions "$1" "$2" "$3" $((2 * cycles)))
+    echo $(((twice - once) / cycles))
+}
+
+echo "| instructions per cycle | core | floor | ratio |"
+echo "|---|---:|---:|---:|"
+for cell in "${cells[@]}"; do
+    read -r queued flows <<<"$cell"
+    core=$(per_cycle core "$queued" "$flows")
+    floor=$(per_cycle floor "$queued" "$flows")
+    ratio=$(awk "BEGIN { printf \"%.2f\", $core / $floor }")
+    echo "| fifo, $queued waiting in $flows flows | $core | $floor | $ratio |"
+done
