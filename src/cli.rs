@@ -38,9 +38,9 @@ enum Bench {
 
 /// Measure the core beside the least that such a queue could cost.
 ///
-/// Both are driven in turns with the same random numbers, so that the ratio holds on a busy machine;
-/// `core` and `floor` are the least of many batches, with the median beside them. Only a release
-/// build says anything. The whole run takes up to four minutes.
+/// Both are driven in turns with the same random numbers, so that the ratio holds on a busy
+/// machine; `core` and `floor` are the least of many batches, with the median beside them. Only a
+/// release build says anything. The whole run takes up to four minutes.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate bench core --quick             a first impression in 20 seconds

@@ -49,8 +49,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no idle rule: old service is held against a flow",
         file: "queue/fair.rs",
-        from: "            self.now = self.now.max(self.tag_max);\n            self.departed = self.now;",
-        to: "            self.departed = self.now;",
+        from: "self.now = self.now.max(self.tag_max);",
+        to: "",
         noticed_by: "fairness::q06_old_service",
     },
     Mutant {
@@ -174,6 +174,23 @@ const MUTANTS: &[Mutant] = &[
     },
 ];
 
+/// The manifest of the copy, which stands alone.
+const MANIFEST: &str = r#"
+[workspace]
+
+[package]
+name = "flow"
+version = "0.1.0"
+edition = "2024"
+
+[dev-dependencies]
+proptest = { version = "1.12", default-features = false, features = ["std"] }
+
+[profile.dev]
+opt-level = 1
+debug = false
+"#;
+
 #[test]
 fn every_mutant_is_noticed() {
     let workbench = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("mutants");
@@ -197,10 +214,7 @@ fn copy_core(workbench: &Path) {
     let _ = fs::remove_dir_all(workbench.join("src"));
     copy_tree(&root.join("crates/flow/src"), &workbench.join("src"));
     fs::copy(root.join("Cargo.lock"), workbench.join("Cargo.lock")).unwrap();
-    let manifest = "[workspace]\n[package]\nname = \"flow\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
-        [dev-dependencies]\nproptest = { version = \"1.12\", default-features = false, features = [\"std\"] }\n\
-        [profile.dev]\nopt-level = 1\ndebug = false\n";
-    fs::write(workbench.join("Cargo.toml"), manifest).unwrap();
+    fs::write(workbench.join("Cargo.toml"), MANIFEST).unwrap();
 }
 
 fn copy_tree(from: &Path, to: &Path) {

@@ -124,7 +124,7 @@ impl Controller {
             }
             return self.flows.id(slot);
         }
-        // Each flow with something alive has an ask alive. The newcomer itself is not up for choice.
+        // Each flow with something alive has an ask alive. The newcomer is not up for choice.
         let keep = self.settings.idle_flows_max as usize + self.asks.alive();
         while let Some(idle) = self.flows.surplus(keep.saturating_sub(1)) {
             self.forget_flow(idle);

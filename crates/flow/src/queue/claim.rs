@@ -6,7 +6,9 @@ use crate::ask::Band;
 use crate::links::NONE;
 use crate::weight::Weight;
 
+/// It fills a cache line, because every step of an ask begins with it.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Claim {
     /// Virtual time at which its next ask starts.
     pub(crate) tag: u64,
@@ -80,3 +82,5 @@ impl std::ops::IndexMut<u32> for Claims {
         &mut self.claims[at as usize]
     }
 }
+
+const _: () = assert!(size_of::<Claim>() == 64);

@@ -56,7 +56,8 @@ impl Ranking {
         length_bound
     }
 
-    /// The flow that gives way next. `length` tells a flow's queue, `tighten` is told each new bound.
+    /// The flow that gives way next. `length` tells how many of a flow wait, `tighten` is told
+    /// each new bound.
     pub(crate) fn victim(
         &mut self,
         length: impl Fn(u32) -> u32,

@@ -16,7 +16,7 @@ fn q10_the_largest_tag_fits_into_64_bits() {
     let virtual_time: u64 = 3 * HORIZON - 1;
     let tag = virtual_time.checked_add(HORIZON).and_then(|tag| tag.checked_add(charge));
     assert!(tag.is_some());
-    // Departures move their clock by at most one charge over the smallest weight before `v` follows.
+    // A departure moves its clock by at most one charge over the smallest weight.
     let departed = ((COST_MAX << 32) / u64::from(lightest.units)) << 8;
     assert!(virtual_time.checked_add(departed).is_some_and(|sum| sum < u64::MAX - HORIZON));
 }

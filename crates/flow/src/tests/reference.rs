@@ -1,10 +1,11 @@
 //! The rules of `docs/FLOW.md` a second time, as plainly as possible.
 //!
-//! Lists and scans only: no heap, no wheel, no links, no fixed width. It answers what the controller
-//! must answer, apart from predicted waits. Sets of backends and settings stay as they were made.
+//! Lists and scans only: no heap, no wheel, no links, no fixed width. It answers what the
+//! controller must answer, apart from predicted waits. Sets of backends and settings stay as they
+//! were made.
 //!
-//! `fair` has virtual time, `place` the backends, `registry` the workloads; `admission` decides what
-//! may wait, `dispatch` what goes; `history` draws what both sides live through.
+//! `fair` has virtual time, `place` the backends, `registry` the workloads; `admission` decides
+//! what may wait, `dispatch` what goes; `history` draws what both sides live through.
 
 mod admission;
 mod dispatch;

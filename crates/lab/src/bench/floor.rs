@@ -2,8 +2,8 @@
 //!
 //! A slab of nodes, a linked list of nodes for each flow, an indexed heap of flows by start tag, a
 //! timing wheel with one entry for each waiting node, and start-time fair queueing with true-up.
-//! There are no bands, pools, limits, capacities, tickets with generations, counters or events: what
-//! the core costs beyond this is the price of its features. It is written to be fast, not to
+//! There are no bands, pools, limits, capacities, tickets with generations, counters or events:
+//! what the core costs beyond this is the price of its features. It is written to be fast, not to
 //! flatter the core: nodes are half a cache line, and the heap compares four children without
 //! branching.
 
