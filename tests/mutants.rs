@@ -90,9 +90,9 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "band inversion",
-        file: "ask.rs",
-        from: "[Self::Critical, Self::High, Self::Normal, Self::BestEffort]",
-        to: "[Self::Critical, Self::Normal, Self::High, Self::BestEffort]",
+        file: "controller/dispatch.rs",
+        from: "self.rounds[pool as usize].iter().rev()",
+        to: "self.rounds[pool as usize].iter()",
         noticed_by: "p03_strict_bands",
     },
     Mutant {

@@ -21,7 +21,7 @@
 //! assert_eq!(gate.counters().settled, 1);
 //! ```
 //!
-//! Where to look: [`Controller`] has the verbs; [`queue`] the fair queue and its mathematics;
+//! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
 //! `stock` and `capacity` decide what may be in flight and what may wait; `supply` and `route` know
 //! the backends; [`identity`] names flows; `workload` is the registry behind the `workload` order.
 
@@ -35,7 +35,7 @@ pub mod invariant;
 mod links;
 mod lru;
 mod outcome;
-pub mod queue;
+mod queue;
 mod range;
 mod route;
 mod settings;

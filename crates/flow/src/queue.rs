@@ -1,6 +1,6 @@
 //! The queue: who waits, in which order, and who goes next.
 //!
-//! Read it from the inside out. A *line* ([`line`]) orders the asks of one flow. A *claim*
+//! Read it from the inside out. A *line* ([`mod@line`]) orders the asks of one flow. A *claim*
 //! ([`claim`]) is a flow's place in one round: its line, and the tag that says when its turn
 //! comes. A *round* ([`round`]) is one fair queue: the claims of one band that need the same set of
 //! backends, under one virtual clock ([`fair`]). A *cascade* ([`band`]) chooses among rounds.
@@ -11,7 +11,7 @@ pub(crate) mod band;
 pub(crate) mod claim;
 pub(crate) mod evict;
 pub(crate) mod expiry;
-pub mod fair;
+pub(crate) mod fair;
 pub(crate) mod fifo;
 pub(crate) mod heap;
 pub(crate) mod line;

@@ -169,7 +169,9 @@ fn c07_a_bypass_is_not_held_against_a_pool_for_ever() {
         bench.offer(ask)
     };
     let Verdict::Granted { ticket: mut running, .. } = on(&mut bench, "a", 1, 1) else { panic!() };
-    on(&mut bench, "b", 2, 10);
+    on(&mut bench, "a", 1, 1);
+    let past_the_queue = on(&mut bench, "b", 2, 10);
+    assert!(matches!(past_the_queue, Verdict::Granted { .. }));
     let down = BackendSupply { ready: false, ..backend(2, &[2]) };
     bench.supply(&[backend(1, &[1, 2]), down]);
     let mut mine = std::collections::BTreeSet::new();
