@@ -81,7 +81,7 @@ impl AskRecord {
 // === impl Asks ===
 
 impl Asks {
-    /// The most asks that can be alive at once; slot numbers must stay below [`NONE`].
+    /// The most asks that can be alive at once; the largest slot number means none.
     pub(crate) const ALIVE_MAX: usize = 1 << 30;
 
     pub(crate) fn alive(&self) -> usize {
