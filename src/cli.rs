@@ -40,10 +40,10 @@ enum Bench {
 ///
 /// Both are driven in turns with the same random numbers, so that the ratio holds on a busy
 /// machine; `core` and `floor` are the least of many batches, with the median beside them. Only a
-/// release build says anything. The whole run takes up to four minutes.
+/// release build says anything. The whole run takes two minutes.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  tidegate bench core --quick             a first impression in 20 seconds
+  tidegate bench core --quick             a first impression in a few seconds
   tidegate bench core --only fifo/1e5     the steady state of 1e5 waiting asks
   tidegate bench core --only relative     the grid that llm-d-router publishes
   cargo run --release --features memory -- bench core --only memory

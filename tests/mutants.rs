@@ -21,16 +21,23 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no lift: a flow that was away keeps its old tag",
         file: "queue/fair.rs",
-        from: "tag.max(self.departed.min(self.now + weight.stretch(cost)))",
-        to: "tag.max(HORIZON).min(tag + u64::from(cost))",
-        noticed_by: "fairness::q0",
+        from: "} else { tag.max(self.now) };",
+        to: "} else { tag };",
+        noticed_by: "fairness::q06_idle_flows",
     },
     Mutant {
-        name: "no departure clock: textbook SFQ starves under a flood of fresh names",
+        name: "newcomers start at once: a flood of fresh names starves its neighbours",
         file: "queue/fair.rs",
-        from: "tag.max(self.departed.min(self.now + weight.stretch(cost)))",
-        to: "tag.max(self.now + 0 * weight.stretch(cost))",
-        noticed_by: "fairness::q06_a_flood_of_fresh_names",
+        from: "if newcomer { self.now + weight.stretch(cost) }",
+        to: "if newcomer { self.now + 0 * weight.stretch(cost) }",
+        noticed_by: "fairness::q06_a_f",
+    },
+    Mutant {
+        name: "a grant that is given up costs nothing",
+        file: "controller/complete.rs",
+        from: "self.recharge(slot, 1);",
+        to: "self.recharge(slot, 0);",
+        noticed_by: "fairness::q06_grants",
     },
     Mutant {
         name: "no true-up",
@@ -140,15 +147,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "rebasing forgets the claims",
         file: "controller/dispatch.rs",
-        from: "claim.tag = claim.tag.saturating_sub(shift);",
-        to: "claim.tag = claim.tag.saturating_sub(shift / 2);",
-        noticed_by: "range::q10",
-    },
-    Mutant {
-        name: "the departure clock runs away",
-        file: "queue/fair.rs",
-        from: "(self.departed + step).min(self.now + HORIZON)",
-        to: "self.departed + step",
+        from: "claim.tag.saturating_sub(shift)",
+        to: "claim.tag.saturating_sub(shift / 2)",
         noticed_by: "range::q10",
     },
     Mutant {

@@ -87,7 +87,8 @@ pub struct Ask {
 /// What an ask really cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// This much, in the queue's unit. A failed attempt that did no work cost 0.
+    /// This much, in the queue's unit. 0 is for attempts that the backend failed before it did any
+    /// work, whose number the caller bounds; what a client spoilt itself cost at least 1.
     Cost(u64),
     /// Nobody could tell: what was charged stands.
     Unknown,

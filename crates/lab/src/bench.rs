@@ -1,7 +1,7 @@
 //! What the core costs, beside the least it could cost.
 //!
-//! Every figure is a ratio to something measured in the same run ([`floor`]) or stands beside a
-//! published one ([`relative`]), because nanoseconds alone say more about the machine than about
+//! Every figure is a ratio to something measured in the same run (`floor`) or stands beside a
+//! published one (`relative`), because nanoseconds alone say more about the machine than about
 //! the code.
 
 mod chance;

@@ -31,7 +31,8 @@ impl Controller {
     }
 
     /// The client has gone, or nobody will relay this ask: ends it wherever it stands. In flight
-    /// that is a settlement at no cost; settle instead when work was done.
+    /// that is a settlement at a cost of 1, because grants that cost nothing could go on for ever
+    /// at others' expense; settle instead when work was done.
     pub fn cancel(&mut self, ticket: Ticket, now: Time) -> Result<Stage, Misuse> {
         let now = self.advance(now);
         let slot = self.asks.find(ticket).ok_or(Misuse::UnknownTicket)?;
@@ -41,7 +42,7 @@ impl Controller {
             self.end(slot, now);
             return Ok(Stage::Waiting);
         }
-        self.recharge(slot, 0);
+        self.recharge(slot, 1);
         self.finish(slot, now);
         Ok(Stage::InFlight)
     }

@@ -6,6 +6,7 @@ use crate::outcome::Event;
 use crate::queue::asks::Phase;
 use crate::queue::band::{charge_by_sum, charge_by_weight};
 use crate::queue::claim::Claim;
+use crate::queue::fair::NEW;
 use crate::queue::line::Moment;
 use crate::route::least_pending;
 use crate::settings::Cascade;
@@ -143,12 +144,16 @@ impl Controller {
         if bypassed {
             claim.tag = round.clock.join(claim.tag, claim.weight, cost);
         }
+        if self.flows[claim.flow].limited && self.flows.is_limited_per_backend(claim.flow) {
+            // It may have stood at doors without room while others went: that earned no credit.
+            claim.tag = claim.tag.max(round.clock.now());
+        }
         claim.tag = round.clock.serve(claim.tag, claim.weight, cost);
         let has_run_far = round.clock.has_run_far();
         if bypassed {
-            round.clock.depart(claim.weight, cost);
+            round.clock.leave(claim.weight);
         } else if claim.waiting == 0 {
-            self.deactivate(at, Some(cost));
+            self.deactivate(at);
         } else {
             claim.turn = round.next_turn();
             round.moved(claim.turn(at), &mut self.positions);
@@ -166,7 +171,8 @@ impl Controller {
         round.shift(shift);
         for claim in self.claims.iter_mut() {
             if claim.pool == pool && claim.band == band {
-                claim.tag = claim.tag.saturating_sub(shift);
+                // One that is not new stays so.
+                claim.tag = claim.tag.saturating_sub(shift).max(claim.tag.min(NEW + 1));
             }
         }
     }

@@ -54,7 +54,7 @@ impl Controller {
         self.take_out(slot);
         let claim = self.asks[slot].claim;
         if self.claims[claim].waiting == 0 {
-            self.deactivate(claim, None);
+            self.deactivate(claim);
         }
     }
 

@@ -46,7 +46,7 @@ impl Controller {
         let weight = self.flows.policy(flow).weight;
         self.recount_held(|at| at == flow);
         for claim in self.claims_of(flow) {
-            self.deactivate(claim, None);
+            self.deactivate(claim);
             self.claims[claim].weight = weight;
             self.rejoin(claim);
         }

@@ -8,6 +8,7 @@ use super::Controller;
 use crate::ask::Band;
 use crate::links::NONE;
 use crate::queue::claim::Claim;
+use crate::queue::fair::NEW;
 use crate::queue::line::Line;
 use crate::queue::round::Round;
 
@@ -25,7 +26,7 @@ impl Controller {
             at = claim.next;
         }
         let claim = self.claims.insert(Claim {
-            tag: 0,
+            tag: NEW,
             weight: self.flows.policy(flow).weight,
             line: Line::new(self.settings.order),
             waiting: 0,
@@ -105,17 +106,14 @@ impl Controller {
         }
     }
 
-    /// Takes a claim out of its round; a grant that emptied it tells its cost.
-    pub(super) fn deactivate(&mut self, at: u32, emptied_by: Option<u32>) {
+    /// Takes a claim out of its round.
+    pub(super) fn deactivate(&mut self, at: u32) {
         let claim = &mut self.claims[at];
         if !std::mem::take(&mut claim.active) {
             return;
         }
         let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
-        match emptied_by {
-            Some(cost) => round.clock.depart(claim.weight, cost),
-            None => round.clock.leave(claim.weight),
-        }
+        round.clock.leave(claim.weight);
         round.exit(at, &mut self.positions);
     }
 
@@ -131,7 +129,7 @@ impl Controller {
         for claim in self.claims_of(flow) {
             let active = self.claims[claim].active;
             if active && (at_limit || !self.round_of(claim).exit_door(backend, claim)) {
-                self.deactivate(claim, None);
+                self.deactivate(claim);
             }
         }
     }

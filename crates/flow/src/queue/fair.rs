@@ -5,10 +5,11 @@
 //! one it was granted. With virtual time `v`, cost `l` and weight `w`:
 //!
 //! ```text
-//! begins to wait   tag = max(tag, min(d, v + l/w))     the lift; d >= v, see below
-//! granted          v = max(v, tag);  tag += l/w        the flow with the least tag goes
-//! trued up         tag += (actual - charged)/w         late knowledge, both ways
-//! nothing waits    v = d = max(v, largest tag)         old service is forgotten
+//! new to the round  tag = v + l/w                       behind all who stand at v
+//! begins to wait    tag = max(tag, v)                   the lift
+//! granted           v = max(v, tag);  tag += l/w        the flow with the least tag goes
+//! trued up          tag += (actual - charged)/w         late knowledge, both ways
+//! nothing waits     v = max(v, largest tag)             old service is forgotten
 //! ```
 //!
 //! # The bound
@@ -18,19 +19,21 @@
 //! differ by more than one step. With true-up the errors in flight are added. `docs/FLOW.md`
 //! has the proof and the comparison with WFQ, SCFQ, DRR and VTC.
 //!
-//! # Departed service
-//! Textbook SFQ has `d = v`: a newcomer starts at once. A client that sends every ask under a
-//! fresh name then always starts at `v`, `v` never moves, and a flow that waits at `v + l/w`
-//! starves. What such flows consumed left with them, so the clock keeps it: when a grant empties a
-//! flow, `d` advances by `l / (weights waiting)`, the virtual time that an ideal fluid server
-//! would have spent. Newcomers start at `d`, but never later than `v + l/w`, where a flow that
-//! waits could stand as well: the bound is untouched, and every flow's turn comes.
+//! # Newcomers
+//! Textbook SFQ lets every newcomer start at `v`. A client that sends each ask under a fresh name
+//! then always stands in front: `v` stands still, and whoever waits at `v + l/w` waits for ever. A
+//! flow that is new to the round therefore starts one step behind, where a flow that was just
+//! granted something stands as well: the bound is untouched, and a name that is used once gains
+//! nothing over one that is kept.
 //!
 //! # Range
-//! Tags stay within [`HORIZON`] of `v`, and `v` is brought back to [`HORIZON`] before it passes
-//! four times that: no run is long enough to overflow.
+//! Tags stay within [`HORIZON`] of `v`, and `v` is brought back to [`HORIZON`] once it has passed
+//! three times that: no run is long enough to overflow.
 
 use crate::weight::Weight;
+
+/// The tag of a flow that is new to its round; no other tag is that small.
+pub(crate) const NEW: u64 = 0;
 
 /// How far a tag may lie from virtual time: what a flow can owe or be owed at most.
 pub(crate) const HORIZON: u64 = 1 << 61;
@@ -41,7 +44,6 @@ const REBASE_AT: u64 = 3 * HORIZON;
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     now: u64,
-    departed: u64,
     tag_max: u64,
     weight: u64,
 }
@@ -50,7 +52,7 @@ pub(crate) struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Self { now: HORIZON, departed: HORIZON, tag_max: HORIZON, weight: 0 }
+        Self { now: HORIZON, tag_max: HORIZON, weight: 0 }
     }
 }
 
@@ -67,7 +69,9 @@ impl Clock {
     /// The tag of a flow that begins to wait with an ask of this cost.
     pub(crate) fn join(&mut self, tag: u64, weight: Weight, cost: u32) -> u64 {
         self.weight += u64::from(weight.units);
-        self.bounded(tag.max(self.departed.min(self.now + weight.stretch(cost))))
+        let newcomer = tag == NEW;
+        let start = if newcomer { self.now + weight.stretch(cost) } else { tag.max(self.now) };
+        self.bounded(start)
     }
 
     /// The tag of a flow that was kept out by a limit and may go again: it hoarded no credit.
@@ -85,24 +89,14 @@ impl Clock {
     /// The tag of a flow after a grant of this cost.
     pub(crate) fn serve(&mut self, tag: u64, weight: Weight, cost: u32) -> u64 {
         self.now = self.now.max(tag);
-        self.departed = self.departed.max(self.now);
         self.bounded(tag + weight.stretch(cost))
     }
 
-    /// A flow stops waiting because its last ask, of this cost, was granted.
-    pub(crate) fn depart(&mut self, weight: Weight, cost: u32) {
-        // cost/weight in tag units is (cost × 2^24 × 2^16) / units, split to stay in 64 bits.
-        let step = ((u64::from(cost) << 32) / self.weight.max(1)) << 8;
-        self.departed = (self.departed + step).min(self.now + HORIZON);
-        self.leave(weight);
-    }
-
-    /// A flow stops waiting for any other reason.
+    /// A flow stops waiting.
     pub(crate) fn leave(&mut self, weight: Weight) {
         self.weight -= u64::from(weight.units);
         if self.weight == 0 {
             self.now = self.now.max(self.tag_max);
-            self.departed = self.now;
         }
     }
 
@@ -127,7 +121,6 @@ impl Clock {
     pub(crate) fn rebase(&mut self) -> u64 {
         let shift = self.now - HORIZON;
         self.now = HORIZON;
-        self.departed -= shift;
         self.tag_max = self.tag_max.saturating_sub(shift);
         shift
     }

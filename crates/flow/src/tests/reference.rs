@@ -57,7 +57,8 @@ struct Claim {
     pool: usize,
     band: Band,
     weight: Weight,
-    tag: i128,
+    /// Nothing while it is new to its round.
+    tag: Option<i128>,
     moved: u64,
     takes_part: bool,
 }
@@ -239,7 +240,7 @@ impl Reference {
             self.withdraw(at);
             return Ok(Stage::Waiting);
         }
-        self.recharge(at, 0);
+        self.recharge(at, 1);
         self.finish(at);
         Ok(Stage::InFlight)
     }

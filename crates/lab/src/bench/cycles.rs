@@ -14,7 +14,7 @@ use super::subject::{FLOWS, IN_FLIGHT, Shape, Subject, power};
 
 const FIFO: Effort = Effort { batches: 400, steps: 4096 };
 /// A dequeue compares up to a thousand lines, so that a shorter batch is long enough.
-const WORKLOAD: Effort = Effort { batches: 40, steps: 256 };
+const WORKLOAD: Effort = Effort { batches: 120, steps: 256 };
 
 pub(crate) fn measure(run: &mut Run<'_>) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();

@@ -17,7 +17,7 @@ use super::report::Relative;
 use super::sample::Sample;
 use crate::stopwatch::Stopwatch;
 
-const BATCHES: usize = 40;
+const BATCHES: usize = 120;
 const STEPS: usize = 20_000;
 const ZIPF_EXPONENT: f64 = 1.1;
 /// Bands from the lowest priority to the highest; two of the original's eight share one.

@@ -12,9 +12,9 @@ use super::subject::floor::FloorSubject;
 use super::subject::{STORM_NANOS, Shape, Subject};
 use crate::stopwatch::Stopwatch;
 
-const CANCEL: Effort = Effort { batches: 80, steps: 4096 };
+const CANCEL: Effort = Effort { batches: 160, steps: 4096 };
 /// Whole storms; each one needs a copy of a full queue.
-const STORMS: usize = 12;
+const STORMS: usize = 20;
 
 type Storm = fn(&Run<'_>, Shape) -> Result<(Sample, Option<Sample>)>;
 

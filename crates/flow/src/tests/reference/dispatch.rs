@@ -14,7 +14,7 @@ impl Reference {
             return known;
         }
         let weight = self.class_of(flow).weight;
-        let (tag, moved, takes_part) = (0, 0, false);
+        let (tag, moved, takes_part) = (None, 0, false);
         self.claims.push(Claim { flow, pool, band, weight, tag, moved, takes_part });
         self.claims.len() - 1
     }
@@ -61,10 +61,10 @@ impl Reference {
     pub(super) fn begin(&mut self, at: usize, arrival: Option<u32>) {
         let claim = &mut self.claims[at];
         let clock = &mut self.rounds[claim.pool][claim.band.index()];
-        claim.tag = match arrival {
+        claim.tag = Some(match arrival {
             Some(cost) => clock.arrive(claim.tag, stretch(cost.into(), claim.weight)),
             None => clock.come_back(claim.tag),
-        };
+        });
         claim.moved = clock.next_move();
         claim.takes_part = true;
     }
@@ -211,7 +211,7 @@ impl Reference {
         self.serve(at);
         let emptied = self.waiting().all(|other| self.asks[other].claim != claim);
         if emptied {
-            self.depart(at);
+            self.leave(claim);
         } else {
             let Claim { pool, band, .. } = self.claims[claim];
             self.claims[claim].moved = self.rounds[pool][band.index()].next_move();
@@ -226,7 +226,7 @@ impl Reference {
         self.charge_levels(at, &[claim]);
         self.send(at, backend);
         self.serve(at);
-        self.depart(at);
+        self.leave(claim);
         self.finish_grant(claim);
     }
 
@@ -256,18 +256,13 @@ impl Reference {
     }
 
     fn serve(&mut self, at: usize) {
+        let class = self.class_of(self.flow_of(&self.asks[at]));
+        let limited = class.in_flight_per_backend_max.is_some();
         let claim = &mut self.claims[self.asks[at].claim];
         let step = stretch(self.asks[at].cost.into(), claim.weight);
-        claim.tag = self.rounds[claim.pool][claim.band.index()].serve(claim.tag, step);
-    }
-
-    /// A grant has emptied its claim.
-    fn depart(&mut self, at: usize) {
-        let (claim, cost) = (self.asks[at].claim, self.asks[at].cost);
-        let Claim { pool, band, .. } = self.claims[claim];
-        let units = self.units(pool, band);
-        self.rounds[pool][band.index()].depart(cost, units);
-        self.leave(claim);
+        let clock = &mut self.rounds[claim.pool][claim.band.index()];
+        let tag = claim.tag.map_or(clock.now, |tag| if limited { tag.max(clock.now) } else { tag });
+        claim.tag = Some(clock.serve(tag, step));
     }
 
     /// Charges the levels; a domain with a single pool keeps no account of pools.
@@ -300,8 +295,8 @@ impl Reference {
         let difference = i64::from(cost) - i64::from(charged);
         let claim = &mut self.claims[self.asks[at].claim];
         let (pool, band) = (claim.pool, claim.band.index());
-        claim.tag += stretch(difference, claim.weight);
-        self.rounds[pool][band].note(claim.tag);
+        let tag = claim.tag.map_or(0, |tag| tag + stretch(difference, claim.weight));
+        claim.tag = Some(self.rounds[pool][band].note(tag));
         let (domain, place) = (self.places.domain_of(pool), self.place_of(pool));
         let units = self.asks[at].units;
         if units > 0 {

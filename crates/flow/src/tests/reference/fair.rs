@@ -6,7 +6,6 @@ use crate::Weight;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
     pub(super) now: i128,
-    departed: i128,
     tag_most: i128,
     moves: u64,
 }
@@ -48,27 +47,22 @@ impl Clock {
         tag
     }
 
-    pub(super) fn arrive(&mut self, tag: i128, step: i128) -> i128 {
-        self.note(tag.max(self.departed.min(self.now + step)))
+    /// The tag of a claim that is new, or that has been here before.
+    pub(super) fn arrive(&mut self, tag: Option<i128>, step: i128) -> i128 {
+        self.note(tag.map_or(self.now + step, |tag| tag.max(self.now)))
     }
 
-    pub(super) fn come_back(&mut self, tag: i128) -> i128 {
-        self.note(tag.max(self.now))
+    pub(super) fn come_back(&mut self, tag: Option<i128>) -> i128 {
+        self.note(tag.map_or(self.now, |tag| tag.max(self.now)))
     }
 
     pub(super) fn serve(&mut self, tag: i128, step: i128) -> i128 {
         self.now = self.now.max(tag);
-        self.departed = self.departed.max(self.now);
         self.note(tag + step)
-    }
-
-    pub(super) fn depart(&mut self, cost: u32, units: u64) {
-        self.departed += ((i128::from(cost) << 32) / i128::from(units)) << 8;
     }
 
     pub(super) fn idle(&mut self) {
         self.now = self.now.max(self.tag_most);
-        self.departed = self.now;
     }
 }
 
