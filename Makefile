@@ -8,7 +8,7 @@ help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 demo: ## show what the queue does for a quiet tenant beside a flooding one
-	$(CARGO) run --release --quiet -- demo
+	$(CARGO) run --release -- demo
 
 test: check ## format, lints, documents and every test
 	$(CARGO) test --workspace --locked
@@ -22,5 +22,5 @@ loop: ## the core's own tests, for working on it
 	$(CARGO) test -p flow --lib
 
 bench: ## the core against a bare structure; instruction counts where valgrind is installed
-	$(CARGO) run --release --quiet --features memory -- bench core
-	tools/callgrind.sh
+	$(CARGO) run --release --features memory -- bench core
+	@if command -v valgrind >/dev/null; then tools/callgrind.sh; else echo "no instruction counts: install Debian's valgrind"; fi

@@ -22,7 +22,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("range", &[]),
     ("weight", &["range"]),
     ("settings", &["ask", "range", "time", "weight"]),
-    ("stock", &["time"]),
+    ("drain", &["time"]),
     ("lru", &["links"]),
     ("flows", &["ask", "links", "lru", "settings"]),
     ("supply", &["ask", "links", "settings"]),
@@ -33,8 +33,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "controller",
         &[
-            "ask", "capacity", "counters", "flows", "links", "outcome", "queue", "route",
-            "settings", "stock", "supply", "time", "workload",
+            "ask", "capacity", "counters", "drain", "flows", "links", "outcome", "queue", "route",
+            "settings", "supply", "time", "workload",
         ],
     ),
     ("invariant", &["ask", "controller", "queue"]),
@@ -193,5 +193,24 @@ fn the_map_of_requirements_is_complete() {
         let id = row.trim_start_matches("| ").split(' ').next().unwrap_or_default();
         let is_id = id.len() == 3 && id[1..].chars().all(|digit| digit.is_ascii_digit());
         assert!(!is_id || map.contains(&format!("| {id} |")), "{id} has no row in the map");
+    }
+}
+
+/// Every relative link in the documents leads somewhere.
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let mut documents = Vec::new();
+    for folder in ["", "docs", "docs/decisions"] {
+        let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        documents.extend(entries.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    assert!(documents.len() > 10);
+    for document in documents {
+        for target in read(&document).split("](").skip(1) {
+            let target = target.split([')', '#']).next().unwrap_or_default();
+            let local = !target.is_empty() && !target.contains("://");
+            let path = document.parent().unwrap().join(target);
+            assert!(!local || path.exists(), "{}: {target}", document.display());
+        }
     }
 }

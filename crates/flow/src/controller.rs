@@ -1,19 +1,5 @@
 //! The controller: one owner of all flow state, driven by verbs, answering with values.
 //!
-//! | verb | meaning |
-//! |---|---|
-//! | [`Controller::flow`], [`Controller::workload`] | intern a name |
-//! | [`Controller::offer`] | here is an ask: granted, queued or refused |
-//! | [`Controller::charge`] | a stream has passed its estimate |
-//! | [`Controller::settle`] | a grant has ended, and this is what it cost |
-//! | [`Controller::cancel`] | the client has gone, wherever its ask stands |
-//! | [`Controller::requeue`] | the backend failed before it did anything |
-//! | [`Controller::supply`] | the backends are now these |
-//! | [`Controller::configure`] | the settings are now these |
-//! | [`Controller::wake`] at [`Controller::next_wake`] | time has passed |
-//! | [`Controller::close`] | shut down: nobody waits any more |
-//! | [`Controller::poll_event`] | what became of those who waited |
-//!
 //! Each phase of an ask's life has a file: `admit` (offer to queue), `dispatch` (queue to backend),
 //! `complete` (backend to end), `remove` (queue to nowhere). `turn` lets claims take part in their
 //! rounds or not, `reshape` rebuilds the queue when sets of backends or settings change, `forecast`
@@ -33,6 +19,7 @@ use std::collections::VecDeque;
 use crate::ask::{BANDS, FlowId, WorkloadId};
 use crate::capacity::Capacity;
 use crate::counters::Counters;
+use crate::drain::DrainRate;
 use crate::flows::Flows;
 use crate::outcome::Event;
 use crate::queue::asks::Asks;
@@ -42,7 +29,6 @@ use crate::queue::expiry::Wheel;
 use crate::queue::heap::Positions;
 use crate::queue::round::Round;
 use crate::settings::Settings;
-use crate::stock::DrainRate;
 use crate::supply::Supply;
 use crate::time::Time;
 use crate::workload::Registry;
@@ -50,7 +36,24 @@ use crate::workload::Registry;
 /// The flow of every ask that names none.
 const ANONYMOUS: &str = "-";
 
-/// See the module's description.
+/// One owner of all flow state, driven by verbs, answering with values.
+///
+/// | verb | meaning |
+/// |---|---|
+/// | [`Controller::flow`], [`Controller::workload`] | intern a name |
+/// | [`Controller::offer`] | here is an ask: granted, queued or refused |
+/// | [`Controller::charge`] | a stream has passed its estimate |
+/// | [`Controller::settle`] | a grant has ended, and this is what it cost |
+/// | [`Controller::cancel`] | the client has gone, wherever its ask stands |
+/// | [`Controller::requeue`] | the backend failed before it did anything |
+/// | [`Controller::supply`] | the backends are now these |
+/// | [`Controller::configure`] | the settings are now these |
+/// | [`Controller::wake`] at [`Controller::next_wake`] | time has passed |
+/// | [`Controller::close`] | shut down: nobody waits any more |
+/// | [`Controller::poll_event`] | what became of those who waited |
+///
+/// Times may come in any order; the latest seen counts. What each verb decides, and why, is defined
+/// in `docs/FLOW.md`.
 #[derive(Clone, Debug)]
 pub struct Controller {
     pub(crate) settings: Settings,

@@ -22,13 +22,14 @@
 //! ```
 //!
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
-//! `stock` and `capacity` decide what may be in flight and what may wait; `supply` and `route` know
-//! the backends; [`identity`] names flows; `workload` is the registry behind the `workload` order.
+//! `capacity` decides what may wait, `supply` and `route` know the backends and their stock, `drain`
+//! measures how fast it goes; [`identity`] names flows; `workload` is the registry behind the `workload` order.
 
 mod ask;
 mod capacity;
 mod controller;
 mod counters;
+mod drain;
 mod flows;
 pub mod identity;
 pub mod invariant;
@@ -39,7 +40,6 @@ mod queue;
 mod range;
 mod route;
 mod settings;
-mod stock;
 mod supply;
 mod time;
 mod weight;
@@ -64,3 +64,7 @@ pub use supply::{BackendSupply, BackendView, MODELS_MAX};
 pub use time::{Span, Time};
 pub use weight::Weight;
 pub use workload::WorkloadView;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

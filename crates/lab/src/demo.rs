@@ -72,19 +72,17 @@ enum Happening {
 
 /// Plays the minute twice and prints what happened.
 pub fn run(out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "One minute, {SLOTS} slots of 200 ms, in virtual time:")?;
+    writeln!(out, "One minute of virtual time, {SLOTS} slots that take 200 ms for each request:")?;
     writeln!(out, "  flood  keeps {OUTSTANDING} requests outstanding (normal)")?;
-    writeln!(out, "  quiet  sends 2 requests a second        (normal)")?;
-    writeln!(out, "  pager  sends 1 request a second         (critical)\n")?;
+    writeln!(out, "  quiet  sends 2 requests a second      (normal)")?;
+    writeln!(out, "  pager  sends 1 request a second       (critical)\n")?;
     let without = play(Gate::fifo(SLOTS));
     let with = play(Gate::tidegate(SLOTS));
     print(out, "first come, first served", &without)?;
     print(out, "through Tidegate's queue", &with)?;
     let ratio = without.tenants[1].p50.secs_f64() / with.tenants[1].p50.secs_f64();
-    writeln!(
-        out,
-        "The quiet tenant waits {ratio:.0} times less, and the flood is served as before."
-    )
+    let text = format!("The quiet tenant is answered {ratio:.0} times sooner");
+    writeln!(out, "{text}, and the flood is served as before.")
 }
 
 /// The minute behind a plain proxy and behind the controller.
@@ -125,14 +123,15 @@ fn experience(mut latencies: Vec<Span>) -> Experience {
 }
 
 fn print(out: &mut dyn Write, title: &str, outcome: &Outcome) -> io::Result<()> {
-    writeln!(out, "{title} (at most {} in flight)", outcome.in_flight_max)?;
+    let most = outcome.in_flight_max;
+    writeln!(out, "{title} (at most {most} in flight)     answered within")?;
     let longest = outcome.tenants.iter().map(|tenant| tenant.p50.secs_f64()).fold(5.2, f64::max);
     for (tenant, seen) in TENANTS.iter().zip(&outcome.tenants) {
         let (p50, p99) = (seen.p50.secs_f64(), seen.p99.secs_f64());
         let bar = "█".repeat((p50 / longest * BAR_WIDTH).ceil() as usize);
         writeln!(
             out,
-            "  {:6} {:5} served   p50 {p50:5.2} s   p99 {p99:5.2} s  {bar}",
+            "  {:6} {:5} answers   half {p50:5.2} s   99 % {p99:5.2} s  {bar}",
             tenant.name, seen.served
         )?;
     }

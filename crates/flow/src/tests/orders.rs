@@ -22,7 +22,7 @@ fn ordered(order: Order) -> Settings {
 
 /// W03: the formula, number by number.
 #[test]
-fn w03_urgency_is_the_seeds_formula() {
+fn w03_urgency_is_the_formula_of_the_source() {
     let law = UrgencyLaw::default();
     let of = |secs, criticality, rate| urgency(&law, Span::from_secs(secs), criticality, rate);
     let close = |value: f64, expected: f64| (value - expected).abs() < 1e-12;
