@@ -14,6 +14,9 @@ use crate::time::Time;
 
 /// Buckets that a window is divided into: an arrival is forgotten within a sixtieth of the window.
 const BUCKETS: u64 = 60;
+/// The number of a bucket since the origin of time.
+pub(crate) type Bucket = u64;
+
 const OVERFLOW_NAME: &str = "(overflow)";
 
 /// What is known of one workload.
@@ -57,7 +60,7 @@ struct Entry {
 /// The part of an entry that urgency reads, kept dense because it is read for every line.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
-    bucket: u64,
+    bucket: Bucket,
     in_window: u32,
 }
 
@@ -141,7 +144,8 @@ impl Registry {
         if slot == NONE {
             return;
         }
-        let bucket = self.roll(slot, now);
+        let bucket = self.bucket(now);
+        self.roll(slot, bucket);
         let entry = &mut self.entries[slot as usize];
         entry.total += 1;
         entry.last_seen = now;
@@ -176,13 +180,18 @@ impl Registry {
         }
     }
 
-    /// Asks per second over the window.
-    pub(crate) fn rate(&mut self, slot: u32, now: Time) -> f64 {
+    /// Asks per second over the window that ends with `bucket`.
+    pub(crate) fn rate(&mut self, slot: u32, bucket: Bucket) -> f64 {
         if slot == NONE {
             return 0.0;
         }
-        self.roll(slot, now);
+        self.roll(slot, bucket);
         f64::from(self.rates[slot as usize].in_window) / self.limits.window.secs_f64()
+    }
+
+    /// The part of the window that a moment falls into.
+    pub(crate) fn bucket(&self, now: Time) -> Bucket {
+        now.nanos() / (self.limits.window.nanos() / BUCKETS).max(1)
     }
 
     /// Every workload, and the overflow entry if it was used.
@@ -191,8 +200,9 @@ impl Registry {
         let used = |entry: &Entry| entry.total > 0 && entry.is_named();
         let slots: Vec<u32> =
             (0..self.entries.len() as u32).filter(|&at| used(&self.entries[at as usize])).collect();
+        let bucket = self.bucket(now);
         for &at in &slots {
-            self.roll(at, now);
+            self.roll(at, bucket);
         }
         slots.into_iter().map(|at| self.view(at)).collect()
     }
@@ -212,9 +222,8 @@ impl Registry {
         }
     }
 
-    /// Forgets the buckets that have left the window; returns the present one.
-    fn roll(&mut self, at: u32, now: Time) -> u64 {
-        let bucket = now.nanos() / (self.limits.window.nanos() / BUCKETS).max(1);
+    /// Forgets the buckets that have left the window.
+    fn roll(&mut self, at: u32, bucket: Bucket) {
         let rate = &mut self.rates[at as usize];
         if rate.bucket != bucket {
             let buckets = &mut self.entries[at as usize].buckets;
@@ -224,7 +233,6 @@ impl Registry {
             }
             rate.bucket = bucket;
         }
-        bucket
     }
 
     fn drop_idle(&mut self, now: Time) {

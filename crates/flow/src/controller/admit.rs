@@ -98,7 +98,6 @@ impl Controller {
             band: ask.band,
             limit,
             criticality: ask.workload.criticality_checked(),
-            returned: false,
             estimate: cost,
             sequence,
             arrival: now,

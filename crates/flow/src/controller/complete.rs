@@ -61,7 +61,6 @@ impl Controller {
         self.fit_to_supply();
         self.asks[slot].claim = self.claim_for(flow, band, pool);
         self.asks[slot].cost = self.asks[slot].estimate;
-        self.asks[slot].returned = true;
         if place == Place::Back {
             self.asks[slot].sequence = self.next_sequence();
             self.asks[slot].arrival = now;

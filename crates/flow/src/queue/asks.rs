@@ -43,8 +43,6 @@ pub(crate) struct AskRecord {
     pub(crate) band: Band,
     pub(crate) limit: Limit,
     pub(crate) criticality: u8,
-    /// Whether it was re-queued, and so did not have to fit into the capacity.
-    pub(crate) returned: bool,
     /// Its estimated cost, which a re-queue restores.
     pub(crate) estimate: u32,
     /// Arrival order over all asks; ties everywhere are broken by it.

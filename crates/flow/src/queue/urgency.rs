@@ -76,9 +76,10 @@ impl UrgencyLines {
 
     pub(crate) fn most_urgent(&self, moment: Moment<'_>) -> Option<u32> {
         let Moment { now, law, registry } = moment;
+        let bucket = registry.bucket(now);
         let mut best: Option<(f64, &Head)> = None;
         for head in self.heads.iter().filter(|head| head.slot != NONE) {
-            let rate = registry.rate(head.workload, now);
+            let rate = registry.rate(head.workload, bucket);
             let value = urgency(law, now.since(head.arrival), head.criticality, rate);
             let better = best.is_none_or(|(most, leader)| {
                 value > most || (value == most && head.sequence < leader.sequence)

@@ -7,6 +7,11 @@ fn registry(count_max: u32) -> Registry {
     Registry::new(WorkloadLimits { count_max, ..WorkloadLimits::default() })
 }
 
+fn rate_at(registry: &mut Registry, id: WorkloadId, at: u64) -> f64 {
+    let bucket = registry.bucket(secs(at));
+    registry.rate(id.slot, bucket)
+}
+
 fn secs(secs: u64) -> Time {
     Time::ZERO.after(Span::from_secs(secs))
 }
@@ -33,8 +38,7 @@ fn w02_arrivals_leave_the_window_after_a_minute() {
     for at in [0, 0, 0, 30, 30, 59] {
         registry.arrived(id.slot, secs(at));
     }
-    let rate =
-        |registry: &mut Registry, at| (registry.rate(id.slot, secs(at)) * 60.0).round() as u32;
+    let rate = |registry: &mut Registry, at| (rate_at(registry, id, at) * 60.0).round() as u32;
     assert_eq!(rate(&mut registry, 59), 6);
     assert_eq!(rate(&mut registry, 60), 3);
     assert_eq!(rate(&mut registry, 89), 3);
@@ -73,7 +77,7 @@ fn w02_a_full_registry_forgets_the_least_recent_and_then_shares_one_entry() {
     let third = registry.intern("third", secs(3));
     assert_eq!(third.slot, second.slot, "the least recently used one gave its place");
     assert_eq!(registry.resolve(second), NONE, "and its id is no longer good");
-    assert_eq!(registry.rate(third.slot, secs(3)), 0.0, "and nothing of it is left");
+    assert_eq!(rate_at(&mut registry, third, 3), 0.0, "and nothing of it is left");
     registry.began(first.slot);
     registry.began(third.slot);
     let overflow = registry.intern("fourth", secs(4));
@@ -82,7 +86,7 @@ fn w02_a_full_registry_forgets_the_least_recent_and_then_shares_one_entry() {
         registry.arrived(overflow.slot, secs(4));
     }
     let fifth = registry.intern("fifth", secs(4));
-    assert_eq!(registry.rate(fifth.slot, secs(4)), 2.0, "one rate for all");
+    assert_eq!(rate_at(&mut registry, fifth, 4), 2.0, "one rate for all");
 }
 
 /// W04: 1000 workloads take well under 10 MB.
