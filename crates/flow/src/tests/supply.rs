@@ -155,7 +155,7 @@ fn c07_a_requeued_ask_follows_its_model() {
     assert_eq!(bench.gate.backend_of(running), Some(BackendId(1)));
 }
 
-/// Pools that share a backend share it, also after one of them was served past the queue.
+/// Pools that share a backend share it fairly, also after one of them was served past the queue.
 #[test]
 fn c07_a_bypass_is_not_held_against_a_pool_for_ever() {
     let settings = Settings {
@@ -170,7 +170,7 @@ fn c07_a_bypass_is_not_held_against_a_pool_for_ever() {
     };
     let Verdict::Granted { ticket: mut running, .. } = on(&mut bench, "a", 1, 1) else { panic!() };
     on(&mut bench, "a", 1, 1);
-    let past_the_queue = on(&mut bench, "b", 2, 10);
+    let past_the_queue = on(&mut bench, "b", 2, 200);
     assert!(matches!(past_the_queue, Verdict::Granted { .. }));
     let down = BackendSupply { ready: false, ..backend(2, &[2]) };
     bench.supply(&[backend(1, &[1, 2]), down]);
@@ -186,5 +186,5 @@ fn c07_a_bypass_is_not_held_against_a_pool_for_ever() {
         running = bench.granted()[0];
         served += usize::from(mine.contains(&running));
     }
-    assert!((480..=510).contains(&served), "{served} of 1000");
+    assert!((395..=405).contains(&served), "what it cost is charged, once: {served} of 1000");
 }
