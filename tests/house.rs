@@ -33,8 +33,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "controller",
         &[
-            "ask", "capacity", "counters", "drain", "flows", "links", "outcome", "queue", "route",
-            "settings", "supply", "time", "workload",
+            "ask", "capacity", "counters", "drain", "flows", "identity", "links", "outcome",
+            "queue", "route", "settings", "supply", "time", "workload",
         ],
     ),
     ("invariant", &["ask", "controller", "queue"]),

@@ -159,10 +159,17 @@ const MUTANTS: &[Mutant] = &[
         noticed_by: "c07_a_bypass",
     },
     Mutant {
+        name: "a rebuild forgets who leads",
+        file: "controller/reshape.rs",
+        from: "self.claims[at].tag = self.claims[at].tag.max(tag);",
+        to: "self.claims[at].tag = self.claims[at].tag.max(tag.min(now));",
+        noticed_by: "c07_a_new_shape_keeps_leads",
+    },
+    Mutant {
         name: "a completion wakes nobody",
         file: "controller/complete.rs",
-        from: "            self.drain(domain, now);\n        }\n        if self.flows",
-        to: "            let _ = domain;\n        }\n        if self.flows",
+        from: "            self.drain(domain, now);\n        }\n        if let Some",
+        to: "            let _ = domain;\n        }\n        if let Some",
         noticed_by: "c04",
     },
     Mutant {

@@ -21,6 +21,7 @@ use crate::capacity::Capacity;
 use crate::counters::Counters;
 use crate::drain::DrainRate;
 use crate::flows::Flows;
+use crate::identity::NAME_MAX;
 use crate::outcome::Event;
 use crate::queue::asks::Asks;
 use crate::queue::band::Level;
@@ -120,7 +121,7 @@ impl Controller {
     /// The id stays good while the flow has asks alive, and after that until it is forgotten for
     /// one of `idle_flows_max` others.
     pub fn flow(&mut self, name: &str, class: u32) -> FlowId {
-        let name = if name.is_empty() { ANONYMOUS } else { name };
+        let name = if name.is_empty() { ANONYMOUS } else { cut(name) };
         if let Some(slot) = self.flows.find(name) {
             if self.flows[slot].class != class {
                 self.reclassify(slot, class);
@@ -139,7 +140,10 @@ impl Controller {
     /// The workload with this name; an empty name is one of many generated ones.
     pub fn workload(&mut self, name: &str, now: Time) -> WorkloadId {
         let now = self.advance(now);
-        if name.is_empty() { WorkloadId::GENERATED } else { self.registry.intern(name, now) }
+        if name.is_empty() {
+            return WorkloadId::GENERATED;
+        }
+        self.registry.intern(cut(name), now)
     }
 
     /// What became of an ask that waited. Call until there is none, after every other verb.
@@ -176,6 +180,11 @@ impl Controller {
         self.capacity.rankings.iter_mut().for_each(|ranking| ranking.forget(flow));
         self.flows.remove(flow);
     }
+}
+
+/// A name as far as it is kept: what clients send is bounded.
+fn cut(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME_MAX)]
 }
 
 // === impl Domain ===

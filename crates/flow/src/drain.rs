@@ -38,7 +38,9 @@ impl DrainRate {
     /// Cost completed per second, as far as it is known by `now`.
     pub(crate) fn at(&self, now: Time) -> Option<f64> {
         let elapsed = now.since(self.since);
-        if elapsed < SAMPLE {
+        // Before the first completion of all, slow and cold cannot be told apart.
+        let nothing_yet = self.cost == 0 && self.per_sec.is_none();
+        if elapsed < SAMPLE || nothing_yet {
             return self.per_sec;
         }
         let secs = elapsed.secs_f64();

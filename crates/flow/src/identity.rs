@@ -47,7 +47,7 @@ pub struct Rule {
     pub class: u32,
 }
 
-/// Longest name of a flow, in bytes: what clients send is cut here.
+/// Longest name of a flow or a workload, in bytes: what clients send is cut here.
 pub const NAME_MAX: usize = 256;
 
 const ABSENT: &str = "-";

@@ -147,7 +147,7 @@ impl Hysteresis {
         Self::between(watermark * (1.0 - deviation), watermark, watermark * (1.0 + deviation))
     }
 
-    /// Bounds given outright: `0 <= lower <= watermark <= upper`, and an upper bound above 0.
+    /// Bounds given outright: `0 < lower <= watermark <= upper`.
     pub fn between(lower: f64, watermark: f64, upper: f64) -> Checked<Self> {
         let most = 1e9;
         check(
@@ -156,8 +156,9 @@ impl Hysteresis {
             watermark,
             "0 to 1e9",
         )?;
-        let low = (0.0..=watermark).contains(&lower);
-        check(low, "lower_bound_per_backend", lower, "0 to the watermark")?;
+        // Below the smallest step of the fixed point nothing could ever leave the queue.
+        let low = lower * Self::ONE as f64 >= 1.0 && lower <= watermark;
+        check(low, "lower_bound_per_backend", lower, "more than 0, up to the watermark")?;
         let high = (watermark..=most).contains(&upper);
         check(high, "upper_bound_per_backend", upper, "the watermark to 1e9")?;
         let fixed = |bound: f64| (bound * Self::ONE as f64) as u64;

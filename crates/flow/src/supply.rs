@@ -237,15 +237,18 @@ impl Supply {
         pools.push(pool);
     }
 
-    /// The pool without one backend, or the pool itself where nothing else would be left.
+    /// The pool without one backend, or the pool itself where nothing ready would be left.
     pub(crate) fn detour(&mut self, pool: u32, without: u32) -> u32 {
         let Pool { members, domain, .. } = &self.pools[pool as usize];
         let domain = *domain;
         let rest: Vec<u32> = members.iter().copied().filter(|&at| at != without).collect();
-        if let Some(&known) = self.by_members.get(&rest) {
-            return if rest.is_empty() { pool } else { known };
+        if !rest.iter().any(|&at| self.backends[at as usize].ready) {
+            return pool;
         }
-        if rest.is_empty() || self.detours >= DETOURS_MAX {
+        if let Some(&known) = self.by_members.get(&rest) {
+            return known;
+        }
+        if self.detours >= DETOURS_MAX {
             return pool;
         }
         self.detours += 1;
@@ -269,7 +272,7 @@ impl Supply {
     /// them does by itself: not all of them can be above their mean.
     pub(crate) fn is_open(&self, pool: u32, bound: u64) -> bool {
         let Pool { stock, ready, .. } = self.pools[pool as usize];
-        stock < (bound * ready).div_ceil(Hysteresis::ONE)
+        stock < bound.saturating_mul(ready).div_ceil(Hysteresis::ONE)
     }
 
     /// Whether one backend may be granted something.

@@ -54,7 +54,7 @@ impl Controller {
         let slot = self.find_in_flight(ticket)?;
         let backend = self.asks[slot].backend;
         self.recharge(slot, 0);
-        let flow = self.release(slot);
+        let (flow, was_at_limit) = self.release(slot);
         self.counters.requeued += 1;
         let Claim { pool, band, .. } = self.claims[self.asks[slot].claim];
         let pool = self.supply.detour(pool, backend);
@@ -71,7 +71,7 @@ impl Controller {
         }
         // The backend may have left the domain in which the ask waits.
         self.drain(self.supply.pools[pool as usize].domain, now);
-        self.drain_after(flow, backend, now);
+        self.drain_after(backend, was_at_limit.then_some(flow), now);
         Ok(())
     }
 
@@ -109,23 +109,24 @@ impl Controller {
         if domain.waiting > 0 {
             domain.drain.completed(cost, now);
         }
-        let flow = self.release(slot);
+        let (flow, was_at_limit) = self.release(slot);
         self.counters.settled += 1;
         self.end(slot, now);
-        self.drain_after(flow, backend, now);
+        self.drain_after(backend, was_at_limit.then_some(flow), now);
     }
 
-    /// Gives back what an ask in flight holds; returns its flow.
-    fn release(&mut self, slot: u32) -> u32 {
+    /// Gives back what an ask in flight holds; returns its flow, and whether that was at its limit.
+    fn release(&mut self, slot: u32) -> (u32, bool) {
         let record = &self.asks[slot];
         let (backend, flow) = (record.backend, self.claims[record.claim].flow);
         let stock = record.stock(self.settings.stock);
         self.supply.give_back(backend, record.band.index(), stock);
+        let was_at_limit = self.flows[flow].limited && self.flows.is_at_limit(flow);
         self.flows[flow].in_flight -= 1;
         if self.flows[flow].limited {
             self.open_doors(flow, backend);
         }
-        flow
+        (flow, was_at_limit)
     }
 
     /// An ask is over: nothing of it remains but the flow's tag.
@@ -136,15 +137,23 @@ impl Controller {
 
     /// Grants what a release has made possible: at the backend, and for a flow that was at its
     /// limit wherever else it waits.
-    fn drain_after(&mut self, flow: u32, backend: u32, now: Time) {
+    fn drain_after(&mut self, backend: u32, was_at_limit: Option<u32>, now: Time) {
         let domain = self.supply.backends[backend as usize].domain;
         if (domain as usize) < self.domains.len() {
             self.drain(domain, now);
         }
-        if self.flows[flow].limited {
-            for claim in self.claims_of(flow) {
-                let pool = self.claims[claim].pool;
-                self.drain(self.supply.pools[pool as usize].domain, now);
+        if let Some(flow) = was_at_limit {
+            self.drain_for(flow, now);
+        }
+    }
+
+    /// Grants what can go wherever a flow waits.
+    pub(super) fn drain_for(&mut self, flow: u32, now: Time) {
+        let pools = self.claims_of(flow).into_iter().map(|claim| self.claims[claim].pool);
+        let domains: Vec<u32> = pools.map(|pool| self.supply.pools[pool as usize].domain).collect();
+        for (at, &domain) in domains.iter().enumerate() {
+            if !domains[..at].contains(&domain) {
+                self.drain(domain, now);
             }
         }
     }

@@ -149,7 +149,6 @@ impl Controller {
             claim.tag = claim.tag.max(round.clock.now());
         }
         claim.tag = round.clock.serve(claim.tag, claim.weight, cost);
-        let has_run_far = round.clock.has_run_far();
         if bypassed {
             round.clock.leave(claim.weight);
         } else if claim.waiting == 0 {
@@ -158,13 +157,13 @@ impl Controller {
             claim.turn = round.next_turn();
             round.moved(claim.turn(at), &mut self.positions);
         }
-        if has_run_far {
+        if self.round_of(at).clock.has_run_far() {
             self.rebase(at);
         }
     }
 
     /// Brings the tags of a claim's round down before they grow too large.
-    fn rebase(&mut self, at: u32) {
+    pub(super) fn rebase(&mut self, at: u32) {
         let Claim { pool, band, .. } = self.claims[at];
         let round = &mut self.rounds[pool as usize][band.index()];
         let shift = round.clock.rebase();

@@ -12,6 +12,7 @@ use crate::links::NONE;
 use crate::outcome::Place;
 use crate::queue::asks::Phase;
 use crate::queue::claim::{Claim, Claims};
+use crate::queue::fair::NEW;
 use crate::queue::round::Round;
 use crate::settings::{Cascade, Settings};
 use crate::supply::BackendSupply;
@@ -51,7 +52,7 @@ impl Controller {
             self.rejoin(claim);
         }
         // The new class may allow what the old one forbade.
-        self.drain_all(self.clock);
+        self.drain_for(flow, self.clock);
     }
 
     /// Makes room for pools that have been added since.
@@ -110,8 +111,10 @@ impl Controller {
             let at = self.claim_for(flow, band, pool);
             self.asks[slot].claim = at;
             let now = self.rounds[pool as usize][band.index()].clock.now();
-            let tag = now.saturating_add(tag).saturating_sub(was.now());
-            self.claims[at].tag = self.claims[at].tag.max(tag);
+            if tag != NEW {
+                let tag = now.saturating_add(tag).saturating_sub(was.now()).max(NEW + 1);
+                self.claims[at].tag = self.claims[at].tag.max(tag);
+            }
             // The levels are new, and know nothing of what is in flight.
             self.asks[slot].units = 0;
             if self.asks[slot].phase == Phase::Waiting {

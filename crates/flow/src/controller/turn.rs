@@ -115,6 +115,10 @@ impl Controller {
         let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
         round.clock.leave(claim.weight);
         round.exit(at, &mut self.positions);
+        // The idle rule may have moved the clock far without any grant.
+        if round.clock.has_run_far() {
+            self.rebase(at);
+        }
     }
 
     /// A grant to `backend` may have brought a limited flow to its limit.

@@ -80,10 +80,10 @@ impl Clock {
         tag.max(self.now)
     }
 
-    /// The tag of a flow that goes on as it was.
+    /// The tag of a flow that goes on as it was; one that a limit has kept out so far starts here.
     pub(crate) fn resume(&mut self, tag: u64, weight: Weight) -> u64 {
         self.weight += u64::from(weight.units);
-        self.bounded(tag)
+        self.bounded(if tag == NEW { self.now } else { tag })
     }
 
     /// The tag of a flow after a grant of this cost.

@@ -38,6 +38,9 @@ impl Fifo {
     /// Puts an ask that was granted before back among those that arrived when it did. The walk
     /// passes only asks that came back in the same way, at most as many as were in flight.
     pub(crate) fn restore(&mut self, slot: u32, asks: &mut Asks) {
+        if self.tail != NONE && asks[self.tail].sequence < asks[slot].sequence {
+            return self.push_back(slot, asks);
+        }
         let mut at = self.head;
         while at != NONE && asks[at].sequence < asks[slot].sequence {
             at = asks[at].line.next;

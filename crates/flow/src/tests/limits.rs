@@ -158,3 +158,31 @@ fn p09_a_lifted_limit_releases_who_waited_for_it() {
     bench.collect();
     assert_eq!(bench.granted(), [kept]);
 }
+
+/// A rebuild finds flows that a limit has kept out from their first ask on, and gives them no
+/// credit for it.
+#[test]
+fn p09_a_rebuild_gives_no_credit_to_who_was_kept_out() {
+    let class = FlowClass { in_flight_max: Some(1), ..FlowClass::default() };
+    let mut bench = Bench::with(with_class(class, 2.0), &[backend(0, &[1]), backend(1, &[2])]);
+    let flow = bench.gate.flow("held", 1);
+    bench.offer(Ask::new(flow, crate::ModelId(2)));
+    let mut running = bench.start("busy");
+    bench.start("busy");
+    let kept: Vec<_> = (0..20).map(|_| bench.queue_limited("held")).collect();
+    bench.fill("busy", Band::Normal, 60);
+    for _ in 0..10 {
+        bench.settle(running, 1);
+        running = bench.granted()[0];
+    }
+    let class = FlowClass { in_flight_max: None, ..class };
+    bench.gate.configure(with_class(class, 2.0), bench.now);
+    bench.collect();
+    let mut served = 0;
+    for _ in 0..20 {
+        bench.settle(running, 1);
+        running = bench.granted()[0];
+        served += usize::from(kept.contains(&running));
+    }
+    assert!((9..=11).contains(&served), "{served} of 20");
+}

@@ -109,3 +109,23 @@ fn q10_absurd_corrections_are_cut_at_the_horizon() {
         bench.settle(ticket, if at % 3 == 0 { u64::MAX } else { 0 });
     }
 }
+
+/// The idle rule moves virtual time by up to a horizon without any grant; it is brought back too.
+#[test]
+fn q10_idle_rounds_are_rebased_as_well() {
+    let settings = Settings {
+        default_class: FlowClass { weight: Weight::new(0.01).unwrap(), ..FlowClass::default() },
+        ..limited_to(100.0)
+    };
+    let mut bench = Bench::new(settings, 1);
+    let tickets: Vec<_> = (0..100).map(|_| bench.start("a")).collect();
+    let down = crate::BackendSupply { ready: false, ..super::bench::backend(0, &[MODEL.0]) };
+    bench.supply(&[down]);
+    for tickets in tickets.chunks(6) {
+        tickets.iter().for_each(|&ticket| bench.settle(ticket, u64::MAX));
+        let ask = bench.ask("a");
+        let Verdict::Queued { ticket } = bench.offer(ask) else { panic!("nothing is ready") };
+        bench.gate.cancel(ticket, bench.now).unwrap();
+        bench.collect();
+    }
+}

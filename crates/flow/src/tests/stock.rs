@@ -51,6 +51,7 @@ fn c02_impossible_bounds_are_refused() {
     assert_eq!(name(Hysteresis::around(0.0, 0.1)), "watermark_per_backend");
     assert_eq!(name(Hysteresis::around(f64::INFINITY, 0.1)), "watermark_per_backend");
     assert_eq!(name(Hysteresis::between(3.0, 2.0, 4.0)), "lower_bound_per_backend");
+    assert_eq!(name(Hysteresis::between(0.0, 2.0, 4.0)), "lower_bound_per_backend");
     assert_eq!(name(Hysteresis::between(1.0, 2.0, 1.5)), "upper_bound_per_backend");
 }
 

@@ -188,3 +188,37 @@ fn c07_a_bypass_is_not_held_against_a_pool_for_ever() {
     }
     assert!((395..=405).contains(&served), "what it cost is charged, once: {served} of 1000");
 }
+
+/// N05: a detour on which nobody is ready is no detour.
+#[test]
+fn n05_a_requeued_ask_does_not_wait_for_a_dead_backend() {
+    let down = BackendSupply { ready: false, ..backend(1, &[MODEL.0]) };
+    let mut bench = Bench::with(limited_to(1.0), &[backend(0, &[MODEL.0]), down]);
+    let running = bench.start("a");
+    bench.gate.requeue(running, crate::Place::Old, bench.now).unwrap();
+    bench.collect();
+    assert_eq!(bench.granted(), [running]);
+}
+
+/// A flow that has had more than its share still owes it when sets of backends change.
+#[test]
+fn c07_a_new_shape_keeps_leads() {
+    let mut bench = Bench::with(limited_to(1.0), &[backend(0, &[1])]);
+    let running = bench.start("x");
+    let large = Ask { cost: 10, ..bench.ask("ahead") };
+    let Verdict::Queued { ticket: large } = bench.offer(large) else { panic!("full") };
+    bench.fill("ahead", Band::Normal, 5);
+    let behind: Vec<_> = (0..20).map(|_| bench.queue("behind", Band::Normal)).collect();
+    bench.settle(running, 1);
+    let mut running = bench.granted()[0];
+    while running != large {
+        bench.settle(running, 1);
+        running = bench.granted()[0];
+    }
+    bench.supply(&[backend(0, &[1, 2]), backend(5, &[2])]);
+    for _ in 0..5 {
+        bench.settle(running, if running == large { 10 } else { 1 });
+        running = bench.granted()[0];
+        assert!(behind.contains(&running), "the flow that is ahead waits its ten");
+    }
+}

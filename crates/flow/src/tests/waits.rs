@@ -68,10 +68,13 @@ fn n02_bands_count_in_the_prediction() {
 #[test]
 fn n02_retry_after_stays_within_its_limits() {
     let mut bench = Bench::new(full_at(5), 1);
-    bench.start("a");
+    let running = bench.start("a");
     bench.fill("a", Band::Normal, 5);
     assert_eq!(retry_after(bench.send("a", Band::Normal)), Span::from_secs(1));
-    bench.now = bench.now.after(Span::from_secs(20));
+    bench.pass(Span::from_secs(2));
+    bench.settle(running, 1);
+    bench.queue("a", Band::Normal);
+    bench.pass(Span::from_secs(27));
     assert_eq!(retry_after(bench.send("a", Band::Normal)), Span::from_secs(60), "nothing drains");
 }
 
@@ -128,4 +131,15 @@ fn in_flight(bench: &Bench) -> Ticket {
     let slots = bench.gate.asks.slots();
     let tickets = slots.map(|slot| bench.gate.asks.ticket(slot));
     tickets.into_iter().find(|&ticket| bench.gate.backend_of(ticket).is_some()).unwrap()
+}
+
+/// A server that has not completed anything yet is not a server that never will.
+#[test]
+fn a_cold_start_is_not_hopeless() {
+    let settings = Settings { refuse_hopeless: true, ..full_at(100) };
+    let mut bench = Bench::new(settings, 1);
+    bench.start("a");
+    bench.queue("a", Band::Normal);
+    bench.pass(Span::from_secs(5));
+    bench.queue("a", Band::Normal);
 }

@@ -126,7 +126,7 @@ impl Random {
         let scale = if unit == StockUnit::Tokens { 20.0 } else { 1.0 };
         let watermark = self.pick(&[1.0, 1.5, 2.0, 3.0, 5.0]) * scale;
         let bounds = match self.below(8) {
-            0 => Hysteresis::between(0.0, watermark, watermark),
+            0 => Hysteresis::between(0.1, watermark, watermark),
             1 | 2 => Hysteresis::limit(watermark),
             3 | 4 => Hysteresis::between(watermark / 2.0, watermark, watermark * 2.0),
             _ => Hysteresis::around(watermark, self.pick(&[0.1, 0.4, 0.9])),

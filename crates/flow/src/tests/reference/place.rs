@@ -61,11 +61,12 @@ impl Places {
         self.domain_of(pool.expect("only backends with a pool are granted anything"))
     }
 
-    /// The pool without one backend, or the pool itself where none would be left.
+    /// The pool without one backend, or the pool itself where none that is ready would be left.
     pub(super) fn detour(&mut self, pool: usize, without: usize) -> usize {
         let mut rest = self.pools[pool].clone();
         rest.retain(|&at| at != without);
-        if rest.is_empty() { pool } else { self.pool_with(rest) }
+        let usable = rest.iter().any(|&at| self.backends[at].ready);
+        if usable { self.pool_with(rest) } else { pool }
     }
 
     fn pool_with(&mut self, members: Vec<usize>) -> usize {
