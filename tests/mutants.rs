@@ -35,9 +35,30 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a grant that is given up costs nothing",
         file: "controller/complete.rs",
-        from: "self.recharge(slot, 1);",
-        to: "self.recharge(slot, 0);",
+        from: "        self.finish(slot, now);\n        Ok(Stage::InFlight)",
+        to: "        self.recharge(slot, 0);\n        self.finish(slot, now);\n        Ok(Stage::InFlight)",
         noticed_by: "fairness::q06_grants",
+    },
+    Mutant {
+        name: "refunds from before a flow waited are credit",
+        file: "controller/complete.rs",
+        from: "let void = difference < 0",
+        to: "let void = difference == i64::MIN",
+        noticed_by: "fairness::q06_over",
+    },
+    Mutant {
+        name: "bands are refunded what they were charged before they came back",
+        file: "queue/band.rs",
+        from: "        if charge < 0 {",
+        to: "        if charge == i128::MIN {",
+        noticed_by: "p04_over",
+    },
+    Mutant {
+        name: "an idle backend does not open its pool",
+        file: "supply.rs",
+        from: "empty > 0 || stock <",
+        to: "empty == u64::MAX || stock <",
+        noticed_by: "c07_an_idle_backend",
     },
     Mutant {
         name: "no true-up",

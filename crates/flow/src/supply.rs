@@ -63,9 +63,10 @@ pub(crate) struct Pool {
     pub(crate) domain: u32,
     /// Its place among the domain's pools.
     pub(crate) place: u32,
-    /// What its ready members hold together, and how many they are.
+    /// What its ready members hold together, how many they are, and how many hold nothing.
     stock: u64,
     ready: u64,
+    empty: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -163,10 +164,13 @@ impl Supply {
     /// Counts again what each pool's ready members hold.
     pub(crate) fn recount(&mut self) {
         for pool in &mut self.pools {
+            (pool.stock, pool.ready, pool.empty) = (0, 0, 0);
             let members = pool.members.iter().map(|&at| &self.backends[at as usize]);
-            let ready = members.filter(|backend| backend.ready);
-            (pool.stock, pool.ready) =
-                ready.fold((0, 0), |(stock, count), backend| (stock + backend.stock, count + 1));
+            for backend in members.filter(|backend| backend.ready) {
+                pool.stock += backend.stock;
+                pool.ready += 1;
+                pool.empty += u64::from(backend.stock == 0);
+            }
         }
     }
 
@@ -174,11 +178,17 @@ impl Supply {
     pub(crate) fn take(&mut self, backend: u32, band: usize, stock: u64) {
         self.grants += 1;
         let at = &mut self.backends[backend as usize];
+        let was_empty = at.stock == 0;
         at.in_flight[band] += 1;
         at.stock += stock;
         at.granted_at = self.grants;
-        if at.ready {
-            at.pools.iter().for_each(|&pool| self.pools[pool as usize].stock += stock);
+        if !at.ready {
+            return;
+        }
+        for &pool in &at.pools {
+            let pool = &mut self.pools[pool as usize];
+            pool.stock += stock;
+            pool.empty -= u64::from(was_empty);
         }
     }
 
@@ -187,8 +197,13 @@ impl Supply {
         let at = &mut self.backends[backend as usize];
         at.in_flight[band] -= 1;
         at.stock -= stock;
-        if at.ready {
-            at.pools.iter().for_each(|&pool| self.pools[pool as usize].stock -= stock);
+        if !at.ready {
+            return;
+        }
+        for &pool in &at.pools {
+            let pool = &mut self.pools[pool as usize];
+            pool.stock -= stock;
+            pool.empty += u64::from(at.stock == 0);
         }
     }
 
@@ -199,7 +214,7 @@ impl Supply {
             for &member in &members {
                 self.backends[member as usize].pools.push(at);
             }
-            self.pools.push(Pool { members, domain: 0, place: 0, stock: 0, ready: 0 });
+            self.pools.push(Pool { members, domain: 0, place: 0, stock: 0, ready: 0, empty: 0 });
         }
         at
     }
@@ -268,11 +283,11 @@ impl Supply {
         self.pool_of(model).filter(|&pool| !self.pools[pool as usize].members.is_empty())
     }
 
-    /// Whether a pool's ready backends together hold less than `bound` each. If so, at least one of
-    /// them does by itself: not all of them can be above their mean.
+    /// Whether a pool's ready backends together hold less than `bound` each, or one of them holds
+    /// nothing. Then at least one is below `bound` by itself: not all can be above their mean.
     pub(crate) fn is_open(&self, pool: u32, bound: u64) -> bool {
-        let Pool { stock, ready, .. } = self.pools[pool as usize];
-        stock < bound.saturating_mul(ready).div_ceil(Hysteresis::ONE)
+        let Pool { stock, ready, empty, .. } = self.pools[pool as usize];
+        empty > 0 || stock < bound.saturating_mul(ready).div_ceil(Hysteresis::ONE)
     }
 
     /// Whether one backend may be granted something.

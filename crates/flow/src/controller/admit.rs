@@ -99,6 +99,7 @@ impl Controller {
             limit,
             criticality: ask.workload.criticality_checked(),
             estimate: cost,
+            period: 0,
             sequence,
             arrival: now,
             units: 0,

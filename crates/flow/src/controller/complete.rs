@@ -31,8 +31,8 @@ impl Controller {
     }
 
     /// The client has gone, or nobody will relay this ask: ends it wherever it stands. In flight
-    /// that is a settlement at a cost of 1, because grants that cost nothing could go on for ever
-    /// at others' expense; settle instead when work was done.
+    /// the charge stands, because grants that cost nothing could go on for ever at others' expense;
+    /// settle instead when what it cost is known.
     pub fn cancel(&mut self, ticket: Ticket, now: Time) -> Result<Stage, Misuse> {
         let now = self.advance(now);
         let slot = self.asks.find(ticket).ok_or(Misuse::UnknownTicket)?;
@@ -42,7 +42,6 @@ impl Controller {
             self.end(slot, now);
             return Ok(Stage::Waiting);
         }
-        self.recharge(slot, 1);
         self.finish(slot, now);
         Ok(Stage::InFlight)
     }
@@ -93,7 +92,10 @@ impl Controller {
         let difference = i64::from(cost) - i64::from(charged);
         let claim = &mut self.claims[at];
         let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
-        claim.tag = round.clock.true_up(claim.tag, claim.weight, difference);
+        let void = difference < 0 && claim.active && self.asks[slot].period != claim.period;
+        if !void {
+            claim.tag = round.clock.true_up(claim.tag, claim.weight, difference);
+        }
         if claim.active {
             round.moved(claim.turn(at), &mut self.positions);
         }

@@ -126,6 +126,7 @@ impl Controller {
         record.backend = backend;
         let (claim, cost, band) = (record.claim, record.cost, record.band.index());
         self.supply.take(backend, band, record.stock(self.settings.stock));
+        self.asks[slot].period = self.claims[claim].period;
         let flow = self.claims[claim].flow;
         self.flows[flow].in_flight += 1;
         if self.levelled {

@@ -117,6 +117,7 @@ impl Controller {
             }
             // The levels are new, and know nothing of what is in flight.
             self.asks[slot].units = 0;
+            self.asks[slot].period = 1;
             if self.asks[slot].phase == Phase::Waiting {
                 self.rejoin_line(slot, at);
             }

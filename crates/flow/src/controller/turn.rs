@@ -34,6 +34,7 @@ impl Controller {
             pool,
             next: self.flows[flow].claim_first,
             turn: 0,
+            period: 0,
             band,
             active: false,
             cost_waiting: 0,
@@ -96,6 +97,7 @@ impl Controller {
         let claim = &mut self.claims[at];
         let round = &mut self.rounds[pool as usize][claim.band.index()];
         claim.tag = start(round, claim);
+        claim.period = claim.period.wrapping_add(1);
         claim.turn = round.next_turn();
         claim.active = true;
         let turn = claim.turn(at);

@@ -45,6 +45,8 @@ pub(crate) struct AskRecord {
     pub(crate) criticality: u8,
     /// Its estimated cost, which a re-queue restores.
     pub(crate) estimate: u32,
+    /// The period of its claim in which it was charged.
+    pub(crate) period: u32,
     /// Arrival order over all asks; ties everywhere are broken by it.
     pub(crate) sequence: u64,
     pub(crate) arrival: Time,

@@ -14,6 +14,8 @@ pub(crate) struct Level {
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     tag: u128,
+    /// The tag with which it last came back; refunds do not go below it.
+    floor: u128,
     can_go: bool,
     /// Whether nobody has gone since it last could.
     present: bool,
@@ -63,8 +65,11 @@ impl Level {
     }
 
     pub(crate) fn charge(&mut self, at: usize, charge: i128) {
-        let tag = &mut self.nodes[at].tag;
-        *tag = tag.saturating_add_signed(charge);
+        let node = &mut self.nodes[at];
+        node.tag = node.tag.saturating_add_signed(charge);
+        if charge < 0 {
+            node.tag = node.tag.max(node.floor);
+        }
     }
 
     /// Nothing waits: old service is forgotten.
@@ -80,6 +85,7 @@ impl Node {
     fn come_back(&mut self, now: u128) {
         if !std::mem::replace(&mut self.present, true) {
             self.tag = self.tag.max(now);
+            self.floor = self.tag;
         }
     }
 }

@@ -6,9 +6,7 @@ use crate::ask::Band;
 use crate::links::NONE;
 use crate::weight::Weight;
 
-/// It fills a cache line, because every step of an ask begins with it.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
 pub(crate) struct Claim {
     /// Virtual time at which its next ask starts.
     pub(crate) tag: u64,
@@ -21,6 +19,9 @@ pub(crate) struct Claim {
     pub(crate) next: u32,
     /// Breaks ties between equal tags: the claim that moved longest ago goes first.
     pub(crate) turn: u32,
+    /// How often it has begun to take part. Refunds of what it was charged in an earlier period
+    /// are credit from a time when it did not wait, and are void while it does.
+    pub(crate) period: u32,
     pub(crate) band: Band,
     /// Whether it takes part in its round: something waits, and a limit does not forbid it.
     pub(crate) active: bool,
@@ -82,5 +83,3 @@ impl std::ops::IndexMut<u32> for Claims {
         &mut self.claims[at as usize]
     }
 }
-
-const _: () = assert!(size_of::<Claim>() == 64);

@@ -74,3 +74,31 @@ fn p04_weighted_bands_share_by_their_weights() {
     let rest = bench.run_dry(vec![running]);
     assert_eq!(rest.len(), 1100, "the shares of empty bands are given away");
 }
+
+/// P04: an estimate that was far too high buys its band no credit.
+#[test]
+fn p04_overestimating_buys_a_band_no_credit() {
+    let weights = [10.0, 10.0, 10.0, 70.0].map(|weight| Weight::new(weight).unwrap());
+    let settings = Settings {
+        cascade: Cascade::Weighted(weights),
+        total_capacity: 10_000,
+        default_class: crate::FlowClass { capacity: 5000, ..crate::FlowClass::default() },
+        ..limited_to(2.0)
+    };
+    let mut bench = Bench::new(settings, 1);
+    let sly = crate::Ask { band: Band::BestEffort, cost: 1_000_000, ..bench.ask("sly") };
+    let crate::Verdict::Granted { ticket: inflated, .. } = bench.offer(sly) else { panic!() };
+    let mut running = bench.start("x");
+    bench.fill("a", Band::BestEffort, 1000);
+    let critical: std::collections::BTreeSet<Ticket> =
+        (0..1000).map(|_| bench.queue("a", Band::Critical)).collect();
+    bench.settle(inflated, 1);
+    bench.granted();
+    let mut served = 0;
+    for _ in 0..800 {
+        bench.settle(running, 1);
+        running = bench.granted()[0];
+        served += usize::from(critical.contains(&running));
+    }
+    assert!((690..=710).contains(&served), "seven in eight: {served} of 800");
+}

@@ -59,6 +59,8 @@ struct Claim {
     weight: Weight,
     /// Nothing while it is new to its round.
     tag: Option<i128>,
+    /// How often it has begun to take part.
+    period: u64,
     moved: u64,
     takes_part: bool,
 }
@@ -81,6 +83,8 @@ pub(super) struct Record {
     arrival: Time,
     /// The weights that took part in its round when it was granted.
     units: u64,
+    /// The period of its claim in which it was charged.
+    period: u64,
 }
 
 /// The levels of one domain: over its bands, and in each band over its pools.
@@ -240,7 +244,6 @@ impl Reference {
             self.withdraw(at);
             return Ok(Stage::Waiting);
         }
-        self.recharge(at, 1);
         self.finish(at);
         Ok(Stage::InFlight)
     }

@@ -222,3 +222,20 @@ fn c07_a_new_shape_keeps_leads() {
         assert!(behind.contains(&running), "the flow that is ahead waits its ten");
     }
 }
+
+/// C07: where a narrow pool is overfull, an idle backend still takes what it can serve.
+#[test]
+fn c07_an_idle_backend_is_never_kept_idle() {
+    let pinned: Vec<_> = (0..3).map(|id| backend(id, &[id, 9])).collect();
+    let mut listed = pinned.clone();
+    listed.push(backend(3, &[9]));
+    let mut bench = Bench::with(Settings::default(), &listed);
+    let ask = bench.ask("a");
+    for _ in 0..3 {
+        for model in 0..3 {
+            bench.offer(Ask { model: ModelId(model), ..ask });
+        }
+    }
+    let anywhere = bench.offer(Ask { model: ModelId(9), ..ask });
+    assert!(matches!(anywhere, Verdict::Granted { backend: BackendId(3), .. }), "{anywhere:?}");
+}

@@ -61,6 +61,7 @@ impl Reference {
             sequence: self.next(),
             arrival: self.clock,
             units: 0,
+            period: 0,
         }
     }
 

@@ -14,8 +14,8 @@ impl Reference {
             return known;
         }
         let weight = self.class_of(flow).weight;
-        let (tag, moved, takes_part) = (None, 0, false);
-        self.claims.push(Claim { flow, pool, band, weight, tag, moved, takes_part });
+        let (tag, period, moved, takes_part) = (None, 0, 0, false);
+        self.claims.push(Claim { flow, pool, band, weight, tag, period, moved, takes_part });
         self.claims.len() - 1
     }
 
@@ -65,6 +65,7 @@ impl Reference {
             Some(cost) => clock.arrive(claim.tag, stretch(cost.into(), claim.weight)),
             None => clock.come_back(claim.tag),
         });
+        claim.period += 1;
         claim.moved = clock.next_move();
         claim.takes_part = true;
     }
@@ -259,6 +260,7 @@ impl Reference {
         let class = self.class_of(self.flow_of(&self.asks[at]));
         let limited = class.in_flight_per_backend_max.is_some();
         let claim = &mut self.claims[self.asks[at].claim];
+        self.asks[at].period = claim.period;
         let step = stretch(self.asks[at].cost.into(), claim.weight);
         let clock = &mut self.rounds[claim.pool][claim.band.index()];
         let tag = claim.tag.map_or(clock.now, |tag| if limited { tag.max(clock.now) } else { tag });
@@ -295,8 +297,11 @@ impl Reference {
         let difference = i64::from(cost) - i64::from(charged);
         let claim = &mut self.claims[self.asks[at].claim];
         let (pool, band) = (claim.pool, claim.band.index());
-        let tag = claim.tag.map_or(0, |tag| tag + stretch(difference, claim.weight));
-        claim.tag = Some(self.rounds[pool][band].note(tag));
+        let void = difference < 0 && claim.takes_part && self.asks[at].period != claim.period;
+        if !void {
+            let tag = claim.tag.map_or(0, |tag| tag + stretch(difference, claim.weight));
+            claim.tag = Some(self.rounds[pool][band].note(tag));
+        }
         let (domain, place) = (self.places.domain_of(pool), self.place_of(pool));
         let units = self.asks[at].units;
         if units > 0 {

@@ -20,6 +20,8 @@ pub(super) struct Level {
 #[derive(Clone, Debug)]
 struct Node {
     tag: i128,
+    /// The tag with which it last came back.
+    floor: i128,
     /// Others went while it could not.
     missed: bool,
 }
@@ -70,7 +72,7 @@ impl Clock {
 
 impl Level {
     pub(super) fn resize(&mut self, nodes: usize) {
-        self.nodes.resize(nodes, Node { tag: 0, missed: true });
+        self.nodes.resize(nodes, Node { tag: 0, floor: 0, missed: true });
     }
 
     /// The node with the least tag, the later one where equal.
@@ -94,7 +96,11 @@ impl Level {
     }
 
     pub(super) fn correct(&mut self, at: usize, charge: i128) {
-        self.nodes[at].tag += charge;
+        let node = &mut self.nodes[at];
+        node.tag += charge;
+        if charge < 0 {
+            node.tag = node.tag.max(node.floor);
+        }
     }
 
     pub(super) fn idle(&mut self) {
@@ -109,6 +115,7 @@ impl Node {
     fn come_back(&mut self, now: i128) {
         if std::mem::take(&mut self.missed) {
             self.tag = self.tag.max(now);
+            self.floor = self.tag;
         }
     }
 }

@@ -92,7 +92,8 @@ impl Places {
 
     /// Whether a pool may be granted something.
     pub(super) fn is_open(&self, pool: usize, bound: u64) -> bool {
-        self.is_below(self.pools[pool].iter(), bound)
+        let unused = |&at: &usize| self.backends[at].ready && self.backends[at].stock == 0;
+        self.pools[pool].iter().any(unused) || self.is_below(self.pools[pool].iter(), bound)
     }
 
     fn is_below<'a>(&self, members: impl Iterator<Item = &'a usize>, bound: u64) -> bool {
