@@ -8,7 +8,7 @@
 //! new to the round  tag = v + l/w                       behind all who stand at v
 //! begins to wait    tag = max(tag, v)                   the lift
 //! granted           v = max(v, tag);  tag += l/w        the flow with the least tag goes
-//! trued up          tag += (actual - charged)/w         late knowledge, both ways
+//! trued up          tag += (actual - charged)/w         late knowledge, both ways (see `recharge`)
 //! nothing waits     v = max(v, largest tag)             old service is forgotten
 //! ```
 //!
