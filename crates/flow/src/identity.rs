@@ -59,9 +59,18 @@ pub fn flow_name(parts: &[Part], traits: &Traits<'_>) -> String {
     if values.iter().all(|&value| value == ABSENT) {
         return ABSENT.to_owned();
     }
-    let mut name = values.join(SEPARATOR);
+    let mut name = match values[..] {
+        [only] => only.to_owned(),
+        _ => values.iter().map(|value| escaped(value)).collect::<Vec<_>>().join(SEPARATOR),
+    };
     name.truncate(name.floor_char_boundary(NAME_MAX));
     name
+}
+
+/// A part of a longer name, told apart from the separator: no two requests with different parts
+/// share a name.
+fn escaped(value: &str) -> String {
+    value.replace('%', "%25").replace(SEPARATOR, "%2F")
 }
 
 /// The class of a request's flow: that of the first rule that matches, or 0.

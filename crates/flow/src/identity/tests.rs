@@ -16,6 +16,18 @@ fn q01_a_name_has_the_listed_parts_in_order() {
 }
 
 #[test]
+fn q01_different_parts_make_different_names() {
+    let name = |tenant, model| {
+        let traits = Traits { tenant: Some(tenant), model: Some(model), ..Traits::default() };
+        flow_name(&[Part::Tenant, Part::Model], &traits)
+    };
+    assert_ne!(name("a", "b/c"), name("a/b", "c"));
+    assert_ne!(name("a%2Fb", "c"), name("a/b", "c"));
+    let alone = Traits { model: Some("org/model"), ..Traits::default() };
+    assert_eq!(flow_name(&[Part::Model], &alone), "org/model");
+}
+
+#[test]
 fn q01_whoever_leaves_the_value_out_shares_one_flow() {
     let headers = [("x-team", "")];
     let by_team = [Part::Header("x-team".into())];
