@@ -35,8 +35,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a grant that is given up costs nothing",
         file: "controller/complete.rs",
-        from: "        self.finish(slot, now);\n        Ok(Stage::InFlight)",
-        to: "        self.recharge(slot, 0);\n        self.finish(slot, now);\n        Ok(Stage::InFlight)",
+        from: "self.finish(slot, now);\n        Ok(Stage::InFlight)",
+        to: "self.recharge(slot, 0);\nself.finish(slot, now);\nOk(Stage::InFlight)",
         noticed_by: "fairness::q06_grants",
     },
     Mutant {

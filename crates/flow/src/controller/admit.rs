@@ -1,6 +1,7 @@
 //! Offer to queue: bypass, wait or refuse.
 
 use super::Controller;
+use super::turn::Spot;
 use crate::ask::{Ask, Band, COST_MAX, Ticket};
 use crate::links::{Link, NONE};
 use crate::outcome::{Eviction, Place, Refusal, Verdict};
@@ -12,9 +13,7 @@ use crate::time::{Span, Time};
 struct Candidate<'a> {
     ask: &'a Ask,
     workload: u32,
-    flow: u32,
-    pool: u32,
-    claim: u32,
+    spot: Spot,
     /// When its wait would end, and what would end it.
     deadline: Time,
     limit: Limit,
@@ -39,15 +38,15 @@ impl Controller {
             return Verdict::Granted { ticket, backend };
         }
         if let Err(reason) = self.make_room(&candidate, now) {
-            let retry_after = self.retry_after(candidate.claim, now);
+            let retry_after = self.retry_after(candidate.spot, now);
             return self.refuse(reason, retry_after);
         }
         let (slot, ticket) = self.admit(&candidate, now);
         self.counters.queued += 1;
         self.enqueue(slot, Place::Back, now);
         // What kept it from passing may wait for other backends than it does.
-        if self.supply.is_open(candidate.pool, self.settings.bounds.lower()) {
-            self.drain(self.supply.pools[candidate.pool as usize].domain, now);
+        if self.supply.is_open(candidate.spot.pool, self.settings.bounds.lower()) {
+            self.drain(self.supply.pools[candidate.spot.pool as usize].domain, now);
         }
         Verdict::Queued { ticket }
     }
@@ -76,13 +75,14 @@ impl Controller {
             Some(deadline) if deadline < expiry => (deadline, Limit::Client),
             _ => (expiry, Limit::Ttl),
         };
-        let claim = self.claim_for(flow, ask.band, pool);
-        Ok(Candidate { ask, workload, flow, pool, claim, deadline, limit })
+        let spot = Spot { flow, band: ask.band, pool };
+        Ok(Candidate { ask, workload, spot, deadline, limit })
     }
 
     fn admit(&mut self, candidate: &Candidate<'_>, now: Time) -> (u32, Ticket) {
-        let &Candidate { ask, workload, claim, deadline, limit, .. } = candidate;
+        let &Candidate { ask, workload, spot, deadline, limit } = candidate;
         self.registry.began(workload);
+        let claim = self.claim_for(spot);
         let cost = ask.cost.clamp(1, COST_MAX) as u32;
         let sequence = self.next_sequence();
         self.asks.insert(AskRecord {
@@ -114,20 +114,22 @@ impl Controller {
     /// waits that could use it.
     fn bypass(&self, candidate: &Candidate<'_>) -> Option<u32> {
         let bound = self.settings.bounds.upper();
-        let at_limit = self.flows[candidate.flow].limited && self.flows.is_at_limit(candidate.flow);
-        if at_limit || !self.supply.is_open(candidate.pool, bound) {
+        let at_limit =
+            self.flows[candidate.spot.flow].limited && self.flows.is_at_limit(candidate.spot.flow);
+        if at_limit || !self.supply.is_open(candidate.spot.pool, bound) {
             return None;
         }
-        let domain = self.supply.pools[candidate.pool as usize].domain;
+        let domain = self.supply.pools[candidate.spot.pool as usize].domain;
         if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, bound) {
             return None;
         }
-        self.choose_backend(candidate.claim, bound)
+        self.choose_backend(candidate.spot.flow, candidate.spot.pool, bound)
     }
 
     /// Whether the ask may wait; evicts another one for it if need be.
     fn make_room(&mut self, candidate: &Candidate<'_>, now: Time) -> Result<(), Refusal> {
-        let &Candidate { ask: &Ask { band, .. }, flow, claim, deadline, .. } = candidate;
+        let &Candidate { spot, deadline, .. } = candidate;
+        let Spot { flow, band, .. } = spot;
         let capacity = self.settings.capacity();
         if capacity == 0 {
             return Err(Refusal::QueueDisabled);
@@ -142,7 +144,7 @@ impl Controller {
             return Err(Refusal::FlowFull);
         }
         let hopeless = |wait| now.after(wait) > deadline;
-        if self.settings.refuse_hopeless && self.predicted_wait(claim, now).is_some_and(hopeless) {
+        if self.settings.refuse_hopeless && self.predicted_wait(spot, now).is_some_and(hopeless) {
             return Err(Refusal::WaitTooLong);
         }
         if self.capacity.total() < capacity || self.preempt_for(band, now) {

@@ -1,6 +1,7 @@
 //! Backend to end: true-up, release, and going back to wait.
 
 use super::Controller;
+use super::turn::Spot;
 use crate::ask::{COST_MAX, Ticket, Usage};
 use crate::outcome::{Eviction, Misuse, Place, Stage};
 use crate::queue::asks::Phase;
@@ -58,7 +59,7 @@ impl Controller {
         let Claim { pool, band, .. } = self.claims[self.asks[slot].claim];
         let pool = self.supply.detour(pool, backend);
         self.fit_to_supply();
-        self.asks[slot].claim = self.claim_for(flow, band, pool);
+        self.asks[slot].claim = self.claim_for(Spot { flow, band, pool });
         self.asks[slot].cost = self.asks[slot].estimate;
         if place == Place::Back {
             self.asks[slot].sequence = self.next_sequence();

@@ -24,9 +24,9 @@ impl Controller {
                 self.expire(slot, now);
                 continue;
             }
-            let Some(backend) = self.choose_backend(claim, self.settings.bounds.lower()) else {
-                return;
-            };
+            let Claim { flow, pool, .. } = self.claims[claim];
+            let bound = self.settings.bounds.lower();
+            let Some(backend) = self.choose_backend(flow, pool, bound) else { return };
             let waited = now.since(self.asks[slot].arrival);
             self.take_out(slot);
             self.counters.granted += 1;
@@ -111,8 +111,7 @@ impl Controller {
         round.first(|backend| self.supply.has_room(backend, bound))
     }
 
-    pub(super) fn choose_backend(&self, claim: u32, bound: u64) -> Option<u32> {
-        let Claim { flow, pool, .. } = self.claims[claim];
+    pub(super) fn choose_backend(&self, flow: u32, pool: u32, bound: u64) -> Option<u32> {
         let members = &self.supply.pools[pool as usize].members;
         let limited = self.flows[flow].limited;
         let may_use = |backend| !limited || self.flows.may_use(flow, backend);

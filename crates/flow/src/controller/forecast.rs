@@ -5,7 +5,7 @@
 //! flow more than it has.
 
 use super::Controller;
-use crate::queue::claim::Claim;
+use super::turn::Spot;
 use crate::settings::Cascade;
 use crate::time::{Span, Time};
 
@@ -17,20 +17,24 @@ const RETRY_AFTER_MAX: Span = Span::from_secs(60);
 
 impl Controller {
     /// When a client whose ask was not served should try again.
-    pub(super) fn retry_after(&self, claim: u32, now: Time) -> Span {
-        let wait = self.predicted_wait(claim, now).unwrap_or(RETRY_AFTER_MIN);
+    pub(super) fn retry_after(&self, spot: Spot, now: Time) -> Span {
+        let wait = self.predicted_wait(spot, now).unwrap_or(RETRY_AFTER_MIN);
         wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
     }
 
-    /// How long an ask that joined this claim now would wait; nothing before a rate is known.
-    pub(super) fn predicted_wait(&self, claim: u32, now: Time) -> Option<Span> {
-        let domain = self.supply.pools[self.claims[claim].pool as usize].domain;
+    /// How long an ask that joined there now would wait; nothing before a rate is known.
+    pub(super) fn predicted_wait(&self, spot: Spot, now: Time) -> Option<Span> {
+        let domain = self.supply.pools[spot.pool as usize].domain;
         let rate = self.domains[domain as usize].drain.at(now)?;
-        Some(Span::from_secs_f64(self.cost_ahead(claim) / rate))
+        Some(Span::from_secs_f64(self.cost_ahead(spot) / rate))
     }
 
-    fn cost_ahead(&self, at: u32) -> f64 {
-        let Claim { pool, band, weight, cost_waiting, active, .. } = self.claims[at];
+    fn cost_ahead(&self, spot: Spot) -> f64 {
+        let Spot { flow, band, pool } = spot;
+        let claim = self.find_claim(spot).map(|at| &self.claims[at]);
+        let weight = claim.map_or(self.flows.policy(flow).weight, |claim| claim.weight);
+        let (cost_waiting, active) =
+            claim.map_or((0, false), |claim| (claim.cost_waiting, claim.active));
         let domain = self.supply.pools[pool as usize].domain;
         let units = self.rounds[pool as usize][band.index()].clock.weight();
         let others = units.saturating_sub(if active { u64::from(weight.units) } else { 0 });

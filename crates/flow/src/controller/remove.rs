@@ -1,8 +1,10 @@
 //! Queue to nowhere: expiry, preemption, shutdown.
 
 use super::Controller;
+use super::turn::Spot;
 use crate::outcome::{Event, Eviction};
 use crate::queue::asks::{Limit, Phase};
+use crate::queue::claim::Claim;
 use crate::time::Time;
 
 // === impl Controller ===
@@ -44,7 +46,8 @@ impl Controller {
         self.withdraw(slot);
         self.counters.count_eviction(reason, self.asks[slot].band.index());
         let ticket = self.asks.ticket(slot);
-        let retry_after = self.retry_after(self.asks[slot].claim, now);
+        let Claim { flow, band, pool, .. } = self.claims[self.asks[slot].claim];
+        let retry_after = self.retry_after(Spot { flow, band, pool }, now);
         self.end(slot, now);
         self.events.push_back(Event::Evicted { ticket, reason, retry_after });
     }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use super::turn::Spot;
 use super::{Controller, Domain};
 use crate::ask::ModelId;
 use crate::links::NONE;
@@ -108,7 +109,7 @@ impl Controller {
             let Claim { tag, flow, pool, band, .. } = claims[self.asks[slot].claim];
             let was = &rounds[pool as usize][band.index()].clock;
             let Some(pool) = self.supply.pool_of(ModelId(self.asks[slot].model)) else { continue };
-            let at = self.claim_for(flow, band, pool);
+            let at = self.claim_for(Spot { flow, band, pool });
             self.asks[slot].claim = at;
             let now = self.rounds[pool as usize][band.index()].clock.now();
             if tag != NEW {

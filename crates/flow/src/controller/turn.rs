@@ -12,19 +12,36 @@ use crate::queue::fair::NEW;
 use crate::queue::line::Line;
 use crate::queue::round::Round;
 
+/// Where an ask stands, or would: a flow in a round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) flow: u32,
+    pub(super) band: Band,
+    pub(super) pool: u32,
+}
+
 // === impl Controller ===
 
 impl Controller {
-    /// The flow's claim in a round, made on first use.
-    pub(super) fn claim_for(&mut self, flow: u32, band: Band, pool: u32) -> u32 {
-        let mut at = self.flows[flow].claim_first;
+    /// The flow's claim in a round, if it ever had one.
+    pub(super) fn find_claim(&self, spot: Spot) -> Option<u32> {
+        let mut at = self.flows[spot.flow].claim_first;
         while at != NONE {
             let claim = &self.claims[at];
-            if claim.band == band && claim.pool == pool {
-                return at;
+            if claim.band == spot.band && claim.pool == spot.pool {
+                return Some(at);
             }
             at = claim.next;
         }
+        None
+    }
+
+    /// The flow's claim in a round, made on first use.
+    pub(super) fn claim_for(&mut self, spot: Spot) -> u32 {
+        if let Some(known) = self.find_claim(spot) {
+            return known;
+        }
+        let Spot { flow, band, pool } = spot;
         let claim = self.claims.insert(Claim {
             tag: NEW,
             weight: self.flows.policy(flow).weight,

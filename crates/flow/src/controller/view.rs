@@ -1,6 +1,7 @@
 //! What is there now, for status pages, metrics and tests.
 
 use super::Controller;
+use super::turn::Spot;
 use crate::ask::{BANDS, BackendId, Band, FlowId, ModelId, Ticket};
 use crate::counters::Counters;
 use crate::queue::asks::Phase;
@@ -90,7 +91,6 @@ impl Controller {
     pub fn forecast(&mut self, flow: FlowId, band: Band, model: ModelId) -> Option<Span> {
         let flow = self.flows.resolve(flow)?;
         let pool = self.supply.pool_of(model)?;
-        let claim = self.claim_for(flow, band, pool);
-        self.predicted_wait(claim, self.clock)
+        self.predicted_wait(Spot { flow, band, pool }, self.clock)
     }
 }

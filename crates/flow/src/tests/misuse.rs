@@ -228,3 +228,18 @@ fn a_fresh_flow_is_never_forgotten_at_once() {
         bench.settle(ticket, 1);
     }
 }
+
+/// Refused offers leave nothing behind.
+#[test]
+fn refused_offers_make_no_claims() {
+    let models: Vec<u32> = (0..50).collect();
+    let backends = [super::bench::backend(0, &models)];
+    let settings = Settings { enabled: false, ..limited_to(1.0) };
+    let mut bench = Bench::with(settings, &backends);
+    bench.start("first");
+    for model in 0..50 {
+        let ask = Ask { model: ModelId(model), ..bench.ask("refused") };
+        assert!(matches!(bench.offer(ask), Verdict::Refused { .. }));
+    }
+    assert_eq!(bench.gate.claims.ids().count(), 1);
+}
