@@ -22,9 +22,9 @@
 //! ```
 //!
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
-//! `capacity` decides what may wait; `supply` and `route` know the backends and their stock; `drain`
-//! measures how fast it goes; [`identity`] names flows; `workload` is the registry behind the
-//! `workload` order.
+//! `capacity` decides what may wait; `supply` and `route` know the backends and their stock;
+//! `drain` measures how fast it goes; [`identity`] names flows; `workload` is the registry behind
+//! the `workload` order.
 
 mod ask;
 mod capacity;
