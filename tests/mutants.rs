@@ -180,6 +180,27 @@ const MUTANTS: &[Mutant] = &[
         noticed_by: "c07_a_bypass",
     },
     Mutant {
+        name: "credit hoarded at doors without room",
+        file: "controller/dispatch.rs",
+        from: "claim.tag = claim.tag.max(round.clock.now());",
+        to: "",
+        noticed_by: "p09_no_credit",
+    },
+    Mutant {
+        name: "a release opens a door past a limit that shrank",
+        file: "controller/turn.rs",
+        from: "let opens = per_backend && self.flows.may_use(flow, backend);",
+        to: "let opens = per_backend;",
+        noticed_by: "p09_a_shrunken",
+    },
+    Mutant {
+        name: "names are kept whole",
+        file: "controller.rs",
+        from: "name.floor_char_boundary(NAME_MAX)",
+        to: "name.len()",
+        noticed_by: "long_names",
+    },
+    Mutant {
         name: "a rebuild forgets who leads",
         file: "controller/reshape.rs",
         from: "self.claims[at].tag = self.claims[at].tag.max(tag);",

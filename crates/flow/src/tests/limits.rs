@@ -126,25 +126,53 @@ fn check_limits(bench: &Bench, running: &[(Ticket, usize)], class: &FlowClass, a
     }
 }
 
-/// A limit that shrank below what is in flight opens no door until enough has ended.
+/// A limit that shrank below what is in flight opens no door until enough has ended, also while
+/// another door is open and merely has no room.
 #[test]
 fn p09_a_shrunken_limit_holds_until_enough_has_ended() {
     let limited =
         |most| FlowClass { in_flight_per_backend_max: Some(most), ..FlowClass::default() };
-    let mut bench = Bench::new(with_class(limited(3), 8.0), 1);
+    let down = crate::BackendSupply { ready: false, ..backend(0, &[1]) };
+    let mut bench = Bench::with(with_class(limited(3), 3.0), &[down, backend(1, &[1])]);
+    (0..3).for_each(|_| _ = bench.start("other"));
+    bench.supply(&[backend(0, &[1]), backend(1, &[1])]);
     let mut running = Vec::new();
     for _ in 0..3 {
         let Verdict::Granted { ticket, .. } = bench.send_limited("a") else { panic!("room") };
         running.push(ticket);
     }
     let kept = bench.queue_limited("a");
-    bench.gate.configure(with_class(limited(1), 8.0), bench.now);
+    bench.gate.configure(with_class(limited(1), 3.0), bench.now);
     bench.collect();
     bench.settle(running[0], 1);
     bench.settle(running[1], 1);
     assert_eq!(bench.granted(), [], "one is still in flight");
     bench.settle(running[2], 1);
     assert_eq!(bench.granted(), [kept]);
+}
+
+/// P09: a flow whose doors have no room while others go earns no credit by it.
+#[test]
+fn p09_no_credit_is_hoarded_at_doors_without_room() {
+    let class = FlowClass { in_flight_per_backend_max: Some(3), ..FlowClass::default() };
+    let down = crate::BackendSupply { ready: false, ..backend(0, &[1]) };
+    let mut bench = Bench::with(with_class(class, 4.0), &[down, backend(1, &[1])]);
+    let far: Vec<_> = (0..4).map(|_| bench.start("busy")).collect();
+    bench.supply(&[backend(0, &[1]), backend(1, &[1])]);
+    (0..3).for_each(|_| _ = bench.send_limited("held"));
+    let mut near = bench.start("busy");
+    let kept: Vec<_> = (0..30).map(|_| bench.queue_limited("held")).collect();
+    bench.fill("busy", Band::Normal, 99);
+    for _ in 0..50 {
+        bench.settle(near, 1);
+        near = bench.granted()[0];
+    }
+    let mut served = 0;
+    for ticket in far {
+        bench.settle(ticket, 1);
+        served += usize::from(kept.contains(&bench.granted()[0]));
+    }
+    assert_eq!(served, 2, "turn about, not all that its limit allows");
 }
 
 /// A flow that moves into a class without limits goes at once.

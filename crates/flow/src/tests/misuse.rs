@@ -243,3 +243,16 @@ fn refused_offers_make_no_claims() {
     }
     assert_eq!(bench.gate.claims.ids().count(), 1);
 }
+
+/// Names are kept only so far.
+#[test]
+fn long_names_are_cut() {
+    let mut bench = Bench::new(limited_to(1.0), 1);
+    let long = "ü".repeat(100_000);
+    let id = bench.gate.workload(&long, bench.now);
+    let ask = Ask { workload: Workload { id, criticality: 3 }, ..bench.ask(&long) };
+    bench.offer(ask);
+    let most = crate::identity::NAME_MAX;
+    assert!(bench.gate.flows().all(|flow| flow.name.len() <= most));
+    assert!(bench.gate.workloads(bench.now).iter().all(|load| load.name.len() <= most));
+}
