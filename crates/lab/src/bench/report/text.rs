@@ -108,7 +108,8 @@ fn relative(f: &mut Formatter<'_>, rows: &[Relative]) -> Result {
     writeln!(
         f,
         "Ours is the core alone on one thread; theirs is 14 processors and includes waking a \
-         goroutine for each dispatch (its pull request 2456).\nWe have 4 bands, so of 8 priorities p falls into band p/2.\n"
+         goroutine for each dispatch (its pull request 2456).\n\
+         We have 4 bands, so of 8 priorities p falls into band p/2.\n"
     )
 }
 
