@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates and the crates of this workspace that each may use.
-const CRATES: &[(&str, &[&str])] = &[("flow", &[]), ("lab", &["flow"]), ("tidegate", &["lab"])];
+const CRATES: &[(&str, &[&str])] =
+    &[("flow", &[]), ("sim", &["flow"]), ("lab", &["flow", "sim"]), ("tidegate", &["lab"])];
 
 /// Crates that must not depend on anything at all.
 const PURE: &[&str] = &["flow"];

@@ -1,0 +1,5 @@
+//! A simulated world around the core: engines, traffic, faults and scenarios in virtual time.
+//!
+//! Pure like the core: no clock, no files, no threads. One seed gives one history.
+
+pub mod dice;
