@@ -74,8 +74,12 @@ pub struct Ask {
     pub band: Band,
     /// Its estimated cost in the queue's unit; 0 counts as 1.
     pub cost: u64,
-    /// Its estimated tokens, which stock counts when it is kept in tokens.
+    /// Its prompt's tokens.
+    pub prompt: u64,
+    /// Its estimated tokens, prompt and output, which stock counts when it is kept in tokens.
     pub tokens: u64,
+    /// Whether the caller will see its first token and say so by [`crate::Controller::started`].
+    pub streamed: bool,
     /// Its workload, for the `workload` order and the registry.
     pub workload: Workload,
     /// How long it may wait, where it differs from its flow's.
@@ -136,7 +140,9 @@ impl Ask {
             model,
             band: Band::Normal,
             cost: 1,
+            prompt: 1,
             tokens: 1,
+            streamed: true,
             workload: Workload::NONE,
             ttl: None,
             deadline: None,

@@ -1,14 +1,15 @@
 //! The controller: one owner of all flow state, driven by verbs, answering with values.
 //!
 //! Each phase of an ask's life has a file: `admit` (offer to queue), `dispatch` (queue to backend),
-//! `complete` (backend to end), `remove` (queue to nowhere). `turn` lets claims take part in their
-//! rounds or not, `reshape` rebuilds the queue when sets of backends or settings change, `forecast`
-//! predicts waits, and `view` shows what is there.
+//! `progress` (at the backend), `complete` (backend to end), `remove` (queue to nowhere). `turn`
+//! lets claims take part in their rounds or not, `reshape` rebuilds the queue when sets of backends
+//! or settings change, `forecast` predicts waits, and `view` shows what is there.
 
 mod admit;
 mod complete;
 mod dispatch;
 mod forecast;
+mod progress;
 mod remove;
 mod reshape;
 mod turn;
@@ -17,6 +18,7 @@ pub(crate) mod view;
 use std::collections::VecDeque;
 
 use crate::ask::{BANDS, FlowId, WorkloadId};
+use crate::auto::Flight;
 use crate::capacity::Capacity;
 use crate::counters::Counters;
 use crate::drain::DrainRate;
@@ -43,11 +45,14 @@ const ANONYMOUS: &str = "-";
 /// |---|---|
 /// | [`Controller::flow`], [`Controller::workload`] | intern a name |
 /// | [`Controller::offer`] | here is an ask: granted, queued or refused |
+/// | [`Controller::started`] | a grant has shown its first token |
+/// | [`Controller::streamed`] | its stream has come this far |
 /// | [`Controller::charge`] | a stream has passed its estimate |
 /// | [`Controller::settle`] | a grant has ended, and this is what it cost |
 /// | [`Controller::cancel`] | the client has gone, wherever its ask stands |
 /// | [`Controller::requeue`] | the backend failed before it did anything |
 /// | [`Controller::supply`] | the backends are now these |
+/// | [`Controller::reading`] | a backend's engine says how it is |
 /// | [`Controller::configure`] | the settings are now these |
 /// | [`Controller::wake`] at [`Controller::next_wake`] | time has passed |
 /// | [`Controller::close`] | shut down: nobody waits any more |
@@ -63,6 +68,8 @@ pub struct Controller {
     pub(crate) closed: bool,
     pub(crate) sequence: u64,
     pub(crate) asks: Asks,
+    /// Under `auto`, what it counts of each ask in flight, by slot.
+    pub(crate) flights: Vec<Flight>,
     pub(crate) flows: Flows,
     pub(crate) claims: Claims,
     /// Where each claim that takes part stands in its round's heap.
@@ -103,6 +110,7 @@ impl Controller {
             closed: false,
             sequence: 0,
             asks: Asks::default(),
+            flights: Vec::new(),
             claims: Claims::default(),
             positions: Positions::new(),
             supply: Supply::default(),

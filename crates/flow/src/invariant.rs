@@ -117,9 +117,9 @@ fn turns(c: &Controller) -> Result<(), Violation> {
 
 /// Nothing that could go is kept waiting: below the lower bound every open pool is drained.
 fn work_conservation(c: &Controller) -> Result<(), Violation> {
-    let bound = c.settings.bounds.lower();
+    let room = c.settings.bounds.to_dequeue();
     for domain in 0..c.domains.len() as u32 {
-        require(!c.any_could_go(domain, bound), || format!("domain {domain} could go on"))?;
+        require(!c.any_could_go(domain, room), || format!("domain {domain} could go on"))?;
     }
     Ok(())
 }

@@ -27,6 +27,7 @@
 //! the `workload` order.
 
 mod ask;
+mod auto;
 mod capacity;
 mod controller;
 mod counters;
@@ -52,13 +53,14 @@ mod tests;
 pub use ask::{
     Ask, BANDS, BackendId, Band, COST_MAX, FlowId, ModelId, Ticket, Usage, Workload, WorkloadId,
 };
+pub use auto::{Bound, Limits, Reading};
 pub use controller::Controller;
 pub use controller::view::FlowView;
 pub use counters::Counters;
 pub use outcome::{Event, Eviction, Misuse, Place, Refusal, Stage, Verdict};
 pub use range::OutOfRange;
 pub use settings::{
-    Admission, CAPACITY_MAX, Cascade, FlowClass, Hysteresis, Order, Settings, StockUnit,
+    Admission, Bounds, CAPACITY_MAX, Cascade, FlowClass, Hysteresis, Order, Settings, StockUnit,
     UrgencyLaw, WorkloadLimits,
 };
 pub use supply::{BackendSupply, BackendView, MODELS_MAX};

@@ -22,6 +22,25 @@ pub struct Hysteresis {
     upper: u64,
 }
 
+/// How much may be in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bounds {
+    /// The controller finds it by itself, for each backend.
+    #[default]
+    Auto,
+    /// As told.
+    Fixed(Hysteresis),
+}
+
+/// What counts as room at a backend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Room {
+    /// Less stock than this, in the fixed point of [`Hysteresis`].
+    Below(u64),
+    /// What `auto` says.
+    Open,
+}
+
 /// What stock is counted in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StockUnit {
@@ -118,8 +137,8 @@ pub struct Settings {
     /// The order inside a flow.
     pub order: Order,
     /// How much may be in flight.
-    pub bounds: Hysteresis,
-    /// What stock is counted in.
+    pub bounds: Bounds,
+    /// What stock is counted in where bounds are fixed.
     pub stock: StockUnit,
     /// The class of every flow that asks for no other one.
     pub default_class: FlowClass,
@@ -131,6 +150,32 @@ pub struct Settings {
     pub workloads: WorkloadLimits,
     /// How many flows with nothing waiting and nothing in flight are remembered.
     pub idle_flows_max: u32,
+}
+
+// === impl Bounds ===
+
+impl From<Hysteresis> for Bounds {
+    fn from(fixed: Hysteresis) -> Self {
+        Self::Fixed(fixed)
+    }
+}
+
+impl Bounds {
+    /// What an ask needs to pass the queue by.
+    pub(crate) const fn to_bypass(self) -> Room {
+        match self {
+            Self::Auto => Room::Open,
+            Self::Fixed(hysteresis) => Room::Below(hysteresis.upper),
+        }
+    }
+
+    /// What an ask needs to leave the queue.
+    pub(crate) const fn to_dequeue(self) -> Room {
+        match self {
+            Self::Auto => Room::Open,
+            Self::Fixed(hysteresis) => Room::Below(hysteresis.lower),
+        }
+    }
 }
 
 // === impl Hysteresis ===
@@ -168,14 +213,6 @@ impl Hysteresis {
     /// One number for both bounds: no hysteresis.
     pub fn limit(per_backend: f64) -> Checked<Self> {
         Self::between(per_backend, per_backend, per_backend)
-    }
-
-    pub(crate) const fn lower(self) -> u64 {
-        self.lower
-    }
-
-    pub(crate) const fn upper(self) -> u64 {
-        self.upper
     }
 
     /// Lower bound, watermark and upper bound for this many ready backends.
@@ -265,7 +302,7 @@ impl Default for Settings {
             admission: Admission::default(),
             cascade: Cascade::default(),
             order: Order::default(),
-            bounds: Hysteresis::default(),
+            bounds: Bounds::default(),
             stock: StockUnit::default(),
             default_class: FlowClass::default(),
             classes: Vec::new(),

@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ask::{BANDS, BackendId, ModelId};
+use crate::auto::{Gauge, Limits};
 use crate::links::NONE;
-use crate::settings::Hysteresis;
+use crate::settings::{Hysteresis, Room};
+use crate::time::Time;
 
 /// The most detours kept; beyond it a re-queued ask may meet the backend that failed it again.
 const DETOURS_MAX: usize = 256;
@@ -29,7 +31,7 @@ pub struct BackendSupply {
 }
 
 /// What is known of one backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackendView {
     /// Its number.
     pub id: BackendId,
@@ -39,6 +41,8 @@ pub struct BackendView {
     pub in_flight: [u32; BANDS],
     /// Stock there, in the configured unit.
     pub stock: u64,
+    /// Its own bounds, which count under `auto`.
+    pub limits: Limits,
 }
 
 #[derive(Clone, Debug)]
@@ -50,6 +54,9 @@ pub(crate) struct Backend {
     pub(crate) stock: u64,
     /// When it was last granted something, as a count of grants; spreads ties.
     pub(crate) granted_at: u64,
+    /// What bounds it under `auto`, and whether that lets it take one more.
+    pub(crate) gauge: Gauge,
+    open: bool,
     listed: bool,
     models: BTreeSet<ModelId>,
     /// The pools it belongs to.
@@ -67,6 +74,8 @@ pub(crate) struct Pool {
     stock: u64,
     ready: u64,
     empty: u64,
+    /// How many members are open by their own bounds.
+    open: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -130,6 +139,9 @@ impl Supply {
         let known = given.models.iter().copied().filter(|model| model.0 < MODELS_MAX);
         let models: BTreeSet<ModelId> = known.collect();
         let backend = &mut self.backends[at as usize];
+        if given.ready && !backend.ready {
+            backend.gauge.restarted();
+        }
         backend.ready = given.ready;
         let changed = !std::mem::replace(&mut backend.listed, true) || backend.models != models;
         backend.models = models;
@@ -163,13 +175,17 @@ impl Supply {
 
     /// Counts again what each pool's ready members hold.
     pub(crate) fn recount(&mut self) {
+        for backend in &mut self.backends {
+            backend.open = backend.is_open();
+        }
         for pool in &mut self.pools {
-            (pool.stock, pool.ready, pool.empty) = (0, 0, 0);
+            (pool.stock, pool.ready, pool.empty, pool.open) = (0, 0, 0, 0);
             let members = pool.members.iter().map(|&at| &self.backends[at as usize]);
             for backend in members.filter(|backend| backend.ready) {
                 pool.stock += backend.stock;
                 pool.ready += 1;
                 pool.empty += u64::from(backend.stock == 0);
+                pool.open += u64::from(backend.open);
             }
         }
     }
@@ -214,7 +230,15 @@ impl Supply {
             for &member in &members {
                 self.backends[member as usize].pools.push(at);
             }
-            self.pools.push(Pool { members, domain: 0, place: 0, stock: 0, ready: 0, empty: 0 });
+            self.pools.push(Pool {
+                members,
+                domain: 0,
+                place: 0,
+                stock: 0,
+                ready: 0,
+                empty: 0,
+                open: 0,
+            });
         }
         at
     }
@@ -285,15 +309,44 @@ impl Supply {
 
     /// Whether a pool's ready backends together hold less than `bound` each, or one of them holds
     /// nothing. Then at least one is below `bound` by itself: not all can be above their mean.
-    pub(crate) fn is_open(&self, pool: u32, bound: u64) -> bool {
-        let Pool { stock, ready, empty, .. } = self.pools[pool as usize];
-        empty > 0 || stock < bound.saturating_mul(ready).div_ceil(Hysteresis::ONE)
+    pub(crate) fn is_open(&self, pool: u32, room: Room) -> bool {
+        let Pool { stock, ready, empty, open, .. } = self.pools[pool as usize];
+        match room {
+            Room::Below(bound) => {
+                empty > 0 || stock < bound.saturating_mul(ready).div_ceil(Hysteresis::ONE)
+            }
+            Room::Open => open > 0,
+        }
     }
 
     /// Whether one backend may be granted something.
-    pub(crate) fn has_room(&self, backend: u32, bound: u64) -> bool {
+    pub(crate) fn has_room(&self, backend: u32, room: Room) -> bool {
         let backend = &self.backends[backend as usize];
-        backend.ready && backend.stock < bound.div_ceil(Hysteresis::ONE)
+        match room {
+            Room::Below(bound) => backend.ready && backend.stock < bound.div_ceil(Hysteresis::ONE),
+            Room::Open => backend.open,
+        }
+    }
+
+    pub(crate) fn is_backend_open(&self, backend: u32) -> bool {
+        self.backends[backend as usize].open
+    }
+
+    pub(crate) fn find(&self, id: BackendId) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Sees whether a backend's own bounds let it take one more.
+    pub(crate) fn refresh(&mut self, backend: u32) {
+        let at = &mut self.backends[backend as usize];
+        let open = at.is_open();
+        if std::mem::replace(&mut at.open, open) == open {
+            return;
+        }
+        for &pool in &at.pools {
+            let count = &mut self.pools[pool as usize].open;
+            *count = if open { *count + 1 } else { *count - 1 };
+        }
     }
 }
 
@@ -315,14 +368,21 @@ impl Backend {
             in_flight: [0; BANDS],
             stock: 0,
             granted_at: 0,
+            gauge: Gauge::default(),
+            open: false,
             listed: false,
             models: BTreeSet::new(),
             pools: Vec::new(),
         }
     }
 
-    pub(crate) fn view(&self) -> BackendView {
-        BackendView { id: self.id, ready: self.ready, in_flight: self.in_flight, stock: self.stock }
+    pub(crate) fn view(&self, now: Time) -> BackendView {
+        let Self { id, ready, in_flight, stock, .. } = *self;
+        BackendView { id, ready, in_flight, stock, limits: self.gauge.limits(now) }
+    }
+
+    fn is_open(&self) -> bool {
+        self.ready && self.gauge.closed_by().is_none()
     }
 
     pub(crate) fn in_flight_total(&self) -> u32 {

@@ -5,7 +5,7 @@ use super::turn::Spot;
 use crate::ask::{Ask, Band, COST_MAX, Ticket};
 use crate::links::{Link, NONE};
 use crate::outcome::{Eviction, Place, Refusal, Verdict};
-use crate::queue::asks::{AskRecord, Asks, Limit, Phase};
+use crate::queue::asks::{AskRecord, Asks, Limit, PROMPT_BLOCK, Phase};
 use crate::settings::Admission;
 use crate::time::{Span, Time};
 
@@ -45,7 +45,7 @@ impl Controller {
         self.counters.queued += 1;
         self.enqueue(slot, Place::Back, now);
         // What kept it from passing may wait for other backends than it does.
-        if self.supply.is_open(candidate.spot.pool, self.settings.bounds.lower()) {
+        if self.supply.is_open(candidate.spot.pool, self.settings.bounds.to_dequeue()) {
             self.drain(self.supply.pools[candidate.spot.pool as usize].domain, now);
         }
         Verdict::Queued { ticket }
@@ -98,12 +98,14 @@ impl Controller {
             band: ask.band,
             limit,
             criticality: ask.workload.criticality_checked(),
+            prompt_blocks: ask.prompt.div_ceil(PROMPT_BLOCK).min(u64::from(u16::MAX)) as u16,
             estimate: cost,
             period: 0,
             sequence,
             arrival: now,
             units: 0,
-            model: ask.model.0,
+            model: ask.model.0 as u16,
+            streamed: ask.streamed,
             workload,
             urgency_line: NONE,
             backend: NONE,
@@ -113,17 +115,17 @@ impl Controller {
     /// The backend that can take the ask at once: there is room below the upper bound, and nothing
     /// waits that could use it.
     fn bypass(&self, candidate: &Candidate<'_>) -> Option<u32> {
-        let bound = self.settings.bounds.upper();
+        let room = self.settings.bounds.to_bypass();
         let at_limit =
             self.flows[candidate.spot.flow].limited && self.flows.is_at_limit(candidate.spot.flow);
-        if at_limit || !self.supply.is_open(candidate.spot.pool, bound) {
+        if at_limit || !self.supply.is_open(candidate.spot.pool, room) {
             return None;
         }
         let domain = self.supply.pools[candidate.spot.pool as usize].domain;
-        if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, bound) {
+        if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, room) {
             return None;
         }
-        self.choose_backend(candidate.spot.flow, candidate.spot.pool, bound)
+        self.choose_backend(candidate.spot.flow, candidate.spot.pool, room)
     }
 
     /// Whether the ask may wait; evicts another one for it if need be.

@@ -75,7 +75,7 @@ impl Controller {
         Ok(())
     }
 
-    fn find_in_flight(&self, ticket: Ticket) -> Result<u32, Misuse> {
+    pub(super) fn find_in_flight(&self, ticket: Ticket) -> Result<u32, Misuse> {
         let slot = self.asks.find(ticket).ok_or(Misuse::UnknownTicket)?;
         match self.asks[slot].phase {
             Phase::InFlight => Ok(slot),
@@ -124,6 +124,9 @@ impl Controller {
         let (backend, flow) = (record.backend, self.claims[record.claim].flow);
         let stock = record.stock(self.settings.stock);
         self.supply.give_back(backend, record.band.index(), stock);
+        if self.is_auto() {
+            self.land(slot);
+        }
         let was_at_limit = self.flows[flow].limited && self.flows.is_at_limit(flow);
         self.flows[flow].in_flight -= 1;
         if self.flows[flow].limited {

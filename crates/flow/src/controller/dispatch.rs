@@ -9,7 +9,7 @@ use crate::queue::claim::Claim;
 use crate::queue::fair::NEW;
 use crate::queue::line::Moment;
 use crate::route::least_pending;
-use crate::settings::Cascade;
+use crate::settings::{Cascade, Room};
 use crate::supply::Pool;
 use crate::time::Time;
 
@@ -25,8 +25,8 @@ impl Controller {
                 continue;
             }
             let Claim { flow, pool, .. } = self.claims[claim];
-            let bound = self.settings.bounds.lower();
-            let Some(backend) = self.choose_backend(flow, pool, bound) else { return };
+            let room = self.settings.bounds.to_dequeue();
+            let Some(backend) = self.choose_backend(flow, pool, room) else { return };
             let waited = now.since(self.asks[slot].arrival);
             self.take_out(slot);
             self.counters.granted += 1;
@@ -55,67 +55,67 @@ impl Controller {
         if self.domains[domain as usize].waiting == 0 {
             return None;
         }
-        let bound = self.settings.bounds.lower();
+        let room = self.settings.bounds.to_dequeue();
         if !self.levelled {
-            return self.first_in_pool(self.supply.domains[domain as usize][0], bound);
+            return self.first_in_pool(self.supply.domains[domain as usize][0], room);
         }
         let band = match self.settings.cascade {
             Cascade::Strict => {
                 let mut bands = Band::DESCENDING.into_iter();
-                bands.find(|band| self.band_could_go(domain, band.index(), bound))?.index()
+                bands.find(|band| self.band_could_go(domain, band.index(), room))?.index()
             }
             Cascade::Weighted(_) => {
                 let mut level = std::mem::take(&mut self.domains[domain as usize].bands);
-                let chosen = level.choose(|band| self.band_could_go(domain, band, bound));
+                let chosen = level.choose(|band| self.band_could_go(domain, band, room));
                 self.domains[domain as usize].bands = level;
                 chosen?
             }
         };
-        let pool = self.next_pool(domain, band, bound)?;
-        self.pool_first(pool, band, bound)
+        let pool = self.next_pool(domain, band, room)?;
+        self.pool_first(pool, band, room)
     }
 
-    fn next_pool(&mut self, domain: u32, band: usize, bound: u64) -> Option<u32> {
+    fn next_pool(&mut self, domain: u32, band: usize, room: Room) -> Option<u32> {
         let pools = &self.supply.domains[domain as usize];
         let mut level = std::mem::take(&mut self.domains[domain as usize].pools[band]);
-        let chosen = level.choose(|at| self.pool_first(pools[at], band, bound).is_some());
+        let chosen = level.choose(|at| self.pool_first(pools[at], band, room).is_some());
         let pool = chosen.map(|at| pools[at]);
         self.domains[domain as usize].pools[band] = level;
         pool
     }
 
-    pub(crate) fn any_could_go(&self, domain: u32, bound: u64) -> bool {
+    pub(crate) fn any_could_go(&self, domain: u32, room: Room) -> bool {
         let pools = &self.supply.domains[domain as usize];
-        pools.iter().any(|&pool| self.first_in_pool(pool, bound).is_some())
+        pools.iter().any(|&pool| self.first_in_pool(pool, room).is_some())
     }
 
     /// The claim whose turn it is in a pool, the highest band first.
-    fn first_in_pool(&self, pool: u32, bound: u64) -> Option<u32> {
-        if !self.supply.is_open(pool, bound) {
+    fn first_in_pool(&self, pool: u32, room: Room) -> Option<u32> {
+        if !self.supply.is_open(pool, room) {
             return None;
         }
         let mut rounds = self.rounds[pool as usize].iter().rev();
-        rounds.find_map(|round| round.first(|backend| self.supply.has_room(backend, bound)))
+        rounds.find_map(|round| round.first(|backend| self.supply.has_room(backend, room)))
     }
 
-    fn band_could_go(&self, domain: u32, band: usize, bound: u64) -> bool {
+    fn band_could_go(&self, domain: u32, band: usize, room: Room) -> bool {
         let pools = &self.supply.domains[domain as usize];
-        pools.iter().any(|&pool| self.pool_first(pool, band, bound).is_some())
+        pools.iter().any(|&pool| self.pool_first(pool, band, room).is_some())
     }
 
-    fn pool_first(&self, pool: u32, band: usize, bound: u64) -> Option<u32> {
+    fn pool_first(&self, pool: u32, band: usize, room: Room) -> Option<u32> {
         let round = &self.rounds[pool as usize][band];
-        if round.is_idle() || !self.supply.is_open(pool, bound) {
+        if round.is_idle() || !self.supply.is_open(pool, room) {
             return None;
         }
-        round.first(|backend| self.supply.has_room(backend, bound))
+        round.first(|backend| self.supply.has_room(backend, room))
     }
 
-    pub(super) fn choose_backend(&self, flow: u32, pool: u32, bound: u64) -> Option<u32> {
+    pub(super) fn choose_backend(&self, flow: u32, pool: u32, room: Room) -> Option<u32> {
         let members = &self.supply.pools[pool as usize].members;
         let limited = self.flows[flow].limited;
         let may_use = |backend| !limited || self.flows.may_use(flow, backend);
-        least_pending(&self.supply, members, bound, may_use)
+        least_pending(&self.supply, members, room, may_use)
     }
 
     /// Sends an ask that is in no line to a backend, and charges its flow.
@@ -125,6 +125,9 @@ impl Controller {
         record.backend = backend;
         let (claim, cost, band) = (record.claim, record.cost, record.band.index());
         self.supply.take(backend, band, record.stock(self.settings.stock));
+        if self.is_auto() {
+            self.take_off(slot);
+        }
         self.asks[slot].period = self.claims[claim].period;
         let flow = self.claims[claim].flow;
         self.flows[flow].in_flight += 1;

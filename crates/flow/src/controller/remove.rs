@@ -10,11 +10,14 @@ use crate::time::Time;
 // === impl Controller ===
 
 impl Controller {
-    /// Time has passed: evicts what is past its deadline.
+    /// Time has passed: evicts what is past its deadline, and presumes what must have begun.
     pub fn wake(&mut self, now: Time) {
         let now = self.advance(now);
         while let Some(slot) = self.wheel.due(now, &mut self.asks) {
-            self.expire(slot, now);
+            match self.asks[slot].phase {
+                Phase::InFlight => self.begin(slot, false, now),
+                _ => self.expire(slot, now),
+            }
         }
     }
 
@@ -30,8 +33,16 @@ impl Controller {
         }
     }
 
-    pub(super) fn waiting_slots(&self) -> Vec<u32> {
-        self.asks.slots().filter(|&slot| self.asks[slot].phase == Phase::Waiting).collect()
+    fn waiting_slots(&self) -> Vec<u32> {
+        self.slots_in(Phase::Waiting)
+    }
+
+    pub(super) fn in_flight_slots(&self) -> Vec<u32> {
+        self.slots_in(Phase::InFlight)
+    }
+
+    fn slots_in(&self, phase: Phase) -> Vec<u32> {
+        self.asks.slots().filter(|&slot| self.asks[slot].phase == phase).collect()
     }
 
     pub(super) fn expire(&mut self, slot: u32, now: Time) {

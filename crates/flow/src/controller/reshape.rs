@@ -37,8 +37,14 @@ impl Controller {
         let now = self.advance(now);
         self.registry.configure(settings.workloads);
         self.flows.configure(settings.policies());
+        let was_auto = self.is_auto();
         self.settings = settings;
         self.rebuild();
+        match (was_auto, self.is_auto()) {
+            (false, true) => self.recount_flights(),
+            (true, false) => self.drop_flights(),
+            _ => {}
+        }
         self.drain_all(now);
     }
 
@@ -69,7 +75,7 @@ impl Controller {
     fn rebuild(&mut self) {
         self.relocate_backends();
         let alive: BTreeSet<ModelId> =
-            self.asks.slots().map(|slot| ModelId(self.asks[slot].model)).collect();
+            self.asks.slots().map(|slot| self.asks[slot].model_id()).collect();
         self.supply.reshape(&alive);
         let claims = std::mem::take(&mut self.claims);
         self.positions.clear();
@@ -108,7 +114,7 @@ impl Controller {
         for slot in slots {
             let Claim { tag, flow, pool, band, .. } = claims[self.asks[slot].claim];
             let was = &rounds[pool as usize][band.index()].clock;
-            let Some(pool) = self.supply.pool_of(ModelId(self.asks[slot].model)) else { continue };
+            let Some(pool) = self.supply.pool_of(self.asks[slot].model_id()) else { continue };
             let at = self.claim_for(Spot { flow, band, pool });
             self.asks[slot].claim = at;
             let now = self.rounds[pool as usize][band.index()].clock.now();

@@ -5,7 +5,7 @@ use super::turn::Spot;
 use crate::ask::{BANDS, BackendId, Band, FlowId, ModelId, Ticket};
 use crate::counters::Counters;
 use crate::queue::asks::Phase;
-use crate::settings::Settings;
+use crate::settings::{Bounds, Settings};
 use crate::supply::BackendView;
 use crate::time::{Span, Time};
 use crate::workload::WorkloadView;
@@ -53,7 +53,7 @@ impl Controller {
 
     /// Every backend that is listed or still holds something.
     pub fn backends(&self) -> impl Iterator<Item = BackendView> + '_ {
-        self.supply.backends.iter().map(|backend| backend.view())
+        self.supply.backends.iter().map(|backend| backend.view(self.clock))
     }
 
     /// Every flow that is remembered.
@@ -71,12 +71,19 @@ impl Controller {
         self.registry.views(now)
     }
 
-    /// Lower bound, watermark and upper bound over the ready backends that serve a model.
+    /// Lower bound, watermark and upper bound over the ready backends that serve a model. Under
+    /// `auto` all three are the stock at which the backends closed last.
     pub fn bounds(&self, model: ModelId) -> [f64; 3] {
         let members = self.supply.pool_of(model).map(|at| &self.supply.pools[at as usize].members);
         let ready = |&&at: &&u32| self.supply.backends[at as usize].ready;
-        let ready = members.map_or(0, |members| members.iter().filter(ready).count());
-        self.settings.bounds.scaled(ready)
+        let ready = members.into_iter().flatten().filter(ready);
+        match self.settings.bounds {
+            Bounds::Fixed(hysteresis) => hysteresis.scaled(ready.count()),
+            Bounds::Auto => {
+                let found = ready.map(|&at| self.supply.backends[at as usize].gauge.watermark());
+                [f64::from(found.sum::<u32>()); 3]
+            }
+        }
     }
 
     /// Where an ask is, if it is in flight.

@@ -3,10 +3,13 @@
 //! One record serves an ask from offer to end. The links of its line and of its wheel slot are
 //! inside it, so queueing allocates nothing once the slab has grown.
 
-use crate::ask::{Band, Ticket};
+use crate::ask::{Band, ModelId, Ticket};
 use crate::links::Link;
 use crate::settings::StockUnit;
 use crate::time::Time;
+
+/// What a prompt is counted in.
+pub(crate) const PROMPT_BLOCK: u64 = 16;
 
 /// What an ask is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub(crate) struct AskRecord {
     pub(crate) band: Band,
     pub(crate) limit: Limit,
     pub(crate) criticality: u8,
+    /// Its prompt in blocks of [`PROMPT_BLOCK`] tokens, which is exact enough and short.
+    pub(crate) prompt_blocks: u16,
     /// Its estimated cost, which a re-queue restores.
     pub(crate) estimate: u32,
     /// The period of its claim in which it was charged.
@@ -52,7 +57,9 @@ pub(crate) struct AskRecord {
     pub(crate) arrival: Time,
     /// The weights by which its pool was charged; 0 where no account was kept.
     pub(crate) units: u64,
-    pub(crate) model: u32,
+    pub(crate) model: u16,
+    /// Whether its first token will be told.
+    pub(crate) streamed: bool,
     pub(crate) workload: u32,
     /// The line inside a claim ordered by urgency.
     pub(crate) urgency_line: u32,
@@ -69,6 +76,14 @@ pub(crate) struct Asks {
 // === impl AskRecord ===
 
 impl AskRecord {
+    pub(crate) fn prompt(&self) -> u64 {
+        u64::from(self.prompt_blocks) * PROMPT_BLOCK
+    }
+
+    pub(crate) fn model_id(&self) -> ModelId {
+        ModelId(u32::from(self.model))
+    }
+
     /// The stock it takes while in flight.
     pub(crate) fn stock(&self, unit: StockUnit) -> u64 {
         match unit {

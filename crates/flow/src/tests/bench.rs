@@ -17,7 +17,12 @@ pub(crate) struct Bench {
 
 /// Settings with `limit` asks in flight per backend and no hysteresis.
 pub(crate) fn limited_to(limit: f64) -> Settings {
-    Settings { bounds: Hysteresis::limit(limit).unwrap(), ..Settings::default() }
+    Settings { bounds: Hysteresis::limit(limit).unwrap().into(), ..Settings::default() }
+}
+
+/// Settings with the source's watermark.
+pub(crate) fn watermark_of_two() -> Settings {
+    Settings { bounds: Hysteresis::default().into(), ..Settings::default() }
 }
 
 /// A ready backend for one model.

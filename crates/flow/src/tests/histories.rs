@@ -56,7 +56,7 @@ fn settings(choice: u64) -> Settings {
         },
         order: [Order::Fifo, Order::Deadline, Order::Workload, Order::Fifo]
             [choice as usize / 2 % 4],
-        bounds: Hysteresis::around(1.0 + (choice % 3) as f64, 0.3).unwrap(),
+        bounds: Hysteresis::around(1.0 + (choice % 3) as f64, 0.3).unwrap().into(),
         stock: if choice.is_multiple_of(7) { StockUnit::Tokens } else { StockUnit::Requests },
         default_class: FlowClass { capacity: 12, ttl: Span::from_secs(1), ..FlowClass::default() },
         classes: vec![class],

@@ -1,6 +1,6 @@
 //! C01–C04, C06–C08: stock, bounds, bypass and dequeue.
 
-use super::bench::{Bench, MODEL, backend, limited_to};
+use super::bench::{Bench, MODEL, backend, limited_to, watermark_of_two};
 use crate::{
     Ask, BackendId, BackendSupply, Band, Hysteresis, Refusal, Settings, StockUnit, Usage, Verdict,
 };
@@ -8,7 +8,7 @@ use crate::{
 /// C02: watermark 2 with one backend: bypass fills up to 3 in flight, dequeue refills up to 2.
 #[test]
 fn c02_watermark_of_two_bypasses_to_three_and_refills_to_two() {
-    let mut bench = Bench::new(Settings::default(), 1);
+    let mut bench = Bench::new(watermark_of_two(), 1);
     let running: Vec<_> = (0..3).map(|_| bench.start("a")).collect();
     for _ in 0..3 {
         bench.queue("a", Band::Normal);
@@ -25,7 +25,7 @@ fn c02_watermark_of_two_bypasses_to_three_and_refills_to_two() {
 fn c02_bounds_scale_with_ready_backends_without_rounding_surprises() {
     let around = Hysteresis::around(2.0, 0.1).unwrap();
     for bounds in [around, Hysteresis::default()] {
-        let mut bench = Bench::new(Settings { bounds, ..Settings::default() }, 5);
+        let mut bench = Bench::new(Settings { bounds: bounds.into(), ..Settings::default() }, 5);
         let mut running: Vec<_> = (0..11).map(|_| bench.start("a")).collect();
         for _ in 0..20 {
             bench.queue("a", Band::Normal);
@@ -73,7 +73,7 @@ fn c01_stock_follows_grants_and_endings_exactly() {
 /// C03: nothing overtakes what waits: with stock between the bounds a newcomer queues.
 #[test]
 fn c03_bypass_needs_an_empty_queue() {
-    let mut bench = Bench::new(Settings::default(), 1);
+    let mut bench = Bench::new(watermark_of_two(), 1);
     let running: Vec<_> = (0..3).map(|_| bench.start("a")).collect();
     let first = bench.queue("a", Band::Normal);
     bench.settle(running[0], 1);

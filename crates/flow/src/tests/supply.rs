@@ -1,6 +1,6 @@
 //! C07, X06 as far as they are pure: backends and settings that change under load.
 
-use super::bench::{Bench, MODEL, backend, limited_to};
+use super::bench::{Bench, MODEL, backend, limited_to, watermark_of_two};
 use crate::{Ask, BackendId, BackendSupply, Band, ModelId, Settings, Verdict, Weight};
 
 /// Models with the same backends share a pool; pools that share a backend share a domain.
@@ -125,7 +125,7 @@ fn c07_readiness_changes_without_a_rebuild() {
 #[test]
 fn c07_a_newcomer_goes_where_those_who_wait_cannot() {
     let settings = Settings {
-        bounds: crate::Hysteresis::between(1.0, 2.0, 3.0).unwrap(),
+        bounds: crate::Hysteresis::between(1.0, 2.0, 3.0).unwrap().into(),
         ..Settings::default()
     };
     let mut bench = Bench::with(settings, &[backend(0, &[1, 3]), backend(1, &[2, 3])]);
@@ -229,7 +229,7 @@ fn c07_an_idle_backend_is_never_kept_idle() {
     let pinned: Vec<_> = (0..3).map(|id| backend(id, &[id, 9])).collect();
     let mut listed = pinned.clone();
     listed.push(backend(3, &[9]));
-    let mut bench = Bench::with(Settings::default(), &listed);
+    let mut bench = Bench::with(watermark_of_two(), &listed);
     let ask = bench.ask("a");
     for _ in 0..3 {
         for model in 0..3 {

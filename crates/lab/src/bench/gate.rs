@@ -16,7 +16,7 @@ pub(crate) fn settings(order: Order, limit: f64) -> Result<Settings> {
     Ok(Settings {
         total_capacity: CAPACITY_MAX,
         order,
-        bounds: Hysteresis::limit(limit)?,
+        bounds: Hysteresis::limit(limit)?.into(),
         default_class: FlowClass { capacity: CAPACITY_MAX, ..FlowClass::default() },
         workloads: WorkloadLimits { count_max: 2 * WORKLOADS, ..WorkloadLimits::default() },
         idle_flows_max: CAPACITY_MAX,

@@ -33,7 +33,7 @@ impl Gate {
 
     pub(crate) fn tidegate(slots: usize) -> Self {
         let class = FlowClass { capacity: 1000, ..FlowClass::default() };
-        let bounds = Hysteresis::limit(slots as f64).unwrap_or_default();
+        let bounds = Hysteresis::limit(slots as f64).unwrap_or_default().into();
         let settings = Settings { bounds, default_class: class, ..Settings::default() };
         let mut controller = Box::new(Controller::new(settings));
         let servers = BackendSupply { id: BackendId(0), models: vec![MODEL], ready: true };

@@ -3,7 +3,7 @@
 use super::{Answer, Outcome, Record, Reference};
 use crate::ask::{Ask, Band, COST_MAX};
 use crate::outcome::{Eviction, Refusal};
-use crate::settings::{Admission, Cascade};
+use crate::settings::{Admission, Cascade, Room};
 use crate::time::Time;
 
 // === impl Reference ===
@@ -75,7 +75,7 @@ impl Reference {
     }
 
     fn bypass(&self, claim: usize) -> Option<usize> {
-        let bound = self.settings.bounds.upper();
+        let Room::Below(bound) = self.settings.bounds.to_bypass() else { return None };
         let (flow, pool) = (self.claims[claim].flow, self.claims[claim].pool);
         let domain = self.places.domain_of(pool);
         let others = (0..self.claims.len()).any(|at| {

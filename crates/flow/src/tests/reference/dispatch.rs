@@ -3,7 +3,7 @@
 use super::fair::{share, stretch};
 use super::{Claim, Outcome, Record, Reference};
 use crate::ask::{BANDS, Band};
-use crate::settings::{Cascade, Order, StockUnit};
+use crate::settings::{Cascade, Order, Room, StockUnit};
 
 // === impl Reference ===
 
@@ -126,7 +126,7 @@ impl Reference {
     }
 
     fn drain(&mut self, domain: usize) {
-        let bound = self.settings.bounds.lower();
+        let Room::Below(bound) = self.settings.bounds.to_dequeue() else { return };
         loop {
             let mut able = (0..self.claims.len()).collect::<Vec<_>>();
             able.retain(|&at| {

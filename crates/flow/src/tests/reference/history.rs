@@ -4,7 +4,7 @@
 //! still: asks go by the number of the step that offered them.
 
 use crate::{
-    Admission, Ask, BackendId, BackendSupply, Band, COST_MAX, Cascade, FlowClass, FlowId,
+    Admission, Ask, BackendId, BackendSupply, Band, Bounds, COST_MAX, Cascade, FlowClass, FlowId,
     Hysteresis, ModelId, Order, Place, Settings, Span, StockUnit, Time, UrgencyLaw, Usage, Weight,
     Workload, WorkloadId, WorkloadLimits,
 };
@@ -122,7 +122,7 @@ impl Random {
         }
     }
 
-    fn bounds(&mut self, unit: StockUnit) -> Hysteresis {
+    fn bounds(&mut self, unit: StockUnit) -> Bounds {
         let scale = if unit == StockUnit::Tokens { 20.0 } else { 1.0 };
         let watermark = self.pick(&[1.0, 1.5, 2.0, 3.0, 5.0]) * scale;
         let bounds = match self.below(8) {
@@ -131,7 +131,7 @@ impl Random {
             3 | 4 => Hysteresis::between(watermark / 2.0, watermark, watermark * 2.0),
             _ => Hysteresis::around(watermark, self.pick(&[0.1, 0.4, 0.9])),
         };
-        bounds.unwrap()
+        bounds.unwrap().into()
     }
 
     fn cascade(&mut self) -> Cascade {

@@ -1,0 +1,283 @@
+//! `auto`: a stock that tunes itself (C10).
+//!
+//! No constant watermark fits: the best one lies between 3 and some 200, by engine and by traffic.
+//! So three other quantities are bounded at each backend, all counted exactly at the grant:
+//!
+//! * **unstarted**: asks granted that have not produced their first token, and their prompt tokens.
+//!   By Little's law it is arrival rate times time to first token, so it needs no reference value,
+//!   does not move when the engine slows down, and lets the stock grow exactly as fast as the
+//!   engine can prefill;
+//! * **tokens**: prompt and output of all that is in flight, against a full KV cache;
+//! * **slots**: asks in flight, for engines with fewer places than memory.
+//!
+//! The last two move slowly, and only while they bind. [`metrics`] moves them by what the engine
+//! reports, [`streams`] by what the streams show when it reports nothing.
+//!
+//! Each bound looks at what is there, not at the ask that comes: a backend is open to all or to
+//! none. So a large ask never waits at the head of the queue for a gap that small ones keep
+//! filling, and fairness is what it is with a fixed watermark. The price is that a bound can be
+//! passed by one ask.
+
+mod metrics;
+mod peak;
+mod pressure;
+mod probe;
+mod streams;
+
+use metrics::{Look, MetricsLaw};
+use pressure::Pressure;
+use streams::StreamLaw;
+
+use crate::time::{Span, Time};
+
+/// Asks that may be unstarted: one in the engine's step, and two ready for the next.
+const UNSTARTED: f64 = 3.0;
+/// The same for a backend that has not shown a first token yet.
+const UNSTARTED_COLD: f64 = 2.0;
+/// Prompt tokens that may be unstarted whatever their number: short prompts fill a step by many.
+const PROMPT_ALLOWANCE: u64 = 4096;
+/// An ask whose stream nobody sees counts as started after the usual time, or after this long.
+const STARTS_AFTER: Span = Span::from_millis(500);
+/// How much one first token moves the usual time.
+const START_TRUST: f64 = 0.1;
+
+/// What an engine says of itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// Requests in its batch.
+    pub running: u32,
+    /// Requests in its own queue.
+    pub waiting: u32,
+    /// How much of its KV cache is in use, from 0 to 1.
+    pub kv_used: f64,
+    /// How many requests it has preempted since it began.
+    pub preemptions: u64,
+    /// How many tokens its KV cache holds, where it says so.
+    pub kv_tokens: Option<u64>,
+}
+
+/// One of the three quantities that `auto` bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Asks without a first token.
+    Unstarted,
+    /// Tokens in flight.
+    Tokens,
+    /// Asks in flight.
+    Slots,
+}
+
+/// The bounds of one backend under `auto`, and how near it is to them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Asks in flight without a first token, and how many there may be.
+    pub unstarted: (u32, f64),
+    /// Tokens in flight, and how many there may be; infinite while nothing is known.
+    pub tokens: (u64, f64),
+    /// Asks in flight, and how many there may be; infinite while nothing is known.
+    pub slots: (u32, f64),
+    /// The bound that keeps the backend closed now.
+    pub binding: Option<Bound>,
+    /// Whether the engine's own metrics move the bounds, or only what its streams show.
+    pub by_metrics: bool,
+}
+
+/// The bounds that have been found.
+#[derive(Clone, Copy, Debug)]
+struct Caps {
+    unstarted: f64,
+    tokens: f64,
+    slots: f64,
+}
+
+/// What is in flight at one backend, its bounds, and the laws that move them.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauge {
+    in_flight: u32,
+    unstarted: u32,
+    unstarted_prompt: u64,
+    tokens: u64,
+    caps: Caps,
+    pressure: Pressure,
+    metrics: MetricsLaw,
+    streams: StreamLaw,
+    starts_after: Option<Span>,
+    /// How many were in flight when it last closed.
+    closed_at: u32,
+}
+
+/// One ask in flight, as `auto` sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flight {
+    prompt: u64,
+    tokens: u64,
+    granted: Time,
+    pub(crate) started: bool,
+    /// The ask's own deadline, while the wheel is used to presume that it has begun.
+    pub(crate) deadline: Option<Time>,
+    mark: streams::Mark,
+}
+
+// === impl Gauge ===
+
+impl Default for Gauge {
+    fn default() -> Self {
+        Self {
+            in_flight: 0,
+            unstarted: 0,
+            unstarted_prompt: 0,
+            tokens: 0,
+            caps: Caps { unstarted: UNSTARTED_COLD, tokens: f64::INFINITY, slots: f64::INFINITY },
+            pressure: Pressure::default(),
+            metrics: MetricsLaw::default(),
+            streams: StreamLaw::default(),
+            starts_after: None,
+            closed_at: 0,
+        }
+    }
+}
+
+impl Gauge {
+    /// Why nothing more may go there, if that is so.
+    pub(crate) fn closed_by(&self) -> Option<Bound> {
+        if self.in_flight == 0 {
+            return None;
+        }
+        if f64::from(self.in_flight) + 1.0 > self.caps.slots.max(1.0) {
+            return Some(Bound::Slots);
+        }
+        if self.tokens as f64 >= self.caps.tokens {
+            return Some(Bound::Tokens);
+        }
+        let full = f64::from(self.unstarted) >= self.caps.unstarted;
+        (full && self.unstarted_prompt >= PROMPT_ALLOWANCE).then_some(Bound::Unstarted)
+    }
+
+    /// How full it is, for the choice between backends that are open: the nearest bound counts.
+    pub(crate) fn fill(&self) -> f64 {
+        /// What an unknown number of slots counts as; only the order matters.
+        const SLOTS_UNKNOWN: f64 = 4096.0;
+        let slots = f64::from(self.in_flight + 1) / self.caps.slots.min(SLOTS_UNKNOWN);
+        slots.max(self.tokens as f64 / self.caps.tokens)
+    }
+
+    pub(crate) fn limits(&self, now: Time) -> Limits {
+        Limits {
+            unstarted: (self.unstarted, self.caps.unstarted),
+            tokens: (self.tokens, self.caps.tokens),
+            slots: (self.in_flight, self.caps.slots),
+            binding: self.closed_by(),
+            by_metrics: self.metrics.is_fresh(now),
+        }
+    }
+
+    /// The stock at which it closed last, or holds now if it never did.
+    pub(crate) fn watermark(&self) -> u32 {
+        if self.closed_at > 0 { self.closed_at } else { self.in_flight }
+    }
+
+    /// When an ask granted now counts as started if its stream is not seen.
+    pub(crate) fn presumed_start(&self, now: Time) -> Time {
+        now.after(self.starts_after.unwrap_or(STARTS_AFTER))
+    }
+
+    /// An ask with so many prompt tokens and tokens in all goes there.
+    pub(crate) fn granted(&mut self, prompt: u64, tokens: u64, now: Time) -> Flight {
+        self.in_flight += 1;
+        self.unstarted += 1;
+        self.unstarted_prompt += prompt;
+        self.tokens += tokens;
+        Flight {
+            prompt,
+            tokens,
+            granted: now,
+            started: false,
+            deadline: None,
+            mark: self.streams.mark(now),
+        }
+    }
+
+    /// An ask has produced its first token, or is presumed to.
+    pub(crate) fn started(&mut self, flight: &mut Flight, seen: bool, now: Time) {
+        if std::mem::replace(&mut flight.started, true) {
+            return;
+        }
+        self.unstarted -= 1;
+        self.unstarted_prompt -= flight.prompt;
+        self.caps.unstarted = self.caps.unstarted.max(UNSTARTED);
+        flight.mark = self.streams.mark(now);
+        if seen {
+            self.learn_start(now.since(flight.granted));
+        }
+        self.streams.started(self.started_now(), now);
+        self.revise(now);
+    }
+
+    /// An ask has produced so many tokens: it holds at least those and its prompt.
+    pub(crate) fn streamed(&mut self, flight: &mut Flight, output: u64, now: Time) {
+        let holds = flight.prompt + output + output / 4;
+        if holds > flight.tokens {
+            self.tokens += holds - flight.tokens;
+            flight.tokens = holds;
+        }
+        let started = self.started_now();
+        self.streams.advanced(&mut flight.mark, started, now);
+        self.revise(now);
+    }
+
+    /// An ask has ended there.
+    pub(crate) fn ended(&mut self, flight: &Flight, now: Time) {
+        self.in_flight -= 1;
+        self.tokens -= flight.tokens;
+        if !flight.started {
+            self.unstarted -= 1;
+            self.unstarted_prompt -= flight.prompt;
+        }
+        self.revise(now);
+    }
+
+    /// The engine says how it is.
+    pub(crate) fn read(&mut self, reading: Reading, now: Time) {
+        if !self.metrics.is_fresh(now) {
+            // What streams alone could tell of slots was a guess.
+            self.caps.slots = f64::INFINITY;
+            self.caps.unstarted = self.caps.unstarted.min(UNSTARTED);
+        }
+        let binding = self.pressure.since_last_look(now);
+        let (in_flight, tokens) = (self.in_flight, self.tokens);
+        self.metrics.take(Look { reading, in_flight, tokens, binding, now }, &mut self.caps);
+    }
+
+    /// Takes note of whether it is closed while something waits for it.
+    pub(crate) fn watch(&mut self, wanted: bool, now: Time) {
+        let closed = self.closed_by();
+        if closed.is_some() {
+            self.closed_at = self.in_flight;
+        }
+        self.pressure.note(closed.filter(|_| wanted), now);
+    }
+
+    /// The backend came back: its engine may be a new one, and cold.
+    pub(crate) fn restarted(&mut self) {
+        let Self { in_flight, unstarted, unstarted_prompt, tokens, .. } = *self;
+        *self = Self { in_flight, unstarted, unstarted_prompt, tokens, ..Self::default() };
+    }
+
+    fn started_now(&self) -> u32 {
+        self.in_flight - self.unstarted
+    }
+
+    fn learn_start(&mut self, took: Span) {
+        let known = self.starts_after.unwrap_or(took).secs_f64();
+        let learnt = known + START_TRUST * (took.secs_f64() - known);
+        self.starts_after = Some(Span::from_secs_f64(learnt));
+    }
+
+    /// Lets the streams move the bounds where metrics do not.
+    fn revise(&mut self, now: Time) {
+        if self.metrics.is_fresh(now) {
+            return;
+        }
+        self.streams.revise(&mut self.pressure, self.tokens, &mut self.caps, now);
+    }
+}

@@ -1,0 +1,54 @@
+//! Which bound has kept asks waiting, and for how much of the time.
+
+use super::Bound;
+use crate::time::Time;
+
+/// Time spent closed by each bound while something waited, since the last look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pressure {
+    blocking: Option<Bound>,
+    noted: Time,
+    looked: Time,
+    closed: [u64; 3],
+}
+
+/// The bounds that kept asks waiting for more than half of the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Binding([bool; 3]);
+
+// === impl Pressure ===
+
+impl Pressure {
+    pub(super) fn note(&mut self, blocking: Option<Bound>, now: Time) {
+        self.settle(now);
+        self.blocking = blocking;
+    }
+
+    pub(super) const fn looked(&self) -> Time {
+        self.looked
+    }
+
+    pub(super) fn since_last_look(&mut self, now: Time) -> Binding {
+        self.settle(now);
+        let half = now.since(self.looked).nanos() / 2;
+        let binding = Binding(self.closed.map(|nanos| nanos > half));
+        self.closed = [0; 3];
+        self.looked = now;
+        binding
+    }
+
+    fn settle(&mut self, now: Time) {
+        if let Some(bound) = self.blocking {
+            self.closed[bound as usize] += now.since(self.noted).nanos();
+        }
+        self.noted = now;
+    }
+}
+
+// === impl Binding ===
+
+impl Binding {
+    pub(super) const fn on(self, bound: Bound) -> bool {
+        self.0[bound as usize]
+    }
+}

@@ -1,0 +1,117 @@
+//! Whether more asks could start at once than may.
+//!
+//! Some engines make the first token of many asks in parallel: there it is latency, not work, and a
+//! small bound on the unstarted keeps them idle. Only a large step shows the difference against
+//! the noise of traffic: the bound is doubled, and stays doubled if half as many first tokens again
+//! come out. What was raised is tried at half now and then.
+
+use super::UNSTARTED;
+use crate::time::{Span, Time};
+
+/// First tokens, or time, that make a measurement.
+const SAMPLES: u32 = 30;
+const MEASURE_MAX: Span = Span::from_secs(15);
+/// After a step its first effects are ignored.
+const SETTLE: Span = Span::from_secs(1);
+/// Slower engines give too few first tokens to tell.
+const RATE_MIN: f64 = 1.5;
+const RAISED: f64 = 1.5;
+const KEPT: f64 = 0.85;
+const UNSTARTED_MAX: f64 = 256.0;
+const WAIT_FIRST: Span = Span::from_secs(5);
+const WAIT_RAISED: Span = Span::from_secs(3);
+const WAIT_LOWERED: Span = Span::from_secs(10);
+const WAIT_MIN: Span = Span::from_secs(20);
+const WAIT_MAX: Span = Span::from_secs(320);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// The rate before a step is measured.
+    Base,
+    /// The bound was multiplied; this was the rate before.
+    Trial { factor: f64, base: f64 },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Probe {
+    phase: Phase,
+    since: Option<Time>,
+    firsts: u32,
+    wait: Span,
+    lower_next: bool,
+}
+
+// === impl Probe ===
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self { phase: Phase::Base, since: None, firsts: 0, wait: WAIT_FIRST, lower_next: false }
+    }
+}
+
+impl Probe {
+    pub(super) fn started(&mut self) {
+        self.firsts += 1;
+    }
+
+    /// Moves the bound on; `binding` says whether it kept asks waiting since the last look.
+    pub(super) fn look(&mut self, binding: bool, unstarted: &mut f64, now: Time) {
+        if !binding && self.phase == Phase::Base {
+            self.since = None;
+            return;
+        }
+        let Some(since) = self.since.filter(|&since| since <= now) else {
+            // The time to settle after a step is not over, or nothing was measured yet.
+            if self.since.is_none() {
+                self.since = Some(now);
+            }
+            self.firsts = 0;
+            return;
+        };
+        let elapsed = now.since(since);
+        let enough = self.firsts >= SAMPLES || elapsed >= MEASURE_MAX;
+        let rate = f64::from(self.firsts) / elapsed.secs_f64();
+        match self.phase {
+            Phase::Base if enough && elapsed >= self.wait => self.step(rate, unstarted, now),
+            Phase::Trial { factor, base } if enough => {
+                self.judge(factor, rate / base, unstarted);
+                self.since = Some(now);
+                self.firsts = 0;
+            }
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, rate: f64, unstarted: &mut f64, now: Time) {
+        self.firsts = 0;
+        self.since = Some(now);
+        if rate < RATE_MIN {
+            return;
+        }
+        let lower = *unstarted > UNSTARTED && self.lower_next;
+        self.lower_next = !lower;
+        let factor = if lower { 0.5 } else { 2.0 };
+        if *unstarted * factor > UNSTARTED_MAX {
+            return;
+        }
+        *unstarted *= factor;
+        self.phase = Phase::Trial { factor, base: rate };
+        self.since = Some(now.after(SETTLE));
+    }
+
+    fn judge(&mut self, factor: f64, gain: f64, unstarted: &mut f64) {
+        self.phase = Phase::Base;
+        let keep = if factor > 1.0 { gain >= RAISED } else { gain >= KEPT };
+        self.wait = match (keep, factor > 1.0) {
+            (true, true) => WAIT_RAISED,
+            (true, false) => WAIT_LOWERED,
+            (false, _) => {
+                let doubled = Span::from_nanos(self.wait.nanos() * 2);
+                doubled.clamp(WAIT_MIN, WAIT_MAX)
+            }
+        };
+        if !keep {
+            *unstarted /= factor;
+        }
+    }
+}
