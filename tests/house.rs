@@ -39,7 +39,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "outcome", "queue", "route", "settings", "supply", "time", "workload",
         ],
     ),
-    ("invariant", &["ask", "controller", "queue"]),
+    ("invariant", &["ask", "auto", "controller", "queue", "settings"]),
 ];
 
 const FILE_LINES_MAX: usize = 400;

@@ -90,13 +90,19 @@ struct Caps {
     slots: f64,
 }
 
-/// What is in flight at one backend, its bounds, and the laws that move them.
-#[derive(Clone, Debug)]
-pub(crate) struct Gauge {
+/// What is in flight at one backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
     in_flight: u32,
     unstarted: u32,
     unstarted_prompt: u64,
     tokens: u64,
+}
+
+/// What is in flight at one backend, its bounds, and the laws that move them.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauge {
+    tally: Tally,
     caps: Caps,
     pressure: Pressure,
     metrics: MetricsLaw,
@@ -123,10 +129,7 @@ pub(crate) struct Flight {
 impl Default for Gauge {
     fn default() -> Self {
         Self {
-            in_flight: 0,
-            unstarted: 0,
-            unstarted_prompt: 0,
-            tokens: 0,
+            tally: Tally::default(),
             caps: Caps { unstarted: UNSTARTED_COLD, tokens: f64::INFINITY, slots: f64::INFINITY },
             pressure: Pressure::default(),
             metrics: MetricsLaw::default(),
@@ -138,34 +141,38 @@ impl Default for Gauge {
 }
 
 impl Gauge {
+    pub(crate) const fn tally(&self) -> Tally {
+        self.tally
+    }
+
     /// Why nothing more may go there, if that is so.
     pub(crate) fn closed_by(&self) -> Option<Bound> {
-        if self.in_flight == 0 {
+        if self.tally.in_flight == 0 {
             return None;
         }
-        if f64::from(self.in_flight) + 1.0 > self.caps.slots.max(1.0) {
+        if f64::from(self.tally.in_flight) + 1.0 > self.caps.slots.max(1.0) {
             return Some(Bound::Slots);
         }
-        if self.tokens as f64 >= self.caps.tokens {
+        if self.tally.tokens as f64 >= self.caps.tokens {
             return Some(Bound::Tokens);
         }
-        let full = f64::from(self.unstarted) >= self.caps.unstarted;
-        (full && self.unstarted_prompt >= PROMPT_ALLOWANCE).then_some(Bound::Unstarted)
+        let full = f64::from(self.tally.unstarted) >= self.caps.unstarted;
+        (full && self.tally.unstarted_prompt >= PROMPT_ALLOWANCE).then_some(Bound::Unstarted)
     }
 
     /// How full it is, for the choice between backends that are open: the nearest bound counts.
     pub(crate) fn fill(&self) -> f64 {
         /// What an unknown number of slots counts as; only the order matters.
         const SLOTS_UNKNOWN: f64 = 4096.0;
-        let slots = f64::from(self.in_flight + 1) / self.caps.slots.min(SLOTS_UNKNOWN);
-        slots.max(self.tokens as f64 / self.caps.tokens)
+        let slots = f64::from(self.tally.in_flight + 1) / self.caps.slots.min(SLOTS_UNKNOWN);
+        slots.max(self.tally.tokens as f64 / self.caps.tokens)
     }
 
     pub(crate) fn limits(&self, now: Time) -> Limits {
         Limits {
-            unstarted: (self.unstarted, self.caps.unstarted),
-            tokens: (self.tokens, self.caps.tokens),
-            slots: (self.in_flight, self.caps.slots),
+            unstarted: (self.tally.unstarted, self.caps.unstarted),
+            tokens: (self.tally.tokens, self.caps.tokens),
+            slots: (self.tally.in_flight, self.caps.slots),
             binding: self.closed_by(),
             by_metrics: self.metrics.is_fresh(now),
         }
@@ -173,7 +180,7 @@ impl Gauge {
 
     /// The stock at which it closed last, or holds now if it never did.
     pub(crate) fn watermark(&self) -> u32 {
-        if self.closed_at > 0 { self.closed_at } else { self.in_flight }
+        if self.closed_at > 0 { self.closed_at } else { self.tally.in_flight }
     }
 
     /// When an ask granted now counts as started if its stream is not seen.
@@ -183,18 +190,10 @@ impl Gauge {
 
     /// An ask with so many prompt tokens and tokens in all goes there.
     pub(crate) fn granted(&mut self, prompt: u64, tokens: u64, now: Time) -> Flight {
-        self.in_flight += 1;
-        self.unstarted += 1;
-        self.unstarted_prompt += prompt;
-        self.tokens += tokens;
-        Flight {
-            prompt,
-            tokens,
-            granted: now,
-            started: false,
-            deadline: None,
-            mark: self.streams.mark(now),
-        }
+        let mark = self.streams.mark(now);
+        let flight = Flight { prompt, tokens, granted: now, started: false, deadline: None, mark };
+        self.tally.add(&flight);
+        flight
     }
 
     /// An ask has produced its first token, or is presumed to.
@@ -202,8 +201,8 @@ impl Gauge {
         if std::mem::replace(&mut flight.started, true) {
             return;
         }
-        self.unstarted -= 1;
-        self.unstarted_prompt -= flight.prompt;
+        self.tally.unstarted -= 1;
+        self.tally.unstarted_prompt -= flight.prompt;
         self.caps.unstarted = self.caps.unstarted.max(UNSTARTED);
         flight.mark = self.streams.mark(now);
         if seen {
@@ -217,7 +216,7 @@ impl Gauge {
     pub(crate) fn streamed(&mut self, flight: &mut Flight, output: u64, now: Time) {
         let holds = flight.prompt + output + output / 4;
         if holds > flight.tokens {
-            self.tokens += holds - flight.tokens;
+            self.tally.tokens += holds - flight.tokens;
             flight.tokens = holds;
         }
         let started = self.started_now();
@@ -227,11 +226,11 @@ impl Gauge {
 
     /// An ask has ended there.
     pub(crate) fn ended(&mut self, flight: &Flight, now: Time) {
-        self.in_flight -= 1;
-        self.tokens -= flight.tokens;
+        self.tally.in_flight -= 1;
+        self.tally.tokens -= flight.tokens;
         if !flight.started {
-            self.unstarted -= 1;
-            self.unstarted_prompt -= flight.prompt;
+            self.tally.unstarted -= 1;
+            self.tally.unstarted_prompt -= flight.prompt;
         }
         self.revise(now);
     }
@@ -244,7 +243,7 @@ impl Gauge {
             self.caps.unstarted = self.caps.unstarted.min(UNSTARTED);
         }
         let binding = self.pressure.since_last_look(now);
-        let (in_flight, tokens) = (self.in_flight, self.tokens);
+        let (in_flight, tokens) = (self.tally.in_flight, self.tally.tokens);
         self.metrics.take(Look { reading, in_flight, tokens, binding, now }, &mut self.caps);
     }
 
@@ -252,19 +251,18 @@ impl Gauge {
     pub(crate) fn watch(&mut self, wanted: bool, now: Time) {
         let closed = self.closed_by();
         if closed.is_some() {
-            self.closed_at = self.in_flight;
+            self.closed_at = self.tally.in_flight;
         }
         self.pressure.note(closed.filter(|_| wanted), now);
     }
 
     /// The backend came back: its engine may be a new one, and cold.
     pub(crate) fn restarted(&mut self) {
-        let Self { in_flight, unstarted, unstarted_prompt, tokens, .. } = *self;
-        *self = Self { in_flight, unstarted, unstarted_prompt, tokens, ..Self::default() };
+        *self = Self { tally: self.tally, ..Self::default() };
     }
 
     fn started_now(&self) -> u32 {
-        self.in_flight - self.unstarted
+        self.tally.in_flight - self.tally.unstarted
     }
 
     fn learn_start(&mut self, took: Span) {
@@ -278,6 +276,19 @@ impl Gauge {
         if self.metrics.is_fresh(now) {
             return;
         }
-        self.streams.revise(&mut self.pressure, self.tokens, &mut self.caps, now);
+        self.streams.revise(&mut self.pressure, self.tally.tokens, &mut self.caps, now);
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    pub(crate) fn add(&mut self, flight: &Flight) {
+        self.in_flight += 1;
+        self.tokens += flight.tokens;
+        if !flight.started {
+            self.unstarted += 1;
+            self.unstarted_prompt += flight.prompt;
+        }
     }
 }

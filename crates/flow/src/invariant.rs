@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 
 use crate::ask::BANDS;
+use crate::auto::Tally;
 use crate::controller::Controller;
 use crate::queue::asks::Phase;
 use crate::queue::fair::HORIZON;
+use crate::settings::Bounds;
 
 /// A broken promise, in words.
 pub type Violation = String;
@@ -17,6 +19,7 @@ pub type Violation = String;
 pub fn check(controller: &Controller) -> Result<(), Violation> {
     counters(controller)?;
     stock(controller)?;
+    gauges(controller)?;
     waiting(controller)?;
     turns(controller)?;
     work_conservation(controller)
@@ -61,6 +64,20 @@ fn stock(c: &Controller) -> Result<(), Violation> {
         equal("in flight of a flow", c.flows[slot].in_flight, counted)?;
     }
     Ok(())
+}
+
+/// What `auto` counts is what is in flight, and no door is open or shut by mistake.
+fn gauges(c: &Controller) -> Result<(), Violation> {
+    let mut counted = vec![Tally::default(); c.supply.backends.len()];
+    for slot in c.asks.slots().filter(|&slot| c.asks[slot].phase == Phase::InFlight) {
+        if c.settings.bounds == Bounds::Auto {
+            counted[c.asks[slot].backend as usize].add(&c.flights[slot as usize]);
+        }
+    }
+    for (at, backend) in c.supply.backends.iter().enumerate() {
+        equal("what auto counts", backend.gauge.tally(), counted[at])?;
+    }
+    c.supply.check_doors()
 }
 
 fn waiting(c: &Controller) -> Result<(), Violation> {

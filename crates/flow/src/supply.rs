@@ -332,6 +332,22 @@ impl Supply {
         self.backends[backend as usize].open
     }
 
+    /// Counts again which backends are open; for checks.
+    pub(crate) fn check_doors(&self) -> Result<(), String> {
+        for backend in &self.backends {
+            if backend.open != backend.is_open() {
+                return Err(format!("backend {:?} is open: {}", backend.id, backend.open));
+            }
+        }
+        for (at, pool) in self.pools.iter().enumerate() {
+            let open = pool.members.iter().filter(|&&at| self.is_backend_open(at)).count();
+            if pool.open != open as u64 {
+                return Err(format!("pool {at} counts {} open, not {open}", pool.open));
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn find(&self, id: BackendId) -> Option<u32> {
         self.by_id.get(&id).copied()
     }

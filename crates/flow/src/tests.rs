@@ -4,6 +4,7 @@
 //! from proptest, and names it when it fails.
 
 mod admission;
+mod auto;
 mod bands;
 mod bench;
 mod differential;

@@ -5,7 +5,7 @@
 
 use super::Controller;
 use crate::ask::{BackendId, Ticket};
-use crate::auto::{Flight, Reading};
+use crate::auto::{Flight, Gauge, Reading};
 use crate::outcome::Misuse;
 use crate::settings::Bounds;
 use crate::time::Time;
@@ -96,13 +96,14 @@ impl Controller {
     /// has most likely begun.
     pub(super) fn recount_flights(&mut self) {
         self.flights.clear();
-        self.supply.backends.iter_mut().for_each(|backend| backend.gauge = Default::default());
+        self.reset_gauges();
         for slot in self.in_flight_slots() {
             self.take_off(slot);
             self.stop_presuming(slot);
             let backend = self.asks[slot].backend;
             let gauge = &mut self.supply.backends[backend as usize].gauge;
             gauge.started(&mut self.flights[slot as usize], false, self.clock);
+            self.watch(backend, self.clock);
         }
     }
 
@@ -112,6 +113,14 @@ impl Controller {
             self.stop_presuming(slot);
         }
         self.flights.clear();
+        self.reset_gauges();
+    }
+
+    fn reset_gauges(&mut self) {
+        for at in 0..self.supply.backends.len() as u32 {
+            self.supply.backends[at as usize].gauge = Gauge::default();
+            self.supply.refresh(at);
+        }
     }
 
     fn stop_presuming(&mut self, slot: u32) {

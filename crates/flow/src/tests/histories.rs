@@ -13,8 +13,9 @@ use proptest::prelude::*;
 use super::bench::{Bench, backend};
 use crate::queue::fair::HORIZON;
 use crate::{
-    Ask, BANDS, BackendSupply, Band, Cascade, Event, FlowClass, Hysteresis, ModelId, Order, Place,
-    Settings, Span, StockUnit, Ticket, Time, Usage, Verdict, Weight,
+    Ask, BANDS, BackendId, BackendSupply, Band, Bounds, Cascade, Event, FlowClass, Hysteresis,
+    ModelId, Order, Place, Reading, Settings, Span, StockUnit, Ticket, Time, Usage, Verdict,
+    Weight,
 };
 
 /// What the ledger knows of an ask that waits.
@@ -56,7 +57,10 @@ fn settings(choice: u64) -> Settings {
         },
         order: [Order::Fifo, Order::Deadline, Order::Workload, Order::Fifo]
             [choice as usize / 2 % 4],
-        bounds: Hysteresis::around(1.0 + (choice % 3) as f64, 0.3).unwrap().into(),
+        bounds: match choice % 5 {
+            0 | 1 => Bounds::Auto,
+            _ => Hysteresis::around(1.0 + (choice % 3) as f64, 0.3).unwrap().into(),
+        },
         stock: if choice.is_multiple_of(7) { StockUnit::Tokens } else { StockUnit::Requests },
         default_class: FlowClass { capacity: 12, ttl: Span::from_secs(1), ..FlowClass::default() },
         classes: vec![class],
@@ -82,7 +86,8 @@ impl History {
     fn new(choice: u64) -> Self {
         let plain = choice.is_multiple_of(2);
         let (settings, listed) = if plain {
-            let settings = Settings { order: Order::Fifo, cascade: Cascade::Strict, ..settings(1) };
+            let settings = settings(choice / 2 % 3 * 11);
+            let settings = Settings { order: Order::Fifo, cascade: Cascade::Strict, ..settings };
             (settings, vec![backend(0, &[0, 1, 2])])
         } else {
             (settings(choice / 2), backends(choice / 16))
@@ -100,13 +105,16 @@ impl History {
     }
 
     fn step(&mut self, operation: u8, value: u64) {
-        match operation % 20 {
+        match operation % 24 {
             0..=8 => self.offer(value),
             9..=12 => self.settle(value),
             13 => self.cancel(value),
             14 => self.requeue(value),
             15 | 16 => self.bench.pass(Span::from_millis(value % 150)),
             17 => self.charge(value),
+            20 | 21 => self.start(value),
+            22 => self.stream(value),
+            23 => self.read(value),
             18 if !self.plain => self.bench.supply(&backends(value)),
             19 if !self.plain => {
                 self.bench.gate.configure(settings(value), self.bench.now);
@@ -127,7 +135,9 @@ impl History {
         let ask = Ask {
             band: Band::DESCENDING[(value >> 8) as usize % BANDS],
             cost: (value >> 16) % 50,
+            prompt: (value >> 40) % 3000,
             tokens: (value >> 16) % 3,
+            streamed: !(value >> 52).is_multiple_of(4),
             deadline,
             ..Ask::new(id, ModelId((value >> 24) as u32 % 3))
         };
@@ -168,6 +178,33 @@ impl History {
             self.bench.gate.charge(ticket, value % 90, self.bench.now).unwrap();
             self.bench.collect();
         }
+    }
+
+    fn start(&mut self, value: u64) {
+        let count = self.in_flight.len().max(1);
+        if let Some(&(ticket, _)) = self.in_flight.get(value as usize % count) {
+            self.bench.gate.started(ticket, self.bench.now).unwrap();
+            self.bench.collect();
+        }
+    }
+
+    fn stream(&mut self, value: u64) {
+        if let Some(&(ticket, _)) = self.in_flight.first() {
+            self.bench.gate.streamed(ticket, value % 700, self.bench.now).unwrap();
+            self.bench.collect();
+        }
+    }
+
+    fn read(&mut self, value: u64) {
+        let reading = Reading {
+            running: value as u32 % 5,
+            waiting: (value >> 8) as u32 % 3,
+            kv_used: (value >> 16) as f64 % 11.0 / 10.0,
+            preemptions: value >> 58,
+            kv_tokens: value.is_multiple_of(3).then_some(value >> 52),
+        };
+        self.bench.gate.reading(BackendId(value as u32 % 4), reading, self.bench.now);
+        self.bench.collect();
     }
 
     fn cancel(&mut self, value: u64) {

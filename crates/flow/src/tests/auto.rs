@@ -1,0 +1,332 @@
+//! C10: the stock that tunes itself, law by law. How well it does on engines is for simulation.
+
+use super::bench::{Bench, limited_to};
+use crate::auto::{Bound, Limits, Reading};
+use crate::{Ask, BackendId, Band, Settings, Span, StockUnit, Ticket, Usage, Verdict};
+
+/// More prompt than may be unstarted whatever its number.
+const LONG: u64 = 5000;
+const CALM: Reading =
+    Reading { running: 1, waiting: 0, kv_used: 0.5, preemptions: 0, kv_tokens: None };
+
+/// One backend under `auto`, and what is in flight there, the oldest first.
+struct Tide {
+    bench: Bench,
+    flying: Vec<Ticket>,
+}
+
+// === impl Tide ===
+
+impl Tide {
+    fn new() -> Self {
+        Self { bench: Bench::new(Settings::default(), 1), flying: Vec::new() }
+    }
+
+    fn offer(&mut self, prompt: u64, tokens: u64) -> bool {
+        let ask = self.bench.ask("a");
+        self.send(Ask { prompt, tokens, ..ask })
+    }
+
+    /// Offers an ask, and says whether it went at once.
+    fn send(&mut self, ask: Ask) -> bool {
+        match self.bench.offer(ask) {
+            Verdict::Granted { ticket, .. } => self.flying.push(ticket),
+            Verdict::Queued { .. } => return false,
+            Verdict::Refused { reason, .. } => panic!("{reason:?}"),
+        }
+        true
+    }
+
+    /// A crowd waits, long in prompt, and goes on waiting.
+    fn crowd(&mut self) {
+        let ask = self.bench.ask("crowd");
+        for _ in 0..90 {
+            self.send(Ask { prompt: LONG, tokens: LONG, ttl: Some(Span::from_secs(9999)), ..ask });
+        }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        let granted = std::mem::take(&mut self.bench.events);
+        self.flying.extend(granted.into_iter().filter_map(|event| match event {
+            crate::Event::Granted { ticket, .. } => Some(ticket),
+            crate::Event::Evicted { .. } => None,
+        }));
+    }
+
+    fn start(&mut self, at: usize) {
+        self.bench.gate.started(self.flying[at], self.bench.now).unwrap();
+        self.bench.collect();
+        self.collect();
+    }
+
+    /// Lets everything that comes start at once, until nothing more comes or `most` are in flight.
+    fn start_all(&mut self, most: usize) {
+        let mut at = 0;
+        while at < self.flying.len() && self.flying.len() < most {
+            self.start(at);
+            at += 1;
+        }
+    }
+
+    fn read(&mut self, reading: Reading) {
+        self.bench.pass(Span::from_millis(200));
+        self.bench.gate.reading(BackendId(0), reading, self.bench.now);
+        self.bench.collect();
+        self.collect();
+    }
+
+    fn limits(&self) -> Limits {
+        self.bench.gate.backends().next().unwrap().limits
+    }
+}
+
+#[test]
+fn c10_no_more_asks_go_than_may_be_unstarted() {
+    let mut tide = Tide::new();
+    tide.read(CALM);
+    assert!(tide.offer(LONG, LONG) && tide.offer(LONG, LONG));
+    assert!(!tide.offer(LONG, LONG), "a backend that never showed a first token gets two");
+    tide.start(0);
+    assert_eq!(tide.flying.len(), 3, "its first token lets the one that waits go");
+    assert!(tide.offer(LONG, LONG), "and from now on three may be unstarted");
+    assert!(!tide.offer(LONG, LONG));
+    assert_eq!(tide.limits().binding, Some(Bound::Unstarted));
+    assert_eq!(tide.limits().unstarted, (3, 3.0));
+}
+
+#[test]
+fn c10_short_prompts_go_in_numbers() {
+    let mut tide = Tide::new();
+    let gone = (0..100).filter(|_| tide.offer(64, 64)).count();
+    assert_eq!(gone, 4096 / 64);
+}
+
+#[test]
+fn c10_an_idle_backend_takes_anything() {
+    let mut tide = Tide::new();
+    tide.read(Reading { kv_tokens: Some(100), ..CALM });
+    assert!(tide.offer(LONG, 9000), "though it is larger than every bound");
+    assert!(!tide.offer(1, 1));
+    assert_eq!(tide.limits().binding, Some(Bound::Tokens));
+}
+
+#[test]
+fn c10_tokens_in_flight_stay_within_the_kv_cache() {
+    let mut tide = Tide::new();
+    tide.read(Reading { kv_tokens: Some(1000), ..CALM });
+    let gone = (0..30).filter(|_| tide.offer(10, 100)).count();
+    assert_eq!(gone, 9, "nine tenths of it");
+    tide.bench.gate.settle(tide.flying[0], Usage::Unknown, tide.bench.now).unwrap();
+    assert_eq!(tide.bench.gate.in_flight(), 9, "what ends makes room");
+}
+
+#[test]
+fn c10_a_stream_that_grows_past_its_estimate_counts_for_more() {
+    let mut tide = Tide::new();
+    tide.offer(160, 200);
+    tide.bench.gate.streamed(tide.flying[0], 400, tide.bench.now).unwrap();
+    assert_eq!(tide.limits().tokens.0, 160 + 400 + 100);
+    assert_eq!(tide.limits().unstarted.0, 0, "a stream has started");
+}
+
+#[test]
+fn c10_preemption_cuts_tokens_once_and_only_demand_raises_them() {
+    let mut tide = Tide::new();
+    tide.read(Reading { kv_tokens: Some(100_000), ..CALM });
+    assert_eq!(tide.limits().tokens.1, 90_000.0);
+    tide.crowd();
+    tide.start_all(usize::MAX);
+    assert_eq!(tide.limits().binding, Some(Bound::Tokens));
+    let preempting = Reading { preemptions: 1, ..CALM };
+    tide.read(preempting);
+    assert_eq!(tide.limits().tokens.1, 0.95 * 90_000.0);
+    tide.read(Reading { preemptions: 2, ..CALM });
+    assert_eq!(tide.limits().tokens.1, 0.95 * 90_000.0, "the effect of a cut is awaited");
+    for _ in 0..12 {
+        tide.read(Reading { preemptions: 2, kv_used: 0.9, ..CALM });
+    }
+    assert_eq!(tide.limits().tokens.1, 0.95 * 90_000.0, "no room to grow in");
+    for _ in 0..12 {
+        tide.read(Reading { preemptions: 2, ..CALM });
+    }
+    assert!(tide.limits().tokens.1 > 0.95 * 90_000.0, "it binds, and there is room");
+}
+
+#[test]
+fn c10_nothing_grows_without_demand() {
+    let mut tide = Tide::new();
+    tide.read(Reading { kv_tokens: Some(100_000), ..CALM });
+    for _ in 0..100 {
+        tide.read(CALM);
+    }
+    assert_eq!(tide.limits().tokens.1, 90_000.0);
+}
+
+#[test]
+fn c10_a_standing_queue_lowers_slots_to_what_runs() {
+    let mut tide = Tide::new();
+    tide.crowd();
+    tide.start_all(12);
+    let in_flight = tide.flying.len() as u32;
+    for _ in 0..9 {
+        tide.read(Reading { running: 8, waiting: in_flight - 8, ..CALM });
+    }
+    assert_eq!(tide.limits().slots.1, 8.0);
+    assert_eq!(tide.limits().binding, Some(Bound::Slots));
+    for _ in 0..40 {
+        tide.read(Reading { running: 8, ..CALM });
+    }
+    assert!(tide.limits().slots.1 > 8.0, "it is tried again while it binds");
+}
+
+#[test]
+fn c10_a_backlog_of_prefills_is_not_a_standing_queue() {
+    let mut tide = Tide::new();
+    tide.crowd();
+    tide.start_all(12);
+    for running in [2, 4, 6, 8, 10, 12] {
+        tide.read(Reading { running, waiting: 2, ..CALM });
+    }
+    assert!(tide.limits().slots.1.is_infinite(), "the batch still grows");
+}
+
+#[test]
+fn c10_without_metrics_slots_follow_the_streams_that_have_started() {
+    let mut tide = Tide::new();
+    tide.crowd();
+    tide.start_all(10);
+    let started = tide.limits().slots.0 - tide.limits().unstarted.0;
+    assert_eq!(tide.limits().slots.1, f64::from(started) + 3.0, "while they rise");
+    assert!(!tide.limits().by_metrics);
+    tide.bench.pass(Span::from_secs(2));
+    tide.bench.gate.streamed(tide.flying[0], 5, tide.bench.now).unwrap();
+    assert_eq!(tide.limits().slots.1, f64::from(started) + 1.0, "and one more asks for the next");
+}
+
+#[test]
+fn c10_without_metrics_a_stream_that_stands_still_cuts_tokens() {
+    let mut tide = Tide::new();
+    for _ in 0..3 {
+        tide.offer(100, 1000);
+    }
+    for step in 1..=10 {
+        tide.bench.pass(Span::from_millis(50));
+        for &ticket in &tide.flying[1..] {
+            tide.bench.gate.streamed(ticket, step, tide.bench.now).unwrap();
+        }
+        if step == 1 {
+            tide.bench.gate.streamed(tide.flying[0], 1, tide.bench.now).unwrap();
+        }
+    }
+    assert!(tide.limits().tokens.1.is_infinite());
+    tide.bench.gate.streamed(tide.flying[0], 2, tide.bench.now).unwrap();
+    assert_eq!(tide.limits().tokens.1, 0.95 * 3000.0);
+}
+
+#[test]
+fn c10_all_streams_slow_together_without_any_effect() {
+    let mut tide = Tide::new();
+    for _ in 0..3 {
+        tide.offer(100, 1000);
+    }
+    for step in 1..=10 {
+        tide.bench.pass(Span::from_secs(3));
+        for &ticket in &tide.flying {
+            tide.bench.gate.streamed(ticket, step, tide.bench.now).unwrap();
+        }
+    }
+    assert!(tide.limits().tokens.1.is_infinite());
+}
+
+#[test]
+fn c10_metrics_that_come_back_take_over() {
+    let mut tide = Tide::new();
+    tide.crowd();
+    tide.start_all(10);
+    assert!(tide.limits().slots.1.is_finite());
+    tide.read(CALM);
+    assert!(tide.limits().by_metrics && tide.limits().slots.1.is_infinite());
+    tide.bench.pass(Span::from_secs(3));
+    tide.bench.gate.streamed(tide.flying[0], 5, tide.bench.now).unwrap();
+    assert!(!tide.limits().by_metrics && tide.limits().slots.1.is_finite());
+}
+
+#[test]
+fn c10_asks_that_do_not_stream_are_presumed_to_start() {
+    let mut tide = Tide::new();
+    let ask = tide.bench.ask("a");
+    let silent = Ask { prompt: LONG, tokens: LONG, streamed: false, ..ask };
+    assert!(tide.send(silent) && tide.send(silent) && !tide.send(silent));
+    tide.bench.pass(Span::from_millis(490));
+    assert_eq!(tide.bench.gate.in_flight(), 2);
+    tide.bench.pass(Span::from_millis(20));
+    assert_eq!(tide.bench.gate.in_flight(), 3, "after half a second while nothing is known");
+    tide.collect();
+    tide.bench.gate.settle(tide.flying[2], Usage::Unknown, tide.bench.now).unwrap();
+    tide.bench.pass(Span::from_secs(40));
+    assert_eq!(tide.bench.gate.in_flight(), 2, "no ask in flight ever expires");
+}
+
+#[test]
+fn c10_presumption_keeps_an_asks_own_deadline() {
+    let mut tide = Tide::new();
+    let ask = tide.bench.ask("a");
+    let ttl = Some(Span::from_secs(3));
+    tide.send(Ask { prompt: LONG, tokens: LONG, streamed: false, ttl, ..ask });
+    tide.bench.supply(&[]);
+    tide.bench.gate.requeue(tide.flying[0], crate::Place::Back, tide.bench.now).unwrap();
+    tide.bench.pass(Span::from_millis(2900));
+    assert_eq!(tide.bench.gate.depth(), 1);
+    tide.bench.pass(Span::from_millis(200));
+    assert_eq!(tide.bench.gate.depth(), 0);
+}
+
+#[test]
+fn c10_auto_can_be_switched_on_and_off_with_asks_in_flight() {
+    let mut bench = Bench::new(limited_to(4.0), 2);
+    let tickets: Vec<_> = (0..6).map(|_| bench.start("a")).collect();
+    bench.gate.configure(Settings::default(), bench.now);
+    bench.collect();
+    let in_flight = |bench: &Bench| -> u32 {
+        bench.gate.backends().map(|backend| backend.limits.slots.0).sum()
+    };
+    assert_eq!(in_flight(&bench), 6);
+    bench.gate.started(tickets[0], bench.now).unwrap();
+    bench.gate.configure(Settings { stock: StockUnit::Tokens, ..limited_to(4.0) }, bench.now);
+    bench.collect();
+    assert_eq!(in_flight(&bench), 0, "nobody counts for it any more");
+    for ticket in tickets {
+        bench.gate.settle(ticket, Usage::Cost(1), bench.now).unwrap();
+    }
+    bench.collect();
+}
+
+#[test]
+fn c10_a_backend_that_returns_is_met_as_a_cold_one() {
+    let mut tide = Tide::new();
+    tide.read(Reading { kv_tokens: Some(1000), ..CALM });
+    tide.offer(LONG, LONG);
+    tide.start(0);
+    let backend = super::bench::backend(0, &[super::bench::MODEL.0]);
+    tide.bench.supply(&[crate::BackendSupply { ready: false, ..backend.clone() }]);
+    tide.bench.supply(&[backend]);
+    let limits = tide.limits();
+    assert_eq!((limits.unstarted.1, limits.slots.0), (2.0, 1), "what is in flight stays counted");
+    assert!(limits.tokens.1.is_infinite(), "its memory may be another now");
+}
+
+#[test]
+fn c10_a_mixed_pool_fills_by_each_backends_own_bounds() {
+    let mut bench = Bench::new(Settings::default(), 2);
+    for (id, kv) in [(0, 1_000), (1, 10_000)] {
+        let reading = Reading { kv_tokens: Some(kv), ..CALM };
+        bench.gate.reading(BackendId(id), reading, bench.now);
+    }
+    let ask = bench.ask("a");
+    for _ in 0..99 {
+        bench.offer(Ask { prompt: 10, tokens: 100, band: Band::Normal, ..ask });
+    }
+    let held: Vec<u32> = bench.gate.backends().map(|backend| backend.limits.slots.0).collect();
+    assert_eq!(held, [9, 90]);
+}
