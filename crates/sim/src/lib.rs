@@ -3,3 +3,4 @@
 //! Pure like the core: no clock, no files, no threads. One seed gives one history.
 
 pub mod dice;
+pub mod trace;
