@@ -2,5 +2,6 @@
 //!
 //! Pure like the core: no clock, no files, no threads. One seed gives one history.
 
+pub mod arrivals;
 pub mod dice;
 pub mod trace;

@@ -1,0 +1,102 @@
+//! The moments of arrival, drawn one after the other.
+//!
+//! Every process begins in its steady state rather than with an arrival at zero: a bursty one would
+//! otherwise send `(cv² - 1) / 2` requests too many at the start.
+
+use flow::{Span, Time};
+
+use super::{ArrivalsError, Process};
+use crate::dice::Dice;
+
+/// Draws moments.
+#[derive(Clone, Debug)]
+pub(super) struct Clock {
+    dice: Dice,
+    now: Time,
+    pace: Pace,
+}
+
+#[derive(Clone, Debug)]
+enum Pace {
+    Poisson { rate: f64 },
+    Gamma { shape: f64, scale_secs: f64, begun: bool },
+    OnOff { phase: Phase, other: Phase, ends: Time },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    rate: f64,
+    mean: Span,
+}
+
+// === impl Clock ===
+
+impl Clock {
+    /// Starts at zero. A replay has no clock of its own.
+    pub(super) fn new(process: Process, mut dice: Dice) -> Result<Self, ArrivalsError> {
+        let pace = match process {
+            Process::Poisson { rate } => Pace::Poisson { rate },
+            Process::Gamma { rate, cv } => {
+                let variance = cv * cv;
+                Pace::Gamma { shape: 1.0 / variance, scale_secs: variance / rate, begun: false }
+            }
+            Process::OnOff { rate, quiet_rate, on, off } => {
+                let (busy, quiet) =
+                    (Phase { rate, mean: on }, Phase { rate: quiet_rate, mean: off });
+                let busy_part = on.secs_f64() / (on.secs_f64() + off.secs_f64());
+                let (phase, other) =
+                    if dice.unit() < busy_part { (busy, quiet) } else { (quiet, busy) };
+                Pace::OnOff { phase, other, ends: Time::ZERO.after(phase.length(&mut dice)) }
+            }
+            Process::Replay { .. } => {
+                return Err(ArrivalsError::new("speed", "a replay needs the lengths of a trace"));
+            }
+        };
+        Ok(Self { dice, now: Time::ZERO, pace })
+    }
+
+    /// The next moment, unless it is `until` or later; then there is none, now and ever after.
+    pub(super) fn next(&mut self, until: Time) -> Option<Time> {
+        let Self { dice, now, pace } = self;
+        match pace {
+            Pace::Poisson { rate } => *now = now.after(exponential(*rate, dice)),
+            Pace::Gamma { shape, scale_secs, begun } => {
+                let gap = if *begun {
+                    dice.gamma(*shape)
+                } else {
+                    // The rest of a gap into which a random moment falls: such gaps are long ones,
+                    // with the density weighted by length.
+                    dice.unit() * dice.gamma(*shape + 1.0)
+                };
+                *begun = true;
+                *now = now.after(Span::from_secs_f64(gap * *scale_secs));
+            }
+            Pace::OnOff { phase, other, ends } => loop {
+                let at = now.after(exponential(phase.rate, dice));
+                if at < *ends || *ends >= until {
+                    *now = at;
+                    break;
+                }
+                // The exponential distribution has no memory, so the gap is drawn anew.
+                *now = *ends;
+                std::mem::swap(phase, other);
+                *ends = now.after(phase.length(dice));
+            },
+        }
+        (*now < until).then_some(*now)
+    }
+}
+
+// === impl Phase ===
+
+impl Phase {
+    fn length(&self, dice: &mut Dice) -> Span {
+        Span::from_secs_f64(dice.exponential() * self.mean.secs_f64())
+    }
+}
+
+/// A gap at this rate; at a rate of zero the longest there is.
+fn exponential(rate: f64, dice: &mut Dice) -> Span {
+    let gap = dice.exponential();
+    if rate > 0.0 { Span::from_secs_f64(gap / rate) } else { Span::from_nanos(u64::MAX) }
+}
