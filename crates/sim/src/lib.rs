@@ -4,4 +4,5 @@
 
 pub mod arrivals;
 pub mod dice;
+pub mod engine;
 pub mod trace;
