@@ -1,4 +1,7 @@
 //! Named engine configurations, checked before anything is built from them.
+//!
+//! Measured constants and the recorded runs of vLLM 0.19 they were checked on come from
+//! casys-kaist/LLMServingSim (MIT). Where a constant was fitted or estimated, it says so.
 
 use std::fmt;
 
@@ -164,6 +167,16 @@ const NAMED: [(&str, Shape); 5] = [
     ("ollama-4", Shape::Slots(OLLAMA_4)),
 ];
 
+/// A prompt and an answer.
+const LEN_MIN: u32 = 2;
+const LEN_MUST: &str = "at least 2, a prompt and an answer";
+
+/// More than any machine has; keeps the count of blocks small enough to number.
+const KV_TOKENS_MAX: u64 = 1 << 30;
+
+/// No constant of a step is anywhere near a minute.
+const COST_MAX_MS: f64 = 60_000.0;
+
 // === impl Profile ===
 
 impl Profile {
@@ -216,13 +229,12 @@ impl BatchShape {
         if self.kv_tokens > KV_TOKENS_MAX {
             return Some(("kv_tokens", "at most 1,073,741,824"));
         }
-        let counts = [
-            ("max_seqs", self.max_seqs),
-            ("max_batched_tokens", self.max_batched_tokens),
-            ("max_len", self.max_len.saturating_sub(1)),
-        ];
+        let counts = [("max_seqs", self.max_seqs), ("max_batched_tokens", self.max_batched_tokens)];
         if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
-            return Some((key, "at least 1 (max_len: 2, a prompt and an answer)"));
+            return Some((key, "at least 1"));
+        }
+        if self.max_len < LEN_MIN {
+            return Some(("max_len", LEN_MUST));
         }
         let constants = self.step.named();
         if let Some((key, _)) = constants.into_iter().find(|(_, value)| !is_cost(*value)) {
@@ -232,12 +244,6 @@ impl BatchShape {
         free.then_some(("step.base", "above 0, or a step would take no time"))
     }
 }
-
-/// More than any machine has; keeps the count of blocks small enough to number.
-const KV_TOKENS_MAX: u64 = 1 << 30;
-
-/// No constant of a step is anywhere near a minute.
-const COST_MAX_MS: f64 = 60_000.0;
 
 fn is_cost(value: f64) -> bool {
     (0.0..=COST_MAX_MS).contains(&value)
@@ -250,8 +256,8 @@ impl SlotsShape {
         if self.slots == 0 {
             return Some(("slots", "at least 1"));
         }
-        if self.max_len < 2 {
-            return Some(("max_len", "at least 2, a prompt and an answer"));
+        if self.max_len < LEN_MIN {
+            return Some(("max_len", LEN_MUST));
         }
         let rates = [("prefill_rate", self.prefill_rate), ("decode_rate", self.decode_rate)];
         let (key, _) = rates.into_iter().find(|(_, rate)| !is_rate(*rate))?;

@@ -2,7 +2,9 @@
 
 use flow::Time;
 
-use super::super::{BatchShape, JobId, Policy, Profile, Progress, Reading, Rejected, Shape};
+use super::super::{
+    BatchShape, Engine, JobId, Policy, Profile, Progress, Reading, Rejected, Shape,
+};
 use super::{assert_close, batch, drain, engine, job, ms, small, step, urgent};
 
 #[test]
@@ -162,18 +164,56 @@ fn the_urgent_go_first_where_the_policy_looks_at_it() {
     }
 }
 
-#[test]
-fn the_least_urgent_is_thrown_back_even_when_its_part_was_already_planned() {
-    let mut engine = engine(BatchShape { policy: Policy::Priority, ..small() });
-    engine.submit(urgent(1, 60, 40, 0), Time::ZERO).unwrap();
-    engine.submit(urgent(2, 60, 40, 5), Time::ZERO).unwrap();
+/// Three running jobs with these priorities, right before the scheduling in which the second of
+/// them needs a block and none is left.
+fn short_of_one_block(priorities: [u8; 3]) -> Engine {
+    let shape = BatchShape { kv_tokens: 14 * 16, max_batched_tokens: 100, ..small() };
+    let mut engine = engine(BatchShape { policy: Policy::Priority, ..shape });
+    let [first, second, third] = priorities;
+    engine.submit(urgent(1, 50, 40, first), Time::ZERO).unwrap();
+    engine.submit(urgent(2, 60, 40, second), Time::ZERO).unwrap();
+    step(&mut engine);
+    engine.submit(urgent(3, 20, 40, third), ms(60)).unwrap();
+    let mut before = engine.clone();
     while engine.reading().preemptions == 0 {
+        before = engine.clone();
         step(&mut engine);
     }
-    assert_eq!(batch(&engine), [2]);
+    before
+}
+
+#[test]
+fn the_least_urgent_is_thrown_back_even_when_its_part_was_already_planned() {
+    let mut engine = short_of_one_block([0, 5, 5]);
+    let begun = engine.next_event().unwrap();
+    step(&mut engine);
+    assert_eq!(batch(&engine), [2, 3]);
+    assert_close(engine.next_event().unwrap().since(begun), 10.0 + 2.0);
+    let out = step(&mut engine);
+    assert_eq!(out.iter().map(|(id, _)| *id).collect::<Vec<u32>>(), [2, 3]);
     let done = drain(&mut engine).into_iter().filter(|(_, progress)| progress.finished);
     let done: Vec<u32> = done.map(|(_, progress)| progress.job.0).collect();
-    assert_eq!(done, [2, 1]);
+    assert_eq!(done, [2, 3, 1]);
+}
+
+#[test]
+fn a_scheduling_ends_with_a_job_that_throws_itself_back() {
+    let mut engine = short_of_one_block([5, 0, 5]);
+    step(&mut engine);
+    assert_eq!((batch(&engine), engine.reading().preemptions), (vec![1, 3], 1));
+    let out = step(&mut engine);
+    assert_eq!(out.iter().map(|(id, _)| *id).collect::<Vec<u32>>(), [1], "as in vLLM");
+    assert_eq!(step(&mut engine).len(), 2);
+}
+
+#[test]
+fn a_step_that_throws_back_takes_nobody_in() {
+    let mut engine = short_of_one_block([0, 5, 5]);
+    engine.submit(urgent(4, 4, 9, 9), engine.next_event().unwrap()).unwrap();
+    step(&mut engine);
+    assert_eq!(batch(&engine), [2, 3], "there is room now");
+    step(&mut engine);
+    assert_eq!(batch(&engine), [2, 3, 4]);
 }
 
 #[test]

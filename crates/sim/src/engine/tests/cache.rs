@@ -29,15 +29,27 @@ fn a_prompt_seen_before_is_found_but_for_its_last_token() {
 
 #[test]
 fn only_whole_blocks_of_equal_text_after_equal_text_are_found() {
-    let mut engine = engine(roomy());
+    let mut engine = engine(BatchShape { kv_tokens: 16 * 1001, ..roomy() });
     assert_eq!(hits_of(&mut engine, 1, 700, &[7, 8]), 0);
     assert_eq!(hits_of(&mut engine, 2, 700, &[7, 8]), 688, "43 whole blocks of 700 tokens");
     assert_eq!(hits_of(&mut engine, 3, 700, &[7, 9]), 512);
     assert_eq!(hits_of(&mut engine, 4, 700, &[6, 8]), 0, "the same text after another is other");
+    assert_eq!(hits_of(&mut engine, 9, 700, &[5, 9]), 0);
+    assert_eq!(hits_of(&mut engine, 10, 700, &[5, 8]), 512, "likewise where the first is known");
     assert_eq!(hits_of(&mut engine, 5, 700, &[]), 0);
     assert_eq!(hits_of(&mut engine, 6, 700, &[]), 0, "what has no name is not shared");
     assert_eq!(hits_of(&mut engine, 7, 700, &[7]), 512);
     assert_eq!(hits_of(&mut engine, 8, 700, &[7]), 512, "the part without a name is not shared");
+}
+
+#[test]
+fn generated_text_is_nobody_elses_prompt() {
+    let mut engine = engine(roomy());
+    let mut writer = prefixed(1, 40, &[7]);
+    writer.output = 200;
+    engine.submit(writer, Time::ZERO).unwrap();
+    drain(&mut engine);
+    assert_eq!(hits_of(&mut engine, 2, 130, &[7]), 32, "two whole blocks of a prompt of 40");
 }
 
 #[test]

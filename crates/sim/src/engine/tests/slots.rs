@@ -77,3 +77,13 @@ fn a_slow_machine_is_slow_from_the_next_token_on() {
     engine.advance(ms(50), &mut out);
     assert_eq!(out.len(), 2, "advancing late brings everything that was due");
 }
+
+#[test]
+fn advancing_late_lets_those_in_line_begin_when_a_slot_came_free() {
+    let mut engine = two_slots();
+    for id in 0..3 {
+        engine.submit(job(id, 10, 1), Time::ZERO).unwrap();
+    }
+    engine.advance(ms(13), &mut Vec::new());
+    assert_eq!(engine.next_event(), Some(ms(20)));
+}

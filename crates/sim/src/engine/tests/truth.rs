@@ -95,6 +95,16 @@ fn a_replay_without_error_compares_as_equal_and_the_table_says_what_is_off() {
 }
 
 #[test]
+fn a_request_that_comes_at_the_end_of_a_step_joins_the_next_one() {
+    let mut rows = parse(TWO).unwrap();
+    let profile = Profile::named("h100-8b").unwrap();
+    rows[0].output = 2;
+    rows[1].arrival = Time::ZERO.after(replay(&profile, &rows).unwrap()[0].first);
+    let outcomes = replay(&profile, &rows).unwrap();
+    assert_eq!(rows[1].arrival.after(outcomes[1].first), Time::ZERO.after(outcomes[0].last));
+}
+
+#[test]
 fn mean_and_percentiles_are_those_of_the_recorded_values() {
     let rows: Vec<Row> = (1..=5).map(row_of).collect();
     let outcomes: Vec<Outcome> = rows.iter().map(|row| row.outcome).collect();
