@@ -14,15 +14,21 @@ pub(super) const BLOCK_TOKENS: u32 = 16;
 pub(super) struct BlockId(u32);
 
 /// The name of a block's content: equal text after equal text has the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ContentName(pub(super) u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Other jobs may begin with the same text.
+    Shared(u64),
+    /// Only the job that wrote it can ask for it again.
+    Own(u64),
+}
 
 /// All blocks of one engine.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     /// The blocks, and one more at the end that ties the ring of unused ones together.
     blocks: Vec<Block>,
-    places: HashMap<ContentName, BlockId, BuildHasherDefault<NameHasher>>,
+    /// Where shared content is.
+    places: HashMap<u64, BlockId, BuildHasherDefault<NameHasher>>,
     unused: u32,
     shared_named: u64,
 }
@@ -30,7 +36,7 @@ pub(super) struct Pool {
 #[derive(Clone, Copy, Debug)]
 struct Block {
     users: u32,
-    content: Option<ContentName>,
+    content: Option<Content>,
     previous: u32,
     next: u32,
 }
@@ -84,9 +90,14 @@ impl Pool {
         self.shared_named
     }
 
-    /// The block that holds this content.
-    pub(super) fn find(&self, content: ContentName) -> Option<BlockId> {
-        self.places.get(&content).copied()
+    /// The block that holds the shared content of this name.
+    pub(super) fn find(&self, name: u64) -> Option<BlockId> {
+        self.places.get(&name).copied()
+    }
+
+    /// Whether the block still holds this content.
+    pub(super) fn holds(&self, BlockId(at): BlockId, content: Content) -> bool {
+        self.blocks[at as usize].content == Some(content)
     }
 
     /// Whether nobody uses the block.
@@ -100,8 +111,8 @@ impl Pool {
         if oldest == self.tie() {
             return None;
         }
-        if let Some(content) = self.blocks[oldest as usize].content.take() {
-            self.places.remove(&content);
+        if let Some(Content::Shared(name)) = self.blocks[oldest as usize].content.take() {
+            self.places.remove(&name);
         }
         self.share(BlockId(oldest));
         Some(BlockId(oldest))
@@ -125,13 +136,15 @@ impl Pool {
 
     /// The block is full and holds this content now. Where another block holds the same already,
     /// that one stays the known one.
-    pub(super) fn name(&mut self, block: BlockId, content: ContentName, shared: bool) {
-        if self.places.contains_key(&content) {
-            return;
+    pub(super) fn name(&mut self, block: BlockId, content: Content) {
+        if let Content::Shared(name) = content {
+            if self.places.contains_key(&name) {
+                return;
+            }
+            self.places.insert(name, block);
+            self.shared_named += 1;
         }
-        self.places.insert(content, block);
         self.blocks[block.0 as usize].content = Some(content);
-        self.shared_named += u64::from(shared);
     }
 
     /// How many users each block has.
@@ -148,17 +161,14 @@ impl Pool {
         std::iter::successors(Some(first), follow).take_while(|at| *at != self.tie()).collect()
     }
 
-    /// Every name leads to the block that holds it, and every named block is found by its name.
+    /// Every name that can be found leads to the block that holds it.
     #[cfg(test)]
     pub(super) fn audit_names(&self) {
-        let named =
-            self.blocks.iter().zip(0..).filter_map(|(block, at)| Some((block.content?, at)));
-        let mut count = 0;
-        for (content, at) in named {
-            assert_eq!(self.find(content), Some(BlockId(at)), "the place of a name");
-            count += 1;
+        for (name, block) in &self.places {
+            assert!(self.holds(*block, Content::Shared(*name)), "{block:?} does not hold {name}");
         }
-        assert_eq!(count, self.places.len(), "names without a block");
+        let shared = |block: &&Block| matches!(block.content, Some(Content::Shared(_)));
+        assert_eq!(self.blocks.iter().filter(shared).count(), self.places.len(), "shared blocks");
     }
 
     /// The place of the entry that ties the ring: its next is the oldest, its previous the newest.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::blocks::{BLOCK_TOKENS, BlockId, ContentName, Pool};
+use super::blocks::{BLOCK_TOKENS, BlockId, Content, Pool};
 use super::cost::Load;
 use super::{Job, JobId, Progress};
 
@@ -32,6 +32,8 @@ pub(super) struct Sequence {
     /// Tokens that the running step adds.
     chunk: u32,
     blocks: Vec<BlockId>,
+    /// The blocks it held when it was thrown back: its own text can only be found there.
+    lost: Vec<BlockId>,
     /// The leading blocks that are full and have been named.
     named: usize,
     /// Names of the prompt's segments, each bound to the ones before it.
@@ -56,6 +58,7 @@ impl Sequence {
             computed: 0,
             chunk: 0,
             blocks: Vec::new(),
+            lost: Vec::new(),
             named: 0,
             segments: job.prefix.iter().scan(0, bind).collect(),
         }
@@ -104,8 +107,7 @@ impl Sequence {
         self.blocks.extend((0..missing).map_while(|_| pool.take()));
         let full = (end / BLOCK_TOKENS) as usize;
         for at in self.named..full {
-            let (content, shared) = self.content(at);
-            pool.name(self.blocks[at], content, shared);
+            pool.name(self.blocks[at], self.content(at));
         }
         self.named = full;
         self.chunk = chunk;
@@ -141,8 +143,7 @@ impl Sequence {
     /// The last token is always computed, since the next one comes out of it.
     pub(super) fn enter(&mut self, pool: &mut Pool) -> bool {
         let most = ((self.known() - 1) / BLOCK_TOKENS) as usize;
-        let found = (0..most).map_while(|at| pool.find(self.content(at).0));
-        let found: Vec<BlockId> = found.collect();
+        let found: Vec<BlockId> = (0..most).map_while(|at| self.find(at, pool)).collect();
         let idle = found.iter().filter(|block| pool.is_unused(**block)).count();
         let needed = self.known().div_ceil(BLOCK_TOKENS) as usize - found.len() + idle;
         if needed > pool.unused() as usize {
@@ -162,8 +163,9 @@ impl Sequence {
 
     /// Gives all blocks back, the last first, so that the common beginnings live longest.
     pub(super) fn leave(&mut self, pool: &mut Pool) {
-        for block in self.blocks.drain(..).rev() {
-            pool.release(block);
+        self.lost = std::mem::take(&mut self.blocks);
+        for block in self.lost.iter().rev() {
+            pool.release(*block);
         }
         self.fresh = false;
         self.named = 0;
@@ -171,12 +173,20 @@ impl Sequence {
         self.chunk = 0;
     }
 
-    /// The name of what its block `at` holds, and whether other jobs may hold the same.
-    fn content(&self, at: usize) -> (ContentName, bool) {
+    /// The block that still holds what its block `at` is to hold.
+    fn find(&self, at: usize, pool: &Pool) -> Option<BlockId> {
+        match self.content(at) {
+            Content::Shared(name) => pool.find(name),
+            own => self.lost.get(at).copied().filter(|lost| pool.holds(*lost, own)),
+        }
+    }
+
+    /// What its block `at` holds.
+    fn content(&self, at: usize) -> Content {
         let in_prompt = (at + 1) * BLOCK_TOKENS as usize <= self.prompt as usize;
         match self.segments.get(at / SEGMENT_BLOCKS).filter(|_| in_prompt) {
-            Some(segment) => (ContentName(mix(segment ^ at as u64)), true),
-            None => (ContentName(mix(mix(!self.rank.serial) ^ at as u64)), false),
+            Some(segment) => Content::Shared(mix(segment ^ at as u64)),
+            None => Content::Own(mix(mix(self.rank.serial) ^ at as u64)),
         }
     }
 }
