@@ -5,4 +5,5 @@
 pub mod arrivals;
 pub mod dice;
 pub mod engine;
+pub mod plot;
 pub mod trace;
