@@ -40,8 +40,8 @@ const HINT_MOST: f64 = 600.0;
 /// More markers would touch each other.
 const MARKERS_MAX: usize = 60;
 
-/// From this many points on a line is drawn finer, because it is likely to be ragged.
-const RAGGED: usize = 300;
+/// A line with more turns than this is drawn finer, or it would become a surface.
+const TURNS_MAX: usize = 150;
 
 /// Round ends make a dot of a line without length.
 const DOT: &str = "h0";
@@ -220,7 +220,7 @@ impl<'a> Plot<'a> {
             return;
         }
         let points: usize = runs.iter().map(Vec::len).sum();
-        let fine = if points > RAGGED { " fine" } else { "" };
+        let fine = if runs.iter().map(turns).sum::<usize>() > TURNS_MAX { " fine" } else { "" };
         let (class, path) = match &series.style {
             Style::Line | Style::Markers => (format!("line{fine}"), paths(runs, straight)),
             Style::Step => (format!("line{fine}"), paths(runs, stepped)),
@@ -283,6 +283,13 @@ fn write_text(svg: &mut String, class: &str, (x, y): Point, words: &str) {
 
 fn paths(runs: &[Run], path: fn(&Run) -> String) -> String {
     runs.iter().map(path).collect()
+}
+
+/// How often a line turns from up to down or back.
+fn turns(run: &Run) -> usize {
+    let rises = |from: Point, to: Point| to.1 - from.1;
+    let turn = |three: &&[Point]| rises(three[0], three[1]) * rises(three[1], three[2]) < 0.0;
+    run.windows(3).filter(turn).count()
 }
 
 fn straight(run: &Run) -> String {

@@ -9,9 +9,9 @@ const DAY: u64 = 24 * HOUR;
 /// From here on days are written as a plain number.
 const DAYS_MAX: f64 = 10_000.0;
 
-/// A coordinate, with the tenth of a pixel that an eye could see. Never minus zero.
+/// A coordinate, with the tenth of a pixel that an eye could see.
 pub(super) fn px(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0 + 0.0
+    (value * 10.0).round() / 10.0
 }
 
 /// The label of `value` on an axis with ticks `step` apart and `top` as its greatest magnitude.
@@ -59,7 +59,7 @@ fn fixed(value: f64, step: f64) -> String {
 }
 
 fn decimals(step: f64) -> usize {
-    // The small addition keeps a step such as 0.1 from counting as slightly less.
+    // A logarithm may be a hair less than it should, and that differs between machines.
     (-(step.log10() + 1e-9).floor()).clamp(0.0, 17.0) as usize
 }
 

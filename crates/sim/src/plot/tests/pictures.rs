@@ -2,6 +2,7 @@
 
 use super::xml::{assert_well_formed, attributes, texts};
 use super::{chart, line};
+use crate::plot::text::width;
 use crate::plot::{Axis, Chart, Series, Style, Unit, page};
 
 const RISING: [(f64, f64); 3] = [(0.0, 0.0), (5.0, 10.0), (10.0, 40.0)];
@@ -111,18 +112,51 @@ fn a_page_sets_charts_row_by_row() {
     };
     assert_eq!(places, [at(0.0, 0.0), at(480.0, 0.0), at(0.0, 1.0), at(480.0, 1.0), at(0.0, 2.0)]);
     assert_eq!(svg.matches("<style>").count(), 1);
+    let widest = page(&charts, 9);
+    assert_eq!(attributes(&widest, "width")[0], "1520", "four are side by side at most");
     assert_eq!(page(&charts[..1], 3), charts[0].svg(), "no empty columns");
     assert_well_formed(&page(&[], 2));
+}
+
+#[test]
+fn labels_of_the_horizontal_axis_do_not_touch() {
+    let ranges = [(119.8, 120.2), (0.0, 7300.0), (1e-7, 3e-7), (86_390.0, 86_400.5), (0.6, 2.0)];
+    for (low, high) in ranges {
+        let narrow = chart(vec![line("a name of some length", &[(low, 1.0), (high, 2.0)])]);
+        let svg = page(&[narrow.clone(), narrow.clone(), narrow], 3);
+        let first = svg.split("class=\"foot\"").next().unwrap();
+        let ticks: Vec<&str> = first.split("<text class=\"tick middle\"").skip(1).collect();
+        let place = |tick: &str| attributes(tick, "x")[0].parse::<f64>().unwrap();
+        let word = |tick: &str| tick.split(['>', '<']).nth(1).unwrap().to_owned();
+        for pair in ticks.windows(2) {
+            let words = (width(&word(pair[0]), 11.0) + width(&word(pair[1]), 11.0)) / 2.0;
+            assert!(place(pair[1]) - place(pair[0]) > words, "{pair:?}");
+        }
+        assert!(!ticks.is_empty());
+    }
+}
+
+#[test]
+fn a_ragged_line_is_drawn_finer_than_a_smooth_one() {
+    let heights = |height: fn(u32) -> f64| -> Vec<(f64, f64)> {
+        (0..900).map(|at| (f64::from(at), height(at))).collect()
+    };
+    let smooth = drawn(Style::Line, &heights(f64::from));
+    let ragged = drawn(Style::Line, &heights(|at| f64::from(at % 2)));
+    let flat = drawn(Style::Line, &heights(|_| 1.0));
+    assert!(!smooth.contains("line fine") && !flat.contains("line fine"));
+    assert!(ragged.contains("line fine"));
 }
 
 /// Axes side by side can only be compared when they begin at one height.
 #[test]
 fn charts_of_a_row_have_their_data_at_one_height() {
     let long = Chart { subtitle: "many words ".repeat(12), ..chart(vec![]) };
-    let svg = page(&[chart(vec![]), long], 2);
+    let svg = page(&[chart(vec![]), long, chart(vec![])], 3);
     let feet: Vec<&str> =
         attributes(&svg, "d").into_iter().filter(|path| path.contains('v')).collect();
     let height = |path: &&str| path.split(['M', ' ', 'H']).nth(2).map(str::to_owned);
-    assert_eq!(feet.len(), 2);
-    assert_eq!(height(&feet[0]), height(&feet[1]));
+    assert_eq!(feet.len(), 3);
+    assert_eq!(attributes(&svg, "height")[0], "316", "with room for two lines more");
+    assert!(feet.iter().all(|foot| height(foot) == height(&feet[0])), "{feet:?}");
 }

@@ -43,6 +43,17 @@ fn a_long_series_keeps_its_ends_and_the_extremes_of_every_column() {
 }
 
 #[test]
+fn no_column_has_more_than_four_points() {
+    let height = |at: u32| match at % 200 {
+        50 => 0.0,
+        150 => 1.0,
+        _ => 0.5,
+    };
+    let points: Vec<(f64, f64)> = (0..50_000).map(|at| (f64::from(at), height(at))).collect();
+    assert_eq!(thin(seen(&points), COLUMNS).concat().len(), 4 * COLUMNS);
+}
+
+#[test]
 fn a_single_peak_among_a_million_points_is_drawn() {
     let mut points: Vec<(f64, f64)> = (0..1_000_000).map(|at| (f64::from(at), 1.0)).collect();
     points[654_321].1 = 100.0;

@@ -97,6 +97,22 @@ fn an_axis_without_a_range_makes_one() {
 }
 
 #[test]
+fn ticks_can_be_taken_away_but_not_all() {
+    let mut ruler = Ruler::across(&plain(), [0.0, 9.0].into_iter(), 3);
+    assert_eq!(labels(&ruler), ["0", "5"]);
+    assert!(ruler.thin_out() && ruler.thin_out() && !ruler.thin_out() && !ruler.thin_out());
+    assert_eq!(labels(&ruler), ["0"]);
+}
+
+#[test]
+fn what_is_nearer_to_zero_than_any_measurement_is_zero() {
+    let least = f64::from_bits(1);
+    assert_eq!(up(plain(), 0.0, least), up(plain(), 0.0, 0.0));
+    assert_eq!(across(plain(), -least, least), across(plain(), 0.0, 0.0));
+    assert!(Ruler::up(&Axis::log("", Unit::Plain), [1.0].into_iter(), 6).place(least).is_none());
+}
+
+#[test]
 fn ticks_of_any_range_rise_inside_it_and_differ() {
     for seed in 0..20_000 {
         let mut dice = Dice::new(seed);
