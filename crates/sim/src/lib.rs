@@ -5,5 +5,6 @@
 pub mod arrivals;
 pub mod dice;
 pub mod engine;
+pub mod gate;
 pub mod plot;
 pub mod trace;
