@@ -6,5 +6,7 @@ pub mod arrivals;
 pub mod dice;
 pub mod engine;
 pub mod gate;
+pub mod measure;
 pub mod plot;
 pub mod trace;
+pub mod world;
