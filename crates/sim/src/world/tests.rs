@@ -3,6 +3,7 @@
 mod conserve;
 mod faults;
 mod hour;
+mod inside;
 mod share;
 
 use flow::{Bounds, FlowClass, Hysteresis, Settings};
