@@ -28,7 +28,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("flows", &["ask", "links", "lru", "settings"]),
     ("auto", &["time"]),
     ("supply", &["ask", "auto", "links", "settings", "time"]),
-    ("route", &["settings", "supply"]),
+    ("route", &["ask", "identity", "range", "settings", "supply", "time"]),
     ("workload", &["ask", "links", "lru", "settings", "time"]),
     ("queue", &["ask", "links", "outcome", "settings", "time", "weight", "workload"]),
     ("capacity", &["ask", "queue", "settings", "weight"]),

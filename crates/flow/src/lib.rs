@@ -59,6 +59,10 @@ pub use controller::view::FlowView;
 pub use counters::Counters;
 pub use outcome::{Event, Eviction, Misuse, Place, Refusal, Stage, Verdict};
 pub use range::OutOfRange;
+pub use route::{
+    Candidate, Choice, NameError, NameRule, Names, Reason, Resolved, RouteLaw, RouteTerms, Score,
+    Traits, Wish, choose,
+};
 pub use settings::{
     Admission, Bounds, CAPACITY_MAX, Cascade, FlowClass, Hysteresis, Order, Settings, StockUnit,
     UrgencyLaw, WorkloadLimits,

@@ -1,0 +1,186 @@
+//! The choice of a backend: a soft filter, a score, and turns among equals.
+
+use super::explain::{Reason, Standing};
+use super::law::RouteLaw;
+use super::score::{Scale, Score};
+use super::view::{Candidate, Wish};
+use crate::ask::BackendId;
+
+/// Where no backend keeps a latency limit, those within this factor of the fastest count as
+/// equally fast: else a hair's breadth of measured latency would send everyone to one of twins.
+const FASTEST_WITHIN: f64 = 1.1;
+
+/// A chosen backend, and why.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// The caller's number for it.
+    pub at: u32,
+    /// Why it was chosen.
+    pub reason: Reason,
+    /// Its score.
+    pub score: Score,
+    /// Asks in flight there, before this one.
+    pub depth: u32,
+    /// The same, weighted as the penalty weighs them.
+    pub weighted_depth: f64,
+    /// What it is said to draw.
+    pub power_watts: f64,
+}
+
+/// What is compared: the higher total, then the one whose last grant is longer ago.
+#[derive(Clone, Copy, Debug)]
+struct Merit {
+    total: f64,
+    last_granted: u64,
+}
+
+/// What was seen of the candidates.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    best: Candidate,
+    score: Score,
+    depth: f64,
+    /// Who would lead without affinity, and by what merit.
+    plain: u32,
+    plain_merit: Merit,
+    count: u32,
+    depth_least: f64,
+    power_least: f64,
+    power_most: f64,
+}
+
+/// The candidate with the highest score; among equals the one whose last grant is longest ago,
+/// then the first. There is one whenever there is a candidate at all: no penalty, limit or broken
+/// measurement leaves an ask without a backend.
+///
+/// The candidates are read up to three times, so they are best computed as they are asked for.
+pub fn choose(
+    wish: &Wish,
+    law: &RouteLaw,
+    candidates: impl Iterator<Item = Candidate> + Clone,
+) -> Option<Choice> {
+    let limit = wish.limit_ms().unwrap_or(f64::INFINITY);
+    let ceiling = if limit.is_finite() { ceiling(limit, candidates.clone()) } else { limit };
+    let unmet = ceiling > limit;
+    // Who sets a limit that nobody keeps wants speed, and economy no more.
+    let wish = Wish { latency_critical: wish.latency_critical || unmet, ..*wish };
+    let eligible = candidates.clone().filter(|candidate| candidate.latency() <= ceiling);
+    let scale = Scale::new(&wish, law, home(&wish, eligible.clone()));
+    let field = survey(&scale, eligible)?;
+    let reason = if unmet {
+        Reason::LimitUnmet
+    } else if field.count == 1 {
+        let others = candidates.take(2).count() > 1;
+        if others { Reason::OnlyWithinLimit } else { Reason::OnlyBackend }
+    } else {
+        field.reason(&wish)
+    };
+    Some(field.choice(reason))
+}
+
+/// The latency up to which candidates are eligible: the limit if anyone keeps it, else a little
+/// above the fastest.
+fn ceiling(limit: f64, candidates: impl Iterator<Item = Candidate>) -> f64 {
+    let least = candidates.map(|candidate| candidate.latency()).fold(f64::INFINITY, f64::min);
+    if least <= limit { limit } else { least * FASTEST_WITHIN }
+}
+
+/// Where a session belongs while nobody is known to hold anything of its prompt: by rendezvous
+/// hashing, so that it stays there whatever other backends come and go.
+fn home(wish: &Wish, candidates: impl Iterator<Item = Candidate> + Clone) -> Option<BackendId> {
+    let session = wish.session?;
+    if candidates.clone().any(|candidate| candidate.prefix_share() > 0.0) {
+        return None;
+    }
+    let ids = candidates.map(|candidate| candidate.backend);
+    ids.max_by_key(|id| (mixed(session ^ mixed(u64::from(id.0))), *id))
+}
+
+/// A number whose bits all depend on all bits of another (the finaliser of SplitMix64).
+fn mixed(seed: u64) -> u64 {
+    let z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+fn survey(scale: &Scale<'_>, mut candidates: impl Iterator<Item = Candidate>) -> Option<Field> {
+    let mut field = Field::of(scale, candidates.next()?);
+    for candidate in candidates {
+        field.join(scale, &candidate);
+    }
+    Some(field)
+}
+
+// === impl Merit ===
+
+impl Merit {
+    fn beats(self, other: Self) -> bool {
+        let order = self.total.total_cmp(&other.total);
+        order.then(other.last_granted.cmp(&self.last_granted)).is_gt()
+    }
+}
+
+// === impl Field ===
+
+impl Field {
+    fn of(scale: &Scale<'_>, first: Candidate) -> Self {
+        let depth = scale.weighted_depth(&first);
+        let score = scale.score(&first, depth);
+        let power = first.power();
+        let plain = Merit { total: score.without_affinity(), last_granted: first.last_granted };
+        Self {
+            best: first,
+            score,
+            depth,
+            plain: first.at,
+            plain_merit: plain,
+            count: 1,
+            depth_least: depth,
+            power_least: power,
+            power_most: power,
+        }
+    }
+
+    fn join(&mut self, scale: &Scale<'_>, next: &Candidate) {
+        let depth = scale.weighted_depth(next);
+        let score = scale.score(next, depth);
+        let merit = |total| Merit { total, last_granted: next.last_granted };
+        let lead = Merit { total: self.score.total, last_granted: self.best.last_granted };
+        if merit(score.total).beats(lead) {
+            (self.best, self.score, self.depth) = (*next, score, depth);
+        }
+        let plain = merit(score.without_affinity());
+        if plain.beats(self.plain_merit) {
+            (self.plain, self.plain_merit) = (next.at, plain);
+        }
+        let power = next.power();
+        self.count = self.count.saturating_add(1);
+        self.depth_least = self.depth_least.min(depth);
+        self.power_least = self.power_least.min(power);
+        self.power_most = self.power_most.max(power);
+    }
+
+    fn reason(&self, wish: &Wish) -> Reason {
+        if self.plain != self.best.at {
+            return Reason::Affinity;
+        }
+        let power = self.best.power();
+        let standing = Standing {
+            shortest_queue: self.depth <= self.depth_least,
+            most_economical: power <= self.power_least && power < self.power_most,
+        };
+        Reason::of(wish, standing)
+    }
+
+    fn choice(&self, reason: Reason) -> Choice {
+        Choice {
+            at: self.best.at,
+            reason,
+            score: self.score,
+            depth: self.best.depth(),
+            weighted_depth: self.depth,
+            power_watts: self.best.power(),
+        }
+    }
+}

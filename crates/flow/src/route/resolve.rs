@@ -1,0 +1,204 @@
+//! Which model a requested name stands for: aliases, splits over variants, default bands.
+//!
+//! Targets are final: a name is looked up once. A rule that leads to a name which another rule
+//! leads elsewhere is refused, because one of the two would silently not apply.
+
+use std::collections::BTreeMap;
+
+use crate::ask::Band;
+use crate::identity::NAME_MAX;
+
+/// The most rules.
+const NAMES_MAX: usize = 4096;
+/// The most targets of one name.
+const TARGETS_MAX: usize = 64;
+/// The largest weight of one target.
+const WEIGHT_MAX: u32 = 1_000_000;
+
+/// What one requested name stands for, as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameRule {
+    /// The name that clients ask for.
+    pub name: String,
+    /// The band of asks that name none; without it, the one that the target's own rule gives.
+    pub band: Option<Band>,
+    /// Models and their integer weights. A name that only has a band stands for itself.
+    pub targets: Vec<(String, u32)>,
+}
+
+/// What requested names stand for. The default knows no rule: every name stands for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    entries: BTreeMap<String, Entry>,
+}
+
+/// What a requested name stands for, this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resolved<'a> {
+    /// The model that serves it.
+    pub target: &'a str,
+    /// The band of an ask that names none.
+    pub band: Option<Band>,
+    /// Whether the target has another name than the one asked for, so that the body must change.
+    pub rewritten: bool,
+}
+
+/// A rule that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameError {
+    /// Which setting is wrong.
+    pub key: String,
+    /// What is wrong with it, and what would be right.
+    pub problem: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    variants: Vec<Variant>,
+    total: u64,
+    /// Consecutive draws are this far apart, modulo the total.
+    stride: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Variant {
+    model: String,
+    band: Option<Band>,
+    /// The sum of the weights up to and including this one.
+    up_to: u64,
+}
+
+// === impl Names ===
+
+impl Names {
+    /// Checks the rules; the error names the key in `models`.
+    pub fn new(rules: &[NameRule]) -> Result<Self, NameError> {
+        if rules.len() > NAMES_MAX {
+            let problem = format!("has {} entries, at most {NAMES_MAX} are allowed", rules.len());
+            return Err(NameError { key: "models".into(), problem });
+        }
+        let mut by_name: BTreeMap<&str, &NameRule> = BTreeMap::new();
+        for (at, rule) in rules.iter().enumerate() {
+            let key = format!("models[{at}]");
+            check_name(&rule.name, &format!("{key}.name"))?;
+            if by_name.insert(&rule.name, rule).is_some() {
+                let problem = format!("'{}' has a rule already: merge the two", rule.name);
+                return Err(NameError { key: format!("{key}.name"), problem });
+            }
+        }
+        let mut entries = BTreeMap::new();
+        for (at, rule) in rules.iter().enumerate() {
+            check_targets(rule, &by_name, &format!("models[{at}].targets"))?;
+            entries.insert(rule.name.clone(), Entry::new(rule, &by_name));
+        }
+        Ok(Self { entries })
+    }
+
+    /// What `requested` stands for. `draw` decides splits: of as many consecutive draws as the
+    /// weights add up to, each target gets exactly its weight, well mixed; a hash of the request's
+    /// id gives the same shares on average. A name without a rule stands for itself. Nothing is
+    /// called by an empty or overlong name.
+    pub fn resolve<'a>(&'a self, requested: &'a str, draw: u64) -> Option<Resolved<'a>> {
+        if requested.is_empty() || requested.len() > NAME_MAX {
+            return None;
+        }
+        let Some(entry) = self.entries.get(requested) else {
+            return Some(Resolved { target: requested, band: None, rewritten: false });
+        };
+        let Variant { model, band, .. } = entry.drawn(draw)?;
+        Some(Resolved { target: model, band: *band, rewritten: model != requested })
+    }
+}
+
+fn check_targets(
+    rule: &NameRule,
+    by_name: &BTreeMap<&str, &NameRule>,
+    key: &str,
+) -> Result<(), NameError> {
+    let wrong = |key: String, problem: String| Err(NameError { key, problem });
+    if rule.targets.is_empty() || rule.targets.len() > TARGETS_MAX {
+        let count = rule.targets.len();
+        return wrong(key.into(), format!("has {count} entries, 1 to {TARGETS_MAX} are allowed"));
+    }
+    for (at, (model, weight)) in rule.targets.iter().enumerate() {
+        let key = format!("{key}[{at}]");
+        check_name(model, &format!("{key}.model"))?;
+        if rule.targets[..at].iter().any(|(earlier, _)| earlier == model) {
+            return wrong(format!("{key}.model"), format!("'{model}' is listed twice"));
+        }
+        if *weight > WEIGHT_MAX {
+            let problem = format!("is {weight}, 0 to {WEIGHT_MAX} are allowed");
+            return wrong(format!("{key}.weight"), problem);
+        }
+        let next = by_name.get(model.as_str()).filter(|next| next.name != rule.name);
+        if next.is_some_and(|next| next.leads_elsewhere()) {
+            let problem = format!("'{model}' stands for other models itself: list those instead");
+            return wrong(format!("{key}.model"), problem);
+        }
+    }
+    if rule.targets.iter().all(|(_, weight)| *weight == 0) {
+        return wrong(key.into(), "has no weight above 0: nothing could be chosen".into());
+    }
+    Ok(())
+}
+
+fn check_name(name: &str, key: &str) -> Result<(), NameError> {
+    let problem = match name.len() {
+        0 => "is empty: give a model's name".to_owned(),
+        long if long > NAME_MAX => format!("has {long} bytes, at most {NAME_MAX} are allowed"),
+        _ => return Ok(()),
+    };
+    Err(NameError { key: key.into(), problem })
+}
+
+// === impl NameRule ===
+
+impl NameRule {
+    fn leads_elsewhere(&self) -> bool {
+        self.targets.iter().any(|(model, _)| *model != self.name)
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new(rule: &NameRule, by_name: &BTreeMap<&str, &NameRule>) -> Self {
+        let common = rule.targets.iter().fold(0, |sum, &(_, weight)| gcd(sum, weight.into()));
+        let mut total = 0;
+        let mut variants = Vec::with_capacity(rule.targets.len());
+        for (model, weight) in &rule.targets {
+            total += u64::from(*weight) / common.max(1);
+            let own = by_name.get(model.as_str()).and_then(|next| next.band);
+            variants.push(Variant { model: model.clone(), band: rule.band.or(own), up_to: total });
+        }
+        Self { variants, total, stride: stride(total) }
+    }
+
+    fn drawn(&self, draw: u64) -> Option<&Variant> {
+        // Totals stay below 2^26, so the product fits.
+        let place = draw.checked_rem(self.total)? * self.stride % self.total;
+        let at = self.variants.partition_point(|variant| variant.up_to <= place);
+        self.variants.get(at)
+    }
+}
+
+/// A step that visits every place below `total` once and lies near the golden ratio, which mixes
+/// well: fifty to fifty-one then nearly alternates, instead of fifty in a row and then the others.
+fn stride(total: u64) -> u64 {
+    let golden = (total as f64 * 0.618_033_988_749_895) as u64;
+    (golden.max(1)..).find(|&step| gcd(step, total) == 1).unwrap_or(1)
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+// === impl NameError ===
+
+impl std::fmt::Display for NameError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.key, self.problem)
+    }
+}
+
+impl std::error::Error for NameError {}

@@ -1,0 +1,142 @@
+//! What each backend is worth to one ask, in points of one millisecond.
+//!
+//! Latency and power enter linearly. On logarithmic scales the balanced one of three typical
+//! backends (55 W and 150 ms, 12 W and 400 ms, 3 W and 800 ms) lies below the line between the
+//! other two, and no exchange rate would ever choose it; on linear scales it lies above.
+
+use super::law::RouteLaw;
+use super::view::{Candidate, Wish};
+use crate::ask::{BANDS, BackendId, Band};
+
+/// Shifts that are the same for all backends and so change no choice: with them an idle backend
+/// has a positive score, and the fastest of the source's three scores 1849 for a critical ask,
+/// where its chart shows 1850.
+const SPEED_SHIFT: f64 = 1000.0;
+const ECONOMY_SHIFT: f64 = 500.0;
+
+/// A measured latency counts at most as this many times the stated one: a single stall must not
+/// write a backend off.
+const MEASURED_MOST: f64 = 10.0;
+
+/// What an ask of one band (row) makes of a pending ask of another (column): the whole of its own
+/// and higher ones, less of those that it can overtake.
+static DEPTH_WEIGHTS: [[f64; BANDS]; BANDS] = depth_weights();
+
+/// A score and what it is made of: `total` is the sum of the next three and `affinity`, less the
+/// three penalties.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Score {
+    /// What is compared.
+    pub total: f64,
+    /// 1000 less the expected latency in milliseconds.
+    pub speed: f64,
+    /// 500 less the power, priced at what a watt is worth to this ask.
+    pub economy: f64,
+    /// The boost in force, the same for every backend.
+    pub boost: f64,
+    /// Lost to what is pending, weighted by band.
+    pub depth_penalty: f64,
+    /// Lost to the engine's own queue and to nearness to the bound.
+    pub queue_penalty: f64,
+    /// Lost to a KV cache that is nearly full.
+    pub kv_penalty: f64,
+    /// Gained by a cached prompt and a loaded adapter.
+    pub affinity: f64,
+}
+
+/// How the candidates of one ask are scored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale<'a> {
+    law: &'a RouteLaw,
+    depth_weights: &'static [f64; BANDS],
+    wants_adapter: bool,
+    /// What a watt is worth, in milliseconds.
+    rate: f64,
+    boost: f64,
+    /// Where the ask's session belongs while nobody is known to hold its prompt.
+    home: Option<BackendId>,
+}
+
+const fn depth_weights() -> [[f64; BANDS]; BANDS] {
+    let mut weights = [[1.0; BANDS]; BANDS];
+    let mut own = 0;
+    while own < BANDS {
+        let mut other = 0;
+        while other < own {
+            weights[own][other] = (other + 1) as f64 / (own + 1) as f64;
+            other += 1;
+        }
+        own += 1;
+    }
+    weights
+}
+
+// === impl Scale ===
+
+impl<'a> Scale<'a> {
+    pub(super) fn new(wish: &Wish, law: &'a RouteLaw, home: Option<BackendId>) -> Self {
+        let pull = if wish.latency_critical { Band::Critical } else { wish.band };
+        Self {
+            law,
+            depth_weights: &DEPTH_WEIGHTS[wish.band.index()],
+            wants_adapter: wish.adapter.is_some(),
+            rate: law.rates[pull.index()],
+            boost: law.boost(pull),
+            home,
+        }
+    }
+
+    /// The score of a candidate whose weighted depth is known.
+    pub(super) fn score(&self, candidate: &Candidate, depth: f64) -> Score {
+        let terms = &self.law.terms;
+        let waiting = f64::from(candidate.engine_waiting.unwrap_or(0));
+        let crowding = candidate.kv_used() - terms.kv_threshold;
+        let score = Score {
+            total: 0.0,
+            speed: SPEED_SHIFT - self.latency(candidate),
+            economy: ECONOMY_SHIFT - self.rate * candidate.power(),
+            boost: self.boost,
+            depth_penalty: terms.depth_penalty * depth,
+            queue_penalty: terms.engine_waiting_penalty * waiting
+                + terms.fill_penalty * candidate.fill(),
+            kv_penalty: if crowding > 0.0 { self.law.kv_slope * crowding } else { 0.0 },
+            affinity: self.affinity(candidate),
+        };
+        Score { total: score.without_affinity() + score.affinity, ..score }
+    }
+
+    /// `Σ count × min(1, weight / own weight)`, with weights 1 to 4 from best-effort to critical.
+    pub(super) fn weighted_depth(&self, candidate: &Candidate) -> f64 {
+        let pairs = candidate.pending.iter().zip(self.depth_weights);
+        pairs.map(|(&count, weight)| f64::from(count) * weight).sum()
+    }
+
+    /// Stated and measured latency, blended. The measured one rises with the load that routing
+    /// itself sends, which the depth penalty counts already: taken whole it would drive asks to
+    /// and fro.
+    fn latency(&self, candidate: &Candidate) -> f64 {
+        let stated = candidate.stated_latency();
+        let Some(measured) = candidate.measured_latency() else { return stated };
+        // One that is stated as nothing at all has no measure to hold the other against.
+        let most = if stated > 0.0 { MEASURED_MOST * stated } else { measured };
+        let measured = if measured < most { measured } else { most };
+        stated + self.law.terms.measured_share * (measured - stated)
+    }
+
+    fn affinity(&self, candidate: &Candidate) -> f64 {
+        let terms = &self.law.terms;
+        let at_home = self.home == Some(candidate.backend);
+        let share = if at_home { 1.0 } else { candidate.prefix_share() };
+        let adapter = self.wants_adapter && candidate.has_adapter;
+        terms.prefix_bonus * share + if adapter { terms.adapter_bonus } else { 0.0 }
+    }
+}
+
+// === impl Score ===
+
+impl Score {
+    pub(super) fn without_affinity(&self) -> f64 {
+        let gained = self.speed + self.economy + self.boost;
+        gained - self.depth_penalty - self.queue_penalty - self.kv_penalty
+    }
+}

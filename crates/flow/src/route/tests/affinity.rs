@@ -1,0 +1,78 @@
+//! R01: sessions, prefixes and adapters draw asks to where their state is, within limits.
+
+use super::*;
+
+fn session(session: u64) -> Wish {
+    Wish { session: Some(session), ..Wish::default() }
+}
+
+#[test]
+fn r01_a_session_stays_at_its_home() {
+    let mut field = equals([[0; BANDS]; 5]);
+    let mut homes = [0; 5];
+    for id in 0..1000 {
+        let home = pick(&session(id), &field).at;
+        homes[home as usize] += 1;
+        field[home as usize].last_granted = id + 1;
+        assert_eq!(pick(&session(id), &field).at, home, "again, though others wait longer");
+    }
+    assert!(homes.iter().all(|&count| (150..250).contains(&count)), "evenly spread: {homes:?}");
+}
+
+#[test]
+fn r01_a_backend_that_leaves_moves_only_its_own_sessions() {
+    let field = equals([[0; BANDS]; 5]);
+    for id in 0..1000 {
+        let home = pick(&session(id), &field).at;
+        let without_last = pick(&session(id), &field[..4]).at;
+        assert!(home == 4 || without_last == home, "session {id}");
+    }
+}
+
+#[test]
+fn r01_what_is_known_of_caches_counts_more_than_a_home() {
+    let field = equals([[0; BANDS]; 4]);
+    let home = pick(&session(7), &field).at;
+    let holder = (home + 1) % 4;
+    let mut known = field;
+    known[holder as usize].prefix_share = 0.125;
+    let choice = pick(&session(7), &known);
+    assert_eq!((choice.at, choice.score.affinity), (holder, 12.5));
+}
+
+#[test]
+fn r01_affinity_yields_to_load() {
+    let warm = |pending| {
+        let [warm, cold] = equals([[0, pending, 0, 0], [0; BANDS]]);
+        [Candidate { prefix_share: 1.0, ..warm }, cold]
+    };
+    assert_eq!(pick(&Wish::default(), &warm(1)).at, 0, "worth one ask ahead of it");
+    assert_eq!(pick(&Wish::default(), &warm(3)).at, 1, "not worth three");
+}
+
+#[test]
+fn r01_affinity_is_named_when_it_decided() {
+    let [warm, cold] = equals([[0, 1, 0, 0], [0; BANDS]]);
+    let field = [Candidate { prefix_share: 1.0, ..warm }, cold];
+    assert_eq!(pick(&Wish::default(), &field).reason.text(), "cache-affinity");
+    let field = [warm, Candidate { prefix_share: 1.0, ..cold }];
+    let choice = pick(&Wish::default(), &field);
+    assert_eq!(choice.reason, Reason::NormalBalanced, "it would have been chosen anyway");
+    let adapter = Wish { adapter: Some(1), ..Wish::default() };
+    let field = [Candidate { has_adapter: true, ..warm }, cold];
+    assert_eq!(pick(&adapter, &field).reason, Reason::Affinity);
+}
+
+/// A home that does not keep the latency limit is no home: another of the eligible is.
+#[test]
+fn r05_a_session_has_its_home_among_those_within_the_limit() {
+    let limit = crate::time::Span::from_millis(600);
+    for id in 0..50 {
+        let mut field = equals([[0; BANDS]; 4]);
+        let home = pick(&session(id), &field).at;
+        field[home as usize].traits.latency_ms = 700.0;
+        let choice = pick(&Wish { latency_max: Some(limit), ..session(id) }, &field);
+        assert_ne!(choice.at, home);
+        assert_eq!(choice.score.affinity, 100.0, "session {id}");
+    }
+}

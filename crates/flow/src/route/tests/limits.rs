@@ -1,0 +1,127 @@
+//! R04, R05, R07: soft limits, the wish for speed, and that somebody is always chosen.
+
+use super::*;
+use crate::time::Span;
+
+fn within(band: Band, millis: u64) -> Wish {
+    Wish { latency_max: Some(Span::from_millis(millis)), ..wish(band) }
+}
+
+#[test]
+fn r05_a_latency_limit_leaves_out_whoever_is_slower() {
+    let choice = pick(&within(Band::BestEffort, 400), &trio());
+    assert_eq!((choice.at, choice.reason.text()), (IGPU, "best-effort-power-efficient"));
+    let choice = pick(&within(Band::BestEffort, 399), &trio());
+    assert_eq!((choice.at, choice.reason), (NVIDIA, Reason::OnlyWithinLimit));
+    let choice = pick(&within(Band::BestEffort, 10_000), &trio());
+    assert_eq!(choice.at, NPU, "a limit that all keep changes nothing");
+    assert_eq!(choice.score.boost, -100.0);
+}
+
+#[test]
+fn r05_a_limit_is_held_against_the_measured_latency_where_there_is_one() {
+    let slowed = Candidate { measured_latency_ms: Some(450.0), ..igpu() };
+    let better = Candidate { measured_latency_ms: Some(390.0), ..npu() };
+    let choice = pick(&within(Band::BestEffort, 400), &[nvidia(), slowed, better]);
+    assert_eq!(choice.at, NPU);
+}
+
+#[test]
+fn r04_a_limit_that_nobody_keeps_takes_the_fastest_and_says_so() {
+    for band in Band::DESCENDING {
+        for millis in [0, 1, 100, 149] {
+            let choice = pick(&within(band, millis), &trio());
+            assert_eq!(choice.at, NVIDIA, "{band:?}");
+            assert_eq!(choice.reason.text(), "latency-limit-unmet-fastest");
+        }
+    }
+    let busy = Candidate { pending: [9, 9, 9, 9], ..nvidia() };
+    let choice = pick(&within(Band::Normal, 100), &[busy, igpu(), npu()]);
+    assert_eq!(choice.at, NVIDIA, "the fastest, though others have nothing to do");
+    let alone = pick(&within(Band::Normal, 100), &[npu()]);
+    assert_eq!(alone.reason, Reason::LimitUnmet, "also where there is no other");
+}
+
+/// Twins differ by a hair in what is measured: the limit must not send everyone to one of them.
+#[test]
+fn r04_twins_share_a_limit_that_neither_keeps() {
+    let twin = |at, measured, pending| Candidate {
+        measured_latency_ms: Some(measured),
+        pending,
+        ..backend(at, 10.0, 150.0)
+    };
+    let field = [twin(0, 150.0, [0, 1, 0, 0]), twin(1, 151.0, [0; BANDS])];
+    assert_eq!(pick(&within(Band::Normal, 100), &field).at, 1);
+    let apart = [twin(0, 150.0, [0, 1, 0, 0]), twin(1, 166.0, [0; BANDS])];
+    assert_eq!(pick(&within(Band::Normal, 100), &apart).at, 0);
+}
+
+#[test]
+fn r05_latency_critical_prefers_speed_like_a_critical_ask() {
+    for band in Band::DESCENDING {
+        let choice = pick(&Wish { latency_critical: true, ..wish(band) }, &trio());
+        assert_eq!((choice.at, choice.score.boost), (NVIDIA, 500.0), "{band:?}");
+    }
+    // Its place among what is pending stays that of its band.
+    let [busy] = equals([[0, 0, 0, 4]]);
+    let choice = pick(&Wish { latency_critical: true, ..wish(Band::Normal) }, &[busy]);
+    assert_eq!(choice.weighted_depth, 4.0);
+    let [busy] = equals([[4, 0, 0, 0]]);
+    let choice = pick(&Wish { latency_critical: true, ..wish(Band::Normal) }, &[busy]);
+    assert_eq!(choice.weighted_depth, 2.0);
+}
+
+#[test]
+fn r07_best_effort_never_fails_because_of_its_penalty() {
+    let harsh = law(|terms| {
+        terms.boosts[0] = -1000.0;
+        terms.depth_penalty = 10_000.0;
+        terms.kv_penalty = 10_000.0;
+        terms.engine_waiting_penalty = 10_000.0;
+    });
+    let worst = Candidate {
+        pending: [u32::MAX; BANDS],
+        engine_waiting: Some(u32::MAX),
+        kv_used: Some(1.0),
+        fill: 1.0,
+        measured_latency_ms: Some(f32::MAX),
+        ..backend(9, f32::MAX, f32::MAX)
+    };
+    let choice = choose(&within(Band::BestEffort, 0), &harsh, [worst].into_iter());
+    let choice = choice.expect("a ready backend is never refused");
+    assert_eq!(choice.at, 9);
+    assert!(choice.score.total.is_finite());
+    assert!(choose(&wish(Band::BestEffort), &harsh, [worst; 3].into_iter()).is_some());
+}
+
+#[test]
+fn r01_nobody_is_chosen_from_nobody() {
+    assert_eq!(choose(&Wish::default(), &RouteLaw::default(), [].into_iter()), None);
+}
+
+#[test]
+fn r04_every_reason_is_given_where_it_holds() {
+    let lone = pick(&wish(Band::Critical), &[npu()]);
+    assert_eq!(lone.reason.text(), "only-backend");
+    let busy = [Candidate { pending: [0, 0, 0, 1], ..nvidia() }, igpu(), npu()];
+    let rush = |band| Wish { latency_critical: true, ..wish(band) };
+    let expected = [
+        (wish(Band::Critical), &trio(), "critical-priority-low-queue"),
+        (wish(Band::Critical), &busy, "critical-priority-fastest"),
+        (rush(Band::Critical), &busy, "critical-priority-fastest"),
+        (wish(Band::High), &trio(), "high-priority-low-queue"),
+        (wish(Band::High), &busy, "high-priority-fastest"),
+        (rush(Band::High), &trio(), "latency-critical-low-queue"),
+        (rush(Band::BestEffort), &busy, "latency-critical-fastest"),
+        (wish(Band::Normal), &trio(), "normal-balanced"),
+        (wish(Band::BestEffort), &trio(), "best-effort-power-efficient"),
+    ];
+    for (wish, field, text) in expected {
+        assert_eq!(pick(&wish, field).reason.to_string(), text, "{wish:?}");
+    }
+    let crowded = [nvidia(), igpu(), Candidate { pending: [9, 0, 0, 0], ..npu() }];
+    assert_eq!(pick(&wish(Band::BestEffort), &crowded).reason.text(), "best-effort-balanced");
+    let equal = equals([[0; BANDS]; 2]);
+    let choice = pick(&wish(Band::BestEffort), &equal);
+    assert_eq!(choice.reason, Reason::BestEffortBalanced, "nobody draws more than another");
+}
