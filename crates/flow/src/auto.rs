@@ -214,7 +214,7 @@ impl Gauge {
 
     /// An ask has produced so many tokens: it holds at least those and its prompt.
     pub(crate) fn streamed(&mut self, flight: &mut Flight, output: u64, now: Time) {
-        let holds = flight.prompt + output + output / 4;
+        let holds = flight.prompt + output;
         if holds > flight.tokens {
             self.tally.tokens += holds - flight.tokens;
             flight.tokens = holds;
@@ -244,7 +244,9 @@ impl Gauge {
         }
         let binding = self.pressure.since_last_look(now);
         let (in_flight, tokens) = (self.tally.in_flight, self.tally.tokens);
-        self.metrics.take(Look { reading, in_flight, tokens, binding, now }, &mut self.caps);
+        let usual_start = self.starts_after.unwrap_or(STARTS_AFTER);
+        let look = Look { reading, in_flight, tokens, binding, usual_start, now };
+        self.metrics.take(look, &mut self.caps);
     }
 
     /// Takes note of whether it is closed while something waits for it.

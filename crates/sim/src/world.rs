@@ -76,8 +76,8 @@ pub struct Source {
 pub enum Tenancy {
     /// All to this one.
     One(String),
-    /// Each client is a tenant, named by this prefix and its number.
-    Clients(String),
+    /// Each client is a tenant; these are their names.
+    Clients(Vec<String>),
 }
 
 /// Which band a request is in.

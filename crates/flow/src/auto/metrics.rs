@@ -4,15 +4,15 @@
 //! engine preempts, raised while they bind and the cache has room. Slots move only by a *standing*
 //! queue in the engine: a backlog of prefills waits too, but then the batch still grows.
 
-use super::peak::Peak;
 use super::pressure::Binding;
 use super::{Bound, Caps, Reading};
 use crate::time::{Span, Time};
 
 /// Metrics are fresh for this long, or for three of their intervals.
 const FRESH: Span = Span::from_secs(2);
-/// How many readings make a queue a standing one.
-const STANDING: usize = 5;
+/// How long a queue must stand, at least and in times that an ask usually takes to start.
+const STANDS: Span = Span::from_millis(800);
+const STANDS_STARTS: f64 = 1.5;
 /// The share of the KV cache that is filled by estimate.
 const KV_SHARE: f64 = 0.9;
 /// Use of the KV cache that is too high, and use that leaves room to grow.
@@ -27,8 +27,9 @@ const GROWTH: f64 = 1.01;
 /// After a cut its effect is awaited.
 const HOLD: Span = Span::from_secs(2);
 const GROW_EVERY: Span = Span::from_secs(1);
-/// Slots grow again this long after a standing queue.
+/// Slots grow again this long after a standing queue, and later and later if that was in vain.
 const SLOTS_HOLD: Span = Span::from_secs(5);
+const SLOTS_HOLD_MAX: Span = Span::from_secs(80);
 
 #[derive(Clone, Debug)]
 pub(super) struct MetricsLaw {
@@ -37,11 +38,11 @@ pub(super) struct MetricsLaw {
     preemptions: Option<u64>,
     tokens_hold: Time,
     tokens_grown: Time,
-    running_peak: Peak,
-    running: [u32; STANDING],
-    queue: [u32; STANDING],
-    readings: usize,
+    queue: Option<Queue>,
     slots_step: f64,
+    slots_hold: Span,
+    /// Whether slots have grown since they were last cut.
+    growing: bool,
     slots_grown: Time,
 }
 
@@ -52,7 +53,19 @@ pub(super) struct Look {
     pub(super) in_flight: u32,
     pub(super) tokens: u64,
     pub(super) binding: Binding,
+    /// How long an ask usually takes to start.
+    pub(super) usual_start: Span,
     pub(super) now: Time,
+}
+
+/// A queue inside the engine while its batch does not grow.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    since: Time,
+    /// The batch when it was first seen.
+    running: u32,
+    /// The shortest it was.
+    waiting: u32,
 }
 
 // === impl MetricsLaw ===
@@ -65,11 +78,10 @@ impl Default for MetricsLaw {
             preemptions: None,
             tokens_hold: Time::ZERO,
             tokens_grown: Time::ZERO,
-            running_peak: Peak::over(Span::from_secs(5)),
-            running: [0; STANDING],
-            queue: [0; STANDING],
-            readings: 0,
+            queue: None,
             slots_step: 1.0,
+            slots_hold: SLOTS_HOLD,
+            growing: false,
             slots_grown: Time::ZERO,
         }
     }
@@ -117,33 +129,62 @@ impl MetricsLaw {
 
     fn move_slots(&mut self, look: Look, caps: &mut Caps) {
         let Look { reading, binding, now, .. } = look;
-        let at = self.readings % STANDING;
-        self.running[at] = reading.running;
-        self.running_peak.push(reading.running, now);
-        let peak = self.running_peak.at(now);
-        let stands = self.running.iter().all(|&running| running + 1 >= peak);
-        let full = stands || reading.kv_used >= KV_FULL;
-        self.queue[at] = if full { reading.waiting } else { 0 };
-        self.readings += 1;
-        let standing = self.queue.iter().copied().min().unwrap_or(0);
-        if standing >= 1 && self.readings >= STANDING {
-            let held = caps.slots.min(f64::from(look.in_flight));
-            caps.slots = (held - f64::from(standing)).max(1.0);
-            self.readings = 0;
+        self.queue = Queue::seen(self.queue, reading, now);
+        if self.queue.is_some() {
             self.slots_step = 1.0;
-            self.slots_grown = now;
+        }
+        let enough = STANDS.max(Span::from_secs_f64(STANDS_STARTS * look.usual_start.secs_f64()));
+        let standing = self.queue.filter(|queue| now.since(queue.since) >= enough);
+        if let Some(queue) = standing {
+            let fits = f64::from(look.in_flight.saturating_sub(queue.waiting)).max(1.0);
+            if fits < caps.slots {
+                self.cut_slots(fits, caps, now);
+            }
+            self.queue = None;
         } else if caps.slots.is_finite() && binding.on(Bound::Slots) && reading.waiting == 0 {
             self.grow_slots(caps, now);
         }
     }
 
+    fn cut_slots(&mut self, fits: f64, caps: &mut Caps, now: Time) {
+        let grown_in_vain = std::mem::take(&mut self.growing);
+        let doubled = Span::from_nanos(self.slots_hold.nanos() * 2).min(SLOTS_HOLD_MAX);
+        self.slots_hold = if grown_in_vain { doubled } else { SLOTS_HOLD };
+        caps.slots = fits;
+        self.slots_step = 1.0;
+        self.slots_grown = now;
+    }
+
     fn grow_slots(&mut self, caps: &mut Caps, now: Time) {
-        let pause = if self.slots_step == 1.0 { SLOTS_HOLD } else { GROW_EVERY };
+        let pause = if self.slots_step == 1.0 { self.slots_hold } else { GROW_EVERY };
         if now < self.slots_grown.after(pause) {
             return;
         }
+        self.growing = true;
         caps.slots += self.slots_step;
         self.slots_step = (self.slots_step * 2.0).clamp(1.0, (caps.slots / 4.0).max(1.0));
         self.slots_grown = now;
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// What a reading makes of the queue seen so far. A batch that grows has room, and one that
+    /// shrinks is about to: only what stays as it is, or waits for memory, stands.
+    fn seen(known: Option<Self>, reading: Reading, now: Time) -> Option<Self> {
+        let Reading { running, waiting, kv_used, .. } = reading;
+        if waiting == 0 {
+            return None;
+        }
+        let stands = |queue: &Self| {
+            kv_used >= KV_FULL || (running <= queue.running && running + 1 >= queue.running)
+        };
+        let new = Self { since: now, running, waiting };
+        Some(
+            known
+                .filter(stands)
+                .map_or(new, |queue| Self { waiting: queue.waiting.min(waiting), ..queue }),
+        )
     }
 }

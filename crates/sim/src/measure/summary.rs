@@ -122,6 +122,11 @@ impl Record {
         served.then(|| Span::from_nanos(nanos))
     }
 
+    /// From arrival to the last token, where all came.
+    pub fn latency(&self) -> Option<Span> {
+        (self.outcome == Outcome::Served).then(|| self.end.since(self.arrival))
+    }
+
     /// From arrival until it was last sent to an engine, if it was.
     pub fn wait(&self) -> Option<Span> {
         self.engine.map(|_| self.sent.since(self.arrival))

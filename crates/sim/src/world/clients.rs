@@ -91,16 +91,13 @@ impl World<'_> {
     fn tenant_of(&mut self, at: usize, client: u32) -> u32 {
         let tap = &mut self.taps[at];
         let (key, name) = match &tap.source.tenancy {
-            Tenancy::One(name) => (0, name),
-            Tenancy::Clients(prefix) => (client, prefix),
+            Tenancy::One(name) => (0, Some(name)),
+            Tenancy::Clients(names) => (client, names.get(client as usize)),
         };
         if let Some(&known) = tap.tenants.get(&key) {
             return known;
         }
-        let name = match tap.source.tenancy {
-            Tenancy::One(_) => name.clone(),
-            Tenancy::Clients(_) => format!("{name}{client}"),
-        };
+        let name = name.map_or_else(|| format!("client-{client}"), String::clone);
         let tenant = self.tenants.iter().position(|tenant| tenant.name == name);
         let tenant = tenant.unwrap_or_else(|| {
             self.tenants.push(Tenant { name, weight: 1.0 });

@@ -189,7 +189,7 @@ fn bands_are_drawn_in_their_shares() {
 fn each_client_of_a_trace_is_a_tenant_with_its_own_weight() {
     let sent = |client: u32| Request { client, ..request(u64::from(client), 1, 1) };
     let mut source = Source::new("", [5, 6, 7].into_iter().map(sent));
-    source.tenancy = Tenancy::Clients("c".into());
+    source.tenancy = Tenancy::Clients((0..9).map(|client| format!("c{client}")).collect());
     let mut setup = Setup::new(vec![plain(4)], vec![source], Span::from_secs(60));
     setup.tenants = vec![Tenant { name: "c6".into(), weight: 2.0 }];
     let history = run(setup, &mut Direct::new());

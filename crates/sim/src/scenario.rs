@@ -1,0 +1,178 @@
+//! Scenarios: a world, the policies to play it to, and what is expected of each.
+//!
+//! A scenario is a TOML text. Reading one gives values that can be run or an error that names the
+//! key; where the traces lie and how many threads run the cells is the caller's business. A *cell*
+//! is one policy under one load with one seed.
+
+mod build;
+mod check;
+mod expect;
+mod figure;
+mod file;
+mod length;
+mod policy;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use flow::{BANDS, Span};
+
+use crate::engine::Profile;
+use crate::gate::Tenant;
+use crate::measure::{History, Slo};
+use crate::trace::Trace;
+use crate::world::{self, Fault, Metrics};
+
+pub use expect::{Expectation, Verdict};
+pub use figure::{Figure, Measure, Scope};
+pub use policy::{Kind, Policy};
+
+/// The traces that a scenario names, by their names.
+pub type Traces = BTreeMap<String, Arc<Trace>>;
+
+/// A world, the policies to play it to, and what is expected of each.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What it shows, in one line.
+    pub title: String,
+    /// Why, in a paragraph.
+    pub about: String,
+    /// How long requests arrive.
+    pub duration: Span,
+    /// How long the run goes on before it counts.
+    pub warm_up: Span,
+    /// How long what is still open may take at the end.
+    pub drain: Span,
+    /// The time between gateway and engine, each way.
+    pub network: Span,
+    /// How engines tell how they are; nothing where they do not.
+    pub metrics: Option<Metrics>,
+    /// The engines.
+    pub engines: Vec<Profile>,
+    /// Who sends what.
+    pub traffic: Vec<Traffic>,
+    /// Tenants with weights of their own.
+    pub tenants: Vec<Tenant>,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// What stands between clients and engines.
+    pub policies: Vec<Policy>,
+    /// By what all rates are multiplied.
+    pub loads: Vec<f64>,
+    /// One history for each.
+    pub seeds: Vec<u64>,
+    /// What a good answer is.
+    pub slo: Slo,
+    /// What must come out.
+    pub expected: Vec<Expectation>,
+}
+
+/// One stream of requests.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// The trace its lengths come from, by name.
+    trace: Option<String>,
+    lengths: Lengths,
+    rhythm: Rhythm,
+    /// One tenant for all, or each of the trace's clients its own.
+    tenant: Option<String>,
+    bands: [f64; BANDS],
+    patience: Option<Span>,
+    ttl: Option<Span>,
+}
+
+/// Lengths without a trace: means and coefficients of variation, the latter 0 where all are alike.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lengths {
+    prompt: f64,
+    prompt_cv: f64,
+    output: f64,
+    output_cv: f64,
+}
+
+/// When requests arrive at load 1.
+#[derive(Clone, Copy, Debug)]
+enum Rhythm {
+    Poisson { rate: f64 },
+    Gamma { rate: f64, cv: f64 },
+    OnOff { rate: f64, quiet_rate: f64, on: Span, off: Span },
+    Replay { speed: f64 },
+}
+
+/// One run of a scenario.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cell {
+    /// The policy, by its place in the scenario.
+    pub policy: usize,
+    /// By what all rates are multiplied.
+    pub load: f64,
+    /// The source of all chance.
+    pub seed: u64,
+}
+
+/// What is wrong with a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError {
+    /// The key, such as `traffic[0].rate`; empty where the message shows the place.
+    pub key: String,
+    /// What is wrong with it, and what would be right.
+    pub message: String,
+}
+
+// === impl Scenario ===
+
+impl Scenario {
+    /// Reads a scenario.
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let file: file::File = toml::from_str(text)
+            .map_err(|error| ScenarioError::new("", error.to_string().trim_end()))?;
+        check::scenario(file)
+    }
+
+    /// The names of the traces it needs.
+    pub fn traces(&self) -> impl Iterator<Item = &str> {
+        self.traffic.iter().filter_map(|traffic| traffic.trace.as_deref())
+    }
+
+    /// Every run it consists of.
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for policy in 0..self.policies.len() {
+            for &load in &self.loads {
+                cells.extend(self.seeds.iter().map(|&seed| Cell { policy, load, seed }));
+            }
+        }
+        cells
+    }
+
+    /// Plays one cell.
+    pub fn run(&self, traces: &Traces, cell: Cell) -> Result<History, ScenarioError> {
+        let policy = &self.policies[cell.policy];
+        let setup = build::setup(self, traces, cell)?;
+        let mut gate = policy.gate(&setup.tenants)?;
+        Ok(world::run(setup, gate.as_mut()))
+    }
+}
+
+// === impl ScenarioError ===
+
+impl ScenarioError {
+    pub(crate) fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { key: key.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key.as_str() {
+            "" => f.write_str(&self.message),
+            key => write!(f, "{key}: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+#[cfg(test)]
+mod tests;

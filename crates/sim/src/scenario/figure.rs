@@ -1,0 +1,205 @@
+//! The numbers that a scenario can expect something of.
+
+use flow::{BANDS, Band, Span};
+
+use super::ScenarioError;
+use crate::measure::{History, Outcome, Record, Slo, Stat};
+
+/// A number that a run gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What is measured.
+    pub measure: Measure,
+    /// Over which requests.
+    pub scope: Scope,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Prompt and output tokens per second.
+    Throughput,
+    /// Requests answered per second.
+    Requests,
+    /// Requests per second answered within the objective.
+    Goodput,
+    /// The part of the requests that was answered in full.
+    Served,
+    /// Jain's index over the tenants that wanted more.
+    Jain,
+    /// The largest service gap as a part of the bound that is proven.
+    Gap,
+    /// Jobs that engines threw back for want of memory.
+    Preemptions,
+    /// Seconds from arrival to the first token.
+    Ttft(Point),
+    /// Seconds from arrival to the last token.
+    Latency(Point),
+    /// Seconds at the gateway.
+    Wait(Point),
+    /// Seconds from token to token.
+    Tpot(Point),
+}
+
+/// A point of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// Half are below.
+    P50,
+    /// Nearly all are below.
+    P99,
+    /// The mean.
+    Mean,
+}
+
+/// Which requests count; all of them where nothing is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Those of this band.
+    pub band: Option<Band>,
+    /// Those of this tenant.
+    pub tenant: Option<String>,
+    /// Those of all but these tenants.
+    pub except: Vec<String>,
+}
+
+const PLAIN: [(&str, Measure); 7] = [
+    ("throughput", Measure::Throughput),
+    ("requests", Measure::Requests),
+    ("goodput", Measure::Goodput),
+    ("served", Measure::Served),
+    ("jain", Measure::Jain),
+    ("gap", Measure::Gap),
+    ("preemptions", Measure::Preemptions),
+];
+const SPREAD: [(&str, fn(Point) -> Measure); 4] = [
+    ("ttft", Measure::Ttft),
+    ("latency", Measure::Latency),
+    ("wait", Measure::Wait),
+    ("tpot", Measure::Tpot),
+];
+const POINTS: [(&str, Point); 3] =
+    [("p50", Point::P50), ("p99", Point::P99), ("mean", Point::Mean)];
+pub(super) const BAND_NAMES: [&str; BANDS] = ["best-effort", "normal", "high", "critical"];
+
+// === impl Measure ===
+
+impl Measure {
+    pub(super) fn parse(key: String, text: &str) -> Result<Self, ScenarioError> {
+        let plain = PLAIN.iter().find(|(name, _)| *name == text).map(|&(_, measure)| measure);
+        let spread = || {
+            let (name, point) = text.split_once('.')?;
+            let (_, make) = SPREAD.iter().find(|(known, _)| *known == name)?;
+            let (_, point) = POINTS.iter().find(|(known, _)| *known == point)?;
+            Some(make(*point))
+        };
+        plain.or_else(spread).ok_or_else(|| {
+            let plain = PLAIN.map(|(name, _)| name).join(", ");
+            let spread = SPREAD.map(|(name, _)| name).join(", ");
+            let hint = format!("one of {plain}; or one of {spread} with .p50, .p99 or .mean");
+            ScenarioError::new(key, format!("`{text}` is not a figure; give {hint}"))
+        })
+    }
+
+    /// Whether it can be had of a part of the requests.
+    pub(super) fn has_scope(self) -> bool {
+        let all = [Self::Throughput, Self::Requests, Self::Jain, Self::Gap, Self::Preemptions];
+        !all.contains(&self)
+    }
+
+    fn name(self) -> String {
+        if let Some((name, _)) = PLAIN.iter().find(|(_, measure)| *measure == self) {
+            return (*name).to_owned();
+        }
+        let found = SPREAD.iter().flat_map(|(name, make)| {
+            POINTS.iter().map(move |(point, at)| (format!("{name}.{point}"), make(*at)))
+        });
+        found.into_iter().find(|(_, measure)| *measure == self).map_or_else(String::new, |f| f.0)
+    }
+}
+
+// === impl Figure ===
+
+impl Figure {
+    /// A figure of all requests.
+    pub fn of_all(measure: Measure) -> Self {
+        Self { measure, scope: Scope::default() }
+    }
+
+    /// A figure of one band.
+    pub fn of_band(measure: Measure, band: Band) -> Self {
+        Self { measure, scope: Scope { band: Some(band), ..Scope::default() } }
+    }
+
+    /// Its value in a run; nothing where no request counts for it.
+    pub fn value(&self, history: &History, slo: &Slo) -> Option<f64> {
+        let secs = history.window.secs();
+        let rate = |count: u64| (secs > 0.0).then(|| count as f64 / secs);
+        let produced = history.produced;
+        match self.measure {
+            Measure::Throughput => rate(produced.prompt + produced.output),
+            Measure::Requests => rate(produced.requests),
+            Measure::Goodput => {
+                rate(self.records(history).filter(|record| slo.is_kept_by(record)).count() as u64)
+            }
+            Measure::Served => {
+                let served = |record: &&Record| record.outcome == Outcome::Served;
+                let all = self.records(history).count();
+                let served = self.records(history).filter(served).count();
+                (all > 0).then(|| served as f64 / all as f64)
+            }
+            Measure::Jain => history.shares.jain(history.window),
+            Measure::Gap => {
+                history.ledger.worst_gap(&history.tenants).map(|gap| gap.gap / gap.bound)
+            }
+            Measure::Preemptions => Some(history.preemptions as f64),
+            Measure::Ttft(point) => self.point(history, point, Record::ttft),
+            Measure::Latency(point) => self.point(history, point, Record::latency),
+            Measure::Wait(point) => self.point(history, point, Record::wait),
+            Measure::Tpot(point) => self.point(history, point, Record::tpot),
+        }
+    }
+
+    fn point(
+        &self,
+        history: &History,
+        point: Point,
+        of: fn(&Record) -> Option<Span>,
+    ) -> Option<f64> {
+        let stat = Stat::of(self.records(history).filter_map(of).collect())?;
+        let span = match point {
+            Point::P50 => stat.p50,
+            Point::P99 => stat.p99,
+            Point::Mean => stat.mean,
+        };
+        Some(span.secs_f64())
+    }
+
+    fn records<'a>(&'a self, history: &'a History) -> impl Iterator<Item = &'a Record> {
+        let name = |record: &Record| history.tenants[record.tenant as usize].name.as_str();
+        let Scope { band, tenant, except } = &self.scope;
+        history.records.iter().filter(move |record| {
+            history.window.holds(record.arrival)
+                && band.is_none_or(|band| record.band == band)
+                && tenant.as_ref().is_none_or(|tenant| name(record) == tenant)
+                && !except.iter().any(|except| name(record) == except)
+        })
+    }
+}
+
+impl std::fmt::Display for Figure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Scope { band, tenant, except } = &self.scope;
+        f.write_str(&self.measure.name())?;
+        if let Some(band) = band {
+            write!(f, " of {}", BAND_NAMES[*band as usize])?;
+        }
+        if let Some(tenant) = tenant {
+            write!(f, " of {tenant}")?;
+        }
+        if !except.is_empty() {
+            write!(f, " without {}", except.join(", "))?;
+        }
+        Ok(())
+    }
+}

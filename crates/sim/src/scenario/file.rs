@@ -1,0 +1,170 @@
+//! The shape of a scenario's file. Only here is it known how things are spelt.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::length::Length;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) title: String,
+    #[serde(default)]
+    pub(super) about: String,
+    pub(super) duration: Length,
+    pub(super) warm_up: Option<Length>,
+    pub(super) drain: Option<Length>,
+    pub(super) network: Option<Length>,
+    pub(super) metrics: Option<Metrics>,
+    pub(super) engines: Vec<Engine>,
+    pub(super) traffic: Vec<Traffic>,
+    #[serde(default)]
+    pub(super) tenants: Vec<Tenant>,
+    #[serde(default)]
+    pub(super) faults: Vec<Fault>,
+    pub(super) policies: Vec<Policy>,
+    pub(super) loads: Option<Vec<f64>>,
+    pub(super) seeds: Option<Vec<u64>>,
+    pub(super) slo: Option<Slo>,
+    #[serde(default)]
+    pub(super) expect: Vec<Expect>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Metrics {
+    pub(super) every: Length,
+    pub(super) lag: Option<Length>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Engine {
+    pub(super) profile: String,
+    pub(super) count: Option<u32>,
+    pub(super) kv_tokens: Option<u64>,
+    pub(super) max_seqs: Option<u32>,
+    pub(super) step_tokens: Option<u32>,
+    pub(super) slots: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Traffic {
+    pub(super) trace: Option<String>,
+    pub(super) prompt: Option<f64>,
+    pub(super) prompt_cv: Option<f64>,
+    pub(super) output: Option<f64>,
+    pub(super) output_cv: Option<f64>,
+    pub(super) arrivals: Arrivals,
+    pub(super) rate: Option<f64>,
+    pub(super) cv: Option<f64>,
+    pub(super) quiet_rate: Option<f64>,
+    pub(super) on: Option<Length>,
+    pub(super) off: Option<Length>,
+    pub(super) speed: Option<f64>,
+    pub(super) tenant: Option<String>,
+    pub(super) band: Option<Band>,
+    pub(super) bands: Option<BTreeMap<Band, f64>>,
+    pub(super) patience: Option<Length>,
+    pub(super) ttl: Option<Length>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Arrivals {
+    Poisson,
+    Gamma,
+    OnOff,
+    Replay,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Band {
+    BestEffort,
+    Normal,
+    High,
+    Critical,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tenant {
+    pub(super) name: String,
+    pub(super) weight: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fault {
+    pub(super) at: Length,
+    pub(super) engine: u32,
+    pub(super) what: Trouble,
+    pub(super) factor: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Trouble {
+    Crash,
+    Return,
+    Slow,
+    NoMetrics,
+    Metrics,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Policy {
+    pub(super) name: Option<String>,
+    pub(super) kind: Kind,
+    pub(super) watermark: Option<f64>,
+    pub(super) cost: Option<Cost>,
+    pub(super) capacity: Option<u32>,
+    pub(super) flow_capacity: Option<u32>,
+    pub(super) ttl: Option<Length>,
+    #[serde(default)]
+    pub(super) without: Vec<String>,
+    pub(super) metrics: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    Direct,
+    Fifo,
+    RoundRobin,
+    Strict,
+    Ours,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Cost {
+    Requests,
+    Tokens,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Slo {
+    pub(super) ttft: Length,
+    pub(super) tpot: Length,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Expect {
+    pub(super) figure: String,
+    pub(super) band: Option<Band>,
+    pub(super) tenant: Option<String>,
+    #[serde(default)]
+    pub(super) except: Vec<String>,
+    pub(super) policy: Option<String>,
+    pub(super) load: Option<f64>,
+    pub(super) over: Option<String>,
+    pub(super) min: Option<f64>,
+    pub(super) max: Option<f64>,
+}

@@ -1,0 +1,74 @@
+//! What can stand between clients and engines.
+
+use flow::{FlowClass, Hysteresis, Settings, Span};
+
+use super::ScenarioError;
+use crate::gate::direct::Direct;
+use crate::gate::line::{Line, LineConfig, Order};
+use crate::gate::ours::{Ours, OursConfig};
+use crate::gate::{Cost, Gate, Tenant};
+
+/// Something to play a scenario to.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// What it is called in tables.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The most requests that may wait.
+    pub capacity: u32,
+    /// The most that may wait in one band of a tenant; only our own queue knows such a limit.
+    pub flow_capacity: u32,
+    /// How long a request may wait.
+    pub ttl: Span,
+    /// Tenants that stay away.
+    pub without: Vec<String>,
+    /// Whether it sees the engines' metrics, where the scenario has any.
+    pub metrics: bool,
+}
+
+/// What a policy is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// No queue: round robin over the engines.
+    Direct,
+    /// A plain queue in front of so many requests in flight at each engine.
+    Line(Order, u32),
+    /// The core, charging in this unit, with a fixed number in flight at each engine or `auto`.
+    Ours(Cost, Option<f64>),
+}
+
+// === impl Policy ===
+
+impl Policy {
+    /// A gate of this kind that knows these tenants.
+    pub fn gate(&self, tenants: &[Tenant]) -> Result<Box<dyn Gate>, ScenarioError> {
+        let &Self { capacity, ttl, .. } = self;
+        Ok(match self.kind {
+            Kind::Direct => Box::new(Direct::new()),
+            Kind::Line(order, watermark) => {
+                let capacity = capacity as usize;
+                Box::new(Line::new(LineConfig { order, watermark, capacity, ttl }))
+            }
+            Kind::Ours(cost, watermark) => {
+                let settings = self.settings(watermark)?;
+                Box::new(Ours::new(OursConfig { settings, cost }, tenants))
+            }
+        })
+    }
+
+    fn settings(&self, watermark: Option<f64>) -> Result<Settings, ScenarioError> {
+        let &Self { capacity, flow_capacity, ttl, .. } = self;
+        let mut settings = Settings {
+            total_capacity: capacity,
+            default_class: FlowClass { capacity: flow_capacity, ttl, ..FlowClass::default() },
+            ..Settings::default()
+        };
+        if let Some(watermark) = watermark {
+            let fixed = Hysteresis::limit(watermark)
+                .map_err(|error| ScenarioError::new("policies.watermark", error.to_string()))?;
+            settings.bounds = fixed.into();
+        }
+        Ok(settings)
+    }
+}
