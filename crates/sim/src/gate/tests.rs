@@ -6,6 +6,7 @@ use super::direct::Direct;
 use super::line::{Line, LineConfig, Order};
 use super::ours::{Ours, OursConfig};
 use super::{Cost, Decision, Failure, Gate, Offer, RequestId, Spent, Tenant, Why};
+use crate::engine::Reading;
 
 const START: Time = Time::ZERO;
 
@@ -71,6 +72,17 @@ fn a_line_goes_in_the_order_of_arrival_to_the_engine_with_the_least() {
     gate.ended(0, Spent::default(), START);
     gate.ended(2, Spent::default(), START);
     assert_eq!(sent(&mut gate), [(5, 0)]);
+    gate.ended(3, Spent::default(), START);
+    gate.ended(4, Spent::default(), START);
+    offer_plain(&mut gate, 6..8);
+    assert_eq!(sent(&mut gate), [(6, 1), (7, 0)], "equal: the one that waits longer for work");
+    gate.ended(7, Spent::default(), START);
+    offer_plain(&mut gate, 8..9);
+    assert_eq!(sent(&mut gate), [(8, 1)]);
+    gate.ended(6, Spent::default(), START);
+    gate.ended(8, Spent::default(), START);
+    offer_plain(&mut gate, 9..10);
+    assert_eq!(sent(&mut gate), [(9, 1)], "the emptier one, however lately it got work");
 }
 
 #[test]
@@ -221,6 +233,23 @@ fn a_long_answer_is_paid_for_when_it_ends() {
 }
 
 #[test]
+fn what_failed_for_good_is_paid_back() {
+    let failed = order_after(|gate| gate.failed(0, Failure::Exhausted, START));
+    assert_eq!(failed[..3], [0, 1, 2]);
+    let spent = Spent { prompt: 10, output: 9000 };
+    let broken = order_after(|gate| gate.failed(0, Failure::BrokenOff(spent), START));
+    assert_eq!(broken, [0, 2, 3, 4, 5], "what was streamed is not");
+}
+
+#[test]
+fn who_goes_away_pays_for_what_was_streamed() {
+    let gone =
+        |output: u32| order_after(move |gate| gate.gave_up(0, Spent { prompt: 10, output }, START));
+    assert_eq!(gone(1)[..3], [0, 1, 2], "next to nothing");
+    assert_eq!(gone(9000), [0, 2, 3, 4, 5]);
+}
+
+#[test]
 fn a_stream_that_passes_its_estimate_is_charged_as_it_goes() {
     // The engine takes one more: what the first has streamed by then decides who goes.
     let order = |tokens: u32| {
@@ -235,4 +264,21 @@ fn a_stream_that_passes_its_estimate_is_charged_as_it_goes() {
     };
     assert_eq!(order(256), [(1, 1)]);
     assert_eq!(order(9000), [(2, 1)]);
+}
+
+#[test]
+fn the_core_hears_of_first_tokens_streams_and_metrics() {
+    let mut gate = ours(Settings::default(), Cost::Requests);
+    assert!(gate.follows_streams(), "under auto every token counts");
+    offer_plain(&mut gate, 0..1);
+    let limits = |gate: &Ours| gate.controller().backends().next().unwrap().limits;
+    assert_eq!((limits(&gate).unstarted.0, limits(&gate).tokens.0), (1, 10 + 256));
+    gate.started(0, START);
+    assert_eq!(limits(&gate).unstarted.0, 0);
+    gate.streamed(0, 1000, START);
+    assert!(limits(&gate).tokens.0 >= 1010, "it holds more than was expected");
+    assert!(!limits(&gate).by_metrics);
+    let reading = Reading { kv_tokens: Some(10_000), ..Reading::default() };
+    gate.reading(0, &reading, START);
+    assert!(limits(&gate).by_metrics);
 }

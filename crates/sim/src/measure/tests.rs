@@ -188,6 +188,24 @@ fn tokens_count_when_they_come_and_only_once() {
 }
 
 #[test]
+fn an_attempt_that_failed_is_no_service() {
+    let mut recorder = recorder(0, 10);
+    let [tried, _, other] = [0, 0, 1].map(|tenant| {
+        let arrival = Arrival { tenant, band: Band::Normal, prompt: 100, output: 1 };
+        recorder.arrived(arrival, 1.0, at(0))
+    });
+    recorder.sent(tried, 0, 102, at(0));
+    recorder.returned(tried);
+    recorder.sent(tried, 0, 102, at(1));
+    recorder.release(tried, Some(102));
+    recorder.sent(other, 0, 102, at(2));
+    let history = recorder.finish(tenants(&[1.0, 1.0]), 0, at(3));
+    let gap = history.ledger.worst_gap(&history.tenants).unwrap();
+    assert_eq!(gap.gap, 102.0);
+    assert_eq!(gap.bound, 102.0 + 2.0 * 102.0 + 102.0, "the charge that was wrong widens it");
+}
+
+#[test]
 fn a_good_answer_is_whole_prompt_and_steady() {
     let slo = Slo { ttft: Span::from_secs(2), tpot: Span::from_secs(1) };
     let good = Record {

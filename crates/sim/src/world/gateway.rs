@@ -59,8 +59,8 @@ impl World<'_> {
         }
     }
 
-    /// An engine has failed a request.
-    pub(super) fn fail(&mut self, request: RequestId) {
+    /// An engine has failed a request; where it can never serve it, trying again would not help.
+    pub(super) fn fail(&mut self, request: RequestId, for_good: bool) {
         if self.open[request as usize].stage == Stage::Over {
             return;
         }
@@ -70,25 +70,15 @@ impl World<'_> {
             let real = self.recorder.real(request);
             self.close(request, Outcome::Failed, real);
             Failure::BrokenOff(spent)
-        } else if attempts < ATTEMPTS_MAX {
+        } else if for_good || attempts >= ATTEMPTS_MAX {
+            self.close(request, Outcome::Failed, Some(0));
+            Failure::Exhausted
+        } else {
             self.open[request as usize].stage = Stage::Waiting;
             self.recorder.returned(request);
             Failure::Untouched
-        } else {
-            self.close(request, Outcome::Failed, Some(0));
-            Failure::Exhausted
         };
         self.gate.failed(request, failure, self.now);
-        self.obey();
-    }
-
-    /// An engine can never serve a request: trying it elsewhere would not help.
-    pub(super) fn reject(&mut self, request: RequestId) {
-        if self.open[request as usize].stage == Stage::Over {
-            return;
-        }
-        self.close(request, Outcome::Failed, Some(0));
-        self.gate.failed(request, Failure::Exhausted, self.now);
         self.obey();
     }
 

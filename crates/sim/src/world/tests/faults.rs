@@ -160,6 +160,20 @@ fn what_an_engine_can_never_serve_is_not_tried_again() {
 }
 
 #[test]
+fn what_an_engine_can_never_serve_costs_its_tenant_nothing() {
+    // Both tenants are known; while the second request is served the large one waits, and one of
+    // each tenant behind it.
+    let large = [request(0, 10, 10), request(101, 200_000, 10), request(103, 10, 10)];
+    let small = [request(100, 1000, 10), request(102, 10, 10)];
+    let large = Source::new("a", large.into_iter());
+    let small = Source::new("b", small.into_iter());
+    let setup = Setup::new(vec![plain(1)], vec![large, small], Span::from_secs(60));
+    let history = run(setup, &mut ours(fixed(1.0)));
+    let gap = history.ledger.worst_gap(&history.tenants).unwrap();
+    assert!(gap.gap < 1000.0 && gap.bound > 200_000.0, "{gap:?}");
+}
+
+#[test]
 fn a_slow_engine_takes_its_time() {
     let requests = vec![request(0, 100, 10), request(1000, 100, 10)];
     let faults = vec![fault(500, 0, Trouble::Slow(3.0))];

@@ -58,6 +58,34 @@ fn engines_are_told_the_band_only_where_the_setup_says_so() {
 }
 
 #[test]
+fn an_engine_ends_its_step_before_it_takes_what_comes_at_that_moment() {
+    let profile = named("rtx4090-8b");
+    let job =
+        |id: u32| Job { id: JobId(id), prompt: 100, output: 50, priority: 0, prefix: [].into() };
+    let mut engine = Engine::new(&profile);
+    let mut out = Vec::new();
+    engine.submit(job(0), Time::from_millis(1)).unwrap();
+    for _ in 0..10 {
+        engine.advance(engine.next_event().unwrap(), &mut out);
+    }
+    let meeting = engine.next_event().unwrap();
+    engine.advance(meeting, &mut out);
+    engine.submit(job(1), meeting).unwrap();
+    let mut first = meeting;
+    while !out.iter().any(|progress| progress.job == JobId(1)) {
+        first = engine.next_event().unwrap();
+        engine.advance(first, &mut out);
+    }
+
+    let later =
+        Request { at: Time::from_nanos(meeting.nanos() - 1_000_000), ..request(0, 100, 50) };
+    let source = Source::new("all", vec![request(0, 100, 50), later].into_iter());
+    let setup = Setup::new(vec![profile], vec![source], Span::from_secs(60));
+    let history = run(setup, &mut Direct::new());
+    assert_eq!(history.records[1].first, first.after(Span::from_millis(1)));
+}
+
+#[test]
 fn samples_show_the_queue_the_engines_and_the_service() {
     let requests = (0..5).map(|at| request(at, 1500, 1000)).collect();
     let history = on_plain(1, requests, &mut line(Order::Fifo, 2));
