@@ -54,6 +54,19 @@ struct Field {
 /// measurement leaves an ask without a backend.
 ///
 /// The candidates are read up to three times, so they are best computed as they are asked for.
+///
+/// ```
+/// use flow::{BackendId, Band, Candidate, RouteLaw, Traits, Wish, choose};
+///
+/// let backend = |at, power_watts, latency_ms| Candidate {
+///     traits: Traits { power_watts, latency_ms },
+///     ..Candidate::new(at, BackendId(at))
+/// };
+/// let field = [backend(0, 55.0, 150.0), backend(1, 12.0, 400.0), backend(2, 3.0, 800.0)];
+/// let wish = Wish { band: Band::BestEffort, ..Wish::default() };
+/// let choice = choose(&wish, &RouteLaw::default(), field.into_iter()).unwrap();
+/// assert_eq!((choice.at, choice.reason.text()), (2, "best-effort-power-efficient"));
+/// ```
 pub fn choose(
     wish: &Wish,
     law: &RouteLaw,

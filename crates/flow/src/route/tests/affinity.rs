@@ -22,11 +22,14 @@ fn r01_a_session_stays_at_its_home() {
 #[test]
 fn r01_a_backend_that_leaves_moves_only_its_own_sessions() {
     let field = equals([[0; BANDS]; 5]);
+    let mut heirs = [0; 4];
     for id in 0..1000 {
         let home = pick(&session(id), &field).at;
         let without_last = pick(&session(id), &field[..4]).at;
         assert!(home == 4 || without_last == home, "session {id}");
+        heirs[without_last as usize] += u32::from(home == 4);
     }
+    assert!(heirs.iter().all(|&count| count > 20), "the rest share them: {heirs:?}");
 }
 
 #[test]

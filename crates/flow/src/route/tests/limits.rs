@@ -38,6 +38,9 @@ fn r04_a_limit_that_nobody_keeps_takes_the_fastest_and_says_so() {
     let busy = Candidate { pending: [9, 9, 9, 9], ..nvidia() };
     let choice = pick(&within(Band::Normal, 100), &[busy, igpu(), npu()]);
     assert_eq!(choice.at, NVIDIA, "the fastest, though others have nothing to do");
+    let frugal = backend(1, 5.0, 160.0);
+    let choice = pick(&within(Band::BestEffort, 100), &[frugal, nvidia()]);
+    assert_eq!(choice.at, NVIDIA, "economy does not count any more, also where they are close");
     let alone = pick(&within(Band::Normal, 100), &[npu()]);
     assert_eq!(alone.reason, Reason::LimitUnmet, "also where there is no other");
 }

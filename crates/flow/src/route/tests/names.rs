@@ -144,6 +144,14 @@ fn shares(weights: &[u32], draws: impl Iterator<Item = u64>) -> Vec<u64> {
     counts
 }
 
+#[test]
+fn r10_a_split_in_per_cent_is_as_exact_as_one_in_parts() {
+    for start in 0..100 {
+        assert_eq!(shares(&[90, 10], start..start + 10), [9, 1]);
+        assert_eq!(shares(&[500, 500], start..start + 2), [1, 1]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
