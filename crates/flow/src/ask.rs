@@ -86,6 +86,14 @@ pub struct Ask {
     pub ttl: Option<Span>,
     /// When the client itself gives up.
     pub deadline: Option<Time>,
+    /// The latency that its backend should have. Soft: if none has it, the fastest is taken.
+    pub latency_max: Option<Span>,
+    /// Whether speed counts in its routing as for a critical ask.
+    pub latency_critical: bool,
+    /// A hash of the conversation it belongs to, which is best served where it was before.
+    pub session: Option<u64>,
+    /// The adapter (LoRA) it needs.
+    pub adapter: Option<u32>,
 }
 
 /// What an ask really cost.
@@ -146,6 +154,10 @@ impl Ask {
             workload: Workload::NONE,
             ttl: None,
             deadline: None,
+            latency_max: None,
+            latency_critical: false,
+            session: None,
+            adapter: None,
         }
     }
 }

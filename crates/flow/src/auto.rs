@@ -25,6 +25,7 @@ mod probe;
 mod streams;
 
 use metrics::{Look, MetricsLaw};
+use peak::Peak;
 use pressure::Pressure;
 use streams::StreamLaw;
 
@@ -38,6 +39,11 @@ const UNSTARTED_COLD: f64 = 2.0;
 const PROMPT_ALLOWANCE: u64 = 4096;
 /// An ask whose stream nobody sees counts as started after the usual time, or after this long.
 const STARTS_AFTER: Span = Span::from_millis(500);
+/// A usual time that was not seen for this long is not known any more: a backend that is avoided
+/// for it would be avoided for ever.
+const START_MEMORY: Span = Span::from_secs(60);
+/// How long it is remembered, at least, with how much in flight the backend closed.
+const CLOSED_MEMORY: Span = Span::from_secs(30);
 /// How much one first token moves the usual time.
 const START_TRUST: f64 = 0.1;
 
@@ -108,8 +114,10 @@ pub(crate) struct Gauge {
     metrics: MetricsLaw,
     streams: StreamLaw,
     starts_after: Option<Span>,
-    /// How many were in flight when it last closed.
-    closed_at: u32,
+    start_seen: Time,
+    reading: Option<Reading>,
+    /// The most that were in flight when it was closed, of late.
+    closed_at: Peak,
 }
 
 /// One ask in flight, as `auto` sees it.
@@ -135,7 +143,9 @@ impl Default for Gauge {
             metrics: MetricsLaw::default(),
             streams: StreamLaw::default(),
             starts_after: None,
-            closed_at: 0,
+            start_seen: Time::ZERO,
+            reading: None,
+            closed_at: Peak::over(CLOSED_MEMORY),
         }
     }
 }
@@ -160,14 +170,6 @@ impl Gauge {
         (full && self.tally.unstarted_prompt >= PROMPT_ALLOWANCE).then_some(Bound::Unstarted)
     }
 
-    /// How full it is, for the choice between backends that are open: the nearest bound counts.
-    pub(crate) fn fill(&self) -> f64 {
-        /// What an unknown number of slots counts as; only the order matters.
-        const SLOTS_UNKNOWN: f64 = 4096.0;
-        let slots = f64::from(self.tally.in_flight + 1) / self.caps.slots.min(SLOTS_UNKNOWN);
-        slots.max(self.tally.tokens as f64 / self.caps.tokens)
-    }
-
     pub(crate) fn limits(&self, now: Time) -> Limits {
         Limits {
             unstarted: (self.tally.unstarted, self.caps.unstarted),
@@ -178,9 +180,26 @@ impl Gauge {
         }
     }
 
-    /// The stock at which it closed last, or holds now if it never did.
-    pub(crate) fn watermark(&self) -> u32 {
-        if self.closed_at > 0 { self.closed_at } else { self.tally.in_flight }
+    /// The stock at which it closes of late; nothing if it does not.
+    pub(crate) fn watermark(&self) -> Option<u32> {
+        Some(self.closed_at.last()).filter(|&held| held > 0)
+    }
+
+    /// How long asks take to start of late; nothing where that is not known any more.
+    pub(crate) fn usual_start(&self, now: Time) -> Option<Span> {
+        self.starts_after.filter(|_| now.since(self.start_seen) <= START_MEMORY)
+    }
+
+    /// What the engine said last, while that holds.
+    pub(crate) fn reading(&self, now: Time) -> Option<Reading> {
+        self.reading.filter(|_| self.metrics.is_fresh(now))
+    }
+
+    /// What waits inside the engine: by its own account, or by what has not started. Many short
+    /// prompts start in one step, so of those no more count than may be unstarted at once.
+    pub(crate) fn engine_waiting(&self, now: Time) -> u32 {
+        let unstarted = self.tally.unstarted.min(self.caps.unstarted as u32);
+        self.reading(now).map_or(unstarted, |reading| reading.waiting.max(unstarted))
     }
 
     /// When an ask granted now counts as started if its stream is not seen.
@@ -207,6 +226,7 @@ impl Gauge {
         flight.mark = self.streams.mark(now);
         if seen {
             self.learn_start(now.since(flight.granted));
+            self.start_seen = now;
         }
         self.streams.started(self.started_now(), now);
         self.revise(now);
@@ -242,6 +262,7 @@ impl Gauge {
             self.caps.slots = f64::INFINITY;
             self.caps.unstarted = self.caps.unstarted.min(UNSTARTED);
         }
+        self.reading = Some(reading);
         let binding = self.pressure.since_last_look(now);
         let (in_flight, tokens) = (self.tally.in_flight, self.tally.tokens);
         let usual_start = self.starts_after.unwrap_or(STARTS_AFTER);
@@ -253,7 +274,7 @@ impl Gauge {
     pub(crate) fn watch(&mut self, wanted: bool, now: Time) {
         let closed = self.closed_by();
         if closed.is_some() {
-            self.closed_at = self.tally.in_flight;
+            self.closed_at.push(self.tally.in_flight, now);
         }
         self.pressure.note(closed.filter(|_| wanted), now);
     }

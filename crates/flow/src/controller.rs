@@ -2,8 +2,9 @@
 //!
 //! Each phase of an ask's life has a file: `admit` (offer to queue), `dispatch` (queue to backend),
 //! `progress` (at the backend), `complete` (backend to end), `remove` (queue to nowhere). `turn`
-//! lets claims take part in their rounds or not, `reshape` rebuilds the queue when sets of backends
-//! or settings change, `forecast` predicts waits, and `view` shows what is there.
+//! lets claims take part in their rounds or not, `routing` weighs backends, `reshape` rebuilds the
+//! queue when sets of backends or settings change, `forecast` predicts waits, and `view` shows what
+//! is there.
 
 mod admit;
 mod complete;
@@ -12,10 +13,11 @@ mod forecast;
 mod progress;
 mod remove;
 mod reshape;
+mod routing;
 mod turn;
 pub(crate) mod view;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::ask::{BANDS, FlowId, WorkloadId};
 use crate::auto::Flight;
@@ -31,6 +33,7 @@ use crate::queue::claim::Claims;
 use crate::queue::expiry::Wheel;
 use crate::queue::heap::Positions;
 use crate::queue::round::Round;
+use crate::route::{Choice, Wish};
 use crate::settings::Settings;
 use crate::supply::Supply;
 use crate::time::Time;
@@ -70,6 +73,10 @@ pub struct Controller {
     pub(crate) asks: Asks,
     /// Under `auto`, what it counts of each ask in flight, by slot.
     pub(crate) flights: Vec<Flight>,
+    /// What asks wish of their backends, by slot, of those that do.
+    pub(crate) wishes: BTreeMap<u32, Wish>,
+    /// Why each ask in flight is where it is, by slot, where there was a choice.
+    pub(crate) choices: Vec<Option<Choice>>,
     pub(crate) flows: Flows,
     pub(crate) claims: Claims,
     /// Where each claim that takes part stands in its round's heap.
@@ -111,6 +118,8 @@ impl Controller {
             sequence: 0,
             asks: Asks::default(),
             flights: Vec::new(),
+            wishes: BTreeMap::new(),
+            choices: Vec::new(),
             claims: Claims::default(),
             positions: Positions::new(),
             supply: Supply::default(),

@@ -40,6 +40,8 @@ fn counters(c: &Controller) -> Result<(), Violation> {
     let ended = n.granted + n.cancelled_waiting + n.evictions();
     equal("waits", n.queued + n.requeued, ended + waiting)?;
     equal("grants", n.bypassed + n.granted, n.settled + n.requeued + flying)?;
+    let wishful: Vec<u32> = c.asks.slots().filter(|&slot| c.asks[slot].wishful).collect();
+    equal("wishes", c.wishes.keys().copied().collect::<Vec<_>>(), wishful)?;
     let known = c.asks.slots().filter(|&slot| c.asks[slot].workload != u32::MAX);
     equal("active workloads", c.registry.active_total(), known.count() as u64)
 }

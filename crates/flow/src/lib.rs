@@ -9,7 +9,7 @@
 //!
 //! let mut gate = Controller::new(Settings::default());
 //! let now = Time::ZERO;
-//! let backend = BackendSupply { id: BackendId(7), models: vec![ModelId(1)], ready: true };
+//! let backend = BackendSupply::new(BackendId(7), vec![ModelId(1)]);
 //! gate.supply(&[backend], now);
 //!
 //! let flow = gate.flow("team-a", 0);

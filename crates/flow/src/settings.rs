@@ -5,6 +5,7 @@
 
 use crate::ask::BANDS;
 use crate::range::{Checked, check};
+use crate::route::RouteLaw;
 use crate::time::Span;
 use crate::weight::Weight;
 
@@ -140,6 +141,8 @@ pub struct Settings {
     pub bounds: Bounds,
     /// What stock is counted in where bounds are fixed.
     pub stock: StockUnit,
+    /// How backends are weighed against each other.
+    pub route: RouteLaw,
     /// The class of every flow that asks for no other one.
     pub default_class: FlowClass,
     /// Further classes, by the number that [`crate::Controller::flow`] is given, from 1.
@@ -304,6 +307,7 @@ impl Default for Settings {
             order: Order::default(),
             bounds: Bounds::default(),
             stock: StockUnit::default(),
+            route: RouteLaw::default(),
             default_class: FlowClass::default(),
             classes: Vec::new(),
             urgency: UrgencyLaw::default(),

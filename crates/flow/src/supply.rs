@@ -5,63 +5,22 @@
 //! another its place, so stock, bounds and order are kept per domain, and domains never touch.
 //! A request that must avoid a backend which failed it needs a smaller set: a *detour* pool.
 
+mod backend;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ask::{BANDS, BackendId, ModelId};
-use crate::auto::{Gauge, Limits};
+use crate::ask::{BackendId, ModelId};
 use crate::links::NONE;
 use crate::settings::{Hysteresis, Room};
-use crate::time::Time;
+
+pub(crate) use backend::Backend;
+pub use backend::{BackendSupply, BackendView};
 
 /// The most detours kept; beyond it a re-queued ask may meet the backend that failed it again.
 const DETOURS_MAX: usize = 256;
 
 /// Models are numbered below this; others are unknown.
 pub const MODELS_MAX: u32 = 1 << 16;
-
-/// What the caller says of one backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendSupply {
-    /// Its number.
-    pub id: BackendId,
-    /// The models it serves.
-    pub models: Vec<ModelId>,
-    /// Whether it takes requests now.
-    pub ready: bool,
-}
-
-/// What is known of one backend.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BackendView {
-    /// Its number.
-    pub id: BackendId,
-    /// Whether it takes requests now.
-    pub ready: bool,
-    /// Asks in flight there, from best-effort to critical.
-    pub in_flight: [u32; BANDS],
-    /// Stock there, in the configured unit.
-    pub stock: u64,
-    /// Its own bounds, which count under `auto`.
-    pub limits: Limits,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Backend {
-    pub(crate) id: BackendId,
-    pub(crate) ready: bool,
-    pub(crate) domain: u32,
-    pub(crate) in_flight: [u32; BANDS],
-    pub(crate) stock: u64,
-    /// When it was last granted something, as a count of grants; spreads ties.
-    pub(crate) granted_at: u64,
-    /// What bounds it under `auto`, and whether that lets it take one more.
-    pub(crate) gauge: Gauge,
-    open: bool,
-    listed: bool,
-    models: BTreeSet<ModelId>,
-    /// The pools it belongs to.
-    pools: Vec<u32>,
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
@@ -143,6 +102,8 @@ impl Supply {
             backend.gauge.restarted();
         }
         backend.ready = given.ready;
+        backend.traits = given.traits;
+        backend.adapters = given.adapters.iter().copied().collect();
         let changed = !std::mem::replace(&mut backend.listed, true) || backend.models != models;
         backend.models = models;
         changed
@@ -371,37 +332,4 @@ fn root(leader: &[u32], mut at: u32) -> u32 {
         at = leader[at as usize];
     }
     at
-}
-
-// === impl Backend ===
-
-impl Backend {
-    fn new(id: BackendId) -> Self {
-        Self {
-            id,
-            ready: false,
-            domain: 0,
-            in_flight: [0; BANDS],
-            stock: 0,
-            granted_at: 0,
-            gauge: Gauge::default(),
-            open: false,
-            listed: false,
-            models: BTreeSet::new(),
-            pools: Vec::new(),
-        }
-    }
-
-    pub(crate) fn view(&self, now: Time) -> BackendView {
-        let Self { id, ready, in_flight, stock, .. } = *self;
-        BackendView { id, ready, in_flight, stock, limits: self.gauge.limits(now) }
-    }
-
-    fn is_open(&self) -> bool {
-        self.ready && self.gauge.closed_by().is_none()
-    }
-
-    pub(crate) fn in_flight_total(&self) -> u32 {
-        self.in_flight.iter().sum()
-    }
 }

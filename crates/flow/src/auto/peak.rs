@@ -29,6 +29,11 @@ impl Peak {
         self.current.max(self.previous)
     }
 
+    /// The largest value of the last two halves that were noted in, whenever that was.
+    pub(super) fn last(&self) -> u32 {
+        self.current.max(self.previous)
+    }
+
     fn turn(&mut self, now: Time) {
         let age = now.since(self.since).nanos() / self.half.nanos();
         if age == 0 {

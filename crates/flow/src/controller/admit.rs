@@ -1,11 +1,13 @@
 //! Offer to queue: bypass, wait or refuse.
 
 use super::Controller;
+use super::routing::Route;
 use super::turn::Spot;
 use crate::ask::{Ask, Band, COST_MAX, Ticket};
 use crate::links::{Link, NONE};
 use crate::outcome::{Eviction, Place, Refusal, Verdict};
 use crate::queue::asks::{AskRecord, Asks, Limit, PROMPT_BLOCK, Phase};
+use crate::route::Wish;
 use crate::settings::Admission;
 use crate::time::{Span, Time};
 
@@ -14,6 +16,8 @@ struct Candidate<'a> {
     ask: &'a Ask,
     workload: u32,
     spot: Spot,
+    wish: Wish,
+    wishful: bool,
     /// When its wait would end, and what would end it.
     deadline: Time,
     limit: Limit,
@@ -30,11 +34,11 @@ impl Controller {
             Ok(candidate) => candidate,
             Err(reason) => return self.refuse(reason, Span::ZERO),
         };
-        if let Some(backend) = self.bypass(&candidate) {
+        if let Some(route) = self.bypass(&candidate) {
             let (slot, ticket) = self.admit(&candidate, now);
             self.counters.bypassed += 1;
-            self.grant(slot, backend);
-            let backend = self.supply.backends[backend as usize].id;
+            self.grant(slot, route);
+            let backend = self.supply.backends[route.backend as usize].id;
             return Verdict::Granted { ticket, backend };
         }
         if let Err(reason) = self.make_room(&candidate, now) {
@@ -76,16 +80,17 @@ impl Controller {
             _ => (expiry, Limit::Ttl),
         };
         let spot = Spot { flow, band: ask.band, pool };
-        Ok(Candidate { ask, workload, spot, deadline, limit })
+        let (wish, wishful) = ask.wish();
+        Ok(Candidate { ask, workload, spot, wish, wishful, deadline, limit })
     }
 
     fn admit(&mut self, candidate: &Candidate<'_>, now: Time) -> (u32, Ticket) {
-        let &Candidate { ask, workload, spot, deadline, limit } = candidate;
+        let &Candidate { ask, workload, spot, wishful, deadline, limit, .. } = candidate;
         self.registry.began(workload);
         let claim = self.claim_for(spot);
         let cost = ask.cost.clamp(1, COST_MAX) as u32;
         let sequence = self.next_sequence();
-        self.asks.insert(AskRecord {
+        let (slot, ticket) = self.asks.insert(AskRecord {
             line: Link::LOOSE,
             wheel: Link::LOOSE,
             deadline,
@@ -106,15 +111,20 @@ impl Controller {
             units: 0,
             model: ask.model.0 as u16,
             streamed: ask.streamed,
+            wishful,
             workload,
             urgency_line: NONE,
             backend: NONE,
-        })
+        });
+        if wishful {
+            self.wishes.insert(slot, candidate.wish);
+        }
+        (slot, ticket)
     }
 
     /// The backend that can take the ask at once: there is room below the upper bound, and nothing
     /// waits that could use it.
-    fn bypass(&self, candidate: &Candidate<'_>) -> Option<u32> {
+    fn bypass(&self, candidate: &Candidate<'_>) -> Option<Route> {
         let room = self.settings.bounds.to_bypass();
         let at_limit =
             self.flows[candidate.spot.flow].limited && self.flows.is_at_limit(candidate.spot.flow);
@@ -125,7 +135,7 @@ impl Controller {
         if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, room) {
             return None;
         }
-        self.choose_backend(candidate.spot.flow, candidate.spot.pool, room)
+        self.choose_backend(&candidate.wish, candidate.spot.flow, candidate.spot.pool, room)
     }
 
     /// Whether the ask may wait; evicts another one for it if need be.

@@ -138,6 +138,9 @@ impl Controller {
     /// An ask is over: nothing of it remains but the flow's tag.
     pub(super) fn end(&mut self, slot: u32, now: Time) {
         self.registry.ended(self.asks[slot].workload, now);
+        if self.asks[slot].wishful {
+            self.wishes.remove(&slot);
+        }
         self.asks.remove(slot);
     }
 

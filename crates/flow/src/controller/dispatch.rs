@@ -1,6 +1,7 @@
 //! Queue to backend: choosing the next ask and its backend in one step.
 
 use super::Controller;
+use super::routing::Route;
 use crate::ask::Band;
 use crate::outcome::Event;
 use crate::queue::asks::Phase;
@@ -8,7 +9,6 @@ use crate::queue::band::{charge_by_sum, charge_by_weight};
 use crate::queue::claim::Claim;
 use crate::queue::fair::NEW;
 use crate::queue::line::Moment;
-use crate::route::least_pending;
 use crate::settings::{Cascade, Room};
 use crate::supply::Pool;
 use crate::time::Time;
@@ -26,14 +26,15 @@ impl Controller {
             }
             let Claim { flow, pool, .. } = self.claims[claim];
             let room = self.settings.bounds.to_dequeue();
-            let Some(backend) = self.choose_backend(flow, pool, room) else { return };
+            let wish = self.wish_of(slot);
+            let Some(route) = self.choose_backend(&wish, flow, pool, room) else { return };
             let waited = now.since(self.asks[slot].arrival);
             self.take_out(slot);
             self.counters.granted += 1;
-            self.grant(slot, backend);
+            self.grant(slot, route);
             self.events.push_back(Event::Granted {
                 ticket: self.asks.ticket(slot),
-                backend: self.supply.backends[backend as usize].id,
+                backend: self.supply.backends[route.backend as usize].id,
                 waited,
             });
         }
@@ -111,15 +112,10 @@ impl Controller {
         round.first(|backend| self.supply.has_room(backend, room))
     }
 
-    pub(super) fn choose_backend(&self, flow: u32, pool: u32, room: Room) -> Option<u32> {
-        let members = &self.supply.pools[pool as usize].members;
-        let limited = self.flows[flow].limited;
-        let may_use = |backend| !limited || self.flows.may_use(flow, backend);
-        least_pending(&self.supply, members, room, may_use)
-    }
-
     /// Sends an ask that is in no line to a backend, and charges its flow.
-    pub(super) fn grant(&mut self, slot: u32, backend: u32) {
+    pub(super) fn grant(&mut self, slot: u32, route: Route) {
+        self.explain(slot, route);
+        let backend = route.backend;
         let record = &mut self.asks[slot];
         record.phase = Phase::InFlight;
         record.backend = backend;

@@ -72,7 +72,7 @@ impl Controller {
     }
 
     /// Lower bound, watermark and upper bound over the ready backends that serve a model. Under
-    /// `auto` all three are the stock at which the backends closed last.
+    /// `auto` all three are the stock at which the backends close of late, 0 if they do not.
     pub fn bounds(&self, model: ModelId) -> [f64; 3] {
         let members = self.supply.pool_of(model).map(|at| &self.supply.pools[at as usize].members);
         let ready = |&&at: &&u32| self.supply.backends[at as usize].ready;
@@ -80,7 +80,10 @@ impl Controller {
         match self.settings.bounds {
             Bounds::Fixed(hysteresis) => hysteresis.scaled(ready.count()),
             Bounds::Auto => {
-                let found = ready.map(|&at| self.supply.backends[at as usize].gauge.watermark());
+                let found = ready.filter_map(|&at| {
+                    let backend = &self.supply.backends[at as usize];
+                    backend.gauge.watermark()
+                });
                 [f64::from(found.sum::<u32>()); 3]
             }
         }

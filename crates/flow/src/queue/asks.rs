@@ -58,6 +58,8 @@ pub(crate) struct AskRecord {
     /// The weights by which its pool was charged; 0 where no account was kept.
     pub(crate) units: u64,
     pub(crate) model: u16,
+    /// Whether it has wishes about its backend, kept elsewhere because few have.
+    pub(crate) wishful: bool,
     /// Whether its first token will be told.
     pub(crate) streamed: bool,
     pub(crate) workload: u32,

@@ -125,11 +125,16 @@ fn survey(scale: &Scale<'_>, mut candidates: impl Iterator<Item = Candidate>) ->
     Some(field)
 }
 
+fn millionths(points: f64) -> i64 {
+    (points * 1e6).round() as i64
+}
+
 // === impl Merit ===
 
 impl Merit {
     fn beats(self, other: Self) -> bool {
-        let order = self.total.total_cmp(&other.total);
+        // What differs by rounding alone is a tie.
+        let order = millionths(self.total).cmp(&millionths(other.total));
         order.then(other.last_granted.cmp(&self.last_granted)).is_gt()
     }
 }

@@ -96,7 +96,7 @@ impl<'a> Scale<'a> {
             speed: SPEED_SHIFT - self.latency(candidate),
             economy: ECONOMY_SHIFT - self.rate * candidate.power(),
             boost: self.boost,
-            depth_penalty: terms.depth_penalty * depth,
+            depth_penalty: terms.depth_penalty * candidate.request_weight() * depth,
             queue_penalty: terms.engine_waiting_penalty * waiting
                 + terms.fill_penalty * candidate.fill(),
             kv_penalty: if crowding > 0.0 { self.law.kv_slope * crowding } else { 0.0 },

@@ -9,6 +9,8 @@ use crate::time::Span;
 
 /// Beyond this a latency says no more: nearly three hours.
 const LATENCY_MAX_MS: f32 = 1e7;
+/// A backend that takes one request at a time is full with it.
+const REQUEST_WEIGHT_MAX: f32 = 100.0;
 /// Beyond this a power says no more: a large data centre's hall.
 const POWER_MAX_WATTS: f32 = 1e6;
 
@@ -50,6 +52,8 @@ pub struct Candidate {
     pub measured_latency_ms: Option<f32>,
     /// Asks in flight there, from best-effort to critical.
     pub pending: [u32; BANDS],
+    /// What one of them counts for: less at a backend that can hold many.
+    pub request_weight: f32,
     /// Requests that wait inside the engine, by its own account.
     pub engine_waiting: Option<u32>,
     /// The part of its KV cache in use, 0 to 1.
@@ -114,6 +118,7 @@ impl Candidate {
             traits: Traits::default(),
             measured_latency_ms: None,
             pending: [0; BANDS],
+            request_weight: 1.0,
             engine_waiting: None,
             kv_used: None,
             fill: 0.0,
@@ -143,6 +148,10 @@ impl Candidate {
 
     pub(super) fn depth(&self) -> u32 {
         self.pending.iter().fold(0, |sum, &count| sum.saturating_add(count))
+    }
+
+    pub(super) fn request_weight(&self) -> f64 {
+        sound(self.request_weight, REQUEST_WEIGHT_MAX).unwrap_or(1.0)
     }
 
     pub(super) fn kv_used(&self) -> f64 {

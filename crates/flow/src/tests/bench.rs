@@ -28,7 +28,7 @@ pub(crate) fn watermark_of_two() -> Settings {
 /// A ready backend for one model.
 pub(crate) fn backend(id: u32, models: &[u32]) -> BackendSupply {
     let models = models.iter().map(|&model| ModelId(model)).collect();
-    BackendSupply { id: BackendId(id), models, ready: true }
+    BackendSupply::new(BackendId(id), models)
 }
 
 /// A splitmix64 generator: ten lines are enough for tests.

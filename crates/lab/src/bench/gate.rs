@@ -27,7 +27,7 @@ pub(crate) fn settings(order: Order, limit: f64) -> Result<Settings> {
 /// A controller with one backend, which serves [`MODEL`].
 pub(crate) fn open(settings: Settings) -> Controller {
     let mut gate = Controller::new(settings);
-    let backend = BackendSupply { id: BackendId(1), models: vec![MODEL], ready: true };
+    let backend = BackendSupply::new(BackendId(1), vec![MODEL]);
     gate.supply(&[backend], Time::ZERO);
     gate
 }

@@ -36,7 +36,7 @@ impl Gate {
         let bounds = Hysteresis::limit(slots as f64).unwrap_or_default().into();
         let settings = Settings { bounds, default_class: class, ..Settings::default() };
         let mut controller = Box::new(Controller::new(settings));
-        let servers = BackendSupply { id: BackendId(0), models: vec![MODEL], ready: true };
+        let servers = BackendSupply::new(BackendId(0), vec![MODEL]);
         controller.supply(&[servers], Time::ZERO);
         Self::Tidegate { controller, waiting: BTreeMap::new() }
     }

@@ -215,9 +215,8 @@ impl Gate for Ours {
 
     fn engines(&mut self, ready: &[bool], now: Time) {
         let backend = |(ready, id): (&bool, u32)| BackendSupply {
-            id: BackendId(id),
-            models: vec![MODEL],
             ready: *ready,
+            ..BackendSupply::new(BackendId(id), vec![MODEL])
         };
         let supply: Vec<BackendSupply> = ready.iter().zip(0..).map(backend).collect();
         self.controller.supply(&supply, now);

@@ -1,0 +1,1 @@
+//! Scenarios that are wrong, and what is said of them.

@@ -3,7 +3,7 @@
 use super::fair::{share, stretch};
 use super::{Claim, Outcome, Record, Reference};
 use crate::ask::{BANDS, Band};
-use crate::settings::{Cascade, Order, Room, StockUnit};
+use crate::settings::{Bounds, Cascade, Order, Room, StockUnit};
 
 // === impl Reference ===
 
@@ -103,10 +103,33 @@ impl Reference {
     pub(super) fn choose_backend(&self, claim: usize, bound: u64) -> Option<usize> {
         let Claim { flow, pool, .. } = self.claims[claim];
         let usable = |at: &usize| self.places.has_room(*at, bound) && self.may_use(flow, *at);
-        self.places.pools[pool].iter().copied().filter(usable).min_by_key(|&at| {
-            let backend = &self.places.backends[at];
-            (backend.stock, backend.in_flight.iter().sum::<u32>(), backend.granted_at)
+        // Backends of equal traits: the least weighted depth, then the longest unused.
+        let band = self.claims[claim].band;
+        let usable = self.places.pools[pool].iter().copied().filter(usable);
+        usable.min_by(|&a, &b| {
+            let (a, b) = (&self.places.backends[a], &self.places.backends[b]);
+            let depths = self.crowding(a, band).cmp(&self.crowding(b, band));
+            depths.then(a.granted_at.cmp(&b.granted_at))
         })
+    }
+
+    /// The points that routing takes from a backend for what is pending there, in millionths.
+    fn crowding(&self, backend: &super::place::Backend, band: Band) -> i64 {
+        let own = f64::from(band as u32 + 1);
+        let counted = backend.in_flight.iter().zip(1u32..);
+        let depth: f64 = counted
+            .map(|(&count, weight)| f64::from(count) * (f64::from(weight) / own).min(1.0))
+            .sum();
+        let total = f64::from(backend.in_flight.iter().sum::<u32>());
+        if self.settings.stock == StockUnit::Requests || total == 0.0 {
+            return (50.0e6 * depth).round() as i64;
+        }
+        // Where stock is in tokens, a full backend counts as twenty requests.
+        let Bounds::Fixed(bounds) = self.settings.bounds else { return 0 };
+        let full = total * bounds.scaled(1)[1] / backend.stock as f64;
+        let weight = f64::from((20.0 / full) as f32).min(100.0);
+        let fill = f64::from((total / full) as f32).min(1.0);
+        ((50.0 * weight * depth + 50.0 * fill) * 1e6).round() as i64
     }
 
     pub(super) fn drain_all(&mut self) {

@@ -5,8 +5,8 @@
 
 use crate::{
     Admission, Ask, BackendId, BackendSupply, Band, Bounds, COST_MAX, Cascade, FlowClass, FlowId,
-    Hysteresis, ModelId, Order, Place, Settings, Span, StockUnit, Time, UrgencyLaw, Usage, Weight,
-    Workload, WorkloadId, WorkloadLimits,
+    Hysteresis, ModelId, Order, Place, RouteLaw, Settings, Span, StockUnit, Time, UrgencyLaw,
+    Usage, Weight, Workload, WorkloadId, WorkloadLimits,
 };
 
 /// The longest time to live, in milliseconds. Deadlines that lie beyond the reach of the timing
@@ -154,6 +154,7 @@ impl Random {
             order,
             bounds: self.bounds(stock),
             stock,
+            route: RouteLaw::default(),
             default_class: self.class(),
             classes: vec![self.class(), self.class()],
             urgency: UrgencyLaw::new(law, Span::from_millis(500), 50.0).unwrap(),
@@ -172,7 +173,8 @@ impl Random {
             let further = (0..models).filter(|_| self.one_in(2)).collect::<Vec<_>>();
             let models = further.into_iter().chain([at % models]);
             let models = models.map(|model| ModelId(model as u32)).collect();
-            BackendSupply { id: BackendId(100 - at as u32), models, ready: !self.one_in(5) }
+            let ready = !self.one_in(5);
+            BackendSupply { ready, ..BackendSupply::new(BackendId(100 - at as u32), models) }
         };
         (0..backends).map(backend).collect()
     }

@@ -1,0 +1,130 @@
+//! Choosing a backend for an ask, in the same step as its grant.
+//!
+//! Who may take it at all is settled before: ready, with room, within the flow's limits. Here the
+//! rest is weighed by the route's law, and the reason kept for whoever asks.
+
+use super::Controller;
+use crate::ask::{Ask, Ticket};
+use crate::queue::asks::Phase;
+use crate::route::{Candidate, Choice, Wish, choose};
+use crate::settings::{Bounds, Room, StockUnit};
+use crate::supply::Backend;
+
+/// A backend that is full counts as this many requests, however many it holds: where bounds are
+/// found or in tokens, one request is much at one backend and little at another.
+const FULL_COUNTS_AS: f64 = 20.0;
+
+/// A backend for an ask, and the reason where there was a choice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    pub(super) backend: u32,
+    choice: Option<Choice>,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// Why an ask in flight is where it is.
+    pub fn choice(&self, ticket: Ticket) -> Option<Choice> {
+        let slot = self.asks.find(ticket)?;
+        let record = &self.asks[slot];
+        if record.phase != Phase::InFlight {
+            return None;
+        }
+        if let Some(choice) = self.choices.get(slot as usize).copied().flatten() {
+            return Some(choice);
+        }
+        // There was no choice: what there is to say of the one backend can be told afterwards.
+        let wish = self.wish_of(slot);
+        let mut only = self.candidate(record.backend, &wish);
+        let own = &mut only.pending[record.band.index()];
+        *own = own.saturating_sub(1);
+        choose(&wish, &self.settings.route, std::iter::once(only))
+    }
+
+    pub(super) fn choose_backend(
+        &self,
+        wish: &Wish,
+        flow: u32,
+        pool: u32,
+        room: Room,
+    ) -> Option<Route> {
+        let limited = self.flows[flow].limited;
+        let usable = |&at: &u32| {
+            self.supply.has_room(at, room) && (!limited || self.flows.may_use(flow, at))
+        };
+        let members = &self.supply.pools[pool as usize].members;
+        if let [only] = members[..] {
+            return usable(&only).then_some(Route { backend: only, choice: None });
+        }
+        let usable = members.iter().copied().filter(usable);
+        let candidates = usable.map(|at| self.candidate(at, wish));
+        let choice = choose(wish, &self.settings.route, candidates)?;
+        Some(Route { backend: choice.at, choice: Some(choice) })
+    }
+
+    /// Keeps the reason of a grant.
+    pub(super) fn explain(&mut self, slot: u32, route: Route) {
+        let slot = slot as usize;
+        if self.choices.len() <= slot {
+            if route.choice.is_none() {
+                return;
+            }
+            self.choices.resize(slot + 1, None);
+        }
+        self.choices[slot] = route.choice;
+    }
+
+    pub(super) fn wish_of(&self, slot: u32) -> Wish {
+        let record = &self.asks[slot];
+        let kept = record.wishful.then(|| self.wishes.get(&slot)).flatten();
+        kept.copied().unwrap_or(Wish { band: record.band, ..Wish::default() })
+    }
+
+    fn candidate(&self, at: u32, wish: &Wish) -> Candidate {
+        let now = self.clock;
+        let backend = &self.supply.backends[at as usize];
+        let reading = backend.gauge.reading(now);
+        let start = backend.gauge.usual_start(now);
+        let full = self.full_at(backend);
+        let in_flight = f64::from(backend.in_flight_total());
+        Candidate {
+            at,
+            backend: backend.id,
+            traits: backend.traits,
+            measured_latency_ms: start.map(|start| (start.secs_f64() * 1e3) as f32),
+            pending: backend.in_flight,
+            request_weight: full.map_or(1.0, |full| FULL_COUNTS_AS / full) as f32,
+            engine_waiting: Some(backend.gauge.engine_waiting(now)),
+            kv_used: reading.map(|reading| reading.kv_used as f32),
+            fill: full.map_or(0.0, |full| in_flight / full) as f32,
+            prefix_share: 0.0,
+            has_adapter: wish.adapter.is_some_and(|adapter| backend.adapters.contains(&adapter)),
+            last_granted: backend.granted_at,
+        }
+    }
+
+    /// With how many requests a backend is full, where one is not simply one.
+    fn full_at(&self, backend: &Backend) -> Option<f64> {
+        let in_flight = f64::from(backend.in_flight_total());
+        match (self.settings.bounds, self.settings.stock) {
+            (Bounds::Auto, _) => backend.gauge.watermark().map(f64::from),
+            (Bounds::Fixed(_), StockUnit::Requests) => None,
+            (Bounds::Fixed(bounds), StockUnit::Tokens) => {
+                let [_, watermark, _] = bounds.scaled(1);
+                (backend.stock > 0).then(|| in_flight * watermark / backend.stock as f64)
+            }
+        }
+    }
+}
+
+// === impl Ask ===
+
+impl Ask {
+    /// What it wishes of its backend, and whether that is more than its band says.
+    pub(super) fn wish(&self) -> (Wish, bool) {
+        let &Self { band, latency_max, latency_critical, session, adapter, .. } = self;
+        let wish = Wish { band, latency_max, latency_critical, session, adapter };
+        (wish, wish != Wish { band, ..Wish::default() })
+    }
+}
