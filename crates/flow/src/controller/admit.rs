@@ -7,7 +7,6 @@ use crate::ask::{Ask, Band, COST_MAX, Ticket};
 use crate::links::{Link, NONE};
 use crate::outcome::{Eviction, Place, Refusal, Verdict};
 use crate::queue::asks::{AskRecord, Asks, Limit, PROMPT_BLOCK, Phase};
-use crate::route::Wish;
 use crate::settings::Admission;
 use crate::time::{Span, Time};
 
@@ -16,8 +15,6 @@ struct Candidate<'a> {
     ask: &'a Ask,
     workload: u32,
     spot: Spot,
-    wish: Wish,
-    wishful: bool,
     /// When its wait would end, and what would end it.
     deadline: Time,
     limit: Limit,
@@ -37,7 +34,7 @@ impl Controller {
         if let Some(route) = self.bypass(&candidate) {
             let (slot, ticket) = self.admit(&candidate, now);
             self.counters.bypassed += 1;
-            self.grant(slot, route);
+            self.grant(slot, &route);
             let backend = self.supply.backends[route.backend as usize].id;
             return Verdict::Granted { ticket, backend };
         }
@@ -80,12 +77,11 @@ impl Controller {
             _ => (expiry, Limit::Ttl),
         };
         let spot = Spot { flow, band: ask.band, pool };
-        let (wish, wishful) = ask.wish();
-        Ok(Candidate { ask, workload, spot, wish, wishful, deadline, limit })
+        Ok(Candidate { ask, workload, spot, deadline, limit })
     }
 
     fn admit(&mut self, candidate: &Candidate<'_>, now: Time) -> (u32, Ticket) {
-        let &Candidate { ask, workload, spot, wishful, deadline, limit, .. } = candidate;
+        let &Candidate { ask, workload, spot, deadline, limit } = candidate;
         self.registry.began(workload);
         let claim = self.claim_for(spot);
         let cost = ask.cost.clamp(1, COST_MAX) as u32;
@@ -111,13 +107,13 @@ impl Controller {
             units: 0,
             model: ask.model.0 as u16,
             streamed: ask.streamed,
-            wishful,
+            wishful: ask.is_wishful(),
             workload,
             urgency_line: NONE,
             backend: NONE,
         });
-        if wishful {
-            self.wishes.insert(slot, candidate.wish);
+        if ask.is_wishful() {
+            self.wishes.insert(slot, ask.wish());
         }
         (slot, ticket)
     }
@@ -135,7 +131,7 @@ impl Controller {
         if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, room) {
             return None;
         }
-        self.choose_backend(&candidate.wish, candidate.spot.flow, candidate.spot.pool, room)
+        self.choose_backend(candidate.spot.flow, candidate.spot.pool, room, || candidate.ask.wish())
     }
 
     /// Whether the ask may wait; evicts another one for it if need be.

@@ -26,12 +26,12 @@ impl Controller {
             }
             let Claim { flow, pool, .. } = self.claims[claim];
             let room = self.settings.bounds.to_dequeue();
-            let wish = self.wish_of(slot);
-            let Some(route) = self.choose_backend(&wish, flow, pool, room) else { return };
+            let wish = || self.wish_of(slot);
+            let Some(route) = self.choose_backend(flow, pool, room, wish) else { return };
             let waited = now.since(self.asks[slot].arrival);
             self.take_out(slot);
             self.counters.granted += 1;
-            self.grant(slot, route);
+            self.grant(slot, &route);
             self.events.push_back(Event::Granted {
                 ticket: self.asks.ticket(slot),
                 backend: self.supply.backends[route.backend as usize].id,
@@ -113,7 +113,7 @@ impl Controller {
     }
 
     /// Sends an ask that is in no line to a backend, and charges its flow.
-    pub(super) fn grant(&mut self, slot: u32, route: Route) {
+    pub(super) fn grant(&mut self, slot: u32, route: &Route) {
         self.explain(slot, route);
         let backend = route.backend;
         let record = &mut self.asks[slot];

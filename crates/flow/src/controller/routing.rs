@@ -42,12 +42,13 @@ impl Controller {
         choose(&wish, &self.settings.route, std::iter::once(only))
     }
 
+    /// The backend of a pool for an ask with a wish, which is only looked at if there is a choice.
     pub(super) fn choose_backend(
         &self,
-        wish: &Wish,
         flow: u32,
         pool: u32,
         room: Room,
+        wish: impl FnOnce() -> Wish,
     ) -> Option<Route> {
         let limited = self.flows[flow].limited;
         let usable = |&at: &u32| {
@@ -58,13 +59,14 @@ impl Controller {
             return usable(&only).then_some(Route { backend: only, choice: None });
         }
         let usable = members.iter().copied().filter(usable);
-        let candidates = usable.map(|at| self.candidate(at, wish));
-        let choice = choose(wish, &self.settings.route, candidates)?;
+        let wish = wish();
+        let candidates = usable.map(|at| self.candidate(at, &wish));
+        let choice = choose(&wish, &self.settings.route, candidates)?;
         Some(Route { backend: choice.at, choice: Some(choice) })
     }
 
     /// Keeps the reason of a grant.
-    pub(super) fn explain(&mut self, slot: u32, route: Route) {
+    pub(super) fn explain(&mut self, slot: u32, route: &Route) {
         let slot = slot as usize;
         if self.choices.len() <= slot {
             if route.choice.is_none() {
@@ -121,10 +123,17 @@ impl Controller {
 // === impl Ask ===
 
 impl Ask {
-    /// What it wishes of its backend, and whether that is more than its band says.
-    pub(super) fn wish(&self) -> (Wish, bool) {
+    /// What it wishes of its backend.
+    pub(super) fn wish(&self) -> Wish {
         let &Self { band, latency_max, latency_critical, session, adapter, .. } = self;
-        let wish = Wish { band, latency_max, latency_critical, session, adapter };
-        (wish, wish != Wish { band, ..Wish::default() })
+        Wish { band, latency_max, latency_critical, session, adapter }
+    }
+
+    /// Whether it wishes for more than its band says.
+    pub(super) fn is_wishful(&self) -> bool {
+        self.latency_max.is_some()
+            || self.latency_critical
+            || self.session.is_some()
+            || self.adapter.is_some()
     }
 }
