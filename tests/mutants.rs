@@ -133,8 +133,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "newcomers overtake those who wait",
         file: "controller/admit.rs",
-        from: "self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, bound)",
-        to: "self.domains[domain as usize].waiting == u32::MAX && self.any_could_go(domain, bound)",
+        from: "self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, room)",
+        to: "self.domains[domain as usize].waiting == u32::MAX && self.any_could_go(domain, room)",
         noticed_by: "c03_bypass",
     },
     Mutant {
@@ -220,6 +220,70 @@ const MUTANTS: &[Mutant] = &[
         from: "let stock = record.stock(self.settings.stock);",
         to: "let stock = record.stock(self.settings.stock).min(u64::from(record.cost > 0));",
         noticed_by: "c01",
+    },
+    Mutant {
+        name: "auto forgets what has not started",
+        file: "auto.rs",
+        from: "(full && self.tally.unstarted_prompt >= PROMPT_ALLOWANCE)",
+        to: "(full && self.tally.unstarted_prompt == u64::MAX)",
+        noticed_by: "c10_no_more",
+    },
+    Mutant {
+        name: "auto forgets the KV cache",
+        file: "auto.rs",
+        from: "if self.tally.tokens as f64 >= self.caps.tokens {",
+        to: "if self.tally.tokens as f64 >= f64::INFINITY.max(self.caps.tokens) {",
+        noticed_by: "c10_tokens",
+    },
+    Mutant {
+        name: "a first token frees nothing",
+        file: "auto.rs",
+        from: "        self.tally.unstarted -= 1;\n        self.tally.unstarted_prompt -= flight.prompt;\n        self.caps",
+        to: "        self.caps",
+        noticed_by: "c10_no_more",
+    },
+    Mutant {
+        name: "a batch that grows is taken for a standing queue",
+        file: "auto/metrics.rs",
+        from: "running <= queue.running && running + 1 >= queue.running",
+        to: "running + 1 >= queue.running",
+        noticed_by: "c10_a_backlog",
+    },
+    Mutant {
+        name: "bounds grow without demand",
+        file: "auto/metrics.rs",
+        from: "} else if binding.on(Bound::Tokens)\n",
+        to: "} else if !binding.on(Bound::Slots)\n",
+        noticed_by: "c10_nothing_grows",
+    },
+    Mutant {
+        name: "streams that slow down together count as stalled",
+        file: "auto/streams.rs",
+        from: "missed && now.since(mark.moved) > STALL",
+        to: "now.since(mark.moved) > STALL || missed && false",
+        noticed_by: "c10_all_streams",
+    },
+    Mutant {
+        name: "an ask that does not stream never starts",
+        file: "controller/remove.rs",
+        from: "Phase::InFlight => self.begin(slot, false, now),",
+        to: "Phase::InFlight => { self.wheel.remove(slot, &mut self.asks); \
+             self.flights[slot as usize].deadline = None }",
+        noticed_by: "c10_asks_that",
+    },
+    Mutant {
+        name: "a boost is a constant for every backend",
+        file: "route/law.rs",
+        from: "RATE_AT_ZERO * (-boost / BOOST_TO_HALVE).exp2()",
+        to: "RATE_AT_ZERO * (0.0 * boost / BOOST_TO_HALVE).exp2()",
+        noticed_by: "r02_each_band",
+    },
+    Mutant {
+        name: "the wish of an ask that waits is forgotten",
+        file: "controller/routing.rs",
+        from: "record.wishful.then(",
+        to: "(!record.wishful).then(",
+        noticed_by: "r05_a_wish",
     },
 ];
 
