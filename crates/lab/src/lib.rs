@@ -6,4 +6,5 @@
 
 pub mod bench;
 pub mod demo;
+pub mod simulate;
 mod stopwatch;

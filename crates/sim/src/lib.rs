@@ -8,5 +8,7 @@ pub mod engine;
 pub mod gate;
 pub mod measure;
 pub mod plot;
+pub mod report;
+pub mod scenario;
 pub mod trace;
 pub mod world;

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use flow::{BANDS, Span};
+use flow::{BANDS, Band, Span};
 
 use crate::engine::Profile;
 use crate::gate::Tenant;
@@ -24,8 +24,10 @@ use crate::measure::{History, Slo};
 use crate::trace::Trace;
 use crate::world::{self, Fault, Metrics};
 
+pub(crate) use expect::Sample;
 pub use expect::{Expectation, Verdict};
-pub use figure::{Figure, Measure, Scope};
+pub(crate) use figure::BAND_NAMES;
+pub use figure::{Figure, Measure, Point, Scope};
 pub use policy::{Kind, Policy};
 
 /// The traces that a scenario names, by their names.
@@ -64,13 +66,27 @@ pub struct Scenario {
     pub seeds: Vec<u64>,
     /// What a good answer is.
     pub slo: Slo,
+    /// What its table shows besides what every table shows.
+    pub columns: Vec<Column>,
     /// What must come out.
     pub expected: Vec<Expectation>,
+}
+
+/// A column that a scenario adds to its table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// What stands above it.
+    pub head: String,
+    /// What stands in it.
+    pub figure: Figure,
 }
 
 /// One stream of requests.
 #[derive(Clone, Debug)]
 pub struct Traffic {
+    /// When it begins, and when it ends if not with the run.
+    from: Span,
+    until: Option<Span>,
     /// The trace its lengths come from, by name.
     trace: Option<String>,
     lengths: Lengths,
@@ -144,6 +160,11 @@ impl Scenario {
             }
         }
         cells
+    }
+
+    /// Whether requests of this band are sent.
+    pub(crate) fn sends(&self, band: Band) -> bool {
+        self.traffic.iter().any(|traffic| traffic.bands[band as usize] > 0.0)
     }
 
     /// Plays one cell.

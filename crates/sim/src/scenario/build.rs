@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flow::{BANDS, Time};
 
 use super::{Cell, Lengths, Rhythm, Scenario, ScenarioError, Traces, Traffic};
-use crate::arrivals::{self, Arrivals, Process};
+use crate::arrivals::{self, Arrivals, Process, Request};
 use crate::dice::Dice;
 use crate::trace::Trace;
 use crate::world::{Bands, Setup, Source, Tenancy};
@@ -21,8 +21,7 @@ pub(super) fn setup(
         let trace = traffic.find(at, traces)?;
         traffic.source(at, trace, &policy.without, Moment { scenario, cell })
     };
-    let sources: Result<Vec<Source>, _> =
-        scenario.traffic.iter().enumerate().map(source).collect();
+    let sources: Result<Vec<Source>, _> = scenario.traffic.iter().enumerate().map(source).collect();
     Ok(Setup {
         tenants: scenario.tenants.clone(),
         network: scenario.network,
@@ -67,7 +66,9 @@ impl Traffic {
             Some(trace) => arrivals::Lengths::Trace(Arc::clone(trace)),
             None => self.lengths.drawn(),
         };
-        let until = Time::ZERO.after(scenario.duration);
+        let from = self.from;
+        let end = self.until.map_or(scenario.duration, |until| until.min(scenario.duration));
+        let until = Time::from_nanos(end.nanos().saturating_sub(from.nanos()));
         let dice = Dice::new(cell.seed).fork(&format!("traffic {at}"));
         let arrivals = Arrivals::new(self.rhythm.at(cell.load), lengths, &dice, until)
             .map_err(|error| ScenarioError::new(format!("traffic[{at}]"), error.to_string()))?;
@@ -80,7 +81,11 @@ impl Traffic {
         let one = names.len() == 1;
         let stays = move |client: u32| !away[if one { 0 } else { client as usize }];
         Ok(Source {
-            arrivals: Box::new(arrivals.filter(move |request| stays(request.client))),
+            arrivals: Box::new(
+                arrivals
+                    .filter(move |request| stays(request.client))
+                    .map(move |request| Request { at: request.at.after(from), ..request }),
+            ),
             tenancy: match one {
                 true => Tenancy::One(names.into_iter().next().unwrap_or_default()),
                 false => Tenancy::Clients(names),
@@ -89,6 +94,16 @@ impl Traffic {
             patience: self.patience,
             ttl: self.ttl,
         })
+    }
+
+    /// The most requests per second that it ever sends at load 1, a replay aside: that is as long
+    /// as its trace.
+    pub(super) fn rate_max(&self) -> f64 {
+        match self.rhythm {
+            Rhythm::Poisson { rate } | Rhythm::Gamma { rate, .. } => rate,
+            Rhythm::OnOff { rate, quiet_rate, .. } => rate.max(quiet_rate),
+            Rhythm::Replay { .. } => 0.0,
+        }
     }
 
     fn bands(&self) -> Bands {

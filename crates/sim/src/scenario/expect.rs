@@ -35,65 +35,83 @@ pub struct Verdict {
 
 /// The value of each expectation's figure in one cell, kept when its history is thrown away.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
-    pub(super) cell: Cell,
-    pub(super) values: Vec<Option<f64>>,
+pub(crate) struct Sample {
+    cell: Cell,
+    values: Vec<Option<f64>>,
+}
+
+/// One expectation in one place.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    scenario: &'a Scenario,
+    /// The expectation, by its place in the scenario.
+    at: usize,
+    policy: usize,
+    load: f64,
 }
 
 // === impl Scenario ===
 
 impl Scenario {
-    pub(super) fn sample(&self, cell: Cell, history: &History) -> Sample {
+    pub(crate) fn sample(&self, cell: Cell, history: &History) -> Sample {
         let value = |expected: &Expectation| expected.figure.value(history, &self.slo);
         Sample { cell, values: self.expected.iter().map(value).collect() }
     }
 
-    pub(super) fn verdicts(&self, samples: &[Sample]) -> Vec<Verdict> {
-        let judge = |(at, expected): (usize, &Expectation)| {
-            let policies = (0..self.policies.len())
-                .filter(move |&policy| expected.policy.is_none_or(|only| only == policy));
-            let cells = policies.flat_map(move |policy| {
-                let loads = self.loads.iter().copied();
-                let loads = loads.filter(move |&load| expected.load.is_none_or(|only| only == load));
-                loads.map(move |load| (policy, load))
-            });
-            let verdict = move |(policy, load)| self.verdict(samples, at, policy, load);
-            cells.map(verdict).collect::<Vec<_>>()
-        };
-        self.expected.iter().enumerate().flat_map(judge).collect()
+    /// Judges every expectation whose cells have been run: of a part of a scenario only a part can
+    /// be judged.
+    pub(crate) fn verdicts(&self, samples: &[Sample]) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for at in 0..self.expected.len() {
+            for policy in 0..self.policies.len() {
+                let case = |&load| Case { scenario: self, at, policy, load };
+                let judged = self.loads.iter().map(case).filter_map(|case| case.judge(samples));
+                verdicts.extend(judged);
+            }
+        }
+        verdicts
     }
+}
 
-    fn verdict(&self, samples: &[Sample], at: usize, policy: usize, load: f64) -> Verdict {
-        let expected = &self.expected[at];
-        let mean = |policy: usize| mean_of(samples, at, policy, load);
+// === impl Case ===
+
+impl Case<'_> {
+    /// Nothing where this is not what the expectation is about, or has not been run.
+    fn judge(self, samples: &[Sample]) -> Option<Verdict> {
+        let expected = &self.scenario.expected[self.at];
+        let meant = expected.policy.is_none_or(|only| only == self.policy)
+            && expected.load.is_none_or(|only| only == self.load)
+            && expected.over != Some(self.policy);
+        if !meant {
+            return None;
+        }
+        let mean = self.mean(samples, self.policy)?;
         let value = match expected.over {
-            None => mean(policy),
-            Some(over) => mean(policy).zip(mean(over)).map(|(value, base)| value / base),
+            None => mean,
+            Some(over) => mean.zip(self.mean(samples, over)?).map(|(value, base)| value / base),
         };
         let kept = value.is_some_and(|value| (expected.min..=expected.max).contains(&value));
-        let words = Words { scenario: self, expected, policy, load };
-        Verdict { expected: words.to_string(), value, kept }
+        Some(Verdict { expected: self.to_string(), value, kept })
+    }
+
+    /// The mean over the seeds; the inner nothing where a run has no such figure.
+    fn mean(self, samples: &[Sample], policy: usize) -> Option<Option<f64>> {
+        let same = |sample: &&Sample| sample.cell.policy == policy && sample.cell.load == self.load;
+        let values: Vec<Option<f64>> =
+            samples.iter().filter(same).map(|sample| sample.values[self.at]).collect();
+        if values.is_empty() {
+            return None;
+        }
+        let count = values.len() as f64;
+        let sum: Option<f64> = values.into_iter().sum();
+        Some(sum.map(|sum| sum / count))
     }
 }
 
-fn mean_of(samples: &[Sample], at: usize, policy: usize, load: f64) -> Option<f64> {
-    let same = |sample: &&Sample| sample.cell.policy == policy && sample.cell.load == load;
-    let values: Option<Vec<f64>> =
-        samples.iter().filter(same).map(|sample| sample.values[at]).collect();
-    let values = values.filter(|values| !values.is_empty())?;
-    Some(values.iter().sum::<f64>() / values.len() as f64)
-}
-
-struct Words<'a> {
-    scenario: &'a Scenario,
-    expected: &'a Expectation,
-    policy: usize,
-    load: f64,
-}
-
-impl fmt::Display for Words<'_> {
+impl fmt::Display for Case<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scenario, expected, policy, load } = *self;
+        let Self { scenario, at, policy, load } = *self;
+        let expected = &scenario.expected[at];
         write!(f, "{} under {}", expected.figure, scenario.policies[policy].name)?;
         if let Some(over) = expected.over {
             write!(f, " over that under {}", scenario.policies[over].name)?;
@@ -113,18 +131,13 @@ impl fmt::Display for Words<'_> {
 
 impl Expectation {
     pub(super) fn check(&self, key: &str) -> Result<(), ScenarioError> {
-        let wrong = |field: &str, message: &str| {
-            Err(ScenarioError::new(format!("{key}.{field}"), message))
-        };
+        let wrong =
+            |field: &str, message: &str| Err(ScenarioError::new(format!("{key}.{field}"), message));
         if self.min.is_nan() || self.max.is_nan() || self.min > self.max {
             return wrong("min", "the least is more than the most");
         }
         if self.min.is_infinite() && self.max.is_infinite() {
             return wrong("min", "give min, max or both");
-        }
-        let scoped = self.figure.scope != super::Scope::default();
-        if scoped && !self.figure.measure.has_scope() {
-            return wrong("figure", "this figure is of all requests; leave out band and tenants");
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! The numbers that a scenario can expect something of.
 
-use flow::{BANDS, Band, Span};
+use flow::{BANDS, Band, Span, Time};
 
 use super::ScenarioError;
-use crate::measure::{History, Outcome, Record, Slo, Stat};
+use crate::measure::{History, Outcome, Record, Slo, Stat, Window};
 
 /// A number that a run gives.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,14 @@ pub enum Measure {
     Goodput,
     /// The part of the requests that was answered in full.
     Served,
+    /// The part that the gateway refused or let expire.
+    Refused,
+    /// The part whose clients went away.
+    GaveUp,
+    /// The part that failed for good because its engine did.
+    Failed,
+    /// The part of which nobody can say how it ended.
+    Open,
     /// Jain's index over the tenants that wanted more.
     Jain,
     /// The largest service gap as a part of the bound that is proven.
@@ -61,18 +69,29 @@ pub struct Scope {
     pub tenant: Option<String>,
     /// Those of all but these tenants.
     pub except: Vec<String>,
+    /// Those that arrived from here on.
+    pub from: Option<Time>,
+    /// Those that arrived before this.
+    pub until: Option<Time>,
 }
 
-const PLAIN: [(&str, Measure); 7] = [
+const PLAIN: [(&str, Measure); 11] = [
     ("throughput", Measure::Throughput),
     ("requests", Measure::Requests),
     ("goodput", Measure::Goodput),
     ("served", Measure::Served),
+    ("refused", Measure::Refused),
+    ("gave-up", Measure::GaveUp),
+    ("failed", Measure::Failed),
+    ("open", Measure::Open),
     ("jain", Measure::Jain),
     ("gap", Measure::Gap),
     ("preemptions", Measure::Preemptions),
 ];
-const SPREAD: [(&str, fn(Point) -> Measure); 4] = [
+/// A figure of a distribution, once the point is known.
+type AtPoint = fn(Point) -> Measure;
+
+const SPREAD: [(&str, AtPoint); 4] = [
     ("ttft", Measure::Ttft),
     ("latency", Measure::Latency),
     ("wait", Measure::Wait),
@@ -80,7 +99,7 @@ const SPREAD: [(&str, fn(Point) -> Measure); 4] = [
 ];
 const POINTS: [(&str, Point); 3] =
     [("p50", Point::P50), ("p99", Point::P99), ("mean", Point::Mean)];
-pub(super) const BAND_NAMES: [&str; BANDS] = ["best-effort", "normal", "high", "critical"];
+pub(crate) const BAND_NAMES: [&str; BANDS] = ["best-effort", "normal", "high", "critical"];
 
 // === impl Measure ===
 
@@ -140,14 +159,17 @@ impl Figure {
             Measure::Throughput => rate(produced.prompt + produced.output),
             Measure::Requests => rate(produced.requests),
             Measure::Goodput => {
-                rate(self.records(history).filter(|record| slo.is_kept_by(record)).count() as u64)
+                let good = self.records(history).filter(|record| slo.is_kept_by(record)).count();
+                let secs = self.secs(history);
+                (secs > 0.0).then(|| good as f64 / secs)
             }
-            Measure::Served => {
-                let served = |record: &&Record| record.outcome == Outcome::Served;
-                let all = self.records(history).count();
-                let served = self.records(history).filter(served).count();
-                (all > 0).then(|| served as f64 / all as f64)
+            Measure::Served => self.part(history, |outcome| outcome == Outcome::Served),
+            Measure::Refused => {
+                self.part(history, |outcome| matches!(outcome, Outcome::Refused(_)))
             }
+            Measure::GaveUp => self.part(history, |outcome| outcome == Outcome::GaveUp),
+            Measure::Failed => self.part(history, |outcome| outcome == Outcome::Failed),
+            Measure::Open => self.part(history, |outcome| outcome == Outcome::Open),
             Measure::Jain => history.shares.jain(history.window),
             Measure::Gap => {
                 history.ledger.worst_gap(&history.tenants).map(|gap| gap.gap / gap.bound)
@@ -158,6 +180,21 @@ impl Figure {
             Measure::Wait(point) => self.point(history, point, Record::wait),
             Measure::Tpot(point) => self.point(history, point, Record::tpot),
         }
+    }
+
+    /// The length of the time in which requests count.
+    fn secs(&self, history: &History) -> f64 {
+        let Window { from, to } = history.window;
+        let from = self.scope.from.map_or(from, |start| start.max(from));
+        let to = self.scope.until.map_or(to, |end| end.min(to));
+        Window { from, to: to.max(from) }.secs()
+    }
+
+    /// The part of the requests that ended like this.
+    fn part(&self, history: &History, like: fn(Outcome) -> bool) -> Option<f64> {
+        let all = self.records(history).count();
+        let part = self.records(history).filter(|record| like(record.outcome)).count();
+        (all > 0).then(|| part as f64 / all as f64)
     }
 
     fn point(
@@ -177,9 +214,11 @@ impl Figure {
 
     fn records<'a>(&'a self, history: &'a History) -> impl Iterator<Item = &'a Record> {
         let name = |record: &Record| history.tenants[record.tenant as usize].name.as_str();
-        let Scope { band, tenant, except } = &self.scope;
+        let Scope { band, tenant, except, from, until } = &self.scope;
         history.records.iter().filter(move |record| {
             history.window.holds(record.arrival)
+                && from.is_none_or(|from| record.arrival >= from)
+                && until.is_none_or(|until| record.arrival < until)
                 && band.is_none_or(|band| record.band == band)
                 && tenant.as_ref().is_none_or(|tenant| name(record) == tenant)
                 && !except.iter().any(|except| name(record) == except)
@@ -189,7 +228,7 @@ impl Figure {
 
 impl std::fmt::Display for Figure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Scope { band, tenant, except } = &self.scope;
+        let Scope { band, tenant, except, from, until } = &self.scope;
         f.write_str(&self.measure.name())?;
         if let Some(band) = band {
             write!(f, " of {}", BAND_NAMES[*band as usize])?;
@@ -198,7 +237,13 @@ impl std::fmt::Display for Figure {
             write!(f, " of {tenant}")?;
         }
         if !except.is_empty() {
-            write!(f, " without {}", except.join(", "))?;
+            write!(f, " of all but {}", except.join(", "))?;
+        }
+        if let Some(from) = from {
+            write!(f, " from {}s", from.since(Time::ZERO).secs_f64())?;
+        }
+        if let Some(until) = until {
+            write!(f, " until {}s", until.since(Time::ZERO).secs_f64())?;
         }
         Ok(())
     }

@@ -28,6 +28,8 @@ pub(super) struct File {
     pub(super) seeds: Option<Vec<u64>>,
     pub(super) slo: Option<Slo>,
     #[serde(default)]
+    pub(super) columns: Vec<Column>,
+    #[serde(default)]
     pub(super) expect: Vec<Expect>,
 }
 
@@ -52,6 +54,8 @@ pub(super) struct Engine {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Traffic {
+    pub(super) from: Option<Length>,
+    pub(super) until: Option<Length>,
     pub(super) trace: Option<String>,
     pub(super) prompt: Option<f64>,
     pub(super) prompt_cv: Option<f64>,
@@ -156,12 +160,27 @@ pub(super) struct Slo {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Column {
+    pub(super) head: Option<String>,
+    pub(super) figure: String,
+    pub(super) band: Option<Band>,
+    pub(super) tenant: Option<String>,
+    #[serde(default)]
+    pub(super) except: Vec<String>,
+    pub(super) from: Option<Length>,
+    pub(super) until: Option<Length>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Expect {
     pub(super) figure: String,
     pub(super) band: Option<Band>,
     pub(super) tenant: Option<String>,
     #[serde(default)]
     pub(super) except: Vec<String>,
+    pub(super) from: Option<Length>,
+    pub(super) until: Option<Length>,
     pub(super) policy: Option<String>,
     pub(super) load: Option<f64>,
     pub(super) over: Option<String>,

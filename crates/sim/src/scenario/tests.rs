@@ -1,1 +1,1 @@
-//! Scenarios that are wrong, and what is said of them.
+//! Scenarios as people write them, right and wrong.

@@ -1,0 +1,1 @@
+//! Files, folders and what is wrong with them.

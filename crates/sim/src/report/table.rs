@@ -1,0 +1,99 @@
+//! The report as Markdown that is also a table to the eye.
+
+use std::fmt::{self, Display, Formatter};
+
+use super::{Heading, Report, Row, number};
+
+const NOTHING: &str = "–";
+const LEGEND: &str = "TTFT is p50 / p99 in seconds, wait in seconds, TPOT in milliseconds; goodput \
+    is answers per second within the objective.";
+
+// === impl Report ===
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "### {}\n", self.title)?;
+        if !self.about.is_empty() {
+            writeln!(f, "{}\n", self.about)?;
+        }
+        grid(f, &self.cells())?;
+        writeln!(f, "\n{} {LEGEND}", self.runs)?;
+        if self.verdicts.is_empty() {
+            return Ok(());
+        }
+        let mut cells = vec![["expected", "came out", "kept"].map(str::to_owned).to_vec()];
+        for verdict in &self.verdicts {
+            let value = verdict.value.map_or_else(|| NOTHING.to_owned(), number::any);
+            let kept = if verdict.kept { "yes" } else { "**NO**" };
+            cells.push(vec![verdict.expected.clone(), value, kept.to_owned()]);
+        }
+        writeln!(f)?;
+        grid(f, &cells)
+    }
+}
+
+impl Report {
+    /// The table with its head, without columns that have nothing in them.
+    fn cells(&self) -> Vec<Vec<String>> {
+        let shown: Vec<usize> = (0..self.headings.len()).filter(|&at| self.says(at)).collect();
+        let loads = self.rows.iter().any(|row| row.load != 1.0);
+        let heads = shown.iter().map(|&at| self.headings[at].text.clone());
+        let mut cells = vec![["policy".to_owned()].into_iter().chain(heads).collect::<Vec<_>>()];
+        for row in &self.rows {
+            let values = shown.iter().map(|&at| self.headings[at].cell(&row.values[at]));
+            cells.push([row.policy.clone()].into_iter().chain(values).collect());
+        }
+        if loads {
+            cells[0].insert(1, "load".to_owned());
+            for (cells, row) in cells.iter_mut().skip(1).zip(&self.rows) {
+                cells.insert(1, row.load.to_string());
+            }
+        }
+        cells
+    }
+
+    fn says(&self, at: usize) -> bool {
+        let zero_is_nothing = self.headings[at].zero_is_nothing;
+        let says = |value: &f64| !(zero_is_nothing && *value == 0.0);
+        self.rows.iter().flat_map(|row: &Row| row.values[at].iter().flatten()).any(says)
+    }
+}
+
+// === impl Heading ===
+
+impl Heading {
+    fn cell(&self, values: &[Option<f64>]) -> String {
+        let write = |value: &Option<f64>| value.map_or_else(|| NOTHING.to_owned(), self.write);
+        values.iter().map(write).collect::<Vec<_>>().join(" / ")
+    }
+}
+
+/// Writes rows of equally many cells, the first of them as the head: the first column to the left,
+/// the others to the right.
+fn grid(f: &mut Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    for (number, row) in rows.iter().enumerate() {
+        for (at, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            match at {
+                0 => write!(f, "| {cell:<width$} |")?,
+                _ => write!(f, " {cell:>width$} |")?,
+            }
+        }
+        writeln!(f)?;
+        if number == 0 {
+            rule(f, &widths)?;
+        }
+    }
+    Ok(())
+}
+
+fn rule(f: &mut Formatter<'_>, widths: &[usize]) -> fmt::Result {
+    for (at, &width) in widths.iter().enumerate() {
+        match at {
+            0 => write!(f, "| {} |", "-".repeat(width))?,
+            _ => write!(f, " {}: |", "-".repeat(width.saturating_sub(1)))?,
+        }
+    }
+    writeln!(f)
+}

@@ -1,0 +1,1 @@
+//! Reports of tiny scenarios, down to the byte.

@@ -1,0 +1,77 @@
+//! What is looked at: columns of the table and expectations.
+
+use flow::{Band, Time};
+
+use super::{Checked, require, wrong};
+use crate::scenario::figure::BAND_NAMES;
+use crate::scenario::length::Length;
+use crate::scenario::{Column, Expectation, Figure, Measure, Policy, ScenarioError, Scope, file};
+
+/// The column of a table that a scenario asks for.
+pub(super) fn column(key: &str, given: &file::Column) -> Checked<Column> {
+    let scope = Scope {
+        band: given.band.map(band),
+        tenant: given.tenant.clone(),
+        except: given.except.clone(),
+        from: given.from.map(moment),
+        until: given.until.map(moment),
+    };
+    let figure = figure(key, &given.figure, scope)?;
+    let head = given.head.clone().unwrap_or_else(|| figure.to_string());
+    require(!head.contains(['|', '\n']), format!("{key}.head"), "must be one line without `|`")?;
+    Ok(Column { head, figure })
+}
+
+pub(super) fn expectation(
+    key: &str,
+    given: &file::Expect,
+    policies: &[Policy],
+    loads: &[f64],
+) -> Checked<Expectation> {
+    let find = |field: &str, name: &Option<String>| -> Checked<Option<usize>> {
+        let Some(name) = name else { return Ok(None) };
+        let found = policies.iter().position(|policy| policy.name == *name);
+        let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
+        let message = format!("`{name}` is not a policy here; there are {}", names.join(", "));
+        found.map(Some).ok_or_else(|| ScenarioError::new(format!("{key}.{field}"), message))
+    };
+    let known = given.load.is_none_or(|load| loads.contains(&load));
+    require(known, format!("{key}.load"), "is not among the loads")?;
+    let scope = Scope {
+        band: given.band.map(band),
+        tenant: given.tenant.clone(),
+        except: given.except.clone(),
+        from: given.from.map(moment),
+        until: given.until.map(moment),
+    };
+    let expectation = Expectation {
+        figure: figure(key, &given.figure, scope)?,
+        policy: find("policy", &given.policy)?,
+        load: given.load,
+        over: find("over", &given.over)?,
+        min: given.min.unwrap_or(f64::NEG_INFINITY),
+        max: given.max.unwrap_or(f64::INFINITY),
+    };
+    expectation.check(key)?;
+    Ok(expectation)
+}
+
+fn figure(key: &str, name: &str, scope: Scope) -> Checked<Figure> {
+    let measure = Measure::parse(format!("{key}.figure"), name)?;
+    if scope != Scope::default() && !measure.has_scope() {
+        let message =
+            "this figure is of the whole run; leave out band, tenant, except, from, until";
+        return wrong(format!("{key}.figure"), message);
+    }
+    let ordered = scope.from.zip(scope.until).is_none_or(|(from, until)| from < until);
+    require(ordered, format!("{key}.until"), "must be later than `from`")?;
+    Ok(Figure { measure, scope })
+}
+
+fn band(given: file::Band) -> Band {
+    Band::DESCENDING[BAND_NAMES.len() - 1 - given as usize]
+}
+
+fn moment(given: Length) -> Time {
+    Time::ZERO.after(given.0)
+}

@@ -1,0 +1,69 @@
+//! What can stand between clients and engines, and how it is called where no name is given.
+
+use flow::Span;
+
+use super::{Checked, require, wrong};
+use crate::gate::Cost;
+use crate::gate::line::Order;
+use crate::scenario::{Kind, Policy, file};
+
+pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<Policy> {
+    let line = |order: Order| -> Checked<Kind> {
+        let watermark = given.watermark.filter(|mark| *mark >= 1.0 && mark.fract() == 0.0);
+        let Some(watermark) = watermark.filter(|mark| *mark <= 1e6) else {
+            return wrong(format!("{key}.watermark"), "give a whole number from 1 up");
+        };
+        Ok(Kind::Line(order, watermark as u32))
+    };
+    let ours = given.kind == file::Kind::Ours;
+    for (field, is_given) in
+        [("cost", given.cost.is_some()), ("flow_capacity", given.flow_capacity.is_some())]
+    {
+        require(ours || !is_given, format!("{key}.{field}"), "only `ours` has it")?;
+    }
+    let kind = match given.kind {
+        file::Kind::Direct => {
+            require(given.watermark.is_none(), format!("{key}.watermark"), "`direct` has none")?;
+            Kind::Direct
+        }
+        file::Kind::Fifo => line(Order::Fifo)?,
+        file::Kind::RoundRobin => line(Order::RoundRobin)?,
+        file::Kind::Strict => line(Order::StrictBands)?,
+        file::Kind::Ours => {
+            let cost = match given.cost.unwrap_or(file::Cost::Tokens) {
+                file::Cost::Requests => Cost::Requests,
+                file::Cost::Tokens => Cost::Tokens,
+            };
+            Kind::Ours(cost, given.watermark)
+        }
+    };
+    let capacity = given.capacity.unwrap_or(1000);
+    let policy = Policy {
+        name: given.name.clone().unwrap_or_else(|| name_of(kind)),
+        kind,
+        capacity,
+        flow_capacity: given.flow_capacity.unwrap_or(capacity),
+        ttl: given.ttl.map_or(Span::from_secs(30), |length| length.0),
+        without: given.without.clone(),
+        metrics: given.metrics.unwrap_or(true),
+    };
+    match policy.gate(&[]) {
+        Err(error) => wrong(format!("{key}.watermark"), error.message),
+        Ok(_) => Ok(policy),
+    }
+}
+
+fn name_of(kind: Kind) -> String {
+    let bound = |watermark: Option<f64>| match watermark {
+        Some(watermark) => format!("{watermark}"),
+        None => "auto".to_owned(),
+    };
+    match kind {
+        Kind::Direct => "direct".to_owned(),
+        Kind::Line(Order::Fifo, watermark) => format!("fifo {watermark}"),
+        Kind::Line(Order::RoundRobin, watermark) => format!("round-robin {watermark}"),
+        Kind::Line(Order::StrictBands, watermark) => format!("strict {watermark}"),
+        Kind::Ours(Cost::Requests, watermark) => format!("ours requests {}", bound(watermark)),
+        Kind::Ours(Cost::Tokens, watermark) => format!("ours tokens {}", bound(watermark)),
+    }
+}

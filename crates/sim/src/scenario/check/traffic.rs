@@ -1,0 +1,113 @@
+//! Who sends what, and when.
+
+use flow::{BANDS, Span};
+
+use super::{Checked, require, wrong};
+use crate::scenario::length::Length;
+use crate::scenario::{Lengths, Rhythm, Traffic, file};
+
+const RATE_MAX: f64 = 1e5;
+
+pub(super) fn traffic(key: &str, given: &file::Traffic) -> Checked<Traffic> {
+    let from = given.from.map_or(Span::ZERO, |length| length.0);
+    let until = given.until.map(|length| length.0);
+    let ordered = until.is_none_or(|until| from < until);
+    require(ordered, format!("{key}.until"), "must be later than `from`")?;
+    Ok(Traffic {
+        from,
+        until,
+        trace: given.trace.clone(),
+        lengths: lengths(key, given)?,
+        rhythm: rhythm(key, given)?,
+        tenant: given.tenant.clone(),
+        bands: bands(key, given)?,
+        patience: given.patience.map(|length| length.0),
+        ttl: given.ttl.map(|length| length.0),
+    })
+}
+
+fn lengths(key: &str, given: &file::Traffic) -> Checked<Lengths> {
+    let numbers = [given.prompt, given.prompt_cv, given.output, given.output_cv];
+    if given.trace.is_some() {
+        let none = numbers.iter().all(Option::is_none);
+        require(none, format!("{key}.trace"), "gives the lengths; leave out prompt and output")?;
+        return Ok(Lengths::default());
+    }
+    let (Some(prompt), Some(output)) = (given.prompt, given.output) else {
+        return wrong(format!("{key}.trace"), "give a trace, or prompt and output in tokens");
+    };
+    let sound = |mean: f64| (1.0..=1e7).contains(&mean);
+    require(sound(prompt), format!("{key}.prompt"), "must be 1 to 1e7 tokens")?;
+    require(sound(output), format!("{key}.output"), "must be 1 to 1e7 tokens")?;
+    let (prompt_cv, output_cv) = (given.prompt_cv.unwrap_or(0.0), given.output_cv.unwrap_or(0.0));
+    let sound = |cv: f64| (0.0..=10.0).contains(&cv);
+    require(sound(prompt_cv), format!("{key}.prompt_cv"), "must be 0 to 10")?;
+    require(sound(output_cv), format!("{key}.output_cv"), "must be 0 to 10")?;
+    let both = (prompt_cv > 0.0) == (output_cv > 0.0);
+    require(both, format!("{key}.output_cv"), "give both prompt_cv and output_cv, or neither")?;
+    Ok(Lengths { prompt, prompt_cv, output, output_cv })
+}
+
+fn rhythm(key: &str, given: &file::Traffic) -> Checked<Rhythm> {
+    use file::Arrivals::{Gamma, OnOff, Poisson, Replay};
+    let owned = [
+        ("rate", given.rate.is_some(), &[Poisson, Gamma, OnOff][..]),
+        ("cv", given.cv.is_some(), &[Gamma]),
+        ("quiet_rate", given.quiet_rate.is_some(), &[OnOff]),
+        ("on", given.on.is_some(), &[OnOff]),
+        ("off", given.off.is_some(), &[OnOff]),
+        ("speed", given.speed.is_some(), &[Replay]),
+    ];
+    for (field, is_given, kinds) in owned {
+        let fits = !is_given || kinds.contains(&given.arrivals);
+        let message = format!("{:?} arrivals have no such figure", given.arrivals);
+        require(fits, format!("{key}.{field}"), message.to_lowercase())?;
+    }
+    let rate = || {
+        let rate = given.rate.unwrap_or(f64::NAN);
+        let message = "must be more than 0, up to 1e5 requests per second";
+        require(rate > 0.0 && rate <= RATE_MAX, format!("{key}.rate"), message)?;
+        Ok(rate)
+    };
+    match given.arrivals {
+        Poisson => Ok(Rhythm::Poisson { rate: rate()? }),
+        Gamma => {
+            let cv = given.cv.unwrap_or(f64::NAN);
+            require(cv > 0.0 && cv <= 100.0, format!("{key}.cv"), "must be 0 to 100")?;
+            Ok(Rhythm::Gamma { rate: rate()?, cv })
+        }
+        OnOff => {
+            let quiet_rate = given.quiet_rate.unwrap_or(0.0);
+            let sound = (0.0..=RATE_MAX).contains(&quiet_rate);
+            require(sound, format!("{key}.quiet_rate"), "must be 0 to 1e5")?;
+            let period = |field: &str, length: Option<Length>| match length {
+                Some(Length(span)) if span > Span::ZERO => Ok(span),
+                _ => wrong(format!("{key}.{field}"), "give a length of more than 0"),
+            };
+            let (on, off) = (period("on", given.on)?, period("off", given.off)?);
+            Ok(Rhythm::OnOff { rate: rate()?, quiet_rate, on, off })
+        }
+        Replay => {
+            let speed = given.speed.unwrap_or(1.0);
+            require(speed > 0.0 && speed <= 1e3, format!("{key}.speed"), "must be 0 to 1000")?;
+            let message = "only a trace can be replayed; name one";
+            require(given.trace.is_some(), format!("{key}.trace"), message)?;
+            Ok(Rhythm::Replay { speed })
+        }
+    }
+}
+
+fn bands(key: &str, given: &file::Traffic) -> Checked<[f64; BANDS]> {
+    let mut shares = [0.0; BANDS];
+    match (given.band, &given.bands) {
+        (Some(_), Some(_)) => return wrong(format!("{key}.band"), "give band or bands, not both"),
+        (band, None) => shares[band.unwrap_or(file::Band::Normal) as usize] = 1.0,
+        (None, Some(given)) => {
+            given.iter().for_each(|(&band, &share)| shares[band as usize] = share);
+        }
+    }
+    let sound = shares.iter().all(|share| (0.0..=1.0).contains(share));
+    let whole = (shares.iter().sum::<f64>() - 1.0).abs() < 1e-6;
+    require(sound && whole, format!("{key}.bands"), "must be shares that add up to 1")?;
+    Ok(shares)
+}
