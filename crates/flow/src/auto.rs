@@ -22,11 +22,13 @@ mod metrics;
 mod peak;
 mod pressure;
 mod probe;
+mod starts;
 mod streams;
 
 use metrics::{Look, MetricsLaw};
 use peak::Peak;
 use pressure::Pressure;
+use starts::Starts;
 use streams::StreamLaw;
 
 use crate::time::{Span, Time};
@@ -37,15 +39,8 @@ const UNSTARTED: f64 = 3.0;
 const UNSTARTED_COLD: f64 = 2.0;
 /// Prompt tokens that may be unstarted whatever their number: short prompts fill a step by many.
 const PROMPT_ALLOWANCE: u64 = 4096;
-/// An ask whose stream nobody sees counts as started after the usual time, or after this long.
-const STARTS_AFTER: Span = Span::from_millis(500);
-/// A usual time that was not seen for this long is not known any more: a backend that is avoided
-/// for it would be avoided for ever.
-const START_MEMORY: Span = Span::from_secs(60);
 /// How long it is remembered, at least, with how much in flight the backend closed.
 const CLOSED_MEMORY: Span = Span::from_secs(30);
-/// How much one first token moves the usual time.
-const START_TRUST: f64 = 0.1;
 
 /// What an engine says of itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,8 +108,7 @@ pub(crate) struct Gauge {
     pressure: Pressure,
     metrics: MetricsLaw,
     streams: StreamLaw,
-    starts_after: Option<Span>,
-    start_seen: Time,
+    starts: Starts,
     reading: Option<Reading>,
     /// The most that were in flight when it was closed, of late.
     closed_at: Peak,
@@ -142,8 +136,7 @@ impl Default for Gauge {
             pressure: Pressure::default(),
             metrics: MetricsLaw::default(),
             streams: StreamLaw::default(),
-            starts_after: None,
-            start_seen: Time::ZERO,
+            starts: Starts::default(),
             reading: None,
             closed_at: Peak::over(CLOSED_MEMORY),
         }
@@ -185,9 +178,9 @@ impl Gauge {
         Some(self.closed_at.last()).filter(|&held| held > 0)
     }
 
-    /// How long asks take to start of late; nothing where that is not known any more.
-    pub(crate) fn usual_start(&self, now: Time) -> Option<Span> {
-        self.starts_after.filter(|_| now.since(self.start_seen) <= START_MEMORY)
+    /// How long asks take to start on the whole; nothing where that is not known any more.
+    pub(crate) fn measured_start(&self, now: Time) -> Option<Span> {
+        self.starts.steady(now)
     }
 
     /// What the engine said last, while that holds.
@@ -204,7 +197,7 @@ impl Gauge {
 
     /// When an ask granted now counts as started if its stream is not seen.
     pub(crate) fn presumed_start(&self, now: Time) -> Time {
-        now.after(self.starts_after.unwrap_or(STARTS_AFTER))
+        now.after(self.starts.usual())
     }
 
     /// An ask with so many prompt tokens and tokens in all goes there.
@@ -225,8 +218,7 @@ impl Gauge {
         self.caps.unstarted = self.caps.unstarted.max(UNSTARTED);
         flight.mark = self.streams.mark(now);
         if seen {
-            self.learn_start(now.since(flight.granted));
-            self.start_seen = now;
+            self.starts.learn(now.since(flight.granted), now);
         }
         self.streams.started(self.started_now(), now);
         self.revise(now);
@@ -265,7 +257,7 @@ impl Gauge {
         self.reading = Some(reading);
         let binding = self.pressure.since_last_look(now);
         let (in_flight, tokens) = (self.tally.in_flight, self.tally.tokens);
-        let usual_start = self.starts_after.unwrap_or(STARTS_AFTER);
+        let usual_start = self.starts.usual();
         let look = Look { reading, in_flight, tokens, binding, usual_start, now };
         self.metrics.take(look, &mut self.caps);
     }
@@ -286,12 +278,6 @@ impl Gauge {
 
     fn started_now(&self) -> u32 {
         self.tally.in_flight - self.tally.unstarted
-    }
-
-    fn learn_start(&mut self, took: Span) {
-        let known = self.starts_after.unwrap_or(took).secs_f64();
-        let learnt = known + START_TRUST * (took.secs_f64() - known);
-        self.starts_after = Some(Span::from_secs_f64(learnt));
     }
 
     /// Lets the streams move the bounds where metrics do not.

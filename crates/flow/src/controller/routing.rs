@@ -87,7 +87,7 @@ impl Controller {
         let now = self.clock;
         let backend = &self.supply.backends[at as usize];
         let reading = backend.gauge.reading(now);
-        let start = backend.gauge.usual_start(now);
+        let start = backend.gauge.measured_start(now);
         let full = self.full_at(backend);
         let in_flight = f64::from(backend.in_flight_total());
         Candidate {

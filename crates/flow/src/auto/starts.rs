@@ -1,0 +1,46 @@
+//! How long asks take to their first token at one backend.
+//!
+//! It depends on the prompt as much as on the engine, so one mean must be quick and another steady:
+//! laws want to know how long a start takes now, routing whether this backend is slower than its
+//! neighbours and not whether its last prompt was long.
+
+use crate::time::{Span, Time};
+
+/// What a start is taken to last before one was seen.
+const UNKNOWN: Span = Span::from_millis(500);
+const QUICK: f64 = 0.1;
+const STEADY: f64 = 0.02;
+/// What was not seen for this long is not known any more: a backend that is avoided for it would be
+/// avoided for ever.
+const MEMORY: Span = Span::from_secs(60);
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Starts {
+    count: u32,
+    quick: f64,
+    steady: f64,
+    seen: Time,
+}
+
+// === impl Starts ===
+
+impl Starts {
+    pub(super) fn learn(&mut self, took: Span, now: Time) {
+        let took = took.secs_f64();
+        self.count = self.count.saturating_add(1);
+        // The first ones count alike: a mean must not begin with whatever came first.
+        let even = 1.0 / f64::from(self.count);
+        self.quick += (took - self.quick) * even.max(QUICK);
+        self.steady += (took - self.steady) * even.max(STEADY);
+        self.seen = now;
+    }
+
+    pub(super) fn usual(&self) -> Span {
+        if self.count == 0 { UNKNOWN } else { Span::from_secs_f64(self.quick) }
+    }
+
+    pub(super) fn steady(&self, now: Time) -> Option<Span> {
+        let known = self.count > 0 && now.since(self.seen) <= MEMORY;
+        known.then(|| Span::from_secs_f64(self.steady))
+    }
+}
