@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test check loop bench docs
+.PHONY: help demo test check loop bench simulate docs
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -24,3 +24,12 @@ loop: ## the core's own tests, for working on it
 bench: ## the core against a bare structure; instruction counts where valgrind is installed
 	$(CARGO) run --release --features memory -- bench core
 	@if command -v valgrind >/dev/null; then tools/callgrind.sh; else echo "no instruction counts: install Debian's valgrind"; fi
+
+# The pictures that the documents show, as scenario/picture.
+PICTURES = policies/loads first-look/policies mixed-pool/auto flood/policies
+
+simulate: ## every scenario; brings the tables and pictures of the documents up to date
+	$(CARGO) run --release -- simulate scenarios --document docs/benchmarks.md
+	@mkdir -p docs/pictures
+	@for picture in $(PICTURES); do \
+		cp target/simulate/$$picture.svg docs/pictures/$$(echo $$picture | tr / -).svg; done

@@ -37,6 +37,22 @@ enum Verb {
 enum Bench {
     Core(Core),
     Cycles(Cycles),
+    Engine(Engine),
+}
+
+/// Set the simulated engine against a recorded run of a real one.
+///
+/// The recording has one JSON object a line, as LLMServingSim writes its requests.jsonl: input_toks,
+/// output_toks, arrival_time, queued_ts, first_token_ts, last_token_ts, sorted by arrival.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  tidegate bench engine --profile rtx4090-8b RTX4090_Llama-3.1-8B/requests.jsonl")]
+struct Engine {
+    /// The engine's profile, as in a scenario.
+    #[arg(long)]
+    profile: String,
+    /// The recorded run.
+    recording: PathBuf,
 }
 
 /// Play scenarios in virtual time: engines, traffic and faults, behind several policies.
@@ -147,6 +163,9 @@ impl Cli {
             Verb::Simulate(simulate) => simulate.run(out),
             Verb::Bench(Bench::Core(core)) => core.run(out),
             Verb::Bench(Bench::Cycles(cycles)) => cycles.run(),
+            Verb::Bench(Bench::Engine(engine)) => {
+                simulate::truth(&engine.profile, &engine.recording, out)
+            }
         }
     }
 }

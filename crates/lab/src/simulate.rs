@@ -7,6 +7,7 @@
 mod document;
 mod read;
 mod runner;
+mod truth;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use sim::report::Report;
 use sim::scenario::{Scenario, Traces};
 
 pub use runner::Timing;
+pub use truth::truth;
 
 /// Where traces are looked for unless a folder is named.
 const TRACES: &str = "../shared/traces";

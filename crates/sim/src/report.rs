@@ -82,7 +82,7 @@ impl Digest {
             sample: scenario.sample(cell, history),
             pictured: pictured.then(|| Pictured {
                 views: views::all(history, &scenario.policies[cell.policy].name),
-                curves: Curves::new(history, &scenario.slo),
+                curves: Curves::new(history, &scenario.slo, &compare::groups(scenario)),
             }),
         }
     }

@@ -61,7 +61,8 @@ pub(super) fn traces(scenario: &Scenario, folder: Option<&Path>) -> Result<Trace
     Ok(traces)
 }
 
-fn text(path: &Path) -> Result<String> {
+/// The text of a file of a sensible size.
+pub(super) fn text(path: &Path) -> Result<String> {
     let failed = || format!("cannot read {}", path.display());
     let length = fs::metadata(path).with_context(failed)?.len();
     ensure!(length <= BYTES_MAX, "{} has {length} bytes, {BYTES_MAX} at most", path.display());

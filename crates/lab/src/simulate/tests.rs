@@ -1,1 +1,165 @@
 //! Files, folders and what is wrong with them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Plan, Progress, document, run};
+
+const SMALL: &str = r#"
+title = "small"
+duration = "20s"
+loads = [1.0, 2.0]
+seeds = [1, 2]
+[[engines]]
+profile = "ollama-4"
+[[traffic]]
+tenant = "one"
+arrivals = "poisson"
+rate = 2.0
+prompt = 100
+output = 20
+[[policies]]
+kind = "direct"
+[[policies]]
+kind = "fifo"
+watermark = 4
+[[expect]]
+figure = "served"
+min = 1.0
+"#;
+
+/// A folder of its own for each test, empty at the start.
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
+    _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn plan(folder: &Path, scenario: &str) -> Plan {
+    let path = folder.join("small.toml");
+    fs::write(&path, scenario).unwrap();
+    let pictures = Some(folder.join("pictures"));
+    Plan { paths: vec![path], traces: Some(folder.into()), pictures, ..Plan::default() }
+}
+
+/// What a plan prints, and its error if it ends with one.
+fn play(plan: &Plan) -> (String, Option<String>) {
+    let mut out = Vec::new();
+    let result = run(plan, &mut out, Progress { out: &mut std::io::sink(), live: true });
+    (String::from_utf8(out).unwrap(), result.err().map(|error| format!("{error:#}")))
+}
+
+fn error(plan: &Plan) -> String {
+    play(plan).1.unwrap()
+}
+
+#[test]
+fn a_scenario_is_printed_and_drawn() {
+    let folder = folder("printed");
+    let (text, error) = play(&plan(&folder, SMALL));
+    assert_eq!(error, None);
+    assert!(text.starts_with("### small\n"), "{text}");
+    assert_eq!(text.matches("| fifo 4 |").count(), 2, "{text}");
+    for picture in ["direct", "fifo-4", "loads", "policies"] {
+        let path = folder.join(format!("pictures/small/{picture}.svg"));
+        assert!(fs::read_to_string(path).unwrap().starts_with("<svg"));
+    }
+}
+
+#[test]
+fn threads_change_nothing() {
+    let folder = folder("threads");
+    let plan = plan(&folder, SMALL);
+    assert_eq!(play(&plan), play(&plan));
+}
+
+#[test]
+fn the_command_line_chooses_policy_load_and_seeds() {
+    let folder = folder("chosen");
+    let plan = plan(&folder, SMALL);
+    let only = Plan { only: Some("direct".to_owned()), load: Some(3.0), ..plan.clone() };
+    let (text, _) = play(&only);
+    assert!(!text.contains("fifo"), "{text}");
+    assert!(text.contains("| direct |    3 |"), "{text}");
+    let (seeded, _) = play(&Plan { seed: Some(1), seeds: Some(2), ..plan.clone() });
+    assert_eq!(seeded, play(&plan).0, "1 and 2 are the seeds of the file");
+    assert_ne!(play(&Plan { seed: Some(9), ..plan.clone() }).0, seeded);
+    let json = play(&Plan { json: true, ..plan }).0;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["scenario"], "small");
+    assert_eq!(json[0]["report"]["rows"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn a_broken_expectation_is_an_error_after_the_table() {
+    let folder = folder("broken");
+    let (text, error) = play(&plan(&folder, &SMALL.replace("min = 1.0", "max = 0.5")));
+    assert!(text.contains("**NO**"), "{text}");
+    assert_eq!(error.unwrap(), "4 of 4 expectations are broken, in small");
+}
+
+#[test]
+fn errors_name_the_file_and_the_place() {
+    let folder = folder("errors");
+    let bad = |from: &str, to: &str| error(&plan(&folder, &SMALL.replace(from, to)));
+    let file = folder.join("small.toml").display().to_string();
+    for (message, place) in [
+        (bad("rate = 2.0", "rate = -2.0"), "traffic[0].rate"),
+        (bad("rate = 2.0", "rte = 2.0"), "line 11"),
+        (bad("rate = 2.0", "rate = "), "line 11"),
+        (bad("prompt = 100\noutput = 20", "trace = \"lost.csv\""), "lost.csv is missing"),
+    ] {
+        assert!(message.contains(place) && message.contains(&file), "{message}");
+    }
+    let plan = plan(&folder, SMALL);
+    let only = error(&Plan { only: Some("lifo".to_owned()), ..plan.clone() });
+    assert!(only.contains("there are: direct, fifo 4"), "{only}");
+    for seeds in [0, 1001] {
+        assert!(error(&Plan { seeds: Some(seeds), ..plan.clone() }).contains("--seeds"));
+    }
+    for load in [0.0, -1.0, f64::NAN, 101.0] {
+        assert!(error(&Plan { load: Some(load), ..plan.clone() }).contains("--load"));
+    }
+    let absent = error(&Plan { paths: vec![folder.join("absent.toml")], ..plan });
+    assert!(absent.contains("absent.toml"), "{absent}");
+}
+
+#[test]
+fn a_bad_trace_is_named_with_its_line() {
+    let folder = folder("traces");
+    let plan = plan(&folder, &SMALL.replace("prompt = 100\noutput = 20", "trace = \"t.csv\""));
+    let head = "arrived_at_s,client,prompt_tokens,output_tokens\n";
+    for (rows, place) in [("", "line 1"), ("2,a,9,9\n1,a,9,9\n", "line 3"), ("0,a,9,x\n", "line 2")]
+    {
+        fs::write(folder.join("t.csv"), format!("{head}{rows}")).unwrap();
+        let message = error(&plan);
+        assert!(message.contains("t.csv") && message.contains(place), "{message}");
+    }
+}
+
+#[test]
+fn a_folder_means_all_scenarios_in_it() {
+    let folder = folder("folder");
+    let plan = plan(&folder, SMALL);
+    fs::write(folder.join("another.toml"), SMALL.replace("small", "another")).unwrap();
+    fs::write(folder.join("notes.txt"), "not a scenario").unwrap();
+    let (text, error) = play(&Plan { paths: vec![folder.clone()], ..plan.clone() });
+    assert_eq!(error, None);
+    let places = ["### another", "### small"].map(|title| text.find(title).unwrap());
+    assert!(places.is_sorted(), "in the order of their names");
+    let empty = folder.join("pictures");
+    let error = play(&Plan { paths: vec![empty], ..plan }).1.unwrap();
+    assert!(error.contains("no scenario (*.toml)"), "{error}");
+}
+
+#[test]
+fn a_document_keeps_what_is_outside_its_marks() {
+    let text =
+        "before\n<!-- begin: tidegate simulate -->\nold\n<!-- end: tidegate simulate -->\nafter\n";
+    let replaced = document::replace(text, "new").unwrap();
+    let expected = text.replace("old\n", "\nnew\n");
+    assert_eq!(replaced, expected);
+    assert_eq!(document::replace(&replaced, "new").unwrap(), expected, "twice is like once");
+    assert_eq!(document::replace("no marks", "new"), None);
+}

@@ -3,16 +3,21 @@
 use flow::Span;
 
 use crate::measure::{History, Record, Slo, Stat};
+use crate::scenario::Scope;
 
 /// Slices of a run: enough to see a minute of trouble in an hour, few enough that each has a
 /// median.
-const SLICES: usize = 90;
+const SLICES_MAX: usize = 90;
+const SLICES_MIN: usize = 10;
+/// So many requests in a slice, on average, make a line rather than dots.
+const RECORDS_PER_SLICE: usize = 5;
 
 /// What is set side by side of the policies.
 #[derive(Clone, Debug)]
 pub(super) struct Curves {
-    /// Seconds to the first token, the median by slice.
-    pub(super) ttft: Vec<(f64, f64)>,
+    /// Seconds to the first token, the median by slice, for each group of requests that the
+    /// scenario looks at.
+    pub(super) ttft: Vec<Vec<(f64, f64)>>,
     /// Good answers per second, by slice.
     pub(super) goodput: Vec<(f64, f64)>,
 }
@@ -26,12 +31,15 @@ pub(super) struct Slices<'a> {
 // === impl Curves ===
 
 impl Curves {
-    pub(super) fn new(history: &History, slo: &Slo) -> Self {
+    pub(super) fn new(history: &History, slo: &Slo, groups: &[Scope]) -> Self {
         let slices = Slices::new(history, |_| true);
         let good = |records: &[&Record]| {
             records.iter().filter(|record| slo.is_kept_by(record)).count() as f64
         };
-        Self { ttft: slices.points(|stat| stat.p50), goodput: slices.rates(good) }
+        let group = |scope: &Scope| {
+            Slices::new(history, |record| scope.holds(history, record)).points(|stat| stat.p50)
+        };
+        Self { ttft: groups.iter().map(group).collect(), goodput: slices.rates(good) }
     }
 }
 
@@ -40,15 +48,18 @@ impl Curves {
 impl<'a> Slices<'a> {
     /// The records that count, from the start of the run to the end of its arrivals.
     pub(super) fn new(history: &'a History, counts: impl Fn(&Record) -> bool) -> Self {
+        let records: Vec<&Record> =
+            history.records.iter().filter(|record| counts(record)).collect();
+        let count = (records.len() / RECORDS_PER_SLICE).clamp(SLICES_MIN, SLICES_MAX);
         let length = history.window.to.nanos().max(1);
-        let mut slices = vec![Vec::new(); SLICES];
-        for record in history.records.iter().filter(|record| counts(record)) {
-            let at = u128::from(record.arrival.nanos()) * SLICES as u128 / u128::from(length);
+        let mut slices = vec![Vec::new(); count];
+        for record in records {
+            let at = u128::from(record.arrival.nanos()) * count as u128 / u128::from(length);
             if let Some(slice) = slices.get_mut(at as usize) {
                 slice.push(record);
             }
         }
-        Self { width: length as f64 * 1e-9 / SLICES as f64, slices }
+        Self { width: length as f64 * 1e-9 / count as f64, slices }
     }
 
     /// A point of the distribution of times to the first token, where there are any.

@@ -43,6 +43,7 @@ pub(super) fn span(seconds: f64) -> String {
 /// A number of any size, in four digits or so.
 pub(super) fn any(value: f64) -> String {
     match value.abs() {
+        endless if endless.is_infinite() => "∞".to_owned(),
         0.0 => "0".to_owned(),
         tiny if tiny < 0.001 => format!("{value:.1e}"),
         small if small < 10.0 => format!("{value:.3}"),

@@ -2,7 +2,7 @@
 
 use flow::{Band, Time};
 
-use crate::measure::{EngineMoment, History, Moment};
+use crate::measure::{EngineMoment, History, Moment, Record};
 use crate::plot::{Axis, Chart, Series, Style, Unit};
 use crate::scenario::BAND_NAMES;
 
@@ -12,6 +12,9 @@ use super::curve::Slices;
 const FLOWS_SHOWN: usize = 6;
 /// More engines than these are shown as their sum.
 const ENGINES_SHOWN: usize = 4;
+
+/// More points than these make a small chart no finer.
+const MOMENTS_SHOWN: usize = 200;
 
 /// What a line shows of an engine.
 type OfEngine = fn(&EngineMoment) -> f64;
@@ -59,22 +62,31 @@ fn ttft_by_band(history: &History) -> Chart {
     )
 }
 
+/// Flows in the band that has the most requests: a median over several bands would jump from one
+/// to the other.
 fn ttft_by_flow(history: &History) -> Chart {
+    let requests = |band: &Band| history.records.iter().filter(|r| r.band == *band).count();
+    let band = Band::DESCENDING.into_iter().max_by_key(requests).unwrap_or_default();
     let series = |(hue, tenant): (usize, u32)| {
-        let slices = Slices::new(history, |record| record.tenant == tenant);
+        let own = |record: &Record| record.tenant == tenant && record.band == band;
         let name = &history.tenants[tenant as usize].name;
-        Series::new(name, Style::Line, hue, slices.points(|stat| stat.p50))
+        Series::new(name, Style::Line, hue, Slices::new(history, own).points(|stat| stat.p50))
     };
     let top = history.series.top(FLOWS_SHOWN).into_iter().enumerate().map(series).collect();
     let y = Axis::log("time to the first token", Unit::Seconds);
-    over_time("time to the first token by flow", "p50 of the flows that got most", y, top)
+    let subtitle =
+        format!("p50, {} requests of the flows that got most", BAND_NAMES[band as usize]);
+    over_time("time to the first token by flow", &subtitle, y, top)
 }
 
-/// The moments while requests arrive: what comes after is only the end of the run.
+/// The moments while requests arrive, as many as a small chart can show: what comes after is only
+/// the end of the run.
 fn moments(history: &History) -> impl Iterator<Item = (f64, &Moment)> {
-    let within = |moment: &&Moment| moment.at <= history.window.to;
+    let end = history.series.moments.partition_point(|moment| moment.at <= history.window.to);
     let at = |moment: &Moment| moment.at.since(Time::ZERO).secs_f64();
-    history.series.moments.iter().filter(within).map(move |moment| (at(moment), moment))
+    let every = end.div_ceil(MOMENTS_SHOWN).max(1);
+    let shown = history.series.moments[..end].iter().step_by(every);
+    shown.map(move |moment| (at(moment), moment))
 }
 
 /// One series for each engine, or their sum where there are many.
@@ -108,7 +120,7 @@ fn waiting(history: &History) -> Chart {
         let points: Vec<(f64, f64)> =
             moments(history).map(|(at, moment)| (at, count(moment))).collect();
         if history.records.iter().any(|record| record.band == band) {
-            let name = format!("{} at the gateway", BAND_NAMES[band as usize]);
+            let name = BAND_NAMES[band as usize];
             series.push(Series::new(name, Style::Step, 3 - band as usize, points));
         }
     }
@@ -116,9 +128,9 @@ fn waiting(history: &History) -> Chart {
         moment.engines.iter().map(|engine| f64::from(engine.waiting)).sum::<f64>()
     };
     let points = moments(history).map(|(at, moment)| (at, inside(moment))).collect();
-    series.push(Series::new("inside the engines", Style::Step, 4, points));
+    series.push(Series::new("in engines", Style::Step, 4, points));
     let y = Axis::linear("requests", Unit::Plain);
-    over_time("requests that wait", "where they can still be chosen from, and where not", y, series)
+    over_time("requests that wait", "by band at the gateway, and inside the engines", y, series)
 }
 
 fn service(history: &History) -> Chart {

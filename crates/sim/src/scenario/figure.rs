@@ -213,23 +213,31 @@ impl Figure {
     }
 
     fn records<'a>(&'a self, history: &'a History) -> impl Iterator<Item = &'a Record> {
-        let name = |record: &Record| history.tenants[record.tenant as usize].name.as_str();
-        let Scope { band, tenant, except, from, until } = &self.scope;
-        history.records.iter().filter(move |record| {
-            history.window.holds(record.arrival)
-                && from.is_none_or(|from| record.arrival >= from)
-                && until.is_none_or(|until| record.arrival < until)
-                && band.is_none_or(|band| record.band == band)
-                && tenant.as_ref().is_none_or(|tenant| name(record) == tenant)
-                && !except.iter().any(|except| name(record) == except)
-        })
+        let counts = move |record: &&Record| {
+            history.window.holds(record.arrival) && self.scope.holds(history, record)
+        };
+        history.records.iter().filter(counts)
     }
 }
 
-impl std::fmt::Display for Figure {
+// === impl Scope ===
+
+impl Scope {
+    /// Whether a request counts.
+    pub(crate) fn holds(&self, history: &History, record: &Record) -> bool {
+        let name = &history.tenants[record.tenant as usize].name;
+        let Self { band, tenant, except, from, until } = self;
+        from.is_none_or(|from| record.arrival >= from)
+            && until.is_none_or(|until| record.arrival < until)
+            && band.is_none_or(|band| record.band == band)
+            && tenant.as_ref().is_none_or(|tenant| name == tenant)
+            && !except.contains(name)
+    }
+}
+
+impl std::fmt::Display for Scope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Scope { band, tenant, except, from, until } = &self.scope;
-        f.write_str(&self.measure.name())?;
+        let Self { band, tenant, except, from, until } = self;
         if let Some(band) = band {
             write!(f, " of {}", BAND_NAMES[*band as usize])?;
         }
@@ -246,5 +254,11 @@ impl std::fmt::Display for Figure {
             write!(f, " until {}s", until.since(Time::ZERO).secs_f64())?;
         }
         Ok(())
+    }
+}
+
+impl std::fmt::Display for Figure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.measure.name(), self.scope)
     }
 }

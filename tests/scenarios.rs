@@ -1,0 +1,86 @@
+//! The published scenarios: every file is sound, its promises hold, and the document names every
+//! key.
+//!
+//! Here each runs with one seed, and `policies` with its two highest loads alone; `make simulate`
+//! runs all of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lab::simulate::{Plan, Progress, Timing, play};
+
+/// An hour of trace on four engines takes about a second in a release build, and must never take
+/// ten; this is what is left for slow machines and builds that are not optimised.
+const HOUR_SECS_MAX: f64 = 60.0;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn scenarios() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("scenarios")).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 12, "{paths:?}");
+    paths
+}
+
+/// The names of the traces that a file needs.
+fn traces(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("trace = \""));
+    lines.map(|rest| rest.trim_end_matches('"').to_owned()).collect()
+}
+
+/// Plays a scenario with one seed, and checks its promises. Says so and returns nothing where its
+/// traces are not here.
+fn keeps(path: &Path, load: Option<f64>) -> Option<Timing> {
+    let folder = root().join("../shared/traces");
+    if let Some(absent) = traces(path).iter().find(|name| !folder.join(name).exists()) {
+        eprintln!("not played: {} needs {absent}, which is not here", path.display());
+        return None;
+    }
+    let plan = Plan { traces: Some(folder), seeds: Some(1), load, ..Plan::default() };
+    let mut progress = Progress { out: &mut std::io::sink(), live: false };
+    let (outcome, timing) = play(&plan, path, &mut progress).unwrap();
+    assert!(!outcome.report.verdicts.is_empty(), "{} promises nothing", path.display());
+    assert!(outcome.report.is_kept(), "\n{}", outcome.report);
+    Some(timing)
+}
+
+#[test]
+fn every_scenario_keeps_its_promises() {
+    for path in scenarios() {
+        if !path.ends_with("policies.toml") {
+            keeps(&path, None);
+        }
+    }
+}
+
+#[test]
+fn the_published_comparison_keeps_its_promises_under_overload() {
+    for load in [1.5, 2.0] {
+        keeps(&root().join("scenarios/policies.toml"), Some(load));
+    }
+}
+
+#[test]
+fn an_hour_of_trace_takes_seconds() {
+    let Some(timing) = keeps(&root().join("scenarios/azure-hour.toml"), None) else { return };
+    let per_hour = timing.longest_secs;
+    assert!(per_hour < HOUR_SECS_MAX, "{timing}");
+}
+
+#[test]
+fn the_document_names_every_key_of_a_scenario() {
+    let file = fs::read_to_string(root().join("crates/sim/src/scenario/file.rs")).unwrap();
+    let document = fs::read_to_string(root().join("docs/SCENARIOS.md")).unwrap();
+    let keys = file.lines().filter_map(|line| line.trim().strip_prefix("pub(super) "));
+    let keys = keys.filter(|key| !key.starts_with("struct") && !key.starts_with("enum"));
+    let mut count = 0;
+    for key in keys.filter_map(|line| line.split(':').next()) {
+        assert!(document.contains(&format!("`{key}`")), "docs/SCENARIOS.md does not name {key}");
+        count += 1;
+    }
+    assert!(count > 50, "only {count} keys were found");
+}
