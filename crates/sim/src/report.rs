@@ -143,8 +143,8 @@ impl Report {
             json!({"policy": row.policy, "load": row.load, "figures": figures})
         };
         let verdict = |verdict: &Verdict| {
-            let Verdict { expected, value, kept } = verdict;
-            json!({"expected": expected, "value": value, "kept": kept})
+            let Verdict { expected, load, value, kept } = verdict;
+            json!({"expected": expected, "load": load, "value": value, "kept": kept})
         };
         json!({
             "title": self.title,

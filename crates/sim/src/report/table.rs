@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Heading, Report, Row, number};
+use super::{Heading, Report, Row, Verdict, number};
 
 const NOTHING: &str = "–";
 const LEGEND: &str = "TTFT is p50 / p99 in seconds, wait in seconds, TPOT in milliseconds; goodput \
@@ -22,14 +22,33 @@ impl Display for Report {
             return Ok(());
         }
         let mut cells = vec![["expected", "came out", "kept"].map(str::to_owned).to_vec()];
-        for verdict in &self.verdicts {
-            let value = verdict.value.map_or_else(|| NOTHING.to_owned(), number::any);
-            let kept = if verdict.kept { "yes" } else { "**NO**" };
-            cells.push(vec![verdict.expected.clone(), value, kept.to_owned()]);
-        }
+        // One row for each expectation, however many loads it was judged under.
+        let same = |one: &Verdict, other: &Verdict| one.expected == other.expected;
+        cells.extend(self.verdicts.chunk_by(same).map(verdict_row));
         writeln!(f)?;
         grid(f, &cells)
     }
+}
+
+/// The range of what came out, and where it was not what was expected.
+fn verdict_row(verdicts: &[Verdict]) -> Vec<String> {
+    let write = |verdict: &Verdict| verdict.value.map_or_else(|| NOTHING.to_owned(), number::any);
+    let order = |one: &&Verdict, other: &&Verdict| {
+        let value = |verdict: &Verdict| verdict.value.unwrap_or(f64::NEG_INFINITY);
+        value(one).total_cmp(&value(other))
+    };
+    let least = verdicts.iter().min_by(order).map(write).unwrap_or_default();
+    let most = verdicts.iter().max_by(order).map(write).unwrap_or_default();
+    let range = if least == most { least } else { format!("{least} to {most}") };
+    let broken: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.kept).collect();
+    let loads: Vec<String> =
+        broken.iter().filter_map(|verdict| verdict.load).map(|load| load.to_string()).collect();
+    let kept = match (broken.is_empty(), loads.is_empty()) {
+        (true, _) => "yes".to_owned(),
+        (false, true) => "**NO**".to_owned(),
+        (false, false) => format!("**NO** at load {}", loads.join(", ")),
+    };
+    vec![verdicts[0].expected.clone(), range, kept]
 }
 
 impl Report {

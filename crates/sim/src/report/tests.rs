@@ -114,3 +114,13 @@ fn policies_with_like_names_have_pictures_of_their_own() {
     let names: Vec<&str> = report.pictures().iter().map(|picture| picture.name.as_str()).collect();
     assert_eq!(names, ["fifo-4", "fifo-4-1", "policies"]);
 }
+
+#[test]
+fn an_expectation_under_several_loads_is_one_row() {
+    let text = TINY.replace("duration", "loads = [1.0, 2.0]\nduration");
+    let text = text.replace("figure = \"tpot.p50\"", "figure = \"requests\"");
+    let report = report(&text.replace("max = 0.001", "max = 0.5")).to_string();
+    assert!(report.contains("| served under direct is at least 1 "), "{report}");
+    assert!(report.contains("**NO** at load 2 |"), "{report}");
+    assert_eq!(report.matches("requests under direct is at most 0.5").count(), 1, "{report}");
+}

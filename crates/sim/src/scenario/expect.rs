@@ -25,8 +25,10 @@ pub struct Expectation {
 /// Whether a run kept to an expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What was expected, in words.
+    /// What was expected, in words, the load aside.
     pub expected: String,
+    /// Under which load, where there are several.
+    pub load: Option<f64>,
     /// What came out; nothing where no request counted.
     pub value: Option<f64>,
     /// Whether that is within the range.
@@ -91,7 +93,8 @@ impl Case<'_> {
             Some(over) => mean.zip(self.mean(samples, over)?).map(|(value, base)| value / base),
         };
         let kept = value.is_some_and(|value| (expected.min..=expected.max).contains(&value));
-        Some(Verdict { expected: self.to_string(), value, kept })
+        let load = (self.scenario.loads.len() > 1).then_some(self.load);
+        Some(Verdict { expected: self.to_string(), load, value, kept })
     }
 
     /// The mean over the seeds; the inner nothing where a run has no such figure.
@@ -110,14 +113,11 @@ impl Case<'_> {
 
 impl fmt::Display for Case<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scenario, at, policy, load } = *self;
+        let Self { scenario, at, policy, .. } = *self;
         let expected = &scenario.expected[at];
         write!(f, "{} under {}", expected.figure, scenario.policies[policy].name)?;
         if let Some(over) = expected.over {
             write!(f, " over that under {}", scenario.policies[over].name)?;
-        }
-        if scenario.loads.len() > 1 {
-            write!(f, " at load {load}")?;
         }
         match (expected.min.is_finite(), expected.max.is_finite()) {
             (true, true) => write!(f, " is {} to {}", expected.min, expected.max),

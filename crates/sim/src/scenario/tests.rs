@@ -238,18 +238,18 @@ fn expectations_are_judged_where_they_were_run() {
         |cell: &Cell| scenario.sample(*cell, &scenario.run(&Traces::new(), *cell).unwrap());
     let samples: Vec<_> = scenario.cells().iter().map(sample).collect();
     let verdicts = scenario.verdicts(&samples);
-    let shown: Vec<(&str, Option<f64>, bool)> = verdicts
+    let shown: Vec<(&str, Option<f64>, Option<f64>, bool)> = verdicts
         .iter()
-        .map(|verdict| (verdict.expected.as_str(), verdict.value, verdict.kept))
+        .map(|verdict| (verdict.expected.as_str(), verdict.load, verdict.value, verdict.kept))
         .collect();
     let expected = [
-        ("served under fifo 4 at load 1 is at least 1", Some(1.0), true),
-        ("served under fifo 4 at load 2 is at least 1", Some(1.0), true),
-        ("served under direct at load 1 is at least 1", Some(1.0), true),
-        ("served under direct at load 2 is at least 1", Some(1.0), true),
-        ("served under direct over that under fifo 4 at load 2 is at least 2", Some(1.0), false),
-        ("served of nobody under direct at load 1 is at least 0", None, false),
-        ("served of nobody under direct at load 2 is at least 0", None, false),
+        ("served under fifo 4 is at least 1", Some(1.0), Some(1.0), true),
+        ("served under fifo 4 is at least 1", Some(2.0), Some(1.0), true),
+        ("served under direct is at least 1", Some(1.0), Some(1.0), true),
+        ("served under direct is at least 1", Some(2.0), Some(1.0), true),
+        ("served under direct over that under fifo 4 is at least 2", Some(2.0), Some(1.0), false),
+        ("served of nobody under direct is at least 0", Some(1.0), None, false),
+        ("served of nobody under direct is at least 0", Some(2.0), None, false),
     ];
     assert_eq!(shown, expected);
     assert_eq!(scenario.verdicts(&samples[..1]).len(), 1, "only what was run is judged");
