@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test check loop bench simulate docs
+.PHONY: help demo test check loop bench simulate study docs
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,9 @@ check: ## format, lints and documents alone
 
 loop: ## the core's own tests, for working on it
 	$(CARGO) test -p flow --lib
+
+study: ## the watermark that tunes itself against the best fixed one, on recorded traffic
+	$(CARGO) run --release -- bench auto
 
 bench: ## the core against a bare structure; instruction counts where valgrind is installed
 	$(CARGO) run --release --features memory -- bench core

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::bench::{self, Counted, Plan, Which};
-use lab::demo;
 use lab::simulate::{self, Progress};
+use lab::{demo, study};
 
 /// Flow control for LLM inference: fair queueing, priorities and backpressure in front of model
 /// servers.
@@ -37,6 +37,7 @@ enum Verb {
 enum Bench {
     Core(Core),
     Cycles(Cycles),
+    Auto(Auto),
     Engine(Engine),
 }
 
@@ -153,6 +154,34 @@ enum Subject {
     Floor,
 }
 
+/// Compare the watermark that tunes itself with the best fixed one, in simulation.
+///
+/// Engines and workloads at twice the load, then under other conditions. The figures depend on the
+/// seeds alone, not on the machine; it takes all cores for some minutes.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tidegate bench auto --quick                    a first impression
+  tidegate bench auto --only case/h100-8b        one engine
+  tidegate bench auto --only robust/load         one kind of condition
+  tidegate bench auto --seeds 21,22,23 --json    on other seeds, for other programs")]
+struct Auto {
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Play shorter runs, fewer engines and at most two seeds.
+    #[arg(long)]
+    quick: bool,
+    /// Do only what has this in its name, such as `case/`, `conv`, `robust`, `mixed` or `ramp`.
+    #[arg(long, value_name = "FILTER")]
+    only: Option<String>,
+    /// The seeds over which figures are means.
+    #[arg(long, value_delimiter = ',', default_value = "11,12,13,14,15")]
+    seeds: Vec<u64>,
+    /// The folder with the traces.
+    #[arg(long, value_name = "DIR", default_value = "../shared/traces")]
+    traces: PathBuf,
+}
+
 // === impl Cli ===
 
 impl Cli {
@@ -166,6 +195,7 @@ impl Cli {
             Verb::Bench(Bench::Engine(engine)) => {
                 simulate::truth(&engine.profile, &engine.recording, out)
             }
+            Verb::Bench(Bench::Auto(auto)) => auto.run(out),
         }
     }
 }
@@ -215,6 +245,22 @@ impl Cycles {
             Subject::Floor => Which::Floor,
         };
         Counted { which, queued, flows, prepared: prepared.unwrap_or(cycles), cycles }.run()
+    }
+}
+
+// === impl Auto ===
+
+impl Auto {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
+        let Self { json, quick, only, seeds, traces } = self;
+        let plan = study::Plan { quick, only, seeds, traces };
+        let report = study::auto(&plan, &mut std::io::stderr())?;
+        if json {
+            writeln!(out, "{}", report.json()?)?;
+        } else {
+            write!(out, "{report}")?;
+        }
+        Ok(())
     }
 }
 

@@ -8,3 +8,5 @@ pub mod bench;
 pub mod demo;
 pub mod simulate;
 mod stopwatch;
+pub mod study;
+mod table;

@@ -9,7 +9,7 @@ pub mod direct;
 pub mod line;
 pub mod ours;
 
-use flow::{Band, Span, Time};
+use flow::{Band, Bound, Span, Time};
 
 use crate::engine::Reading;
 
@@ -157,6 +157,11 @@ pub trait Gate {
 
     /// How many requests it lets an engine have at once, where it has such a limit.
     fn limit(&self, _engine: EngineId) -> Option<f64> {
+        None
+    }
+
+    /// What keeps an engine closed now, under a stock that tunes itself.
+    fn binding(&self, _engine: EngineId) -> Option<Bound> {
         None
     }
 }

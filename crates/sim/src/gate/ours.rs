@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use flow::{
-    Ask, BackendId, BackendSupply, Bounds, Controller, Event, Eviction, FlowClass, ModelId, Place,
-    Refusal, Settings, Ticket, Time, Usage, Verdict, Weight,
+    Ask, BackendId, BackendSupply, Bound, Bounds, Controller, Event, Eviction, FlowClass, ModelId,
+    Place, Refusal, Settings, Ticket, Time, Usage, Verdict, Weight,
 };
 
 use super::{Cost, Decision, EngineId, Failure, Gate, Offer, RequestId, Spent, Tenant, Why};
@@ -42,6 +42,8 @@ pub struct Ours {
     /// eviction comes after the offer that took its place.
     requests: BTreeMap<Ticket, RequestId>,
     expected: f64,
+    /// The share of requests whose answer comes in one piece.
+    unstreamed: f64,
     decisions: VecDeque<Decision>,
 }
 
@@ -51,6 +53,8 @@ struct Asked {
     prompt: u32,
     /// The output tokens that its charge covers.
     covered: u32,
+    /// Whether its answer is seen as it comes, or only when it is whole.
+    streamed: bool,
 }
 
 // === impl Ours ===
@@ -75,8 +79,15 @@ impl Ours {
             asks: Vec::new(),
             requests: BTreeMap::new(),
             expected: EXPECTED_AT_FIRST,
+            unstreamed: 0.0,
             decisions: VecDeque::new(),
         }
+    }
+
+    /// The same with this share of requests answered in one piece, evenly spread: of those nothing
+    /// is seen before they have ended.
+    pub fn unstreamed(self, share: f64) -> Self {
+        Self { unstreamed: share, ..self }
     }
 
     /// The controller, to look into.
@@ -87,6 +98,11 @@ impl Ours {
     fn class_of(&self, tenant: &Tenant) -> u32 {
         let known = self.weights.iter().position(|&weight| weight == tenant.weight);
         known.map_or(0, |at| at as u32 + 1)
+    }
+
+    fn is_streamed(&self, request: RequestId) -> bool {
+        let whole = |count: RequestId| (f64::from(count) * self.unstreamed).floor();
+        whole(request + 1) == whole(request)
     }
 
     fn ticket(&self, request: RequestId) -> Option<Ticket> {
@@ -140,7 +156,8 @@ impl Gate for Ours {
     fn offer(&mut self, offer: &Offer<'_>, now: Time) {
         let (request, prompt) = (offer.request, offer.prompt);
         let covered = self.expected.round() as u32;
-        self.asks.push(Asked { ticket: None, prompt, covered });
+        let streamed = self.is_streamed(request);
+        self.asks.push(Asked { ticket: None, prompt, covered, streamed });
         let flow = self.controller.flow(&offer.known.name, self.class_of(offer.known));
         let ask = Ask {
             band: offer.band,
@@ -148,6 +165,7 @@ impl Gate for Ours {
             prompt: u64::from(prompt),
             tokens: u64::from(prompt) + u64::from(covered),
             ttl: offer.ttl,
+            streamed,
             ..Ask::new(flow, MODEL)
         };
         match self.controller.offer(ask, now) {
@@ -164,15 +182,15 @@ impl Gate for Ours {
     }
 
     fn started(&mut self, request: RequestId, now: Time) {
-        if let Some(ticket) = self.ticket(request) {
+        if let Asked { ticket: Some(ticket), streamed: true, .. } = self.asks[request as usize] {
             let _ = self.controller.started(ticket, now);
         }
         self.gather();
     }
 
     fn streamed(&mut self, request: RequestId, tokens: u32, now: Time) {
-        let Asked { ticket, prompt, covered } = self.asks[request as usize];
-        let Some(ticket) = ticket else { return };
+        let Asked { ticket, prompt, covered, streamed } = self.asks[request as usize];
+        let Some(ticket) = ticket.filter(|_| streamed) else { return };
         let _ = self.controller.streamed(ticket, u64::from(tokens), now);
         if self.cost == Cost::Tokens && tokens > covered {
             let cost = self.cost.of(Spent { prompt, output: tokens });
@@ -249,6 +267,11 @@ impl Gate for Ours {
 
     fn cost(&self) -> Cost {
         self.cost
+    }
+
+    fn binding(&self, engine: EngineId) -> Option<Bound> {
+        let view = self.controller.backends().find(|view| view.id == BackendId(engine))?;
+        view.limits.binding
     }
 
     /// Under `auto` the nearer of its bounds on asks and on tokens, the latter at the mean size of

@@ -172,6 +172,31 @@ fn one_at_a_time() -> Settings {
 }
 
 #[test]
+fn of_an_answer_in_one_piece_nothing_is_seen_before_its_end() {
+    let unstarted = |share: f64| {
+        let config = OursConfig { settings: Settings::default(), cost: Cost::Requests };
+        let mut gate = Ours::new(config, &[]).unstreamed(share);
+        gate.engines(&[true], START);
+        offer_plain(&mut gate, 0..4);
+        (0..4).for_each(|request| gate.started(request, START));
+        let limits = gate.controller().backends().next().unwrap().limits;
+        limits.unstarted.0
+    };
+    assert_eq!([0.0, 0.5, 1.0].map(unstarted), [0, 2, 4]);
+}
+
+#[test]
+fn what_keeps_an_engine_closed_is_told() {
+    let mut gate = ours(Settings::default(), Cost::Requests);
+    let known = &Tenant { name: "all".into(), weight: 1.0 };
+    let (tenant, band, prompt, ttl) = (0, Band::Normal, 4096, None);
+    gate.offer(&Offer { request: 0, tenant, known, band, prompt, ttl }, START);
+    assert_eq!(gate.binding(0), None);
+    gate.offer(&Offer { request: 1, tenant, known, band, prompt, ttl }, START);
+    assert_eq!(gate.binding(0), Some(flow::Bound::Unstarted));
+}
+
+#[test]
 fn who_gives_way_to_a_higher_band_is_told_so() {
     let settings = Settings { total_capacity: 1, ..one_at_a_time() };
     let mut gate = ours(settings, Cost::Requests);

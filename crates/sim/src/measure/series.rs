@@ -1,6 +1,6 @@
 //! The state of the world from moment to moment, for plots.
 
-use flow::{BANDS, Span, Time};
+use flow::{BANDS, Bound, Span, Time};
 
 use super::shares::Share;
 
@@ -35,6 +35,8 @@ pub struct EngineMoment {
     pub in_flight: u32,
     /// How many of these the gateway allows, where it has a limit.
     pub limit: Option<f64>,
+    /// What keeps it closed, under a stock that tunes itself.
+    pub binding: Option<Bound>,
     /// Jobs in its batch.
     pub running: u32,
     /// Jobs that wait inside it.

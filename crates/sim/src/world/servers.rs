@@ -154,8 +154,8 @@ impl World<'_> {
     pub(super) fn sample(&mut self) {
         let moment = |(server, engine): (&Server, EngineId)| {
             let Reading { running, waiting, kv_used, .. } = server.engine.reading();
-            let limit = self.gate.limit(engine);
-            EngineMoment { up: server.up, in_flight: 0, limit, running, waiting, kv_used }
+            let (limit, binding) = (self.gate.limit(engine), self.gate.binding(engine));
+            EngineMoment { up: server.up, in_flight: 0, limit, binding, running, waiting, kv_used }
         };
         let engines = self.servers.iter().zip(0..).map(moment).collect();
         self.recorder.sample(engines, self.tenants.len(), self.now);
