@@ -178,6 +178,13 @@ impl Gauge {
         Some(self.closed_at.last()).filter(|&held| held > 0)
     }
 
+    /// With how many asks of the present size it would be full; nothing where no bound is known.
+    pub(crate) fn full_at(&self) -> Option<f64> {
+        let size = self.tally.tokens as f64 / f64::from(self.tally.in_flight);
+        let full = self.caps.slots.min(self.caps.tokens / size);
+        Some(full.max(1.0)).filter(|full| full.is_finite())
+    }
+
     /// How long asks take to start on the whole; nothing where that is not known any more.
     pub(crate) fn measured_start(&self, now: Time) -> Option<Span> {
         self.starts.steady(now)

@@ -110,7 +110,7 @@ impl Controller {
     fn full_at(&self, backend: &Backend) -> Option<f64> {
         let in_flight = f64::from(backend.in_flight_total());
         match (self.settings.bounds, self.settings.stock) {
-            (Bounds::Auto, _) => backend.gauge.watermark().map(f64::from),
+            (Bounds::Auto, _) => backend.gauge.full_at(),
             (Bounds::Fixed(_), StockUnit::Requests) => None,
             (Bounds::Fixed(bounds), StockUnit::Tokens) => {
                 let [_, watermark, _] = bounds.scaled(1);

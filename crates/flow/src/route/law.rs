@@ -63,7 +63,7 @@ impl Default for RouteTerms {
         Self {
             boosts: [-100.0, 0.0, 200.0, 500.0],
             depth_penalty: 50.0,
-            engine_waiting_penalty: 25.0,
+            engine_waiting_penalty: 100.0,
             fill_penalty: 50.0,
             kv_penalty: 200.0,
             kv_threshold: 0.8,

@@ -76,7 +76,7 @@ fn documented(wish: &Wish, boost: f64, candidate: &Candidate) -> f64 {
         - latency
         - 16.0 * f64::powf(2.0, -boost / 50.0) * f64::from(power)
         - 50.0 * depth
-        - 25.0 * f64::from(candidate.engine_waiting.unwrap_or(0))
+        - 100.0 * f64::from(candidate.engine_waiting.unwrap_or(0))
         - 50.0 * f64::from(candidate.fill)
         - 200.0 * ((unit(candidate.kv_used.unwrap_or(0.0)) - 0.8) / 0.2).max(0.0)
         + 100.0 * f64::from(candidate.prefix_share)

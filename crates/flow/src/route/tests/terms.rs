@@ -53,7 +53,7 @@ fn r01_a_measured_latency_counts_half_and_within_reason() {
 
 #[test]
 fn r01_the_engines_own_queue_counts() {
-    assert_effect(-75.0, |twin| Candidate { engine_waiting: Some(3), ..twin });
+    assert_effect(-300.0, |twin| Candidate { engine_waiting: Some(3), ..twin });
     assert_effect(0.0, |twin| Candidate { engine_waiting: Some(0), ..twin });
 }
 
