@@ -19,6 +19,7 @@
 //! passed by one ask.
 
 mod metrics;
+mod pace;
 mod peak;
 mod pressure;
 mod probe;
@@ -26,6 +27,7 @@ mod starts;
 mod streams;
 
 use metrics::{Look, MetricsLaw};
+use pace::PaceLaw;
 use peak::Peak;
 use pressure::Pressure;
 use starts::Starts;
@@ -64,8 +66,10 @@ pub enum Bound {
     Unstarted,
     /// Tokens in flight.
     Tokens,
-    /// Asks in flight.
+    /// Asks in flight, by what the engine has room for.
     Slots,
+    /// Asks in flight, by how smoothly their streams run.
+    Pace,
 }
 
 /// The bounds of one backend under `auto`, and how near it is to them.
@@ -77,6 +81,9 @@ pub struct Limits {
     pub tokens: (u64, f64),
     /// Asks in flight, and how many there may be; infinite while nothing is known.
     pub slots: (u32, f64),
+    /// The time from token to token when it was last measured, and the asks in flight that it
+    /// allows; infinite where no longest time is given or it was never passed.
+    pub pace: (Option<Span>, f64),
     /// The bound that keeps the backend closed now.
     pub binding: Option<Bound>,
     /// Whether the engine's own metrics move the bounds, or only what its streams show.
@@ -89,6 +96,7 @@ struct Caps {
     unstarted: f64,
     tokens: f64,
     slots: f64,
+    pace: f64,
 }
 
 /// What is in flight at one backend.
@@ -106,6 +114,7 @@ pub(crate) struct Gauge {
     tally: Tally,
     caps: Caps,
     pressure: Pressure,
+    pace: PaceLaw,
     metrics: MetricsLaw,
     streams: StreamLaw,
     starts: Starts,
@@ -119,6 +128,7 @@ pub(crate) struct Gauge {
 pub(crate) struct Flight {
     prompt: u64,
     tokens: u64,
+    output: u64,
     granted: Time,
     pub(crate) started: bool,
     /// The ask's own deadline, while the wheel is used to presume that it has begun.
@@ -132,8 +142,14 @@ impl Default for Gauge {
     fn default() -> Self {
         Self {
             tally: Tally::default(),
-            caps: Caps { unstarted: UNSTARTED_COLD, tokens: f64::INFINITY, slots: f64::INFINITY },
+            caps: Caps {
+                unstarted: UNSTARTED_COLD,
+                tokens: f64::INFINITY,
+                slots: f64::INFINITY,
+                pace: f64::INFINITY,
+            },
             pressure: Pressure::default(),
+            pace: PaceLaw::default(),
             metrics: MetricsLaw::default(),
             streams: StreamLaw::default(),
             starts: Starts::default(),
@@ -156,6 +172,9 @@ impl Gauge {
         if f64::from(self.tally.in_flight) + 1.0 > self.caps.slots.max(1.0) {
             return Some(Bound::Slots);
         }
+        if f64::from(self.tally.in_flight) + 1.0 > self.caps.pace.max(1.0) {
+            return Some(Bound::Pace);
+        }
         if self.tally.tokens as f64 >= self.caps.tokens {
             return Some(Bound::Tokens);
         }
@@ -168,6 +187,7 @@ impl Gauge {
             unstarted: (self.tally.unstarted, self.caps.unstarted),
             tokens: (self.tally.tokens, self.caps.tokens),
             slots: (self.tally.in_flight, self.caps.slots),
+            pace: (self.pace.last(), self.caps.pace),
             binding: self.closed_by(),
             by_metrics: self.metrics.is_fresh(now),
         }
@@ -181,7 +201,7 @@ impl Gauge {
     /// With how many asks of the present size it would be full; nothing where no bound is known.
     pub(crate) fn full_at(&self) -> Option<f64> {
         let size = self.tally.tokens as f64 / f64::from(self.tally.in_flight);
-        let full = self.caps.slots.min(self.caps.tokens / size);
+        let full = self.caps.slots.min(self.caps.pace).min(self.caps.tokens / size);
         Some(full.max(1.0)).filter(|full| full.is_finite())
     }
 
@@ -210,7 +230,7 @@ impl Gauge {
     /// An ask with so many prompt tokens and tokens in all goes there.
     pub(crate) fn granted(&mut self, prompt: u64, tokens: u64, now: Time) -> Flight {
         let mark = self.streams.mark(now);
-        let flight = Flight { prompt, tokens, granted: now, started: false, deadline: None, mark };
+        let flight = Flight { prompt, tokens, granted: now, mark, ..Flight::default() };
         self.tally.add(&flight);
         flight
     }
@@ -220,6 +240,7 @@ impl Gauge {
         if std::mem::replace(&mut flight.started, true) {
             return;
         }
+        self.pace.note(self.started_now(), now);
         self.tally.unstarted -= 1;
         self.tally.unstarted_prompt -= flight.prompt;
         self.caps.unstarted = self.caps.unstarted.max(UNSTARTED);
@@ -232,7 +253,16 @@ impl Gauge {
     }
 
     /// An ask has produced so many tokens: it holds at least those and its prompt.
-    pub(crate) fn streamed(&mut self, flight: &mut Flight, output: u64, now: Time) {
+    pub(crate) fn streamed(
+        &mut self,
+        flight: &mut Flight,
+        output: u64,
+        pace_max: Option<Span>,
+        now: Time,
+    ) {
+        let produced = output.saturating_sub(flight.output);
+        flight.output = flight.output.max(output);
+        self.keep_pace(produced, pace_max, now);
         let holds = flight.prompt + output;
         if holds > flight.tokens {
             self.tally.tokens += holds - flight.tokens;
@@ -245,6 +275,7 @@ impl Gauge {
 
     /// An ask has ended there.
     pub(crate) fn ended(&mut self, flight: &Flight, now: Time) {
+        self.pace.note(self.started_now(), now);
         self.tally.in_flight -= 1;
         self.tally.tokens -= flight.tokens;
         if !flight.started {
@@ -259,14 +290,17 @@ impl Gauge {
         if !self.metrics.is_fresh(now) {
             // What streams alone could tell of slots was a guess.
             self.caps.slots = f64::INFINITY;
-            self.caps.unstarted = self.caps.unstarted.min(UNSTARTED);
+            self.streams.forget_stalls();
         }
         self.reading = Some(reading);
         let binding = self.pressure.since_last_look(now);
-        let (in_flight, tokens) = (self.tally.in_flight, self.tally.tokens);
+        let Tally { in_flight, unstarted, tokens, .. } = self.tally;
         let usual_start = self.starts.usual();
-        let look = Look { reading, in_flight, tokens, binding, usual_start, now };
+        let look = Look { reading, in_flight, unstarted, tokens, binding, usual_start, now };
         self.metrics.take(look, &mut self.caps);
+        // A queue inside the engine says that more at once would start no sooner.
+        let more = binding.on(Bound::Unstarted) && reading.waiting == 0;
+        self.streams.probe(more, &mut self.caps.unstarted, now);
     }
 
     /// Takes note of whether it is closed while something waits for it.
@@ -276,11 +310,26 @@ impl Gauge {
             self.closed_at.push(self.tally.in_flight, now);
         }
         self.pressure.note(closed.filter(|_| wanted), now);
+        self.pace.pressure.note(closed.filter(|_| wanted), now);
     }
 
     /// The backend came back: its engine may be a new one, and cold.
     pub(crate) fn restarted(&mut self) {
         *self = Self { tally: self.tally, ..Self::default() };
+    }
+
+    /// Bounds asks in flight by how smoothly streams run, where that is asked for.
+    fn keep_pace(&mut self, produced: u64, pace_max: Option<Span>, now: Time) {
+        self.pace.note(self.started_now(), now);
+        self.pace.produced(produced);
+        let Some(pace) = self.pace.measure(now) else { return };
+        match pace_max {
+            None => self.caps.pace = f64::INFINITY,
+            Some(most) => {
+                let ratio = pace.secs_f64() / most.secs_f64();
+                self.pace.revise(&mut self.caps.pace, self.tally.in_flight, ratio, now);
+            }
+        }
     }
 
     fn started_now(&self) -> u32 {
@@ -292,7 +341,7 @@ impl Gauge {
         if self.metrics.is_fresh(now) {
             return;
         }
-        self.streams.revise(&mut self.pressure, self.tally.tokens, &mut self.caps, now);
+        self.streams.revise(&mut self.pressure, &self.tally, &mut self.caps, now);
     }
 }
 

@@ -139,6 +139,9 @@ pub struct Settings {
     pub order: Order,
     /// How much may be in flight.
     pub bounds: Bounds,
+    /// Under `auto`, the longest mean time from token to token that a backend's streams should
+    /// have; with nothing given throughput counts alone.
+    pub pace_max: Option<Span>,
     /// What stock is counted in where bounds are fixed.
     pub stock: StockUnit,
     /// How backends are weighed against each other.
@@ -306,6 +309,7 @@ impl Default for Settings {
             cascade: Cascade::default(),
             order: Order::default(),
             bounds: Bounds::default(),
+            pace_max: None,
             stock: StockUnit::default(),
             route: RouteLaw::default(),
             default_class: FlowClass::default(),

@@ -224,9 +224,8 @@ impl Supply {
             self.adopt(at as u32, domain);
         }
         for at in 0..self.backends.len() as u32 {
-            if let Some(&domain) = domain_of.get(&root(&leader, at)) {
-                self.backends[at as usize].domain = domain;
-            }
+            let domain = domain_of.get(&root(&leader, at)).copied();
+            self.backends[at as usize].domain = domain.unwrap_or(NONE);
         }
     }
 

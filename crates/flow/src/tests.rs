@@ -17,6 +17,7 @@ mod oracles;
 mod orders;
 mod range;
 mod reference;
+mod resilience;
 mod routing;
 mod stock;
 mod supply;

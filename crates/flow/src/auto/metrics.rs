@@ -10,6 +10,7 @@ use crate::time::{Span, Time};
 
 /// Metrics are fresh for this long, or for three of their intervals.
 const FRESH: Span = Span::from_secs(2);
+const FRESH_MAX: Span = Span::from_secs(30);
 /// How long a queue must stand, at least and in times that an ask usually takes to start.
 const STANDS: Span = Span::from_millis(800);
 const STANDS_STARTS: f64 = 1.5;
@@ -22,6 +23,11 @@ const KV_ROOMY: f64 = 0.82;
 const KV_FULL: f64 = 0.9;
 /// Tokens in flight never exceed this many times the KV cache: prefixes that are shared count anew.
 const KV_MULTIPLE: f64 = 3.0;
+/// Estimates are never so wrong that less than this share of the cache would be right.
+const KV_FLOOR: f64 = 0.2;
+/// Use of the KV cache from which the way back is long, and may be gone in longer steps.
+const KV_EMPTY: f64 = 0.5;
+const GROWTH_FAR: f64 = 1.1;
 const CUT: f64 = 0.95;
 const GROWTH: f64 = 1.01;
 /// After a cut its effect is awaited.
@@ -36,9 +42,14 @@ pub(super) struct MetricsLaw {
     read: Option<Time>,
     interval: Span,
     preemptions: Option<u64>,
+    kv: Option<f64>,
     tokens_hold: Time,
     tokens_grown: Time,
     queue: Option<Queue>,
+    /// The queue for which slots were last cut, while it stands.
+    cut_for: Option<u32>,
+    /// How many wait inside the engine whatever we do.
+    strangers: u32,
     slots_step: f64,
     slots_hold: Span,
     /// Whether slots have grown since they were last cut.
@@ -51,6 +62,7 @@ pub(super) struct MetricsLaw {
 pub(super) struct Look {
     pub(super) reading: Reading,
     pub(super) in_flight: u32,
+    pub(super) unstarted: u32,
     pub(super) tokens: u64,
     pub(super) binding: Binding,
     /// How long an ask usually takes to start.
@@ -76,9 +88,12 @@ impl Default for MetricsLaw {
             read: None,
             interval: Span::ZERO,
             preemptions: None,
+            kv: None,
             tokens_hold: Time::ZERO,
             tokens_grown: Time::ZERO,
             queue: None,
+            cut_for: None,
+            strangers: 0,
             slots_step: 1.0,
             slots_hold: SLOTS_HOLD,
             growing: false,
@@ -89,7 +104,8 @@ impl Default for MetricsLaw {
 
 impl MetricsLaw {
     pub(super) fn is_fresh(&self, now: Time) -> bool {
-        let lasts = Span::from_nanos(self.interval.nanos().saturating_mul(3)).max(FRESH);
+        let three = Span::from_nanos(self.interval.nanos().saturating_mul(3));
+        let lasts = three.clamp(FRESH, FRESH_MAX);
         self.read.is_some_and(|read| now.since(read) <= lasts)
     }
 
@@ -103,17 +119,18 @@ impl MetricsLaw {
     fn move_tokens(&mut self, look: Look, caps: &mut Caps) {
         let Look { reading, binding, now, .. } = look;
         let kv = reading.kv_tokens.map(|tokens| tokens as f64).filter(|&tokens| tokens > 0.0);
-        if let Some(kv) = kv
-            && caps.tokens.is_infinite()
-        {
-            caps.tokens = KV_SHARE * kv;
+        if kv.is_some() && kv != self.kv {
+            caps.tokens = kv.map_or(f64::INFINITY, |kv| KV_SHARE * kv);
+            self.kv = kv;
         }
         let known = self.preemptions.replace(reading.preemptions);
         // A counter that fell belongs to an engine that began anew.
         let preempted = known.is_some_and(|known| reading.preemptions > known);
         if preempted || reading.kv_used > KV_HIGH {
-            if now >= self.tokens_hold {
-                caps.tokens = CUT * caps.tokens.min(look.tokens as f64);
+            let floor = kv.map_or(0.0, |kv| KV_FLOOR * kv);
+            // What is not ours cannot be cut, and a single ask must always go.
+            if now >= self.tokens_hold && look.in_flight > 1 {
+                caps.tokens = (CUT * caps.tokens.min(look.tokens as f64)).max(floor);
                 self.tokens_hold = now.after(HOLD);
                 self.tokens_grown = now;
             }
@@ -122,28 +139,46 @@ impl MetricsLaw {
             && now >= self.tokens_grown.after(GROW_EVERY)
         {
             let most = kv.map_or(f64::INFINITY, |kv| KV_MULTIPLE * kv);
-            caps.tokens = (caps.tokens * GROWTH).min(most);
+            let growth = if reading.kv_used < KV_EMPTY { GROWTH_FAR } else { GROWTH };
+            caps.tokens = (caps.tokens * growth).min(most);
             self.tokens_grown = now;
         }
     }
 
     fn move_slots(&mut self, look: Look, caps: &mut Caps) {
-        let Look { reading, binding, now, .. } = look;
+        let Look { binding, now, .. } = look;
+        let reading = self.without_strangers(look.reading);
         self.queue = Queue::seen(self.queue, reading, now);
-        if self.queue.is_some() {
-            self.slots_step = 1.0;
+        match self.queue {
+            Some(_) => self.slots_step = 1.0,
+            None => self.cut_for = None,
         }
         let enough = STANDS.max(Span::from_secs_f64(STANDS_STARTS * look.usual_start.secs_f64()));
         let standing = self.queue.filter(|queue| now.since(queue.since) >= enough);
         if let Some(queue) = standing {
-            let fits = f64::from(look.in_flight.saturating_sub(queue.waiting)).max(1.0);
-            if fits < caps.slots {
+            // What waits there and is not ours makes no difference to us.
+            let ours = queue.waiting.min(look.unstarted);
+            let fits = f64::from(look.in_flight.saturating_sub(ours)).max(1.0);
+            let in_effect = f64::from(look.in_flight) <= caps.slots;
+            if self.cut_for.is_some_and(|was| in_effect && queue.waiting >= was) {
+                // The cut did not shorten it: it is not ours, or not for want of slots.
+                self.strangers += queue.waiting;
+                self.cut_for = None;
+                caps.slots = f64::INFINITY;
+            } else if fits < caps.slots {
+                self.cut_for = Some(queue.waiting);
                 self.cut_slots(fits, caps, now);
             }
             self.queue = None;
         } else if caps.slots.is_finite() && binding.on(Bound::Slots) && reading.waiting == 0 {
             self.grow_slots(caps, now);
         }
+    }
+
+    /// A reading without those in the engine's queue whom our own asks do not move.
+    fn without_strangers(&mut self, reading: Reading) -> Reading {
+        self.strangers = self.strangers.min(reading.waiting);
+        Reading { waiting: reading.waiting - self.strangers, ..reading }
     }
 
     fn cut_slots(&mut self, fits: f64, caps: &mut Caps, now: Time) {
@@ -178,7 +213,8 @@ impl Queue {
             return None;
         }
         let stands = |queue: &Self| {
-            kv_used >= KV_FULL || (running <= queue.running && running + 1 >= queue.running)
+            kv_used >= KV_FULL
+                || (running <= queue.running && running.saturating_add(1) >= queue.running)
         };
         let new = Self { since: now, running, waiting };
         Some(

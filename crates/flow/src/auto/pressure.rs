@@ -9,12 +9,12 @@ pub(super) struct Pressure {
     blocking: Option<Bound>,
     noted: Time,
     looked: Time,
-    closed: [u64; 3],
+    closed: [u64; 4],
 }
 
 /// The bounds that kept asks waiting for more than half of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Binding([bool; 3]);
+pub(super) struct Binding([bool; 4]);
 
 // === impl Pressure ===
 
@@ -32,7 +32,7 @@ impl Pressure {
         self.settle(now);
         let half = now.since(self.looked).nanos() / 2;
         let binding = Binding(self.closed.map(|nanos| nanos > half));
-        self.closed = [0; 3];
+        self.closed = [0; 4];
         self.looked = now;
         binding
     }

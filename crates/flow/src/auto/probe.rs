@@ -51,7 +51,7 @@ impl Default for Probe {
 
 impl Probe {
     pub(super) fn started(&mut self) {
-        self.firsts += 1;
+        self.firsts = self.firsts.saturating_add(1);
     }
 
     /// Moves the bound on; `binding` says whether it kept asks waiting since the last look.
@@ -69,7 +69,7 @@ impl Probe {
             return;
         };
         let elapsed = now.since(since);
-        let enough = self.firsts >= SAMPLES || elapsed >= MEASURE_MAX;
+        let enough = elapsed > Span::ZERO && (self.firsts >= SAMPLES || elapsed >= MEASURE_MAX);
         let rate = f64::from(self.firsts) / elapsed.secs_f64();
         match self.phase {
             Phase::Base if enough && elapsed >= self.wait => self.step(rate, unstarted, now),

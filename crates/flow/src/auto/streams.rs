@@ -7,7 +7,7 @@
 use super::peak::Peak;
 use super::pressure::Pressure;
 use super::probe::Probe;
-use super::{Bound, Caps, UNSTARTED};
+use super::{Bound, Caps, Tally, UNSTARTED};
 use crate::time::{Span, Time};
 
 /// How often it is asked which bound binds.
@@ -15,13 +15,19 @@ const LOOK_EVERY: Span = Span::from_millis(200);
 /// Steps that a stream may miss, and the time it may stand still, before it counts as stalled.
 const MISSED_STEPS: f64 = 3.0;
 const STALL: Span = Span::from_millis(200);
+/// How often a stream is believed to have been preempted.
+const STALLS_BELIEVED: u8 = 2;
 const CUT: f64 = 0.95;
-const GROWTH: f64 = 1.01;
+/// The share by which tokens grow, doubled each time while nothing stalls.
+const GROWTH: f64 = 0.01;
+const GROWTH_MAX: f64 = 0.16;
 const HOLD: Span = Span::from_secs(2);
 const GROW_EVERY: Span = Span::from_secs(10);
 /// While more streams start than ever before in the window, the next ones may follow at once.
 const RISING: Span = Span::from_secs(1);
 const SLOTS_MIN: f64 = 2.0;
+/// First tokens that come within this time come from one step of the engine.
+const TOGETHER: Span = Span::from_millis(10);
 
 #[derive(Clone, Debug)]
 pub(super) struct StreamLaw {
@@ -30,8 +36,11 @@ pub(super) struct StreamLaw {
     stalled: bool,
     started_peak: Peak,
     grew: Time,
+    together: u32,
+    together_since: Time,
     tokens_hold: Time,
     tokens_grown: Time,
+    growth: f64,
     probe: Probe,
 }
 
@@ -40,6 +49,7 @@ pub(super) struct StreamLaw {
 pub(super) struct Mark {
     steps: f64,
     moved: Time,
+    stalls: u8,
 }
 
 // === impl StreamLaw ===
@@ -51,8 +61,11 @@ impl Default for StreamLaw {
             stalled: false,
             started_peak: Peak::over(Span::from_secs(10)),
             grew: Time::ZERO,
+            together: 0,
+            together_since: Time::ZERO,
             tokens_hold: Time::ZERO,
             tokens_grown: Time::ZERO,
+            growth: GROWTH,
             probe: Probe::default(),
         }
     }
@@ -60,14 +73,20 @@ impl Default for StreamLaw {
 
 impl StreamLaw {
     pub(super) const fn mark(&self, now: Time) -> Mark {
-        Mark { steps: self.steps, moved: now }
+        Mark { steps: self.steps, moved: now, stalls: 0 }
     }
 
     pub(super) fn started(&mut self, started: u32, now: Time) {
-        if started > self.started_peak.at(now) {
+        // Answers of one token end as they start: what starts together ran together.
+        if now.since(self.together_since) > TOGETHER {
+            (self.together_since, self.together) = (now, 0);
+        }
+        self.together = self.together.saturating_add(1);
+        let ran = started.max(self.together);
+        if ran > self.started_peak.at(now) {
             self.grew = now;
         }
-        self.started_peak.push(started, now);
+        self.started_peak.push(ran, now);
         self.probe.started();
     }
 
@@ -75,29 +94,43 @@ impl StreamLaw {
     pub(super) fn advanced(&mut self, mark: &mut Mark, started: u32, now: Time) {
         self.steps += 1.0 / f64::from(started.max(1));
         let missed = self.steps - mark.steps > MISSED_STEPS;
-        self.stalled |= missed && now.since(mark.moved) > STALL;
-        *mark = self.mark(now);
+        let stalled = missed && now.since(mark.moved) > STALL;
+        // One that stalls again and again is slow itself: its client, or what parses it.
+        self.stalled |= stalled && mark.stalls < STALLS_BELIEVED;
+        let stalls = mark.stalls.saturating_add(u8::from(stalled));
+        *mark = Mark { stalls, ..self.mark(now) };
+    }
+
+    /// Tries whether more asks could start at once; `more` says whether that seems so.
+    pub(super) fn probe(&mut self, more: bool, unstarted: &mut f64, now: Time) {
+        self.probe.look(more, unstarted, now);
+    }
+
+    pub(super) fn forget_stalls(&mut self) {
+        self.stalled = false;
     }
 
     pub(super) fn revise(
         &mut self,
         pressure: &mut Pressure,
-        tokens: u64,
+        tally: &Tally,
         caps: &mut Caps,
         now: Time,
     ) {
-        if std::mem::take(&mut self.stalled) && now >= self.tokens_hold {
-            caps.tokens = CUT * caps.tokens.min(tokens as f64);
+        if std::mem::take(&mut self.stalled) && now >= self.tokens_hold && tally.in_flight > 1 {
+            caps.tokens = CUT * caps.tokens.min(tally.tokens as f64);
             self.tokens_hold = now.after(HOLD);
             self.tokens_grown = now;
+            self.growth = GROWTH;
         }
         if now.since(pressure.looked()) >= LOOK_EVERY {
             let binding = pressure.since_last_look(now);
             if binding.on(Bound::Tokens) && now >= self.tokens_grown.after(GROW_EVERY) {
-                caps.tokens *= GROWTH;
+                caps.tokens *= 1.0 + self.growth;
+                self.growth = (self.growth * 2.0).min(GROWTH_MAX);
                 self.tokens_grown = now;
             }
-            self.probe.look(binding.on(Bound::Unstarted), &mut caps.unstarted, now);
+            self.probe(binding.on(Bound::Unstarted), &mut caps.unstarted, now);
         }
         let rising = now.since(self.grew) <= RISING;
         let ahead = if rising { caps.unstarted } else { 1.0 + caps.unstarted - UNSTARTED };

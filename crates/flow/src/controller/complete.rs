@@ -148,9 +148,7 @@ impl Controller {
     /// limit wherever else it waits.
     fn drain_after(&mut self, backend: u32, was_at_limit: Option<u32>, now: Time) {
         let domain = self.supply.backends[backend as usize].domain;
-        if (domain as usize) < self.domains.len() {
-            self.drain(domain, now);
-        }
+        self.drain(domain, now);
         if let Some(flow) = was_at_limit {
             self.drain_for(flow, now);
         }

@@ -53,7 +53,8 @@ impl Controller {
 
     /// The claim whose turn it is, among those whose backends have room below the lower bound.
     fn next_claim(&mut self, domain: u32) -> Option<u32> {
-        if self.domains[domain as usize].waiting == 0 {
+        // A backend that serves nothing any more is in no domain.
+        if self.domains.get(domain as usize).is_none_or(|domain| domain.waiting == 0) {
             return None;
         }
         let room = self.settings.bounds.to_dequeue();

@@ -4,7 +4,7 @@
 //! fixed bounds it is checked and has no effect.
 
 use super::Controller;
-use crate::ask::{BackendId, Ticket};
+use crate::ask::{BackendId, COST_MAX, Ticket};
 use crate::auto::{Flight, Gauge, Reading};
 use crate::outcome::Misuse;
 use crate::settings::Bounds;
@@ -37,7 +37,8 @@ impl Controller {
         }
         let backend = self.asks[slot].backend;
         let gauge = &mut self.supply.backends[backend as usize].gauge;
-        gauge.streamed(&mut self.flights[slot as usize], tokens, now);
+        let tokens = tokens.min(COST_MAX);
+        gauge.streamed(&mut self.flights[slot as usize], tokens, self.settings.pace_max, now);
         self.bounds_moved(backend, now);
         Ok(())
     }

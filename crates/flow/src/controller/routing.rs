@@ -24,7 +24,7 @@ pub(super) struct Route {
 // === impl Controller ===
 
 impl Controller {
-    /// Why an ask in flight is where it is.
+    /// Why an ask in flight is where it is; [`Choice::at`] is its backend's number.
     pub fn choice(&self, ticket: Ticket) -> Option<Choice> {
         let slot = self.asks.find(ticket)?;
         let record = &self.asks[slot];
@@ -36,7 +36,8 @@ impl Controller {
         }
         // There was no choice: what there is to say of the one backend can be told afterwards.
         let wish = self.wish_of(slot);
-        let mut only = self.candidate(record.backend, &wish);
+        let only = self.candidate(record.backend, &wish);
+        let mut only = Candidate { at: only.backend.0, ..only };
         let own = &mut only.pending[record.band.index()];
         *own = own.saturating_sub(1);
         choose(&wish, &self.settings.route, std::iter::once(only))
@@ -62,7 +63,9 @@ impl Controller {
         let wish = wish();
         let candidates = usable.map(|at| self.candidate(at, &wish));
         let choice = choose(&wish, &self.settings.route, candidates)?;
-        Some(Route { backend: choice.at, choice: Some(choice) })
+        let backend = choice.at;
+        let at = self.supply.backends[backend as usize].id.0;
+        Some(Route { backend, choice: Some(Choice { at, ..choice }) })
     }
 
     /// Keeps the reason of a grant.

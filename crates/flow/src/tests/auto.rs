@@ -170,14 +170,14 @@ fn c10_a_standing_queue_lowers_slots_to_what_runs() {
     tide.start_all(12);
     let in_flight = tide.flying.len() as u32;
     for _ in 0..9 {
-        tide.read(Reading { running: 8, waiting: in_flight - 8, ..CALM });
+        tide.read(Reading { running: 9, waiting: in_flight - 9, ..CALM });
     }
-    assert_eq!(tide.limits().slots.1, 8.0);
+    assert_eq!(tide.limits().slots.1, 9.0);
     assert_eq!(tide.limits().binding, Some(Bound::Slots));
     for _ in 0..40 {
-        tide.read(Reading { running: 8, ..CALM });
+        tide.read(Reading { running: 9, ..CALM });
     }
-    assert!(tide.limits().slots.1 > 8.0, "it is tried again while it binds");
+    assert!(tide.limits().slots.1 > 9.0, "it is tried again while it binds");
 }
 
 #[test]
@@ -250,6 +250,55 @@ fn c10_metrics_that_come_back_take_over() {
     tide.bench.pass(Span::from_secs(3));
     tide.bench.gate.streamed(tide.flying[0], 5, tide.bench.now).unwrap();
     assert!(!tide.limits().by_metrics && tide.limits().slots.1.is_finite());
+}
+
+/// Lets every stream make a token every `step`, for so long, under fresh metrics.
+fn stream(tide: &mut Tide, step: Span, steps: u64, so_far: u64) {
+    for made in 1..=steps {
+        tide.bench.pass(step);
+        tide.bench.gate.reading(BackendId(0), CALM, tide.bench.now);
+        for at in 0..tide.flying.len() {
+            let ticket = tide.flying[at];
+            tide.bench.gate.streamed(ticket, so_far + made, tide.bench.now).unwrap();
+        }
+        tide.bench.collect();
+        tide.collect();
+    }
+}
+
+#[test]
+fn c10_a_longest_pace_bounds_what_is_in_flight() {
+    let mut tide = Tide::new();
+    let settings = Settings { pace_max: Some(Span::from_millis(50)), ..Settings::default() };
+    tide.bench.gate.configure(settings, tide.bench.now);
+    tide.read(Reading { kv_tokens: Some(1_000_000), ..CALM });
+    tide.crowd();
+    tide.start_all(20);
+    stream(&mut tide, Span::from_millis(40), 30, 0);
+    assert!(tide.limits().pace.1.is_infinite(), "40 ms from token to token are allowed");
+    let held = f64::from(tide.limits().slots.0);
+    stream(&mut tide, Span::from_millis(60), 40, 30);
+    let cut = tide.limits().pace.1;
+    assert!((0.79 * held..0.9 * held).contains(&cut), "{cut} of {held}: by 50 over 60");
+    assert_eq!(tide.limits().binding, Some(Bound::Pace));
+    assert_eq!(tide.limits().pace.0, Some(Span::from_millis(60)));
+    stream(&mut tide, Span::from_millis(48), 60, 70);
+    assert_eq!(tide.limits().pace.1, cut, "so near to what is allowed it stays");
+    stream(&mut tide, Span::from_millis(30), 60, 130);
+    assert_eq!(tide.limits().pace.1, cut, "nobody waits for more");
+    tide.crowd();
+    stream(&mut tide, Span::from_millis(30), 120, 190);
+    assert!(tide.limits().pace.1 > cut, "with slack it grows while it binds");
+}
+
+#[test]
+fn c10_without_a_longest_pace_streams_may_take_their_time() {
+    let mut tide = Tide::new();
+    tide.read(CALM);
+    tide.crowd();
+    tide.start_all(20);
+    stream(&mut tide, Span::from_secs(1), 30, 0);
+    assert!(tide.limits().pace.1.is_infinite());
 }
 
 #[test]

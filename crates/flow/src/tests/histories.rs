@@ -70,9 +70,14 @@ fn settings(choice: u64) -> Settings {
 }
 
 fn backends(choice: u64) -> Vec<BackendSupply> {
-    let shapes: [&[&[u32]]; 4] =
-        [&[&[0, 1, 2]], &[&[0, 1], &[1, 2]], &[&[0], &[1], &[2]], &[&[0, 1, 2], &[0, 1, 2], &[2]]];
-    let shape = shapes[choice as usize % 4].iter().enumerate();
+    let shapes: [&[&[u32]]; 5] = [
+        &[&[0, 1, 2]],
+        &[&[0, 1], &[1, 2]],
+        &[&[0], &[1], &[2]],
+        &[&[0, 1, 2], &[0, 1, 2], &[2]],
+        &[&[0, 1, 2], &[]],
+    ];
+    let shape = shapes[choice as usize % 5].iter().enumerate();
     let listed = shape.map(|(id, models)| BackendSupply {
         ready: choice >> (4 + id) & 1 == 0,
         ..backend(id as u32, models)
@@ -190,16 +195,21 @@ impl History {
 
     fn stream(&mut self, value: u64) {
         if let Some(&(ticket, _)) = self.in_flight.first() {
-            self.bench.gate.streamed(ticket, value % 700, self.bench.now).unwrap();
+            self.bench.gate.streamed(ticket, value % 700 * (value >> 60), self.bench.now).unwrap();
             self.bench.collect();
         }
     }
 
     fn read(&mut self, value: u64) {
         let reading = Reading {
-            running: value as u32 % 5,
+            running: if value % 9 == 0 { u32::MAX } else { value as u32 % 5 },
             waiting: (value >> 8) as u32 % 3,
-            kv_used: (value >> 16) as f64 % 11.0 / 10.0,
+            kv_used: match value >> 16 & 15 {
+                0 => f64::NAN,
+                1 => f64::INFINITY,
+                2 => -1.0,
+                used => used as f64 / 15.0,
+            },
             preemptions: value >> 58,
             kv_tokens: value.is_multiple_of(3).then_some(value >> 52),
         };

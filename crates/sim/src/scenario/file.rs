@@ -125,6 +125,7 @@ pub(super) struct Policy {
     pub(super) name: Option<String>,
     pub(super) kind: Kind,
     pub(super) watermark: Option<f64>,
+    pub(super) pace: Option<Length>,
     pub(super) cost: Option<Cost>,
     pub(super) capacity: Option<u32>,
     pub(super) flow_capacity: Option<u32>,

@@ -19,6 +19,8 @@ pub struct Policy {
     pub capacity: u32,
     /// The most that may wait in one band of a tenant; only our own queue knows such a limit.
     pub flow_capacity: u32,
+    /// Under `auto`, the longest mean time from token to token.
+    pub pace: Option<Span>,
     /// How long a request may wait.
     pub ttl: Span,
     /// Tenants that stay away.
@@ -61,6 +63,7 @@ impl Policy {
         let &Self { capacity, flow_capacity, ttl, .. } = self;
         let mut settings = Settings {
             total_capacity: capacity,
+            pace_max: self.pace,
             default_class: FlowClass { capacity: flow_capacity, ttl, ..FlowClass::default() },
             ..Settings::default()
         };

@@ -153,6 +153,7 @@ impl Random {
             cascade: self.cascade(),
             order,
             bounds: self.bounds(stock),
+            pace_max: None,
             stock,
             route: RouteLaw::default(),
             default_class: self.class(),

@@ -21,6 +21,11 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<Policy> {
     {
         require(ours || !is_given, format!("{key}.{field}"), "only `ours` has it")?;
     }
+    let auto = ours && given.watermark.is_none();
+    let key_of_pace = format!("{key}.pace");
+    require(auto || given.pace.is_none(), &*key_of_pace, "only `ours` without a watermark has it")?;
+    let pace = given.pace.map(|length| length.0);
+    require(pace != Some(Span::ZERO), key_of_pace, "must be more than 0")?;
     let kind = match given.kind {
         file::Kind::Direct => {
             require(given.watermark.is_none(), format!("{key}.watermark"), "`direct` has none")?;
@@ -43,6 +48,7 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<Policy> {
         kind,
         capacity,
         flow_capacity: given.flow_capacity.unwrap_or(capacity),
+        pace,
         ttl: given.ttl.map_or(Span::from_secs(30), |length| length.0),
         without: given.without.clone(),
         metrics: given.metrics.unwrap_or(true),

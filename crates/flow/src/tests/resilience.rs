@@ -1,0 +1,219 @@
+//! C10: what must not bring `auto` down: absurd readings, gauges that lie, slow readers, answers of
+//! one token, models that move.
+
+use super::bench::{Bench, backend};
+use crate::{Ask, BackendId, FlowClass, Limits, Reading, Settings, Span, Ticket, Usage, Verdict};
+
+const CALM: Reading =
+    Reading { running: 1, waiting: 0, kv_used: 0.01, preemptions: 0, kv_tokens: None };
+
+/// One engine, and what is in flight there with the tokens it has made.
+struct Shore {
+    bench: Bench,
+    flying: Vec<(Ticket, u64)>,
+}
+
+// === impl Shore ===
+
+impl Shore {
+    fn new() -> Self {
+        let ttl = Span::from_secs(100_000);
+        let class = FlowClass { capacity: 10_000, ttl, ..FlowClass::default() };
+        let settings =
+            Settings { total_capacity: 10_000, default_class: class, ..Settings::default() };
+        Self { bench: Bench::new(settings, 1), flying: Vec::new() }
+    }
+
+    fn offer(&mut self, count: usize, prompt: u64, tokens: u64) {
+        for _ in 0..count {
+            let ask = self.bench.ask("a");
+            if let Verdict::Granted { ticket, .. } = self.bench.offer(Ask { prompt, tokens, ..ask })
+            {
+                self.flying.push((ticket, 0));
+            }
+        }
+        self.board();
+    }
+
+    fn board(&mut self) {
+        self.bench.collect();
+        self.flying.extend(self.bench.granted().into_iter().map(|ticket| (ticket, 0)));
+    }
+
+    fn read(&mut self, reading: Reading) {
+        self.bench.gate.reading(BackendId(0), reading, self.bench.now);
+        self.board();
+    }
+
+    /// Everything in flight makes a token; what has made `output` ends.
+    fn step(&mut self, output: u64, moves: impl Fn(Ticket) -> bool) {
+        for at in 0..self.flying.len() {
+            if moves(self.flying[at].0) {
+                let (ticket, made) = &mut self.flying[at];
+                *made += 1;
+                self.bench.gate.streamed(*ticket, *made, self.bench.now).unwrap();
+            }
+        }
+        let (done, rest) = std::mem::take(&mut self.flying)
+            .into_iter()
+            .partition::<Vec<_>, _>(|&(_, made)| made >= output);
+        self.flying = rest;
+        for (ticket, _) in done {
+            self.bench.gate.settle(ticket, Usage::Unknown, self.bench.now).unwrap();
+        }
+        self.board();
+    }
+
+    fn limits(&self) -> Limits {
+        self.bench.gate.backends().next().unwrap().limits
+    }
+}
+
+#[test]
+fn c10_absurd_numbers_are_survived() {
+    let mut shore = Shore::new();
+    shore.offer(2, u64::MAX, u64::MAX);
+    for at in 0..2 {
+        let ticket = shore.flying[at].0;
+        shore.bench.gate.streamed(ticket, u64::MAX, shore.bench.now).unwrap();
+        shore.bench.collect();
+    }
+    let absurd = Reading {
+        running: u32::MAX,
+        waiting: u32::MAX,
+        kv_used: f64::NAN,
+        preemptions: u64::MAX,
+        kv_tokens: Some(u64::MAX),
+    };
+    for _ in 0..9 {
+        shore.bench.pass(Span::from_secs(1));
+        shore.read(absurd);
+        shore.read(Reading { kv_used: f64::INFINITY, kv_tokens: Some(0), ..absurd });
+    }
+    let limits = shore.limits();
+    assert!(limits.tokens.1 > 0.0 && limits.slots.1 >= 1.0, "{limits:?}");
+}
+
+#[test]
+fn c10_memory_that_others_fill_is_not_held_against_us_for_ever() {
+    for in_flight in [0, 1, 2] {
+        let mut shore = Shore::new();
+        shore.offer(in_flight, 500, 700);
+        let kv_tokens = Some(400_000);
+        shore.read(Reading { kv_used: 0.97, kv_tokens, ..CALM });
+        shore.offer(3000, 500, 700);
+        for _ in 0..60 {
+            shore.bench.pass(Span::from_secs(1));
+            shore.read(Reading { kv_tokens, ..CALM });
+            shore.step(u64::MAX, |_| true);
+        }
+        assert!(shore.limits().tokens.1 > 300_000.0, "{in_flight}: {:?}", shore.limits());
+    }
+}
+
+#[test]
+fn c10_a_cache_that_is_told_anew_counts_anew() {
+    let mut shore = Shore::new();
+    for kv in [16, 400_000] {
+        shore.bench.pass(Span::from_secs(1));
+        shore.read(Reading { kv_tokens: Some(kv), ..CALM });
+    }
+    assert_eq!(shore.limits().tokens.1, 360_000.0);
+}
+
+#[test]
+fn c10_readings_that_seldom_come_do_not_stay_fresh_for_hours() {
+    let mut shore = Shore::new();
+    shore.read(CALM);
+    shore.bench.pass(Span::from_secs(3600));
+    shore.read(CALM);
+    shore.bench.pass(Span::from_secs(31));
+    assert!(!shore.limits().by_metrics);
+}
+
+#[test]
+fn c10_a_queue_of_strangers_takes_no_slots_from_us() {
+    let mut shore = Shore::new();
+    shore.offer(3000, 100, 100);
+    for _ in 0..300 {
+        shore.bench.pass(Span::from_secs(1));
+        shore.read(Reading { running: 64, waiting: 1, ..CALM });
+        shore.step(20, |_| true);
+    }
+    assert!(shore.limits().slots.1 > 8.0, "{:?}", shore.limits());
+}
+
+#[test]
+fn c10_one_slow_reader_does_not_starve_a_backend() {
+    let mut shore = Shore::new();
+    shore.offer(9000, 500, 700);
+    let slow = shore.flying[0].0;
+    let mut most = 0;
+    for tick in 0..1500u64 {
+        shore.bench.pass(Span::from_millis(50));
+        shore.step(200, |ticket| ticket != slow || tick % 12 == 0);
+        most = most.max(shore.flying.len());
+    }
+    assert!(shore.flying.len() * 2 > most, "{} of {most}", shore.flying.len());
+}
+
+#[test]
+fn c10_answers_of_one_token_fill_the_engine() {
+    let mut shore = Shore::new();
+    shore.offer(2000, 64, 65);
+    for _ in 0..100 {
+        shore.bench.pass(Span::from_millis(100));
+        shore.step(1, |_| true);
+    }
+    assert_eq!(shore.bench.gate.depth(), 0, "{:?}", shore.limits());
+}
+
+#[test]
+fn c10_a_stall_that_metrics_answered_for_is_forgotten() {
+    let mut shore = Shore::new();
+    shore.read(CALM);
+    shore.offer(2, 100, 200);
+    let [first, second] = [0, 1].map(|at| shore.flying[at].0);
+    for made in 1..10 {
+        shore.bench.pass(Span::from_millis(100));
+        shore.bench.gate.streamed(first, made, shore.bench.now).unwrap();
+    }
+    shore.bench.gate.streamed(second, 1, shore.bench.now).unwrap();
+    shore.read(CALM);
+    shore.bench.settle(first, 1);
+    shore.bench.pass(Span::from_secs(10));
+    shore.bench.settle(second, 1);
+    assert!(shore.limits().tokens.1.is_infinite());
+}
+
+#[test]
+fn c10_engines_that_start_many_at_once_are_found_by_trying() {
+    let mut shore = Shore::new();
+    shore.offer(9000, 5000, 5100);
+    // Each ask takes a second to its first token, however many there are, and then ends.
+    for _ in 0..1200 {
+        shore.bench.pass(Span::from_millis(100));
+        shore.read(Reading { running: shore.flying.len() as u32, ..CALM });
+        shore.flying.iter_mut().for_each(|(_, age)| *age += 1);
+        let due = |&(_, age): &(Ticket, u64)| age >= 10;
+        let (begun, rest): (Vec<_>, Vec<_>) = shore.flying.drain(..).partition(due);
+        shore.flying = rest;
+        for (ticket, _) in begun {
+            shore.bench.gate.started(ticket, shore.bench.now).unwrap();
+            shore.bench.gate.settle(ticket, Usage::Unknown, shore.bench.now).unwrap();
+        }
+        shore.board();
+    }
+    assert!(shore.limits().unstarted.1 >= 12.0, "{:?}", shore.limits());
+}
+
+#[test]
+fn c10_a_model_that_moves_away_leaves_its_asks_in_peace() {
+    let mut shore = Shore::new();
+    shore.bench.supply(&[backend(0, &[0]), backend(1, &[1])]);
+    shore.offer(2, 5000, 6000);
+    shore.bench.supply(&[backend(0, &[0, 1]), backend(1, &[])]);
+    shore.bench.gate.started(shore.flying[0].0, shore.bench.now).unwrap();
+    shore.bench.collect();
+    assert_eq!(shore.bench.gate.in_flight(), 2);
+}
