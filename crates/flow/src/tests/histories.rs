@@ -202,7 +202,7 @@ impl History {
 
     fn read(&mut self, value: u64) {
         let reading = Reading {
-            running: if value % 9 == 0 { u32::MAX } else { value as u32 % 5 },
+            running: if value.is_multiple_of(9) { u32::MAX } else { value as u32 % 5 },
             waiting: (value >> 8) as u32 % 3,
             kv_used: match value >> 16 & 15 {
                 0 => f64::NAN,
