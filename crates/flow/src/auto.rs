@@ -298,9 +298,6 @@ impl Gauge {
         let usual_start = self.starts.usual();
         let look = Look { reading, in_flight, unstarted, tokens, binding, usual_start, now };
         self.metrics.take(look, &mut self.caps);
-        // A queue inside the engine says that more at once would start no sooner.
-        let more = binding.on(Bound::Unstarted) && reading.waiting == 0;
-        self.streams.probe(more, &mut self.caps.unstarted, now);
     }
 
     /// Takes note of whether it is closed while something waits for it.

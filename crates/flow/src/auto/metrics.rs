@@ -46,10 +46,6 @@ pub(super) struct MetricsLaw {
     tokens_hold: Time,
     tokens_grown: Time,
     queue: Option<Queue>,
-    /// The queue for which slots were last cut, while it stands.
-    cut_for: Option<u32>,
-    /// How many wait inside the engine whatever we do.
-    strangers: u32,
     slots_step: f64,
     slots_hold: Span,
     /// Whether slots have grown since they were last cut.
@@ -92,8 +88,6 @@ impl Default for MetricsLaw {
             tokens_hold: Time::ZERO,
             tokens_grown: Time::ZERO,
             queue: None,
-            cut_for: None,
-            strangers: 0,
             slots_step: 1.0,
             slots_hold: SLOTS_HOLD,
             growing: false,
@@ -146,12 +140,10 @@ impl MetricsLaw {
     }
 
     fn move_slots(&mut self, look: Look, caps: &mut Caps) {
-        let Look { binding, now, .. } = look;
-        let reading = self.without_strangers(look.reading);
+        let Look { reading, binding, now, .. } = look;
         self.queue = Queue::seen(self.queue, reading, now);
-        match self.queue {
-            Some(_) => self.slots_step = 1.0,
-            None => self.cut_for = None,
+        if self.queue.is_some() {
+            self.slots_step = 1.0;
         }
         let enough = STANDS.max(Span::from_secs_f64(STANDS_STARTS * look.usual_start.secs_f64()));
         let standing = self.queue.filter(|queue| now.since(queue.since) >= enough);
@@ -159,26 +151,13 @@ impl MetricsLaw {
             // What waits there and is not ours makes no difference to us.
             let ours = queue.waiting.min(look.unstarted);
             let fits = f64::from(look.in_flight.saturating_sub(ours)).max(1.0);
-            let in_effect = f64::from(look.in_flight) <= caps.slots;
-            if self.cut_for.is_some_and(|was| in_effect && queue.waiting >= was) {
-                // The cut did not shorten it: it is not ours, or not for want of slots.
-                self.strangers += queue.waiting;
-                self.cut_for = None;
-                caps.slots = f64::INFINITY;
-            } else if fits < caps.slots {
-                self.cut_for = Some(queue.waiting);
+            if fits < caps.slots {
                 self.cut_slots(fits, caps, now);
             }
             self.queue = None;
         } else if caps.slots.is_finite() && binding.on(Bound::Slots) && reading.waiting == 0 {
             self.grow_slots(caps, now);
         }
-    }
-
-    /// A reading without those in the engine's queue whom our own asks do not move.
-    fn without_strangers(&mut self, reading: Reading) -> Reading {
-        self.strangers = self.strangers.min(reading.waiting);
-        Reading { waiting: reading.waiting - self.strangers, ..reading }
     }
 
     fn cut_slots(&mut self, fits: f64, caps: &mut Caps, now: Time) {

@@ -101,11 +101,6 @@ impl StreamLaw {
         *mark = Mark { stalls, ..self.mark(now) };
     }
 
-    /// Tries whether more asks could start at once; `more` says whether that seems so.
-    pub(super) fn probe(&mut self, more: bool, unstarted: &mut f64, now: Time) {
-        self.probe.look(more, unstarted, now);
-    }
-
     pub(super) fn forget_stalls(&mut self) {
         self.stalled = false;
     }
@@ -130,7 +125,7 @@ impl StreamLaw {
                 self.growth = (self.growth * 2.0).min(GROWTH_MAX);
                 self.tokens_grown = now;
             }
-            self.probe(binding.on(Bound::Unstarted), &mut caps.unstarted, now);
+            self.probe.look(binding.on(Bound::Unstarted), &mut caps.unstarted, now);
         }
         let rising = now.since(self.grew) <= RISING;
         let ahead = if rising { caps.unstarted } else { 1.0 + caps.unstarted - UNSTARTED };

@@ -132,18 +132,6 @@ fn c10_readings_that_seldom_come_do_not_stay_fresh_for_hours() {
 }
 
 #[test]
-fn c10_a_queue_of_strangers_takes_no_slots_from_us() {
-    let mut shore = Shore::new();
-    shore.offer(3000, 100, 100);
-    for _ in 0..300 {
-        shore.bench.pass(Span::from_secs(1));
-        shore.read(Reading { running: 64, waiting: 1, ..CALM });
-        shore.step(20, |_| true);
-    }
-    assert!(shore.limits().slots.1 > 8.0, "{:?}", shore.limits());
-}
-
-#[test]
 fn c10_one_slow_reader_does_not_starve_a_backend() {
     let mut shore = Shore::new();
     shore.offer(9000, 500, 700);
@@ -184,27 +172,6 @@ fn c10_a_stall_that_metrics_answered_for_is_forgotten() {
     shore.bench.pass(Span::from_secs(10));
     shore.bench.settle(second, 1);
     assert!(shore.limits().tokens.1.is_infinite());
-}
-
-#[test]
-fn c10_engines_that_start_many_at_once_are_found_by_trying() {
-    let mut shore = Shore::new();
-    shore.offer(9000, 5000, 5100);
-    // Each ask takes a second to its first token, however many there are, and then ends.
-    for _ in 0..1200 {
-        shore.bench.pass(Span::from_millis(100));
-        shore.read(Reading { running: shore.flying.len() as u32, ..CALM });
-        shore.flying.iter_mut().for_each(|(_, age)| *age += 1);
-        let due = |&(_, age): &(Ticket, u64)| age >= 10;
-        let (begun, rest): (Vec<_>, Vec<_>) = shore.flying.drain(..).partition(due);
-        shore.flying = rest;
-        for (ticket, _) in begun {
-            shore.bench.gate.started(ticket, shore.bench.now).unwrap();
-            shore.bench.gate.settle(ticket, Usage::Unknown, shore.bench.now).unwrap();
-        }
-        shore.board();
-    }
-    assert!(shore.limits().unstarted.1 >= 12.0, "{:?}", shore.limits());
 }
 
 #[test]
