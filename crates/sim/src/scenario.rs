@@ -30,6 +30,9 @@ pub(crate) use figure::BAND_NAMES;
 pub use figure::{Figure, Measure, Point, Scope};
 pub use policy::{Kind, Policy};
 
+/// How much of a line an error shows: a list of all keys that could be meant, and little more.
+const SHOWN_MAX: usize = 250;
+
 /// The traces that a scenario names, by their names.
 pub type Traces = BTreeMap<String, Arc<Trace>>;
 
@@ -146,6 +149,12 @@ impl Scenario {
         check::scenario(file)
     }
 
+    /// Whether it can be run in sensible time and memory; a scenario that was read can, until
+    /// somebody changes its loads or seeds.
+    pub fn check_work(&self) -> Result<(), ScenarioError> {
+        check::work(self)
+    }
+
     /// The names of the traces it needs.
     pub fn traces(&self) -> impl Iterator<Item = &str> {
         self.traffic.iter().filter_map(|traffic| traffic.trace.as_deref())
@@ -176,11 +185,21 @@ impl Scenario {
     }
 }
 
+/// The beginning of a line: what a file says is echoed, and a file can say anything.
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
 // === impl ScenarioError ===
 
 impl ScenarioError {
     pub(crate) fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { key: key.into(), message: message.into() }
+        let message: String = message.into();
+        let lines: Vec<String> = message.lines().map(cut).collect();
+        Self { key: key.into(), message: lines.join("\n") }
     }
 }
 

@@ -171,8 +171,9 @@ const NAMED: [(&str, Shape); 5] = [
 const LEN_MIN: u32 = 2;
 const LEN_MUST: &str = "at least 2, a prompt and an answer";
 
-/// More than any machine has; keeps the count of blocks small enough to number.
-const KV_TOKENS_MAX: u64 = 1 << 30;
+/// More than any machine has. The simulator keeps 32 bytes for each block of 16: so many take
+/// 200 MB.
+const KV_TOKENS_MAX: u64 = 100_000_000;
 
 /// No constant of a step is anywhere near a minute.
 const COST_MAX_MS: f64 = 60_000.0;
@@ -227,7 +228,7 @@ impl BatchShape {
             return Some(("kv_tokens", "at least 32: two blocks of 16, one is set aside"));
         }
         if self.kv_tokens > KV_TOKENS_MAX {
-            return Some(("kv_tokens", "at most 1,073,741,824"));
+            return Some(("kv_tokens", "at most 100,000,000"));
         }
         let counts = [("max_seqs", self.max_seqs), ("max_batched_tokens", self.max_batched_tokens)];
         if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count == 0) {

@@ -90,6 +90,9 @@ impl Heading {
 /// Writes rows of equally many cells, the first of them as the head: the first column to the left,
 /// the others to the right.
 fn grid(f: &mut Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+    // A bare bar would part the cell.
+    let escaped = |row: &Vec<String>| row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
     let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
     for (number, row) in rows.iter().enumerate() {

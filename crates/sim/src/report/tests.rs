@@ -124,3 +124,13 @@ fn an_expectation_under_several_loads_is_one_row() {
     assert!(report.contains("**NO** at load 2 |"), "{report}");
     assert_eq!(report.matches("requests under direct is at most 0.5").count(), 1, "{report}");
 }
+
+#[test]
+fn a_bar_in_a_name_does_not_part_a_cell() {
+    let text = TINY.replace("kind = \"direct\"", "kind = \"direct\"\nname = \"a|b\"");
+    let text = text.replace("policy = \"direct\"", "policy = \"a|b\"");
+    let report = report(&text.replace("all answered", "c|d")).to_string();
+    assert!(report.contains("\n| a\\|b   |"), "{report}");
+    assert!(report.contains("\n| served under a\\|b is at least 1 "), "{report}");
+    assert!(report.contains(" c\\|d |\n"), "{report}");
+}

@@ -17,6 +17,10 @@ const ENGINES_MAX: usize = 256;
 const CELLS_MAX: usize = 10_000;
 /// Every request is kept until its run has ended: so many take about a gigabyte.
 const REQUESTS_MAX: f64 = 1e7;
+/// Every block of an engine takes memory: so many tokens take 800 MB in each run.
+const KV_TOKENS_MAX: u64 = 400_000_000;
+/// A reading is work even where nothing arrives, so requests alone do not bound a run.
+const READINGS_MAX: f64 = 5e7;
 
 type Checked<T> = Result<T, ScenarioError>;
 
@@ -28,7 +32,17 @@ fn require(holds: bool, key: impl Into<String>, message: impl Into<String>) -> C
     if holds { Ok(()) } else { wrong(key, message) }
 }
 
+/// Names stand in tables and on terminals, where a line feed or an escape would break the rest.
+fn one_line<'a>(
+    key: impl Into<String>,
+    texts: impl IntoIterator<Item = &'a String>,
+) -> Checked<()> {
+    let sound = |text: &String| !text.contains(char::is_control);
+    require(texts.into_iter().all(sound), key, "must be one line without control characters")
+}
+
 pub(super) fn scenario(file: file::File) -> Checked<Scenario> {
+    one_line("title", [&file.title])?;
     let engines = engines(&file.engines)?;
     let policies = indexed(&file.policies, "policies", policy::policy)?;
     let loads = file.loads.clone().unwrap_or_else(|| vec![1.0]);
@@ -41,14 +55,13 @@ pub(super) fn scenario(file: file::File) -> Checked<Scenario> {
     let metrics = metrics(file.metrics.as_ref())?;
     let traffic = indexed(&file.traffic, "traffic", traffic::traffic)?;
     require(!traffic.is_empty(), "traffic", "give at least one [[traffic]]")?;
-    check_requests(&traffic, &loads, duration)?;
     let tenants = indexed(&file.tenants, "tenants", tenant)?;
     check_tenants(&tenants)?;
     let count = engines.len();
     let expected = indexed(&file.expect, "expect", |key, expect| {
         figures::expectation(key, expect, &policies, &loads)
     })?;
-    Ok(Scenario {
+    let scenario = Scenario {
         title: file.title,
         about: file.about,
         duration,
@@ -66,7 +79,9 @@ pub(super) fn scenario(file: file::File) -> Checked<Scenario> {
         slo: file.slo.map_or_else(Slo::default, |slo| Slo { ttft: slo.ttft.0, tpot: slo.tpot.0 }),
         columns: indexed(&file.columns, "columns", figures::column)?,
         expected,
-    })
+    };
+    work(&scenario)?;
+    Ok(scenario)
 }
 
 /// Checks each entry of a table under its own key.
@@ -80,25 +95,55 @@ fn indexed<T, U>(
 }
 
 fn check_cells(policies: &[Policy], loads: &[f64], seeds: &[u64]) -> Checked<()> {
-    require(!policies.is_empty(), "policies", "give at least one [[policies]]")?;
+    // First, so that looking for what is there twice takes no time.
+    check_runs(policies.len(), loads.len(), seeds.len())?;
     for (at, policy) in policies.iter().enumerate() {
         let twice = policies[..at].iter().any(|other| other.name == policy.name);
         let key = format!("policies[{at}].name");
         require(!twice, key, format!("`{}` is there twice; give it a name", policy.name))?;
     }
     let sound = |load: &f64| *load > 0.0 && *load <= 100.0;
-    require(!loads.is_empty() && loads.iter().all(sound), "loads", "each must be 0 to 100")?;
-    require(!seeds.is_empty(), "seeds", "give at least one")?;
-    let cells = policies.len() * loads.len() * seeds.len();
-    require(cells <= CELLS_MAX, "seeds", format!("{cells} runs are too many; {CELLS_MAX} at most"))
+    require(loads.iter().all(sound), "loads", "each must be more than 0, up to 100")?;
+    differ("loads", loads)?;
+    differ("seeds", seeds)
 }
 
-fn check_requests(traffic: &[Traffic], loads: &[f64], duration: Span) -> Checked<()> {
+/// The same again would only weigh double in every mean.
+fn differ<T: PartialEq + std::fmt::Display>(key: &str, values: &[T]) -> Checked<()> {
+    let twice = values.iter().enumerate().find(|&(at, value)| values[..at].contains(value));
+    match twice {
+        Some((_, value)) => wrong(key, format!("`{value}` is there twice")),
+        None => Ok(()),
+    }
+}
+
+fn check_runs(policies: usize, loads: usize, seeds: usize) -> Checked<()> {
+    require(policies > 0, "policies", "give at least one [[policies]]")?;
+    require(loads > 0, "loads", "give at least one")?;
+    require(seeds > 0, "seeds", "give at least one")?;
+    let runs = policies.saturating_mul(loads).saturating_mul(seeds);
+    require(runs <= CELLS_MAX, "seeds", format!("{runs} runs are too many; {CELLS_MAX} at most"))
+}
+
+/// Whether a scenario as it stands can be run in sensible time and memory.
+pub(super) fn work(scenario: &Scenario) -> Checked<()> {
+    let Scenario { policies, loads, seeds, .. } = scenario;
+    check_runs(policies.len(), loads.len(), seeds.len())?;
     let most = loads.iter().copied().fold(0.0, f64::max);
-    let rate: f64 = traffic.iter().map(Traffic::rate_max).sum();
-    let requests = rate * most * duration.secs_f64();
+    let rate: f64 = scenario.traffic.iter().map(Traffic::rate_max).sum();
+    let requests = rate * most * scenario.duration.secs_f64();
     let message = format!("{requests:.0} requests in a run are too many; {REQUESTS_MAX} at most");
-    require(requests <= REQUESTS_MAX, "duration", message)
+    require(requests <= REQUESTS_MAX, "duration", message)?;
+    let Some(metrics) = scenario.metrics else { return Ok(()) };
+    // Engines go on telling while what is open is finished.
+    let seconds = scenario.duration.secs_f64() + scenario.drain.secs_f64();
+    let engines = (scenario.engines.len() * scenario.cells().len()) as f64;
+    let readings = (seconds / metrics.every.secs_f64() * engines).round();
+    let message = format!(
+        "{readings} readings by all engines in all runs, drain included, are too many; \
+         {READINGS_MAX} at most"
+    );
+    require(readings <= READINGS_MAX, "metrics.every", message)
 }
 
 fn check_tenants(tenants: &[Tenant]) -> Checked<()> {
@@ -125,7 +170,17 @@ fn engines(given: &[file::Engine]) -> Checked<Vec<Profile>> {
         require(engines.len() <= ENGINES_MAX, "engines", message)?;
     }
     require(!engines.is_empty(), "engines", "give at least one [[engines]]")?;
+    let tokens: u64 = engines.iter().map(kv_tokens).sum();
+    let message = format!("{tokens} tokens of KV cache are too many; {KV_TOKENS_MAX} at most");
+    require(tokens <= KV_TOKENS_MAX, "engines", message)?;
     Ok(engines)
+}
+
+fn kv_tokens(engine: &Profile) -> u64 {
+    match engine.shape() {
+        Shape::Batch(batch) => batch.kv_tokens,
+        Shape::Slots(_) => 0,
+    }
 }
 
 fn engine(key: &str, given: &file::Engine) -> Checked<(Profile, u32)> {
@@ -167,6 +222,7 @@ fn tenant(key: &str, given: &file::Tenant) -> Checked<Tenant> {
     flow::Weight::new(given.weight)
         .map_err(|error| ScenarioError::new(format!("{key}.weight"), error.to_string()))?;
     require(!given.name.is_empty(), format!("{key}.name"), "must not be empty")?;
+    one_line(format!("{key}.name"), [&given.name])?;
     Ok(Tenant { name: given.name.clone(), weight: given.weight })
 }
 

@@ -72,6 +72,7 @@ fn what_is_wrong_is_named_by_its_key() {
         ("profile = \"ollama-4\"", "profile = \"ollama-4\"\ncount = 999", "engines[0].count"),
         ("profile = \"ollama-4\"", "profile = \"ollama-4\"\nslots = 0", "engines[0].slots"),
         ("\"ollama-4\"", "\"rtx4090-8b\"\nkv_tokens = 0", "engines[0].kv_tokens"),
+        ("\"ollama-4\"", "\"rtx4090-8b\"\nkv_tokens = 100000001", "engines[0].kv_tokens"),
         ("\"ollama-4\"", "\"rtx4090-8b\"\nslots = 4", "engines[0].slots"),
         ("watermark = 4", "watermark = 0", "policies[0].watermark"),
         ("watermark = 4", "watermark = 1.5", "policies[0].watermark"),
@@ -85,6 +86,11 @@ fn what_is_wrong_is_named_by_its_key() {
         ("duration = \"30s\"", "duration = \"30s\"\nwarm_up = \"30s\"", "warm_up"),
         ("duration = \"30s\"", "duration = \"30s\"\nloads = []", "loads"),
         ("duration = \"30s\"", "duration = \"30s\"\nloads = [0.0]", "loads"),
+        ("duration = \"30s\"", "duration = \"30s\"\nloads = [1.0, 2, 1.00]", "loads: `1`"),
+        ("duration = \"30s\"", "duration = \"30s\"\nseeds = [1, 7, 7]", "seeds: `7`"),
+        ("title = \"small\"", "title = \"small\\nlines\"", "title"),
+        ("tenant = \"one\"", "tenant = \"one\\u007f\"", "traffic[0].tenant"),
+        ("watermark = 4", "watermark = 4\nname = \"a\\rb\"", "policies[0].name"),
         ("duration = \"30s\"", "duration = \"30s\"\nseeds = []", "seeds"),
         ("duration = \"30s\"", "duration = \"30s\"\nmetrics = { every = \"0s\" }", "metrics.every"),
         ("duration = \"30s\"\n", "duration = \"30d\"", "30d"),
@@ -112,7 +118,12 @@ fn what_makes_no_sense_at_the_end_is_named_too() {
         ("[[expect]]\nfigure = \"served\"\nmin = 1.0\npolicy = \"lifo\"", "expect[0].policy"),
         ("[[expect]]\nfigure = \"served\"\nmin = 1.0\nover = \"lifo\"", "expect[0].over"),
         ("[[expect]]\nfigure = \"served\"\nmin = 1.0\nload = 3.0", "expect[0].load"),
-        ("[[columns]]\nfigure = \"served\"\nhead = \"a|b\"", "columns[0].head"),
+        ("[[columns]]\nfigure = \"served\"\nhead = \"a\\nb\"", "columns[0].head"),
+        ("[[columns]]\nfigure = \"served\"\ntenant = \"a\\nb\"", "columns[0].tenant"),
+        ("[[columns]]\nfigure = \"served\"\nexcept = [\"a\\tb\"]", "columns[0].except"),
+        ("[[expect]]\nfigure = \"served\"\nmin = 1.0\ntenant = \"\\u001b\"", "expect[0].tenant"),
+        ("[[expect]]\nfigure = \"served\"\nmin = 1.0\nexcept = [\"\\n\"]", "expect[0].except"),
+        ("[[tenants]]\nname = \"a\\nb\"\nweight = 1.0", "tenants[0].name"),
         ("[[columns]]\nfigure = \"served\"\nfrom = \"2s\"\nuntil = \"1s\"", "columns[0].until"),
     ];
     for (added, key) in cases {
@@ -136,6 +147,72 @@ fn more_than_a_machine_can_hold_is_refused() {
     let seeds = format!("duration = \"30s\"\nseeds = {:?}", (0..10_001).collect::<Vec<u64>>());
     let many = error_with("duration = \"30s\"", &seeds);
     assert!(many.contains("10001 runs are too many"), "{many}");
+}
+
+#[test]
+fn memory_of_all_engines_together_is_bounded() {
+    let engines = |kv_tokens: u64| {
+        let figures = format!("\"rtx4090-8b\"\ncount = 4\nkv_tokens = {kv_tokens}");
+        let first = SMALL.replace("\"ollama-4\"", &figures);
+        Scenario::parse(&format!("{first}\n[[engines]]\nprofile = \"ollama-4\"\n"))
+    };
+    assert!(engines(100_000_000).is_ok());
+    let one = format!("{SMALL}\n[[engines]]\nprofile = \"h100-8b\"\n");
+    let both = one.replace("\"ollama-4\"", "\"rtx4090-8b\"\ncount = 4\nkv_tokens = 100000000");
+    let error = Scenario::parse(&both).map(|_| ()).unwrap_err().to_string();
+    assert!(error.starts_with("engines: 400442368 tokens of KV cache"), "{error}");
+}
+
+#[test]
+fn readings_of_metrics_are_bounded() {
+    let text = |every: &str| {
+        let text = SMALL.replace("\"ollama-4\"", "\"ollama-4\"\ncount = 100");
+        let text = text.replace("rate = 2.0", "rate = 0.1");
+        let metrics = format!("\"1000s\"\ndrain = \"0s\"\nmetrics = {{ every = \"{every}\" }}");
+        text.replace("\"30s\"", &metrics)
+    };
+    assert!(Scenario::parse(&text("2ms")).is_ok(), "50 million");
+    let error = |text: &str| Scenario::parse(text).map(|_| ()).unwrap_err().to_string();
+    let often = error(&text("1ms"));
+    assert!(often.starts_with("metrics.every: 100000000 readings"), "{often}");
+    let draining = error(&text("2ms").replace("\"0s\"", "\"1000s\""));
+    assert!(draining.starts_with("metrics.every"), "engines tell until all is done: {draining}");
+    let runs = error(&text("2ms").replace("\"1000s\"", "\"1000s\"\nseeds = [1, 2]"));
+    assert!(runs.starts_with("metrics.every"), "{runs}");
+    let mut scenario = Scenario::parse(&text("2ms")).unwrap();
+    scenario.seeds = vec![1, 2];
+    assert_eq!(scenario.check_work().unwrap_err().key, "metrics.every");
+}
+
+#[test]
+fn a_refusal_says_what_would_be_right() {
+    let duration = "duration = \"30s\"";
+    let loads = error_with(duration, &format!("{duration}\nloads = []"));
+    assert_eq!(loads, "loads: give at least one");
+    for cvs in ["prompt_cv = 1.0\noutput_cv = 0.0", "prompt_cv = 1.0", "output_cv = 1.0"] {
+        let error = error_with("output = 20", &format!("output = 20\n{cvs}"));
+        let right = "traffic[0].output_cv: prompt_cv and output_cv must both be more than 0, or \
+            both be 0 or left out";
+        assert_eq!(error, right);
+    }
+}
+
+#[test]
+fn a_long_line_is_not_echoed_in_full() {
+    let long = "x".repeat(100_000);
+    for (line, replaced) in [
+        ("rate = 2.0", format!("rate = {long}")),
+        ("rate = 2.0", format!("{long} = 2.0")),
+        ("title = \"small\"", format!("title = \"{long}\" 1")),
+        ("\"ollama-4\"", format!("\"{long}\"")),
+        ("\"30s\"", format!("\"{long}\"")),
+    ] {
+        let error = error_with(line, &replaced);
+        let longest = error.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(longest < 300, "{longest}: {}", &error[..300]);
+    }
+    let unknown = error_with("rate = 2.0", "rte = 2.0");
+    assert!(unknown.contains("`ttl`"), "all keys that could be meant are shown: {unknown}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn a_profile_that_makes_no_sense_is_refused_by_the_name_of_its_figure() {
     let cases = [
         ("kv_tokens", BatchShape { kv_tokens: 0, ..good }),
         ("kv_tokens", BatchShape { kv_tokens: 31, ..good }),
+        ("kv_tokens", BatchShape { kv_tokens: 100_000_001, ..good }),
         ("kv_tokens", BatchShape { kv_tokens: u64::MAX, ..good }),
         ("max_seqs", BatchShape { max_seqs: 0, ..good }),
         ("max_batched_tokens", BatchShape { max_batched_tokens: 0, ..good }),

@@ -2,7 +2,7 @@
 
 use flow::{Band, Time};
 
-use super::{Checked, require, wrong};
+use super::{Checked, one_line, require, wrong};
 use crate::scenario::figure::BAND_NAMES;
 use crate::scenario::length::Length;
 use crate::scenario::{Column, Expectation, Figure, Measure, Policy, ScenarioError, Scope, file};
@@ -18,7 +18,7 @@ pub(super) fn column(key: &str, given: &file::Column) -> Checked<Column> {
     };
     let figure = figure(key, &given.figure, scope)?;
     let head = given.head.clone().unwrap_or_else(|| figure.to_string());
-    require(!head.contains(['|', '\n']), format!("{key}.head"), "must be one line without `|`")?;
+    one_line(format!("{key}.head"), [&head])?;
     Ok(Column { head, figure })
 }
 
@@ -63,6 +63,8 @@ fn figure(key: &str, name: &str, scope: Scope) -> Checked<Figure> {
             "this figure is of the whole run; leave out band, tenant, except, from, until";
         return wrong(format!("{key}.figure"), message);
     }
+    one_line(format!("{key}.tenant"), &scope.tenant)?;
+    one_line(format!("{key}.except"), &scope.except)?;
     let ordered = scope.from.zip(scope.until).is_none_or(|(from, until)| from < until);
     require(ordered, format!("{key}.until"), "must be later than `from`")?;
     Ok(Figure { measure, scope })

@@ -2,7 +2,7 @@
 
 use flow::Span;
 
-use super::{Checked, require, wrong};
+use super::{Checked, one_line, require, wrong};
 use crate::gate::Cost;
 use crate::gate::line::Order;
 use crate::scenario::{Kind, Policy, file};
@@ -42,6 +42,7 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<Policy> {
             Kind::Ours(cost, given.watermark)
         }
     };
+    one_line(format!("{key}.name"), &given.name)?;
     let capacity = given.capacity.unwrap_or(1000);
     let policy = Policy {
         name: given.name.clone().unwrap_or_else(|| name_of(kind)),

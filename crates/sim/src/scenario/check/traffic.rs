@@ -2,7 +2,7 @@
 
 use flow::{BANDS, Span};
 
-use super::{Checked, require, wrong};
+use super::{Checked, one_line, require, wrong};
 use crate::scenario::length::Length;
 use crate::scenario::{Lengths, Rhythm, Traffic, file};
 
@@ -13,6 +13,7 @@ pub(super) fn traffic(key: &str, given: &file::Traffic) -> Checked<Traffic> {
     let until = given.until.map(|length| length.0);
     let ordered = until.is_none_or(|until| from < until);
     require(ordered, format!("{key}.until"), "must be later than `from`")?;
+    one_line(format!("{key}.tenant"), &given.tenant)?;
     Ok(Traffic {
         from,
         until,
@@ -44,7 +45,8 @@ fn lengths(key: &str, given: &file::Traffic) -> Checked<Lengths> {
     require(sound(prompt_cv), format!("{key}.prompt_cv"), "must be 0 to 10")?;
     require(sound(output_cv), format!("{key}.output_cv"), "must be 0 to 10")?;
     let both = (prompt_cv > 0.0) == (output_cv > 0.0);
-    require(both, format!("{key}.output_cv"), "give both prompt_cv and output_cv, or neither")?;
+    let message = "prompt_cv and output_cv must both be more than 0, or both be 0 or left out";
+    require(both, format!("{key}.output_cv"), message)?;
     Ok(Lengths { prompt, prompt_cv, output, output_cv })
 }
 
