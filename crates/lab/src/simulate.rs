@@ -71,20 +71,37 @@ pub struct Outcome {
     pub report: Report,
 }
 
+/// A scenario that has been read and found sound.
+struct Ready<'a> {
+    path: &'a Path,
+    name: String,
+    scenario: Scenario,
+    only: Option<usize>,
+}
+
 /// Runs what the plan names, prints the reports and writes the pictures. An expectation that is
 /// broken is an error, after everything has been printed.
 pub fn run(plan: &Plan, out: &mut dyn Write, mut progress: Progress<'_>) -> Result<()> {
+    let files = read::files(&plan.paths)?;
+    // Whatever can be wrong shows before the runs, which may take long.
+    let all: Result<Vec<Ready<'_>>> = files.iter().map(|path| Ready::new(plan, path)).collect();
+    let all = all?;
+    if let Some(path) = &plan.document {
+        document::check(path)?;
+    }
+    let pictures = plan.pictures.as_deref().unwrap_or(Path::new(PICTURES));
+    all.iter().try_for_each(|ready| make_folder(&pictures.join(&ready.name)))?;
     let mut outcomes = Vec::new();
     let mut printed = Vec::new();
-    for path in read::files(&plan.paths)? {
-        let (outcome, timing) = play(plan, &path, &mut progress)?;
+    for ready in all {
+        let (outcome, timing) = ready.play(plan, &mut progress)?;
         writeln!(progress.out, "{}: {timing}", outcome.name)?;
         if plan.json {
             printed.push(json!({"scenario": outcome.name, "report": outcome.report.json()}));
         } else {
             writeln!(out, "{}", outcome.report)?;
         }
-        let folder = plan.pictures.as_deref().unwrap_or(Path::new(PICTURES)).join(&outcome.name);
+        let folder = pictures.join(&outcome.name);
         save_pictures(&folder, &outcome.report)?;
         writeln!(progress.out, "{}: pictures in {}", outcome.name, folder.display())?;
         outcomes.push(outcome);
@@ -101,15 +118,29 @@ pub fn run(plan: &Plan, out: &mut dyn Write, mut progress: Progress<'_>) -> Resu
 
 /// Reads one scenario and runs it; writes nothing but progress.
 pub fn play(plan: &Plan, path: &Path, progress: &mut Progress<'_>) -> Result<(Outcome, Timing)> {
-    let mut scenario = read::scenario(path)?;
-    let within = || format!("{}", path.display());
-    adjust(&mut scenario, plan).with_context(within)?;
-    let only = chosen(&scenario, plan).with_context(within)?;
-    let traces = read::traces(&scenario, plan.traces.as_deref()).with_context(within)?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let job = runner::Job { name: &name, scenario: &scenario, traces: &traces, only };
-    let (digests, timing) = runner::run(&job, progress).with_context(within)?;
-    Ok((Outcome { name, report: Report::new(&scenario, &digests) }, timing))
+    Ready::new(plan, path)?.play(plan, progress)
+}
+
+// === impl Ready ===
+
+impl<'a> Ready<'a> {
+    fn new(plan: &Plan, path: &'a Path) -> Result<Self> {
+        let within = || format!("{}", path.display());
+        let mut scenario = read::scenario(path)?;
+        adjust(&mut scenario, plan).with_context(within)?;
+        let only = chosen(&scenario, plan).with_context(within)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { path, name, scenario, only })
+    }
+
+    fn play(self, plan: &Plan, progress: &mut Progress<'_>) -> Result<(Outcome, Timing)> {
+        let Self { path, name, scenario, only } = self;
+        let within = || format!("{}", path.display());
+        let traces = read::traces(&scenario, plan.traces.as_deref()).with_context(within)?;
+        let job = runner::Job { name: &name, scenario: &scenario, traces: &traces, only };
+        let (digests, timing) = runner::run(&job, progress).with_context(within)?;
+        Ok((Outcome { name, report: Report::new(&scenario, &digests) }, timing))
+    }
 }
 
 /// Puts what the command line says in place of what the file says.
@@ -124,7 +155,7 @@ fn adjust(scenario: &mut Scenario, plan: &Plan) -> Result<()> {
         ensure!(load > 0.0 && load <= 100.0, "--load {load}: must be above 0, up to 100");
         scenario.loads = vec![load];
     }
-    Ok(())
+    Ok(scenario.check_work()?)
 }
 
 /// The policy that alone is run, by its place.
@@ -137,8 +168,14 @@ fn chosen(scenario: &Scenario, plan: &Plan) -> Result<Option<usize>> {
     found.map(Some).with_context(missing)
 }
 
+fn make_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    let found = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    ensure!(!found.permissions().readonly(), "cannot write into {}", path.display());
+    Ok(())
+}
+
 fn save_pictures(folder: &Path, report: &Report) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for picture in report.pictures() {
         let path = folder.join(format!("{}.svg", picture.name));
         let failed = || format!("cannot write {}", path.display());

@@ -1,22 +1,33 @@
 //! A document whose tables come from here: what stands between two marks is replaced.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::Outcome;
+use super::{Outcome, read};
 
 const BEGIN: &str = "<!-- begin: tidegate simulate -->\n";
 const END: &str = "<!-- end: tidegate simulate -->";
 
+/// Whether the reports could be put there; changes nothing.
+pub(super) fn check(path: &Path) -> Result<()> {
+    with(path, "")?;
+    let opened = File::options().append(true).open(path);
+    opened.map(drop).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Puts the reports between the marks.
 pub(super) fn update(path: &Path, outcomes: &[Outcome]) -> Result<()> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let reports: Vec<String> = outcomes.iter().map(|outcome| outcome.report.to_string()).collect();
-    let missing = || format!("{}: no lines `{}` and `{END}`", path.display(), BEGIN.trim_end());
-    let replaced = replace(&text, &reports.join("\n")).with_context(missing)?;
+    let replaced = with(path, &reports.join("\n"))?;
     fs::write(path, replaced).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn with(path: &Path, inside: &str) -> Result<String> {
+    let text = read::text(path, read::DOCUMENT_BYTES_MAX)?;
+    let missing = || format!("{}: no lines `{}` and `{END}`", path.display(), BEGIN.trim_end());
+    replace(&text, inside).with_context(missing)
 }
 
 /// The text with `inside` between its marks.

@@ -1,6 +1,8 @@
 //! Scenario files and the traces they name.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,10 +11,13 @@ use sim::trace::Trace;
 
 use super::{Scenario, TRACES, Traces};
 
-/// No scenario or trace is anywhere near this large.
-const BYTES_MAX: u64 = 1 << 30;
+/// Nothing sensible is anywhere near these sizes.
+const SCENARIO_BYTES_MAX: u64 = 1 << 20;
+pub(super) const TRACE_BYTES_MAX: u64 = 512 << 20;
+pub(super) const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
 
-/// The files that are named, and those inside folders that are named, in the order of their names.
+/// The files that are named, and those inside folders that are named, in the order of their names;
+/// each once, however often it is named.
 pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
@@ -30,12 +35,14 @@ pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         inside.sort();
         files.extend(inside);
     }
+    let mut seen = BTreeSet::new();
+    files.retain(|path| seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())));
     Ok(files)
 }
 
 /// The scenario in a file.
 pub(super) fn scenario(path: &Path) -> Result<Scenario> {
-    let parsed = Scenario::parse(&text(path)?);
+    let parsed = Scenario::parse(&text(path, SCENARIO_BYTES_MAX)?);
     parsed.with_context(|| path.display().to_string())
 }
 
@@ -54,17 +61,32 @@ pub(super) fn traces(scenario: &Scenario, folder: Option<&Path>) -> Result<Trace
                 path.display()
             )
         };
-        ensure!(path.is_file(), missing());
-        let trace = Trace::parse(&text(&path)?).with_context(|| path.display().to_string())?;
+        ensure!(path.exists(), missing());
+        let text = text(&path, TRACE_BYTES_MAX)?;
+        let trace = Trace::parse(&text).with_context(|| path.display().to_string())?;
         traces.insert(name.to_owned(), Arc::new(trace));
     }
     Ok(traces)
 }
 
-/// The text of a file of a sensible size.
-pub(super) fn text(path: &Path) -> Result<String> {
+/// The text of a regular file of at most so many bytes. What a file is comes before it is opened:
+/// to open a pipe could wait for ever.
+pub(super) fn text(path: &Path, most: u64) -> Result<String> {
     let failed = || format!("cannot read {}", path.display());
-    let length = fs::metadata(path).with_context(failed)?.len();
-    ensure!(length <= BYTES_MAX, "{} has {length} bytes, {BYTES_MAX} at most", path.display());
-    fs::read_to_string(path).with_context(failed)
+    let found = fs::metadata(path).with_context(failed)?;
+    ensure!(!found.is_dir(), "{} is a folder, not a regular file", path.display());
+    ensure!(found.is_file(), "{} is not a regular file", path.display());
+    let long = || format!("{} has more than {most} bytes", path.display());
+    ensure!(found.len() <= most, long());
+    bounded(File::open(path).with_context(failed)?, most).with_context(failed)?.with_context(long)
+}
+
+/// All that is read, or nothing where it is more than so many bytes, whatever was promised before.
+pub(super) fn bounded(file: impl Read, most: u64) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Ok(None);
+    }
+    String::from_utf8(bytes).map(Some).map_err(io::Error::other)
 }

@@ -1,9 +1,10 @@
 //! Files, folders and what is wrong with them.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::{Plan, Progress, document, run};
+use super::{Plan, Progress, document, read, run};
 
 const SMALL: &str = r#"
 title = "small"
@@ -162,4 +163,77 @@ fn a_document_keeps_what_is_outside_its_marks() {
     assert_eq!(replaced, expected);
     assert_eq!(document::replace(&replaced, "new").unwrap(), expected, "twice is like once");
     assert_eq!(document::replace("no marks", "new"), None);
+}
+
+#[test]
+fn a_scenario_that_is_named_twice_is_played_once() {
+    let folder = folder("twice");
+    let plan = plan(&folder, SMALL);
+    let again = folder.join(".").join("small.toml");
+    let paths = vec![plan.paths[0].clone(), again, folder.clone()];
+    let (text, error) = play(&Plan { paths, ..plan });
+    assert_eq!(error, None);
+    assert_eq!(text.matches("### small").count(), 1, "{text}");
+}
+
+#[test]
+fn only_regular_files_of_a_sensible_size_are_read() {
+    let folder = folder("regular");
+    let plan = plan(&folder, &SMALL.replace("prompt = 100\noutput = 20", "trace = \"t.csv\""));
+    fs::create_dir_all(folder.join("t.csv")).unwrap();
+    let trace = error(&plan);
+    assert!(trace.contains("t.csv is a folder, not a regular file"), "{trace}");
+    fs::remove_dir(folder.join("t.csv")).unwrap();
+    fs::File::create(folder.join("t.csv")).unwrap().set_len((512 << 20) + 1).unwrap();
+    let trace = error(&plan);
+    assert!(trace.contains("t.csv has more than 536870912 bytes"), "{trace}");
+    if cfg!(unix) {
+        let device = error(&Plan { paths: vec!["/dev/zero".into()], ..plan.clone() });
+        assert!(device.contains("/dev/zero is not a regular file"), "{device}");
+    }
+    fs::write(&plan.paths[0], " ".repeat((1 << 20) + 1)).unwrap();
+    let scenario = error(&plan);
+    assert!(scenario.contains("small.toml has more than 1048576 bytes"), "{scenario}");
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_read_is_refused() {
+    assert_eq!(read::bounded(std::io::repeat(b'a').take(9), 9).unwrap().unwrap().len(), 9);
+    assert_eq!(read::bounded(std::io::repeat(b'a'), 9).unwrap(), None);
+}
+
+#[test]
+fn where_results_go_is_checked_before_anything_runs() {
+    let folder = folder("before");
+    let plan = plan(&folder, SMALL);
+    let taken = folder.join("taken");
+    fs::write(&taken, "a file").unwrap();
+    let unmarked = folder.join("unmarked.md");
+    fs::write(&unmarked, "no marks").unwrap();
+    let document = |path: PathBuf| Plan { document: Some(path), ..plan.clone() };
+    for (plan, problem) in [
+        (Plan { pictures: Some(taken.clone()), ..plan.clone() }, "cannot make"),
+        (document(folder.join("absent.md")), "absent.md"),
+        (document(folder.clone()), "is a folder"),
+        (document(unmarked), "no lines"),
+    ] {
+        let (text, error) = play(&plan);
+        assert!(error.as_ref().is_some_and(|error| error.contains(problem)), "{error:?}");
+        assert_eq!(text, "", "{problem}");
+    }
+}
+
+#[test]
+fn every_scenario_is_checked_before_the_first_runs() {
+    let folder = folder("checked");
+    let plan = plan(&folder, SMALL);
+    let bad = folder.join("worse.toml");
+    fs::write(&bad, SMALL.replace("rate = 2.0", "rate = -2.0")).unwrap();
+    let (text, error) = play(&Plan { paths: vec![plan.paths[0].clone(), bad], ..plan.clone() });
+    assert!(error.unwrap().contains("traffic[0].rate"));
+    assert_eq!(text, "");
+    let often = SMALL.replace("\"20s\"", "\"20s\"\nmetrics = { every = \"1ms\" }");
+    fs::write(&plan.paths[0], often).unwrap();
+    let seeds = play(&Plan { seeds: Some(1000), ..plan }).1.unwrap();
+    assert!(seeds.contains("metrics.every"), "what the command line says counts too: {seeds}");
 }

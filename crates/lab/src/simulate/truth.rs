@@ -15,7 +15,7 @@ pub fn truth(profile: &str, recording: &Path, out: &mut dyn Write) -> Result<()>
         || anyhow!("'{profile}' is not a profile; known are {}", Profile::NAMES.join(", "));
     let profile = Profile::named(profile).ok_or_else(unknown)?;
     let within = || recording.display().to_string();
-    let rows = parse(&read::text(recording)?).with_context(within)?;
+    let rows = parse(&read::text(recording, read::TRACE_BYTES_MAX)?).with_context(within)?;
     ensure!(!rows.is_empty(), "{}: no request is in it", recording.display());
     let refused = |error| anyhow!("{}: the engine refuses a request: {error}", recording.display());
     let errors = compare(&rows, &replay(&profile, &rows).map_err(refused)?);
