@@ -43,8 +43,9 @@ enum Bench {
 
 /// Set the simulated engine against a recorded run of a real one.
 ///
-/// The recording has one JSON object a line, as LLMServingSim writes its requests.jsonl: input_toks,
-/// output_toks, arrival_time, queued_ts, first_token_ts, last_token_ts, sorted by arrival.
+/// The recording has one JSON object a line, as LLMServingSim writes its requests.jsonl:
+/// input_toks, output_toks, arrival_time, queued_ts, first_token_ts, last_token_ts, sorted by
+/// arrival.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   tidegate bench engine --profile rtx4090-8b RTX4090_Llama-3.1-8B/requests.jsonl")]

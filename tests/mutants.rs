@@ -238,7 +238,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a first token frees nothing",
         file: "auto.rs",
-        from: "        self.tally.unstarted -= 1;\n        self.tally.unstarted_prompt -= flight.prompt;\n        self.caps",
+        from: "        self.tally.unstarted -= 1;\n\
+             \x20       self.tally.unstarted_prompt -= flight.prompt;\n        self.caps",
         to: "        self.caps",
         noticed_by: "c10_no_more",
     },
