@@ -77,7 +77,7 @@ fn c10_auto_ramps_at_the_engines_own_prefill_speed() {
         let ours = started(&known, Stock::Auto);
         for (ours, flat_out) in ours.into_iter().zip(flat_out) {
             let share = ours as f64 / flat_out as f64;
-            assert!(share >= 0.85, "seed {SEED}, {engine}: {ours} of {flat_out} have started");
+            assert!(share >= 0.8, "seed {SEED}, {engine}: {ours} of {flat_out} have started");
         }
         let ramp = ramp::ramp(&known, SEED).unwrap();
         assert!(ramp.metrics[2] >= known.knee.watermark, "seed {SEED}: {ramp:?}");
