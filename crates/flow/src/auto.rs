@@ -41,6 +41,9 @@ const UNSTARTED: f64 = 3.0;
 const UNSTARTED_COLD: f64 = 2.0;
 /// Prompt tokens that may be unstarted whatever their number: short prompts fill a step by many.
 const PROMPT_ALLOWANCE: u64 = 4096;
+/// When an ask that nobody sees start counts as started at an engine without a queue, while no
+/// other start was ever seen there.
+const STARTS_WHEN_CALM: Span = Span::from_millis(100);
 /// How long it is remembered, at least, with how much in flight the backend closed.
 const CLOSED_MEMORY: Span = Span::from_secs(30);
 
@@ -224,7 +227,12 @@ impl Gauge {
 
     /// When an ask granted now counts as started if its stream is not seen.
     pub(crate) fn presumed_start(&self, now: Time) -> Time {
-        now.after(self.starts.usual())
+        let calm = self.reading(now).is_some_and(|reading| reading.waiting == 0);
+        match self.starts.is_known() {
+            // Nothing streams, but the engine says that nobody waits: it starts what it gets.
+            false if calm => now.after(STARTS_WHEN_CALM),
+            _ => now.after(self.starts.usual()),
+        }
     }
 
     /// An ask with so many prompt tokens and tokens in all goes there.

@@ -35,6 +35,10 @@ impl Starts {
         self.seen = now;
     }
 
+    pub(super) const fn is_known(&self) -> bool {
+        self.count > 0
+    }
+
     pub(super) fn usual(&self) -> Span {
         if self.count == 0 { UNKNOWN } else { Span::from_secs_f64(self.quick) }
     }

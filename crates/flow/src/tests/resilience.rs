@@ -175,6 +175,22 @@ fn c10_a_stall_that_metrics_answered_for_is_forgotten() {
 }
 
 #[test]
+fn c10_where_nothing_streams_a_calm_engine_is_filled_quickly() {
+    let mut shore = Shore::new();
+    let ask = shore.bench.ask("a");
+    for _ in 0..100 {
+        shore.bench.offer(Ask { prompt: 5000, tokens: 5000, streamed: false, ..ask });
+    }
+    for _ in 0..10 {
+        shore.bench.pass(Span::from_millis(101));
+        shore.bench.gate.reading(BackendId(0), CALM, shore.bench.now);
+        shore.bench.collect();
+    }
+    let in_flight = shore.bench.gate.in_flight();
+    assert!((20..=40).contains(&in_flight), "about three every tenth of a second: {in_flight}");
+}
+
+#[test]
 fn c10_a_model_that_moves_away_leaves_its_asks_in_peace() {
     let mut shore = Shore::new();
     shore.bench.supply(&[backend(0, &[0]), backend(1, &[1])]);
