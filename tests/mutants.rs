@@ -210,8 +210,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a completion wakes nobody",
         file: "controller/complete.rs",
-        from: "            self.drain(domain, now);\n        }\n        if let Some",
-        to: "            let _ = domain;\n        }\n        if let Some",
+        from: "        self.drain(domain, now);\n        if let Some",
+        to: "        let _ = domain;\n        if let Some",
         noticed_by: "c04",
     },
     Mutant {
@@ -246,8 +246,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a batch that grows is taken for a standing queue",
         file: "auto/metrics.rs",
-        from: "running <= queue.running && running + 1 >= queue.running",
-        to: "running + 1 >= queue.running",
+        from: "running <= queue.running && running.saturating_add(1)",
+        to: "running.saturating_add(1)",
         noticed_by: "c10_a_backlog",
     },
     Mutant {
