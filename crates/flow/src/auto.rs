@@ -44,11 +44,14 @@ const PROMPT_ALLOWANCE: u64 = 4096;
 /// When an ask that nobody sees start counts as started at an engine without a queue, while no
 /// other start was ever seen there.
 const STARTS_WHEN_CALM: Span = Span::from_millis(100);
+/// What is left of the bound on tokens when memory ran out, and how long the effect is awaited.
+const TOKENS_CUT: f64 = 0.95;
+const TOKENS_HOLD: Span = Span::from_secs(2);
 /// How long it is remembered, at least, with how much in flight the backend closed.
 const CLOSED_MEMORY: Span = Span::from_secs(30);
 
 /// What an engine says of itself.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
     /// Requests in its batch.
     pub running: u32,

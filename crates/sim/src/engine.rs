@@ -22,6 +22,8 @@ use flow::Time;
 
 pub use batch::Batch;
 pub use cost::StepCost;
+// What an engine says of itself is what the core takes.
+pub use flow::Reading;
 pub use profile::{BadProfile, BatchShape, Policy, Profile, Shape, SlotsShape};
 pub use slots::Slots;
 
@@ -75,21 +77,6 @@ pub enum Rejected {
     },
     /// A job of this name is already here.
     Known(JobId),
-}
-
-/// What the engine's metrics page would say.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Reading {
-    /// Jobs in the batch after the last scheduling.
-    pub running: u32,
-    /// Jobs that the last scheduling left over: later arrivals are not seen yet.
-    pub waiting: u32,
-    /// The used part of the KV cache, 0 to 1; 0 where there is no such figure.
-    pub kv_used: f64,
-    /// Jobs thrown back for lack of KV cache since the last start.
-    pub preemptions: u64,
-    /// Tokens the KV cache holds, where the engine tells.
-    pub kv_tokens: Option<u64>,
 }
 
 /// A simulated model server.

@@ -5,7 +5,7 @@
 //! queue in the engine: a backlog of prefills waits too, but then the batch still grows.
 
 use super::pressure::Binding;
-use super::{Bound, Caps, Reading};
+use super::{Bound, Caps, Reading, TOKENS_CUT, TOKENS_HOLD};
 use crate::time::{Span, Time};
 
 /// Metrics are fresh for this long, or for three of their intervals.
@@ -28,10 +28,7 @@ const KV_FLOOR: f64 = 0.2;
 /// Use of the KV cache from which the way back is long, and may be gone in longer steps.
 const KV_EMPTY: f64 = 0.5;
 const GROWTH_FAR: f64 = 1.1;
-const CUT: f64 = 0.95;
 const GROWTH: f64 = 1.01;
-/// After a cut its effect is awaited.
-const HOLD: Span = Span::from_secs(2);
 const GROW_EVERY: Span = Span::from_secs(1);
 /// Slots grow again this long after a standing queue, and later and later if that was in vain.
 const SLOTS_HOLD: Span = Span::from_secs(5);
@@ -124,8 +121,8 @@ impl MetricsLaw {
             let floor = kv.map_or(0.0, |kv| KV_FLOOR * kv);
             // What is not ours cannot be cut, and a single ask must always go.
             if now >= self.tokens_hold && look.in_flight > 1 {
-                caps.tokens = (CUT * caps.tokens.min(look.tokens as f64)).max(floor);
-                self.tokens_hold = now.after(HOLD);
+                caps.tokens = (TOKENS_CUT * caps.tokens.min(look.tokens as f64)).max(floor);
+                self.tokens_hold = now.after(TOKENS_HOLD);
                 self.tokens_grown = now;
             }
         } else if binding.on(Bound::Tokens)

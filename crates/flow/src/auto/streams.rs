@@ -7,7 +7,7 @@
 use super::peak::Peak;
 use super::pressure::Pressure;
 use super::probe::Probe;
-use super::{Bound, Caps, Tally, UNSTARTED};
+use super::{Bound, Caps, TOKENS_CUT, TOKENS_HOLD, Tally, UNSTARTED};
 use crate::time::{Span, Time};
 
 /// How often it is asked which bound binds.
@@ -17,11 +17,9 @@ const MISSED_STEPS: f64 = 3.0;
 const STALL: Span = Span::from_millis(200);
 /// How often a stream is believed to have been preempted.
 const STALLS_BELIEVED: u8 = 2;
-const CUT: f64 = 0.95;
 /// The share by which tokens grow, doubled each time while nothing stalls.
 const GROWTH: f64 = 0.01;
 const GROWTH_MAX: f64 = 0.16;
-const HOLD: Span = Span::from_secs(2);
 const GROW_EVERY: Span = Span::from_secs(10);
 /// While more streams start than ever before in the window, the next ones may follow at once.
 const RISING: Span = Span::from_secs(1);
@@ -113,8 +111,8 @@ impl StreamLaw {
         now: Time,
     ) {
         if std::mem::take(&mut self.stalled) && now >= self.tokens_hold && tally.in_flight > 1 {
-            caps.tokens = CUT * caps.tokens.min(tally.tokens as f64);
-            self.tokens_hold = now.after(HOLD);
+            caps.tokens = TOKENS_CUT * caps.tokens.min(tally.tokens as f64);
+            self.tokens_hold = now.after(TOKENS_HOLD);
             self.tokens_grown = now;
             self.growth = GROWTH;
         }

@@ -242,9 +242,7 @@ impl Gate for Ours {
     }
 
     fn reading(&mut self, engine: EngineId, reading: &Reading, now: Time) {
-        let &Reading { running, waiting, kv_used, preemptions, kv_tokens } = reading;
-        let reading = flow::Reading { running, waiting, kv_used, preemptions, kv_tokens };
-        self.controller.reading(BackendId(engine), reading, now);
+        self.controller.reading(BackendId(engine), *reading, now);
         self.gather();
     }
 
