@@ -6,8 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates and the crates of this workspace that each may use.
-const CRATES: &[(&str, &[&str])] =
-    &[("flow", &[]), ("sim", &["flow"]), ("lab", &["flow", "sim"]), ("tidegate", &["lab"])];
+const CRATES: &[(&str, &[&str])] = &[
+    ("flow", &[]),
+    ("sim", &["flow"]),
+    ("gateway", &["flow"]),
+    ("lab", &["flow", "gateway", "sim"]),
+    ("tidegate", &["gateway", "lab"]),
+];
 
 /// Crates that must not depend on anything at all.
 const PURE: &[&str] = &["flow"];

@@ -1,0 +1,46 @@
+//! The one place that reads the clock.
+
+use std::time::{Duration, Instant};
+
+use flow::{Span, Time};
+
+/// Time since the gateway began, for the core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    began: Instant,
+}
+
+// === impl Clock ===
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self { began: now() }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time::from_nanos(self.began.elapsed().as_nanos() as u64)
+    }
+
+    /// The moment that the runtime's timers call `time`.
+    pub(crate) fn instant(&self, time: Time) -> tokio::time::Instant {
+        let since = Duration::from_nanos(time.nanos());
+        // Far away is as good as never: the sum must not overflow.
+        let far = Duration::from_secs(365 * 24 * 3600);
+        tokio::time::Instant::from_std(self.began + since.min(far))
+    }
+}
+
+/// A span of the core as the runtime's timers take it.
+pub(crate) fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.nanos())
+}
+
+/// A duration of the runtime as the core takes it.
+pub(crate) fn span(duration: Duration) -> Span {
+    Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+fn now() -> Instant {
+    Instant::now()
+}

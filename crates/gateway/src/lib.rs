@@ -1,0 +1,15 @@
+//! The doors of Tidegate: bytes to asks, events to bytes.
+//!
+//! A request walks one way: `ingress` reads it, `keeper` asks the core, `relay` carries it to the
+//! backend that was chosen and the answer back, `reply` says what else there is to say, `observe`
+//! writes it down. `backend` knows the model servers, `config` what was configured, `admin` shows
+//! it all; `serve` is the door.
+
+mod backend;
+mod clock;
+pub mod config;
+mod gate;
+mod ingress;
+mod keeper;
+mod observe;
+mod reply;

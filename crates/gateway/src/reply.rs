@@ -1,0 +1,5 @@
+//! What a client hears when no backend answers: the one place that knows status codes.
+
+mod fault;
+
+pub(crate) use fault::{Fault, Refused};
