@@ -1,11 +1,34 @@
 //! From bytes to what is asked for: the one place that knows request headers and bodies.
+//!
+//! Pure: a request goes in, an [`Intent`] comes out. Headers and body are walked once each.
+
+mod band;
+mod body;
+mod estimate;
+mod form;
+pub(crate) mod headers;
+mod ident;
+mod lasting;
+pub(crate) mod path;
+mod weight;
+mod workload;
+
+#[cfg(test)]
+mod tests;
 
 use bytes::Bytes;
+use flow::identity::{self, NAME_MAX, Part};
 use flow::{Band, Span};
-use http::HeaderValue;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 
+use self::body::{Named, Peek};
+use self::estimate::Estimate;
+use self::headers::{Controls, text};
+use self::path::{Api, Kind, Route};
+use self::workload::Origin;
 use crate::config::Settled;
+use crate::config::settled::Identity;
 use crate::reply::Fault;
 
 /// What a request asks for, with everything that deciding over it needs.
@@ -48,27 +71,131 @@ pub(crate) fn read(
     body: Bytes,
     draw: u64,
 ) -> Result<(Intent, Bytes), Fault> {
-    let _ = (settled, draw);
-    let intent = Intent {
-        model: None,
-        target: None,
-        flow: "-".into(),
-        class: 0,
-        band: Band::Normal,
-        workload: None,
-        criticality: 3,
-        cost: 1,
-        prompt: 1,
-        tokens: 1,
-        streamed: false,
-        ttl: None,
-        deadline: None,
-        latency_max: None,
-        latency_critical: false,
-        session: None,
-        request_id: HeaderValue::from_static("-"),
-        queue_status: false,
+    let Route::Proxied { api, kind } = path::classify(&parts.method, parts.uri.path())? else {
+        return Err(Fault::NoSuchPath);
     };
-    let _ = parts;
-    Ok((intent, body))
+    let controls = Controls::of(&parts.headers);
+    let (peek, named) = look(kind, &controls, &body)?;
+    let model = named.as_ref().map(|named| named.name.as_ref());
+    let resolved = model.and_then(|model| settled.names.resolve(model, draw));
+    let target = resolved.map(|resolved| resolved.target);
+    let origin = Origin::of(controls.workload);
+
+    let listed = listed(&settled.identity, &parts.headers);
+    let traits = identity::Traits {
+        model,
+        target_model: target,
+        tenant: None,
+        workload: origin.id.as_deref(),
+        fairness_id: controls.fairness_id(),
+        headers: &listed,
+    };
+    let flow = identity::flow_name(&settled.identity.parts, &traits);
+    let class = identity::class_of(&settled.identity.rules, &traits);
+
+    let estimate = Estimate::of(kind, &peek, body.len(), settled.cost);
+    let streamed = peek.stream.unwrap_or(api == Api::Ollama && kind.generates());
+    let intent = Intent {
+        model: model.map(str::to_owned),
+        target: target.map(str::to_owned),
+        flow,
+        class,
+        band: band::of(&controls, &settled.objectives, resolved.and_then(|found| found.band)),
+        criticality: origin.criticality,
+        cost: estimate.cost,
+        prompt: estimate.prompt,
+        tokens: estimate.tokens,
+        streamed,
+        ttl: controls.ttl().map(|asked| asked.min(ttl_of(settled, class))),
+        deadline: controls.deadline(),
+        latency_max: controls.latency_max(),
+        latency_critical: controls.latency_critical(),
+        session: peek.session.best(controls.session.and_then(text)),
+        request_id: ident::of(controls.request_id),
+        // Lines between events belong to one of the two kinds of stream only.
+        queue_status: streamed && api == Api::OpenAi && controls.queue_status(),
+        workload: origin.id,
+    };
+    let rewritten = match (&named, resolved) {
+        (Some(named), Some(found)) if found.rewritten => {
+            Some(named.replaced(&body, found.target).ok_or(Fault::Internal)?)
+        }
+        _ => None,
+    };
+    Ok((intent, rewritten.unwrap_or(body)))
+}
+
+/// What the body says, and the model it names. Where a path needs a model, its body must be in
+/// order; anywhere else it is the backend's business.
+fn look<'a>(
+    kind: Kind,
+    controls: &Controls<'_>,
+    body: &'a [u8],
+) -> Result<(Peek<'a>, Option<Named<'a>>), Fault> {
+    if kind.needs_model() {
+        let peek = body::peek(body)?;
+        let Some(named) = peek.model(body)? else {
+            let text = "'model' is missing: name the model that is to answer.";
+            return Err(Fault::InvalidModel(text.into()));
+        };
+        return Ok((peek, Some(checked(named)?)));
+    }
+    let content_type = controls.content_type.and_then(text).unwrap_or_default();
+    let is = |kind: &str| {
+        content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
+    };
+    if is("multipart/form-data") {
+        let named = form::model(content_type, body)?.map(checked).transpose()?;
+        return Ok((Peek::default(), named));
+    }
+    // Curl says of every body, if not told otherwise, that it is a form.
+    let json = is("application/json") || is("application/x-www-form-urlencoded");
+    if !(json || content_type.is_empty()) || body.is_empty() {
+        return Ok((Peek::default(), None));
+    }
+    match body::peek(body) {
+        Ok(peek) => {
+            let named = peek.model(body).ok().flatten().map(checked).transpose()?;
+            Ok((peek, named))
+        }
+        Err(twice @ Fault::InvalidModel(_)) => Err(twice),
+        Err(_) => Ok((Peek::default(), None)),
+    }
+}
+
+/// A model's name that can be shown, logged and sent on.
+fn checked(named: Named<'_>) -> Result<Named<'_>, Fault> {
+    let name = &named.name;
+    let problem = match name.len() {
+        0 => "'model' is empty: name the model that is to answer.".to_owned(),
+        long if long > NAME_MAX => {
+            format!("'model' has {long} bytes: at most {NAME_MAX} are allowed.")
+        }
+        _ if name.contains(char::is_control) => "'model' has control characters.".to_owned(),
+        _ => return Ok(named),
+    };
+    Err(Fault::InvalidModel(problem))
+}
+
+/// Those headers that name a flow or its class.
+fn listed<'a>(identity: &'a Identity, headers: &'a HeaderMap) -> Vec<(&'a str, &'a str)> {
+    let patterns = identity.rules.iter().flat_map(|rule| &rule.patterns).map(|(part, _)| part);
+    let mut listed: Vec<(&str, &str)> = Vec::new();
+    for part in identity.parts.iter().chain(patterns) {
+        let Part::Header(name) = part else { continue };
+        if listed.iter().any(|(known, _)| known == name) {
+            continue;
+        }
+        if let Some(value) = headers.get(name).and_then(text) {
+            listed.push((name, value));
+        }
+    }
+    listed
+}
+
+/// How long a request of this class may wait: what a client asks for can only be less.
+fn ttl_of(settled: &Settled, class: u32) -> Span {
+    let at = (class as usize).checked_sub(1);
+    let class = at.and_then(|at| settled.flow.classes.get(at));
+    class.unwrap_or(&settled.flow.default_class).ttl
 }

@@ -9,6 +9,7 @@ mod backend;
 mod clock;
 pub mod config;
 mod gate;
+mod hops;
 mod ingress;
 mod keeper;
 mod observe;

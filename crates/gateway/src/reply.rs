@@ -1,5 +1,14 @@
-//! What a client hears when no backend answers: the one place that knows status codes.
+//! What a client hears beside a backend's own words: the one place that knows status codes.
+//!
+//! `fault` says why there is no answer, `table` what that is called outside, `error` makes the
+//! answer of it, and `headers` tells with an answer what became of the request.
 
+pub(crate) mod error;
 mod fault;
+pub(crate) mod headers;
+mod table;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) use fault::{Fault, Refused};

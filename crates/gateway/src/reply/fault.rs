@@ -1,6 +1,6 @@
 //! Why a request has no answer of a backend.
 
-use flow::Span;
+use flow::{Eviction, Refusal, Span};
 
 /// Why a request has no answer of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     ModelNotFound(String),
     /// What is wrong with the request.
     InvalidRequest(String),
+    /// What is wrong with the model it names.
+    InvalidModel(String),
     /// No such path.
     NoSuchPath,
     MethodNotAllowed,
@@ -41,6 +43,57 @@ pub(crate) enum Fault {
 pub(crate) struct Refused {
     pub(crate) fault: Fault,
     pub(crate) retry_after: Option<Span>,
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// The same with how long the request waited, which the core leaves to those who hold it.
+    pub(crate) fn after(self, waited: Span) -> Self {
+        match self {
+            Self::QueueTimeout(_) => Self::QueueTimeout(waited),
+            other => other,
+        }
+    }
+
+    /// The same with the model's name, which the core knows as a number only.
+    pub(crate) fn about(self, model: &str) -> Self {
+        match self {
+            Self::ModelNotFound(_) => Self::ModelNotFound(model.to_owned()),
+            other => other,
+        }
+    }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::FlowFull => Self::FlowFull,
+            Refusal::TooManyFlows => Self::TooManyFlows,
+            // As many asks as can be named is a full queue by another count.
+            Refusal::QueueFull | Refusal::TooManyAsks => Self::QueueFull,
+            Refusal::NotCritical => Self::NotCritical,
+            Refusal::QueueDisabled => Self::QueueDisabled,
+            Refusal::NoTimeToWait => Self::QueueTimeout(Span::ZERO),
+            Refusal::WaitTooLong => Self::WaitTooLong,
+            Refusal::DeadlineExceeded => Self::DeadlineExceeded,
+            Refusal::UnknownModel => Self::ModelNotFound(String::new()),
+            // The keeper interns the flow in the same step, so this cannot happen: fail closed.
+            Refusal::UnknownFlow => Self::Internal,
+            Refusal::ShuttingDown => Self::ShuttingDown,
+        }
+    }
+}
+
+impl From<Eviction> for Fault {
+    fn from(eviction: Eviction) -> Self {
+        match eviction {
+            Eviction::Expired => Self::QueueTimeout(Span::ZERO),
+            Eviction::DeadlineExceeded => Self::DeadlineExceeded,
+            Eviction::Preempted => Self::Preempted,
+            Eviction::ShuttingDown => Self::ShuttingDown,
+        }
+    }
 }
 
 // === impl Refused ===

@@ -1,0 +1,140 @@
+//! The one place that knows the names of request headers: what they ask for, and which of them go
+//! on to a backend.
+//!
+//! A request's headers are walked once and whatever is known is kept; looking each name up would
+//! hash some thirty names for every request.
+
+use flow::Span;
+use http::header::TE;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::lasting;
+use crate::hops;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What a request's headers say, as they say it. Of a header that comes twice the first counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Controls<'a> {
+    pub(super) content_type: Option<&'a HeaderValue>,
+    pub(super) request_id: Option<&'a HeaderValue>,
+    pub(super) priority: Option<&'a HeaderValue>,
+    pub(super) nexus_priority: Option<&'a HeaderValue>,
+    /// Under its newer name and its older one.
+    pub(super) objective: [Option<&'a HeaderValue>; 2],
+    pub(super) fairness_id: [Option<&'a HeaderValue>; 2],
+    pub(super) ttl: Option<&'a HeaderValue>,
+    pub(super) media_type: Option<&'a HeaderValue>,
+    pub(super) workload: Option<&'a HeaderValue>,
+    pub(super) latency_max_ms: Option<&'a HeaderValue>,
+    pub(super) latency_critical: Option<&'a HeaderValue>,
+    pub(super) timeout_ms: Option<&'a HeaderValue>,
+    pub(super) session: Option<&'a HeaderValue>,
+    pub(super) queue_status: Option<&'a HeaderValue>,
+}
+
+/// What a header says, if that is text at all.
+pub(super) fn text(value: &HeaderValue) -> Option<&str> {
+    std::str::from_utf8(value.as_bytes()).ok().map(str::trim_ascii)
+}
+
+/// The headers that reach a backend: without those of the client's connection and those that are
+/// meant for the gateway, which a backend could take for orders.
+pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> HeaderMap {
+    let lists_trailers = |value: &HeaderValue| {
+        let mut tokens = text(value).into_iter().flat_map(|text| text.split(','));
+        tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case("trailers"))
+    };
+    let trailers = headers.get_all(TE).into_iter().any(lists_trailers);
+    hops::strip(&mut headers, ends_here);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    headers.insert(REQUEST_ID, request_id.clone());
+    headers
+}
+
+/// What is meant for the gateway, or is written anew for every backend.
+fn ends_here(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("x-") else {
+        return matches!(name, "host" | "content-length" | "expect" | "trailer");
+    };
+    match rest {
+        "priority" | "workload-context" | "max-latency-ms" | "latency-critical" | "media-type"
+        | "request-timeout-ms" | "queue-status" | "target-backend" | "power-efficient"
+        | "max-power-watts" | "deadline-ms" => true,
+        _ => ["nexus-", "gateway-", "llm-d-", "slo-"].iter().any(|prefix| rest.starts_with(prefix)),
+    }
+}
+
+// === impl Controls ===
+
+impl<'a> Controls<'a> {
+    pub(super) fn of(headers: &'a HeaderMap) -> Self {
+        let mut found = Self::default();
+        for (name, value) in headers {
+            if let Some(place) = found.place(name.as_str()) {
+                place.get_or_insert(value);
+            }
+        }
+        found
+    }
+
+    fn place(&mut self, name: &str) -> Option<&mut Option<&'a HeaderValue>> {
+        let Some(rest) = name.strip_prefix("x-") else {
+            return (name == "content-type").then_some(&mut self.content_type);
+        };
+        Some(match rest {
+            "request-id" => &mut self.request_id,
+            "priority" => &mut self.priority,
+            "nexus-priority" => &mut self.nexus_priority,
+            "llm-d-inference-objective" => &mut self.objective[0],
+            "gateway-inference-objective" => &mut self.objective[1],
+            "llm-d-inference-fairness-id" => &mut self.fairness_id[0],
+            "gateway-inference-fairness-id" => &mut self.fairness_id[1],
+            "llm-d-inference-ttl" => &mut self.ttl,
+            "media-type" => &mut self.media_type,
+            "workload-context" => &mut self.workload,
+            "max-latency-ms" => &mut self.latency_max_ms,
+            "latency-critical" => &mut self.latency_critical,
+            "request-timeout-ms" => &mut self.timeout_ms,
+            "session-id" => &mut self.session,
+            "queue-status" => &mut self.queue_status,
+            _ => return None,
+        })
+    }
+
+    /// The fairness id its sender gave.
+    pub(super) fn fairness_id(&self) -> Option<&'a str> {
+        self.fairness_id.into_iter().flatten().find_map(text)
+    }
+
+    /// How long it may wait at most.
+    pub(super) fn ttl(&self) -> Option<Span> {
+        self.ttl.and_then(text).and_then(lasting::parse)
+    }
+
+    pub(super) fn latency_max(&self) -> Option<Span> {
+        millis(self.latency_max_ms)
+    }
+
+    /// How long its client waits for an answer.
+    pub(super) fn deadline(&self) -> Option<Span> {
+        millis(self.timeout_ms)
+    }
+
+    pub(super) fn latency_critical(&self) -> bool {
+        let yes = |said: &str| {
+            ["true", "1", "yes", "on"].iter().any(|word| said.eq_ignore_ascii_case(word))
+        };
+        self.latency_critical.and_then(text).is_some_and(yes)
+    }
+
+    pub(super) fn queue_status(&self) -> bool {
+        self.queue_status.and_then(text).is_some_and(|said| said.eq_ignore_ascii_case("sse"))
+    }
+}
+
+fn millis(value: Option<&HeaderValue>) -> Option<Span> {
+    value.and_then(text)?.parse().ok().map(Span::from_millis)
+}

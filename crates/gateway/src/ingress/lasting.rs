@@ -1,0 +1,39 @@
+//! How long something lasts, as headers write it: `500ms`, `1m30s`, `2.5`.
+
+use flow::Span;
+
+/// Longer is no number that a program wrote.
+const TEXT_MAX: usize = 64;
+
+/// Numbers with their units, one after the other; a lone number is seconds.
+pub(super) fn parse(text: &str) -> Option<Span> {
+    if text.is_empty() || text.len() > TEXT_MAX {
+        return None;
+    }
+    let mut rest = text;
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let (number, after) = cut(rest, |letter| !letter.is_ascii_digit() && letter != '.');
+        let (unit, after) = cut(after, |letter| letter.is_ascii_digit() || letter == '.');
+        let lone = unit.is_empty() && number.len() == text.len();
+        total += number.parse::<f64>().ok()? * if lone { 1.0 } else { seconds(unit)? };
+        rest = after;
+    }
+    Some(Span::from_secs_f64(total))
+}
+
+fn cut(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(end).unwrap_or(text.len()))
+}
+
+fn seconds(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    })
+}

@@ -1,0 +1,179 @@
+//! Where a request goes, by its path.
+//!
+//! Only `/v1/` and `/api/` are passed on, and only as they are: a path that a careless server could
+//! read as another one is refused, so that nobody reaches what is not offered.
+
+use std::borrow::Cow;
+
+use http::Method;
+
+use crate::reply::Fault;
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// To a backend.
+    Proxied {
+        api: Api,
+        kind: Kind,
+    },
+    /// The models of all backends, in the words of OpenAI and of Ollama.
+    Models,
+    Tags,
+    /// Ollama's version.
+    Version,
+    /// One model: [`card_id`] says which.
+    ModelCard,
+    Visibility(Page),
+    Nothing,
+}
+
+/// Whose words a request is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Api {
+    OpenAi,
+    Ollama,
+}
+
+/// What kind of work a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Chat,
+    Completion,
+    Response,
+    Embedding,
+    /// Anything else: passed on, with a model if one can be seen.
+    Other,
+}
+
+/// What the gateway shows of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    Backends,
+    Flows,
+    Workloads,
+    Health,
+    Ready,
+    Metrics,
+    Dashboard,
+}
+
+const CARDS: &str = "/v1/models/";
+
+/// Where a request goes; a path that could be read in two ways is a fault.
+pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    if let Some(page) = page(path) {
+        return if reads { Ok(Route::Visibility(page)) } else { Err(Fault::MethodNotAllowed) };
+    }
+    let api = match path {
+        _ if path.starts_with("/v1/") => Api::OpenAi,
+        _ if path.starts_with("/api/") => Api::Ollama,
+        _ => return Ok(Route::Nothing),
+    };
+    if !is_plain(path) {
+        let text = "The path has empty or dot segments: send it without them.";
+        return Err(Fault::InvalidRequest(text.into()));
+    }
+    Ok(match path {
+        "/v1/models" if reads => Route::Models,
+        "/api/tags" if reads => Route::Tags,
+        "/api/version" if reads => Route::Version,
+        _ if reads && path.len() > CARDS.len() && path.starts_with(CARDS) => Route::ModelCard,
+        _ => Route::Proxied { api, kind: kind(method, path) },
+    })
+}
+
+/// The model that a card is asked of.
+pub(crate) fn card_id(path: &str) -> Option<Cow<'_, str>> {
+    let id = path.strip_prefix(CARDS)?;
+    if !id.contains('%') {
+        return Some(Cow::Borrowed(id));
+    }
+    String::from_utf8(decoded(id, |_| true)).ok().map(Cow::Owned)
+}
+
+fn page(path: &str) -> Option<Page> {
+    Some(match path {
+        "/backends" => Page::Backends,
+        "/flows" => Page::Flows,
+        "/workloads" => Page::Workloads,
+        "/health" => Page::Health,
+        "/ready" => Page::Ready,
+        "/metrics" => Page::Metrics,
+        "/dashboard" => Page::Dashboard,
+        _ => return None,
+    })
+}
+
+/// Work is posted; whatever else comes to the same path (a list, a cancellation) is not.
+fn kind(method: &Method, path: &str) -> Kind {
+    if *method != Method::POST {
+        return Kind::Other;
+    }
+    match path {
+        "/v1/chat/completions" | "/api/chat" => Kind::Chat,
+        "/v1/completions" | "/api/generate" => Kind::Completion,
+        "/v1/responses" => Kind::Response,
+        "/v1/embeddings" | "/api/embed" | "/api/embeddings" => Kind::Embedding,
+        _ => Kind::Other,
+    }
+}
+
+/// Whether every reading of the path is the same: no empty and no dot segments, also where a
+/// server decodes first, takes a backslash for a slash, or cuts a segment at its parameters.
+fn is_plain(path: &str) -> bool {
+    let decoded = if path.contains('%') {
+        Cow::Owned(decoded(path, |letter| matches!(letter, b'.' | b'/' | b'\\' | b';')))
+    } else {
+        Cow::Borrowed(path.as_bytes())
+    };
+    let mut segments = decoded.split(|letter| matches!(letter, b'/' | b'\\')).skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let name = segment.split(|&letter| letter == b';').next().unwrap_or_default();
+        let empty = segment.is_empty() && segments.peek().is_some();
+        if empty || matches!(name, b"." | b"..") {
+            return false;
+        }
+    }
+    true
+}
+
+/// The text with those letters decoded that `wanted` picks.
+fn decoded(text: &str, wanted: impl Fn(u8) -> bool) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&letter, after)) = rest.split_first() {
+        let code = after.first_chunk::<2>().filter(|_| letter == b'%');
+        match code.and_then(hex).filter(|&letter| wanted(letter)) {
+            Some(letter) => {
+                plain.push(letter);
+                rest = &after[2..];
+            }
+            None => {
+                plain.push(letter);
+                rest = after;
+            }
+        }
+    }
+    plain
+}
+
+fn hex(code: &[u8; 2]) -> Option<u8> {
+    let digit = |letter: u8| char::from(letter).to_digit(16);
+    u8::try_from(digit(code[0])? * 16 + digit(code[1])?).ok()
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// Whether its body must be a JSON object that names a model.
+    pub(crate) const fn needs_model(self) -> bool {
+        !matches!(self, Self::Other)
+    }
+
+    /// Whether its answer is text of a length that nobody knows.
+    pub(crate) const fn generates(self) -> bool {
+        matches!(self, Self::Chat | Self::Completion | Self::Response)
+    }
+}

@@ -1,0 +1,51 @@
+//! What a request is taken for: its path, its headers, its body.
+
+mod bands;
+mod bodies;
+mod flows;
+mod hostile;
+mod measure;
+mod paths;
+mod upstream;
+mod wishes;
+mod workloads;
+
+use http::{HeaderName, Method, Request};
+use proptest::prelude::*;
+
+use super::*;
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// A request without a body.
+fn parts(method: Method, path: &str, headers: &[(&str, &[u8])]) -> Parts {
+    let mut parts = Request::builder().method(method).uri(path).body(()).unwrap().into_parts().0;
+    for (name, value) in headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        parts.headers.append(name, HeaderValue::from_bytes(value).unwrap());
+    }
+    parts
+}
+
+fn posted(path: &str, body: &[u8]) -> Result<(Intent, Bytes), Fault> {
+    let parts = parts(Method::POST, path, &[]);
+    read(&Settled::default(), &parts, Bytes::copy_from_slice(body), 0)
+}
+
+/// What a chat with these headers is taken for.
+fn chat(settled: &Settled, headers: &[(&str, &str)]) -> Intent {
+    let bytes: Vec<(&str, &[u8])> =
+        headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    let body = Bytes::from_static(br#"{"model":"llama","messages":[],"stream":true}"#);
+    read(settled, &parts(Method::POST, CHAT, &bytes), body, 0).unwrap().0
+}
+
+/// Any bytes that a header may have.
+fn header_bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![8 => 0x20..0x7fu8, 1 => 0x80..=0xffu8, 1 => Just(b'\t')];
+    proptest::collection::vec(byte, 0..most)
+}
+
+fn code(result: Result<(Intent, Bytes), Fault>) -> &'static str {
+    result.err().map_or("ok", |fault| fault.code())
+}

@@ -1,0 +1,233 @@
+//! R10, X01: models in bodies, and bodies that are rewritten.
+
+use flow::{NameRule, Names};
+use proptest::prelude::*;
+
+use super::*;
+
+const KNOWN: [&str; 8] = [
+    CHAT,
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/responses",
+    "/api/chat",
+    "/api/generate",
+    "/api/embed",
+    "/api/embeddings",
+];
+
+/// `chat` stands for `target`, `split` for two others.
+fn aliased(target: &str) -> Settled {
+    let rule = |name: &str, targets: &[(&str, u32)]| NameRule {
+        name: name.into(),
+        band: None,
+        targets: targets.iter().map(|(model, weight)| ((*model).into(), *weight)).collect(),
+    };
+    let rules = [rule("chat", &[(target, 1)]), rule("split", &[("a", 9), ("b", 1)])];
+    Settled { names: Names::new(&rules).unwrap(), ..Settled::default() }
+}
+
+fn rewritten(settled: &Settled, body: &str, draw: u64) -> (Intent, String) {
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    let (intent, body) = read(settled, &parts(Method::POST, CHAT, &[]), body, draw).unwrap();
+    (intent, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[test]
+fn x01_known_paths_need_a_model() {
+    for path in KNOWN {
+        let (intent, body) = posted(path, br#"{"model":"org/llama:8b"}"#).unwrap();
+        assert_eq!(intent.model.as_deref(), Some("org/llama:8b"), "{path}");
+        assert_eq!(intent.target, intent.model);
+        assert_eq!(&body[..], br#"{"model":"org/llama:8b"}"#);
+        let Err(Fault::InvalidModel(text)) = posted(path, b"{}") else { panic!("{path}") };
+        assert!(text.contains("missing"), "{text}");
+    }
+}
+
+#[test]
+fn x01_a_model_is_a_short_visible_string_and_there_is_one() {
+    let long = format!(r#"{{"model":"{}"}}"#, "m".repeat(257));
+    for body in [
+        r#"{"model":7}"#,
+        r#"{"model":null}"#,
+        r#"{"model":["m"]}"#,
+        r#"{"model":{"a":"m"}}"#,
+        r#"{"model":""}"#,
+        r#"{"model":"a\u0000b"}"#,
+        r#"{"model":"a\nb"}"#,
+        r#"{"model":"a\u0085b"}"#,
+        r#"{"model":"\ud800"}"#,
+        r#"{"model":"a","model":"a"}"#,
+        r#"{"model":"a","x":1,"mod\u0065l":"b"}"#,
+        &long,
+    ] {
+        let result = posted(CHAT, body.as_bytes());
+        assert!(matches!(result, Err(Fault::InvalidModel(_))), "{body}: {result:?}");
+    }
+    let nested = br#"{"a":{"model":"x"},"model":"m","tools":[{"model":"y"}]}"#;
+    assert_eq!(posted(CHAT, nested).unwrap().0.model.as_deref(), Some("m"));
+    let longest = format!(r#"{{"model":"{}"}}"#, "m".repeat(256));
+    assert_eq!(code(posted(CHAT, longest.as_bytes())), "ok");
+}
+
+#[test]
+fn x01_other_paths_use_a_model_where_they_have_one() {
+    let model = |kind: &str, body: &str| {
+        let headers: Vec<(&str, &[u8])> = match kind {
+            "" => Vec::new(),
+            kind => vec![("content-type", kind.as_bytes())],
+        };
+        let parts = parts(Method::POST, "/v1/rerank", &headers);
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let (intent, sent) = read(&Settled::default(), &parts, body.clone(), 0).unwrap();
+        assert_eq!(sent, body);
+        intent.model
+    };
+    let named = r#"{"model":"m"}"#;
+    for kind in [
+        "application/json",
+        "Application/JSON; charset=utf-8",
+        "",
+        "application/x-www-form-urlencoded",
+    ] {
+        assert_eq!(model(kind, named).as_deref(), Some("m"), "{kind}");
+    }
+    assert_eq!(model("application/octet-stream", named), None);
+    for body in ["", "{}", "[1]", "no json", r#"{"model":7}"#, r#"{"model":"m"} x"#] {
+        assert_eq!(model("application/json", body), None, "{body}");
+    }
+    let twice = br#"{"model":"a","model":"b"}"#;
+    assert_eq!(code(posted("/v1/rerank", twice)), "invalid_request");
+    for method in [Method::GET, Method::HEAD, Method::DELETE] {
+        let parts = parts(method, "/v1/responses/r1", &[]);
+        let (intent, body) = read(&Settled::default(), &parts, Bytes::new(), 0).unwrap();
+        assert_eq!((intent.model, intent.target, body.len()), (None, None, 0));
+    }
+}
+
+const FORM: &str = "--B\r\n\
+    Content-Disposition: form-data; name=\"file\"; filename=\"model\"\r\n\r\n\
+    RIFF\r\n--B\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nchat\r\n--B--\r\n";
+
+fn form(settled: &Settled, kind: &str, body: &str) -> Result<(Intent, Bytes), Fault> {
+    let parts =
+        parts(Method::POST, "/v1/audio/transcriptions", &[("content-type", kind.as_bytes())]);
+    read(settled, &parts, Bytes::copy_from_slice(body.as_bytes()), 0)
+}
+
+#[test]
+fn x01_a_form_names_its_model() {
+    let plain = Settled::default();
+    for kind in ["multipart/form-data; boundary=B", "Multipart/Form-Data;x=y; Boundary=\"B\""] {
+        let (intent, body) = form(&plain, kind, FORM).unwrap();
+        assert_eq!(intent.model.as_deref(), Some("chat"), "{kind}");
+        assert_eq!(body, FORM);
+    }
+    let none = |kind: &str, body: &str| form(&plain, kind, body).unwrap().0.model;
+    let kind = "multipart/form-data; boundary=B";
+    assert_eq!(none("multipart/form-data", FORM), None);
+    assert_eq!(none("multipart/form-data; boundary=C", FORM), None);
+    assert_eq!(none(kind, &FORM.replace("\"model\"\r\n\r\nchat", "\"other\"\r\n\r\nchat")), None);
+    assert_eq!(none(kind, &FORM.replace("RIFF", &"x".repeat(70_000))), None, "too far behind");
+    assert_eq!(none(kind, &FORM[..FORM.len() - 12]), None, "it does not end");
+    let twice = FORM.replace("--B--", &FORM[FORM.rfind("--B\r\n").unwrap()..]);
+    assert_eq!(code(form(&plain, kind, &twice)), "invalid_request");
+    let empty = FORM.replace("chat", "");
+    assert_eq!(code(form(&plain, kind, &empty)), "invalid_request");
+}
+
+#[test]
+fn r10_a_forms_model_is_rewritten_in_place() {
+    let kind = "multipart/form-data; boundary=B";
+    let (intent, body) = form(&aliased("whisper"), kind, FORM).unwrap();
+    assert_eq!(intent.target.as_deref(), Some("whisper"));
+    assert_eq!(body, FORM.replace("chat", "whisper"));
+}
+
+#[test]
+fn r10_only_the_models_value_is_rewritten() {
+    let settled = aliased("llama \"3\"\\");
+    let body = "{ \"chat\" : \"chat\",\n\"model\"\t: \"chat\" , \"a\":{\"model\":\"chat\"}} ";
+    let (intent, sent) = rewritten(&settled, body, 0);
+    assert_eq!(intent.model.as_deref(), Some("chat"));
+    assert_eq!(intent.target.as_deref(), Some("llama \"3\"\\"));
+    assert_eq!(sent, body.replacen("\t: \"chat\"", "\t: \"llama \\\"3\\\"\\\\\"", 1));
+    let (_, sent) = rewritten(&aliased("b"), r#"{"model":"\u0063hat","x":1e5}"#, 0);
+    assert_eq!(sent, r#"{"model":"b","x":1e5}"#, "an escaped name is the same name");
+}
+
+#[test]
+fn r10_a_name_without_a_rule_leaves_the_body_alone() {
+    let body = Bytes::from_static(br#"{"model":"llama","temperature":0.10}"#);
+    let parts = parts(Method::POST, CHAT, &[]);
+    let (intent, sent) = read(&aliased("b"), &parts, body.clone(), 0).unwrap();
+    assert_eq!(intent.target.as_deref(), Some("llama"));
+    assert_eq!(sent.as_ptr(), body.as_ptr(), "not even copied");
+}
+
+#[test]
+fn r10_variants_share_by_weight() {
+    let settled = aliased("t");
+    let target = |draw| rewritten(&settled, r#"{"model":"split"}"#, draw);
+    let bodies: Vec<String> = (0..10).map(|draw| target(draw).1).collect();
+    assert_eq!(bodies.iter().filter(|body| *body == r#"{"model":"b"}"#).count(), 1);
+    assert_eq!(bodies.iter().filter(|body| *body == r#"{"model":"a"}"#).count(), 9);
+}
+
+/// Text of any JSON, with blanks.
+fn json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        any::<i32>().prop_map(|number| number.to_string()),
+        any::<f32>().prop_map(|number| serde_json::to_string(&number).unwrap()),
+        "\\PC{0,20}".prop_map(|text| serde_json::to_string(&text).unwrap()),
+        Just(r#""\u00e9\\\" \/""#.to_owned()),
+    ];
+    leaf.prop_recursive(4, 32, 5, |inner| {
+        let key = "[a-z_]{1,8}";
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5)
+                .prop_map(|items| format!("[{}]", items.join(" ,"))),
+            proptest::collection::vec((key, inner), 0..5).prop_map(|entries| {
+                let entries: Vec<String> =
+                    entries.iter().map(|(key, value)| format!("\"{key}\" : {value}")).collect();
+                format!("{{ {} }}", entries.join(",\n"))
+            }),
+        ]
+    })
+}
+
+/// Keys that are looked at, among others.
+fn key() -> impl Strategy<Value = String> {
+    const LOOKED_AT: [&str; 9] =
+        ["stream", "max_tokens", "n", "messages", "prompt", "input", "user", "session", "tools"];
+    prop_oneof![
+        proptest::sample::select(&LOOKED_AT[..]).prop_map(str::to_owned),
+        "x[a-z\u{e9}]{0,6}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn r10_rewriting_keeps_every_other_byte(
+        before in proptest::collection::vec((key(), json()), 0..5),
+        after in proptest::collection::vec((key(), json()), 0..5),
+        target in "\\PC{1,30}",
+    ) {
+        let entries = |list: &[(String, String)]| -> Vec<String> {
+            list.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect()
+        };
+        let with = |model: &str| {
+            let model = vec![format!("\"model\" :{model}")];
+            let all = [entries(&before), model, entries(&after)].concat();
+            format!(" {{{}}}\n", all.join(", "))
+        };
+        let (intent, sent) = rewritten(&aliased(&target), &with("\"chat\""), 0);
+        prop_assert_eq!(&sent, &with(&serde_json::to_string(&target).unwrap()));
+        prop_assert_eq!(intent.target.as_ref(), Some(&target));
+        let same = with("\"llama\"");
+        prop_assert_eq!(rewritten(&aliased(&target), &same, 0).1, same);
+    }
+}

@@ -1,0 +1,150 @@
+//! Q01, Q04: which flow a request belongs to, and what it is taken to cost.
+
+use flow::FlowClass;
+use flow::identity::Rule;
+
+use super::*;
+use crate::config::settled::Cost;
+
+fn by(parts: &[Part]) -> Settled {
+    let identity = Identity { parts: parts.to_vec(), rules: Vec::new() };
+    Settled { identity, ..Settled::default() }
+}
+
+#[test]
+fn q01_a_flow_is_named_by_what_is_configured() {
+    let headers = [
+        ("x-team", "blue"),
+        ("x-workload-context", r#"{"workload_id":"etl"}"#),
+        ("x-gateway-inference-fairness-id", "old"),
+        ("x-llm-d-inference-fairness-id", "new"),
+    ];
+    let flow = |parts: &[Part]| chat(&by(parts), &headers).flow;
+    assert_eq!(flow(&[Part::Model]), "llama");
+    assert_eq!(flow(&[Part::TargetModel]), "llama");
+    assert_eq!(flow(&[Part::Workload]), "etl");
+    assert_eq!(flow(&[Part::FairnessId]), "new");
+    assert_eq!(flow(&[Part::Header("x-team".into())]), "blue");
+    assert_eq!(flow(&[Part::Header("x-team".into()), Part::Model]), "blue/llama");
+    assert_eq!(flow(&[Part::Tenant]), "-");
+}
+
+#[test]
+fn q01_whoever_leaves_the_value_out_shares_one_flow() {
+    let team = by(&[Part::Header("x-team".into())]);
+    assert_eq!(chat(&team, &[]).flow, "-");
+    assert_eq!(chat(&team, &[("x-team", "")]).flow, "-");
+    assert_eq!(chat(&by(&[Part::Workload]), &[("x-workload-context", "{}")]).flow, "-");
+    let bytes: [(&str, &[u8]); 1] = [("x-team", b"\xff")];
+    let parts = parts(Method::POST, CHAT, &bytes);
+    let body = Bytes::from_static(br#"{"model":"llama"}"#);
+    assert_eq!(read(&team, &parts, body, 0).unwrap().0.flow, "-", "not text: not there");
+    let get = super::parts(Method::GET, "/v1/files", &[]);
+    assert_eq!(read(&Settled::default(), &get, Bytes::new(), 0).unwrap().0.flow, "-");
+}
+
+#[test]
+fn q01_rules_give_classes_also_by_headers_that_name_no_flow() {
+    let rule = |patterns: &[(Part, &str)], class| {
+        let patterns = patterns.iter().map(|(part, text)| (part.clone(), (*text).into()));
+        Rule { patterns: patterns.collect(), class }
+    };
+    let rules = vec![
+        rule(&[(Part::Header("x-team".into()), "red*")], 2),
+        rule(&[(Part::Model, "lla*"), (Part::Header("x-team".into()), "blue")], 1),
+    ];
+    let identity = Identity { rules, ..Identity::default() };
+    let mut settled = Settled { identity, ..Settled::default() };
+    assert_eq!(chat(&settled, &[("x-team", "redder")]).class, 2);
+    assert_eq!(chat(&settled, &[("x-team", "blue")]).class, 1);
+    assert_eq!(chat(&settled, &[]).class, 0);
+
+    // A client may shorten its time to live, from that of its class.
+    let short = FlowClass { ttl: Span::from_secs(1), ..settled.flow.default_class };
+    settled.flow.classes = vec![short];
+    settled.flow.default_class.ttl = Span::from_secs(30);
+    let ttl =
+        |team, asked| chat(&settled, &[("x-team", team), ("x-llm-d-inference-ttl", asked)]).ttl;
+    assert_eq!(ttl("blue", "500ms"), Some(Span::from_millis(500)));
+    assert_eq!(ttl("blue", "10s"), Some(Span::from_secs(1)));
+    assert_eq!(ttl("none", "10s"), Some(Span::from_secs(10)));
+    assert_eq!(ttl("none", "1h"), Some(Span::from_secs(30)));
+    assert_eq!(ttl("none", "soon"), None);
+}
+
+fn estimate(path: &str, body: &str) -> (u64, u64) {
+    let (intent, _) = posted(path, body.as_bytes()).unwrap();
+    (intent.prompt, intent.tokens)
+}
+
+#[test]
+fn q04_tokens_are_estimated_from_text_and_limits() {
+    let text = "x ".repeat(200);
+    let (prompt, tokens) =
+        estimate("/v1/completions", &format!(r#"{{"model":"m","prompt":"{text}"}}"#));
+    assert_eq!((prompt, tokens), (100, 100 + 256), "an answer without a limit is of common length");
+    let limits = [
+        (r#""max_tokens":7"#, 7),
+        (r#""max_completion_tokens":7"#, 7),
+        (r#""max_output_tokens":7"#, 7),
+        (r#""n_predict":7"#, 7),
+        (r#""options":{"temperature":0.5,"num_predict":7,"stop":["x"]}"#, 7),
+        (r#""options":null"#, 256),
+        (r#""max_tokens":7,"n":3"#, 21),
+        (r#""max_tokens":7,"n":null"#, 7),
+        (r#""max_tokens":70,"max_completion_tokens":7"#, 7),
+        (r#""max_tokens":null"#, 256),
+        (r#""max_tokens":-1"#, 256),
+        (r#""max_tokens":"many","n":[1]"#, 256),
+        (r#""n_predict":-1,"n":0"#, 256),
+    ];
+    for (limit, output) in limits {
+        let body = format!(r#"{{"model":"m","prompt":"abcd",{limit}}}"#);
+        assert_eq!(estimate("/v1/completions", &body), (1, 1 + output), "{limit}");
+    }
+    assert_eq!(estimate("/v1/embeddings", r#"{"model":"m","input":"abcdefgh"}"#), (2, 2));
+    let tokens = r#"{"model":"m","input":[[1,2,3],[4,5,6]]}"#;
+    assert_eq!(estimate("/v1/embeddings", tokens), (6, 6), "numbers are tokens");
+    let absurd = format!(r#"{{"model":"m","max_tokens":{},"n":{}}}"#, u64::MAX, u64::MAX);
+    assert_eq!(estimate(CHAT, &absurd).1, u64::MAX);
+}
+
+#[test]
+fn q04_pictures_count_by_the_piece() {
+    let base64 = "iVBORw0KGgo".repeat(10_000);
+    let chat = |part: String| {
+        let text = r#"{"type":"text","text":"What is this?"}"#;
+        format!(r#"{{"model":"m","messages":[{{"role":"user","content":[{text},{part}]}}]}}"#)
+    };
+    let image = |url| format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"}}}}"#);
+    let of = |body: String| estimate(CHAT, &body).0;
+    for part in [
+        image(format!("data:image/png;base64,{base64}")),
+        image("https://example.org/cat.png".into()),
+        format!(r#"{{"type":"input_image","image_url":"data:image/png;base64,{base64}"}}"#),
+        format!(r#"{{"type":"input_audio","input_audio":{{"data":"{base64}","format":"wav"}}}}"#),
+    ] {
+        let tokens = of(chat(part));
+        assert!((600..660).contains(&tokens), "{tokens}");
+    }
+    let ollama = format!(r#"{{"model":"m","prompt":"","images":["{base64}","{base64}"]}}"#);
+    assert_eq!(estimate("/api/generate", &ollama).0, 1200);
+    let prose = "words ".repeat(1000);
+    assert_eq!(
+        estimate("/api/generate", &format!(r#"{{"model":"m","prompt":"{prose}"}}"#)).0,
+        1500
+    );
+}
+
+#[test]
+fn q04_the_queue_charges_in_its_own_unit() {
+    let body = r#"{"model":"m","prompt":"abcdabcd","max_tokens":10}"#;
+    let cost = |unit| {
+        let settled = Settled { cost: unit, ..Settled::default() };
+        let parts = parts(Method::POST, "/v1/completions", &[]);
+        read(&settled, &parts, Bytes::from_static(body.as_bytes()), 0).unwrap().0.cost
+    };
+    assert_eq!(cost(Cost::Requests), 1);
+    assert_eq!(cost(Cost::Tokens), 12);
+    assert_eq!(cost(Cost::Bytes), body.len() as u64);
+}

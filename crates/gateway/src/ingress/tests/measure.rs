@@ -1,0 +1,39 @@
+//! What reading a request costs, for orientation: run it optimised and read the figure.
+
+use super::*;
+
+#[test]
+fn reading_a_chat_of_a_kilobyte_is_measured() {
+    let line = "The tide rises, the tide falls, and the gate stands between. ";
+    let message = |role| format!(r#"{{"role":"{role}","content":"{}\n"}}"#, line.repeat(4));
+    let messages = [message("system"), message("user"), message("assistant")].join(",");
+    let body = format!(
+        r#"{{"model":"llama-3-8b","messages":[{messages}],"stream":true,"temperature":0.7}}"#
+    );
+    let headers: [(&str, &[u8]); 7] = [
+        ("host", b"127.0.0.1:8080"),
+        ("content-type", b"application/json"),
+        ("authorization", b"Bearer sk-0123456789"),
+        ("user-agent", b"OpenAI/Python 2.0.0"),
+        ("accept", b"application/json"),
+        ("connection", b"keep-alive"),
+        ("x-priority", b"high"),
+    ];
+    let (parts, body) = (parts(Method::POST, CHAT, &headers), Bytes::from(body));
+    let settled = Settled::default();
+    let rounds = 2_000;
+    let began = tokio::time::Instant::now();
+    for draw in 0..rounds {
+        let (intent, _) = read(&settled, &parts, body.clone(), draw).unwrap();
+        assert_eq!(intent.band, Band::High);
+    }
+    let each = began.elapsed() / rounds as u32;
+    let copies: Vec<HeaderMap> = (0..rounds).map(|_| parts.headers.clone()).collect();
+    let id = HeaderValue::from_static("id");
+    let began = tokio::time::Instant::now();
+    for copy in copies {
+        assert_eq!(headers::to_upstream(copy, &id).len(), 5);
+    }
+    let forwarded = began.elapsed() / rounds as u32;
+    eprintln!("reading {} bytes took {each:?}, its headers {forwarded:?}", body.len());
+}

@@ -1,0 +1,96 @@
+//! X01, X03: where paths lead, and which are refused.
+
+use super::path::*;
+use super::*;
+
+fn proxied(api: Api, kind: Kind) -> Result<Route, Fault> {
+    Ok(Route::Proxied { api, kind })
+}
+
+#[test]
+fn x01_every_path_of_the_surface_leads_somewhere() {
+    let (get, post) = (&Method::GET, &Method::POST);
+    let rows = [
+        (post, "/v1/chat/completions", proxied(Api::OpenAi, Kind::Chat)),
+        (post, "/v1/completions", proxied(Api::OpenAi, Kind::Completion)),
+        (post, "/v1/embeddings", proxied(Api::OpenAi, Kind::Embedding)),
+        (post, "/v1/responses", proxied(Api::OpenAi, Kind::Response)),
+        (get, "/v1/responses/resp_1", proxied(Api::OpenAi, Kind::Other)),
+        (get, "/v1/chat/completions", proxied(Api::OpenAi, Kind::Other)),
+        (post, "/v1/audio/transcriptions", proxied(Api::OpenAi, Kind::Other)),
+        (&Method::DELETE, "/v1/models/ft:x", proxied(Api::OpenAi, Kind::Other)),
+        (post, "/api/chat", proxied(Api::Ollama, Kind::Chat)),
+        (post, "/api/generate", proxied(Api::Ollama, Kind::Completion)),
+        (post, "/api/embed", proxied(Api::Ollama, Kind::Embedding)),
+        (post, "/api/embeddings", proxied(Api::Ollama, Kind::Embedding)),
+        (post, "/api/show", proxied(Api::Ollama, Kind::Other)),
+        (get, "/v1/models", Ok(Route::Models)),
+        (&Method::HEAD, "/v1/models", Ok(Route::Models)),
+        (get, "/v1/models/", proxied(Api::OpenAi, Kind::Other)),
+        (get, "/v1/models/llama", Ok(Route::ModelCard)),
+        (get, "/v1/models/org/llama", Ok(Route::ModelCard)),
+        (get, "/api/tags", Ok(Route::Tags)),
+        (get, "/api/version", Ok(Route::Version)),
+        (get, "/backends", Ok(Route::Visibility(Page::Backends))),
+        (get, "/flows", Ok(Route::Visibility(Page::Flows))),
+        (get, "/workloads", Ok(Route::Visibility(Page::Workloads))),
+        (get, "/health", Ok(Route::Visibility(Page::Health))),
+        (&Method::HEAD, "/ready", Ok(Route::Visibility(Page::Ready))),
+        (get, "/metrics", Ok(Route::Visibility(Page::Metrics))),
+        (get, "/dashboard", Ok(Route::Visibility(Page::Dashboard))),
+        (post, "/metrics", Err(Fault::MethodNotAllowed)),
+        (get, "/", Ok(Route::Nothing)),
+        (get, "*", Ok(Route::Nothing)),
+        (get, "", Ok(Route::Nothing)),
+        (get, "/v1", Ok(Route::Nothing)),
+        (get, "/v2/chat", Ok(Route::Nothing)),
+        (get, "/healthz", Ok(Route::Nothing)),
+        (get, "//v1/models", Ok(Route::Nothing)),
+        (get, "/%761/models", Ok(Route::Nothing)),
+    ];
+    for (method, path, expected) in rows {
+        assert_eq!(classify(method, path), expected, "{method} {path}");
+    }
+}
+
+#[test]
+fn x01_a_card_names_its_model() {
+    assert_eq!(card_id("/v1/models/llama").unwrap(), "llama");
+    assert_eq!(card_id("/v1/models/org/llama").unwrap(), "org/llama");
+    assert_eq!(card_id("/v1/models/org%2Fllama%3Ab").unwrap(), "org/llama:b");
+    assert_eq!(card_id("/v1/models/100%").unwrap(), "100%");
+    assert_eq!(card_id("/v1/models/%ff"), None);
+    assert_eq!(card_id("/v1/models"), None);
+}
+
+#[test]
+fn x03_paths_that_could_be_read_as_others_are_refused() {
+    for path in [
+        "/v1/../admin",
+        "/v1/./chat",
+        "/v1/..",
+        "/v1/a/%2e%2e/b",
+        "/v1/a/.%2E/b",
+        "/v1/..%2fadmin",
+        "/v1/a%2f..%2fadmin",
+        "/v1/..%5cadmin",
+        "/v1/..\\admin",
+        "/v1/..;x=1/admin",
+        "/v1/..%3b/admin",
+        "/v1//chat",
+        "/v1/%2fchat",
+        "/api/../metrics",
+    ] {
+        let route = classify(&Method::GET, path);
+        assert!(matches!(route, Err(Fault::InvalidRequest(_))), "{path}: {route:?}");
+    }
+    for path in ["/v1/files/a%2Fb", "/v1/a.b/..c/", "/v1/files/%", "/v1/x;y=1/z", "/v1/.hidden"] {
+        assert_eq!(classify(&Method::GET, path), proxied(Api::OpenAi, Kind::Other), "{path}");
+    }
+}
+
+#[test]
+fn x03_read_refuses_what_leads_nowhere() {
+    assert_eq!(code(posted("/admin", b"{}")), "not_found");
+    assert_eq!(code(posted("/v1/../admin", b"{}")), "invalid_request");
+}

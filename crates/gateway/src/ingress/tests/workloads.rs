@@ -1,0 +1,95 @@
+//! W01: which workload a request says it belongs to, and that nothing there is an error.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn origin(value: &[u8]) -> (Option<String>, u8) {
+    let Origin { id, criticality } = Origin::of(Some(&HeaderValue::from_bytes(value).unwrap()));
+    (id, criticality)
+}
+
+fn given(id: &str, criticality: u8) -> (Option<String>, u8) {
+    (Some(id.into()), criticality)
+}
+
+#[test]
+fn w01_a_context_gives_an_id_and_a_criticality() {
+    let said = br#"{"workload_id": "fraud-detection", "criticality": 5}"#;
+    assert_eq!(origin(said), given("fraud-detection", 5));
+    assert_eq!(origin(br#"{"criticality":1,"workload_id":"a","more":[1]}"#), given("a", 1));
+    assert_eq!(origin(br#"{"workload_id":"a\/b \u00e9"}"#), given("a/b é", 3));
+    assert_eq!(origin("{\"workload_id\":\"größe\"}".as_bytes()), given("größe", 3));
+}
+
+#[test]
+fn w01_a_criticality_out_of_range_or_of_another_type_is_three() {
+    for wrong in ["0", "-1", "6", "256", "99999999999999999999", "4.0", "1e0", "\"5\"", "null"] {
+        let said = format!(r#"{{"workload_id":"a","criticality":{wrong}}}"#);
+        assert_eq!(origin(said.as_bytes()), given("a", 3), "{wrong}");
+    }
+    for wrong in ["true", "[5]", "{\"a\":5}"] {
+        let said = format!(r#"{{"workload_id":"a","criticality":{wrong}}}"#);
+        assert_eq!(origin(said.as_bytes()), given("a", 3), "{wrong}");
+    }
+    for right in 1..=5 {
+        let said = format!(r#"{{"workload_id":"a","criticality":{right}}}"#);
+        assert_eq!(origin(said.as_bytes()), given("a", right));
+    }
+}
+
+#[test]
+fn w01_what_is_missing_invalid_or_empty_counts_as_generated() {
+    assert_eq!(Origin::of(None), Origin { id: None, criticality: 3 });
+    let wrong: [&[u8]; 9] = [
+        b"",
+        b"not json",
+        b"{\"workload_id\":",
+        b"[]",
+        b"{\"criticality\":5}",
+        b"{\"workload_id\":\"\",\"criticality\":5}",
+        b"{\"workload_id\":7,\"criticality\":5}",
+        b"{\"workload_id\":\"a\\u0000b\",\"criticality\":5}",
+        b"{\"workload_id\":\"\xff\"}",
+    ];
+    for value in wrong {
+        assert_eq!(origin(value), (None, 3), "{}", String::from_utf8_lossy(value));
+    }
+}
+
+#[test]
+fn w01_lengths_are_bounded() {
+    let said = |id: &str| format!(r#"{{"workload_id":"{id}","criticality":4}}"#);
+    let (id, criticality) = origin(said(&"é".repeat(200)).as_bytes());
+    assert_eq!((id.unwrap().len(), criticality), (256, 4));
+    assert_eq!(origin(said(&"a".repeat(5000)).as_bytes()), (None, 3), "the header is too long");
+}
+
+#[test]
+fn w01_a_request_carries_its_workload() {
+    let intent = chat(
+        &Settled::default(),
+        &[("x-workload-context", r#"{"workload_id":"etl","criticality":2}"#)],
+    );
+    assert_eq!((intent.workload.as_deref(), intent.criticality), (Some("etl"), 2));
+    let intent = chat(&Settled::default(), &[("x-workload-context", "{")]);
+    assert_eq!((intent.workload, intent.criticality), (None, 3));
+}
+
+proptest! {
+    #[test]
+    fn w01_no_bytes_are_an_error(bytes in header_bytes(200)) {
+        let origin = Origin::of(Some(&HeaderValue::from_bytes(&bytes).unwrap()));
+        prop_assert!((1..=5).contains(&origin.criticality));
+    }
+
+    #[test]
+    fn w01_no_json_is_an_error(id in ".{0,300}", level in "-?[0-9]{1,25}(\\.[0-9]{1,3})?") {
+        // What a header cannot carry as it is, JSON can.
+        let id: String = id.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+        let said = format!("{{\"workload_id\":\"{id}\",\"criticality\":{level}}}");
+        let origin = Origin::of(Some(&HeaderValue::from_str(&said).unwrap()));
+        prop_assert!((1..=5).contains(&origin.criticality));
+        prop_assert!(origin.id.is_none_or(|id| (1..=256).contains(&id.len())));
+    }
+}

@@ -1,0 +1,67 @@
+//! A refusal as an answer.
+
+use bytes::Bytes;
+use flow::Span;
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+use super::{Fault, Refused};
+
+/// The longest wait that is suggested: by then all may be different.
+const RETRY_MAX_SECS: u64 = 3600;
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: Details<'a>,
+}
+
+#[derive(Serialize)]
+struct Details<'a> {
+    message: &'a str,
+    r#type: &'a str,
+    code: &'a str,
+    param: Option<&'a str>,
+}
+
+/// The answer to a request that was refused.
+pub(crate) fn response(refused: &Refused) -> Response<Full<Bytes>> {
+    let fault = &refused.fault;
+    let status = fault.status();
+    let mut response = Response::new(Full::new(body(refused)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(retry_secs(refused.retry_after)));
+    }
+    if matches!(fault, Fault::MethodNotAllowed) {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    if fault.closes() {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// The JSON of a refusal, on one line: it also stands in the `event: error` of a stream.
+pub(crate) fn body(refused: &Refused) -> Bytes {
+    let fault = &refused.fault;
+    let message = fault.message();
+    let error = Details {
+        message: &message,
+        r#type: fault.family(),
+        code: fault.code(),
+        param: fault.param(),
+    };
+    // Strings always serialise; an empty body is still an answer with its status.
+    serde_json::to_vec(&Envelope { error }).unwrap_or_default().into()
+}
+
+/// Whole seconds, never too early.
+fn retry_secs(span: Option<Span>) -> u64 {
+    let nanos = span.unwrap_or_default().nanos();
+    nanos.div_ceil(NANOS_PER_SEC).clamp(1, RETRY_MAX_SECS)
+}

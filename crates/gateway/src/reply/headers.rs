@@ -1,0 +1,139 @@
+//! What an answer tells of its way: the response headers.
+//!
+//! They are written for every answer, so numbers go through small buffers and the commonest value,
+//! zero, is a constant.
+
+use flow::{Choice, Span};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::hops;
+
+const BACKEND_USED: HeaderName = HeaderName::from_static("x-backend-used");
+const ROUTING_REASON: HeaderName = HeaderName::from_static("x-routing-reason");
+const QUEUE_DEPTH: HeaderName = HeaderName::from_static("x-queue-depth");
+const QUEUE_WAIT_MS: HeaderName = HeaderName::from_static("x-queue-wait-ms");
+const PRIORITY_BOOST: HeaderName = HeaderName::from_static("x-priority-boost");
+const POWER_W: HeaderName = HeaderName::from_static("x-estimated-power-w");
+const POWER_WATTS: HeaderName = HeaderName::from_static("x-estimated-power-watts");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const HEADROOM: HeaderName = HeaderName::from_static("x-llm-d-flow-band-headroom-requests");
+const QUEUE_DURATION_MS: HeaderName = HeaderName::from_static("x-llm-d-flow-queue-duration-ms");
+const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+/// Figures beyond this are cut: no backend draws it, no boost is worth it.
+const TENTHS_MAX: f64 = 1e12;
+
+/// What is told with an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    /// The backend's name.
+    pub(crate) backend: &'a HeaderValue,
+    /// Why it was chosen, if that is known.
+    pub(crate) choice: Option<Choice>,
+    /// How long the request waited.
+    pub(crate) waited: Span,
+    pub(crate) request_id: &'a HeaderValue,
+    /// How many more its band could take, where answers are to tell it.
+    pub(crate) headroom: Option<u64>,
+}
+
+/// A decimal number on its way into a header.
+struct Digits {
+    buffer: [u8; 24],
+    start: usize,
+}
+
+/// A backend's response headers without those that belong to its connection.
+pub(crate) fn from_upstream(mut headers: HeaderMap) -> HeaderMap {
+    hops::strip(&mut headers, |_| false);
+    headers
+}
+
+/// Adds what is told to an answer's headers. A backend's own values of the same names give way.
+pub(crate) fn describe(headers: &mut HeaderMap, told: &Told<'_>) {
+    let waited = whole(told.waited.nanos() / NANOS_PER_MILLI);
+    headers.insert(BACKEND_USED, told.backend.clone());
+    if let Some(choice) = told.choice {
+        let power = tenths(choice.power_watts, Tenth::Always);
+        headers.insert(ROUTING_REASON, HeaderValue::from_static(choice.reason.text()));
+        headers.insert(QUEUE_DEPTH, whole(choice.depth.into()));
+        headers.insert(PRIORITY_BOOST, tenths(choice.score.boost, Tenth::IfAny));
+        headers.insert(POWER_WATTS, power.clone());
+        headers.insert(POWER_W, power);
+    }
+    if let Some(headroom) = told.headroom {
+        headers.insert(HEADROOM, whole(headroom));
+        headers.insert(QUEUE_DURATION_MS, waited.clone());
+    }
+    headers.insert(QUEUE_WAIT_MS, waited);
+    headers.insert(REQUEST_ID, told.request_id.clone());
+}
+
+/// Adds the request's id to an answer that the gateway gives itself.
+pub(crate) fn identify(headers: &mut HeaderMap, request_id: &HeaderValue) {
+    headers.insert(REQUEST_ID, request_id.clone());
+}
+
+/// Adds an ORCA load report: how full the gateway is, from 0 to 1 and beyond.
+pub(crate) fn report_load(headers: &mut HeaderMap, utilization: f64) {
+    let shown = if utilization.is_finite() { utilization.max(0.0) } else { 0.0 };
+    let text = format!("TEXT application_utilization={shown:.3}");
+    if let Ok(value) = HeaderValue::try_from(text) {
+        headers.insert(LOAD_METRICS, value);
+    }
+}
+
+/// Whether the digit behind the point is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tenth {
+    Always,
+    IfAny,
+}
+
+fn whole(number: u64) -> HeaderValue {
+    match number {
+        0 => HeaderValue::from_static("0"),
+        _ => HeaderValue::from(number),
+    }
+}
+
+/// A number to one tenth.
+fn tenths(number: f64, tenth: Tenth) -> HeaderValue {
+    let scaled = (number * 10.0).round();
+    // A cast maps what is not a number to zero.
+    let scaled = scaled.clamp(-TENTHS_MAX, TENTHS_MAX) as i64;
+    let mut digits = Digits { buffer: [0; 24], start: 24 };
+    let rest = scaled.unsigned_abs();
+    if tenth == Tenth::Always || !rest.is_multiple_of(10) {
+        digits.push(b'0' + (rest % 10) as u8);
+        digits.push(b'.');
+    }
+    let mut rest = rest / 10;
+    loop {
+        digits.push(b'0' + (rest % 10) as u8);
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if scaled < 0 {
+        digits.push(b'-');
+    }
+    digits.value()
+}
+
+// === impl Digits ===
+
+impl Digits {
+    /// Puts a letter before the others. The buffer holds more than the longest number needs.
+    fn push(&mut self, letter: u8) {
+        self.start = self.start.saturating_sub(1);
+        self.buffer[self.start] = letter;
+    }
+
+    fn value(&self) -> HeaderValue {
+        HeaderValue::from_bytes(&self.buffer[self.start..])
+            .unwrap_or_else(|_| HeaderValue::from_static("0"))
+    }
+}

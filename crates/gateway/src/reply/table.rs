@@ -1,0 +1,143 @@
+//! The table of errors: what each fault is called outside.
+//!
+//! Codes and statuses are a contract with programs and never change; the texts are for people and
+//! say what to do.
+
+use flow::Span;
+use http::StatusCode;
+
+use super::Fault;
+
+// === impl Fault ===
+
+impl Fault {
+    /// Its machine-readable name.
+    pub(crate) const fn code(&self) -> &'static str {
+        match self {
+            Self::QueueTimeout(_) => "queue_timeout",
+            Self::FlowFull => "flow_full",
+            Self::TooManyFlows => "too_many_flows",
+            Self::QueueFull => "queue_full",
+            Self::Preempted => "preempted",
+            Self::NotCritical => "not_critical",
+            Self::QueueDisabled => "queue_disabled",
+            Self::ShuttingDown => "shutting_down",
+            Self::WaitTooLong => "wait_too_long",
+            Self::Overloaded => "overloaded",
+            Self::ClientClosed => "client_closed",
+            Self::DeadlineExceeded => "deadline_exceeded",
+            Self::BackendError(_) => "backend_error",
+            Self::ModelNotFound(_) => "model_not_found",
+            Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
+            Self::NoSuchPath => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::BodyTooLarge(_) => "body_too_large",
+            Self::RequestTimeout => "request_timeout",
+            Self::Internal => "internal",
+        }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::QueueTimeout(_)
+            | Self::FlowFull
+            | Self::TooManyFlows
+            | Self::QueueFull
+            | Self::Preempted
+            | Self::NotCritical
+            | Self::QueueDisabled
+            | Self::ShuttingDown
+            | Self::WaitTooLong
+            | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            // Has no name of its own: nobody is there to read it, it is for the log.
+            Self::ClientClosed => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
+            Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+            Self::BackendError(_) => StatusCode::BAD_GATEWAY,
+            Self::ModelNotFound(_) | Self::NoSuchPath => StatusCode::NOT_FOUND,
+            Self::InvalidRequest(_) | Self::InvalidModel(_) => StatusCode::BAD_REQUEST,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The family it belongs to, in the words that clients of the OpenAI API know.
+    pub(super) fn family(&self) -> &'static str {
+        match self.status() {
+            StatusCode::SERVICE_UNAVAILABLE => "service_unavailable",
+            StatusCode::GATEWAY_TIMEOUT => "timeout",
+            status if status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        }
+    }
+
+    /// Which part of the request is at fault.
+    pub(super) const fn param(&self) -> Option<&'static str> {
+        match self {
+            Self::InvalidModel(_) | Self::ModelNotFound(_) => Some("model"),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection cannot go on: part of a request may still be on its way.
+    pub(super) const fn closes(&self) -> bool {
+        matches!(self, Self::BodyTooLarge(_) | Self::RequestTimeout | Self::Overloaded)
+    }
+
+    /// What is wrong and what to do.
+    pub(super) fn message(&self) -> String {
+        let fixed = match self {
+            Self::QueueTimeout(waited) => {
+                return format!("Request timed out after {}s in queue", seconds(*waited));
+            }
+            Self::BackendError(what) => {
+                return format!("No backend could answer: {what}. Try again later.");
+            }
+            Self::ModelNotFound(model) if model.is_empty() => {
+                "No backend serves this model: see GET /v1/models for those there are."
+            }
+            Self::ModelNotFound(model) => {
+                return format!(
+                    "The model '{model}' is served by no backend: \
+                     see GET /v1/models for those there are."
+                );
+            }
+            Self::InvalidRequest(what) | Self::InvalidModel(what) => return what.clone(),
+            Self::BodyTooLarge(limit) => {
+                return format!("The body is larger than {limit} bytes: send a smaller one.");
+            }
+            Self::FlowFull => {
+                "Too many requests of this flow are waiting already: send fewer at once."
+            }
+            Self::TooManyFlows => "The queue is full and takes no new flow: try again later.",
+            Self::QueueFull => "The queue is full: try again later.",
+            Self::Preempted => "A request of higher priority took this one's place: try again.",
+            Self::NotCritical => {
+                "All backends are busy and only critical requests may wait: try again later."
+            }
+            Self::QueueDisabled => "All backends are busy and queueing is off: try again later.",
+            Self::ShuttingDown => "The gateway is shutting down: try again, elsewhere if you can.",
+            Self::WaitTooLong => {
+                "The wait would be longer than the request may wait: try again later."
+            }
+            Self::Overloaded => "Too many connections: try again later.",
+            Self::ClientClosed => "The client closed the connection.",
+            Self::DeadlineExceeded => {
+                "The deadline that the request gave has passed: allow it more time."
+            }
+            Self::NoSuchPath => "There is nothing at this path: the API begins with /v1/ or /api/.",
+            Self::MethodNotAllowed => "This path does not take this method: use GET.",
+            Self::RequestTimeout => "The request took too long to arrive: send it faster.",
+            Self::Internal => "The gateway failed on this request: this is a fault of its own.",
+        };
+        fixed.to_owned()
+    }
+}
+
+/// Whole seconds, as timers are late by a little; below one, hundredths.
+fn seconds(waited: Span) -> String {
+    let secs = waited.secs_f64();
+    let rounded = if secs < 1.0 { (secs * 100.0).round() / 100.0 } else { secs.round() };
+    rounded.to_string()
+}

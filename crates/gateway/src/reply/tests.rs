@@ -1,0 +1,260 @@
+//! C09, N02, R04: what clients hear, as programs read it.
+
+use bytes::Bytes;
+use flow::{Choice, Eviction, Reason, Refusal, Score, Span};
+use http::{HeaderMap, HeaderValue, Response};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+
+use super::error;
+use super::headers::{Told, describe, from_upstream, identify, report_load};
+use super::{Fault, Refused};
+
+fn refused(fault: Fault, retry_after: Option<Span>) -> Response<Full<Bytes>> {
+    error::response(&Refused { fault, retry_after })
+}
+
+/// The parts of an error that programs read.
+fn seen(fault: Fault) -> (u16, String, String, Value, bool, bool) {
+    let response = refused(fault.clone(), None);
+    let body: Value = serde_json::from_slice(&error::body(&fault.into())).unwrap();
+    let error = &body["error"];
+    let text = |key: &str| error[key].as_str().unwrap().to_owned();
+    assert!(text("message").len() > 10, "{body}");
+    assert_eq!(error.as_object().unwrap().len(), 4, "{body}");
+    assert_eq!(response.headers()["content-type"], "application/json");
+    let has = |name: &str| response.headers().contains_key(name);
+    let status = response.status().as_u16();
+    (
+        status,
+        text("type"),
+        text("code"),
+        error["param"].clone(),
+        has("retry-after"),
+        has("connection"),
+    )
+}
+
+#[test]
+fn c09_every_fault_has_its_status_and_its_code() {
+    let (unavailable, invalid) = ("service_unavailable", "invalid_request_error");
+    let what = || "what".to_owned();
+    let model = || json!("model");
+    let none = || Value::Null;
+    let rows = [
+        (Fault::QueueTimeout(Span::ZERO), 503, unavailable, "queue_timeout", none(), ""),
+        (Fault::FlowFull, 503, unavailable, "flow_full", none(), ""),
+        (Fault::TooManyFlows, 503, unavailable, "too_many_flows", none(), ""),
+        (Fault::QueueFull, 503, unavailable, "queue_full", none(), ""),
+        (Fault::Preempted, 503, unavailable, "preempted", none(), ""),
+        (Fault::NotCritical, 503, unavailable, "not_critical", none(), ""),
+        (Fault::QueueDisabled, 503, unavailable, "queue_disabled", none(), ""),
+        (Fault::ShuttingDown, 503, unavailable, "shutting_down", none(), ""),
+        (Fault::WaitTooLong, 503, unavailable, "wait_too_long", none(), ""),
+        (Fault::Overloaded, 503, unavailable, "overloaded", none(), "close"),
+        (Fault::ClientClosed, 499, invalid, "client_closed", none(), ""),
+        (Fault::DeadlineExceeded, 504, "timeout", "deadline_exceeded", none(), ""),
+        (Fault::BackendError(what()), 502, "server_error", "backend_error", none(), ""),
+        (Fault::ModelNotFound(what()), 404, invalid, "model_not_found", model(), ""),
+        (
+            Fault::InvalidRequest("what is wrong".into()),
+            400,
+            invalid,
+            "invalid_request",
+            none(),
+            "",
+        ),
+        (Fault::InvalidModel("what is wrong".into()), 400, invalid, "invalid_request", model(), ""),
+        (Fault::NoSuchPath, 404, invalid, "not_found", none(), ""),
+        (Fault::MethodNotAllowed, 405, invalid, "method_not_allowed", none(), ""),
+        (Fault::BodyTooLarge(5), 413, invalid, "body_too_large", none(), "close"),
+        (Fault::RequestTimeout, 408, invalid, "request_timeout", none(), "close"),
+        (Fault::Internal, 500, "server_error", "internal", none(), ""),
+    ];
+    for (fault, status, family, code, param, end) in rows {
+        let expected = (status, family.into(), code.into(), param, status == 503, end == "close");
+        assert_eq!(seen(fault.clone()), expected, "{fault:?}");
+        assert_eq!((fault.code(), fault.status().as_u16()), (code, status));
+    }
+}
+
+#[test]
+fn c09_whatever_the_core_says_has_one_fault() {
+    let rows = [
+        (Refusal::FlowFull, "flow_full"),
+        (Refusal::TooManyFlows, "too_many_flows"),
+        (Refusal::QueueFull, "queue_full"),
+        (Refusal::NotCritical, "not_critical"),
+        (Refusal::QueueDisabled, "queue_disabled"),
+        (Refusal::NoTimeToWait, "queue_timeout"),
+        (Refusal::WaitTooLong, "wait_too_long"),
+        (Refusal::DeadlineExceeded, "deadline_exceeded"),
+        (Refusal::UnknownModel, "model_not_found"),
+        (Refusal::UnknownFlow, "internal"),
+        (Refusal::ShuttingDown, "shutting_down"),
+        (Refusal::TooManyAsks, "queue_full"),
+    ];
+    for (refusal, code) in rows {
+        assert_eq!(Fault::from(refusal).code(), code);
+    }
+    let rows = [
+        (Eviction::Expired, "queue_timeout"),
+        (Eviction::DeadlineExceeded, "deadline_exceeded"),
+        (Eviction::Preempted, "preempted"),
+        (Eviction::ShuttingDown, "shutting_down"),
+    ];
+    for (eviction, code) in rows {
+        assert_eq!(Fault::from(eviction).code(), code);
+    }
+    let named = Fault::from(Refusal::UnknownModel).about("gpt").after(Span::ZERO);
+    assert_eq!(named, Fault::ModelNotFound("gpt".into()));
+    let late = Fault::from(Eviction::Expired).about("gpt").after(Span::from_secs(2));
+    assert_eq!(late, Fault::QueueTimeout(Span::from_secs(2)));
+}
+
+#[tokio::test]
+async fn n02_a_timeout_is_told_in_the_words_of_the_source() {
+    let waited = Span::from_nanos(30_000_900_000);
+    let response = refused(Fault::QueueTimeout(waited), Some(Span::from_millis(29_001)));
+    assert_eq!(response.status(), 503);
+    assert_eq!(response.headers()["retry-after"], "30");
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let message = r#""message":"Request timed out after 30s in queue""#;
+    let rest = r#""type":"service_unavailable","code":"queue_timeout","param":null"#;
+    assert_eq!(body, format!("{{\"error\":{{{message},{rest}}}}}"));
+}
+
+#[test]
+fn n02_a_wait_is_told_in_seconds() {
+    let rows = [(0, "0"), (250, "0.25"), (200, "0.2"), (999, "1"), (1400, "1"), (61_000, "61")];
+    for (millis, shown) in rows {
+        let fault = Fault::QueueTimeout(Span::from_millis(millis));
+        let body = String::from_utf8(error::body(&fault.into()).to_vec()).unwrap();
+        assert!(body.contains(&format!("after {shown}s in queue")), "{body}");
+    }
+}
+
+#[test]
+fn n02_retry_after_is_whole_seconds_from_one_to_an_hour() {
+    let rows = [
+        (None, "1"),
+        (Some(Span::ZERO), "1"),
+        (Some(Span::from_nanos(1)), "1"),
+        (Some(Span::from_secs(1)), "1"),
+        (Some(Span::from_nanos(1_000_000_001)), "2"),
+        (Some(Span::from_secs(3600)), "3600"),
+        (Some(Span::from_nanos(u64::MAX)), "3600"),
+    ];
+    for (span, shown) in rows {
+        assert_eq!(refused(Fault::QueueFull, span).headers()["retry-after"], shown);
+    }
+    assert!(
+        !refused(Fault::Internal, Some(Span::from_secs(9))).headers().contains_key("retry-after")
+    );
+}
+
+#[test]
+fn c09_an_error_is_one_line_of_json_whatever_it_quotes() {
+    let fault = Fault::ModelNotFound("a\"b\n\u{0}\u{2028}é".into());
+    let body = error::body(&fault.into());
+    assert!(!body.contains(&b'\n'));
+    let value: Value = serde_json::from_slice(&body).unwrap();
+    assert!(value["error"]["message"].as_str().unwrap().contains("a\"b\n\u{0}\u{2028}é"));
+}
+
+fn choice(boost: f64, power_watts: f64) -> Choice {
+    let score = Score {
+        total: 1.0,
+        speed: 0.0,
+        economy: 0.0,
+        boost,
+        depth_penalty: 0.0,
+        queue_penalty: 0.0,
+        kv_penalty: 0.0,
+        affinity: 0.0,
+    };
+    let reason = Reason::BestEffortPowerEfficient;
+    Choice { at: 0, reason, score, depth: 0, weighted_depth: 0.0, power_watts }
+}
+
+fn told(choice: Option<Choice>, waited: Span, headroom: Option<u64>) -> HeaderMap {
+    let (backend, request_id) =
+        (&HeaderValue::from_static("ollama-npu"), &HeaderValue::from_static("r-1"));
+    let mut headers = HeaderMap::new();
+    headers.insert("x-backend-used", HeaderValue::from_static("a backend's own word"));
+    describe(&mut headers, &Told { backend, choice, waited, request_id, headroom });
+    headers
+}
+
+#[test]
+fn r04_an_answer_tells_its_way() {
+    let headers = told(Some(choice(-100.0, 3.0)), Span::from_nanos(12_999_999), None);
+    let expected = [
+        ("x-backend-used", "ollama-npu"),
+        ("x-routing-reason", "best-effort-power-efficient"),
+        ("x-queue-depth", "0"),
+        ("x-queue-wait-ms", "12"),
+        ("x-priority-boost", "-100"),
+        ("x-estimated-power-w", "3.0"),
+        ("x-estimated-power-watts", "3.0"),
+        ("x-request-id", "r-1"),
+    ];
+    assert_eq!(headers.len(), expected.len());
+    for (name, value) in expected {
+        assert_eq!(headers[name], value, "{name}");
+    }
+}
+
+#[test]
+fn r04_figures_are_written_to_a_tenth() {
+    let shown = |boost, power| {
+        let headers = told(Some(choice(boost, power)), Span::ZERO, None);
+        let text = |name| headers[name].to_str().unwrap().to_owned();
+        (text("x-priority-boost"), text("x-estimated-power-w"))
+    };
+    assert_eq!(shown(500.0, 55.0), ("500".into(), "55.0".into()));
+    assert_eq!(shown(0.0, 0.0), ("0".into(), "0.0".into()));
+    assert_eq!(shown(-0.54, 12.25), ("-0.5".into(), "12.3".into()));
+    assert_eq!(shown(10.0, 1234.56), ("10".into(), "1234.6".into()));
+    assert_eq!(shown(f64::NAN, f64::INFINITY), ("0".into(), "100000000000.0".into()));
+    assert_eq!(shown(f64::NEG_INFINITY, 0.04).0, "-100000000000");
+}
+
+#[test]
+fn r04_what_is_not_known_is_not_told_and_headroom_only_by_option() {
+    let headers = told(None, Span::ZERO, None);
+    assert_eq!(headers.len(), 3, "{headers:?}");
+    let headers = told(None, Span::from_secs(2), Some(7));
+    assert_eq!(headers["x-llm-d-flow-band-headroom-requests"], "7");
+    assert_eq!(headers["x-llm-d-flow-queue-duration-ms"], "2000");
+    let mut headers = HeaderMap::new();
+    report_load(&mut headers, 0.5);
+    assert_eq!(headers["endpoint-load-metrics"], "TEXT application_utilization=0.500");
+    report_load(&mut headers, f64::NAN);
+    assert_eq!(headers["endpoint-load-metrics"], "TEXT application_utilization=0.000");
+    identify(&mut headers, &HeaderValue::from_static("r-2"));
+    assert_eq!(headers["x-request-id"], "r-2");
+}
+
+#[test]
+fn x03_a_backends_connection_ends_at_the_gateway() {
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        ("connection", "close, x-hop"),
+        ("x-hop", "1"),
+        ("keep-alive", "timeout=5"),
+        ("transfer-encoding", "chunked"),
+        ("content-type", "text/event-stream"),
+        ("content-length", "5"),
+        ("trailer", "x-sum"),
+        ("set-cookie", "a=1"),
+        ("set-cookie", "b=2"),
+    ] {
+        headers.append(name, HeaderValue::from_static(value));
+    }
+    let left = from_upstream(headers);
+    let mut names: Vec<&str> = left.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    let kept = ["content-length", "content-type", "set-cookie", "set-cookie", "trailer"];
+    assert_eq!(names, kept);
+}
