@@ -66,7 +66,7 @@ impl Supply {
         for id in gone {
             let backend = &mut self.backends[self.by_id[&id] as usize];
             changed |= std::mem::take(&mut backend.listed);
-            backend.ready = false;
+            (backend.ready, backend.up) = (false, false);
             backend.models.clear();
         }
         self.recount();
@@ -98,11 +98,13 @@ impl Supply {
         let known = given.models.iter().copied().filter(|model| model.0 < MODELS_MAX);
         let models: BTreeSet<ModelId> = known.collect();
         let backend = &mut self.backends[at as usize];
-        if given.ready && !backend.ready {
+        let was_up = std::mem::replace(&mut backend.up, given.ready);
+        if given.ready && !was_up {
             backend.gauge.restarted();
         }
-        backend.ready = given.ready;
+        backend.ready = given.ready && !given.paused;
         backend.traits = given.traits;
+        backend.handicap = given.handicap;
         backend.adapters = given.adapters.iter().copied().collect();
         let changed = !std::mem::replace(&mut backend.listed, true) || backend.models != models;
         backend.models = models;

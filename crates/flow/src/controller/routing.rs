@@ -97,6 +97,7 @@ impl Controller {
             at,
             backend: backend.id,
             traits: backend.traits,
+            handicap: backend.handicap,
             measured_latency_ms: start.map(|start| (start.secs_f64() * 1e3) as f32),
             pending: backend.in_flight,
             request_weight: full.map_or(1.0, |full| FULL_COUNTS_AS / full) as f32,

@@ -23,7 +23,7 @@ const MEASURED_MOST: f64 = 10.0;
 static DEPTH_WEIGHTS: [[f64; BANDS]; BANDS] = depth_weights();
 
 /// A score and what it is made of: `total` is the sum of the next three and `affinity`, less the
-/// three penalties.
+/// penalties.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Score {
     /// What is compared.
@@ -40,6 +40,8 @@ pub struct Score {
     pub queue_penalty: f64,
     /// Lost to a KV cache that is nearly full.
     pub kv_penalty: f64,
+    /// Lost by one that has just come back.
+    pub handicap: f64,
     /// Gained by a cached prompt and a loaded adapter.
     pub affinity: f64,
 }
@@ -100,6 +102,7 @@ impl<'a> Scale<'a> {
             queue_penalty: terms.engine_waiting_penalty * waiting
                 + terms.fill_penalty * candidate.fill(),
             kv_penalty: if crowding > 0.0 { self.law.kv_slope * crowding } else { 0.0 },
+            handicap: candidate.handicap(),
             affinity: self.affinity(candidate),
         };
         Score { total: score.without_affinity() + score.affinity, ..score }
@@ -137,6 +140,6 @@ impl<'a> Scale<'a> {
 impl Score {
     pub(super) fn without_affinity(&self) -> f64 {
         let gained = self.speed + self.economy + self.boost;
-        gained - self.depth_penalty - self.queue_penalty - self.kv_penalty
+        gained - self.depth_penalty - self.queue_penalty - self.kv_penalty - self.handicap
     }
 }

@@ -13,6 +13,8 @@ const LATENCY_MAX_MS: f32 = 1e7;
 const REQUEST_WEIGHT_MAX: f32 = 100.0;
 /// Beyond this a power says no more: a large data centre's hall.
 const POWER_MAX_WATTS: f32 = 1e6;
+/// As much as any other term can cost.
+const HANDICAP_MAX: f32 = 1e4;
 
 /// What the operator says of a backend. Given for all backends or for none it is fair to each.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +49,8 @@ pub struct Candidate {
     pub backend: BackendId,
     /// What the operator says of it.
     pub traits: Traits,
+    /// Points that it loses whatever the ask; nonsense counts as none.
+    pub handicap: f32,
     /// Its measured latency. The caller drops a value that is old: a backend that is avoided is
     /// measured no more, and would be avoided for ever.
     pub measured_latency_ms: Option<f32>,
@@ -116,6 +120,7 @@ impl Candidate {
             at,
             backend,
             traits: Traits::default(),
+            handicap: 0.0,
             measured_latency_ms: None,
             pending: [0; BANDS],
             request_weight: 1.0,
@@ -126,6 +131,10 @@ impl Candidate {
             has_adapter: false,
             last_granted: 0,
         }
+    }
+
+    pub(super) fn handicap(&self) -> f64 {
+        sound(self.handicap, HANDICAP_MAX).unwrap_or(0.0)
     }
 
     pub(super) fn power(&self) -> f64 {

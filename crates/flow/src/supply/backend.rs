@@ -16,6 +16,10 @@ pub struct BackendSupply {
     pub models: Vec<ModelId>,
     /// Whether it takes requests now.
     pub ready: bool,
+    /// Whether it has asked for a pause: it takes nothing, and is the same engine afterwards.
+    pub paused: bool,
+    /// Points that it loses in every choice, for one that has just come back and is cold.
+    pub handicap: f32,
     /// What the operator says of its speed and power.
     pub traits: Traits,
     /// The adapters (LoRA) that it has loaded.
@@ -49,7 +53,10 @@ pub(crate) struct Backend {
     /// What bounds it under `auto`, and whether that lets it take one more.
     pub(crate) gauge: Gauge,
     pub(crate) traits: Traits,
+    pub(crate) handicap: f32,
     pub(crate) adapters: BTreeSet<u32>,
+    /// Whether it was said to be ready, paused or not.
+    pub(super) up: bool,
     pub(super) open: bool,
     pub(super) listed: bool,
     pub(super) models: BTreeSet<ModelId>,
@@ -62,7 +69,15 @@ pub(crate) struct Backend {
 impl BackendSupply {
     /// A ready backend of which nothing more is said.
     pub fn new(id: BackendId, models: Vec<ModelId>) -> Self {
-        Self { id, models, ready: true, traits: Traits::default(), adapters: Vec::new() }
+        Self {
+            id,
+            models,
+            ready: true,
+            paused: false,
+            handicap: 0.0,
+            traits: Traits::default(),
+            adapters: Vec::new(),
+        }
     }
 }
 
@@ -80,7 +95,9 @@ impl Backend {
             gauge: Gauge::default(),
             open: false,
             traits: Traits::default(),
+            handicap: 0.0,
             adapters: BTreeSet::new(),
+            up: false,
             listed: false,
             models: BTreeSet::new(),
             pools: Vec::new(),

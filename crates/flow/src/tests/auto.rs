@@ -365,6 +365,20 @@ fn c10_a_backend_that_returns_is_met_as_a_cold_one() {
     assert!(limits.tokens.1.is_infinite(), "its memory may be another now");
 }
 
+/// A backend that says it is full is the same engine afterwards: forgetting its bounds would only
+/// overrun it again.
+#[test]
+fn c10_a_backend_that_pauses_keeps_its_bounds() {
+    let mut tide = Tide::new();
+    tide.read(Reading { kv_tokens: Some(1000), ..CALM });
+    let backend = super::bench::backend(0, &[super::bench::MODEL.0]);
+    tide.bench.supply(&[crate::BackendSupply { paused: true, ..backend.clone() }]);
+    assert!(!tide.bench.gate.backends().next().unwrap().ready, "it takes nothing");
+    tide.bench.supply(&[backend]);
+    assert!(tide.bench.gate.backends().next().unwrap().ready);
+    assert_eq!(tide.limits().tokens.1, 900.0);
+}
+
 #[test]
 fn c10_a_mixed_pool_fills_by_each_backends_own_bounds() {
     let mut bench = Bench::new(Settings::default(), 2);

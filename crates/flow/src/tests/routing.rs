@@ -134,6 +134,20 @@ fn r07_best_effort_goes_wherever_there_is_room() {
 }
 
 #[test]
+fn r07_a_backend_that_has_come_back_is_chosen_less_at_first() {
+    let [warm, cold] = [0, 1].map(|id| backend(id, &[SHARED.0]));
+    let cold = |handicap| BackendSupply { handicap, ..cold.clone() };
+    let mut bench = Bench::with(limited_to(8.0), &[warm.clone(), cold(175.0)]);
+    let ask = bench.shared(Band::Normal);
+    // Each ask in flight costs 50 points, so the cold one is behind by three and a half.
+    let chosen: Vec<u32> = (0..6).map(|_| bench.go(ask).1.0).collect();
+    assert_eq!(chosen, [0, 0, 0, 0, 1, 0]);
+    bench.supply(&[warm, cold(0.0)]);
+    let chosen: Vec<u32> = (0..4).map(|_| bench.go(ask).1.0).collect();
+    assert_eq!(chosen, [1; 4], "it catches up");
+}
+
+#[test]
 fn r03_equal_backends_are_taken_in_turn_and_pending_never_drifts() {
     let mut bench = Bench::with(limited_to(4.0), &equals(4));
     let mut tickets = Vec::new();

@@ -8,7 +8,7 @@ fn effect(wish: &Wish, change: impl Fn(Candidate) -> Candidate) -> f64 {
     let score = |candidate| pick(wish, &[candidate]).score;
     let (before, after) = (score(twin), score(change(twin)));
     let parts = after.speed + after.economy + after.boost + after.affinity;
-    let lost = after.depth_penalty + after.queue_penalty + after.kv_penalty;
+    let lost = after.depth_penalty + after.queue_penalty + after.kv_penalty + after.handicap;
     assert!((after.total - (parts - lost)).abs() < 1e-9, "the parts make the whole");
     // The choice follows the score.
     let changed = Candidate { at: 1, backend: BackendId(1), ..change(twin) };
@@ -49,6 +49,16 @@ fn r01_a_measured_latency_counts_half_and_within_reason() {
     assert_eq!(pick(&Wish::default(), &[unstated]).score.speed, 850.0);
     let trusting = law(|terms| terms.measured_share = 1.0);
     assert_eq!(pick_by(&trusting, &Wish::default(), &[unstated]).score.speed, 700.0);
+}
+
+#[test]
+fn r07_one_that_has_just_come_back_counts_for_less() {
+    let held = |handicap| move |twin| Candidate { handicap, ..twin };
+    assert_effect(-120.0, held(120.0));
+    assert_effect(-10_000.0, held(1e9));
+    for nonsense in [f32::NAN, f32::INFINITY, -1.0] {
+        assert_effect(0.0, held(nonsense));
+    }
 }
 
 #[test]
