@@ -2,16 +2,49 @@
 //!
 //! Requests see an immutable [`Roster`]; nothing on their way takes a lock here. The fleet's own
 //! task watches the servers, replaces the roster and tells the keeper what there is.
+//!
+//! There are two locks, the fleet's and the keeper's, and they are never held together: what is to
+//! be told is made under the first, numbered, and told under the second, where an older number than
+//! the last is dropped. So it does not matter who calls whom, and nothing can lock up.
 
+mod catalogue;
+mod crew;
+mod discover;
+mod endpoints;
+mod health;
+mod member;
+mod metrics;
+mod models;
+mod names;
+mod probe;
+mod pulse;
 mod roster;
+mod scrape;
+mod view;
+mod watch;
 
+#[cfg(test)]
+mod tests;
+
+pub(crate) use catalogue::ModelEntry;
 pub(crate) use roster::{Lookup, Roster, Upstream};
+pub(crate) use view::BackendStatus;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use flow::BackendId;
+use flow::{BackendId, Span, Time};
+use tokio::sync::{Notify, Semaphore, watch as broadcast};
+
+use crate::clock::Clock;
+use crate::config::settled::FleetSettings;
+use crate::keeper::Keeper;
+use crew::{Board, Crew};
+
+/// Checks and scrapes that may be under way at once.
+const PROBES_MAX: usize = 64;
 
 /// How one attempt at a backend went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,21 +60,119 @@ pub(crate) enum Attempt {
 }
 
 /// All model servers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Fleet {
+    clock: Clock,
+    keeper: Arc<Keeper>,
     roster: ArcSwap<Roster>,
+    crew: Mutex<Crew>,
+    /// The number of what was last told; only touched under the keeper's lock.
+    told: AtomicU64,
+    /// Counts how often the set of known models has changed.
+    learnt: broadcast::Sender<u64>,
+    /// Tells the watching task that there is something to look at.
+    changed: Notify,
+    probes: Semaphore,
 }
 
 // === impl Fleet ===
 
 impl Fleet {
+    /// A fleet of which nothing is known but its settings. [`Fleet::watch`] brings it to life.
+    pub(crate) fn new(settings: &FleetSettings, keeper: Arc<Keeper>, clock: Clock) -> Arc<Self> {
+        let fleet = Self {
+            clock,
+            keeper,
+            roster: ArcSwap::default(),
+            crew: Mutex::default(),
+            told: AtomicU64::new(0),
+            learnt: broadcast::Sender::new(0),
+            changed: Notify::new(),
+            probes: Semaphore::new(PROBES_MAX),
+        };
+        fleet.configure(settings);
+        Arc::new(fleet)
+    }
+
+    /// The settings are now these. A backend with the same name and URL stays who it is; one that
+    /// is named no more gets nothing new, and ends what it has.
+    pub(crate) fn configure(&self, settings: &FleetSettings) {
+        self.change(|crew, now| crew.configure(settings, now));
+    }
+
     /// What there is now.
     pub(crate) fn roster(&self) -> arc_swap::Guard<Arc<Roster>> {
         self.roster.load()
     }
 
+    /// Changes whenever other models are known: who waits for one should look again.
+    pub(crate) fn learnt(&self) -> broadcast::Receiver<u64> {
+        self.learnt.subscribe()
+    }
+
     /// Takes note of how an attempt went. `Answered` is the common case and costs next to nothing.
     pub(crate) fn report(&self, backend: BackendId, attempt: Attempt) {
-        let _ = (backend, attempt);
+        if attempt == Attempt::Answered && !self.is_troubled(backend) {
+            return;
+        }
+        self.change(|crew, now| crew.report(backend, attempt, now));
+    }
+
+    /// Takes note of how long an answer's first byte took.
+    pub(crate) fn latency(&self, backend: BackendId, first_byte: Span) {
+        if let Some(pulse) = self.roster.load().pulses.get(&backend) {
+            pulse.note(first_byte);
+        }
+    }
+
+    /// All backends as a person is shown them.
+    pub(crate) fn views(&self) -> Vec<BackendStatus> {
+        let now = self.clock.now();
+        self.crew().views(now)
+    }
+
+    fn is_troubled(&self, backend: BackendId) -> bool {
+        self.roster.load().pulses.get(&backend).is_some_and(|pulse| pulse.is_troubled())
+    }
+
+    /// Changes the fleet's state, and tells whatever follows.
+    fn change<T>(&self, act: impl FnOnce(&mut Crew, Time) -> T) -> T {
+        let now = self.clock.now();
+        let outcome = act(&mut self.crew(), now);
+        self.settle();
+        // What changes next by time alone may be another moment now.
+        self.changed.notify_one();
+        outcome
+    }
+
+    /// Tells what follows from the fleet's state, if anything is new.
+    fn settle(&self) {
+        let now = self.clock.now();
+        let board = self.crew().settle(now);
+        if let Some(board) = board {
+            self.tell(board);
+        }
+    }
+
+    fn tell(&self, board: Board) {
+        let Board { generation, supply, roster, learnt } = board;
+        let was = self.keeper.with(|controller, now| {
+            if self.told.fetch_max(generation, Ordering::Relaxed) >= generation {
+                return None;
+            }
+            // Whoever is granted a backend must find it.
+            let was = self.roster.swap(roster);
+            controller.supply(&supply, now);
+            Some(was)
+        });
+        // Freeing it takes a while, which the keeper need not wait for.
+        drop(was);
+        if learnt {
+            self.learnt.send_modify(|count| *count += 1);
+        }
+    }
+
+    fn crew(&self) -> MutexGuard<'_, Crew> {
+        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

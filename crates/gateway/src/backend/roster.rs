@@ -1,19 +1,28 @@
 //! What there is now, as requests see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use flow::{BackendId, ModelId};
-use http::HeaderValue;
-use http::uri::Authority;
+use http::uri::{Authority, Scheme};
+use http::{HeaderValue, Uri};
 
-use crate::config::settled::Kind;
+use super::catalogue::{Catalogue, ModelEntry};
+use super::names::{ANY_OTHER, NOT_YET};
+use super::pulse::Pulse;
+use crate::config::settled::{BackendSpec, Kind};
 
 /// The model servers and their models at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     pub(crate) backends: BTreeMap<BackendId, Arc<Upstream>>,
-    pub(crate) models: BTreeMap<String, ModelId>,
+    pub(super) catalogue: Arc<Catalogue>,
+    /// One model of each backend, of those that are ready if any is: where a request goes that
+    /// names none.
+    pub(super) turns: Vec<ModelId>,
+    pub(super) pulses: BTreeMap<BackendId, Arc<Pulse>>,
+    /// Adapters (LoRA) that some backend has loaded, by the number of their name.
+    pub(super) adapters: BTreeSet<ModelId>,
 }
 
 /// What a relay needs to know of a model server.
@@ -49,16 +58,70 @@ pub(crate) enum Lookup {
 impl Roster {
     /// What a model's name leads to.
     pub(crate) fn lookup(&self, model: &str) -> Lookup {
-        self.models.get(model).map_or(Lookup::Unknown, |&id| Lookup::Known(id))
+        match self.catalogue.ids.get(model) {
+            Some(&id) => Lookup::Known(id),
+            None if self.catalogue.any => Lookup::Known(ANY_OTHER),
+            None => self.unknown(),
+        }
     }
 
     /// A model for a request that names none: any backend will do, in turns by `draw`.
     pub(crate) fn anywhere(&self, draw: u64) -> Lookup {
-        let _ = draw;
-        Lookup::Unknown
+        let count = self.turns.len() as u64;
+        match draw.checked_rem(count).and_then(|at| self.turns.get(at as usize)) {
+            Some(&model) => Lookup::Known(model),
+            None => self.unknown(),
+        }
     }
 
     pub(crate) fn upstream(&self, backend: BackendId) -> Option<&Arc<Upstream>> {
         self.backends.get(&backend)
+    }
+
+    /// All models that are listed, each once, by name.
+    pub(crate) fn models_merged(&self) -> &[ModelEntry] {
+        &self.catalogue.entries
+    }
+
+    /// What a request for this model should name as its adapter (LoRA): the model, if some backend
+    /// has it loaded as one.
+    pub(crate) fn adapter(&self, model: ModelId) -> Option<u32> {
+        self.adapters.contains(&model).then_some(model.0)
+    }
+
+    fn unknown(&self) -> Lookup {
+        if self.catalogue.not_yet { Lookup::NotYet(NOT_YET) } else { Lookup::Unknown }
+    }
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// Reads where a backend is. The error says what is wrong with its URL and what would be right.
+    pub(crate) fn new(id: BackendId, spec: &BackendSpec) -> Result<Self, String> {
+        let wrong = |what: &str| {
+            let BackendSpec { id, url, .. } = spec;
+            format!("backend {id}: url {url:?} {what}; write http://host:port")
+        };
+        let uri: Uri = spec.url.parse().map_err(|_| wrong("is no URL"))?;
+        if uri.scheme() != Some(&Scheme::HTTP) {
+            return Err(wrong("is not http"));
+        }
+        let given = uri.authority().ok_or_else(|| wrong("has no host"))?;
+        // Names and passwords do not belong into a `Host` header.
+        let host = given.as_str().rsplit('@').next().unwrap_or_default();
+        let authority: Authority = host.parse().map_err(|_| wrong("has no host"))?;
+        if authority.host().is_empty() {
+            return Err(wrong("has no host"));
+        }
+        let host_header = HeaderValue::from_str(host).map_err(|_| wrong("has a strange host"))?;
+        let name_header = HeaderValue::from_str(&spec.id)
+            .map_err(|_| format!("backend {:?}: an id is made of visible letters", spec.id))?;
+        // Clients' paths begin with `/v1` already; many write it into the URL as clients need it.
+        let path = uri.path().trim_end_matches('/');
+        let base_path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
+        let BackendSpec { id: name, kind, http2, .. } = spec;
+        let (name, kind, http2) = (name.clone(), *kind, *http2);
+        Ok(Self { id, name, name_header, kind, authority, base_path, http2, host_header })
     }
 }

@@ -1,0 +1,111 @@
+//! All models that backends list, by name, each with its number.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use flow::{BackendId, ModelId, Time};
+use serde_json::value::RawValue;
+
+use super::member::{Member, Models};
+use super::models::Listed;
+use super::names::{ANY_OTHER, NOT_YET, Names};
+
+/// The models that are listed.
+#[derive(Debug, Default)]
+pub(super) struct Catalogue {
+    pub(super) ids: HashMap<Arc<str>, ModelId>,
+    pub(super) entries: Vec<ModelEntry>,
+    /// Whether some backend takes any name.
+    pub(super) any: bool,
+    /// Whether some backend's list is not learnt yet.
+    pub(super) not_yet: bool,
+}
+
+/// One model as its servers list it.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelEntry {
+    pub(crate) id: String,
+    pub(crate) owned_by: Option<String>,
+    pub(crate) created: Option<u64>,
+    /// Its entry in Ollama's own list, whole, where one gave it.
+    pub(crate) tag: Option<Arc<RawValue>>,
+    /// The names of the backends that list it.
+    pub(crate) backends: Vec<String>,
+}
+
+// === impl Catalogue ===
+
+impl Catalogue {
+    /// Brings the lists of all backends together, and tells each the numbers of what it serves.
+    pub(super) fn of(
+        members: &mut BTreeMap<BackendId, Member>,
+        names: &mut Names,
+        now: Time,
+    ) -> Self {
+        let mut catalogue = Self::default();
+        let mut entries: BTreeMap<String, ModelEntry> = BTreeMap::new();
+        for member in members.values_mut() {
+            catalogue.any |= matches!(member.models, Models::Any);
+            catalogue.not_yet |= matches!(member.models, Models::NotYet);
+            let Member { spec, models, serves, .. } = member;
+            let listed = models.listed().iter();
+            let known = listed.filter_map(|listed| Some((listed, names.number(&listed.id, now)?)));
+            serves.clear();
+            for (listed, id) in known {
+                serves.push(id);
+                catalogue.ids.insert(listed.id.as_str().into(), id);
+                listed.enter(&mut entries, &spec.id);
+            }
+        }
+        catalogue.entries = entries.into_values().collect();
+        members.values_mut().for_each(|member| catalogue.complete(member));
+        catalogue
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.ids.keys().map(AsRef::as_ref)
+    }
+
+    /// Who takes any name takes every name that another lists, too.
+    fn complete(&self, member: &mut Member) {
+        match member.models {
+            Models::NotYet => member.serves.push(NOT_YET),
+            Models::Any => {
+                member.serves.push(ANY_OTHER);
+                member.serves.extend(self.ids.values());
+            }
+            Models::Listed(_) => {}
+        }
+        member.serves.sort_unstable();
+        member.serves.dedup();
+    }
+}
+
+// === impl Listed ===
+
+impl Listed {
+    /// Adds what a backend says of a model to what others say. Another name is no other model.
+    fn enter(&self, entries: &mut BTreeMap<String, ModelEntry>, backend: &str) {
+        if !self.alias {
+            let entry = entries.entry(self.id.clone());
+            entry.or_insert_with(|| ModelEntry::named(&self.id)).add(self, backend);
+        }
+    }
+}
+
+// === impl ModelEntry ===
+
+impl ModelEntry {
+    fn named(id: &str) -> Self {
+        Self { id: id.into(), owned_by: None, created: None, tag: None, backends: Vec::new() }
+    }
+
+    fn add(&mut self, listed: &Listed, backend: &str) {
+        self.owned_by = self.owned_by.take().or_else(|| listed.owned_by.clone());
+        self.created = self.created.or(listed.created);
+        self.tag = self.tag.take().or_else(|| listed.tag.clone());
+        if self.backends.last().is_none_or(|last| last != backend) {
+            self.backends.push(backend.into());
+        }
+    }
+}

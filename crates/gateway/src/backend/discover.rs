@@ -1,0 +1,127 @@
+//! Looking for servers on this machine, for a user who has named none.
+//!
+//! A server is known by what it answers, not by its port: engines by the names of their metrics or
+//! by whom their models are owned, Ollama by its version. Another gateway of this kind is no model
+//! server, and taking oneself for one would send requests round and round.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow::{BackendId, Traits};
+use serde::Deserialize;
+
+use super::Fleet;
+use super::crew::Source;
+use super::models::openai_list;
+use super::probe::{Limits, get};
+use super::roster::Upstream;
+use crate::config::settled::{BackendSpec, Kind};
+
+/// Where Ollama, vLLM, llama.cpp, LM Studio and SGLang listen unless told otherwise.
+const PORTS: [u16; 5] = [11434, 8000, 8080, 1234, 30000];
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const LIMITS: Limits = Limits { time: Duration::from_secs(1), body: 4 << 20 };
+
+#[derive(Deserialize)]
+struct OwnHealth {
+    /// The mark that every gateway's health carries.
+    #[serde(rename = "tidegate")]
+    _instance: serde::de::IgnoredAny,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    #[serde(rename = "version")]
+    _version: String,
+}
+
+/// Looks until something is found.
+pub(super) async fn search(fleet: Arc<Fleet>, own: Vec<u16>) {
+    let mut told = false;
+    loop {
+        let found = look(&PORTS, &own).await;
+        if !found.is_empty() {
+            for spec in &found {
+                tracing::info!(backend = %spec.id, url = %spec.url, kind = ?spec.kind, "found");
+            }
+            fleet.change(|crew, now| crew.set_source(Source::Discovery, found, now));
+            return;
+        }
+        if !told {
+            tracing::warn!(
+                ports = ?PORTS,
+                "no model server found on 127.0.0.1; start one, or name one with --backend URL"
+            );
+            told = true;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// The servers that answer on some of these local ports.
+pub(super) async fn look(ports: &[u16], own: &[u16]) -> Vec<BackendSpec> {
+    let mut found = Vec::new();
+    for &port in ports.iter().filter(|port| !own.contains(port)) {
+        if let Some(kind) = recognise(port).await {
+            found.push(spec(port, kind));
+        }
+    }
+    found
+}
+
+fn spec(port: u16, kind: Kind) -> BackendSpec {
+    let name = match kind {
+        Kind::Vllm => "vllm",
+        Kind::Sglang => "sglang",
+        Kind::Ollama => "ollama",
+        Kind::LlamaCpp => "llamacpp",
+        Kind::OpenAi | Kind::Generic => "local",
+    };
+    BackendSpec {
+        id: format!("{name}-{port}"),
+        url: format!("http://127.0.0.1:{port}"),
+        kind,
+        models: Vec::new(),
+        traits: Traits::default(),
+        http2: false,
+    }
+}
+
+async fn recognise(port: u16) -> Option<Kind> {
+    let upstream = Upstream::new(BackendId(0), &spec(port, Kind::Generic)).ok()?;
+    let health = get(&upstream, "/health", LIMITS).await.ok()?;
+    if serde_json::from_slice::<OwnHealth>(&health.body).is_ok() {
+        tracing::debug!(port, "another gateway, left alone");
+        return None;
+    }
+    let models = read(&upstream, "/v1/models").await.and_then(|body| openai_list(&body));
+    let owners = models.iter().flatten().filter_map(|model| model.owned_by.as_deref());
+    let by_owner = owners.filter_map(|owner| engine(owner.as_bytes(), "")).next();
+    if by_owner.is_some() {
+        return by_owner;
+    }
+    let metrics = read(&upstream, "/metrics").await.unwrap_or_default();
+    let by_metrics = metrics.split(|&byte| byte == b'\n').find_map(|line| engine(line, ":"));
+    if by_metrics.is_some() {
+        return by_metrics;
+    }
+    let version = read(&upstream, "/api/version").await.unwrap_or_default();
+    if serde_json::from_slice::<Version>(&version).is_ok() {
+        return Some(Kind::Ollama);
+    }
+    models.map(|_| Kind::Generic)
+}
+
+/// The engine whose name, and then `mark`, something begins with.
+fn engine(text: &[u8], mark: &str) -> Option<Kind> {
+    let engines = [("vllm", Kind::Vllm), ("sglang", Kind::Sglang), ("llamacpp", Kind::LlamaCpp)];
+    let begins = |name: &str| {
+        text.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(mark.as_bytes()))
+    };
+    engines.into_iter().find(|(name, _)| begins(name)).map(|(_, kind)| kind)
+}
+
+async fn read(upstream: &Upstream, path: &str) -> Option<bytes::Bytes> {
+    let answer = get(upstream, path, LIMITS).await.ok()?;
+    answer.status.is_success().then_some(answer.body)
+}

@@ -1,0 +1,272 @@
+//! How one backend is: a state machine without a clock or a socket.
+//!
+//! Four things keep a backend from requests, each with its own way back:
+//!
+//! | why | begins | ends |
+//! |---|---|---|
+//! | down | a refused connection, a bad health check, silent checks | the next good check |
+//! | ejected | failures of requests in a row | its time, and nothing else |
+//! | full | the backend says so (429, 503) | its time |
+//! | starting | always at first | the first good check |
+//!
+//! A check that passes proves that the server is there, not that it serves: so it lifts what checks
+//! can see and leaves an ejection alone. A backend that says it is full is well: that is never an
+//! ejection, and never long.
+
+use flow::{Span, Time};
+
+use super::Attempt;
+
+/// A pause without a word from the backend begins here and doubles.
+const FULL_FIRST: Span = Span::from_millis(250);
+const FULL_MOST: Span = Span::from_secs(2);
+/// No backend keeps itself away for longer by `Retry-After`.
+const FULL_TOLD_MOST: Span = Span::from_secs(5);
+/// Ejections double up to this many times the first, and are forgotten after as long without one.
+const EJECT_MOST_TIMES: u64 = 10;
+/// Checks in a row without an answer that make a backend down: one may be a busy moment.
+const SILENT_CHECKS: u32 = 2;
+/// Checks come faster while one is in doubt.
+const CHECK_SOON: Span = Span::from_millis(250);
+/// What a backend that comes back loses at first: as much as ten requests that wait there.
+const HANDICAP_MOST: f32 = 500.0;
+const HANDICAP_STEPS: u64 = 10;
+
+/// The numbers that the machine follows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Law {
+    pub(super) eject_after: u32,
+    pub(super) eject_for: Span,
+    pub(super) slow_start: Span,
+    pub(super) check_every: Span,
+}
+
+/// How a health check went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Check {
+    Good,
+    /// It answered, and not well: what it said.
+    Bad(String),
+    Refused,
+    /// No whole answer: a timeout, a reset.
+    Silent,
+}
+
+/// Why a backend is down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Down {
+    Starting,
+    Refused,
+    Bad(String),
+    Silent,
+}
+
+/// What a backend is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Ready,
+    Down(Down),
+    /// Until when.
+    Ejected(Time),
+    Full(Time),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Health {
+    down: Option<Down>,
+    /// When it went down: a check that began earlier proves nothing.
+    down_at: Time,
+    ever_up: bool,
+    /// Checks since it went down, and checks in a row without an answer.
+    checks_down: u32,
+    checks_silent: u32,
+    /// Failed requests in a row.
+    failures: u32,
+    ejections: u32,
+    ejected_until: Time,
+    /// Pauses in a row.
+    fulls: u32,
+    full_until: Time,
+    /// When it last came back from being down.
+    back_at: Option<Time>,
+}
+
+// === impl Health ===
+
+impl Health {
+    pub(super) fn new() -> Self {
+        Self {
+            down: Some(Down::Starting),
+            down_at: Time::ZERO,
+            ever_up: false,
+            checks_down: 0,
+            checks_silent: 0,
+            failures: 0,
+            ejections: 0,
+            ejected_until: Time::ZERO,
+            fulls: 0,
+            full_until: Time::ZERO,
+            back_at: None,
+        }
+    }
+
+    pub(super) fn standing(&self, now: Time) -> Standing {
+        if let Some(down) = &self.down {
+            Standing::Down(down.clone())
+        } else if now < self.ejected_until {
+            Standing::Ejected(self.ejected_until)
+        } else if now < self.full_until {
+            Standing::Full(self.full_until)
+        } else {
+            Standing::Ready
+        }
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.down.is_some()
+    }
+
+    pub(super) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Whether an answer would change anything.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.failures > 0 || self.fulls > 0
+    }
+
+    /// A request ended so.
+    pub(super) fn report(&mut self, attempt: Attempt, law: &Law, now: Time) {
+        match attempt {
+            Attempt::Answered => (self.failures, self.fulls) = (0, 0),
+            Attempt::Refused => self.fall(Down::Refused, now),
+            Attempt::Failed => self.failed(law, now),
+            Attempt::Full(told) => self.pause(told.map(crate::clock::span), now),
+        }
+    }
+
+    /// A health check that began then went so.
+    pub(super) fn checked(&mut self, check: Check, began: Time, now: Time) {
+        self.checks_down = self.checks_down.saturating_add(1);
+        match check {
+            Check::Good => {
+                self.checks_silent = 0;
+                if began >= self.down_at {
+                    self.rise(now);
+                }
+            }
+            Check::Bad(said) => self.fall(Down::Bad(said), now),
+            Check::Refused => self.fall(Down::Refused, now),
+            Check::Silent => {
+                self.checks_silent += 1;
+                if self.checks_silent >= SILENT_CHECKS {
+                    self.fall(Down::Silent, now);
+                }
+            }
+        }
+    }
+
+    /// How long to wait before the next check.
+    pub(super) fn next_check(&self, law: &Law) -> Span {
+        let doubt = self.checks_silent > 0 || self.down.is_some();
+        if !doubt {
+            return law.check_every;
+        }
+        doubled(CHECK_SOON, self.checks_down.max(1), law.check_every.max(CHECK_SOON))
+    }
+
+    /// The points it loses while it is cold, falling in steps.
+    pub(super) fn handicap(&self, law: &Law, now: Time) -> f32 {
+        let Some(step) = self.cold_step(law, now) else { return 0.0 };
+        HANDICAP_MOST * (HANDICAP_STEPS - step) as f32 / HANDICAP_STEPS as f32
+    }
+
+    /// When something changes by time alone.
+    pub(super) fn next_change(&self, law: &Law, now: Time) -> Option<Time> {
+        let ends = [self.ejected_until, self.full_until].into_iter().filter(|&end| end > now);
+        let step = self.cold_step(law, now).zip(self.cold_since(now));
+        let step = step.map(|(step, since)| since.after(part(law.slow_start, step + 1)));
+        ends.chain(step).min()
+    }
+
+    fn fall(&mut self, why: Down, now: Time) {
+        if self.down.is_none() {
+            self.checks_down = 0;
+        }
+        self.down = Some(why);
+        self.down_at = now;
+    }
+
+    fn rise(&mut self, now: Time) {
+        if self.down.take().is_some() && self.ever_up {
+            self.back_at = Some(now);
+        }
+        self.ever_up = true;
+        self.checks_down = 0;
+    }
+
+    fn failed(&mut self, law: &Law, now: Time) {
+        // What was in flight when it was ejected fails as well, and says nothing new.
+        if now < self.ejected_until {
+            return;
+        }
+        self.failures += 1;
+        if self.failures < law.eject_after.max(1) {
+            return;
+        }
+        let most = Span::from_nanos(law.eject_for.nanos().saturating_mul(EJECT_MOST_TIMES));
+        if now.since(self.ejected_until) > most {
+            self.ejections = 0;
+        }
+        self.ejections = self.ejections.saturating_add(1);
+        self.failures = 0;
+        self.ejected_until = now.after(doubled(law.eject_for, self.ejections, most));
+    }
+
+    fn pause(&mut self, told: Option<Span>, now: Time) {
+        let told = told.map(|told| told.min(FULL_TOLD_MOST));
+        // Many requests may hear the same "full" at once: that is one.
+        if now >= self.full_until {
+            self.fulls = self.fulls.saturating_add(1);
+            let span = told.unwrap_or_else(|| doubled(FULL_FIRST, self.fulls, FULL_MOST));
+            self.full_until = now.after(span);
+        } else if let Some(told) = told {
+            self.full_until = self.full_until.max(now.after(told));
+        }
+    }
+
+    fn cold_since(&self, now: Time) -> Option<Time> {
+        let ejection =
+            (self.ejections > 0 && self.ejected_until <= now).then_some(self.ejected_until);
+        self.back_at.max(ejection)
+    }
+
+    fn cold_step(&self, law: &Law, now: Time) -> Option<u64> {
+        let past = now.since(self.cold_since(now)?).nanos();
+        let step = past / part(law.slow_start, 1).nanos().max(1);
+        (step < HANDICAP_STEPS && law.slow_start > Span::ZERO).then_some(step)
+    }
+}
+
+fn part(whole: Span, steps: u64) -> Span {
+    Span::from_nanos(whole.nanos() / HANDICAP_STEPS * steps)
+}
+
+/// `first`, doubled for each further time, up to `most`.
+fn doubled(first: Span, times: u32, most: Span) -> Span {
+    let factor = 1u64 << times.saturating_sub(1).min(32);
+    Span::from_nanos(first.nanos().saturating_mul(factor)).min(most)
+}
+
+// === impl Down ===
+
+impl std::fmt::Display for Down {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Starting => f.write_str("starting"),
+            Self::Refused => f.write_str("unready: connection refused"),
+            Self::Bad(said) => write!(f, "unready: {said}"),
+            Self::Silent => f.write_str("unready: health checks are not answered"),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! One backend of the fleet: what is configured, how it is, what it serves.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use flow::{ModelId, Reading, Time};
+use tokio::sync::Notify;
+
+use super::health::{Health, Standing};
+use super::models::Listed;
+use super::pulse::Pulse;
+use super::roster::Upstream;
+use crate::config::settled::BackendSpec;
+
+/// The name that stands for any name.
+const ANY: &str = "*";
+
+/// One backend.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) spec: BackendSpec,
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) pulse: Arc<Pulse>,
+    /// Calls for a check before its time.
+    pub(super) nudge: Arc<Notify>,
+    pub(super) health: Health,
+    pub(super) models: Models,
+    /// The numbers of what it serves, in order.
+    pub(super) serves: Vec<ModelId>,
+    pub(super) last_check: Option<(Time, String)>,
+    pub(super) last_reading: Option<(Time, Reading)>,
+    pub(super) scrape_error: Option<String>,
+    pub(super) adapters: Vec<String>,
+}
+
+/// What a backend serves.
+#[derive(Clone, Debug)]
+pub(super) enum Models {
+    NotYet,
+    Listed(Vec<Listed>),
+    Any,
+}
+
+/// What the core is told of a backend besides its models and traits.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Face {
+    pub(super) ready: bool,
+    pub(super) paused: bool,
+    pub(super) handicap: f32,
+    pub(super) adapters: Vec<u32>,
+}
+
+// === impl Member ===
+
+impl Member {
+    pub(super) fn new(spec: BackendSpec, upstream: Upstream) -> Self {
+        Self {
+            models: Models::given(&spec),
+            spec,
+            upstream: Arc::new(upstream),
+            pulse: Arc::default(),
+            nudge: Arc::default(),
+            health: Health::new(),
+            serves: Vec::new(),
+            last_check: None,
+            last_reading: None,
+            scrape_error: None,
+            adapters: Vec::new(),
+        }
+    }
+
+    /// Writes down what it is now, if that is not what it was.
+    pub(super) fn log_change(&self, was: &Standing, now: Time) {
+        let is = self.health.standing(now);
+        let (backend, state) = (&self.spec.id, is.text(now));
+        match is {
+            _ if is == *was => {}
+            // Under load this comes and goes several times a second.
+            Standing::Full(_) => tracing::debug!(backend, state, "backend changed"),
+            _ => tracing::info!(backend, state, "backend changed"),
+        }
+    }
+
+    /// Failures alone never take the last backend of a model: it may answer some requests, and no
+    /// backend answers none.
+    pub(super) fn is_last_resort(&self, standing: &Standing, served: &BTreeSet<ModelId>) -> bool {
+        let ejected = matches!(standing, Standing::Ejected(_));
+        ejected && self.serves.iter().any(|model| !served.contains(model))
+    }
+}
+
+// === impl Models ===
+
+impl Models {
+    pub(super) fn given(spec: &BackendSpec) -> Self {
+        if spec.models.is_empty() {
+            Self::NotYet
+        } else if spec.models.iter().any(|name| name == ANY) {
+            Self::Any
+        } else {
+            Self::Listed(spec.models.iter().cloned().map(Listed::named).collect())
+        }
+    }
+
+    pub(super) fn listed(&self) -> &[Listed] {
+        match self {
+            Self::Listed(list) => list,
+            Self::NotYet | Self::Any => &[],
+        }
+    }
+
+    pub(super) fn same_names(&self, list: &[Listed]) -> bool {
+        matches!(self, Self::Listed(old)
+            if old.iter().map(|listed| &listed.id).eq(list.iter().map(|listed| &listed.id)))
+    }
+}

@@ -1,0 +1,199 @@
+//! What an engine says of itself, out of its metrics' text.
+//!
+//! The text is long and read often, and a handful of its lines matter: so lines are looked at from
+//! their first byte, and only those are taken apart that begin with a name that counts. Several
+//! engines behind one server (data-parallel ranks) write one line each: counts are added up, shares
+//! are averaged. A number that is not a number makes the whole reading worthless.
+
+use flow::Reading;
+
+/// Adapters beyond this many are left out.
+const ADAPTERS_MAX: usize = 256;
+
+/// A reading, and the adapters (LoRA) that are loaded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Gauges {
+    pub(super) reading: Reading,
+    pub(super) adapters: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Running,
+    Waiting,
+    KvUsed,
+    Preemptions,
+    /// A gauge that rises with preemptions, where there is no counter.
+    PreemptionsNow,
+    KvTokens,
+    /// Labels that say of how many blocks of how many tokens the cache is made.
+    KvBlocks(&'static str, &'static str),
+    Adapters,
+}
+
+/// The names of vLLM (0.6 and later), SGLang and llama.cpp.
+const NAMES: &[(&str, Meaning)] = &[
+    ("vllm:num_requests_running", Meaning::Running),
+    ("vllm:num_requests_waiting", Meaning::Waiting),
+    ("vllm:kv_cache_usage_perc", Meaning::KvUsed),
+    ("vllm:gpu_cache_usage_perc", Meaning::KvUsed),
+    ("vllm:num_preemptions_total", Meaning::Preemptions),
+    ("vllm:cache_config_info", Meaning::KvBlocks("num_gpu_blocks", "block_size")),
+    ("vllm:lora_requests_info", Meaning::Adapters),
+    ("sglang:num_running_reqs", Meaning::Running),
+    ("sglang:num_queue_reqs", Meaning::Waiting),
+    ("sglang:token_usage", Meaning::KvUsed),
+    ("sglang:num_retracted_requests_total", Meaning::Preemptions),
+    ("sglang:num_retracted_reqs_total", Meaning::Preemptions),
+    ("sglang:num_retracted_reqs", Meaning::PreemptionsNow),
+    ("sglang:max_total_num_tokens", Meaning::KvTokens),
+    ("sglang:cache_config_info", Meaning::KvBlocks("num_pages", "page_size")),
+    ("llamacpp:requests_processing", Meaning::Running),
+    ("llamacpp:requests_deferred", Meaning::Waiting),
+    ("llamacpp:kv_cache_usage_ratio", Meaning::KvUsed),
+];
+
+/// Sums over the lines that count.
+#[derive(Debug, Default)]
+struct Sums {
+    running: Option<f64>,
+    waiting: Option<f64>,
+    kv_used: f64,
+    kv_used_lines: f64,
+    preemptions: Option<f64>,
+    preemptions_now: f64,
+    kv_tokens: Option<f64>,
+    kv_block_tokens: Option<f64>,
+    /// The newest line's time and its adapters.
+    adapters: Option<(f64, Vec<String>)>,
+}
+
+/// A line taken apart.
+#[derive(Clone, Copy, Debug)]
+struct Sample<'a> {
+    meaning: Meaning,
+    labels: &'a str,
+    value: f64,
+}
+
+/// Reads an engine's metrics. Nothing where it is no engine's that is known, or unreadable.
+pub(super) fn read(text: &[u8]) -> Option<Gauges> {
+    let mut sums = Sums::default();
+    let mut from = 0;
+    let ends = memchr::memchr_iter(b'\n', text).chain(std::iter::once(text.len()));
+    for end in ends {
+        let line = &text[from.min(end)..end];
+        from = end + 1;
+        if matches!(line.first(), Some(b'v' | b's' | b'l'))
+            && let Some(sample) = sample(line)
+        {
+            sums.add(sample)?;
+        }
+    }
+    sums.gauges()
+}
+
+fn sample(line: &[u8]) -> Option<Sample<'_>> {
+    let line = str::from_utf8(line).ok()?;
+    let end = line.find(['{', ' ', '\t'])?;
+    let (name, rest) = line.split_at(end);
+    let &(_, meaning) = NAMES.iter().find(|(known, _)| *known == name)?;
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(inside) => inside.split_at(labels_end(inside)?),
+        None => ("", rest),
+    };
+    let value = rest.trim_start_matches('}').split_ascii_whitespace().next()?;
+    // What is no number at all is as bad as one that is none.
+    Some(Sample { meaning, labels, value: value.parse().unwrap_or(f64::NAN) })
+}
+
+/// Where labels end: at the first brace that is not in quotes.
+fn labels_end(inside: &str) -> Option<usize> {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, byte) in inside.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'}' if !quoted => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A label's value as it stands between its quotes.
+fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = labels;
+    loop {
+        let (key, after) = rest.split_once("=\"")?;
+        let mut escaped = false;
+        let end = after.bytes().position(|byte| {
+            let ends = byte == b'"' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            ends
+        })?;
+        if key.trim_start_matches([',', ' ']) == name {
+            return after.get(..end);
+        }
+        rest = after.get(end + 1..)?;
+    }
+}
+
+fn sound(value: f64) -> Option<f64> {
+    (value.is_finite() && value >= 0.0).then_some(value)
+}
+
+// === impl Sums ===
+
+impl Sums {
+    /// Adds a line; nothing if that spoils the reading.
+    fn add(&mut self, sample: Sample<'_>) -> Option<()> {
+        let Sample { meaning, labels, value } = sample;
+        match meaning {
+            Meaning::Running => add(&mut self.running, sound(value)?),
+            Meaning::Waiting => add(&mut self.waiting, sound(value)?),
+            Meaning::KvUsed => {
+                self.kv_used += sound(value)?;
+                self.kv_used_lines += 1.0;
+            }
+            Meaning::Preemptions => add(&mut self.preemptions, sound(value)?),
+            Meaning::PreemptionsNow => self.preemptions_now += sound(value)?,
+            Meaning::KvTokens => add(&mut self.kv_tokens, sound(value)?),
+            Meaning::KvBlocks(count, size) => {
+                let number = |name| label(labels, name)?.parse::<f64>().ok().and_then(sound);
+                if let Some(tokens) = number(count).zip(number(size)).map(|(a, b)| a * b) {
+                    add(&mut self.kv_block_tokens, tokens);
+                }
+            }
+            Meaning::Adapters => self.add_adapters(labels, value),
+        }
+        Some(())
+    }
+
+    /// The engine leaves old lines standing; the one with the latest time counts.
+    fn add_adapters(&mut self, labels: &str, at: f64) {
+        let newest = self.adapters.as_ref().is_none_or(|(latest, _)| at >= *latest);
+        if let Some(names) = label(labels, "running_lora_adapters").filter(|_| newest) {
+            let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+            self.adapters = Some((at, names.take(ADAPTERS_MAX).map(str::to_owned).collect()));
+        }
+    }
+
+    fn gauges(self) -> Option<Gauges> {
+        let kv_tokens = self.kv_tokens.or(self.kv_block_tokens).filter(|&tokens| tokens >= 1.0);
+        let reading = Reading {
+            running: self.running? as u32,
+            waiting: self.waiting.unwrap_or(0.0) as u32,
+            kv_used: (self.kv_used / self.kv_used_lines.max(1.0)).min(1.0),
+            preemptions: self.preemptions.unwrap_or(self.preemptions_now) as u64,
+            kv_tokens: kv_tokens.map(|tokens| tokens as u64),
+        };
+        let adapters = self.adapters.map(|(_, names)| names).unwrap_or_default();
+        Some(Gauges { reading, adapters })
+    }
+}
+
+fn add(sum: &mut Option<f64>, value: f64) {
+    *sum = Some(sum.unwrap_or(0.0) + value);
+}

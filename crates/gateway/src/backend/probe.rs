@@ -1,0 +1,137 @@
+//! One question to a server: a GET on a connection of its own, bounded in time and size.
+//!
+//! Checks do not share the relay's connections: what they find out must not depend on a pool, and
+//! a check that hangs must hold nothing that requests need. Redirects are answers like any other.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HOST, USER_AGENT};
+use http::{HeaderValue, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use super::roster::Upstream;
+
+const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
+const PORT: u16 = 80;
+
+/// What a question may cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// From the first packet to the last byte.
+    pub(super) time: Duration,
+    pub(super) body: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) body: Bytes,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    Refused,
+    TimedOut,
+    TooLong,
+    /// Anything else that went wrong on the way.
+    Lost(String),
+}
+
+/// Asks a server for a path below its base.
+pub(super) async fn get(
+    upstream: &Upstream,
+    path: &str,
+    limits: Limits,
+) -> Result<Answer, Unanswered> {
+    let asked = ask(upstream, path, limits.body);
+    tokio::time::timeout(limits.time, asked).await.unwrap_or(Err(Unanswered::TimedOut))
+}
+
+async fn ask(upstream: &Upstream, path: &str, most: usize) -> Result<Answer, Unanswered> {
+    let host = upstream.authority.host().trim_start_matches('[').trim_end_matches(']');
+    let port = upstream.authority.port_u16().unwrap_or(PORT);
+    let stream = TcpStream::connect((host, port)).await?;
+    let io = TokioIo::new(stream);
+    let path = format!("{}{path}", upstream.base_path);
+    let request = request(upstream, &path)?;
+    if upstream.http2 {
+        let (mut sender, wire) = conn::http2::handshake(TokioExecutor::new(), io).await?;
+        let asked = async { read(sender.send_request(request).await?, most).await };
+        drive(asked, wire).await
+    } else {
+        let (mut sender, wire) = conn::http1::handshake(io).await?;
+        let asked = async { read(sender.send_request(request).await?, most).await };
+        drive(asked, wire).await
+    }
+}
+
+fn request(upstream: &Upstream, path: &str) -> Result<Request<Empty<Bytes>>, Unanswered> {
+    let strange = |error: http::Error| Unanswered::Lost(error.to_string());
+    let request = Request::get(path).header(USER_AGENT, AGENT);
+    if upstream.http2 {
+        let uri = Uri::builder().scheme("http").authority(upstream.authority.clone());
+        let uri = uri.path_and_query(path).build().map_err(strange)?;
+        return request.uri(uri).body(Empty::new()).map_err(strange);
+    }
+    let request = request.header(HOST, upstream.host_header.clone()).header(CONNECTION, "close");
+    request.body(Empty::new()).map_err(strange)
+}
+
+/// Lets the connection run for as long as the answer takes, and ends both together.
+async fn drive<T>(
+    asked: impl Future<Output = Result<T, Unanswered>>,
+    wire: impl Future<Output = hyper::Result<()>>,
+) -> Result<T, Unanswered> {
+    let mut asked = std::pin::pin!(asked);
+    tokio::select! {
+        answer = &mut asked => answer,
+        // The server has closed; what it said before is still to be read.
+        _ = wire => asked.await,
+    }
+}
+
+async fn read(response: http::Response<Incoming>, most: usize) -> Result<Answer, Unanswered> {
+    let status = response.status();
+    let body = Limited::new(response.into_body(), most).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            Unanswered::TooLong
+        } else {
+            Unanswered::Lost(error.to_string())
+        }
+    })?;
+    Ok(Answer { status, body: body.to_bytes() })
+}
+
+// === impl Unanswered ===
+
+impl From<std::io::Error> for Unanswered {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => Self::Refused,
+            _ => Self::Lost(error.to_string()),
+        }
+    }
+}
+
+impl From<hyper::Error> for Unanswered {
+    fn from(error: hyper::Error) -> Self {
+        Self::Lost(error.to_string())
+    }
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused => f.write_str("connection refused"),
+            Self::TimedOut => f.write_str("no answer in time"),
+            Self::TooLong => f.write_str("the answer is too long"),
+            Self::Lost(error) => f.write_str(error),
+        }
+    }
+}

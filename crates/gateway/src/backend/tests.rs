@@ -1,0 +1,150 @@
+//! Tests of the fleet, and what they share: a server that answers what it is told to.
+
+mod crew;
+mod discover;
+mod endpoints;
+mod fleet;
+mod health;
+mod metrics;
+mod models;
+mod probe;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flow::{BackendId, Settings, Time, Traits};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::roster::Upstream;
+use super::{Fleet, Lookup};
+use crate::clock::Clock;
+use crate::config::settled::{BackendSpec, FleetSettings, Kind};
+use crate::keeper::Keeper;
+
+type Pages = Arc<Mutex<BTreeMap<String, (u16, String)>>>;
+
+/// A server of fixed pages; every other path is 404.
+struct Fake {
+    port: u16,
+    pages: Pages,
+    task: JoinHandle<()>,
+}
+
+fn at(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+fn spec(id: &str, port: u16, kind: Kind, models: &[&str]) -> BackendSpec {
+    BackendSpec {
+        id: id.into(),
+        url: format!("http://127.0.0.1:{port}"),
+        kind,
+        models: models.iter().map(|&model| model.into()).collect(),
+        traits: Traits::default(),
+        http2: false,
+    }
+}
+
+fn upstream(port: u16, kind: Kind) -> Upstream {
+    Upstream::new(BackendId(1), &spec("a", port, kind, &[])).unwrap()
+}
+
+/// Settings under which things happen soon.
+fn quick(backends: Vec<BackendSpec>) -> FleetSettings {
+    FleetSettings {
+        backends,
+        health_interval: Duration::from_millis(20),
+        scrape_interval: Duration::from_millis(10),
+        slow_start: Duration::ZERO,
+        ..FleetSettings::default()
+    }
+}
+
+fn fleet(settings: &FleetSettings) -> (Arc<Fleet>, Arc<Keeper>) {
+    let clock = Clock::start();
+    let keeper = Arc::new(Keeper::new(Settings::default(), clock));
+    (Fleet::new(settings, keeper.clone(), clock), keeper)
+}
+
+fn is_ready(keeper: &Keeper, backend: u32) -> bool {
+    keeper.with(|controller, _| {
+        controller.backends().any(|view| view.id == BackendId(backend) && view.ready)
+    })
+}
+
+/// Lets everything else run until something is so.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let wait = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+    assert!(waited.is_ok(), "never happened: {what}");
+}
+
+async fn serve(mut stream: TcpStream, pages: Pages) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return,
+        }
+    }
+    let head = String::from_utf8(head).unwrap();
+    let path = head.split(' ').nth(1).unwrap();
+    let page = pages.lock().unwrap().get(path).cloned();
+    let (status, body) = page.unwrap_or((404, "nothing here".into()));
+    let length = body.len();
+    let answer = format!(
+        "HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
+    _ = stream.write_all(answer.as_bytes()).await;
+}
+
+// === impl Fake ===
+
+impl Fake {
+    async fn start(pages: &[(&str, u16, &str)]) -> Self {
+        Self::on(0, pages).await
+    }
+
+    async fn on(port: u16, pages: &[(&str, u16, &str)]) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let given = pages.iter().map(|&(path, status, body)| (path.into(), (status, body.into())));
+        let pages: Pages = Arc::new(Mutex::new(given.collect()));
+        let served = pages.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, served.clone()));
+            }
+        });
+        Self { port, pages, task }
+    }
+
+    fn set(&self, path: &str, status: u16, body: &str) {
+        self.pages.lock().unwrap().insert(path.into(), (status, body.into()));
+    }
+
+    /// Closes the port; connections are refused from now on.
+    async fn stop(self) -> u16 {
+        self.task.abort();
+        _ = self.task.await;
+        self.port
+    }
+}
+
+// === impl Lookup ===
+
+impl Lookup {
+    fn known(self) -> flow::ModelId {
+        match self {
+            Self::Known(model) => model,
+            other => panic!("expected a known model, got {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The whole fleet against servers that come, go and change, and under many threads at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use flow::{Ask, ModelId, Span, Usage, Verdict};
+
+use super::super::Attempt;
+use super::*;
+
+const LIST: &str = r#"{"data":[{"id":"m"}]}"#;
+const METRICS: &str = "vllm:num_requests_running 3\nvllm:num_requests_waiting 2\n";
+
+async fn vllm(metrics: &str) -> Fake {
+    Fake::start(&[("/health", 200, ""), ("/v1/models", 200, LIST), ("/metrics", 200, metrics)])
+        .await
+}
+
+#[tokio::test]
+async fn r07_a_server_that_goes_and_comes_back_is_followed() {
+    let fake = vllm(METRICS).await;
+    let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, Kind::Vllm, &[])]));
+    let mut learnt = fleet.learnt();
+    assert!(matches!(fleet.roster().lookup("m"), Lookup::NotYet(_)));
+    let watching = tokio::spawn(fleet.clone().watch(Vec::new()));
+    learnt.changed().await.unwrap();
+    let model = fleet.roster().lookup("m").known();
+    assert!(is_ready(&keeper, 1));
+    until("its metrics are read", || fleet.views()[0].last_reading.is_some()).await;
+    assert_eq!(fleet.views()[0].last_reading.as_ref().unwrap().1.waiting, 2);
+
+    let port = fake.stop().await;
+    fleet.report(BackendId(1), Attempt::Refused);
+    assert!(!is_ready(&keeper, 1), "at once, though it is the last");
+    assert_eq!(fleet.views()[0].state, "unready: connection refused");
+    assert_eq!(fleet.roster().lookup("m"), Lookup::Known(model), "requests wait for it");
+    let flow = keeper.with(|controller, now| {
+        let flow = controller.flow("x", 0);
+        let verdict = controller.offer(Ask::new(flow, model), now);
+        assert!(matches!(verdict, Verdict::Queued { .. }));
+        flow
+    });
+    let other = r#"{"data":[{"id":"m"},{"id":"n"}]}"#;
+    let pages = [("/health", 200, ""), ("/v1/models", 200, other)];
+    let _fake = Fake::on(port, &pages).await;
+    until("it is back", || is_ready(&keeper, 1)).await;
+    assert!(matches!(fleet.roster().lookup("n"), Lookup::Known(_)), "with what it serves now");
+    keeper.with(|controller, now| {
+        let event = controller.poll_event();
+        assert!(matches!(event, Some(flow::Event::Granted { .. })), "{event:?}");
+        assert!(matches!(controller.offer(Ask::new(flow, model), now), Verdict::Granted { .. }));
+    });
+    watching.abort();
+}
+
+#[tokio::test]
+async fn r07_a_server_that_is_ill_is_left_out_until_it_is_well() {
+    let fake = vllm("").await;
+    let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, Kind::Vllm, &["m"])]));
+    let watching = tokio::spawn(fleet.clone().watch(Vec::new()));
+    until("it is ready", || is_ready(&keeper, 1)).await;
+    fake.set("/health", 503, "loading");
+    until("it is left out", || !is_ready(&keeper, 1)).await;
+    assert_eq!(fleet.views()[0].state, "unready: /health answered 503 Service Unavailable");
+    fake.set("/health", 200, "");
+    until("it is back", || is_ready(&keeper, 1)).await;
+    watching.abort();
+}
+
+#[tokio::test]
+async fn n05_a_pause_and_an_ejection_end_by_themselves() {
+    let [a, b] = [vllm("").await, vllm("").await];
+    let backends =
+        vec![spec("a", a.port, Kind::Vllm, &["m"]), spec("b", b.port, Kind::Vllm, &["m"])];
+    let eject_for = Duration::from_millis(100);
+    let (fleet, keeper) = fleet(&FleetSettings { eject_for, ..quick(backends) });
+    let watching = tokio::spawn(fleet.clone().watch(Vec::new()));
+    until("both are ready", || is_ready(&keeper, 1) && is_ready(&keeper, 2)).await;
+    fleet.report(BackendId(1), Attempt::Full(Some(Duration::from_millis(50))));
+    assert!(!is_ready(&keeper, 1));
+    until("the pause ends", || is_ready(&keeper, 1)).await;
+    (0..3).for_each(|_| fleet.report(BackendId(1), Attempt::Failed));
+    assert!(!is_ready(&keeper, 1));
+    until("the ejection ends", || is_ready(&keeper, 1)).await;
+    watching.abort();
+}
+
+#[tokio::test]
+async fn c10_a_generic_server_is_asked_for_metrics_once() {
+    let [with, without] = [vllm(METRICS).await, vllm("nothing known 1\n").await];
+    let backends =
+        [("a", &with), ("b", &without)].map(|(id, at)| spec(id, at.port, Kind::Generic, &["m"]));
+    let (fleet, keeper) = fleet(&quick(backends.to_vec()));
+    let watching = tokio::spawn(fleet.clone().watch(Vec::new()));
+    until("one is read", || fleet.views()[0].last_reading.is_some()).await;
+    until("the other is tried", || fleet.views()[1].scrape_error.is_some()).await;
+    assert!(keeper.with(|controller, _| {
+        controller.backends().find(|view| view.id == BackendId(1)).unwrap().limits.by_metrics
+    }));
+    without.set("/metrics", 200, METRICS);
+    let last = || fleet.views()[0].last_reading.as_ref().unwrap().0;
+    for _ in 0..3 {
+        let before = last();
+        until("the first is read again", || last() < before).await;
+    }
+    assert!(fleet.views()[1].last_reading.is_none());
+    watching.abort();
+}
+
+#[test]
+fn r06_the_mean_of_first_bytes_is_kept_without_a_lock() {
+    let (fleet, _) = fleet(&quick(vec![spec("a", 1, Kind::Vllm, &["m"])]));
+    assert_eq!(fleet.views()[0].latency, None);
+    fleet.latency(BackendId(1), Span::from_millis(80));
+    fleet.latency(BackendId(9), Span::from_millis(1));
+    assert_eq!(fleet.views()[0].latency, Some(Span::from_millis(80)));
+    fleet.latency(BackendId(1), Span::from_millis(160));
+    assert_eq!(fleet.views()[0].latency, Some(Span::from_millis(90)));
+    let held = fleet.crew();
+    fleet.report(BackendId(1), Attempt::Answered);
+    fleet.latency(BackendId(1), Span::from_millis(1));
+    drop(held);
+}
+
+/// What each of many threads does for a while.
+fn bustle(fleet: &Fleet, keeper: &Keeper, seed: u64) {
+    let mut draw = seed;
+    for _ in 0..3000 {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let number = draw >> 33;
+        let backend = BackendId((number % 4) as u32);
+        let attempt = match number / 4 % 8 {
+            0 => Attempt::Refused,
+            1 => Attempt::Failed,
+            2 => Attempt::Full(Some(Duration::from_micros(number % 100))),
+            _ => Attempt::Answered,
+        };
+        fleet.report(backend, attempt);
+        let model = match fleet.roster().lookup("m") {
+            Lookup::Known(model) | Lookup::NotYet(model) => model,
+            Lookup::Unknown => ModelId(9),
+        };
+        keeper.with(|controller, now| {
+            let flow = controller.flow("x", 0);
+            match controller.offer(Ask::new(flow, model), now) {
+                Verdict::Granted { ticket, .. } => {
+                    controller.settle(ticket, Usage::Cost(1), now).unwrap();
+                }
+                Verdict::Queued { ticket } => _ = controller.cancel(ticket, now).unwrap(),
+                Verdict::Refused { .. } => {}
+            }
+            while controller.poll_event().is_some() {}
+        });
+        if number.is_multiple_of(64) {
+            fleet.views();
+        }
+    }
+}
+
+/// Watches servers whose lists change all the time.
+async fn watch_changing_lists(fleet: Arc<Fleet>, fakes: &[Fake], done: &AtomicBool) {
+    let watching = tokio::spawn(fleet.watch(Vec::new()));
+    let lists = [LIST, r#"{"data":[{"id":"n"}]}"#];
+    for turn in 0.. {
+        if done.load(Ordering::Relaxed) {
+            break;
+        }
+        fakes[turn % 3].set("/v1/models", 200, lists[turn % 2]);
+        tokio::task::yield_now().await;
+    }
+    watching.abort();
+}
+
+/// The source locks up for good when requests meet a health check that renews a list: all threads
+/// wait for each other. Here everything is done at once, often, and must come to its end.
+#[test]
+fn fault7_no_deadlock_under_health_checks() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let fakes: Vec<Fake> = runtime
+        .block_on(async { [vllm(METRICS).await, vllm(METRICS).await, vllm(METRICS).await].into() });
+    let specs: Vec<BackendSpec> = ["a", "b", "c"]
+        .into_iter()
+        .zip(&fakes)
+        .map(|(id, fake)| spec(id, fake.port, Kind::Vllm, &[]))
+        .collect();
+    let settings = FleetSettings {
+        health_interval: Duration::from_millis(1),
+        scrape_interval: Duration::from_millis(1),
+        eject_for: Duration::from_millis(1),
+        slow_start: Duration::from_millis(2),
+        ..quick(specs)
+    };
+    let (fleet, keeper) = fleet(&settings);
+    let done = AtomicBool::new(false);
+    let (ended, ends) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for seed in 1..=4 {
+            let (fleet, keeper, ended) = (&fleet, &keeper, ended.clone());
+            scope.spawn(move || {
+                bustle(fleet, keeper, seed);
+                ended.send(seed).unwrap();
+            });
+        }
+        scope.spawn(|| {
+            let mut fewer = settings.clone();
+            fewer.backends.pop();
+            while !done.load(Ordering::Relaxed) {
+                fleet.configure(&fewer);
+                fleet.configure(&settings);
+                std::thread::yield_now();
+            }
+        });
+        let watched =
+            scope.spawn(|| runtime.block_on(watch_changing_lists(fleet.clone(), &fakes, &done)));
+        for _ in 1..=4 {
+            // A thread that never ends would hang this test: say so instead, and stop.
+            if ends.recv_timeout(Duration::from_secs(60)).is_err() {
+                eprintln!("threads wait for each other");
+                std::process::abort();
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        watched.join().unwrap();
+    });
+    keeper.with(|controller, _| flow::invariant::check(controller).unwrap());
+}

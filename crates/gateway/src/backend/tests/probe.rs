@@ -1,0 +1,71 @@
+//! One question to a server, against servers that answer well, badly and not at all.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+use super::super::health::Check;
+use super::super::probe::{Limits, Unanswered, get};
+use super::super::watch::check;
+use super::{Fake, Kind, upstream};
+
+const LIMITS: Limits = Limits { time: Duration::from_secs(10), body: 100 };
+
+#[tokio::test]
+async fn r07_an_answer_is_read_within_its_limits() {
+    let long = "x".repeat(101);
+    let pages = [("/good", 200, "hello"), ("/long", 200, &long), ("/moved", 302, "")];
+    let fake = Fake::start(&pages).await;
+    let server = upstream(fake.port, Kind::Generic);
+    let answer = get(&server, "/good", LIMITS).await.unwrap();
+    assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, &b"hello"[..]));
+    assert_eq!(get(&server, "/long", LIMITS).await.unwrap_err(), Unanswered::TooLong);
+    assert_eq!(get(&server, "/moved", LIMITS).await.unwrap().status, StatusCode::FOUND);
+    fake.stop().await;
+    assert_eq!(get(&server, "/good", LIMITS).await.unwrap_err(), Unanswered::Refused);
+}
+
+#[tokio::test]
+async fn r07_a_server_that_says_nothing_or_nonsense_is_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = upstream(listener.local_addr().unwrap().port(), Kind::Generic);
+    let soon = Limits { time: Duration::from_millis(50), ..LIMITS };
+    assert_eq!(get(&server, "/", soon).await.unwrap_err(), Unanswered::TimedOut);
+    let silent = listener.accept().await.unwrap();
+    let answers =
+        [&b""[..], b"\0\xff nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfew"];
+    for said in answers {
+        let answered = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(said).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(get(&server, "/", LIMITS), answered);
+        assert!(matches!(answer, Err(Unanswered::Lost(_))), "{answer:?}");
+    }
+    drop(silent);
+}
+
+/// How each kind of server must answer to count as well.
+#[tokio::test]
+async fn r07_each_kind_is_checked_in_its_own_way() {
+    let cases = [
+        (Kind::Vllm, "/health", 401, false),
+        (Kind::Sglang, "/health", 503, false),
+        (Kind::LlamaCpp, "/health", 302, false),
+        (Kind::Ollama, "/api/version", 404, false),
+        (Kind::OpenAi, "/v1/models", 401, true),
+        (Kind::Generic, "/health", 404, true),
+        (Kind::Generic, "/health", 500, false),
+    ];
+    for (kind, path, status, good) in cases {
+        let fake = Fake::start(&[(path, 200, "{}")]).await;
+        let server = upstream(fake.port, kind);
+        assert_eq!(check(&server, LIMITS).await, Check::Good, "{kind:?}");
+        fake.set(path, status, "{}");
+        assert_eq!(check(&server, LIMITS).await == Check::Good, good, "{kind:?} {status}");
+        fake.stop().await;
+        assert_eq!(check(&server, LIMITS).await, Check::Refused);
+    }
+}
