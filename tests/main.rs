@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must fail loudly")]
 
+mod gateway;
 mod house;
 mod mutants;
 mod scenarios;
+mod support;

@@ -1,0 +1,3 @@
+//! The gateway from outside: what clients, model servers and operators see of it.
+
+mod harness;

@@ -1,0 +1,24 @@
+//! What the tests of the running gateway stand on: the gateway as a process, model servers that do
+//! as they are told, and a client that may break every rule.
+//!
+//! Order is made, not hoped for: a model server holds its answers until the test lets them go, and
+//! a test waits for what it can observe, never for a span of time.
+
+pub(crate) mod answer;
+pub(crate) mod ask;
+pub(crate) mod backend;
+pub(crate) mod call;
+pub(crate) mod engine;
+pub(crate) mod gateway;
+pub(crate) mod metrics;
+pub(crate) mod patience;
+pub(crate) mod process;
+pub(crate) mod tools;
+
+pub(crate) use answer::Answer;
+pub(crate) use ask::{Ask, chat};
+pub(crate) use backend::Backend;
+pub(crate) use call::{Call, Response};
+pub(crate) use engine::Engine;
+pub(crate) use gateway::Gateway;
+pub(crate) use patience::{Stopwatch, eventually};

@@ -1,0 +1,439 @@
+//! A model server that does as it is told.
+//!
+//! A script gives the answer to each request; answers can be held until the test lets them go, in
+//! order of arrival. The server counts what it has at once, and keeps all that it was sent. Probes
+//! (health, models, metrics) are answered by itself and are not counted.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::answer::{Answer, Step};
+use super::call::value;
+use super::patience::{BOUND, eventually};
+
+/// A model server in this process.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+/// A request as the model server saw it.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    /// How many came before it.
+    pub(crate) number: usize,
+}
+
+type Script = dyn Fn(&Seen) -> Answer + Send + Sync;
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    script: Box<Script>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stopped: bool,
+    connections: Vec<TcpStream>,
+    seen: Vec<Seen>,
+    running: usize,
+    most: usize,
+    /// Requests whose sender left before the answer's end.
+    left: usize,
+    /// Those who wait to be let go, and how many may go.
+    held: VecDeque<usize>,
+    permits: usize,
+    tickets: usize,
+    sick: bool,
+    models: Vec<String>,
+}
+
+/// How an answer ended.
+enum Ended {
+    Whole,
+    Cut,
+    Left,
+}
+
+// === impl Seen ===
+
+impl Seen {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        value(&self.headers, name)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// The mark that [`super::Ask::tag`] gave.
+    pub(crate) fn tag(&self) -> String {
+        self.json()["user"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn is_probe(&self) -> bool {
+        let probes = ["/", "/health", "/metrics", "/v1/models", "/api/tags", "/api/version"];
+        self.method == "GET" && probes.contains(&self.path.as_str())
+    }
+
+    fn read(from: &mut BufReader<TcpStream>) -> io::Result<Self> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            if from.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if line == "\r\n" {
+                break;
+            }
+            lines.push(line.trim_end().to_owned());
+        }
+        let mut first = lines.first().map_or("", String::as_str).split(' ');
+        let mut word = || first.next().unwrap_or_default().to_owned();
+        let (method, path) = (word(), word());
+        let field = |line: &String| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_ascii_lowercase(), value.trim().to_owned()))
+        };
+        let headers: Vec<_> = lines.iter().skip(1).filter_map(field).collect();
+        let body = body(from, &headers)?;
+        Ok(Self { method, path, headers, body, number: 0 })
+    }
+}
+
+fn body(from: &mut BufReader<TcpStream>, headers: &[(String, String)]) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    if value(headers, "transfer-encoding").is_some() {
+        loop {
+            let mut line = String::new();
+            from.read_line(&mut line)?;
+            let size = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
+            let mut chunk = vec![0; size + 2];
+            from.read_exact(&mut chunk)?;
+            body.extend(&chunk[..size]);
+            if size == 0 {
+                return Ok(body);
+            }
+        }
+    }
+    let length = value(headers, "content-length").and_then(|length| length.parse().ok());
+    body.resize(length.unwrap_or(0), 0);
+    from.read_exact(&mut body)?;
+    Ok(body)
+}
+
+// === impl Backend ===
+
+impl Backend {
+    /// Starts a server that answers by this script and lists the model `m`.
+    pub(crate) fn start(script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        Self::on(listener, script)
+    }
+
+    /// Starts it where another one was before.
+    pub(crate) fn start_at(
+        address: SocketAddr,
+        script: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        // Somebody else's outgoing connection may hold the port for a moment.
+        let bind = || TcpListener::bind(address).map_err(|error| error.to_string());
+        Self::on(eventually("bound", bind), script)
+    }
+
+    fn on(listener: TcpListener, script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+        let address = listener.local_addr().unwrap();
+        let state = State { models: vec!["m".into()], ..State::default() };
+        let (state, script) = (Mutex::new(state), Box::new(script));
+        let shared = Arc::new(Shared { state, changed: Condvar::new(), script });
+        let accepting = Arc::clone(&shared);
+        thread::spawn(move || accept(&listener, &accepting));
+        Self { address, shared }
+    }
+
+    /// A server that finishes every chat at once.
+    pub(crate) fn quick() -> Self {
+        Self::start(|_| Answer::ok())
+    }
+
+    /// A server that holds every chat until the test lets it go.
+    pub(crate) fn held() -> Self {
+        Self::start(|_| Answer::ok().held())
+    }
+
+    /// An address where nobody listens.
+    pub(crate) fn nowhere() -> SocketAddr {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What probes of its models hear.
+    pub(crate) fn lists(self, models: &[&str]) -> Self {
+        self.shared.state().models = models.iter().map(|model| (*model).to_owned()).collect();
+        self
+    }
+
+    /// Whether probes of its health succeed.
+    pub(crate) fn set_healthy(&self, healthy: bool) {
+        self.shared.state().sick = !healthy;
+    }
+
+    /// Lets this many held answers go, now or when they come.
+    pub(crate) fn release(&self, count: usize) {
+        let mut state = self.shared.state();
+        state.permits = state.permits.saturating_add(count);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Holds nothing any more.
+    pub(crate) fn open(&self) {
+        self.release(usize::MAX / 2);
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.shared.state().running
+    }
+
+    /// The most that it ever had at once.
+    pub(crate) fn most(&self) -> usize {
+        self.shared.state().most
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.shared.state().seen.clone()
+    }
+
+    pub(crate) fn tags(&self) -> Vec<String> {
+        self.seen().iter().map(Seen::tag).collect()
+    }
+
+    /// Waits until it has this many at once.
+    pub(crate) fn await_running(&self, count: usize) {
+        self.wait("running", count, |state| state.running);
+    }
+
+    /// Waits until it has been sent this many in all.
+    pub(crate) fn await_seen(&self, count: usize) {
+        self.wait("seen", count, |state| state.seen.len());
+    }
+
+    /// Waits until this many left before their answer's end.
+    pub(crate) fn await_left(&self, count: usize) {
+        self.wait("left", count, |state| state.left);
+    }
+
+    fn wait(&self, what: &str, count: usize, of: impl Fn(&State) -> usize) {
+        let state = self.shared.state();
+        let waited = self.shared.changed.wait_timeout_while(state, BOUND, |s| of(s) != count);
+        let (state, timeout) = waited.unwrap();
+        assert!(!timeout.timed_out(), "never {count} {what}, but {}", of(&state));
+    }
+
+    /// Dies: no connection is accepted any more, and those that are open are cut.
+    pub(crate) fn stop(&self) {
+        let mut state = self.shared.state();
+        state.stopped = true;
+        for connection in state.connections.drain(..) {
+            // It may be closed already.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+        // Wakes whoever accepts, so that the listener goes.
+        drop(TcpStream::connect(self.address));
+        let refused = || match TcpStream::connect(self.address) {
+            Ok(_) => Err("accepted".into()),
+            Err(error) => Ok(error),
+        };
+        eventually("refused", refused);
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.stopped = true;
+        drop(state);
+        self.shared.changed.notify_all();
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for stream in listener.incoming() {
+        let mut state = shared.state();
+        if state.stopped {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let Ok(kept) = stream.try_clone() else { continue };
+        state.connections.push(kept);
+        drop(state);
+        let shared = Arc::clone(shared);
+        let serving = move || shared.serve(stream);
+        thread::Builder::new().stack_size(128 << 10).spawn(serving).unwrap();
+    }
+}
+
+// === impl Shared ===
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, stream: TcpStream) {
+        // A connection that cannot be set up is one that has gone.
+        let _ = stream.set_nodelay(true);
+        let _ = stream.set_write_timeout(Some(Duration::from_secs(10)));
+        let mut from = BufReader::new(stream);
+        while let Ok(seen) = Seen::read(&mut from) {
+            let go_on = if seen.is_probe() {
+                from.get_mut().write_all(self.probe(&seen.path).as_bytes()).is_ok()
+            } else {
+                self.answer(seen, from.get_mut())
+            };
+            if !go_on {
+                break;
+            }
+        }
+        let _ = from.get_ref().shutdown(Shutdown::Both);
+    }
+
+    fn probe(&self, path: &str) -> String {
+        let state = self.state();
+        let openai = |name: &String| json!({"id": name, "object": "model", "owned_by": "test"});
+        let ollama = |name: &String| json!({"name": name, "model": name});
+        let body = match path {
+            "/v1/models" => {
+                let data: Vec<_> = state.models.iter().map(openai).collect();
+                json!({"object": "list", "data": data}).to_string()
+            }
+            "/api/tags" => {
+                let models: Vec<_> = state.models.iter().map(ollama).collect();
+                json!({ "models": models }).to_string()
+            }
+            "/api/version" => json!({"version": "0.0.1"}).to_string(),
+            _ => String::new(),
+        };
+        let status = if state.sick { "503 Sick" } else { "200 OK" };
+        let kind = "content-type: application/json";
+        format!("HTTP/1.1 {status}\r\n{kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    }
+
+    /// Gives the script's answer. Whether the connection can go on.
+    fn answer(&self, mut seen: Seen, stream: &mut TcpStream) -> bool {
+        let mut state = self.state();
+        seen.number = state.seen.len();
+        state.seen.push(seen.clone());
+        state.running += 1;
+        state.most = state.most.max(state.running);
+        drop(state);
+        self.changed.notify_all();
+        let mut ended = Ended::Whole;
+        for step in (self.script)(&seen).0 {
+            ended = self.take(step, stream);
+            if !matches!(ended, Ended::Whole) {
+                break;
+            }
+        }
+        let mut state = self.state();
+        state.running -= 1;
+        state.left += usize::from(matches!(ended, Ended::Left));
+        drop(state);
+        self.changed.notify_all();
+        matches!(ended, Ended::Whole)
+    }
+
+    fn take(&self, step: Step, stream: &mut TcpStream) -> Ended {
+        let sent = |sent: io::Result<()>| if sent.is_ok() { Ended::Whole } else { Ended::Left };
+        match step {
+            Step::Send(bytes) => sent(stream.write_all(&bytes)),
+            Step::Hold => self.hold(stream),
+            Step::Silence => self.wait_or_leave(stream, |_| false),
+            Step::Endless(bytes) => {
+                while !self.state().stopped && stream.write_all(&bytes).is_ok() {}
+                Ended::Left
+            }
+            Step::Close => Ended::Cut,
+            Step::Reset => {
+                let socket = socket2::SockRef::from(&*stream);
+                // With no time to linger, closing is a reset.
+                let _ = socket.set_linger(Some(Duration::ZERO));
+                self.state()
+                    .connections
+                    .retain(|kept| kept.peer_addr().ok() != stream.peer_addr().ok());
+                Ended::Cut
+            }
+        }
+    }
+
+    fn hold(&self, stream: &TcpStream) -> Ended {
+        let mut state = self.state();
+        let ticket = state.tickets;
+        state.tickets += 1;
+        state.held.push_back(ticket);
+        drop(state);
+        let mine = |state: &State| state.permits > 0 && state.held.front() == Some(&ticket);
+        let ended = self.wait_or_leave(stream, mine);
+        let mut state = self.state();
+        state.held.retain(|&held| held != ticket);
+        if matches!(ended, Ended::Whole) {
+            state.permits -= 1;
+        }
+        drop(state);
+        self.changed.notify_all();
+        ended
+    }
+
+    /// Waits until it may go on, looking now and then whether the other side is still there.
+    fn wait_or_leave(&self, stream: &TcpStream, may: impl Fn(&State) -> bool) -> Ended {
+        let mut state = self.state();
+        loop {
+            if state.stopped {
+                return Ended::Cut;
+            }
+            if may(&state) {
+                return Ended::Whole;
+            }
+            drop(state);
+            if has_left(stream) {
+                return Ended::Left;
+            }
+            let waited = self.changed.wait_timeout(self.state(), Duration::from_millis(20));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+fn has_left(stream: &TcpStream) -> bool {
+    let looked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+    let _ = stream.set_nonblocking(false);
+    match looked {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+    }
+}

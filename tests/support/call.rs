@@ -1,0 +1,219 @@
+//! A client of few manners: it sends any bytes, and reads an answer piece by piece.
+//!
+//! A call is one connection. Nothing is read before the test asks for it, so one thread can have
+//! hundreds of clients waiting.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use serde_json::Value;
+
+use super::patience::BOUND;
+
+/// A connection to the gateway with a request on its way.
+#[derive(Debug)]
+pub(crate) struct Call {
+    from: BufReader<TcpStream>,
+    head: Option<Head>,
+}
+
+/// The head of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Vec<(String, String)>,
+}
+
+enum Framing {
+    Length(usize),
+    Chunked,
+    UntilClose,
+}
+
+/// The value of a header among those given; `name` in lower case.
+pub(crate) fn value<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+fn broken(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.into())
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Connects and sends these bytes, which need not be a request, nor a whole one.
+    pub(crate) fn open(to: SocketAddr, bytes: &[u8]) -> Self {
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(BOUND)).unwrap();
+        stream.set_write_timeout(Some(BOUND)).unwrap();
+        let mut call = Self { from: BufReader::new(stream), head: None };
+        call.send(bytes).unwrap();
+        call
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.from.get_mut().write_all(bytes)
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        self.from.get_ref()
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) fn end(&self) {
+        // The other side may have closed already.
+        let _ = self.stream().shutdown(Shutdown::Write);
+    }
+
+    /// The head of the answer, when it has come.
+    pub(crate) fn head(&mut self) -> Head {
+        self.try_head().unwrap()
+    }
+
+    pub(crate) fn try_head(&mut self) -> io::Result<Head> {
+        if self.head.is_none() {
+            let mut head = self.read_head()?;
+            while head.status == 100 {
+                head = self.read_head()?;
+            }
+            self.head = Some(head);
+        }
+        self.head.clone().ok_or_else(|| broken("no head"))
+    }
+
+    fn read_head(&mut self) -> io::Result<Head> {
+        let line = self.line()?;
+        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| broken(format!("no status line: {line:?}")))?;
+        Ok(Head { status, headers: self.fields()? })
+    }
+
+    fn fields(&mut self) -> io::Result<Vec<(String, String)>> {
+        let mut fields = Vec::new();
+        loop {
+            let line = self.line()?;
+            let Some((name, value)) = line.split_once(':') else { return Ok(fields) };
+            fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.from.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// The next chunk of a chunked answer; nothing at its end.
+    pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
+        self.head();
+        self.try_chunk().unwrap()
+    }
+
+    pub(crate) fn try_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let line = self.line()?;
+        let size = usize::from_str_radix(&line, 16).map_err(|_| broken(format!("{line:?}")))?;
+        if size == 0 {
+            return Ok(None);
+        }
+        let mut chunk = vec![0; size + 2];
+        self.from.read_exact(&mut chunk)?;
+        chunk.truncate(size);
+        Ok(Some(chunk))
+    }
+
+    /// Reads the rest of the answer.
+    pub(crate) fn finish(mut self) -> Response {
+        self.answer().unwrap()
+    }
+
+    /// Reads one whole answer. The next one on this connection can be read after it.
+    pub(crate) fn answer(&mut self) -> io::Result<Response> {
+        let head = self.try_head()?;
+        self.head = None;
+        let mut response = Response {
+            status: head.status,
+            headers: head.headers,
+            body: Vec::new(),
+            trailers: Vec::new(),
+        };
+        match response.framing() {
+            Framing::Length(length) => {
+                response.body.resize(length, 0);
+                self.from.read_exact(&mut response.body)?;
+            }
+            Framing::Chunked => {
+                while let Some(chunk) = self.try_chunk()? {
+                    response.body.extend(chunk);
+                }
+                response.trailers = self.fields()?;
+            }
+            Framing::UntilClose => _ = self.from.read_to_end(&mut response.body)?,
+        }
+        Ok(response)
+    }
+}
+
+// === impl Response ===
+
+impl Response {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        value(&self.headers, name)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let text = String::from_utf8_lossy(&self.body);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The machine-readable code of an error, in the shape that every error has.
+    pub(crate) fn code(&self) -> String {
+        let body = self.json();
+        let error = &body["error"];
+        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{body}");
+        assert!(error["type"].is_string(), "{body}");
+        error["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Seconds after which to try again; every refusal says so.
+    pub(crate) fn retry_after(&self) -> u64 {
+        let value =
+            self.header("retry-after").unwrap_or_else(|| panic!("no retry-after: {self:?}"));
+        value.parse().unwrap()
+    }
+
+    /// Asserts a refusal: status, code, and when to try again.
+    pub(crate) fn refused(&self, status: u16, code: &str) {
+        assert_eq!((self.status, self.code().as_str()), (status, code), "{}", self.text());
+        assert!(self.retry_after() >= 1);
+    }
+
+    fn framing(&self) -> Framing {
+        if self.status == 204 || self.status == 304 {
+            return Framing::Length(0);
+        }
+        if let Some(length) = self.header("content-length") {
+            return Framing::Length(length.parse().unwrap());
+        }
+        match self.header("transfer-encoding") {
+            Some(_) => Framing::Chunked,
+            None => Framing::UntilClose,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The stand-in engine of this project as a process.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use super::ask::Ask;
+use super::call::Call;
+use super::process::Process;
+
+/// A running `tidegate engine`.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    process: Process,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let listen = ["engine", "--listen", "127.0.0.1:0"];
+        let arguments: Vec<&str> = listen.iter().chain(arguments).copied().collect();
+        Self { process: Process::start(&arguments) }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.process.address()
+    }
+
+    /// Its counters.
+    pub(crate) fn control(&self) -> Value {
+        Call::open(self.address(), &Ask::get("/control").bytes()).finish().json()
+    }
+}

@@ -1,0 +1,101 @@
+//! A program of this project as a process: it says where it listens, and dies with its owner.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use super::patience::eventually;
+
+/// A running `tidegate` verb that listens.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    address: SocketAddr,
+    log: Arc<Mutex<Vec<u8>>>,
+}
+
+fn gather(mut from: impl Read + Send + 'static, into: Arc<Mutex<Vec<u8>>>) {
+    let mut buffer = [0; 4096];
+    while let Ok(count) = from.read(&mut buffer) {
+        if count == 0 {
+            return;
+        }
+        into.lock().unwrap().extend(&buffer[..count]);
+    }
+}
+
+// === impl Process ===
+
+impl Process {
+    /// Starts it and waits until it says that it listens.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args(arguments).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (stderr, into) = (child.stderr.take().unwrap(), Arc::clone(&log));
+        thread::spawn(move || gather(stderr, into));
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        thread::spawn(move || gather(stdout, Arc::default()));
+        let address = line.trim().strip_prefix("listening on http://");
+        let Some(address) = address.and_then(|address| address.parse().ok()) else {
+            let status = child.wait().unwrap();
+            let log = String::from_utf8_lossy(&log.lock().unwrap()).into_owned();
+            panic!("{arguments:?} does not listen: {line:?} ({status})\n{log}");
+        };
+        Self { child, address, log }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&self.log.lock().unwrap()).into_owned()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.id().to_string();
+        let sent = Command::new("sh").args(["-c", "kill -$0 $1", name, &id]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn exit(&mut self) -> ExitStatus {
+        eventually("ended", || match self.child.try_wait().unwrap() {
+            Some(status) => Ok(status),
+            None => Err("it runs".into()),
+        })
+    }
+
+    /// Processor time that it has used so far, in ticks of a hundredth of a second.
+    pub(crate) fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let log = self.log();
+        if thread::panicking() {
+            eprintln!("--- log of the process ---\n{log}");
+        } else {
+            assert!(!log.contains("panicked"), "{log}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Programs that others wrote. They come with `tools/setup.sh`, which `make test` runs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A program of the machine.
+pub(crate) fn tool(name: &str) -> Command {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).any(|folder| folder.join(name).exists());
+    assert!(found, "{name} is not installed: run tools/setup.sh");
+    Command::new(name)
+}
+
+/// Python with the clients of `tests/clients/requirements.txt`.
+pub(crate) fn python(script: &str) -> Command {
+    let python = root().join(".tools/python/bin/python");
+    assert!(python.exists(), "{} is not there: run tools/setup.sh", python.display());
+    let mut command = Command::new(python);
+    command.arg("-u").arg(client(script));
+    // Nothing of the machine's own settings may send a client elsewhere.
+    for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A client script.
+pub(crate) fn client(name: &str) -> PathBuf {
+    root().join("tests/clients").join(name)
+}
+
+/// Runs it to its end, which must be a good one, and gives what it printed.
+pub(crate) fn run(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{command:?}: {status}\n{stdout}\n{stderr}");
+    stdout.into_owned()
+}
