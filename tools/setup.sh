@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Brings what the tests need and Rust does not: Debian's packages where they are missing, and the
+# Python clients into .tools/python. Quick when there is nothing to do; `make test` runs it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# A program of each package that is needed.
+packages=()
+need() { command -v "$1" >/dev/null || packages+=("$2"); }
+need curl curl
+need jq jq
+need node nodejs
+need promtool prometheus
+need python3 python3
+python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
+
+if [ ${#packages[@]} -gt 0 ]; then
+	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+		echo "missing; as root: apt-get install ${packages[*]}" >&2
+		exit 1
+	fi
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+fi
+
+requirements=tests/clients/requirements.txt
+python=.tools/python
+# The stamp is written last, so that an installation that was cut off is made again.
+if ! cmp -s "$requirements" "$python/requirements.txt"; then
+	echo "installing the Python clients of $requirements into $python"
+	rm -rf "$python"
+	python3 -m venv "$python"
+	"$python/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$requirements"
+	cp "$requirements" "$python/requirements.txt"
+fi
