@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test check loop bench simulate study docs
+.PHONY: help demo setup test check loop bench simulate study docs
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -10,7 +10,10 @@ help: ## show the targets
 demo: ## show what the queue does for a quiet tenant beside a flooding one
 	$(CARGO) run --release -- demo
 
-test: check ## format, lints, documents and every test
+setup: ## what the tests need besides Rust: Debian's packages, Python clients
+	@tools/setup.sh
+
+test: setup check ## format, lints, documents and every test
 	$(CARGO) test --workspace --locked
 
 check: ## format, lints and documents alone

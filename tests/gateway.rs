@@ -1,3 +1,23 @@
 //! The gateway from outside: what clients, model servers and operators see of it.
 
+mod bad_input;
+mod bands;
+mod burst;
+mod clients;
+mod control;
+mod edges;
+mod faults;
 mod harness;
+mod headline;
+mod passthrough;
+mod reload;
+mod retries;
+mod routing;
+mod shutdown;
+
+use crate::support::Answer;
+
+/// A chat's stream that goes word by word once the test lets it go.
+fn streams(words: &[&str]) -> Answer {
+    Answer::stream_held(words)
+}

@@ -18,7 +18,7 @@ pub(crate) mod tools;
 pub(crate) use answer::Answer;
 pub(crate) use ask::{Ask, chat};
 pub(crate) use backend::Backend;
-pub(crate) use call::{Call, Response};
+pub(crate) use call::Call;
 pub(crate) use engine::Engine;
 pub(crate) use gateway::Gateway;
 pub(crate) use patience::{Stopwatch, eventually};

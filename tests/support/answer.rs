@@ -1,5 +1,7 @@
 //! What a scripted model server answers: steps that it takes one after another.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 /// One step of an answer.
@@ -10,6 +12,8 @@ pub(crate) enum Step {
     Send(Vec<u8>),
     /// Sends the same bytes for ever.
     Endless(Vec<u8>),
+    /// Works for so long.
+    Work(Duration),
     /// Never says anything more, and waits for the other side to leave.
     Silence,
     /// Cuts the connection in an orderly way, or with a reset.
@@ -105,6 +109,11 @@ impl Answer {
 
     pub(crate) fn then(mut self, step: Step) -> Self {
         self.0.push(step);
+        self
+    }
+
+    pub(crate) fn then_all(mut self, rest: Self) -> Self {
+        self.0.extend(rest.0);
         self
     }
 

@@ -16,7 +16,10 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, Step};
 use super::call::value;
-use super::patience::{BOUND, eventually};
+use super::patience::{BOUND, Stopwatch, eventually};
+
+/// How often a held answer looks whether its client is still there.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A model server in this process.
 #[derive(Debug)]
@@ -58,6 +61,8 @@ struct State {
     permits: usize,
     tickets: usize,
     sick: bool,
+    /// Bytes that endless answers have sent.
+    endless: usize,
     models: Vec<String>,
 }
 
@@ -214,6 +219,11 @@ impl Backend {
     /// The most that it ever had at once.
     pub(crate) fn most(&self) -> usize {
         self.shared.state().most
+    }
+
+    /// Bytes that endless answers have sent so far.
+    pub(crate) fn endless(&self) -> usize {
+        self.shared.state().endless
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
@@ -373,9 +383,15 @@ impl Shared {
         match step {
             Step::Send(bytes) => sent(stream.write_all(&bytes)),
             Step::Hold => self.hold(stream),
-            Step::Silence => self.wait_or_leave(stream, |_| false),
+            Step::Work(span) => {
+                let watch = Stopwatch::start();
+                self.wait_or_leave(stream, span / 20, |_| watch.elapsed() >= span)
+            }
+            Step::Silence => self.wait_or_leave(stream, LOOK, |_| false),
             Step::Endless(bytes) => {
-                while !self.state().stopped && stream.write_all(&bytes).is_ok() {}
+                while !self.state().stopped && stream.write_all(&bytes).is_ok() {
+                    self.state().endless += bytes.len();
+                }
                 Ended::Left
             }
             Step::Close => Ended::Cut,
@@ -398,7 +414,7 @@ impl Shared {
         state.held.push_back(ticket);
         drop(state);
         let mine = |state: &State| state.permits > 0 && state.held.front() == Some(&ticket);
-        let ended = self.wait_or_leave(stream, mine);
+        let ended = self.wait_or_leave(stream, LOOK, mine);
         let mut state = self.state();
         state.held.retain(|&held| held != ticket);
         if matches!(ended, Ended::Whole) {
@@ -410,7 +426,12 @@ impl Shared {
     }
 
     /// Waits until it may go on, looking now and then whether the other side is still there.
-    fn wait_or_leave(&self, stream: &TcpStream, may: impl Fn(&State) -> bool) -> Ended {
+    fn wait_or_leave(
+        &self,
+        stream: &TcpStream,
+        look: Duration,
+        may: impl Fn(&State) -> bool,
+    ) -> Ended {
         let mut state = self.state();
         loop {
             if state.stopped {
@@ -423,7 +444,7 @@ impl Shared {
             if has_left(stream) {
                 return Ended::Left;
             }
-            let waited = self.changed.wait_timeout(self.state(), Duration::from_millis(20));
+            let waited = self.changed.wait_timeout(self.state(), look);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -166,36 +166,38 @@ impl Gateway {
                 return Err(format!("{name}{{{labels}}} = {value}"));
             }
         }
-        for backend in self.backends() {
-            let counts = backend["priority_counts"].as_object().unwrap();
-            let pending = counts.values().all(|count| count == 0);
-            if backend["queue_depth"] != 0 || !pending {
-                return Err(backend.to_string());
-            }
+        let health = self.get("/health").json();
+        let pages = [health, self.get("/backends").json(), self.get("/flows").json()];
+        let counts = ["depth", "queue_depth", "waiting", "in_flight", "priority_counts", "active"];
+        match pages.iter().find(|page| nonzero(page, &counts)) {
+            Some(page) => Err(page.to_string()),
+            None => Ok(()),
         }
-        let flows = self.get("/flows").json();
-        if nonzero(&flows, &["waiting", "in_flight"]) {
-            return Err(flows.to_string());
-        }
-        Ok(())
     }
 }
 
 /// Whether a gauge counts requests that are somewhere in the gateway.
-pub(crate) fn counts_work(name: &str) -> bool {
-    let _ = name;
-    true
+fn counts_work(name: &str) -> bool {
+    let counting = ["depth", "length", "stock", "in_flight", "active_", "oldest"];
+    counting.iter().any(|part| name.contains(part))
 }
 
-/// Whether any of these fields, wherever it stands, is not zero.
+/// Whether any of these fields, wherever it stands, is not zero or has something in it that is not.
 fn nonzero(value: &Value, fields: &[&str]) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| nonzero(item, fields)),
         Value::Object(entries) => entries.iter().any(|(name, entry)| {
-            let counted =
-                fields.contains(&name.as_str()) && entry.as_f64().is_some_and(|n| n != 0.0);
+            let counted = fields.contains(&name.as_str()) && sum(entry) != 0.0;
             counted || nonzero(entry, fields)
         }),
         _ => false,
+    }
+}
+
+/// A number, or the sum of an object's numbers.
+fn sum(value: &Value) -> f64 {
+    match value {
+        Value::Object(entries) => entries.values().map(sum).sum(),
+        other => other.as_f64().unwrap_or(0.0),
     }
 }

@@ -1,0 +1,296 @@
+//! Bad input, from clients and from backends: each gets a clear end, and nothing is left behind.
+
+use std::thread;
+
+use crate::support::answer::Step;
+use crate::support::gateway::TWO;
+use crate::support::{Answer, Ask, Backend, Call, Gateway, chat};
+
+/// Limits that a test can reach.
+const TIGHT: &str = "[server]\nbody_limit = \"64KiB\"\nheader_timeout = \"1s\"\n\
+    body_timeout = \"1s\"\nwrite_timeout = \"1s\"\n[upstream]\nanswer_timeout = \"1s\"\n\
+    stall_timeout = \"1s\"\n[health]\neject_after = 1000\n[retry]\nshare = 10\n";
+
+fn tight(backend: &Backend) -> Gateway {
+    Gateway::before(&format!("{TIGHT}{TWO}"), backend)
+}
+
+/// Sends bytes as they are, says that no more will come, and tells the status: 0 for none.
+fn status(gateway: &Gateway, bytes: &[u8]) -> u16 {
+    let mut call = Call::open(gateway.address(), b"");
+    // The gateway may refuse before it has read everything.
+    let _ = call.send(bytes);
+    call.end();
+    call.answer().map_or(0, |answer| answer.status)
+}
+
+fn post(body: &str) -> Ask {
+    Ask::post("/v1/chat/completions", body)
+}
+
+fn bodies() -> Vec<(Ask, u16)> {
+    let deep = format!("{{\"model\":\"m\",\"x\":{}{}}}", "[".repeat(20_000), "]".repeat(20_000));
+    let long = format!("{{\"model\":\"{}\"}}", "m".repeat(10_000));
+    vec![
+        (post(""), 400),
+        (post("not json"), 400),
+        (post("{\"model\":\"m\""), 400),
+        (post("{\"model\":7}"), 400),
+        (post("{\"model\":\"\"}"), 400),
+        (post("{\"model\":null}"), 400),
+        (post("{\"messages\":[]}"), 400),
+        (post("[]"), 400),
+        (post("\"m\""), 400),
+        (post(&deep), 400),
+        (Ask::post("/v1/chat/completions", b"{\"model\":\"\xff\xfe\"}".as_slice()), 400),
+        (post(&long), 404),
+        (post("{\"model\":\"../../etc/passwd\\u0000\"}"), 404),
+        (Ask::post("/v1/embeddings", "{"), 400),
+        (Ask::post("/api/chat", "{"), 400),
+    ]
+}
+
+#[test]
+fn x03_bodies_that_make_no_sense_are_refused_with_a_reason() {
+    let backend = Backend::quick();
+    let gateway = tight(&backend);
+    for (ask, expected) in bodies() {
+        let answer = gateway.ask(&ask);
+        let shown = String::from_utf8_lossy(&ask.body).chars().take(60).collect::<String>();
+        // Depth alone is no fault of the gateway's: it may be passed on or refused.
+        if answer.status == 200 && shown.contains("[[[") {
+            continue;
+        }
+        assert_eq!(answer.status, expected, "{shown}: {}", answer.text());
+        assert!(!answer.code().is_empty());
+    }
+    gateway.await_idle();
+}
+
+#[test]
+fn x03_bodies_that_are_too_large_are_refused_before_they_are_read() {
+    let backend = Backend::quick();
+    let gateway = tight(&backend);
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n";
+    let mut told = Call::open(gateway.address(), b"");
+    told.send(format!("{head}content-length: 99999999999\r\n\r\n").as_bytes()).unwrap();
+    let answer = told.finish();
+    assert_eq!((answer.status, answer.code().as_str()), (413, "body_too_large"));
+    let mut chunked = Call::open(gateway.address(), b"");
+    chunked.send(format!("{head}transfer-encoding: chunked\r\n\r\n").as_bytes()).unwrap();
+    let piece = [b"2000\r\n".as_slice(), &[b'x'; 0x2000], b"\r\n"].concat();
+    // It may be cut off while it still sends.
+    while chunked.send(&piece).is_ok() && backend.seen().is_empty() {}
+    let refused = chunked.answer();
+    assert!(refused.as_ref().map_or(true, |answer| answer.status == 413), "{refused:?}");
+    assert!(backend.seen().is_empty());
+    gateway.await_idle();
+}
+
+/// Requests on the wire that no proxy may pass on: each would be read differently by two readers.
+fn smuggled() -> Vec<Vec<u8>> {
+    let body = "{\"model\":\"m\"}";
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n";
+    let second = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
+    let with = |headers: &str, rest: &str| format!("{head}{headers}\r\n\r\n{rest}").into_bytes();
+    vec![
+        with("content-length: 5\r\ncontent-length: 13", body),
+        with("content-length: 13, 5", body),
+        with("content-length: 5\r\ntransfer-encoding: chunked", &format!("0\r\n\r\n{second}")),
+        with("content-length: -1", body),
+        with("content-length: +13", body),
+        with("content-length: 0x0d", body),
+        with("content-length: 99999999999999999999999", body),
+        with("transfer-encoding: gzip", body),
+        with("transfer-encoding: chunked, identity", &format!("0\r\n\r\n{second}")),
+        with("transfer-encoding : chunked", "0\r\n\r\n"),
+        with("transfer-encoding: chunked", "zz\r\nabc\r\n0\r\n\r\n"),
+        with("transfer-encoding: chunked", "ffffffffffffffffff\r\nabc\r\n0\r\n\r\n"),
+        with("bad header", body),
+        with("x: a\r\n folded", body),
+        with("x-bad: \u{0}", body),
+    ]
+}
+
+#[test]
+fn x03_conflicting_lengths_and_broken_heads_are_never_passed_on() {
+    let backend = Backend::quick();
+    let gateway = tight(&backend);
+    for request in smuggled() {
+        let got = status(&gateway, &request);
+        let shown = String::from_utf8_lossy(&request).into_owned();
+        assert!(got == 0 || (400..500).contains(&got) || got == 501, "{got} for {shown}");
+    }
+    assert!(backend.seen().is_empty(), "{:?}", backend.seen());
+    for noise in [b"\x16\x03\x01\x02\x00\x01\x00\x01".as_slice(), b"\r\n\r\n\r\n", b"GET\r\n\r\n"] {
+        let got = status(&gateway, noise);
+        assert!(got == 0 || got == 400, "{got}");
+    }
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+}
+
+#[test]
+fn x03_floods_of_headers_are_refused() {
+    let backend = Backend::quick();
+    let gateway = tight(&backend);
+    let large = chat("m").header("x-large", &"x".repeat(70 << 10));
+    let many = (0..2000).fold(chat("m"), |ask, number| ask.header(&format!("x-{number}"), "1"));
+    for ask in [large, many] {
+        let got = status(&gateway, &ask.bytes());
+        assert!(got == 0 || got == 431 || got == 400, "{got}");
+    }
+    let path = Ask::get(&format!("/v1/{}", "x".repeat(100 << 10)));
+    assert!(matches!(status(&gateway, &path.bytes()), 0 | 400 | 414 | 431));
+    let fits = chat("m").header("x-large", &"x".repeat(16 << 10));
+    assert_eq!(gateway.ask(&fits).status, 200);
+    assert_eq!(backend.seen().len(), 1);
+}
+
+#[test]
+fn x03_slow_senders_are_timed_out() {
+    let backend = Backend::quick();
+    let gateway = tight(&backend);
+    let slow_head = Call::open(gateway.address(), b"POST /v1/chat/comp");
+    let body = chat("m").bytes();
+    let slow_body = Call::open(gateway.address(), &body[..body.len() - 5]);
+    let silent = Call::open(gateway.address(), b"");
+    for mut call in [slow_head, slow_body, silent] {
+        if let Ok(answer) = call.answer() {
+            assert_eq!(answer.status, 408, "{}", answer.text());
+        }
+    }
+    gateway.await_idle();
+}
+
+#[test]
+fn x03_a_client_that_sends_a_byte_now_and_then_is_timed_out() {
+    let backend = Backend::quick();
+    let gateway = tight(&backend);
+    let body = chat("m").with("long", "x".repeat(60_000)).bytes();
+    let mut call = Call::open(gateway.address(), &body[..400]);
+    let mut rest = body[400..].iter();
+    let mut cut = || match rest.next() {
+        Some(byte) if call.send(&[*byte]).is_ok() => Err("it is still listened to".into()),
+        sent => Ok(sent.is_some()),
+    };
+    assert!(crate::support::eventually("cut", &mut cut), "a slow sender was waited for");
+    gateway.await_idle();
+}
+
+#[test]
+fn x03_a_client_that_never_reads_holds_nothing_for_ever() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\n";
+    let backend =
+        Backend::start(move |_| Answer::raw(head).then(Step::Endless(vec![b'x'; 64 << 10])));
+    let gateway = tight(&backend);
+    let deaf = gateway.send(&chat("m"));
+    backend.await_left(1);
+    gateway.await_idle();
+    drop(deaf);
+}
+
+/// What a broken backend may answer, by the request's mark.
+fn broken(tag: &str) -> Answer {
+    let said = |text: &str| Answer::raw(text).then(Step::Close);
+    match tag {
+        "garbage" => said("\u{1}\u{2}\u{3} this is no HTTP\r\n\r\n"),
+        "nothing" => said(""),
+        "half a head" => said("HTTP/1.1 200 OK\r\ncontent-le"),
+        "short" => said("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort"),
+        "two lengths" => said("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 9\r\n\r\nx"),
+        "long" => said("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n\r\n"),
+        "mid-chunk" => {
+            said("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf of it")
+        }
+        "bad chunk" => said("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nabc\r\n"),
+        "large head" => said(&format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(1 << 20))),
+        "silent" => Answer::silence(),
+        "stalls" => Answer::stream_begun("a").then(Step::Silence),
+        "reset" => Answer::reset(),
+        "endless" => Answer::stream_begun("a").then(Step::Endless(b"1\r\nx\r\n".repeat(999))),
+        _ => Answer::ok(),
+    }
+}
+
+const BROKEN: [&str; 13] = [
+    "garbage",
+    "nothing",
+    "half a head",
+    "short",
+    "two lengths",
+    "long",
+    "mid-chunk",
+    "bad chunk",
+    "large head",
+    "silent",
+    "stalls",
+    "reset",
+    "endless",
+];
+
+#[test]
+fn bad_backends_end_in_a_clear_error_and_leave_nothing_behind() {
+    let backend = Backend::start(|seen| broken(&seen.tag()));
+    let gateway = tight(&backend);
+    for tag in BROKEN {
+        let mut call = gateway.send(&chat("m").tag(tag));
+        let Ok(head) = call.try_head() else { panic!("{tag}: not even a head") };
+        match tag {
+            "long" => assert_eq!(call.finish().status, 200, "{tag}"),
+            // What has begun can only be cut.
+            "short" | "mid-chunk" | "bad chunk" | "stalls" => {
+                assert!(head.status == 502 || call.answer().is_err(), "{tag}");
+            }
+            // It goes on for as long as the client stays.
+            "endless" => drop(call),
+            _ => {
+                let answer = call.finish();
+                let told = (answer.status, answer.code());
+                assert!(matches!(told.0, 502 | 504), "{tag}: {told:?}");
+            }
+        }
+    }
+    gateway.await_idle();
+    assert_eq!(gateway.ask(&chat("m")).status, 200, "and the next one is served");
+}
+
+/// Sends everything bad that a client can say.
+fn send_nonsense(gateway: &Gateway) {
+    bodies().iter().for_each(|(ask, _)| _ = gateway.send(ask).answer());
+    smuggled().iter().for_each(|bytes| _ = status(gateway, bytes));
+}
+
+/// Meets every broken backend, and stays to the end or leaves at once.
+fn meet_broken_backends(gateway: &Gateway, stay: bool) {
+    for tag in BROKEN {
+        let mut call = gateway.send(&chat("m").tag(tag));
+        if stay && tag != "endless" {
+            let _ = call.answer();
+        }
+    }
+}
+
+/// Begins a request and leaves, after every seventh byte of it.
+fn leave_half_way(gateway: &Gateway) {
+    let whole = chat("m").streamed().bytes();
+    for cut in (0..whole.len()).step_by(7) {
+        drop(Call::open(gateway.address(), &whole[..cut]));
+    }
+}
+
+#[test]
+fn a_flood_of_everything_bad_leaves_every_count_at_zero() {
+    let backend = Backend::start(|seen| broken(&seen.tag()));
+    let gateway = tight(&backend);
+    thread::scope(|scope| {
+        for round in 0..3 {
+            scope.spawn(|| send_nonsense(&gateway));
+            scope.spawn(|| leave_half_way(&gateway));
+            let gateway = &gateway;
+            scope.spawn(move || meet_broken_backends(gateway, round == 0));
+        }
+    });
+    gateway.await_idle();
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+    gateway.await_idle();
+}

@@ -1,0 +1,161 @@
+//! P: who sets a request's band, and what the band does.
+
+use crate::support::gateway::ONE;
+use crate::support::{Ask, Backend, Call, Gateway, chat};
+
+const BANDS: [&str; 4] = ["critical", "high", "normal", "best_effort"];
+const TEAMS: &str = "flow_by = [\"header:x-team\"]\n";
+
+/// A gateway with one request at its only backend, so that all others wait.
+fn occupied(sections: &str, backend: &Backend) -> (Gateway, Call) {
+    let gateway = Gateway::before(&format!("{sections}{ONE}"), backend);
+    let running = gateway.send(&chat("m").tag("running").priority("critical"));
+    backend.await_running(1);
+    (gateway, running)
+}
+
+/// The band that each of these waits in.
+fn bands_of(asks: &[Ask], sections: &str) -> Vec<String> {
+    let backend = Backend::held();
+    let (gateway, _running) = occupied(sections, &backend);
+    let mut waiting = Vec::new();
+    let mut bands = Vec::new();
+    for ask in asks {
+        waiting.push(gateway.enqueue(ask, waiting.len()));
+        let now = gateway.get("/health").json()["queue"]["waiting"].clone();
+        let counts: Vec<u64> = BANDS.iter().map(|band| now[band].as_u64().unwrap()).collect();
+        bands.push(counts);
+    }
+    let before = std::iter::once(vec![0; BANDS.len()]).chain(bands.clone());
+    let grew = |(before, after): (Vec<u64>, &Vec<u64>)| {
+        let grew = (0..BANDS.len()).find(|&at| after[at] > before[at]);
+        BANDS[grew.unwrap()].to_owned()
+    };
+    before.zip(&bands).map(grew).collect()
+}
+
+#[test]
+fn p02_the_first_known_value_sets_the_band() {
+    let sections = "[[models]]\nname = \"batch\"\nband = \"best-effort\"\n\
+        targets = [{ model = \"m\" }]\n[[objectives]]\nname = \"chat-critical\"\n\
+        band = \"critical\"\n";
+    let m = || chat("m");
+    let objective = |name: &str| m().header("x-gateway-inference-objective", name);
+    let (asks, bands): (Vec<Ask>, Vec<&str>) = [
+        (m(), "normal"),
+        (m().priority("critical"), "critical"),
+        (m().priority("HIGH"), "high"),
+        (m().priority("Best-Effort"), "best_effort"),
+        (m().priority("Sheddable"), "best_effort"),
+        (m().priority("Standard"), "normal"),
+        (m().priority("absurd").header("X-Nexus-Priority", "high"), "high"),
+        (m().priority("best-effort").header("X-Nexus-Priority", "high"), "best_effort"),
+        (objective("chat-critical"), "critical"),
+        (objective("nobody"), "normal"),
+        (objective("chat-critical").header("X-Nexus-Priority", "normal"), "normal"),
+        (m().header("X-Media-Type", "realtime"), "critical"),
+        (m().header("X-Media-Type", "audio"), "high"),
+        (m().header("X-Media-Type", "text"), "normal"),
+        (chat("batch"), "best_effort"),
+        (chat("batch").header("X-Media-Type", "audio"), "high"),
+    ]
+    .into_iter()
+    .unzip();
+    assert_eq!(bands_of(&asks, sections), bands);
+}
+
+#[test]
+fn p03_higher_bands_go_first_and_each_in_order_of_arrival() {
+    let backend = Backend::held();
+    let (gateway, running) = occupied("", &backend);
+    let mut calls = vec![running];
+    let bands = ["best-effort", "normal", "high", "critical"];
+    for round in 0..2 {
+        for (index, band) in bands.into_iter().enumerate() {
+            let ask = chat("m").tag(&format!("{band}{round}")).priority(band);
+            calls.push(gateway.enqueue(&ask, 4 * round + index));
+        }
+    }
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    let order = ["critical", "high", "normal", "best-effort"];
+    let order: Vec<String> =
+        order.iter().flat_map(|band| [format!("{band}0"), format!("{band}1")]).collect();
+    assert_eq!(backend.tags()[1..], order);
+}
+
+#[test]
+fn p08_a_high_request_passes_a_backlog_of_normal_ones() {
+    let backend = Backend::held();
+    let (gateway, running) = occupied("", &backend);
+    let mut calls = vec![running];
+    for others in 0..20 {
+        calls.push(gateway.enqueue(&chat("m").tag("normal"), others));
+    }
+    let high = gateway.enqueue(&chat("m").tag("high").priority("high"), 20);
+    backend.release(1);
+    backend.await_seen(2);
+    assert_eq!(backend.tags()[1], "high", "one service time instead of twenty");
+    backend.open();
+    assert_eq!(high.finish().status, 200);
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+}
+
+#[test]
+fn p05_and_p06_a_higher_newcomer_takes_the_newest_place_of_the_lowest_band() {
+    let backend = Backend::held();
+    let sections = format!("[queue]\ntotal_capacity = 3\n{TEAMS}");
+    let (gateway, running) = occupied(&sections, &backend);
+    let team = |tag: &str, team: &str, band: &str| {
+        chat("m").tag(tag).header("x-team", team).priority(band)
+    };
+    let old = gateway.enqueue(&team("old", "a", "best-effort"), 0);
+    let new = gateway.enqueue(&team("new", "a", "best-effort"), 1);
+    let normal = gateway.enqueue(&team("normal", "b", "normal"), 2);
+    let high = gateway.send(&team("high", "c", "high"));
+    new.finish().refused(503, "preempted");
+    assert_eq!(gateway.depth(), 3);
+    gateway.ask(&team("equal", "d", "best-effort")).refused(503, "too_many_flows");
+    backend.open();
+    for call in [running, high, normal, old] {
+        assert_eq!(call.finish().status, 200);
+    }
+    assert_eq!(backend.tags(), ["running", "high", "normal", "old"]);
+    let metrics = gateway.metrics();
+    assert_eq!(metrics.sum("tidegate_preemptions_total"), 1.0);
+    gateway.await_idle();
+}
+
+#[test]
+fn p05_a_stream_that_waits_can_be_preempted_too() {
+    let backend = Backend::held();
+    let (gateway, _running) = occupied("[queue]\nmax_size = 1\n", &backend);
+    let victim = gateway.enqueue(&chat("m").streamed(), 0);
+    let _newcomer = gateway.send(&chat("m").priority("high"));
+    victim.finish().refused(503, "preempted");
+    assert_eq!(gateway.depth(), 1);
+}
+
+#[test]
+fn p07_critical_flows_have_places_of_their_own() {
+    let backend = Backend::held();
+    let sections = format!("[queue]\ntotal_capacity = 4\nflow_capacity = 2\n{TEAMS}");
+    let (gateway, running) = occupied(&sections, &backend);
+    let ask = |team: &str, band: &str| chat("m").header("x-team", team).priority(band);
+    let mut evicted = Vec::new();
+    for (others, team) in ["a", "a", "b", "b"].into_iter().enumerate() {
+        evicted.push(gateway.enqueue(&ask(team, "high"), others));
+    }
+    let mut served = vec![running];
+    for team in ["a", "a", "b", "b"] {
+        served.push(gateway.send(&ask(team, "critical")));
+    }
+    for call in evicted {
+        call.finish().refused(503, "preempted");
+    }
+    gateway.ask(&ask("a", "critical")).refused(503, "flow_full");
+    gateway.ask(&ask("c", "critical")).refused(503, "too_many_flows");
+    gateway.ask(&ask("c", "high")).refused(503, "too_many_flows");
+    backend.open();
+    assert!(served.into_iter().all(|call| call.finish().status == 200));
+}

@@ -1,0 +1,216 @@
+//! C: how much is at the backends at once, and what happens to the rest.
+
+use crate::support::answer::Step;
+use crate::support::gateway::{ONE, TWO, config};
+use crate::support::{Answer, Backend, Gateway, Stopwatch, chat};
+
+fn stock(gateway: &Gateway) -> f64 {
+    gateway.metrics().sum("tidegate_stock_level")
+}
+
+#[test]
+fn c01_stock_is_what_was_sent_and_has_not_ended_however_it_ends() {
+    let backend = Backend::start(|seen| match seen.tag().as_str() {
+        "fails" => Answer::json(400, "{}").held(),
+        "dies" => Answer::stream_begun("a").then(Step::Hold).then(Step::Reset),
+        "streams" => super::streams(&["a", "b"]),
+        _ => Answer::ok().held(),
+    });
+    let gateway = Gateway::before("[controller]\nwatermark_per_backend = 10\n", &backend);
+    let tags = ["succeeds", "fails", "dies", "streams", "leaves"];
+    let mut calls = Vec::new();
+    for (count, tag) in tags.into_iter().enumerate() {
+        calls.push(gateway.send(&chat("m").tag(tag)));
+        backend.await_running(count + 1);
+        assert_eq!(stock(&gateway), (count + 1) as f64);
+    }
+    drop(calls.pop());
+    backend.await_left(1);
+    gateway.await_metrics("settled", |metrics| {
+        let stock = metrics.sum("tidegate_stock_level");
+        if stock == 4.0 { Ok(()) } else { Err(stock.to_string()) }
+    });
+    backend.open();
+    let ends: Vec<_> = calls.into_iter().map(|mut call| call.answer()).collect();
+    assert_eq!(ends.iter().filter(|end| end.is_err()).count(), 1, "the stream that died");
+    gateway.await_idle();
+}
+
+#[test]
+fn c02_and_c03_bypass_fills_to_three_and_refill_to_two() {
+    let backend = Backend::held();
+    let gateway = Gateway::before("[controller]\nwatermark_per_backend = 2\n", &backend);
+    let mut calls = Vec::new();
+    for running in 1..=3 {
+        calls.push(gateway.send(&chat("m")));
+        backend.await_running(running);
+    }
+    calls.push(gateway.enqueue(&chat("m"), 0));
+    calls.push(gateway.enqueue(&chat("m"), 1));
+    assert_eq!(backend.running(), 3);
+    backend.release(1);
+    backend.await_running(2);
+    gateway.await_metrics("settled", |metrics| {
+        let stock = metrics.sum("tidegate_stock_level");
+        if stock == 2.0 { Ok(()) } else { Err(stock.to_string()) }
+    });
+    assert_eq!((gateway.depth(), backend.seen().len()), (2, 3), "two is not below 1.8");
+    backend.release(1);
+    backend.await_seen(4);
+    assert_eq!((gateway.depth(), backend.running()), (1, 2));
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    assert_eq!(backend.most(), 3);
+}
+
+#[test]
+fn c04_each_completion_releases_the_next_at_once() {
+    let backend = Backend::start(|seen| match seen.number {
+        0 => Answer::ok().held(),
+        _ => Answer::ok(),
+    });
+    let gateway = Gateway::before(&format!("[queue]\nmax_size = 1000\n{ONE}"), &backend);
+    let mut calls = vec![gateway.send(&chat("m"))];
+    backend.await_running(1);
+    calls.extend((0..400).map(|_| gateway.send(&chat("m"))));
+    gateway.await_depth(400);
+    let watch = Stopwatch::start();
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    // One after another: a poll of 10 ms would take 4 s, one of 50 ms would take 20 s.
+    assert!(watch.elapsed().as_millis() < 4000, "{:?}", watch.elapsed());
+    assert_eq!(backend.most(), 1);
+}
+
+#[test]
+fn c04_a_changed_bound_releases_the_next_at_once() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(ONE, &backend);
+    let mut calls = vec![gateway.send(&chat("m"))];
+    backend.await_running(1);
+    calls.push(gateway.enqueue(&chat("m"), 0));
+    gateway.rewrite(&config(TWO, &[("one", backend.address())]));
+    backend.await_running(2);
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+}
+
+#[test]
+fn c05_critical_only_refuses_what_would_wait() {
+    let backend = Backend::held();
+    let section = "[queue]\nadmission = \"critical-only\"\n";
+    let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
+    let mut calls = vec![gateway.send(&chat("m"))];
+    backend.await_running(1);
+    gateway.ask(&chat("m").priority("high")).refused(503, "not_critical");
+    calls.push(gateway.enqueue(&chat("m").priority("critical"), 0));
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    assert_eq!(gateway.ask(&chat("m")).status, 200, "with room everyone may go");
+}
+
+#[test]
+fn c07_one_model_never_blocks_another() {
+    let (slow, quick) = (Backend::held(), Backend::quick());
+    let entry = |id: &str, backend: &Backend, model: &str| {
+        let url = format!("url = \"http://{}\"\nmodels = [\"{model}\"]", backend.address());
+        format!("[[backends]]\nid = \"{id}\"\n{url}\n")
+    };
+    let gateway =
+        Gateway::start(&format!("{ONE}{}{}", entry("a", &slow, "x"), entry("b", &quick, "y")));
+    let mut calls = vec![gateway.send(&chat("x"))];
+    slow.await_running(1);
+    for others in 0..5 {
+        calls.push(gateway.enqueue(&chat("x").priority("critical"), others));
+    }
+    for _ in 0..5 {
+        let answer = gateway.ask(&chat("y").priority("best-effort"));
+        assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("b")));
+    }
+    slow.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+}
+
+#[test]
+fn c07_without_a_ready_backend_requests_wait_for_the_first() {
+    let address = Backend::nowhere();
+    let gateway = Gateway::launch(&config(TWO, &[("one", address)]));
+    let calls: Vec<_> = (0..4).map(|_| gateway.send(&chat("m"))).collect();
+    gateway.await_depth(4);
+    let backend = Backend::start_at(address, |_| Answer::ok().held());
+    backend.await_running(2);
+    assert_eq!(gateway.depth(), 2);
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    assert_eq!(backend.most(), 2);
+}
+
+#[test]
+fn c07_without_a_ready_backend_the_time_to_live_still_ends_the_wait() {
+    let section = "[queue]\nqueue_ttl = \"1s\"\n";
+    let gateway = Gateway::launch(&config(section, &[("one", Backend::nowhere())]));
+    gateway.ask(&chat("m")).refused(503, "queue_timeout");
+    gateway.await_depth(0);
+}
+
+#[test]
+fn c09_every_refusal_has_its_own_code() {
+    let backend = Backend::held();
+    let section = "[queue]\ntotal_capacity = 3\nflow_capacity = 2\nqueue_ttl = \"2s\"\n\
+        flow_by = [\"header:x-team\"]\n";
+    let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
+    let team = |team: &str| chat("m").header("x-team", team);
+    let running = gateway.send(&team("a"));
+    backend.await_running(1);
+    let late = gateway.ask(&team("a").header("X-Request-Timeout-Ms", "50"));
+    assert_eq!((late.status, late.code().as_str()), (504, "deadline_exceeded"));
+    let mut waiting = vec![gateway.enqueue(&team("a"), 0), gateway.enqueue(&team("a"), 1)];
+    gateway.ask(&team("a")).refused(503, "flow_full");
+    waiting.push(gateway.enqueue(&team("b"), 2));
+    gateway.ask(&team("c")).refused(503, "too_many_flows");
+    gateway.ask(&team("b")).refused(503, "queue_full");
+    let unknown = gateway.ask(&chat("nobody-has-it"));
+    assert_eq!((unknown.status, unknown.code().as_str()), (404, "model_not_found"));
+    for call in waiting {
+        call.finish().refused(503, "queue_timeout");
+    }
+    drop(running);
+    backend.await_left(1);
+    gateway.await_idle();
+    let log = || match gateway.process.log() {
+        log if log.contains("client_closed") && log.contains("499") => Ok(()),
+        log => Err(log),
+    };
+    crate::support::eventually("logged", log);
+}
+
+#[test]
+fn c09_the_clients_deadline_ends_an_answer_that_has_not_begun() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(ONE, &backend);
+    let late = gateway.ask(&chat("m").header("X-Request-Timeout-Ms", "100"));
+    assert_eq!((late.status, late.code().as_str()), (504, "deadline_exceeded"));
+    backend.await_left(1);
+    gateway.await_idle();
+}
+
+#[test]
+fn q01_flows_share_fairly_by_the_configured_header() {
+    let backend = Backend::held();
+    let section = "[queue]\nflow_by = [\"header:x-team\"]\n";
+    let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
+    let team = |team: &str| chat("m").tag(team).header("x-team", team);
+    let mut calls = vec![gateway.send(&team("first"))];
+    backend.await_running(1);
+    for others in 0..6 {
+        calls.push(gateway.enqueue(&team("loud"), others));
+    }
+    for others in 6..9 {
+        calls.push(gateway.enqueue(&team("quiet"), others));
+    }
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    let order = backend.tags();
+    let last = order.iter().rposition(|tag| tag == "quiet").unwrap();
+    assert!(last <= 7, "the quiet team waits for its own share only: {order:?}");
+}

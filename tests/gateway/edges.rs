@@ -1,0 +1,120 @@
+//! N: the edge cases of request queueing in Nexus.
+
+use std::thread;
+
+use crate::support::gateway::{ONE, TWO};
+use crate::support::{Backend, Gateway, Stopwatch, chat};
+
+#[test]
+fn n01_the_section_of_the_source_means_capacity_and_time_to_live() {
+    let backend = Backend::held();
+    let section = "[queue]\nenabled = true\nmax_size = 150\nmax_wait_seconds = 1\n";
+    let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
+    let _running = gateway.send(&chat("m"));
+    backend.await_running(1);
+    // More than a flow may have by default: the one flow may take all that is given.
+    let calls: Vec<_> = (0..150).map(|_| gateway.send(&chat("m"))).collect();
+    for call in calls {
+        call.finish().refused(503, "queue_timeout");
+    }
+    assert_eq!(gateway.metrics().sum("tidegate_queue_capacity"), 150.0);
+}
+
+#[test]
+fn n03_a_full_queue_refuses_at_once_and_stays_as_it_is() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(&format!("[queue]\nmax_size = 3\n{ONE}"), &backend);
+    let mut calls = vec![gateway.send(&chat("m"))];
+    backend.await_running(1);
+    for others in 0..3 {
+        calls.push(gateway.enqueue(&chat("m"), others));
+    }
+    let watch = Stopwatch::start();
+    for _ in 0..20 {
+        gateway.ask(&chat("m")).refused(503, "queue_full");
+    }
+    // Twenty answers in less time than one waiting request would have had.
+    assert!(watch.elapsed().as_secs() < 10, "{:?}", watch.elapsed());
+    assert_eq!(gateway.depth(), 3);
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+}
+
+#[test]
+fn n03_and_n08_concurrent_arrivals_never_pass_the_limit() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(&format!("[queue]\nmax_size = 50\n{ONE}"), &backend);
+    let running = gateway.send(&chat("m"));
+    backend.await_running(1);
+    let calls: Vec<_> = thread::scope(|scope| {
+        let send = || (0..50).map(|_| gateway.send(&chat("m"))).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(send)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let refused = |metrics: &crate::support::metrics::Metrics| {
+        metrics.sum_where("tidegate_offers_total", "refused")
+    };
+    gateway.await_metrics("all offered", |metrics| {
+        assert!(metrics.sum("nexus_queue_depth") <= 50.0);
+        let count = refused(metrics);
+        if count == 150.0 { Ok(()) } else { Err(format!("{count} refused")) }
+    });
+    assert_eq!(gateway.depth(), 50);
+    backend.open();
+    assert_eq!(running.finish().status, 200);
+    let answers: Vec<_> = calls.into_iter().map(|call| call.finish()).collect();
+    let served = answers.iter().filter(|answer| answer.status == 200).count();
+    assert_eq!(served, 50);
+    answers.iter().filter(|answer| answer.status != 200).for_each(|answer| {
+        answer.refused(503, "queue_full");
+    });
+    assert_eq!(backend.seen().len(), 51);
+    gateway.await_idle();
+}
+
+#[test]
+fn n08_hundreds_in_and_out_at_once_leave_no_drift() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(&format!("[queue]\nmax_size = 1000\n{TWO}"), &backend);
+    let served: usize = thread::scope(|scope| {
+        let burst = || {
+            let calls: Vec<_> = (0..100).map(|_| gateway.send(&chat("m"))).collect();
+            calls.into_iter().filter_map(|mut call| call.answer().ok()).count()
+        };
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(burst)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!((served, backend.seen().len()), (600, 600));
+    assert!(backend.most() <= 2, "{} at once", backend.most());
+    gateway.await_idle();
+}
+
+#[test]
+fn c08_and_edge_a_disabled_queue_refuses_what_would_wait() {
+    for section in ["[queue]\nenabled = false\n", "[queue]\nmax_size = 0\n"] {
+        let backend = Backend::held();
+        let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
+        let running = gateway.send(&chat("m"));
+        backend.await_running(1);
+        gateway.ask(&chat("m")).refused(503, "queue_disabled");
+        gateway.ask(&chat("m").streamed()).refused(503, "queue_disabled");
+        backend.open();
+        assert_eq!(running.finish().status, 200, "the rest works");
+        assert_eq!(gateway.ask(&chat("m")).status, 200);
+        gateway.await_idle();
+    }
+}
+
+#[test]
+fn p02_and_edge_every_spelling_of_high_is_high() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(ONE, &backend);
+    let _running = gateway.send(&chat("m"));
+    backend.await_running(1);
+    let mut calls = Vec::new();
+    for (others, value) in ["HIGH", "high", "HiGh", " high "].into_iter().enumerate() {
+        calls.push(gateway.enqueue(&chat("m").header("x-nexus-priority", value), others));
+    }
+    let metrics = gateway.metrics();
+    assert_eq!(metrics.sum_where("tidegate_queue_length", "band=\"high\""), 4.0);
+}

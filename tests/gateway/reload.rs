@@ -1,0 +1,86 @@
+//! X06: a new configuration while requests wait and run.
+
+use crate::support::gateway::{ONE, TWO, config};
+use crate::support::{Answer, Backend, Gateway, chat, eventually};
+
+#[test]
+fn x06_a_changed_file_is_taken_up() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(ONE, &backend);
+    let mut calls = vec![gateway.send(&chat("m"))];
+    backend.await_running(1);
+    calls.push(gateway.enqueue(&chat("m"), 0));
+    gateway.rewrite(&config(TWO, &[("one", backend.address())]));
+    backend.await_running(2);
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+}
+
+#[test]
+fn x06_a_signal_reloads_and_a_bad_file_changes_nothing() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(ONE, &backend);
+    let mut calls = vec![gateway.send(&chat("m"))];
+    backend.await_running(1);
+    calls.push(gateway.enqueue(&chat("m"), 0));
+    gateway.rewrite(&config("[queue]\nqueue_tll = \"5s\"\n", &[("one", backend.address())]));
+    gateway.process.signal("HUP");
+    eventually("told", || {
+        let log = gateway.process.log();
+        let told = log.contains("queue_tll") && log.contains("queue_ttl");
+        if told { Ok(()) } else { Err(log) }
+    });
+    assert_eq!((backend.running(), gateway.depth()), (1, 1), "the old one stays in force");
+    gateway.rewrite(&config(TWO, &[("one", backend.address())]));
+    gateway.process.signal("HUP");
+    backend.await_running(2);
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+}
+
+#[test]
+fn x06_nobody_is_dropped_by_any_number_of_reloads() {
+    let (one, two) = (Backend::held(), Backend::held());
+    let both = [("one", one.address()), ("two", two.address())];
+    let gateway = Gateway::start(&config(TWO, &both));
+    let mut calls: Vec<_> = (0..4).map(|_| gateway.send(&chat("m"))).collect();
+    eventually("running", || match one.running() + two.running() {
+        4 => Ok(()),
+        other => Err(other.to_string()),
+    });
+    calls.extend((0..20).map(|_| gateway.send(&chat("m").streamed())));
+    gateway.await_depth(20);
+    for round in 0..6 {
+        let ttl = format!("[queue]\nmax_size = {}\n{TWO}", 100 + round);
+        gateway.rewrite(&config(&ttl, &both));
+        gateway.process.signal("HUP");
+        let capacity = f64::from(100 + round);
+        gateway.await_metrics("in force", |metrics| {
+            let found = metrics.sum("tidegate_queue_capacity");
+            if found == capacity { Ok(()) } else { Err(found.to_string()) }
+        });
+        assert_eq!(gateway.depth(), 20);
+    }
+    one.open();
+    two.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    gateway.await_idle();
+}
+
+#[test]
+fn x06_backends_come_and_go_and_their_streams_finish() {
+    let old = Backend::start(|_| super::streams(&["old ", "stream"]));
+    let new = Backend::start(|_| Answer::ok());
+    let gateway = Gateway::start(&config(ONE, &[("old", old.address())]));
+    let mut stream = gateway.send(&chat("m").streamed());
+    old.release(1);
+    assert!(stream.chunk().is_some());
+    let waiting = gateway.enqueue(&chat("m"), 0);
+    gateway.rewrite(&config(ONE, &[("new", new.address())]));
+    let answer = waiting.finish();
+    assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("new")));
+    old.open();
+    assert!(stream.finish().text().contains("[DONE]"));
+    gateway.await_idle();
+    assert_eq!(gateway.backends().len(), 1);
+}

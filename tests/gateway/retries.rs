@@ -1,0 +1,209 @@
+//! N04, N05, R07: what a backend's failure does to a request, and to the backend.
+
+use crate::support::answer::Step;
+use crate::support::gateway::{ONE, TWO, config};
+use crate::support::{Answer, Ask, Backend, Gateway, chat};
+
+/// Two backends of which the first is preferred.
+fn preferring(sections: &str, first: &Backend, second: &Backend) -> String {
+    let entry = |id: &str, backend: &Backend, latency: u32| {
+        let url = format!("url = \"http://{}\"\nmodels = [\"m\"]", backend.address());
+        format!("[[backends]]\nid = \"{id}\"\n{url}\nlatency_ms = {latency}\npower_watts = 1\n")
+    };
+    format!("{sections}{}{}", entry("first", first, 10), entry("second", second, 900))
+}
+
+fn urgent() -> Ask {
+    chat("m").header("X-Latency-Critical", "true")
+}
+
+#[test]
+fn n05_a_reset_before_the_first_byte_is_tried_elsewhere_with_the_same_bytes() {
+    let (bad, good) = (Backend::start(|_| Answer::reset()), Backend::quick());
+    let gateway = Gateway::start(&preferring(TWO, &bad, &good));
+    let body = "{ \"model\":\"m\",\n\"messages\":[], \"unknown\" : 1.50 }";
+    let ask = Ask::post("/v1/chat/completions?x=1", body);
+    let ask = ask.header("X-Latency-Critical", "1").header("x-own", "yes");
+    let answer = gateway.ask(&ask.header("X-Request-ID", "r1"));
+    assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("second")));
+    let (first, second) = (bad.seen().remove(0), good.seen().remove(0));
+    assert_eq!(first.body, body.as_bytes());
+    assert_eq!((&first.path, &first.body), (&second.path, &second.body));
+    let others = |seen: &crate::support::backend::Seen| {
+        let own = |(name, _): &&(String, String)| name != "host";
+        seen.headers.iter().filter(own).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(others(&first), others(&second));
+    assert_eq!(second.header("x-request-id"), Some("r1"));
+    gateway.await_idle();
+}
+
+#[test]
+fn n05_an_error_of_the_backend_is_tried_elsewhere() {
+    for status in [500, 502, 503, 504, 429] {
+        let bad = Backend::start(move |_| Answer::json(status, "{\"bad\":1}"));
+        let good = Backend::quick();
+        let gateway = Gateway::start(&preferring(TWO, &bad, &good));
+        let answer = gateway.ask(&urgent());
+        let used = answer.header("x-backend-used");
+        assert_eq!((answer.status, used), (200, Some("second")), "{status}");
+        assert_eq!((bad.seen().len(), good.seen().len()), (1, 1));
+        gateway.await_idle();
+    }
+}
+
+#[test]
+fn n05_what_is_the_requests_own_fault_is_passed_on() {
+    for status in [400, 401, 404, 409, 422] {
+        let bad = Backend::start(move |_| Answer::json(status, "{\"no\":1}"));
+        let good = Backend::quick();
+        let gateway = Gateway::start(&preferring(TWO, &bad, &good));
+        let answer = gateway.ask(&urgent());
+        assert_eq!((answer.status, answer.text().as_str()), (status, "{\"no\":1}"));
+        assert_eq!((bad.seen().len(), good.seen().len()), (1, 0));
+    }
+}
+
+#[test]
+fn n05_a_refused_connection_makes_a_backend_unready_at_once() {
+    let (gone, good) = (Backend::quick(), Backend::quick());
+    let quiet = "[health]\ninterval = \"1h\"\n";
+    let gateway = Gateway::start(&preferring(&format!("{quiet}{TWO}"), &gone, &good));
+    gone.stop();
+    let answer = gateway.ask(&urgent());
+    assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("second")));
+    let state = gateway.backend("first")["state"].clone();
+    assert_ne!(state, "ready");
+}
+
+#[test]
+fn n05_waiting_for_the_last_backend_to_return_uses_no_attempt() {
+    let backend = Backend::quick();
+    let sections = format!("[retry]\nattempts = 2\n{TWO}");
+    let gateway = Gateway::before(&sections, &backend);
+    backend.stop();
+    let call = gateway.enqueue(&chat("m"), 0);
+    let again = Backend::start_at(backend.address(), |_| Answer::ok());
+    assert_eq!(call.finish().status, 200);
+    assert_eq!(again.seen().len(), 1);
+    gateway.await_idle();
+}
+
+#[test]
+fn n05_after_the_first_byte_nothing_is_tried_again() {
+    let bad = Backend::start(|_| Answer::stream_begun("half").then(Step::Reset));
+    let good = Backend::quick();
+    let gateway = Gateway::start(&preferring(TWO, &bad, &good));
+    let mut call = gateway.send(&urgent().streamed());
+    assert_eq!(call.head().status, 200);
+    assert!(call.answer().is_err(), "the client must see that the stream was cut");
+    assert_eq!(good.seen().len(), 0);
+    gateway.await_idle();
+}
+
+#[test]
+fn n05_when_attempts_are_spent_the_last_answer_is_passed_on() {
+    let backend = Backend::start(|seen| {
+        let body = format!("{{\"attempt\":{}}}", seen.number);
+        Answer::with_headers(500, &["x-why: broken"], &body)
+    });
+    let sections = format!("[retry]\nattempts = 3\nshare = 10\n[health]\neject_after = 9\n{TWO}");
+    let gateway = Gateway::before(&sections, &backend);
+    let answer = gateway.ask(&chat("m"));
+    assert_eq!((answer.status, answer.header("x-why")), (500, Some("broken")));
+    assert_eq!(answer.text(), "{\"attempt\":2}");
+    assert_eq!(backend.seen().len(), 3);
+    gateway.await_idle();
+}
+
+#[test]
+fn n05_when_no_attempt_had_an_answer_the_gateway_says_so() {
+    let backend = Backend::start(|_| Answer::reset());
+    let sections = format!("[retry]\nattempts = 2\nshare = 10\n[health]\neject_after = 9\n{TWO}");
+    let gateway = Gateway::before(&sections, &backend);
+    let answer = gateway.ask(&chat("m"));
+    assert_eq!((answer.status, answer.code().as_str()), (502, "backend_error"));
+    assert_eq!(backend.seen().len(), 2);
+    gateway.await_idle();
+}
+
+#[test]
+fn n05_a_failed_request_goes_to_the_back_and_a_refused_one_keeps_its_place() {
+    for (status, order) in [(500, ["a", "b", "a"]), (503, ["a", "a", "b"])] {
+        let backend = Backend::start(move |seen| match seen.number {
+            0 => Answer::json(status, "{}").held(),
+            _ => Answer::ok(),
+        });
+        let gateway = Gateway::before(&format!("[retry]\nshare = 10\n{ONE}"), &backend);
+        let first = gateway.send(&chat("m").tag("a"));
+        backend.await_running(1);
+        let second = gateway.enqueue(&chat("m").tag("b"), 0);
+        backend.open();
+        assert_eq!((first.finish().status, second.finish().status), (200, 200));
+        assert_eq!(backend.tags(), order, "{status}");
+        gateway.await_idle();
+    }
+}
+
+#[test]
+fn n05_a_request_that_comes_back_keeps_its_deadline() {
+    let backend = Backend::start(|_| Answer::json(503, "{}"));
+    let sections = format!("[queue]\nqueue_ttl = \"1s\"\n[retry]\nshare = 10\n{ONE}");
+    let gateway = Gateway::before(&sections, &backend);
+    let answer = gateway.ask(&chat("m"));
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    gateway.await_idle();
+}
+
+#[test]
+fn n04_a_request_that_waited_is_routed_by_what_is_true_now() {
+    let (first, second) = (Backend::held(), Backend::quick());
+    second.set_healthy(false);
+    let sections = format!("[health]\ninterval = \"100ms\"\n{ONE}");
+    let addresses = [("first", first.address()), ("second", second.address())];
+    let gateway = Gateway::launch(&config(&sections, &addresses));
+    gateway.await_ready(1);
+    let running = gateway.send(&chat("m"));
+    first.await_running(1);
+    let waiting = gateway.enqueue(&chat("m"), 0);
+    second.set_healthy(true);
+    let answer = waiting.finish();
+    assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("second")));
+    first.open();
+    assert_eq!(running.finish().status, 200);
+}
+
+#[test]
+fn r07_failures_in_a_row_eject_a_backend_and_time_brings_it_back() {
+    let bad = Backend::start(|seen| match seen.number {
+        0..3 => Answer::reset(),
+        _ => Answer::ok(),
+    });
+    let good = Backend::quick();
+    let sections = "[health]\ninterval = \"100ms\"\neject_after = 3\neject_for = \"1s\"\n\
+        slow_start = \"0s\"\n[retry]\nshare = 10\n";
+    let gateway = Gateway::start(&preferring(&format!("{sections}{TWO}"), &bad, &good));
+    for _ in 0..3 {
+        assert_eq!(gateway.ask(&urgent()).status, 200);
+    }
+    let state = gateway.backend("first")["state"].as_str().unwrap().to_owned();
+    assert!(state.starts_with("ejected"), "a passing health check does not lift it: {state}");
+    assert_eq!(gateway.ask(&urgent()).header("x-backend-used"), Some("second"));
+    gateway.await_ready(2);
+    assert_eq!(gateway.ask(&urgent()).header("x-backend-used"), Some("first"));
+}
+
+#[test]
+fn r07_a_sick_backend_is_left_out_and_best_effort_is_served_all_the_same() {
+    let (sick, well) = (Backend::quick(), Backend::quick());
+    let sections = format!("[health]\ninterval = \"100ms\"\n{TWO}");
+    let gateway = Gateway::start(&preferring(&sections, &sick, &well));
+    sick.set_healthy(false);
+    gateway.await_ready(1);
+    for _ in 0..5 {
+        let answer = gateway.ask(&urgent().priority("best-effort"));
+        assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("second")));
+    }
+    sick.set_healthy(true);
+    gateway.await_ready(2);
+}

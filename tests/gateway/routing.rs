@@ -1,0 +1,231 @@
+//! R, W: which backend a request goes to, what the answer tells of it, and what a request's own
+//! headers do.
+
+use crate::support::gateway::{ONE, TWO};
+use crate::support::{Answer, Ask, Backend, Call, Gateway, chat, eventually};
+
+const ROOM: &str = "[controller]\nwatermark_per_backend = 20\n";
+
+/// A backend in the configuration that serves `m` and a model of its own name.
+fn entry(id: &str, backend: &Backend, traits: &str) -> String {
+    let url = format!("url = \"http://{}\"\nmodels = [\"m\", \"{id}\"]", backend.address());
+    format!("[[backends]]\nid = \"{id}\"\n{url}\n{traits}\n")
+}
+
+/// Makes a backend busy with so many requests of a band.
+fn occupy(gateway: &Gateway, id: &str, backend: &Backend, band: &str, count: usize) -> Vec<Call> {
+    let before = backend.running();
+    let calls = (0..count).map(|_| gateway.send(&chat(id).priority(band))).collect();
+    backend.await_running(before + count);
+    calls
+}
+
+#[test]
+fn r04_scenario_1_a_critical_request_avoids_congested_backends() {
+    let trio = [Backend::held(), Backend::held(), Backend::held()];
+    let [a, b, c] = &trio;
+    let entries = entry("a", a, "") + &entry("b", b, "") + &entry("c", c, "");
+    let gateway = Gateway::start(&format!("{ROOM}{entries}"));
+    let _normal = occupy(&gateway, "a", a, "normal", 5);
+    let _critical = occupy(&gateway, "c", c, "critical", 2);
+    let ask = chat("m").priority("critical").header("X-Latency-Critical", "true");
+    let call = gateway.send(&ask);
+    b.await_running(1);
+    b.open();
+    let answer = call.finish();
+    assert_eq!(answer.header("x-backend-used"), Some("b"));
+    assert_eq!(answer.header("x-routing-reason"), Some("critical-priority-low-queue"));
+    assert_eq!(answer.header("x-queue-depth"), Some("0"));
+    assert_eq!(answer.header("x-priority-boost"), Some("500"));
+    let busy = gateway.backend("a");
+    assert_eq!((&busy["queue_depth"], &busy["priority_counts"]["normal"]), (&5.into(), &5.into()));
+    assert_eq!(gateway.backend("c")["priority_counts"]["critical"], 2);
+}
+
+#[test]
+fn r04_scenario_2_best_effort_saves_the_fast_backend() {
+    let (nvidia, npu) = (Backend::held(), Backend::held());
+    let entries = entry("ollama-nvidia", &nvidia, "power_watts = 55\nlatency_ms = 150")
+        + &entry("ollama-npu", &npu, "power_watts = 3\nlatency_ms = 800");
+    let gateway = Gateway::start(&format!("{ROOM}{entries}"));
+    let _busy = occupy(&gateway, "ollama-npu", &npu, "best-effort", 1);
+    let call = gateway.send(&chat("m").priority("best-effort"));
+    npu.await_running(2);
+    npu.open();
+    let answer = call.finish();
+    assert_eq!(answer.header("x-backend-used"), Some("ollama-npu"));
+    assert_eq!(answer.header("x-routing-reason"), Some("best-effort-power-efficient"));
+    assert_eq!(answer.header("x-estimated-power-w"), Some("3.0"));
+    assert_eq!(answer.header("x-priority-boost"), Some("-100"));
+}
+
+#[test]
+fn r04_scenario_3_a_voice_request_does_not_wait_behind_batch_jobs() {
+    let trio = [Backend::held(), Backend::held(), Backend::held()];
+    let [a, b, c] = &trio;
+    let entries = entry("a", a, "") + &entry("b", b, "") + &entry("c", c, "");
+    let gateway = Gateway::start(&format!("{ROOM}{entries}"));
+    let _batch = occupy(&gateway, "a", a, "best-effort", 10);
+    let _chat = occupy(&gateway, "b", b, "normal", 5);
+    let _voice = occupy(&gateway, "c", c, "critical", 3);
+    let call = gateway.send(&chat("m").priority("critical").header("X-Max-Latency-Ms", "100"));
+    // Ten that it overtakes weigh 2.5, five normal ones 2.5, three of its own band 3.
+    let arrived = || match (a.running(), b.running(), c.running()) {
+        (11, 5, 3) | (10, 6, 3) => Ok(()),
+        other => Err(format!("{other:?}")),
+    };
+    eventually("arrived where few critical ones are", arrived);
+    trio.iter().for_each(Backend::open);
+    let answer = call.finish();
+    assert_ne!(answer.header("x-backend-used"), Some("c"));
+    assert_eq!(answer.header("x-routing-reason"), Some("latency-limit-unmet-fastest"));
+    assert_eq!((answer.status, answer.header("x-queue-wait-ms")), (200, Some("0")));
+}
+
+#[test]
+fn r04_all_idle_each_band_goes_where_the_chart_of_the_source_says() {
+    let trio = [Backend::quick(), Backend::quick(), Backend::quick()];
+    let [nvidia, igpu, npu] = &trio;
+    let entries = entry("nvidia", nvidia, "power_watts = 55\nlatency_ms = 150")
+        + &entry("igpu", igpu, "power_watts = 12\nlatency_ms = 400")
+        + &entry("npu", npu, "power_watts = 3\nlatency_ms = 800");
+    let sections = "[router]\nmeasured_latency_share = 0\n";
+    let gateway = Gateway::start(&format!("{sections}{ROOM}{entries}"));
+    let chart = [
+        ("critical", "nvidia", "500"),
+        ("high", "nvidia", "200"),
+        ("normal", "igpu", "0"),
+        ("best-effort", "npu", "-100"),
+    ];
+    for (band, backend, boost) in chart {
+        let answer = gateway.ask(&chat("m").priority(band));
+        assert_eq!(answer.header("x-backend-used"), Some(backend), "{band}");
+        assert_eq!(answer.header("x-priority-boost"), Some(boost), "{band}");
+    }
+}
+
+#[test]
+fn r05_a_latency_limit_and_a_wish_for_speed_are_honoured() {
+    let (fast, frugal) = (Backend::quick(), Backend::quick());
+    let entries = entry("fast", &fast, "power_watts = 300\nlatency_ms = 100")
+        + &entry("frugal", &frugal, "power_watts = 3\nlatency_ms = 900");
+    let gateway = Gateway::start(&format!("[router]\nmeasured_latency_share = 0\n{TWO}{entries}"));
+    let used = |ask: Ask| gateway.ask(&ask).header("x-backend-used").unwrap().to_owned();
+    assert_eq!(used(chat("m")), "frugal");
+    assert_eq!(used(chat("m").header("X-Latency-Critical", "true")), "fast");
+    let limited = gateway.ask(&chat("m").header("X-Max-Latency-Ms", "200"));
+    assert_eq!(limited.header("x-backend-used"), Some("fast"));
+    assert_eq!(limited.header("x-routing-reason"), Some("only-backend-within-latency-limit"));
+    assert_eq!(used(chat("m").header("X-Media-Type", "realtime")), "fast");
+    for absurd in ["-1", "soon", "99999999999999999999", ""] {
+        let ask = chat("m").header("X-Max-Latency-Ms", absurd);
+        assert_eq!(gateway.ask(&ask).status, 200, "{absurd}");
+    }
+}
+
+#[test]
+fn r05_the_request_id_is_echoed_forwarded_and_logged_with_the_choice() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(&format!("[log]\nformat = \"json\"\n{TWO}"), &backend);
+    let answer = gateway.ask(&chat("m").priority("high").header("X-Request-ID", "voice-001"));
+    assert_eq!(answer.header("x-request-id"), Some("voice-001"));
+    assert_eq!(backend.seen()[0].header("x-request-id"), Some("voice-001"));
+    let line = eventually("logged", || {
+        let log = gateway.process.log();
+        let line = log.lines().find(|line| line.contains("voice-001")).map(str::to_owned);
+        line.ok_or(log)
+    });
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    for field in ["boost", "score", "queue_penalty"] {
+        assert!(line.to_string().contains(&format!("\"{field}\"")), "no {field}: {line}");
+    }
+    assert!(line.to_string().contains("\"high\""), "{line}");
+    let generated = gateway.ask(&chat("m"));
+    let id = generated.header("x-request-id").unwrap().to_owned();
+    assert!(!id.is_empty());
+    assert_eq!(backend.seen()[1].header("x-request-id"), Some(id.as_str()));
+    gateway.ask(&chat("nobody-has-it")).header("x-request-id").unwrap();
+}
+
+#[test]
+fn r10_a_name_stands_for_its_targets_and_only_the_name_is_rewritten() {
+    let backend = Backend::quick();
+    let models = "[[models]]\nname = \"chat\"\ntargets = [{ model = \"m\" }]\n";
+    let gateway = Gateway::before(&format!("{models}{TWO}"), &backend);
+    let around = ("{ \"seed\":9007199254740993, \"model\" : ", ",\"x\":{\"model\":\"chat\"} }");
+    let body = format!("{}\"chat\"{}", around.0, around.1);
+    assert_eq!(gateway.ask(&Ask::post("/v1/chat/completions", body)).status, 200);
+    let sent = String::from_utf8(backend.seen().remove(0).body).unwrap();
+    assert_eq!(sent, format!("{}\"m\"{}", around.0, around.1));
+    let direct = "{ \"model\":\"m\" , \"a\":1e3}";
+    assert_eq!(gateway.ask(&Ask::post("/v1/chat/completions", direct)).status, 200);
+    assert_eq!(backend.seen()[1].body, direct.as_bytes());
+    let listed = gateway.get("/v1/models").text();
+    assert!(listed.contains("\"chat\"") && listed.contains("\"m\""), "{listed}");
+}
+
+#[test]
+fn r10_weighted_targets_share_the_requests() {
+    let backend = Backend::start(|_| Answer::ok());
+    let entry = entry("n", &backend, "");
+    let models = "[[models]]\nname = \"chat\"\n\
+        targets = [{ model = \"m\", weight = 3 }, { model = \"n\", weight = 1 }]\n";
+    let gateway = Gateway::start(&format!("{models}{TWO}{entry}"));
+    for _ in 0..80 {
+        assert_eq!(gateway.ask(&chat("chat")).status, 200);
+    }
+    let seen = backend.seen();
+    let next = seen.iter().filter(|seen| seen.json()["model"] == "n").count();
+    assert!((5..=40).contains(&next), "{next} of 80 went to a target with a quarter's weight");
+}
+
+#[test]
+fn w01_a_workloads_context_is_read_and_never_an_error() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(TWO, &backend);
+    let context = "{\"workload_id\": \"nightly\", \"criticality\": 5}";
+    let call = gateway.send(&chat("m").header("X-Workload-Context", context));
+    backend.await_running(1);
+    let workloads = gateway.get("/workloads").text();
+    assert!(workloads.contains("nightly"), "{workloads}");
+    backend.open();
+    assert_eq!(call.finish().status, 200);
+    assert!(backend.seen()[0].header("x-workload-context").is_none());
+    let long = format!("{{\"workload_id\": \"{}\"}}", "x".repeat(9000));
+    let absurd = [
+        "",
+        "{",
+        "null",
+        "[]",
+        "{\"workload_id\": \"\"}",
+        "{\"workload_id\": 7}",
+        "{\"workload_id\": \"a\", \"criticality\": 99}",
+        "{\"workload_id\": \"a\", \"criticality\": \"very\"}",
+        "\u{e9}\u{fc}",
+        &long,
+    ];
+    for value in absurd {
+        let answer = gateway.ask(&chat("m").header("X-Workload-Context", value));
+        assert_eq!(answer.status, 200, "{value}");
+    }
+    gateway.await_idle();
+}
+
+#[test]
+fn w03_the_more_critical_workload_of_a_flow_goes_first() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(&format!("[queue]\norder = \"workload\"\n{ONE}"), &backend);
+    let ask = |id: &str, criticality: u8| {
+        let context = format!("{{\"workload_id\":\"{id}\",\"criticality\":{criticality}}}");
+        chat("m").tag(id).header("X-Workload-Context", &context)
+    };
+    let mut calls = vec![gateway.send(&ask("running", 3))];
+    backend.await_running(1);
+    for (others, (id, criticality)) in [("low", 1), ("mid", 3), ("top", 5)].into_iter().enumerate()
+    {
+        calls.push(gateway.enqueue(&ask(id, criticality), others));
+    }
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    assert_eq!(backend.tags(), ["running", "top", "mid", "low"]);
+}

@@ -1,0 +1,93 @@
+//! N07: how the gateway ends, and the stories of the source about it.
+
+use std::net::TcpStream;
+
+use crate::support::gateway::ONE;
+use crate::support::{Backend, Call, Gateway, Stopwatch, chat};
+
+#[test]
+fn n_s5_1_and_n_s5_3_whoever_waits_is_told_and_what_runs_may_finish() {
+    let backend = Backend::held();
+    let mut gateway = Gateway::before(ONE, &backend);
+    let running = gateway.send(&chat("m").tag("running"));
+    backend.await_running(1);
+    let waiting: Vec<_> = (0..3).map(|others| gateway.enqueue(&chat("m"), others)).collect();
+    gateway.process.signal("TERM");
+    for call in waiting {
+        call.finish().refused(503, "shutting_down");
+    }
+    backend.open();
+    assert_eq!(running.finish().status, 200);
+    assert!(gateway.process.exit().success());
+    assert_eq!(backend.tags(), ["running"]);
+}
+
+#[test]
+fn n_s5_2_nobody_new_is_taken_once_the_end_has_begun() {
+    let backend = Backend::held();
+    let mut gateway = Gateway::before(ONE, &backend);
+    let running = gateway.send(&chat("m"));
+    backend.await_running(1);
+    let mut kept = Call::open(gateway.address(), b"");
+    let waiting = gateway.enqueue(&chat("m"), 0);
+    gateway.process.signal("INT");
+    waiting.finish().refused(503, "shutting_down");
+    // Closed, refused or told: everything but a wait.
+    let told = kept.send(&chat("m").bytes_kept()).and_then(|()| kept.answer());
+    if let Ok(answer) = told {
+        answer.refused(503, "shutting_down");
+    }
+    if TcpStream::connect(gateway.address()).is_ok() {
+        let mut late = Call::open(gateway.address(), b"");
+        if let Ok(answer) = late.send(&chat("m").bytes()).and_then(|()| late.answer()) {
+            answer.refused(503, "shutting_down");
+        }
+    }
+    backend.open();
+    assert_eq!(running.finish().status, 200);
+    assert!(gateway.process.exit().success());
+    assert_eq!(backend.seen().len(), 1);
+}
+
+#[test]
+fn n07_five_hundred_waiting_and_fifty_streaming_clients_all_hear_the_end() {
+    let backend = Backend::start(|_| super::streams(&["first ", "last"]));
+    let bounds = "[controller]\nlower_bound_per_backend = 50\nwatermark_per_backend = 50\n\
+        upper_bound_per_backend = 50\n[queue]\nmax_size = 1000\n";
+    let mut gateway = Gateway::before(bounds, &backend);
+    let mut streaming: Vec<_> = (0..50).map(|_| gateway.send(&chat("m").streamed())).collect();
+    backend.await_running(50);
+    backend.release(50);
+    for call in &mut streaming {
+        assert!(call.chunk().is_some());
+    }
+    let waiting: Vec<_> = (0..500).map(|_| gateway.send(&chat("m"))).collect();
+    gateway.await_depth(500);
+    let watch = Stopwatch::start();
+    gateway.process.signal("TERM");
+    for call in waiting {
+        call.finish().refused(503, "shutting_down");
+    }
+    // One second is the promise; the machine that runs this may be busy with other tests.
+    assert!(watch.elapsed().as_secs() < 5, "{:?}", watch.elapsed());
+    assert_eq!(backend.running(), 50, "no stream was cut");
+    backend.open();
+    for call in streaming {
+        let text = call.finish().text();
+        assert!(text.contains("last") && text.ends_with("data: [DONE]\n\n"), "{text}");
+    }
+    assert!(gateway.process.exit().success());
+    assert_eq!((backend.most(), backend.seen().len()), (50, 50));
+}
+
+#[test]
+fn n07_the_grace_period_bounds_the_end() {
+    let backend = Backend::held();
+    let mut gateway = Gateway::before(&format!("[server]\ngrace_seconds = 1\n{ONE}"), &backend);
+    let running = gateway.send(&chat("m"));
+    backend.await_running(1);
+    gateway.process.signal("TERM");
+    gateway.process.exit();
+    backend.await_left(1);
+    drop(running);
+}
