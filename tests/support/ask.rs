@@ -44,7 +44,7 @@ impl Ask {
 
     /// A mark by which the model server's record tells requests apart.
     pub(crate) fn tag(self, tag: &str) -> Self {
-        self.with("user", tag)
+        self.with("mark", tag)
     }
 
     pub(crate) fn streamed(self) -> Self {

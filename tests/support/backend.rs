@@ -86,7 +86,7 @@ impl Seen {
 
     /// The mark that [`super::Ask::tag`] gave.
     pub(crate) fn tag(&self) -> String {
-        self.json()["user"].as_str().unwrap_or_default().to_owned()
+        self.json()["mark"].as_str().unwrap_or_default().to_owned()
     }
 
     fn is_probe(&self) -> bool {
