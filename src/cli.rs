@@ -2,6 +2,8 @@
 //!
 //! Each verb is one variant with its arguments; nothing else sees them.
 
+mod engine;
+
 use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
 
@@ -27,6 +29,7 @@ enum Verb {
     /// Plays one minute of traffic twice, first come first served and through the controller, in
     /// virtual time: it takes a moment and needs nothing.
     Demo,
+    Engine(engine::Arguments),
     Simulate(Simulate),
     /// Measure what Tidegate costs on this machine.
     #[command(subcommand)]
@@ -190,6 +193,7 @@ impl Cli {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         match self.verb {
             Verb::Demo => Ok(demo::run(out)?),
+            Verb::Engine(engine) => engine.run(out),
             Verb::Simulate(simulate) => simulate.run(out),
             Verb::Bench(Bench::Core(core)) => core.run(out),
             Verb::Bench(Bench::Cycles(cycles)) => cycles.run(),

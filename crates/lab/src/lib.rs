@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod demo;
+pub mod engine;
 pub mod simulate;
 mod stopwatch;
 pub mod study;

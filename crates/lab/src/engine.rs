@@ -1,0 +1,115 @@
+//! A stand-in model server: the simulated engine behind the APIs of real ones, in real time.
+//!
+//! It batches, queues, runs out of memory and preempts as `sim::engine` does, speaks OpenAI's and
+//! Ollama's languages, tells its metrics by vLLM's names, and does wrong whatever it is asked to.
+//! Each engine has a thread of its own, so that it can stand beside a gateway in one process.
+
+mod body;
+mod control;
+mod door;
+mod fault;
+mod line;
+mod machine;
+mod question;
+mod serve;
+mod settings;
+mod speak;
+mod status;
+mod telling;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use tokio::runtime;
+use tokio::sync::oneshot;
+
+pub use control::{Control, Counters, digest};
+pub use fault::{Fault, UnknownFault};
+pub use settings::{Pace, Settings, Text, TokenPace};
+
+use machine::Machine;
+use serve::Server;
+
+/// A stand-in model server.
+#[derive(Clone, Copy, Debug)]
+pub struct Engine;
+
+/// An engine that runs; dropped, it stops.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    control: Control,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Starts an engine; it listens when this returns.
+    pub fn start(settings: Settings) -> io::Result<Running> {
+        let rules = settings.rules()?;
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let within = runtime.enter();
+        let listener = door::listen(door::bind(settings.listen)?)?;
+        let machine = Arc::new(Machine::new(rules));
+        drop(within);
+        let address = listener.local_addr()?;
+        let control = Control::new(&settings, machine.clone());
+        let server = Arc::new(Server::new(settings, control.clone()));
+        let (stop, stopped) = oneshot::channel();
+        let life = async move {
+            tokio::select! {
+                served = door::serve(server, listener) => served,
+                () = machine.drive() => Ok(()),
+                _ = stopped => Ok(()),
+            }
+        };
+        let name = format!("engine-{}", address.port());
+        let thread = thread::Builder::new().name(name).spawn(move || runtime.block_on(life))?;
+        Ok(Running { address, control, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The handle on it.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Ends it at once, as if it had been killed: all connections are closed.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.stop = None;
+        self.wait()
+    }
+
+    /// Waits until it ends, which only happens when it can listen no more.
+    pub fn wait(mut self) -> io::Result<()> {
+        self.join()
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the engine's thread panicked")))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop = None;
+        // Whoever drops it does not want to hear how it ended.
+        let _ = self.join();
+    }
+}
