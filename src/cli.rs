@@ -3,6 +3,7 @@
 //! Each verb is one variant with its arguments; nothing else sees them.
 
 mod engine;
+mod serve;
 
 use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Serve(serve::Serve),
     /// Show what the queue does for a quiet tenant beside a flooding one.
     ///
     /// Plays one minute of traffic twice, first come first served and through the controller, in
@@ -192,6 +194,7 @@ impl Cli {
     /// Does what was asked for, and writes what there is to say about it.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         match self.verb {
+            Verb::Serve(serve) => serve.run(out),
             Verb::Demo => Ok(demo::run(out)?),
             Verb::Engine(engine) => engine.run(out),
             Verb::Simulate(simulate) => simulate.run(out),

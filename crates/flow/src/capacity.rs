@@ -2,7 +2,7 @@
 
 use crate::ask::{BANDS, Band};
 use crate::queue::evict::Ranking;
-use crate::settings::{Cascade, Settings};
+use crate::settings::{Admission, Cascade, Settings};
 use crate::weight::Weight;
 
 /// The number waiting, by band, and the ranking of victims.
@@ -25,6 +25,18 @@ impl Capacity {
     pub(crate) fn yielding(&self, newcomer: Band, settings: &Settings) -> Option<Band> {
         let mut below = Band::DESCENDING.into_iter().rev().filter(|&band| band < newcomer);
         below.find(|&band| self.waiting[band.index()] > protected(band, settings))
+    }
+
+    /// How many newcomers of a band could wait: free places, and what lower bands would yield.
+    pub(crate) fn headroom(&self, newcomer: Band, settings: &Settings) -> u32 {
+        if settings.admission == Admission::CriticalOnly && newcomer != Band::Critical {
+            return 0;
+        }
+        let below = Band::DESCENDING.into_iter().filter(|&band| band < newcomer);
+        let yields =
+            |band: Band| self.waiting[band.index()].saturating_sub(protected(band, settings));
+        let kept = self.total() - below.map(yields).sum::<u32>();
+        settings.capacity().saturating_sub(kept)
     }
 }
 

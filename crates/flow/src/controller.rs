@@ -9,7 +9,7 @@
 mod admit;
 mod complete;
 mod dispatch;
-mod forecast;
+pub(crate) mod forecast;
 mod progress;
 mod remove;
 mod reshape;

@@ -55,7 +55,8 @@ pub use ask::{
 };
 pub use auto::{Bound, Limits, Reading};
 pub use controller::Controller;
-pub use controller::view::FlowView;
+pub use controller::forecast::Outlook;
+pub use controller::view::{AskView, FlowView};
 pub use counters::Counters;
 pub use outcome::{Event, Eviction, Misuse, Place, Refusal, Stage, Verdict};
 pub use range::OutOfRange;

@@ -21,4 +21,5 @@ mod resilience;
 mod routing;
 mod stock;
 mod supply;
+mod views;
 mod waits;

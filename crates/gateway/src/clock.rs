@@ -1,6 +1,6 @@
 //! The one place that reads the clock.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use flow::{Span, Time};
 
@@ -38,6 +38,11 @@ pub(crate) fn duration(span: Span) -> Duration {
 /// A duration of the runtime as the core takes it.
 pub(crate) fn span(duration: Duration) -> Span {
     Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The time since 1970 by the system's clock, which may jump: for logs, never for decisions.
+pub(crate) fn since_epoch() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]

@@ -1,13 +1,35 @@
 //! Configuration in two stages: what a file says, and what that means.
 //!
-//! `file` knows the spelling, `settled` is what everyone else uses. Between them every value is
-//! checked, so that a wrong one is refused before anything runs.
+//! `file` reads the text into a tree of values, `dialect` moves the sources' spellings to where
+//! they belong, and `settle` checks every value on its way into `settled`, which is what everyone
+//! else uses. All that is wrong is reported at once, before anything runs. `reload` does it again
+//! when the file changes.
 
+mod dialect;
+mod file;
+mod quantity;
+pub mod reload;
+mod report;
+mod section;
+mod settle;
 pub mod settled;
+mod suggest;
+mod summary;
+mod tree;
+pub(crate) mod words;
 
-use std::path::PathBuf;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
 pub use settled::Settled;
+pub use summary::Summary;
+
+use file::Format;
+use report::Report;
 
 /// Where configuration comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,13 +49,71 @@ pub struct ConfigError {
     pub problems: Vec<String>,
 }
 
+/// The files that are used where none is named.
+const DEFAULT_FILES: [&str; 3] = ["tidegate.toml", "tidegate.yaml", "tidegate.yml"];
+
 /// Reads and checks the configuration.
 pub fn load(source: &Source) -> Result<Settled, ConfigError> {
-    let _ = source;
-    Ok(Settled::default())
+    let text = read(source)?;
+    settle(source, &text)
+}
+
+/// What the file says; nothing where there is none.
+fn read(source: &Source) -> Result<String, ConfigError> {
+    let Some(path) = &source.file else { return Ok(String::new()) };
+    let text = read_bounded(path);
+    text.map_err(|error| ConfigError::of(format!("{}: cannot be read: {error}", path.display())))
+}
+
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(file::FILE_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > file::FILE_MAX {
+        let most = quantity::show_size(file::FILE_MAX);
+        return Err(io::Error::other(format!("it is larger than {most}")));
+    }
+    Ok(text)
+}
+
+/// Checks what the file and the flags say.
+fn settle(source: &Source, text: &str) -> Result<Settled, ConfigError> {
+    let name = source.file.as_ref().map_or(String::new(), |path| path.display().to_string());
+    let format = match &source.file {
+        Some(path) => Format::of(path).ok_or_else(|| {
+            ConfigError::of(format!("{name}: the name must end in .toml, .yaml or .yml"))
+        })?,
+        None => Format::Toml,
+    };
+    let report = Report::new(name);
+    let mut table = file::parse(text, format, &report);
+    dialect::translate(&mut table, &report);
+    let mut settled = settle::settle(table, source, &report);
+    settled.notices = report.finish()?;
+    Ok(settled)
+}
+
+// === impl Source ===
+
+impl Source {
+    /// Takes `tidegate.toml`, `.yaml` or `.yml` of the present folder where no file is named.
+    pub fn or_default_file(self) -> Self {
+        self.or_default_file_in(Path::new(""))
+    }
+
+    fn or_default_file_in(mut self, folder: &Path) -> Self {
+        let mut files = DEFAULT_FILES.iter().map(|name| folder.join(name));
+        self.file = self.file.or_else(|| files.find(|path| path.is_file()));
+        self
+    }
 }
 
 // === impl ConfigError ===
+
+impl ConfigError {
+    fn of(problem: String) -> Self {
+        Self { problems: vec![problem] }
+    }
+}
 
 impl std::fmt::Display for ConfigError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

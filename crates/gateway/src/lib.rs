@@ -5,6 +5,7 @@
 //! writes it down. `backend` knows the model servers, `config` what was configured, `admin` shows
 //! it all; `serve` is the door.
 
+mod admin;
 mod backend;
 mod clock;
 pub mod config;
@@ -13,4 +14,10 @@ mod hops;
 mod ingress;
 mod keeper;
 mod observe;
+mod relay;
 mod reply;
+mod serve;
+mod task;
+mod trip;
+
+pub use serve::{Gateway, StartError};

@@ -2,8 +2,46 @@
 //!
 //! Each request ends in one [`Record`]; counters and histograms are updated from it and a line is
 //! written. Gauges are read from the truth when somebody asks.
+//!
+//! The registry is our own because there is so little to it: every counter is a field that is found
+//! once, names that clients invent must not become series, and the text format is one small file.
 
-use flow::{Band, Span};
+mod access;
+mod book;
+mod gauges;
+mod histogram;
+mod line;
+pub(crate) mod log;
+mod metrics;
+mod outcome;
+mod page;
+mod process;
+mod servers;
+mod stamp;
+mod tags;
+mod text;
+mod truth;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use text::MEDIA_TYPE as METRICS_TYPE;
+pub(crate) use truth::Truth;
+
+use std::collections::BTreeMap;
+
+use flow::{BANDS, BackendId, Band, Controller, ModelId, Span, Ticket, Time};
+
+use crate::backend::Attempt;
+use crate::config::settled::Log;
+use access::AccessLog;
+use book::Book;
+use servers::Servers;
+use tags::Tags;
+use text::Text;
+
+/// How bands are called in metrics, logs and pages, from best-effort to critical.
+pub(crate) const BAND_NAMES: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
 
 /// What is known of a request when it has ended.
 #[derive(Clone, Debug)]
@@ -40,15 +78,94 @@ pub(crate) struct Record {
     pub(crate) bytes_out: u64,
 }
 
+/// How the core's numbers are called.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Nameplates<'a> {
+    pub(crate) backends: BTreeMap<BackendId, &'a str>,
+    pub(crate) models: BTreeMap<ModelId, &'a str>,
+}
+
 /// Counters, histograms and the access log.
 #[derive(Debug, Default)]
-pub(crate) struct Observer {}
+pub(crate) struct Observer {
+    book: Book,
+    servers: Servers,
+    tags: Tags,
+    access: Option<AccessLog>,
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Whether it was served as asked.
+    fn succeeded(&self) -> bool {
+        self.outcome == outcome::OK && self.status < 400
+    }
+}
 
 // === impl Observer ===
 
 impl Observer {
+    /// An observer that writes lines to standard output where the settings want them.
+    pub(crate) fn new(log: &Log) -> Self {
+        let access = log.access.then(|| AccessLog::start(log.format, std::io::stdout())).flatten();
+        Self { access, ..Self::default() }
+    }
+
+    /// These models' names may be label values from now on. Names that nobody listed, and those
+    /// beyond the first thousand, share the value `other`.
+    pub(crate) fn known<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+        self.book.learn(names);
+    }
+
+    /// An ask of the core stands for a request with these names: gauges count it under them.
+    pub(crate) fn began(&self, ticket: Ticket, model: &str, target: &str) {
+        self.tags.set(ticket.index(), self.book.find(model, target).number());
+    }
+
+    /// An attempt at a backend has ended in one way or another.
+    pub(crate) fn attempt(&self, backend: &str, attempt: Attempt) {
+        self.servers.count(backend, attempt);
+    }
+
     /// A request has ended.
     pub(crate) fn ended(&self, record: &Record) {
-        let _ = record;
+        self.book.find(&record.model, &record.target).page().count(record);
+        if record.succeeded() && !record.backend.is_empty() {
+            let waited = record.waited.unwrap_or(Span::ZERO);
+            let served = record.total.nanos().saturating_sub(waited.nanos());
+            self.servers.measured(&record.backend, Span::from_nanos(served));
+        }
+        if let Some(access) = &self.access {
+            access.write(record);
+        }
+    }
+
+    /// How long a backend's answers take of late, in milliseconds, without the wait in the queue.
+    pub(crate) fn latency_ms(&self, backend: &str) -> Option<f64> {
+        self.servers.latency_ms(backend)
+    }
+
+    /// Copies the truth out of the core. It is short, and all that a scrape does under the lock.
+    pub(crate) fn look(&self, core: &mut Controller, now: Time, named: &Nameplates<'_>) -> Truth {
+        Truth::copy(core, now, named.models.keys().copied(), &self.tags)
+    }
+
+    /// Everything in the text format, given the truth of a moment.
+    pub(crate) fn metrics(&self, truth: &Truth, named: &Nameplates<'_>) -> String {
+        let mut text = Text::default();
+        gauges::write(&mut text, truth, named, &self.book);
+        metrics::write(&mut text, &self.book, &self.servers);
+        let dropped = self.access.as_ref().map_or(0, AccessLog::dropped);
+        metrics::write_lines_dropped(&mut text, dropped);
+        process::write(&mut text);
+        text.finish()
+    }
+
+    /// Waits until every line is written, though never long: whoever reads them may have stopped.
+    pub(crate) fn flush(&self) {
+        if let Some(access) = &self.access {
+            access.flush();
+        }
     }
 }

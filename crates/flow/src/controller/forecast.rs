@@ -6,6 +6,9 @@
 
 use super::Controller;
 use super::turn::Spot;
+use crate::ask::Ticket;
+use crate::queue::asks::Phase;
+use crate::queue::claim::Claim;
 use crate::settings::Cascade;
 use crate::time::{Span, Time};
 
@@ -13,9 +16,36 @@ use crate::time::{Span, Time};
 const RETRY_AFTER_MIN: Span = Span::from_secs(1);
 const RETRY_AFTER_MAX: Span = Span::from_secs(60);
 
+/// What an ask that waits can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// Its place among those of its flow that wait for the same backends, from 1 up, by arrival.
+    pub position: u32,
+    /// How long it still waits, if a rate is known.
+    pub wait: Option<Span>,
+}
+
 // === impl Controller ===
 
 impl Controller {
+    /// What an ask that waits can be told. It looks at everyone who waits: ask now and then.
+    pub fn outlook(&mut self, ticket: Ticket, now: Time) -> Option<Outlook> {
+        let now = self.advance(now);
+        let slot = self.asks.find(ticket)?;
+        let own = &self.asks[slot];
+        if own.phase != Phase::Waiting {
+            return None;
+        }
+        let earlier = self.asks.slots().map(|slot| &self.asks[slot]).filter(|ask| {
+            ask.phase == Phase::Waiting && ask.claim == own.claim && ask.sequence < own.sequence
+        });
+        let (before, cost) =
+            earlier.fold((0, 0), |(count, cost), ask| (count + 1, cost + u64::from(ask.cost)));
+        let Claim { flow, band, pool, .. } = self.claims[own.claim];
+        let wait = self.wait_behind(Spot { flow, band, pool }, cost, now);
+        Some(Outlook { position: before + 1, wait })
+    }
+
     /// When a client whose ask was not served should try again.
     pub(super) fn retry_after(&self, spot: Spot, now: Time) -> Span {
         let wait = self.predicted_wait(spot, now).unwrap_or(RETRY_AFTER_MIN);
@@ -24,23 +54,28 @@ impl Controller {
 
     /// How long an ask that joined there now would wait; nothing before a rate is known.
     pub(super) fn predicted_wait(&self, spot: Spot, now: Time) -> Option<Span> {
-        let domain = self.supply.pools[spot.pool as usize].domain;
-        let rate = self.domains[domain as usize].drain.at(now)?;
-        Some(Span::from_secs_f64(self.cost_ahead(spot) / rate))
+        let own = self.find_claim(spot).map_or(0, |at| self.claims[at].cost_waiting);
+        self.wait_behind(spot, own, now)
     }
 
-    fn cost_ahead(&self, spot: Spot) -> f64 {
+    /// How long it takes until this much of a flow's own backlog has been served.
+    fn wait_behind(&self, spot: Spot, own: u64, now: Time) -> Option<Span> {
+        let domain = self.supply.pools[spot.pool as usize].domain;
+        let rate = self.domains[domain as usize].drain.at(now)?;
+        Some(Span::from_secs_f64(self.cost_ahead(spot, own) / rate))
+    }
+
+    fn cost_ahead(&self, spot: Spot, own: u64) -> f64 {
         let Spot { flow, band, pool } = spot;
         let claim = self.find_claim(spot).map(|at| &self.claims[at]);
         let weight = claim.map_or(self.flows.policy(flow).weight, |claim| claim.weight);
-        let (cost_waiting, active) =
-            claim.map_or((0, false), |claim| (claim.cost_waiting, claim.active));
+        let active = claim.is_some_and(|claim| claim.active);
         let domain = self.supply.pools[pool as usize].domain;
         let units = self.rounds[pool as usize][band.index()].clock.weight();
         let others = units.saturating_sub(if active { u64::from(weight.units) } else { 0 });
         let shared = 1.0 + others as f64 / f64::from(weight.units);
         let own_band = self.band_cost(domain, band.index());
-        let fair = (cost_waiting as f64 * shared).max(1.0).min(own_band);
+        let fair = (own as f64 * shared).max(1.0).min(own_band);
         match &self.settings.cascade {
             Cascade::Strict => {
                 fair + (band.index() + 1..crate::BANDS)

@@ -4,6 +4,7 @@ use super::Controller;
 use super::turn::Spot;
 use crate::ask::{BANDS, BackendId, Band, FlowId, ModelId, Ticket};
 use crate::counters::Counters;
+use crate::outcome::Stage;
 use crate::queue::asks::Phase;
 use crate::settings::{Bounds, Settings};
 use crate::supply::BackendView;
@@ -21,6 +22,23 @@ pub struct FlowView<'a> {
     pub waiting: [u32; BANDS],
     /// Asks in flight.
     pub in_flight: u32,
+}
+
+/// What is known of one ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskView {
+    /// Its name.
+    pub ticket: Ticket,
+    /// The model it needs.
+    pub model: ModelId,
+    /// Its priority.
+    pub band: Band,
+    /// Whether it waits or is at a backend.
+    pub stage: Stage,
+    /// The stock that it is at a backend, in the configured unit.
+    pub stock: u64,
+    /// When it arrived; one that went back behind its flow arrived then.
+    pub arrival: Time,
 }
 
 // === impl Controller ===
@@ -49,6 +67,34 @@ impl Controller {
     /// Asks in flight.
     pub fn in_flight(&self) -> u32 {
         (self.asks.alive() as u32) - self.depth()
+    }
+
+    /// Every ask that waits or is in flight. It looks at as many records as were ever alive at
+    /// once, so it is for status pages and metrics, not for the way of a request.
+    pub fn asks(&self) -> impl Iterator<Item = AskView> + '_ {
+        self.asks.slots().map(|slot| {
+            let record = &self.asks[slot];
+            let waits = record.phase == Phase::Waiting;
+            AskView {
+                ticket: self.asks.ticket(slot),
+                model: record.model_id(),
+                band: record.band,
+                stage: if waits { Stage::Waiting } else { Stage::InFlight },
+                stock: record.stock(self.settings.stock),
+                arrival: record.arrival,
+            }
+        })
+    }
+
+    /// The most asks that may wait.
+    pub fn capacity(&self) -> u32 {
+        self.settings.capacity()
+    }
+
+    /// How many more asks of a band may wait, if their flows let them: the free places, and those
+    /// that lower bands would have to give up.
+    pub fn headroom(&self, band: Band) -> u32 {
+        self.capacity.headroom(band, &self.settings)
     }
 
     /// Every backend that is listed or still holds something.

@@ -94,6 +94,11 @@ impl Names {
         Ok(Self { entries })
     }
 
+    /// The names that have a rule, in order.
+    pub fn ruled(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
     /// What `requested` stands for. `draw` decides splits: of as many consecutive draws as the
     /// weights add up to, each target gets exactly its weight, well mixed; a hash of the request's
     /// id gives the same shares on average. A name without a rule stands for itself. Nothing is

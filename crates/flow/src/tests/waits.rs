@@ -143,3 +143,18 @@ fn a_cold_start_is_not_hopeless() {
     bench.pass(Span::from_secs(5));
     bench.queue("a", Band::Normal);
 }
+
+/// Whoever waits can be told its place and how long it will still take.
+#[test]
+fn an_ask_that_waits_is_told_its_place_and_its_wait() {
+    let mut bench = Bench::new(full_at(1000), 1);
+    steady(&mut bench, 200, 1, 20, 100);
+    let last = bench.queue("flow-0", Band::Normal);
+    let now = bench.now;
+    let outlook = bench.gate.outlook(last, now).unwrap();
+    assert_eq!(outlook.position, bench.gate.depth());
+    let wait = outlook.wait.unwrap().secs_f64();
+    assert!((3.0..=5.0).contains(&wait), "20 asks at 5 a second: {wait}");
+    bench.gate.cancel(last, now).unwrap();
+    assert_eq!(bench.gate.outlook(last, now), None);
+}

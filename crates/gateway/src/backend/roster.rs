@@ -78,6 +78,11 @@ impl Roster {
         self.backends.get(&backend)
     }
 
+    /// Every name that leads to a model, with its number.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (&str, ModelId)> {
+        self.catalogue.ids.iter().map(|(name, &id)| (&**name, id))
+    }
+
     /// All models that are listed, each once, by name.
     pub(crate) fn models_merged(&self) -> &[ModelEntry] {
         &self.catalogue.entries

@@ -11,7 +11,7 @@ use flow::identity::{Part, Rule};
 use flow::{Band, Names, Settings, Traits};
 
 /// Everything the gateway is told.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settled {
     /// The listener and its limits.
     pub server: Server,

@@ -8,7 +8,7 @@ use flow::Span;
 use http::header::TE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::lasting;
+use super::{ident, lasting};
 use crate::hops;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -52,6 +52,16 @@ pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> H
     }
     headers.insert(REQUEST_ID, request_id.clone());
     headers
+}
+
+/// A request's id where nothing more of it could be read.
+pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
+    ident::of(headers.get(REQUEST_ID))
+}
+
+/// A name that nothing else has.
+pub(crate) fn fresh_id() -> String {
+    ident::of(None).to_str().unwrap_or_default().to_owned()
 }
 
 /// What is meant for the gateway, or is written anew for every backend.

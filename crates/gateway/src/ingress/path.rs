@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use http::Method;
 
+use crate::admin::Page;
 use crate::reply::Fault;
 
 /// Where a request goes.
@@ -44,18 +45,6 @@ pub(crate) enum Kind {
     Embedding,
     /// Anything else: passed on, with a model if one can be seen.
     Other,
-}
-
-/// What the gateway shows of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Page {
-    Backends,
-    Flows,
-    Workloads,
-    Health,
-    Ready,
-    Metrics,
-    Dashboard,
 }
 
 const CARDS: &str = "/v1/models/";
@@ -101,7 +90,6 @@ fn page(path: &str) -> Option<Page> {
         "/health" => Page::Health,
         "/ready" => Page::Ready,
         "/metrics" => Page::Metrics,
-        "/dashboard" => Page::Dashboard,
         _ => return None,
     })
 }

@@ -4,6 +4,7 @@
 //! zero, is a constant.
 
 use flow::{Choice, Span};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::hops;
@@ -73,6 +74,13 @@ pub(crate) fn describe(headers: &mut HeaderMap, told: &Told<'_>) {
 /// Adds the request's id to an answer that the gateway gives itself.
 pub(crate) fn identify(headers: &mut HeaderMap, request_id: &HeaderValue) {
     headers.insert(REQUEST_ID, request_id.clone());
+}
+
+/// The headers of a stream that begins before any backend has answered.
+pub(crate) fn event_stream(headers: &mut HeaderMap, request_id: &HeaderValue) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    identify(headers, request_id);
 }
 
 /// Adds an ORCA load report: how full the gateway is, from 0 to 1 and beyond.

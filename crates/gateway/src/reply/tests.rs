@@ -163,16 +163,7 @@ fn c09_an_error_is_one_line_of_json_whatever_it_quotes() {
 }
 
 fn choice(boost: f64, power_watts: f64) -> Choice {
-    let score = Score {
-        total: 1.0,
-        speed: 0.0,
-        economy: 0.0,
-        boost,
-        depth_penalty: 0.0,
-        queue_penalty: 0.0,
-        kv_penalty: 0.0,
-        affinity: 0.0,
-    };
+    let score = Score { total: 1.0, boost, ..Score::default() };
     let reason = Reason::BestEffortPowerEfficient;
     Choice { at: 0, reason, score, depth: 0, weighted_depth: 0.0, power_watts }
 }

@@ -1,0 +1,123 @@
+//! What there is to see: the pages for people, load balancers and Prometheus.
+//!
+//! Each page looks at the core once and copies out what it needs; it is formatted when the lock is
+//! free again. Lists are cut at the thousand busiest, however many ids clients invent.
+
+mod backends;
+mod bands;
+mod flows;
+mod health;
+mod workloads;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use backends::BackendStatus;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+use crate::backend::Roster;
+use crate::gate::Gate;
+use crate::observe::{METRICS_TYPE, Nameplates};
+
+/// The most entries of a list.
+const LIST_MAX: usize = 1000;
+
+/// What can be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    Backends,
+    Flows,
+    Workloads,
+    Health,
+    Ready,
+    Metrics,
+}
+
+/// What the pages tell of the gateway as a whole, and the core cannot know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing<'a> {
+    /// A name that no other running gateway has, by which it knows itself.
+    pub(crate) instance: &'a str,
+    pub(crate) shutting_down: bool,
+}
+
+/// The content of a page.
+pub(crate) fn answer(gate: &Gate, page: Page, standing: Standing<'_>) -> Response<Full<Bytes>> {
+    match page {
+        Page::Backends => json(StatusCode::OK, &backends::page(gate)),
+        Page::Flows => json(StatusCode::OK, &flows::page(gate)),
+        Page::Workloads => json(StatusCode::OK, &workloads::page(gate)),
+        Page::Health => json(StatusCode::OK, &health::page(gate, standing)),
+        Page::Ready => {
+            let ready = health::readiness(gate, standing);
+            let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            json(status, &ready)
+        }
+        Page::Metrics => {
+            let roster = gate.fleet.roster();
+            let named = nameplates(&roster);
+            let truth = gate.keeper.with(|core, now| gate.observer.look(core, now, &named));
+            let text = gate.observer.metrics(&truth, &named);
+            content(StatusCode::OK, METRICS_TYPE, text.into())
+        }
+    }
+}
+
+fn nameplates(roster: &Roster) -> Nameplates<'_> {
+    let backends = roster.backends.iter().map(|(&id, upstream)| (id, upstream.name.as_str()));
+    let models = roster.numbered().map(|(name, id)| (id, name));
+    Nameplates { backends: backends.collect(), models: models.collect() }
+}
+
+fn json(status: StatusCode, page: &impl Serialize) -> Response<Full<Bytes>> {
+    match serde_json::to_vec(page) {
+        Ok(body) => content(status, "application/json", body.into()),
+        Err(error) => {
+            tracing::error!(%error, "a status page could not be written");
+            content(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", Bytes::new())
+        }
+    }
+}
+
+fn content(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    // What was true a moment ago must not be shown as what is.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Keeps the busiest entries, the busiest first, and says how many there were beyond them.
+fn busiest<T, K: Ord>(entries: &mut Vec<T>, busy: impl Fn(&T) -> K) -> usize {
+    let beyond = entries.len().saturating_sub(LIST_MAX);
+    if beyond > 0 {
+        entries.select_nth_unstable_by_key(LIST_MAX, |entry| std::cmp::Reverse(busy(entry)));
+        entries.truncate(LIST_MAX);
+    }
+    entries.sort_by_key(|entry| std::cmp::Reverse(busy(entry)));
+    beyond
+}
+
+// === impl Page ===
+
+impl Page {
+    /// The page at a path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        Some(match path {
+            "/backends" => Self::Backends,
+            "/flows" => Self::Flows,
+            "/workloads" => Self::Workloads,
+            "/health" => Self::Health,
+            "/ready" => Self::Ready,
+            "/metrics" => Self::Metrics,
+            _ => return None,
+        })
+    }
+}

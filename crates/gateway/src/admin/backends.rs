@@ -1,0 +1,278 @@
+//! `/backends`: every model server, what it holds, how it is, and what bounds it.
+
+use std::collections::BTreeMap;
+
+use flow::{BANDS, BackendId, BackendView, Bound, Bounds, Limits, Reading, Span, Traits};
+use serde::Serialize;
+
+use super::bands::Bands;
+use crate::backend::Upstream;
+use crate::config::settled::Kind;
+use crate::gate::Gate;
+
+/// What the fleet knows of one model server; the rest of its entry comes from the core.
+#[derive(Clone, Debug)]
+pub(crate) struct BackendStatus {
+    pub(crate) backend: BackendId,
+    /// Its configured name.
+    pub(crate) id: String,
+    pub(crate) url: String,
+    pub(crate) kind: Kind,
+    /// How it is, in a few words.
+    pub(crate) state: String,
+    pub(crate) models: Vec<String>,
+    /// How long ago it was last checked, and what came of it.
+    pub(crate) last_check: Option<(Span, String)>,
+    /// How long ago its metrics were last read, and what they said.
+    pub(crate) last_reading: Option<(Span, Reading)>,
+    /// Why they could not be read the last time.
+    pub(crate) scrape_error: Option<String>,
+    pub(crate) traits: Traits,
+    /// Failed requests in a row.
+    pub(crate) failures: u32,
+    /// The smoothed time to the first byte of its answers.
+    pub(crate) latency: Option<Span>,
+}
+
+/// One entry of the page.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Entry {
+    id: String,
+    url: String,
+    kind: &'static str,
+    state: String,
+    ready: bool,
+    models: Vec<String>,
+    /// Requests at it.
+    queue_depth: u32,
+    priority_counts: Bands,
+    stock: u64,
+    /// How long its answers take of late, without the wait in the queue.
+    avg_latency_ms: Option<f64>,
+    first_byte_ms: Option<f64>,
+    /// As configured.
+    power_watts: f32,
+    latency_ms: f32,
+    limits: Option<LimitsShown>,
+    failures: u32,
+    last_check: Option<Check>,
+    last_reading: Option<Metrics>,
+    metrics_error: Option<String>,
+}
+
+/// How much may be in flight there.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "mode", rename_all = "snake_case")]
+enum LimitsShown {
+    /// As configured.
+    Fixed { lower: f64, watermark: f64, upper: f64 },
+    /// As found: what there is and what there may be; nothing where there is no bound yet.
+    Auto {
+        unstarted: Use,
+        tokens: Use,
+        slots: Use,
+        pace: Pace,
+        binding: Option<&'static str>,
+        by_metrics: bool,
+    },
+}
+
+/// How much of a bound is used.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Use {
+    now: f64,
+    most: Option<f64>,
+}
+
+/// The time from token to token when it was last measured, and the requests that it allows.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Pace {
+    token_ms: Option<f64>,
+    most: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Check {
+    ago_ms: f64,
+    result: String,
+}
+
+/// What the engine says of itself.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Metrics {
+    ago_ms: f64,
+    running: u32,
+    waiting: u32,
+    kv_used: f64,
+    preemptions: u64,
+}
+
+pub(super) fn page(gate: &Gate) -> Vec<Entry> {
+    let roster = gate.fleet.roster();
+    let listed = roster.backends.values().map(|upstream| BackendStatus::from(&**upstream));
+    join(gate, listed.collect())
+}
+
+/// Puts together what the fleet knows and what the core knows: whatever the fleet lists, and what
+/// has left it but still holds something.
+pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> Vec<Entry> {
+    let (bounds, mut views) = gate.keeper.with(|core, _| {
+        let views: BTreeMap<BackendId, BackendView> =
+            core.backends().map(|view| (view.id, view)).collect();
+        (core.settings().bounds, views)
+    });
+    let listed: Vec<_> = listed
+        .into_iter()
+        .map(|status| {
+            let view = views.remove(&status.backend);
+            (status, view)
+        })
+        .collect();
+    let leaving = views.into_values().map(|view| (BackendStatus::leaving(view.id), Some(view)));
+    let entry = |(status, view): (BackendStatus, Option<BackendView>)| {
+        let latency = gate.observer.latency_ms(&status.id);
+        let limits = view.map(|view| LimitsShown::new(bounds, &view.limits));
+        Entry { avg_latency_ms: latency, limits, ..Entry::new(status, view) }
+    };
+    listed.into_iter().chain(leaving).map(entry).collect()
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Vllm => "vllm",
+        Kind::Sglang => "sglang",
+        Kind::Ollama => "ollama",
+        Kind::LlamaCpp => "llamacpp",
+        Kind::OpenAi => "openai",
+        Kind::Generic => "generic",
+    }
+}
+
+fn bound_name(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Unstarted => "unstarted",
+        Bound::Tokens => "tokens",
+        Bound::Slots => "slots",
+        Bound::Pace => "pace",
+    }
+}
+
+fn millis(span: Span) -> f64 {
+    (span.secs_f64() * 1e6).round() / 1e3
+}
+
+fn finite(bound: f64) -> Option<f64> {
+    bound.is_finite().then_some(bound)
+}
+
+// === impl BackendStatus ===
+
+impl BackendStatus {
+    /// One of which only its number is known.
+    fn leaving(backend: BackendId) -> Self {
+        Self {
+            backend,
+            id: format!("#{}", backend.0),
+            url: String::new(),
+            kind: Kind::default(),
+            state: "leaving".into(),
+            models: Vec::new(),
+            last_check: None,
+            last_reading: None,
+            scrape_error: None,
+            traits: Traits::default(),
+            failures: 0,
+            latency: None,
+        }
+    }
+}
+
+impl From<&Upstream> for BackendStatus {
+    fn from(upstream: &Upstream) -> Self {
+        let Upstream { authority, base_path, .. } = upstream;
+        Self {
+            id: upstream.name.clone(),
+            url: format!("http://{authority}{base_path}"),
+            kind: upstream.kind,
+            state: "listed".into(),
+            ..Self::leaving(upstream.id)
+        }
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new(status: BackendStatus, view: Option<BackendView>) -> Self {
+        let in_flight = view.map_or([0; BANDS], |view| view.in_flight);
+        Self {
+            id: status.id,
+            url: status.url,
+            kind: kind_name(status.kind),
+            state: status.state,
+            ready: view.is_some_and(|view| view.ready),
+            models: status.models,
+            queue_depth: in_flight.iter().sum(),
+            priority_counts: in_flight.into(),
+            stock: view.map_or(0, |view| view.stock),
+            avg_latency_ms: None,
+            first_byte_ms: status.latency.map(millis),
+            power_watts: status.traits.power_watts,
+            latency_ms: status.traits.latency_ms,
+            limits: None,
+            failures: status.failures,
+            last_check: status.last_check.map(Check::from),
+            last_reading: status.last_reading.map(Metrics::from),
+            metrics_error: status.scrape_error,
+        }
+    }
+}
+
+// === impl LimitsShown ===
+
+impl LimitsShown {
+    fn new(bounds: Bounds, limits: &Limits) -> Self {
+        match bounds {
+            Bounds::Fixed(hysteresis) => {
+                let [lower, watermark, upper] = hysteresis.scaled(1);
+                Self::Fixed { lower, watermark, upper }
+            }
+            Bounds::Auto => {
+                let (per_token, most) = limits.pace;
+                Self::Auto {
+                    unstarted: Use::of(limits.unstarted.0.into(), limits.unstarted.1),
+                    tokens: Use::of(limits.tokens.0 as f64, limits.tokens.1),
+                    slots: Use::of(limits.slots.0.into(), limits.slots.1),
+                    pace: Pace { token_ms: per_token.map(millis), most: finite(most) },
+                    binding: limits.binding.map(bound_name),
+                    by_metrics: limits.by_metrics,
+                }
+            }
+        }
+    }
+}
+
+// === impl Use ===
+
+impl Use {
+    fn of(now: f64, most: f64) -> Self {
+        Self { now, most: finite(most) }
+    }
+}
+
+// === impl Check ===
+
+impl From<(Span, String)> for Check {
+    fn from((ago, result): (Span, String)) -> Self {
+        Self { ago_ms: millis(ago), result }
+    }
+}
+
+// === impl Metrics ===
+
+impl From<(Span, Reading)> for Metrics {
+    fn from((ago, reading): (Span, Reading)) -> Self {
+        let Reading { running, waiting, kv_used, preemptions, .. } = reading;
+        Self { ago_ms: millis(ago), running, waiting, kv_used, preemptions }
+    }
+}

@@ -1,0 +1,63 @@
+//! `/flows`: the live queue, flow by flow.
+
+use flow::{BANDS, FlowView, Settings};
+use serde::Serialize;
+
+use super::bands::Bands;
+use super::busiest;
+use crate::gate::Gate;
+
+/// The whole page.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Flows {
+    /// The busiest, the busiest first.
+    flows: Vec<Entry>,
+    /// How many more are remembered.
+    truncated: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Entry {
+    name: String,
+    class: u32,
+    weight: f64,
+    /// Asks waiting, in all and by band.
+    queue_depth: u32,
+    waiting: Bands,
+    in_flight: u32,
+}
+
+pub(super) fn page(gate: &Gate) -> Flows {
+    gate.keeper.with(|core, _| {
+        let mut flows: Vec<FlowView<'_>> = core.flows().collect();
+        let truncated = busiest(&mut flows, |flow| depth(flow) + flow.in_flight);
+        let entry = |flow: &FlowView<'_>| Entry::new(flow, core.settings());
+        Flows { flows: flows.iter().map(entry).collect(), truncated }
+    })
+}
+
+fn depth(flow: &FlowView<'_>) -> u32 {
+    let waiting: &[u32; BANDS] = &flow.waiting;
+    waiting.iter().sum()
+}
+
+/// A weight as it was written: the core keeps it in a form that is a little off.
+fn tidy(weight: f64) -> f64 {
+    (weight * 1e4).round() / 1e4
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new(flow: &FlowView<'_>, settings: &Settings) -> Self {
+        let class = (flow.class as usize).checked_sub(1).and_then(|at| settings.classes.get(at));
+        Self {
+            name: flow.name.to_owned(),
+            class: flow.class,
+            weight: tidy(class.unwrap_or(&settings.default_class).weight.value()),
+            queue_depth: depth(flow),
+            waiting: flow.waiting.into(),
+            in_flight: flow.in_flight,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `/health` for people and other gateways, `/ready` for load balancers.
+//!
+//! Health is an answer whatever the state: who answers, lives. Readiness says whether to send.
+
+use flow::{Admission, Band, Controller, Time};
+use serde::Serialize;
+
+use super::Standing;
+use super::bands::Bands;
+use crate::gate::Gate;
+
+/// The page `/health`.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Health<'a> {
+    status: &'static str,
+    /// By this one gateway tells itself from a model server.
+    tidegate: &'a str,
+    version: &'static str,
+    uptime_seconds: f64,
+    queue: Queue,
+    backends: Backends,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Queue {
+    depth: u32,
+    capacity: u32,
+    waiting: Bands,
+    headroom: Bands,
+    in_flight: u32,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Backends {
+    ready: usize,
+    total: usize,
+}
+
+/// The page `/ready`.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Ready {
+    pub(super) ready: bool,
+    reason: &'static str,
+}
+
+pub(super) fn page<'a>(gate: &Gate, standing: Standing<'a>) -> Health<'a> {
+    let (now, queue, backends) =
+        gate.keeper.with(|core, now| (now, Queue::of(core), Backends::of(core)));
+    let status = match backends {
+        _ if standing.shutting_down => "shutting_down",
+        Backends { ready: 0, .. } => "no_backend_ready",
+        _ => "ok",
+    };
+    Health {
+        status,
+        tidegate: standing.instance,
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_seconds: now.since(Time::ZERO).secs_f64(),
+        queue,
+        backends,
+    }
+}
+
+/// Whether clients should be sent here. A gateway whose backends are all away for a moment is
+/// ready: requests wait for them. One that has never known a model is not.
+pub(super) fn readiness(gate: &Gate, standing: Standing<'_>) -> Ready {
+    if standing.shutting_down {
+        return Ready::no("shutting down");
+    }
+    let (backends, saturated) = gate.keeper.with(|core, _| (Backends::of(core), saturated(core)));
+    if backends.ready == 0 && gate.fleet.roster().models_merged().is_empty() {
+        return Ready::no("no backend is ready and no model is known yet");
+    }
+    if saturated && gate.settled.load().admin.ready_fails_when_saturated {
+        return Ready::no("the queue is full for the normal band");
+    }
+    let waits = backends.ready == 0;
+    Ready::yes(if waits { "no backend is ready: requests wait for one" } else { "ok" })
+}
+
+/// Whether a newcomer of the normal band that has to wait would be refused. Where only critical
+/// ones may wait, it has to while anything does; where nobody may, no number can tell.
+fn saturated(core: &Controller) -> bool {
+    match core.settings().admission {
+        _ if core.capacity() == 0 => false,
+        Admission::All => core.headroom(Band::Normal) == 0,
+        Admission::CriticalOnly => core.depth() > 0,
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    fn of(core: &Controller) -> Self {
+        let mut headroom = [0; flow::BANDS];
+        for band in Band::DESCENDING {
+            headroom[band as usize] = core.headroom(band);
+        }
+        Self {
+            depth: core.depth(),
+            capacity: core.capacity(),
+            waiting: core.waiting().into(),
+            headroom: headroom.into(),
+            in_flight: core.in_flight(),
+        }
+    }
+}
+
+// === impl Backends ===
+
+impl Backends {
+    fn of(core: &Controller) -> Self {
+        let (mut ready, mut total) = (0, 0);
+        for backend in core.backends() {
+            ready += usize::from(backend.ready);
+            total += 1;
+        }
+        Self { ready, total }
+    }
+}
+
+// === impl Ready ===
+
+impl Ready {
+    fn yes(reason: &'static str) -> Self {
+        Self { ready: true, reason }
+    }
+
+    fn no(reason: &'static str) -> Self {
+        Self { ready: false, reason }
+    }
+}

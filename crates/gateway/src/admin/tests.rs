@@ -1,0 +1,285 @@
+//! The pages as clients see them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flow::{
+    Ask, BackendId, BackendSupply, Band, Bounds, Controller, FlowClass, Hysteresis, ModelId,
+    Reading, Settings, Span, Time, Traits, Verdict, Weight,
+};
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+
+use super::{BackendStatus, Page, Standing, answer, backends};
+use crate::config::Settled;
+use crate::config::settled::Kind;
+use crate::gate::Gate;
+use crate::observe::Observer;
+
+const STANDING: Standing<'_> = Standing { instance: "tide-1", shutting_down: false };
+const MODEL: ModelId = ModelId(1);
+
+fn gate(settings: Settings) -> Arc<Gate> {
+    Gate::new(Settled { flow: settings, ..Settled::default() })
+}
+
+fn limited_to(limit: f64) -> Settings {
+    Settings { bounds: Hysteresis::limit(limit).unwrap().into(), ..Settings::default() }
+}
+
+/// Gives the core one backend, ready or not.
+fn supply(gate: &Gate, ready: bool) {
+    let backend = BackendSupply { ready, ..BackendSupply::new(BackendId(0), vec![MODEL]) };
+    gate.keeper.with(|core, now| core.supply(&[backend], now));
+}
+
+fn send(gate: &Gate, flow: &str, band: Band) -> Verdict {
+    gate.keeper.with(|core: &mut Controller, now: Time| {
+        let class = u32::from(flow.starts_with("paid"));
+        let ask = Ask { band, ..Ask::new(core.flow(flow, class), MODEL) };
+        core.offer(ask, now)
+    })
+}
+
+fn body(response: Response<Full<Bytes>>) -> Bytes {
+    let mut collected = std::pin::pin!(response.into_body().collect());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match Future::poll(collected.as_mut(), &mut context) {
+        std::task::Poll::Ready(Ok(whole)) => whole.to_bytes(),
+        _ => panic!("a full body is there at once"),
+    }
+}
+
+fn page(gate: &Gate, page: Page) -> Value {
+    let response = answer(gate, page, STANDING);
+    assert_eq!(response.headers()["content-type"], "application/json");
+    serde_json::from_slice(&body(response)).unwrap()
+}
+
+fn ready(gate: &Gate, standing: Standing<'_>) -> (StatusCode, String) {
+    let response = answer(gate, Page::Ready, standing);
+    let status = response.status();
+    let page: Value = serde_json::from_slice(&body(response)).unwrap();
+    assert_eq!(page["ready"], status == StatusCode::OK);
+    (status, page["reason"].as_str().unwrap().to_owned())
+}
+
+/// R06: the shape that the source promises, with the counts as they are.
+#[test]
+fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
+    let gate = gate(limited_to(8.0));
+    supply(&gate, true);
+    for band in [Band::BestEffort, Band::BestEffort, Band::Normal, Band::Critical] {
+        assert!(matches!(send(&gate, "a", band), Verdict::Granted { .. }));
+    }
+    let reading = Reading { running: 4, waiting: 1, kv_used: 0.5, ..Reading::default() };
+    let status = BackendStatus {
+        backend: BackendId(0),
+        id: "ollama-npu".into(),
+        url: "http://127.0.0.1:11434".into(),
+        kind: Kind::Ollama,
+        state: "ready".into(),
+        models: vec!["qwen2.5:0.5b".into()],
+        last_check: Some((Span::from_millis(1500), "ok".into())),
+        last_reading: Some((Span::from_millis(20), reading)),
+        scrape_error: None,
+        traits: Traits { power_watts: 3.0, latency_ms: 800.0 },
+        failures: 2,
+        latency: Some(Span::from_millis(120)),
+    };
+    let shown = serde_json::to_value(backends::join(&gate, vec![status])).unwrap();
+    let expected = json!([{
+        "id": "ollama-npu",
+        "url": "http://127.0.0.1:11434",
+        "kind": "ollama",
+        "state": "ready",
+        "ready": true,
+        "models": ["qwen2.5:0.5b"],
+        "queue_depth": 4,
+        "priority_counts": { "best_effort": 2, "normal": 1, "high": 0, "critical": 1 },
+        "stock": 4,
+        "avg_latency_ms": null,
+        "first_byte_ms": 120.0,
+        "power_watts": 3.0,
+        "latency_ms": 800.0,
+        "limits": { "mode": "fixed", "lower": 8.0, "watermark": 8.0, "upper": 8.0 },
+        "failures": 2,
+        "last_check": { "ago_ms": 1500.0, "result": "ok" },
+        "last_reading": {
+            "ago_ms": 20.0, "running": 4, "waiting": 1, "kv_used": 0.5, "preemptions": 0,
+        },
+        "metrics_error": null,
+    }]);
+    assert_eq!(shown, expected);
+}
+
+/// R06: the mean is that of answers alone, without the wait before them.
+#[test]
+fn r06_the_mean_latency_follows_the_answers_without_their_waits() {
+    use crate::observe::tests::served;
+    let observer = Observer::default();
+    assert_eq!(observer.latency_ms("gpu-a"), None);
+    let mut record = served("chat", "chat");
+    record.waited = Some(Span::from_millis(400));
+    observer.ended(&record);
+    assert_eq!(observer.latency_ms("gpu-a"), Some(500.0), "900 ms, 400 of them in the queue");
+    record.total = Span::from_millis(1300);
+    (0..200).for_each(|_| observer.ended(&record));
+    let mean = observer.latency_ms("gpu-a").unwrap();
+    assert!((mean - 900.0).abs() < 1.0, "{mean}");
+    record.status = 502;
+    record.total = Span::from_secs(60);
+    observer.ended(&record);
+    assert_eq!(observer.latency_ms("gpu-a"), Some(mean), "a failure is no answer");
+}
+
+#[test]
+fn r06_under_auto_the_page_says_which_bound_binds() {
+    let gate = gate(Settings { bounds: Bounds::Auto, ..Settings::default() });
+    supply(&gate, true);
+    while let Verdict::Granted { .. } = send(&gate, "a", Band::Normal) {}
+    let limits = &page(&gate, Page::Backends)[0]["limits"];
+    assert_eq!(limits["mode"], "auto");
+    assert_eq!(limits["binding"], "unstarted");
+    assert!(limits["unstarted"]["now"].as_f64() >= limits["unstarted"]["most"].as_f64());
+    assert_eq!(limits["tokens"]["most"], Value::Null, "there is no such bound yet");
+}
+
+#[test]
+fn a_backend_that_is_leaving_is_shown_while_it_holds_something() {
+    let gate = gate(limited_to(8.0));
+    supply(&gate, true);
+    send(&gate, "a", Band::Normal);
+    gate.keeper.with(|core, now| core.supply(&[], now));
+    let shown = page(&gate, Page::Backends);
+    assert_eq!(shown[0]["state"], "leaving");
+    assert_eq!(shown[0]["queue_depth"], 1);
+}
+
+#[test]
+fn flows_show_weight_and_what_waits_per_band() {
+    let paid = FlowClass { weight: Weight::new(3.0).unwrap(), ..FlowClass::default() };
+    let gate = gate(Settings { classes: vec![paid], ..limited_to(1.0) });
+    supply(&gate, true);
+    for band in [Band::Normal, Band::High, Band::High, Band::BestEffort] {
+        send(&gate, "paid-team", band);
+    }
+    send(&gate, "small", Band::Normal);
+    let shown = page(&gate, Page::Flows);
+    let busiest = json!({
+        "name": "paid-team", "class": 1, "weight": 3.0, "queue_depth": 3, "in_flight": 1,
+        "waiting": { "best_effort": 1, "normal": 0, "high": 2, "critical": 0 },
+    });
+    assert_eq!(shown["flows"][0], busiest);
+    assert_eq!(shown["flows"][1]["name"], "small");
+    assert_eq!(shown["truncated"], 0);
+}
+
+#[test]
+fn flows_beyond_a_thousand_are_counted_not_listed() {
+    let gate = gate(Settings { total_capacity: 5000, ..limited_to(1.0) });
+    supply(&gate, false);
+    for number in 0..1500 {
+        send(&gate, &format!("flow-{number}"), Band::Normal);
+    }
+    (0..50).for_each(|_| _ = send(&gate, "flow-1499", Band::Normal));
+    let shown = page(&gate, Page::Flows);
+    assert_eq!(shown["flows"].as_array().unwrap().len(), 1000);
+    assert_eq!(shown["truncated"], 500);
+    assert_eq!(shown["flows"][0]["name"], "flow-1499");
+    assert_eq!(shown["flows"][0]["queue_depth"], 51);
+}
+
+/// W02, W04: who sends, how much of it is alive, at which rate, and no more than a thousand.
+#[test]
+fn w02_workloads_are_shown_and_bounded() {
+    let gate = gate(Settings { total_capacity: 5000, ..limited_to(1.0) });
+    supply(&gate, false);
+    let arrive = |name: &str| {
+        gate.keeper.with(|core, now| {
+            let mut ask = Ask::new(core.flow(name, 0), MODEL);
+            ask.workload.id = core.workload(name, now);
+            core.offer(ask, now)
+        })
+    };
+    (0..1200).for_each(|number| _ = arrive(&format!("job-{number}")));
+    (0..59).for_each(|_| _ = arrive("job-7"));
+    let shown = page(&gate, Page::Workloads);
+    let first = &shown["workloads"][0];
+    assert_eq!(first["workload_id"], "job-7");
+    assert_eq!((&first["total"], &first["active"]), (&json!(60), &json!(60)));
+    assert_eq!(first["rate_per_second"], 1.0, "sixty in a window of sixty seconds");
+    assert!(first["last_seen_ms"].as_u64().unwrap() < 60_000);
+    assert_eq!(shown["workloads"].as_array().unwrap().len(), 1000);
+    assert_eq!(shown["truncated"], 200);
+}
+
+#[test]
+fn health_answers_whatever_the_state_and_tells_the_queue() {
+    let gate = gate(limited_to(1.0));
+    assert_eq!(page(&gate, Page::Health)["status"], "no_backend_ready");
+    supply(&gate, true);
+    for band in [Band::Normal, Band::Normal, Band::Critical] {
+        send(&gate, "a", band);
+    }
+    let shown = page(&gate, Page::Health);
+    assert_eq!(shown["status"], "ok");
+    assert_eq!(shown["tidegate"], "tide-1");
+    assert_eq!(shown["version"], env!("CARGO_PKG_VERSION"));
+    assert!(shown["uptime_seconds"].as_f64().unwrap() >= 0.0);
+    assert_eq!(shown["backends"], json!({ "ready": 1, "total": 1 }));
+    let queue = json!({
+        "depth": 2, "capacity": 1000, "in_flight": 1,
+        "waiting": { "best_effort": 0, "normal": 1, "high": 0, "critical": 1 },
+        "headroom": { "best_effort": 998, "normal": 998, "high": 999, "critical": 999 },
+    });
+    assert_eq!(shown["queue"], queue);
+    let closing = answer(&gate, Page::Health, Standing { shutting_down: true, ..STANDING });
+    assert_eq!(closing.status(), StatusCode::OK);
+}
+
+#[test]
+fn ready_fails_before_the_first_backend_and_after_the_last_day() {
+    let gate = gate(limited_to(1.0));
+    assert_eq!(ready(&gate, STANDING).0, StatusCode::SERVICE_UNAVAILABLE);
+    supply(&gate, true);
+    assert_eq!(ready(&gate, STANDING), (StatusCode::OK, "ok".into()));
+    let closing = ready(&gate, Standing { shutting_down: true, ..STANDING });
+    assert_eq!(closing, (StatusCode::SERVICE_UNAVAILABLE, "shutting down".into()));
+}
+
+/// C11: by option a full queue turns load balancers away, and for the normal band alone.
+#[test]
+fn c11_ready_fails_while_saturated_where_that_is_wanted() {
+    let gate = gate(Settings { total_capacity: 2, ..limited_to(1.0) });
+    supply(&gate, true);
+    let mut settled = Settled::default();
+    for band in [Band::Normal, Band::BestEffort, Band::Normal] {
+        send(&gate, "a", band);
+    }
+    assert_eq!(ready(&gate, STANDING).0, StatusCode::OK);
+    settled.admin.ready_fails_when_saturated = true;
+    gate.settled.store(Arc::new(settled));
+    assert_eq!(ready(&gate, STANDING).0, StatusCode::OK, "a normal one may take a place");
+    send(&gate, "a", Band::Normal);
+    assert_eq!(ready(&gate, STANDING).0, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[test]
+fn metrics_are_served_as_text_that_prometheus_knows() {
+    let gate = gate(Settings::default());
+    let response = answer(&gate, Page::Metrics, STANDING);
+    let kind = response.headers()["content-type"].to_str().unwrap();
+    assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
+    let body = body(response);
+    assert!(std::str::from_utf8(&body).unwrap().contains("\nnexus_queue_depth 0\n"));
+}
+
+#[test]
+fn pages_are_found_by_their_paths() {
+    let paths = ["/backends", "/flows", "/workloads", "/health", "/ready", "/metrics"];
+    let found: Vec<_> = paths.into_iter().filter_map(Page::at).collect();
+    assert_eq!(found.len(), 6);
+    assert_eq!(Page::at("/health/"), None);
+}

@@ -1,0 +1,207 @@
+//! The one place that knows TOML and YAML: from text to a tree of values with their lines.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+use serde_saphyr::options::NonFiniteFloatPolicy;
+use toml::de::{DeTable, DeValue};
+
+use super::report::Report;
+use super::tree::{Node, Place, Table, Value};
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Toml,
+    Yaml,
+}
+
+/// The largest file that is read, in bytes. It bounds everything that a file can list.
+pub(super) const FILE_MAX: u64 = 1 << 20;
+
+/// Where each line of a text begins.
+struct Lines(Vec<usize>);
+
+struct AnyValue;
+
+/// The tree that a text stands for. What cannot be read at all is reported and left out.
+pub(super) fn parse(text: &str, format: Format, report: &Report) -> Table {
+    let mut root = match format {
+        Format::Toml => from_toml(text, report),
+        Format::Yaml => from_yaml(text, report),
+    };
+    root.set_paths(String::new());
+    match root.value {
+        Value::Table(table) => table,
+        Value::Null => Table::new(),
+        other => {
+            report.problem(&root.place, format!("the file is {other}, allowed is a table of keys"));
+            Table::new()
+        }
+    }
+}
+
+fn from_toml(text: &str, report: &Report) -> Node {
+    let lines = Lines::of(text);
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let line = error.span().map_or(0, |span| lines.at(span.start));
+        report.problem(&Place { path: String::new(), line }, error.message().to_owned());
+    }
+    Node::new(toml_table(root.into_inner(), &lines), 0)
+}
+
+fn toml_table(table: DeTable<'_>, lines: &Lines) -> Value {
+    let entries = table.into_iter().map(|(key, value)| {
+        let line = lines.at(key.span().start);
+        (key.into_inner().into_owned(), Node::new(toml_value(value.into_inner(), lines), line))
+    });
+    Value::Table(entries.collect())
+}
+
+fn toml_value(value: DeValue<'_>, lines: &Lines) -> Value {
+    match value {
+        DeValue::String(text) => Value::Text(text.into_owned()),
+        DeValue::Boolean(value) => Value::Bool(value),
+        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+            .map_or_else(|_| Value::Text(number.as_str().into()), Value::Integer),
+        DeValue::Float(number) => number
+            .as_str()
+            .parse()
+            .map_or_else(|_| Value::Text(number.as_str().into()), Value::Float),
+        // No key takes a date, so that it may be told in the words of the file.
+        DeValue::Datetime(moment) => Value::Text(moment.to_string()),
+        DeValue::Array(items) => {
+            let node = |item: toml::Spanned<DeValue<'_>>| {
+                let line = lines.at(item.span().start);
+                Node::new(toml_value(item.into_inner(), lines), line)
+            };
+            Value::List(items.into_iter().map(node).collect())
+        }
+        DeValue::Table(table) => toml_table(table, lines),
+    }
+}
+
+fn from_yaml(text: &str, report: &Report) -> Node {
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        // A number that is not finite is told by its key, as any other bad number.
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+    };
+    serde_saphyr::from_str_with_options(text, options).unwrap_or_else(|error| {
+        let line = error.location().map_or(0, |location| location.line() as usize);
+        report.problem(&Place { path: String::new(), line }, error.to_string());
+        Node::new(Value::Null, 0)
+    })
+}
+
+// === impl Format ===
+
+impl Format {
+    /// The format that a file's ending stands for.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "toml" => Some(Self::Toml),
+            "yaml" | "yml" => Some(Self::Yaml),
+            _ => None,
+        }
+    }
+}
+
+// === impl Lines ===
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(at, _)| at).collect())
+    }
+
+    fn at(&self, offset: usize) -> usize {
+        self.0.partition_point(|&end| end < offset) + 1
+    }
+}
+
+// === impl Node ===
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Value>::deserialize(from)?;
+        Ok(Self::new(spanned.value, spanned.referenced.line() as usize))
+    }
+}
+
+// === impl Value ===
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(AnyValue)
+    }
+}
+
+// === impl AnyValue ===
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Integer(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Integer(value.into()))
+    }
+
+    fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+        Ok(Value::Integer(value))
+    }
+
+    fn visit_u128<E>(self, value: u128) -> Result<Value, E> {
+        Ok(i128::try_from(value).map_or_else(|_| Value::Text(value.to_string()), Value::Integer))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        Value::deserialize(from)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = from.next_element()? {
+            items.push(item);
+        }
+        Ok(Value::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        let mut table = Table::new();
+        while let Some(key) = from.next_key::<Spanned<String>>()? {
+            let value = from.next_value()?;
+            table.insert(key.value, Node::new(value, key.referenced.line() as usize));
+        }
+        Ok(Value::Table(table))
+    }
+}

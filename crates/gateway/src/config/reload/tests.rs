@@ -1,0 +1,193 @@
+//! Reload with real files: what is good comes, what is bad changes nothing, nothing is lost.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::Reloads;
+use crate::config::{Settled, Source, load};
+
+/// A folder that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// As editors do it: a new file takes the place of the old one.
+    fn replace(&self, name: &str, text: &str) {
+        let new = self.write("new", text);
+        fs::rename(new, self.0.join(name)).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn capacity(number: u32) -> String {
+    format!("[queue]\ntotal_capacity = {number}\n")
+}
+
+fn reloads(file: &Path) -> Reloads {
+    let source = Source { file: Some(file.into()), ..Source::default() };
+    let settled = load(&source).unwrap();
+    Reloads::new(source, settled).unwrap()
+}
+
+async fn next(reloads: &mut Reloads) -> Settled {
+    // Only a test that fails waits for this long.
+    tokio::time::timeout(Duration::from_secs(60), reloads.next()).await.expect("a reload")
+}
+
+#[tokio::test]
+async fn x06_a_file_that_is_written_or_replaced_is_reloaded() {
+    let folder = Folder::new("written");
+    let mut reloads = reloads(&folder.write("t.toml", &capacity(1)));
+    folder.write("t.toml", &capacity(2));
+    assert_eq!(next(&mut reloads).await.flow.total_capacity, 2);
+    folder.replace("t.toml", &capacity(3));
+    assert_eq!(next(&mut reloads).await.flow.total_capacity, 3);
+    folder.replace("t.toml", &capacity(4));
+    assert_eq!(next(&mut reloads).await.flow.total_capacity, 4);
+}
+
+#[tokio::test]
+async fn x06_a_change_before_the_watch_began_is_found() {
+    let folder = Folder::new("before");
+    let file = folder.write("t.toml", &capacity(1));
+    let source = Source { file: Some(file), ..Source::default() };
+    let settled = load(&source).unwrap();
+    folder.write("t.toml", &capacity(2));
+    let mut reloads = Reloads::new(source, settled).unwrap();
+    assert_eq!(next(&mut reloads).await.flow.total_capacity, 2);
+}
+
+#[tokio::test]
+async fn x06_a_link_that_is_swapped_beside_the_file_is_a_change() {
+    let folder = Folder::new("kubernetes");
+    for (version, number) in [("..1", 1), ("..2", 2)] {
+        fs::create_dir(folder.0.join(version)).unwrap();
+        folder.write(&format!("{version}/t.toml"), &capacity(number));
+    }
+    symlink("..1", folder.0.join("..data")).unwrap();
+    symlink("..data/t.toml", folder.0.join("t.toml")).unwrap();
+    let mut reloads = reloads(&folder.0.join("t.toml"));
+    symlink("..2", folder.0.join("..next")).unwrap();
+    fs::rename(folder.0.join("..next"), folder.0.join("..data")).unwrap();
+    assert_eq!(next(&mut reloads).await.flow.total_capacity, 2);
+}
+
+#[tokio::test]
+async fn x06_sighup_reloads_what_no_watch_can_see() {
+    let folder = Folder::new("hangup");
+    let elsewhere = Folder::new("elsewhere");
+    let target = elsewhere.write("t.toml", &capacity(1));
+    symlink(&target, folder.0.join("t.toml")).unwrap();
+    let mut reloads = reloads(&folder.0.join("t.toml"));
+    assert!(reloads.look().await.is_none(), "what is in force is no news");
+    reloads.stale = false;
+    elsewhere.write("t.toml", &capacity(2));
+    let own = std::process::id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &own]).status().unwrap().success());
+    assert_eq!(next(&mut reloads).await.flow.total_capacity, 2);
+}
+
+#[tokio::test]
+async fn x06_a_bad_file_changes_nothing() {
+    let folder = Folder::new("bad");
+    let mut reloads = reloads(&folder.write("t.toml", &capacity(1)));
+    folder.write("t.toml", "[queue]\ntotal_capacity = -1\nbananas = 2\n");
+    assert!(reloads.look().await.is_none());
+    fs::remove_file(folder.0.join("t.toml")).unwrap();
+    assert!(reloads.look().await.is_none());
+    assert_eq!(reloads.in_force.flow.total_capacity, 1);
+    folder.write("t.toml", &capacity(1));
+    assert!(reloads.look().await.is_none(), "as it was before");
+    folder.write("t.toml", &capacity(2));
+    assert_eq!(next(&mut reloads).await.flow.total_capacity, 2);
+}
+
+#[tokio::test]
+async fn x06_content_that_means_the_same_is_no_reload() {
+    let folder = Folder::new("same");
+    let mut reloads = reloads(&folder.write("t.toml", &capacity(1)));
+    assert!(reloads.look().await.is_none());
+    folder.write("t.toml", &capacity(1));
+    assert!(reloads.look().await.is_none());
+    folder.write("t.toml", &format!("# a comment\n{}", capacity(1)));
+    assert!(reloads.look().await.is_none());
+}
+
+#[tokio::test]
+async fn x06_what_cannot_change_stays_with_a_notice() {
+    let folder = Folder::new("fixed");
+    let text = "[server]\nlisten = '127.0.0.1:1'\nworkers = 1\n[admin]\nlisten = '127.0.0.1:2'\n";
+    let mut reloads = reloads(&folder.write("t.toml", text));
+    let old = reloads.in_force.clone();
+    let text = "[server]\nlisten = '127.0.0.1:3'\nworkers = 2\nbody_limit = '2KiB'\n\
+                [log]\nformat = 'json'\n";
+    folder.write("t.toml", text);
+    let new = next(&mut reloads).await;
+    assert_eq!(new.server.body_limit, 2048);
+    assert_eq!((new.server.listen, new.server.workers), (old.server.listen, Some(1)));
+    assert_eq!((new.admin.listen, new.log.format), (old.admin.listen, old.log.format));
+    for key in ["server.listen", "server.workers", "admin.listen", "log.format"] {
+        assert!(new.notices.iter().any(|notice| notice.starts_with(key)), "{:?}", new.notices);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_is_given_up_loses_nothing() {
+    let folder = Folder::new("given-up");
+    let mut reloads = reloads(&folder.write("t.toml", &capacity(1)));
+    assert!(reloads.look().await.is_none());
+    reloads.stale = false;
+    folder.write("t.toml", &capacity(2));
+    reloads.something_happens().await;
+    reloads.changed.notify_one();
+    // Given up at each of its first steps.
+    for _ in 0..3 {
+        tokio::select! {
+            biased;
+            settled = reloads.next() => panic!("{settled:?} after no time"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    assert_eq!(next(&mut reloads).await.flow.total_capacity, 2);
+}
+
+#[tokio::test]
+async fn looking_at_the_file_does_not_cause_another_look() {
+    let folder = Folder::new("quiet");
+    let mut reloads = reloads(&folder.write("t.toml", &capacity(1)));
+    assert!(reloads.look().await.is_none());
+    reloads.stale = false;
+    // Events come in order: the first that is seen is the one of this write, not of the reading.
+    folder.write("t.toml", &capacity(2));
+    reloads.something_happens().await;
+    assert!(reloads.look().await.is_some());
+}
+
+#[tokio::test]
+async fn flags_alone_never_change() {
+    let source = Source { backends: vec!["http://h".into()], ..Source::default() };
+    let settled = load(&source).unwrap();
+    let mut reloads = Reloads::new(source, settled).unwrap();
+    assert!(!reloads.stale);
+    assert!(reloads.look().await.is_none());
+}

@@ -1,0 +1,54 @@
+//! From what a file says to what is in force: every value is checked here, once.
+
+mod backends;
+mod fleet;
+mod flows;
+mod models;
+mod queue;
+mod router;
+mod server;
+
+use std::time::Duration;
+
+use super::Source;
+use super::report::Report;
+use super::section::Section;
+use super::settled::Settled;
+use super::tree::{Place, Table};
+
+const MILLI: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Settles everything. What has a problem has its default, and the report says so.
+pub(super) fn settle(mut table: Table, source: &Source, report: &Report) -> Settled {
+    refuse_tenants(&mut table, report);
+    let mut root = Section::new(Place::default(), table, report);
+    let mut flow = queue::settle(root.section("queue"));
+    queue::controller(root.section("controller"), &mut flow.settings);
+    let rules = flows::settle(root.sections("flows"), &mut flow.settings);
+    router::settle(root.section("router"), &mut flow.settings);
+    queue::workload(root.section("workload"), &mut flow.settings);
+    let settled = Settled {
+        server: server::settle(root.section("server"), source),
+        admin: server::admin(root.section("admin")),
+        log: server::log(root.section("log")),
+        identity: flows::identity(flow.parts, rules),
+        cost: flow.cost,
+        flow: flow.settings,
+        names: models::settle(root.sections("models"), report),
+        objectives: models::objectives(root.sections("objectives")),
+        fleet: fleet::settle(&mut root, source),
+        notices: Vec::new(),
+    };
+    root.finish();
+    settled
+}
+
+/// What is asked for here must not be taken silently: it is about who may do what.
+fn refuse_tenants(table: &mut Table, report: &Report) {
+    if let Some(node) = table.remove("tenants") {
+        let what = "is not available yet: there are no API keys and no tenants, remove it";
+        report.problem(&node.place, what.into());
+    }
+}

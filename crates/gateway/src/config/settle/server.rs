@@ -1,0 +1,83 @@
+//! The sections `server`, `admin` and `log`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::{DAY, MILLI};
+use crate::config::Source;
+use crate::config::section::Section;
+use crate::config::settled::{Admin, Log, Server};
+use crate::config::words;
+
+const ADDRESS: &str = "an address and a port such as 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080";
+
+pub(super) fn settle(mut section: Section<'_>, source: &Source) -> Server {
+    let default = Server::default();
+    let usize_of = |number: Option<u64>| number.and_then(|number| usize::try_from(number).ok());
+    let mut server = Server {
+        listen: listen(&mut section).unwrap_or(default.listen),
+        workers: usize_of(section.whole("workers", 1..=1024)),
+        body_limit: usize_of(section.size("body_limit", 1 << 10..=1 << 30))
+            .unwrap_or(default.body_limit),
+        // Below 8 KiB the HTTP/1 reader has no room for a head at all.
+        header_limit: usize_of(section.size("header_limit", 8 << 10..=1 << 20))
+            .unwrap_or(default.header_limit),
+        connections_max: usize_of(section.whole("connections_max", 1..=1_000_000))
+            .unwrap_or(default.connections_max),
+        header_timeout: section
+            .duration("header_timeout", MILLI..=DAY)
+            .unwrap_or(default.header_timeout),
+        body_timeout: section.duration("body_timeout", MILLI..=DAY).unwrap_or(default.body_timeout),
+        write_timeout: section
+            .duration("write_timeout", MILLI..=DAY)
+            .unwrap_or(default.write_timeout),
+        grace: section.duration("grace", MILLI..=DAY).unwrap_or(default.grace),
+        headroom_headers: section.flag("headroom_headers").unwrap_or(default.headroom_headers),
+        orca: section.flag("orca").unwrap_or(default.orca),
+    };
+    if let Some(text) = &source.listen {
+        match address(text) {
+            Some(address) => server.listen = address,
+            None => {
+                section.report().flag_problem(format!("--listen is {text:?}, allowed is {ADDRESS}"))
+            }
+        }
+    }
+    section.finish();
+    server
+}
+
+pub(super) fn admin(mut section: Section<'_>) -> Admin {
+    let admin = Admin {
+        listen: listen(&mut section),
+        ready_fails_when_saturated: section.flag("ready_fails_when_saturated").unwrap_or_default(),
+    };
+    section.finish();
+    admin
+}
+
+pub(super) fn log(mut section: Section<'_>) -> Log {
+    let default = Log::default();
+    let log = Log {
+        access: section.flag("access").unwrap_or(default.access),
+        format: section.word("format", words::LOG_FORMATS).unwrap_or(default.format),
+    };
+    section.finish();
+    log
+}
+
+fn listen(section: &mut Section<'_>) -> Option<SocketAddr> {
+    let text = section.text("listen")?;
+    let address = address(&text);
+    if address.is_none() {
+        section.refuse("listen", format!("is {text:?}, allowed is {ADDRESS}"));
+    }
+    address
+}
+
+fn address(text: &str) -> Option<SocketAddr> {
+    // The one name that needs nobody to look it up.
+    match text.strip_prefix("localhost:") {
+        Some(port) => port.parse().ok().map(|port| (Ipv4Addr::LOCALHOST, port).into()),
+        None => text.parse().ok(),
+    }
+}

@@ -1,0 +1,47 @@
+//! What was probably meant by a word that nobody knows.
+
+/// The word that is nearest to `written`, if one is near enough to be meant.
+pub(super) fn nearest<'a>(
+    written: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    // Longer words are not compared: nobody mistypes that much, and the work is their product.
+    if written.len() > 64 {
+        return None;
+    }
+    let written = written.to_lowercase().replace('-', "_");
+    let distances = known.into_iter().map(|word| {
+        let plain = word.to_lowercase().replace('-', "_");
+        (distance(&written, &plain), word)
+    });
+    let (distance, word) = distances.min_by_key(|&(distance, _)| distance)?;
+    // One slip in three letters is a slip, more is another word.
+    let allowed = (word.chars().count() / 3).max(1);
+    (distance <= allowed).then_some(word)
+}
+
+/// The least number of letters to insert, remove, replace or swap with a neighbour.
+fn distance(left: &str, right: &str) -> usize {
+    let left: Vec<char> = left.chars().collect();
+    let right: Vec<char> = right.chars().collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=right.len()).collect();
+    for row in 1..=left.len() {
+        let mut next = vec![row];
+        for column in 1..=right.len() {
+            let same = left[row - 1] == right[column - 1];
+            let replaced = last[column - 1] + usize::from(!same);
+            let mut least = replaced.min(last[column] + 1).min(next[column - 1] + 1);
+            let swapped = row > 1
+                && column > 1
+                && left[row - 1] == right[column - 2]
+                && left[row - 2] == right[column - 1];
+            if swapped {
+                least = least.min(before[column - 2] + 1);
+            }
+            next.push(least);
+        }
+        before = std::mem::replace(&mut last, next);
+    }
+    last[right.len()]
+}

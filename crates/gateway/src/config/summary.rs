@@ -1,0 +1,160 @@
+//! What is in force, in a few lines for people.
+
+use std::fmt;
+
+use flow::identity::{Part, Rule};
+use flow::{Band, Bounds, Cascade, FlowClass, Order};
+
+use super::quantity::{show_duration, show_size};
+use super::settled::{BackendSpec, Settled};
+use super::words;
+use crate::clock;
+
+/// Shows what is in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary<'a>(pub &'a Settled);
+
+// === impl Summary ===
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.server(f)?;
+        self.queue(f)?;
+        writeln!(f, "bounds    {}", self.bounds())?;
+        writeln!(f, "bands     {}", self.bands())?;
+        self.flows(f)?;
+        self.backends(f)?;
+        for notice in &self.0.notices {
+            writeln!(f, "notice    {notice}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Summary<'_> {
+    fn server(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let server = &self.0.server;
+        write!(f, "listen    {}", server.listen)?;
+        if let Some(admin) = self.0.admin.listen {
+            write!(f, ", status pages at {admin}")?;
+        }
+        let body = show_size(server.body_limit as u64);
+        writeln!(f, ", bodies up to {body}, {} to drain", show_duration(server.grace))
+    }
+
+    fn queue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.0.flow;
+        if !settings.enabled || settings.total_capacity == 0 {
+            return writeln!(f, "queue     off: what would have to wait is refused");
+        }
+        let FlowClass { capacity, ttl, .. } = settings.default_class;
+        let cost = words::name(words::COSTS, self.0.cost);
+        write!(f, "queue     {} in all, {capacity} a flow", settings.total_capacity)?;
+        write!(f, ", {} each, cost in {cost}", show_span(ttl))?;
+        if settings.order != Order::Fifo {
+            write!(f, ", order {}", words::name(words::ORDERS, settings.order))?;
+        }
+        let admission = words::name(words::ADMISSIONS, settings.admission);
+        writeln!(f, ", admission {admission}")
+    }
+
+    fn bounds(&self) -> String {
+        let settings = &self.0.flow;
+        match settings.bounds {
+            Bounds::Auto => match settings.pace_max {
+                Some(pace) => format!("auto, at most {} from token to token", show_span(pace)),
+                None => "auto".into(),
+            },
+            Bounds::Fixed(hysteresis) => {
+                let unit = words::name(words::STOCKS, settings.stock);
+                let [lower, watermark, upper] = hysteresis.scaled(1).map(|bound| {
+                    // The core keeps bounds in binary and rounds them down.
+                    (bound * 1e4).round() / 1e4
+                });
+                format!(
+                    "watermark {watermark} {unit} a backend: bypass below {upper}, \
+                     leave the queue below {lower}"
+                )
+            }
+        }
+    }
+
+    fn bands(&self) -> String {
+        let Cascade::Weighted(weights) = &self.0.flow.cascade else { return "strict".into() };
+        let share = |band: Band| {
+            let weight = (weights[band as usize].value() * 100.0).round() / 100.0;
+            format!("{} {weight}", words::name(words::BANDS, band))
+        };
+        Band::DESCENDING.map(share).join(", ")
+    }
+
+    fn flows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let identity = &self.0.identity;
+        let parts: Vec<String> = identity.parts.iter().map(show_part).collect();
+        writeln!(f, "flows     by {}", parts.join(" and "))?;
+        for rule in &identity.rules {
+            let class = self.0.flow.classes.get((rule.class as usize).wrapping_sub(1));
+            writeln!(f, "          {}", show_rule(rule, class))?;
+        }
+        Ok(())
+    }
+
+    fn backends(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fleet = &self.0.fleet;
+        let mut title = "backends";
+        for backend in &fleet.backends {
+            writeln!(f, "{title:<9} {}", show_backend(backend))?;
+            title = "";
+        }
+        if let Some(path) = &fleet.endpoints_file {
+            writeln!(f, "{title:<9} those listed in {}", path.display())?;
+            title = "";
+        }
+        if fleet.discover {
+            writeln!(f, "{title:<9} whatever answers on the well-known local ports")?;
+        }
+        Ok(())
+    }
+}
+
+fn show_span(span: flow::Span) -> String {
+    show_duration(clock::duration(span))
+}
+
+fn show_part(part: &Part) -> String {
+    match part {
+        Part::Model => "model".into(),
+        Part::TargetModel => "target_model".into(),
+        Part::Tenant => "tenant".into(),
+        Part::Workload => "workload".into(),
+        Part::FairnessId => "fairness_id".into(),
+        Part::Header(name) => format!("header:{name}"),
+    }
+}
+
+fn show_rule(rule: &Rule, class: Option<&FlowClass>) -> String {
+    let pattern = |(part, pattern): &(Part, String)| format!("{} {pattern}", show_part(part));
+    let patterns: Vec<String> = rule.patterns.iter().map(pattern).collect();
+    let mut shown = patterns.join(" and ");
+    if let Some(class) = class {
+        let weight = (class.weight.value() * 100.0).round() / 100.0;
+        shown += &format!(": weight {weight}, {} waiting", class.capacity);
+        shown += &format!(", {} each", show_span(class.ttl));
+        if let Some(most) = class.in_flight_max {
+            shown += &format!(", {most} in flight");
+        }
+        if let Some(most) = class.in_flight_per_backend_max {
+            shown += &format!(", {most} at a backend");
+        }
+    }
+    shown
+}
+
+fn show_backend(backend: &BackendSpec) -> String {
+    let kind = words::name(words::KINDS, backend.kind);
+    let models = match backend.models.as_slice() {
+        [] => "models learnt from it".into(),
+        models => models.join(", "),
+    };
+    format!("{}: {kind} at {}, {models}", backend.id, backend.url)
+}

@@ -1,0 +1,32 @@
+//! What files mean, what is wrong with them, and that the documents tell the truth.
+
+mod dialect;
+mod documents;
+mod flags;
+mod keys;
+mod problems;
+mod quantities;
+
+use super::{ConfigError, Settled, Source, settle};
+
+fn source(file: &str) -> Source {
+    Source { file: Some(file.into()), ..Source::default() }
+}
+
+fn toml(text: &str) -> Result<Settled, ConfigError> {
+    settle(&source("t.toml"), text)
+}
+
+fn yaml(text: &str) -> Result<Settled, ConfigError> {
+    settle(&source("t.yaml"), text)
+}
+
+#[track_caller]
+fn good(text: &str) -> Settled {
+    toml(text).unwrap_or_else(|error| panic!("{text}\n{error}"))
+}
+
+#[track_caller]
+fn bad(text: &str) -> Vec<String> {
+    toml(text).expect_err(text).problems
+}

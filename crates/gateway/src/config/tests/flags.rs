@@ -1,0 +1,133 @@
+//! Configuration without a file, and flags beside one.
+
+use super::{Source, settle, source};
+use crate::config::settled::Kind;
+use crate::config::{ConfigError, Settled, Summary, load};
+
+fn flags(backends: &[&str]) -> Result<Settled, ConfigError> {
+    let backends = backends.iter().map(|flag| (*flag).to_owned()).collect();
+    load(&Source { backends, ..Source::default() })
+}
+
+#[test]
+fn flags_name_backends_by_address_or_by_id() {
+    let fleet = flags(&["http://127.0.0.1:11434", "big=http://h:8000/v2/"]).unwrap().fleet;
+    let shown: Vec<_> = fleet
+        .backends
+        .iter()
+        .map(|backend| (backend.id.as_str(), backend.url.as_str(), backend.kind))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("127.0.0.1:11434", "http://127.0.0.1:11434", Kind::Ollama),
+            ("big", "http://h:8000/v2", Kind::Vllm)
+        ]
+    );
+    assert!(!fleet.discover);
+}
+
+#[test]
+fn well_known_ports_tell_the_kind() {
+    let kinds = [
+        (11_434, Kind::Ollama),
+        (8000, Kind::Vllm),
+        (30_000, Kind::Sglang),
+        (8080, Kind::LlamaCpp),
+        (1234, Kind::Generic),
+        (80, Kind::Generic),
+    ];
+    for (port, kind) in kinds {
+        let fleet = flags(&[&format!("http://localhost:{port}")]).unwrap().fleet;
+        assert_eq!(fleet.backends[0].kind, kind, "{port}");
+    }
+}
+
+#[test]
+fn neither_file_nor_flag_means_looking_around() {
+    let settled = flags(&[]).unwrap();
+    assert!(settled.fleet.discover && settled.fleet.backends.is_empty());
+}
+
+#[test]
+fn flags_add_to_a_file_and_replace_its_listener() {
+    let text = "[server]\nlisten = '127.0.0.1:1'\n[[backends]]\nid = 'a'\nurl = 'http://h'";
+    let flags = Source {
+        backends: vec!["b=http://h:1".into()],
+        listen: Some("127.0.0.1:2".into()),
+        ..source("t.toml")
+    };
+    let settled = settle(&flags, text).unwrap();
+    assert_eq!(settled.server.listen, "127.0.0.1:2".parse().unwrap());
+    let ids: Vec<&str> = settled.fleet.backends.iter().map(|backend| backend.id.as_str()).collect();
+    assert_eq!(ids, ["a", "b"]);
+}
+
+#[test]
+fn bad_flags_are_told_as_flags_beside_the_files_problems() {
+    let text = "[[backends]]\nid = 'a'\nurl = 'http://h'\n[retry]\nattempts = 0";
+    let flags = Source {
+        backends: ["a=http://h:1", "=http://h", "https://h", "h:1"].map(String::from).into(),
+        listen: Some("nowhere".into()),
+        ..source("t.toml")
+    };
+    let problems = settle(&flags, text).unwrap_err().problems;
+    let told = [
+        "--listen is \"nowhere\", allowed is an address",
+        "--backend a=http://h:1: \"a\" is the id of backends[0] already",
+        "--backend =http://h: the id is \"\"",
+        "--backend https://h: the address is \"https://h\": TLS to backends",
+        "--backend h:1: the address is \"h:1\"",
+        "t.toml:5: retry.attempts is 0",
+    ];
+    assert_eq!(problems.len(), told.len(), "{problems:#?}");
+    for (problem, told) in problems.iter().zip(told) {
+        assert!(problem.starts_with(told), "{problem}");
+    }
+}
+
+#[test]
+fn the_default_file_is_taken_where_none_is_named() {
+    let folder = std::env::temp_dir().join(format!("tidegate-default-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let found = || Source::default().or_default_file_in(&folder).file;
+    assert_eq!(found(), None);
+    for name in ["tidegate.yml", "tidegate.yaml", "tidegate.toml"] {
+        std::fs::write(folder.join(name), "").unwrap();
+        assert_eq!(found(), Some(folder.join(name)));
+    }
+    assert_eq!(source("own.toml").or_default_file_in(&folder).file, Some("own.toml".into()));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_path_in_a_file_is_meant_from_the_files_folder() {
+    let text = "[discovery]\nendpoints_file = 'more.txt'";
+    let fleet = settle(&source("etc/t.toml"), text).unwrap().fleet;
+    assert_eq!(fleet.endpoints_file, Some("etc/more.txt".into()));
+}
+
+#[test]
+fn the_summary_tells_what_is_in_force() {
+    let text = "[queue]\nqueue_ttl = '10s'\norder = 'workload'\nflow_by = ['model', 'header:x-a']\n\
+                bands = { critical = 70, high = 15, normal = 10, best_effort = 5 }\n\
+                [controller]\nwatermark_per_backend = 2\nnum_poppers = 3\n\
+                [[flows]]\nmatch.model = 'a*'\nweight = 3\nmax_in_flight = 4\n\
+                [[backends]]\nurl = 'http://h:8000'\n[discovery]\nenabled = true";
+    let told = "\
+listen    127.0.0.1:8080, bodies up to 32MiB, 30s to drain
+queue     1000 in all, 100 a flow, 10s each, cost in requests, order workload, admission all
+bounds    watermark 2 requests a backend: bypass below 2.2, leave the queue below 1.8
+bands     critical 70, high 15, normal 10, best-effort 5
+flows     by model and header:x-a
+          model a*: weight 3, 100 waiting, 10s each, 4 in flight
+backends  h:8000: vllm at http://h:8000, models learnt from it
+          whatever answers on the well-known local ports
+notice    controller.num_poppers has no effect: requests leave the queue when there is room, \
+not by polling
+";
+    assert_eq!(Summary(&settle(&source("t.toml"), text).unwrap()).to_string(), told);
+    let off = settle(&source("t.toml"), "[queue]\nmax_size = 0").unwrap();
+    assert!(Summary(&off).to_string().contains("queue     off: "));
+    assert!(Summary(&off).to_string().contains("bounds    auto\nbands     strict\n"));
+}

@@ -1,0 +1,357 @@
+//! What each key means.
+
+use std::time::Duration;
+
+use flow::identity::{Part, Rule};
+use flow::{
+    Admission, Band, Bounds, Cascade, FlowClass, Hysteresis, Order, RouteLaw, RouteTerms, Span,
+    StockUnit, Traits, UrgencyLaw, Weight, WorkloadLimits,
+};
+
+use super::{bad, good, yaml};
+use crate::config::settled::{Cost, Kind, LogFormat, Settled};
+
+fn bounds(text: &str) -> Bounds {
+    good(&format!("[controller]\n{text}")).flow.bounds
+}
+
+fn fixed(lower: f64, watermark: f64, upper: f64) -> Bounds {
+    Hysteresis::between(lower, watermark, upper).unwrap().into()
+}
+
+#[test]
+fn an_empty_file_gives_the_defaults_and_looks_around() {
+    let mut settled = good("");
+    assert!(settled.fleet.discover, "nothing is named");
+    settled.fleet.discover = false;
+    assert_eq!(settled, Settled::default());
+    assert_eq!(yaml("").unwrap(), good(""));
+    assert_eq!(yaml("queue:\ncontroller:\n").unwrap(), good(""), "empty sections of YAML");
+}
+
+#[test]
+fn the_servers_keys_reach_the_server() {
+    let text = "[server]\nlisten = '0.0.0.0:9000'\nworkers = 3\nbody_limit = '1MB'\n\
+                header_limit = 16384\nconnections_max = 10\nheader_timeout = 1\n\
+                body_timeout = 2\nwrite_timeout = '3s'\ngrace = '1m30s'\n\
+                headroom_headers = true\norca = true\n\
+                [admin]\nlisten = 'localhost:9090'\nready_fails_when_saturated = true\n\
+                [log]\naccess = false\nformat = 'json'\n";
+    let settled = good(text);
+    let server = &settled.server;
+    assert_eq!(server.listen, "0.0.0.0:9000".parse().unwrap());
+    assert_eq!(server.workers, Some(3));
+    assert_eq!((server.body_limit, server.header_limit), (1_000_000, 16_384));
+    assert_eq!(server.connections_max, 10);
+    assert_eq!(server.header_timeout, Duration::from_secs(1));
+    assert_eq!(server.body_timeout, Duration::from_secs(2));
+    assert_eq!(server.write_timeout, Duration::from_secs(3));
+    assert_eq!(server.grace, Duration::from_secs(90));
+    assert!(server.headroom_headers && server.orca);
+    assert_eq!(settled.admin.listen, Some("127.0.0.1:9090".parse().unwrap()));
+    assert!(settled.admin.ready_fails_when_saturated);
+    assert!(!settled.log.access);
+    assert_eq!(settled.log.format, LogFormat::Json);
+}
+
+#[test]
+fn the_fleets_keys_reach_the_fleet() {
+    let text = "[discovery]\nenabled = true\nendpoints_file = 'more.txt'\n\
+                [health]\ninterval = '1s'\ntimeout = '2s'\neject_after = 4\neject_for = '5s'\n\
+                slow_start = 0\n[metrics]\ninterval = '7s'\n\
+                [upstream]\nconnect_timeout = '8s'\nanswer_timeout = '9s'\nstall_timeout = '10s'\n\
+                [retry]\nattempts = 11\nshare = 0.5\n";
+    let fleet = good(text).fleet;
+    let seconds = Duration::from_secs;
+    assert!(fleet.discover);
+    assert_eq!(fleet.endpoints_file, Some("more.txt".into()));
+    assert_eq!((fleet.health_interval, fleet.health_timeout), (seconds(1), seconds(2)));
+    assert_eq!((fleet.eject_after, fleet.eject_for), (4, seconds(5)));
+    assert_eq!((fleet.slow_start, fleet.scrape_interval), (seconds(0), seconds(7)));
+    assert_eq!((fleet.connect_timeout, fleet.answer_timeout), (seconds(8), seconds(9)));
+    assert_eq!((fleet.stall_timeout, fleet.attempts_max), (seconds(10), 11));
+    assert_eq!(fleet.retry_share, 0.5);
+}
+
+#[test]
+fn c02_any_key_of_the_bounds_fixes_them_and_none_means_auto() {
+    assert_eq!(bounds(""), Bounds::Auto);
+    assert_eq!(bounds("stock = 'requests'"), Bounds::Auto);
+    assert_eq!(bounds("watermark_per_backend = 2"), Hysteresis::around(2.0, 0.1).unwrap().into());
+    let deviation = bounds("percentage_deviation_for_bounds = 0.2");
+    assert_eq!(deviation, Hysteresis::around(2.0, 0.2).unwrap().into());
+    assert_eq!(bounds("lower_bound_per_backend = 1"), fixed(1.0, 2.0, 2.2));
+    assert_eq!(bounds("upper_bound_per_backend = 4"), fixed(1.8, 2.0, 4.0));
+    let all = "watermark_per_backend = 3\nlower_bound_per_backend = 1\nupper_bound_per_backend = 5";
+    assert_eq!(bounds(all), fixed(1.0, 3.0, 5.0));
+}
+
+#[test]
+fn c02_impossible_bounds_are_told_by_their_keys() {
+    let cases = [
+        ("watermark_per_backend = 0", "controller.watermark_per_backend is 0"),
+        ("percentage_deviation_for_bounds = 1", "percentage_deviation_for_bounds is 1, allowed"),
+        ("lower_bound_per_backend = 3", "lower_bound_per_backend is 3, allowed"),
+        ("upper_bound_per_backend = 1", "upper_bound_per_backend is 1, allowed"),
+    ];
+    for (text, told) in cases {
+        let problems = bad(&format!("[controller]\n{text}"));
+        assert!(problems.len() == 1 && problems[0].contains(told), "{text}: {problems:?}");
+    }
+}
+
+#[test]
+fn c02_a_deviation_beside_both_bounds_is_noticed() {
+    let text = "[controller]\npercentage_deviation_for_bounds = 0.3\n\
+                lower_bound_per_backend = 1\nupper_bound_per_backend = 3";
+    let settled = good(text);
+    assert_eq!(settled.flow.bounds, fixed(1.0, 2.0, 3.0));
+    assert!(settled.notices[0].contains("percentage_deviation_for_bounds has no effect"));
+}
+
+#[test]
+fn c05_admission_is_configured() {
+    assert_eq!(good("").flow.admission, Admission::All);
+    assert_eq!(good("[queue]\nadmission = 'all'").flow.admission, Admission::All);
+    for word in ["critical-only", "critical_only"] {
+        let settled = good(&format!("[queue]\nadmission = '{word}'"));
+        assert_eq!(settled.flow.admission, Admission::CriticalOnly);
+    }
+}
+
+#[test]
+fn c06_the_unit_of_stock_is_configured_whatever_the_cost() {
+    let text = "[controller]\nstock = 'tokens'\nwatermark_per_backend = 9000\n\
+                [queue]\ncost = 'bytes'";
+    let settled = good(text);
+    assert_eq!((settled.flow.stock, settled.cost), (StockUnit::Tokens, Cost::Bytes));
+    assert!(settled.notices.is_empty());
+    let automatic = good("[controller]\nstock = 'tokens'");
+    assert!(automatic.notices[0].starts_with("controller.stock has no effect"));
+}
+
+#[test]
+fn c08_queueing_can_be_switched_off() {
+    assert!(!good("[queue]\nenabled = false").flow.enabled);
+    assert_eq!(good("[queue]\ntotal_capacity = 0").flow.total_capacity, 0);
+    assert_eq!(good("[queue]\nmax_size = 0").flow.total_capacity, 0);
+}
+
+#[test]
+fn a_pace_is_for_automatic_bounds() {
+    let settled = good("[controller]\npace_max = '50ms'");
+    assert_eq!(settled.flow.pace_max, Some(Span::from_millis(50)));
+    assert!(settled.notices.is_empty());
+    let fixed = good("[controller]\npace_max = '50ms'\nwatermark_per_backend = 2");
+    assert!(fixed.notices[0].starts_with("controller.pace_max has no effect"));
+}
+
+#[test]
+fn q01_flows_are_keyed_by_any_combination_in_order() {
+    let text = "[queue]\nflow_by = ['header:X-Team', 'model', 'target_model', 'workload', \
+                'fairness_id']";
+    let header = Part::Header("x-team".into());
+    let parts = [header, Part::Model, Part::TargetModel, Part::Workload, Part::FairnessId];
+    assert_eq!(good(text).identity.parts, parts);
+    assert_eq!(good("").identity.parts, [Part::Model]);
+    assert_eq!(good("[queue]\nflow_by = 'workload'").identity.parts, [Part::Workload]);
+}
+
+#[test]
+fn q01_flows_have_what_the_first_matching_entry_gives() {
+    let text = "[queue]\nflow_capacity = 7\nqueue_ttl = '9s'\n\
+                [[flows]]\nmatch = { model = 'llama-*', 'header:X-Team' = 'a' }\nweight = 3.0\n\
+                capacity = 200\nqueue_ttl = '10s'\n\
+                [[flows]]\nmatch = { workload = '*' }\n";
+    let settled = good(text);
+    let patterns =
+        [(Part::Header("x-team".into()), "a".to_owned()), (Part::Model, "llama-*".to_owned())];
+    let first = Rule { patterns: patterns.into(), class: 1 };
+    let second = Rule { patterns: vec![(Part::Workload, "*".into())], class: 2 };
+    assert_eq!(settled.identity.rules, [first, second]);
+    let inherited = FlowClass { capacity: 7, ttl: Span::from_secs(9), ..FlowClass::default() };
+    let own = FlowClass {
+        weight: Weight::new(3.0).unwrap(),
+        capacity: 200,
+        ttl: Span::from_secs(10),
+        ..FlowClass::default()
+    };
+    assert_eq!(settled.flow.classes, [own, inherited]);
+    assert_eq!(settled.flow.default_class, inherited);
+}
+
+#[test]
+fn q03_weights_of_flows_are_checked() {
+    for weight in ["0", "-1", "1001", "inf", "nan"] {
+        let problems = bad(&format!("[[flows]]\nmatch.model = 'x'\nweight = {weight}"));
+        assert!(problems[0].contains("flows[0].weight is "), "{problems:?}");
+    }
+}
+
+#[test]
+fn q04_cost_is_configured() {
+    let cost = |word: &str| good(&format!("[queue]\ncost = '{word}'")).cost;
+    assert_eq!(good("").cost, Cost::Requests);
+    assert_eq!(
+        [cost("requests"), cost("tokens"), cost("bytes")],
+        [Cost::Requests, Cost::Tokens, Cost::Bytes]
+    );
+}
+
+#[test]
+fn q07_capacities_are_configured() {
+    let text = "[queue]\ntotal_capacity = 5\nflow_capacity = 2\nidle_flows_max = 3\n\
+                existing_flows_may_exceed_total = true\nrefuse_hopeless = true";
+    let flow = good(text).flow;
+    assert_eq!((flow.total_capacity, flow.default_class.capacity), (5, 2));
+    assert_eq!(flow.idle_flows_max, 3);
+    assert!(flow.existing_flows_may_exceed_total && flow.refuse_hopeless);
+    let default = good("").flow;
+    assert_eq!((default.total_capacity, default.default_class.capacity), (1000, 100));
+    assert!(!default.existing_flows_may_exceed_total && !default.refuse_hopeless);
+}
+
+#[test]
+fn q08_the_time_to_live_is_configured() {
+    assert_eq!(good("").flow.default_class.ttl, Span::from_secs(30));
+    let ttl = good("[queue]\nqueue_ttl = '1500ms'").flow.default_class.ttl;
+    assert_eq!(ttl, Span::from_millis(1500));
+    assert!(bad("[queue]\nqueue_ttl = 0")[0].contains("allowed is 1ms to 1d"));
+}
+
+#[test]
+fn p02_objectives_have_bands_by_any_sources_name() {
+    let names = [
+        ("critical", Band::Critical),
+        ("Critical", Band::Critical),
+        ("HIGH", Band::High),
+        ("normal", Band::Normal),
+        ("Standard", Band::Normal),
+        ("Default", Band::Normal),
+        ("best-effort", Band::BestEffort),
+        ("best_effort", Band::BestEffort),
+        ("Sheddable", Band::BestEffort),
+    ];
+    for (name, band) in names {
+        let settled = good(&format!("[[objectives]]\nname = 'o'\nband = '{name}'"));
+        assert_eq!(settled.objectives["o"], band, "{name}");
+        assert_eq!(crate::config::words::band(name), Some(band));
+    }
+    assert_eq!(crate::config::words::band("urgent"), None);
+}
+
+#[test]
+fn p04_bands_share_by_weights() {
+    assert_eq!(good("[queue]\nbands = 'strict'").flow.cascade, Cascade::Strict);
+    let text = "[queue]\nbands = { critical = 70, high = 15, normal = 10, best_effort = 5 }";
+    let weights = [5.0, 10.0, 15.0, 70.0].map(|weight| Weight::new(weight).unwrap());
+    assert_eq!(good(text).flow.cascade, Cascade::Weighted(weights));
+    let problems = bad("[queue]\nbands = { critical = 70, high = 0 }");
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(bad("[queue]\nbands = 'weighted'")[0].contains("\"strict\" or weights"));
+}
+
+#[test]
+fn p09_limits_in_flight_are_configured() {
+    let text = "[[flows]]\nmatch.model = 'x'\nmax_in_flight = 64\nmax_in_flight_per_backend = 16";
+    let class = good(text).flow.classes[0];
+    assert_eq!(class.in_flight_max, Some(64));
+    assert_eq!(class.in_flight_per_backend_max, Some(16));
+    assert_eq!(bad("[[flows]]\nmatch.model = 'x'\nmax_in_flight = 0").len(), 1);
+}
+
+#[test]
+fn r02_boosts_and_penalties_are_configured() {
+    let text = "[router]\nqueue_depth_penalty_per_request = 1\n\
+                engine_waiting_penalty_per_request = 2\nfill_penalty = 3\nkv_penalty = 4\n\
+                kv_threshold = 0.5\nprefix_bonus = 6\nadapter_bonus = 7\n\
+                measured_latency_share = 0.8\n\
+                [router.priority_scoring]\ncritical_boost = 1000.0\nhigh_boost = 300\n\
+                normal_boost = 10\nbest_effort_penalty = -50.0";
+    let terms = RouteTerms {
+        boosts: [-50.0, 10.0, 300.0, 1000.0],
+        depth_penalty: 1.0,
+        engine_waiting_penalty: 2.0,
+        fill_penalty: 3.0,
+        kv_penalty: 4.0,
+        kv_threshold: 0.5,
+        prefix_bonus: 6.0,
+        adapter_bonus: 7.0,
+        measured_share: 0.8,
+    };
+    assert_eq!(good(text).flow.route, RouteLaw::new(terms).unwrap());
+    assert_eq!(good("").flow.route, RouteLaw::default());
+}
+
+#[test]
+fn r02_a_boost_below_that_of_a_lower_band_is_told_by_its_key() {
+    let problems = bad("[router.priority_scoring]\nhigh_boost = -1");
+    assert!(problems[0].contains(":2: router.priority_scoring.high_boost is -1"), "{problems:?}");
+}
+
+#[test]
+fn r10_names_stand_for_models_with_weights_and_bands() {
+    let text = "[[models]]\nname = 'chat'\nband = 'high'\n\
+                targets = [{ model = 'a', weight = 3 }, { model = 'b' }]\n\
+                [[models]]\nname = 'alias'\ntargets = ['a']\n\
+                [[models]]\nname = 'slow'\nband = 'Sheddable'\n";
+    let names = good(text).names;
+    let drawn: Vec<&str> = (0..4).map(|draw| names.resolve("chat", draw).unwrap().target).collect();
+    assert_eq!(drawn.iter().filter(|target| **target == "a").count(), 3);
+    assert_eq!(names.resolve("chat", 0).unwrap().band, Some(Band::High));
+    assert_eq!(names.resolve("alias", 0).unwrap().target, "a");
+    let slow = names.resolve("slow", 0).unwrap();
+    assert_eq!((slow.target, slow.band, slow.rewritten), ("slow", Some(Band::BestEffort), false));
+}
+
+#[test]
+fn r10_rules_that_the_core_refuses_are_told_by_key_and_line() {
+    let text = "[[models]]\nname = 'a'\ntargets = ['b']\n\n[[models]]\nname = 'c'\ntargets = ['a']";
+    let problems = bad(text);
+    assert!(problems[0].contains(":5: models[1].targets[0].model 'a' stands for"), "{problems:?}");
+}
+
+#[test]
+fn w02_the_registry_is_configured() {
+    let text = "[workload]\nwindow = '30s'\nidle = '1m'\ncount_max = 5";
+    let limits =
+        WorkloadLimits { window: Span::from_secs(30), idle: Span::from_secs(60), count_max: 5 };
+    assert_eq!(good(text).flow.workloads, limits);
+}
+
+#[test]
+fn w03_urgency_is_configured() {
+    let text = "[workload]\nwait_cap = '10s'\nrate_cap = 5\n\
+                weights = { wait = 0.1, criticality = 0.2, rate = 0.3 }";
+    let law = UrgencyLaw::new([0.1, 0.2, 0.3], Span::from_secs(10), 5.0).unwrap();
+    assert_eq!(good(text).flow.urgency, law);
+    assert_eq!(good("[workload]\nrate_cap = 100").flow.urgency, UrgencyLaw::default());
+    assert!(bad("[workload]\nrate_cap = 0")[0].contains("workload.rate_cap is 0, allowed is"));
+}
+
+#[test]
+fn w03_w05_orders_are_configured() {
+    let order = |word: &str| good(&format!("[queue]\norder = '{word}'")).flow.order;
+    assert_eq!(good("").flow.order, Order::Fifo);
+    assert_eq!(
+        [order("fifo"), order("deadline"), order("workload")],
+        [Order::Fifo, Order::Deadline, Order::Workload]
+    );
+}
+
+#[test]
+fn backends_have_all_that_is_said_of_them() {
+    let text = "[[backends]]\nid = 'gpu-a'\nurl = 'http://h:1/base/'\nkind = 'llama.cpp'\n\
+                models = ['m', '*']\npower_watts = 300\nlatency_ms = 150.5\nhttp2 = true\n\
+                [[backends]]\nurl = 'http://[::1]:30000'\n";
+    let fleet = good(text).fleet;
+    let [first, second] = fleet.backends.as_slice() else { panic!("{fleet:?}") };
+    assert_eq!((first.id.as_str(), first.url.as_str()), ("gpu-a", "http://h:1/base"));
+    assert_eq!(first.kind, Kind::LlamaCpp);
+    assert_eq!(first.models, ["m", "*"]);
+    assert_eq!(first.traits, Traits { power_watts: 300.0, latency_ms: 150.5 });
+    assert!(first.http2 && !second.http2);
+    assert_eq!((second.id.as_str(), second.kind), ("[::1]:30000", Kind::Sglang));
+    assert_eq!(second.traits, Traits::default());
+    assert!(!fleet.discover, "something is named");
+}

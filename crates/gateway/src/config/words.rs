@@ -1,0 +1,72 @@
+//! The words that a configuration chooses between, and what each stands for.
+//!
+//! The first spelling of a value is the one that is shown.
+
+use flow::{Admission, Band, Order, StockUnit};
+
+use super::settled::{Cost, Kind, LogFormat};
+
+/// Spellings and their values.
+pub(super) type Words<T> = &'static [(&'static str, T)];
+
+/// The bands, with the names that the sources give them.
+pub(super) const BANDS: Words<Band> = &[
+    ("critical", Band::Critical),
+    ("high", Band::High),
+    ("normal", Band::Normal),
+    ("best-effort", Band::BestEffort),
+    ("default", Band::Normal),
+    ("standard", Band::Normal),
+    ("sheddable", Band::BestEffort),
+];
+
+pub(super) const ORDERS: Words<Order> =
+    &[("fifo", Order::Fifo), ("deadline", Order::Deadline), ("workload", Order::Workload)];
+
+pub(super) const COSTS: Words<Cost> =
+    &[("requests", Cost::Requests), ("tokens", Cost::Tokens), ("bytes", Cost::Bytes)];
+
+pub(super) const ADMISSIONS: Words<Admission> =
+    &[("all", Admission::All), ("critical-only", Admission::CriticalOnly)];
+
+pub(super) const STOCKS: Words<StockUnit> =
+    &[("requests", StockUnit::Requests), ("tokens", StockUnit::Tokens)];
+
+pub(super) const KINDS: Words<Kind> = &[
+    ("vllm", Kind::Vllm),
+    ("sglang", Kind::Sglang),
+    ("ollama", Kind::Ollama),
+    ("llamacpp", Kind::LlamaCpp),
+    ("openai", Kind::OpenAi),
+    ("generic", Kind::Generic),
+    ("llama.cpp", Kind::LlamaCpp),
+];
+
+pub(super) const LOG_FORMATS: Words<LogFormat> =
+    &[("text", LogFormat::Text), ("json", LogFormat::Json)];
+
+/// What a word stands for. Case, `-` and `_` make no difference.
+pub(super) fn find<T: Copy>(words: Words<T>, text: &str) -> Option<T> {
+    let plain = |word: &str| word.to_ascii_lowercase().replace(['-', '_'], "");
+    let text = plain(text);
+    words.iter().find(|(word, _)| plain(word) == text).map(|&(_, value)| value)
+}
+
+/// The word for a value.
+pub(super) fn name<T: Copy + PartialEq>(words: Words<T>, value: T) -> &'static str {
+    words.iter().find(|&&(_, known)| known == value).map_or("", |&(word, _)| word)
+}
+
+/// All words, for the reader.
+pub(super) fn list<T>(words: Words<T>) -> String {
+    let words: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => words.join(""),
+    }
+}
+
+/// The band that a name stands for, whoever uses it: a header, an objective, a model.
+pub(crate) fn band(name: &str) -> Option<Band> {
+    find(BANDS, name)
+}

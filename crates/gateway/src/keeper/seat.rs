@@ -1,0 +1,145 @@
+//! One request's hold on the core.
+
+use std::sync::Arc;
+
+use flow::{Controller, Misuse, Outlook, Place, Ticket, Time, Usage};
+use tokio::sync::oneshot;
+
+use super::{Grant, Keeper, Outcome};
+use crate::reply::{Fault, Refused};
+
+/// A request's place, from its offer to its end. Dropping it ends the ask wherever it stands.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    keeper: Arc<Keeper>,
+    ticket: Ticket,
+    stage: Stage,
+}
+
+/// A look at a request's place from outside.
+#[derive(Debug)]
+pub(crate) struct Window {
+    keeper: Arc<Keeper>,
+    ticket: Ticket,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// In the queue.
+    Waiting(oneshot::Receiver<Outcome>),
+    /// Granted without a wait, not yet taken.
+    Granted(Grant),
+    /// At a backend.
+    Flying,
+    /// Ended.
+    Over,
+}
+
+// === impl Seat ===
+
+impl Seat {
+    pub(super) fn granted(keeper: Arc<Keeper>, ticket: Ticket, grant: Grant) -> Self {
+        Self { keeper, ticket, stage: Stage::Granted(grant) }
+    }
+
+    pub(super) fn waiting(
+        keeper: Arc<Keeper>,
+        ticket: Ticket,
+        outcome: oneshot::Receiver<Outcome>,
+    ) -> Self {
+        Self { keeper, ticket, stage: Stage::Waiting(outcome) }
+    }
+
+    /// Its name in the core.
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Whether it has to wait.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.stage, Stage::Waiting(_))
+    }
+
+    /// Waits until it may go, or hears why it may not. May be dropped and called again.
+    pub(crate) async fn grant(&mut self) -> Result<Grant, Refused> {
+        let outcome = match &mut self.stage {
+            Stage::Waiting(outcome) => outcome.await.unwrap_or(Err(Fault::Internal.into())),
+            Stage::Granted(grant) => Ok(*grant),
+            Stage::Flying | Stage::Over => Err(Fault::Internal.into()),
+        };
+        self.stage = if outcome.is_ok() { Stage::Flying } else { Stage::Over };
+        outcome
+    }
+
+    /// A look at its place that outlives the hold on it.
+    pub(crate) fn window(&self) -> Window {
+        Window { keeper: Arc::clone(&self.keeper), ticket: self.ticket }
+    }
+
+    /// The stream has come this far, in tokens.
+    pub(crate) fn streamed(&self, tokens: u64) {
+        self.told(|controller, now| controller.streamed(self.ticket, tokens, now));
+    }
+
+    /// It has cost this much so far.
+    pub(crate) fn charge(&self, cost: u64) {
+        self.told(|controller, now| controller.charge(self.ticket, cost, now));
+    }
+
+    /// It has ended, and this is what it cost.
+    pub(crate) fn settle(mut self, usage: Usage) {
+        self.stage = Stage::Over;
+        self.told(|controller, now| controller.settle(self.ticket, usage, now));
+    }
+
+    /// The backend failed it before it did anything: it waits again.
+    pub(crate) fn requeue(&mut self, place: Place) {
+        let ticket = self.ticket;
+        self.stage = self.keeper.locked(|state, now| {
+            let outcome = state.expect(ticket);
+            match state.controller.requeue(ticket, place, now) {
+                Ok(()) => Stage::Waiting(outcome),
+                Err(_) => {
+                    state.waiting.remove(&ticket);
+                    Stage::Over
+                }
+            }
+        });
+    }
+}
+
+impl Seat {
+    fn told(&self, verb: impl FnOnce(&mut Controller, Time) -> Result<(), Misuse>) {
+        self.keeper.with(|controller, now| ended_already(verb(controller, now)));
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if matches!(self.stage, Stage::Over) {
+            return;
+        }
+        let ticket = self.ticket;
+        self.keeper.locked(|state, now| {
+            state.waiting.remove(&ticket);
+            ended_already(state.controller.cancel(ticket, now).map(drop));
+        });
+    }
+}
+
+// === impl Window ===
+
+impl Window {
+    /// What the request can be told while it waits, and how many wait in all.
+    pub(crate) fn look(&self) -> (Option<Outlook>, u32) {
+        self.keeper
+            .with(|controller, now| (controller.outlook(self.ticket, now), controller.depth()))
+    }
+}
+
+/// An ask that ended at the same moment needs nothing more: the core has counted it.
+fn ended_already(answer: Result<(), Misuse>) {
+    if let Err(misuse) = answer {
+        tracing::debug!(%misuse, "an ask had ended already");
+    }
+}

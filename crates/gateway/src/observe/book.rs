@@ -1,0 +1,157 @@
+//! The pages by the names of their models, and which names may be label values at all.
+//!
+//! Clients may write any name into a request. Only names that a configuration or a model server
+//! has listed become label values, so the number of series is bounded by what the operator runs;
+//! all others share `other`. Reading takes no lock: the index is replaced whole when it grows,
+//! which happens once for each page.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, Guard};
+
+use super::page::Page;
+
+/// The most names, and the most pages.
+pub(super) const NAMES_MAX: usize = 1000;
+const PAGES_MAX: usize = 1000;
+/// A longer name is no label: cut short, two of them could become one series.
+const NAME_MAX: usize = 256;
+
+const OTHER: &str = "other";
+const NONE: &str = "-";
+
+/// A name that may be a label value, by its place in the index.
+type Label = u16;
+
+/// See the module's description.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    index: ArcSwap<Index>,
+    growing: Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Index {
+    names: HashMap<Arc<str>, Label>,
+    labels: Vec<Arc<str>>,
+    by_labels: HashMap<(Label, Label), u32>,
+    /// Model, target model and their page; the first is that of all others.
+    pages: Vec<(Label, Label, Arc<Page>)>,
+}
+
+/// A page that was found, and its number in the book.
+#[derive(Debug)]
+pub(super) struct Found {
+    index: Guard<Arc<Index>>,
+    number: u32,
+}
+
+/// The names that a page stands under.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Names {
+    pub(super) model: Arc<str>,
+    pub(super) target: Arc<str>,
+}
+
+// === impl Book ===
+
+impl Book {
+    /// Lets these names be label values.
+    pub(super) fn learn<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut index = Index::clone(&self.index.load());
+        names.into_iter().for_each(|name| index.learn(name));
+        self.index.store(Arc::new(index));
+    }
+
+    /// The page for these names, which is made if need be.
+    pub(super) fn find(&self, model: &str, target: &str) -> Found {
+        let index = self.index.load();
+        let labels = (index.label(model), index.label(target));
+        if let Some(&number) = index.by_labels.get(&labels) {
+            return Found { index, number };
+        }
+        if index.pages.len() >= PAGES_MAX {
+            return Found { index, number: 0 };
+        }
+        self.open(labels)
+    }
+
+    fn open(&self, (model, target): (Label, Label)) -> Found {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut index = Index::clone(&self.index.load());
+        let next = index.pages.len() as u32;
+        let number = *index.by_labels.entry((model, target)).or_insert(next);
+        if number == next {
+            index.pages.push((model, target, Arc::default()));
+            self.index.store(Arc::new(index));
+        }
+        Found { index: self.index.load(), number }
+    }
+
+    /// Every page and its names, in the order in which they came.
+    pub(super) fn pages(&self) -> Vec<(Names, Arc<Page>)> {
+        let index = self.index.load();
+        let named = index.pages.iter().map(|(model, target, page)| {
+            let names = Names { model: index.text(*model), target: index.text(*target) };
+            (names, Arc::clone(page))
+        });
+        named.collect()
+    }
+
+    /// The label value that a name has.
+    pub(super) fn label(&self, name: &str) -> Arc<str> {
+        let index = self.index.load();
+        index.text(index.label(name))
+    }
+}
+
+// === impl Index ===
+
+impl Index {
+    const OTHER: Label = 0;
+    const NONE: Label = 1;
+
+    fn label(&self, name: &str) -> Label {
+        self.names.get(name).copied().unwrap_or(Self::OTHER)
+    }
+
+    fn text(&self, label: Label) -> Arc<str> {
+        Arc::clone(&self.labels[usize::from(label)])
+    }
+
+    fn learn(&mut self, name: &str) {
+        let full = self.names.len() >= NAMES_MAX;
+        if full || name.len() > NAME_MAX || self.names.contains_key(name) {
+            return;
+        }
+        let name: Arc<str> = name.into();
+        self.names.insert(Arc::clone(&name), self.labels.len() as Label);
+        self.labels.push(name);
+    }
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        let names = [(OTHER, Self::OTHER), (NONE, Self::NONE), ("", Self::NONE)];
+        Self {
+            names: names.into_iter().map(|(name, label)| (name.into(), label)).collect(),
+            labels: vec![OTHER.into(), NONE.into()],
+            by_labels: HashMap::from([((Self::OTHER, Self::OTHER), 0)]),
+            pages: vec![(Self::OTHER, Self::OTHER, Arc::default())],
+        }
+    }
+}
+
+// === impl Found ===
+
+impl Found {
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn page(&self) -> &Page {
+        &self.index.pages[self.number as usize].2
+    }
+}

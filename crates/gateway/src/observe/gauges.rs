@@ -1,0 +1,203 @@
+//! Gauges, and the counters that the core keeps: all from one [`Truth`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flow::{BANDS, BackendView, Counters, ModelId, Stage};
+
+use super::book::{Book, Names};
+use super::servers::{OTHER, SERVERS_MAX};
+use super::text::{Kind, Text};
+use super::truth::{Living, Truth};
+use super::{BAND_NAMES, Nameplates};
+
+/// What is alive under the names of one page.
+#[derive(Clone, Copy, Debug, Default)]
+struct Alive {
+    /// Waiting, by band.
+    waiting: [u64; BANDS],
+    stock: u64,
+}
+
+/// What stands under the name of one backend.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    in_flight: [u64; BANDS],
+    stock: u64,
+    ready: u64,
+}
+
+/// Writes every gauge, and the core's counters.
+pub(super) fn write(text: &mut Text, truth: &Truth, named: &Nameplates<'_>, book: &Book) {
+    let targets: BTreeMap<ModelId, Arc<str>> =
+        named.models.iter().map(|(&model, name)| (model, book.label(name))).collect();
+    write_alive(text, &alive(truth, &targets, book));
+    write_queue(text, truth);
+    write_bounds(text, truth, &targets);
+    write_registries(text, truth);
+    write_backends(text, truth, named);
+    write_counters(text, &truth.counters);
+}
+
+/// Counts what is alive by its names. A page that was noted for an ask is believed if it is one for
+/// that ask's target; without it the model asked for is taken to be the target itself.
+fn alive(truth: &Truth, targets: &BTreeMap<ModelId, Arc<str>>, book: &Book) -> Vec<(Names, Alive)> {
+    let pages: Vec<Names> = book.pages().into_iter().map(|(names, _)| names).collect();
+    let mut alive: BTreeMap<Names, Alive> =
+        pages.iter().map(|names| (names.clone(), Alive::default())).collect();
+    let other = book.label(OTHER);
+    let names_of = |ask: &Living| {
+        let target = targets.get(&ask.model).unwrap_or(&other);
+        let noted = ask.page.and_then(|page| pages.get(page as usize));
+        let noted = noted.filter(|names| names.target == *target).cloned();
+        noted.unwrap_or_else(|| Names { model: Arc::clone(target), target: Arc::clone(target) })
+    };
+    for ask in &truth.asks {
+        let counts = alive.entry(names_of(ask)).or_default();
+        match ask.stage {
+            Stage::Waiting => counts.waiting[ask.band as usize] += 1,
+            Stage::InFlight => counts.stock += ask.stock,
+        }
+    }
+    alive.into_iter().collect()
+}
+
+fn write_alive(text: &mut Text, alive: &[(Names, Alive)]) {
+    let help = "Requests waiting in the queue.";
+    let mut lengths = text.family("queue_length", Kind::Gauge, help);
+    for (Names { model, target }, counts) in alive {
+        for (band, count) in BAND_NAMES.into_iter().zip(counts.waiting) {
+            lengths.add(&[("model", model), ("target_model", target), ("band", band)], count);
+        }
+    }
+    let help = "Stock at the backends, in the unit that stock is counted in.";
+    let mut levels = text.family("stock_level", Kind::Gauge, help);
+    for (Names { model, target }, counts) in alive {
+        levels.add(&[("model", model), ("target_model", target)], counts.stock);
+    }
+}
+
+fn write_queue(text: &mut Text, truth: &Truth) {
+    let help = "Requests waiting in the queue, over all models and bands.";
+    text.bare("nexus_queue_depth", Kind::Gauge, help).add(&[], truth.depth());
+    let help = "The most requests that may wait.";
+    text.family("queue_capacity", Kind::Gauge, help).add(&[], truth.capacity);
+    let help = "How long the request that waits longest has waited.";
+    let oldest = truth.oldest.unwrap_or_default().secs_f64();
+    text.family("queue_oldest_seconds", Kind::Gauge, help).add(&[], oldest);
+    let help = "Requests that are at a backend.";
+    text.family("requests_in_flight", Kind::Gauge, help).add(&[], truth.in_flight);
+    let help = "The part of the queue that a newcomer of the band cannot have, from 0 to 1.";
+    let mut saturation = text.family("saturation", Kind::Gauge, help);
+    for (band, share) in BAND_NAMES.into_iter().zip(saturations(truth)) {
+        saturation.add(&[("band", band)], share);
+    }
+    let help = "How many more requests of the band may wait, flows' own limits aside.";
+    let mut headroom = text.family("headroom_requests", Kind::Gauge, help);
+    for (band, count) in BAND_NAMES.into_iter().zip(truth.headroom) {
+        headroom.add(&[("band", band)], count);
+    }
+}
+
+/// How full the queue is for a newcomer of each band. What it may take from lower bands counts as
+/// free, so under a strict cascade this is what waits at or above the band, over the capacity.
+fn saturations(truth: &Truth) -> [f64; BANDS] {
+    let capacity = f64::from(truth.capacity);
+    truth.headroom.map(|room| if room == 0 { 1.0 } else { 1.0 - f64::from(room) / capacity })
+}
+
+fn write_bounds(text: &mut Text, truth: &Truth, targets: &BTreeMap<ModelId, Arc<str>>) {
+    let mut named: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
+    for (model, bounds) in &truth.model_bounds {
+        if let Some(target) = targets.get(model).filter(|target| ***target != *OTHER) {
+            named.insert(target, *bounds);
+        }
+    }
+    let families = [
+        (
+            "lower_bound",
+            "Stock below which waiting requests are released; under auto as watermark.",
+        ),
+        ("watermark", "Stock that is aimed at; under auto that at which the backends close."),
+        ("upper_bound", "Stock below which requests pass the queue by; under auto as watermark."),
+    ];
+    for (at, (name, help)) in families.into_iter().enumerate() {
+        let mut family = text.family(name, Kind::Gauge, help);
+        for (target, bounds) in &named {
+            family.add(&[("target_model", target)], bounds[at]);
+        }
+    }
+}
+
+fn write_registries(text: &mut Text, truth: &Truth) {
+    let [active, remembered] = truth.flows;
+    let help = "Flows with something waiting or in flight.";
+    text.family("active_flows", Kind::Gauge, help).add(&[], active);
+    let help = "Flows that are remembered.";
+    text.family("flows", Kind::Gauge, help).add(&[], remembered);
+    let [active, remembered] = truth.workloads;
+    let help = "Workloads with something waiting or in flight.";
+    text.family("active_workloads", Kind::Gauge, help).add(&[], active);
+    let help = "Workloads that are remembered.";
+    text.family("workloads", Kind::Gauge, help).add(&[], remembered);
+}
+
+fn write_backends(text: &mut Text, truth: &Truth, named: &Nameplates<'_>) {
+    let backends = held(&truth.backends, named);
+    let help = "Requests at a backend.";
+    let mut family = text.family("backend_in_flight", Kind::Gauge, help);
+    for (backend, held) in &backends {
+        for (band, count) in BAND_NAMES.into_iter().zip(held.in_flight) {
+            family.add(&[("backend", backend), ("band", band)], count);
+        }
+    }
+    let help = "Stock at a backend, in the unit that stock is counted in.";
+    let mut family = text.family("backend_stock", Kind::Gauge, help);
+    for (backend, held) in &backends {
+        family.add(&[("backend", backend)], held.stock);
+    }
+    let help = "Whether a backend takes requests.";
+    let mut family = text.family("backend_ready", Kind::Gauge, help);
+    for (backend, held) in &backends {
+        family.add(&[("backend", backend)], held.ready);
+    }
+}
+
+/// Backends by name. Those beyond the bound, and those that are leaving and have lost their name,
+/// are summed up.
+fn held<'a>(backends: &[BackendView], named: &Nameplates<'a>) -> BTreeMap<&'a str, Held> {
+    let mut held: BTreeMap<&str, Held> = BTreeMap::new();
+    for backend in backends {
+        let name = named.backends.get(&backend.id).copied().unwrap_or(OTHER);
+        let fits = held.len() < SERVERS_MAX || held.contains_key(name);
+        let sum = held.entry(if fits { name } else { OTHER }).or_default();
+        for (sum, count) in sum.in_flight.iter_mut().zip(backend.in_flight) {
+            *sum += u64::from(count);
+        }
+        sum.stock += backend.stock;
+        sum.ready += u64::from(backend.ready);
+    }
+    held
+}
+
+fn write_counters(text: &mut Text, counters: &Counters) {
+    let help = "Requests offered to the queue, by what became of the offer.";
+    let mut offers = text.family("offers_total", Kind::Counter, help);
+    offers.add(&[("result", "bypassed")], counters.bypassed);
+    offers.add(&[("result", "queued")], counters.queued);
+    offers.add(&[("result", "refused")], counters.refused);
+    // Dispatch waits for events and looks only when something can go, so it never tries in vain.
+    let help = "Times a waiting request's turn came; event-driven dispatch never tries in vain.";
+    let mut attempts = text.family("popper_dequeue_attempts_total", Kind::Counter, help);
+    attempts.add(&[], counters.granted);
+    let help = "Times a waiting request was sent to a backend.";
+    let mut successes = text.family("popper_dequeue_successes_total", Kind::Counter, help);
+    successes.add(&[], counters.granted);
+    let help = "Requests that came back to the queue because their backend failed or was full.";
+    text.family("requeues_total", Kind::Counter, help).add(&[], counters.requeued);
+    let help = "Waiting requests that made room for a higher band, by their own band.";
+    let mut preemptions = text.family("preemptions_total", Kind::Counter, help);
+    for (band, count) in BAND_NAMES.into_iter().zip(counters.preempted) {
+        preemptions.add(&[("band", band)], count);
+    }
+}

@@ -1,0 +1,68 @@
+//! Durations by size, in fixed steps from a millisecond to ten minutes.
+//!
+//! One set of steps for every histogram: waits, first bytes and whole answers of the same service
+//! can then be compared, and a wait of 30 s (the default time to live) is a step of its own.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use flow::Span;
+
+/// The steps: each counts what took at most this long, written as the text format has it.
+pub(super) const STEPS: [(Span, &str); 19] = [
+    (Span::from_millis(1), "0.001"),
+    (Span::from_nanos(2_500_000), "0.0025"),
+    (Span::from_millis(5), "0.005"),
+    (Span::from_millis(10), "0.01"),
+    (Span::from_millis(25), "0.025"),
+    (Span::from_millis(50), "0.05"),
+    (Span::from_millis(100), "0.1"),
+    (Span::from_millis(250), "0.25"),
+    (Span::from_millis(500), "0.5"),
+    (Span::from_secs(1), "1"),
+    (Span::from_millis(2500), "2.5"),
+    (Span::from_secs(5), "5"),
+    (Span::from_secs(10), "10"),
+    (Span::from_secs(20), "20"),
+    (Span::from_secs(30), "30"),
+    (Span::from_secs(60), "60"),
+    (Span::from_secs(120), "120"),
+    (Span::from_secs(300), "300"),
+    (Span::from_secs(600), "600"),
+];
+
+/// Counts by step; the last one is for what is longer than all.
+#[derive(Debug, Default)]
+pub(super) struct Histogram {
+    counts: [AtomicU64; STEPS.len() + 1],
+    /// In microseconds: nanoseconds would overflow within weeks of ten thousand waiting clients.
+    sum: AtomicU64,
+}
+
+/// A histogram at one moment, each step with all smaller ones in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Reading {
+    pub(super) up_to: [u64; STEPS.len()],
+    pub(super) count: u64,
+    pub(super) sum_secs: f64,
+}
+
+// === impl Histogram ===
+
+impl Histogram {
+    pub(super) fn add(&self, span: Span) {
+        let step = STEPS.partition_point(|&(most, _)| most < span);
+        self.counts[step].fetch_add(1, Relaxed);
+        self.sum.fetch_add(span.nanos().saturating_add(500) / 1000, Relaxed);
+    }
+
+    pub(super) fn read(&self) -> Reading {
+        let mut count = 0;
+        let mut running = self.counts.iter().map(|step| {
+            count += step.load(Relaxed);
+            count
+        });
+        let up_to = std::array::from_fn(|_| running.next().unwrap_or_default());
+        running.for_each(drop);
+        Reading { up_to, count, sum_secs: self.sum.load(Relaxed) as f64 / 1e6 }
+    }
+}

@@ -1,0 +1,161 @@
+//! Counters and histograms, summed from the pages and the backends' own counts.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::BAND_NAMES;
+use super::book::{Book, Names};
+use super::histogram::Histogram;
+use super::outcome::{PUSH_ERRORS, QUEUE_TIMEOUT};
+use super::page::{self, Page};
+use super::servers::{RESULTS, Servers};
+use super::text::{Family, Kind, Pair, Text};
+
+type Pages = [(Names, Arc<Page>)];
+
+/// Label values of a pair of counters.
+const DIRECTIONS: [&str; 2] = ["input", "output"];
+const STAGES: [&str; 2] = ["waiting", "in_flight"];
+const SUCCESS: [&str; 2] = ["false", "true"];
+
+/// Writes everything that is counted of requests and attempts.
+pub(super) fn write(text: &mut Text, book: &Book, servers: &Servers) {
+    let pages = book.pages();
+    write_requests(text, &pages);
+    write_queue(text, &pages);
+    write_durations(text, &pages);
+    write_sizes(text, &pages);
+    write_attempts(text, servers);
+}
+
+/// Writes how many lines of the access log were lost.
+pub(super) fn write_lines_dropped(text: &mut Text, dropped: u64) {
+    let help = "Lines of the access log that were not written because nobody took them in time.";
+    text.family("access_log_dropped_total", Kind::Counter, help).add(&[], dropped);
+}
+
+fn write_requests(text: &mut Text, pages: &Pages) {
+    let help = "Requests that have ended, by their outcome and the class of the status sent.";
+    let mut family = text.family("requests_total", Kind::Counter, help);
+    for (names, page) in pages {
+        for ending in page.endings() {
+            let [model, target] = names.pairs();
+            let band = ("band", BAND_NAMES[ending.band]);
+            let ways = [("outcome", ending.outcome), ("code", ending.class)];
+            family.add(&[model, target, band, ways[0], ways[1]], ending.count);
+        }
+    }
+    let help = "Attempts beyond the first that requests needed.";
+    let mut family = text.family("retries_total", Kind::Counter, help);
+    for (names, page) in pages {
+        family.add(&names.pairs(), page.retries.load(Relaxed));
+    }
+}
+
+fn write_queue(text: &mut Text, pages: &Pages) {
+    let help = "Requests that passed the queue by.";
+    let mut family = text.family("bypass_total", Kind::Counter, help);
+    for (names, page) in pages {
+        family.add(&names.pairs(), page.bypassed.load(Relaxed));
+    }
+    let help = "Requests whose time to live passed while they waited.";
+    let mut family = text.family("requests_expired_total", Kind::Counter, help);
+    for (names, page) in pages {
+        family.add(&names.pairs(), page.ended_in(QUEUE_TIMEOUT));
+    }
+    let help = "Requests that the client ended: it left, or its own deadline passed.";
+    let mut family = text.family("requests_cancelled_total", Kind::Counter, help);
+    for (names, page) in pages {
+        add_pair(&mut family, names, ("stage", STAGES), page::read(&page.cancelled));
+    }
+    let help = "Requests that found no place to wait.";
+    let mut family = text.family("queue_push_errors_total", Kind::Counter, help);
+    for (names, page) in pages {
+        for error in PUSH_ERRORS {
+            let [model, target] = names.pairs();
+            family.add(&[model, target, ("error_type", error)], page.ended_in(error));
+        }
+    }
+}
+
+fn write_durations(text: &mut Text, pages: &Pages) {
+    let help = "How long requests were in the queue, by whether they were served in the end.";
+    let mut family = text.family("queue_latency_seconds", Kind::Histogram, help);
+    for (names, page) in pages {
+        for (band, pair) in BAND_NAMES.into_iter().zip(&page.queue_latency) {
+            for (success, histogram) in SUCCESS.into_iter().zip(pair) {
+                let [model, target] = names.pairs();
+                let labels = [model, target, ("band", band), ("success", success)];
+                add_used(&mut family, &labels, histogram);
+            }
+        }
+    }
+    let help = "From a request's arrival to the first byte of its answer.";
+    let mut family = text.family("time_to_first_byte_seconds", Kind::Histogram, help);
+    for (names, page) in pages {
+        add_bands(&mut family, names, &page.first_byte);
+    }
+    let help = "From a request's arrival to the end of its answer.";
+    let mut family = text.family("request_duration_seconds", Kind::Histogram, help);
+    for (names, page) in pages {
+        add_bands(&mut family, names, &page.total);
+    }
+}
+
+fn write_sizes(text: &mut Text, pages: &Pages) {
+    let help = "Tokens of prompts and of answers, as far as the backends told.";
+    let mut family = text.family("tokens_total", Kind::Counter, help);
+    for (names, page) in pages {
+        add_pair(&mut family, names, ("direction", DIRECTIONS), page::read(&page.tokens));
+    }
+    let help = "Bytes of requests' bodies and of answers' bodies.";
+    let mut family = text.family("body_bytes_total", Kind::Counter, help);
+    for (names, page) in pages {
+        add_pair(&mut family, names, ("direction", DIRECTIONS), page::read(&page.bytes));
+    }
+}
+
+fn write_attempts(text: &mut Text, servers: &Servers) {
+    let help = "Attempts at a backend, by how they went; all but answered are failures.";
+    let mut family = text.family("backend_attempts_total", Kind::Counter, help);
+    for (backend, attempts) in servers.all() {
+        for (result, count) in RESULTS.into_iter().zip(attempts) {
+            family.add(&[("backend", &backend), ("result", result)], count);
+        }
+    }
+}
+
+fn add_pair(
+    family: &mut Family<'_>,
+    names: &Names,
+    (name, values): (&str, [&str; 2]),
+    counts: [u64; 2],
+) {
+    for (value, count) in values.into_iter().zip(counts) {
+        let [model, target] = names.pairs();
+        family.add(&[model, target, (name, value)], count);
+    }
+}
+
+fn add_bands(family: &mut Family<'_>, names: &Names, histograms: &[Histogram]) {
+    for (band, histogram) in BAND_NAMES.into_iter().zip(histograms) {
+        let [model, target] = names.pairs();
+        add_used(family, &[model, target, ("band", band)], histogram);
+    }
+}
+
+/// Adds a histogram that has something in it: empty ones would be most of the text.
+fn add_used(family: &mut Family<'_>, labels: &[Pair<'_>], histogram: &Histogram) {
+    let reading = histogram.read();
+    if reading.count > 0 {
+        family.add_histogram(labels, &reading);
+    }
+}
+
+// === impl Names ===
+
+impl Names {
+    fn pairs(&self) -> [Pair<'_>; 2] {
+        [("model", &self.model), ("target_model", &self.target)]
+    }
+}

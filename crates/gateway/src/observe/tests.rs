@@ -1,0 +1,154 @@
+//! Tests of metrics and of the access log.
+
+mod bounded;
+mod exposition;
+mod histogram;
+mod lines;
+mod spool;
+mod truth;
+
+use std::collections::BTreeMap;
+
+use flow::{BackendId, Band, ModelId, Span};
+
+use super::{Nameplates, Record};
+
+/// A request that a backend answered at once.
+pub(crate) fn served(model: &str, target: &str) -> Record {
+    Record {
+        request_id: "r-1".into(),
+        method: http::Method::POST,
+        path: "/v1/chat/completions".into(),
+        model: model.into(),
+        target: target.into(),
+        flow: "team-a".into(),
+        band: Band::Normal,
+        backend: "gpu-a".into(),
+        reason: "normal-balanced",
+        boost: 200.0,
+        score: 1450.5,
+        queue_penalty: -50.0,
+        attempts: 1,
+        status: 200,
+        outcome: "ok",
+        bypassed: true,
+        waited: Some(Span::ZERO),
+        first_byte: Some(Span::from_millis(150)),
+        total: Span::from_millis(900),
+        prompt_tokens: Some(12),
+        output_tokens: Some(300),
+        bytes_in: 1000,
+        bytes_out: 20_000,
+    }
+}
+
+/// A request that no backend answered.
+pub(super) fn refused(model: &str, outcome: &'static str, status: u16) -> Record {
+    Record {
+        backend: String::new(),
+        attempts: 0,
+        status,
+        outcome,
+        bypassed: false,
+        waited: None,
+        first_byte: None,
+        ..served(model, model)
+    }
+}
+
+/// Backends and models by their names, numbered as they come.
+pub(super) fn named<'a>(backends: &[&'a str], models: &[&'a str]) -> Nameplates<'a> {
+    Nameplates {
+        backends: (0..).zip(backends).map(|(id, name)| (BackendId(id), *name)).collect(),
+        models: (0..).zip(models).map(|(id, name)| (ModelId(id), *name)).collect(),
+    }
+}
+
+/// Samples by name and labels, as they are written.
+pub(super) fn parsed(text: &str) -> BTreeMap<String, f64> {
+    let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        (series.to_owned(), value.parse().unwrap())
+    });
+    let mut all = BTreeMap::new();
+    for (series, value) in samples {
+        assert!(all.insert(series.clone(), value).is_none(), "{series} is there twice");
+    }
+    all
+}
+
+/// The sum over all series of a family whose labels contain these words.
+pub(super) fn sum(samples: &BTreeMap<String, f64>, family: &str, words: &[&str]) -> f64 {
+    let of_family = samples.iter().filter(|(series, _)| {
+        let rest = series.strip_prefix(family);
+        rest.is_some_and(|rest| {
+            (rest.is_empty() || rest.starts_with('{')) && words.iter().all(|w| rest.contains(w))
+        })
+    });
+    of_family.map(|(_, value)| value).sum()
+}
+#[test]
+fn zz_cost() {
+    let observer = super::Observer::default();
+    observer.known(["chat", "llama"]);
+    let record = served("chat", "llama");
+    for round in 0..3 {
+        let t = cpu();
+        for _ in 0..1_000_000 {
+            observer.ended(&record);
+        }
+        eprintln!("ended {round}: {:?}", (cpu() - t) / 1_000_000);
+        let t = cpu();
+        for _ in 0..1_000_000 {
+            _ = std::hint::black_box(super::line::write(
+                &record,
+                crate::config::settled::LogFormat::Text,
+                std::time::Duration::from_secs(1),
+            ));
+        }
+        eprintln!("text {round}: {:?}", (cpu() - t) / 1_000_000);
+        let t = cpu();
+        for _ in 0..1_000_000 {
+            _ = std::hint::black_box(super::line::write(
+                &record,
+                crate::config::settled::LogFormat::Json,
+                std::time::Duration::from_secs(1),
+            ));
+        }
+        eprintln!("json {round}: {:?}", (cpu() - t) / 1_000_000);
+    }
+    let log =
+        super::access::AccessLog::start(crate::config::settled::LogFormat::Text, std::io::sink())
+            .unwrap();
+    let t = cpu();
+    for _ in 0..1_000_000 {
+        log.write(&record);
+    }
+    eprintln!("log.write: {:?} dropped {}", (cpu() - t) / 1_000_000, log.dropped());
+    let mut core = flow::Controller::new(flow::Settings {
+        total_capacity: 20000,
+        default_class: flow::FlowClass { capacity: 20000, ..Default::default() },
+        ..Default::default()
+    });
+    let mut b = flow::BackendSupply::new(BackendId(0), vec![ModelId(0)]);
+    b.ready = false;
+    core.supply(&[b], flow::Time::ZERO);
+    let f = core.flow("a", 0);
+    for _ in 0..10000 {
+        core.offer(flow::Ask::new(f, ModelId(0)), flow::Time::ZERO);
+    }
+    let n = named(&["a"], &["llama"]);
+    for _ in 0..3 {
+        let t = cpu();
+        let truth = observer.look(&mut core, flow::Time::ZERO, &n);
+        eprintln!("look at 10k: {:?}", (cpu() - t));
+        let t = cpu();
+        let text = observer.metrics(&truth, &n);
+        eprintln!("metrics: {:?} {} bytes", (cpu() - t), text.len());
+    }
+}
+
+fn cpu() -> std::time::Duration {
+    let s = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    std::time::Duration::from_nanos(s.split(' ').next().unwrap().parse().unwrap())
+}

@@ -1,0 +1,147 @@
+//! The text as a whole: what must be in it, and that Prometheus' own tool accepts it.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use flow::{BackendSupply, Controller, ModelId, Settings, Span, Time};
+
+use super::{named, parsed, refused, served, sum};
+use crate::backend::Attempt;
+use crate::observe::{Observer, Record};
+
+/// The metrics that the source names, as they are called here, with their labels and their kind.
+const NAMED: &[(&str, &[&str], &str)] = &[
+    ("tidegate_queue_length", &["model", "target_model"], "gauge"),
+    ("tidegate_queue_latency_seconds", &["model", "target_model", "success"], "histogram"),
+    ("tidegate_stock_level", &["model", "target_model"], "gauge"),
+    ("tidegate_bypass_total", &["model", "target_model"], "counter"),
+    ("tidegate_requests_expired_total", &["model", "target_model"], "counter"),
+    ("tidegate_requests_cancelled_total", &["model", "target_model"], "counter"),
+    ("tidegate_queue_push_errors_total", &["model", "target_model", "error_type"], "counter"),
+    ("tidegate_upper_bound", &[], "gauge"),
+    ("tidegate_lower_bound", &[], "gauge"),
+    ("tidegate_watermark", &[], "gauge"),
+    ("tidegate_popper_dequeue_attempts_total", &[], "counter"),
+    ("tidegate_popper_dequeue_successes_total", &[], "counter"),
+    ("tidegate_active_flows", &[], "gauge"),
+    ("tidegate_preemptions_total", &["band"], "counter"),
+    ("nexus_queue_depth", &[], "gauge"),
+];
+
+/// A gateway with a history: every kind of ending, names that need escaping, two backends.
+fn eventful() -> String {
+    let odd = "odd\"name\\with\nbreaks";
+    let named = named(&["gpu-a", "gpu \"b\""], &["llama", odd]);
+    let observer = Observer::default();
+    observer.known(["chat", "llama", odd]);
+    observer.ended(&served("chat", "llama"));
+    observer.ended(&served(odd, odd));
+    let queued = Record {
+        bypassed: false,
+        waited: Some(Span::from_millis(30)),
+        attempts: 3,
+        ..served("chat", "llama")
+    };
+    observer.ended(&queued);
+    observer.ended(&Record {
+        waited: Some(Span::from_secs(30)),
+        ..refused("llama", "queue_timeout", 503)
+    });
+    observer.ended(&refused("llama", "client_closed", 499));
+    observer.ended(&refused("llama", "too_many_flows", 503));
+    observer.ended(&refused("llama", "flow_full", 503));
+    observer.ended(&refused("nobody knows me", "model_not_found", 404));
+    observer.attempt("gpu-a", Attempt::Answered);
+    observer.attempt("gpu \"b\"", Attempt::Full(None));
+    let mut core = Controller::new(Settings::default());
+    let backends = [0, 1].map(|id| BackendSupply::new(flow::BackendId(id), vec![ModelId(id)]));
+    core.supply(&backends, Time::ZERO);
+    let truth = observer.look(&mut core, Time::ZERO, &named);
+    observer.metrics(&truth, &named)
+}
+
+#[test]
+fn m01_every_metric_of_the_source_is_there_with_its_labels() {
+    let text = eventful();
+    let samples = parsed(&text);
+    for (name, labels, kind) in NAMED {
+        assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} is no {kind}");
+        assert!(text.contains(&format!("# HELP {name} ")), "{name} has no help");
+        let name = if *kind == "histogram" { format!("{name}_count") } else { (*name).into() };
+        let series: Vec<&String> =
+            samples.keys().filter(|series| series.split('{').next() == Some(&name)).collect();
+        assert!(!series.is_empty(), "{name} has no sample");
+        for label in *labels {
+            let all = series.iter().all(|series| series.contains(&format!("{label}=\"")));
+            assert!(all, "{name} lacks the label {label}: {series:?}");
+        }
+    }
+}
+
+#[test]
+fn m01_each_ending_is_counted_where_the_source_counts_it() {
+    let samples = parsed(&eventful());
+    let chat = ["{model=\"chat\"", "target_model=\"llama\""];
+    let llama = ["{model=\"llama\""];
+    let count = |family: &str, words: &[&str]| sum(&samples, family, words);
+    assert_eq!(count("tidegate_bypass_total", &chat), 1.0);
+    assert_eq!(count("tidegate_retries_total", &chat), 2.0);
+    assert_eq!(count("tidegate_requests_expired_total", &llama), 1.0);
+    assert_eq!(count("tidegate_requests_cancelled_total", &llama), 1.0);
+    let waiting = ["stage=\"waiting\""];
+    assert_eq!(count("tidegate_requests_cancelled_total", &waiting), 1.0);
+    for error in ["error_type=\"too_many_flows\"", "error_type=\"flow_full\""] {
+        assert_eq!(count("tidegate_queue_push_errors_total", &[error]), 1.0);
+    }
+    let latency = "tidegate_queue_latency_seconds";
+    let served = ["success=\"true\""];
+    assert_eq!(count(&format!("{latency}_count"), &served), 1.0, "the bypassed did not wait");
+    assert_eq!(count(&format!("{latency}_sum"), &served), 0.03);
+    assert_eq!(count(&format!("{latency}_sum"), &["success=\"false\""]), 30.0);
+    assert_eq!(count("tidegate_requests_total", &[]), 8.0);
+    assert_eq!(count("tidegate_requests_total", &["outcome=\"ok\"", "code=\"2xx\""]), 3.0);
+    assert_eq!(count("tidegate_tokens_total", &["direction=\"output\"", chat[0]]), 600.0);
+    assert_eq!(count("tidegate_backend_attempts_total", &["result=\"full\""]), 1.0);
+}
+
+/// Prometheus' own linter has nothing to say: no missing help, no bad name, no wrong unit.
+#[test]
+fn m01_promtool_accepts_the_text_without_complaint() {
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics", "--extended"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = promtool else {
+        eprintln!("not checked: promtool is not here (Debian's package prometheus has it)");
+        return;
+    };
+    promtool.stdin.take().unwrap().write_all(eventful().as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && complaint.is_empty(), "{complaint}");
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("tidegate_queue_length"), "{table}");
+}
+
+#[test]
+fn a_gateway_that_has_seen_nothing_writes_a_text_that_can_be_read() {
+    let observer = Observer::default();
+    let mut core = Controller::new(Settings::default());
+    let named = named(&[], &[]);
+    let truth = observer.look(&mut core, Time::ZERO, &named);
+    let samples = parsed(&observer.metrics(&truth, &named));
+    assert_eq!(samples["nexus_queue_depth"], 0.0);
+    assert_eq!(samples["tidegate_saturation{band=\"normal\"}"], 0.0);
+    assert_eq!(samples["tidegate_headroom_requests{band=\"normal\"}"], 1000.0);
+}
+
+#[test]
+fn the_process_tells_its_memory_its_time_and_its_files() {
+    let samples = parsed(&eventful());
+    assert!(samples["process_resident_memory_bytes"] > 1e6);
+    assert!(samples["process_open_fds"] >= 3.0);
+    assert!(samples["process_max_fds"] >= samples["process_open_fds"]);
+    assert!(samples.contains_key("process_cpu_seconds_total"));
+}

@@ -1,0 +1,50 @@
+//! The arithmetic of histograms.
+
+use flow::Span;
+
+use crate::observe::histogram::{Histogram, STEPS};
+
+#[test]
+fn steps_rise_and_their_texts_say_what_they_are() {
+    for pair in STEPS.windows(2) {
+        assert!(pair[0].0 < pair[1].0);
+    }
+    for (span, text) in STEPS {
+        assert_eq!(text.parse::<f64>().unwrap(), span.secs_f64());
+    }
+}
+
+#[test]
+fn a_duration_counts_in_its_step_and_in_all_larger_ones() {
+    let histogram = Histogram::default();
+    let step = Span::from_millis(10);
+    histogram.add(step);
+    histogram.add(Span::from_nanos(step.nanos() + 1));
+    histogram.add(Span::ZERO);
+    histogram.add(Span::from_secs(601));
+    let reading = histogram.read();
+    let at = |text: &str| reading.up_to[STEPS.iter().position(|(_, t)| *t == text).unwrap()];
+    assert_eq!(at("0.001"), 1, "nothing at all is in the smallest");
+    assert_eq!(at("0.005"), 1);
+    assert_eq!(at("0.01"), 2, "a step holds what is as long as itself");
+    assert_eq!(at("0.025"), 3);
+    assert_eq!(at("600"), 3, "what is longer than all is only in the last");
+    assert_eq!(reading.count, 4);
+    assert!((reading.sum_secs - 601.02).abs() < 1e-6, "{}", reading.sum_secs);
+}
+
+/// Every count against a count by hand, for durations of every size.
+#[test]
+fn counts_agree_with_counting_by_hand() {
+    let histogram = Histogram::default();
+    let spans: Vec<Span> = (0..4000_u64).map(|n| Span::from_nanos(n * n * n * 13)).collect();
+    spans.iter().for_each(|&span| histogram.add(span));
+    let reading = histogram.read();
+    for ((most, text), told) in STEPS.into_iter().zip(reading.up_to) {
+        let counted = spans.iter().filter(|&&span| span <= most).count() as u64;
+        assert_eq!(told, counted, "up to {text}");
+    }
+    let sum: f64 = spans.iter().map(|span| span.secs_f64()).sum();
+    assert_eq!(reading.count, 4000);
+    assert!((reading.sum_secs - sum).abs() < 1e-2, "{} against {sum}", reading.sum_secs);
+}

@@ -1,0 +1,96 @@
+//! The core at one moment, copied out under its lock so that nothing is formatted there.
+//!
+//! The work is bounded by what is alive and by what the core remembers: some ten nanoseconds for
+//! each ask, flow and workload.
+
+use flow::{AskView, BANDS, BackendView, Band, Controller, Counters, ModelId, Span, Stage, Time};
+
+use super::book::NAMES_MAX;
+use super::tags::Tags;
+
+/// See the module's description. All gauges of one scrape come from one of these, so they agree.
+#[derive(Clone, Debug)]
+pub(crate) struct Truth {
+    pub(super) counters: Counters,
+    /// By band, from best-effort to critical.
+    pub(super) waiting: [u32; BANDS],
+    pub(super) headroom: [u32; BANDS],
+    pub(super) capacity: u32,
+    pub(super) in_flight: u32,
+    /// How long the one that waits longest has waited.
+    pub(super) oldest: Option<Span>,
+    pub(super) backends: Vec<BackendView>,
+    pub(super) asks: Vec<Living>,
+    /// Lower bound, watermark and upper bound of each model.
+    pub(super) model_bounds: Vec<(ModelId, [f64; 3])>,
+    /// Flows with something alive, and all that are remembered.
+    pub(super) flows: [u64; 2],
+    pub(super) workloads: [u64; 2],
+}
+
+/// One ask that is alive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Living {
+    /// The page that was noted for it.
+    pub(super) page: Option<u32>,
+    pub(super) model: ModelId,
+    pub(super) band: Band,
+    pub(super) stage: Stage,
+    pub(super) stock: u64,
+}
+
+// === impl Truth ===
+
+impl Truth {
+    pub(super) fn copy(
+        core: &mut Controller,
+        now: Time,
+        models: impl Iterator<Item = ModelId>,
+        tags: &Tags,
+    ) -> Self {
+        let mut oldest: Option<Time> = None;
+        let mut asks = Vec::with_capacity((core.depth() + core.in_flight()) as usize);
+        for ask in core.asks() {
+            if ask.stage == Stage::Waiting {
+                oldest = Some(oldest.map_or(ask.arrival, |before| before.min(ask.arrival)));
+            }
+            asks.push(Living::of(&ask, tags));
+        }
+        let busy = core.flows().filter(|flow| flow.in_flight > 0 || flow.waiting != [0; BANDS]);
+        let flows = [busy.count() as u64, core.flows().count() as u64];
+        let workloads = core.workloads(now);
+        let active = workloads.iter().filter(|workload| workload.active > 0).count();
+        let workloads = [active as u64, workloads.len() as u64];
+        let mut headroom = [0; BANDS];
+        for band in Band::DESCENDING {
+            headroom[band as usize] = core.headroom(band);
+        }
+        Self {
+            counters: *core.counters(),
+            waiting: core.waiting(),
+            headroom,
+            capacity: core.capacity(),
+            in_flight: core.in_flight(),
+            oldest: oldest.map(|arrival| now.since(arrival)),
+            backends: core.backends().collect(),
+            asks,
+            model_bounds: models.take(NAMES_MAX).map(|model| (model, core.bounds(model))).collect(),
+            flows,
+            workloads,
+        }
+    }
+
+    /// How many wait in all.
+    pub(super) fn depth(&self) -> u32 {
+        self.waiting.iter().sum()
+    }
+}
+
+// === impl Living ===
+
+impl Living {
+    fn of(ask: &AskView, tags: &Tags) -> Self {
+        let &AskView { ticket, model, band, stage, stock, .. } = ask;
+        Self { page: tags.get(ticket.index()), model, band, stage, stock }
+    }
+}

@@ -1,0 +1,15 @@
+//! To the backend and back: connections, one attempt, and the answer's way to the client.
+//!
+//! Bodies pass byte for byte. A stream is looked at only as far as accounting needs, and whatever
+//! way it ends, its passenger settles with the core.
+
+mod answer;
+mod attempt;
+mod budget;
+mod meter;
+mod pool;
+
+pub(crate) use answer::{Answer, Broken, Flight};
+pub(crate) use attempt::{Errand, Failure, Limits, Outcome, attempt};
+pub(crate) use budget::RetryBudget;
+pub(crate) use pool::{Lease, Pool};

@@ -1,0 +1,259 @@
+//! A client's connection: what it may take, in time and in number.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep};
+
+use crate::reply::Fault;
+
+/// How long a connection may do nothing between two requests.
+const IDLE: Duration = Duration::from_secs(75);
+
+/// Everyone who is connected.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    count: AtomicUsize,
+    /// Rung when the last one leaves.
+    empty: Notify,
+}
+
+/// One place among those who are connected.
+#[derive(Debug)]
+pub(super) struct Place<'a>(&'a Connections);
+
+/// What a connection is at, shared between its requests and its socket.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    serving: AtomicUsize,
+    served: AtomicUsize,
+}
+
+/// One request that is being served.
+#[derive(Debug)]
+pub(super) struct Serving(Arc<Activity>);
+
+/// A client's socket with an eye on the clock.
+///
+/// Reading is timed only between requests: from the first byte of a head to its last the client
+/// has the head's limit, before it the idle limit. Writing is timed while no byte is taken.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: TcpStream,
+    activity: Arc<Activity>,
+    /// Requests served when it was last looked at.
+    seen: usize,
+    /// Whether part of a head has come, and whether it is one of HTTP/1.
+    begun: bool,
+    plain: bool,
+    head: Patience,
+    write: Patience,
+}
+
+/// A limit that runs only while something is awaited.
+#[derive(Debug)]
+struct Patience {
+    limit: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+    running: bool,
+}
+
+// === impl Connections ===
+
+impl Connections {
+    /// Takes a place if there are fewer than `most`.
+    pub(super) fn join(&self, most: usize) -> Option<Place<'_>> {
+        let more = |count| (count < most).then_some(count + 1);
+        self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(Place(self))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Resolves when nobody is connected.
+    pub(crate) async fn none(&self) {
+        loop {
+            let empty = self.empty.notified();
+            if self.count() == 0 {
+                return;
+            }
+            empty.await;
+        }
+    }
+}
+
+// === impl Place ===
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.empty.notify_waiters();
+        }
+    }
+}
+
+// === impl Activity ===
+
+impl Activity {
+    pub(super) fn serve(self: &Arc<Self>) -> Serving {
+        self.serving.fetch_add(1, Ordering::Relaxed);
+        self.served.fetch_add(1, Ordering::Relaxed);
+        Serving(Arc::clone(self))
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.serving.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl Socket ===
+
+impl Socket {
+    pub(super) fn new(
+        stream: TcpStream,
+        activity: Arc<Activity>,
+        head_limit: Duration,
+        write_limit: Duration,
+    ) -> Self {
+        // A token that waits for the next one is late.
+        let _ = stream.set_nodelay(true);
+        let (head, write) = (Patience::new(head_limit), Patience::new(write_limit));
+        Self { stream, activity, seen: 0, begun: false, plain: true, head, write }
+    }
+
+    /// Nothing came: has the client taken too long?
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let served = self.activity.served.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.seen, served) != served {
+            self.begun = false;
+            self.head.rest();
+        }
+        if self.activity.serving.load(Ordering::Relaxed) > 0 {
+            // Bodies have a limit of their own.
+            self.head.rest();
+            return Poll::Pending;
+        }
+        // A newcomer has something to ask.
+        let limit = if self.begun || served == 0 { self.head.limit } else { IDLE };
+        self.head.poll(context, limit)
+    }
+
+    fn came(&mut self, bytes: &[u8]) {
+        self.plain &= !bytes.starts_with(b"PRI ");
+        if !std::mem::replace(&mut self.begun, true) {
+            self.head.rest();
+        }
+    }
+
+    /// Says why the connection ends, if there is anyone to say it to.
+    fn say_late(&self) {
+        if self.begun && self.plain {
+            // Nothing else is being written now, and a full buffer only means that nobody reads.
+            let _ = self.stream.try_write(&super::raw(&Fault::RequestTimeout.into()));
+        }
+    }
+
+    fn wrote<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if poll.is_ready() {
+            self.write.rest();
+            return poll;
+        }
+        let limit = self.write.limit;
+        self.write.poll(context, limit).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(context, buffer) {
+            this.came(&buffer.filled()[before..]);
+            return Poll::Ready(read);
+        }
+        ready!(this.poll_late(context));
+        this.say_late();
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let poll = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.wrote(context, poll)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let poll = Pin::new(&mut this.stream).poll_write_vectored(context, slices);
+        this.wrote(context, poll)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+// === impl Patience ===
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        Self { limit, timer: None, running: false }
+    }
+
+    /// Nothing is awaited any more.
+    fn rest(&mut self) {
+        self.running = false;
+    }
+
+    /// Ready when it has been awaited for as long as the limit.
+    fn poll(&mut self, context: &mut Context<'_>, limit: Duration) -> Poll<()> {
+        if !std::mem::replace(&mut self.running, true) {
+            let due = Instant::now() + limit;
+            match &mut self.timer {
+                Some(timer) => timer.as_mut().reset(due),
+                None => self.timer = Some(Box::pin(tokio::time::sleep_until(due))),
+            }
+        }
+        match &mut self.timer {
+            Some(timer) => timer.as_mut().poll(context),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The life of a request, from its head to the first byte of its answer.
+//!
+//! It asks for a place, waits, goes where it is sent, and comes back to wait when the backend
+//! failed it. Each wait and each attempt is bounded; each way out tells the client and the core.
+
+use std::sync::Arc;
+
+use flow::{ModelId, Place, Time, Usage};
+use http::{Response, Version};
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use super::worker::Worker;
+use crate::backend::{Attempt, Lookup, Upstream};
+use crate::config::Settled;
+use crate::ingress::Intent;
+use crate::keeper::{Grant, Seat, Target};
+use crate::relay::{Answer, Errand, Failure, Flight, Lease, Limits, Outcome, attempt};
+use crate::reply::{Fault, Refused, headers};
+use crate::trip::Trip;
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Journey {
+    pub(super) worker: Arc<Worker>,
+    pub(super) settled: Arc<Settled>,
+    pub(super) intent: Intent,
+    pub(super) errand: Errand,
+    pub(super) trip: Trip,
+}
+
+/// What to do after an attempt.
+enum Next {
+    /// Pass this on.
+    Answer(Response<Incoming>, Option<Lease>),
+    /// Wait for another one.
+    Again(Place),
+    /// Give up.
+    Refuse(Fault),
+}
+
+// === impl Journey ===
+
+impl Journey {
+    /// Takes a place, in flight or in the queue.
+    pub(super) async fn seat(&mut self) -> Result<Seat, Refused> {
+        let mut learnt = self.worker.gate.fleet.learnt();
+        loop {
+            learnt.borrow_and_update();
+            let model = match self.lookup() {
+                Lookup::Known(model) => return self.offer(model),
+                Lookup::NotYet(model) => model,
+                Lookup::Unknown => return Err(self.unknown_model().into()),
+            };
+            // A backend's models are not known yet: it waits like others, and looks again.
+            let mut seat = self.offer(model)?;
+            tokio::select! {
+                outcome = seat.grant() => { outcome?; }
+                _ = learnt.changed() => {}
+            }
+        }
+    }
+
+    /// Waits, goes, and comes back until there is an answer or none to be had.
+    pub(super) async fn fly(mut self, mut seat: Seat) -> Result<Response<Answer>, Refused> {
+        let record = &self.trip.record;
+        self.worker.gate.observer.began(seat.ticket(), &record.model, &record.target);
+        self.worker.gate.retries.deposit(self.settled.fleet.retry_share);
+        self.trip.record.bypassed = !seat.waits();
+        loop {
+            let grant = match seat.grant().await {
+                Ok(grant) => grant,
+                Err(refused) => return Err(self.evicted(refused)),
+            };
+            self.granted(&grant);
+            let upstream = self.worker.gate.fleet.roster().upstream(grant.backend).cloned();
+            let Some(upstream) = upstream else {
+                // It left between the grant and now.
+                seat.requeue(Place::Old);
+                continue;
+            };
+            match self.attempt(&upstream).await {
+                Next::Answer(response, lease) => {
+                    return Ok(self.depart(response, lease, seat, (&grant, &upstream)));
+                }
+                Next::Again(place) => seat.requeue(place),
+                Next::Refuse(fault) => {
+                    // Nothing came of it.
+                    seat.settle(Usage::Cost(0));
+                    return Err(self.give_up(fault.into()));
+                }
+            }
+        }
+    }
+
+    /// Ends it without an answer of a backend.
+    pub(super) fn give_up(self, refused: Refused) -> Refused {
+        self.trip.fail(&refused.fault);
+        refused
+    }
+
+    fn evicted(mut self, refused: Refused) -> Refused {
+        let waited = self.worker.gate.clock.now().since(self.trip.arrived);
+        self.trip.record.waited = Some(waited);
+        self.give_up(Refused { fault: refused.fault.after(waited), ..refused })
+    }
+
+    fn lookup(&self) -> Lookup {
+        let roster = self.worker.gate.fleet.roster();
+        match &self.intent.target {
+            Some(model) => roster.lookup(model),
+            None => roster.anywhere(self.trip.arrived.nanos()),
+        }
+    }
+
+    fn offer(&mut self, model: ModelId) -> Result<Seat, Refused> {
+        let gate = &self.worker.gate;
+        let target = Target { model, adapter: gate.fleet.roster().adapter(model) };
+        let seat = gate.keeper.offer(&self.intent, target, self.trip.arrived);
+        seat.map_err(|refused| {
+            let model = self.intent.model.as_deref().unwrap_or_default();
+            Refused { fault: refused.fault.about(model), ..refused }
+        })
+    }
+
+    fn unknown_model(&self) -> Fault {
+        match &self.intent.model {
+            Some(model) => Fault::ModelNotFound(model.clone()),
+            None => Fault::BackendError("there is no backend".into()),
+        }
+    }
+
+    fn granted(&mut self, grant: &Grant) {
+        let record = &mut self.trip.record;
+        record.waited = Some(grant.waited);
+        record.attempts += 1;
+        if let Some(choice) = &grant.choice {
+            record.reason = choice.reason.text();
+            record.boost = choice.score.boost;
+            record.score = choice.score.total;
+            record.queue_penalty = choice.score.queue_penalty;
+        }
+    }
+
+    async fn attempt(&mut self, upstream: &Upstream) -> Next {
+        self.trip.record.backend.clone_from(&upstream.name);
+        let limits = self.limits();
+        let outcome = attempt(&self.worker.pool, upstream, &self.errand, limits).await;
+        match outcome {
+            Outcome::Answered(response, lease) => {
+                self.report(upstream, Attempt::Answered);
+                Next::Answer(response, lease)
+            }
+            Outcome::Failed(failure) => {
+                tracing::debug!(backend = upstream.name, error = failure.text, "an attempt failed");
+                self.report(upstream, failure.attempt);
+                self.after(failure, upstream)
+            }
+            Outcome::TimedOut if self.is_overdue() => Next::Refuse(Fault::DeadlineExceeded),
+            Outcome::TimedOut => {
+                self.report(upstream, Attempt::Failed);
+                let limit = self.settled.fleet.answer_timeout.as_secs();
+                Next::Refuse(Fault::BackendError(format!("no answer began within {limit} s")))
+            }
+        }
+    }
+
+    fn report(&self, upstream: &Upstream, attempt: Attempt) {
+        self.worker.gate.observer.attempt(&upstream.name, attempt);
+        self.worker.gate.fleet.report(upstream.id, attempt);
+    }
+
+    /// A failed attempt is made again while attempts are left, for it and for all.
+    fn after(&self, failure: Failure, upstream: &Upstream) -> Next {
+        let left = self.trip.record.attempts < self.settled.fleet.attempts_max;
+        if left && self.worker.gate.retries.withdraw() {
+            return Next::Again(failure.place);
+        }
+        match failure.answer {
+            Some((response, lease)) => Next::Answer(response, lease),
+            None => {
+                Next::Refuse(Fault::BackendError(format!("{}: {}", upstream.name, failure.text)))
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let fleet = &self.settled.fleet;
+        let answer_by = Instant::now() + fleet.answer_timeout;
+        let deadline = self.deadline().map(|deadline| self.worker.gate.clock.instant(deadline));
+        let answer_by = deadline.map_or(answer_by, |deadline| deadline.min(answer_by));
+        Limits { connect: fleet.connect_timeout, answer_by }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.intent.deadline.map(|span| self.trip.arrived.after(span))
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.deadline().is_some_and(|deadline| self.worker.gate.clock.now() >= deadline)
+    }
+
+    /// How many more of its band may come, where answers are to tell it.
+    fn headroom(&self) -> Option<u64> {
+        let wanted = self.settled.server.headroom_headers;
+        let keeper = &self.worker.gate.keeper;
+        wanted.then(|| keeper.with(|core, _| u64::from(core.headroom(self.intent.band))))
+    }
+
+    /// The answer begins: from here on nothing is tried again.
+    fn depart(
+        mut self,
+        mut response: Response<Incoming>,
+        lease: Option<Lease>,
+        seat: Seat,
+        (grant, upstream): (&Grant, &Upstream),
+    ) -> Response<Answer> {
+        self.trip.answered(response.status());
+        if let Some(first_byte) = self.trip.record.first_byte {
+            self.worker.gate.fleet.latency(upstream.id, first_byte);
+        }
+        // What the backend speaks is its own affair.
+        *response.version_mut() = Version::HTTP_11;
+        let own = std::mem::take(response.headers_mut());
+        *response.headers_mut() = headers::from_upstream(own);
+        let told = headers::Told {
+            backend: &upstream.name_header,
+            choice: grant.choice,
+            waited: grant.waited,
+            request_id: &self.intent.request_id,
+            headroom: self.headroom(),
+        };
+        headers::describe(response.headers_mut(), &told);
+        let flight = Flight {
+            seat,
+            trip: self.trip,
+            cost: self.settled.cost,
+            prompt_estimate: self.intent.prompt,
+            streamed: self.intent.streamed,
+        };
+        Answer::new(response, lease, flight, self.settled.fleet.stall_timeout)
+    }
+}

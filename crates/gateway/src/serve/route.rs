@@ -1,0 +1,94 @@
+//! Which request is answered by whom.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Request, Response};
+use hyper::body::Incoming;
+
+use super::connection::Serving;
+use super::journey::Journey;
+use super::outbound::{Content, Reply};
+use super::worker::Worker;
+use super::{inbound, listing, status};
+use crate::admin;
+use crate::ingress::path::{self, Route};
+use crate::ingress::{self, Intent};
+use crate::relay::Errand;
+use crate::reply::{Fault, Refused, error, headers};
+use crate::trip::Trip;
+
+/// Answers a request.
+pub(super) async fn answer(
+    worker: Arc<Worker>,
+    request: Request<Incoming>,
+    serving: Serving,
+) -> Response<Reply> {
+    let gate = &worker.gate;
+    let path = request.uri().path();
+    let doors = worker.doors;
+    let response = match path::classify(request.method(), path) {
+        Ok(Route::Proxied { .. }) if doors.api => proxy(worker, request).await,
+        Ok(Route::Models) if doors.api => Content::whole(listing::models(gate)),
+        Ok(Route::ModelCard) if doors.api => {
+            let id = path::card_id(path).unwrap_or_default();
+            Content::whole(listing::model(gate, &id))
+        }
+        Ok(Route::Tags) if doors.api => Content::whole(listing::tags(gate)),
+        Ok(Route::Version) if doors.api => Content::whole(listing::version()),
+        Ok(Route::Visibility(page)) if doors.visibility => {
+            Content::whole(admin::answer(gate, page, gate.standing()))
+        }
+        Ok(_) => Content::whole(error::response(&Fault::NoSuchPath.into())),
+        Err(fault) => Content::whole(error::response(&fault.into())),
+    };
+    Reply::new(response, serving)
+}
+
+/// Carries a request to a backend, in its turn.
+async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Content> {
+    let settled = worker.gate.settled.load_full();
+    let (parts, body) = request.into_parts();
+    let mut trip = Trip::begin(&parts, worker.gate.clock, Arc::clone(&worker.gate.observer));
+    let read = match inbound::collect(body, &settled.server).await {
+        Ok(body) => ingress::read(&settled, &parts, body, trip.arrived.nanos()),
+        Err(fault) => Err(fault),
+    };
+    let (intent, body) = match read {
+        Ok(read) => read,
+        Err(fault) => {
+            trip.fail(&fault);
+            return refusal(&fault.into(), &ingress::headers::request_id(&parts.headers));
+        }
+    };
+    trip.read(&intent, body.len());
+    let request_id = intent.request_id.clone();
+    let errand = errand(parts, body, &intent);
+    let mut journey = Journey { worker, settled, intent, errand, trip };
+    let seat = match journey.seat().await {
+        Ok(seat) => seat,
+        Err(refused) => return refusal(&journey.give_up(refused), &request_id),
+    };
+    if journey.intent.queue_status && journey.intent.streamed && seat.waits() {
+        return status::tell(journey, seat);
+    }
+    match journey.fly(seat).await {
+        Ok(response) => response.map(|answer| Content::Relayed(Box::new(answer))),
+        Err(refused) => refusal(&refused, &request_id),
+    }
+}
+
+fn errand(parts: Parts, body: Bytes, intent: &Intent) -> Errand {
+    let root = || PathAndQuery::from_static("/");
+    let path = parts.uri.path_and_query().cloned().unwrap_or_else(root);
+    let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
+    Errand { method: parts.method, path, headers, body }
+}
+
+fn refusal(refused: &Refused, request_id: &HeaderValue) -> Response<Content> {
+    let mut response = error::response(refused);
+    headers::identify(response.headers_mut(), request_id);
+    Content::whole(response)
+}

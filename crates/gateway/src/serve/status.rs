@@ -1,0 +1,89 @@
+//! Queue status for those who ask: a stream that begins before its answer does.
+//!
+//! The client has had its 200, so what comes later comes as events: comments while it waits, then
+//! the backend's own stream, or an `error` event with the same JSON that a refusal has.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use flow::Outlook;
+use http::Response;
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+use tokio::sync::mpsc;
+
+use super::journey::Journey;
+use super::outbound::Content;
+use crate::clock;
+use crate::keeper::Seat;
+use crate::relay::{Answer, Broken};
+use crate::reply::{error, headers};
+use crate::task;
+
+/// How often a place is told, at least and per so many who wait: looking costs more then.
+const EVERY: Duration = Duration::from_secs(1);
+const SLOWER_PER: u32 = 500;
+/// The most of a backend's error that is passed on in an event.
+const ERROR_MAX: usize = 64 << 10;
+
+type Frames = mpsc::Sender<Result<Frame<Bytes>, Broken>>;
+
+/// Begins a stream that tells the request's place.
+pub(super) fn tell(journey: Journey, seat: Seat) -> Response<Content> {
+    let (frames, receiver) = mpsc::channel(1);
+    let mut response = Response::new(Content::Told(receiver));
+    headers::event_stream(response.headers_mut(), &journey.intent.request_id);
+    task::spawn(drive(journey, seat, frames));
+    response
+}
+
+async fn drive(journey: Journey, seat: Seat, frames: Frames) {
+    let window = seat.window();
+    let mut flight = std::pin::pin!(journey.fly(seat));
+    let outcome = loop {
+        let (outlook, depth) = window.look();
+        if let Some(outlook) = outlook
+            && frames.send(Ok(comment(outlook, depth))).await.is_err()
+        {
+            return;
+        }
+        tokio::select! {
+            outcome = flight.as_mut() => break outcome,
+            () = tokio::time::sleep(EVERY * (1 + depth / SLOWER_PER)) => {}
+            () = frames.closed() => return,
+        }
+    };
+    match outcome {
+        Ok(response) if response.status().is_success() => pass_on(response, &frames).await,
+        Ok(response) => {
+            let body = http_body_util::Limited::new(response.into_body(), ERROR_MAX);
+            let text = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+            send_error(&text, &frames).await;
+        }
+        Err(refused) => send_error(&error::body(&refused), &frames).await,
+    }
+}
+
+async fn pass_on(response: Response<Answer>, frames: &Frames) {
+    let mut answer = response.into_body();
+    while let Some(frame) = answer.frame().await {
+        if frames.send(frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn send_error(json: &[u8], frames: &Frames) {
+    // An event's data is one line.
+    let line: Vec<u8> = json.iter().copied().filter(|byte| !b"\r\n".contains(byte)).collect();
+    let event = [b"event: error\ndata: ", &line[..], b"\n\n"].concat();
+    // If nobody listens any more, nobody needs to know.
+    let _ = frames.send(Ok(Frame::data(event.into()))).await;
+}
+
+fn comment(outlook: Outlook, depth: u32) -> Frame<Bytes> {
+    let Outlook { position, wait } = outlook;
+    let wait = wait.map(|wait| format!(" estimated_wait_ms={}", clock::duration(wait).as_millis()));
+    let wait = wait.unwrap_or_default();
+    Frame::data(format!(": queue position={position} waiting={depth}{wait}\n\n").into())
+}

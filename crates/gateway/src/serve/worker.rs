@@ -1,0 +1,160 @@
+//! One worker: a thread that accepts connections and serves them.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use tokio::net::TcpStream;
+
+use super::connection::{Activity, Socket};
+use super::{StartError, closing, raw, route, spawn};
+use crate::config::settled::Server;
+use crate::gate::Gate;
+use crate::relay::Pool;
+use crate::reply::Fault;
+use crate::task;
+
+/// Connections that the kernel holds until they are accepted.
+const BACKLOG: i32 = 4096;
+/// How long to wait when the system has no more files to give.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Requests at once on one connection of HTTP/2.
+const STREAMS_MAX: u32 = 1024;
+
+/// What one worker needs.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) gate: Arc<Gate>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) doors: Doors,
+}
+
+/// Which routes a listener has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doors {
+    pub(super) api: bool,
+    pub(super) visibility: bool,
+}
+
+/// Opens as many listeners on one address as there are workers.
+pub(super) fn listen(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, StartError> {
+    let refused = |error| StartError::Listen(address, error);
+    // Shared ports would let a second gateway creep in unnoticed.
+    let alone = bind(address, false).map_err(refused)?;
+    let address = alone.local_addr().map_err(refused)?;
+    drop(alone);
+    (0..count.max(1)).map(|_| bind(address, true).map_err(refused)).collect()
+}
+
+fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for the last connections to be forgotten.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+pub(super) fn address(listeners: &[TcpListener]) -> io::Result<SocketAddr> {
+    listeners.first().ok_or(io::ErrorKind::AddrNotAvailable)?.local_addr()
+}
+
+/// Starts a worker. It ends when the gateway has ended.
+pub(super) fn start(
+    gate: Arc<Gate>,
+    listener: TcpListener,
+    doors: Doors,
+) -> Result<JoinHandle<()>, StartError> {
+    let runtime = task::runtime()?;
+    let pool = Arc::new(Pool::default());
+    spawn("tidegate-serve", move || {
+        runtime.block_on(async {
+            let worker = Arc::new(Worker { gate: Arc::clone(&gate), pool, doors });
+            tokio::select! {
+                () = accept(worker, listener) => {}
+                () = gate.ended() => {}
+            }
+        });
+    })
+}
+
+async fn accept(worker: Arc<Worker>, listener: TcpListener) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "a worker has no listener"),
+    };
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => task::spawn(serve(Arc::clone(&worker), stream)),
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve(worker: Arc<Worker>, stream: TcpStream) {
+    let gate = Arc::clone(&worker.gate);
+    let settled = gate.settled.load();
+    let server = &settled.server;
+    let Some(_place) = gate.connections.join(server.connections_max) else {
+        let _ = stream.try_write(&raw(&Fault::Overloaded.into()));
+        return;
+    };
+    let activity = Arc::new(Activity::default());
+    let socket =
+        Socket::new(stream, Arc::clone(&activity), server.header_timeout, server.write_timeout);
+    let builder = builder(server, gate.is_closing());
+    drop(settled);
+    let service = service_fn(|request| {
+        let (worker, serving) = (Arc::clone(&worker), activity.serve());
+        async move { Ok::<_, std::convert::Infallible>(route::answer(worker, request, serving).await) }
+    });
+    let connection = builder.serve_connection(TokioIo::new(socket), service);
+    let mut connection = std::pin::pin!(connection);
+    // A client that breaks off has ended what it began; there is nobody to tell.
+    if gate.is_closing() {
+        let _ = connection.await;
+        return;
+    }
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = closing(gate.closing()) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+fn builder(server: &Server, last: bool) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().keep_alive(!last).max_buf_size(server.header_limit.max(8 << 10));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(server.header_limit).unwrap_or(u32::MAX))
+        .keep_alive_interval(Some(Duration::from_secs(20)))
+        .keep_alive_timeout(Duration::from_secs(20));
+    builder
+}
+
+// === impl Doors ===
+
+impl Doors {
+    pub(super) fn api(visibility: bool) -> Self {
+        Self { api: true, visibility }
+    }
+
+    pub(super) fn admin() -> Self {
+        Self { api: false, visibility: true }
+    }
+}

@@ -1,0 +1,110 @@
+//! One request's record, written as it goes and handed over once, whatever way it ends.
+
+use std::sync::Arc;
+
+use flow::{Band, Span, Time};
+use http::StatusCode;
+use http::request::Parts;
+
+use crate::clock::Clock;
+use crate::ingress::Intent;
+use crate::observe::{Observer, Record};
+use crate::reply::Fault;
+
+/// What is known of a request so far. Dropped before it has ended, it tells that the client left.
+#[derive(Debug)]
+pub(crate) struct Trip {
+    pub(crate) record: Record,
+    pub(crate) arrived: Time,
+    clock: Clock,
+    observer: Option<Arc<Observer>>,
+}
+
+// === impl Trip ===
+
+impl Trip {
+    pub(crate) fn begin(parts: &Parts, clock: Clock, observer: Arc<Observer>) -> Self {
+        Self { record: blank(parts), arrived: clock.now(), clock, observer: Some(observer) }
+    }
+
+    /// What it asks for is known.
+    pub(crate) fn read(&mut self, intent: &Intent, bytes: usize) {
+        let record = &mut self.record;
+        let id = intent.request_id.to_str();
+        record.request_id = id.unwrap_or_default().to_owned();
+        record.model = intent.model.clone().unwrap_or_default();
+        record.target = intent.target.clone().unwrap_or_default();
+        record.flow.clone_from(&intent.flow);
+        record.band = intent.band;
+        record.bytes_in = bytes as u64;
+    }
+
+    /// The answer begins.
+    pub(crate) fn answered(&mut self, status: StatusCode) {
+        self.record.status = status.as_u16();
+        self.record.first_byte = Some(self.clock.now().since(self.arrived));
+    }
+
+    /// It has ended well.
+    pub(crate) fn end(self) {
+        self.finish("ok");
+    }
+
+    /// It has ended by a fault.
+    pub(crate) fn fail(mut self, fault: &Fault) {
+        // After the first byte the client has seen another status.
+        if self.record.first_byte.is_none() {
+            self.record.status = fault.status().as_u16();
+        }
+        self.finish(fault.code());
+    }
+
+    fn finish(mut self, outcome: &'static str) {
+        if let Some(observer) = self.observer.take() {
+            self.write(&observer, outcome);
+        }
+    }
+
+    fn write(&mut self, observer: &Observer, outcome: &'static str) {
+        self.record.outcome = outcome;
+        self.record.total = self.clock.now().since(self.arrived);
+        observer.ended(&self.record);
+    }
+}
+
+impl Drop for Trip {
+    fn drop(&mut self) {
+        let Some(observer) = self.observer.take() else { return };
+        let fault = Fault::ClientClosed;
+        self.record.status = fault.status().as_u16();
+        self.write(&observer, fault.code());
+    }
+}
+
+fn blank(parts: &Parts) -> Record {
+    Record {
+        request_id: String::new(),
+        method: parts.method.clone(),
+        path: parts.uri.path().to_owned(),
+        model: String::new(),
+        target: String::new(),
+        flow: String::new(),
+        band: Band::Normal,
+        backend: String::new(),
+        reason: "",
+        boost: 0.0,
+        score: 0.0,
+        queue_penalty: 0.0,
+        attempts: 0,
+        status: 0,
+        outcome: "",
+        bypassed: false,
+        waited: None,
+        first_byte: None,
+        total: Span::ZERO,
+        prompt_tokens: None,
+        output_tokens: None,
+        bytes_in: 0,
+        bytes_out: 0,
+    }
+}

@@ -1,0 +1,58 @@
+//! `tidegate serve`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use gateway::Gateway;
+use gateway::config::Source;
+
+/// Stand in front of model servers: queue fairly, keep priorities, relay streams.
+///
+/// Point clients at the address it prints instead of at a model server. Requests that fit go
+/// straight through; the rest wait in a fair queue until a server has room, and hear why if that
+/// takes too long. Without a file or a backend it looks for servers on the well-known local ports
+/// (11434, 8000, 8080, 1234, 30000).
+///
+/// SIGHUP or a changed file reloads the configuration; SIGTERM answers everyone who waits and lets
+/// streams finish.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tidegate serve                                      servers on this machine
+  tidegate serve --backend http://10.0.0.5:8000       one server
+  tidegate serve --backend a=http://10.0.0.5:8000 --backend b=http://10.0.0.6:8000
+  tidegate serve --config tidegate.toml               everything else (docs/CONFIGURATION.md)
+
+Then:
+  curl http://127.0.0.1:8080/v1/chat/completions -H 'X-Priority: high' \\
+    -d '{\"model\": \"llama3\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
+  curl http://127.0.0.1:8080/health")]
+pub(super) struct Serve {
+    /// The configuration, TOML or YAML; ./tidegate.toml (or .yaml) if there is one.
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A model server, perhaps with a name of its own; may be repeated.
+    #[arg(long = "backend", short, value_name = "[NAME=]URL")]
+    backends: Vec<String>,
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, short, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+}
+
+// === impl Serve ===
+
+impl Serve {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
+        let Self { config, backends, listen } = self;
+        let source = Source { file: config, backends, listen }.or_default_file();
+        let gateway = Gateway::start(source)?;
+        writeln!(out, "listening on http://{}", gateway.address())?;
+        if let Some(address) = gateway.admin_address() {
+            writeln!(out, "visibility on http://{address}")?;
+        }
+        out.flush()?;
+        gateway.run_until_signal()?;
+        Ok(())
+    }
+}
