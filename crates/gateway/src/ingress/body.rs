@@ -152,9 +152,7 @@ impl<'a> Peek<'a> {
     }
 
     fn limit(&mut self, said: Small) {
-        // Zero and negative numbers stand for no limit.
-        let limit = said.number().filter(|&tokens| tokens > 0);
-        self.output = self.output.into_iter().chain(limit).min();
+        self.output = self.output.into_iter().chain(said.number()).min();
     }
 
     fn take<A: MapAccess<'a>>(&mut self, key: Key, body: &mut A) -> Result<(), A::Error> {
@@ -272,12 +270,12 @@ impl<'de> Visitor<'de> for AnySmall {
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Small, E> {
+        // Negative: it stands for no limit where it stands for anything.
         Ok(Small::Other)
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Small, E> {
-        // A cast maps negative numbers to zero, which stands for nothing everywhere.
-        Ok(Small::Number(number as u64))
+        Ok(if number < 0.0 { Small::Other } else { Small::Number(number as u64) })
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Small, E> {

@@ -95,6 +95,9 @@ fn q04_tokens_are_estimated_from_text_and_limits() {
         (r#""max_tokens":70,"max_completion_tokens":7"#, 7),
         (r#""max_tokens":null"#, 256),
         (r#""max_tokens":-1"#, 256),
+        (r#""max_tokens":-1.0"#, 256),
+        (r#""max_tokens":7.0"#, 7),
+        (r#""max_tokens":0"#, 0),
         (r#""max_tokens":"many","n":[1]"#, 256),
         (r#""n_predict":-1,"n":0"#, 256),
     ];
@@ -123,6 +126,7 @@ fn q04_pictures_count_by_the_piece() {
         image("https://example.org/cat.png".into()),
         format!(r#"{{"type":"input_image","image_url":"data:image/png;base64,{base64}"}}"#),
         format!(r#"{{"type":"input_audio","input_audio":{{"data":"{base64}","format":"wav"}}}}"#),
+        format!(r#"{{"type":"input_file","file_data":"data:text/pdf;base64,{base64}"}}"#),
     ] {
         let tokens = of(chat(part));
         assert!((600..660).contains(&tokens), "{tokens}");

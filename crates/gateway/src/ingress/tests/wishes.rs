@@ -21,6 +21,12 @@ fn r05_limits_are_read_and_nonsense_is_passed_over() {
 }
 
 #[test]
+fn r05_of_a_header_that_comes_twice_the_first_counts() {
+    let twice = [("x-request-id", "a"), ("x-request-id", "b"), ("x-request-id", "c")];
+    assert_eq!(chat(&Settled::default(), &twice).request_id, "a");
+}
+
+#[test]
 fn r05_speed_is_critical_for_those_who_say_so() {
     for yes in ["true", "1", "YES", "on"] {
         assert!(with("x-latency-critical", yes).latency_critical, "{yes}");
