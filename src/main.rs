@@ -10,7 +10,8 @@ use clap::Parser as _;
 use crate::cli::Cli;
 
 fn main() -> ExitCode {
-    match Cli::parse().run(&mut std::io::stdout().lock()) {
+    // Not locked: the access log writes there too.
+    match Cli::parse().run(&mut std::io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever reads the output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -12,8 +12,6 @@ mod workloads;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use backends::BackendStatus;
-
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};

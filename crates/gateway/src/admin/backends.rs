@@ -6,33 +6,9 @@ use flow::{BANDS, BackendId, BackendView, Bound, Bounds, Limits, Reading, Span, 
 use serde::Serialize;
 
 use super::bands::Bands;
-use crate::backend::Upstream;
+use crate::backend::BackendStatus;
 use crate::config::settled::Kind;
 use crate::gate::Gate;
-
-/// What the fleet knows of one model server; the rest of its entry comes from the core.
-#[derive(Clone, Debug)]
-pub(crate) struct BackendStatus {
-    pub(crate) backend: BackendId,
-    /// Its configured name.
-    pub(crate) id: String,
-    pub(crate) url: String,
-    pub(crate) kind: Kind,
-    /// How it is, in a few words.
-    pub(crate) state: String,
-    pub(crate) models: Vec<String>,
-    /// How long ago it was last checked, and what came of it.
-    pub(crate) last_check: Option<(Span, String)>,
-    /// How long ago its metrics were last read, and what they said.
-    pub(crate) last_reading: Option<(Span, Reading)>,
-    /// Why they could not be read the last time.
-    pub(crate) scrape_error: Option<String>,
-    pub(crate) traits: Traits,
-    /// Failed requests in a row.
-    pub(crate) failures: u32,
-    /// The smoothed time to the first byte of its answers.
-    pub(crate) latency: Option<Span>,
-}
 
 /// One entry of the page.
 #[derive(Clone, Debug, Serialize)]
@@ -108,9 +84,7 @@ struct Metrics {
 }
 
 pub(super) fn page(gate: &Gate) -> Vec<Entry> {
-    let roster = gate.fleet.roster();
-    let listed = roster.backends.values().map(|upstream| BackendStatus::from(&**upstream));
-    join(gate, listed.collect())
+    join(gate, gate.fleet.views())
 }
 
 /// Puts together what the fleet knows and what the core knows: whatever the fleet lists, and what
@@ -128,13 +102,32 @@ pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> Vec<Entry> {
             (status, view)
         })
         .collect();
-    let leaving = views.into_values().map(|view| (BackendStatus::leaving(view.id), Some(view)));
+    let leaving = views.into_values().map(|view| (leaving(view.id), Some(view)));
     let entry = |(status, view): (BackendStatus, Option<BackendView>)| {
         let latency = gate.observer.latency_ms(&status.id);
         let limits = view.map(|view| LimitsShown::new(bounds, &view.limits));
         Entry { avg_latency_ms: latency, limits, ..Entry::new(status, view) }
     };
     listed.into_iter().chain(leaving).map(entry).collect()
+}
+
+/// One of which only its number is known.
+fn leaving(backend: BackendId) -> BackendStatus {
+    BackendStatus {
+        backend,
+        id: format!("#{}", backend.0),
+        url: String::new(),
+        kind: Kind::default(),
+        ready: false,
+        state: "leaving".into(),
+        models: Vec::new(),
+        last_check: None,
+        last_reading: None,
+        scrape_error: None,
+        traits: Traits::default(),
+        failures: 0,
+        latency: None,
+    }
 }
 
 fn kind_name(kind: Kind) -> &'static str {
@@ -163,41 +156,6 @@ fn millis(span: Span) -> f64 {
 
 fn finite(bound: f64) -> Option<f64> {
     bound.is_finite().then_some(bound)
-}
-
-// === impl BackendStatus ===
-
-impl BackendStatus {
-    /// One of which only its number is known.
-    fn leaving(backend: BackendId) -> Self {
-        Self {
-            backend,
-            id: format!("#{}", backend.0),
-            url: String::new(),
-            kind: Kind::default(),
-            state: "leaving".into(),
-            models: Vec::new(),
-            last_check: None,
-            last_reading: None,
-            scrape_error: None,
-            traits: Traits::default(),
-            failures: 0,
-            latency: None,
-        }
-    }
-}
-
-impl From<&Upstream> for BackendStatus {
-    fn from(upstream: &Upstream) -> Self {
-        let Upstream { authority, base_path, .. } = upstream;
-        Self {
-            id: upstream.name.clone(),
-            url: format!("http://{authority}{base_path}"),
-            kind: upstream.kind,
-            state: "listed".into(),
-            ..Self::leaving(upstream.id)
-        }
-    }
 }
 
 // === impl Entry ===

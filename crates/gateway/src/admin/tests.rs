@@ -11,7 +11,8 @@ use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
-use super::{BackendStatus, Page, Standing, answer, backends};
+use super::{Page, Standing, answer, backends};
+use crate::backend::BackendStatus;
 use crate::config::Settled;
 use crate::config::settled::Kind;
 use crate::gate::Gate;
@@ -79,6 +80,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         id: "ollama-npu".into(),
         url: "http://127.0.0.1:11434".into(),
         kind: Kind::Ollama,
+        ready: true,
         state: "ready".into(),
         models: vec!["qwen2.5:0.5b".into()],
         last_check: Some((Span::from_millis(1500), "ok".into())),

@@ -52,7 +52,7 @@ const CARDS: &str = "/v1/models/";
 /// Where a request goes; a path that could be read in two ways is a fault.
 pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
     let reads = matches!(*method, Method::GET | Method::HEAD);
-    if let Some(page) = page(path) {
+    if let Some(page) = Page::at(path) {
         return if reads { Ok(Route::Visibility(page)) } else { Err(Fault::MethodNotAllowed) };
     }
     let api = match path {
@@ -80,18 +80,6 @@ pub(crate) fn card_id(path: &str) -> Option<Cow<'_, str>> {
         return Some(Cow::Borrowed(id));
     }
     String::from_utf8(decoded(id, |_| true)).ok().map(Cow::Owned)
-}
-
-fn page(path: &str) -> Option<Page> {
-    Some(match path {
-        "/backends" => Page::Backends,
-        "/flows" => Page::Flows,
-        "/workloads" => Page::Workloads,
-        "/health" => Page::Health,
-        "/ready" => Page::Ready,
-        "/metrics" => Page::Metrics,
-        _ => return None,
-    })
 }
 
 /// Work is posted; whatever else comes to the same path (a list, a cancellation) is not.

@@ -27,6 +27,17 @@ struct Held {
     ready: u64,
 }
 
+// === impl Alive ===
+
+impl Alive {
+    fn add(&mut self, more: &Self) {
+        for (count, more) in self.waiting.iter_mut().zip(more.waiting) {
+            *count += more;
+        }
+        self.stock += more.stock;
+    }
+}
+
 /// Writes every gauge, and the core's counters.
 pub(super) fn write(text: &mut Text, truth: &Truth, named: &Nameplates<'_>, book: &Book) {
     let targets: BTreeMap<ModelId, Arc<str>> =
@@ -41,28 +52,41 @@ pub(super) fn write(text: &mut Text, truth: &Truth, named: &Nameplates<'_>, book
 
 /// Counts what is alive by its names. A page that was noted for an ask is believed if it is one for
 /// that ask's target; without it the model asked for is taken to be the target itself.
-fn alive(truth: &Truth, targets: &BTreeMap<ModelId, Arc<str>>, book: &Book) -> Vec<(Names, Alive)> {
+fn alive(
+    truth: &Truth,
+    targets: &BTreeMap<ModelId, Arc<str>>,
+    book: &Book,
+) -> BTreeMap<Names, Alive> {
     let pages: Vec<Names> = book.pages().into_iter().map(|(names, _)| names).collect();
-    let mut alive: BTreeMap<Names, Alive> =
-        pages.iter().map(|names| (names.clone(), Alive::default())).collect();
     let other = book.label(OTHER);
-    let names_of = |ask: &Living| {
-        let target = targets.get(&ask.model).unwrap_or(&other);
-        let noted = ask.page.and_then(|page| pages.get(page as usize));
+    let names_of = |(page, model): (Option<u32>, ModelId)| {
+        let target = targets.get(&model).unwrap_or(&other);
+        let noted = page.and_then(|page| pages.get(page as usize));
         let noted = noted.filter(|names| names.target == *target).cloned();
         noted.unwrap_or_else(|| Names { model: Arc::clone(target), target: Arc::clone(target) })
     };
-    for ask in &truth.asks {
-        let counts = alive.entry(names_of(ask)).or_default();
+    let mut alive: BTreeMap<Names, Alive> =
+        pages.iter().map(|names| (names.clone(), Alive::default())).collect();
+    for (numbers, counts) in by_numbers(&truth.asks) {
+        alive.entry(names_of(numbers)).or_default().add(&counts);
+    }
+    alive
+}
+
+/// Counts what is alive by page and target, which is quicker than by their names.
+fn by_numbers(asks: &[Living]) -> BTreeMap<(Option<u32>, ModelId), Alive> {
+    let mut alive: BTreeMap<(Option<u32>, ModelId), Alive> = BTreeMap::new();
+    for ask in asks {
+        let counts = alive.entry((ask.page, ask.model)).or_default();
         match ask.stage {
             Stage::Waiting => counts.waiting[ask.band as usize] += 1,
             Stage::InFlight => counts.stock += ask.stock,
         }
     }
-    alive.into_iter().collect()
+    alive
 }
 
-fn write_alive(text: &mut Text, alive: &[(Names, Alive)]) {
+fn write_alive(text: &mut Text, alive: &BTreeMap<Names, Alive>) {
     let help = "Requests waiting in the queue.";
     let mut lengths = text.family("queue_length", Kind::Gauge, help);
     for (Names { model, target }, counts) in alive {

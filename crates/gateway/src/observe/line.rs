@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flow::Span;
 
-use super::stamp::Stamp;
+use super::stamp::{self, digits};
 use super::{BAND_NAMES, Record};
 use crate::config::settled::LogFormat;
 
@@ -26,7 +26,7 @@ struct Line {
 /// The line of a request that ended at this moment, counted from 1970.
 pub(super) fn write(record: &Record, format: LogFormat, moment: Duration) -> String {
     let mut line = Line { out: String::with_capacity(640), format };
-    line.stamp(Stamp(moment));
+    line.stamp(moment);
     line.word("request_id", &record.request_id);
     line.word("method", record.method.as_str());
     line.word("path", &record.path);
@@ -74,21 +74,25 @@ fn is_harmless(letter: char) -> bool {
 // === impl Line ===
 
 impl Line {
-    fn stamp(&mut self, stamp: Stamp) {
+    fn stamp(&mut self, moment: Duration) {
         self.key("time");
         let quote = if self.format == LogFormat::Json { "\"" } else { "" };
-        // Writing to a string cannot fail.
-        _ = write!(self.out, "{quote}{stamp}{quote}");
+        self.out.push_str(quote);
+        stamp::write(&mut self.out, moment);
+        self.out.push_str(quote);
     }
 
     fn key(&mut self, key: &str) {
         let first = self.out.is_empty();
-        match self.format {
-            LogFormat::Text if first => self.out.extend([key, "="]),
-            LogFormat::Text => self.out.extend([" ", key, "="]),
-            LogFormat::Json if first => self.out.extend(["{\"", key, "\":"]),
-            LogFormat::Json => self.out.extend([",\"", key, "\":"]),
-        }
+        let (before, after) = match self.format {
+            LogFormat::Text if first => ("", "="),
+            LogFormat::Text => (" ", "="),
+            LogFormat::Json if first => ("{\"", "\":"),
+            LogFormat::Json => (",\"", "\":"),
+        };
+        self.out.push_str(before);
+        self.out.push_str(key);
+        self.out.push_str(after);
     }
 
     fn word(&mut self, key: &str, value: &str) {
@@ -99,12 +103,18 @@ impl Line {
         let kept = &value[..value.floor_char_boundary(VALUE_MAX)];
         let mark = if kept.len() < value.len() { CUT_MARK } else { "" };
         if self.format == LogFormat::Text && kept.bytes().all(is_plain) {
-            self.out.extend([kept, mark]);
+            self.out.push_str(kept);
+            self.out.push_str(mark);
             return;
         }
         self.out.push('"');
-        self.escaped(kept);
-        self.out.extend([mark, "\""]);
+        if kept.bytes().all(is_plain) {
+            self.out.push_str(kept);
+        } else {
+            self.escaped(kept);
+        }
+        self.out.push_str(mark);
+        self.out.push('"');
     }
 
     /// Writes a value as JSON has it, which people can read too.
@@ -129,7 +139,7 @@ impl Line {
 
     fn number(&mut self, key: &str, value: impl Into<u64>) {
         self.key(key);
-        _ = write!(self.out, "{}", value.into());
+        digits(&mut self.out, value.into(), 1);
     }
 
     fn maybe(&mut self, key: &str, value: Option<u64>) {
@@ -144,18 +154,26 @@ impl Line {
     }
 
     fn millis(&mut self, key: &str, span: Option<Span>) {
-        let Some(span) = span else { return };
-        self.key(key);
-        let micros = span.nanos() / 1000;
-        _ = write!(self.out, "{}.{:03}", micros / 1000, micros % 1000);
+        if let Some(span) = span {
+            self.key(key);
+            self.thousandths(span.nanos() / 1000);
+        }
     }
 
     fn real(&mut self, key: &str, value: f64) {
-        // JSON has no word for the others.
+        // JSON has no word for what is not finite.
         if value.is_finite() {
             self.key(key);
-            _ = write!(self.out, "{value}");
+            self.out.push_str(if value < 0.0 { "-" } else { "" });
+            self.thousandths((value.abs() * 1000.0).round() as u64);
         }
+    }
+
+    /// Writes a number with its three decimals.
+    fn thousandths(&mut self, value: u64) {
+        digits(&mut self.out, value / 1000, 1);
+        self.out.push('.');
+        digits(&mut self.out, value % 1000, 3);
     }
 
     fn finish(mut self) -> String {

@@ -1,11 +1,6 @@
 //! A moment as log lines show it: RFC 3339, in UTC, to the millisecond.
 
-use std::fmt;
 use std::time::Duration;
-
-/// The time since 1970.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stamp(pub(super) Duration);
 
 /// Days from 1 March of the year 0 to 1 January 1970.
 const DAYS_TO_EPOCH: u64 = 719_468;
@@ -25,15 +20,38 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-// === impl Stamp ===
-
-impl fmt::Display for Stamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs();
-        let (year, month, day) = date(seconds / 86_400);
-        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-        let millis = self.0.subsec_millis();
-        write!(f, "{year:04}-{month:02}-{day:02}T")?;
-        write!(f, "{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+/// Writes the moment so long after the beginning of 1970.
+pub(super) fn write(out: &mut String, since_epoch: Duration) {
+    let seconds = since_epoch.as_secs();
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    let millis = u64::from(since_epoch.subsec_millis());
+    let parts = [
+        (year, 4, '-'),
+        (month, 2, '-'),
+        (day, 2, 'T'),
+        (hour, 2, ':'),
+        (minute, 2, ':'),
+        (second, 2, '.'),
+        (millis, 3, 'Z'),
+    ];
+    for (value, width, after) in parts {
+        digits(out, value, width);
+        out.push(after);
     }
+}
+
+/// Writes a number with at least so many digits; a log line has two dozen, and the formatting
+/// machinery would take longer over them than over everything else.
+pub(super) fn digits(out: &mut String, mut value: u64, width: usize) {
+    const LONGEST: usize = 20;
+    let mut text = [b'0'; LONGEST];
+    let mut at = LONGEST;
+    while value > 0 {
+        at -= 1;
+        text[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+    }
+    let first = at.min(LONGEST - width.min(LONGEST));
+    out.push_str(str::from_utf8(&text[first..]).unwrap_or_default());
 }

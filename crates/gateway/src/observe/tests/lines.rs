@@ -9,7 +9,7 @@ use super::{refused, served};
 use crate::config::settled::LogFormat;
 use crate::observe::Record;
 use crate::observe::line;
-use crate::observe::stamp::Stamp;
+use crate::observe::stamp;
 
 const MOMENT: Duration = Duration::from_millis(1_794_733_953_123);
 
@@ -34,15 +34,15 @@ fn r05_a_line_tells_how_a_request_was_routed() {
     };
     let expected = "time=2026-11-15T09:12:33.123Z request_id=r-1 method=POST \
         path=/v1/chat/completions status=200 outcome=ok model=chat target_model=llama flow=team-a \
-        priority=critical backend=gpu-a reason=normal-balanced boost=200 score=1450.5 \
-        queue_penalty=-50 attempts=1 bypassed=false wait_ms=12.345 first_byte_ms=150.000 \
+        priority=critical backend=gpu-a reason=normal-balanced boost=200.000 score=1450.500 \
+        queue_penalty=-50.000 attempts=1 bypassed=false wait_ms=12.345 first_byte_ms=150.000 \
         total_ms=900.000 prompt_tokens=12 output_tokens=300 bytes_in=1000 bytes_out=20000\n";
     assert_eq!(text(&record), expected);
     let line = json(&record);
     assert_eq!(line["priority"], "critical");
-    assert_eq!(line["boost"], 200);
+    assert_eq!(line["boost"], 200.0);
     assert_eq!(line["score"], 1450.5);
-    assert_eq!(line["queue_penalty"], -50);
+    assert_eq!(line["queue_penalty"], -50.0);
     assert_eq!(line["wait_ms"], 12.345);
     assert_eq!(line["bypassed"], false);
     assert_eq!(line["time"], "2026-11-15T09:12:33.123Z");
@@ -137,8 +137,23 @@ fn numbers_that_are_none_do_not_break_a_line() {
 }
 
 #[test]
+fn numbers_are_written_with_the_digits_they_need() {
+    let shown = |value, width| {
+        let mut out = String::new();
+        stamp::digits(&mut out, value, width);
+        out
+    };
+    assert_eq!([shown(0, 1), shown(7, 3), shown(1234, 2)], ["0", "007", "1234"]);
+    assert_eq!(shown(u64::MAX, 1), u64::MAX.to_string());
+}
+
+#[test]
 fn moments_are_shown_as_dates() {
-    let shown = |secs| Stamp(Duration::from_secs(secs)).to_string();
+    let shown = |secs| {
+        let mut out = String::new();
+        stamp::write(&mut out, Duration::from_secs(secs));
+        out
+    };
     assert_eq!(shown(0), "1970-01-01T00:00:00.000Z");
     assert_eq!(shown(951_782_399), "2000-02-28T23:59:59.000Z");
     assert_eq!(shown(951_782_400), "2000-02-29T00:00:00.000Z");
