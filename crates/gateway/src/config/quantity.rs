@@ -53,7 +53,7 @@ pub(super) fn show_duration(duration: Duration) -> String {
         ("s", 1_000_000_000),
     ];
     for (name, unit) in units {
-        if nanos > 0 && nanos % unit == 0 {
+        if nanos > 0 && nanos.is_multiple_of(unit) {
             return format!("{}{name}", nanos / unit);
         }
     }
@@ -64,7 +64,7 @@ pub(super) fn show_duration(duration: Duration) -> String {
 pub(super) fn show_size(bytes: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     for (name, unit) in units {
-        if bytes > 0 && bytes % unit == 0 {
+        if bytes > 0 && bytes.is_multiple_of(unit) {
             return format!("{}{name}", bytes / unit);
         }
     }

@@ -12,7 +12,7 @@ use flow::OutOfRange;
 use super::quantity;
 use super::report::Report;
 use super::suggest;
-use super::tree::{Node, Place, Table, Value};
+use super::tree::{Node, Place, Table, Value, joined};
 use super::words::{self, Words};
 
 /// A table that is being read.
@@ -237,10 +237,7 @@ impl<'r> Section<'r> {
     }
 
     fn place_of(&self, key: &'static str) -> Place {
-        let here = || {
-            let dot = if self.place.path.is_empty() { "" } else { "." };
-            Place { path: format!("{}{dot}{key}", self.place.path), line: self.place.line }
-        };
+        let here = || Place { path: joined(&self.place.path, key), line: self.place.line };
         self.places.get(key).cloned().unwrap_or_else(here)
     }
 }

@@ -40,6 +40,12 @@ pub(super) enum Value {
 /// How much of a text is quoted in a problem.
 const QUOTED_MAX: usize = 60;
 
+/// The path of a key inside the table at `path`.
+pub(super) fn joined(path: &str, key: &str) -> String {
+    let dot = if path.is_empty() { "" } else { "." };
+    format!("{path}{dot}{key}")
+}
+
 // === impl Node ===
 
 impl Node {
@@ -57,8 +63,7 @@ impl Node {
             }
             Value::Table(table) => {
                 for (key, node) in table {
-                    let dot = if path.is_empty() { "" } else { "." };
-                    node.set_paths(format!("{path}{dot}{key}"));
+                    node.set_paths(joined(&path, key));
                 }
             }
             _ => {}
