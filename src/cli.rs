@@ -2,6 +2,7 @@
 //!
 //! Each verb is one variant with its arguments; nothing else sees them.
 
+mod check;
 mod engine;
 mod serve;
 
@@ -33,6 +34,7 @@ enum Verb {
     Demo,
     Engine(engine::Arguments),
     Simulate(Simulate),
+    Check(check::Check),
     /// Measure what Tidegate costs on this machine.
     #[command(subcommand)]
     Bench(Bench),
@@ -198,6 +200,7 @@ impl Cli {
             Verb::Demo => Ok(demo::run(out)?),
             Verb::Engine(engine) => engine.run(out),
             Verb::Simulate(simulate) => simulate.run(out),
+            Verb::Check(check) => check.run(out),
             Verb::Bench(Bench::Core(core)) => core.run(out),
             Verb::Bench(Bench::Cycles(cycles)) => cycles.run(),
             Verb::Bench(Bench::Engine(engine)) => {

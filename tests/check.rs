@@ -1,0 +1,38 @@
+//! `tidegate check` from outside: what it prints and how it ends.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn check(arguments: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.current_dir(root).arg("check").args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn x06_check_shows_what_a_file_puts_in_force() {
+    let output = check(&["examples/nexus.toml", "--listen", "127.0.0.1:9999"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    for told in ["listen    127.0.0.1:9999", "queue     100 in all", "bounds    auto", "ollama"] {
+        assert!(shown.contains(told), "{shown}");
+    }
+}
+
+#[test]
+fn x06_check_tells_every_problem_and_exits_with_1() {
+    let output = check(&["--backend", "https://h", "--listen", "8080", "examples/none.toml"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    let told = text(&output.stderr);
+    assert!(told.contains("examples/none.toml: cannot be read"), "{told}");
+    let output = check(&["--backend", "https://h", "--listen", "8080"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.starts_with("error: 2 problems in the configuration\n"), "{told}");
+    assert!(told.contains("\n--listen is \"8080\"") && told.contains("\n--backend https://h:"));
+}
