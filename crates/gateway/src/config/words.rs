@@ -18,6 +18,8 @@ pub(super) const BANDS: Words<Band> = &[
     ("default", Band::Normal),
     ("standard", Band::Normal),
     ("sheddable", Band::BestEffort),
+    ("low", Band::BestEffort),
+    ("realtime", Band::Critical),
 ];
 
 pub(super) const ORDERS: Words<Order> =
@@ -47,9 +49,16 @@ pub(super) const LOG_FORMATS: Words<LogFormat> =
 
 /// What a word stands for. Case, `-` and `_` make no difference.
 pub(super) fn find<T: Copy>(words: Words<T>, text: &str) -> Option<T> {
-    let plain = |word: &str| word.to_ascii_lowercase().replace(['-', '_'], "");
-    let text = plain(text);
-    words.iter().find(|(word, _)| plain(word) == text).map(|&(_, value)| value)
+    words.iter().find(|(word, _)| alike(word, text)).map(|&(_, value)| value)
+}
+
+fn alike(one: &str, other: &str) -> bool {
+    letters(one).eq(letters(other))
+}
+
+fn letters(word: &str) -> impl Iterator<Item = u8> {
+    let letters = word.bytes().filter(|letter| !matches!(letter, b'-' | b'_'));
+    letters.map(|letter| letter.to_ascii_lowercase())
 }
 
 /// The word for a value.

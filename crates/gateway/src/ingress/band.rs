@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use flow::Band;
 
 use super::headers::{Controls, text};
+use crate::config::words;
 
 /// The band that headers give, then the one that is the model's default, then normal.
 pub(super) fn of(
@@ -15,29 +16,12 @@ pub(super) fn of(
 ) -> Band {
     let said =
         |value: Option<_>, known: fn(&str) -> Option<Band>| value.and_then(text).and_then(known);
-    said(controls.priority, priority)
+    said(controls.priority, words::band)
         .or_else(|| said(controls.nexus_priority, nexus_priority))
         .or_else(|| objective(controls, objectives))
         .or_else(|| said(controls.media_type, media_type))
         .or(default)
         .unwrap_or_default()
-}
-
-fn priority(word: &str) -> Option<Band> {
-    const WORDS: [(&str, Band); 11] = [
-        ("critical", Band::Critical),
-        ("high", Band::High),
-        ("normal", Band::Normal),
-        ("best-effort", Band::BestEffort),
-        ("low", Band::BestEffort),
-        ("realtime", Band::Critical),
-        ("default", Band::Normal),
-        ("standard", Band::Normal),
-        ("sheddable", Band::BestEffort),
-        ("best_effort", Band::BestEffort),
-        ("besteffort", Band::BestEffort),
-    ];
-    among(&WORDS, word)
 }
 
 /// Knows two words only: in its own system any other one means normal.
