@@ -194,7 +194,7 @@ fn listed<'a>(identity: &'a Identity, headers: &'a HeaderMap) -> Vec<(&'a str, &
 }
 
 /// How long a request of this class may wait: what a client asks for can only be less.
-fn ttl_of(settled: &Settled, class: u32) -> Span {
+pub(crate) fn ttl_of(settled: &Settled, class: u32) -> Span {
     let at = (class as usize).checked_sub(1);
     let class = at.and_then(|at| settled.flow.classes.get(at));
     class.unwrap_or(&settled.flow.default_class).ttl

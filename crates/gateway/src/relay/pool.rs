@@ -112,9 +112,12 @@ impl Pool {
         Ok(sender)
     }
 
-    /// Lets connections to backends that are gone go.
-    pub(crate) fn retain(&self, still_there: impl Fn(BackendId) -> bool) {
-        self.kept().retain(|&backend, _| still_there(backend));
+    /// Lets go of connections that were closed, and of those to backends that are gone.
+    pub(crate) fn tidy(&self, still_there: impl Fn(BackendId) -> bool) {
+        self.kept().retain(|&backend, kept| {
+            kept.idle.retain(|sender| !sender.is_closed());
+            still_there(backend)
+        });
     }
 
     async fn shared(

@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use flow::{ModelId, Place, Time, Usage};
-use http::{Response, Version};
+use flow::{Band, Controller, ModelId, Place, Span, Time, Usage};
+use http::{HeaderMap, Response, Version};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::worker::Worker;
 use crate::backend::{Attempt, Lookup, Upstream};
 use crate::config::Settled;
-use crate::ingress::Intent;
+use crate::ingress::{self, Intent};
 use crate::keeper::{Grant, Seat, Target};
 use crate::relay::{Answer, Errand, Failure, Flight, Lease, Limits, Outcome, attempt};
 use crate::reply::{Fault, Refused, headers};
@@ -27,6 +27,13 @@ pub(super) struct Journey {
     pub(super) intent: Intent,
     pub(super) errand: Errand,
     pub(super) trip: Trip,
+}
+
+/// How much more may wait in a band.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    headroom: u32,
+    capacity: u32,
 }
 
 /// What to do after an attempt.
@@ -55,8 +62,8 @@ impl Journey {
             // A backend's models are not known yet: it waits like others, and looks again.
             let mut seat = self.offer(model)?;
             tokio::select! {
-                outcome = seat.grant() => { outcome?; }
-                _ = learnt.changed() => {}
+                outcome = seat.grant() => drop(outcome.map_err(|refused| self.waited_out(refused))?),
+                _ = learnt.changed() => self.shorten(),
             }
         }
     }
@@ -70,7 +77,10 @@ impl Journey {
         loop {
             let grant = match seat.grant().await {
                 Ok(grant) => grant,
-                Err(refused) => return Err(self.evicted(refused)),
+                Err(refused) => {
+                    let refused = self.waited_out(refused);
+                    return Err(self.give_up(refused));
+                }
             };
             self.granted(&grant);
             let upstream = self.worker.gate.fleet.roster().upstream(grant.backend).cloned();
@@ -99,10 +109,21 @@ impl Journey {
         refused
     }
 
-    fn evicted(mut self, refused: Refused) -> Refused {
-        let waited = self.worker.gate.clock.now().since(self.trip.arrived);
+    /// The time that it has waited counts when it waits again.
+    fn shorten(&mut self) {
+        let usual = ingress::ttl_of(&self.settled, self.intent.class);
+        let left = self.intent.ttl.unwrap_or(usual).nanos();
+        self.intent.ttl = Some(Span::from_nanos(left.saturating_sub(self.age().nanos())));
+    }
+
+    fn age(&self) -> Span {
+        self.worker.gate.clock.now().since(self.trip.arrived)
+    }
+
+    fn waited_out(&mut self, refused: Refused) -> Refused {
+        let waited = self.age();
         self.trip.record.waited = Some(waited);
-        self.give_up(Refused { fault: refused.fault.after(waited), ..refused })
+        Refused { fault: refused.fault.after(waited), ..refused }
     }
 
     fn lookup(&self) -> Lookup {
@@ -200,11 +221,28 @@ impl Journey {
         self.deadline().is_some_and(|deadline| self.worker.gate.clock.now() >= deadline)
     }
 
-    /// How many more of its band may come, where answers are to tell it.
-    fn headroom(&self) -> Option<u64> {
-        let wanted = self.settled.server.headroom_headers;
-        let keeper = &self.worker.gate.keeper;
-        wanted.then(|| keeper.with(|core, _| u64::from(core.headroom(self.intent.band))))
+    /// How much room there is, where answers are to tell it.
+    fn room(&self) -> Option<Room> {
+        let server = &self.settled.server;
+        let wanted = server.headroom_headers || server.orca;
+        let band = self.intent.band;
+        wanted.then(|| self.worker.gate.keeper.with(|core, _| Room::of(core, band)))
+    }
+
+    fn tell(&self, headers: &mut HeaderMap, grant: &Grant, upstream: &Upstream) {
+        let server = &self.settled.server;
+        let room = self.room();
+        let told = headers::Told {
+            backend: &upstream.name_header,
+            choice: grant.choice,
+            waited: grant.waited,
+            request_id: &self.intent.request_id,
+            headroom: room.filter(|_| server.headroom_headers).map(|room| room.headroom.into()),
+        };
+        headers::describe(headers, &told);
+        if let Some(room) = room.filter(|_| server.orca) {
+            headers::report_load(headers, room.utilization());
+        }
     }
 
     /// The answer begins: from here on nothing is tried again.
@@ -223,14 +261,7 @@ impl Journey {
         *response.version_mut() = Version::HTTP_11;
         let own = std::mem::take(response.headers_mut());
         *response.headers_mut() = headers::from_upstream(own);
-        let told = headers::Told {
-            backend: &upstream.name_header,
-            choice: grant.choice,
-            waited: grant.waited,
-            request_id: &self.intent.request_id,
-            headroom: self.headroom(),
-        };
-        headers::describe(response.headers_mut(), &told);
+        self.tell(response.headers_mut(), grant, upstream);
         let flight = Flight {
             seat,
             trip: self.trip,
@@ -239,5 +270,19 @@ impl Journey {
             streamed: self.intent.streamed,
         };
         Answer::new(response, lease, flight, self.settled.fleet.stall_timeout)
+    }
+}
+
+// === impl Room ===
+
+impl Room {
+    fn of(core: &Controller, band: Band) -> Self {
+        Self { headroom: core.headroom(band), capacity: core.capacity() }
+    }
+
+    /// How full the queue is, from 0 to 1; where nothing may wait, nobody can say.
+    fn utilization(self) -> f64 {
+        let free = f64::from(self.headroom) / f64::from(self.capacity.max(1));
+        (1.0 - free).clamp(0.0, 1.0)
     }
 }

@@ -24,6 +24,8 @@ use crate::task;
 const BACKLOG: i32 = 4096;
 /// How long to wait when the system has no more files to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often unused connections are looked for.
+const TIDY_EVERY: Duration = Duration::from_secs(10);
 /// Requests at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 1024;
 
@@ -78,12 +80,22 @@ pub(super) fn start(
     spawn("tidegate-serve", move || {
         runtime.block_on(async {
             let worker = Arc::new(Worker { gate: Arc::clone(&gate), pool, doors });
+            task::spawn(tidy(Arc::clone(&worker)));
             tokio::select! {
                 () = accept(worker, listener) => {}
                 () = gate.ended() => {}
             }
         });
     })
+}
+
+/// Clears away what nobody uses any more, for ever.
+async fn tidy(worker: Arc<Worker>) {
+    loop {
+        tokio::time::sleep(TIDY_EVERY).await;
+        let roster = worker.gate.fleet.roster();
+        worker.pool.tidy(|backend| roster.upstream(backend).is_some());
+    }
 }
 
 async fn accept(worker: Arc<Worker>, listener: TcpListener) {
