@@ -168,7 +168,7 @@ impl Entry {
             url: status.url,
             kind: kind_name(status.kind),
             state: status.state,
-            ready: view.is_some_and(|view| view.ready),
+            ready: view.map_or(status.ready, |view| view.ready),
             models: status.models,
             queue_depth: in_flight.iter().sum(),
             priority_counts: in_flight.into(),

@@ -7,7 +7,9 @@ use flow::{BackendSupply, Controller, ModelId, Settings, Span, Time};
 
 use super::{named, parsed, refused, served, sum};
 use crate::backend::Attempt;
+use crate::observe::outcome::OUTCOMES;
 use crate::observe::{Observer, Record};
+use crate::reply::Fault;
 
 /// The metrics that the source names, as they are called here, with their labels and their kind.
 const NAMED: &[(&str, &[&str], &str)] = &[
@@ -123,6 +125,37 @@ fn m01_promtool_accepts_the_text_without_complaint() {
     assert!(output.status.success() && complaint.is_empty(), "{complaint}");
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(table.contains("tidegate_queue_length"), "{table}");
+}
+
+/// A code that the list of outcomes lacks would hide among the others.
+#[test]
+fn every_code_of_the_reply_table_has_a_series_of_its_own() {
+    let text = String::new;
+    let faults = [
+        Fault::QueueTimeout(Span::ZERO),
+        Fault::FlowFull,
+        Fault::TooManyFlows,
+        Fault::QueueFull,
+        Fault::Preempted,
+        Fault::NotCritical,
+        Fault::QueueDisabled,
+        Fault::ShuttingDown,
+        Fault::WaitTooLong,
+        Fault::Overloaded,
+        Fault::ClientClosed,
+        Fault::DeadlineExceeded,
+        Fault::BackendError(text()),
+        Fault::ModelNotFound(text()),
+        Fault::InvalidRequest(text()),
+        Fault::NoSuchPath,
+        Fault::MethodNotAllowed,
+        Fault::BodyTooLarge(0),
+        Fault::RequestTimeout,
+        Fault::Internal,
+    ];
+    for fault in faults {
+        assert!(OUTCOMES.contains(&fault.code()), "{}", fault.code());
+    }
 }
 
 #[test]
