@@ -102,3 +102,20 @@ fn busiest<T, K: Ord>(entries: &mut Vec<T>, busy: impl Fn(&T) -> K) -> usize {
     entries.sort_by_key(|entry| std::cmp::Reverse(busy(entry)));
     beyond
 }
+
+// === impl Page ===
+
+impl Page {
+    /// The page at a path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        Some(match path {
+            "/backends" => Self::Backends,
+            "/flows" => Self::Flows,
+            "/workloads" => Self::Workloads,
+            "/health" => Self::Health,
+            "/ready" => Self::Ready,
+            "/metrics" => Self::Metrics,
+            _ => return None,
+        })
+    }
+}
