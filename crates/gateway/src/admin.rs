@@ -19,30 +19,12 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use crate::backend::Roster;
-use crate::gate::Gate;
+use crate::gate::{Gate, Standing};
+use crate::ingress::path::Page;
 use crate::observe::{METRICS_TYPE, Nameplates};
 
 /// The most entries of a list.
 const LIST_MAX: usize = 1000;
-
-/// What can be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Page {
-    Backends,
-    Flows,
-    Workloads,
-    Health,
-    Ready,
-    Metrics,
-}
-
-/// What the pages tell of the gateway as a whole, and the core cannot know.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing<'a> {
-    /// A name that no other running gateway has, by which it knows itself.
-    pub(crate) instance: &'a str,
-    pub(crate) shutting_down: bool,
-}
 
 /// The content of a page.
 pub(crate) fn answer(gate: &Gate, page: Page, standing: Standing<'_>) -> Response<Full<Bytes>> {
@@ -101,21 +83,4 @@ fn busiest<T, K: Ord>(entries: &mut Vec<T>, busy: impl Fn(&T) -> K) -> usize {
     }
     entries.sort_by_key(|entry| std::cmp::Reverse(busy(entry)));
     beyond
-}
-
-// === impl Page ===
-
-impl Page {
-    /// The page at a path.
-    pub(crate) fn at(path: &str) -> Option<Self> {
-        Some(match path {
-            "/backends" => Self::Backends,
-            "/flows" => Self::Flows,
-            "/workloads" => Self::Workloads,
-            "/health" => Self::Health,
-            "/ready" => Self::Ready,
-            "/metrics" => Self::Metrics,
-            _ => return None,
-        })
-    }
 }

@@ -6,15 +6,14 @@ use arc_swap::ArcSwap;
 use flow::Controller;
 use tokio::sync::watch;
 
-use crate::admin::Standing;
 use crate::backend::Fleet;
 use crate::clock::Clock;
 use crate::config::{Settled, Source, reload::Reloads};
+use crate::connections::Connections;
 use crate::ingress;
 use crate::keeper::Keeper;
 use crate::observe::Observer;
 use crate::relay::RetryBudget;
-use crate::serve::{Connections, closing};
 
 /// The running gateway's shared parts.
 #[derive(Debug)]
@@ -30,6 +29,14 @@ pub(crate) struct Gate {
     /// A name that no other gateway has.
     instance: String,
     closing: watch::Sender<bool>,
+}
+
+/// What the pages tell of the gateway as a whole, and the core cannot know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing<'a> {
+    /// A name that no other running gateway has, by which it knows itself.
+    pub(crate) instance: &'a str,
+    pub(crate) shutting_down: bool,
 }
 
 // === impl Gate ===
@@ -114,4 +121,10 @@ impl Gate {
             tracing::info!("the configuration was reloaded");
         }
     }
+}
+
+/// Resolves when the gateway begins to close.
+pub(crate) async fn closing(mut signal: watch::Receiver<bool>) {
+    // A sender that is gone means the same.
+    let _ = signal.wait_for(|&closing| closing).await;
 }

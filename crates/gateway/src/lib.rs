@@ -9,6 +9,7 @@ mod admin;
 mod backend;
 mod clock;
 pub mod config;
+mod connections;
 mod gate;
 mod hops;
 mod ingress;

@@ -18,15 +18,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tokio::sync::watch;
-
 use crate::config::{self, ConfigError, Settled, Source};
 use crate::gate::Gate;
 use crate::observe;
 use crate::reply::{Refused, error};
 use crate::task;
-
-pub(crate) use connection::Connections;
 
 /// A running gateway. Dropping it does not end it; [`Gateway::shut_down`] does.
 #[derive(Debug)]
@@ -165,12 +161,6 @@ fn raw(refused: &Refused) -> Vec<u8> {
     bytes.extend(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
     bytes.extend(&body);
     bytes
-}
-
-/// Resolves when the gateway begins to close.
-pub(crate) async fn closing(mut signal: watch::Receiver<bool>) {
-    // A sender that is gone means the same.
-    let _ = signal.wait_for(|&closing| closing).await;
 }
 
 // === impl StartError ===

@@ -11,11 +11,12 @@ use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
-use super::{Page, Standing, answer, backends};
+use super::{answer, backends};
 use crate::backend::BackendStatus;
 use crate::config::Settled;
 use crate::config::settled::Kind;
-use crate::gate::Gate;
+use crate::gate::{Gate, Standing};
+use crate::ingress::path::Page;
 use crate::observe::Observer;
 
 const STANDING: Standing<'_> = Standing { instance: "tide-1", shutting_down: false };

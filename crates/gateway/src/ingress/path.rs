@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use crate::admin::Page;
 use crate::reply::Fault;
 
 /// Where a request goes.
@@ -45,6 +44,17 @@ pub(crate) enum Kind {
     Embedding,
     /// Anything else: passed on, with a model if one can be seen.
     Other,
+}
+
+/// What the gateway shows of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    Backends,
+    Flows,
+    Workloads,
+    Health,
+    Ready,
+    Metrics,
 }
 
 const CARDS: &str = "/v1/models/";
@@ -151,5 +161,22 @@ impl Kind {
     /// Whether its answer is text of a length that nobody knows.
     pub(crate) const fn generates(self) -> bool {
         matches!(self, Self::Chat | Self::Completion | Self::Response)
+    }
+}
+
+// === impl Page ===
+
+impl Page {
+    /// The page at a path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        Some(match path {
+            "/backends" => Self::Backends,
+            "/flows" => Self::Flows,
+            "/workloads" => Self::Workloads,
+            "/health" => Self::Health,
+            "/ready" => Self::Ready,
+            "/metrics" => Self::Metrics,
+            _ => return None,
+        })
     }
 }

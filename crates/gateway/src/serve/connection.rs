@@ -1,4 +1,4 @@
-//! A client's connection: what it may take, in time and in number.
+//! A client's connection: how long it may take over what.
 
 use std::io;
 use std::pin::Pin;
@@ -9,25 +9,12 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
 use crate::reply::Fault;
 
 /// How long a connection may do nothing between two requests.
 const IDLE: Duration = Duration::from_secs(75);
-
-/// Everyone who is connected.
-#[derive(Debug, Default)]
-pub(crate) struct Connections {
-    count: AtomicUsize,
-    /// Rung when the last one leaves.
-    empty: Notify,
-}
-
-/// One place among those who are connected.
-#[derive(Debug)]
-pub(super) struct Place<'a>(&'a Connections);
 
 /// What a connection is at, shared between its requests and its socket.
 #[derive(Debug, Default)]
@@ -63,42 +50,6 @@ struct Patience {
     limit: Duration,
     timer: Option<Pin<Box<Sleep>>>,
     running: bool,
-}
-
-// === impl Connections ===
-
-impl Connections {
-    /// Takes a place if there are fewer than `most`.
-    pub(super) fn join(&self, most: usize) -> Option<Place<'_>> {
-        let more = |count| (count < most).then_some(count + 1);
-        self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
-        Some(Place(self))
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire)
-    }
-
-    /// Resolves when nobody is connected.
-    pub(crate) async fn none(&self) {
-        loop {
-            let empty = self.empty.notified();
-            if self.count() == 0 {
-                return;
-            }
-            empty.await;
-        }
-    }
-}
-
-// === impl Place ===
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.empty.notify_waiters();
-        }
-    }
 }
 
 // === impl Activity ===

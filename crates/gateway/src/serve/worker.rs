@@ -13,9 +13,9 @@ use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tokio::net::TcpStream;
 
 use super::connection::{Activity, Socket};
-use super::{StartError, closing, raw, route, spawn};
+use super::{StartError, raw, route, spawn};
 use crate::config::settled::Server;
-use crate::gate::Gate;
+use crate::gate::{Gate, closing};
 use crate::relay::Pool;
 use crate::reply::Fault;
 use crate::task;

@@ -2,7 +2,6 @@
 
 use super::path::*;
 use super::*;
-use crate::admin::Page;
 
 fn proxied(api: Api, kind: Kind) -> Result<Route, Fault> {
     Ok(Route::Proxied { api, kind })
