@@ -80,15 +80,8 @@ pub(super) async fn follow(fleet: Arc<Fleet>, path: PathBuf) {
 /// Watches the folder, since a file that is replaced is another file.
 fn watcher(path: &Path, touched: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
     let name = path.file_name().map(OsStr::to_owned);
-    let concerns = move |event: &notify::Event| {
-        // Reading it is an event too, and must not make us read it again.
-        let names = event.paths.iter().map(|path| path.file_name());
-        let mut ours =
-            names.filter(|&found| found == name.as_deref() || found == Some(OsStr::new(SWAPPED)));
-        !event.kind.is_access() && (event.paths.is_empty() || ours.next().is_some())
-    };
     let told = move |event: notify::Result<notify::Event>| {
-        if event.as_ref().map_or(true, &concerns) {
+        if event.map_or(true, |event| concerns(&event, name.as_deref())) {
             touched.notify_one();
         }
     };
@@ -96,6 +89,14 @@ fn watcher(path: &Path, touched: Arc<Notify>) -> notify::Result<RecommendedWatch
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     watcher.watch(folder.unwrap_or(Path::new(".")), RecursiveMode::NonRecursive)?;
     Ok(watcher)
+}
+
+/// Whether an event in the folder may have changed the file of this name. Reading the file is an
+/// event too, and must not make us read it again.
+pub(super) fn concerns(event: &notify::Event, name: Option<&OsStr>) -> bool {
+    let mut names = event.paths.iter().map(|path| path.file_name());
+    let ours = |found: Option<&OsStr>| found == name || found == Some(OsStr::new(SWAPPED));
+    !event.kind.is_access() && (event.paths.is_empty() || names.any(ours))
 }
 
 /// Uses what was found, if it can be used.

@@ -94,10 +94,9 @@ pub(super) fn read(text: &[u8]) -> Option<Gauges> {
 }
 
 fn sample(line: &[u8]) -> Option<Sample<'_>> {
-    let line = str::from_utf8(line).ok()?;
-    let end = line.find(['{', ' ', '\t'])?;
-    let (name, rest) = line.split_at(end);
-    let &(_, meaning) = NAMES.iter().find(|(known, _)| *known == name)?;
+    let (name, rest) = line.split_at(memchr::memchr3(b'{', b' ', b'\t', line)?);
+    let &(_, meaning) = NAMES.iter().find(|(known, _)| known.as_bytes() == name)?;
+    let rest = str::from_utf8(rest).ok()?;
     let (labels, rest) = match rest.strip_prefix('{') {
         Some(inside) => inside.split_at(labels_end(inside)?),
         None => ("", rest),

@@ -48,7 +48,10 @@ impl Names {
         let id = match self.free.pop() {
             Some(id) => id,
             None if self.known.len() < NAMES_MAX => ModelId(next),
-            None => return None,
+            None => {
+                tracing::warn!(name, "left out: more than {NAMES_MAX} models");
+                return None;
+            }
         };
         self.known.insert(name.into(), Known { id, listed: now });
         Some(id)

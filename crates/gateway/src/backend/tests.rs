@@ -10,6 +10,7 @@ mod models;
 mod probe;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ type Pages = Arc<Mutex<BTreeMap<String, (u16, String)>>>;
 struct Fake {
     port: u16,
     pages: Pages,
+    /// How often it was asked.
+    asked: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
@@ -117,13 +120,15 @@ impl Fake {
         let port = listener.local_addr().unwrap().port();
         let given = pages.iter().map(|&(path, status, body)| (path.into(), (status, body.into())));
         let pages: Pages = Arc::new(Mutex::new(given.collect()));
-        let served = pages.clone();
+        let asked: Arc<AtomicU64> = Arc::default();
+        let (served, count) = (pages.clone(), asked.clone());
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(serve(stream, served.clone()));
             }
         });
-        Self { port, pages, task }
+        Self { port, pages, asked, task }
     }
 
     fn set(&self, path: &str, status: u16, body: &str) {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::endpoints::{parse, take, text as text_of};
+use super::super::endpoints::{concerns, parse, take, text as text_of};
 use super::*;
 
 const YAML: &str = r#"
@@ -51,6 +51,20 @@ fn x06_a_wrong_file_says_what_is_wrong() {
     for text in ["", "{}", "endpoint: []", "endpoints: 3", "- a", "\u{0}", "endpoints: [", "{"] {
         assert!(yaml(text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn x06_reading_the_endpoints_file_is_no_reason_to_read_it() {
+    use notify::event::{AccessKind, AccessMode, CreateKind, EventKind};
+    let name = Path::new("e.yaml").file_name();
+    let event = |kind, path: &str| notify::Event::new(kind).add_path(path.into());
+    let made = EventKind::Create(CreateKind::File);
+    assert!(concerns(&event(made, "/a/e.yaml"), name));
+    assert!(concerns(&event(made, "/a/..data"), name));
+    assert!(!concerns(&event(made, "/a/other.log"), name));
+    let opened = EventKind::Access(AccessKind::Open(AccessMode::Any));
+    assert!(!concerns(&event(opened, "/a/e.yaml"), name));
+    assert!(concerns(&notify::Event::new(EventKind::Other), name), "events were lost");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The whole fleet against servers that come, go and change, and under many threads at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
 use flow::{Ask, ModelId, Span, Usage, Verdict};
@@ -122,10 +122,13 @@ fn r06_the_mean_of_first_bytes_is_kept_without_a_lock() {
     drop(held);
 }
 
-/// What each of many threads does for a while.
-fn bustle(fleet: &Fleet, keeper: &Keeper, seed: u64) {
+/// What each of many threads does until it is done, which it asks now and then.
+fn bustle(fleet: &Fleet, keeper: &Keeper, seed: u64, is_done: impl Fn() -> bool) {
     let mut draw = seed;
-    for _ in 0..3000 {
+    for turn in 1.. {
+        if turn % 500 == 0 && is_done() {
+            return;
+        }
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let number = draw >> 33;
         let backend = BackendId((number % 4) as u32);
@@ -150,10 +153,11 @@ fn bustle(fleet: &Fleet, keeper: &Keeper, seed: u64) {
                 Verdict::Refused { .. } => {}
             }
             while controller.poll_event().is_some() {}
+            // A page that shows both at one moment.
+            if number.is_multiple_of(64) {
+                fleet.views();
+            }
         });
-        if number.is_multiple_of(64) {
-            fleet.views();
-        }
     }
 }
 
@@ -192,14 +196,15 @@ fn fault7_no_deadlock_under_health_checks() {
     };
     let (fleet, keeper) = fleet(&settings);
     let done = AtomicBool::new(false);
-    let (ended, ends) = mpsc::channel();
+    let (turned, turns) = mpsc::channel();
     std::thread::scope(|scope| {
         for seed in 1..=4 {
-            let (fleet, keeper, ended) = (&fleet, &keeper, ended.clone());
-            scope.spawn(move || {
-                bustle(fleet, keeper, seed);
-                ended.send(seed).unwrap();
-            });
+            let (fleet, keeper, done, turned) = (&fleet, &keeper, &done, turned.clone());
+            let is_done = move || {
+                _ = turned.send(());
+                done.load(Ordering::Relaxed)
+            };
+            scope.spawn(move || bustle(fleet, keeper, seed, is_done));
         }
         scope.spawn(|| {
             let mut fewer = settings.clone();
@@ -212,9 +217,10 @@ fn fault7_no_deadlock_under_health_checks() {
         });
         let watched =
             scope.spawn(|| runtime.block_on(watch_changing_lists(fleet.clone(), &fakes, &done)));
-        for _ in 1..=4 {
+        let asked = || fakes.iter().map(|fake| fake.asked.load(Ordering::Relaxed)).sum::<u64>();
+        while asked() < 1000 {
             // A thread that never ends would hang this test: say so instead, and stop.
-            if ends.recv_timeout(Duration::from_secs(60)).is_err() {
+            if turns.recv_timeout(Duration::from_secs(60)).is_err() {
                 eprintln!("threads wait for each other");
                 std::process::abort();
             }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::metrics::{Gauges, read};
 
-const VLLM: &str = r#"# HELP vllm:num_requests_running Number of requests in model execution batches.
+const VLLM: &str = r#"# HELP vllm:num_requests_running Number of requests in the batch.
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="meta-llama/Llama-3.1-8B"} 7.0
 vllm:num_requests_running{engine="1",model_name="meta-llama/Llama-3.1-8B"} 5.0
@@ -21,7 +21,7 @@ vllm:num_preemptions_created{engine="0"} 1.7e+09
 vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="0",num_gpu_blocks="1000"} 1.0
 vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="1",num_gpu_blocks="1000"} 1.0
 vllm:lora_requests_info{max_lora="4",running_lora_adapters="old",waiting_lora_adapters=""} 1.7e+09
-vllm:lora_requests_info{max_lora="4",running_lora_adapters="sql, chat",waiting_lora_adapters="x"} 1.8e+09
+vllm:lora_requests_info{max_lora="4",running_lora_adapters="sql, chat"} 1.8e+09
 vllm:e2e_request_latency_seconds_bucket{le="+Inf"} NaN
 "#;
 

@@ -1,15 +1,19 @@
 //! One question to a server, against servers that answer well, badly and not at all.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use super::super::health::Check;
 use super::super::probe::{Limits, Unanswered, get};
 use super::super::watch::check;
-use super::{Fake, Kind, upstream};
+use super::{Fake, Kind, Upstream, upstream};
 
 const LIMITS: Limits = Limits { time: Duration::from_secs(10), body: 100 };
 
@@ -45,6 +49,24 @@ async fn r07_a_server_that_says_nothing_or_nonsense_is_told_apart() {
         assert!(matches!(answer, Err(Unanswered::Lost(_))), "{answer:?}");
     }
     drop(silent);
+}
+
+#[tokio::test]
+async fn r07_a_server_of_http2_alone_is_asked_in_http2() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serving = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let answer = |request: Request<Incoming>| async move {
+            Ok::<_, Infallible>(Response::new(request.uri().to_string()))
+        };
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        server.serve_connection(TokioIo::new(stream), service_fn(answer)).await
+    });
+    let server = Upstream { http2: true, ..upstream(port, Kind::Generic) };
+    let answer = get(&server, "/health", LIMITS).await.unwrap();
+    assert_eq!(answer.body, format!("http://127.0.0.1:{port}/health"));
+    serving.abort();
 }
 
 /// How each kind of server must answer to count as well.
