@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
-use flow::{Ask, ModelId, Span, Usage, Verdict};
+use flow::{Ask, ModelId, Span, Stage, Usage, Verdict};
 
 use super::super::Attempt;
 use super::*;
@@ -34,22 +34,20 @@ async fn r07_a_server_that_goes_and_comes_back_is_followed() {
     assert!(!is_ready(&keeper, 1), "at once, though it is the last");
     assert_eq!(fleet.views()[0].state, "unready: connection refused");
     assert_eq!(fleet.roster().lookup("m"), Lookup::Known(model), "requests wait for it");
-    let flow = keeper.with(|controller, now| {
+    let waiting = keeper.with(|controller, now| {
         let flow = controller.flow("x", 0);
-        let verdict = controller.offer(Ask::new(flow, model), now);
-        assert!(matches!(verdict, Verdict::Queued { .. }));
-        flow
+        match controller.offer(Ask::new(flow, model), now) {
+            Verdict::Queued { ticket } => ticket,
+            other => panic!("expected to wait, got {other:?}"),
+        }
     });
     let other = r#"{"data":[{"id":"m"},{"id":"n"}]}"#;
     let pages = [("/health", 200, ""), ("/v1/models", 200, other)];
     let _fake = Fake::on(port, &pages).await;
     until("it is back", || is_ready(&keeper, 1)).await;
     assert!(matches!(fleet.roster().lookup("n"), Lookup::Known(_)), "with what it serves now");
-    keeper.with(|controller, now| {
-        let event = controller.poll_event();
-        assert!(matches!(event, Some(flow::Event::Granted { .. })), "{event:?}");
-        assert!(matches!(controller.offer(Ask::new(flow, model), now), Verdict::Granted { .. }));
-    });
+    let stage = keeper.with(|controller, now| controller.cancel(waiting, now));
+    assert_ne!(stage, Ok(Stage::Waiting), "its return has let the request go");
     watching.abort();
 }
 
