@@ -1,5 +1,6 @@
 //! One worker: a thread that accepts connections and serves them.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -130,7 +131,7 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     drop(settled);
     let service = service_fn(|request| {
         let (worker, serving) = (Arc::clone(&worker), activity.serve());
-        async move { Ok::<_, std::convert::Infallible>(route::answer(worker, request, serving).await) }
+        async move { Ok::<_, Infallible>(route::answer(worker, request, serving).await) }
     });
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
