@@ -102,7 +102,10 @@ pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> Vec<Entry> {
             (status, view)
         })
         .collect();
-    let leaving = views.into_values().map(|view| (leaving(view.id), Some(view)));
+    // The core keeps one that has left until it hears of the others again: with nothing in flight
+    // there is nothing to show.
+    let holds = |view: &BackendView| view.in_flight.iter().any(|&count| count > 0);
+    let leaving = views.into_values().filter(holds).map(|view| (leaving(view.id), Some(view)));
     let entry = |(status, view): (BackendStatus, Option<BackendView>)| {
         let latency = gate.observer.latency_ms(&status.id);
         let limits = view.map(|view| LimitsShown::new(bounds, &view.limits));
