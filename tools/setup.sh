@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 packages=()
 need() { command -v "$1" >/dev/null || packages+=("$2"); }
 need curl curl
+need h2load nghttp2-client
 need jq jq
 need node nodejs
 need promtool prometheus

@@ -43,8 +43,8 @@ fn bodies() -> Vec<(Ask, u16)> {
         (post("\"m\""), 400),
         (post(&deep), 400),
         (Ask::post("/v1/chat/completions", b"{\"model\":\"\xff\xfe\"}".as_slice()), 400),
-        (post(&long), 404),
-        (post("{\"model\":\"../../etc/passwd\\u0000\"}"), 404),
+        (post(&long), 400),
+        (post("{\"model\":\"../../etc/passwd\\u0000\"}"), 400),
         (Ask::post("/v1/embeddings", "{"), 400),
         (Ask::post("/api/chat", "{"), 400),
     ]
@@ -234,12 +234,12 @@ fn bad_backends_end_in_a_clear_error_and_leave_nothing_behind() {
     let gateway = tight(&backend);
     for tag in BROKEN {
         let mut call = gateway.send(&chat("m").tag(tag));
-        let Ok(head) = call.try_head() else { panic!("{tag}: not even a head") };
         match tag {
             "long" => assert_eq!(call.finish().status, 200, "{tag}"),
             // What has begun can only be cut.
             "short" | "mid-chunk" | "bad chunk" | "stalls" => {
-                assert!(head.status == 502 || call.answer().is_err(), "{tag}");
+                let cut = call.answer().map_or(true, |answer| answer.status == 502);
+                assert!(cut, "{tag}");
             }
             // It goes on for as long as the client stays.
             "endless" => drop(call),

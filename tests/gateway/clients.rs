@@ -211,13 +211,26 @@ fn x01_http_2_with_prior_knowledge_is_served() {
     let backend = Backend::start(openai);
     let gateway = Gateway::before(TWO, &backend);
     let url = format!("{}/v1/chat/completions", gateway.url());
-    let body = chat("m").streamed().body;
-    let body = String::from_utf8(body).unwrap();
-    let arguments = ["-sS", "-i", "--http2-prior-knowledge", &url, "-d", &body, &url, "-d", &body];
-    let printed = run(tool("curl").args(arguments));
-    assert_eq!(printed.matches("HTTP/2 200").count(), 2, "{printed}");
-    assert_eq!(printed.matches("data: [DONE]").count(), 2, "{printed}");
+    let body = String::from_utf8(chat("m").streamed().body).unwrap();
+    let printed = run(tool("curl").args(["-sSi", "--http2-prior-knowledge", &url, "-d", &body]));
+    assert!(printed.starts_with("HTTP/2 200"), "{printed}");
     assert!(printed.contains("x-backend-used: one"), "{printed}");
+    assert!(printed.ends_with("data: [DONE]\n\n"), "{printed}");
+    gateway.await_idle();
+}
+
+#[test]
+fn x01_many_streams_share_one_connection_of_http_2() {
+    let backend = Backend::start(openai);
+    let gateway = Gateway::before(TWO, &backend);
+    let body = gateway.folder().join("body.json");
+    std::fs::write(&body, chat("m").streamed().body).unwrap();
+    let url = format!("{}/v1/chat/completions", gateway.url());
+    let load = ["-n", "60", "-c", "2", "-m", "10", "-d", body.to_str().unwrap(), &url];
+    let printed = run(tool("h2load").args(load));
+    assert!(printed.contains("60 succeeded, 0 failed"), "{printed}");
+    assert!(printed.contains("60 2xx"), "{printed}");
+    assert!(backend.most() <= 2, "they wait for their turn like others");
     gateway.await_idle();
 }
 

@@ -177,7 +177,7 @@ fn c09_every_refusal_has_its_own_code() {
     drop(running);
     backend.await_left(1);
     gateway.await_idle();
-    let log = || match gateway.process.log() {
+    let log = || match gateway.process.access() {
         log if log.contains("client_closed") && log.contains("499") => Ok(()),
         log => Err(log),
     };

@@ -108,7 +108,7 @@ fn fault4_newcomers_to_a_full_queue_displace_nobody() {
     }
     let newcomers: Vec<_> = (0..10).map(|_| gateway.send(&chat("m").tag("newcomer"))).collect();
     for call in newcomers {
-        call.finish().refused(503, "queue_full");
+        call.finish().refused(503, "flow_full");
     }
     backend.open();
     assert!(calls.into_iter().all(|call| call.finish().status == 200));

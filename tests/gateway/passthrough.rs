@@ -156,9 +156,11 @@ fn x01_other_paths_pass_under_the_same_control() {
         assert_eq!(call.finish().text(), "{\"object\":\"thing\"}");
     }
     let seen = backend.seen();
-    let paths: Vec<_> = seen.iter().map(|seen| (&*seen.method, &*seen.path)).collect();
+    let mut paths: Vec<_> = seen.iter().map(|seen| (&*seen.method, &*seen.path)).collect();
+    // What names no model is a flow of its own.
+    paths.sort_unstable();
     let speech = "/v1/audio/speech?voice=low%20tide";
-    assert_eq!(paths, [("POST", speech), ("GET", "/v1/things/7"), ("POST", "/v1/rerank")]);
+    assert_eq!(paths, [("GET", "/v1/things/7"), ("POST", speech), ("POST", "/v1/rerank")]);
     assert_eq!(backend.most(), 1);
     let form = "--b\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b--\r\n";
     let mut ask = Ask::post("/v1/audio/transcriptions", form);

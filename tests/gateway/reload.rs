@@ -82,5 +82,8 @@ fn x06_backends_come_and_go_and_their_streams_finish() {
     old.open();
     assert!(stream.finish().text().contains("[DONE]"));
     gateway.await_idle();
-    assert_eq!(gateway.backends().len(), 1);
+    eventually("gone", || match gateway.backends().len() {
+        1 => Ok(()),
+        _ => Err(format!("{:?}", gateway.backends())),
+    });
 }

@@ -131,7 +131,7 @@ fn r05_the_request_id_is_echoed_forwarded_and_logged_with_the_choice() {
     assert_eq!(answer.header("x-request-id"), Some("voice-001"));
     assert_eq!(backend.seen()[0].header("x-request-id"), Some("voice-001"));
     let line = eventually("logged", || {
-        let log = gateway.process.log();
+        let log = gateway.process.access();
         let line = log.lines().find(|line| line.contains("voice-001")).map(str::to_owned);
         line.ok_or(log)
     });

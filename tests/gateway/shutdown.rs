@@ -56,7 +56,7 @@ fn n07_five_hundred_waiting_and_fifty_streaming_clients_all_hear_the_end() {
         upper_bound_per_backend = 50\n[queue]\nmax_size = 1000\n";
     let mut gateway = Gateway::before(bounds, &backend);
     let mut streaming: Vec<_> = (0..50).map(|_| gateway.send(&chat("m").streamed())).collect();
-    backend.await_running(50);
+    backend.await_held(50);
     backend.release(50);
     for call in &mut streaming {
         assert!(call.chunk().is_some());

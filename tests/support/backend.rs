@@ -239,6 +239,11 @@ impl Backend {
         self.wait("running", count, |state| state.running);
     }
 
+    /// Waits until it holds this many.
+    pub(crate) fn await_held(&self, count: usize) {
+        self.wait("held", count, |state| state.held.len());
+    }
+
     /// Waits until it has been sent this many in all.
     pub(crate) fn await_seen(&self, count: usize) {
         self.wait("seen", count, |state| state.seen.len());
@@ -363,19 +368,23 @@ impl Shared {
         state.most = state.most.max(state.running);
         drop(state);
         self.changed.notify_all();
+        let mut steps = (self.script)(&seen).0;
+        let last = steps.pop_if(|last| matches!(last, Step::Send(_)));
         let mut ended = Ended::Whole;
-        for step in (self.script)(&seen).0 {
+        for step in steps {
             ended = self.take(step, stream);
             if !matches!(ended, Ended::Whole) {
                 break;
             }
         }
+        // Whoever has the last byte knows that there is room for another: count it before.
         let mut state = self.state();
         state.running -= 1;
         state.left += usize::from(matches!(ended, Ended::Left));
         drop(state);
         self.changed.notify_all();
-        matches!(ended, Ended::Whole)
+        let whole = matches!(ended, Ended::Whole);
+        whole && last.is_none_or(|last| matches!(self.take(last, stream), Ended::Whole))
     }
 
     fn take(&self, step: Step, stream: &mut TcpStream) -> Ended {
@@ -413,6 +422,7 @@ impl Shared {
         state.tickets += 1;
         state.held.push_back(ticket);
         drop(state);
+        self.changed.notify_all();
         let mine = |state: &State| state.permits > 0 && state.held.front() == Some(&ticket);
         let ended = self.wait_or_leave(stream, LOOK, mine);
         let mut state = self.state();

@@ -77,6 +77,11 @@ impl Gateway {
         self.process.address()
     }
 
+    /// A place for a test's own files.
+    pub(crate) fn folder(&self) -> &Path {
+        self.file.parent().unwrap()
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address())
     }

@@ -13,10 +13,14 @@ use super::patience::eventually;
 pub(crate) struct Process {
     child: Child,
     address: SocketAddr,
-    log: Arc<Mutex<Vec<u8>>>,
+    log: Lines,
+    /// What it prints after its first line: one line for each request.
+    access: Lines,
 }
 
-fn gather(mut from: impl Read + Send + 'static, into: Arc<Mutex<Vec<u8>>>) {
+type Lines = Arc<Mutex<Vec<u8>>>;
+
+fn gather(mut from: impl Read + Send + 'static, into: Lines) {
     let mut buffer = [0; 4096];
     while let Ok(count) = from.read(&mut buffer) {
         if count == 0 {
@@ -34,20 +38,21 @@ impl Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         command.args(arguments).stdin(Stdio::null());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = Arc::new(Mutex::new(Vec::new()));
+        let (log, access) = (Lines::default(), Lines::default());
         let (stderr, into) = (child.stderr.take().unwrap(), Arc::clone(&log));
         thread::spawn(move || gather(stderr, into));
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        thread::spawn(move || gather(stdout, Arc::default()));
+        let into = Arc::clone(&access);
+        thread::spawn(move || gather(stdout, into));
         let address = line.trim().strip_prefix("listening on http://");
         let Some(address) = address.and_then(|address| address.parse().ok()) else {
             let status = child.wait().unwrap();
             let log = String::from_utf8_lossy(&log.lock().unwrap()).into_owned();
             panic!("{arguments:?} does not listen: {line:?} ({status})\n{log}");
         };
-        Self { child, address, log }
+        Self { child, address, log, access }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -61,6 +66,11 @@ impl Process {
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&self.log.lock().unwrap()).into_owned()
+    }
+
+    /// The lines of the requests that have ended.
+    pub(crate) fn access(&self) -> String {
+        String::from_utf8_lossy(&self.access.lock().unwrap()).into_owned()
     }
 
     pub(crate) fn signal(&self, name: &str) {
