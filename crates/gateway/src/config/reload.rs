@@ -130,13 +130,17 @@ fn watch(source: &Source, changed: &Arc<Notify>) -> notify::Result<Option<Recomm
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let changed = Arc::clone(changed);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        // Opening the file to look at it is an event as well; it must not cause another look.
-        if !event.is_ok_and(|event| event.kind.is_access()) {
+        if is_change(&event) {
             changed.notify_one();
         }
     })?;
     watcher.watch(folder.unwrap_or(Path::new(".")), RecursiveMode::NonRecursive)?;
     Ok(Some(watcher))
+}
+
+/// Opening the file to look at it is an event as well; it must not cause another look.
+fn is_change(event: &notify::Result<Event>) -> bool {
+    !matches!(event, Ok(event) if event.kind.is_access())
 }
 
 fn complain(error: &ConfigError) {
