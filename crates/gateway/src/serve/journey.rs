@@ -62,7 +62,9 @@ impl Journey {
             // A backend's models are not known yet: it waits like others, and looks again.
             let mut seat = self.offer(model)?;
             tokio::select! {
-                outcome = seat.grant() => drop(outcome.map_err(|refused| self.waited_out(refused))?),
+                outcome = seat.grant() => {
+                    outcome.map_err(|refused| self.waited_out(refused))?;
+                }
                 _ = learnt.changed() => self.shorten(),
             }
         }
