@@ -7,6 +7,7 @@
 pub mod bench;
 pub mod demo;
 pub mod engine;
+pub mod load;
 pub mod simulate;
 mod stopwatch;
 pub mod study;
