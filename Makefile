@@ -7,7 +7,7 @@ CARGO ?= cargo
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-demo: ## show what the queue does for a quiet tenant beside a flooding one
+demo: ## two minutes of traffic onto three engines, without Tidegate and with it
 	$(CARGO) run --release -- demo
 
 setup: ## what the tests need besides Rust: Debian's packages, Python clients

@@ -3,6 +3,7 @@
 //! Each verb is one variant with its arguments; nothing else sees them.
 
 mod check;
+mod demo;
 mod engine;
 mod serve;
 
@@ -13,7 +14,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lab::bench::{self, Counted, Plan, Which};
 use lab::simulate::{self, Progress};
-use lab::{demo, study};
+use lab::study;
 
 /// Flow control for LLM inference: fair queueing, priorities and backpressure in front of model
 /// servers.
@@ -27,11 +28,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Serve(serve::Serve),
-    /// Show what the queue does for a quiet tenant beside a flooding one.
-    ///
-    /// Plays one minute of traffic twice, first come first served and through the controller, in
-    /// virtual time: it takes a moment and needs nothing.
-    Demo,
+    Demo(demo::Demo),
     Engine(engine::Arguments),
     Simulate(Simulate),
     Check(check::Check),
@@ -197,7 +194,7 @@ impl Cli {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         match self.verb {
             Verb::Serve(serve) => serve.run(out),
-            Verb::Demo => Ok(demo::run(out)?),
+            Verb::Demo(demo) => demo.run(out),
             Verb::Engine(engine) => engine.run(out),
             Verb::Simulate(simulate) => simulate.run(out),
             Verb::Check(check) => check.run(out),

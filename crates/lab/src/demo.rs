@@ -1,175 +1,154 @@
-//! The story in a minute of virtual time: a quiet tenant and an on-call pager beside a flood.
+//! The whole story on one machine: three engines, mixed traffic, without Tidegate and with it.
 //!
-//! Eight slots of 200 ms. One tenant keeps 200 requests outstanding, another sends two a second in
-//! the same band, a third one critical request a second. The same minute is played twice: first
-//! come first served, as a plain proxy would, and through the controller.
+//! The engines are stand-ins of different speed and power, the gateway is the real one, the
+//! traffic is the same both times: first straight to the engines in turns, as a plain load
+//! balancer would send it, then through the gateway.
 
-mod gate;
-
-use std::collections::BTreeMap;
-use std::io::{self, Write};
-
-use flow::{Band, Span, Time};
-
-use gate::{Gate, Request};
-
-const SLOTS: usize = 8;
-const SERVICE: Span = Span::from_millis(200);
-const OUTSTANDING: u64 = 200;
-const LENGTH: Time = Time::from_millis(60_000);
-const BAR_WIDTH: f64 = 40.0;
-
-/// Who sends.
-const TENANTS: [Tenant; 3] = [
-    Tenant { name: "flood", band: Band::Normal, every: None },
-    Tenant { name: "quiet", band: Band::Normal, every: Some(Span::from_millis(500)) },
-    Tenant { name: "pager", band: Band::Critical, every: Some(Span::from_millis(1000)) },
-];
-
-struct Tenant {
-    name: &'static str,
-    band: Band,
-    /// The time between two requests; without it each answer is followed by the next request.
-    every: Option<Span>,
-}
-
-/// What one tenant saw.
-#[derive(Clone, Debug, Default)]
-pub struct Experience {
-    /// Requests answered.
-    pub served: usize,
-    /// Half of the requests took at most this long.
-    pub p50: Span,
-    /// 99 in 100 took at most this long.
-    pub p99: Span,
-}
-
-/// What happened in one run: each tenant's experience, and the most that ever ran at once.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// By tenant, in the order flood, quiet, pager.
-    pub tenants: Vec<Experience>,
-    /// The most requests the servers ever held.
-    pub in_flight_max: usize,
-}
-
-/// A run in progress.
-struct Run {
-    gate: Gate,
-    now: Time,
-    /// What happens next, in order of time and then of scheduling.
-    agenda: BTreeMap<(Time, u64), Happening>,
-    scheduled: u64,
-    latencies: Vec<Vec<Span>>,
-    in_flight_max: usize,
-}
-
-#[derive(Clone, Copy)]
-enum Happening {
-    Send(usize),
-    Finish(Request),
-}
-
-/// Plays the minute twice and prints what happened.
-pub fn run(out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "One minute of virtual time, {SLOTS} slots that take 200 ms for each request:")?;
-    writeln!(out, "  flood  keeps {OUTSTANDING} requests outstanding (normal)")?;
-    writeln!(out, "  quiet  sends 2 requests a second      (normal)")?;
-    writeln!(out, "  pager  sends 1 request a second       (critical)\n")?;
-    let without = play(Gate::fifo(SLOTS));
-    let with = play(Gate::tidegate(SLOTS));
-    print(out, "first come, first served", &without)?;
-    print(out, "through Tidegate's queue", &with)?;
-    let ratio = without.tenants[1].p50.secs_f64() / with.tenants[1].p50.secs_f64();
-    let text = format!("The quiet tenant is answered {ratio:.0} times sooner");
-    writeln!(out, "{text}, and the flood is served as before.")
-}
-
-/// The minute behind a plain proxy and behind the controller.
-pub fn outcomes() -> [Outcome; 2] {
-    [play(Gate::fifo(SLOTS)), play(Gate::tidegate(SLOTS))]
-}
-
-fn play(gate: Gate) -> Outcome {
-    let mut run = Run {
-        gate,
-        now: Time::ZERO,
-        agenda: BTreeMap::new(),
-        scheduled: 0,
-        latencies: vec![Vec::new(); TENANTS.len()],
-        in_flight_max: 0,
-    };
-    for (at, tenant) in TENANTS.iter().enumerate() {
-        let first = if tenant.every.is_some() { 1 } else { OUTSTANDING };
-        (0..first).for_each(|_| run.schedule(Span::ZERO, Happening::Send(at)));
-    }
-    while let Some(((time, _), happening)) = run.agenda.pop_first() {
-        run.now = time;
-        run.handle(happening);
-    }
-    Outcome {
-        tenants: run.latencies.into_iter().map(experience).collect(),
-        in_flight_max: run.in_flight_max,
-    }
-}
-
-fn experience(mut latencies: Vec<Span>) -> Experience {
-    latencies.sort_unstable();
-    let rank = |share: f64| {
-        let at = (latencies.len() as f64 * share) as usize;
-        latencies.get(at.min(latencies.len().saturating_sub(1))).copied().unwrap_or_default()
-    };
-    Experience { served: latencies.len(), p50: rank(0.5), p99: rank(0.99) }
-}
-
-fn print(out: &mut dyn Write, title: &str, outcome: &Outcome) -> io::Result<()> {
-    let most = outcome.in_flight_max;
-    writeln!(out, "{title} (at most {most} in flight)     answered within")?;
-    let longest = outcome.tenants.iter().map(|tenant| tenant.p50.secs_f64()).fold(5.2, f64::max);
-    for (tenant, seen) in TENANTS.iter().zip(&outcome.tenants) {
-        let (p50, p99) = (seen.p50.secs_f64(), seen.p99.secs_f64());
-        let bar = "█".repeat((p50 / longest * BAR_WIDTH).ceil() as usize);
-        writeln!(
-            out,
-            "  {:6} {:5} answers   half {p50:5.2} s   99 % {p99:5.2} s  {bar}",
-            tenant.name, seen.served
-        )?;
-    }
-    writeln!(out)
-}
-
-// === impl Run ===
-
-impl Run {
-    fn schedule(&mut self, after: Span, happening: Happening) {
-        self.scheduled += 1;
-        self.agenda.insert((self.now.after(after), self.scheduled), happening);
-    }
-
-    fn handle(&mut self, happening: Happening) {
-        let started = match happening {
-            Happening::Send(tenant) if self.now < LENGTH => {
-                if let Some(every) = TENANTS[tenant].every {
-                    self.schedule(every, Happening::Send(tenant));
-                }
-                let Tenant { name, band, .. } = TENANTS[tenant];
-                self.gate.offer(Request { tenant, sent: self.now, ticket: None }, name, band)
-            }
-            Happening::Send(_) => Vec::new(),
-            Happening::Finish(request) => {
-                self.latencies[request.tenant].push(self.now.since(request.sent));
-                if TENANTS[request.tenant].every.is_none() {
-                    self.schedule(Span::ZERO, Happening::Send(request.tenant));
-                }
-                self.gate.finish(request, self.now)
-            }
-        };
-        self.in_flight_max = self.in_flight_max.max(self.gate.in_flight());
-        for request in started {
-            self.schedule(SERVICE, Happening::Finish(request));
-        }
-    }
-}
-
+mod cast;
+mod screen;
+mod story;
 #[cfg(test)]
 mod tests;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use gateway::Gateway;
+use tokio::runtime::{self, Runtime};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::engine::Running;
+use crate::load;
+
+use screen::Screen;
+use story::{Act, Story};
+
+/// How the demonstration is played.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// How long it takes in all.
+    pub length: Duration,
+    /// Whether everything goes on serving at the end.
+    pub keep: bool,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+/// Where progress is shown.
+pub struct Progress<'a> {
+    /// Usually standard error.
+    pub out: &'a mut dyn Write,
+    /// Whether it is a terminal, whose lines can be written again.
+    pub live: bool,
+}
+
+/// Engines, and a runtime for the clients.
+struct Stage {
+    engines: Vec<Running>,
+    runtime: Runtime,
+    plan: Plan,
+}
+
+/// Shorter ones show nothing.
+const LENGTH_MIN: Duration = Duration::from_secs(2);
+
+/// The share of an act in which nothing is sent and answers may still come.
+const DRAIN_SHARE: u32 = 10;
+
+/// Plays both acts, shows progress, and prints what happened.
+pub fn run(plan: &Plan, out: &mut dyn Write, mut progress: Progress<'_>) -> Result<()> {
+    quieten();
+    let (story, gateway, stage) = play(plan, &mut progress)?;
+    write!(out, "{story}")?;
+    if plan.keep {
+        write!(out, "{}", story::Invitation(gateway.address()))?;
+        out.flush()?;
+        gateway.run_until_signal()?;
+    } else {
+        gateway.shut_down();
+        gateway.join();
+    }
+    drop(stage);
+    Ok(())
+}
+
+/// The gateway's messages would run through the table; only what is wrong is worth that.
+fn quieten() {
+    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
+    // Whoever has set up a log already knows what they want to see.
+    let _ = log.with_writer(std::io::stderr).try_init();
+}
+
+fn play(plan: &Plan, progress: &mut Progress<'_>) -> Result<(Story, Gateway, Stage)> {
+    ensure!(plan.length >= LENGTH_MIN, "a demonstration takes at least 2 seconds");
+    let engines = cast::engines(plan.seed)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let stage = Stage { engines, runtime, plan: *plan };
+    let addresses = stage.engines.iter().map(Running::address).collect();
+    let without = stage.act("1 of 2, without Tidegate", addresses, progress)?;
+    let gateway = Gateway::start_with(cast::settled(&stage.engines)?, None)?;
+    let with = stage.act("2 of 2, through Tidegate", vec![gateway.address()], progress)?;
+    Ok((Story { without, with }, gateway, stage))
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// Sends the traffic to `targets` for half of the time.
+    fn act(
+        &self,
+        title: &'static str,
+        targets: Vec<SocketAddr>,
+        progress: &mut Progress<'_>,
+    ) -> Result<Act> {
+        let half = self.plan.length / 2;
+        let drain = half / DRAIN_SHARE;
+        let before = self.joules();
+        let mut screen = Screen::new(title, half, progress);
+        let load = load::Plan {
+            targets,
+            classes: cast::classes(),
+            duration: half - drain,
+            drain,
+            progress_every: screen.every(),
+            seed: self.plan.seed,
+        };
+        let mut shown = Ok(());
+        let show = |report: &load::Report| {
+            if shown.is_ok() {
+                shown = screen.show(report, &self.engines);
+            }
+        };
+        let report = self.runtime.block_on(load::run(load, show))?;
+        shown?;
+        self.empty();
+        Ok(Act { report, joules: self.joules() - before })
+    }
+
+    /// Lets the engines hear that those who were cut off are gone.
+    fn empty(&self) {
+        let busy = || self.engines.iter().any(|engine| engine.control().counters().in_flight > 0);
+        self.runtime.block_on(async {
+            let mut ticks = tokio::time::interval(Duration::from_millis(10));
+            let patience = tokio::time::sleep(Duration::from_secs(5));
+            tokio::pin!(patience);
+            while busy() {
+                tokio::select! {
+                    _ = ticks.tick() => {}
+                    () = &mut patience => break,
+                }
+            }
+        });
+    }
+
+    fn joules(&self) -> f64 {
+        self.engines.iter().map(|engine| engine.control().counters().energy_joules).sum()
+    }
+}
+
+/// Durations as people say them.
+fn seconds(span: Option<Duration>, otherwise: &str) -> String {
+    span.map_or(otherwise.to_owned(), |span| format!("{:.1} s", span.as_secs_f64()))
+}

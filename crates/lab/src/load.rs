@@ -20,7 +20,7 @@ use sim::dice::Dice;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout_at};
 
-pub use report::{Quantiles, Report, Summary};
+pub use report::{Quantiles, Report, Summary, Waits};
 
 use client::{Client, Template};
 use tally::Tally;

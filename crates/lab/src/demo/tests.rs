@@ -1,32 +1,92 @@
-//! The headline case, in virtual time.
+//! The demonstration, shortened, and how it is shown.
 
-use super::*;
+use std::time::Duration;
 
-/// The quiet tenant's p50 is at most 0.42 s beside a flood of 200, and 8 are never passed.
-#[test]
-fn a_quiet_tenant_beside_a_flood() {
-    let [without, with] = outcomes();
-    assert!(without.tenants[1].p50 > Span::from_secs(4), "{without:?}");
-    assert!(with.tenants[1].p50 <= Span::from_millis(420), "{with:?}");
-    assert_eq!((without.in_flight_max, with.in_flight_max), (SLOTS, SLOTS));
-    let served = |outcome: &Outcome| outcome.tenants.iter().map(|t| t.served).sum::<usize>();
-    let (plain, fair) = (served(&without), served(&with));
-    assert!(plain.abs_diff(fair) * 100 <= plain, "{plain} and {fair}: nothing is slower");
+use super::screen::Screen;
+use super::{Plan, Progress, cast, play, run};
+use crate::load::{Quantiles, Report, Summary, Waits};
+
+fn plan() -> Plan {
+    Plan { length: Duration::from_secs(4), keep: false, seed: 1 }
 }
 
-/// P08: under load high bands wait at least 90 % less than normal ones.
-#[test]
-fn p08_a_higher_band_waits_at_least_nine_tenths_less() {
-    let [_, with] = outcomes();
-    let wait = |tenant: usize| with.tenants[tenant].p50.secs_f64() - SERVICE.secs_f64();
-    assert!(wait(2) <= 0.1 * wait(0), "{with:?}");
+fn summary(name: &str, half: Option<u64>) -> Summary {
+    Summary {
+        name: name.into(),
+        sent: 123_456,
+        ok: 100_000,
+        failed: [].into(),
+        unfinished: 23_456,
+        bytes: 0,
+        latency: Quantiles::default(),
+        first_byte: Quantiles::default(),
+        waits: Waits { half: half.map(Duration::from_millis), nine_tenths: None },
+    }
 }
 
+fn report() -> Report {
+    let classes = cast::TENANTS.iter().map(|tenant| summary(tenant.name, Some(1234)));
+    Report { elapsed: Duration::from_secs(30), classes: classes.collect() }
+}
+
+/// Real engines, the real gateway, two seconds each: everyone is heard of in both acts.
 #[test]
-fn the_demonstration_prints_both_runs() {
-    let mut text = Vec::new();
-    run(&mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
-    assert!(text.contains("first come, first served") && text.contains("through Tidegate's queue"));
+fn both_acts_are_played_and_everyone_who_sends_is_answered_through_tidegate() {
+    let mut log = Vec::new();
+    let mut progress = Progress { out: &mut log, live: false };
+    let (story, gateway, stage) = play(&plan(), &mut progress).unwrap();
+    gateway.shut_down();
+    gateway.join();
+    for act in [&story.without, &story.with] {
+        assert!(act.joules > 0.0 && act.report.classes.iter().any(|class| class.ok > 0), "{act:?}");
+    }
+    let with = &story.with.report;
+    let failed: u64 = with.classes.iter().flat_map(|class| class.failed.values()).sum();
+    assert_eq!(failed, 0, "nobody is refused: {with}");
+    assert!(with.class("flood").unwrap().ok > 0, "{with}");
+    let left = stage.engines.iter().map(|engine| engine.control().counters().in_flight);
+    assert_eq!(left.sum::<u32>(), 0, "the engines are empty");
+
+    let text = story.to_string();
+    for tenant in &cast::TENANTS {
+        assert!(text.contains(&format!("  {:10} {}", tenant.name, tenant.band)), "{text}");
+    }
     assert!(text.lines().all(|line| line.chars().count() <= 100), "it fits a terminal:\n{text}");
+    let log = String::from_utf8(log).unwrap();
+    assert!(log.starts_with("1 of 2") && log.contains("\n2 of 2"), "{log}");
+}
+
+#[test]
+fn a_demonstration_that_shows_nothing_is_refused() {
+    let short = Plan { length: Duration::from_secs(1), ..plan() };
+    let progress = Progress { out: &mut Vec::new(), live: false };
+    let error = run(&short, &mut Vec::new(), progress).unwrap_err();
+    assert!(error.to_string().contains("at least 2 seconds"), "{error}");
+}
+
+#[test]
+fn in_a_terminal_the_table_is_drawn_over_itself() {
+    let mut drawn = Vec::new();
+    let mut progress = Progress { out: &mut drawn, live: true };
+    let engines = cast::engines(1).unwrap();
+    let mut screen = Screen::new("1 of 2", Duration::from_secs(60), &mut progress);
+    screen.show(&report(), &engines).unwrap();
+    screen.show(&report(), &engines).unwrap();
+    let drawn = String::from_utf8(drawn).unwrap();
+    let lines = drawn.lines().count() / 2;
+    let (first, second) = drawn.split_once(&format!("\x1b[{lines}A")).unwrap();
+    assert_eq!(first, second, "the same again, over the first");
+    assert!(first.contains("30 of 60 s") && first.contains("1.2 s /"), "{first}");
+    let widest = first.replace("\x1b[2K", "").lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{widest:?} columns:\n{first}");
+}
+
+#[test]
+fn elsewhere_a_line_says_how_far_it_is() {
+    let mut text = Vec::new();
+    let mut progress = Progress { out: &mut text, live: false };
+    let mut screen = Screen::new("1 of 2", Duration::from_secs(60), &mut progress);
+    screen.show(&report(), &[]).unwrap();
+    let expected = "1 of 2, 30 of 60 s: 500000 answered, 117280 waiting, quiet team waits 1.2 s\n";
+    assert_eq!(String::from_utf8(text).unwrap(), expected);
 }

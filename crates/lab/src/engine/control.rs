@@ -29,6 +29,8 @@ pub struct Control {
 /// What an engine has seen since it began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
+    /// Connections that were taken.
+    pub connections: u64,
     /// Requests for work that arrived.
     pub received: u64,
     /// Sequences that run.
@@ -178,6 +180,11 @@ impl Control {
 
     pub(super) fn door(&self) -> watch::Receiver<Option<Instant>> {
         self.door.subscribe()
+    }
+
+    /// A connection was taken.
+    pub(super) fn connected(&self) {
+        self.lock().counters.connections += 1;
     }
 
     /// A request for work has arrived.

@@ -84,6 +84,7 @@ fn is_gone(until: &Option<Instant>) -> bool {
 
 /// One connection, until it ends, is ended by a fault, or the server is gone.
 async fn talk(server: Arc<Server>, stream: TcpStream) {
+    server.control.connected();
     let mut gone = server.control.door();
     let rig = Arc::new(Rig::default());
     let killed = async {

@@ -37,6 +37,18 @@ pub struct Summary {
     pub latency: Quantiles,
     /// To the first byte of the body of good answers.
     pub first_byte: Quantiles,
+    /// The same for all requests sent, whatever became of them.
+    pub waits: Waits,
+}
+
+/// How long requests waited for the first byte of a good answer, those included that never had
+/// one; nothing where they are too many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Waits {
+    /// Half of all requests waited at most this long.
+    pub half: Option<Duration>,
+    /// Nine in ten waited at most this long.
+    pub nine_tenths: Option<Duration>,
 }
 
 /// Durations, in order: half were at most `p50`, and so on. All zero if there were none.
@@ -97,11 +109,24 @@ impl Quantiles {
     pub(super) fn of(durations: &[Duration]) -> Self {
         let mut sorted = durations.to_vec();
         sorted.sort_unstable();
-        // The smallest that at least the share does not exceed.
-        let rank = |share: f64| {
-            let at = (share * sorted.len() as f64).ceil() as usize;
-            sorted.get(at.saturating_sub(1)).copied().unwrap_or_default()
-        };
+        let rank = |share| rank(&sorted, sorted.len(), share).unwrap_or_default();
         Self { p50: rank(0.5), p90: rank(0.9), p99: rank(0.99), max: rank(1.0) }
+    }
+}
+
+/// The smallest duration that a share of `count` does not exceed.
+fn rank(sorted: &[Duration], count: usize, share: f64) -> Option<Duration> {
+    let at = (share * count as f64).ceil() as usize;
+    sorted.get(at.saturating_sub(1)).copied()
+}
+
+// === impl Waits ===
+
+impl Waits {
+    pub(super) fn of(durations: &[Duration], sent: u64) -> Self {
+        let mut sorted = durations.to_vec();
+        sorted.sort_unstable();
+        let rank = |share| rank(&sorted, sent as usize, share);
+        Self { half: rank(0.5), nine_tenths: rank(0.9) }
     }
 }

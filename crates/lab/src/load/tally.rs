@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::report::{Quantiles, Summary};
+use super::report::{Quantiles, Summary, Waits};
 
 /// Written by every request of a class, read whenever somebody asks.
 #[derive(Debug)]
@@ -84,6 +84,7 @@ impl Tally {
             bytes: seen.bytes,
             latency: Quantiles::of(&seen.latencies),
             first_byte: Quantiles::of(&seen.first_bytes),
+            waits: Waits::of(&seen.first_bytes, seen.sent),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Arrivals, Class, Plan, Quantiles, Report, run};
+use super::{Arrivals, Class, Plan, Quantiles, Report, Waits, run};
 use crate::engine::{Engine, Fault, Pace, Running, Settings};
 
 fn engine(millis: u64, at_once: u32) -> Running {
@@ -47,6 +47,7 @@ async fn a_closed_class_keeps_so_many_outstanding_over_kept_connections() {
     let seen = &report.classes[0];
     let counters = engine.control().counters();
     assert_eq!((counters.max_in_flight_seen, counters.in_flight), (3, 0));
+    assert_eq!(counters.connections, 3, "one for each of them");
     assert!(seen.ok >= 3 && seen.ok == seen.sent && seen.unfinished == 0, "{seen:?}");
     assert_eq!((counters.completed, counters.last_headers[0].1.as_str()), (seen.ok, "only"));
     assert!(seen.latency.p50 >= Duration::from_millis(5), "{seen:?}");
@@ -130,4 +131,15 @@ fn quantiles_are_values_that_were_seen() {
     assert_eq!(Quantiles::of(&hundred), Quantiles { p50, p90, p99, max });
     let one = Quantiles::of(&hundred[..1]);
     assert_eq!((one.p50, one.max), (max, max));
+}
+
+#[test]
+fn those_who_were_never_answered_count_among_the_waits() {
+    let hundred: Vec<Duration> = (1..=100).map(Duration::from_millis).collect();
+    let millis = |millis| Some(Duration::from_millis(millis));
+    let all = Waits { half: millis(50), nine_tenths: millis(90) };
+    assert_eq!(Waits::of(&hundred, 100), all);
+    assert_eq!(Waits::of(&hundred, 120), Waits { half: millis(60), nine_tenths: None });
+    assert_eq!(Waits::of(&hundred, 201), Waits { half: None, nine_tenths: None });
+    assert_eq!(Waits::of(&[], 0), Waits::default());
 }

@@ -1,0 +1,41 @@
+//! `tidegate demo`.
+
+use std::io::{IsTerminal as _, Write};
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use lab::demo::{self, Plan, Progress};
+
+/// Show the whole story: three engines, a flood, and what the queue does for everyone else.
+///
+/// Starts three stand-in engines of different speed and power and sends them mixed traffic: a
+/// flooding team, a quiet one, four bands. First straight to the engines in turns, then through
+/// Tidegate. Needs nothing; all of it runs on this machine.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tidegate demo                two minutes
+  tidegate demo --seconds 20   a first impression
+  tidegate demo --keep         goes on serving at the end, and says how to try it")]
+pub(super) struct Demo {
+    /// How long it takes.
+    #[arg(long, value_name = "N", default_value_t = 120)]
+    seconds: u64,
+    /// Leave the engines and the gateway serving at the end.
+    #[arg(long)]
+    keep: bool,
+    /// Where chance begins.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+// === impl Demo ===
+
+impl Demo {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
+        let Self { seconds, keep, seed } = self;
+        let plan = Plan { length: Duration::from_secs(seconds), keep, seed };
+        let live = std::io::stderr().is_terminal();
+        demo::run(&plan, out, Progress { out: &mut std::io::stderr(), live })
+    }
+}
