@@ -31,6 +31,9 @@ pub(super) struct Serving(Arc<Activity>);
 ///
 /// Reading is timed only between requests: from the first byte of a head to its last the client
 /// has the head's limit, before it the idle limit. Writing is timed while no byte is taken.
+///
+/// Nobody reads on while a client that sent more than one request waits for the first answer, so
+/// nobody would see it leave: the socket looks by itself then.
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
@@ -40,6 +43,8 @@ pub(super) struct Socket {
     /// Whether part of a head has come, and whether it is one of HTTP/1.
     begun: bool,
     plain: bool,
+    /// Whether the one who reads hears of what comes next.
+    watched: bool,
     head: Patience,
     write: Patience,
 }
@@ -80,7 +85,7 @@ impl Socket {
         // A token that waits for the next one is late.
         let _ = stream.set_nodelay(true);
         let (head, write) = (Patience::new(head_limit), Patience::new(write_limit));
-        Self { stream, activity, seen: 0, begun: false, plain: true, head, write }
+        Self { stream, activity, seen: 0, begun: false, plain: true, watched: false, head, write }
     }
 
     /// Nothing came: has the client taken too long?
@@ -98,6 +103,16 @@ impl Socket {
         // A newcomer has something to ask.
         let limit = if self.begun || served == 0 { self.head.limit } else { IDLE };
         self.head.poll(context, limit)
+    }
+
+    /// Whether the client has closed while it is served, and nothing of it is left to read.
+    fn has_left(&self, context: &mut Context<'_>) -> bool {
+        if self.activity.serving.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut byte = [0];
+        let peeked = self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte));
+        matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
     }
 
     fn came(&mut self, bytes: &[u8]) {
@@ -137,7 +152,9 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
-        if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(context, buffer) {
+        let poll = Pin::new(&mut this.stream).poll_read(context, buffer);
+        this.watched = poll.is_pending();
+        if let Poll::Ready(read) = poll {
             this.came(&buffer.filled()[before..]);
             return Poll::Ready(read);
         }
@@ -173,7 +190,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+        let this = self.get_mut();
+        if !this.watched && this.has_left(context) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        Pin::new(&mut this.stream).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
