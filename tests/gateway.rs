@@ -5,6 +5,7 @@ mod bands;
 mod burst;
 mod clients;
 mod control;
+mod doors;
 mod edges;
 mod faults;
 mod harness;

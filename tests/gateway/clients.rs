@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::answer::{delta, event};
 use crate::support::backend::Seen;
-use crate::support::gateway::TWO;
+use crate::support::gateway::{ONE, TWO};
 use crate::support::tools::{client, python, run, tool};
 use crate::support::{Answer, Backend, Engine, Gateway, chat};
 
@@ -22,7 +22,10 @@ fn openai(seen: &Seen) -> Answer {
     let json = |value: Value| Answer::json(200, &value.to_string());
     match seen.path.as_str() {
         "/v1/embeddings" => {
-            let entry = |index: u32| json!({"object": "embedding", "index": index, "embedding": [0.5, f64::from(index)]});
+            let entry = |index: u32| {
+                let embedding = [0.5, f64::from(index)];
+                json!({"object": "embedding", "index": index, "embedding": embedding})
+            };
             let usage = json!({"prompt_tokens": 2, "total_tokens": 2});
             let data = [entry(0), entry(1)];
             json(json!({"object": "list", "model": "m", "data": data, "usage": usage}))
@@ -217,6 +220,30 @@ fn x01_http_2_with_prior_knowledge_is_served() {
     assert!(printed.contains("x-backend-used: one"), "{printed}");
     assert!(printed.ends_with("data: [DONE]\n\n"), "{printed}");
     gateway.await_idle();
+}
+
+#[test]
+fn q09_a_client_of_http_2_that_leaves_is_missed() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(ONE, &backend);
+    let url = format!("{}/v1/chat/completions", gateway.url());
+    let body = String::from_utf8(chat("m").body).unwrap();
+    let curl = || {
+        let mut curl = tool("curl");
+        curl.args(["-sS", "--http2-prior-knowledge", &url, "-d", &body]).stdin(Stdio::null());
+        curl.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut running = curl();
+    backend.await_running(1);
+    let mut waiting = curl();
+    gateway.await_depth(1);
+    waiting.kill().unwrap();
+    gateway.await_depth(0);
+    running.kill().unwrap();
+    backend.await_left(1);
+    gateway.await_idle();
+    waiting.wait().unwrap();
+    running.wait().unwrap();
 }
 
 #[test]

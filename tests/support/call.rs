@@ -116,6 +116,13 @@ impl Call {
         Ok(line.trim_end().to_owned())
     }
 
+    /// The next line with its empty line after it: the head of a provisional answer.
+    pub(crate) fn status_line(&mut self) -> String {
+        let line = self.line().unwrap();
+        assert_eq!(self.line().unwrap(), "");
+        line
+    }
+
     /// The next chunk of a chunked answer; nothing at its end.
     pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         self.head();
