@@ -6,6 +6,7 @@ mod check;
 mod demo;
 mod engine;
 mod serve;
+mod source;
 
 use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;

@@ -36,3 +36,16 @@ fn x06_check_tells_every_problem_and_exits_with_1() {
     assert!(told.starts_with("error: 2 problems in the configuration\n"), "{told}");
     assert!(told.contains("\n--listen is \"8080\"") && told.contains("\n--backend https://h:"));
 }
+
+/// The first configuration that a newcomer copies.
+#[test]
+fn x06_the_configuration_in_the_readme_is_good() {
+    let readme = include_str!("../README.md");
+    let (_, rest) = readme.split_once("```toml\n[queue]").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme-gateway.toml");
+    std::fs::write(&path, format!("[queue]{example}")).unwrap();
+    let output = check(&[path.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("research"), "{}", text(&output.stdout));
+}

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use gateway::config::{self, Source, Summary};
+use gateway::config::{self, Summary};
+
+use super::source::Flags;
 
 /// Check a configuration and show what it puts in force.
 ///
@@ -18,23 +20,20 @@ use gateway::config::{self, Source, Summary};
   tidegate check examples/tidegate.toml
   tidegate check --backend http://127.0.0.1:8000     flags alone, or beside a file")]
 pub(super) struct Check {
-    /// The file, TOML or YAML by its ending.
+    /// The file; as good as --config.
+    #[arg(conflicts_with = "config")]
     file: Option<PathBuf>,
-    /// One more backend, as URL or ID=URL.
-    #[arg(long = "backend", value_name = "[ID=]URL")]
-    backends: Vec<String>,
-    /// The listener's address, whatever the file says.
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 // === impl Check ===
 
 impl Check {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let Self { file, backends, listen } = self;
-        let source = Source { file, backends, listen }.or_default_file();
-        match config::load(&source) {
+        let Self { file, mut flags } = self;
+        flags.config = flags.config.or(file);
+        match config::load(&flags.source()) {
             Ok(settled) => Ok(write!(out, "{}", Summary(&settled))?),
             Err(error) => {
                 let count = error.problems.len();

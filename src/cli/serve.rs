@@ -1,12 +1,12 @@
 //! `tidegate serve`.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
 use gateway::Gateway;
-use gateway::config::Source;
+
+use super::source::Flags;
 
 /// Stand in front of model servers: queue fairly, keep priorities, relay streams.
 ///
@@ -29,24 +29,15 @@ Then:
     -d '{\"model\": \"llama3\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
   curl http://127.0.0.1:8080/health")]
 pub(super) struct Serve {
-    /// The configuration, TOML or YAML; ./tidegate.toml (or .yaml) if there is one.
-    #[arg(long, short, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// A model server, perhaps with a name of its own; may be repeated.
-    #[arg(long = "backend", short, value_name = "[NAME=]URL")]
-    backends: Vec<String>,
-    /// Where to listen; port 0 takes a free one.
-    #[arg(long, short, value_name = "ADDRESS:PORT")]
-    listen: Option<String>,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 // === impl Serve ===
 
 impl Serve {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let Self { config, backends, listen } = self;
-        let source = Source { file: config, backends, listen }.or_default_file();
-        let gateway = Gateway::start(source)?;
+        let gateway = Gateway::start(self.flags.source())?;
         writeln!(out, "listening on http://{}", gateway.address())?;
         if let Some(address) = gateway.admin_address() {
             writeln!(out, "visibility on http://{address}")?;

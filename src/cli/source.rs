@@ -1,0 +1,28 @@
+//! Where configuration comes from, for every verb that needs one.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gateway::config::Source;
+
+#[derive(Args, Debug)]
+pub(super) struct Flags {
+    /// The configuration, TOML or YAML; ./tidegate.toml (or .yaml) if there is one.
+    #[arg(long, short, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// A model server, perhaps with a name of its own; may be repeated.
+    #[arg(long = "backend", short, value_name = "[NAME=]URL")]
+    backends: Vec<String>,
+    /// Where to listen, whatever the file says; port 0 takes a free one.
+    #[arg(long, short, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+}
+
+// === impl Flags ===
+
+impl Flags {
+    pub(super) fn source(self) -> Source {
+        let Self { config, backends, listen } = self;
+        Source { file: config, backends, listen }.or_default_file()
+    }
+}
