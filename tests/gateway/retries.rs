@@ -207,3 +207,27 @@ fn r07_a_sick_backend_is_left_out_and_best_effort_is_served_all_the_same() {
     sick.set_healthy(true);
     gateway.await_ready(2);
 }
+
+/// A backend that switches protocols unasked has not answered.
+#[test]
+fn x03_a_switch_of_protocols_that_nobody_asked_for_is_a_failure() {
+    let switching = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
+    let bad = Backend::start(move |_| Answer::raw(switching).then(Step::Close));
+    let good = Backend::quick();
+    let gateway = Gateway::start(&preferring(TWO, &bad, &good));
+    let answer = gateway.ask(&urgent());
+    assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("second")));
+    gateway.await_idle();
+}
+
+/// Chunks have no other length, and none of them is cut off by one that is told beside them.
+#[test]
+fn x03_a_length_beside_chunks_cuts_nothing_off() {
+    let sent = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n\
+                5\r\nhello\r\n0\r\n\r\n";
+    let backend = Backend::start(move |_| Answer::raw(sent).then(Step::Close));
+    let gateway = Gateway::before(ONE, &backend);
+    let answer = gateway.ask(&chat("m"));
+    assert_eq!((answer.status, &answer.body[..]), (200, &b"hello"[..]));
+    gateway.await_idle();
+}

@@ -61,6 +61,10 @@ const CARDS: &str = "/v1/models/";
 
 /// Where a request goes; a path that could be read in two ways is a fault.
 pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
+    // The one would make a tunnel of the connection, the other tells a client its own secrets.
+    if matches!(*method, Method::CONNECT | Method::TRACE) {
+        return Err(Fault::MethodNotAllowed);
+    }
     let reads = matches!(*method, Method::GET | Method::HEAD);
     if let Some(page) = Page::at(path) {
         return if reads { Ok(Route::Visibility(page)) } else { Err(Fault::MethodNotAllowed) };

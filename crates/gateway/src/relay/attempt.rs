@@ -109,13 +109,16 @@ fn judge(response: Response<Incoming>, lease: Option<Lease>) -> Outcome {
             (Attempt::Full(retry_after(response.headers())), Place::Old)
         }
         _ if status.as_u16() == 529 => (Attempt::Full(retry_after(response.headers())), Place::Old),
+        // Nobody asked to switch protocols.
+        _ if status.is_informational() => (Attempt::Failed, Place::Back),
         StatusCode::INTERNAL_SERVER_ERROR
         | StatusCode::BAD_GATEWAY
         | StatusCode::GATEWAY_TIMEOUT => (Attempt::Failed, Place::Back),
         _ => return Outcome::Answered(response, lease),
     };
     let text = format!("it answered {status}");
-    Outcome::Failed(Failure { attempt, place, answer: Some((response, lease)), text })
+    let answer = (!status.is_informational()).then_some((response, lease));
+    Outcome::Failed(Failure { attempt, place, answer, text })
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {

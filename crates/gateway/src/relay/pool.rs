@@ -107,7 +107,7 @@ impl Pool {
             builder.handshake(TokioIo::new(stream)).await.map_err(ConnectError::hyper)?;
         task::spawn(async move {
             // The exchange that broke says so itself.
-            let _ = connection.with_upgrades().await;
+            let _ = connection.await;
         });
         Ok(sender)
     }

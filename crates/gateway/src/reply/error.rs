@@ -38,7 +38,7 @@ pub(crate) fn response(refused: &Refused) -> Response<Full<Bytes>> {
         headers.insert(RETRY_AFTER, HeaderValue::from(retry_secs(refused.retry_after)));
     }
     if matches!(fault, Fault::MethodNotAllowed) {
-        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
     }
     if fault.closes() {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));

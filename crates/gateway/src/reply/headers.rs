@@ -4,7 +4,7 @@
 //! zero, is a constant.
 
 use flow::{Choice, Span};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::hops;
@@ -47,6 +47,10 @@ struct Digits {
 
 /// A backend's response headers without those that belong to its connection.
 pub(crate) fn from_upstream(mut headers: HeaderMap) -> HeaderMap {
+    // An answer in chunks has no other length, whatever it says (RFC 9112, 6.3).
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     hops::strip(&mut headers, |_| false);
     headers
 }

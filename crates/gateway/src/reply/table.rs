@@ -127,7 +127,9 @@ impl Fault {
                 "The deadline that the request gave has passed: allow it more time."
             }
             Self::NoSuchPath => "There is nothing at this path: the API begins with /v1/ or /api/.",
-            Self::MethodNotAllowed => "This path does not take this method: use GET.",
+            Self::MethodNotAllowed => {
+                "This path does not take this method: use GET, or POST for work."
+            }
             Self::RequestTimeout => "The request took too long to arrive: send it faster.",
             Self::Internal => "The gateway failed on this request: this is a fault of its own.",
         };

@@ -39,6 +39,8 @@ fn x01_every_path_of_the_surface_leads_somewhere() {
         (get, "/metrics", Ok(Route::Visibility(Page::Metrics))),
         (get, "/dashboard", Ok(Route::Nothing)),
         (post, "/metrics", Err(Fault::MethodNotAllowed)),
+        (&Method::CONNECT, "/v1/chat/completions", Err(Fault::MethodNotAllowed)),
+        (&Method::TRACE, "/v1/chat/completions", Err(Fault::MethodNotAllowed)),
         (get, "/", Ok(Route::Nothing)),
         (get, "*", Ok(Route::Nothing)),
         (get, "", Ok(Route::Nothing)),
