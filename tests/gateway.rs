@@ -9,6 +9,7 @@ mod doors;
 mod edges;
 mod faults;
 mod harness;
+mod hasty;
 mod headline;
 mod passthrough;
 mod reload;

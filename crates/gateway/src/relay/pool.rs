@@ -23,6 +23,8 @@ use crate::task;
 
 /// Idle connections kept for one backend by one worker.
 const IDLE_MAX: usize = 256;
+/// How long a connection that was given back may take to be ready.
+const READY_WITHIN: Duration = Duration::from_millis(10);
 /// The most of a backend's head that is read.
 const HEAD_MAX: usize = 256 << 10;
 
@@ -85,8 +87,7 @@ impl Pool {
             return self.shared(upstream, timeout).await.map(Connection::Shared);
         }
         while let Some(mut sender) = self.take_idle(upstream.id) {
-            // The last answer has been read, so it is ready in a moment or never again.
-            if sender.is_ready() || (!sender.is_closed() && sender.ready().await.is_ok()) {
+            if sender.is_ready() || becomes_ready(&mut sender).await {
                 return Ok(Connection::Own { sender, reused: true });
             }
         }
@@ -150,6 +151,13 @@ impl Pool {
     fn kept(&self) -> MutexGuard<'_, HashMap<BackendId, Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The last answer has been read, so it is ready in a moment; or never, because its backend
+/// answered without taking the whole request.
+async fn becomes_ready(sender: &mut http1::SendRequest<Outgoing>) -> bool {
+    let ready = tokio::time::timeout(READY_WITHIN, sender.ready()).await;
+    matches!(ready, Ok(Ok(())))
 }
 
 async fn connect(upstream: &Upstream, timeout: Duration) -> Result<TcpStream, ConnectError> {
