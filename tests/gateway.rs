@@ -16,6 +16,7 @@ mod reload;
 mod retries;
 mod routing;
 mod shutdown;
+mod windows;
 
 use crate::support::Answer;
 

@@ -1,16 +1,34 @@
 //! The body of an answer, whatever it comes from.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc;
 
 use super::connection::Serving;
 use crate::relay::{Answer, Broken};
+use crate::task;
+
+/// Frames on their way to a client. Dropped before it has ended, it breaks the answer off.
+#[derive(Debug)]
+pub(super) struct Frames {
+    sender: mpsc::Sender<Result<Frame<Bytes>, Broken>>,
+    ended: Arc<AtomicBool>,
+}
+
+/// The client's end of it.
+#[derive(Debug)]
+pub(super) struct Handed {
+    receiver: mpsc::Receiver<Result<Frame<Bytes>, Broken>>,
+    ended: Arc<AtomicBool>,
+}
 
 /// What a client is sent. As long as it is there, the connection is serving.
 #[derive(Debug)]
@@ -26,8 +44,8 @@ pub(super) enum Content {
     Whole(Full<Bytes>),
     /// From a backend.
     Relayed(Box<Answer>),
-    /// From a task that tells the client's place until it can relay.
-    Told(mpsc::Receiver<Result<Frame<Bytes>, Broken>>),
+    /// From a task that hands over frame by frame.
+    Handed(Handed),
 }
 
 // === impl Reply ===
@@ -51,7 +69,7 @@ impl Body for Reply {
                 Pin::new(whole).poll_frame(context).map_err(|never| match never {})
             }
             Content::Relayed(answer) => Pin::new(&mut **answer).poll_frame(context),
-            Content::Told(frames) => frames.poll_recv(context),
+            Content::Handed(handed) => handed.poll_frame(context),
         }
     }
 
@@ -59,7 +77,7 @@ impl Body for Reply {
         match &self.content {
             Content::Whole(whole) => whole.is_end_stream(),
             Content::Relayed(answer) => answer.is_end_stream(),
-            Content::Told(_) => false,
+            Content::Handed(_) => false,
         }
     }
 
@@ -67,7 +85,7 @@ impl Body for Reply {
         match &self.content {
             Content::Whole(whole) => whole.size_hint(),
             Content::Relayed(answer) => answer.size_hint(),
-            Content::Told(_) => SizeHint::default(),
+            Content::Handed(_) => SizeHint::default(),
         }
     }
 }
@@ -75,7 +93,72 @@ impl Body for Reply {
 // === impl Content ===
 
 impl Content {
+    /// An answer for one of many streams on a connection. Such a stream is not asked for more while
+    /// its client takes nothing, and nobody would notice: so a task asks, and gives up in time.
+    pub(super) fn handed(answer: Answer, limit: Duration) -> Self {
+        let (frames, handed) = Frames::new();
+        task::spawn(hand_over(answer, frames, limit));
+        Self::Handed(handed)
+    }
+
     pub(super) fn whole(response: Response<Full<Bytes>>) -> Response<Self> {
         response.map(Self::Whole)
+    }
+}
+
+// === impl Frames ===
+
+impl Frames {
+    pub(super) fn new() -> (Self, Handed) {
+        let (sender, receiver) = mpsc::channel(1);
+        let ended = Arc::new(AtomicBool::new(false));
+        (Self { sender, ended: Arc::clone(&ended) }, Handed { receiver, ended })
+    }
+
+    /// Hands over a frame; says whether the client took what came before it in time.
+    pub(super) async fn send(&self, frame: Result<Frame<Bytes>, Broken>, limit: Duration) -> bool {
+        matches!(tokio::time::timeout(limit, self.sender.send(frame)).await, Ok(Ok(())))
+    }
+
+    /// Hands over a frame that can be left out: whoever has not read the last one needs no other.
+    pub(super) fn offer(&self, frame: Frame<Bytes>) {
+        let _ = self.sender.try_send(Ok(frame));
+    }
+
+    /// Resolves when the client has left.
+    pub(super) async fn closed(&self) {
+        self.sender.closed().await;
+    }
+
+    /// All has been handed over.
+    pub(super) fn end(self) {
+        self.ended.store(true, Ordering::Release);
+    }
+}
+
+// === impl Handed ===
+
+impl Handed {
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let next = ready!(self.receiver.poll_recv(context));
+        let cut = next.is_none() && !self.ended.swap(true, Ordering::Acquire);
+        Poll::Ready(if cut { Some(Err(Broken("the client took nothing".into()))) } else { next })
+    }
+}
+
+/// Hands an answer over, until its client takes nothing for as long as the limit.
+pub(super) async fn hand_over(mut answer: Answer, frames: Frames, limit: Duration) {
+    loop {
+        let frame = tokio::select! {
+            frame = answer.frame() => frame,
+            () = frames.closed() => return,
+        };
+        let Some(frame) = frame else { return frames.end() };
+        if !frames.send(frame, limit).await {
+            return;
+        }
     }
 }

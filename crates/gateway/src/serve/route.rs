@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, Version};
 use hyper::body::Incoming;
 
 use super::connection::Serving;
@@ -51,6 +51,8 @@ pub(super) async fn answer(
 async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Content> {
     let settled = worker.gate.settled.load_full();
     let (parts, body) = request.into_parts();
+    let shares_connection = parts.version == Version::HTTP_2;
+    let write_limit = settled.server.write_timeout;
     let mut trip = Trip::begin(&parts, worker.gate.clock, Arc::clone(&worker.gate.observer));
     let read = match inbound::collect(body, &settled.server).await {
         Ok(body) => ingress::read(&settled, &parts, body, trip.arrived.nanos()),
@@ -75,6 +77,9 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
         return status::tell(journey, seat);
     }
     match journey.fly(seat).await {
+        Ok(response) if shares_connection => {
+            response.map(|answer| Content::handed(answer, write_limit))
+        }
         Ok(response) => response.map(|answer| Content::Relayed(Box::new(answer))),
         Err(refused) => refusal(&refused, &request_id),
     }

@@ -10,13 +10,11 @@ use flow::Outlook;
 use http::Response;
 use http_body::Frame;
 use http_body_util::BodyExt as _;
-use tokio::sync::mpsc;
 
 use super::journey::Journey;
-use super::outbound::Content;
+use super::outbound::{Content, Frames, hand_over};
 use crate::clock;
 use crate::keeper::Seat;
-use crate::relay::{Answer, Broken};
 use crate::reply::{error, headers};
 use crate::task;
 
@@ -26,12 +24,10 @@ const SLOWER_PER: u32 = 500;
 /// The most of a backend's error that is passed on in an event.
 const ERROR_MAX: usize = 64 << 10;
 
-type Frames = mpsc::Sender<Result<Frame<Bytes>, Broken>>;
-
 /// Begins a stream that tells the request's place.
 pub(super) fn tell(journey: Journey, seat: Seat) -> Response<Content> {
-    let (frames, receiver) = mpsc::channel(1);
-    let mut response = Response::new(Content::Told(receiver));
+    let (frames, handed) = Frames::new();
+    let mut response = Response::new(Content::Handed(handed));
     headers::event_stream(response.headers_mut(), &journey.intent.request_id);
     task::spawn(drive(journey, seat, frames));
     response
@@ -39,13 +35,12 @@ pub(super) fn tell(journey: Journey, seat: Seat) -> Response<Content> {
 
 async fn drive(journey: Journey, seat: Seat, frames: Frames) {
     let window = seat.window();
+    let write_limit = journey.settled.server.write_timeout;
     let mut flight = std::pin::pin!(journey.fly(seat));
     let outcome = loop {
         let (outlook, depth) = window.look();
-        if let Some(outlook) = outlook
-            && frames.send(Ok(comment(outlook, depth))).await.is_err()
-        {
-            return;
+        if let Some(outlook) = outlook {
+            frames.offer(comment(outlook, depth));
         }
         tokio::select! {
             outcome = flight.as_mut() => break outcome,
@@ -54,31 +49,25 @@ async fn drive(journey: Journey, seat: Seat, frames: Frames) {
         }
     };
     match outcome {
-        Ok(response) if response.status().is_success() => pass_on(response, &frames).await,
+        Ok(response) if response.status().is_success() => {
+            hand_over(response.into_body(), frames, write_limit).await;
+        }
         Ok(response) => {
             let body = http_body_util::Limited::new(response.into_body(), ERROR_MAX);
             let text = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-            send_error(&text, &frames).await;
+            send_error(&text, frames, write_limit).await;
         }
-        Err(refused) => send_error(&error::body(&refused), &frames).await,
+        Err(refused) => send_error(&error::body(&refused), frames, write_limit).await,
     }
 }
 
-async fn pass_on(response: Response<Answer>, frames: &Frames) {
-    let mut answer = response.into_body();
-    while let Some(frame) = answer.frame().await {
-        if frames.send(frame).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn send_error(json: &[u8], frames: &Frames) {
+async fn send_error(json: &[u8], frames: Frames, limit: Duration) {
     // An event's data is one line.
     let line: Vec<u8> = json.iter().copied().filter(|byte| !b"\r\n".contains(byte)).collect();
     let event = [b"event: error\ndata: ", &line[..], b"\n\n"].concat();
-    // If nobody listens any more, nobody needs to know.
-    let _ = frames.send(Ok(Frame::data(event.into()))).await;
+    if frames.send(Ok(Frame::data(event.into())), limit).await {
+        frames.end();
+    }
 }
 
 fn comment(outlook: Outlook, depth: u32) -> Frame<Bytes> {
