@@ -5,6 +5,7 @@
 mod check;
 mod demo;
 mod engine;
+mod measure;
 mod serve;
 mod source;
 
@@ -44,6 +45,9 @@ enum Bench {
     Cycles(Cycles),
     Auto(Auto),
     Engine(Engine),
+    Gateway(measure::Gateway),
+    #[command(hide = true)]
+    FloorProxy(measure::Floor),
 }
 
 /// Set the simulated engine against a recorded run of a real one.
@@ -205,6 +209,8 @@ impl Cli {
                 simulate::truth(&engine.profile, &engine.recording, out)
             }
             Verb::Bench(Bench::Auto(auto)) => auto.run(out),
+            Verb::Bench(Bench::Gateway(gateway)) => gateway.run(out),
+            Verb::Bench(Bench::FloorProxy(floor)) => floor.run(out),
         }
     }
 }

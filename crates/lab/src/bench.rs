@@ -9,6 +9,7 @@ mod counted;
 mod cycles;
 mod floor;
 mod gate;
+mod gateway;
 mod memory;
 mod relative;
 mod report;
@@ -27,6 +28,7 @@ use anyhow::{Result, bail};
 use subject::{FLOWS, Shape};
 
 pub use counted::{Counted, Which};
+pub use gateway::{Column, Figures, FloorProxy, GatewayReport, Promise, Row, gateway};
 pub use report::Report;
 pub use sample::Sample;
 

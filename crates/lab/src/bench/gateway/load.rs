@@ -1,0 +1,168 @@
+//! Clients over raw TCP: one connection each, one request at a time.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::str;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::origin::{Origin, STREAMED};
+use super::process::Process;
+use super::wire::Inbox;
+
+/// The size of a request's body.
+const BODY: usize = 1024;
+
+/// The bytes of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Request(Rc<[u8]>);
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: TcpStream,
+    inbox: Inbox,
+}
+
+/// What came back, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Until the head was here.
+    pub(crate) first: Duration,
+    /// Until the end was here.
+    pub(crate) total: Duration,
+}
+
+/// What a proxy did in a stretch of time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    /// Answers, each event of a stream counted as one.
+    pub(crate) sent: u64,
+    pub(crate) cpu_micros: f64,
+    pub(crate) seconds: f64,
+}
+
+/// Many clients that ask again as soon as they have an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowd {
+    pub(crate) clients: usize,
+    pub(crate) request: Request,
+    /// Before the count begins, and while it goes on.
+    pub(crate) warm: Duration,
+    pub(crate) counted: Duration,
+}
+
+// === impl Request ===
+
+impl Request {
+    /// A chat of a kilobyte, with these headers beside the usual ones.
+    pub(crate) fn chat(streamed: bool, headers: &str) -> Self {
+        let begin = if streamed { STREAMED } else { b"{\"stream\":false,".as_slice() };
+        let mut body = begin.to_vec();
+        body.extend(b"\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"");
+        let end = b"\"}]}";
+        body.resize(BODY - end.len(), b'a');
+        body.extend(end);
+        let mut request = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nuser-agent: bench\r\n\
+             accept: */*\r\ncontent-type: application/json\r\ncontent-length: {BODY}\r\n\
+             {headers}\r\n"
+        )
+        .into_bytes();
+        request.extend(body);
+        Self(request.into())
+    }
+
+    pub(crate) fn get(path: &str) -> Self {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        Self(request.into_bytes().into())
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    pub(crate) async fn connect(to: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(to).await.with_context(|| format!("to {to}"))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, inbox: Inbox::default() })
+    }
+
+    pub(crate) async fn send(&mut self, request: &Request) -> Result<()> {
+        Ok(self.stream.write_all(&request.0).await?)
+    }
+
+    pub(crate) async fn ask(&mut self, request: &Request) -> Result<Answer> {
+        let began = Instant::now();
+        self.send(request).await?;
+        let head = self.inbox.head(&mut self.stream).await?.context("closed without an answer")?;
+        let first = began.elapsed();
+        self.inbox.whole(head, &mut self.stream).await?;
+        let total = began.elapsed();
+        let status = self.inbox.bytes().get(9..12).and_then(|three| str::from_utf8(three).ok());
+        let status = status.and_then(|three| three.parse().ok()).context("no status")?;
+        self.inbox.forget();
+        Ok(Answer { status, first, total })
+    }
+
+    /// The body of the answer, as text.
+    pub(crate) async fn text(&mut self, request: &Request) -> Result<String> {
+        self.send(request).await?;
+        let head = self.inbox.head(&mut self.stream).await?.context("closed without an answer")?;
+        self.inbox.whole(head, &mut self.stream).await?;
+        let text = String::from_utf8_lossy(&self.inbox.bytes()[head.length..]).into_owned();
+        self.inbox.forget();
+        Ok(text)
+    }
+
+    /// Like [`Client::ask`], but what is not an answer with 200 is an error.
+    pub(crate) async fn ask_well(&mut self, request: &Request) -> Result<Answer> {
+        let answer = self.ask(request).await?;
+        if answer.status != 200 {
+            bail!("the answer is {}, not 200", answer.status);
+        }
+        Ok(answer)
+    }
+}
+
+// === impl Crowd ===
+
+impl Crowd {
+    /// What `proxy` did in front of `origin` while it was counted. Runs inside a `LocalSet`.
+    pub(crate) async fn run(&self, proxy: &Process, origin: &Origin) -> Result<Stretch> {
+        let over = Rc::new(Cell::new(false));
+        let mut clients = JoinSet::new();
+        for _ in 0..self.clients {
+            clients.spawn_local(again(proxy.address, self.request.clone(), Rc::clone(&over)));
+        }
+        tokio::time::sleep(self.warm).await;
+        let (began, cpu, sent) = (Instant::now(), proxy.cpu_nanos()?, origin.sent());
+        tokio::time::sleep(self.counted).await;
+        let stretch = Stretch {
+            sent: origin.sent() - sent,
+            cpu_micros: (proxy.cpu_nanos()? - cpu) as f64 / 1e3,
+            seconds: began.elapsed().as_secs_f64(),
+        };
+        over.set(true);
+        while let Some(ended) = clients.join_next().await {
+            ended?.with_context(|| format!("a client of {}", proxy.name))?;
+        }
+        Ok(stretch)
+    }
+}
+
+/// Asks until it is over.
+async fn again(address: SocketAddr, request: Request, over: Rc<Cell<bool>>) -> Result<()> {
+    let mut client = Client::connect(address).await?;
+    while !over.get() {
+        client.ask_well(&request).await?;
+    }
+    Ok(())
+}

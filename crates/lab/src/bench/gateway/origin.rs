@@ -1,0 +1,209 @@
+//! The cheapest backend that can be told from a real one: raw TCP, fixed answers, kept connections.
+//!
+//! It answers whatever it is asked, after a delay if it has one: with a small JSON, or with a
+//! stream of events if the body asks for one. It counts what only a backend can know: how many
+//! requests it holds at once, and how long a free place stays empty.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::wire::{Ends, Inbox};
+
+/// How many events a stream has.
+pub(crate) const EVENTS: usize = 64;
+/// How a body begins that asks for a stream.
+pub(crate) const STREAMED: &[u8] = br#"{"stream":true,"#;
+
+const BACKLOG: u32 = 4096;
+
+/// How the origin answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manner {
+    /// How long it takes before it answers.
+    pub(crate) delay: Option<Duration>,
+    /// How long it takes from one event of a stream to the next.
+    pub(crate) pace: Option<Duration>,
+}
+
+/// A running backend; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) address: SocketAddr,
+    counts: Arc<Counts>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    in_flight: AtomicUsize,
+    in_flight_max: AtomicUsize,
+    answered: AtomicUsize,
+    sent: AtomicU64,
+    freed: Mutex<Freed>,
+}
+
+/// Places that became free, and how long each stayed so.
+#[derive(Debug, Default)]
+struct Freed {
+    last: Option<Instant>,
+    gaps: Vec<f64>,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    pub(crate) fn start(manner: Manner) -> Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let listener = socket.listen(BACKLOG)?;
+        let address = listener.local_addr()?;
+        let counts = Arc::new(Counts::default());
+        let accepting = tokio::spawn(accept(listener, manner, Arc::clone(&counts)));
+        Ok(Self { address, counts, accepting })
+    }
+
+    /// The most requests it ever held at once.
+    pub(crate) fn in_flight_max(&self) -> usize {
+        self.counts.in_flight_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.counts.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn answered(&self) -> usize {
+        self.counts.answered.load(Ordering::Relaxed)
+    }
+
+    /// How many answers it has sent, each event of a stream counted as one.
+    pub(crate) fn sent(&self) -> u64 {
+        self.counts.sent.load(Ordering::Relaxed)
+    }
+
+    /// Microseconds from an answer's last byte to the next request, since last asked.
+    pub(crate) fn gaps(&self) -> Vec<f64> {
+        std::mem::take(&mut *self.counts.freed()).gaps
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, manner: Manner, counts: Arc<Counts>) {
+    // Aborted with the set, connections end when their backend does.
+    let mut open = tokio::task::JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        open.spawn(converse(stream, manner, Arc::clone(&counts)));
+        while open.try_join_next().is_some() {}
+    }
+}
+
+async fn converse(mut stream: TcpStream, manner: Manner, counts: Arc<Counts>) -> Result<()> {
+    stream.set_nodelay(true)?;
+    let mut inbox = Inbox::default();
+    while let Some(head) = inbox.head(&mut stream).await? {
+        if head.ends == Ends::Chunked {
+            bail!("a request without a length is more than the origin reads");
+        }
+        let counted = inbox.bytes().starts_with(b"POST").then(|| Held::new(&counts));
+        inbox.whole(head, &mut stream).await?;
+        let streamed = inbox.bytes()[head.length..].starts_with(STREAMED);
+        inbox.forget();
+        if let (Some(delay), Some(_)) = (manner.delay, &counted) {
+            tokio::time::sleep(delay).await;
+        }
+        if streamed {
+            stream_events(&mut stream, manner.pace, &counts).await?;
+        } else {
+            stream.write_all(JSON).await?;
+            counts.sent.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(held) = counted {
+            held.answered();
+        }
+    }
+    Ok(())
+}
+
+async fn stream_events(
+    stream: &mut TcpStream,
+    pace: Option<Duration>,
+    counts: &Counts,
+) -> Result<()> {
+    stream.write_all(STREAM_HEAD).await?;
+    for _ in 0..EVENTS {
+        match pace {
+            Some(pace) => tokio::time::sleep(pace).await,
+            // Streams take turns, as those of an engine do.
+            None => tokio::task::yield_now().await,
+        }
+        stream.write_all(EVENT).await?;
+        counts.sent.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(stream.write_all(b"0\r\n\r\n").await?)
+}
+
+/// A request that the origin holds; not any more when this is dropped.
+struct Held<'a>(&'a Counts);
+
+// === impl Held ===
+
+impl<'a> Held<'a> {
+    fn new(counts: &'a Counts) -> Self {
+        let now = 1 + counts.in_flight.fetch_add(1, Ordering::Relaxed);
+        counts.in_flight_max.fetch_max(now, Ordering::Relaxed);
+        let mut freed = counts.freed();
+        if let Some(last) = freed.last.take() {
+            freed.gaps.push(last.elapsed().as_secs_f64() * 1e6);
+        }
+        Self(counts)
+    }
+
+    fn answered(self) {
+        self.0.answered.fetch_add(1, Ordering::Relaxed);
+        self.0.freed().last = Some(Instant::now());
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl Counts ===
+
+impl Counts {
+    fn freed(&self) -> std::sync::MutexGuard<'_, Freed> {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const JSON: &[u8] = b"HTTP/1.1 200 OK\r\n\
+content-type: application/json\r\n\
+content-length: 216\r\n\
+\r\n\
+{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion\",\"created\":1700000000,\"model\":\"m\",\
+\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"certainly\"},\
+\"finish_reason\":\"stop\"}],\"usage\":{\"total_tokens\":3}}\n";
+
+const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\
+content-type: text/event-stream\r\n\
+transfer-encoding: chunked\r\n\
+\r\n";
+
+const EVENT: &[u8] = b"9a\r\n\
+data: {\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\
+\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n\
+\r\n";

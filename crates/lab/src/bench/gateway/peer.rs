@@ -1,0 +1,159 @@
+//! Who is measured: the gateway in several configurations, the floor, and nginx.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+use super::process::{Cores, Process, Ready, installed};
+
+/// Connections that the peers keep to the backend.
+const KEPT: usize = 256;
+
+/// A proxy to start.
+#[derive(Clone, Debug)]
+pub(crate) enum Peer {
+    /// The gateway, with this configuration beside its one backend.
+    Ours { name: &'static str, config: String },
+    /// Bare hyper, at most so many requests at the backend.
+    Floor { limit: Option<usize> },
+    /// nginx, at most so many requests at the backend.
+    Nginx { limit: Option<usize> },
+}
+
+/// Starts peers; their files are gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) cores: Cores,
+    folder: PathBuf,
+    started: usize,
+}
+
+// === impl Peer ===
+
+impl Peer {
+    pub(crate) fn ours(name: &'static str, config: &str) -> Self {
+        Self::Ours { name, config: config.to_owned() }
+    }
+
+    /// Those to compare with that are installed here.
+    pub(crate) fn others(limit: Option<usize>) -> Vec<Self> {
+        let nginx = has_nginx().then_some(Self::Nginx { limit });
+        [Self::Floor { limit }].into_iter().chain(nginx).collect()
+    }
+}
+
+/// Whether nginx can be measured beside us.
+pub(crate) fn has_nginx() -> bool {
+    installed("nginx")
+}
+
+// === impl Stage ===
+
+impl Stage {
+    pub(crate) fn set() -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        Ok(Self { cores: Cores::divide()?, folder, started: 0 })
+    }
+
+    /// A file for what somebody writes on the side.
+    pub(crate) fn file(&mut self, ending: &str) -> PathBuf {
+        self.started += 1;
+        self.folder.join(format!("{}.{ending}", self.started))
+    }
+
+    /// Starts a peer in front of `backend`.
+    pub(crate) async fn start(&mut self, peer: &Peer, backend: SocketAddr) -> Result<Process> {
+        let log = self.file("log");
+        match peer {
+            Peer::Ours { name, config } => {
+                let arguments = self.ours(config, backend)?;
+                let mut command = self.cores.command(&ourselves()?);
+                Process::start(name, command.args(arguments), &log, Ready::Says).await
+            }
+            Peer::Floor { limit } => {
+                let mut command = self.cores.command(&ourselves()?);
+                command.args(floor(backend, *limit));
+                Process::start("floor", &mut command, &log, Ready::Says).await
+            }
+            Peer::Nginx { limit } => {
+                let listen = free()?;
+                let config = self.file("conf");
+                fs::write(&config, self.nginx(listen, backend, *limit))?;
+                let mut command = self.cores.command("/usr/sbin/nginx");
+                command.arg("-e").arg("stderr").arg("-c").arg(config).arg("-p").arg(&self.folder);
+                Process::start("nginx", &mut command, &log, Ready::Listens(listen)).await
+            }
+        }
+    }
+
+    /// The arguments that start the gateway.
+    pub(crate) fn ours(&mut self, config: &str, backend: SocketAddr) -> Result<Vec<String>> {
+        let file = self.file("toml");
+        let text = format!(
+            "{config}\n[[backends]]\nid = \"origin\"\nurl = \"http://{backend}\"\n\
+             kind = \"generic\"\nmodels = [\"m\"]\n"
+        );
+        fs::write(&file, text)?;
+        let file = file.to_str().context("the folder for temporary files has an odd name")?;
+        let arguments = ["serve", "--config", file, "--listen", "127.0.0.1:0"];
+        Ok(arguments.map(str::to_owned).to_vec())
+    }
+
+    fn nginx(&self, listen: SocketAddr, backend: SocketAddr, limit: Option<usize>) -> String {
+        let limit = limit.map(|limit| format!(" max_conns={limit}")).unwrap_or_default();
+        let folder = self.folder.display();
+        format!(
+            "daemon off; master_process off; worker_processes 1;\n\
+             pid {folder}/nginx.pid; error_log stderr crit;\n\
+             events {{ worker_connections 16384; }}\n\
+             http {{\n\
+               access_log off; tcp_nodelay on; keepalive_requests 1000000000;\n\
+               client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;\n\
+               fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;\n\
+               scgi_temp_path {folder}/scgi;\n\
+               upstream origin {{\n\
+                 server {backend}{limit} max_fails=0; keepalive {KEPT};\n\
+                 keepalive_requests 1000000000;\n\
+               }}\n\
+               server {{\n\
+                 listen {listen} backlog=4096;\n\
+                 location / {{\n\
+                   proxy_pass http://origin; proxy_http_version 1.1; proxy_buffering off;\n\
+                   proxy_set_header Connection \"\"; proxy_read_timeout 600s;\n\
+                 }}\n\
+               }}\n\
+             }}\n"
+        )
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // What is left lies in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The arguments that start the floor.
+pub(crate) fn floor(backend: SocketAddr, limit: Option<usize>) -> Vec<String> {
+    let mut arguments =
+        vec!["bench".into(), "floor-proxy".into(), "--backend".into(), backend.to_string()];
+    if let Some(limit) = limit {
+        arguments.extend(["--limit".into(), limit.to_string()]);
+    }
+    arguments
+}
+
+/// This program.
+pub(crate) fn ourselves() -> Result<String> {
+    let program = std::env::current_exe()?.into_os_string();
+    program.into_string().ok().context("this program has an odd name")
+}
+
+/// An address where nobody listens.
+fn free() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}

@@ -1,0 +1,143 @@
+//! The bench of the gateway measures what it says: real bytes, true counts, honest verdicts.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, LocalSet};
+
+use super::crowd::depth;
+use super::floor::{Pool, accept, listen};
+use super::load::{Client, Request};
+use super::origin::{EVENTS, Manner, Origin};
+use super::report::{Column, Figures, GatewayReport, Promise, Row, median, quantile};
+use super::wire::{Ends, head};
+
+/// Runs `test` as the bench runs.
+fn alone<T>(test: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, test)
+}
+
+/// A floor in front of `origin` that lets in so many.
+fn floor(origin: &Origin, limit: Option<usize>) -> std::net::SocketAddr {
+    let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let limit = limit.map(|limit| Arc::new(Semaphore::new(limit)));
+    let pool = Pool { backend: origin.address, idle: RefCell::default(), limit };
+    tokio::task::spawn_local(accept(listener, Rc::new(pool)));
+    address
+}
+
+#[test]
+fn a_head_tells_where_its_body_ends() {
+    let plain = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n";
+    assert_eq!(head(plain).unwrap().unwrap().ends, Ends::After(12));
+    assert_eq!(head(plain).unwrap().unwrap().length, plain.len());
+    let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nrest";
+    assert_eq!(head(chunked).unwrap().unwrap().ends, Ends::Chunked);
+    assert!(head(b"HTTP/1.1 200 OK\r\ncontent-le").unwrap().is_none());
+    assert!(head(b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n").is_err());
+}
+
+#[test]
+fn the_origin_keeps_to_the_lengths_it_declares() {
+    alone(async {
+        let origin = Origin::start(Manner::default()).unwrap();
+        let mut client = Client::connect(origin.address).await.unwrap();
+        // A wrong length would leave bytes behind that spoil the next answer.
+        for _ in 0..2 {
+            let json = client.text(&Request::chat(false, "")).await.unwrap();
+            assert_eq!(json.len(), 216);
+            serde_json::from_str::<serde_json::Value>(&json).unwrap();
+            let stream = client.text(&Request::chat(true, "")).await.unwrap();
+            assert_eq!(stream.matches("data: {").count(), EVENTS);
+        }
+        assert_eq!(origin.answered(), 4);
+        assert_eq!(origin.sent(), 2 + 2 * EVENTS as u64);
+    });
+}
+
+#[test]
+fn the_floor_passes_bodies_on_as_they_are() {
+    alone(async {
+        let origin = Origin::start(Manner::default()).unwrap();
+        let mut direct = Client::connect(origin.address).await.unwrap();
+        let mut through = Client::connect(floor(&origin, None)).await.unwrap();
+        for streamed in [false, true, false] {
+            let request = Request::chat(streamed, "");
+            let expected = direct.text(&request).await.unwrap();
+            let passed = through.text(&request).await.unwrap();
+            assert_eq!(
+                expected.matches("data: {").count(),
+                passed.matches("data: {").count(),
+                "{passed}"
+            );
+            assert!(streamed || expected == passed);
+        }
+    });
+}
+
+#[test]
+fn the_floor_lets_in_as_many_as_it_is_told_and_the_origin_counts_them() {
+    alone(async {
+        let delay = Some(Duration::from_millis(2));
+        let origin = Origin::start(Manner { delay, pace: None }).unwrap();
+        let address = floor(&origin, Some(3));
+        let mut clients = JoinSet::new();
+        for _ in 0..20 {
+            clients.spawn_local(async move {
+                let mut client = Client::connect(address).await.unwrap();
+                client.ask_well(&Request::chat(false, "")).await.unwrap()
+            });
+        }
+        assert_eq!(clients.join_all().await.len(), 20);
+        assert_eq!((origin.in_flight_max(), origin.in_flight(), origin.answered()), (3, 0, 20));
+        assert!(origin.gaps().len() >= 17 / 3);
+        assert!(origin.gaps().is_empty(), "each gap is told once");
+    });
+}
+
+#[test]
+fn quantiles_are_values_that_were_measured() {
+    let values = [5.0, 1.0, 4.0, 2.0, 3.0];
+    assert_eq!((median(&values), quantile(&values, 0.99), quantile(&values, 0.2)), (3.0, 5.0, 1.0));
+    assert!(median(&[]).is_nan());
+}
+
+#[test]
+fn the_depth_of_the_queue_is_the_sum_of_its_gauges() {
+    let metrics = "# TYPE nexus_queue_depth gauge\nnexus_queue_depth{band=\"high\"} 3\n\
+                   nexus_queue_depth{band=\"normal\"} 4\nother 9\n";
+    assert_eq!(depth(metrics), Some(7.0));
+    assert_eq!(depth("other 9\n"), None);
+}
+
+#[test]
+fn a_report_says_what_is_kept_and_what_is_not() {
+    let report = GatewayReport {
+        quick: false,
+        notes: vec!["nginx is missing".to_owned()],
+        tables: vec![Figures {
+            name: "post",
+            title: "A request".to_owned(),
+            columns: vec![Column { head: "µs", decimals: 1 }],
+            rows: vec![Row::new("gateway", vec![Some(30.04)]), Row::new("floor", vec![None])],
+        }],
+        targets: vec![
+            Promise::new("ratio", 1.25, 1.2),
+            Promise::new("p99", 1.0, 1.1),
+            Promise::new("not measured", 1.0, f64::NAN),
+        ],
+    };
+    let text = report.to_string();
+    let line = |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap().to_owned();
+    assert!(text.contains("nginx is missing"));
+    assert!(line("| gateway").contains("30.0") && line("| floor").contains('–'));
+    assert!(line("| ratio").ends_with("yes |"));
+    assert!(line("| p99").ends_with("NO |"));
+    assert!(line("| not measured").ends_with("NO |"));
+    assert!(report.json().unwrap().contains("\"met\": false"));
+}
