@@ -9,6 +9,12 @@ use clap::Parser as _;
 
 use crate::cli::Cli;
 
+/// A request makes some thirty small allocations, most of them on another thread than the first
+/// one, where the system's allocator is at its slowest.
+#[cfg(not(feature = "memory"))]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Not locked: the access log writes there too.
     match Cli::parse().run(&mut std::io::stdout()) {
