@@ -20,5 +20,6 @@ mod reply;
 mod serve;
 mod task;
 mod trip;
+mod wire;
 
 pub use serve::{Gateway, StartError};

@@ -10,6 +10,7 @@ mod journey;
 mod listing;
 mod outbound;
 mod route;
+mod seldom;
 mod status;
 mod worker;
 

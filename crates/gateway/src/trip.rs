@@ -14,7 +14,8 @@ use crate::reply::Fault;
 /// What is known of a request so far. Dropped before it has ended, it tells that the client left.
 #[derive(Debug)]
 pub(crate) struct Trip {
-    pub(crate) record: Record,
+    /// Large, and handed on with the trip: so it has one place in memory.
+    pub(crate) record: Box<Record>,
     pub(crate) arrived: Time,
     clock: Clock,
     observer: Option<Arc<Observer>>,
@@ -24,7 +25,12 @@ pub(crate) struct Trip {
 
 impl Trip {
     pub(crate) fn begin(parts: &Parts, clock: Clock, observer: Arc<Observer>) -> Self {
-        Self { record: blank(parts), arrived: clock.now(), clock, observer: Some(observer) }
+        Self {
+            record: Box::new(blank(parts)),
+            arrived: clock.now(),
+            clock,
+            observer: Some(observer),
+        }
     }
 
     /// What it asks for is known.

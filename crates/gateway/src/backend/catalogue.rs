@@ -1,6 +1,6 @@
 //! All models that backends list, by name, each with its number.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flow::{BackendId, ModelId, Time};
@@ -13,7 +13,7 @@ use super::names::{ANY_OTHER, NOT_YET, Names};
 /// The models that are listed.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
-    pub(super) ids: HashMap<Arc<str>, ModelId>,
+    pub(super) ids: BTreeMap<Arc<str>, ModelId>,
     pub(super) entries: Vec<ModelEntry>,
     /// Whether some backend takes any name.
     pub(super) any: bool,

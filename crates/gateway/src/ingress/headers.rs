@@ -5,7 +5,7 @@
 //! hash some thirty names for every request.
 
 use flow::Span;
-use http::header::TE;
+use http::header::{CONTENT_LENGTH, TE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{ident, lasting};
@@ -39,8 +39,13 @@ pub(super) fn text(value: &HeaderValue) -> Option<&str> {
 }
 
 /// The headers that reach a backend: without those of the client's connection and those that are
-/// meant for the gateway, which a backend could take for orders.
-pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> HeaderMap {
+/// meant for the gateway, which a backend could take for orders. `Host` is the backend's to say.
+/// A length stays only where it is the one of the body that is sent.
+pub(crate) fn to_upstream(
+    mut headers: HeaderMap,
+    request_id: &HeaderValue,
+    length: usize,
+) -> HeaderMap {
     let lists_trailers = |value: &HeaderValue| {
         let mut tokens = text(value).into_iter().flat_map(|text| text.split(','));
         tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case("trailers"))
@@ -50,8 +55,19 @@ pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> H
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
+    if !tells_length(&headers, length) {
+        headers.remove(CONTENT_LENGTH);
+    }
     headers.insert(REQUEST_ID, request_id.clone());
     headers
+}
+
+/// Whether the one length that is told is this one.
+fn tells_length(headers: &HeaderMap, length: usize) -> bool {
+    let mut told = headers.get_all(CONTENT_LENGTH).into_iter();
+    let (Some(first), None) = (told.next(), told.next()) else { return false };
+    let digits = first.as_bytes().iter().all(u8::is_ascii_digit);
+    digits && text(first).and_then(|first| first.parse().ok()) == Some(length)
 }
 
 /// A request's id where nothing more of it could be read.
@@ -67,7 +83,7 @@ pub(crate) fn fresh_id() -> String {
 /// What is meant for the gateway, or is written anew for every backend.
 fn ends_here(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("x-") else {
-        return matches!(name, "host" | "content-length" | "expect" | "trailer");
+        return matches!(name, "expect" | "trailer");
     };
     match rest {
         "priority" | "workload-context" | "max-latency-ms" | "latency-critical" | "media-type"

@@ -74,7 +74,9 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
         _ if path.starts_with("/api/") => Api::Ollama,
         _ => return Ok(Route::Nothing),
     };
-    if !is_plain(path) {
+    let kind = kind(method, path);
+    // A path of a known kind is one that is written down here.
+    if kind == Kind::Other && !is_plain(path) {
         let text = "The path has empty or dot segments: send it without them.";
         return Err(Fault::InvalidRequest(text.into()));
     }
@@ -83,7 +85,7 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
         "/api/tags" if reads => Route::Tags,
         "/api/version" if reads => Route::Version,
         _ if reads && path.len() > CARDS.len() && path.starts_with(CARDS) => Route::ModelCard,
-        _ => Route::Proxied { api, kind: kind(method, path) },
+        _ => Route::Proxied { api, kind },
     })
 }
 

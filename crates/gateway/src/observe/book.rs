@@ -5,7 +5,7 @@
 //! all others share `other`. Reading takes no lock: the index is replaced whole when it grows,
 //! which happens once for each page.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
@@ -33,9 +33,9 @@ pub(super) struct Book {
 
 #[derive(Clone, Debug)]
 struct Index {
-    names: HashMap<Arc<str>, Label>,
+    names: BTreeMap<Arc<str>, Label>,
     labels: Vec<Arc<str>>,
-    by_labels: HashMap<(Label, Label), u32>,
+    by_labels: BTreeMap<(Label, Label), u32>,
     /// Model, target model and their page; the first is that of all others.
     pages: Vec<(Label, Label, Arc<Page>)>,
 }
@@ -138,7 +138,7 @@ impl Default for Index {
         Self {
             names: names.into_iter().map(|(name, label)| (name.into(), label)).collect(),
             labels: vec![OTHER.into(), NONE.into()],
-            by_labels: HashMap::from([((Self::OTHER, Self::OTHER), 0)]),
+            by_labels: BTreeMap::from([((Self::OTHER, Self::OTHER), 0)]),
             pages: vec![(Self::OTHER, Self::OTHER, Arc::default())],
         }
     }

@@ -1,6 +1,6 @@
 //! What is counted of each backend: how attempts at it went, and how long its answers take.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,7 +27,7 @@ pub(super) struct Server {
     latency_ms: AtomicU64,
 }
 
-type Index = HashMap<Arc<str>, Arc<Server>>;
+type Index = BTreeMap<Arc<str>, Arc<Server>>;
 
 /// See the module's description.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@
 //! as it was. What a backend says decides how: a full one is no fault of the request, which keeps
 //! its place; a failing one sends it behind its flow.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::client::conn::http2;
 use tokio::time::Instant;
 
 use super::pool::{ConnectError, Connection, Lease, Outgoing, Pool};
@@ -62,6 +64,9 @@ pub(crate) struct Failure {
     pub(crate) text: String,
 }
 
+/// An answer, and the way back of its connection.
+type Answered = (Response<Incoming>, Option<Lease>);
+
 /// Sends the errand to a backend.
 pub(crate) async fn attempt(
     pool: &Arc<Pool>,
@@ -69,7 +74,8 @@ pub(crate) async fn attempt(
     errand: &Errand,
     limits: Limits,
 ) -> Outcome {
-    let exchange = exchange(pool, upstream, errand, limits.connect);
+    // Pinned where it is: futures are large to move.
+    let exchange = pin!(exchange(pool, upstream, errand, limits.connect));
     match tokio::time::timeout_at(limits.answer_by, exchange).await {
         Ok(Ok((response, lease))) => judge(response, lease),
         Ok(Err(failure)) => Outcome::Failed(failure),
@@ -77,27 +83,48 @@ pub(crate) async fn attempt(
     }
 }
 
+/// The common case is a connection that is there; whatever is rare stands in a box, so that it
+/// takes no room in the future of every request.
 async fn exchange(
     pool: &Arc<Pool>,
     upstream: &Upstream,
     errand: &Errand,
     connect_timeout: Duration,
-) -> Result<(Response<Incoming>, Option<Lease>), Failure> {
+) -> Result<Answered, Failure> {
     let connection = pool.connection(upstream, connect_timeout).await?;
-    let reused = matches!(connection, Connection::Own { reused: true, .. });
-    let error = match connection.send(pool, upstream.id, errand.request(upstream)).await {
-        Ok(answered) => return Ok(answered),
-        Err(error) => error,
+    let request = errand.request(upstream);
+    let (mut sender, reused) = match connection {
+        Connection::Own { sender, reused } => (sender, reused),
+        Connection::Shared(sender) => return Box::pin(share(sender, request)).await,
     };
-    // A backend may close a connection that it thinks idle just as it is used: that says nothing
-    // about the backend.
-    if !reused {
-        return Err(Failure::broken(&error));
+    match sender.send_request(request).await {
+        Ok(response) => Ok((response, Some(Lease::new(pool, upstream.id, sender)))),
+        // A backend may close a connection that it thinks idle just as it is used: that says
+        // nothing about the backend.
+        Err(_) if reused => Box::pin(send_anew(pool, upstream, errand, connect_timeout)).await,
+        Err(error) => Err(Failure::broken(&error)),
     }
-    let sender = pool.fresh(upstream, connect_timeout).await?;
-    let connection = Connection::Own { sender, reused: false };
-    let answered = connection.send(pool, upstream.id, errand.request(upstream)).await;
-    answered.map_err(|error| Failure::broken(&error))
+}
+
+async fn share(
+    mut sender: http2::SendRequest<Outgoing>,
+    request: Request<Outgoing>,
+) -> Result<Answered, Failure> {
+    let answered = sender.send_request(request).await;
+    answered.map(|response| (response, None)).map_err(|error| Failure::broken(&error))
+}
+
+async fn send_anew(
+    pool: &Arc<Pool>,
+    upstream: &Upstream,
+    errand: &Errand,
+    connect_timeout: Duration,
+) -> Result<Answered, Failure> {
+    let mut sender = pool.fresh(upstream, connect_timeout).await?;
+    match sender.send_request(errand.request(upstream)).await {
+        Ok(response) => Ok((response, Some(Lease::new(pool, upstream.id, sender)))),
+        Err(error) => Err(Failure::broken(&error)),
+    }
 }
 
 /// What an answer's status says.
@@ -136,6 +163,7 @@ impl Errand {
         let path = path(upstream, &self.path);
         if upstream.http2 {
             *request.version_mut() = Version::HTTP_2;
+            request.headers_mut().remove(header::HOST);
             *request.uri_mut() = absolute(upstream, path);
         } else {
             *request.uri_mut() = Uri::from(path);

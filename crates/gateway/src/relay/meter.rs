@@ -96,11 +96,18 @@ impl Meter {
 
     /// What the backend says was used, if it has said so by now.
     pub(super) fn used(&self) -> Tokens {
-        let first = |keys: [&[u8]; 3]| keys.into_iter().find_map(|key| number(&self.usage, key));
-        Tokens {
-            prompt: first([b"\"prompt_tokens\"", b"\"input_tokens\"", b"\"prompt_eval_count\""]),
-            output: first([b"\"completion_tokens\"", b"\"output_tokens\"", b"\"eval_count\""]),
+        let mut used = Tokens::default();
+        let mut words = self.usage.split(|&byte| byte == b'"').skip(1);
+        // Every other piece between quotes is a word, and what follows it up to the next its value.
+        while let (Some(word), Some(value)) = (words.next(), words.next()) {
+            let count = match word {
+                b"prompt_tokens" | b"input_tokens" | b"prompt_eval_count" => &mut used.prompt,
+                b"completion_tokens" | b"output_tokens" | b"eval_count" => &mut used.output,
+                _ => continue,
+            };
+            *count = count.or_else(|| number(value));
         }
+        used
     }
 
     fn read_usage(&mut self, chunk: &[u8]) {
@@ -156,12 +163,11 @@ fn is_greeting(chunk: &[u8]) -> bool {
     has(b"\"role\"") && (empty() || !has(b"\"content\""))
 }
 
-/// The number behind a key.
-fn number(text: &[u8], key: &[u8]) -> Option<u64> {
-    let at = memchr::memmem::find(text, key)? + key.len();
-    let digits = text[at..].iter().skip_while(|&&byte| byte == b':' || byte == b' ');
-    let digits: Vec<u8> = digits.copied().take_while(u8::is_ascii_digit).take(18).collect();
-    std::str::from_utf8(&digits).ok()?.parse().ok()
+/// The number that stands behind a key's colon.
+fn number(value: &[u8]) -> Option<u64> {
+    let digits = value.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+    let length = digits.iter().take(18).take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&digits[..length]).ok()?.parse().ok()
 }
 
 #[cfg(test)]

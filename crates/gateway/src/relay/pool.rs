@@ -4,22 +4,21 @@
 //! read to the end; one that does not come back is closed, and with it the request at the backend.
 //! HTTP/2 shares one connection.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use flow::BackendId;
-use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
 use crate::backend::Upstream;
 use crate::task;
+use crate::wire::Wire;
 
 /// Idle connections kept for one backend by one worker.
 const IDLE_MAX: usize = 256;
@@ -34,7 +33,7 @@ pub(crate) type Outgoing = Full<Bytes>;
 /// One worker's connections.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    kept: Mutex<HashMap<BackendId, Kept>>,
+    kept: Mutex<BTreeMap<BackendId, Kept>>,
 }
 
 #[derive(Debug, Default)]
@@ -84,14 +83,14 @@ impl Pool {
         timeout: Duration,
     ) -> Result<Connection, ConnectError> {
         if upstream.http2 {
-            return self.shared(upstream, timeout).await.map(Connection::Shared);
+            return Box::pin(self.shared(upstream, timeout)).await.map(Connection::Shared);
         }
         while let Some(mut sender) = self.take_idle(upstream.id) {
             if sender.is_ready() || becomes_ready(&mut sender).await {
                 return Ok(Connection::Own { sender, reused: true });
             }
         }
-        let sender = self.fresh(upstream, timeout).await?;
+        let sender = Box::pin(self.fresh(upstream, timeout)).await?;
         Ok(Connection::Own { sender, reused: false })
     }
 
@@ -148,7 +147,7 @@ impl Pool {
         self.kept().get_mut(&backend)?.idle.pop()
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<BackendId, Kept>> {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<BackendId, Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -160,7 +159,7 @@ async fn becomes_ready(sender: &mut http1::SendRequest<Outgoing>) -> bool {
     matches!(ready, Ok(Ok(())))
 }
 
-async fn connect(upstream: &Upstream, timeout: Duration) -> Result<TcpStream, ConnectError> {
+async fn connect(upstream: &Upstream, timeout: Duration) -> Result<Wire, ConnectError> {
     let address = upstream.authority.as_str();
     let connecting = TcpStream::connect(address);
     let stream = match tokio::time::timeout(timeout, connecting).await {
@@ -174,35 +173,20 @@ async fn connect(upstream: &Upstream, timeout: Duration) -> Result<TcpStream, Co
             return Err(ConnectError::Failed(text));
         }
     };
-    // Tokens are small and wanted at once.
-    let _ = stream.set_nodelay(true);
-    Ok(stream)
-}
-
-// === impl Connection ===
-
-impl Connection {
-    /// Sends a request; says what to do with the connection once the answer has been read.
-    pub(crate) async fn send(
-        self,
-        pool: &Arc<Pool>,
-        backend: BackendId,
-        request: Request<Outgoing>,
-    ) -> hyper::Result<(Response<Incoming>, Option<Lease>)> {
-        match self {
-            Self::Own { mut sender, .. } => {
-                let response = sender.send_request(request).await?;
-                let lease = Lease { pool: Arc::clone(pool), backend, sender };
-                Ok((response, Some(lease)))
-            }
-            Self::Shared(mut sender) => Ok((sender.send_request(request).await?, None)),
-        }
-    }
+    Ok(Wire::new(stream))
 }
 
 // === impl Lease ===
 
 impl Lease {
+    pub(crate) fn new(
+        pool: &Arc<Pool>,
+        backend: BackendId,
+        sender: http1::SendRequest<Outgoing>,
+    ) -> Self {
+        Self { pool: Arc::clone(pool), backend, sender }
+    }
+
     /// The answer has been read to its end: the connection may serve again.
     pub(crate) fn give_back(self) {
         let Self { pool, backend, sender } = self;

@@ -21,6 +21,8 @@ const HEADROOM: HeaderName = HeaderName::from_static("x-llm-d-flow-band-headroom
 const QUEUE_DURATION_MS: HeaderName = HeaderName::from_static("x-llm-d-flow-queue-duration-ms");
 const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
+/// How many headers are told, more or less: one growth of the map is enough.
+const TOLD: usize = 8;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// Figures beyond this are cut: no backend draws it, no boost is worth it.
 const TENTHS_MAX: f64 = 1e12;
@@ -57,6 +59,7 @@ pub(crate) fn from_upstream(mut headers: HeaderMap) -> HeaderMap {
 
 /// Adds what is told to an answer's headers. A backend's own values of the same names give way.
 pub(crate) fn describe(headers: &mut HeaderMap, told: &Told<'_>) {
+    headers.reserve(TOLD);
     let waited = whole(told.waited.nanos() / NANOS_PER_MILLI);
     headers.insert(BACKEND_USED, told.backend.clone());
     if let Some(choice) = told.choice {
@@ -112,6 +115,10 @@ fn whole(number: u64) -> HeaderValue {
 
 /// A number to one tenth.
 fn tenths(number: f64, tenth: Tenth) -> HeaderValue {
+    if number == 0.0 {
+        let zero = if tenth == Tenth::Always { "0.0" } else { "0" };
+        return HeaderValue::from_static(zero);
+    }
     let scaled = (number * 10.0).round();
     // A cast maps what is not a number to zero.
     let scaled = scaled.clamp(-TENTHS_MAX, TENTHS_MAX) as i64;

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use crate::reply::Fault;
+use crate::wire::Wire;
 
 /// How long a connection may do nothing between two requests.
 const IDLE: Duration = Duration::from_secs(75);
@@ -36,7 +37,7 @@ pub(super) struct Serving(Arc<Activity>);
 /// nobody would see it leave: the socket looks by itself then.
 #[derive(Debug)]
 pub(super) struct Socket {
-    stream: TcpStream,
+    stream: Wire,
     activity: Arc<Activity>,
     /// Requests served when it was last looked at.
     seen: usize,
@@ -82,8 +83,7 @@ impl Socket {
         head_limit: Duration,
         write_limit: Duration,
     ) -> Self {
-        // A token that waits for the next one is late.
-        let _ = stream.set_nodelay(true);
+        let stream = Wire::new(stream);
         let (head, write) = (Patience::new(head_limit), Patience::new(write_limit));
         Self { stream, activity, seen: 0, begun: false, plain: true, watched: false, head, write }
     }

@@ -1,5 +1,7 @@
 //! A request's body, whole and bounded.
 
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -29,7 +31,26 @@ async fn within<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, Fault>>,
 ) -> Result<T, Fault> {
+    let mut work = pin!(work);
+    // A small body comes with its head and is there when it is asked for again: no need of a timer.
+    if let Some(done) = twice(work.as_mut()).await {
+        return done;
+    }
     tokio::time::timeout(limit, work).await.unwrap_or(Err(Fault::RequestTimeout))
+}
+
+/// What comes of `work` if it is polled now and once more.
+async fn twice<F: Future>(mut work: Pin<&mut F>) -> Option<F::Output> {
+    let mut again = true;
+    std::future::poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending if std::mem::take(&mut again) => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 async fn gather(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {

@@ -51,6 +51,9 @@ enum Next {
 impl Journey {
     /// Takes a place, in flight or in the queue.
     pub(super) async fn seat(&mut self) -> Result<Seat, Refused> {
+        if let Lookup::Known(model) = self.lookup() {
+            return self.offer(model);
+        }
         let mut learnt = self.worker.gate.fleet.learnt();
         loop {
             learnt.borrow_and_update();
@@ -71,7 +74,10 @@ impl Journey {
     }
 
     /// Waits, goes, and comes back until there is an answer or none to be had.
-    pub(super) async fn fly(mut self, mut seat: Seat) -> Result<Response<Answer>, Refused> {
+    pub(super) async fn fly(
+        mut self: Box<Self>,
+        mut seat: Seat,
+    ) -> Result<Response<Answer>, Refused> {
         let record = &self.trip.record;
         self.worker.gate.observer.began(seat.ticket(), &record.model, &record.target);
         self.worker.gate.retries.deposit(self.settled.fleet.retry_share);
@@ -106,7 +112,7 @@ impl Journey {
     }
 
     /// Ends it without an answer of a backend.
-    pub(super) fn give_up(self, refused: Refused) -> Refused {
+    pub(super) fn give_up(self: Box<Self>, refused: Refused) -> Refused {
         self.trip.fail(&refused.fault);
         refused
     }
@@ -249,7 +255,7 @@ impl Journey {
 
     /// The answer begins: from here on nothing is tried again.
     fn depart(
-        mut self,
+        mut self: Box<Self>,
         mut response: Response<Incoming>,
         lease: Option<Lease>,
         seat: Seat,

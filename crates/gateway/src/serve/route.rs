@@ -68,7 +68,8 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     trip.read(&intent, body.len());
     let request_id = intent.request_id.clone();
     let errand = errand(parts, body, &intent);
-    let mut journey = Journey { worker, settled, intent, errand, trip };
+    // Moved from hand to hand on its way, so it has one place in memory.
+    let mut journey = Box::new(Journey { worker, settled, intent, errand, trip });
     let seat = match journey.seat().await {
         Ok(seat) => seat,
         Err(refused) => return refusal(&journey.give_up(refused), &request_id),
@@ -88,7 +89,7 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
 fn errand(parts: Parts, body: Bytes, intent: &Intent) -> Errand {
     let root = || PathAndQuery::from_static("/");
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(root);
-    let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
+    let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id, body.len());
     Errand { method: parts.method, path, headers, body }
 }
 

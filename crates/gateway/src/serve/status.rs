@@ -25,7 +25,7 @@ const SLOWER_PER: u32 = 500;
 const ERROR_MAX: usize = 64 << 10;
 
 /// Begins a stream that tells the request's place.
-pub(super) fn tell(journey: Journey, seat: Seat) -> Response<Content> {
+pub(super) fn tell(journey: Box<Journey>, seat: Seat) -> Response<Content> {
     let (frames, handed) = Frames::new();
     let mut response = Response::new(Content::Handed(handed));
     headers::event_stream(response.headers_mut(), &journey.intent.request_id);
@@ -33,7 +33,7 @@ pub(super) fn tell(journey: Journey, seat: Seat) -> Response<Content> {
     response
 }
 
-async fn drive(journey: Journey, seat: Seat, frames: Frames) {
+async fn drive(journey: Box<Journey>, seat: Seat, frames: Frames) {
     let window = seat.window();
     let write_limit = journey.settled.server.write_timeout;
     let mut flight = std::pin::pin!(journey.fly(seat));

@@ -14,6 +14,7 @@ use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tokio::net::TcpStream;
 
 use super::connection::{Activity, Socket};
+use super::seldom::Seldom;
 use super::{StartError, raw, route, spawn};
 use crate::config::settled::Server;
 use crate::gate::{Gate, closing};
@@ -141,8 +142,9 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
         return;
     }
     tokio::select! {
+        biased;
         _ = connection.as_mut() => return,
-        () = closing(gate.closing()) => connection.as_mut().graceful_shutdown(),
+        () = Seldom::new(closing(gate.closing())) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }

@@ -7,7 +7,7 @@ use super::*;
 
 fn forwarded(given: &[(&str, &[u8])]) -> HeaderMap {
     let parts = parts(Method::POST, CHAT, given);
-    to_upstream(parts.headers, &HeaderValue::from_static("the-id"))
+    to_upstream(parts.headers, &HeaderValue::from_static("the-id"), 7)
 }
 
 #[test]
@@ -41,7 +41,6 @@ fn x03_control_and_connection_headers_end_at_the_edge() {
         "transfer-encoding",
         "upgrade",
         "proxy-authorization",
-        "host",
         "content-length",
         "expect",
     ];
@@ -49,6 +48,17 @@ fn x03_control_and_connection_headers_end_at_the_edge() {
     let left = forwarded(&given);
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(left["x-request-id"], "the-id");
+}
+
+/// A rewritten body has another length, and two lengths are a way to smuggle a request.
+#[test]
+fn x03_a_length_is_passed_on_only_where_it_is_true() {
+    assert_eq!(forwarded(&[("content-length", b"7")])["content-length"], "7");
+    for wrong in [b"8".as_slice(), b"7 7", b"7, 7", b"+7", b"-7", b""] {
+        assert!(!forwarded(&[("content-length", wrong)]).contains_key("content-length"));
+    }
+    let twice = [("content-length", b"7".as_slice()), ("content-length", b"7")];
+    assert!(!forwarded(&twice).contains_key("content-length"));
 }
 
 #[test]
