@@ -57,6 +57,7 @@ const GATEWAY: &[Room] = &[
     ("task", &[]),
     ("hops", &[]),
     ("connections", &[]),
+    ("wire", &[]),
     ("config", &["clock"]),
     ("reply", &["hops"]),
     ("ingress", &["config", "hops", "reply"]),
@@ -64,7 +65,7 @@ const GATEWAY: &[Room] = &[
     ("backend", &["clock", "config", "keeper"]),
     ("observe", &["backend", "clock", "config"]),
     ("trip", &["clock", "ingress", "observe", "reply"]),
-    ("relay", &["backend", "config", "keeper", "reply", "task", "trip"]),
+    ("relay", &["backend", "config", "keeper", "reply", "task", "trip", "wire"]),
     (
         "gate",
         &["backend", "clock", "config", "connections", "ingress", "keeper", "observe", "relay"],
@@ -74,7 +75,7 @@ const GATEWAY: &[Room] = &[
         "serve",
         &[
             "admin", "backend", "clock", "config", "gate", "ingress", "keeper", "observe", "relay",
-            "reply", "task", "trip",
+            "reply", "task", "trip", "wire",
         ],
     ),
 ];

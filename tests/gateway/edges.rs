@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Backend, Gateway, Stopwatch, chat};
+use crate::support::{Backend, Call, Gateway, Stopwatch, chat};
 
 #[test]
 fn n01_the_section_of_the_source_means_capacity_and_time_to_live() {
@@ -118,4 +118,18 @@ fn p02_and_edge_every_spelling_of_high_is_high() {
     }
     let metrics = gateway.metrics();
     assert_eq!(metrics.sum_where("tidegate_queue_length", "band=\"high\""), 4.0);
+}
+
+/// C09: whoever breaks off while it sends has left, and has done nothing wrong.
+#[test]
+fn c09_a_client_that_leaves_in_the_middle_of_its_body_is_counted_as_gone() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(ONE, &backend);
+    let bytes = chat("m").bytes();
+    drop(Call::open(gateway.address(), &bytes[..bytes.len() - 5]));
+    gateway.await_metrics("counted as gone", |metrics| {
+        let gone = metrics.sum_where("tidegate_requests_total", "outcome=\"client_closed\"");
+        if gone == 1.0 { Ok(()) } else { Err(format!("{gone}")) }
+    });
+    gateway.await_idle();
 }

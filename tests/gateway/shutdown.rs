@@ -91,3 +91,33 @@ fn n07_the_grace_period_bounds_the_end() {
     backend.await_left(1);
     drop(running);
 }
+
+/// Half a request is no reason to stay.
+#[test]
+fn n07_whoever_is_still_sending_is_told_as_well() {
+    let backend = Backend::quick();
+    let mut gateway = Gateway::before("[server]\ngrace_seconds = 600\n", &backend);
+    let bytes = chat("m").bytes();
+    let mut sending = Call::open(gateway.address(), &bytes[..bytes.len() - 5]);
+    let before = gateway.ask(&chat("m"));
+    assert_eq!(before.status, 200);
+    gateway.process.signal("TERM");
+    sending.answer().unwrap().refused(503, "shutting_down");
+    assert!(gateway.process.exit().success());
+}
+
+#[test]
+fn n07_a_second_signal_cuts_streams_off() {
+    let backend = Backend::start(|_| super::streams(&["first ", "never"]));
+    let mut gateway = Gateway::before("[server]\ngrace_seconds = 600\n", &backend);
+    let mut stream = gateway.send(&chat("m").streamed());
+    backend.await_held(1);
+    backend.release(1);
+    assert!(stream.chunk().is_some());
+    let waiting = gateway.send(&chat("m"));
+    backend.await_held(2);
+    gateway.process.signal("TERM");
+    gateway.process.signal("INT");
+    assert!(gateway.process.exit().success());
+    drop(waiting);
+}

@@ -28,7 +28,17 @@ pub(crate) struct Gate {
     pub(crate) connections: Connections,
     /// A name that no other gateway has.
     instance: String,
-    closing: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
+}
+
+/// How far the gateway's life has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Open,
+    /// Nobody new is taken, streams may finish.
+    Closing,
+    /// Whoever is still there is cut off.
+    Over,
 }
 
 /// What the pages tell of the gateway as a whole, and the core cannot know.
@@ -56,18 +66,23 @@ impl Gate {
             retries: RetryBudget::default(),
             connections: Connections::default(),
             instance: ingress::headers::fresh_id(),
-            closing: watch::Sender::new(false),
+            phase: watch::Sender::new(Phase::Open),
         })
     }
 
     /// Begins the end.
     pub(crate) fn close(&self) {
-        self.closing.send_replace(true);
+        self.phase.send_replace(Phase::Closing);
         self.keeper.with(Controller::close);
     }
 
+    /// Ends it at once.
+    pub(crate) fn cut_off(&self) {
+        self.phase.send_replace(Phase::Over);
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
-        *self.closing.borrow()
+        *self.phase.borrow() >= Phase::Closing
     }
 
     /// What the pages tell of it.
@@ -75,18 +90,29 @@ impl Gate {
         Standing { instance: &self.instance, shutting_down: self.is_closing() }
     }
 
-    /// Tells when the end begins.
-    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
-        self.closing.subscribe()
+    /// Resolves when the end begins.
+    pub(crate) fn closing(&self) -> impl Future<Output = ()> + use<> {
+        self.reaches(Phase::Closing)
     }
 
-    /// Resolves when the end has come: nobody is connected any more, or the grace period is over.
-    pub(crate) async fn ended(&self) {
-        closing(self.closing()).await;
+    /// Resolves when the end has come: nobody is connected any more, the grace period is over, or
+    /// somebody was in a hurry. Says how many are still connected.
+    pub(crate) async fn ended(&self) -> usize {
+        self.closing().await;
         let grace = self.settled.load().server.grace;
-        if tokio::time::timeout(grace, self.connections.none()).await.is_err() {
-            let left = self.connections.count();
-            tracing::warn!(connections = left, "the grace period is over");
+        tokio::select! {
+            () = self.connections.none() => {}
+            () = self.reaches(Phase::Over) => {}
+            () = tokio::time::sleep(grace) => {}
+        }
+        self.connections.count()
+    }
+
+    fn reaches(&self, phase: Phase) -> impl Future<Output = ()> + use<> {
+        let mut reached = self.phase.subscribe();
+        async move {
+            // A sender that is gone means the same.
+            let _ = reached.wait_for(|&now| now >= phase).await;
         }
     }
 
@@ -121,10 +147,4 @@ impl Gate {
             tracing::info!("the configuration was reloaded");
         }
     }
-}
-
-/// Resolves when the gateway begins to close.
-pub(crate) async fn closing(mut signal: watch::Receiver<bool>) {
-    // A sender that is gone means the same.
-    let _ = signal.wait_for(|&closing| closing).await;
 }

@@ -107,12 +107,18 @@ impl Gateway {
         self.gate.observer.flush();
     }
 
-    /// Waits for SIGTERM or SIGINT, then ends in order.
+    /// Waits for SIGTERM or SIGINT, then ends in order; a second one ends it at once.
     pub fn run_until_signal(self) -> io::Result<()> {
         let runtime = task::runtime()?;
         let name = runtime.block_on(task::end_signal())?;
-        tracing::info!(signal = name, "shutting down");
+        tracing::info!(signal = name, "shutting down; once more to cut streams off");
         self.shut_down();
+        runtime.block_on(async {
+            tokio::select! {
+                _ = task::end_signal() => self.gate.cut_off(),
+                _ = self.gate.ended() => {}
+            }
+        });
         self.join();
         Ok(())
     }
@@ -132,7 +138,10 @@ fn watch_over(gate: Arc<Gate>, source: Option<Source>, own_ports: Vec<u16>) {
         if let Some(source) = source {
             task::spawn(Arc::clone(&gate).reload(source));
         }
-        gate.ended().await;
+        let left = gate.ended().await;
+        if left > 0 {
+            tracing::warn!(connections = left, "cut off at the end of the grace period");
+        }
     });
 }
 

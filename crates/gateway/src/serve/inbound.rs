@@ -1,8 +1,9 @@
 //! A request's body, whole and bounded.
 
+use std::error::Error as _;
+use std::io;
 use std::pin::{Pin, pin};
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
@@ -10,13 +11,14 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use crate::config::settled::Server;
+use crate::gate::Gate;
 use crate::reply::Fault;
 
 /// What is set aside for a body before it has come, at most: a client's word costs nothing.
 const TRUSTED: usize = 256 << 10;
 
 /// Reads a body to its end.
-pub(super) async fn collect(body: Incoming, server: &Server) -> Result<Bytes, Fault> {
+pub(super) async fn collect(body: Incoming, server: &Server, gate: &Gate) -> Result<Bytes, Fault> {
     let limit = server.body_limit;
     if body.size_hint().lower() > limit as u64 {
         return Err(Fault::BodyTooLarge(limit));
@@ -24,19 +26,16 @@ pub(super) async fn collect(body: Incoming, server: &Server) -> Result<Bytes, Fa
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    within(server.body_timeout, gather(body, limit)).await
-}
-
-async fn within<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, Fault>>,
-) -> Result<T, Fault> {
-    let mut work = pin!(work);
+    let mut work = pin!(gather(body, limit));
     // A small body comes with its head and is there when it is asked for again: no need of a timer.
     if let Some(done) = twice(work.as_mut()).await {
         return done;
     }
-    tokio::time::timeout(limit, work).await.unwrap_or(Err(Fault::RequestTimeout))
+    tokio::select! {
+        done = work => done,
+        () = tokio::time::sleep(server.body_timeout) => Err(Fault::RequestTimeout),
+        () = gate.closing() => Err(Fault::ShuttingDown),
+    }
 }
 
 /// What comes of `work` if it is polled now and once more.
@@ -58,7 +57,7 @@ async fn gather(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Fault::InvalidRequest(broken(&error)))?;
+        let frame = frame.map_err(|error| broken(&error))?;
         let Ok(data) = frame.into_data() else { continue };
         // Most bodies come in one piece, which need not be copied.
         let Some(begun) = &first else {
@@ -81,6 +80,15 @@ async fn gather(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
     Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
-fn broken(error: &hyper::Error) -> String {
-    format!("the body broke off: {error}; send it whole, as long as its Content-Length says")
+/// Why a body has no end: its client has left, or does not know how to send one.
+fn broken(error: &hyper::Error) -> Fault {
+    let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    let wrong = |io: &io::Error| {
+        matches!(io.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
+    };
+    if error.is_incomplete_message() || io.is_some_and(|io| !wrong(io)) {
+        return Fault::ClientClosed;
+    }
+    let text = format!("The body cannot be read: {error}. Send it in whole, valid chunks.");
+    Fault::InvalidRequest(text)
 }

@@ -54,7 +54,7 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     let shares_connection = parts.version == Version::HTTP_2;
     let write_limit = settled.server.write_timeout;
     let mut trip = Trip::begin(&parts, worker.gate.clock, Arc::clone(&worker.gate.observer));
-    let read = match inbound::collect(body, &settled.server).await {
+    let read = match inbound::collect(body, &settled.server, &worker.gate).await {
         Ok(body) => ingress::read(&settled, &parts, body, trip.arrived.nanos()),
         Err(fault) => Err(fault),
     };

@@ -17,7 +17,7 @@ use super::connection::{Activity, Socket};
 use super::seldom::Seldom;
 use super::{StartError, raw, route, spawn};
 use crate::config::settled::Server;
-use crate::gate::{Gate, closing};
+use crate::gate::Gate;
 use crate::relay::Pool;
 use crate::reply::Fault;
 use crate::task;
@@ -85,7 +85,7 @@ pub(super) fn start(
             task::spawn(tidy(Arc::clone(&worker)));
             tokio::select! {
                 () = accept(worker, listener) => {}
-                () = gate.ended() => {}
+                _ = gate.ended() => {}
             }
         });
     })
@@ -144,7 +144,7 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     tokio::select! {
         biased;
         _ = connection.as_mut() => return,
-        () = Seldom::new(closing(gate.closing())) => connection.as_mut().graceful_shutdown(),
+        () = Seldom::new(gate.closing()) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }

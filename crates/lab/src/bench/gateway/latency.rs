@@ -1,7 +1,8 @@
 //! What a proxy adds when there is nothing to wait for.
 //!
 //! One client that asks a few hundred times a second, so that every step is a wakeup from idle, as
-//! it is for most who run a model at home; the same client straight at the origin in the same round.
+//! it is for most who run a model at home; the same client straight at the origin in the same
+//! round.
 
 use std::net::SocketAddr;
 use std::time::Duration;
