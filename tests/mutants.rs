@@ -224,9 +224,16 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "auto forgets what has not started",
         file: "auto.rs",
-        from: "(full && self.tally.unstarted_prompt >= PROMPT_ALLOWANCE)",
-        to: "(full && self.tally.unstarted_prompt == u64::MAX)",
+        from: "unstarted_prompt < PROMPT_ALLOWANCE && unstarted < self.proven",
+        to: "unstarted_prompt < u64::MAX",
         noticed_by: "c10_no_more",
+    },
+    Mutant {
+        name: "auto sends a whole burst to an engine it does not know",
+        file: "auto.rs",
+        from: "unstarted_prompt < PROMPT_ALLOWANCE && unstarted < self.proven",
+        to: "unstarted_prompt < PROMPT_ALLOWANCE",
+        noticed_by: "c10_a_burst",
     },
     Mutant {
         name: "auto forgets the KV cache",

@@ -125,6 +125,8 @@ pub(crate) struct Gauge {
     streams: StreamLaw,
     starts: Starts,
     reading: Option<Reading>,
+    /// How many asks are known to have begun since it came up.
+    proven: u32,
     /// The most that were in flight when it was closed, of late.
     closed_at: Peak,
 }
@@ -160,6 +162,7 @@ impl Default for Gauge {
             streams: StreamLaw::default(),
             starts: Starts::default(),
             reading: None,
+            proven: 0,
             closed_at: Peak::over(CLOSED_MEMORY),
         }
     }
@@ -185,7 +188,15 @@ impl Gauge {
             return Some(Bound::Tokens);
         }
         let full = f64::from(self.tally.unstarted) >= self.caps.unstarted;
-        (full && self.tally.unstarted_prompt >= PROMPT_ALLOWANCE).then_some(Bound::Unstarted)
+        (full && !self.is_allowed_more()).then_some(Bound::Unstarted)
+    }
+
+    /// Short prompts fill a step by many, so that more of them may be unstarted: up to as many as
+    /// have begun before. Until then a burst would go whole to an engine of which nobody knows how
+    /// much it can hold.
+    fn is_allowed_more(&self) -> bool {
+        let Tally { unstarted, unstarted_prompt, .. } = self.tally;
+        unstarted_prompt < PROMPT_ALLOWANCE && unstarted < self.proven
     }
 
     pub(crate) fn limits(&self, now: Time) -> Limits {
@@ -257,6 +268,7 @@ impl Gauge {
         self.caps.unstarted = self.caps.unstarted.max(UNSTARTED);
         flight.mark = self.streams.mark(now);
         if seen {
+            self.proven = self.proven.saturating_add(1);
             self.starts.learn(now.since(flight.granted), now);
         }
         self.streams.started(self.started_now(), now);
@@ -290,6 +302,7 @@ impl Gauge {
         self.tally.in_flight -= 1;
         self.tally.tokens -= flight.tokens;
         if !flight.started {
+            self.proven = self.proven.saturating_add(1);
             self.tally.unstarted -= 1;
             self.tally.unstarted_prompt -= flight.prompt;
         }

@@ -22,6 +22,15 @@ impl Tide {
         Self { bench: Bench::new(Settings::default(), 1), flying: Vec::new() }
     }
 
+    /// One whose backend has shown that it can hold many.
+    fn warm() -> Self {
+        let mut tide = Self::new();
+        tide.read(CALM);
+        let ask = tide.bench.ask("a");
+        tide.bench.warm(ask, 100);
+        tide
+    }
+
     fn offer(&mut self, prompt: u64, tokens: u64) -> bool {
         let ask = self.bench.ask("a");
         self.send(Ask { prompt, tokens, ..ask })
@@ -97,9 +106,25 @@ fn c10_no_more_asks_go_than_may_be_unstarted() {
 
 #[test]
 fn c10_short_prompts_go_in_numbers() {
-    let mut tide = Tide::new();
+    let mut tide = Tide::warm();
     let gone = (0..100).filter(|_| tide.offer(64, 64)).count();
     assert_eq!(gone, 4096 / 64);
+}
+
+/// Nobody knows what a new engine can hold, however short the prompts are.
+#[test]
+fn c10_a_burst_goes_no_further_than_what_has_begun_before() {
+    let mut tide = Tide::new();
+    tide.read(CALM);
+    let gone = (0..90).filter(|_| tide.offer(1, 1)).count();
+    assert_eq!(gone, 2);
+    let mut at = 0;
+    while at < 8 {
+        tide.start(at);
+        at += 1;
+        let unstarted = tide.flying.len() - at;
+        assert_eq!(unstarted, at.max(3), "after {at} have begun");
+    }
 }
 
 #[test]
@@ -113,7 +138,7 @@ fn c10_an_idle_backend_takes_anything() {
 
 #[test]
 fn c10_tokens_in_flight_stay_within_the_kv_cache() {
-    let mut tide = Tide::new();
+    let mut tide = Tide::warm();
     tide.read(Reading { kv_tokens: Some(1000), ..CALM });
     let gone = (0..30).filter(|_| tide.offer(10, 100)).count();
     assert_eq!(gone, 9, "nine tenths of it");
@@ -387,6 +412,7 @@ fn c10_a_mixed_pool_fills_by_each_backends_own_bounds() {
         bench.gate.reading(BackendId(id), reading, bench.now);
     }
     let ask = bench.ask("a");
+    bench.warm(ask, 200);
     for _ in 0..99 {
         bench.offer(Ask { prompt: 10, tokens: 100, band: Band::Normal, ..ask });
     }

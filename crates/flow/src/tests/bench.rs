@@ -102,6 +102,16 @@ impl Bench {
         }
     }
 
+    /// Lets so many asks go and end, one after the other: `auto` has seen them begin.
+    pub(crate) fn warm(&mut self, ask: Ask, count: usize) {
+        for _ in 0..count {
+            match self.offer(ask) {
+                Verdict::Granted { ticket, .. } => self.settle(ticket, 1),
+                other => panic!("an idle backend takes it: {other:?}"),
+            }
+        }
+    }
+
     pub(crate) fn settle(&mut self, ticket: Ticket, cost: u64) {
         self.gate.settle(ticket, Usage::Cost(cost), self.now).unwrap();
         self.collect();

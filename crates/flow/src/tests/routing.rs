@@ -222,6 +222,7 @@ fn r01_under_auto_depth_counts_by_what_a_backend_can_hold() {
     }
     let ask = bench.shared(Band::Normal);
     let own = |id: u32| Ask { model: ModelId(10 + id), tokens: 100, ..ask };
+    (0..2).for_each(|id| bench.warm(own(id), 200));
     let full: Vec<Ticket> = (0..2).map(|_| bench.go(own(0)).0).collect();
     let many: Vec<Ticket> = (0..180).map(|_| bench.go(own(1)).0).collect();
     full.iter().chain(&many[..150]).for_each(|&ticket| bench.settle(ticket, 1));
