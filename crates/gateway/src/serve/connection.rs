@@ -39,8 +39,9 @@ pub(super) struct Serving(Arc<Activity>);
 pub(super) struct Socket {
     stream: Wire,
     activity: Arc<Activity>,
-    /// Requests served when it was last looked at.
+    /// Requests served when it was last looked at, and whether one was being served.
     seen: usize,
+    busy: bool,
     /// Whether part of a head has come, and whether it is one of HTTP/1.
     begun: bool,
     plain: bool,
@@ -85,7 +86,17 @@ impl Socket {
     ) -> Self {
         let stream = Wire::new(stream);
         let (head, write) = (Patience::new(head_limit), Patience::new(write_limit));
-        Self { stream, activity, seen: 0, begun: false, plain: true, watched: false, head, write }
+        Self {
+            stream,
+            activity,
+            seen: 0,
+            busy: false,
+            begun: false,
+            plain: true,
+            watched: false,
+            head,
+            write,
+        }
     }
 
     /// Nothing came: has the client taken too long?
@@ -96,12 +107,13 @@ impl Socket {
             self.head.rest();
         }
         if self.activity.serving.load(Ordering::Relaxed) > 0 {
-            // Bodies have a limit of their own.
-            self.head.rest();
+            self.look_again(context);
             return Poll::Pending;
         }
-        // A newcomer has something to ask.
-        let limit = if self.begun || served == 0 { self.head.limit } else { IDLE };
+        if std::mem::take(&mut self.busy) {
+            self.head.rest();
+        }
+        let limit = if self.waits_for_head(served) { self.head.limit } else { IDLE };
         self.head.poll(context, limit)
     }
 
@@ -115,8 +127,29 @@ impl Socket {
         matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
     }
 
+    /// A request is being served, whose body has a limit of its own. When it ends nobody reads
+    /// again, so the clock does.
+    fn look_again(&mut self, context: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.busy, true) {
+            self.head.rest();
+        }
+        if self.head.poll(context, IDLE).is_ready() {
+            self.head.rest();
+            let _ = self.head.poll(context, IDLE);
+        }
+    }
+
+    /// A newcomer has something to ask. Of HTTP/2 any frame may come between two requests.
+    fn waits_for_head(&self, served: usize) -> bool {
+        served == 0 || (self.begun && self.plain)
+    }
+
     fn came(&mut self, bytes: &[u8]) {
         self.plain &= !bytes.starts_with(b"PRI ");
+        if self.activity.serving.load(Ordering::Relaxed) > 0 {
+            // Part of a body.
+            return;
+        }
         if !std::mem::replace(&mut self.begun, true) {
             self.head.rest();
         }
@@ -229,3 +262,6 @@ impl Patience {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

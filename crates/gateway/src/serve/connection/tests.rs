@@ -1,0 +1,108 @@
+//! X03: a connection on which nothing is asked ends, whatever was asked before.
+//!
+//! The clock stands still until nobody has anything to do, and then jumps to the next timer.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Activity, IDLE, Socket};
+use crate::serve::outbound::{Content, Reply};
+
+const HEAD: Duration = Duration::from_secs(10);
+/// Longer than an idle connection may last.
+const LONG: Duration = Duration::from_secs(1000);
+
+/// A server on which every request takes `work`, and a connection to it.
+async fn connect(work: Duration) -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let activity = Arc::new(Activity::default());
+        let socket = Socket::new(stream, Arc::clone(&activity), HEAD, HEAD);
+        let service = service_fn(|request: Request<Incoming>| {
+            let serving = activity.serve();
+            async move {
+                request.into_body().collect().await.unwrap();
+                sleep(work).await;
+                let whole = Content::Whole(Full::new(Bytes::from_static(b"ok")));
+                Ok::<_, Infallible>(Reply::new(Response::new(whole), serving))
+            }
+        });
+        let builder = auto::Builder::new(TokioExecutor::new());
+        let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+    });
+    TcpStream::connect(address).await.unwrap()
+}
+
+async fn ask(stream: &mut TcpStream) {
+    stream.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n").await.unwrap();
+    // The body comes by itself.
+    sleep(Duration::from_millis(1)).await;
+    stream.write_all(b"{}").await.unwrap();
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"ok") {
+        assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0);
+    }
+}
+
+/// What comes until the connection ends, and how long that takes.
+async fn rest(stream: &mut TcpStream) -> (Vec<u8>, Duration) {
+    let (start, mut said) = (Instant::now(), Vec::new());
+    let end = timeout(LONG, stream.read_to_end(&mut said)).await;
+    assert!(end.is_ok(), "still there after {LONG:?}");
+    (said, start.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn x03_a_connection_ends_when_nothing_more_is_asked() {
+    for work in [Duration::ZERO, Duration::from_secs(7), IDLE - HEAD, IDLE * 3] {
+        let mut stream = connect(work).await;
+        for _ in 0..3 {
+            ask(&mut stream).await;
+        }
+        let (said, took) = rest(&mut stream).await;
+        assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
+        // It may be seen late, and never early.
+        assert!(took + HEAD >= IDLE && took <= IDLE * 2, "{work:?}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn x03_a_head_that_does_not_end_is_told_of_also_on_a_used_connection() {
+    let mut stream = connect(Duration::ZERO).await;
+    ask(&mut stream).await;
+    stream.write_all(b"GET /").await.unwrap();
+    let (said, took) = rest(&mut stream).await;
+    assert!(said.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&said));
+    assert!(took <= HEAD * 2, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn x03_a_frame_between_requests_of_http2_begins_no_head() {
+    let mut stream = connect(Duration::ZERO).await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    stream.write_all(b"\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    // GET http://x/, whole.
+    stream.write_all(b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01x").await.unwrap();
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"ok") {
+        assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0);
+    }
+    let ping = b"\0\0\x08\x06\0\0\0\0\0pingpong";
+    stream.write_all(ping).await.unwrap();
+    let (_, took) = rest(&mut stream).await;
+    assert!(took + HEAD >= IDLE && took <= IDLE * 2, "{took:?}");
+}
