@@ -1,7 +1,7 @@
 //! X06: a new configuration while requests wait and run.
 
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Gateway, chat, eventually};
+use crate::support::{Answer, Backend, Gateway, Stopwatch, chat, eventually};
 
 #[test]
 fn x06_a_changed_file_is_taken_up() {
@@ -86,4 +86,28 @@ fn x06_backends_come_and_go_and_their_streams_finish() {
         1 => Ok(()),
         _ => Err(format!("{:?}", gateway.backends())),
     });
+}
+
+#[test]
+fn q08_models_that_come_and_go_take_nothing_from_the_wait_for_one_that_is_not_known_yet() {
+    // Its list is never learnt, so any name may be one of its.
+    let silent = format!("[[backends]]\nurl = \"http://{}\"\n", Backend::nowhere());
+    let other = Backend::nowhere();
+    let with = |model: usize| {
+        let other = format!("[[backends]]\nurl = \"http://{other}\"\nmodels = [\"m{model}\"]\n");
+        format!("[queue]\nqueue_ttl = \"5s\"\n{silent}{other}")
+    };
+    let gateway = Gateway::launch(&with(0));
+    let watch = Stopwatch::start();
+    let call = gateway.enqueue(&chat("m"), 0);
+    for model in 1..=10 {
+        gateway.rewrite(&with(model));
+        eventually("listed", || {
+            let listed = gateway.get("/v1/models").text();
+            if listed.contains(&format!("\"m{model}\"")) { Ok(()) } else { Err(listed) }
+        });
+    }
+    let answer = call.finish();
+    answer.refused(503, "queue_timeout");
+    assert!(watch.elapsed().as_secs() >= 5, "{:?}: {}", watch.elapsed(), answer.text());
 }

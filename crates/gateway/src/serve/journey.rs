@@ -55,6 +55,8 @@ impl Journey {
             return self.offer(model);
         }
         let mut learnt = self.worker.gate.fleet.learnt();
+        let usual = ingress::ttl_of(&self.settled, self.intent.class);
+        let ttl = self.intent.ttl.unwrap_or(usual);
         loop {
             learnt.borrow_and_update();
             let model = match self.lookup() {
@@ -68,7 +70,8 @@ impl Journey {
                 outcome = seat.grant() => {
                     outcome.map_err(|refused| self.waited_out(refused))?;
                 }
-                _ = learnt.changed() => self.shorten(),
+                // The time that it has waited counts when it waits again.
+                _ = learnt.changed() => self.intent.ttl = Some(less(ttl, self.age())),
             }
         }
     }
@@ -115,13 +118,6 @@ impl Journey {
     pub(super) fn give_up(self: Box<Self>, refused: Refused) -> Refused {
         self.trip.fail(&refused.fault);
         refused
-    }
-
-    /// The time that it has waited counts when it waits again.
-    fn shorten(&mut self) {
-        let usual = ingress::ttl_of(&self.settled, self.intent.class);
-        let left = self.intent.ttl.unwrap_or(usual).nanos();
-        self.intent.ttl = Some(Span::from_nanos(left.saturating_sub(self.age().nanos())));
     }
 
     fn age(&self) -> Span {
@@ -279,6 +275,11 @@ impl Journey {
         };
         Answer::new(response, lease, flight, self.settled.fleet.stall_timeout)
     }
+}
+
+/// What is left of a time.
+fn less(whole: Span, gone: Span) -> Span {
+    Span::from_nanos(whole.nanos().saturating_sub(gone.nanos()))
 }
 
 // === impl Room ===
