@@ -39,6 +39,30 @@ fn x06_a_signal_reloads_and_a_bad_file_changes_nothing() {
 }
 
 #[test]
+fn x06_a_complaint_is_made_once_until_the_file_is_good() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(ONE, &backend);
+    let said = |what: &str, times: usize| {
+        eventually("said", || match gateway.process.log().matches(what).count() {
+            count if count >= times => Ok(count),
+            _ => Err(gateway.process.log()),
+        })
+    };
+    for round in 1..=2 {
+        std::fs::remove_file(gateway.folder().join("tidegate.toml")).unwrap();
+        said("was not reloaded", round);
+        for signal in 1..=3 {
+            gateway.process.signal("HUP");
+            said("SIGHUP", 3 * (round - 1) + signal);
+        }
+        let queue = format!("[queue]\nmax_size = {}\n{ONE}", 10 * round);
+        gateway.rewrite(&config(&queue, &[("one", backend.address())]));
+        said("was reloaded", round);
+        assert_eq!(said("was not reloaded", 0), round, "{}", gateway.process.log());
+    }
+}
+
+#[test]
 fn x06_nobody_is_dropped_by_any_number_of_reloads() {
     let (one, two) = (Backend::held(), Backend::held());
     let both = [("one", one.address()), ("two", two.address())];

@@ -2,8 +2,12 @@
 //!
 //! The folder of the file is watched, not the file: editors replace files, and Kubernetes swaps a
 //! symbolic link beside them. A file that cannot be used is told to the log and changes nothing.
+//!
+//! The log may be a file in that folder: what is written there must not cause a look, and what is
+//! found wrong is told once, or each complaint would bring the next.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +27,8 @@ pub struct Reloads {
     in_force: Settled,
     /// What the file said when it was last looked at.
     seen: Option<String>,
+    /// What was last found wrong with it, until it is good again.
+    told: Option<ConfigError>,
     /// Whether there may be something that was not looked at.
     stale: bool,
     changed: Arc<Notify>,
@@ -46,7 +52,8 @@ impl Reloads {
             None
         });
         let stale = source.file.is_some();
-        Ok(Self { source, in_force, seen: None, stale, changed, hangup, _watcher: watcher })
+        let (seen, told) = (None, None);
+        Ok(Self { source, in_force, seen, told, stale, changed, hangup, _watcher: watcher })
     }
 
     /// Waits for configuration that differs from what is in force. Nothing is lost when the wait is
@@ -86,23 +93,43 @@ impl Reloads {
             Ok((text, settled))
         });
         let outcome = looked.await.unwrap_or_else(|error| Err(ConfigError::of(error.to_string())));
-        let settled = outcome.and_then(|(text, settled)| {
-            self.seen = Some(text);
-            settled.transpose()
-        });
+        let settled = match outcome {
+            Ok((text, settled)) => {
+                self.seen = Some(text);
+                settled?
+            }
+            Err(error) => {
+                // What comes after it is judged anew, even if it is what was there before.
+                self.seen = None;
+                Err(error)
+            }
+        };
         match settled {
-            Ok(settled) => settled.map(|settled| self.keep_fixed(settled)).filter(|settled| {
-                let news = *settled != self.in_force;
+            Ok(settled) => {
+                self.told = None;
+                let settled = self.keep_fixed(settled);
+                let news = settled != self.in_force;
                 if news {
                     info!("the configuration has changed");
                 }
-                news
-            }),
+                news.then_some(settled)
+            }
             Err(error) => {
-                complain(&error);
+                self.complain(error);
                 None
             }
         }
+    }
+
+    fn complain(&mut self, wrong: ConfigError) {
+        if self.told.as_ref() == Some(&wrong) {
+            return;
+        }
+        error!("the configuration was not reloaded, the old one stays in force");
+        for problem in &wrong.problems {
+            error!("{problem}");
+        }
+        self.told = Some(wrong);
     }
 
     /// Keeps what cannot change while it runs.
@@ -128,9 +155,9 @@ impl Reloads {
 fn watch(source: &Source, changed: &Arc<Notify>) -> notify::Result<Option<RecommendedWatcher>> {
     let Some(file) = &source.file else { return Ok(None) };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let changed = Arc::clone(changed);
+    let (changed, ours) = (Arc::clone(changed), file.clone());
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        if is_change(&event) {
+        if is_change(&event, &ours) {
             changed.notify_one();
         }
     })?;
@@ -138,15 +165,25 @@ fn watch(source: &Source, changed: &Arc<Notify>) -> notify::Result<Option<Recomm
     Ok(Some(watcher))
 }
 
-/// Opening the file to look at it is an event as well; it must not cause another look.
-fn is_change(event: &notify::Result<Event>) -> bool {
-    !matches!(event, Ok(event) if event.kind.is_access())
+/// Whether the file may be another now. Opening it to look at it is an event as well, which must
+/// not cause another look.
+fn is_change(event: &notify::Result<Event>, file: &Path) -> bool {
+    let Ok(event) = event else { return true };
+    let concerned = event.paths.is_empty() || event.paths.iter().any(|path| concerns(path, file));
+    !event.kind.is_access() && concerned
 }
 
-fn complain(error: &ConfigError) {
-    error!("the configuration was not reloaded, the old one stays in force");
-    for problem in &error.problems {
-        error!("{problem}");
+/// Whether the file may have changed with what is at this path. Links and folders may lead to it,
+/// and what is gone may have; an ordinary file must be it, by name or by a link to it.
+fn concerns(path: &Path, file: &Path) -> bool {
+    if path.file_name() == file.file_name() {
+        return true;
+    }
+    match path.symlink_metadata() {
+        Ok(found) if found.is_file() => {
+            file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (found.dev(), found.ino()))
+        }
+        _ => true,
     }
 }
 

@@ -182,12 +182,37 @@ async fn a_wait_that_is_given_up_loses_nothing() {
 
 #[test]
 fn looking_at_the_file_does_not_cause_another_look() {
-    let is_change = |kind| is_change(&Ok(Event::new(kind)));
+    let file = Path::new("t.toml");
+    let is_change = |kind| is_change(&Ok(Event::new(kind)), file);
     assert!(!is_change(EventKind::Access(AccessKind::Open(AccessMode::Any))));
     assert!(!is_change(EventKind::Access(AccessKind::Close(AccessMode::Read))));
     assert!(is_change(EventKind::Modify(ModifyKind::Any)));
     assert!(is_change(EventKind::Create(CreateKind::File)));
-    assert!(super::is_change(&Err(notify::Error::generic("events were lost"))));
+    assert!(super::is_change(&Err(notify::Error::generic("events were lost")), file));
+}
+
+#[test]
+fn other_files_beside_the_configuration_cause_no_look() {
+    let folder = Folder::new("beside");
+    let file = folder.write("t.toml", "");
+    let log = folder.write("t.log", "");
+    let real = folder.write("real.toml", "");
+    let link = folder.0.join("link.toml");
+    symlink("real.toml", &link).unwrap();
+    let touched = |paths: &[&Path], file: &Path| {
+        let event = Event::new(EventKind::Modify(ModifyKind::Any));
+        let event = paths.iter().fold(event, |event, path| event.add_path(path.to_path_buf()));
+        is_change(&Ok(event), file)
+    };
+    assert!(!touched(&[&log], &file));
+    assert!(!touched(&[&log, &real], &file));
+    assert!(!touched(&[&log], &folder.0.join("missing.toml")), "nor while there is none");
+    assert!(touched(&[&file], &file));
+    assert!(touched(&[&log, &file], &file), "it takes the configuration's place");
+    assert!(touched(&[&real], &link), "what the configuration links to");
+    assert!(touched(&[&link], &file), "a link may lead to it");
+    assert!(touched(&[&folder.0], &file), "so may a folder");
+    assert!(touched(&[&folder.0.join("gone")], &file), "nobody knows what it was");
 }
 
 #[tokio::test]
