@@ -13,7 +13,7 @@ use super::load::{Crowd, Request};
 use super::origin::{EVENTS, Manner, Origin};
 use super::peer::Peer;
 use super::report::{Column, Figures, Promise, Row, median};
-use super::settings::{FLOW_CONTROL, LOGGED, QUEUE_OFF};
+use super::settings::{flow_control, logged, queue_off};
 
 const CLIENTS: usize = 64;
 const STREAMS: usize = 256;
@@ -37,9 +37,9 @@ struct Found {
 /// POST of a kilobyte, answered with a small JSON.
 pub(crate) async fn post(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let peers = [
-        Peer::ours(OURS, FLOW_CONTROL),
-        Peer::ours("gateway, queue off", QUEUE_OFF),
-        Peer::ours("gateway, access log", LOGGED),
+        Peer::ours(OURS, flow_control()),
+        Peer::ours("gateway, queue off", queue_off()),
+        Peer::ours("gateway, access log", logged()),
     ];
     let request = Request::chat(false, "");
     let crowd = Crowd { clients: CLIENTS, request, warm: WARM, counted: bench.seconds(1.0) };
@@ -77,7 +77,7 @@ async fn streamed(
     crowd: &Crowd,
     manner: Manner,
 ) -> Result<(Vec<Found>, Figures)> {
-    let found = in_turns(bench, &[Peer::ours(OURS, FLOW_CONTROL)], crowd, manner).await?;
+    let found = in_turns(bench, &[Peer::ours(OURS, flow_control())], crowd, manner).await?;
     let rows = found.iter().map(|one| one.row(&found)).collect();
     let pace = match manner.pace {
         Some(pace) => format!("one every {} ms", pace.as_millis()),

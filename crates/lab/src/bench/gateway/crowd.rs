@@ -12,7 +12,7 @@ use super::origin::{Manner, Origin};
 use super::peer::Peer;
 use super::process::Process;
 use super::report::{Column, Figures, Promise, Row};
-use super::settings::PATIENT;
+use super::settings::patient;
 
 const CLIENTS: usize = 10_000;
 /// Longer than anyone waits here.
@@ -40,7 +40,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)
     let hold = bench.seconds(5.0);
     let mut rows = Vec::new();
     let mut promises = Vec::new();
-    for peer in [Peer::ours(OURS, PATIENT), Peer::Floor { limit: Some(1) }] {
+    for peer in [Peer::ours(OURS, patient()), Peer::Floor { limit: Some(1) }] {
         let origin = Origin::start(Manner { delay: Some(NEVER), pace: None })?;
         let proxy = bench.stage.start(&peer, origin.address).await?;
         let told = proxy.name == OURS;

@@ -13,7 +13,7 @@ use super::load::{Crowd, Request};
 use super::origin::{Manner, Origin};
 use super::peer::Peer;
 use super::report::{Column, Figures, Promise, Row, quantile};
-use super::settings::ONE_AT_A_TIME;
+use super::settings::one_at_a_time;
 
 const CLIENTS: usize = 32;
 const DELAY: Duration = Duration::from_millis(1);
@@ -22,7 +22,7 @@ const OURS: &str = "gateway";
 
 /// From a completion to the next grant.
 pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
-    let peers = [Peer::ours(OURS, ONE_AT_A_TIME), Peer::Floor { limit: Some(1) }];
+    let peers = [Peer::ours(OURS, one_at_a_time()), Peer::Floor { limit: Some(1) }];
     let mut proxies = Vec::new();
     for peer in &peers {
         let origin = Origin::start(Manner { delay: Some(DELAY), pace: None })?;

@@ -20,7 +20,7 @@ use super::origin::{Manner, Origin};
 use super::peer::Peer;
 use super::process::Process;
 use super::report::{Column, Figures, Promise, Row, quantile};
-use super::settings::{HEADLINE, HEADLINE_AT_ONCE};
+use super::settings::{HEADLINE_AT_ONCE, headline};
 
 const FLOOD: usize = 200;
 const TAKES: Duration = Duration::from_millis(200);
@@ -43,7 +43,7 @@ struct Quiet {
 pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let asks = bench.count(32);
     let mut running = JoinSet::new();
-    let peers = [Peer::ours(OURS, HEADLINE)];
+    let peers = [Peer::ours(OURS, headline())];
     for (at, peer) in peers.iter().chain(&Peer::others(Some(HEADLINE_AT_ONCE))).enumerate() {
         let origin = Origin::start(Manner { delay: Some(TAKES), pace: None })?;
         let proxy = bench.stage.start(peer, origin.address).await?;

@@ -13,7 +13,7 @@ use super::origin::{Manner, Origin};
 use super::peer::{floor, ourselves};
 use super::process::{Process, Ready, installed};
 use super::report::{Column, Figures, Promise, Row};
-use super::settings::{FLOW_CONTROL, PRIORITIES_OFF};
+use super::settings::{flow_control, priorities_off};
 
 const WARM: usize = 200;
 const PRIORITY_RATIO_MAX: f64 = 1.01;
@@ -22,7 +22,7 @@ const PRIORITY_RATIO_MAX: f64 = 1.01;
 struct Counted {
     name: &'static str,
     /// Nothing for the floor.
-    config: Option<&'static str>,
+    config: Option<String>,
     headers: &'static str,
 }
 
@@ -35,8 +35,8 @@ pub(crate) fn available() -> bool {
 pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let on = "x-priority: high\r\n";
     let counted = [
-        Counted { name: "gateway, priorities on", config: Some(FLOW_CONTROL), headers: on },
-        Counted { name: "gateway, priorities off", config: Some(PRIORITIES_OFF), headers: on },
+        Counted { name: "gateway, priorities on", config: Some(flow_control()), headers: on },
+        Counted { name: "gateway, priorities off", config: Some(priorities_off()), headers: on },
         Counted { name: "floor", config: None, headers: on },
     ];
     let requests = bench.count(1000);
@@ -68,7 +68,7 @@ impl Counted {
     async fn run(&self, bench: &mut Bench, requests: usize) -> Result<f64> {
         let origin = Origin::start(Manner::default())?;
         let (log, counts) = (bench.stage.file("log"), bench.stage.file("callgrind"));
-        let arguments = match self.config {
+        let arguments = match &self.config {
             Some(config) => bench.stage.ours(config, origin.address)?,
             None => floor(origin.address, None),
         };

@@ -15,7 +15,7 @@ use super::load::{Client, Request};
 use super::origin::{Manner, Origin};
 use super::peer::Peer;
 use super::report::{Column, Figures, Promise, Row, median, quantile};
-use super::settings::FLOW_CONTROL;
+use super::settings::flow_control;
 
 const EVERY: Duration = Duration::from_millis(5);
 const ADDED_MILLIS_MAX: f64 = 0.15;
@@ -34,7 +34,7 @@ struct Round {
 pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let origin = Origin::start(Manner::default())?;
     let mut proxies = Vec::new();
-    for peer in [Peer::ours(OURS, FLOW_CONTROL)].iter().chain(&Peer::others(None)) {
+    for peer in [Peer::ours(OURS, flow_control())].iter().chain(&Peer::others(None)) {
         proxies.push(bench.stage.start(peer, origin.address).await?);
     }
     let named = proxies.iter().map(|proxy| (proxy.name, proxy.address));

@@ -33,8 +33,8 @@ pub(crate) struct Stage {
 // === impl Peer ===
 
 impl Peer {
-    pub(crate) fn ours(name: &'static str, config: &str) -> Self {
-        Self::Ours { name, config: config.to_owned() }
+    pub(crate) fn ours(name: &'static str, config: String) -> Self {
+        Self::Ours { name, config }
     }
 
     /// Those to compare with that are installed here.

@@ -16,7 +16,7 @@ use super::origin::{Manner, Origin};
 use super::peer::{Peer, has_nginx};
 use super::process::Process;
 use super::report::{Column, Figures, Promise, Row, quantile};
-use super::settings::{FULL, FULL_AT};
+use super::settings::{FULL_AT, full};
 
 const CLIENTS: usize = 200;
 const RATE: f64 = 10_000.0;
@@ -29,7 +29,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)
     let lasts = bench.seconds(3.0);
     let nginx = has_nginx().then_some(Peer::Nginx { limit: Some(FULL_AT) });
     let mut rows = Vec::new();
-    for peer in [Peer::ours(OURS, FULL)].iter().chain(&nginx) {
+    for peer in [Peer::ours(OURS, full())].iter().chain(&nginx) {
         let origin = Origin::start(Manner { delay: Some(NEVER), pace: None })?;
         let proxy = bench.stage.start(peer, origin.address).await?;
         rows.push(refused(&proxy, lasts).await?);

@@ -1,108 +1,65 @@
 //! The configurations in which the gateway is measured.
 //!
 //! One thread, since its core is shared with nobody, and no access log but where the log is what
-//! is measured. The peers keep none either.
+//! is measured: the peers keep none either.
 
-/// Flow control as it comes: fair queue, four bands, routing, a watermark that nothing reaches.
-pub(crate) const FLOW_CONTROL: &str = "
-[server]
-workers = 1
-[log]
-access = false
-[controller]
-watermark_per_backend = 1000
-";
-
-/// The same with a line for every request.
-pub(crate) const LOGGED: &str = "
-[server]
-workers = 1
-[controller]
-watermark_per_backend = 1000
-";
-
-/// Nobody waits.
-pub(crate) const QUEUE_OFF: &str = "
-[server]
-workers = 1
-[log]
-access = false
-[queue]
-enabled = false
-[controller]
-watermark_per_backend = 1000
-";
-
-/// Priorities move nothing.
-pub(crate) const PRIORITIES_OFF: &str = "
-[server]
-workers = 1
-[log]
-access = false
-[controller]
-watermark_per_backend = 1000
-[router.priority_scoring]
-critical_boost = 0.0
-high_boost = 0.0
-best_effort_penalty = 0.0
-";
-
-/// One request at the backend, and a short line.
-pub(crate) const ONE_AT_A_TIME: &str = "
-[server]
-workers = 1
-[log]
-access = false
-[controller]
-watermark_per_backend = 1
-percentage_deviation_for_bounds = 0.0
-";
-
-/// One request at the backend, and room for everybody else.
-pub(crate) const PATIENT: &str = "
-[server]
-workers = 1
-[log]
-access = false
-[queue]
-total_capacity = 20000
-flow_capacity = 20000
-queue_ttl = \"30m\"
-[controller]
-watermark_per_backend = 1
-percentage_deviation_for_bounds = 0.0
-";
-
-/// One request at the backend, and room for one more.
-pub(crate) const FULL: &str = "
-[server]
-workers = 1
-[log]
-access = false
-[queue]
-total_capacity = 1
-queue_ttl = \"30m\"
-[controller]
-watermark_per_backend = 1
-percentage_deviation_for_bounds = 0.0
-";
-
-/// How many requests fill it.
-pub(crate) const FULL_AT: usize = 2;
-
-/// Tenants by their header, so many requests at the backend.
-pub(crate) const HEADLINE: &str = "
-[server]
-workers = 1
-[log]
-access = false
-[queue]
-flow_by = [\"header:x-team\"]
-flow_capacity = 400
-[controller]
-watermark_per_backend = 8
-percentage_deviation_for_bounds = 0.0
-";
+/// More than anybody here sends at once.
+const PLENTY: usize = 1000;
 
 /// How many the headline case lets in.
 pub(crate) const HEADLINE_AT_ONCE: usize = 8;
+/// How many requests fill the gateway of [`full`].
+pub(crate) const FULL_AT: usize = 2;
+
+/// Flow control as it comes: fair queue, four bands, routing; nobody has to wait.
+pub(crate) fn flow_control() -> String {
+    config(PLENTY, "", "access = false")
+}
+
+/// The same with a line for every request.
+pub(crate) fn logged() -> String {
+    config(PLENTY, "", "access = true")
+}
+
+/// Nobody may wait.
+pub(crate) fn queue_off() -> String {
+    config(PLENTY, "enabled = false", "access = false")
+}
+
+/// Priorities move nothing.
+pub(crate) fn priorities_off() -> String {
+    let scoring = "[router.priority_scoring]\ncritical_boost = 0.0\nhigh_boost = 0.0\n\
+                   normal_boost = 0.0\nbest_effort_penalty = 0.0\n";
+    flow_control() + scoring
+}
+
+/// One request at the backend at a time.
+pub(crate) fn one_at_a_time() -> String {
+    config(1, "", "access = false")
+}
+
+/// One request at the backend at a time, and room for everybody else.
+pub(crate) fn patient() -> String {
+    let queue = "total_capacity = 20000\nflow_capacity = 20000\nqueue_ttl = \"30m\"";
+    config(1, queue, "access = false")
+}
+
+/// One request at the backend, one behind it, and no more.
+pub(crate) fn full() -> String {
+    config(1, "total_capacity = 1\nqueue_ttl = \"30m\"", "access = false")
+}
+
+/// Tenants by their header.
+pub(crate) fn headline() -> String {
+    let queue = "flow_by = [\"header:x-team\"]\nflow_capacity = 400";
+    config(HEADLINE_AT_ONCE, queue, "access = false")
+}
+
+/// At most so many at the backend at once.
+fn config(limit: usize, queue: &str, log: &str) -> String {
+    format!(
+        "[server]\nworkers = 1\n[log]\n{log}\n[queue]\n{queue}\n[controller]\n\
+         lower_bound_per_backend = {limit}\nwatermark_per_backend = {limit}\n\
+         upper_bound_per_backend = {limit}\n"
+    )
+}

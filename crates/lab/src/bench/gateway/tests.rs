@@ -13,6 +13,7 @@ use super::floor::{Pool, accept, listen};
 use super::load::{Client, Request};
 use super::origin::{EVENTS, Manner, Origin};
 use super::report::{Column, Figures, GatewayReport, Promise, Row, median, quantile};
+use super::settings;
 use super::wire::{Ends, head};
 
 /// Runs `test` as the bench runs.
@@ -98,6 +99,29 @@ fn the_floor_lets_in_as_many_as_it_is_told_and_the_origin_counts_them() {
         assert!(origin.gaps().len() >= 17 / 3);
         assert!(origin.gaps().is_empty(), "each gap is told once");
     });
+}
+
+#[test]
+fn the_gateway_takes_every_configuration_that_is_measured() {
+    let folder = std::env::temp_dir().join(format!("tidegate-settings-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let all = [
+        settings::flow_control(),
+        settings::logged(),
+        settings::queue_off(),
+        settings::priorities_off(),
+        settings::one_at_a_time(),
+        settings::patient(),
+        settings::full(),
+        settings::headline(),
+    ];
+    for (at, config) in all.iter().enumerate() {
+        let file = folder.join(format!("{at}.toml"));
+        std::fs::write(&file, config).unwrap();
+        let source = gateway::config::Source { file: Some(file), ..Default::default() };
+        gateway::config::load(&source).unwrap_or_else(|error| panic!("{config}\n{error}"));
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
