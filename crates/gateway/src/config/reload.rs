@@ -29,6 +29,8 @@ pub struct Reloads {
     seen: Option<String>,
     /// What was last found wrong with it, until it is good again.
     told: Option<ConfigError>,
+    /// Whether somebody asked for a look.
+    asked: bool,
     /// Whether there may be something that was not looked at.
     stale: bool,
     changed: Arc<Notify>,
@@ -53,7 +55,8 @@ impl Reloads {
         });
         let stale = source.file.is_some();
         let (seen, told) = (None, None);
-        Ok(Self { source, in_force, seen, told, stale, changed, hangup, _watcher: watcher })
+        let asked = false;
+        Ok(Self { source, in_force, seen, told, asked, stale, changed, hangup, _watcher: watcher })
     }
 
     /// Waits for configuration that differs from what is in force. Nothing is lost when the wait is
@@ -78,7 +81,10 @@ impl Reloads {
     async fn something_happens(&mut self) {
         tokio::select! {
             () = self.changed.notified() => {}
-            _ = self.hangup.recv() => info!("SIGHUP: looking at the configuration"),
+            _ = self.hangup.recv() => {
+                // Whoever asks wants to hear what comes of it, even if that is nothing new.
+                (self.seen, self.told, self.asked) = (None, None, true);
+            }
         }
     }
 
@@ -106,11 +112,11 @@ impl Reloads {
         };
         match settled {
             Ok(settled) => {
-                self.told = None;
+                let expected = self.told.take().is_some() || std::mem::take(&mut self.asked);
                 let settled = self.keep_fixed(settled);
                 let news = settled != self.in_force;
-                if news {
-                    info!("the configuration has changed");
+                if expected && !news {
+                    info!("the configuration is good, and in force already");
                 }
                 news.then_some(settled)
             }
