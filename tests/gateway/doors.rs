@@ -4,6 +4,7 @@
 use std::fs;
 
 use crate::support::gateway::{ONE, TWO, config};
+use crate::support::metrics::Metrics;
 use crate::support::process::Process;
 use crate::support::{Answer, Ask, Backend, Call, Engine, Gateway, chat, eventually};
 
@@ -223,4 +224,36 @@ fn the_stand_in_engine_keeps_its_limit_behind_the_gateway() {
     assert_eq!((&control["received"], &control["running"]), (&10.into(), &0.into()), "{control}");
     assert!(control["max_running_seen"].as_u64().unwrap() <= 2, "{control}");
     gateway.await_idle();
+}
+
+#[test]
+fn a_gateway_that_is_its_own_backend_sends_itself_nothing() {
+    let own = Backend::nowhere();
+    let sections = format!("[queue]\nqueue_ttl = \"1s\"\n[server]\nlisten = \"{own}\"\n");
+    let by_name = format!("localhost:{}", own.port());
+    let others = [format!("{own}/v1"), by_name, format!("0.0.0.0:{}", own.port())];
+    let entry = |(number, address): (usize, &String)| {
+        format!("[[backends]]\nid = \"b{number}\"\nurl = \"http://{address}\"\nmodels = [\"m\"]\n")
+    };
+    let backends: String = others.iter().enumerate().map(entry).collect();
+    let file = Gateway::launch("").folder().join("itself.toml");
+    fs::write(&file, format!("{sections}{backends}")).unwrap();
+    let process = Process::start(&["serve", "--config", file.to_str().unwrap()]);
+    let ask = |ask: &Ask| Call::open(process.address(), &ask.bytes()).finish();
+    let states = eventually("checked", || {
+        let states: Vec<_> = ask(&Ask::get("/backends"))
+            .json()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|backend| backend["state"].as_str().unwrap().to_owned())
+            .collect();
+        let checked = states.iter().all(|state| state != "starting");
+        if checked { Ok(states) } else { Err(format!("{states:?}")) }
+    });
+    assert_eq!(states, ["unready: it is this gateway itself"; 3]);
+    ask(&chat("m")).refused(503, "queue_timeout");
+    let metrics = Metrics::read(&ask(&Ask::get("/metrics")).text());
+    assert_eq!(metrics.sum("tidegate_offers_total"), 1.0);
+    assert_eq!(process.log().matches("is this gateway").count(), 3, "{}", process.log());
 }

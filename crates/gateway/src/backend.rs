@@ -16,6 +16,7 @@ mod member;
 mod metrics;
 mod models;
 mod names;
+mod own;
 mod probe;
 mod pulse;
 mod roster;
@@ -27,6 +28,7 @@ mod watch;
 mod tests;
 
 pub(crate) use catalogue::ModelEntry;
+pub(crate) use own::Own;
 pub(crate) use roster::{Lookup, Roster, Upstream};
 pub(crate) use view::BackendStatus;
 

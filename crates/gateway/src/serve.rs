@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use crate::backend::Own;
 use crate::config::{self, ConfigError, Settled, Source};
 use crate::gate::Gate;
 use crate::observe;
@@ -69,8 +70,9 @@ impl Gateway {
         let gate = Gate::new(settled);
         let mut threads = vec![spawn("tidegate-watch", {
             let gate = Arc::clone(&gate);
-            let ports = vec![address.port()];
-            move || watch_over(gate, source, ports)
+            let addresses = [Some(address), admin_address].into_iter().flatten().collect();
+            let own = Own { addresses, instance: gate.standing().instance.into() };
+            move || watch_over(gate, source, own)
         })?];
         for listener in listeners {
             let visible = admin.is_none();
@@ -125,7 +127,7 @@ impl Gateway {
 }
 
 /// What is done besides serving, until the gateway ends.
-fn watch_over(gate: Arc<Gate>, source: Option<Source>, own_ports: Vec<u16>) {
+fn watch_over(gate: Arc<Gate>, source: Option<Source>, own: Own) {
     let runtime = match task::runtime() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!(%error, "the watch did not start"),
@@ -133,7 +135,7 @@ fn watch_over(gate: Arc<Gate>, source: Option<Source>, own_ports: Vec<u16>) {
     runtime.block_on(async {
         let keeper = Arc::clone(&gate.keeper);
         task::spawn(async move { keeper.keep_time().await });
-        task::spawn(Arc::clone(&gate.fleet).watch(own_ports));
+        task::spawn(Arc::clone(&gate.fleet).watch(own));
         task::spawn(Arc::clone(&gate).learn_names());
         if let Some(source) = source {
             task::spawn(Arc::clone(&gate).reload(source));

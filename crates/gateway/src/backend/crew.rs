@@ -123,6 +123,7 @@ impl Crew {
             Check::Bad(said) => said.clone(),
             Check::Refused => "connection refused".into(),
             Check::Silent => "no answer".into(),
+            Check::Own => "it is this gateway itself".into(),
         };
         member.last_check = Some((now, said));
         member.health.checked(check, began, now);

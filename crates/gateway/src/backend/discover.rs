@@ -10,24 +10,17 @@ use std::time::Duration;
 use flow::{BackendId, Traits};
 use serde::Deserialize;
 
-use super::Fleet;
 use super::crew::Source;
 use super::models::openai_list;
 use super::probe::{Limits, get};
 use super::roster::Upstream;
+use super::{Fleet, own};
 use crate::config::settled::{BackendSpec, Kind};
 
 /// Where Ollama, vLLM, llama.cpp, LM Studio and SGLang listen unless told otherwise.
 const PORTS: [u16; 5] = [11434, 8000, 8080, 1234, 30000];
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const LIMITS: Limits = Limits { time: Duration::from_secs(1), body: 4 << 20 };
-
-#[derive(Deserialize)]
-struct OwnHealth {
-    /// The mark that every gateway's health carries.
-    #[serde(rename = "tidegate")]
-    _instance: serde::de::IgnoredAny,
-}
 
 #[derive(Deserialize)]
 struct Version {
@@ -90,7 +83,7 @@ fn spec(port: u16, kind: Kind) -> BackendSpec {
 async fn recognise(port: u16) -> Option<Kind> {
     let upstream = Upstream::new(BackendId(0), &spec(port, Kind::Generic)).ok()?;
     let health = get(&upstream, "/health", LIMITS).await.ok()?;
-    if serde_json::from_slice::<OwnHealth>(&health.body).is_ok() {
+    if own::instance(&health.body).is_some() {
         tracing::debug!(port, "another gateway, left alone");
         return None;
     }

@@ -50,6 +50,8 @@ pub(super) enum Check {
     Refused,
     /// No whole answer: a timeout, a reset.
     Silent,
+    /// It is this gateway.
+    Own,
 }
 
 /// Why a backend is down.
@@ -59,6 +61,7 @@ pub(super) enum Down {
     Refused,
     Bad(String),
     Silent,
+    Own,
 }
 
 /// What a backend is now.
@@ -157,6 +160,7 @@ impl Health {
             }
             Check::Bad(said) => self.fall(Down::Bad(said), now),
             Check::Refused => self.fall(Down::Refused, now),
+            Check::Own => self.fall(Down::Own, now),
             Check::Silent => {
                 self.checks_silent += 1;
                 if self.checks_silent >= SILENT_CHECKS {
@@ -267,6 +271,7 @@ impl std::fmt::Display for Down {
             Self::Refused => f.write_str("unready: connection refused"),
             Self::Bad(said) => write!(f, "unready: {said}"),
             Self::Silent => f.write_str("unready: health checks are not answered"),
+            Self::Own => f.write_str("unready: it is this gateway itself"),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flow::{ModelId, Reading, Time};
 use tokio::sync::Notify;
 
-use super::health::{Health, Standing};
+use super::health::{Down, Health, Standing};
 use super::models::Listed;
 use super::pulse::Pulse;
 use super::roster::Upstream;
@@ -75,6 +75,14 @@ impl Member {
         let (backend, state) = (&self.spec.id, is.text(now));
         match is {
             _ if is == *was => {}
+            Standing::Down(Down::Own) => {
+                let url = &self.spec.url;
+                tracing::warn!(
+                    backend,
+                    url,
+                    "this backend is this gateway itself and gets nothing; is its port right?"
+                );
+            }
             // Under load this comes and goes several times a second.
             Standing::Full(_) => tracing::debug!(backend, state, "backend changed"),
             _ => tracing::info!(backend, state, "backend changed"),

@@ -17,7 +17,8 @@ use tokio::net::TcpStream;
 use super::roster::Upstream;
 
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
-const PORT: u16 = 80;
+/// Where a server is whose URL has no port.
+pub(super) const PORT: u16 = 80;
 
 /// What a question may cost.
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@ mod fleet;
 mod health;
 mod metrics;
 mod models;
+mod own;
 mod probe;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::roster::Upstream;
-use super::{Fleet, Lookup};
+use super::{Fleet, Lookup, Own};
 use crate::clock::Clock;
 use crate::config::settled::{BackendSpec, FleetSettings, Kind};
 use crate::keeper::Keeper;

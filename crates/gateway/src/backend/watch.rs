@@ -19,7 +19,7 @@ use super::member::Models;
 use super::models::{Lesson, learn};
 use super::probe::{Limits, Unanswered, get};
 use super::roster::Upstream;
-use super::{Fleet, discover, endpoints, scrape};
+use super::{Fleet, Own, discover, endpoints, scrape};
 use crate::clock;
 use crate::config::settled::Kind;
 
@@ -60,8 +60,9 @@ pub(super) struct Jitter(u64);
 // === impl Fleet ===
 
 impl Fleet {
-    /// Watches the servers for ever. `own` are the ports that the gateway listens on.
-    pub(crate) async fn watch(self: Arc<Self>, own: Vec<u16>) {
+    /// Watches the servers for ever.
+    pub(crate) async fn watch(self: Arc<Self>, own: Own) {
+        let own = Arc::new(own);
         let mut tasks = Tasks::default();
         loop {
             tasks.follow(&self, &own);
@@ -89,13 +90,13 @@ impl Fleet {
     }
 
     /// Looks after one backend for as long as it is there.
-    async fn look_after(self: Arc<Self>, id: BackendId) {
+    async fn look_after(self: Arc<Self>, id: BackendId, own: Arc<Own>) {
         let mut jitter = Jitter::new(id);
         let mut learn_at = Time::ZERO;
         tokio::time::sleep(jitter.part_of(SPREAD)).await;
         while let Some(ward) = self.ward(id) {
             let began = self.clock.now();
-            let check = self.check(&ward).await;
+            let check = self.check(&ward, &own).await;
             let mut lesson = None;
             if check == Check::Good && ward.learns && (ward.urgent || began >= learn_at) {
                 lesson = Some(self.learn(&ward).await);
@@ -113,10 +114,13 @@ impl Fleet {
         }
     }
 
-    async fn check(&self, ward: &Ward) -> Check {
+    async fn check(&self, ward: &Ward, own: &Own) -> Check {
+        if own.is_at(&ward.upstream.authority) {
+            return Check::Own;
+        }
         let Ok(_permit) = self.probes.acquire().await else { return Check::Silent };
         let limits = Limits { time: ward.time, body: HEALTH_BODY_MAX };
-        check(&ward.upstream, limits).await
+        check(&ward.upstream, own, limits).await
     }
 
     async fn learn(&self, ward: &Ward) -> Lesson {
@@ -128,7 +132,7 @@ impl Fleet {
 }
 
 /// Asks a server how it is, in the way of its kind.
-pub(super) async fn check(upstream: &Upstream, limits: Limits) -> Check {
+pub(super) async fn check(upstream: &Upstream, own: &Own, limits: Limits) -> Check {
     let path = match upstream.kind {
         Kind::Ollama => "/api/version",
         Kind::OpenAi => "/v1/models",
@@ -137,6 +141,7 @@ pub(super) async fn check(upstream: &Upstream, limits: Limits) -> Check {
     // These need not have the path, or not for us: that they answer is all that can be asked.
     let lenient = matches!(upstream.kind, Kind::OpenAi | Kind::Generic);
     match get(upstream, path, limits).await {
+        Ok(answer) if own.wrote(&answer.body) => Check::Own,
         Ok(answer) if answer.status.is_success() => Check::Good,
         Ok(answer) if lenient && !answer.status.is_server_error() => Check::Good,
         Ok(answer) => Check::Bad(format!("{path} answered {}", answer.status)),
@@ -151,7 +156,7 @@ pub(super) async fn check(upstream: &Upstream, limits: Limits) -> Check {
 
 impl Tasks {
     /// Starts what is missing and ends what is not wanted any more.
-    fn follow(&mut self, fleet: &Arc<Fleet>, own: &[u16]) {
+    fn follow(&mut self, fleet: &Arc<Fleet>, own: &Arc<Own>) {
         while self.set.try_join_next().is_some() {}
         let (ids, path, discover) = {
             let crew = fleet.crew();
@@ -168,7 +173,7 @@ impl Tasks {
         });
         for id in ids {
             self.loops.entry(id).or_insert_with(|| {
-                let check = self.set.spawn(fleet.clone().look_after(id));
+                let check = self.set.spawn(fleet.clone().look_after(id, own.clone()));
                 [check, self.set.spawn(scrape::scrape(fleet.clone(), id))]
             });
         }
@@ -189,10 +194,10 @@ impl Tasks {
         }
     }
 
-    fn follow_discovery(&mut self, fleet: &Arc<Fleet>, wanted: bool, own: &[u16]) {
+    fn follow_discovery(&mut self, fleet: &Arc<Fleet>, wanted: bool, own: &Own) {
         match (&self.discovery, wanted) {
             (None, true) => {
-                let task = discover::search(fleet.clone(), own.to_vec());
+                let task = discover::search(fleet.clone(), own.ports());
                 self.discovery = Some(self.set.spawn(task));
             }
             (Some(handle), false) => {

@@ -73,7 +73,7 @@ async fn x06_the_endpoints_file_is_followed_as_it_changes() {
     let path = folder.0.join("endpoints.yaml");
     let settings = FleetSettings { endpoints_file: Some(path.clone()), ..quick(Vec::new()) };
     let (fleet, _) = fleet(&settings);
-    let watching = tokio::spawn(fleet.clone().watch(Vec::new()));
+    let watching = tokio::spawn(fleet.clone().watch(Own::default()));
     let names = || -> Vec<String> { fleet.views().into_iter().map(|view| view.id).collect() };
     let entry = |name: &str, port: u16| format!("- {{name: {name}, address: h, port: {port}}}\n");
     // The watcher is there when the first file has been seen: until then it is written again.

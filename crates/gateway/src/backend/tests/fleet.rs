@@ -22,7 +22,7 @@ async fn r07_a_server_that_goes_and_comes_back_is_followed() {
     let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, Kind::Vllm, &[])]));
     let mut learnt = fleet.learnt();
     assert!(matches!(fleet.roster().lookup("m"), Lookup::NotYet(_)));
-    let watching = tokio::spawn(fleet.clone().watch(Vec::new()));
+    let watching = tokio::spawn(fleet.clone().watch(Own::default()));
     learnt.changed().await.unwrap();
     let model = fleet.roster().lookup("m").known();
     assert!(is_ready(&keeper, 1));
@@ -55,7 +55,7 @@ async fn r07_a_server_that_goes_and_comes_back_is_followed() {
 async fn r07_a_server_that_is_ill_is_left_out_until_it_is_well() {
     let fake = vllm("").await;
     let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, Kind::Vllm, &["m"])]));
-    let watching = tokio::spawn(fleet.clone().watch(Vec::new()));
+    let watching = tokio::spawn(fleet.clone().watch(Own::default()));
     until("it is ready", || is_ready(&keeper, 1)).await;
     fake.set("/health", 503, "loading");
     until("it is left out", || !is_ready(&keeper, 1)).await;
@@ -72,7 +72,7 @@ async fn n05_a_pause_and_an_ejection_end_by_themselves() {
         vec![spec("a", a.port, Kind::Vllm, &["m"]), spec("b", b.port, Kind::Vllm, &["m"])];
     let eject_for = Duration::from_millis(100);
     let (fleet, keeper) = fleet(&FleetSettings { eject_for, ..quick(backends) });
-    let watching = tokio::spawn(fleet.clone().watch(Vec::new()));
+    let watching = tokio::spawn(fleet.clone().watch(Own::default()));
     until("both are ready", || is_ready(&keeper, 1) && is_ready(&keeper, 2)).await;
     fleet.report(BackendId(1), Attempt::Full(Some(Duration::from_millis(50))));
     assert!(!is_ready(&keeper, 1));
@@ -89,7 +89,7 @@ async fn c10_a_generic_server_is_asked_for_metrics_once() {
     let backends =
         [("a", &with), ("b", &without)].map(|(id, at)| spec(id, at.port, Kind::Generic, &["m"]));
     let (fleet, keeper) = fleet(&quick(backends.to_vec()));
-    let watching = tokio::spawn(fleet.clone().watch(Vec::new()));
+    let watching = tokio::spawn(fleet.clone().watch(Own::default()));
     until("one is read", || fleet.views()[0].last_reading.is_some()).await;
     until("the other is tried", || fleet.views()[1].scrape_error.is_some()).await;
     assert!(keeper.with(|controller, _| {
@@ -161,7 +161,7 @@ fn bustle(fleet: &Fleet, keeper: &Keeper, seed: u64, is_done: impl Fn() -> bool)
 
 /// Watches servers whose lists change all the time.
 async fn watch_changing_lists(fleet: Arc<Fleet>, fakes: &[Fake], done: &AtomicBool) {
-    let watching = tokio::spawn(fleet.watch(Vec::new()));
+    let watching = tokio::spawn(fleet.watch(Own::default()));
     let lists = [LIST, r#"{"data":[{"id":"n"}]}"#];
     for turn in 0.. {
         if done.load(Ordering::Relaxed) {

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use super::super::health::Check;
 use super::super::probe::{Limits, Unanswered, get};
 use super::super::watch::check;
-use super::{Fake, Kind, Upstream, upstream};
+use super::{Fake, Kind, Own, Upstream, upstream};
 
 const LIMITS: Limits = Limits { time: Duration::from_secs(10), body: 100 };
 
@@ -81,13 +81,14 @@ async fn r07_each_kind_is_checked_in_its_own_way() {
         (Kind::Generic, "/health", 404, true),
         (Kind::Generic, "/health", 500, false),
     ];
+    let own = Own::default();
     for (kind, path, status, good) in cases {
         let fake = Fake::start(&[(path, 200, "{}")]).await;
         let server = upstream(fake.port, kind);
-        assert_eq!(check(&server, LIMITS).await, Check::Good, "{kind:?}");
+        assert_eq!(check(&server, &own, LIMITS).await, Check::Good, "{kind:?}");
         fake.set(path, status, "{}");
-        assert_eq!(check(&server, LIMITS).await == Check::Good, good, "{kind:?} {status}");
+        assert_eq!(check(&server, &own, LIMITS).await == Check::Good, good, "{kind:?} {status}");
         fake.stop().await;
-        assert_eq!(check(&server, LIMITS).await, Check::Refused);
+        assert_eq!(check(&server, &own, LIMITS).await, Check::Refused);
     }
 }
