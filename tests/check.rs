@@ -4,9 +4,12 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn check(arguments: &[&str]) -> Output {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    check_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
+}
+
+fn check_in(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.current_dir(root).arg("check").args(arguments).output().unwrap()
+    command.current_dir(folder).arg("check").args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -18,6 +21,7 @@ fn x06_check_shows_what_a_file_puts_in_force() {
     let output = check(&["examples/nexus.toml", "--listen", "127.0.0.1:9999"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
+    assert!(shown.starts_with("file      examples/nexus.toml\n"), "{shown}");
     for told in ["listen    127.0.0.1:9999", "queue     100 in all", "bounds    auto", "ollama"] {
         assert!(shown.contains(told), "{shown}");
     }
@@ -35,6 +39,26 @@ fn x06_check_tells_every_problem_and_exits_with_1() {
     let told = text(&output.stderr);
     assert!(told.starts_with("error: 2 problems in the configuration\n"), "{told}");
     assert!(told.contains("\n--listen is \"8080\"") && told.contains("\n--backend https://h:"));
+}
+
+#[test]
+fn check_says_which_file_is_read_where_none_is_named() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("check-default");
+    // Left over from a run that was cut short, or not there.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let first = |arguments: &[&str]| {
+        let output = check_in(&folder, arguments);
+        text(&output.stdout).lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(first(&[]), "file      none: defaults and flags");
+    std::fs::write(folder.join("tidegate.yaml"), "").unwrap();
+    assert_eq!(first(&[]), "file      tidegate.yaml");
+    std::fs::write(folder.join("tidegate.toml"), "").unwrap();
+    let both = "file      tidegate.toml; tidegate.yaml is there too and is not read";
+    assert_eq!(first(&[]), both);
+    std::fs::write(folder.join("own.toml"), "").unwrap();
+    assert_eq!(first(&["--config", "own.toml"]), "file      own.toml");
 }
 
 /// The first configuration that a newcomer copies.

@@ -1,11 +1,10 @@
 //! `tidegate check`: whether a configuration can be used, and what it would put in force.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use gateway::config::{self, Summary};
+use gateway::config::{self, Source, Summary};
 
 use super::source::Flags;
 
@@ -20,9 +19,6 @@ use super::source::Flags;
   tidegate check examples/tidegate.toml
   tidegate check --backend http://127.0.0.1:8000     flags alone, or beside a file")]
 pub(super) struct Check {
-    /// The file; as good as --config.
-    #[arg(conflicts_with = "config")]
-    file: Option<PathBuf>,
     #[command(flatten)]
     flags: Flags,
 }
@@ -31,10 +27,12 @@ pub(super) struct Check {
 
 impl Check {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let Self { file, mut flags } = self;
-        flags.config = flags.config.or(file);
-        match config::load(&flags.source()) {
-            Ok(settled) => Ok(write!(out, "{}", Summary(&settled))?),
+        let source = self.flags.source();
+        match config::load(&source) {
+            Ok(settled) => {
+                writeln!(out, "file      {}", told(&source))?;
+                Ok(write!(out, "{}", Summary(&settled))?)
+            }
             Err(error) => {
                 let count = error.problems.len();
                 let noun = if count == 1 { "problem" } else { "problems" };
@@ -42,4 +40,14 @@ impl Check {
             }
         }
     }
+}
+
+/// Which file was read, and which one was not though it might seem so.
+fn told(source: &Source) -> String {
+    let Some(file) = &source.file else { return "none: defaults and flags".to_owned() };
+    let mut told = file.display().to_string();
+    for other in source.passed_over() {
+        told += &format!("; {other} is there too and is not read");
+    }
+    told
 }

@@ -22,7 +22,7 @@ use super::source::Flags;
   tidegate serve                                      servers on this machine
   tidegate serve --backend http://10.0.0.5:8000       one server
   tidegate serve --backend a=http://10.0.0.5:8000 --backend b=http://10.0.0.6:8000
-  tidegate serve --config tidegate.toml               everything else (docs/CONFIGURATION.md)
+  tidegate serve tidegate.toml                        everything else (docs/CONFIGURATION.md)
 
 Then:
   curl http://127.0.0.1:8080/v1/chat/completions -H 'X-Priority: high' \\

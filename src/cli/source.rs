@@ -8,8 +8,11 @@ use gateway::config::Source;
 #[derive(Args, Debug)]
 pub(super) struct Flags {
     /// The configuration, TOML or YAML; ./tidegate.toml (or .yaml) if there is one.
+    #[arg(conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The same by name.
     #[arg(long, short, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
+    config: Option<PathBuf>,
     /// A model server, perhaps with a name of its own; may be repeated.
     #[arg(long = "backend", short, value_name = "[NAME=]URL")]
     backends: Vec<String>,
@@ -22,7 +25,7 @@ pub(super) struct Flags {
 
 impl Flags {
     pub(super) fn source(self) -> Source {
-        let Self { config, backends, listen } = self;
-        Source { file: config, backends, listen }.or_default_file()
+        let Self { file, config, backends, listen } = self;
+        Source { file: file.or(config), backends, listen }.or_default_file()
     }
 }

@@ -100,6 +100,16 @@ impl Source {
         self.or_default_file_in(Path::new(""))
     }
 
+    /// Default files of the present folder that are not read, because another one of them is.
+    pub fn passed_over(&self) -> Vec<&'static str> {
+        let read = self.file.as_deref().and_then(Path::to_str);
+        if !DEFAULT_FILES.iter().any(|name| read == Some(name)) {
+            return Vec::new();
+        }
+        let passed_over = |name: &&str| read != Some(name) && Path::new(name).is_file();
+        DEFAULT_FILES.into_iter().filter(passed_over).collect()
+    }
+
     fn or_default_file_in(mut self, folder: &Path) -> Self {
         let mut files = DEFAULT_FILES.iter().map(|name| folder.join(name));
         self.file = self.file.or_else(|| files.find(|path| path.is_file()));
