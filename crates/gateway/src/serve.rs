@@ -193,11 +193,19 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Config(error) => write!(f, "{error}"),
-            Self::Listen(address, error) => write!(
-                f,
-                "cannot listen on {address}: {error}; is another server there? Choose another \
-                 address with --listen"
-            ),
+            Self::Listen(address, error) => {
+                let hint = match error.kind() {
+                    io::ErrorKind::AddrNotAvailable => {
+                        "this machine does not have that address; choose one of its own with \
+                         --listen, or 0.0.0.0 for all of them"
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        "ports below 1024 need a privilege; choose a higher one with --listen"
+                    }
+                    _ => "is another server there? Choose another address with --listen",
+                };
+                write!(f, "cannot listen on {address}: {error}; {hint}")
+            }
             Self::System(error) => write!(f, "{error}"),
         }
     }

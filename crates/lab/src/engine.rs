@@ -25,6 +25,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use gateway::StartError;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
@@ -56,7 +57,9 @@ impl Engine {
         let rules = settings.rules()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let within = runtime.enter();
-        let listener = door::listen(door::bind(settings.listen)?)?;
+        let listener = door::bind(settings.listen).and_then(door::listen).map_err(|error| {
+            io::Error::new(error.kind(), StartError::Listen(settings.listen, error))
+        })?;
         let machine = Arc::new(Machine::new(rules));
         drop(within);
         let address = listener.local_addr()?;

@@ -111,6 +111,19 @@ fn settings_that_make_no_sense_say_why() {
     assert!(wrong(Settings { pace, ..fast() }).contains("max_seqs must be at least 1"));
 }
 
+#[test]
+fn an_address_that_cannot_be_had_is_named_with_what_to_do() {
+    let engine = start(fast());
+    let listen = engine.address();
+    let told = Engine::start(Settings { listen, ..fast() }).unwrap_err().to_string();
+    let begin = format!("cannot listen on {listen}: ");
+    assert!(told.starts_with(&begin) && told.contains("is another server there?"), "{told}");
+    // For documentation, so that no machine has it.
+    let listen = "192.0.2.1:0".parse().unwrap();
+    let told = Engine::start(Settings { listen, ..fast() }).unwrap_err().to_string();
+    assert!(told.contains("this machine does not have that address"), "{told}");
+}
+
 /// Over the wire: twelve clients, four at once, and those who leave make room.
 #[test]
 fn never_more_than_the_limit_run_at_once() {
