@@ -94,8 +94,11 @@ enum Mode {
 impl Arguments {
     /// Serves until the process is ended.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let engine = Engine::start(self.settings())?;
+        let settings = self.settings();
+        let models = settings.models.join(", ");
+        let engine = Engine::start(settings)?;
         writeln!(out, "listening on http://{}", engine.address())?;
+        writeln!(out, "serving {models}")?;
         out.flush()?;
         Ok(engine.wait()?)
     }
