@@ -18,7 +18,7 @@ use lab::demo::{self, Plan, Progress};
   tidegate demo --seconds 20   a first impression
   tidegate demo --keep         goes on serving at the end, and says how to try it")]
 pub(super) struct Demo {
-    /// How long it takes.
+    /// How long it takes; at least 20.
     #[arg(long, value_name = "N", default_value_t = 120)]
     seconds: u64,
     /// Leave the engines and the gateway serving at the end.

@@ -51,15 +51,17 @@ struct Stage {
     plan: Plan,
 }
 
-/// Shorter ones show nothing.
-const LENGTH_MIN: Duration = Duration::from_secs(2);
+/// Shorter ones show nothing: much of it goes by until the first answers are there.
+const LENGTH_MIN: Duration = Duration::from_secs(20);
 
 /// The share of an act in which nothing is sent and answers may still come.
 const DRAIN_SHARE: u32 = 10;
 
 /// Plays both acts, shows progress, and prints what happened.
 pub fn run(plan: &Plan, out: &mut dyn Write, mut progress: Progress<'_>) -> Result<()> {
+    ensure!(plan.length >= LENGTH_MIN, "a demonstration takes at least 20 seconds");
     quieten();
+    write!(progress.out, "{}", story::Prologue(plan.length / 2))?;
     let (story, gateway, stage) = play(plan, &mut progress)?;
     write!(out, "{story}")?;
     if plan.keep {
@@ -82,7 +84,6 @@ fn quieten() {
 }
 
 fn play(plan: &Plan, progress: &mut Progress<'_>) -> Result<(Story, Gateway, Stage)> {
-    ensure!(plan.length >= LENGTH_MIN, "a demonstration takes at least 2 seconds");
     let engines = cast::engines(plan.seed)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let stage = Stage { engines, runtime, plan: *plan };

@@ -75,14 +75,14 @@ pub(super) const TENANTS: [Tenant; 5] = [
     Tenant {
         name: "flood",
         band: "normal",
-        sends: "300 at once, always",
+        sends: "300 at once",
         arrivals: Arrivals::Outstanding { count: 300, pause: PAUSE },
         tokens: 16,
     },
     Tenant {
         name: "nightly",
         band: "best-effort",
-        sends: "100 at once, always",
+        sends: "100 at once",
         arrivals: Arrivals::Outstanding { count: 100, pause: PAUSE },
         tokens: 32,
     },

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::cast::{ENGINES, TENANTS};
 use super::{Progress, seconds};
 use crate::engine::Running;
-use crate::load::Report;
+use crate::load::{Report, Summary, Waits};
 
 /// One act on the screen.
 pub(super) struct Screen<'a, 'b> {
@@ -58,13 +58,18 @@ impl<'a, 'b> Screen<'a, 'b> {
     fn line(&self, report: &Report) -> String {
         let answered: u64 = report.classes.iter().map(|class| class.ok).sum();
         let waiting: u64 = report.classes.iter().map(|class| class.unfinished).sum();
-        let quiet = report.class("quiet").and_then(|quiet| quiet.waits.half);
+        let quiet = match report.class("quiet") {
+            Some(Summary { waits: Waits { half: Some(half), .. }, .. }) => {
+                format!("quiet team waits {}", seconds(Some(*half), ""))
+            }
+            Some(quiet) if quiet.ok > 0 => "quiet team: most have no answer yet".to_owned(),
+            _ => "quiet team: no answer yet".to_owned(),
+        };
         format!(
-            "{}, {:.0} of {:.0} s: {answered} answered, {waiting} waiting, quiet team waits {}",
+            "{}, {:.0} of {:.0} s: {answered} answered, {waiting} waiting, {quiet}",
             self.title,
             report.elapsed.as_secs_f64(),
             self.length.as_secs_f64(),
-            seconds(quiet, "…"),
         )
     }
 
@@ -88,8 +93,8 @@ impl<'a, 'b> Screen<'a, 'b> {
                 class.sent,
                 class.ok,
                 class.unfinished,
-                seconds(class.waits.half, "…"),
-                seconds(class.waits.nine_tenths, "…"),
+                seconds(class.waits.half, "none yet"),
+                seconds(class.waits.nine_tenths, "none yet"),
             );
         }
         let _ = writeln!(page, "\n  engine      watts   running   in its own queue");

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::cast::{Cast, ENGINES, MODEL, TENANTS};
 use super::seconds;
@@ -22,8 +23,14 @@ pub(super) struct Story {
     pub(super) with: Act,
 }
 
+/// Who is who and what will happen; each act takes so long.
+pub(super) struct Prologue(pub(super) Duration);
+
 /// How to try it oneself.
 pub(super) struct Invitation(pub(super) SocketAddr);
+
+/// Less than this many times as many answers is within chance, or an effect of the beginning.
+const WORTH_TELLING: f64 = 1.05;
 
 // === impl Act ===
 
@@ -39,8 +46,8 @@ impl Act {
     /// How long half, and nine in ten, of a tenant's requests waited.
     fn cell(&self, name: &str) -> String {
         let Waits { half, nine_tenths } = self.waits(name);
-        let [half, most] = [half, nine_tenths].map(|span| seconds(span, "no answer"));
-        format!("{half:>9} / {most:>9}")
+        let [half, most] = [half, nine_tenths].map(|span| seconds(span, "none"));
+        format!("{half:>7} / {most:>7}")
     }
 
     fn joules_each(&self) -> f64 {
@@ -56,17 +63,20 @@ impl fmt::Display for Story {
         let engines: Vec<String> = ENGINES.iter().map(engine).collect();
         let Self { without, with } = self;
         writeln!(f, "\nThe same traffic twice, onto {}.", engines.join(", "))?;
-        writeln!(f, "How long half / nine in ten of all requests waited for their first word")?;
-        writeln!(f, "(no answer: so many had none when the traffic ended):\n")?;
         writeln!(
             f,
-            "  {:10} {:12} {:20} {:>21}   {:>21}",
+            "How long half / nine in ten of each team's requests waited for a first word;"
+        )?;
+        writeln!(f, "\"none\": when the traffic ended, so many had not had one.\n")?;
+        writeln!(
+            f,
+            "  {:10} {:12} {:12} {:>17}   {:>17}",
             "who", "band", "sends", "without Tidegate", "with Tidegate"
         )?;
         for tenant in &TENANTS {
             writeln!(
                 f,
-                "  {:10} {:12} {:20} {:>21}   {:>21}",
+                "  {:10} {:12} {:12} {:>17}   {:>17}",
                 tenant.name,
                 tenant.band,
                 tenant.sends,
@@ -75,29 +85,51 @@ impl fmt::Display for Story {
             )?;
         }
         let (answers, energy) = ("answers in all", "energy for each, in joules");
-        let label = 10 + 1 + 12 + 1 + 20;
+        let label = 10 + 1 + 12 + 1 + 12;
         writeln!(
             f,
-            "\n  {answers:label$} {:>21}   {:>21}\n  {energy:label$} {:>21.1}   {:>21.1}",
+            "\n  {answers:label$} {:>17}   {:>17}\n  {energy:label$} {:>17.1}   {:>17.1}\n",
             without.answered(),
             with.answered(),
             without.joules_each(),
             with.joules_each()
         )?;
+        writeln!(f, "nightly may beat flood: bands share by weight here, so that nobody starves,")?;
+        writeln!(f, "and flood has more waiting. By default bands are strict.\n")?;
         self.moral(f)
     }
 }
 
 impl Story {
-    /// The table in one sentence.
+    /// The table in a sentence or two.
     fn moral(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [before, after] = [&self.without, &self.with].map(|act| act.waits("quiet").half);
+        let Some(after) = after else {
+            return writeln!(f, "This was too short to show a difference: try more --seconds.");
+        };
+        write!(f, "Half of the quiet team's requests wait at most {}", seconds(Some(after), ""))?;
+        match before {
+            Some(before) => writeln!(f, " instead of {}.", seconds(Some(before), ""))?,
+            None => writeln!(f, ";\nwithout Tidegate most of them had no answer.")?,
+        }
         let more = self.with.answered() as f64 / self.without.answered().max(1) as f64;
-        let [before, after] =
-            [&self.without, &self.with].map(|act| seconds(act.waits("quiet").half, "in vain"));
+        if more >= WORTH_TELLING {
+            writeln!(f, "The engines give {more:.1} times as many answers.")?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Prologue ===
+
+impl fmt::Display for Prologue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each = self.0.as_secs();
         writeln!(
             f,
-            "\nThe quiet team waits {after} instead of {before}, and the engines give {more:.1} \
-             times as many answers."
+            "Five teams share three engines: pager (critical), assistant (high), quiet and\n\
+             flood (normal), nightly (best-effort); flood and nightly send more than fits.\n\
+             For {each} s straight to the engines, in turns; then for {each} s through Tidegate.\n"
         )
     }
 }

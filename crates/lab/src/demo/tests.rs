@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::screen::Screen;
+use super::story::{Act, Prologue, Story};
 use super::{Plan, Progress, cast, play, run};
 use crate::load::{Quantiles, Report, Summary, Waits};
 
@@ -51,17 +52,17 @@ fn both_acts_are_played_and_everyone_who_sends_is_answered_through_tidegate() {
     for tenant in &cast::TENANTS {
         assert!(text.contains(&format!("  {:10} {}", tenant.name, tenant.band)), "{text}");
     }
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "it fits a terminal:\n{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "it fits a terminal:\n{text}");
     let log = String::from_utf8(log).unwrap();
     assert!(log.starts_with("1 of 2") && log.contains("\n2 of 2"), "{log}");
 }
 
 #[test]
 fn a_demonstration_that_shows_nothing_is_refused() {
-    let short = Plan { length: Duration::from_secs(1), ..plan() };
+    let short = Plan { length: Duration::from_secs(19), ..plan() };
     let progress = Progress { out: &mut Vec::new(), live: false };
     let error = run(&short, &mut Vec::new(), progress).unwrap_err();
-    assert!(error.to_string().contains("at least 2 seconds"), "{error}");
+    assert!(error.to_string().contains("at least 20 seconds"), "{error}");
 }
 
 #[test]
@@ -89,4 +90,40 @@ fn elsewhere_a_line_says_how_far_it_is() {
     screen.show(&report(), &[]).unwrap();
     let expected = "1 of 2, 30 of 60 s: 500000 answered, 117280 waiting, quiet team waits 1.2 s\n";
     assert_eq!(String::from_utf8(text).unwrap(), expected);
+}
+
+#[test]
+fn a_team_without_an_answer_is_said_to_have_none_yet() {
+    for (ok, told) in [(0, "quiet team: no answer yet\n"), (3, "most have no answer yet\n")] {
+        let mut text = Vec::new();
+        let mut progress = Progress { out: &mut text, live: false };
+        let mut screen = Screen::new("1 of 2", Duration::from_secs(60), &mut progress);
+        let classes = vec![Summary { ok, ..summary("quiet", None) }];
+        screen.show(&Report { classes, ..report() }, &[]).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.ends_with(told), "{text}");
+    }
+}
+
+#[test]
+fn the_story_boasts_of_nothing_that_did_not_happen() {
+    let act = |half, ok| {
+        let classes = vec![Summary { ok, ..summary("quiet", half) }];
+        Act { report: Report { classes, ..report() }, joules: 1.0 }
+    };
+    let told = |without, with| Story { without, with }.to_string();
+    let better = told(act(None, 100), act(Some(300), 180));
+    assert!(better.contains("wait at most 0.3 s;\nwithout Tidegate most of them"), "{better}");
+    assert!(better.ends_with("The engines give 1.8 times as many answers.\n"), "{better}");
+    let slower = told(act(Some(5000), 100), act(Some(300), 90));
+    assert!(slower.contains("wait at most 0.3 s instead of 5.0 s."), "{slower}");
+    assert!(!slower.contains("times as many"), "{slower}");
+    let nothing = told(act(None, 100), act(None, 180));
+    assert!(
+        nothing.ends_with("too short to show a difference: try more --seconds.\n"),
+        "{nothing}"
+    );
+    for text in [better, slower, nothing, Prologue(Duration::from_secs(3600)).to_string()] {
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
 }
