@@ -194,8 +194,8 @@ const JSON: &[u8] = b"HTTP/1.1 200 OK\r\n\
 content-type: application/json\r\n\
 content-length: 216\r\n\
 \r\n\
-{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion\",\"created\":1700000000,\"model\":\"m\",\
-\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"certainly\"},\
+{\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion\",\"created\":1700000000,\
+\"model\":\"m\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"certainly\"},\
 \"finish_reason\":\"stop\"}],\"usage\":{\"total_tokens\":3}}\n";
 
 const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\
