@@ -11,9 +11,9 @@ fn call(backend: &Backend, tag: &str) -> Call {
 fn held_answers_go_in_order_of_arrival() {
     let backend = Backend::held();
     let first = call(&backend, "first");
-    backend.await_running(1);
+    backend.await_held(1);
     let second = call(&backend, "second");
-    backend.await_running(2);
+    backend.await_held(2);
     backend.release(1);
     assert_eq!(first.finish().status, 200);
     backend.await_running(1);
