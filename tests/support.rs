@@ -17,7 +17,7 @@ pub(crate) mod tools;
 
 pub(crate) use answer::Answer;
 pub(crate) use ask::{Ask, chat};
-pub(crate) use backend::Backend;
+pub(crate) use backend::{Backend, Nowhere};
 pub(crate) use call::Call;
 pub(crate) use engine::Engine;
 pub(crate) use gateway::Gateway;

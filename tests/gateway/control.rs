@@ -2,7 +2,7 @@
 
 use crate::support::answer::Step;
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Gateway, Stopwatch, chat};
+use crate::support::{Answer, Backend, Gateway, Nowhere, Stopwatch, chat};
 
 fn stock(gateway: &Gateway) -> f64 {
     gateway.metrics().sum("tidegate_stock_level")
@@ -133,10 +133,12 @@ fn c07_one_model_never_blocks_another() {
 
 #[test]
 fn c07_without_a_ready_backend_requests_wait_for_the_first() {
-    let address = Backend::nowhere();
+    let nowhere = Nowhere::reserve();
+    let address = nowhere.address();
     let gateway = Gateway::launch(&config(TWO, &[("one", address)]));
     let calls: Vec<_> = (0..4).map(|_| gateway.send(&chat("m"))).collect();
     gateway.await_depth(4);
+    drop(nowhere);
     let backend = Backend::start_at(address, |_| Answer::ok().held());
     backend.await_running(2);
     assert_eq!(gateway.depth(), 2);
@@ -148,7 +150,8 @@ fn c07_without_a_ready_backend_requests_wait_for_the_first() {
 #[test]
 fn c07_without_a_ready_backend_the_time_to_live_still_ends_the_wait() {
     let section = "[queue]\nqueue_ttl = \"1s\"\n";
-    let gateway = Gateway::launch(&config(section, &[("one", Backend::nowhere())]));
+    let nowhere = Nowhere::reserve();
+    let gateway = Gateway::launch(&config(section, &[("one", nowhere.address())]));
     gateway.ask(&chat("m")).refused(503, "queue_timeout");
     gateway.await_depth(0);
 }

@@ -6,7 +6,7 @@ use std::fs;
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::metrics::Metrics;
 use crate::support::process::Process;
-use crate::support::{Answer, Ask, Backend, Call, Engine, Gateway, chat, eventually};
+use crate::support::{Answer, Ask, Backend, Call, Engine, Gateway, Nowhere, chat, eventually};
 
 #[test]
 fn serve_needs_no_file() {
@@ -69,7 +69,7 @@ fn x06_a_configuration_that_cannot_be_used_is_refused_by_its_keys() {
 #[test]
 fn the_visibility_part_can_be_moved_elsewhere() {
     let backend = Backend::quick();
-    let elsewhere = Backend::nowhere();
+    let elsewhere = Nowhere::reserve().address();
     let admin = format!("[admin]\nlisten = \"{elsewhere}\"\n");
     let gateway = Gateway::launch(&config(&admin, &[("one", backend.address())]));
     let page = Call::open(elsewhere, &Ask::get("/backends").bytes()).finish();

@@ -4,7 +4,7 @@
 use std::thread;
 
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Call, Gateway, Stopwatch, chat};
+use crate::support::{Answer, Backend, Call, Gateway, Nowhere, Stopwatch, chat};
 
 /// A healthy backend was sent everything at once, however busy it was.
 #[test]
@@ -47,7 +47,8 @@ fn fault2_what_can_never_be_served_is_refused_at_once() {
 /// The queue was drained one by one, by a loop that spun while nothing could go.
 #[test]
 fn fault3_the_queue_drains_in_parallel_in_order_and_without_spinning() {
-    let address = Backend::nowhere();
+    let nowhere = Nowhere::reserve();
+    let address = nowhere.address();
     let bounds = "[controller]\nlower_bound_per_backend = 3\nwatermark_per_backend = 3\n\
         upper_bound_per_backend = 3\n[health]\ninterval = \"100ms\"\n";
     let gateway = Gateway::launch(&config(bounds, &[("one", address)]));
@@ -65,6 +66,7 @@ fn fault3_the_queue_drains_in_parallel_in_order_and_without_spinning() {
     assert_eq!(late.code(), "deadline_exceeded");
     let spent = gateway.process.ticks() - before;
     assert!(spent < 40, "{spent} ticks of a hundred were spent on waiting");
+    drop(nowhere);
     let backend = Backend::start_at(address, |_| Answer::ok().held());
     backend.await_running(3);
     let first: Vec<String> = backend.tags();
@@ -86,7 +88,8 @@ fn fault3_a_request_that_cannot_go_blocks_nobody() {
     let entry = |id: &str, address, model: &str| {
         format!("[[backends]]\nid = \"{id}\"\nurl = \"http://{address}\"\nmodels = [\"{model}\"]\n")
     };
-    let entries = entry("gone", Backend::nowhere(), "lost") + &entry("one", backend.address(), "m");
+    let nowhere = Nowhere::reserve();
+    let entries = entry("gone", nowhere.address(), "lost") + &entry("one", backend.address(), "m");
     let gateway = Gateway::launch(&format!("{ONE}{entries}"));
     gateway.await_ready(1);
     let _stuck = gateway.enqueue(&chat("lost").priority("critical"), 0);
@@ -119,10 +122,9 @@ fn fault4_newcomers_to_a_full_queue_displace_nobody() {
 /// The end waited until everyone's time to live had passed.
 #[test]
 fn fault5_the_end_does_not_wait_for_those_who_wait() {
-    let backend = Backend::quick();
-    backend.stop();
+    let nowhere = Nowhere::reserve();
     let section = "[queue]\nqueue_ttl = \"10m\"\n";
-    let mut gateway = Gateway::launch(&config(section, &[("one", backend.address())]));
+    let mut gateway = Gateway::launch(&config(section, &[("one", nowhere.address())]));
     let waiting: Vec<_> = (0..5).map(|others| gateway.enqueue(&chat("m"), others)).collect();
     gateway.process.signal("TERM");
     for call in waiting {

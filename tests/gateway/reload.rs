@@ -1,7 +1,7 @@
 //! X06: a new configuration while requests wait and run.
 
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Gateway, Stopwatch, chat, eventually};
+use crate::support::{Answer, Backend, Gateway, Nowhere, Stopwatch, chat, eventually};
 
 #[test]
 fn x06_a_changed_file_is_taken_up() {
@@ -115,8 +115,9 @@ fn x06_backends_come_and_go_and_their_streams_finish() {
 #[test]
 fn q08_models_that_come_and_go_take_nothing_from_the_wait_for_one_that_is_not_known_yet() {
     // Its list is never learnt, so any name may be one of its.
-    let silent = format!("[[backends]]\nurl = \"http://{}\"\n", Backend::nowhere());
-    let other = Backend::nowhere();
+    let nowhere = [Nowhere::reserve(), Nowhere::reserve()];
+    let [silent, other] = nowhere.each_ref().map(Nowhere::address);
+    let silent = format!("[[backends]]\nurl = \"http://{silent}\"\n");
     let with = |model: usize| {
         let other = format!("[[backends]]\nurl = \"http://{other}\"\nmodels = [\"m{model}\"]\n");
         format!("[queue]\nqueue_ttl = \"5s\"\n{silent}{other}")

@@ -180,7 +180,7 @@ fn r07_failures_in_a_row_eject_a_backend_and_time_brings_it_back() {
         _ => Answer::ok(),
     });
     let good = Backend::quick();
-    let sections = "[health]\ninterval = \"100ms\"\neject_after = 3\neject_for = \"1s\"\n\
+    let sections = "[health]\ninterval = \"100ms\"\neject_after = 3\neject_for = \"3s\"\n\
         slow_start = \"0s\"\n[retry]\nshare = 10\n";
     let gateway = Gateway::start(&preferring(&format!("{sections}{TWO}"), &bad, &good));
     for _ in 0..3 {

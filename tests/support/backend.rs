@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 use super::answer::{Answer, Step};
 use super::call::value;
@@ -27,6 +28,10 @@ pub(crate) struct Backend {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
+
+/// An address where nobody listens, and nobody else will for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Nowhere(Socket);
 
 /// A request as the model server saw it.
 #[derive(Clone, Debug)]
@@ -71,6 +76,20 @@ enum Ended {
     Whole,
     Cut,
     Left,
+}
+
+// === impl Nowhere ===
+
+impl Nowhere {
+    pub(crate) fn reserve() -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        Self(socket)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap().as_socket().unwrap()
+    }
 }
 
 // === impl Seen ===
@@ -149,7 +168,7 @@ impl Backend {
         Self::on(listener, script)
     }
 
-    /// Starts it where another one was before.
+    /// Starts it where another one was before, or nobody.
     pub(crate) fn start_at(
         address: SocketAddr,
         script: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
@@ -177,11 +196,6 @@ impl Backend {
     /// A server that holds every chat until the test lets it go.
     pub(crate) fn held() -> Self {
         Self::start(|_| Answer::ok().held())
-    }
-
-    /// An address where nobody listens.
-    pub(crate) fn nowhere() -> SocketAddr {
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

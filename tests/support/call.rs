@@ -48,6 +48,15 @@ fn broken(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
+/// What was read. An end, even a bad one, is an answer; silence is not.
+fn heard<T>(read: io::Result<T>) -> io::Result<T> {
+    if let Err(error) = &read {
+        let silent = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+        assert!(!silent, "nothing came for {BOUND:?}");
+    }
+    read
+}
+
 // === impl Call ===
 
 impl Call {
@@ -110,7 +119,7 @@ impl Call {
 
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        if self.from.read_line(&mut line)? == 0 {
+        if heard(self.from.read_line(&mut line))? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         Ok(line.trim_end().to_owned())
@@ -136,7 +145,7 @@ impl Call {
             return Ok(None);
         }
         let mut chunk = vec![0; size + 2];
-        self.from.read_exact(&mut chunk)?;
+        heard(self.from.read_exact(&mut chunk))?;
         chunk.truncate(size);
         Ok(Some(chunk))
     }
@@ -159,7 +168,7 @@ impl Call {
         match response.framing() {
             Framing::Length(length) => {
                 response.body.resize(length, 0);
-                self.from.read_exact(&mut response.body)?;
+                heard(self.from.read_exact(&mut response.body))?;
             }
             Framing::Chunked => {
                 while let Some(chunk) = self.try_chunk()? {
@@ -167,7 +176,7 @@ impl Call {
                 }
                 response.trailers = self.fields()?;
             }
-            Framing::UntilClose => _ = self.from.read_to_end(&mut response.body)?,
+            Framing::UntilClose => _ = heard(self.from.read_to_end(&mut response.body))?,
         }
         Ok(response)
     }
