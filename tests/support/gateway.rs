@@ -141,12 +141,12 @@ impl Gateway {
         });
     }
 
-    /// Waits until so many backends are ready.
+    /// Waits until so many backends take requests: the core's own count, not the fleet's, which
+    /// knows a moment earlier.
     pub(crate) fn await_ready(&self, count: usize) {
-        eventually("ready", || {
-            let backends = self.backends();
-            let ready = backends.iter().filter(|backend| backend["state"] == "ready").count();
-            if ready == count { Ok(()) } else { Err(format!("{backends:?}")) }
+        self.await_metrics("ready", |metrics| {
+            let ready = metrics.sum("tidegate_backend_ready") as usize;
+            if ready == count { Ok(()) } else { Err(format!("{ready} ready, not {count}")) }
         });
     }
 
