@@ -1,8 +1,10 @@
 //! C: how much is at the backends at once, and what happens to the rest.
 
+use std::time::Duration;
+
 use crate::support::answer::Step;
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Gateway, Nowhere, Stopwatch, chat};
+use crate::support::{Answer, Backend, Gateway, Nowhere, chat};
 
 fn stock(gateway: &Gateway) -> f64 {
     gateway.metrics().sum("tidegate_stock_level")
@@ -74,12 +76,15 @@ fn c04_each_completion_releases_the_next_at_once() {
     backend.await_running(1);
     calls.extend((0..400).map(|_| gateway.send(&chat("m"))));
     gateway.await_depth(400);
-    let watch = Stopwatch::start();
     backend.open();
     assert!(calls.into_iter().all(|call| call.finish().status == 200));
-    // One after another: a poll of 10 ms would take 4 s, one of 50 ms would take 20 s.
-    assert!(watch.elapsed().as_millis() < 4000, "{:?}", watch.elapsed());
     assert_eq!(backend.most(), 1);
+    // They go one after another, so a poll would set every one of them apart by its interval, of
+    // which the sources' shortest is 10 ms. A busy machine may do that to many, but not to all.
+    let arrivals: Vec<_> = backend.seen().iter().map(|seen| seen.at).collect();
+    let mut gaps: Vec<_> = arrivals.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    gaps.sort_unstable();
+    assert!(gaps[100] < Duration::from_millis(8), "a quarter takes {:?} and less", gaps[100]);
 }
 
 #[test]

@@ -40,8 +40,9 @@ pub(crate) struct Seen {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// How many came before it.
+    /// How many came before it, and how long after the server's start it came.
     pub(crate) number: usize,
+    pub(crate) at: Duration,
 }
 
 type Script = dyn Fn(&Seen) -> Answer + Send + Sync;
@@ -50,6 +51,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     script: Box<Script>,
+    began: Stopwatch,
 }
 
 #[derive(Debug, Default)]
@@ -134,7 +136,7 @@ impl Seen {
         };
         let headers: Vec<_> = lines.iter().skip(1).filter_map(field).collect();
         let body = body(from, &headers)?;
-        Ok(Self { method, path, headers, body, number: 0 })
+        Ok(Self { method, path, headers, body, number: 0, at: Duration::ZERO })
     }
 }
 
@@ -182,7 +184,8 @@ impl Backend {
         let address = listener.local_addr().unwrap();
         let state = State { models: vec!["m".into()], ..State::default() };
         let (state, script) = (Mutex::new(state), Box::new(script));
-        let shared = Arc::new(Shared { state, changed: Condvar::new(), script });
+        let shared =
+            Arc::new(Shared { state, changed: Condvar::new(), script, began: Stopwatch::start() });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || accept(&listener, &accepting));
         Self { address, shared }
@@ -377,6 +380,7 @@ impl Shared {
     fn answer(&self, mut seen: Seen, stream: &mut TcpStream) -> bool {
         let mut state = self.state();
         seen.number = state.seen.len();
+        seen.at = self.began.elapsed();
         state.seen.push(seen.clone());
         state.running += 1;
         state.most = state.most.max(state.running);
