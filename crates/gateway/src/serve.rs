@@ -112,12 +112,13 @@ impl Gateway {
     /// Waits for SIGTERM or SIGINT, then ends in order; a second one ends it at once.
     pub fn run_until_signal(self) -> io::Result<()> {
         let runtime = task::runtime()?;
-        let name = runtime.block_on(task::end_signal())?;
+        let mut signals = runtime.block_on(async { task::EndSignals::listen() })?;
+        let name = runtime.block_on(signals.next());
         tracing::info!(signal = name, "shutting down; once more to cut streams off");
         self.shut_down();
         runtime.block_on(async {
             tokio::select! {
-                _ = task::end_signal() => self.gate.cut_off(),
+                _ = signals.next() => self.gate.cut_off(),
                 _ = self.gate.ended() => {}
             }
         });

@@ -4,7 +4,15 @@ use std::future::Future;
 use std::io;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The signals that ask for the end. One listener hears them all: one made later would miss what
+/// came in between.
+#[derive(Debug)]
+pub(crate) struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
 
 /// Runs something beside what is going on, on the same worker.
 pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) {
@@ -17,12 +25,21 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// Resolves with the name of the signal that asks for the end.
-pub(crate) async fn end_signal() -> io::Result<&'static str> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    })
+// === impl EndSignals ===
+
+impl EndSignals {
+    /// Begins to listen, inside a runtime.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { terminate, interrupt })
+    }
+
+    /// Resolves with the name of the next one.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }
