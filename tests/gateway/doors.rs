@@ -228,7 +228,7 @@ fn the_stand_in_engine_keeps_its_limit_behind_the_gateway() {
 
 #[test]
 fn a_gateway_that_is_its_own_backend_sends_itself_nothing() {
-    let own = Backend::nowhere();
+    let own = Nowhere::reserve().address();
     let sections = format!("[queue]\nqueue_ttl = \"1s\"\n[server]\nlisten = \"{own}\"\n");
     let by_name = format!("localhost:{}", own.port());
     let others = [format!("{own}/v1"), by_name, format!("0.0.0.0:{}", own.port())];

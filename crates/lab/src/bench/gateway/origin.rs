@@ -195,7 +195,8 @@ content-type: application/json\r\n\
 content-length: 216\r\n\
 \r\n\
 {\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion\",\"created\":1700000000,\
-\"model\":\"m\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"certainly\"},\
+\"model\":\"m\",\
+\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"certainly\"},\
 \"finish_reason\":\"stop\"}],\"usage\":{\"total_tokens\":3}}\n";
 
 const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\
@@ -205,5 +206,6 @@ transfer-encoding: chunked\r\n\
 
 const EVENT: &[u8] = b"9a\r\n\
 data: {\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\
-\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n\
+\"model\":\"m\",\
+\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n\
 \r\n";
