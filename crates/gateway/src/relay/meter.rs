@@ -1,7 +1,8 @@
 //! What a passing answer tells of itself: when its first token came, how many, and what was used.
 //!
-//! Nothing is parsed that need not be. Events are counted by their marks, and of the usage only the
-//! bytes behind its key are kept; both may be split over chunks in any way.
+//! Nothing is parsed that need not be. Of the usage only the bytes behind its key are kept, and it
+//! may be split over chunks in any way. Events are counted by their marks for backends that tell no
+//! usage; one that says nothing is no token, unless it was cut before that could be seen.
 
 use std::sync::LazyLock;
 
@@ -11,13 +12,18 @@ use memchr::memmem::Finder;
 /// How many bytes behind the key of the usage are kept: its numbers stand there.
 const USAGE_MAX: usize = 512;
 
-static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"data:"));
+const EVENT_MARK: &[u8] = b"data:";
+const OLLAMA_PROMPT: &[u8] = b"\"prompt_eval_count\":";
+
+static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(EVENT_MARK));
+static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\""));
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
-static OLLAMA_USAGE: LazyLock<Finder<'static>> =
-    LazyLock::new(|| Finder::new(b"\"prompt_eval_count\""));
+/// Ollama's two counts come in either order; the first that is found stands before the other.
+static OLLAMA_USAGE: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| [Finder::new(OLLAMA_PROMPT), Finder::new(b"\"eval_count\":")]);
 
 /// The longest key that is looked for, less one: so much of a chunk's end may begin one.
-const SEAM: usize = b"\"prompt_eval_count\"".len() - 1;
+const SEAM: usize = OLLAMA_PROMPT.len() - 1;
 
 /// How an answer is cut into tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +41,13 @@ pub(super) enum Shape {
 pub(super) struct Meter {
     shape: Shape,
     tokens: u64,
-    started: bool,
     /// The end of the last chunk.
     seam: Vec<u8>,
     /// What stands behind the last key of a usage, as far as it has come.
     usage: Vec<u8>,
     wanted: bool,
+    /// Whether Ollama's counts have begun: they come once, and the second is no new beginning.
+    ollama: bool,
 }
 
 /// Tokens as the backend counted them.
@@ -70,23 +77,19 @@ impl Shape {
 impl Meter {
     pub(super) fn new(shape: Shape) -> Self {
         let (seam, usage) = (Vec::new(), Vec::new());
-        Self { shape, tokens: 0, started: false, seam, usage, wanted: false }
+        Self { shape, tokens: 0, seam, usage, wanted: false, ollama: false }
     }
 
     /// Reads a chunk. Says whether tokens came with it.
     pub(super) fn read(&mut self, chunk: &[u8]) -> bool {
         self.read_usage(chunk);
-        let events = match self.shape {
-            Shape::Events => EVENT.find_iter(chunk).count() as u64,
-            Shape::Lines => memchr::memchr_iter(b'\n', chunk).count() as u64,
-            Shape::Whole => return false,
+        let tokens = match self.shape {
+            Shape::Events => events(chunk).filter(|event| is_token(event)).count() as u64,
+            Shape::Lines => lines(chunk).filter(|line| !is_last_line(line)).count() as u64,
+            Shape::Whole => 0,
         };
-        if events == 0 || (!self.started && events == 1 && is_greeting(chunk)) {
-            return false;
-        }
-        self.started = true;
-        self.tokens += events;
-        true
+        self.tokens += tokens;
+        tokens > 0
     }
 
     /// Events with tokens so far.
@@ -111,7 +114,7 @@ impl Meter {
     }
 
     fn read_usage(&mut self, chunk: &[u8]) {
-        if let Some(at) = last_key(chunk) {
+        if let Some(at) = self.find_key(chunk) {
             self.usage.clear();
             self.wanted = true;
             self.keep(&chunk[at..]);
@@ -124,6 +127,17 @@ impl Meter {
         self.seam.extend_from_slice(end);
     }
 
+    /// Where the last key of a usage begins.
+    fn find_key(&mut self, bytes: &[u8]) -> Option<usize> {
+        let openai = USAGE.find_iter(bytes).last();
+        if self.shape == Shape::Events || self.ollama {
+            return openai;
+        }
+        let ollama = OLLAMA_USAGE.iter().filter_map(|key| key.find(bytes)).min();
+        self.ollama = ollama.is_some();
+        openai.max(ollama)
+    }
+
     /// Finds a key that begins in an earlier chunk.
     fn mend_seam(&mut self, chunk: &[u8]) {
         if self.seam.is_empty() {
@@ -131,12 +145,14 @@ impl Meter {
         }
         let before = self.seam.len();
         self.seam.extend_from_slice(&chunk[..chunk.len().min(SEAM)]);
-        if let Some(at) = last_key(&self.seam).filter(|&at| at < before) {
+        let seam = std::mem::take(&mut self.seam);
+        if let Some(at) = self.find_key(&seam) {
             self.usage.clear();
-            self.usage.extend_from_slice(&self.seam[at..before]);
+            self.usage.extend_from_slice(&seam[at..before]);
             self.wanted = true;
             self.keep(chunk);
         }
+        self.seam = seam;
         self.seam.truncate(before);
     }
 
@@ -149,18 +165,72 @@ impl Meter {
     }
 }
 
-/// Where the last key of a usage begins.
-fn last_key(bytes: &[u8]) -> Option<usize> {
-    let openai = USAGE.find_iter(bytes).last();
-    openai.max(OLLAMA_USAGE.find(bytes))
+/// The events of a chunk, each with what follows it up to the next. A mark within a text is none:
+/// texts have no line breaks of their own.
+fn events(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let begins = |&at: &usize| at == 0 || chunk[at - 1] == b'\n';
+    let mut starts = EVENT.find_iter(chunk).filter(begins).peekable();
+    std::iter::from_fn(move || {
+        let start = starts.next()? + EVENT_MARK.len();
+        Some(&chunk[start..starts.peek().copied().unwrap_or(chunk.len())])
+    })
 }
 
-/// Whether an event only says who speaks: some servers send it before the first token.
-fn is_greeting(chunk: &[u8]) -> bool {
-    let has = |needle: &[u8]| memchr::memmem::find(chunk, needle).is_some();
-    let empty =
-        || has(b"\"content\":\"\"") || has(b"\"content\":null") || has(b"\"content\": \"\"");
-    has(b"\"role\"") && (empty() || !has(b"\"content\""))
+/// The lines that end in a chunk, as far as they stand in it.
+fn lines(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut start = 0;
+    memchr::memchr_iter(b'\n', chunk).map(move |end| {
+        let line = &chunk[start..end];
+        start = end + 1;
+        line
+    })
+}
+
+/// Whether a line of Ollama's is the one that tells the end.
+fn is_last_line(line: &[u8]) -> bool {
+    has(line, b"\"done\":true") || has(line, b"\"done\": true")
+}
+
+/// Whether an event says something.
+fn is_token(event: &[u8]) -> bool {
+    if let Some(at) = DELTA.find(event) {
+        return says_something(&event[at..]);
+    }
+    let empty = |spaced: &[u8], dense: &[u8]| has(event, dense) || has(event, spaced);
+    !(event.trim_ascii_start().starts_with(b"[DONE]")
+        || empty(b"\"choices\": []", b"\"choices\":[]")
+        || empty(b"\"text\": \"\"", b"\"text\":\"\""))
+}
+
+/// Whether a delta has any text but that of its role: the greeting and the end have none. The first
+/// text that is not empty decides, so no escapes need be read.
+fn says_something(delta: &[u8]) -> bool {
+    let mut pieces = delta.split(|&byte| byte == b'"').skip(1);
+    let (mut key, mut depth) = (&b""[..], 0_usize);
+    loop {
+        // What is cut off may go on to say something.
+        let (Some(word), Some(between)) = (pieces.next(), pieces.next()) else { return true };
+        if key.is_empty() {
+            // A name; its value may be a text, which comes next.
+            key = if between.trim_ascii() == b":" { word } else { b"" };
+        } else if word.is_empty() || key == b"role" {
+            key = b"";
+        } else {
+            return true;
+        }
+        for byte in between {
+            match byte {
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' if depth <= 1 => return false,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn has(bytes: &[u8], needle: &[u8]) -> bool {
+    memchr::memmem::find(bytes, needle).is_some()
 }
 
 /// The number that stands behind a key's colon.

@@ -42,6 +42,38 @@ fn a_greeting_is_not_the_first_token() {
     assert_eq!(meter.tokens(), 1);
 }
 
+/// What servers send that tell no usage: the greeting, what says nothing and the end are no tokens.
+#[test]
+fn only_events_that_say_something_are_counted() {
+    let nothing = [
+        r#"{"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
+        r#"{"choices": [{"delta": {"role": null, "content": null}, "finish_reason": "stop"}]}"#,
+        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#,
+        r#"{"choices":[{"text":"","finish_reason":"length"}]}"#,
+        r#"{"choices":[],"timings":{"predicted_n":5}}"#,
+        r#"{"choices": [], "usage": null}"#,
+        r#"[DONE]"#,
+    ];
+    let something = [
+        r#"{"choices":[{"delta":{"content":"data: \"\""},"finish_reason":null}]}"#,
+        r#"{"choices":[{"delta":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}"#,
+        r#"{"choices":[{"delta":{"content":null,"reasoning_content":"x"}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{"}}]}}]}"#,
+        r#"{"choices":[{"text":"x","finish_reason":"length"}]}"#,
+        r#"{"type":"response.output_text.delta","delta":"x"}"#,
+    ];
+    for (texts, each) in [(&nothing[..], 0), (&something[..], 1)] {
+        for text in texts {
+            let event = format!("data: {text}\n\n");
+            let mut meter = Meter::new(Shape::Events);
+            assert_eq!(meter.read(event.as_bytes()), each == 1, "{text}");
+            assert_eq!(meter.tokens(), each, "{text}");
+            meter.read(format!("data:{text}\n\n{event}").as_bytes());
+            assert_eq!(meter.tokens(), 3 * each, "two in one chunk: {text}");
+        }
+    }
+}
+
 #[test]
 fn ollama_counts_in_lines_and_tells_its_counts_at_the_end() {
     let lines = [
@@ -49,8 +81,26 @@ fn ollama_counts_in_lines_and_tells_its_counts_at_the_end() {
         b"{\"done\":true,\"total_duration\":5,\"prompt_eval_count\":26,\"eval_count\":298}\n",
     ];
     let meter = read(Shape::Lines, &lines);
-    assert_eq!(meter.tokens(), 2);
+    assert_eq!(meter.tokens(), 1, "the last line is no token");
     assert_eq!(meter.used(), Tokens { prompt: Some(26), output: Some(298) });
+}
+
+#[test]
+fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
+    let texts = [
+        "{\"done\":true,\"prompt_eval_count\":26,\"prompt_eval_duration\":9,\"eval_count\":3}\n",
+        "{\"done\":true,\"eval_count\": 3,\"eval_duration\":7,\"prompt_eval_count\": 26}\n",
+    ];
+    for text in texts {
+        for size in 1..=text.len() {
+            let chunks: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+            for shape in [Shape::Lines, Shape::Whole] {
+                let used = read(shape, &chunks).used();
+                let want = Tokens { prompt: Some(26), output: Some(3) };
+                assert_eq!(used, want, "{text} in chunks of {size}");
+            }
+        }
+    }
 }
 
 #[test]
