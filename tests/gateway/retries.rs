@@ -2,7 +2,7 @@
 
 use crate::support::answer::Step;
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Ask, Backend, Gateway, chat};
+use crate::support::{Answer, Ask, Backend, Gateway, chat, eventually};
 
 /// Two backends of which the first is preferred.
 fn preferring(sections: &str, first: &Backend, second: &Backend) -> String {
@@ -230,4 +230,37 @@ fn x03_a_length_beside_chunks_cuts_nothing_off() {
     let answer = gateway.ask(&chat("m"));
     assert_eq!((answer.status, &answer.body[..]), (200, &b"hello"[..]));
     gateway.await_idle();
+}
+
+/// One request that fails wherever it goes is no proof against a backend, however often it tries.
+#[test]
+fn r07_the_attempts_of_one_request_are_one_failure() {
+    let backend = Backend::start(|_| Answer::json(500, "{}"));
+    let sections = format!("[retry]\nattempts = 3\nshare = 10\n[health]\neject_after = 3\n{TWO}");
+    let gateway = Gateway::before(&sections, &backend);
+    assert_eq!(gateway.ask(&chat("m")).status, 500);
+    assert_eq!((backend.seen().len(), &gateway.backend("one")["failures"]), (3, &1.into()));
+    assert_eq!(gateway.backend("one")["state"], "ready");
+    for _ in 0..2 {
+        assert_eq!(gateway.ask(&chat("m")).status, 500);
+    }
+    let state = gateway.backend("one")["state"].to_string();
+    assert!(state.contains("ejected"), "three requests are: {state}");
+}
+
+#[test]
+fn r07_the_log_tells_when_a_backend_goes_and_when_it_comes_back() {
+    let bad = Backend::start(|_| Answer::reset());
+    let good = Backend::quick();
+    let sections = "[health]\neject_after = 1\neject_for = \"1s\"\n";
+    let gateway = Gateway::start(&preferring(&format!("{sections}{TWO}"), &bad, &good));
+    assert_eq!(gateway.ask(&urgent()).status, 200);
+    eventually("its return is told", || {
+        let log = gateway.process.log();
+        let gone = log.lines().skip_while(|line| !line.contains("ejected"));
+        let mut lines = gone.filter(|line| line.contains("first"));
+        let went = lines.next().is_some_and(|line| line.contains("WARN"));
+        let came = lines.any(|line| line.contains("INFO") && line.contains("ready"));
+        if went && came { Ok(()) } else { Err(log) }
+    });
 }

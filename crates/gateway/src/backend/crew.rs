@@ -106,10 +106,8 @@ impl Crew {
     pub(super) fn report(&mut self, id: BackendId, attempt: Attempt, now: Time) {
         let law = self.law();
         let Some(member) = self.members.get_mut(&id) else { return };
-        let was = member.health.standing(now);
         member.health.report(attempt, &law, now);
         member.pulse.set_troubled(member.health.is_troubled());
-        member.log_change(&was, now);
         if member.health.is_down() {
             member.nudge.notify_one();
         }
@@ -117,7 +115,6 @@ impl Crew {
 
     pub(super) fn checked(&mut self, id: BackendId, check: Check, began: Time, now: Time) {
         let Some(member) = self.members.get_mut(&id) else { return };
-        let was = member.health.standing(now);
         let said = match &check {
             Check::Good => "good".into(),
             Check::Bad(said) => said.clone(),
@@ -127,7 +124,6 @@ impl Crew {
         };
         member.last_check = Some((now, said));
         member.health.checked(check, began, now);
-        member.log_change(&was, now);
     }
 
     /// A backend's list was asked for.
@@ -196,6 +192,7 @@ impl Crew {
             self.names.touch(self.catalogue.names(), now);
             self.catalogue = Arc::new(Catalogue::of(&mut self.members, &mut self.names, now));
         }
+        self.members.values_mut().for_each(|member| member.log_change(now));
         let faces = self.faces(now);
         if !learnt && faces == self.told && leaving == self.leaving.len() {
             return None;

@@ -24,6 +24,8 @@ pub(super) struct Member {
     /// Calls for a check before its time.
     pub(super) nudge: Arc<Notify>,
     pub(super) health: Health,
+    /// What it was when that was last written down.
+    logged: Standing,
     pub(super) models: Models,
     /// The numbers of what it serves, in order.
     pub(super) serves: Vec<ModelId>,
@@ -54,13 +56,15 @@ pub(super) struct Face {
 
 impl Member {
     pub(super) fn new(spec: BackendSpec, upstream: Upstream) -> Self {
+        let health = Health::new();
         Self {
+            logged: health.standing(Time::ZERO),
+            health,
             models: Models::given(&spec),
             spec,
             upstream: Arc::new(upstream),
             pulse: Arc::default(),
             nudge: Arc::default(),
-            health: Health::new(),
             serves: Vec::new(),
             last_check: None,
             last_reading: None,
@@ -70,12 +74,19 @@ impl Member {
     }
 
     /// Writes down what it is now, if that is not what it was.
-    pub(super) fn log_change(&self, was: &Standing, now: Time) {
+    pub(super) fn log_change(&mut self, now: Time) {
         let is = self.health.standing(now);
+        if is == self.logged {
+            return;
+        }
         let (backend, state) = (&self.spec.id, is.text(now));
-        match is {
-            _ if is == *was => {}
-            Standing::Down(Down::Own) => {
+        match (&self.logged, &is) {
+            // Under load this comes and goes several times a second.
+            (_, Standing::Full(_)) | (Standing::Full(_), Standing::Ready) => {
+                tracing::debug!(backend, state, "backend changed");
+            }
+            (_, Standing::Ready) => tracing::info!(backend, state, "backend changed"),
+            (_, Standing::Down(Down::Own)) => {
                 let url = &self.spec.url;
                 tracing::warn!(
                     backend,
@@ -83,10 +94,11 @@ impl Member {
                     "this backend is this gateway itself and gets nothing; is its port right?"
                 );
             }
-            // Under load this comes and goes several times a second.
-            Standing::Full(_) => tracing::debug!(backend, state, "backend changed"),
-            _ => tracing::info!(backend, state, "backend changed"),
+            (_, Standing::Down(_) | Standing::Ejected(_)) => {
+                tracing::warn!(backend, state, "backend changed");
+            }
         }
+        self.logged = is;
     }
 
     /// Failures alone never take the last backend of a model: it may answer some requests, and no

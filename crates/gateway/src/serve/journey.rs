@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use flow::{Band, Controller, ModelId, Place, Span, Time, Usage};
+use flow::{BackendId, Band, Controller, ModelId, Place, Span, Time, Usage};
 use http::{HeaderMap, Response, Version};
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -27,6 +27,8 @@ pub(super) struct Journey {
     pub(super) intent: Intent,
     pub(super) errand: Errand,
     pub(super) trip: Trip,
+    /// The backends that have failed it.
+    pub(super) failed_at: Vec<BackendId>,
 }
 
 /// How much more may wait in a band.
@@ -190,8 +192,15 @@ impl Journey {
         }
     }
 
-    fn report(&self, upstream: &Upstream, attempt: Attempt) {
+    /// What fails the same request twice may be the request's fault: the fleet hears of it once.
+    fn report(&mut self, upstream: &Upstream, attempt: Attempt) {
         self.worker.gate.observer.attempt(&upstream.name, attempt);
+        if attempt == Attempt::Failed {
+            if self.failed_at.contains(&upstream.id) {
+                return;
+            }
+            self.failed_at.push(upstream.id);
+        }
         self.worker.gate.fleet.report(upstream.id, attempt);
     }
 

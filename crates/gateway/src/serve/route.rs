@@ -69,7 +69,8 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     let request_id = intent.request_id.clone();
     let errand = errand(parts, body, &intent);
     // Moved from hand to hand on its way, so it has one place in memory.
-    let mut journey = Box::new(Journey { worker, settled, intent, errand, trip });
+    let mut journey =
+        Box::new(Journey { worker, settled, intent, errand, trip, failed_at: Vec::new() });
     let seat = match journey.seat().await {
         Ok(seat) => seat,
         Err(refused) => return refusal(&journey.give_up(refused), &request_id),
