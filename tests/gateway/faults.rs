@@ -4,7 +4,7 @@
 use std::thread;
 
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Call, Gateway, Nowhere, Stopwatch, chat};
+use crate::support::{Answer, Ask, Backend, Call, Gateway, Nowhere, Stopwatch, chat};
 
 /// A healthy backend was sent everything at once, however busy it was.
 #[test]
@@ -41,6 +41,17 @@ fn fault2_what_can_never_be_served_is_refused_at_once() {
     backend.open();
     for call in [running, waiting].into_iter().chain(rest) {
         assert_eq!(call.finish().status, 200);
+    }
+}
+
+/// Before any model server is found, nobody can say that a model does not exist.
+#[test]
+fn fault2_without_any_backend_clients_are_told_to_come_back() {
+    let gateway = Gateway::launch("[discovery]\nendpoints_file = \"none.yaml\"\n");
+    for ask in [chat("m"), chat("m").streamed(), Ask::post("/v1/unknown", "")] {
+        let answer = gateway.ask(&ask);
+        assert_eq!((answer.status, answer.code().as_str()), (503, "no_backend"));
+        assert_eq!(answer.header("retry-after"), Some("5"));
     }
 }
 

@@ -264,3 +264,21 @@ fn r07_the_log_tells_when_a_backend_goes_and_when_it_comes_back() {
         if went && came { Ok(()) } else { Err(log) }
     });
 }
+
+/// Who has come back and waits has not passed the queue by.
+#[test]
+fn n05_a_request_that_waited_after_an_attempt_did_not_bypass_the_queue() {
+    let backend = Backend::quick();
+    let sections = format!("[queue]\nqueue_ttl = \"1s\"\n[health]\ninterval = \"1h\"\n{TWO}");
+    let gateway = Gateway::before(&sections, &backend);
+    backend.stop();
+    let answer = gateway.ask(&chat("m"));
+    assert_eq!((answer.status, answer.code().as_str()), (503, "queue_timeout"));
+    let after: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!(after >= 5, "nothing can be served: {after}");
+    let line = eventually("a line", || match gateway.process.access() {
+        lines if lines.contains("queue_timeout") => Ok(lines),
+        lines => Err(lines),
+    });
+    assert!(line.contains("bypassed=false"), "{line}");
+}

@@ -292,12 +292,15 @@ impl Crew {
         };
         let mut turns = [turns(true), turns(false)].into_iter().find(|turns| !turns.is_empty());
         turns.iter_mut().for_each(|turns| turns.retain(|&model| model != NOT_YET));
+        let ready = faces.iter().filter(|(_, face)| face.ready);
+        let ready = ready.filter_map(|(id, _)| self.members.get(id));
         let leaving = self.leaving.iter().map(|(_, upstream)| (upstream.id, upstream.clone()));
         let present = self.members.iter().map(|(&id, member)| (id, member.upstream.clone()));
         Roster {
             backends: leaving.chain(present).collect(),
             catalogue: self.catalogue.clone(),
             turns: turns.unwrap_or_default(),
+            served: ready.flat_map(|member| &member.serves).copied().collect(),
             pulses: self.members.iter().map(|(&id, at)| (id, at.pulse.clone())).collect(),
             adapters: faces
                 .iter()

@@ -20,6 +20,8 @@ pub(crate) struct Roster {
     /// One model of each backend, of those that are ready if any is: where a request goes that
     /// names none.
     pub(super) turns: Vec<ModelId>,
+    /// The models that a backend serves which is ready.
+    pub(super) served: BTreeSet<ModelId>,
     pub(super) pulses: BTreeMap<BackendId, Arc<Pulse>>,
     /// Adapters (LoRA) that some backend has loaded, by the number of their name.
     pub(super) adapters: BTreeSet<ModelId>,
@@ -72,6 +74,16 @@ impl Roster {
             Some(&model) => Lookup::Known(model),
             None => self.unknown(),
         }
+    }
+
+    /// Whether no backend is configured or found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pulses.is_empty()
+    }
+
+    /// Whether a backend of this model is ready.
+    pub(crate) fn is_served(&self, model: ModelId) -> bool {
+        self.served.contains(&model)
     }
 
     pub(crate) fn upstream(&self, backend: BackendId) -> Option<&Arc<Upstream>> {

@@ -7,7 +7,7 @@
 pub(super) const OK: &str = "ok";
 
 /// Every outcome; the most frequent first, because it is looked up from the front.
-pub(super) const OUTCOMES: [&str; 24] = [
+pub(super) const OUTCOMES: [&str; 25] = [
     OK,
     "client_closed",
     QUEUE_TIMEOUT,
@@ -21,6 +21,7 @@ pub(super) const OUTCOMES: [&str; 24] = [
     "wait_too_long",
     "deadline_exceeded",
     "backend_error",
+    "no_backend",
     "model_not_found",
     "invalid_request",
     "body_too_large",

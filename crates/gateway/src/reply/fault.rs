@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     DeadlineExceeded,
     /// No backend gave an answer: what the last one did.
     BackendError(String),
+    /// No model server is configured or found yet.
+    NoBackend,
     /// The model's name as far as it can be shown.
     ModelNotFound(String),
     /// What is wrong with the request.

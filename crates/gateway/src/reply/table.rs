@@ -27,6 +27,7 @@ impl Fault {
             Self::ClientClosed => "client_closed",
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::BackendError(_) => "backend_error",
+            Self::NoBackend => "no_backend",
             Self::ModelNotFound(_) => "model_not_found",
             Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
             Self::NoSuchPath => "not_found",
@@ -48,6 +49,7 @@ impl Fault {
             | Self::QueueDisabled
             | Self::ShuttingDown
             | Self::WaitTooLong
+            | Self::NoBackend
             | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             // Has no name of its own: nobody is there to read it, it is for the log.
             Self::ClientClosed => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
@@ -121,6 +123,7 @@ impl Fault {
             Self::WaitTooLong => {
                 "The wait would be longer than the request may wait: try again later."
             }
+            Self::NoBackend => "No model server has been found yet: try again later.",
             Self::Overloaded => "Too many connections: try again later.",
             Self::ClientClosed => "The client closed the connection.",
             Self::DeadlineExceeded => {

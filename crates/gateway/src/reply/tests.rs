@@ -55,6 +55,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
         (Fault::ClientClosed, 499, invalid, "client_closed", none(), ""),
         (Fault::DeadlineExceeded, 504, "timeout", "deadline_exceeded", none(), ""),
         (Fault::BackendError(what()), 502, "server_error", "backend_error", none(), ""),
+        (Fault::NoBackend, 503, unavailable, "no_backend", none(), ""),
         (Fault::ModelNotFound(what()), 404, invalid, "model_not_found", model(), ""),
         (
             Fault::InvalidRequest("what is wrong".into()),

@@ -19,6 +19,9 @@ use crate::relay::{Answer, Errand, Failure, Flight, Lease, Limits, Outcome, atte
 use crate::reply::{Fault, Refused, headers};
 use crate::trip::Trip;
 
+/// When to try again while no backend is there: nothing that waits says when one will be.
+const RETRY_WHEN_AWAY: Span = Span::from_secs(5);
+
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct Journey {
@@ -64,7 +67,7 @@ impl Journey {
             let model = match self.lookup() {
                 Lookup::Known(model) => return self.offer(model),
                 Lookup::NotYet(model) => model,
-                Lookup::Unknown => return Err(self.unknown_model().into()),
+                Lookup::Unknown => return Err(self.unknown_model()),
             };
             // A backend's models are not known yet: it waits like others, and looks again.
             let mut seat = self.offer(model)?;
@@ -99,14 +102,14 @@ impl Journey {
             let upstream = self.worker.gate.fleet.roster().upstream(grant.backend).cloned();
             let Some(upstream) = upstream else {
                 // It left between the grant and now.
-                seat.requeue(Place::Old);
+                self.requeue(&mut seat, Place::Old);
                 continue;
             };
             match self.attempt(&upstream).await {
                 Next::Answer(response, lease) => {
                     return Ok(self.depart(response, lease, seat, (&grant, &upstream)));
                 }
-                Next::Again(place) => seat.requeue(place),
+                Next::Again(place) => self.requeue(&mut seat, place),
                 Next::Refuse(fault) => {
                     // Nothing came of it.
                     seat.settle(Usage::Cost(0));
@@ -129,7 +132,18 @@ impl Journey {
     fn waited_out(&mut self, refused: Refused) -> Refused {
         let waited = self.age();
         self.trip.record.waited = Some(waited);
-        Refused { fault: refused.fault.after(waited), ..refused }
+        let fault = refused.fault.after(waited);
+        let away = matches!(fault, Fault::QueueTimeout(_)) && self.is_away();
+        let retry_after = refused.retry_after.max(away.then_some(RETRY_WHEN_AWAY));
+        Refused { fault, retry_after }
+    }
+
+    /// Whether no backend can take it now.
+    fn is_away(&self) -> bool {
+        match self.lookup() {
+            Lookup::Known(model) => !self.worker.gate.fleet.roster().is_served(model),
+            Lookup::NotYet(_) | Lookup::Unknown => true,
+        }
     }
 
     fn lookup(&self) -> Lookup {
@@ -150,11 +164,20 @@ impl Journey {
         })
     }
 
-    fn unknown_model(&self) -> Fault {
-        match &self.intent.model {
-            Some(model) => Fault::ModelNotFound(model.clone()),
-            None => Fault::BackendError("there is no backend".into()),
+    fn unknown_model(&self) -> Refused {
+        if self.worker.gate.fleet.roster().is_empty() {
+            return Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WHEN_AWAY) };
         }
+        match &self.intent.model {
+            Some(model) => Fault::ModelNotFound(model.clone()).into(),
+            None => Fault::BackendError("none lists any model".into()).into(),
+        }
+    }
+
+    /// It waits again, so it has not passed the queue by.
+    fn requeue(&mut self, seat: &mut Seat, place: Place) {
+        self.trip.record.bypassed = false;
+        seat.requeue(place);
     }
 
     fn granted(&mut self, grant: &Grant) {

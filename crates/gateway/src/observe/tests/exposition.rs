@@ -145,6 +145,7 @@ fn every_code_of_the_reply_table_has_a_series_of_its_own() {
         Fault::ClientClosed,
         Fault::DeadlineExceeded,
         Fault::BackendError(text()),
+        Fault::NoBackend,
         Fault::ModelNotFound(text()),
         Fault::InvalidRequest(text()),
         Fault::NoSuchPath,
