@@ -4,7 +4,7 @@ use std::thread;
 
 use crate::support::answer::Step;
 use crate::support::gateway::TWO;
-use crate::support::{Answer, Ask, Backend, Call, Gateway, chat};
+use crate::support::{Answer, Ask, Backend, Call, Gateway, chat, eventually};
 
 /// Limits that a test can reach.
 const TIGHT: &str = "[server]\nbody_limit = \"64KiB\"\nheader_timeout = \"1s\"\n\
@@ -65,6 +65,23 @@ fn x03_bodies_that_make_no_sense_are_refused_with_a_reason() {
         assert!(!answer.code().is_empty());
     }
     gateway.await_idle();
+}
+
+/// Whoever asks why a request was refused has its name and finds it by that.
+#[test]
+fn x03_what_is_refused_can_be_found_in_the_log() {
+    let backend = Backend::quick();
+    let gateway = tight(&backend);
+    let answer = gateway.ask(&post("not json").header("X-Request-ID", "lost-1"));
+    assert_eq!((answer.status, answer.header("x-request-id")), (400, Some("lost-1")));
+    let unnamed = gateway.ask(&post("not json"));
+    let made = unnamed.header("x-request-id").unwrap();
+    eventually("their lines", || {
+        let lines = gateway.process.access();
+        let told =
+            |id: &str| lines.lines().any(|line| line.contains(id) && line.contains("bytes_in=8 "));
+        if told("lost-1") && told(made) { Ok(()) } else { Err(lines) }
+    });
 }
 
 #[test]
@@ -173,7 +190,7 @@ fn x03_a_client_that_sends_a_byte_now_and_then_is_timed_out() {
         Some(byte) if call.send(&[*byte]).is_ok() => Err("it is still listened to".into()),
         sent => Ok(sent.is_some()),
     };
-    assert!(crate::support::eventually("cut", &mut cut), "a slow sender was waited for");
+    assert!(eventually("cut", &mut cut), "a slow sender was waited for");
     gateway.await_idle();
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use flow::{Band, Span, Time};
-use http::StatusCode;
 use http::request::Parts;
+use http::{HeaderValue, StatusCode};
 
 use crate::clock::Clock;
 use crate::ingress::Intent;
@@ -33,16 +33,19 @@ impl Trip {
         }
     }
 
+    /// What it is called is known.
+    pub(crate) fn name(&mut self, request_id: &HeaderValue) {
+        self.record.request_id = request_id.to_str().unwrap_or_default().to_owned();
+    }
+
     /// What it asks for is known.
-    pub(crate) fn read(&mut self, intent: &Intent, bytes: usize) {
+    pub(crate) fn read(&mut self, intent: &Intent) {
+        self.name(&intent.request_id);
         let record = &mut self.record;
-        let id = intent.request_id.to_str();
-        record.request_id = id.unwrap_or_default().to_owned();
         record.model = intent.model.clone().unwrap_or_default();
         record.target = intent.target.clone().unwrap_or_default();
         record.flow.clone_from(&intent.flow);
         record.band = intent.band;
-        record.bytes_in = bytes as u64;
     }
 
     /// The answer begins.

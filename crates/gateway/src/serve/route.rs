@@ -55,17 +55,22 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     let write_limit = settled.server.write_timeout;
     let mut trip = Trip::begin(&parts, worker.gate.clock, Arc::clone(&worker.gate.observer));
     let read = match inbound::collect(body, &settled.server, &worker.gate).await {
-        Ok(body) => ingress::read(&settled, &parts, body, trip.arrived.nanos()),
+        Ok(body) => {
+            trip.record.bytes_in = body.len() as u64;
+            ingress::read(&settled, &parts, body, trip.arrived.nanos())
+        }
         Err(fault) => Err(fault),
     };
     let (intent, body) = match read {
         Ok(read) => read,
         Err(fault) => {
+            let request_id = ingress::headers::request_id(&parts.headers);
+            trip.name(&request_id);
             trip.fail(&fault);
-            return refusal(&fault.into(), &ingress::headers::request_id(&parts.headers));
+            return refusal(&fault.into(), &request_id);
         }
     };
-    trip.read(&intent, body.len());
+    trip.read(&intent);
     let request_id = intent.request_id.clone();
     let errand = errand(parts, body, &intent);
     // Moved from hand to hand on its way, so it has one place in memory.
