@@ -9,8 +9,8 @@ use clap::Parser as _;
 
 use crate::cli::Cli;
 
-/// A request makes some thirty small allocations, most of them on another thread than the first
-/// one, where the system's allocator is at its slowest.
+/// A request makes some thirty small allocations, and a worker is never the first thread: the
+/// system's allocator is at its slowest there.
 #[cfg(not(feature = "memory"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
