@@ -10,6 +10,7 @@ pub(crate) mod headers;
 mod ident;
 mod lasting;
 pub(crate) mod path;
+mod walk;
 mod weight;
 mod workload;
 
@@ -134,7 +135,7 @@ fn look<'a>(
 ) -> Result<(Peek<'a>, Option<Named<'a>>), Fault> {
     if kind.needs_model() {
         let peek = body::peek(body)?;
-        let Some(named) = peek.model(body)? else {
+        let Some(named) = peek.model()? else {
             let text = "'model' is missing: name the model that is to answer.";
             return Err(Fault::InvalidModel(text.into()));
         };
@@ -155,7 +156,7 @@ fn look<'a>(
     }
     match body::peek(body) {
         Ok(peek) => {
-            let named = peek.model(body).ok().flatten().map(checked).transpose()?;
+            let named = peek.model().ok().flatten().map(checked).transpose()?;
             Ok((peek, named))
         }
         Err(twice @ Fault::InvalidModel(_)) => Err(twice),

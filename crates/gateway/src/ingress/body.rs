@@ -1,26 +1,22 @@
 //! What a JSON body asks for, read in one pass without building it.
 //!
 //! Only what decisions need is kept. The rest is walked over, which checks that it is JSON and that
-//! it nests no deeper than 128: a body that would trouble the parsers behind ends here.
+//! it nests no deeper than others take it: a body that would trouble the parsers behind ends here.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
 
-use super::weight::{Weigh, Weight};
+use super::walk::{DEPTH_MAX, Odd, Text, Value, Walk};
+use super::weight::Weight;
 use crate::reply::Fault;
 
 /// What a JSON body says.
 #[derive(Debug, Default)]
 pub(super) struct Peek<'a> {
-    /// The model's name as it stands there; how often there is one.
-    model: Option<&'a RawValue>,
-    models: u32,
+    model: Model<'a>,
     pub(super) stream: Option<bool>,
     /// The most tokens that the answer may have.
     pub(super) output: Option<u64>,
@@ -53,35 +49,14 @@ pub(super) enum Form {
     Plain,
 }
 
-/// The keys of a body that are looked at.
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-enum Key {
-    Model,
-    Stream,
-    #[serde(alias = "max_completion_tokens", alias = "max_output_tokens", alias = "n_predict")]
-    MaxTokens,
-    N,
-    Options,
-    #[serde(alias = "prompt", alias = "input", alias = "system", alias = "instructions")]
-    #[serde(alias = "tools", alias = "functions", alias = "images", alias = "suffix")]
-    #[serde(alias = "query", alias = "documents")]
-    Messages,
-    User,
-    Session,
-    #[serde(rename = "prompt_cache_key")]
-    Cached,
-    #[serde(other)]
-    Other,
-}
-
-/// The keys of Ollama's `options` that are looked at.
-#[derive(Deserialize)]
-#[serde(field_identifier, rename_all = "snake_case")]
-enum OptionKey {
-    NumPredict,
-    #[serde(other)]
-    Other,
+/// What a body names as its model.
+#[derive(Debug, Default)]
+enum Model<'a> {
+    #[default]
+    None,
+    Text(Text<'a>),
+    NotText,
+    Twice,
 }
 
 /// A value from which one small thing is wanted; of any other type it is the backend's to refuse.
@@ -94,10 +69,6 @@ enum Small {
     Other,
 }
 
-struct Object;
-struct OptionsObject;
-struct AnySmall;
-
 /// The longest part of a parser's complaint that is shown: it may quote the body.
 const COMPLAINT_MAX: usize = 200;
 
@@ -109,17 +80,34 @@ pub(super) fn peek(body: &[u8]) -> Result<Peek<'_>, Fault> {
     let Ok(text) = std::str::from_utf8(body) else {
         return wrong("The body is not UTF-8: send JSON in UTF-8.");
     };
-    let mut parser = serde_json::Deserializer::from_str(text);
-    let peek = parser.deserialize_map(Object).and_then(|peek| parser.end().map(|()| peek));
-    let peek = peek.or_else(|error| {
-        let mut complaint = error.to_string();
-        complaint.truncate(complaint.floor_char_boundary(COMPLAINT_MAX));
-        wrong(&format!("The body is not a JSON object that can be read: {complaint}."))
-    })?;
-    if peek.models > 1 {
+    let peek = read(text).or_else(|odd| wrong(&complaint(odd, text)))?;
+    if matches!(peek.model, Model::Twice) {
         return Err(Fault::InvalidModel("The body names 'model' twice: name it once.".into()));
     }
     Ok(peek)
+}
+
+fn read(text: &str) -> Result<Peek<'_>, Odd> {
+    let mut walk = Walk::new(text);
+    let mut peek = Peek::default();
+    let Value::Object(mut object) = walk.value()? else { return Err(Odd::NotAnObject) };
+    while let Some(key) = walk.key(&mut object)? {
+        peek.take(&key.read().unwrap_or_default(), &mut walk)?;
+    }
+    walk.end()?;
+    Ok(peek)
+}
+
+/// What is wrong with a body, and where: for that a parser is asked that keeps account of lines.
+fn complaint(odd: Odd, text: &str) -> String {
+    let mut complaint = match (odd, serde_json::from_str::<IgnoredAny>(text)) {
+        (_, Err(error)) => error.to_string(),
+        (Odd::TooDeep, _) => format!("it nests deeper than {DEPTH_MAX}"),
+        (Odd::NotAnObject, _) => "an object was expected".to_owned(),
+        (Odd::Syntax, _) => "a text has half a letter, or a number is too large".to_owned(),
+    };
+    complaint.truncate(complaint.floor_char_boundary(COMPLAINT_MAX));
+    format!("The body is not a JSON object that can be read: {complaint}.")
 }
 
 fn wrong<T>(text: &str) -> Result<T, Fault> {
@@ -136,50 +124,88 @@ pub(super) fn hash(text: &str) -> u64 {
 // === impl Peek ===
 
 impl<'a> Peek<'a> {
-    /// The model that `body`, which this was read from, names.
-    pub(super) fn model(&self, body: &[u8]) -> Result<Option<Named<'a>>, Fault> {
-        let Some(raw) = self.model.map(RawValue::get) else { return Ok(None) };
-        let start = (raw.as_ptr() as usize).wrapping_sub(body.as_ptr() as usize);
-        let name = match raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-            Some(plain) if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
-            Some(_) => serde_json::from_str(raw).ok().map(Cow::Owned),
-            None => None,
+    /// The model that is named.
+    pub(super) fn model(&self) -> Result<Option<Named<'a>>, Fault> {
+        let text = match &self.model {
+            Model::None => return Ok(None),
+            Model::Text(text) => text.read().map(|name| (name, text.place())),
+            Model::NotText | Model::Twice => None,
         };
-        let Some(name) = name else {
+        let Some((name, place)) = text else {
             return Err(Fault::InvalidModel("'model' must be a string.".into()));
         };
-        Ok(Some(Named { name, place: start..start + raw.len(), form: Form::Json }))
+        Ok(Some(Named { name, place, form: Form::Json }))
     }
 
     fn limit(&mut self, said: Small) {
         self.output = self.output.into_iter().chain(said.number()).min();
     }
 
-    fn take<A: MapAccess<'a>>(&mut self, key: Key, body: &mut A) -> Result<(), A::Error> {
+    /// Takes the value of a key.
+    fn take(&mut self, key: &str, walk: &mut Walk<'a>) -> Result<(), Odd> {
         match key {
-            Key::Model => {
-                self.model = Some(body.next_value()?);
-                self.models += 1;
+            "model" => self.name(walk)?,
+            "stream" => self.stream = small(walk)?.truth(),
+            "max_tokens" | "max_completion_tokens" | "max_output_tokens" | "n_predict" => {
+                self.limit(small(walk)?);
             }
-            Key::Stream => self.stream = small(body)?.truth(),
-            Key::MaxTokens => self.limit(small(body)?),
-            Key::N => self.n = small(body)?.number(),
-            Key::Options => {
-                let limit = body.next_value_seed(OptionsObject)?;
-                self.limit(limit);
-            }
-            Key::Messages => body.next_value_seed(Weigh(&mut self.weight))?,
-            Key::User => self.session.user = small(body)?.text(),
-            Key::Session => self.session.session = small(body)?.text(),
-            Key::Cached => self.session.cache_key = small(body)?.text(),
-            Key::Other => body.next_value_seed(Weigh(&mut Weight::default()))?,
+            "n" => self.n = small(walk)?.number(),
+            "options" => self.take_options(walk)?,
+            "messages" | "prompt" | "input" | "system" | "instructions" | "tools" | "functions"
+            | "images" | "suffix" | "query" | "documents" => self.weight.add(walk)?,
+            "user" => self.session.user = small(walk)?.text(),
+            "session" => self.session.session = small(walk)?.text(),
+            "prompt_cache_key" => self.session.cache_key = small(walk)?.text(),
+            _ => Weight::default().add(walk)?,
         }
+        Ok(())
+    }
+
+    fn name(&mut self, walk: &mut Walk<'a>) -> Result<(), Odd> {
+        let model = match walk.value()? {
+            Value::Text(text) => Model::Text(text),
+            value => {
+                Weight::default().add_value(value, walk)?;
+                Model::NotText
+            }
+        };
+        self.model = if matches!(self.model, Model::None) { model } else { Model::Twice };
+        Ok(())
+    }
+
+    /// Ollama's `options`.
+    fn take_options(&mut self, walk: &mut Walk<'a>) -> Result<(), Odd> {
+        let mut options = match walk.value()? {
+            Value::Object(options) => options,
+            Value::Null => return Ok(()),
+            _ => return Err(Odd::NotAnObject),
+        };
+        let mut limit = Small::Other;
+        while let Some(key) = walk.key(&mut options)? {
+            match key.read().as_deref() {
+                Some("num_predict") => limit = small(walk)?,
+                _ => Weight::default().add(walk)?,
+            }
+        }
+        self.limit(limit);
         Ok(())
     }
 }
 
-fn small<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Small, A::Error> {
-    map.next_value_seed(AnySmall)
+/// The next value, if it is a small one.
+fn small(walk: &mut Walk<'_>) -> Result<Small, Odd> {
+    Ok(match walk.value()? {
+        Value::Truth(truth) => Small::Truth(truth),
+        Value::Number(number) => Small::of(number),
+        Value::Text(text) => match text.sound()?.read() {
+            Some(text) if !text.is_empty() => Small::Text(hash(&text)),
+            _ => Small::Other,
+        },
+        value => {
+            Weight::default().add_value(value, walk)?;
+            Small::Other
+        }
+    })
 }
 
 // === impl Named ===
@@ -209,6 +235,14 @@ impl Sessions {
 // === impl Small ===
 
 impl Small {
+    fn of(number: &str) -> Self {
+        let whole = number.parse().ok();
+        // A negative number stands for no limit where it stands for anything.
+        let float = || number.parse().ok().filter(|&number: &f64| number >= 0.0);
+        let number = whole.or_else(|| float().map(|number| number as u64));
+        number.map_or(Self::Other, Self::Number)
+    }
+
     fn truth(self) -> Option<bool> {
         if let Self::Truth(truth) = self { Some(truth) } else { None }
     }
@@ -219,107 +253,5 @@ impl Small {
 
     fn text(self) -> Option<u64> {
         if let Self::Text(hash) = self { Some(hash) } else { None }
-    }
-}
-
-// === impl Object ===
-
-impl<'de> Visitor<'de> for Object {
-    type Value = Peek<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut body: A) -> Result<Peek<'de>, A::Error> {
-        let mut peek = Peek::default();
-        while let Some(key) = body.next_key()? {
-            peek.take(key, &mut body)?;
-        }
-        Ok(peek)
-    }
-}
-
-// === impl AnySmall ===
-
-impl<'de> DeserializeSeed<'de> for AnySmall {
-    type Value = Small;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Small, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for AnySmall {
-    type Value = Small;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Small, E> {
-        Ok(Small::Other)
-    }
-
-    fn visit_bool<E>(self, truth: bool) -> Result<Small, E> {
-        Ok(Small::Truth(truth))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Small, E> {
-        Ok(Small::Number(number))
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Small, E> {
-        // Negative: it stands for no limit where it stands for anything.
-        Ok(Small::Other)
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Small, E> {
-        Ok(if number < 0.0 { Small::Other } else { Small::Number(number as u64) })
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Small, E> {
-        Ok(if text.is_empty() { Small::Other } else { Small::Text(hash(text)) })
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Small, A::Error> {
-        Weigh(&mut Weight::default()).visit_seq(items).map(|()| Small::Other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Small, A::Error> {
-        Weigh(&mut Weight::default()).visit_map(entries).map(|()| Small::Other)
-    }
-}
-
-// === impl OptionsObject ===
-
-impl<'de> DeserializeSeed<'de> for OptionsObject {
-    type Value = Small;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Small, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for OptionsObject {
-    type Value = Small;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("`options` as an object")
-    }
-
-    fn visit_unit<E>(self) -> Result<Small, E> {
-        Ok(Small::Other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut options: A) -> Result<Small, A::Error> {
-        let mut limit = Small::Other;
-        while let Some(key) = options.next_key()? {
-            match key {
-                OptionKey::NumPredict => limit = small(&mut options)?,
-                OptionKey::Other => options.next_value_seed(Weigh(&mut Weight::default()))?,
-            }
-        }
-        Ok(limit)
     }
 }

@@ -7,6 +7,7 @@ mod hostile;
 mod measure;
 mod paths;
 mod upstream;
+mod walked;
 mod wishes;
 mod workloads;
 

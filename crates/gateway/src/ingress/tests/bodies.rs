@@ -176,7 +176,7 @@ fn r10_variants_share_by_weight() {
 }
 
 /// Text of any JSON, with blanks.
-fn json() -> impl Strategy<Value = String> {
+pub(super) fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
         Just("true".to_owned()),
