@@ -37,7 +37,7 @@ use super::{Plan, Run};
 use peer::Stage;
 use process::Cores;
 
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 8;
 const ROUNDS_QUICK: usize = 3;
 
 /// Where it happens, and how thoroughly.
@@ -49,6 +49,7 @@ struct Bench {
 #[derive(Clone, Copy, Debug)]
 enum Benchmark {
     Post,
+    Prompt,
     Stream,
     Paced,
     Latency,
@@ -106,8 +107,9 @@ fn notes(cores: Cores) -> Vec<String> {
 // === impl Benchmark ===
 
 impl Benchmark {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Post,
+        Self::Prompt,
         Self::Stream,
         Self::Paced,
         Self::Latency,
@@ -121,6 +123,7 @@ impl Benchmark {
     fn name(self) -> &'static str {
         match self {
             Self::Post => "post",
+            Self::Prompt => "prompt",
             Self::Stream => "stream",
             Self::Paced => "paced",
             Self::Latency => "latency",
@@ -139,6 +142,7 @@ impl Benchmark {
     async fn measure(self, bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
         match self {
             Self::Post => cost::post(bench).await,
+            Self::Prompt => cost::prompt(bench).await,
             Self::Stream => cost::stream(bench).await,
             Self::Paced => cost::paced(bench).await,
             Self::Latency => latency::measure(bench).await,
@@ -154,6 +158,10 @@ impl Benchmark {
 // === impl Bench ===
 
 impl Bench {
+    fn many(&self) -> usize {
+        3 * self.rounds()
+    }
+
     fn rounds(&self) -> usize {
         if self.quick { ROUNDS_QUICK } else { ROUNDS }
     }

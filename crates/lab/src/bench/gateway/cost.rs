@@ -17,8 +17,13 @@ use super::settings::{flow_control, logged, queue_off};
 
 const CLIENTS: usize = 64;
 const STREAMS: usize = 256;
+const PROMPT: usize = 16 << 10;
 const PACE: Duration = Duration::from_millis(20);
-const WARM: Duration = Duration::from_millis(200);
+const WARM: Duration = Duration::from_millis(100);
+/// Rounds are short, because the machine is another one every few seconds.
+const SHORT: Duration = Duration::from_millis(250);
+/// Longer than a stream that keeps to a pace.
+const LONG: Duration = Duration::from_millis(1500);
 const FLOOR_RATIO_MAX: f64 = 1.25;
 const CHUNK_MICROS_MAX: f64 = 10.0;
 
@@ -42,7 +47,7 @@ pub(crate) async fn post(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
         Peer::ours("gateway, access log", logged()),
     ];
     let request = Request::chat(false, "");
-    let crowd = Crowd { clients: CLIENTS, request, warm: WARM, counted: bench.seconds(1.0) };
+    let crowd = Crowd { clients: CLIENTS, request, warm: WARM, counted: SHORT };
     let found = in_turns(bench, &peers, &crowd, Manner::default()).await?;
     let columns = columns("CPU µs/request", "requests/s");
     let rows = found.iter().map(|one| one.row(&found)).collect();
@@ -52,10 +57,22 @@ pub(crate) async fn post(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     Ok((Figures { name: "post", title, columns, rows }, vec![promise]))
 }
 
+/// POST of a prompt as agents send them.
+pub(crate) async fn prompt(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+    let request = Request::chat_of(PROMPT, false, "");
+    let crowd = Crowd { clients: CLIENTS, request, warm: WARM, counted: SHORT };
+    let ours = [Peer::ours(OURS, flow_control())];
+    let found = in_turns(bench, &ours, &crowd, Manner::default()).await?;
+    let columns = columns("CPU µs/request", "requests/s");
+    let rows = found.iter().map(|one| one.row(&found)).collect();
+    let title = "A request with a long prompt: POST of 16 KB, 64 connections".to_owned();
+    Ok((Figures { name: "prompt", title, columns, rows }, Vec::new()))
+}
+
 /// A stream of events, as fast as it goes.
 pub(crate) async fn stream(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let request = Request::chat(true, "");
-    let crowd = Crowd { clients: CLIENTS, request, warm: WARM, counted: bench.seconds(1.0) };
+    let crowd = Crowd { clients: CLIENTS, request, warm: WARM, counted: SHORT };
     let (found, figures) = streamed(bench, "stream", &crowd, Manner::default()).await?;
     let ours = found.iter().find(|one| one.who == OURS).map(|one| median(&one.micros));
     let micros = ours.unwrap_or(f64::NAN);
@@ -65,7 +82,7 @@ pub(crate) async fn stream(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)>
 /// Streams at the pace of an engine: every event is a wakeup of its own.
 pub(crate) async fn paced(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let request = Request::chat(true, "");
-    let crowd = Crowd { clients: STREAMS, request, warm: WARM, counted: bench.seconds(2.0) };
+    let crowd = Crowd { clients: STREAMS, request, warm: WARM, counted: LONG };
     let manner = Manner { pace: Some(PACE), ..Manner::default() };
     let (_, figures) = streamed(bench, "paced", &crowd, manner).await?;
     Ok((figures, Vec::new()))
@@ -102,7 +119,8 @@ async fn in_turns(
     }
     let new = |who| Found { who, micros: Vec::new(), rates: Vec::new() };
     let mut found: Vec<Found> = proxies.iter().map(|proxy| new(proxy.name)).collect();
-    for round in 0..bench.rounds() {
+    let rounds = if crowd.counted == SHORT { bench.many() } else { bench.rounds() };
+    for round in 0..rounds {
         for turn in 0..proxies.len() {
             // Nobody is always first.
             let at = (turn + round) % proxies.len();

@@ -16,8 +16,10 @@ use super::origin::{Origin, STREAMED};
 use super::process::Process;
 use super::wire::Inbox;
 
-/// The size of a request's body.
+/// The size of a request's body where nothing else is said.
 const BODY: usize = 1024;
+/// What prompts are made of.
+const LINE: &[u8] = b"The tide rises, the tide falls, and the gate stands between. ";
 
 /// The bytes of a request.
 #[derive(Clone, Debug)]
@@ -64,15 +66,22 @@ pub(crate) struct Crowd {
 impl Request {
     /// A chat of a kilobyte, with these headers beside the usual ones.
     pub(crate) fn chat(streamed: bool, headers: &str) -> Self {
+        Self::chat_of(BODY, streamed, headers)
+    }
+
+    /// A chat of so many bytes.
+    pub(crate) fn chat_of(size: usize, streamed: bool, headers: &str) -> Self {
         let begin = if streamed { STREAMED } else { b"{\"stream\":false,".as_slice() };
         let mut body = begin.to_vec();
         body.extend(b"\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"");
         let end = b"\"}]}";
-        body.resize(BODY - end.len(), b'a');
+        let prompt = size.saturating_sub(body.len() + end.len());
+        body.extend(LINE.iter().cycle().take(prompt));
         body.extend(end);
+        let length = body.len();
         let mut request = format!(
             "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nuser-agent: bench\r\n\
-             accept: */*\r\ncontent-type: application/json\r\ncontent-length: {BODY}\r\n\
+             accept: */*\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
              {headers}\r\n"
         )
         .into_bytes();
