@@ -91,7 +91,10 @@ impl Stage {
 
     /// The arguments that start the gateway.
     pub(crate) fn ours(&mut self, config: &str, backend: SocketAddr) -> Result<Vec<String>> {
-        let file = self.file("toml");
+        // The gateway watches the folder, and the others write their logs beside each other.
+        let folder = self.file("folder");
+        fs::create_dir(&folder)?;
+        let file = folder.join("tidegate.toml");
         let text = format!(
             "{config}\n[[backends]]\nid = \"origin\"\nurl = \"http://{backend}\"\n\
              kind = \"generic\"\nmodels = [\"m\"]\n"
@@ -111,6 +114,7 @@ impl Stage {
              events {{ worker_connections 16384; }}\n\
              http {{\n\
                access_log off; tcp_nodelay on; keepalive_requests 1000000000;\n\
+               client_body_buffer_size 64k;\n\
                client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;\n\
                fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;\n\
                scgi_temp_path {folder}/scgi;\n\
