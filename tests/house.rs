@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 /// Crates and the crates of this workspace that each may use.
 const CRATES: &[(&str, &[&str])] = &[
     ("flow", &[]),
+    ("envoy", &[]),
     ("sim", &["flow"]),
-    ("gateway", &["flow"]),
+    ("gateway", &["envoy", "flow"]),
     ("lab", &["flow", "gateway", "sim"]),
     ("tidegate", &["gateway", "lab"]),
 ];
