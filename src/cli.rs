@@ -5,6 +5,7 @@
 mod check;
 mod demo;
 mod engine;
+mod epp;
 mod measure;
 mod serve;
 mod source;
@@ -30,6 +31,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Serve(serve::Serve),
+    Epp(epp::Epp),
     Demo(demo::Demo),
     Engine(engine::Arguments),
     Simulate(Simulate),
@@ -199,6 +201,7 @@ impl Cli {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         match self.verb {
             Verb::Serve(serve) => serve.run(out),
+            Verb::Epp(epp) => epp.run(out),
             Verb::Demo(demo) => demo.run(out),
             Verb::Engine(engine) => engine.run(out),
             Verb::Simulate(simulate) => simulate.run(out),

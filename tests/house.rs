@@ -71,12 +71,21 @@ const GATEWAY: &[Room] = &[
         "gate",
         &["backend", "clock", "config", "connections", "ingress", "keeper", "observe", "relay"],
     ),
+    ("running", &["backend", "config", "gate", "observe", "task"]),
+    ("passage", &["backend", "config", "gate", "ingress", "keeper", "reply", "trip"]),
     ("admin", &["backend", "config", "gate", "ingress", "observe"]),
     (
         "serve",
         &[
             "admin", "backend", "clock", "config", "gate", "ingress", "keeper", "observe", "relay",
-            "reply", "task", "trip", "wire",
+            "reply", "running", "task", "trip", "wire",
+        ],
+    ),
+    (
+        "epp",
+        &[
+            "backend", "config", "gate", "ingress", "keeper", "passage", "relay", "reply",
+            "running", "serve", "task", "trip",
         ],
     ),
 ];

@@ -16,6 +16,9 @@ pub(super) struct Flags {
     /// A model server, perhaps with a name of its own; may be repeated.
     #[arg(long = "backend", short, value_name = "[NAME=]URL")]
     backends: Vec<String>,
+    /// A file that lists model servers and is watched for changes.
+    #[arg(long, value_name = "FILE")]
+    endpoints: Option<PathBuf>,
     /// Where to listen, whatever the file says; port 0 takes a free one.
     #[arg(long, short, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
@@ -25,7 +28,8 @@ pub(super) struct Flags {
 
 impl Flags {
     pub(super) fn source(self) -> Source {
-        let Self { file, config, backends, listen } = self;
-        Source { file: file.or(config), backends, listen }.or_default_file()
+        let Self { file, config, backends, endpoints, listen } = self;
+        let file = file.or(config);
+        Source { file, backends, endpoints, listen, ..Source::default() }.or_default_file()
     }
 }

@@ -21,6 +21,7 @@ mod probe;
 mod pulse;
 mod roster;
 mod scrape;
+mod subset;
 mod view;
 mod watch;
 
@@ -30,6 +31,7 @@ mod tests;
 pub(crate) use catalogue::ModelEntry;
 pub(crate) use own::Own;
 pub(crate) use roster::{Lookup, Roster, Upstream};
+pub(crate) use subset::{Spot, Subset};
 pub(crate) use view::BackendStatus;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use flow::{BackendId, Span, Time};
+use flow::{BackendId, ModelId, Span, Time};
 use tokio::sync::{Notify, Semaphore, watch as broadcast};
 
 use crate::clock::Clock;
@@ -105,6 +107,15 @@ impl Fleet {
     /// What there is now.
     pub(crate) fn roster(&self) -> arc_swap::Guard<Arc<Roster>> {
         self.roster.load()
+    }
+
+    /// The number that a model has within a subset; nothing where no backend there serves it.
+    pub(crate) fn within(&self, subset: Subset) -> Option<ModelId> {
+        if let Some(&known) = self.roster.load().subsets.get(&subset) {
+            return Some(known);
+        }
+        self.change(|crew, now| crew.narrow(subset.clone(), now));
+        self.roster.load().subsets.get(&subset).copied()
     }
 
     /// Changes whenever other models are known: who waits for one should look again.

@@ -38,8 +38,14 @@ pub struct Source {
     pub file: Option<PathBuf>,
     /// Backends given as flags: `URL` or `ID=URL`.
     pub backends: Vec<String>,
+    /// A file that lists more backends, given as a flag.
+    pub endpoints: Option<PathBuf>,
     /// The listener's address given as a flag.
     pub listen: Option<String>,
+    /// The picker's other addresses given as flags.
+    pub health_listen: Option<String>,
+    /// See `health_listen`.
+    pub metrics_listen: Option<String>,
 }
 
 /// Configuration that cannot be used.

@@ -1,6 +1,7 @@
 //! What all rooms share: one value, made at the start, handed to whoever needs it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use flow::Controller;
@@ -35,6 +36,8 @@ pub(crate) struct Gate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Open,
+    /// Everybody is still served, and told to go elsewhere.
+    Draining,
     /// Nobody new is taken, streams may finish.
     Closing,
     /// Whoever is still there is cut off.
@@ -68,6 +71,16 @@ impl Gate {
             instance: ingress::headers::fresh_id(),
             phase: watch::Sender::new(Phase::Open),
         })
+    }
+
+    /// Lets those who ask how it is look elsewhere before the end begins.
+    pub(crate) async fn drain(&self, time: Duration) {
+        self.phase.send_replace(Phase::Draining);
+        tokio::time::sleep(time).await;
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.phase.borrow() >= Phase::Draining
     }
 
     /// Begins the end.

@@ -75,6 +75,30 @@ pub(crate) fn read(
     let Route::Proxied { api, kind } = path::classify(&parts.method, parts.uri.path())? else {
         return Err(Fault::NoSuchPath);
     };
+    read_as((api, kind), settled, parts, body, draw)
+}
+
+/// As [`read`], where another has decided which paths there are.
+pub(crate) fn read_anything(
+    settled: &Settled,
+    parts: &Parts,
+    body: Bytes,
+    draw: u64,
+) -> Result<(Intent, Bytes), Fault> {
+    let work = match path::classify(&parts.method, parts.uri.path())? {
+        Route::Proxied { api, kind } => (api, kind),
+        _ => (Api::OpenAi, Kind::Other),
+    };
+    read_as(work, settled, parts, body, draw)
+}
+
+fn read_as(
+    (api, kind): (Api, Kind),
+    settled: &Settled,
+    parts: &Parts,
+    body: Bytes,
+    draw: u64,
+) -> Result<(Intent, Bytes), Fault> {
     let controls = Controls::of(&parts.headers);
     let (peek, named) = look(kind, &controls, &body)?;
     let model = named.as_ref().map(|named| named.name.as_ref());

@@ -3,23 +3,28 @@
 //! A request walks one way: `ingress` reads it, `keeper` asks the core, `relay` carries it to the
 //! backend that was chosen and the answer back, `reply` says what else there is to say, `observe`
 //! writes it down. `backend` knows the model servers, `config` what was configured, `admin` shows
-//! it all; `serve` is the door.
+//! it all. There are two doors: `serve` speaks HTTP, `epp` picks endpoints for Envoy.
 
 mod admin;
 mod backend;
 mod clock;
 pub mod config;
 mod connections;
+mod epp;
 mod gate;
 mod hops;
 mod ingress;
 mod keeper;
 mod observe;
+mod passage;
 mod relay;
 mod reply;
+mod running;
 mod serve;
 mod task;
 mod trip;
 mod wire;
 
-pub use serve::{Gateway, StartError};
+pub use epp::Picker;
+pub use running::StartError;
+pub use serve::Gateway;

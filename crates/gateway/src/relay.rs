@@ -10,6 +10,7 @@ mod meter;
 mod pool;
 
 pub(crate) use answer::{Answer, Broken, Flight};
-pub(crate) use attempt::{Errand, Failure, Limits, Outcome, attempt};
+pub(crate) use attempt::{Errand, Failure, Limits, Outcome, attempt, verdict};
 pub(crate) use budget::RetryBudget;
+pub(crate) use meter::{Meter, Shape};
 pub(crate) use pool::{Lease, Pool};

@@ -14,6 +14,7 @@ use super::metrics::Gauges;
 use super::models::Lesson;
 use super::names::{NOT_YET, Names};
 use super::roster::{Roster, Upstream};
+use super::subset::{Subset, Subsets};
 use crate::clock::span;
 use crate::config::settled::{BackendSpec, FleetSettings};
 
@@ -36,6 +37,8 @@ pub(super) struct Crew {
     last_id: u32,
     names: Names,
     catalogue: Arc<Catalogue>,
+    asked: Subsets,
+    subsets: Arc<BTreeMap<Subset, ModelId>>,
     /// Whether lists have changed since the catalogue was made.
     stale: bool,
     leaving: Vec<(Time, Arc<Upstream>)>,
@@ -175,6 +178,11 @@ impl Crew {
         }
     }
 
+    /// A model is asked for that only some of its backends may serve.
+    pub(super) fn narrow(&mut self, subset: Subset, now: Time) {
+        self.stale |= self.asked.ask(subset, now);
+    }
+
     /// When something changes by time alone.
     pub(super) fn next_change(&self, now: Time) -> Option<Time> {
         let law = self.law();
@@ -191,6 +199,7 @@ impl Crew {
         if learnt {
             self.names.touch(self.catalogue.names(), now);
             self.catalogue = Arc::new(Catalogue::of(&mut self.members, &mut self.names, now));
+            self.subsets = Arc::new(self.asked.number(&mut self.members, &mut self.names, now));
         }
         self.members.values_mut().for_each(|member| member.log_change(now));
         let faces = self.faces(now);
@@ -280,7 +289,7 @@ impl Crew {
             handicap: face.handicap,
             traits: member.spec.traits,
             adapters: face.adapters.clone(),
-            ..BackendSupply::new(id, member.serves.clone())
+            ..BackendSupply::new(id, member.takes())
         })
     }
 
@@ -293,14 +302,15 @@ impl Crew {
         let mut turns = [turns(true), turns(false)].into_iter().find(|turns| !turns.is_empty());
         turns.iter_mut().for_each(|turns| turns.retain(|&model| model != NOT_YET));
         let ready = faces.iter().filter(|(_, face)| face.ready);
-        let ready = ready.filter_map(|(id, _)| self.members.get(id));
+        let ready = ready.filter_map(|(id, _)| Some((*id, self.members.get(id)?.takes())));
         let leaving = self.leaving.iter().map(|(_, upstream)| (upstream.id, upstream.clone()));
         let present = self.members.iter().map(|(&id, member)| (id, member.upstream.clone()));
         Roster {
             backends: leaving.chain(present).collect(),
             catalogue: self.catalogue.clone(),
             turns: turns.unwrap_or_default(),
-            served: ready.flat_map(|member| &member.serves).copied().collect(),
+            ready: ready.collect(),
+            subsets: self.subsets.clone(),
             pulses: self.members.iter().map(|(&id, at)| (id, at.pulse.clone())).collect(),
             adapters: faces
                 .iter()

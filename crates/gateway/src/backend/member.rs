@@ -29,6 +29,8 @@ pub(super) struct Member {
     pub(super) models: Models,
     /// The numbers of what it serves, in order.
     pub(super) serves: Vec<ModelId>,
+    /// The numbers of the subsets that it is in.
+    pub(super) inside: Vec<ModelId>,
     pub(super) last_check: Option<(Time, String)>,
     pub(super) last_reading: Option<(Time, Reading)>,
     pub(super) scrape_error: Option<String>,
@@ -66,11 +68,19 @@ impl Member {
             pulse: Arc::default(),
             nudge: Arc::default(),
             serves: Vec::new(),
+            inside: Vec::new(),
             last_check: None,
             last_reading: None,
             scrape_error: None,
             adapters: Vec::new(),
         }
+    }
+
+    /// Everything it can be asked for, in order.
+    pub(super) fn takes(&self) -> Vec<ModelId> {
+        let mut takes = [self.serves.as_slice(), &self.inside].concat();
+        takes.sort_unstable();
+        takes
     }
 
     /// Writes down what it is now, if that is not what it was.

@@ -1,6 +1,7 @@
 //! What there is now, as requests see it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use flow::{BackendId, ModelId};
@@ -10,6 +11,7 @@ use http::{HeaderValue, Uri};
 use super::catalogue::{Catalogue, ModelEntry};
 use super::names::{ANY_OTHER, NOT_YET};
 use super::pulse::Pulse;
+use super::subset::Subset;
 use crate::config::settled::{BackendSpec, Kind};
 
 /// The model servers and their models at one moment.
@@ -20,8 +22,10 @@ pub(crate) struct Roster {
     /// One model of each backend, of those that are ready if any is: where a request goes that
     /// names none.
     pub(super) turns: Vec<ModelId>,
-    /// The models that a backend serves which is ready.
-    pub(super) served: BTreeSet<ModelId>,
+    /// The backends that are ready, with the models that each serves.
+    pub(super) ready: Vec<(BackendId, Vec<ModelId>)>,
+    /// Models that only some of their backends may serve.
+    pub(super) subsets: Arc<BTreeMap<Subset, ModelId>>,
     pub(super) pulses: BTreeMap<BackendId, Arc<Pulse>>,
     /// Adapters (LoRA) that some backend has loaded, by the number of their name.
     pub(super) adapters: BTreeSet<ModelId>,
@@ -42,6 +46,8 @@ pub(crate) struct Upstream {
     pub(crate) http2: bool,
     /// `Host` header of every request to it.
     pub(crate) host_header: HeaderValue,
+    /// Its address, where that needs nobody to look it up.
+    pub(crate) socket: Option<SocketAddr>,
 }
 
 /// What a model's name leads to.
@@ -83,7 +89,13 @@ impl Roster {
 
     /// Whether a backend of this model is ready.
     pub(crate) fn is_served(&self, model: ModelId) -> bool {
-        self.served.contains(&model)
+        self.serving(model).next().is_some()
+    }
+
+    /// The backends of this model that are ready.
+    pub(crate) fn serving(&self, model: ModelId) -> impl Iterator<Item = BackendId> {
+        let serves = move |(_, models): &&(_, Vec<_>)| models.binary_search(&model).is_ok();
+        self.ready.iter().filter(serves).map(|&(id, _)| id)
     }
 
     pub(crate) fn upstream(&self, backend: BackendId) -> Option<&Arc<Upstream>> {
@@ -139,6 +151,17 @@ impl Upstream {
         let base_path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
         let BackendSpec { id: name, kind, http2, .. } = spec;
         let (name, kind, http2) = (name.clone(), *kind, *http2);
-        Ok(Self { id, name, name_header, kind, authority, base_path, http2, host_header })
+        let socket = socket(&authority);
+        Ok(Self { id, name, name_header, kind, authority, base_path, http2, host_header, socket })
     }
+}
+
+/// The address that an authority writes down.
+fn socket(authority: &Authority) -> Option<SocketAddr> {
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let ip = match host {
+        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        _ => host.parse().ok()?,
+    };
+    Some(SocketAddr::new(ip, authority.port_u16().unwrap_or(80)))
 }

@@ -9,6 +9,7 @@ mod metrics;
 mod models;
 mod own;
 mod probe;
+mod subset;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

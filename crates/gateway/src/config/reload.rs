@@ -145,6 +145,10 @@ impl Reloads {
             ("server.listen", new.server.listen != old.server.listen),
             ("server.workers", new.server.workers != old.server.workers),
             ("admin.listen", new.admin.listen != old.admin.listen),
+            ("epp.listen", new.epp.listen != old.epp.listen),
+            ("epp.health_listen", new.epp.health_listen != old.epp.health_listen),
+            ("epp.metrics_listen", new.epp.metrics_listen != old.epp.metrics_listen),
+            ("epp.drain", new.epp.drain != old.epp.drain),
             ("log.format", new.log.format != old.log.format),
         ];
         for (key, _) in fixed.into_iter().filter(|(_, differs)| *differs) {
@@ -153,6 +157,10 @@ impl Reloads {
         new.server.listen = old.server.listen;
         new.server.workers = old.server.workers;
         new.admin.listen = old.admin.listen;
+        new.epp.listen = old.epp.listen;
+        new.epp.health_listen = old.epp.health_listen;
+        new.epp.metrics_listen = old.epp.metrics_listen;
+        new.epp.drain = old.epp.drain;
         new.log.format = old.log.format;
         new
     }

@@ -32,6 +32,7 @@ pub(super) fn settle(mut table: Table, source: &Source, report: &Report) -> Sett
     let settled = Settled {
         server: server::settle(root.section("server"), source),
         admin: server::admin(root.section("admin")),
+        epp: server::epp(root.section("epp"), source),
         log: server::log(root.section("log")),
         identity: flows::identity(flow.parts, rules),
         cost: flow.cost,

@@ -17,6 +17,8 @@ pub struct Settled {
     pub server: Server,
     /// The visibility routes.
     pub admin: Admin,
+    /// The endpoint picker.
+    pub epp: Epp,
     /// What the core is told.
     pub flow: Settings,
     /// Which flow a request belongs to.
@@ -70,6 +72,25 @@ pub struct Admin {
     pub listen: Option<SocketAddr>,
     /// Whether `/ready` fails while a newcomer of the normal band would be refused.
     pub ready_fails_when_saturated: bool,
+}
+
+/// The endpoint picker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Epp {
+    /// Where Envoy comes in.
+    pub listen: SocketAddr,
+    /// Where health is asked for.
+    pub health_listen: SocketAddr,
+    /// Where the visibility routes are.
+    pub metrics_listen: SocketAddr,
+    /// How many endpoints are named behind the one that is chosen.
+    pub fallbacks: usize,
+    /// How long requests are still taken after shutdown began, so that Envoy can look elsewhere.
+    pub drain: Duration,
+    /// Whether a conformance suite may choose endpoints.
+    pub conformance: bool,
+    /// Whether metrics also have the names that other pickers' dashboards know.
+    pub llm_d_metrics: bool,
 }
 
 /// Which flow a request belongs to, and which class that flow is in.
@@ -196,6 +217,23 @@ impl Default for Server {
             grace: Duration::from_secs(30),
             headroom_headers: false,
             orca: false,
+        }
+    }
+}
+
+// === impl Epp ===
+
+impl Default for Epp {
+    fn default() -> Self {
+        let local = |port| SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
+        Self {
+            listen: local(9002),
+            health_listen: local(9003),
+            metrics_listen: local(9090),
+            fallbacks: 0,
+            drain: Duration::from_secs(3),
+            conformance: false,
+            llm_d_metrics: false,
         }
     }
 }

@@ -12,6 +12,7 @@ use super::{ident, lasting};
 use crate::hops;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const SELECTION: HeaderName = HeaderName::from_static("test-epp-endpoint-selection");
 
 /// What a request's headers say, as they say it. Of a header that comes twice the first counts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,6 +79,17 @@ pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
 /// A name that nothing else has.
 pub(crate) fn fresh_id() -> String {
     ident::of(None).to_str().unwrap_or_default().to_owned()
+}
+
+/// The names of those headers that are meant for the gateway alone.
+pub(crate) fn control_names(headers: &HeaderMap) -> Vec<String> {
+    let control = |name: &&str| name.starts_with("x-") && ends_here(name);
+    headers.keys().map(HeaderName::as_str).filter(control).map(str::to_owned).collect()
+}
+
+/// Where a conformance suite wants a request to go.
+pub(crate) fn selection(headers: &HeaderMap) -> Option<&str> {
+    headers.get(SELECTION).and_then(text)
 }
 
 /// What is meant for the gateway, or is written anew for every backend.

@@ -159,7 +159,7 @@ impl Drop for Answer {
 
 impl Flight {
     /// Tokens have come.
-    fn progressed(&mut self, tokens: u64) {
+    pub(crate) fn progressed(&mut self, tokens: u64) {
         if self.streamed {
             self.seat.streamed(tokens);
         }
@@ -169,7 +169,7 @@ impl Flight {
     }
 
     /// It has ended at the backend.
-    fn land(mut self, meter: &Meter, fault: Option<&Fault>) {
+    pub(crate) fn land(mut self, meter: &Meter, fault: Option<&Fault>) {
         let usage = self.settle_up(meter);
         self.seat.settle(usage);
         match fault {
@@ -179,7 +179,7 @@ impl Flight {
     }
 
     /// The client has left: what came until then was work.
-    fn abandoned(mut self, meter: &Meter) {
+    pub(crate) fn abandoned(mut self, meter: &Meter) {
         let usage = self.settle_up(meter);
         self.seat.settle(usage);
         drop(self.trip);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use flow::Place;
 use http::uri::{PathAndQuery, Scheme};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -127,29 +127,38 @@ async fn send_anew(
     }
 }
 
-/// What an answer's status says.
-fn judge(response: Response<Incoming>, lease: Option<Lease>) -> Outcome {
-    let status = response.status();
-    let (attempt, place) = match status {
-        // 529 is what some services say when they are overloaded.
+/// What an answer's status says of the attempt.
+pub(crate) fn verdict(status: StatusCode, retry_after: Option<&HeaderValue>) -> Attempt {
+    match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            (Attempt::Full(retry_after(response.headers())), Place::Old)
+            Attempt::Full(retry_after.and_then(span))
         }
-        _ if status.as_u16() == 529 => (Attempt::Full(retry_after(response.headers())), Place::Old),
+        // This is what some services say when they are overloaded.
+        _ if status.as_u16() == 529 => Attempt::Full(retry_after.and_then(span)),
         // Nobody asked to switch protocols.
-        _ if status.is_informational() => (Attempt::Failed, Place::Back),
+        _ if status.is_informational() => Attempt::Failed,
         StatusCode::INTERNAL_SERVER_ERROR
         | StatusCode::BAD_GATEWAY
-        | StatusCode::GATEWAY_TIMEOUT => (Attempt::Failed, Place::Back),
-        _ => return Outcome::Answered(response, lease),
+        | StatusCode::GATEWAY_TIMEOUT => Attempt::Failed,
+        _ => Attempt::Answered,
+    }
+}
+
+fn judge(response: Response<Incoming>, lease: Option<Lease>) -> Outcome {
+    let status = response.status();
+    let attempt = verdict(status, response.headers().get(header::RETRY_AFTER));
+    let place = match attempt {
+        Attempt::Answered => return Outcome::Answered(response, lease),
+        Attempt::Full(_) => Place::Old,
+        Attempt::Refused | Attempt::Failed => Place::Back,
     };
     let text = format!("it answered {status}");
     let answer = (!status.is_informational()).then_some((response, lease));
     Outcome::Failed(Failure { attempt, place, answer, text })
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+fn span(retry_after: &HeaderValue) -> Option<Duration> {
+    let seconds = retry_after.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
 }
 

@@ -27,7 +27,7 @@ const SEAM: usize = OLLAMA_PROMPT.len() - 1;
 
 /// How an answer is cut into tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// Server-sent events, one token each.
     Events,
     /// One JSON object a line, one token each.
@@ -38,7 +38,7 @@ pub(super) enum Shape {
 
 /// What was read of an answer so far.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     shape: Shape,
     tokens: u64,
     /// The end of the last chunk.
@@ -60,7 +60,7 @@ pub(crate) struct Tokens {
 // === impl Shape ===
 
 impl Shape {
-    pub(super) fn of(content_type: Option<&HeaderValue>) -> Self {
+    pub(crate) fn of(content_type: Option<&HeaderValue>) -> Self {
         let name = content_type.map_or(&b""[..], HeaderValue::as_bytes);
         if name.starts_with(b"text/event-stream") {
             Self::Events
@@ -75,13 +75,13 @@ impl Shape {
 // === impl Meter ===
 
 impl Meter {
-    pub(super) fn new(shape: Shape) -> Self {
+    pub(crate) fn new(shape: Shape) -> Self {
         let (seam, usage) = (Vec::new(), Vec::new());
         Self { shape, tokens: 0, seam, usage, wanted: false, ollama: false }
     }
 
     /// Reads a chunk. Says whether tokens came with it.
-    pub(super) fn read(&mut self, chunk: &[u8]) -> bool {
+    pub(crate) fn read(&mut self, chunk: &[u8]) -> bool {
         self.read_usage(chunk);
         let tokens = match self.shape {
             Shape::Events => events(chunk).filter(|event| is_token(event)).count() as u64,
@@ -93,7 +93,7 @@ impl Meter {
     }
 
     /// Events with tokens so far.
-    pub(super) fn tokens(&self) -> u64 {
+    pub(crate) fn tokens(&self) -> u64 {
         self.tokens
     }
 

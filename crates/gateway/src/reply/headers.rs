@@ -7,6 +7,7 @@ use flow::{Choice, Span};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::Fault;
 use crate::hops;
 
 const BACKEND_USED: HeaderName = HeaderName::from_static("x-backend-used");
@@ -19,6 +20,8 @@ const POWER_WATTS: HeaderName = HeaderName::from_static("x-estimated-power-watts
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const HEADROOM: HeaderName = HeaderName::from_static("x-llm-d-flow-band-headroom-requests");
 const QUEUE_DURATION_MS: HeaderName = HeaderName::from_static("x-llm-d-flow-queue-duration-ms");
+const DROPPED_REASON: HeaderName = HeaderName::from_static("x-llm-d-request-dropped-reason");
+const SERVED_BY: HeaderName = HeaderName::from_static("x-conformance-test-served-endpoint");
 const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
 /// How many headers are told, more or less: one growth of the map is enough.
@@ -81,6 +84,20 @@ pub(crate) fn describe(headers: &mut HeaderMap, told: &Told<'_>) {
 /// Adds the request's id to an answer that the gateway gives itself.
 pub(crate) fn identify(headers: &mut HeaderMap, request_id: &HeaderValue) {
     headers.insert(REQUEST_ID, request_id.clone());
+}
+
+/// Adds why a request was dropped, in the words that Envoy's other pickers have for it.
+pub(crate) fn explain(headers: &mut HeaderMap, fault: &Fault) {
+    if let Some(reason) = fault.dropped_reason() {
+        headers.insert(DROPPED_REASON, HeaderValue::from_static(reason));
+    }
+}
+
+/// Tells a conformance suite where a request was served.
+pub(crate) fn served_by(headers: &mut HeaderMap, endpoint: &str) {
+    if let Ok(value) = HeaderValue::try_from(endpoint) {
+        headers.insert(SERVED_BY, value);
+    }
 }
 
 /// The headers of a stream that begins before any backend has answered.

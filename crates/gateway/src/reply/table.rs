@@ -64,6 +64,26 @@ impl Fault {
         }
     }
 
+    /// Why it was dropped, in the words of the Gateway API's pickers; nothing for what was asked
+    /// wrongly.
+    pub(super) const fn dropped_reason(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::QueueTimeout(_) | Self::DeadlineExceeded => "rejected-ttl-expired",
+            Self::FlowFull
+            | Self::TooManyFlows
+            | Self::QueueFull
+            | Self::NotCritical
+            | Self::QueueDisabled
+            | Self::WaitTooLong
+            | Self::Overloaded => "rejected-saturated",
+            Self::Preempted => "evicted-priority",
+            Self::ShuttingDown => "rejected-shutting-down",
+            Self::NoBackend | Self::BackendError(_) => "rejected-no-endpoints",
+            Self::ClientClosed => "rejected-context-cancelled",
+            _ => return None,
+        })
+    }
+
     /// The family it belongs to, in the words that clients of the OpenAI API know.
     pub(super) fn family(&self) -> &'static str {
         match self.status() {

@@ -1,8 +1,7 @@
 //! One worker: a thread that accepts connections and serves them.
 
 use std::convert::Infallible;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,20 +9,18 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tokio::net::TcpStream;
 
 use super::connection::{Activity, Socket};
 use super::seldom::Seldom;
-use super::{StartError, raw, route, spawn};
+use super::{raw, route};
 use crate::config::settled::Server;
 use crate::gate::Gate;
 use crate::relay::Pool;
 use crate::reply::Fault;
+use crate::running::{StartError, spawn};
 use crate::task;
 
-/// Connections that the kernel holds until they are accepted.
-const BACKLOG: i32 = 4096;
 /// How long to wait when the system has no more files to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How often unused connections are looked for.
@@ -44,31 +41,6 @@ pub(super) struct Worker {
 pub(super) struct Doors {
     pub(super) api: bool,
     pub(super) visibility: bool,
-}
-
-/// Opens as many listeners on one address as there are workers.
-pub(super) fn listen(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, StartError> {
-    let refused = |error| StartError::Listen(address, error);
-    // Shared ports would let a second gateway creep in unnoticed.
-    let alone = bind(address, false).map_err(refused)?;
-    let address = alone.local_addr().map_err(refused)?;
-    drop(alone);
-    (0..count.max(1)).map(|_| bind(address, true).map_err(refused)).collect()
-}
-
-fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
-    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for the last connections to be forgotten.
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shared)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-pub(super) fn address(listeners: &[TcpListener]) -> io::Result<SocketAddr> {
-    listeners.first().ok_or(io::ErrorKind::AddrNotAvailable)?.local_addr()
 }
 
 /// Starts a worker. It ends when the gateway has ended.

@@ -27,7 +27,8 @@ pub(super) fn settle(root: &mut Section<'_>, source: &Source) -> FleetSettings {
 
 /// With nothing named there is nothing to serve: then it looks around by itself.
 fn discovery(mut section: Section<'_>, fleet: &mut FleetSettings, source: &Source) {
-    fleet.endpoints_file = section.text("endpoints_file").map(|path| beside(source, path));
+    let listed = section.text("endpoints_file").map(|path| beside(source, path));
+    fleet.endpoints_file = source.endpoints.clone().or(listed);
     let named = !fleet.backends.is_empty() || fleet.endpoints_file.is_some();
     let enabled = section.flag("enabled");
     fleet.discover = enabled.unwrap_or(!named);

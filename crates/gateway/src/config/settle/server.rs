@@ -1,11 +1,12 @@
-//! The sections `server`, `admin` and `log`.
+//! The sections `server`, `admin`, `epp` and `log`.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
-use super::{DAY, MILLI};
+use super::{DAY, HOUR, MILLI};
 use crate::config::Source;
 use crate::config::section::Section;
-use crate::config::settled::{Admin, Log, Server};
+use crate::config::settled::{Admin, Epp, Log, Server};
 use crate::config::words;
 
 const ADDRESS: &str = "an address and a port such as 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080";
@@ -14,7 +15,7 @@ pub(super) fn settle(mut section: Section<'_>, source: &Source) -> Server {
     let default = Server::default();
     let usize_of = |number: Option<u64>| number.and_then(|number| usize::try_from(number).ok());
     let mut server = Server {
-        listen: listen(&mut section).unwrap_or(default.listen),
+        listen: listen(&mut section, "listen").unwrap_or(default.listen),
         workers: usize_of(section.whole("workers", 1..=1024)),
         body_limit: usize_of(section.size("body_limit", 1 << 10..=1 << 30))
             .unwrap_or(default.body_limit),
@@ -34,21 +35,42 @@ pub(super) fn settle(mut section: Section<'_>, source: &Source) -> Server {
         headroom_headers: section.flag("headroom_headers").unwrap_or(default.headroom_headers),
         orca: section.flag("orca").unwrap_or(default.orca),
     };
-    if let Some(text) = &source.listen {
-        match address(text) {
-            Some(address) => server.listen = address,
-            None => {
-                section.report().flag_problem(format!("--listen is {text:?}, allowed is {ADDRESS}"))
-            }
-        }
-    }
+    flag(&section, "--listen", source.listen.as_deref(), &mut server.listen);
     section.finish();
     server
 }
 
+pub(super) fn epp(mut section: Section<'_>, source: &Source) -> Epp {
+    let default = Epp::default();
+    let mut epp = Epp {
+        listen: listen(&mut section, "listen").unwrap_or(default.listen),
+        health_listen: listen(&mut section, "health_listen").unwrap_or(default.health_listen),
+        metrics_listen: listen(&mut section, "metrics_listen").unwrap_or(default.metrics_listen),
+        fallbacks: section.count("fallbacks", 0..=16).map_or(default.fallbacks, |n| n as usize),
+        drain: section.duration("drain", Duration::ZERO..=HOUR).unwrap_or(default.drain),
+        conformance: section.flag("conformance").unwrap_or(default.conformance),
+        llm_d_metrics: section.flag("llm_d_metrics").unwrap_or(default.llm_d_metrics),
+    };
+    // Whether it can be read is told once, by the section `server`.
+    epp.listen = source.listen.as_deref().and_then(address).unwrap_or(epp.listen);
+    flag(&section, "--health-listen", source.health_listen.as_deref(), &mut epp.health_listen);
+    flag(&section, "--metrics-listen", source.metrics_listen.as_deref(), &mut epp.metrics_listen);
+    section.finish();
+    epp
+}
+
+/// What a flag says goes before what a file says.
+fn flag(section: &Section<'_>, name: &str, text: Option<&str>, place: &mut SocketAddr) {
+    let Some(text) = text else { return };
+    match address(text) {
+        Some(address) => *place = address,
+        None => section.report().flag_problem(format!("{name} is {text:?}, allowed is {ADDRESS}")),
+    }
+}
+
 pub(super) fn admin(mut section: Section<'_>) -> Admin {
     let admin = Admin {
-        listen: listen(&mut section),
+        listen: listen(&mut section, "listen"),
         ready_fails_when_saturated: section.flag("ready_fails_when_saturated").unwrap_or_default(),
     };
     section.finish();
@@ -65,11 +87,11 @@ pub(super) fn log(mut section: Section<'_>) -> Log {
     log
 }
 
-fn listen(section: &mut Section<'_>) -> Option<SocketAddr> {
-    let text = section.text("listen")?;
+fn listen(section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
+    let text = section.text(key)?;
     let address = address(&text);
     if address.is_none() {
-        section.refuse("listen", format!("is {text:?}, allowed is {ADDRESS}"));
+        section.refuse(key, format!("is {text:?}, allowed is {ADDRESS}"));
     }
     address
 }

@@ -1,0 +1,98 @@
+//! X02: who stands before the picker may say which backends a request can go to.
+
+use std::collections::BTreeSet;
+
+use flow::ModelId;
+
+use super::super::{Spot, Subset};
+use super::*;
+
+fn fleet(specs: Vec<BackendSpec>) -> Arc<Fleet> {
+    let clock = Clock::start();
+    let keeper = Arc::new(Keeper::new(Settings::default(), clock));
+    let settings = FleetSettings { backends: specs, ..FleetSettings::default() };
+    Fleet::new(&settings, keeper, clock)
+}
+
+fn spots(texts: &[&str]) -> BTreeSet<Spot> {
+    texts.iter().map(|text| Spot::parse(text).unwrap()).collect()
+}
+
+fn model(fleet: &Fleet, name: &str) -> ModelId {
+    match fleet.roster().lookup(name) {
+        Lookup::Known(model) => model,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The names of those that the core may choose from.
+fn choices(fleet: &Fleet, model: ModelId) -> Vec<String> {
+    let crew = fleet.crew();
+    let takes = crew.members.values().filter(|member| member.takes().contains(&model));
+    takes.map(|member| member.spec.id.clone()).collect()
+}
+
+#[test]
+fn x02_a_subset_is_a_model_that_only_its_backends_serve() {
+    let specs = vec![
+        spec("a", 1, Kind::Vllm, &["m"]),
+        spec("b", 2, Kind::Vllm, &["m", "n"]),
+        spec("c", 3, Kind::Vllm, &["n"]),
+    ];
+    let fleet = fleet(specs);
+    let (m, n) = (model(&fleet, "m"), model(&fleet, "n"));
+    let within = |model, texts: &[&str]| fleet.within(Subset { model, spots: spots(texts) });
+
+    let best = within(m, &["127.0.0.1:2", "127.0.0.1:9"]).unwrap();
+    assert_eq!(choices(&fleet, best), ["b"]);
+    let by_ip = within(m, &["127.0.0.1"]).unwrap();
+    assert_eq!(choices(&fleet, by_ip), ["a", "b"]);
+    let other = within(n, &["127.0.0.1:2", "127.0.0.1:9"]).unwrap();
+    assert_eq!(choices(&fleet, other), ["b"]);
+    assert_eq!(BTreeSet::from([m, n, best, by_ip, other]).len(), 5, "each has its own number");
+
+    assert_eq!(within(m, &["127.0.0.1:2", "127.0.0.1:9"]), Some(best), "and keeps it");
+    assert_eq!(choices(&fleet, m), ["a", "b"], "the model itself is what it was");
+}
+
+#[test]
+fn x02_a_subset_that_nobody_is_in_has_no_number() {
+    let fleet = fleet(vec![spec("a", 1, Kind::Vllm, &["m"])]);
+    let model = model(&fleet, "m");
+    for texts in [&[][..], &["10.0.0.1"], &["127.0.0.1:2"]] {
+        assert_eq!(fleet.within(Subset { model, spots: spots(texts) }), None, "{texts:?}");
+    }
+}
+
+#[test]
+fn x02_a_subset_follows_its_backends() {
+    let fleet = fleet(vec![spec("a", 1, Kind::Vllm, &["m"])]);
+    let subset =
+        Subset { model: model(&fleet, "m"), spots: spots(&["127.0.0.1:1", "127.0.0.1:2"]) };
+    let number = fleet.within(subset.clone()).unwrap();
+    let backends = vec![spec("b", 2, Kind::Vllm, &["m"])];
+    fleet.configure(&FleetSettings { backends, ..FleetSettings::default() });
+    assert_eq!(fleet.within(subset), Some(number), "those who wait for it hold its number");
+    assert_eq!(choices(&fleet, number), ["b"]);
+}
+
+#[test]
+fn x02_there_is_a_limit_to_subsets_and_no_backend_is_revived_by_one() {
+    let fleet = fleet(vec![spec("a", 1, Kind::Vllm, &["m"])]);
+    let model = model(&fleet, "m");
+    let numbered = (0..2000_u32).filter(|number| {
+        let other = format!("10.0.{}.{}", number / 256, number % 256);
+        fleet.within(Subset { model, spots: spots(&["127.0.0.1", &other]) }).is_some()
+    });
+    assert_eq!(numbered.count(), 1024);
+    let crew = fleet.crew();
+    assert!(crew.members.values().all(|member| member.serves == [model]));
+}
+
+#[test]
+fn x02_spots_are_addresses_with_or_without_a_port() {
+    assert!(Spot::parse(" 10.0.0.1:8000 ").is_some());
+    assert!(Spot::parse("[::1]:8000").is_some());
+    assert!(Spot::parse("::1").is_some());
+    assert_eq!([Spot::parse(""), Spot::parse("host:80"), Spot::parse("10.0.0.1:x")], [None; 3]);
+}

@@ -1,0 +1,213 @@
+//! The endpoint picker: Envoy asks over gRPC where each request may go, and waits for the answer.
+//!
+//! One core, another door: requests are read, queued and counted as in `serve`, but Envoy carries
+//! them. A conversation is one request; `talk` holds it, `opening` reads what Envoy says, `script`
+//! writes what is said to it, `grpc` carries both.
+
+mod grpc;
+mod opening;
+mod script;
+mod talk;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+
+use crate::backend::Upstream;
+use crate::config::{self, Settled, Source};
+use crate::gate::Gate;
+use crate::running::{self, Running, StartError};
+use crate::{serve, task};
+use grpc::{Code, Reply, Status};
+
+const PROCESS: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
+
+/// Every request that waits holds a stream, and Envoy brings them all over a few connections.
+const STREAMS_MAX: u32 = 100_000;
+/// Bodies are read to their end at once, so that no window need be small.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 64 << 20;
+const FRAME_MAX: u32 = 256 << 10;
+/// Clients come and go in crowds, and Envoy resets their streams: that is no attack.
+const RESETS_MAX: usize = 100_000;
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// How long to wait when the system has no more files to give.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A running endpoint picker. Dropping it does not end it; [`Picker::shut_down`] does.
+#[derive(Debug)]
+pub struct Picker {
+    running: Running,
+    drain: Duration,
+    address: SocketAddr,
+    health_address: SocketAddr,
+    metrics_address: SocketAddr,
+}
+
+// === impl Picker ===
+
+impl Picker {
+    /// Starts what the source describes. It picks when this returns.
+    pub fn start(source: Source) -> Result<Self, StartError> {
+        let settled = config::load(&source)?;
+        Self::start_with(settled, Some(source))
+    }
+
+    /// Starts with a configuration at hand, which is reloaded from its source if it has one.
+    pub fn start_with(settled: Settled, source: Option<Source>) -> Result<Self, StartError> {
+        check(&settled)?;
+        running::prepare(&settled);
+        let epp = settled.epp.clone();
+        let workers = settled.server.workers.unwrap_or_else(running::cores);
+        let listeners = running::listen(epp.listen, workers)?;
+        let health = running::listen(epp.health_listen, 1)?;
+        let metrics = running::listen(epp.metrics_listen, 1)?;
+        let [address, health_address, metrics_address] =
+            [&listeners, &health, &metrics].map(|listeners| running::address(listeners));
+        let (address, health_address) = (address?, health_address?);
+        let metrics_address = metrics_address?;
+        let addresses = vec![address, health_address, metrics_address];
+        let mut running = Running::begin(settled, source, addresses)?;
+        for listener in listeners.into_iter().chain(health) {
+            running.add(start(Arc::clone(&running.gate), listener)?);
+        }
+        for listener in metrics {
+            running.add(serve::visibility(&running.gate, listener)?);
+        }
+        Ok(Self { running, drain: epp.drain, address, health_address, metrics_address })
+    }
+
+    /// Where Envoy comes in.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where health is asked for.
+    pub fn health_address(&self) -> SocketAddr {
+        self.health_address
+    }
+
+    /// Where metrics and the other pages are.
+    pub fn metrics_address(&self) -> SocketAddr {
+        self.metrics_address
+    }
+
+    /// Begins the end: whoever waits is told, nobody new is taken, answers may finish within the
+    /// grace period.
+    pub fn shut_down(&self) {
+        self.running.gate.close();
+    }
+
+    /// Waits until everything has ended.
+    pub fn join(self) {
+        self.running.join();
+    }
+
+    /// Waits for SIGTERM or SIGINT, drains, then ends in order; a second signal ends it at once.
+    pub fn run_until_signal(self) -> io::Result<()> {
+        self.running.run_until_signal(self.drain)
+    }
+}
+
+/// Envoy is told addresses, so each backend must have one.
+fn check(settled: &Settled) -> Result<(), StartError> {
+    for spec in &settled.fleet.backends {
+        let upstream = Upstream::new(flow::BackendId(0), spec).map_err(StartError::Unfit)?;
+        if upstream.socket.is_none() {
+            return Err(StartError::Unfit(format!(
+                "backend {}: {} has a name where Envoy needs an address; write its IP",
+                spec.id, spec.url
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Starts a thread that takes calls from a listener, and ends when the gate has ended.
+fn start(gate: Arc<Gate>, listener: TcpListener) -> Result<JoinHandle<()>, StartError> {
+    let runtime = task::runtime()?;
+    running::spawn("tidegate-epp", move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = accept(Arc::clone(&gate), listener) => {}
+                _ = gate.ended() => {}
+            }
+        });
+    })
+}
+
+async fn accept(gate: Arc<Gate>, listener: TcpListener) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "a worker has no listener"),
+    };
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => task::spawn(take_calls(Arc::clone(&gate), stream)),
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Takes one connection's calls to its end.
+async fn take_calls(gate: Arc<Gate>, stream: TcpStream) {
+    let most = gate.settled.load().server.connections_max;
+    // One connection too many is closed: Envoy knows what to do.
+    let Some(_place) = gate.connections.join(most) else { return };
+    // Messages are small, and the one behind must not wait for the one before.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| {
+        let response = answer(&gate, request);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let connection = builder().serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        biased;
+        // Whoever breaks off has ended what it began; there is nobody to tell.
+        _ = connection.as_mut() => return,
+        () = gate.closing() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+fn builder() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(RESETS_MAX)
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .keep_alive_timeout(KEEP_ALIVE);
+    builder
+}
+
+fn answer(gate: &Arc<Gate>, request: Request<Incoming>) -> Response<Reply> {
+    if !grpc::is_call(request.headers()) {
+        return grpc::refuse(Status::new(Code::Unimplemented, "only gRPC is spoken here"));
+    }
+    let gate = Arc::clone(gate);
+    match request.uri().path() {
+        PROCESS => {
+            grpc::call(request, |incoming, outgoing| talk::converse(gate, incoming, outgoing))
+        }
+        _ => grpc::refuse(Status::new(Code::Unimplemented, "there is no such method")),
+    }
+}

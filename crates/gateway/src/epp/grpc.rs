@@ -1,0 +1,224 @@
+//! gRPC over hyper's HTTP/2: messages in, messages out, a status at the end.
+//!
+//! A call's work runs inside the body of its answer: hyper asks the body for frames, and that
+//! drives the work. So there is no task and no channel for each call, what was said since the last
+//! time leaves as one frame, and a caller that resets its stream drops the work where it stands.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming as RawBody;
+use prost::Message;
+
+const GRPC: &str = "application/grpc";
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// One byte that tells compression and four that tell the length stand before each message.
+const PREFIX: usize = 5;
+/// The largest message that is taken. Bodies come in pieces, each far smaller.
+const MESSAGE_MAX: usize = 8 << 20;
+/// How much may be said before the caller has taken any of it.
+const UNSENT_MAX: usize = 256 << 10;
+
+/// How a call ended, in gRPC's own numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    Ok = 0,
+    Cancelled = 1,
+    InvalidArgument = 3,
+    NotFound = 5,
+    ResourceExhausted = 8,
+    Unimplemented = 12,
+}
+
+/// How a call ended, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) code: Code,
+    pub(super) text: &'static str,
+}
+
+/// A caller's messages.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    body: RawBody,
+    buffer: BytesMut,
+}
+
+/// What is said to a caller; leaves when the caller's connection has room.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outgoing(Arc<Mutex<BytesMut>>);
+
+/// A call's answer.
+pub(super) struct Reply {
+    work: Option<Work>,
+    outgoing: Outgoing,
+    ended: Option<Status>,
+}
+
+/// What a call does, until it has a status.
+type Work = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
+
+/// Answers a call by doing `work` with what comes in and what goes out.
+pub(super) fn call<F>(
+    request: Request<RawBody>,
+    work: impl FnOnce(Incoming, Outgoing) -> F,
+) -> Response<Reply>
+where
+    F: Future<Output = Result<(), Status>> + Send + 'static,
+{
+    let outgoing = Outgoing::default();
+    let incoming = Incoming { body: request.into_body(), buffer: BytesMut::new() };
+    let work: Work = Box::pin(work(incoming, outgoing.clone()));
+    answer(Reply { work: Some(work), outgoing, ended: None })
+}
+
+/// Answers a call that nobody takes.
+pub(super) fn refuse(status: Status) -> Response<Reply> {
+    answer(Reply { work: None, outgoing: Outgoing::default(), ended: Some(status) })
+}
+
+/// Whether a request is a call at all.
+pub(super) fn is_call(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(GRPC.as_bytes()))
+}
+
+fn answer(reply: Reply) -> Response<Reply> {
+    let mut response = Response::new(reply);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
+    response
+}
+
+// === impl Status ===
+
+impl Status {
+    pub(super) const LEFT: Self = Self::new(Code::Cancelled, "the caller has left");
+
+    const GARBLED: Self = Self::new(Code::InvalidArgument, "a message cannot be decoded");
+
+    pub(super) const fn new(code: Code, text: &'static str) -> Self {
+        Self { code, text }
+    }
+
+    fn trailers(&self) -> HeaderMap {
+        let mut trailers = HeaderMap::new();
+        trailers.insert(STATUS, HeaderValue::from(self.code as u16));
+        if !self.text.is_empty() {
+            trailers.insert(MESSAGE, HeaderValue::from_static(self.text));
+        }
+        trailers
+    }
+}
+
+// === impl Incoming ===
+
+impl Incoming {
+    /// The next message; nothing when the caller has said all. Losing the caller is an error. May
+    /// be dropped and called again.
+    pub(super) async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Status> {
+        loop {
+            if let Some(message) = split(&mut self.buffer)? {
+                return M::decode(message).map(Some).map_err(|_| Status::GARBLED);
+            }
+            let Some(frame) = self.body.frame().await else { return self.end() };
+            if let Ok(data) = frame.map_err(|_| Status::LEFT)?.into_data() {
+                self.buffer.extend_from_slice(&data);
+            }
+        }
+    }
+
+    fn end<M>(&self) -> Result<Option<M>, Status> {
+        if self.buffer.is_empty() {
+            return Ok(None);
+        }
+        Err(Status::new(Code::InvalidArgument, "the last message is cut short"))
+    }
+}
+
+/// Splits a whole message off, if one has come.
+fn split(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
+    let Some(prefix) = buffer.first_chunk::<PREFIX>() else { return Ok(None) };
+    let [compressed, length @ ..] = *prefix;
+    if compressed != 0 {
+        return Err(Status::new(Code::Unimplemented, "compressed messages are not read"));
+    }
+    let length = u32::from_be_bytes(length) as usize;
+    if length > MESSAGE_MAX {
+        return Err(Status::new(Code::ResourceExhausted, "a message is larger than 8 MiB"));
+    }
+    if buffer.len() < PREFIX + length {
+        return Ok(None);
+    }
+    buffer.advance(PREFIX);
+    Ok(Some(buffer.split_to(length).freeze()))
+}
+
+// === impl Outgoing ===
+
+impl Outgoing {
+    /// Says something.
+    pub(super) fn send(&self, message: &impl Message) {
+        let mut buffer = self.buffer();
+        let length = message.encoded_len();
+        buffer.reserve(PREFIX + length);
+        buffer.put_u8(0);
+        // Nothing that is said here comes near the limit of four bytes.
+        buffer.put_u32(length as u32);
+        message.encode_raw(&mut *buffer);
+    }
+
+    /// Waits until most of what was said is on its way, so that a long answer is not held twice.
+    pub(super) async fn room(&self) {
+        // Polled again after every frame that was taken, so no waker is needed.
+        std::future::poll_fn(|_| {
+            if self.buffer().len() < UNSENT_MAX { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn take(&self) -> Bytes {
+        self.buffer().split().freeze()
+    }
+
+    fn buffer(&self) -> MutexGuard<'_, BytesMut> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Reply ===
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = self.get_mut();
+        if let Some(work) = &mut this.work
+            && let Poll::Ready(done) = work.as_mut().poll(context)
+        {
+            this.work = None;
+            this.ended = Some(done.err().unwrap_or(Status::new(Code::Ok, "")));
+        }
+        let said = this.outgoing.take();
+        if !said.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(said))));
+        }
+        if this.work.is_some() {
+            return Poll::Pending;
+        }
+        Poll::Ready(this.ended.take().map(|status| Ok(Frame::trailers(status.trailers()))))
+    }
+}
+
+#[cfg(test)]
+mod tests;

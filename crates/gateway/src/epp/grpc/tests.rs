@@ -1,0 +1,123 @@
+//! X02: the framing, byte by byte. That real clients understand it is shown end to end.
+
+use std::future::pending;
+use std::task::Waker;
+
+use envoy::health::HealthCheckRequest;
+use http_body_util::Full;
+use prost::Message as _;
+
+use super::*;
+
+/// A call that says these names and then does `rest`.
+fn saying<F>(names: &'static [&'static str], rest: F) -> Reply
+where
+    F: Future<Output = Result<(), Status>> + Send + 'static,
+{
+    let outgoing = Outgoing::default();
+    let out = outgoing.clone();
+    let work = async move {
+        for name in names {
+            out.send(&HealthCheckRequest { service: (*name).into() });
+        }
+        rest.await
+    };
+    Reply { work: Some(Box::pin(work)), outgoing, ended: None }
+}
+
+fn poll(reply: &mut Reply) -> Poll<Option<Frame<Bytes>>> {
+    let mut context = Context::from_waker(Waker::noop());
+    Pin::new(reply).poll_frame(&mut context).map(|frame| frame.map(|Ok(frame)| frame))
+}
+
+/// What a buffer holds, message by message.
+fn heard(buffer: &[u8]) -> Result<Vec<String>, Status> {
+    let mut buffer = BytesMut::from(buffer);
+    let mut names = Vec::new();
+    while let Some(message) = split(&mut buffer)? {
+        names.push(HealthCheckRequest::decode(message).unwrap().service);
+    }
+    Ok(names)
+}
+
+fn framed(name: &str) -> Vec<u8> {
+    let message = HealthCheckRequest { service: name.into() }.encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    [&[0][..], &length, &message].concat()
+}
+
+#[test]
+fn x02_what_is_said_at_once_leaves_as_one_frame_and_the_status_comes_last() {
+    let mut reply = saying(&["a", "bc"], async { Ok(()) });
+    let Poll::Ready(Some(frame)) = poll(&mut reply) else { panic!("nothing was said") };
+    assert_eq!(frame.into_data().unwrap(), [framed("a"), framed("bc")].concat());
+    let Poll::Ready(Some(frame)) = poll(&mut reply) else { panic!("there is no status") };
+    assert_eq!(frame.into_trailers().unwrap()[STATUS], "0");
+    assert!(matches!(poll(&mut reply), Poll::Ready(None)));
+}
+
+#[test]
+fn x02_a_call_that_goes_on_says_what_it_has_to_say() {
+    let mut reply = saying(&["a"], pending());
+    assert!(matches!(poll(&mut reply), Poll::Ready(Some(_))));
+    assert!(matches!(poll(&mut reply), Poll::Pending));
+}
+
+#[test]
+fn x02_a_call_that_fails_says_why() {
+    let mut reply = saying(&[], async { Err(Status::new(Code::NotFound, "not here")) });
+    let Poll::Ready(Some(frame)) = poll(&mut reply) else { panic!("there is no status") };
+    let trailers = frame.into_trailers().unwrap();
+    assert_eq!(trailers[STATUS], "5");
+    assert_eq!(trailers[MESSAGE], "not here");
+}
+
+/// A long answer waits for its reader instead of being held twice.
+#[test]
+fn x02_who_says_much_waits_until_it_is_taken() {
+    let outgoing = Outgoing::default();
+    let out = outgoing.clone();
+    let work = async move {
+        for _ in 0..100 {
+            out.room().await;
+            out.send(&HealthCheckRequest { service: "x".repeat(60_000) });
+        }
+        Ok(())
+    };
+    let mut reply = Reply { work: Some(Box::pin(work)), outgoing, ended: None };
+    let mut sizes = Vec::new();
+    while let Poll::Ready(Some(frame)) = poll(&mut reply) {
+        sizes.push(frame.into_data().map_or(0, |data| data.len()));
+    }
+    assert!(sizes.iter().all(|&size| size <= UNSENT_MAX + 60_010), "{sizes:?}");
+    assert!(sizes.iter().sum::<usize>() > 6_000_000, "{sizes:?}");
+}
+
+#[test]
+fn x02_messages_are_found_however_they_are_cut() {
+    let bytes = [framed("first"), framed(""), framed("third")].concat();
+    assert_eq!(heard(&bytes).unwrap(), ["first", "", "third"]);
+    for cut in 0..framed("first").len() {
+        assert_eq!(heard(&bytes[..cut]).unwrap(), [""; 0], "cut at {cut}");
+    }
+}
+
+#[test]
+fn x02_what_is_compressed_or_too_large_is_refused() {
+    let mut bytes = framed("a");
+    bytes[0] = 1;
+    assert_eq!(heard(&bytes).unwrap_err().code, Code::Unimplemented);
+    let huge = [&[0][..], &u32::MAX.to_be_bytes()].concat();
+    assert_eq!(heard(&huge).unwrap_err().code, Code::ResourceExhausted);
+}
+
+#[test]
+fn x02_only_grpc_is_taken_for_a_call() {
+    let request = |kind: &str| {
+        let request = Request::builder().header(CONTENT_TYPE, kind);
+        request.body(Full::new(Bytes::new())).unwrap()
+    };
+    assert!(is_call(request("application/grpc").headers()));
+    assert!(is_call(request("application/grpc+proto").headers()));
+    assert!(!is_call(request("application/json").headers()));
+}

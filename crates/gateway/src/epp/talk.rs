@@ -1,0 +1,436 @@
+//! One conversation: one request of a client of Envoy's, from its head to the end of its answer.
+//!
+//! The request's head and body are heard to their end before anything is said, so that a request
+//! can wait here as long as it must. Whoever breaks off while it waits drops its seat and with it
+//! its place; whatever comes of the answer, the seat is settled once.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use envoy::ext_proc::processing_request::Request as Said;
+use envoy::ext_proc::{HttpBody, HttpHeaders, ProcessingRequest};
+use flow::{BackendId, Place, Usage};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::grpc::{Incoming, Outgoing, Status};
+use super::opening::{self, Hitch, Opening, Rest};
+use super::script;
+use crate::backend::{Attempt, Spot, Upstream};
+use crate::config::Settled;
+use crate::gate::Gate;
+use crate::ingress;
+use crate::keeper::{Grant, Seat};
+use crate::passage::Passage;
+use crate::relay::{Flight, Meter, Shape, verdict};
+use crate::reply::{Fault, Refused, headers};
+use crate::trip::Trip;
+
+/// What Envoy adds to every answer that is not its own.
+const FROM_UPSTREAM: &str = "x-envoy-upstream-service-time";
+
+/// A conversation that is going on.
+struct Talk {
+    gate: Arc<Gate>,
+    settled: Arc<Settled>,
+    incoming: Incoming,
+    outgoing: Outgoing,
+}
+
+/// A request that may go, and where.
+struct Granted {
+    passage: Passage,
+    seat: Seat,
+    grant: Grant,
+    upstream: Arc<Upstream>,
+}
+
+/// An answer on its way back.
+struct Answer {
+    /// Gone when it has been settled.
+    flight: Option<Flight>,
+    meter: Meter,
+    upstream: Arc<Upstream>,
+    told: HeaderMap,
+    /// Whether its body will be seen. If not, the end of the conversation is the end of the answer.
+    sees_bodies: bool,
+    began: bool,
+}
+
+/// Talks with Envoy about one request.
+pub(super) async fn converse(
+    gate: Arc<Gate>,
+    incoming: Incoming,
+    outgoing: Outgoing,
+) -> Result<(), Status> {
+    let settled = gate.settled.load_full();
+    Talk { gate, settled, incoming, outgoing }.hold().await
+}
+
+// === impl Talk ===
+
+impl Talk {
+    async fn hold(mut self) -> Result<(), Status> {
+        let opening = match Opening::hear(&mut self.incoming).await {
+            Ok(Some(opening)) => opening,
+            Ok(None) => return Ok(()),
+            Err(Hitch::Gone(status)) => return Err(status),
+            Err(Hitch::Fault(fault)) => {
+                self.refuse(&fault.into(), &ingress::headers::request_id(&HeaderMap::new()));
+                return Ok(());
+            }
+        };
+        let observer = Arc::clone(&self.gate.observer);
+        let trip = Trip::begin(&opening.parts, self.gate.clock, observer);
+        let rest = match self.rest(&opening).await {
+            Ok(rest) => rest,
+            Err(Hitch::Gone(status)) => return Err(status),
+            Err(Hitch::Fault(fault)) => {
+                self.fail(trip, fault, &opening.parts.headers);
+                return Ok(());
+            }
+        };
+        let sees_bodies = opening.sees_bodies;
+        let remove = ingress::headers::control_names(&opening.parts.headers);
+        let Rest { body, trailers } = rest;
+        let (passage, body) = match self.understand(opening, trip, body) {
+            Some(understood) => understood,
+            None => return Ok(()),
+        };
+        let Some(granted) = self.wait(passage).await? else { return Ok(()) };
+        self.send(&granted, remove, Rest { body, trailers }).await;
+        self.follow(granted.fly(sees_bodies)).await
+    }
+
+    /// Hears the rest of the request, which must not take for ever.
+    async fn rest(&mut self, opening: &Opening) -> Result<Rest, Hitch> {
+        if opening.whole {
+            return Ok(Rest::default());
+        }
+        let server = &self.settled.server;
+        tokio::select! {
+            biased;
+            rest = Rest::hear(&mut self.incoming, server.body_limit) => rest,
+            () = tokio::time::sleep(server.body_timeout) => {
+                Err(Hitch::Fault(Fault::RequestTimeout))
+            }
+        }
+    }
+
+    /// Reads what is asked for; says so itself where that cannot be read.
+    fn understand(
+        &self,
+        opening: Opening,
+        mut trip: Trip,
+        body: bytes::Bytes,
+    ) -> Option<(Passage, bytes::Bytes)> {
+        let Opening { parts, within, sees_bodies, .. } = opening;
+        trip.record.bytes_in = body.len() as u64;
+        let draw = trip.arrived.nanos();
+        match ingress::read_anything(&self.settled, &parts, body, draw) {
+            Ok((mut intent, body)) => {
+                // Tokens that are not seen cannot be counted.
+                intent.streamed &= sees_bodies;
+                trip.read(&intent);
+                let (gate, settled) = (Arc::clone(&self.gate), Arc::clone(&self.settled));
+                let within = within.or_else(|| self.conformance(&parts.headers));
+                Some((Passage { gate, settled, intent, trip, within, model: None }, body))
+            }
+            Err(fault) => {
+                self.fail(trip, fault, &parts.headers);
+                None
+            }
+        }
+    }
+
+    /// Waits for a backend. Nothing if the request was refused.
+    async fn wait(&mut self, mut passage: Passage) -> Result<Option<Granted>, Status> {
+        let outcome = tokio::select! {
+            biased;
+            outcome = granted(&mut passage) => outcome,
+            status = gone(&mut self.incoming) => return Err(status),
+        };
+        match outcome {
+            Ok((seat, grant, upstream)) => Ok(Some(Granted { passage, seat, grant, upstream })),
+            Err(refused) => {
+                let Passage { intent, trip, .. } = passage;
+                trip.fail(&refused.fault);
+                self.refuse(&refused, &intent.request_id);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sends the request on its way, exactly as it came.
+    async fn send(&self, granted: &Granted, remove: Vec<String>, rest: Rest) {
+        let endpoints = self.endpoints(granted);
+        let mut told = HeaderMap::new();
+        headers::identify(&mut told, &granted.passage.intent.request_id);
+        self.outgoing.send(&script::head(&endpoints, &told, remove));
+        if !rest.body.is_empty() || rest.trailers {
+            for piece in script::body(rest.body, rest.trailers) {
+                self.outgoing.room().await;
+                self.outgoing.send(&piece);
+            }
+        }
+        if rest.trailers {
+            self.outgoing.send(&script::request_trailers());
+        }
+    }
+
+    /// Where to send it: the one that was chosen, and as many others of its kind as are wanted.
+    fn endpoints(&self, granted: &Granted) -> String {
+        let chosen = granted.upstream.socket;
+        let others = match self.settled.epp.fallbacks {
+            0 => Vec::new(),
+            most => self.fallbacks(granted, most),
+        };
+        let all = chosen.into_iter().chain(others);
+        all.map(|socket| socket.to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    /// Each has others behind it, so that those who lose one do not all meet at the next.
+    fn fallbacks(&self, granted: &Granted, most: usize) -> Vec<SocketAddr> {
+        let roster = self.gate.fleet.roster();
+        let chosen = granted.upstream.id;
+        let serving = granted.passage.model.into_iter().flat_map(|model| roster.serving(model));
+        let (before, behind): (Vec<BackendId>, Vec<_>) =
+            serving.filter(|&id| id != chosen).partition(|&id| id < chosen);
+        let others = behind.into_iter().chain(before).filter_map(|id| roster.upstream(id)?.socket);
+        others.take(most).collect()
+    }
+
+    /// Hears the answer, passes it on, and settles when it has ended.
+    async fn follow(&mut self, mut answer: Answer) -> Result<(), Status> {
+        loop {
+            let message = match self.incoming.next::<ProcessingRequest>().await {
+                Ok(Some(message)) => message,
+                Ok(None) => {
+                    answer.ended();
+                    return Ok(());
+                }
+                Err(status) => {
+                    answer.ended();
+                    return Err(status);
+                }
+            };
+            let served = opening::served(&message).map(str::to_owned);
+            match message.request {
+                Some(Said::ResponseHeaders(head)) => {
+                    answer.begins(&self.gate, &head);
+                    self.echo(served.as_deref(), &mut answer.told);
+                    self.outgoing.send(&script::answer_head(&answer.told));
+                }
+                Some(Said::ResponseBody(piece)) => {
+                    answer.passes(&piece);
+                    self.outgoing.room().await;
+                    self.outgoing.send(&script::answer_piece(piece.body, piece.end_of_stream));
+                }
+                Some(Said::ResponseTrailers(_)) => {
+                    answer.complete();
+                    self.outgoing.send(&script::answer_trailers());
+                }
+                // What is left of the request was heard already, or does not matter any more.
+                _ => {}
+            }
+        }
+    }
+
+    /// Where the conformance suite wants a request to go, if it may.
+    fn conformance(&self, headers: &HeaderMap) -> Option<BTreeSet<Spot>> {
+        let wanted =
+            ingress::headers::selection(headers).filter(|_| self.settled.epp.conformance)?;
+        Some(wanted.split(',').filter_map(Spot::parse).collect())
+    }
+
+    /// Tells the conformance suite where a request went.
+    fn echo(&self, served: Option<&str>, told: &mut HeaderMap) {
+        if let Some(served) = served.filter(|_| self.settled.epp.conformance) {
+            headers::served_by(told, served);
+        }
+    }
+
+    fn fail(&self, mut trip: Trip, fault: Fault, headers: &HeaderMap) {
+        let request_id = ingress::headers::request_id(headers);
+        trip.name(&request_id);
+        trip.fail(&fault);
+        self.refuse(&fault.into(), &request_id);
+    }
+
+    fn refuse(&self, refused: &Refused, request_id: &HeaderValue) {
+        self.outgoing.send(&script::refusal(refused, request_id));
+    }
+}
+
+/// Waits until the request may go, and knows where.
+async fn granted(passage: &mut Passage) -> Result<(Seat, Grant, Arc<Upstream>), Refused> {
+    let mut seat = passage.seat().await?;
+    let record = &passage.trip.record;
+    passage.gate.observer.began(seat.ticket(), &record.model, &record.target);
+    passage.trip.record.bypassed = !seat.waits();
+    loop {
+        let grant = seat.grant().await.map_err(|refused| passage.waited_out(refused))?;
+        passage.granted(&grant);
+        let upstream = passage.gate.fleet.roster().upstream(grant.backend).cloned();
+        match upstream {
+            Some(upstream) if upstream.socket.is_some() => {
+                passage.trip.record.backend.clone_from(&upstream.name);
+                return Ok((seat, grant, upstream));
+            }
+            Some(upstream) => {
+                seat.settle(Usage::Cost(0));
+                let text = format!("{}: its URL has a name where Envoy needs an IP", upstream.name);
+                return Err(Fault::BackendError(text).into());
+            }
+            // It left between the grant and now.
+            None => {
+                passage.trip.record.bypassed = false;
+                seat.requeue(Place::Old);
+            }
+        }
+    }
+}
+
+/// Resolves when Envoy breaks off. What else it says of the request was heard already.
+async fn gone(incoming: &mut Incoming) -> Status {
+    loop {
+        match incoming.next::<ProcessingRequest>().await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Status::LEFT,
+            Err(status) => return status,
+        }
+    }
+}
+
+// === impl Granted ===
+
+impl Granted {
+    /// It is on its way: what comes now is its answer.
+    fn fly(self, sees_bodies: bool) -> Answer {
+        let Self { passage, seat, grant, upstream } = self;
+        let mut told = HeaderMap::new();
+        let Passage { settled, intent, trip, .. } = passage;
+        headers::describe(
+            &mut told,
+            &headers::Told {
+                backend: &upstream.name_header,
+                choice: grant.choice,
+                waited: grant.waited,
+                request_id: &intent.request_id,
+                headroom: None,
+            },
+        );
+        let flight = Flight {
+            seat,
+            trip,
+            cost: settled.cost,
+            prompt_estimate: intent.prompt,
+            streamed: intent.streamed,
+        };
+        let meter = Meter::new(Shape::Whole);
+        Answer { flight: Some(flight), meter, upstream, told, sees_bodies, began: false }
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    fn begins(&mut self, gate: &Gate, head: &HttpHeaders) {
+        self.began = true;
+        let head_of = AnswerHead::of(head);
+        self.meter = Meter::new(Shape::of(head_of.content_type.as_ref()));
+        let attempt = head_of.attempt();
+        gate.observer.attempt(&self.upstream.name, attempt);
+        gate.fleet.report(self.upstream.id, attempt);
+        if let Some(flight) = &mut self.flight {
+            flight.trip.answered(head_of.status);
+            if let Some(first_byte) = flight.trip.record.first_byte {
+                gate.fleet.latency(self.upstream.id, first_byte);
+            }
+        }
+        if head.end_of_stream {
+            self.complete();
+        }
+    }
+
+    fn passes(&mut self, piece: &HttpBody) {
+        if let Some(flight) = &mut self.flight {
+            flight.trip.record.bytes_out += piece.body.len() as u64;
+            if self.meter.read(&piece.body) {
+                flight.progressed(self.meter.tokens());
+            }
+        }
+        if piece.end_of_stream {
+            self.complete();
+        }
+    }
+
+    /// The last byte has come.
+    fn complete(&mut self) {
+        if let Some(flight) = self.flight.take() {
+            flight.land(&self.meter, None);
+        }
+    }
+
+    /// The conversation is over. Before the last byte was seen that is the end of the answer only
+    /// where its bytes are not shown.
+    fn ended(&mut self) {
+        if self.began && !self.sees_bodies {
+            self.complete();
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(flight) = self.flight.take() {
+            flight.abandoned(&self.meter);
+        }
+    }
+}
+
+/// What an answer's head says that matters here.
+struct AnswerHead {
+    status: StatusCode,
+    content_type: Option<HeaderValue>,
+    retry_after: Option<HeaderValue>,
+    from_upstream: bool,
+}
+
+// === impl AnswerHead ===
+
+impl AnswerHead {
+    fn of(head: &HttpHeaders) -> Self {
+        let mut found = Self {
+            status: StatusCode::OK,
+            content_type: None,
+            retry_after: None,
+            from_upstream: false,
+        };
+        for (name, value) in opening::pairs(head.headers.as_ref()) {
+            match name {
+                ":status" => {
+                    found.status = StatusCode::from_bytes(value).unwrap_or(StatusCode::BAD_GATEWAY);
+                }
+                FROM_UPSTREAM => found.from_upstream = true,
+                _ if name == CONTENT_TYPE => {
+                    found.content_type = HeaderValue::from_bytes(value).ok();
+                }
+                _ if name == RETRY_AFTER => found.retry_after = HeaderValue::from_bytes(value).ok(),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// How it went at the backend. What Envoy says in the place of a backend that it could not
+    /// reach is the backend's failure.
+    fn attempt(&self) -> Attempt {
+        let unreached = self.status == StatusCode::SERVICE_UNAVAILABLE && !self.from_upstream;
+        if unreached {
+            return Attempt::Failed;
+        }
+        verdict(self.status, self.retry_after.as_ref())
+    }
+}

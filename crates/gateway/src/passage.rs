@@ -1,0 +1,142 @@
+//! A request's way to a place: what every door does alike, from knowing what is asked for to being
+//! granted a backend.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use flow::{ModelId, Span};
+
+use crate::backend::{Lookup, Spot, Subset};
+use crate::config::Settled;
+use crate::gate::Gate;
+use crate::ingress::{self, Intent};
+use crate::keeper::{Grant, Seat, Target};
+use crate::reply::{Fault, Refused};
+use crate::trip::Trip;
+
+/// When to try again while no backend is there: nothing that waits says when one will be.
+const RETRY_WHEN_AWAY: Span = Span::from_secs(5);
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) settled: Arc<Settled>,
+    pub(crate) intent: Intent,
+    pub(crate) trip: Trip,
+    /// Where alone it may go, if somebody said so.
+    pub(crate) within: Option<BTreeSet<Spot>>,
+    /// The model that it waits for, once it does.
+    pub(crate) model: Option<ModelId>,
+}
+
+// === impl Passage ===
+
+impl Passage {
+    /// Takes a place, in flight or in the queue.
+    pub(crate) async fn seat(&mut self) -> Result<Seat, Refused> {
+        if let Lookup::Known(model) = self.lookup() {
+            return self.offer(model);
+        }
+        let mut learnt = self.gate.fleet.learnt();
+        let usual = ingress::ttl_of(&self.settled, self.intent.class);
+        let ttl = self.intent.ttl.unwrap_or(usual);
+        loop {
+            learnt.borrow_and_update();
+            let model = match self.lookup() {
+                Lookup::Known(model) => return self.offer(model),
+                Lookup::NotYet(model) => model,
+                Lookup::Unknown => return Err(self.unknown_model()),
+            };
+            // A backend's models are not known yet: it waits like others, and looks again.
+            let mut seat = self.offer(model)?;
+            tokio::select! {
+                outcome = seat.grant() => {
+                    outcome.map_err(|refused| self.waited_out(refused))?;
+                }
+                // The time that it has waited counts when it waits again.
+                _ = learnt.changed() => self.intent.ttl = Some(less(ttl, self.age())),
+            }
+        }
+    }
+
+    /// How long ago it arrived.
+    pub(crate) fn age(&self) -> Span {
+        self.gate.clock.now().since(self.trip.arrived)
+    }
+
+    /// Writes down what was granted.
+    pub(crate) fn granted(&mut self, grant: &Grant) {
+        let record = &mut self.trip.record;
+        record.waited = Some(grant.waited);
+        record.attempts += 1;
+        if let Some(choice) = &grant.choice {
+            record.reason = choice.reason.text();
+            record.boost = choice.score.boost;
+            record.score = choice.score.total;
+            record.queue_penalty = choice.score.queue_penalty;
+        }
+    }
+
+    /// A refusal after a wait, with what only its holder knows.
+    pub(crate) fn waited_out(&mut self, refused: Refused) -> Refused {
+        let waited = self.age();
+        self.trip.record.waited = Some(waited);
+        let fault = refused.fault.after(waited);
+        let away = matches!(fault, Fault::QueueTimeout(_)) && self.is_away();
+        let retry_after = refused.retry_after.max(away.then_some(RETRY_WHEN_AWAY));
+        Refused { fault, retry_after }
+    }
+
+    /// Whether no backend can take it now.
+    fn is_away(&self) -> bool {
+        match self.lookup() {
+            Lookup::Known(model) => {
+                let served = |model| self.gate.fleet.roster().is_served(model);
+                !self.narrowed(model).is_ok_and(served)
+            }
+            Lookup::NotYet(_) | Lookup::Unknown => true,
+        }
+    }
+
+    fn lookup(&self) -> Lookup {
+        let roster = self.gate.fleet.roster();
+        match &self.intent.target {
+            Some(model) => roster.lookup(model),
+            None => roster.anywhere(self.trip.arrived.nanos()),
+        }
+    }
+
+    /// The model as only those serve it who may.
+    fn narrowed(&self, model: ModelId) -> Result<ModelId, Refused> {
+        let Some(spots) = self.within.clone() else { return Ok(model) };
+        let none = Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WHEN_AWAY) };
+        self.gate.fleet.within(Subset { model, spots }).ok_or(none)
+    }
+
+    fn offer(&mut self, model: ModelId) -> Result<Seat, Refused> {
+        let adapter = self.gate.fleet.roster().adapter(model);
+        let target = Target { model: self.narrowed(model)?, adapter };
+        self.model = Some(target.model);
+        let seat = self.gate.keeper.offer(&self.intent, target, self.trip.arrived);
+        seat.map_err(|refused| {
+            let model = self.intent.model.as_deref().unwrap_or_default();
+            Refused { fault: refused.fault.about(model), ..refused }
+        })
+    }
+
+    fn unknown_model(&self) -> Refused {
+        if self.gate.fleet.roster().is_empty() {
+            return Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WHEN_AWAY) };
+        }
+        match &self.intent.model {
+            Some(model) => Fault::ModelNotFound(model.clone()).into(),
+            None => Fault::BackendError("none lists any model".into()).into(),
+        }
+    }
+}
+
+/// What is left of a time.
+fn less(whole: Span, gone: Span) -> Span {
+    Span::from_nanos(whole.nanos().saturating_sub(gone.nanos()))
+}
