@@ -103,7 +103,8 @@ fn read_as(
     let (peek, named) = look(kind, &controls, &body)?;
     let model = named.as_ref().map(|named| named.name.as_ref());
     let resolved = model.and_then(|model| settled.names.resolve(model, draw));
-    let target = resolved.map(|resolved| resolved.target);
+    let renamed = controls.rewrite().filter(|_| model.is_some());
+    let target = renamed.or(resolved.map(|resolved| resolved.target));
     let origin = Origin::of(controls.workload);
 
     let listed = listed(&settled.identity, &parts.headers);
@@ -141,9 +142,9 @@ fn read_as(
         queue_status: streamed && api == Api::OpenAi && controls.queue_status(),
         workload: origin.id,
     };
-    let rewritten = match (&named, resolved) {
-        (Some(named), Some(found)) if found.rewritten => {
-            Some(named.replaced(&body, found.target).ok_or(Fault::Internal)?)
+    let rewritten = match (&named, target) {
+        (Some(named), Some(target)) if named.name.as_ref() != target => {
+            Some(named.replaced(&body, target).ok_or(Fault::Internal)?)
         }
         _ => None,
     };

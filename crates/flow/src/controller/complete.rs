@@ -2,7 +2,7 @@
 
 use super::Controller;
 use super::turn::Spot;
-use crate::ask::{COST_MAX, Ticket, Usage};
+use crate::ask::{BackendId, COST_MAX, Ticket, Usage};
 use crate::outcome::{Eviction, Misuse, Place, Stage};
 use crate::queue::asks::Phase;
 use crate::queue::claim::Claim;
@@ -72,6 +72,36 @@ impl Controller {
         // The backend may have left the domain in which the ask waits.
         self.drain(self.supply.pools[pool as usize].domain, now);
         self.drain_after(backend, was_at_limit.then_some(flow), now);
+        Ok(())
+    }
+
+    /// Whoever carries an ask had to go on to another backend with it: it counts there from now on.
+    /// A backend that is not known changes nothing.
+    pub fn moved(&mut self, ticket: Ticket, to: BackendId, now: Time) -> Result<(), Misuse> {
+        let now = self.advance(now);
+        let slot = self.find_in_flight(ticket)?;
+        let from = self.asks[slot].backend;
+        let Some(to) = self.supply.find(to).filter(|&to| to != from) else { return Ok(()) };
+        let record = &self.asks[slot];
+        let (band, stock) = (record.band.index(), record.stock(self.settings.stock));
+        let flow = self.claims[record.claim].flow;
+        let limited = self.flows[flow].limited;
+        self.supply.give_back(from, band, stock);
+        if self.is_auto() {
+            self.land(slot);
+        }
+        if limited {
+            self.open_doors(flow, from);
+        }
+        self.asks[slot].backend = to;
+        self.supply.take(to, band, stock);
+        if self.is_auto() {
+            self.take_off(slot);
+        }
+        if limited {
+            self.close_doors(flow, to);
+        }
+        self.drain_after(from, limited.then_some(flow), now);
         Ok(())
     }
 

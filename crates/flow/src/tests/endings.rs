@@ -228,3 +228,45 @@ fn n04_the_backend_is_chosen_when_the_ask_goes() {
     assert_eq!(bench.granted(), [waiting]);
     assert_eq!(bench.gate.backend_of(waiting), Some(BackendId(9)));
 }
+
+/// Envoy went on to the next endpoint: the first is free again, and the second is as full as it is.
+#[test]
+fn x02_an_ask_that_was_served_elsewhere_counts_there() {
+    let mut bench = Bench::new(limited_to(1.0), 3);
+    let (first, second) = (bench.start("a"), bench.start("a"));
+    let at = |bench: &Bench, ticket| bench.gate.backend_of(ticket).unwrap();
+    let (from, busy) = (at(&bench, first), at(&bench, second));
+    let third = bench.start("a");
+    let to = at(&bench, third);
+    bench.settle(third, 1);
+    bench.gate.moved(first, to, bench.now).unwrap();
+    bench.collect();
+    assert_eq!(at(&bench, first), to);
+    let next = bench.start("b");
+    assert_eq!(at(&bench, next), from, "the only one that is free");
+    let waiting = bench.queue("b", Band::Normal);
+    bench.gate.moved(first, busy, bench.now).unwrap();
+    bench.collect();
+    assert_eq!(bench.granted(), [waiting], "what it left is there for who waits");
+    bench.gate.moved(first, BackendId(99), bench.now).unwrap();
+    assert_eq!(at(&bench, first), busy, "nobody knows that one");
+    [first, second, next, waiting].into_iter().for_each(|ticket| bench.settle(ticket, 1));
+    assert_eq!((bench.gate.in_flight(), bench.gate.depth()), (0, 0));
+}
+
+/// A flow with a limit at each backend keeps it when one of its asks moves.
+#[test]
+fn x02_limits_per_backend_follow_an_ask_that_moved() {
+    let class = FlowClass { in_flight_per_backend_max: Some(1), ..FlowClass::default() };
+    let settings = Settings { default_class: class, ..limited_to(8.0) };
+    let mut bench = Bench::new(settings, 2);
+    let (first, second) = (bench.start("a"), bench.start("a"));
+    let [left, right] = [first, second].map(|ticket| bench.gate.backend_of(ticket).unwrap());
+    assert_ne!(left, right);
+    let waiting = bench.queue("a", Band::Normal);
+    bench.gate.moved(first, right, bench.now).unwrap();
+    bench.collect();
+    assert_eq!(bench.granted(), [waiting], "it may use the one that was left");
+    assert_eq!(bench.gate.backend_of(waiting), Some(left));
+    bench.queue("a", Band::Normal);
+}

@@ -110,7 +110,7 @@ impl History {
     }
 
     fn step(&mut self, operation: u8, value: u64) {
-        match operation % 24 {
+        match operation % 25 {
             0..=8 => self.offer(value),
             9..=12 => self.settle(value),
             13 => self.cancel(value),
@@ -120,6 +120,7 @@ impl History {
             20 | 21 => self.start(value),
             22 => self.stream(value),
             23 => self.read(value),
+            24 => self.moved(value),
             18 if !self.plain => self.bench.supply(&backends(value)),
             19 if !self.plain => {
                 self.bench.gate.configure(settings(value), self.bench.now);
@@ -225,6 +226,15 @@ impl History {
             assert!(self.ended.insert(ticket));
             self.bench.collect();
         }
+    }
+
+    /// Whoever carries it went to another backend, or to one that nobody knows.
+    fn moved(&mut self, value: u64) {
+        let Some(at) = (value as usize).checked_rem(self.in_flight.len()) else { return };
+        let (ticket, _) = self.in_flight[at];
+        let to = BackendId((value >> 32) as u32 % 5);
+        self.bench.gate.moved(ticket, to, self.bench.now).unwrap();
+        self.bench.collect();
     }
 
     fn requeue(&mut self, value: u64) {

@@ -102,6 +102,11 @@ impl Roster {
         self.backends.get(&backend)
     }
 
+    /// The backend at this address.
+    pub(crate) fn at(&self, socket: SocketAddr) -> Option<&Arc<Upstream>> {
+        self.backends.values().find(|upstream| upstream.socket == Some(socket))
+    }
+
     /// Every name that leads to a model, with its number.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (&str, ModelId)> {
         self.catalogue.ids.iter().map(|(name, &id)| (&**name, id))

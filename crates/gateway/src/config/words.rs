@@ -75,6 +75,17 @@ pub(super) fn list<T>(words: Words<T>) -> String {
     }
 }
 
+/// The band that a number stands for, as the Gateway API counts priorities: what is below 0 may be
+/// shed, 0 is what nobody asked to be different.
+pub(crate) fn numbered_band(priority: i64) -> Band {
+    match priority {
+        ..0 => Band::BestEffort,
+        0 => Band::Normal,
+        1..10 => Band::High,
+        10.. => Band::Critical,
+    }
+}
+
 /// The band that a name stands for, whoever uses it: a header, an objective, a model.
 pub(crate) fn band(name: &str) -> Option<Band> {
     find(BANDS, name)

@@ -215,13 +215,13 @@ impl Talk {
                     return Err(status);
                 }
             };
-            let served = opening::served(&message).map(str::to_owned);
+            if let Some(Said::ResponseHeaders(head)) = &message.request {
+                let served = opening::served(&message);
+                answer.begins(&self.gate, head, served);
+                self.echo(served, &mut answer.told);
+                self.outgoing.send(&script::answer_head(&answer.told));
+            }
             match message.request {
-                Some(Said::ResponseHeaders(head)) => {
-                    answer.begins(&self.gate, &head);
-                    self.echo(served.as_deref(), &mut answer.told);
-                    self.outgoing.send(&script::answer_head(&answer.told));
-                }
                 Some(Said::ResponseBody(piece)) => {
                     answer.passes(&piece);
                     self.outgoing.room().await;
@@ -336,8 +336,9 @@ impl Granted {
 // === impl Answer ===
 
 impl Answer {
-    fn begins(&mut self, gate: &Gate, head: &HttpHeaders) {
+    fn begins(&mut self, gate: &Gate, head: &HttpHeaders, served: Option<&str>) {
         self.began = true;
+        self.follow_to(gate, served);
         let head_of = AnswerHead::of(head);
         self.meter = Meter::new(Shape::of(head_of.content_type.as_ref()));
         let attempt = head_of.attempt();
@@ -352,6 +353,24 @@ impl Answer {
         if head.end_of_stream {
             self.complete();
         }
+    }
+
+    /// Envoy may have gone on to another backend than was meant, because that one failed.
+    fn follow_to(&mut self, gate: &Gate, served: Option<&str>) {
+        let Some(socket) = served.and_then(|served| served.parse().ok()) else { return };
+        let Some(other) = gate.fleet.roster().at(socket).cloned() else { return };
+        if other.id == self.upstream.id {
+            return;
+        }
+        gate.observer.attempt(&self.upstream.name, Attempt::Failed);
+        gate.fleet.report(self.upstream.id, Attempt::Failed);
+        headers::served_elsewhere(&mut self.told, &other.name_header);
+        if let Some(flight) = &mut self.flight {
+            flight.seat.moved(other.id);
+            flight.trip.record.attempts += 1;
+            flight.trip.record.backend.clone_from(&other.name);
+        }
+        self.upstream = other;
     }
 
     fn passes(&mut self, piece: &HttpBody) {

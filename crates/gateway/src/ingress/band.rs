@@ -37,7 +37,8 @@ fn objective(controls: &Controls<'_>, objectives: &BTreeMap<String, Band>) -> Op
     let band = |named: &str| {
         let exact = objectives.get(named);
         let alike = || objectives.iter().find(|(name, _)| name.eq_ignore_ascii_case(named));
-        exact.or_else(|| alike().map(|(_, band)| band)).copied()
+        let numbered = || named.parse().ok().map(words::numbered_band);
+        exact.or_else(|| alike().map(|(_, band)| band)).copied().or_else(numbered)
     };
     controls.objective.into_iter().flatten().filter_map(text).find_map(band)
 }

@@ -5,6 +5,7 @@
 //! hash some thirty names for every request.
 
 use flow::Span;
+use flow::identity::NAME_MAX;
 use http::header::{CONTENT_LENGTH, TE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -24,6 +25,7 @@ pub(super) struct Controls<'a> {
     /// Under its newer name and its older one.
     pub(super) objective: [Option<&'a HeaderValue>; 2],
     pub(super) fairness_id: [Option<&'a HeaderValue>; 2],
+    pub(super) rewrite: [Option<&'a HeaderValue>; 2],
     pub(super) ttl: Option<&'a HeaderValue>,
     pub(super) media_type: Option<&'a HeaderValue>,
     pub(super) workload: Option<&'a HeaderValue>,
@@ -130,6 +132,8 @@ impl<'a> Controls<'a> {
             "gateway-inference-objective" => &mut self.objective[1],
             "llm-d-inference-fairness-id" => &mut self.fairness_id[0],
             "gateway-inference-fairness-id" => &mut self.fairness_id[1],
+            "llm-d-model-name-rewrite" => &mut self.rewrite[0],
+            "gateway-model-name-rewrite" => &mut self.rewrite[1],
             "llm-d-inference-ttl" => &mut self.ttl,
             "media-type" => &mut self.media_type,
             "workload-context" => &mut self.workload,
@@ -145,6 +149,12 @@ impl<'a> Controls<'a> {
     /// The fairness id its sender gave.
     pub(super) fn fairness_id(&self) -> Option<&'a str> {
         self.fairness_id.into_iter().flatten().find_map(text)
+    }
+
+    /// The model that is to answer in the place of the one that the body names.
+    pub(super) fn rewrite(&self) -> Option<&'a str> {
+        let named = |name: &&str| !name.is_empty() && name.len() <= NAME_MAX;
+        self.rewrite.into_iter().flatten().filter_map(text).find(named)
     }
 
     /// How long it may wait at most.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flow::{Controller, Misuse, Outlook, Place, Ticket, Time, Usage};
+use flow::{BackendId, Controller, Misuse, Outlook, Place, Ticket, Time, Usage};
 use tokio::sync::oneshot;
 
 use super::{Grant, Keeper, Outcome};
@@ -84,6 +84,11 @@ impl Seat {
     /// It has cost this much so far.
     pub(crate) fn charge(&self, cost: u64) {
         self.told(|controller, now| controller.charge(self.ticket, cost, now));
+    }
+
+    /// Whoever carries it has gone to another backend with it.
+    pub(crate) fn moved(&self, to: BackendId) {
+        self.told(|controller, now| controller.moved(self.ticket, to, now));
     }
 
     /// It has ended, and this is what it cost.

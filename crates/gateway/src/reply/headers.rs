@@ -86,6 +86,11 @@ pub(crate) fn identify(headers: &mut HeaderMap, request_id: &HeaderValue) {
     headers.insert(REQUEST_ID, request_id.clone());
 }
 
+/// Another backend answered than was chosen.
+pub(crate) fn served_elsewhere(headers: &mut HeaderMap, backend: &HeaderValue) {
+    headers.insert(BACKEND_USED, backend.clone());
+}
+
 /// Adds why a request was dropped, in the words that Envoy's other pickers have for it.
 pub(crate) fn explain(headers: &mut HeaderMap, fault: &Fault) {
     if let Some(reason) = fault.dropped_reason() {

@@ -55,6 +55,12 @@ fn p02_every_word_is_known_in_any_case() {
         ("x-gateway-inference-objective", "chat-critical", Band::Critical),
         ("x-llm-d-inference-objective", "Chat-Critical", Band::Critical),
         ("x-llm-d-inference-objective", "batch", Band::BestEffort),
+        ("x-llm-d-inference-objective", "-1", Band::BestEffort),
+        ("x-gateway-inference-objective", "-1000000", Band::BestEffort),
+        ("x-gateway-inference-objective", "0", Band::Normal),
+        ("x-gateway-inference-objective", "1", Band::High),
+        ("x-gateway-inference-objective", "9", Band::High),
+        ("x-llm-d-inference-objective", "10", Band::Critical),
     ];
     let settled = Settled { names: Names::default(), ..settled() };
     for (name, value, expected) in words {

@@ -34,6 +34,23 @@ fn rewritten(settled: &Settled, body: &str, draw: u64) -> (Intent, String) {
 }
 
 #[test]
+fn x02_a_router_may_name_the_model_that_answers() {
+    let body = Bytes::from_static(br#"{"model":"chat","n":1}"#);
+    for name in ["x-gateway-model-name-rewrite", "x-llm-d-model-name-rewrite"] {
+        let parts = parts(Method::POST, CHAT, &[(name, "llama")]);
+        let (intent, sent) = read(&aliased("b"), &parts, body.clone(), 0).unwrap();
+        assert_eq!(
+            (intent.model.as_deref(), intent.target.as_deref()),
+            (Some("chat"), Some("llama"))
+        );
+        assert_eq!(&sent[..], br#"{"model":"llama","n":1}"#);
+    }
+    let parts = parts(Method::POST, CHAT, &[("x-llm-d-model-name-rewrite", "")]);
+    let (intent, _) = read(&Settled::default(), &parts, body, 0).unwrap();
+    assert_eq!(intent.target.as_deref(), Some("chat"), "an empty name is none");
+}
+
+#[test]
 fn x01_known_paths_need_a_model() {
     for path in KNOWN {
         let (intent, body) = posted(path, br#"{"model":"org/llama:8b"}"#).unwrap();
