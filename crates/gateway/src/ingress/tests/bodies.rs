@@ -37,7 +37,7 @@ fn rewritten(settled: &Settled, body: &str, draw: u64) -> (Intent, String) {
 fn x02_a_router_may_name_the_model_that_answers() {
     let body = Bytes::from_static(br#"{"model":"chat","n":1}"#);
     for name in ["x-gateway-model-name-rewrite", "x-llm-d-model-name-rewrite"] {
-        let parts = parts(Method::POST, CHAT, &[(name, "llama")]);
+        let parts = parts(Method::POST, CHAT, &[(name, b"llama")]);
         let (intent, sent) = read(&aliased("b"), &parts, body.clone(), 0).unwrap();
         assert_eq!(
             (intent.model.as_deref(), intent.target.as_deref()),
@@ -45,7 +45,7 @@ fn x02_a_router_may_name_the_model_that_answers() {
         );
         assert_eq!(&sent[..], br#"{"model":"llama","n":1}"#);
     }
-    let parts = parts(Method::POST, CHAT, &[("x-llm-d-model-name-rewrite", "")]);
+    let parts = parts(Method::POST, CHAT, &[("x-llm-d-model-name-rewrite", b"")]);
     let (intent, _) = read(&Settled::default(), &parts, body, 0).unwrap();
     assert_eq!(intent.target.as_deref(), Some("chat"), "an empty name is none");
 }
