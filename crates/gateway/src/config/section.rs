@@ -43,9 +43,13 @@ impl<'r> Section<'r> {
         &self.place
     }
 
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
     /// Reports a key that must be there and is not.
     pub(super) fn require(&self, key: &'static str) {
-        if !self.table.contains_key(key) {
+        if !self.has(key) {
             self.refuse(key, "is missing".into());
         }
     }

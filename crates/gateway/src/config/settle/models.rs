@@ -62,13 +62,12 @@ pub(super) fn objectives(sections: Vec<Section<'_>>) -> BTreeMap<String, Band> {
     let mut objectives = BTreeMap::new();
     for mut section in sections {
         let name = name(&mut section);
-        let band = section.word("band", words::BANDS).or_else(|| {
-            let priority = section.number("priority").map(|number| number.floor() as i64);
-            priority.map(words::numbered_band)
-        });
-        if band.is_none() {
+        if !section.has("priority") {
             section.require("band");
         }
+        let named = section.word("band", words::BANDS);
+        let priority = section.number("priority").map(|number| number.floor() as i64);
+        let band = named.or(priority.map(words::numbered_band));
         if let Some(name) = name
             && let Some(_) = objectives.insert(name.clone(), band.unwrap_or_default())
         {
