@@ -6,11 +6,14 @@
 mod answer;
 mod attempt;
 mod budget;
+mod link;
 mod meter;
 mod pool;
+mod source;
 
 pub(crate) use answer::{Answer, Broken, Flight};
 pub(crate) use attempt::{Errand, Failure, Limits, Outcome, attempt, verdict};
 pub(crate) use budget::RetryBudget;
 pub(crate) use meter::{Meter, Shape};
-pub(crate) use pool::{Lease, Pool};
+pub(crate) use pool::Pool;
+pub(crate) use source::Source;

@@ -12,11 +12,10 @@ use bytes::Bytes;
 use flow::Usage;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use super::meter::{Meter, Shape, Tokens};
-use super::pool::Lease;
+use super::source::Source;
 use crate::config::settled::Cost;
 use crate::keeper::Seat;
 use crate::reply::Fault;
@@ -37,11 +36,12 @@ pub(crate) struct Flight {
 /// A body that settles.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    body: Incoming,
+    body: Source,
     flight: Option<Flight>,
-    lease: Option<Lease>,
     meter: Meter,
     stall: Stall,
+    /// Why there is no more, where that was not told yet.
+    broken: Option<Broken>,
 }
 
 /// Notices a stream that stands still.
@@ -61,8 +61,7 @@ pub(crate) struct Broken(pub(crate) String);
 
 impl Answer {
     pub(crate) fn new(
-        response: Response<Incoming>,
-        lease: Option<Lease>,
+        response: Response<Source>,
         flight: Flight,
         stall_limit: Duration,
     ) -> Response<Self> {
@@ -70,7 +69,7 @@ impl Answer {
         let stall = Stall { limit: stall_limit, timer: None, moved: false };
         response.map(|body| {
             let meter = Meter::new(shape);
-            let mut answer = Self { body, flight: Some(flight), lease, meter, stall };
+            let mut answer = Self { body, flight: Some(flight), meter, stall, broken: None };
             // Whoever asks first whether there is a body, finds none to read.
             if answer.body.is_end_stream() {
                 answer.complete();
@@ -89,20 +88,21 @@ impl Answer {
 
     /// The last byte has come.
     fn complete(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.give_back();
-        }
+        self.body.give_back();
         if let Some(flight) = self.flight.take() {
             flight.land(&self.meter, None);
         }
     }
 
-    fn broke(&mut self, fault: String) -> Broken {
-        self.lease = None;
+    /// The backend has broken off. That is told when what came before has been sent: whoever sends
+    /// it does so when there is nothing more for now, and drops it when there is a fault.
+    fn broke(&mut self, fault: String, context: &Context<'_>) {
+        self.body.close();
         if let Some(flight) = self.flight.take() {
             flight.land(&self.meter, Some(&Fault::BackendError(fault.clone())));
         }
-        Broken(fault)
+        self.broken = Some(Broken(fault));
+        context.waker().wake_by_ref();
     }
 }
 
@@ -115,27 +115,33 @@ impl Body for Answer {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let this = self.get_mut();
+        if let Some(broken) = this.broken.take() {
+            return Poll::Ready(Some(Err(broken)));
+        }
         let Poll::Ready(next) = Pin::new(&mut this.body).poll_frame(context) else {
             ready!(this.stall.poll(context));
-            let text = format!("nothing came for {} s", this.stall.limit.as_secs());
-            return Poll::Ready(Some(Err(this.broke(text))));
+            this.broke(format!("nothing came for {} s", this.stall.limit.as_secs()), context);
+            return Poll::Pending;
         };
         this.stall.moved = true;
-        Poll::Ready(match next {
+        match next {
             Some(Ok(frame)) => {
                 this.passed(&frame);
                 // Told before the last frame leaves: the next request need not wait for it.
                 if this.body.is_end_stream() {
                     this.complete();
                 }
-                Some(Ok(frame))
+                Poll::Ready(Some(Ok(frame)))
             }
-            Some(Err(error)) => Some(Err(this.broke(error.to_string()))),
+            Some(Err(lost)) => {
+                this.broke(lost.to_string(), context);
+                Poll::Pending
+            }
             None => {
                 this.complete();
-                None
+                Poll::Ready(None)
             }
-        })
+        }
     }
 
     fn is_end_stream(&self) -> bool {

@@ -4,7 +4,6 @@
 //! as it was. What a backend says decides how: a full one is no fault of the request, which keeps
 //! its place; a failing one sends it behind its flow.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +12,11 @@ use flow::Place;
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::client::conn::http2;
 use tokio::time::Instant;
 
-use super::pool::{ConnectError, Connection, Lease, Outgoing, Pool};
+use super::link::{Lost, Wanted};
+use super::pool::{ConnectError, Lease, Outgoing, Pool};
+use super::source::Source;
 use crate::backend::{Attempt, Upstream};
 
 /// The longest `Retry-After` of a backend that is believed.
@@ -44,7 +43,7 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// An answer to pass on.
-    Answered(Response<Incoming>, Option<Lease>),
+    Answered(Response<Source>),
     /// No answer, or one that says to try elsewhere.
     Failed(Failure),
     /// No answer began in time.
@@ -59,72 +58,62 @@ pub(crate) struct Failure {
     /// Where the request goes to wait.
     pub(crate) place: Place,
     /// The backend's answer, if it gave one.
-    pub(crate) answer: Option<(Response<Incoming>, Option<Lease>)>,
+    pub(crate) answer: Option<Response<Source>>,
     /// What happened, for the client and the log.
     pub(crate) text: String,
 }
 
-/// An answer, and the way back of its connection.
-type Answered = (Response<Incoming>, Option<Lease>);
+/// Why there is no answer.
+enum Unanswered {
+    Unconnected(ConnectError),
+    Lost(Lost),
+}
 
-/// Sends the errand to a backend.
+/// Sends the errand to a backend. The common case is a connection that is there; whatever is rare
+/// stands in a box, so that it takes no room in the future of every request.
 pub(crate) async fn attempt(
     pool: &Arc<Pool>,
     upstream: &Upstream,
     errand: &Errand,
     limits: Limits,
 ) -> Outcome {
-    // Pinned where it is: futures are large to move.
-    let exchange = pin!(exchange(pool, upstream, errand, limits.connect));
-    match tokio::time::timeout_at(limits.answer_by, exchange).await {
-        Ok(Ok((response, lease))) => judge(response, lease),
-        Ok(Err(failure)) => Outcome::Failed(failure),
+    if !upstream.http2
+        && let Some(mut link) = pool.idle(upstream.id)
+    {
+        match link.ask(&errand.wanted(upstream), limits.answer_by).await {
+            Ok((head, framing)) => {
+                let lease = Lease::new(pool, upstream.id);
+                return judge(head.map(|()| Source::own(link, framing, lease)));
+            }
+            // A backend may close a connection that it thinks idle just as it is used: that says
+            // nothing about the backend.
+            Err(Lost::Broken(_)) if link.is_untouched() => {}
+            Err(lost) => return Unanswered::Lost(lost).into(),
+        }
+    }
+    let anew =
+        Box::pin(tokio::time::timeout_at(limits.answer_by, anew(pool, upstream, errand, limits)));
+    match anew.await {
+        Ok(Ok(response)) => judge(response),
+        Ok(Err(unanswered)) => unanswered.into(),
         Err(_) => Outcome::TimedOut,
     }
 }
 
-/// The common case is a connection that is there; whatever is rare stands in a box, so that it
-/// takes no room in the future of every request.
-async fn exchange(
+async fn anew(
     pool: &Arc<Pool>,
     upstream: &Upstream,
     errand: &Errand,
-    connect_timeout: Duration,
-) -> Result<Answered, Failure> {
-    let connection = pool.connection(upstream, connect_timeout).await?;
-    let request = errand.request(upstream);
-    let (mut sender, reused) = match connection {
-        Connection::Own { sender, reused } => (sender, reused),
-        Connection::Shared(sender) => return Box::pin(share(sender, request)).await,
-    };
-    match sender.send_request(request).await {
-        Ok(response) => Ok((response, Some(Lease::new(pool, upstream.id, sender)))),
-        // A backend may close a connection that it thinks idle just as it is used: that says
-        // nothing about the backend.
-        Err(_) if reused => Box::pin(send_anew(pool, upstream, errand, connect_timeout)).await,
-        Err(error) => Err(Failure::broken(&error)),
+    limits: Limits,
+) -> Result<Response<Source>, Unanswered> {
+    if upstream.http2 {
+        let mut sender = pool.shared(upstream, limits.connect).await?;
+        let answered = sender.send_request(errand.request(upstream)).await;
+        return Ok(answered.map_err(Lost::from)?.map(Source::Shared));
     }
-}
-
-async fn share(
-    mut sender: http2::SendRequest<Outgoing>,
-    request: Request<Outgoing>,
-) -> Result<Answered, Failure> {
-    let answered = sender.send_request(request).await;
-    answered.map(|response| (response, None)).map_err(|error| Failure::broken(&error))
-}
-
-async fn send_anew(
-    pool: &Arc<Pool>,
-    upstream: &Upstream,
-    errand: &Errand,
-    connect_timeout: Duration,
-) -> Result<Answered, Failure> {
-    let mut sender = pool.fresh(upstream, connect_timeout).await?;
-    match sender.send_request(errand.request(upstream)).await {
-        Ok(response) => Ok((response, Some(Lease::new(pool, upstream.id, sender)))),
-        Err(error) => Err(Failure::broken(&error)),
-    }
+    let mut link = pool.fresh(upstream, limits.connect).await?;
+    let (head, framing) = link.ask(&errand.wanted(upstream), limits.answer_by).await?;
+    Ok(head.map(|()| Source::own(link, framing, Lease::new(pool, upstream.id))))
 }
 
 /// What an answer's status says of the attempt.
@@ -144,16 +133,16 @@ pub(crate) fn verdict(status: StatusCode, retry_after: Option<&HeaderValue>) -> 
     }
 }
 
-fn judge(response: Response<Incoming>, lease: Option<Lease>) -> Outcome {
+fn judge(response: Response<Source>) -> Outcome {
     let status = response.status();
     let attempt = verdict(status, response.headers().get(header::RETRY_AFTER));
     let place = match attempt {
-        Attempt::Answered => return Outcome::Answered(response, lease),
+        Attempt::Answered => return Outcome::Answered(response),
         Attempt::Full(_) => Place::Old,
         Attempt::Refused | Attempt::Failed => Place::Back,
     };
     let text = format!("it answered {status}");
-    let answer = (!status.is_informational()).then_some((response, lease));
+    let answer = (!status.is_informational()).then_some(response);
     Outcome::Failed(Failure { attempt, place, answer, text })
 }
 
@@ -165,19 +154,21 @@ fn span(retry_after: &HeaderValue) -> Option<Duration> {
 // === impl Errand ===
 
 impl Errand {
+    /// As it goes over a connection of its own.
+    fn wanted<'a>(&'a self, upstream: &'a Upstream) -> Wanted<'a> {
+        let Self { method, path, headers, body } = self;
+        let (base, host) = (&upstream.base_path, &upstream.host_header);
+        Wanted { method, base, path, host, headers, body }
+    }
+
+    /// As it goes over a shared connection.
     fn request(&self, upstream: &Upstream) -> Request<Outgoing> {
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
+        *request.version_mut() = Version::HTTP_2;
         *request.headers_mut() = self.headers.clone();
-        let path = path(upstream, &self.path);
-        if upstream.http2 {
-            *request.version_mut() = Version::HTTP_2;
-            request.headers_mut().remove(header::HOST);
-            *request.uri_mut() = absolute(upstream, path);
-        } else {
-            *request.uri_mut() = Uri::from(path);
-            request.headers_mut().insert(header::HOST, upstream.host_header.clone());
-        }
+        request.headers_mut().remove(header::HOST);
+        *request.uri_mut() = absolute(upstream, path(upstream, &self.path));
         request
     }
 }
@@ -201,24 +192,30 @@ fn absolute(upstream: &Upstream, path: PathAndQuery) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-// === impl Failure ===
+// === impl Unanswered ===
 
-impl Failure {
-    fn broken(error: &hyper::Error) -> Self {
-        let text = match std::error::Error::source(error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        };
-        Self { attempt: Attempt::Failed, place: Place::Back, answer: None, text }
+impl From<ConnectError> for Unanswered {
+    fn from(error: ConnectError) -> Self {
+        Self::Unconnected(error)
     }
 }
 
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
-        let (attempt, text) = match error {
-            ConnectError::Refused(error) => (Attempt::Refused, error.to_string()),
-            ConnectError::Failed(text) => (Attempt::Failed, text),
+impl From<Lost> for Unanswered {
+    fn from(lost: Lost) -> Self {
+        Self::Lost(lost)
+    }
+}
+
+impl From<Unanswered> for Outcome {
+    fn from(unanswered: Unanswered) -> Self {
+        let (attempt, text) = match unanswered {
+            Unanswered::Lost(Lost::Late) => return Self::TimedOut,
+            Unanswered::Lost(Lost::Broken(text)) => (Attempt::Failed, text),
+            Unanswered::Unconnected(ConnectError::Failed(text)) => (Attempt::Failed, text),
+            Unanswered::Unconnected(ConnectError::Refused(error)) => {
+                (Attempt::Refused, error.to_string())
+            }
         };
-        Self { attempt, place: Place::Back, answer: None, text }
+        Self::Failed(Failure { attempt, place: Place::Back, answer: None, text })
     }
 }

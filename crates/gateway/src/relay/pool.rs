@@ -12,20 +12,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use flow::BackendId;
 use http_body_util::Full;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
+use super::link::Link;
 use crate::backend::Upstream;
 use crate::task;
 use crate::wire::Wire;
 
 /// Idle connections kept for one backend by one worker.
 const IDLE_MAX: usize = 256;
-/// How long a connection that was given back may take to be ready.
-const READY_WITHIN: Duration = Duration::from_millis(10);
-/// The most of a backend's head that is read.
-const HEAD_MAX: usize = 256 << 10;
 
 /// What is sent to backends: the whole body is at hand, so that it can be sent again.
 pub(crate) type Outgoing = Full<Bytes>;
@@ -38,30 +35,16 @@ pub(crate) struct Pool {
 
 #[derive(Debug, Default)]
 struct Kept {
-    idle: Vec<http1::SendRequest<Outgoing>>,
+    #[expect(clippy::vec_box, reason = "handed on with every answer, so it has one place")]
+    idle: Vec<Box<Link>>,
     shared: Option<http2::SendRequest<Outgoing>>,
-}
-
-/// A way to one backend.
-#[derive(Debug)]
-pub(crate) enum Connection {
-    /// A connection of one's own; fresh, or used before.
-    Own {
-        /// The handle.
-        sender: http1::SendRequest<Outgoing>,
-        /// Whether it has served before: then the backend may close it at any moment.
-        reused: bool,
-    },
-    /// A stream of a shared one.
-    Shared(http2::SendRequest<Outgoing>),
 }
 
 /// The way back into the pool for a connection whose answer has been read.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(super) struct Lease {
     pool: Arc<Pool>,
     backend: BackendId,
-    sender: http1::SendRequest<Outgoing>,
 }
 
 /// Why there is no connection.
@@ -76,51 +59,32 @@ pub(crate) enum ConnectError {
 // === impl Pool ===
 
 impl Pool {
-    /// A connection to a backend: an idle one, or a new one.
-    pub(crate) async fn connection(
-        &self,
-        upstream: &Upstream,
-        timeout: Duration,
-    ) -> Result<Connection, ConnectError> {
-        if upstream.http2 {
-            return Box::pin(self.shared(upstream, timeout)).await.map(Connection::Shared);
-        }
-        while let Some(mut sender) = self.take_idle(upstream.id) {
-            if sender.is_ready() || becomes_ready(&mut sender).await {
-                return Ok(Connection::Own { sender, reused: true });
-            }
-        }
-        let sender = Box::pin(self.fresh(upstream, timeout)).await?;
-        Ok(Connection::Own { sender, reused: false })
+    /// A connection of one's own that nobody uses and that is still open, as far as can be seen.
+    pub(super) fn idle(&self, backend: BackendId) -> Option<Box<Link>> {
+        let mut kept = self.kept();
+        let idle = &mut kept.get_mut(&backend)?.idle;
+        std::iter::from_fn(|| idle.pop()).find(|link| link.is_quiet())
     }
 
     /// A new connection.
-    pub(crate) async fn fresh(
+    pub(super) async fn fresh(
         &self,
         upstream: &Upstream,
         timeout: Duration,
-    ) -> Result<http1::SendRequest<Outgoing>, ConnectError> {
-        let stream = connect(upstream, timeout).await?;
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_MAX);
-        let (sender, connection) =
-            builder.handshake(TokioIo::new(stream)).await.map_err(ConnectError::hyper)?;
-        task::spawn(async move {
-            // The exchange that broke says so itself.
-            let _ = connection.await;
-        });
-        Ok(sender)
+    ) -> Result<Box<Link>, ConnectError> {
+        Ok(Box::new(Link::new(connect(upstream, timeout).await?)))
     }
 
     /// Lets go of connections that were closed, and of those to backends that are gone.
     pub(crate) fn tidy(&self, still_there: impl Fn(BackendId) -> bool) {
         self.kept().retain(|&backend, kept| {
-            kept.idle.retain(|sender| !sender.is_closed());
+            kept.idle.retain(|link| link.is_quiet());
             still_there(backend)
         });
     }
 
-    async fn shared(
+    /// The connection that all share.
+    pub(super) async fn shared(
         &self,
         upstream: &Upstream,
         timeout: Duration,
@@ -143,20 +107,9 @@ impl Pool {
         Ok(sender)
     }
 
-    fn take_idle(&self, backend: BackendId) -> Option<http1::SendRequest<Outgoing>> {
-        self.kept().get_mut(&backend)?.idle.pop()
-    }
-
     fn kept(&self) -> MutexGuard<'_, BTreeMap<BackendId, Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The last answer has been read, so it is ready in a moment; or never, because its backend
-/// answered without taking the whole request.
-async fn becomes_ready(sender: &mut http1::SendRequest<Outgoing>) -> bool {
-    let ready = tokio::time::timeout(READY_WITHIN, sender.ready()).await;
-    matches!(ready, Ok(Ok(())))
 }
 
 async fn connect(upstream: &Upstream, timeout: Duration) -> Result<Wire, ConnectError> {
@@ -179,24 +132,16 @@ async fn connect(upstream: &Upstream, timeout: Duration) -> Result<Wire, Connect
 // === impl Lease ===
 
 impl Lease {
-    pub(crate) fn new(
-        pool: &Arc<Pool>,
-        backend: BackendId,
-        sender: http1::SendRequest<Outgoing>,
-    ) -> Self {
-        Self { pool: Arc::clone(pool), backend, sender }
+    pub(super) fn new(pool: &Arc<Pool>, backend: BackendId) -> Self {
+        Self { pool: Arc::clone(pool), backend }
     }
 
     /// The answer has been read to its end: the connection may serve again.
-    pub(crate) fn give_back(self) {
-        let Self { pool, backend, sender } = self;
-        if sender.is_closed() {
-            return;
-        }
-        let mut kept = pool.kept();
-        let idle = &mut kept.entry(backend).or_default().idle;
+    pub(super) fn give_back(&self, link: Box<Link>) {
+        let mut kept = self.pool.kept();
+        let idle = &mut kept.entry(self.backend).or_default().idle;
         if idle.len() < IDLE_MAX {
-            idle.push(sender);
+            idle.push(link);
         }
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use flow::{BackendId, Band, Controller, ModelId, Place, Span, Time, Usage};
 use http::{HeaderMap, Response, Version};
-use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::worker::Worker;
@@ -15,7 +14,7 @@ use crate::backend::{Attempt, Lookup, Upstream};
 use crate::config::Settled;
 use crate::ingress::{self, Intent};
 use crate::keeper::{Grant, Seat, Target};
-use crate::relay::{Answer, Errand, Failure, Flight, Lease, Limits, Outcome, attempt};
+use crate::relay::{Answer, Errand, Failure, Flight, Limits, Outcome, Source, attempt};
 use crate::reply::{Fault, Refused, headers};
 use crate::trip::Trip;
 
@@ -44,7 +43,7 @@ struct Room {
 /// What to do after an attempt.
 enum Next {
     /// Pass this on.
-    Answer(Response<Incoming>, Option<Lease>),
+    Answer(Response<Source>),
     /// Wait for another one.
     Again(Place),
     /// Give up.
@@ -106,8 +105,8 @@ impl Journey {
                 continue;
             };
             match self.attempt(&upstream).await {
-                Next::Answer(response, lease) => {
-                    return Ok(self.depart(response, lease, seat, (&grant, &upstream)));
+                Next::Answer(response) => {
+                    return Ok(self.depart(response, seat, (&grant, &upstream)));
                 }
                 Next::Again(place) => self.requeue(&mut seat, place),
                 Next::Refuse(fault) => {
@@ -197,9 +196,9 @@ impl Journey {
         let limits = self.limits();
         let outcome = attempt(&self.worker.pool, upstream, &self.errand, limits).await;
         match outcome {
-            Outcome::Answered(response, lease) => {
+            Outcome::Answered(response) => {
                 self.report(upstream, Attempt::Answered);
-                Next::Answer(response, lease)
+                Next::Answer(response)
             }
             Outcome::Failed(failure) => {
                 tracing::debug!(backend = upstream.name, error = failure.text, "an attempt failed");
@@ -234,7 +233,7 @@ impl Journey {
             return Next::Again(failure.place);
         }
         match failure.answer {
-            Some((response, lease)) => Next::Answer(response, lease),
+            Some(response) => Next::Answer(response),
             None => {
                 Next::Refuse(Fault::BackendError(format!("{}: {}", upstream.name, failure.text)))
             }
@@ -284,8 +283,7 @@ impl Journey {
     /// The answer begins: from here on nothing is tried again.
     fn depart(
         mut self: Box<Self>,
-        mut response: Response<Incoming>,
-        lease: Option<Lease>,
+        mut response: Response<Source>,
         seat: Seat,
         (grant, upstream): (&Grant, &Upstream),
     ) -> Response<Answer> {
@@ -305,7 +303,7 @@ impl Journey {
             prompt_estimate: self.intent.prompt,
             streamed: self.intent.streamed,
         };
-        Answer::new(response, lease, flight, self.settled.fleet.stall_timeout)
+        Answer::new(response, flight, self.settled.fleet.stall_timeout)
     }
 }
 

@@ -1,0 +1,292 @@
+//! One connection of HTTP/1.1 to a backend.
+//!
+//! It has no task of its own. Whoever waits for an answer moves it along: what is still to be sent
+//! is sent, then what has come is read. So an exchange costs no hand-over between tasks, a client
+//! that reads slowly slows its backend, and a connection that is dropped is closed, whatever it was
+//! at. The request is at hand as a whole, which is all that makes this smaller than a client for
+//! everything; heads are taken apart by `httparse`.
+
+mod framing;
+mod head;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::Response;
+use http_body::Frame;
+use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
+use tokio::time::{Instant, Sleep};
+
+use self::framing::Step;
+use crate::wire::Wire;
+
+pub(super) use framing::Framing;
+pub(super) use head::Wanted;
+
+/// The most of a backend's head that is read.
+const HEAD_MAX: usize = 256 << 10;
+/// How much is read at once, at least, and where much comes, at most.
+const READ_MIN: usize = 8 << 10;
+const READ_MAX: usize = 256 << 10;
+/// Less room than this is not worth a read.
+const ROOM_MIN: usize = 1 << 10;
+/// A body up to this length is copied behind its head: one piece costs less to send than two.
+const COPIED_MAX: usize = 4 << 10;
+/// The most that a connection keeps for its next head.
+const KEPT_MAX: usize = 16 << 10;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Link {
+    wire: Wire,
+    outbox: Outbox,
+    /// What has come and was not taken yet.
+    came: BytesMut,
+    /// How much is read at once.
+    read_size: usize,
+    alarm: Alarm,
+    /// Whether anything of the answer has come.
+    touched: bool,
+    /// Whether the backend keeps it open after this answer.
+    lasts: bool,
+}
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// The time is over.
+    Late,
+    /// What broke it.
+    Broken(String),
+}
+
+/// What is still to be sent.
+#[derive(Debug, Default)]
+struct Outbox {
+    head: Vec<u8>,
+    body: Bytes,
+    /// Of both together.
+    sent: usize,
+}
+
+/// One timer for the whole life of a connection. Exchanges that end in time, which is nearly all,
+/// do not set it: it rings too early for a later one, and is set again then.
+#[derive(Debug, Default)]
+struct Alarm {
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(super) fn new(wire: Wire) -> Self {
+        Self {
+            wire,
+            outbox: Outbox::default(),
+            came: BytesMut::new(),
+            read_size: READ_MIN,
+            alarm: Alarm::default(),
+            touched: false,
+            lasts: false,
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn ask(
+        &mut self,
+        wanted: &Wanted<'_>,
+        due: Instant,
+    ) -> Result<(Response<()>, Framing), Lost> {
+        self.outbox.fill(wanted);
+        self.touched = false;
+        let mut seen = 0;
+        std::future::poll_fn(|context| self.poll_head(context, wanted, &mut seen, due)).await
+    }
+
+    /// Whether nothing of an answer has come.
+    pub(super) fn is_untouched(&self) -> bool {
+        !self.touched
+    }
+
+    /// Whether another request may be sent, now that an answer has been read to its end.
+    pub(super) fn may_serve_again(&self) -> bool {
+        self.lasts && self.outbox.is_sent() && self.came.is_empty()
+    }
+
+    /// Whether a connection that nobody uses is still open, with nothing to read on it.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.wire.is_quiet()
+    }
+
+    /// The next part of the answer's body; nothing at its end.
+    pub(super) fn poll_body(
+        &mut self,
+        context: &mut Context<'_>,
+        framing: &mut Framing,
+    ) -> Poll<Result<Option<Frame<Bytes>>, Lost>> {
+        loop {
+            match framing.take(&mut self.came)? {
+                Step::Frame(frame) => return Poll::Ready(Ok(Some(frame))),
+                Step::Over => return Poll::Ready(Ok(None)),
+                Step::More => {}
+            }
+            if ready!(self.poll_move(context))? == 0 {
+                self.lasts = false;
+                framing.close()?;
+            }
+        }
+    }
+
+    fn poll_head(
+        &mut self,
+        context: &mut Context<'_>,
+        wanted: &Wanted<'_>,
+        seen: &mut usize,
+        due: Instant,
+    ) -> Poll<Result<(Response<()>, Framing), Lost>> {
+        loop {
+            let Poll::Ready(read) = self.poll_move(context) else {
+                ready!(self.alarm.poll(context, due));
+                return Poll::Ready(Err(Lost::Late));
+            };
+            if read? == 0 {
+                return Poll::Ready(Err(Lost::broken("it closed the connection")));
+            }
+            self.touched = true;
+            if let Some(found) = head::read(&mut self.came, seen, wanted)? {
+                self.lasts = found.lasts;
+                return Poll::Ready(Ok((found.response, found.framing)));
+            }
+            if self.came.len() >= HEAD_MAX {
+                return Poll::Ready(Err(Lost::broken("its head is too large")));
+            }
+        }
+    }
+
+    /// Sends what is still to be sent and reads what has come; 0 at the end of the connection.
+    ///
+    /// A backend may answer before it has taken the request, and refuse the rest: what it said is
+    /// worth more than that it did not listen.
+    fn poll_move(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, Lost>> {
+        let sent = self.outbox.poll_send(&mut self.wire, context);
+        match (self.poll_read(context), sent) {
+            (Poll::Pending, Poll::Ready(Err(error))) => Poll::Ready(Err(error.into())),
+            (read, _) => read.map_err(Lost::from),
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.came.capacity() - self.came.len() < ROOM_MIN {
+            self.came.reserve(self.read_size);
+        }
+        let room = self.came.capacity() - self.came.len();
+        let read = ready!(pin!(self.wire.read_buf(&mut self.came)).poll(context))?;
+        self.read_size = if read < room { READ_MIN } else { (room * 2).min(READ_MAX) };
+        Poll::Ready(Ok(read))
+    }
+}
+
+// === impl Outbox ===
+
+impl Outbox {
+    fn fill(&mut self, wanted: &Wanted<'_>) {
+        if self.head.capacity() > KEPT_MAX {
+            self.head = Vec::new();
+        }
+        self.head.clear();
+        self.sent = 0;
+        wanted.write(&mut self.head);
+        self.body = Bytes::new();
+        if wanted.body.len() <= COPIED_MAX {
+            self.head.extend_from_slice(wanted.body);
+        } else {
+            self.body = wanted.body.clone();
+        }
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sent == self.head.len() + self.body.len()
+    }
+
+    fn poll_send(&mut self, wire: &mut Wire, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.is_sent() {
+            let mut wire = Pin::new(&mut *wire);
+            let written = match self.head.get(self.sent..) {
+                Some(head) if self.body.is_empty() => wire.as_mut().poll_write(context, head),
+                Some(head) if !head.is_empty() => {
+                    let pieces = [IoSlice::new(head), IoSlice::new(&self.body)];
+                    wire.as_mut().poll_write_vectored(context, &pieces)
+                }
+                _ => wire.as_mut().poll_write(context, &self.body[self.sent - self.head.len()..]),
+            };
+            match ready!(written)? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.sent += written,
+            }
+        }
+        // Nobody else can free it while the answer goes on.
+        self.drop_body();
+        Poll::Ready(Ok(()))
+    }
+
+    fn drop_body(&mut self) {
+        self.sent -= self.body.len();
+        self.body = Bytes::new();
+    }
+}
+
+// === impl Alarm ===
+
+impl Alarm {
+    /// Ready when it is due.
+    fn poll(&mut self, context: &mut Context<'_>, due: Instant) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        if timer.deadline() > due {
+            timer.as_mut().reset(due);
+        }
+        loop {
+            ready!(timer.as_mut().poll(context));
+            if timer.deadline() >= due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+        }
+    }
+}
+
+// === impl Lost ===
+
+impl Lost {
+    fn broken(what: &str) -> Self {
+        Self::Broken(what.to_owned())
+    }
+}
+
+impl From<io::Error> for Lost {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+impl From<hyper::Error> for Lost {
+    fn from(error: hyper::Error) -> Self {
+        Self::Broken(match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        })
+    }
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Late => f.write_str("it took too long"),
+            Self::Broken(what) => f.write_str(what),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Heads: the one that is sent, and the one that comes back.
+
+use std::mem::MaybeUninit;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use httparse::{ParserConfig, Status};
+
+use super::{Framing, Lost};
+
+/// The most headers that a backend may send.
+const HEADERS_MAX: usize = 128;
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::relay) struct Wanted<'a> {
+    pub(in crate::relay) method: &'a Method,
+    /// What stands before the path at this backend.
+    pub(in crate::relay) base: &'a str,
+    pub(in crate::relay) path: &'a PathAndQuery,
+    pub(in crate::relay) host: &'a HeaderValue,
+    /// Without those that belong to a connection.
+    pub(in crate::relay) headers: &'a HeaderMap,
+    pub(in crate::relay) body: &'a Bytes,
+}
+
+/// A backend's head.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) response: Response<()>,
+    pub(super) framing: Framing,
+    /// Whether the connection stays open.
+    pub(super) lasts: bool,
+}
+
+// === impl Wanted ===
+
+impl Wanted<'_> {
+    /// Writes the head. Its parts were checked when they were made: none has a line break.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(256 + 64 * self.headers.len() + self.body.len());
+        out.extend_from_slice(self.method.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(self.base.as_bytes());
+        out.extend_from_slice(self.path.as_str().as_bytes());
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        header(out, &HOST, self.host.as_bytes());
+        for (name, value) in self.headers {
+            // Both are told here, and once.
+            if name != HOST && name != CONTENT_LENGTH {
+                header(out, name, value.as_bytes());
+            }
+        }
+        if self.tells_length() {
+            header(out, &CONTENT_LENGTH, HeaderValue::from(self.body.len()).as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Where a body is usual, none is told too (RFC 9110, 8.6).
+    fn tells_length(&self) -> bool {
+        let usual = matches!(*self.method, Method::POST | Method::PUT | Method::PATCH);
+        usual || !self.body.is_empty()
+    }
+}
+
+fn header(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Takes the head of the answer from what has come, once it is whole. What an interim answer (100,
+/// 103) says is passed over. `seen` is how much was looked at in vain.
+pub(super) fn read(
+    came: &mut BytesMut,
+    seen: &mut usize,
+    wanted: &Wanted<'_>,
+) -> Result<Option<Found>, Lost> {
+    while has_end(came, *seen) {
+        *seen = came.len();
+        let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut parsed = httparse::Response::new(&mut []);
+        let length = match parse(&mut parsed, came, &mut headers)? {
+            Status::Complete(length) => length,
+            Status::Partial => return Ok(None),
+        };
+        let found = Found::of(&parsed, wanted.method)?;
+        came.advance(length);
+        *seen = 0;
+        let status = found.response.status();
+        if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a head may end in what was not looked at before: one that comes byte by byte must not
+/// be read from its beginning for each of them.
+fn has_end(came: &[u8], seen: usize) -> bool {
+    let fresh = &came[seen.saturating_sub(3)..];
+    seen == 0 && !came.is_empty()
+        || memchr::memmem::find(fresh, b"\n\r\n").is_some()
+        || memchr::memmem::find(fresh, b"\n\n").is_some()
+}
+
+fn parse<'a, 'b>(
+    parsed: &mut httparse::Response<'b, 'a>,
+    came: &'a [u8],
+    headers: &'b mut [MaybeUninit<httparse::Header<'a>>],
+) -> Result<Status<usize>, Lost> {
+    ParserConfig::default()
+        .parse_response_with_uninit_headers(parsed, came, headers)
+        .map_err(|error| Lost::Broken(format!("its head cannot be read: {error}")))
+}
+
+// === impl Found ===
+
+impl Found {
+    fn of(parsed: &httparse::Response<'_, '_>, method: &Method) -> Result<Self, Lost> {
+        let strange = || Lost::broken("its head cannot be read");
+        let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
+        let status = status.ok_or_else(strange)?;
+        let mut headers = HeaderMap::with_capacity(parsed.headers.len());
+        for header in &*parsed.headers {
+            let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| strange())?;
+            let value = HeaderValue::from_bytes(header.value).map_err(|_| strange())?;
+            headers.append(name, value);
+        }
+        let version = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
+        let chunked = headers.contains_key(TRANSFER_ENCODING);
+        let framing = framing(method, status, version, &headers)?;
+        // An answer that tells its length twice is read as chunks; whoever reads it otherwise
+        // would find the next answer elsewhere, so there is none.
+        let twice = chunked && headers.contains_key(CONTENT_LENGTH);
+        let lasts = !twice
+            && framing != Framing::UntilClose
+            && status != StatusCode::SWITCHING_PROTOCOLS
+            && lasts(version, &headers);
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        *response.version_mut() = version;
+        *response.headers_mut() = headers;
+        Ok(Self { response, framing, lasts })
+    }
+}
+
+/// Where the body ends (RFC 9112, 6.3).
+fn framing(
+    method: &Method,
+    status: StatusCode,
+    version: Version,
+    headers: &HeaderMap,
+) -> Result<Framing, Lost> {
+    let empty = status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if empty || *method == Method::HEAD {
+        return Ok(Framing::Length(0));
+    }
+    let mut codings = headers.get_all(TRANSFER_ENCODING).into_iter();
+    if let Some(coding) = codings.next() {
+        let chunked =
+            coding.as_bytes().eq_ignore_ascii_case(b"chunked") && codings.next().is_none();
+        // No other coding was asked for, and before 1.1 there was none.
+        return if chunked && version == Version::HTTP_11 {
+            Ok(Framing::chunked())
+        } else {
+            Err(Lost::broken("its transfer coding is not one that was asked for"))
+        };
+    }
+    let mut length = None;
+    let told = headers.get_all(CONTENT_LENGTH).into_iter();
+    for told in told.flat_map(|told| told.as_bytes().split(|&byte| byte == b',')) {
+        let told = number(told.trim_ascii()).ok_or_else(unclear)?;
+        if length.replace(told).is_some_and(|length| length != told) {
+            return Err(unclear());
+        }
+    }
+    Ok(length.map_or(Framing::UntilClose, Framing::Length))
+}
+
+fn unclear() -> Lost {
+    Lost::broken("its content-length is not one number")
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    // A sign would be read as well.
+    let plain = digits.iter().all(u8::is_ascii_digit);
+    plain.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
+}
+
+/// Whether the backend means to keep the connection open.
+fn lasts(version: Version, headers: &HeaderMap) -> bool {
+    let says = |wanted: &[u8]| {
+        let values = headers.get_all(CONNECTION).into_iter();
+        let mut words = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(wanted))
+    };
+    if version == Version::HTTP_10 { says(b"keep-alive") } else { !says(b"close") }
+}

@@ -1,0 +1,94 @@
+//! The body of a backend's answer, wherever it comes from.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::link::{Framing, Link, Lost};
+use super::pool::Lease;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// A connection of its own.
+    Own(Inflow),
+    /// A stream of a shared one.
+    Shared(Incoming),
+}
+
+/// A body that is being read. Dropped before its end it closes the connection.
+#[derive(Debug)]
+pub(crate) struct Inflow {
+    link: Option<Box<Link>>,
+    framing: Framing,
+    lease: Lease,
+}
+
+// === impl Source ===
+
+impl Source {
+    pub(super) fn own(link: Box<Link>, framing: Framing, lease: Lease) -> Self {
+        Self::Own(Inflow { link: Some(link), framing, lease })
+    }
+
+    /// All has been read: the connection may serve again, if it can.
+    pub(super) fn give_back(&mut self) {
+        let Self::Own(inflow) = self else { return };
+        if let Some(link) = inflow.link.take()
+            && link.may_serve_again()
+        {
+            inflow.lease.give_back(link);
+        }
+    }
+
+    /// It is of no use any more.
+    pub(super) fn close(&mut self) {
+        if let Self::Own(inflow) = self {
+            inflow.link = None;
+        }
+    }
+}
+
+impl Body for Source {
+    type Data = Bytes;
+    type Error = Lost;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Lost>>> {
+        match self.get_mut() {
+            Self::Own(inflow) => inflow.poll_frame(context),
+            Self::Shared(incoming) => Pin::new(incoming).poll_frame(context).map_err(Lost::from),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(inflow) => inflow.framing.is_over(),
+            Self::Shared(incoming) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(inflow) => inflow.framing.size_hint(),
+            Self::Shared(incoming) => incoming.size_hint(),
+        }
+    }
+}
+
+// === impl Inflow ===
+
+impl Inflow {
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Lost>>> {
+        let Some(link) = &mut self.link else { return Poll::Ready(None) };
+        link.poll_body(context, &mut self.framing).map(Result::transpose)
+    }
+}
