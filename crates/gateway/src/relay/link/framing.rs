@@ -136,6 +136,8 @@ fn size(came: &mut BytesMut) -> Result<Option<Chunk>, Lost> {
     let line = came[..end].strip_suffix(b"\r").ok_or_else(wrong)?;
     let digits = line.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii_end();
     let hex = line.len() <= LINE_MAX && digits.iter().all(u8::is_ascii_hexdigit);
+    // A line's end within a line is one for somebody.
+    let hex = hex && memchr(b'\r', line).is_none();
     let size = std::str::from_utf8(digits).ok().filter(|_| hex);
     let size = size.and_then(|digits| u64::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?;
     came.advance(end + 1);
@@ -161,6 +163,10 @@ fn trailers(came: &mut BytesMut) -> Result<Option<HeaderMap>, Lost> {
         Ok(Status::Partial) if came.len() <= TRAILERS_MAX => return Ok(None),
         Ok(Status::Partial) | Err(_) => return Err(wrong()),
     };
+    // The parser takes half a line's end for a whole one, others do not.
+    if memchr::memchr_iter(b'\n', &came[..length]).any(|at| !came[..at].ends_with(b"\r")) {
+        return Err(wrong());
+    }
     let mut trailers = HeaderMap::new();
     for line in lines {
         let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| wrong())?;
