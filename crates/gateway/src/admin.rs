@@ -51,7 +51,8 @@ pub(crate) fn answer(gate: &Gate, page: Page, standing: Standing<'_>) -> Respons
 fn nameplates(roster: &Roster) -> Nameplates<'_> {
     let backends = roster.backends.iter().map(|(&id, upstream)| (id, upstream.name.as_str()));
     let models = roster.numbered().map(|(name, id)| (id, name));
-    Nameplates { backends: backends.collect(), models: models.collect() }
+    let subsets = roster.narrowed().collect();
+    Nameplates { backends: backends.collect(), models: models.collect(), subsets }
 }
 
 fn json(status: StatusCode, page: &impl Serialize) -> Response<Full<Bytes>> {

@@ -59,7 +59,7 @@ impl Gate {
         let clock = Clock::start();
         let keeper = Arc::new(Keeper::new(settled.flow.clone(), clock));
         let fleet = Fleet::new(&settled.fleet, Arc::clone(&keeper), clock);
-        let observer = Arc::new(Observer::new(&settled.log));
+        let observer = Arc::new(Observer::new(&settled.log, settled.epp.llm_d_metrics));
         Arc::new(Self {
             clock,
             settled: ArcSwap::from_pointee(settled),

@@ -11,6 +11,7 @@ mod book;
 mod gauges;
 mod histogram;
 mod line;
+mod llm_d;
 pub(crate) mod log;
 mod metrics;
 mod outcome;
@@ -83,6 +84,8 @@ pub(crate) struct Record {
 pub(crate) struct Nameplates<'a> {
     pub(crate) backends: BTreeMap<BackendId, &'a str>,
     pub(crate) models: BTreeMap<ModelId, &'a str>,
+    /// Numbers that stand for a model which only some of its backends may serve.
+    pub(crate) subsets: BTreeMap<ModelId, ModelId>,
 }
 
 /// Counters, histograms and the access log.
@@ -92,6 +95,8 @@ pub(crate) struct Observer {
     servers: Servers,
     tags: Tags,
     access: Option<AccessLog>,
+    /// Whether metrics also stand under the names of llm-d's picker.
+    llm_d: bool,
 }
 
 // === impl Record ===
@@ -107,9 +112,9 @@ impl Record {
 
 impl Observer {
     /// An observer that writes lines to standard output where the settings want them.
-    pub(crate) fn new(log: &Log) -> Self {
+    pub(crate) fn new(log: &Log, llm_d: bool) -> Self {
         let access = log.access.then(|| AccessLog::start(log.format, std::io::stdout())).flatten();
-        Self { access, ..Self::default() }
+        Self { access, llm_d, ..Self::default() }
     }
 
     /// These models' names may be label values from now on. Names that nobody listed, and those
@@ -148,14 +153,20 @@ impl Observer {
 
     /// Copies the truth out of the core. It is short, and all that a scrape does under the lock.
     pub(crate) fn look(&self, core: &mut Controller, now: Time, named: &Nameplates<'_>) -> Truth {
-        Truth::copy(core, now, named.models.keys().copied(), &self.tags)
+        Truth::copy(core, now, named, &self.tags)
     }
 
     /// Everything in the text format, given the truth of a moment.
     pub(crate) fn metrics(&self, truth: &Truth, named: &Nameplates<'_>) -> String {
         let mut text = Text::default();
-        gauges::write(&mut text, truth, named, &self.book);
+        let label = |(&model, name): (&ModelId, &&str)| (model, self.book.label(name));
+        let targets = named.models.iter().map(label).collect();
+        let alive = gauges::alive(truth, &targets, &self.book);
+        gauges::write(&mut text, truth, named, &targets, &alive);
         metrics::write(&mut text, &self.book, &self.servers);
+        if self.llm_d {
+            llm_d::write(&mut text, truth, &alive, &self.book);
+        }
         let dropped = self.access.as_ref().map_or(0, AccessLog::dropped);
         metrics::write_lines_dropped(&mut text, dropped);
         process::write(&mut text);

@@ -112,6 +112,11 @@ impl Roster {
         self.catalogue.ids.iter().map(|(name, &id)| (&**name, id))
     }
 
+    /// Numbers that stand for a model which only some of its backends may serve, with the model's.
+    pub(crate) fn narrowed(&self) -> impl Iterator<Item = (ModelId, ModelId)> {
+        self.subsets.iter().map(|(subset, &id)| (id, subset.model))
+    }
+
     /// All models that are listed, each once, by name.
     pub(crate) fn models_merged(&self) -> &[ModelEntry] {
         &self.catalogue.entries

@@ -148,6 +148,7 @@ impl Reloads {
             ("epp.listen", new.epp.listen != old.epp.listen),
             ("epp.health_listen", new.epp.health_listen != old.epp.health_listen),
             ("epp.metrics_listen", new.epp.metrics_listen != old.epp.metrics_listen),
+            ("epp.llm_d_metrics", new.epp.llm_d_metrics != old.epp.llm_d_metrics),
             ("epp.drain", new.epp.drain != old.epp.drain),
             ("log.format", new.log.format != old.log.format),
         ];
@@ -161,6 +162,7 @@ impl Reloads {
         new.epp.health_listen = old.epp.health_listen;
         new.epp.metrics_listen = old.epp.metrics_listen;
         new.epp.drain = old.epp.drain;
+        new.epp.llm_d_metrics = old.epp.llm_d_metrics;
         new.log.format = old.log.format;
         new
     }

@@ -13,9 +13,9 @@ use super::{BAND_NAMES, Nameplates};
 
 /// What is alive under the names of one page.
 #[derive(Clone, Copy, Debug, Default)]
-struct Alive {
+pub(super) struct Alive {
     /// Waiting, by band.
-    waiting: [u64; BANDS],
+    pub(super) waiting: [u64; BANDS],
     stock: u64,
 }
 
@@ -26,6 +26,9 @@ struct Held {
     stock: u64,
     ready: u64,
 }
+
+/// The label values of models, by their numbers.
+pub(super) type Targets = BTreeMap<ModelId, Arc<str>>;
 
 // === impl Alive ===
 
@@ -39,12 +42,16 @@ impl Alive {
 }
 
 /// Writes every gauge, and the core's counters.
-pub(super) fn write(text: &mut Text, truth: &Truth, named: &Nameplates<'_>, book: &Book) {
-    let targets: BTreeMap<ModelId, Arc<str>> =
-        named.models.iter().map(|(&model, name)| (model, book.label(name))).collect();
-    write_alive(text, &alive(truth, &targets, book));
+pub(super) fn write(
+    text: &mut Text,
+    truth: &Truth,
+    named: &Nameplates<'_>,
+    targets: &Targets,
+    alive: &BTreeMap<Names, Alive>,
+) {
+    write_alive(text, alive);
     write_queue(text, truth);
-    write_bounds(text, truth, &targets);
+    write_bounds(text, truth, targets);
     write_registries(text, truth);
     write_backends(text, truth, named);
     write_counters(text, &truth.counters);
@@ -52,11 +59,7 @@ pub(super) fn write(text: &mut Text, truth: &Truth, named: &Nameplates<'_>, book
 
 /// Counts what is alive by its names. A page that was noted for an ask is believed if it is one for
 /// that ask's target; without it the model asked for is taken to be the target itself.
-fn alive(
-    truth: &Truth,
-    targets: &BTreeMap<ModelId, Arc<str>>,
-    book: &Book,
-) -> BTreeMap<Names, Alive> {
+pub(super) fn alive(truth: &Truth, targets: &Targets, book: &Book) -> BTreeMap<Names, Alive> {
     let pages: Vec<Names> = book.pages().into_iter().map(|(names, _)| names).collect();
     let other = book.label(OTHER);
     let names_of = |(page, model): (Option<u32>, ModelId)| {
@@ -125,12 +128,12 @@ fn write_queue(text: &mut Text, truth: &Truth) {
 
 /// How full the queue is for a newcomer of each band. What it may take from lower bands counts as
 /// free, so under a strict cascade this is what waits at or above the band, over the capacity.
-fn saturations(truth: &Truth) -> [f64; BANDS] {
+pub(super) fn saturations(truth: &Truth) -> [f64; BANDS] {
     let capacity = f64::from(truth.capacity);
     truth.headroom.map(|room| if room == 0 { 1.0 } else { 1.0 - f64::from(room) / capacity })
 }
 
-fn write_bounds(text: &mut Text, truth: &Truth, targets: &BTreeMap<ModelId, Arc<str>>) {
+fn write_bounds(text: &mut Text, truth: &Truth, targets: &Targets) {
     let mut named: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
     for (model, bounds) in &truth.model_bounds {
         if let Some(target) = targets.get(model).filter(|target| ***target != *OTHER) {

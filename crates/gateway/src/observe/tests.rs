@@ -4,6 +4,7 @@ mod bounded;
 mod exposition;
 mod histogram;
 mod lines;
+mod llm_d;
 mod spool;
 mod truth;
 
@@ -61,6 +62,7 @@ pub(super) fn named<'a>(backends: &[&'a str], models: &[&'a str]) -> Nameplates<
     Nameplates {
         backends: (0..).zip(backends).map(|(id, name)| (BackendId(id), *name)).collect(),
         models: (0..).zip(models).map(|(id, name)| (ModelId(id), *name)).collect(),
+        subsets: BTreeMap::new(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use flow::{AskView, BANDS, BackendView, Band, Controller, Counters, ModelId, Span, Stage, Time};
 
+use super::Nameplates;
 use super::book::NAMES_MAX;
 use super::tags::Tags;
 
@@ -45,7 +46,7 @@ impl Truth {
     pub(super) fn copy(
         core: &mut Controller,
         now: Time,
-        models: impl Iterator<Item = ModelId>,
+        named: &Nameplates<'_>,
         tags: &Tags,
     ) -> Self {
         let mut oldest: Option<Time> = None;
@@ -54,7 +55,7 @@ impl Truth {
             if ask.stage == Stage::Waiting {
                 oldest = Some(oldest.map_or(ask.arrival, |before| before.min(ask.arrival)));
             }
-            asks.push(Living::of(&ask, tags));
+            asks.push(Living::of(&ask, named, tags));
         }
         let busy = core.flows().filter(|flow| flow.in_flight > 0 || flow.waiting != [0; BANDS]);
         let flows = [busy.count() as u64, core.flows().count() as u64];
@@ -65,6 +66,7 @@ impl Truth {
         for band in Band::DESCENDING {
             headroom[band as usize] = core.headroom(band);
         }
+        let models = named.models.keys().take(NAMES_MAX);
         Self {
             counters: *core.counters(),
             waiting: core.waiting(),
@@ -74,7 +76,7 @@ impl Truth {
             oldest: oldest.map(|arrival| now.since(arrival)),
             backends: core.backends().collect(),
             asks,
-            model_bounds: models.take(NAMES_MAX).map(|model| (model, core.bounds(model))).collect(),
+            model_bounds: models.map(|&model| (model, core.bounds(model))).collect(),
             flows,
             workloads,
         }
@@ -89,8 +91,9 @@ impl Truth {
 // === impl Living ===
 
 impl Living {
-    fn of(ask: &AskView, tags: &Tags) -> Self {
+    fn of(ask: &AskView, named: &Nameplates<'_>, tags: &Tags) -> Self {
         let &AskView { ticket, model, band, stage, stock, .. } = ask;
+        let model = named.subsets.get(&model).copied().unwrap_or(model);
         Self { page: tags.get(ticket.index()), model, band, stage, stock }
     }
 }

@@ -1,0 +1,62 @@
+//! X02: the names that llm-d's dashboards know, and requests that only some backends may serve.
+
+use flow::{
+    Ask, BackendId, BackendSupply, Band, Controller, Hysteresis, ModelId, Settings, Span, Time,
+};
+
+use super::{named, parsed, refused, served, sum};
+use crate::observe::{Observer, Record};
+
+/// One backend that takes two; three of one model, one of them within a subset.
+fn busy() -> Controller {
+    let bounds = Hysteresis::limit(2.0).unwrap().into();
+    let mut core = Controller::new(Settings { bounds, ..Settings::default() });
+    let backends = [BackendSupply::new(BackendId(0), vec![ModelId(0), ModelId(9)])];
+    core.supply(&backends, Time::ZERO);
+    let flow = core.flow("team-a", 0);
+    for (model, band) in [(0, Band::Normal), (0, Band::High), (9, Band::High)] {
+        core.offer(Ask { band, ..Ask::new(flow, ModelId(model)) }, Time::ZERO);
+    }
+    core
+}
+
+fn text(llm_d: bool) -> String {
+    let mut named = named(&["gpu"], &["llama"]);
+    named.subsets.insert(ModelId(9), ModelId(0));
+    let observer = Observer { llm_d, ..Observer::default() };
+    observer.known(["llama"]);
+    observer.ended(&served("llama", "llama"));
+    let waited = Some(Span::from_millis(30));
+    observer.ended(&Record { bypassed: false, waited, ..served("llama", "llama") });
+    observer.ended(&refused("llama", "queue_full", 503));
+    observer.ended(&Record { band: Band::Critical, ..refused("llama", "queue_timeout", 503) });
+    let truth = observer.look(&mut busy(), Time::ZERO, &named);
+    observer.metrics(&truth, &named)
+}
+
+#[test]
+fn x02_other_pickers_dashboards_find_their_names_where_they_are_wanted() {
+    let samples = parsed(&text(true));
+    let sum = |name: &str, words: &[&str]| sum(&samples, name, words);
+    for prefix in ["llm_d_epp_flow_control_", "inference_extension_flow_control_"] {
+        let name = |rest: &str| format!("{prefix}{rest}");
+        let waiting = name("queue_size");
+        assert_eq!(sum(&waiting, &["model_name=\"llama\"", "priority=\"1\""]), 1.0);
+        assert_eq!(sum(&waiting, &[]), 1.0);
+        assert_eq!(sum(&name("pool_saturation"), &["stage=\"effective\""]), 1.0);
+        let ended = name("requests_total");
+        assert_eq!(sum(&ended, &["outcome=\"Dispatched\"", "priority=\"0\""]), 2.0);
+        assert_eq!(sum(&ended, &["outcome=\"RejectedCapacity\""]), 1.0);
+        assert_eq!(sum(&ended, &["outcome=\"EvictedTTL\"", "priority=\"10\""]), 1.0);
+        let waited = name("request_queue_duration_seconds_count");
+        assert_eq!(sum(&waited, &["outcome=\"Dispatched\""]), 1.0);
+    }
+    assert!(!text(false).contains("llm_d_epp_"));
+}
+
+#[test]
+fn x02_a_request_for_a_subset_counts_under_its_models_name() {
+    let samples = parsed(&text(false));
+    assert_eq!(sum(&samples, "tidegate_queue_length", &["target_model=\"llama\""]), 1.0);
+    assert_eq!(sum(&samples, "tidegate_queue_length", &["target_model=\"other\""]), 0.0);
+}
