@@ -84,7 +84,7 @@ const GATEWAY: &[Room] = &[
     (
         "epp",
         &[
-            "backend", "config", "gate", "ingress", "keeper", "passage", "relay", "reply",
+            "admin", "backend", "config", "gate", "ingress", "keeper", "passage", "relay", "reply",
             "running", "serve", "task", "trip",
         ],
     ),

@@ -5,8 +5,6 @@
 //! generator; `tests/generated` makes them and proves that they are up to date. Bytes are
 //! [`prost::bytes::Bytes`]: a body that is decoded from `Bytes` is not copied.
 
-pub use {prost, prost_types};
-
 pub mod base;
 pub mod ext_proc;
 pub mod health;

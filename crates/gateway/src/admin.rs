@@ -26,6 +26,11 @@ use crate::observe::{METRICS_TYPE, Nameplates};
 /// The most entries of a list.
 const LIST_MAX: usize = 1000;
 
+/// Whether requests should be sent here, as the page `/ready` says.
+pub(crate) fn is_ready(gate: &Gate) -> bool {
+    health::readiness(gate, gate.standing()).ready
+}
+
 /// The content of a page.
 pub(crate) fn answer(gate: &Gate, page: Page, standing: Standing<'_>) -> Response<Full<Bytes>> {
     match page {

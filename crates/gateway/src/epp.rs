@@ -2,10 +2,13 @@
 //!
 //! One core, another door: requests are read, queued and counted as in `serve`, but Envoy carries
 //! them. A conversation is one request; `talk` holds it, `opening` reads what Envoy says, `script`
-//! writes what is said to it, `grpc` carries both.
+//! writes what is said to it, `grpc` carries both. `health` and `reflect` are gRPC's standard
+//! services, on every port of the picker that speaks it.
 
 mod grpc;
+mod health;
 mod opening;
+mod reflect;
 mod script;
 mod talk;
 
@@ -208,6 +211,10 @@ fn answer(gate: &Arc<Gate>, request: Request<Incoming>) -> Response<Reply> {
         PROCESS => {
             grpc::call(request, |incoming, outgoing| talk::converse(gate, incoming, outgoing))
         }
+        health::CHECK => grpc::call(request, |incoming, out| health::check(gate, incoming, out)),
+        health::LIST => grpc::call(request, |_, outgoing| health::list(gate, outgoing)),
+        health::WATCH => grpc::call(request, |incoming, out| health::watch(gate, incoming, out)),
+        reflect::INFO | reflect::OLDER_INFO => grpc::call(request, reflect::inform),
         _ => grpc::refuse(Status::new(Code::Unimplemented, "there is no such method")),
     }
 }

@@ -100,7 +100,12 @@ impl Gate {
 
     /// What the pages tell of it.
     pub(crate) fn standing(&self) -> Standing<'_> {
-        Standing { instance: &self.instance, shutting_down: self.is_closing() }
+        Standing { instance: &self.instance, shutting_down: self.is_draining() }
+    }
+
+    /// Tells of every phase that begins.
+    pub(crate) fn phases(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
     }
 
     /// Resolves when the end begins.
