@@ -3,7 +3,7 @@
 mod bad_input;
 mod bands;
 mod burst;
-mod clients;
+pub(crate) mod clients;
 mod control;
 mod doors;
 mod edges;

@@ -17,7 +17,7 @@ struct Llama {
     url: String,
 }
 
-fn openai(seen: &Seen) -> Answer {
+pub(crate) fn openai(seen: &Seen) -> Answer {
     let body = seen.json();
     let json = |value: Value| Answer::json(200, &value.to_string());
     match seen.path.as_str() {

@@ -15,11 +15,14 @@ use super::metrics::Metrics;
 use super::patience::eventually;
 use super::process::Process;
 
-/// A running `tidegate serve`.
+/// A running `tidegate serve`, or `tidegate epp` with whoever stands before it.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) process: Process,
     file: PathBuf,
+    /// Where requests go in, and where the pages are.
+    door: SocketAddr,
+    pages: SocketAddr,
 }
 
 /// Two in flight at each backend and no more: bypass and refill end at the same number.
@@ -70,11 +73,33 @@ impl Gateway {
         fs::write(&file, config).unwrap();
         let path = file.to_str().unwrap();
         let process = Process::start(&["serve", "--config", path, "--listen", "127.0.0.1:0"]);
-        Self { process, file }
+        let door = process.address();
+        Self { process, file, door, pages: door }
+    }
+
+    /// Starts the endpoint picker on this address. Its door is its own until somebody stands before
+    /// it.
+    pub(crate) fn picker(config: &str, listen: SocketAddr) -> Self {
+        let file = fresh_file();
+        fs::write(&file, config).unwrap();
+        let (path, listen) = (file.to_str().unwrap(), listen.to_string());
+        let free = "127.0.0.1:0";
+        let arguments = ["epp", "--config", path, "--listen", &listen];
+        let arguments =
+            [&arguments[..], &["--health-listen", free, "--metrics-listen", free]].concat();
+        let words = ["listening on grpc://", "health on grpc://", "metrics on http://"];
+        let process = Process::start_saying(&arguments, &words);
+        let (door, pages) = (process.address(), process.addresses()[2]);
+        Self { process, file, door, pages }
+    }
+
+    /// From now on requests go in here.
+    pub(crate) fn set_door(&mut self, door: SocketAddr) {
+        self.door = door;
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.process.address()
+        self.door
     }
 
     /// A place for a test's own files.
@@ -109,8 +134,9 @@ impl Gateway {
         self.send(ask).finish()
     }
 
+    /// One of the pages.
     pub(crate) fn get(&self, path: &str) -> Response {
-        self.ask(&Ask::get(path))
+        Call::open(self.pages, &Ask::get(path).bytes()).finish()
     }
 
     pub(crate) fn metrics(&self) -> Metrics {

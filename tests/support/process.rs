@@ -12,9 +12,10 @@ use super::patience::eventually;
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    address: SocketAddr,
+    /// Where it listens, in the order in which it says so.
+    addresses: Vec<SocketAddr>,
     log: Lines,
-    /// What it prints after its first line: one line for each request.
+    /// What it prints after that: one line for each request.
     access: Lines,
 }
 
@@ -35,6 +36,11 @@ fn gather(mut from: impl Read + Send + 'static, into: Lines) {
 impl Process {
     /// Starts it and waits until it says that it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_saying(arguments, &["listening on http://"])
+    }
+
+    /// Starts it and waits until it has said where it listens, in lines that begin like this.
+    pub(crate) fn start_saying(arguments: &[&str], words: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         command.args(arguments).stdin(Stdio::null());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -42,21 +48,31 @@ impl Process {
         let (stderr, into) = (child.stderr.take().unwrap(), Arc::clone(&log));
         thread::spawn(move || gather(stderr, into));
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
+        let mut addresses = Vec::new();
+        for word in words {
+            let mut line = String::new();
+            stdout.read_line(&mut line).unwrap();
+            let address = line.trim().strip_prefix(word);
+            let Some(address) = address.and_then(|address| address.parse().ok()) else {
+                // It may have ended already.
+                let _ = child.kill();
+                let status = child.wait().unwrap();
+                let log = String::from_utf8_lossy(&log.lock().unwrap()).into_owned();
+                panic!("{arguments:?} does not say {word:?}: {line:?} ({status})\n{log}");
+            };
+            addresses.push(address);
+        }
         let into = Arc::clone(&access);
         thread::spawn(move || gather(stdout, into));
-        let address = line.trim().strip_prefix("listening on http://");
-        let Some(address) = address.and_then(|address| address.parse().ok()) else {
-            let status = child.wait().unwrap();
-            let log = String::from_utf8_lossy(&log.lock().unwrap()).into_owned();
-            panic!("{arguments:?} does not listen: {line:?} ({status})\n{log}");
-        };
-        Self { child, address, log, access }
+        Self { child, addresses, log, access }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -77,6 +93,12 @@ impl Process {
         let id = self.id().to_string();
         let sent = Command::new("sh").args(["-c", "kill -$0 $1", name, &id]).status().unwrap();
         assert!(sent.success());
+    }
+
+    /// Ends it without a word.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Waits until it has ended by itself.

@@ -1,0 +1,268 @@
+//! What passes through Envoy and the picker passes as it is, in both directions, at once.
+
+use super::chat_of;
+use crate::support::answer::{Step, delta, event};
+use crate::support::gateway::{ONE, TWO};
+use crate::support::tools::{python, run, tool};
+use crate::support::{Answer, Ask, Backend, Call, Picker, chat, eventually};
+
+/// The request in chunks of this size.
+fn in_chunks(ask: &Ask, size: usize) -> Vec<u8> {
+    let mut sent = format!("POST {} HTTP/1.1\r\nhost: tidegate\r\nconnection: close\r\n", ask.path);
+    for (name, value) in &ask.headers {
+        sent += &format!("{name}: {value}\r\n");
+    }
+    let mut sent = (sent + "transfer-encoding: chunked\r\n\r\n").into_bytes();
+    for chunk in ask.body.chunks(size) {
+        sent.extend(format!("{:x}\r\n", chunk.len()).bytes());
+        sent.extend(chunk);
+        sent.extend(b"\r\n");
+    }
+    sent.extend(b"0\r\n\r\n");
+    sent
+}
+
+#[test]
+fn x02_request_bodies_pass_byte_for_byte_however_they_are_cut() {
+    let backend = Backend::quick();
+    let picker = Picker::before(TWO, &backend);
+    let cuts = [
+        (1_024, 7),
+        (61_999, 4_093),
+        (62_000, 62_000),
+        (62_001, 9_973),
+        (220_000, 1_000_000),
+        ((1 << 20) - 1, 16_411),
+        ((1 << 20) + 1, 65_537),
+        (5_000_011, 131_101),
+        (20 << 20, 1_000_003),
+    ];
+    for (bytes, size) in cuts {
+        let ask = chat_of(bytes);
+        let answer = Call::open(picker.address(), &in_chunks(&ask, size)).finish();
+        assert_eq!(answer.status, 200, "{bytes} in parts of {size}: {}", answer.text());
+        let seen = backend.seen().pop().unwrap();
+        assert!(seen.body == ask.body, "{bytes} in parts of {size} were changed");
+    }
+    picker.await_idle();
+}
+
+#[test]
+fn x02_answers_pass_byte_for_byte_with_their_status_and_headers() {
+    let body = "{ \"tool_calls\" : [ ],\n \"reasoning_content\":\"\u{1f30a}\", \"n\":1.0e-7 }";
+    let headers = ["content-type: application/vnd.x+json", "x-own: 1", "x-own: 2", "etag: \"v\""];
+    let statuses = [200, 201, 400, 418, 422, 500];
+    let backend =
+        Backend::start(move |seen| Answer::with_headers(statuses[seen.number], &headers, body));
+    let picker = Picker::before(TWO, &backend);
+    for status in statuses {
+        let answer = picker.ask(&chat("m"));
+        assert_eq!((answer.status, answer.text().as_str()), (status, body));
+        let own: Vec<_> = answer.headers.iter().filter(|(name, _)| name == "x-own").collect();
+        assert_eq!(own.len(), 2, "{:?}", answer.headers);
+        assert_eq!(answer.header("content-type"), Some("application/vnd.x+json"));
+        assert_eq!(answer.header("etag"), Some("\"v\""));
+    }
+    picker.await_idle();
+}
+
+#[test]
+fn x02_answers_of_all_sizes_pass_byte_for_byte() {
+    let sizes = [1_024, 62_001, 220_000, (1 << 20) + 1, 20 << 20];
+    let backend = Backend::start(move |seen| {
+        let body = String::from_utf8(chat_of(sizes[seen.number]).body).unwrap();
+        Answer::json(200, &body)
+    });
+    let picker = Picker::before(TWO, &backend);
+    for size in sizes {
+        let answer = picker.ask(&chat("m"));
+        assert!(answer.body == chat_of(size).body, "{size} were changed");
+    }
+    picker.await_idle();
+}
+
+#[test]
+fn x02_streams_pass_byte_for_byte_with_comments_and_done() {
+    let wave = "\u{1f30a}".to_owned();
+    let (half, rest) = wave.as_bytes().split_at(2);
+    let chunk = |data: &[u8]| [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat();
+    let pieces: Vec<Vec<u8>> = vec![
+        b": keep-alive\n\n".to_vec(),
+        b"event: x\r\nid: 7\r\nretry: 10\r\ndata: {}\r\n\r\n".to_vec(),
+        delta("the").into_bytes(),
+        [b"data: ".as_slice(), half].concat(),
+        [rest, b"\n\n"].concat(),
+        b"data: [DONE]\n\n".to_vec(),
+    ];
+    let whole = pieces.concat();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
+        cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
+    let sent: Vec<u8> = head.bytes().chain(pieces.iter().flat_map(|piece| chunk(piece))).collect();
+    let sent = [sent, b"0\r\n\r\n".to_vec()].concat();
+    let backend = Backend::start(move |_| Answer::raw(sent.clone()));
+    let picker = Picker::before(TWO, &backend);
+    let answer = picker.ask(&chat("m").streamed());
+    assert_eq!(answer.body, whole);
+    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
+    assert_eq!(answer.header("cache-control"), Some("no-cache"));
+}
+
+#[test]
+fn x02_every_piece_of_a_stream_goes_on_at_once() {
+    let backend = Backend::start(|_| Answer::stream_held(&["the ", "tide ", "turns"]));
+    let picker = Picker::before(TWO, &backend);
+    let mut call = picker.send(&chat("m").streamed());
+    let mut piece = String::new();
+    for word in ["the ", "tide ", "turns"] {
+        backend.release(1);
+        // The next word is held back, so this one was not waited with.
+        piece = String::from_utf8(call.chunk().unwrap()).unwrap();
+        assert!(piece.contains(word), "{piece}");
+    }
+    // Nothing is held back behind the last word: the end may have come with it.
+    assert!((piece + &call.finish().text()).ends_with("data: [DONE]\n\n"));
+    picker.await_idle();
+}
+
+#[test]
+fn x02_a_slow_reader_slows_the_backend_and_not_the_pickers_memory() {
+    let piece = vec![b'x'; 64 << 10];
+    let length = 1usize << 40;
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+    let backend = Backend::start(move |_| Answer::raw(&*head).then(Step::Endless(piece.clone())));
+    let picker = Picker::before(TWO, &backend);
+    let mut call = picker.send(&chat("m"));
+    assert_eq!(call.head().status, 200);
+    // What the buffers on the way hold is sent, and then no more: wait until it stands still.
+    let mut last = (0, 0);
+    eventually("stands still", || {
+        let sent = backend.endless();
+        last = if sent == last.0 { (sent, last.1 + 1) } else { (sent, 0) };
+        if sent > 0 && last.1 > 50 { Ok(()) } else { Err(format!("{sent} bytes")) }
+    });
+    assert!(backend.endless() < 64 << 20, "{} bytes for nobody", backend.endless());
+    drop(call);
+    backend.await_left(1);
+    picker.await_idle();
+}
+
+#[test]
+fn x02_http_2_is_served_with_bodies_of_all_sizes() {
+    let backend = Backend::start(|seen| match seen.json()["stream"] == true {
+        true => Answer::stream(&[&delta("the "), &delta("tide"), &event("[DONE]")]),
+        false => Answer::ok(),
+    });
+    let picker = Picker::before(TWO, &backend);
+    let url = format!("{}/v1/chat/completions", picker.url());
+    let file = picker.folder().join("body.json");
+    let curl = |ask: &Ask| {
+        std::fs::write(&file, &ask.body).unwrap();
+        let body = format!("@{}", file.display());
+        let options = ["-sSi", "--http2-prior-knowledge", "--data-binary", &body, &url];
+        run(tool("curl").args(options))
+    };
+    for bytes in [1_024, 62_001, 1 << 20, 20 << 20] {
+        let ask = chat_of(bytes);
+        let printed = curl(&ask);
+        assert!(printed.starts_with("HTTP/2 200"), "{bytes}: {printed}");
+        assert!(printed.contains("x-backend-used: one"), "{printed}");
+        assert!(backend.seen().pop().unwrap().body == ask.body, "{bytes} were changed");
+    }
+    let printed = curl(&chat("m").streamed());
+    assert!(printed.ends_with("data: [DONE]\n\n"), "{printed}");
+    picker.await_idle();
+}
+
+#[test]
+fn x02_many_streams_share_one_connection_of_http_2() {
+    let backend =
+        Backend::start(|_| Answer::stream(&[&delta("the "), &delta("tide"), &event("[DONE]")]));
+    let picker = Picker::before(TWO, &backend);
+    let body = picker.folder().join("body.json");
+    std::fs::write(&body, chat("m").streamed().body).unwrap();
+    let url = format!("{}/v1/chat/completions", picker.url());
+    let load = ["-n", "60", "-c", "2", "-m", "10", "-d", body.to_str().unwrap(), &url];
+    let printed = run(tool("h2load").args(load));
+    assert!(printed.contains("60 succeeded, 0 failed"), "{printed}");
+    assert!(printed.contains("60 2xx"), "{printed}");
+    assert!(backend.most() <= 2, "they wait for their turn like others");
+    picker.await_idle();
+}
+
+#[test]
+fn x02_requests_without_a_body_wait_like_others() {
+    let backend = Backend::start(|_| Answer::json(200, "{\"object\":\"thing\"}").held());
+    let picker = Picker::before(ONE, &backend);
+    let first = picker.send(&Ask::get("/v1/things/7?a=b%20c"));
+    backend.await_running(1);
+    let second = picker.enqueue(&Ask::post("/v1/things", ""), 0);
+    // Which paths there are is Envoy's to say.
+    let third = picker.enqueue(&Ask::get("/elsewhere"), 1);
+    backend.open();
+    for call in [first, second, third] {
+        let answer = call.finish();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "{\"object\":\"thing\"}"));
+        assert_eq!(answer.header("x-backend-used"), Some("one"));
+    }
+    let seen = backend.seen();
+    let paths: Vec<_> = seen.iter().map(|seen| (&*seen.method, &*seen.path)).collect();
+    let asked = [("GET", "/v1/things/7?a=b%20c"), ("POST", "/v1/things"), ("GET", "/elsewhere")];
+    assert_eq!(paths, asked);
+    picker.await_idle();
+}
+
+#[test]
+fn x02_x03_headers_for_the_picker_do_not_reach_a_backend() {
+    let backend = Backend::quick();
+    let picker = Picker::before(TWO, &backend);
+    let dropped = [
+        ("X-Priority", "high"),
+        ("X-Nexus-Priority", "high"),
+        ("X-Workload-Context", "{}"),
+        ("X-Max-Latency-Ms", "10"),
+        ("X-Latency-Critical", "1"),
+        ("X-Media-Type", "audio"),
+        ("X-Request-Timeout-Ms", "60000"),
+        ("x-gateway-inference-objective", "o"),
+        ("x-gateway-inference-fairness-id", "f"),
+        ("x-llm-d-inference-objective", "o"),
+        ("x-llm-d-inference-fairness-id", "f"),
+        ("x-llm-d-inference-ttl", "9"),
+        ("x-slo-ttft-ms", "9"),
+    ];
+    let kept = [
+        ("Authorization", "Bearer key"),
+        ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        ("x-own", "1"),
+        ("accept", "text/event-stream"),
+        ("user-agent", "tester"),
+        ("x-request-id", "own-id-7"),
+        ("x-session-id", "s"),
+    ];
+    let mut ask = chat("m").header("x-gateway-destination-endpoint", "127.0.0.1:1");
+    for (name, value) in dropped.iter().chain(&kept) {
+        ask = ask.header(name, value);
+    }
+    assert_eq!(picker.ask(&ask).status, 200);
+    let seen = backend.seen().remove(0);
+    for (name, _) in dropped {
+        let value = seen.header(&name.to_ascii_lowercase());
+        assert_eq!(value, None, "{name} reached the backend");
+    }
+    for (name, value) in kept {
+        assert_eq!(seen.header(&name.to_ascii_lowercase()), Some(value), "{name}");
+    }
+    // Envoy goes by this header, so it is there; but never what a client says in it.
+    let endpoint = backend.address().to_string();
+    assert_eq!(seen.header("x-gateway-destination-endpoint"), Some(endpoint.as_str()));
+}
+
+#[test]
+fn x02_openais_own_client_is_served() {
+    let backend = Backend::start(crate::gateway::clients::openai);
+    let picker = Picker::before(TWO, &backend);
+    let steps = run(python("openai_client.py").arg(picker.url()));
+    let all = "models chat streaming tools embeddings responses completions errors";
+    assert_eq!(steps.split_whitespace().collect::<Vec<_>>().join(" "), all);
+    picker.await_idle();
+}

@@ -1,0 +1,77 @@
+//! What was used: read from answers in passing, told by metrics and log.
+
+use serde_json::json;
+
+use crate::support::answer::{delta, event};
+use crate::support::gateway::TWO;
+use crate::support::{Answer, Backend, Picker, chat};
+
+const JSON_LOG: &str = "[log]\nformat = \"json\"\n";
+
+fn picker(backend: &Backend) -> Picker {
+    Picker::before(&format!("{JSON_LOG}{TWO}"), backend)
+}
+
+/// What the log and the metrics say was used.
+fn told(picker: &Picker) -> [f64; 4] {
+    picker.await_idle();
+    let line = picker.last_access();
+    let logged = ["prompt_tokens", "output_tokens"].map(|name| line[name].as_f64().unwrap_or(-1.0));
+    let metrics = picker.metrics();
+    let counted = ["input", "output"].map(|way| metrics.sum_where("tidegate_tokens_total", way));
+    [logged[0], logged[1], counted[0], counted[1]]
+}
+
+#[test]
+fn x02_usage_is_read_from_json_in_many_parts() {
+    let body = json!({"choices": [], "text": "x".repeat(300_000),
+        "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}});
+    let backend = Backend::start(move |_| Answer::json(200, &body.to_string()));
+    let picker = picker(&backend);
+    assert_eq!(picker.ask(&chat("m")).status, 200);
+    assert_eq!(told(&picker), [11.0, 7.0, 11.0, 7.0]);
+}
+
+#[test]
+fn x02_usage_is_read_from_streams() {
+    let usage = json!({"choices": [],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}});
+    let backend = Backend::start(move |_| {
+        let words = [delta("the "), delta("tide "), delta("turns")].concat();
+        Answer::stream(&[&words, &event(&usage.to_string()), &event("[DONE]")])
+    });
+    let picker = picker(&backend);
+    assert_eq!(picker.ask(&chat("m").streamed()).status, 200);
+    assert_eq!(told(&picker), [5.0, 3.0, 5.0, 3.0]);
+}
+
+#[test]
+fn x02_parts_of_a_stream_are_counted_where_nobody_says_what_was_used() {
+    let backend = Backend::start(move |_| {
+        let words = ["the ", "tide ", "turns ", "now"].map(delta);
+        let [a, b, c, d] = &words;
+        Answer::stream(&[a, b, c, d, &event("[DONE]")])
+    });
+    let picker = picker(&backend);
+    assert_eq!(picker.ask(&chat("m").streamed()).status, 200);
+    assert_eq!(told(&picker)[1], 4.0);
+}
+
+#[test]
+fn x02_m04_each_request_has_its_line() {
+    let backend = Backend::quick();
+    let picker = picker(&backend);
+    let ask = chat("m").priority("high").header("x-request-id", "own-id-7");
+    let answer = picker.ask(&ask);
+    assert_eq!(answer.header("x-request-id"), Some("own-id-7"));
+    assert_eq!(answer.header("x-priority-boost"), Some("200"));
+    picker.await_idle();
+    let line = picker.last_access();
+    let expected = json!({"request_id": "own-id-7", "method": "POST", "status": 200,
+        "path": "/v1/chat/completions", "outcome": "ok", "model": "m", "target_model": "m",
+        "priority": "high", "backend": "one", "attempts": 1, "bytes_in": ask.body.len()});
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(&line[name], value, "{name}: {line}");
+    }
+    assert!(line["first_byte_ms"].is_number() && line["total_ms"].is_number(), "{line}");
+}

@@ -1,0 +1,109 @@
+//! What operators and Kubernetes see of the picker: health, reflection, metrics.
+
+use serde_json::{Value, json};
+
+use crate::support::envoy::FREE;
+use crate::support::gateway::{ONE, TWO, config};
+use crate::support::tools::{run, tool};
+use crate::support::{Backend, Gateway, Picker, Recipe, Talk, chat, eventually};
+
+const SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
+
+fn health(talk: &mut Talk, service: &str) -> String {
+    talk.say(&json!({ "health": service }));
+    talk.next()["health"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn x02_health_is_told_on_both_ports() {
+    let backend = Backend::quick();
+    let picker = Gateway::picker(&config(TWO, &[("one", backend.address())]), FREE);
+    picker.await_ready(1);
+    let ports = [picker.process.addresses()[0], picker.process.addresses()[1]];
+    for port in ports {
+        let mut talk = Talk::with(port);
+        for service in ["", "liveness", "readiness", SERVICE] {
+            assert_eq!(health(&mut talk, service), "SERVING", "{service:?} on {port}");
+        }
+        assert_eq!(health(&mut talk, "nobody"), "NOT_FOUND");
+    }
+}
+
+#[test]
+fn x02_a_picker_without_servers_lives_but_is_not_ready() {
+    let config = "[discovery]\nendpoints_file = \"none.yaml\"\n";
+    let picker = Gateway::picker(config, FREE);
+    let mut talk = Talk::with(picker.process.addresses()[1]);
+    assert_eq!(health(&mut talk, "liveness"), "SERVING");
+    assert_eq!(health(&mut talk, "readiness"), "NOT_SERVING");
+}
+
+#[test]
+fn x02_reflection_lists_the_services() {
+    let backend = Backend::quick();
+    let picker = Gateway::picker(&config(TWO, &[("one", backend.address())]), FREE);
+    let mut talk = Talk::with(picker.process.address());
+    talk.say(&json!({"services": true}));
+    let services = talk.next()["services"].clone();
+    let services: Vec<&str> =
+        services.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    for name in [SERVICE, "grpc.health.v1.Health"] {
+        assert!(services.contains(&name), "{services:?}");
+    }
+}
+
+#[test]
+fn x02_m01_promtool_accepts_the_metrics_under_both_names() {
+    let backend = Backend::held();
+    let sections = format!("[epp]\nllm_d_metrics = true\n{ONE}");
+    let picker = Picker::before(&sections, &backend);
+    let running = picker.send(&chat("m"));
+    backend.await_running(1);
+    let waiting = picker.enqueue(&chat("m").priority("high"), 0);
+    let metrics = picker.metrics();
+    assert_eq!(metrics.sum("llm_d_epp_flow_control_queue_size"), 1.0);
+    assert_eq!(metrics.sum("nexus_queue_depth"), 1.0);
+    assert!(metrics.sum("llm_d_epp_flow_control_queue_bytes") > 0.0);
+    assert!(metrics.sum("llm_d_epp_flow_control_pool_saturation") > 0.0);
+    backend.open();
+    assert!([running, waiting].into_iter().all(|call| call.finish().status == 200));
+    picker.await_idle();
+    let metrics = picker.metrics();
+    assert_eq!(metrics.sum("llm_d_epp_flow_control_requests_total"), 2.0);
+    assert_eq!(metrics.sum("llm_d_epp_flow_control_request_queue_duration_seconds_count"), 2.0);
+    tool("promtool");
+    let pages = picker.process.addresses()[2];
+    let pipe = format!("curl -sS http://{pages}/metrics | promtool check metrics 2>&1");
+    let said = run(tool("sh").args(["-c", &pipe]));
+    assert_eq!(said.trim(), "", "{said}");
+}
+
+#[test]
+fn x02_the_endpoints_file_is_followed() {
+    let (one, two) = (Backend::quick(), Backend::quick());
+    let picker = Picker::launch(
+        Recipe::original_dst(),
+        &format!("[discovery]\nendpoints_file = \"endpoints.yaml\"\n{TWO}"),
+    );
+    let file = picker.folder().join("endpoints.yaml");
+    let write = |backend: &Backend, name: &str| {
+        let port = backend.address().port();
+        let entry = format!("- name: {name}\n  address: 127.0.0.1\n  port: \"{port}\"\n");
+        let next = file.with_extension("next");
+        std::fs::write(&next, format!("endpoints:\n{entry}")).unwrap();
+        std::fs::rename(next, &file).unwrap();
+    };
+    for (backend, name) in [(&one, "pod-one"), (&two, "pod-two")] {
+        write(backend, name);
+        eventually("used", || {
+            let answer = picker.ask(&chat("m"));
+            match answer.header("x-backend-used") {
+                Some(used) if used.contains(name) => Ok(()),
+                _ => Err(answer.text()),
+            }
+        });
+    }
+    let pages: Vec<Value> = picker.backends();
+    assert_eq!(pages.len(), 1, "{pages:?}");
+    picker.await_idle();
+}

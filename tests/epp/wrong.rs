@@ -1,0 +1,163 @@
+//! What no Envoy should say. The picker ends that stream, and serves the others.
+
+use serde_json::json;
+
+use crate::support::envoy::FREE;
+use crate::support::gateway::{ONE, TWO, config};
+use crate::support::talk::Stream;
+use crate::support::{Backend, Call, Gateway, Talk, chat};
+
+fn talking(sections: &str, backend: &Backend) -> (Gateway, Talk) {
+    let picker = Gateway::picker(&config(sections, &[("one", backend.address())]), FREE);
+    picker.await_ready(1);
+    let talk = Talk::with(picker.process.address());
+    (picker, talk)
+}
+
+/// A request on the same connection is served, and nothing else is counted.
+fn serves(picker: &Gateway, talk: &mut Talk) {
+    let stream = talk.request(&chat("m"), 1_000);
+    talk.choice(stream);
+    talk.serve(stream, "application/json", &[b"{}"]);
+    assert_eq!(talk.ended(stream), "OK");
+    picker.await_idle();
+}
+
+/// Waits for the stream's end, whatever comes before.
+fn until_ended(talk: &mut Talk, stream: Stream) -> String {
+    loop {
+        if let Some(code) = talk.heard(stream)["ended"].as_str() {
+            return code.to_owned();
+        }
+    }
+}
+
+#[test]
+fn x02_messages_that_are_none_end_their_stream_alone() {
+    let backend = Backend::quick();
+    let (picker, mut talk) = talking(TWO, &backend);
+    let garbage: [&[u8]; 5] = [
+        b"\xff\xff\xff\xff\xff",
+        // A field that says it is longer than the message.
+        b"\x12\xff\xff\xff\x7f",
+        // A field number of zero.
+        b"\x02\x00",
+        // Groups in groups, as deep as they go.
+        &[0x0b; 5_000],
+        b"GET / HTTP/1.1\r\n\r\n",
+    ];
+    for message in garbage {
+        let stream = talk.stream();
+        talk.raw(stream, message);
+        let code = until_ended(&mut talk, stream);
+        assert!(code == "INVALID_ARGUMENT" || code == "INTERNAL", "{message:?}: {code}");
+        let stream = talk.stream();
+        talk.head(stream, &chat("m"), json!({}));
+        talk.raw(stream, message);
+        let code = until_ended(&mut talk, stream);
+        assert_ne!(code, "OK", "{message:?}");
+        serves(&picker, &mut talk);
+    }
+}
+
+#[test]
+fn x02_streams_without_a_request_end_without_harm() {
+    let backend = Backend::quick();
+    let (picker, mut talk) = talking(TWO, &backend);
+    let empty = talk.stream();
+    talk.open(empty);
+    talk.end(empty);
+    assert_eq!(talk.ended(empty), "OK");
+    let cut = talk.stream();
+    talk.open(cut);
+    talk.cancel(cut);
+    assert_eq!(talk.ended(cut), "CANCELLED");
+    // An empty message, of which a later protocol may have made something.
+    let nothing = talk.stream();
+    talk.raw(nothing, b"");
+    talk.end(nothing);
+    until_ended(&mut talk, nothing);
+    serves(&picker, &mut talk);
+    assert_eq!(picker.metrics().sum("tidegate_requests_total"), 1.0);
+}
+
+#[test]
+fn x02_messages_out_of_order_end_their_stream_alone() {
+    let backend = Backend::quick();
+    let (picker, mut talk) = talking(ONE, &backend);
+    type Step = fn(&mut Talk, Stream);
+    let cases: [(&str, &[Step]); 6] = [
+        ("a body first", &[|talk, on| talk.body(on, b"{}", true)]),
+        ("an answer first", &[|talk, on| talk.answer_head(on, 200, "a/b", json!({}))]),
+        ("trailers first", &[|talk, on| talk.trailers(on)]),
+        ("an answer's trailers first", &[|talk, on| talk.answer_trailers(on)]),
+        (
+            "two heads",
+            &[
+                |talk, on| talk.head(on, &chat("m"), json!({})),
+                |talk, on| talk.head(on, &chat("m"), json!({})),
+            ],
+        ),
+        (
+            "an answer in the middle of the request",
+            &[
+                |talk, on| talk.head(on, &chat("m"), json!({})),
+                |talk, on| talk.answer_body(on, b"{}", true),
+            ],
+        ),
+    ];
+    for (what, steps) in cases {
+        let stream = talk.stream();
+        for step in steps {
+            step(&mut talk, stream);
+        }
+        talk.end(stream);
+        // Refused, cut, or taken for nothing: but over, and nobody else's loss.
+        eprintln!("{what}: {}", until_ended(&mut talk, stream));
+        serves(&picker, &mut talk);
+    }
+}
+
+#[test]
+fn x02_a_message_over_every_limit_is_not_taken_in() {
+    let backend = Backend::quick();
+    let limit = "[server]\nbody_limit = \"64KiB\"\n";
+    let (picker, mut talk) = talking(&format!("{limit}{TWO}"), &backend);
+    let stream = talk.stream();
+    talk.head(stream, &chat("m"), json!({}));
+    talk.body(stream, &vec![b'x'; 24 << 20], true);
+    let first = talk.heard(stream);
+    let refused = first["got"]["status"] == 413 || first["ended"] == "RESOURCE_EXHAUSTED";
+    assert!(refused, "{:.300}", first.to_string());
+    serves(&picker, &mut talk);
+}
+
+#[test]
+fn x02_connections_that_speak_something_else_are_closed() {
+    let backend = Backend::quick();
+    let (picker, mut talk) = talking(TWO, &backend);
+    let address = picker.process.address();
+    let http = Call::open(address, &chat("m").bytes()).answer();
+    assert!(http.is_err() || http.is_ok_and(|answer| answer.status >= 400));
+    let noise: Vec<u8> = (0..4_096_u32).map(|at| ((at * 7_919) >> 3) as u8).collect();
+    let mut call = Call::open(address, &noise);
+    call.end();
+    assert!(call.answer().is_err());
+    drop(Call::open(address, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+    serves(&picker, &mut talk);
+}
+
+#[test]
+fn x02_a_picker_that_nobody_answers_ends_with_its_envoy() {
+    let backend = Backend::quick();
+    let (picker, mut talk) = talking(ONE, &backend);
+    for _ in 0..3 {
+        talk.request(&chat("m"), 1_000);
+    }
+    picker.await_depth(2);
+    let unfinished = talk.stream();
+    talk.head(unfinished, &chat("m"), json!({}));
+    talk.body(unfinished, b"{\"model\":", false);
+    drop(talk);
+    picker.await_idle();
+}
