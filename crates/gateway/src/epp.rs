@@ -1,10 +1,11 @@
 //! The endpoint picker: Envoy asks over gRPC where each request may go, and waits for the answer.
 //!
 //! One core, another door: requests are read, queued and counted as in `serve`, but Envoy carries
-//! them. A conversation is one request; `talk` holds it, `opening` reads what Envoy says, `script`
-//! writes what is said to it, `grpc` carries both. `health` and `reflect` are gRPC's standard
-//! services, on every port of the picker that speaks it.
+//! them. A conversation is one request; `talk` holds it, `opening` reads what Envoy says, `answer`
+//! what it shows of the answer, `script` writes what is said to it, `grpc` carries both. `health`
+//! and `reflect` are gRPC's standard services, on every port of the picker that speaks it.
 
+mod answer;
 mod grpc;
 mod health;
 mod opening;

@@ -8,27 +8,24 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use envoy::ext_proc::ProcessingRequest;
 use envoy::ext_proc::processing_request::Request as Said;
-use envoy::ext_proc::{HttpBody, HttpHeaders, ProcessingRequest};
 use flow::{BackendId, Place, Usage};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 
+use super::answer::Answer;
 use super::grpc::{Incoming, Outgoing, Status};
 use super::opening::{self, Hitch, Opening, Rest};
 use super::script;
-use crate::backend::{Attempt, Spot, Upstream};
+use crate::backend::{Spot, Upstream};
 use crate::config::Settled;
 use crate::gate::Gate;
 use crate::ingress;
 use crate::keeper::{Grant, Seat};
 use crate::passage::Passage;
-use crate::relay::{Flight, Meter, Shape, verdict};
+use crate::relay::Flight;
 use crate::reply::{Fault, Refused, headers};
 use crate::trip::Trip;
-
-/// What Envoy adds to every answer that is not its own.
-const FROM_UPSTREAM: &str = "x-envoy-upstream-service-time";
 
 /// A conversation that is going on.
 struct Talk {
@@ -44,18 +41,6 @@ struct Granted {
     seat: Seat,
     grant: Grant,
     upstream: Arc<Upstream>,
-}
-
-/// An answer on its way back.
-struct Answer {
-    /// Gone when it has been settled.
-    flight: Option<Flight>,
-    meter: Meter,
-    upstream: Arc<Upstream>,
-    told: HeaderMap,
-    /// Whether its body will be seen. If not, the end of the conversation is the end of the answer.
-    sees_bodies: bool,
-    began: bool,
 }
 
 /// Talks with Envoy about one request.
@@ -328,128 +313,6 @@ impl Granted {
             prompt_estimate: intent.prompt,
             streamed: intent.streamed,
         };
-        let meter = Meter::new(Shape::Whole);
-        Answer { flight: Some(flight), meter, upstream, told, sees_bodies, began: false }
-    }
-}
-
-// === impl Answer ===
-
-impl Answer {
-    fn begins(&mut self, gate: &Gate, head: &HttpHeaders, served: Option<&str>) {
-        self.began = true;
-        self.follow_to(gate, served);
-        let head_of = AnswerHead::of(head);
-        self.meter = Meter::new(Shape::of(head_of.content_type.as_ref()));
-        let attempt = head_of.attempt();
-        gate.observer.attempt(&self.upstream.name, attempt);
-        gate.fleet.report(self.upstream.id, attempt);
-        if let Some(flight) = &mut self.flight {
-            flight.trip.answered(head_of.status);
-            if let Some(first_byte) = flight.trip.record.first_byte {
-                gate.fleet.latency(self.upstream.id, first_byte);
-            }
-        }
-        if head.end_of_stream {
-            self.complete();
-        }
-    }
-
-    /// Envoy may have gone on to another backend than was meant, because that one failed.
-    fn follow_to(&mut self, gate: &Gate, served: Option<&str>) {
-        let Some(socket) = served.and_then(|served| served.parse().ok()) else { return };
-        let Some(other) = gate.fleet.roster().at(socket).cloned() else { return };
-        if other.id == self.upstream.id {
-            return;
-        }
-        gate.observer.attempt(&self.upstream.name, Attempt::Failed);
-        gate.fleet.report(self.upstream.id, Attempt::Failed);
-        headers::served_elsewhere(&mut self.told, &other.name_header);
-        if let Some(flight) = &mut self.flight {
-            flight.seat.moved(other.id);
-            flight.trip.record.attempts += 1;
-            flight.trip.record.backend.clone_from(&other.name);
-        }
-        self.upstream = other;
-    }
-
-    fn passes(&mut self, piece: &HttpBody) {
-        if let Some(flight) = &mut self.flight {
-            flight.trip.record.bytes_out += piece.body.len() as u64;
-            if self.meter.read(&piece.body) {
-                flight.progressed(self.meter.tokens());
-            }
-        }
-        if piece.end_of_stream {
-            self.complete();
-        }
-    }
-
-    /// The last byte has come.
-    fn complete(&mut self) {
-        if let Some(flight) = self.flight.take() {
-            flight.land(&self.meter, None);
-        }
-    }
-
-    /// The conversation is over. Before the last byte was seen that is the end of the answer only
-    /// where its bytes are not shown.
-    fn ended(&mut self) {
-        if self.began && !self.sees_bodies {
-            self.complete();
-        }
-    }
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        if let Some(flight) = self.flight.take() {
-            flight.abandoned(&self.meter);
-        }
-    }
-}
-
-/// What an answer's head says that matters here.
-struct AnswerHead {
-    status: StatusCode,
-    content_type: Option<HeaderValue>,
-    retry_after: Option<HeaderValue>,
-    from_upstream: bool,
-}
-
-// === impl AnswerHead ===
-
-impl AnswerHead {
-    fn of(head: &HttpHeaders) -> Self {
-        let mut found = Self {
-            status: StatusCode::OK,
-            content_type: None,
-            retry_after: None,
-            from_upstream: false,
-        };
-        for (name, value) in opening::pairs(head.headers.as_ref()) {
-            match name {
-                ":status" => {
-                    found.status = StatusCode::from_bytes(value).unwrap_or(StatusCode::BAD_GATEWAY);
-                }
-                FROM_UPSTREAM => found.from_upstream = true,
-                _ if name == CONTENT_TYPE => {
-                    found.content_type = HeaderValue::from_bytes(value).ok();
-                }
-                _ if name == RETRY_AFTER => found.retry_after = HeaderValue::from_bytes(value).ok(),
-                _ => {}
-            }
-        }
-        found
-    }
-
-    /// How it went at the backend. What Envoy says in the place of a backend that it could not
-    /// reach is the backend's failure.
-    fn attempt(&self) -> Attempt {
-        let unreached = self.status == StatusCode::SERVICE_UNAVAILABLE && !self.from_upstream;
-        if unreached {
-            return Attempt::Failed;
-        }
-        verdict(self.status, self.retry_after.as_ref())
+        Answer::awaited(flight, upstream, told, sees_bodies)
     }
 }

@@ -1,0 +1,160 @@
+//! The way back: what Envoy shows of an answer, and how the request is settled by it.
+
+use std::sync::Arc;
+
+use envoy::ext_proc::{HttpBody, HttpHeaders};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::opening;
+use crate::backend::{Attempt, Upstream};
+use crate::gate::Gate;
+use crate::relay::{Flight, Meter, Shape, verdict};
+use crate::reply::headers;
+
+/// What Envoy adds to every answer that is not its own.
+const FROM_UPSTREAM: &str = "x-envoy-upstream-service-time";
+
+/// An answer on its way back.
+pub(super) struct Answer {
+    /// Gone when it has been settled.
+    flight: Option<Flight>,
+    meter: Meter,
+    upstream: Arc<Upstream>,
+    pub(super) told: HeaderMap,
+    /// Whether its body will be seen. If not, the end of the conversation is the end of the answer.
+    sees_bodies: bool,
+    began: bool,
+}
+
+/// What an answer's head says that matters here.
+struct AnswerHead {
+    status: StatusCode,
+    content_type: Option<HeaderValue>,
+    retry_after: Option<HeaderValue>,
+    from_upstream: bool,
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Nothing of it has come yet.
+    pub(super) fn awaited(
+        flight: Flight,
+        upstream: Arc<Upstream>,
+        told: HeaderMap,
+        sees_bodies: bool,
+    ) -> Self {
+        let meter = Meter::new(Shape::Whole);
+        Self { flight: Some(flight), meter, upstream, told, sees_bodies, began: false }
+    }
+
+    pub(super) fn begins(&mut self, gate: &Gate, head: &HttpHeaders, served: Option<&str>) {
+        self.began = true;
+        self.follow_to(gate, served);
+        let head_of = AnswerHead::of(head);
+        self.meter = Meter::new(Shape::of(head_of.content_type.as_ref()));
+        let attempt = head_of.attempt();
+        gate.observer.attempt(&self.upstream.name, attempt);
+        gate.fleet.report(self.upstream.id, attempt);
+        if let Some(flight) = &mut self.flight {
+            flight.trip.answered(head_of.status);
+            if let Some(first_byte) = flight.trip.record.first_byte {
+                gate.fleet.latency(self.upstream.id, first_byte);
+            }
+        }
+        if head.end_of_stream {
+            self.complete();
+        }
+    }
+
+    /// Envoy may have gone on to another backend than was meant, because that one failed.
+    fn follow_to(&mut self, gate: &Gate, served: Option<&str>) {
+        let Some(socket) = served.and_then(|served| served.parse().ok()) else { return };
+        let Some(other) = gate.fleet.roster().at(socket).cloned() else { return };
+        if other.id == self.upstream.id {
+            return;
+        }
+        gate.observer.attempt(&self.upstream.name, Attempt::Failed);
+        gate.fleet.report(self.upstream.id, Attempt::Failed);
+        headers::served_elsewhere(&mut self.told, &other.name_header);
+        if let Some(flight) = &mut self.flight {
+            flight.seat.moved(other.id);
+            flight.trip.record.attempts += 1;
+            flight.trip.record.backend.clone_from(&other.name);
+        }
+        self.upstream = other;
+    }
+
+    pub(super) fn passes(&mut self, piece: &HttpBody) {
+        if let Some(flight) = &mut self.flight {
+            flight.trip.record.bytes_out += piece.body.len() as u64;
+            if self.meter.read(&piece.body) {
+                flight.progressed(self.meter.tokens());
+            }
+        }
+        if piece.end_of_stream {
+            self.complete();
+        }
+    }
+
+    /// The last byte has come.
+    pub(super) fn complete(&mut self) {
+        if let Some(flight) = self.flight.take() {
+            flight.land(&self.meter, None);
+        }
+    }
+
+    /// The conversation is over. Before the last byte was seen that is the end of the answer only
+    /// where its bytes are not shown.
+    pub(super) fn ended(&mut self) {
+        if self.began && !self.sees_bodies {
+            self.complete();
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(flight) = self.flight.take() {
+            flight.abandoned(&self.meter);
+        }
+    }
+}
+
+// === impl AnswerHead ===
+
+impl AnswerHead {
+    fn of(head: &HttpHeaders) -> Self {
+        let mut found = Self {
+            status: StatusCode::OK,
+            content_type: None,
+            retry_after: None,
+            from_upstream: false,
+        };
+        for (name, value) in opening::pairs(head.headers.as_ref()) {
+            match name {
+                ":status" => {
+                    found.status = StatusCode::from_bytes(value).unwrap_or(StatusCode::BAD_GATEWAY);
+                }
+                FROM_UPSTREAM => found.from_upstream = true,
+                _ if name == CONTENT_TYPE => {
+                    found.content_type = HeaderValue::from_bytes(value).ok();
+                }
+                _ if name == RETRY_AFTER => found.retry_after = HeaderValue::from_bytes(value).ok(),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// How it went at the backend. What Envoy says in the place of a backend that it could not
+    /// reach is the backend's failure.
+    fn attempt(&self) -> Attempt {
+        let unreached = self.status == StatusCode::SERVICE_UNAVAILABLE && !self.from_upstream;
+        if unreached {
+            return Attempt::Failed;
+        }
+        verdict(self.status, self.retry_after.as_ref())
+    }
+}
