@@ -19,6 +19,7 @@ test: setup check ## format, lints, documents and every test
 check: ## format, lints and documents alone
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked --quiet
 
 loop: ## the core's own tests, for working on it

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bands;
 mod burst;
+mod bus;
 pub(crate) mod clients;
 mod control;
 mod doors;

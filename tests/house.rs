@@ -71,9 +71,10 @@ const GATEWAY: &[Room] = &[
         "gate",
         &["backend", "clock", "config", "connections", "ingress", "keeper", "observe", "relay"],
     ),
-    ("running", &["backend", "config", "gate", "observe", "task"]),
     ("passage", &["backend", "config", "gate", "ingress", "keeper", "reply", "trip"]),
     ("admin", &["backend", "config", "gate", "ingress", "observe"]),
+    ("bus", &["admin", "config", "gate", "task"]),
+    ("running", &["backend", "bus", "config", "gate", "observe", "task"]),
     (
         "serve",
         &[

@@ -7,6 +7,7 @@
 pub(crate) mod answer;
 pub(crate) mod ask;
 pub(crate) mod backend;
+pub(crate) mod bus;
 pub(crate) mod call;
 pub(crate) mod engine;
 pub(crate) mod envoy;

@@ -7,7 +7,9 @@ cd "$(dirname "$0")/.."
 # A program of each package that is needed.
 packages=()
 need() { command -v "$1" >/dev/null || packages+=("$2"); }
+need busctl systemd
 need curl curl
+need dbus-daemon dbus
 need h2load nghttp2-client
 need jq jq
 need node nodejs

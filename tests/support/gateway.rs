@@ -69,10 +69,16 @@ impl Gateway {
 
     /// Starts it, whether or not any backend is ready.
     pub(crate) fn launch(config: &str) -> Self {
+        Self::launch_in(config, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub(crate) fn launch_in(config: &str, environment: &[(&str, &str)]) -> Self {
         let file = fresh_file();
         fs::write(&file, config).unwrap();
         let path = file.to_str().unwrap();
-        let process = Process::start(&["serve", "--config", path, "--listen", "127.0.0.1:0"]);
+        let arguments = ["serve", "--config", path, "--listen", "127.0.0.1:0"];
+        let process = Process::start_in(&arguments, &["listening on http://"], environment);
         let door = process.address();
         Self { process, file, door, pages: door }
     }

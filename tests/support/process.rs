@@ -41,8 +41,17 @@ impl Process {
 
     /// Starts it and waits until it has said where it listens, in lines that begin like this.
     pub(crate) fn start_saying(arguments: &[&str], words: &[&str]) -> Self {
+        Self::start_in(arguments, words, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub(crate) fn start_in(
+        arguments: &[&str],
+        words: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        command.args(arguments).stdin(Stdio::null());
+        command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (log, access) = (Lines::default(), Lines::default());
         let (stderr, into) = (child.stderr.take().unwrap(), Arc::clone(&log));

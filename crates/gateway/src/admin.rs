@@ -12,6 +12,9 @@ mod workloads;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "dbus")]
+pub(crate) use {backends::Entry, health::Queue};
+
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
@@ -51,6 +54,12 @@ pub(crate) fn answer(gate: &Gate, page: Page, standing: Standing<'_>) -> Respons
             content(StatusCode::OK, METRICS_TYPE, text.into())
         }
     }
+}
+
+/// The queue and every backend at one moment, as `/health` and `/backends` show them.
+#[cfg(feature = "dbus")]
+pub(crate) fn look(gate: &Gate) -> (Queue, Vec<Entry>) {
+    backends::look(gate)
 }
 
 fn nameplates(roster: &Roster) -> Nameplates<'_> {

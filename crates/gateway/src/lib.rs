@@ -3,10 +3,13 @@
 //! A request walks one way: `ingress` reads it, `keeper` asks the core, `relay` carries it to the
 //! backend that was chosen and the answer back, `reply` says what else there is to say, `observe`
 //! writes it down. `backend` knows the model servers, `config` what was configured, `admin` shows
-//! it all. There are two doors: `serve` speaks HTTP, `epp` picks endpoints for Envoy.
+//! it all, and `bus` the queue and the backends on D-Bus. There are two doors: `serve` speaks HTTP,
+//! `epp` picks endpoints for Envoy.
 
 mod admin;
 mod backend;
+#[cfg(feature = "dbus")]
+mod bus;
 mod clock;
 pub mod config;
 mod connections;

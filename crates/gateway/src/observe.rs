@@ -146,6 +146,15 @@ impl Observer {
         }
     }
 
+    /// Every backend that was ever tried, with the attempts that it began to answer and the others.
+    #[cfg(feature = "dbus")]
+    pub(crate) fn attempts(&self) -> Vec<(std::sync::Arc<str>, [u64; 2])> {
+        let split = |(name, [answered, others @ ..]): (_, [u64; servers::RESULTS.len()])| {
+            (name, [answered, others.iter().sum()])
+        };
+        self.servers.all().into_iter().map(split).collect()
+    }
+
     /// How long a backend's answers take of late, in milliseconds, without the wait in the queue.
     pub(crate) fn latency_ms(&self, backend: &str) -> Option<f64> {
         self.servers.latency_ms(backend)

@@ -9,6 +9,8 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::backend::Own;
+#[cfg(feature = "dbus")]
+use crate::bus;
 use crate::config::{ConfigError, Settled, Source};
 use crate::gate::Gate;
 use crate::observe;
@@ -51,7 +53,9 @@ impl Running {
         let watched = Arc::clone(&gate);
         let own = Own { addresses, instance: gate.standing().instance.into() };
         let watch = spawn("tidegate-watch", move || watch_over(watched, source, own))?;
-        Ok(Self { gate, threads: vec![watch] })
+        let mut threads = vec![watch];
+        threads.extend(show_on_bus(&gate)?);
+        Ok(Self { gate, threads })
     }
 
     /// Adds a thread that ends when the gate has ended.
@@ -161,6 +165,20 @@ fn watch_over(gate: Arc<Gate>, source: Option<Source>, own: Own) {
             tracing::warn!(connections = left, "cut off at the end of the grace period");
         }
     });
+}
+
+/// The thread that shows the queue and the backends on D-Bus, where that is wanted. It is one of
+/// its own: however often the bus is asked, nobody's deadline waits for it.
+#[cfg(feature = "dbus")]
+fn show_on_bus(gate: &Arc<Gate>) -> Result<Option<JoinHandle<()>>, StartError> {
+    let gate = Arc::clone(gate);
+    let bus = gate.settled.load().dbus;
+    bus.map(|bus| spawn("tidegate-bus", move || bus::show(gate, bus))).transpose()
+}
+
+#[cfg(not(feature = "dbus"))]
+fn show_on_bus(_: &Arc<Gate>) -> Result<Option<JoinHandle<()>>, StartError> {
+    Ok(None)
 }
 
 /// Every client is an open file, and the usual limit is a thousand.

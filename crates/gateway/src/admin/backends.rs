@@ -6,28 +6,29 @@ use flow::{BANDS, BackendId, BackendView, Bound, Bounds, Limits, Reading, Span, 
 use serde::Serialize;
 
 use super::bands::Bands;
+use super::health::Queue;
 use crate::backend::BackendStatus;
 use crate::config::settled::Kind;
 use crate::gate::Gate;
 
 /// One entry of the page.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Entry {
-    id: String,
+pub(crate) struct Entry {
+    pub(crate) id: String,
     url: String,
-    kind: &'static str,
+    pub(crate) kind: &'static str,
     state: String,
-    ready: bool,
-    models: Vec<String>,
+    pub(crate) ready: bool,
+    pub(crate) models: Vec<String>,
     /// Requests at it.
-    queue_depth: u32,
-    priority_counts: Bands,
+    pub(crate) queue_depth: u32,
+    pub(crate) priority_counts: Bands,
     stock: u64,
     /// How long its answers take of late, without the wait in the queue.
-    avg_latency_ms: Option<f64>,
+    pub(crate) avg_latency_ms: Option<f64>,
     first_byte_ms: Option<f64>,
     /// As configured.
-    power_watts: f32,
+    pub(crate) power_watts: f32,
     latency_ms: f32,
     limits: Option<LimitsShown>,
     failures: u32,
@@ -84,16 +85,21 @@ struct Metrics {
 }
 
 pub(super) fn page(gate: &Gate) -> Vec<Entry> {
+    look(gate).1
+}
+
+/// The queue and every backend at one moment.
+pub(super) fn look(gate: &Gate) -> (Queue, Vec<Entry>) {
     join(gate, gate.fleet.views())
 }
 
 /// Puts together what the fleet knows and what the core knows: whatever the fleet lists, and what
 /// has left it but still holds something.
-pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> Vec<Entry> {
-    let (bounds, mut views) = gate.keeper.with(|core, _| {
+pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> (Queue, Vec<Entry>) {
+    let (queue, bounds, mut views) = gate.keeper.with(|core, _| {
         let views: BTreeMap<BackendId, BackendView> =
             core.backends().map(|view| (view.id, view)).collect();
-        (core.settings().bounds, views)
+        (Queue::of(core), core.settings().bounds, views)
     });
     let listed: Vec<_> = listed
         .into_iter()
@@ -111,7 +117,7 @@ pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> Vec<Entry> {
         let limits = view.map(|view| LimitsShown::new(bounds, &view.limits));
         Entry { avg_latency_ms: latency, limits, ..Entry::new(status, view) }
     };
-    listed.into_iter().chain(leaving).map(entry).collect()
+    (queue, listed.into_iter().chain(leaving).map(entry).collect())
 }
 
 /// One of which only its number is known.

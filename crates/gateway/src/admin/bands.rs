@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Bands {
+pub(crate) struct Bands {
     best_effort: u32,
     normal: u32,
     high: u32,
@@ -13,6 +13,15 @@ pub(super) struct Bands {
 }
 
 // === impl Bands ===
+
+#[cfg(feature = "dbus")]
+impl Bands {
+    /// The numbers with their names.
+    pub(crate) fn named(self) -> [(&'static str, u32); BANDS] {
+        let Self { best_effort, normal, high, critical } = self;
+        [("best_effort", best_effort), ("normal", normal), ("high", high), ("critical", critical)]
+    }
+}
 
 impl From<[u32; BANDS]> for Bands {
     fn from([best_effort, normal, high, critical]: [u32; BANDS]) -> Self {

@@ -22,12 +22,12 @@ pub(super) struct Health<'a> {
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Queue {
-    depth: u32,
-    capacity: u32,
-    waiting: Bands,
+pub(crate) struct Queue {
+    pub(crate) depth: u32,
+    pub(crate) capacity: u32,
+    pub(crate) waiting: Bands,
     headroom: Bands,
-    in_flight: u32,
+    pub(crate) in_flight: u32,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -91,7 +91,7 @@ fn saturated(core: &Controller) -> bool {
 // === impl Queue ===
 
 impl Queue {
-    fn of(core: &Controller) -> Self {
+    pub(super) fn of(core: &Controller) -> Self {
         let mut headroom = [0; flow::BANDS];
         for band in Band::DESCENDING {
             headroom[band as usize] = core.headroom(band);

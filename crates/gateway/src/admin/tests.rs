@@ -91,7 +91,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         failures: 2,
         latency: Some(Span::from_millis(120)),
     };
-    let shown = serde_json::to_value(backends::join(&gate, vec![status])).unwrap();
+    let shown = serde_json::to_value(backends::join(&gate, vec![status]).1).unwrap();
     let expected = json!([{
         "id": "ollama-npu",
         "url": "http://127.0.0.1:11434",

@@ -44,10 +44,25 @@ pub(super) fn translate(root: &mut Table, report: &Report) {
             }
         }
     }
+    move_dbus(root, report);
     for section in ["queue", "controller", "server", "workload"] {
         if let Some(Node { value: Value::Table(table), .. }) = root.get_mut(section) {
             translate_keys(section, table, report);
         }
+    }
+}
+
+/// `efficiency.dbus_enabled` is the one key of that section that means something here.
+fn move_dbus(root: &mut Table, report: &Report) {
+    let Some(Node { value: Value::Table(theirs), .. }) = root.get_mut("efficiency") else { return };
+    let Some(node) = theirs.remove("dbus_enabled") else { return };
+    if theirs.is_empty() {
+        root.remove("efficiency");
+    }
+    let place = Place { path: "dbus".into(), line: node.place.line };
+    let empty = Node { value: Value::Table(Table::new()), place };
+    if let Value::Table(own) = &mut root.entry("dbus".to_owned()).or_insert(empty).value {
+        put(own, "enabled".to_owned(), node, report);
     }
 }
 

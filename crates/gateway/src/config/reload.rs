@@ -151,6 +151,7 @@ impl Reloads {
             ("epp.llm_d_metrics", new.epp.llm_d_metrics != old.epp.llm_d_metrics),
             ("epp.drain", new.epp.drain != old.epp.drain),
             ("log.format", new.log.format != old.log.format),
+            ("dbus", new.dbus != old.dbus),
         ];
         for (key, _) in fixed.into_iter().filter(|(_, differs)| *differs) {
             new.notices.push(format!("{key} has changed: that needs a restart, the old one stays"));
@@ -164,6 +165,7 @@ impl Reloads {
         new.epp.drain = old.epp.drain;
         new.epp.llm_d_metrics = old.epp.llm_d_metrics;
         new.log.format = old.log.format;
+        new.dbus = old.dbus;
         new
     }
 }

@@ -34,6 +34,7 @@ pub(super) fn settle(mut table: Table, source: &Source, report: &Report) -> Sett
         admin: server::admin(root.section("admin")),
         epp: server::epp(root.section("epp"), source),
         log: server::log(root.section("log")),
+        dbus: server::dbus(root.section("dbus")),
         identity: flows::identity(flow.parts, rules),
         cost: flow.cost,
         flow: flow.settings,

@@ -33,6 +33,8 @@ pub struct Settled {
     pub fleet: FleetSettings,
     /// What is written down.
     pub log: Log,
+    /// The message bus on which the queue and the backends are shown, if any.
+    pub dbus: Option<Bus>,
     /// What was accepted but has no effect, for the log: keys that event-driven dispatch makes
     /// needless, settings that were replaced.
     pub notices: Vec<String>,
@@ -199,6 +201,16 @@ pub enum LogFormat {
     Text,
     /// For programs.
     Json,
+}
+
+/// A message bus of D-Bus.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bus {
+    /// That of the user.
+    #[default]
+    Session,
+    /// That of the machine.
+    System,
 }
 
 // === impl Server ===

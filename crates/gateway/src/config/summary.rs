@@ -24,6 +24,9 @@ impl fmt::Display for Summary<'_> {
         writeln!(f, "bands     {}", self.bands())?;
         self.flows(f)?;
         self.backends(f)?;
+        if let Some(bus) = self.0.dbus {
+            writeln!(f, "dbus      on the {bus} bus")?;
+        }
         for notice in &self.0.notices {
             writeln!(f, "notice    {notice}")?;
         }

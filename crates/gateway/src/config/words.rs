@@ -4,7 +4,7 @@
 
 use flow::{Admission, Band, Order, StockUnit};
 
-use super::settled::{Cost, Kind, LogFormat};
+use super::settled::{Bus, Cost, Kind, LogFormat};
 
 /// Spellings and their values.
 pub(super) type Words<T> = &'static [(&'static str, T)];
@@ -46,6 +46,8 @@ pub(super) const KINDS: Words<Kind> = &[
 
 pub(super) const LOG_FORMATS: Words<LogFormat> =
     &[("text", LogFormat::Text), ("json", LogFormat::Json)];
+
+pub(super) const BUSES: Words<Bus> = &[("session", Bus::Session), ("system", Bus::System)];
 
 /// What a word stands for. Case, `-` and `_` make no difference.
 pub(super) fn find<T: Copy>(words: Words<T>, text: &str) -> Option<T> {
@@ -89,4 +91,12 @@ pub(crate) fn numbered_band(priority: i64) -> Band {
 /// The band that a name stands for, whoever uses it: a header, an objective, a model.
 pub(crate) fn band(name: &str) -> Option<Band> {
     find(BANDS, name)
+}
+
+// === impl Bus ===
+
+impl std::fmt::Display for Bus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(name(BUSES, *self))
+    }
 }

@@ -144,13 +144,14 @@ async fn x06_what_cannot_change_stays_with_a_notice() {
     let mut reloads = reloads(&folder.write("t.toml", text));
     let old = reloads.in_force.clone();
     let text = "[server]\nlisten = '127.0.0.1:3'\nworkers = 2\nbody_limit = '2KiB'\n\
-                [log]\nformat = 'json'\n";
+                [log]\nformat = 'json'\n[dbus]\nenabled = true\n";
     folder.write("t.toml", text);
     let new = next(&mut reloads).await;
     assert_eq!(new.server.body_limit, 2048);
     assert_eq!((new.server.listen, new.server.workers), (old.server.listen, Some(1)));
     assert_eq!((new.admin.listen, new.log.format), (old.admin.listen, old.log.format));
-    for key in ["server.listen", "server.workers", "admin.listen", "log.format"] {
+    assert_eq!(new.dbus, None);
+    for key in ["server.listen", "server.workers", "admin.listen", "log.format", "dbus"] {
         assert!(new.notices.iter().any(|notice| notice.starts_with(key)), "{:?}", new.notices);
     }
 }

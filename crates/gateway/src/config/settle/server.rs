@@ -1,4 +1,4 @@
-//! The sections `server`, `admin`, `epp` and `log`.
+//! The sections `server`, `admin`, `epp`, `log` and `dbus`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{DAY, HOUR, MILLI};
 use crate::config::Source;
 use crate::config::section::Section;
-use crate::config::settled::{Admin, Epp, Log, Server};
+use crate::config::settled::{Admin, Bus, Epp, Log, Server};
 use crate::config::words;
 
 const ADDRESS: &str = "an address and a port such as 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080";
@@ -85,6 +85,16 @@ pub(super) fn log(mut section: Section<'_>) -> Log {
     };
     section.finish();
     log
+}
+
+pub(super) fn dbus(mut section: Section<'_>) -> Option<Bus> {
+    let enabled = section.flag("enabled").unwrap_or_default();
+    let bus = section.word("bus", words::BUSES).unwrap_or_default();
+    if enabled && !cfg!(feature = "dbus") {
+        section.notice("enabled", "has no effect: this program was built without D-Bus");
+    }
+    section.finish();
+    enabled.then_some(bus)
 }
 
 fn listen(section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {

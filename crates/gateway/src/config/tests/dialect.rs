@@ -137,3 +137,16 @@ fn problems_are_told_in_the_files_own_words() {
     assert!(problems[1].contains("fair_request_queue.totalCapasity is not a known key"));
     assert!(problems[1].contains("'total_capacity'"));
 }
+
+#[test]
+fn r08_the_sources_switch_is_ours() {
+    let ours = good("[dbus]\nenabled = true");
+    assert_eq!(good("[efficiency]\ndbus_enabled = true"), ours);
+    let text = "[dbus]\nbus = 'session'\n[efficiency]\ndbus_enabled = true";
+    assert_eq!(good(text), ours, "beside our own section");
+    let both = bad("[dbus]\nenabled = false\n[efficiency]\ndbus_enabled = true");
+    assert!(both[0].contains("same thing") && both[0].contains("efficiency.dbus_enabled"));
+    let more = bad("[efficiency]\ndbus_enabled = true\ndefault_mode = 'Quiet'");
+    assert!(more[0].contains("efficiency is not a known key"), "{more:?}");
+    assert!(bad("[efficiency]\ndbus_enabled = 'yes'")[0].contains("efficiency.dbus_enabled is"));
+}

@@ -9,7 +9,8 @@ use flow::{
 };
 
 use super::{bad, good, yaml};
-use crate::config::settled::{Cost, Kind, LogFormat, Settled};
+use crate::config::Summary;
+use crate::config::settled::{Bus, Cost, Kind, LogFormat, Settled};
 
 fn bounds(text: &str) -> Bounds {
     good(&format!("[controller]\n{text}")).flow.bounds
@@ -52,6 +53,18 @@ fn the_servers_keys_reach_the_server() {
     assert!(settled.admin.ready_fails_when_saturated);
     assert!(!settled.log.access);
     assert_eq!(settled.log.format, LogFormat::Json);
+}
+
+#[test]
+fn r08_the_bus_is_configured() {
+    assert_eq!(good("[dbus]\nbus = 'system'").dbus, None, "off unless it is wanted");
+    let session = good("[dbus]\nenabled = true");
+    assert_eq!(session.dbus, Some(Bus::Session));
+    assert_eq!(session.notices.is_empty(), cfg!(feature = "dbus"), "{:?}", session.notices);
+    let system = good("[dbus]\nenabled = true\nbus = 'System'");
+    assert_eq!(system.dbus, Some(Bus::System));
+    assert!(Summary(&system).to_string().contains("dbus      on the system bus\n"));
+    assert!(bad("[dbus]\nbus = 'user'")[0].contains("\"session\" or \"system\""));
 }
 
 #[test]
