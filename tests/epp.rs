@@ -1,10 +1,12 @@
 //! The endpoint picker from outside: behind the real Envoy, and spoken to directly.
 
+mod health;
 mod loss;
 mod messages;
 mod modes;
 mod passage;
 mod queueing;
+mod reflection;
 mod refusals;
 mod subsets;
 mod usage;

@@ -1,0 +1,141 @@
+//! The picker's health, as gRPC's own client hears it.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+
+use crate::support::envoy::FREE;
+use crate::support::patience::BOUND;
+use crate::support::tools::{python, run};
+use crate::support::{Answer, Backend, Gateway, Nowhere, eventually};
+
+const PICKER: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
+
+/// A client that watches a name until the picker ends the call.
+struct Watcher {
+    child: Child,
+    said: Receiver<String>,
+}
+
+fn ask(verb: &str, address: SocketAddr) -> Command {
+    let mut command = python("grpc_services.py");
+    command.args([verb, &address.to_string()]);
+    command
+}
+
+fn check(picker: &Gateway, service: &str) -> String {
+    run(ask("check", health_port(picker)).arg(service)).trim().to_owned()
+}
+
+fn health_port(picker: &Gateway) -> SocketAddr {
+    picker.process.addresses()[1]
+}
+
+/// A picker that goes on for so long after the signal, with one backend whose models it must learn.
+fn draining(drain: &str, backend: SocketAddr) -> Gateway {
+    // The time for streams to finish is out of reach: no test may end by it.
+    let sections = format!("[epp]\ndrain = \"{drain}\"\n[server]\ngrace = \"1h\"\n");
+    let backend = format!("[[backends]]\nid = \"one\"\nurl = \"http://{backend}\"\n");
+    Gateway::picker(&(sections + &backend), FREE)
+}
+
+// === impl Watcher ===
+
+impl Watcher {
+    fn of(picker: &Gateway, service: &str) -> Self {
+        let mut command = ask("watch", health_port(picker));
+        let mut child = command.arg(service).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (tell, said) = channel();
+        // Ends with the client's output, or when the test has gone.
+        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        Self { child, said }
+    }
+
+    /// What is said next; nothing when the picker has ended the call.
+    fn next(&self) -> Option<String> {
+        match self.said.recv_timeout(BOUND) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("nothing is said"),
+        }
+    }
+
+    /// All that is said until the picker ends the call, which must be a good end.
+    fn rest(mut self) -> Vec<String> {
+        let rest = std::iter::from_fn(|| self.next()).collect();
+        assert!(self.child.wait().unwrap().success());
+        rest
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn x02_every_name_is_listed_on_both_ports() {
+    let backend = Backend::quick();
+    let picker = draining("0s", backend.address());
+    picker.await_ready(1);
+    for port in &picker.process.addresses()[..2] {
+        let listed = run(&mut ask("list", *port));
+        let wanted = format!("(all) SERVING\n{PICKER} SERVING\n");
+        assert_eq!(listed, wanted + "liveness SERVING\nreadiness SERVING\n");
+    }
+}
+
+/// Requests wait for the first backend: only whoever can send them elsewhere is told to.
+#[test]
+fn x02_a_picker_that_knows_no_model_takes_requests_but_is_not_ready() {
+    let nowhere = Nowhere::reserve();
+    let picker = draining("0s", nowhere.address());
+    assert_eq!(picker.get("/ready").status, 503);
+    let said = ["", PICKER, "liveness", "readiness", "nobody"].map(|name| check(&picker, name));
+    assert_eq!(said, ["SERVING", "SERVING", "SERVING", "NOT_SERVING", "NOT_FOUND"]);
+}
+
+#[test]
+fn x02_while_the_picker_drains_only_life_is_well() {
+    let backend = Backend::quick();
+    let mut picker = draining("1h", backend.address());
+    picker.await_ready(1);
+    picker.process.signal("TERM");
+    eventually("draining", || match picker.get("/ready").status {
+        503 => Ok(()),
+        status => Err(format!("{status}")),
+    });
+    let said = ["", PICKER, "liveness", "readiness"].map(|name| check(&picker, name));
+    assert_eq!(said, ["NOT_SERVING", "NOT_SERVING", "SERVING", "NOT_SERVING"]);
+    picker.process.signal("TERM");
+    assert!(picker.process.exit().success());
+}
+
+/// Each change is told once, the last one before the end; and the end does not wait for those who
+/// would watch for ever.
+#[test]
+fn x02_whoever_watches_hears_of_every_change_and_of_the_end() {
+    let nowhere = Nowhere::reserve();
+    let mut picker = draining("0s", nowhere.address());
+    let readiness = Watcher::of(&picker, "readiness");
+    assert_eq!(readiness.next().unwrap(), "NOT_SERVING");
+    let address = nowhere.address();
+    drop(nowhere);
+    let _backend = Backend::start_at(address, |_| Answer::ok());
+    assert_eq!(readiness.next().unwrap(), "SERVING");
+    let others = [PICKER, "liveness", "nobody"].map(|name| Watcher::of(&picker, name));
+    let first = others.each_ref().map(|watcher| watcher.next().unwrap());
+    assert_eq!(first, ["SERVING", "SERVING", "SERVICE_UNKNOWN"]);
+    picker.process.signal("TERM");
+    assert!(picker.process.exit().success());
+    assert_eq!(readiness.rest(), ["NOT_SERVING"]);
+    let [door, life, nobody] = others.map(Watcher::rest);
+    assert_eq!(door, ["NOT_SERVING"]);
+    assert!(life.is_empty() && nobody.is_empty(), "{life:?} {nobody:?}");
+}
