@@ -48,6 +48,7 @@ enum Bench {
     Auto(Auto),
     Engine(Engine),
     Gateway(measure::Gateway),
+    Epp(measure::Epp),
     #[command(hide = true)]
     FloorProxy(measure::Floor),
 }
@@ -213,6 +214,7 @@ impl Cli {
             }
             Verb::Bench(Bench::Auto(auto)) => auto.run(out),
             Verb::Bench(Bench::Gateway(gateway)) => gateway.run(out),
+            Verb::Bench(Bench::Epp(epp)) => epp.run(out),
             Verb::Bench(Bench::FloorProxy(floor)) => floor.run(out),
         }
     }

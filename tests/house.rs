@@ -11,7 +11,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("envoy", &[]),
     ("sim", &["flow"]),
     ("gateway", &["envoy", "flow"]),
-    ("lab", &["flow", "gateway", "sim"]),
+    ("lab", &["envoy", "flow", "gateway", "sim"]),
     ("tidegate", &["gateway", "lab"]),
 ];
 

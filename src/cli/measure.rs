@@ -1,12 +1,13 @@
-//! Measuring the gateway: the verb, and the peer that it starts for itself.
+//! Measuring the gateway and the picker: the verbs, and the peer that one starts for itself.
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use lab::bench::{self, FloorProxy, Plan};
+use lab::bench::{self, Beside, FloorProxy, Plan};
 
 /// Measure the gateway beside a bare hyper proxy and nginx.
 ///
@@ -29,6 +30,33 @@ pub(crate) struct Gateway {
     /// Run only benchmarks whose name contains this, such as `post`, `stream` or `crowd`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+}
+
+/// Measure the endpoint picker behind Envoy, beside Envoy alone.
+///
+/// Envoy, picker, load and origin share all cores; everybody takes turns in short rounds. Wants a
+/// release build, and Envoy (tools/setup.sh). Takes some minutes.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tidegate bench epp --quick                a first impression in a minute
+  tidegate bench epp --only post            CPU per request, requests per second
+  tidegate bench epp --only decision        the time to a decision, without Envoy
+  tidegate bench epp --beside tools/existing-picker.sh
+                                            the existing picker in the same tables")]
+pub(crate) struct Epp {
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Take fewer and shorter rounds.
+    #[arg(long)]
+    quick: bool,
+    /// Run only benchmarks whose name contains this, such as `post`, `prompt` or `decision`.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Another picker: a program that is given the port to listen on and the port of its one model
+    /// server.
+    #[arg(long, value_name = "PROGRAM")]
+    beside: Option<PathBuf>,
 }
 
 /// The bare proxy that the gateway is compared with, for `bench gateway` to start.
@@ -54,6 +82,22 @@ impl Gateway {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         let plan = Plan { quick: self.quick, only: self.only };
         let report = bench::gateway(&plan, &mut std::io::stderr())?;
+        if self.json {
+            writeln!(out, "{}", report.json()?)?;
+        } else {
+            write!(out, "{report}")?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Epp ===
+
+impl Epp {
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
+        let plan = Plan { quick: self.quick, only: self.only };
+        let beside = self.beside.map(|program| Beside { program });
+        let report = bench::epp(&plan, beside, &mut std::io::stderr())?;
         if self.json {
             writeln!(out, "{}", report.json()?)?;
         } else {

@@ -7,6 +7,7 @@
 mod chance;
 mod counted;
 mod cycles;
+mod epp;
 mod floor;
 mod gate;
 mod gateway;
@@ -28,6 +29,7 @@ use anyhow::{Result, bail};
 use subject::{FLOWS, Shape};
 
 pub use counted::{Counted, Which};
+pub use epp::{Beside, epp};
 pub use gateway::{Column, Figures, FloorProxy, GatewayReport, Promise, Row, gateway};
 pub use report::Report;
 pub use sample::Sample;

@@ -11,13 +11,13 @@ mod grant;
 mod headline;
 mod instructions;
 mod latency;
-mod load;
-mod origin;
-mod peer;
-mod process;
+pub(crate) mod load;
+pub(crate) mod origin;
+pub(crate) mod peer;
+pub(crate) mod process;
 mod refusal;
-mod report;
-mod settings;
+pub(crate) mod report;
+pub(crate) mod settings;
 mod wire;
 
 #[cfg(test)]

@@ -89,6 +89,12 @@ impl Request {
         Self(request.into())
     }
 
+    /// What stands behind its head.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        let head = self.0.windows(4).position(|four| four == b"\r\n\r\n");
+        self.0[head.map_or(0, |at| at + 4)..].to_vec()
+    }
+
     pub(crate) fn get(path: &str) -> Self {
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         Self(request.into_bytes().into())

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::wire::{Ends, Inbox};
+use super::wire::{Ends, Head, Inbox};
 
 /// How many events a stream has.
 pub(crate) const EVENTS: usize = 64;
@@ -113,12 +113,9 @@ async fn converse(mut stream: TcpStream, manner: Manner, counts: Arc<Counts>) ->
     stream.set_nodelay(true)?;
     let mut inbox = Inbox::default();
     while let Some(head) = inbox.head(&mut stream).await? {
-        if head.ends == Ends::Chunked {
-            bail!("a request without a length is more than the origin reads");
-        }
         let counted = inbox.bytes().starts_with(b"POST").then(|| Held::new(&counts));
         inbox.whole(head, &mut stream).await?;
-        let streamed = inbox.bytes()[head.length..].starts_with(STREAMED);
+        let streamed = body(inbox.bytes(), head).starts_with(STREAMED);
         inbox.forget();
         if let (Some(delay), Some(_)) = (manner.delay, &counted) {
             tokio::time::sleep(delay).await;
@@ -134,6 +131,17 @@ async fn converse(mut stream: TcpStream, manner: Manner, counts: Arc<Counts>) ->
         }
     }
     Ok(())
+}
+
+/// The body, or its first chunk.
+fn body(message: &[u8], head: Head) -> &[u8] {
+    let body = &message[head.length..];
+    match head.ends {
+        Ends::After(_) => body,
+        Ends::Chunked => {
+            body.iter().position(|&byte| byte == b'\n').map_or(b"", |at| &body[at + 1..])
+        }
+    }
 }
 
 async fn stream_events(

@@ -53,9 +53,18 @@ pub(crate) fn has_nginx() -> bool {
 
 impl Stage {
     pub(crate) fn set() -> Result<Self> {
+        Self::on(Cores::divide()?)
+    }
+
+    /// A stage where everybody may use all cores.
+    pub(crate) fn shared() -> Result<Self> {
+        Self::on(Cores::share()?)
+    }
+
+    fn on(cores: Cores) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        Ok(Self { cores: Cores::divide()?, folder, started: 0 })
+        Ok(Self { cores, folder, started: 0 })
     }
 
     /// A file for what somebody writes on the side.
@@ -91,6 +100,13 @@ impl Stage {
 
     /// The arguments that start the gateway.
     pub(crate) fn ours(&mut self, config: &str, backend: SocketAddr) -> Result<Vec<String>> {
+        let file = self.config(config, backend)?;
+        let arguments = ["serve", "--config", &file, "--listen", "127.0.0.1:0"];
+        Ok(arguments.map(str::to_owned).to_vec())
+    }
+
+    /// A file with this configuration before one backend.
+    pub(crate) fn config(&mut self, config: &str, backend: SocketAddr) -> Result<String> {
         // The gateway watches the folder, and the others write their logs beside each other.
         let folder = self.file("folder");
         fs::create_dir(&folder)?;
@@ -101,8 +117,7 @@ impl Stage {
         );
         fs::write(&file, text)?;
         let file = file.to_str().context("the folder for temporary files has an odd name")?;
-        let arguments = ["serve", "--config", file, "--listen", "127.0.0.1:0"];
-        Ok(arguments.map(str::to_owned).to_vec())
+        Ok(file.to_owned())
     }
 
     fn nginx(&self, listen: SocketAddr, backend: SocketAddr, limit: Option<usize>) -> String {
@@ -158,6 +173,6 @@ pub(crate) fn ourselves() -> Result<String> {
 }
 
 /// An address where nobody listens.
-fn free() -> Result<SocketAddr> {
+pub(crate) fn free() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -22,7 +22,7 @@ const READY_EVERY: Duration = Duration::from_millis(10);
 pub(crate) enum Cores {
     /// Load and origin on the first, the proxy on the second.
     Apart,
-    /// There is only one.
+    /// There is only one, or everybody may use all.
     Shared,
 }
 
@@ -51,16 +51,23 @@ pub(crate) struct Process {
 impl Cores {
     /// Moves this process to the first core, if there is a second one for the others.
     pub(crate) fn divide() -> Result<Self> {
+        Self::share()?;
         let me = std::process::id().to_string();
-        let files = format!("--nofile={FILES}:");
-        run("prlimit", &["--pid", &me, &files]).with_context(|| {
-            format!("cannot open {FILES} connections; raise the hard limit (ulimit -Hn)")
-        })?;
         if std::thread::available_parallelism()?.get() < 2 {
             return Ok(Self::Shared);
         }
         run("taskset", &["-a", "-c", "-p", "0", &me])?;
         Ok(Self::Apart)
+    }
+
+    /// Leaves all cores to everybody.
+    pub(crate) fn share() -> Result<Self> {
+        let me = std::process::id().to_string();
+        let files = format!("--nofile={FILES}:");
+        run("prlimit", &["--pid", &me, &files]).with_context(|| {
+            format!("cannot open {FILES} connections; raise the hard limit (ulimit -Hn)")
+        })?;
+        Ok(Self::Shared)
     }
 
     /// A command that runs `program` on the proxy's core.
@@ -178,9 +185,10 @@ impl Drop for Process {
 
 /// Where a process that says so listens.
 fn listening(output: &str) -> Result<Option<SocketAddr>> {
-    let Some((_, rest)) = output.split_once("listening on http://") else { return Ok(None) };
+    let Some((_, rest)) = output.split_once("listening on ") else { return Ok(None) };
     // The line may not be whole yet.
     let Some((address, _)) = rest.split_once('\n') else { return Ok(None) };
+    let (_, address) = address.split_once("://").with_context(|| address.to_owned())?;
     Ok(Some(address.trim().parse().with_context(|| address.to_owned())?))
 }
 
