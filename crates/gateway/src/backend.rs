@@ -148,11 +148,15 @@ impl Fleet {
         self.roster.load().pulses.get(&backend).is_some_and(|pulse| pulse.is_troubled())
     }
 
-    /// Changes the fleet's state, and tells whatever follows.
+    /// Changes the fleet's state, and tells whatever follows. Both under one lock: whoever changed
+    /// something must find it told, not on its way in other hands.
     fn change<T>(&self, act: impl FnOnce(&mut Crew, Time) -> T) -> T {
         let now = self.clock.now();
-        let outcome = act(&mut self.crew(), now);
-        self.settle();
+        let mut crew = self.crew();
+        let outcome = act(&mut crew, now);
+        let board = crew.settle(now);
+        drop(crew);
+        board.into_iter().for_each(|board| self.tell(board));
         // What changes next by time alone may be another moment now.
         self.changed.notify_one();
         outcome
@@ -162,9 +166,7 @@ impl Fleet {
     fn settle(&self) {
         let now = self.clock.now();
         let board = self.crew().settle(now);
-        if let Some(board) = board {
-            self.tell(board);
-        }
+        board.into_iter().for_each(|board| self.tell(board));
     }
 
     fn tell(&self, board: Board) {
