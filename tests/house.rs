@@ -58,6 +58,7 @@ const GATEWAY: &[Room] = &[
     ("task", &[]),
     ("hops", &[]),
     ("connections", &[]),
+    ("alarm", &[]),
     ("wire", &[]),
     ("config", &["clock"]),
     ("reply", &["hops"]),
@@ -65,8 +66,8 @@ const GATEWAY: &[Room] = &[
     ("keeper", &["clock", "ingress", "reply"]),
     ("backend", &["clock", "config", "keeper"]),
     ("observe", &["backend", "clock", "config"]),
-    ("trip", &["clock", "ingress", "observe", "reply"]),
-    ("relay", &["backend", "config", "keeper", "reply", "task", "trip", "wire"]),
+    ("trip", &["backend", "clock", "ingress", "observe", "reply"]),
+    ("relay", &["alarm", "backend", "config", "keeper", "reply", "task", "trip", "wire"]),
     (
         "gate",
         &["backend", "clock", "config", "connections", "ingress", "keeper", "observe", "relay"],
@@ -78,8 +79,8 @@ const GATEWAY: &[Room] = &[
     (
         "serve",
         &[
-            "admin", "backend", "clock", "config", "gate", "ingress", "keeper", "observe", "relay",
-            "reply", "running", "task", "trip", "wire",
+            "admin", "alarm", "backend", "clock", "config", "gate", "ingress", "keeper", "observe",
+            "relay", "reply", "running", "task", "trip", "wire",
         ],
     ),
     (

@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use flow::{BackendId, ModelId, Span, Time};
+use flow::{ModelId, Time};
 use tokio::sync::{Notify, Semaphore, watch as broadcast};
 
 use crate::clock::Clock;
@@ -124,28 +124,17 @@ impl Fleet {
     }
 
     /// Takes note of how an attempt went. `Answered` is the common case and costs next to nothing.
-    pub(crate) fn report(&self, backend: BackendId, attempt: Attempt) {
-        if attempt == Attempt::Answered && !self.is_troubled(backend) {
+    pub(crate) fn report(&self, upstream: &Upstream, attempt: Attempt) {
+        if attempt == Attempt::Answered && !upstream.pulse.is_troubled() {
             return;
         }
-        self.change(|crew, now| crew.report(backend, attempt, now));
-    }
-
-    /// Takes note of how long an answer's first byte took.
-    pub(crate) fn latency(&self, backend: BackendId, first_byte: Span) {
-        if let Some(pulse) = self.roster.load().pulses.get(&backend) {
-            pulse.note(first_byte);
-        }
+        self.change(|crew, now| crew.report(upstream.id, attempt, now));
     }
 
     /// All backends as a person is shown them.
     pub(crate) fn views(&self) -> Vec<BackendStatus> {
         let now = self.clock.now();
         self.crew().views(now)
-    }
-
-    fn is_troubled(&self, backend: BackendId) -> bool {
-        self.roster.load().pulses.get(&backend).is_some_and(|pulse| pulse.is_troubled())
     }
 
     /// Changes the fleet's state, and tells whatever follows. Both under one lock: whoever changed

@@ -9,9 +9,11 @@ const NAMED_MAX: usize = 128;
 
 /// Removes the headers of the connection, those that it names, and whatever `also` picks.
 pub(crate) fn strip(headers: &mut HeaderMap, also: impl Fn(&str) -> bool) {
-    let mut gone = named(headers);
     let picked = |name: &&HeaderName| is_hop(name.as_str()) || also(name.as_str());
-    gone.extend(headers.keys().filter(picked).cloned());
+    let mut gone: Vec<HeaderName> = headers.keys().filter(picked).cloned().collect();
+    if gone.contains(&CONNECTION) {
+        gone.extend(named(headers));
+    }
     for name in gone {
         headers.remove(name);
     }

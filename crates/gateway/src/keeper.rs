@@ -56,8 +56,9 @@ pub(crate) struct Grant {
     pub(crate) backend: BackendId,
     /// Why there, where that can be told.
     pub(crate) choice: Option<Choice>,
-    /// How long it waited this time.
+    /// How long it waited this time, and until when.
     pub(crate) waited: Span,
+    pub(crate) at: Time,
 }
 
 type Outcome = Result<Grant, Refused>;
@@ -91,7 +92,7 @@ impl Keeper {
             match state.controller.offer(ask, now) {
                 Verdict::Granted { ticket, backend } => {
                     let choice = state.controller.choice(ticket);
-                    let grant = Grant { backend, choice, waited: Span::ZERO };
+                    let grant = Grant { backend, choice, waited: Span::ZERO, at: now };
                     Ok(Seat::granted(Arc::clone(self), ticket, grant))
                 }
                 Verdict::Queued { ticket } => {
@@ -128,10 +129,14 @@ impl Keeper {
     }
 
     fn locked<T>(&self, act: impl FnOnce(&mut State, Time) -> T) -> T {
-        let now = self.clock.now();
+        self.locked_at(self.clock.now(), act)
+    }
+
+    /// The same for those who have looked at the clock.
+    fn locked_at<T>(&self, now: Time, act: impl FnOnce(&mut State, Time) -> T) -> T {
         let mut state = self.state();
         let answer = act(&mut state, now);
-        let deliveries = state.deliveries();
+        let deliveries = state.deliveries(now);
         let earlier = state.reset_alarm();
         drop(state);
         if earlier {
@@ -176,10 +181,10 @@ impl State {
     }
 
     /// What those who wait are to hear.
-    fn deliveries(&mut self) -> Vec<Delivery> {
+    fn deliveries(&mut self, now: Time) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
         while let Some(event) = self.controller.poll_event() {
-            let (ticket, outcome) = self.outcome(event);
+            let (ticket, outcome) = self.outcome(event, now);
             if let Some(waiter) = self.waiting.remove(&ticket) {
                 deliveries.push((waiter, outcome));
             }
@@ -187,11 +192,11 @@ impl State {
         deliveries
     }
 
-    fn outcome(&self, event: Event) -> (Ticket, Outcome) {
+    fn outcome(&self, event: Event, now: Time) -> (Ticket, Outcome) {
         match event {
             Event::Granted { ticket, backend, waited } => {
                 let choice = self.controller.choice(ticket);
-                (ticket, Ok(Grant { backend, choice, waited }))
+                (ticket, Ok(Grant { backend, choice, waited, at: now }))
             }
             Event::Evicted { ticket, reason, retry_after } => {
                 let fault = Fault::from(reason);

@@ -7,6 +7,7 @@
 //! `epp` picks endpoints for Envoy.
 
 mod admin;
+mod alarm;
 mod backend;
 #[cfg(feature = "dbus")]
 mod bus;

@@ -30,6 +30,7 @@ pub(crate) use text::MEDIA_TYPE as METRICS_TYPE;
 pub(crate) use truth::Truth;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use flow::{BANDS, BackendId, Band, Controller, ModelId, Span, Ticket, Time};
 
@@ -37,7 +38,8 @@ use crate::backend::Attempt;
 use crate::config::settled::Log;
 use access::AccessLog;
 use book::Book;
-use servers::Servers;
+use page::Page;
+use servers::{Server, Servers};
 use tags::Tags;
 use text::Text;
 
@@ -88,6 +90,13 @@ pub(crate) struct Nameplates<'a> {
     pub(crate) subsets: BTreeMap<ModelId, ModelId>,
 }
 
+/// Where a request and its last attempt are counted, found once.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    page: Option<Arc<Page>>,
+    server: Option<Arc<Server>>,
+}
+
 /// Counters, histograms and the access log.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
@@ -124,22 +133,29 @@ impl Observer {
     }
 
     /// An ask of the core stands for a request with these names: gauges count it under them.
-    pub(crate) fn began(&self, ticket: Ticket, model: &str, target: &str) {
-        self.tags.set(ticket.index(), self.book.find(model, target).number());
+    pub(crate) fn began(&self, ticket: Ticket, model: &str, target: &str) -> Account {
+        let (number, page) = self.book.find(model, target);
+        self.tags.set(ticket.index(), number);
+        Account { page: Some(page), server: None }
     }
 
     /// An attempt at a backend has ended in one way or another.
-    pub(crate) fn attempt(&self, backend: &str, attempt: Attempt) {
-        self.servers.count(backend, attempt);
+    pub(crate) fn attempt(&self, backend: &str, attempt: Attempt, account: &mut Account) {
+        let server = self.servers.find(backend);
+        server.count(attempt);
+        account.server = Some(server);
     }
 
     /// A request has ended.
-    pub(crate) fn ended(&self, record: &Record) {
-        self.book.find(&record.model, &record.target).page().count(record);
-        if record.succeeded() && !record.backend.is_empty() {
+    pub(crate) fn ended(&self, record: &Record, account: &Account) {
+        match &account.page {
+            Some(page) => page.count(record),
+            None => self.book.find(&record.model, &record.target).1.count(record),
+        }
+        if let Some(server) = account.server.as_ref().filter(|_| record.succeeded()) {
             let waited = record.waited.unwrap_or(Span::ZERO);
             let served = record.total.nanos().saturating_sub(waited.nanos());
-            self.servers.measured(&record.backend, Span::from_nanos(served));
+            server.measured(Span::from_nanos(served));
         }
         if let Some(access) = &self.access {
             access.write(record);

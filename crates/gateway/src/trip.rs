@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use flow::{Band, Span, Time};
+use flow::{Band, Span, Ticket, Time};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
+use crate::backend::Attempt;
 use crate::clock::Clock;
 use crate::ingress::Intent;
-use crate::observe::{Observer, Record};
+use crate::observe::{Account, Observer, Record};
 use crate::reply::Fault;
 
 /// What is known of a request so far. Dropped before it has ended, it tells that the client left.
@@ -19,6 +20,7 @@ pub(crate) struct Trip {
     pub(crate) arrived: Time,
     clock: Clock,
     observer: Option<Arc<Observer>>,
+    account: Account,
 }
 
 // === impl Trip ===
@@ -30,6 +32,7 @@ impl Trip {
             arrived: clock.now(),
             clock,
             observer: Some(observer),
+            account: Account::default(),
         }
     }
 
@@ -48,15 +51,34 @@ impl Trip {
         record.band = intent.band;
     }
 
+    /// It has a place in the core.
+    pub(crate) fn began(&mut self, ticket: Ticket) {
+        let (model, target) = (&self.record.model, &self.record.target);
+        if let Some(observer) = &self.observer {
+            self.account = observer.began(ticket, model, target);
+        }
+    }
+
+    /// An attempt at its backend has ended in one way or another.
+    pub(crate) fn attempted(&mut self, attempt: Attempt) {
+        if let Some(observer) = &self.observer {
+            observer.attempt(&self.record.backend, attempt, &mut self.account);
+        }
+    }
+
     /// The answer begins.
     pub(crate) fn answered(&mut self, status: StatusCode) {
         self.record.status = status.as_u16();
         self.record.first_byte = Some(self.clock.now().since(self.arrived));
     }
 
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
     /// It has ended well.
-    pub(crate) fn end(self) {
-        self.finish("ok");
+    pub(crate) fn end(mut self, now: Time) {
+        self.write("ok", now);
     }
 
     /// It has ended by a fault.
@@ -65,28 +87,26 @@ impl Trip {
         if self.record.first_byte.is_none() {
             self.record.status = fault.status().as_u16();
         }
-        self.finish(fault.code());
+        self.write(fault.code(), self.now());
     }
 
-    fn finish(mut self, outcome: &'static str) {
-        if let Some(observer) = self.observer.take() {
-            self.write(&observer, outcome);
-        }
-    }
-
-    fn write(&mut self, observer: &Observer, outcome: &'static str) {
+    /// Hands the record over, once.
+    fn write(&mut self, outcome: &'static str, now: Time) {
+        let Some(observer) = self.observer.take() else { return };
         self.record.outcome = outcome;
-        self.record.total = self.clock.now().since(self.arrived);
-        observer.ended(&self.record);
+        self.record.total = now.since(self.arrived);
+        observer.ended(&self.record, &self.account);
     }
 }
 
 impl Drop for Trip {
     fn drop(&mut self) {
-        let Some(observer) = self.observer.take() else { return };
+        if self.observer.is_none() {
+            return;
+        }
         let fault = Fault::ClientClosed;
         self.record.status = fault.status().as_u16();
-        self.write(&observer, fault.code());
+        self.write(fault.code(), self.now());
     }
 }
 

@@ -12,12 +12,12 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
 use super::{answer, backends};
-use crate::backend::BackendStatus;
+use crate::backend::{Attempt, BackendStatus};
 use crate::config::Settled;
 use crate::config::settled::Kind;
 use crate::gate::{Gate, Standing};
 use crate::ingress::path::Page;
-use crate::observe::Observer;
+use crate::observe::{Account, Observer};
 
 const STANDING: Standing<'_> = Standing { instance: "tide-1", shutting_down: false };
 const MODEL: ModelId = ModelId(1);
@@ -125,15 +125,17 @@ fn r06_the_mean_latency_follows_the_answers_without_their_waits() {
     assert_eq!(observer.latency_ms("gpu-a"), None);
     let mut record = served("chat", "chat");
     record.waited = Some(Span::from_millis(400));
-    observer.ended(&record);
+    let mut account = Account::default();
+    observer.attempt("gpu-a", Attempt::Answered, &mut account);
+    observer.ended(&record, &account);
     assert_eq!(observer.latency_ms("gpu-a"), Some(500.0), "900 ms, 400 of them in the queue");
     record.total = Span::from_millis(1300);
-    (0..200).for_each(|_| observer.ended(&record));
+    (0..200).for_each(|_| observer.ended(&record, &account));
     let mean = observer.latency_ms("gpu-a").unwrap();
     assert!((mean - 900.0).abs() < 1.0, "{mean}");
     record.status = 502;
     record.total = Span::from_secs(60);
-    observer.ended(&record);
+    observer.ended(&record, &account);
     assert_eq!(observer.latency_ms("gpu-a"), Some(mean), "a failure is no answer");
 }
 

@@ -110,7 +110,7 @@ impl Crew {
         let law = self.law();
         let Some(member) = self.members.get_mut(&id) else { return };
         member.health.report(attempt, &law, now);
-        member.pulse.set_troubled(member.health.is_troubled());
+        member.upstream.pulse.set_troubled(member.health.is_troubled());
         if member.health.is_down() {
             member.nudge.notify_one();
         }
@@ -239,7 +239,8 @@ impl Crew {
             member.nudge.notify_one();
         }
         if let Ok(upstream) = Upstream::new(id, &spec) {
-            member.upstream = Arc::new(upstream);
+            let pulse = Arc::clone(&member.upstream.pulse);
+            member.upstream = Arc::new(Upstream { pulse, ..upstream });
         }
         member.spec = spec;
     }
@@ -311,7 +312,7 @@ impl Crew {
             turns: turns.unwrap_or_default(),
             ready: ready.collect(),
             subsets: self.subsets.clone(),
-            pulses: self.members.iter().map(|(&id, at)| (id, at.pulse.clone())).collect(),
+            present: self.members.len(),
             adapters: faces
                 .iter()
                 .flat_map(|(_, at)| &at.adapters)

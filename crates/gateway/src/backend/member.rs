@@ -8,7 +8,6 @@ use tokio::sync::Notify;
 
 use super::health::{Down, Health, Standing};
 use super::models::Listed;
-use super::pulse::Pulse;
 use super::roster::Upstream;
 use crate::config::settled::BackendSpec;
 
@@ -20,7 +19,6 @@ const ANY: &str = "*";
 pub(super) struct Member {
     pub(super) spec: BackendSpec,
     pub(super) upstream: Arc<Upstream>,
-    pub(super) pulse: Arc<Pulse>,
     /// Calls for a check before its time.
     pub(super) nudge: Arc<Notify>,
     pub(super) health: Health,
@@ -65,7 +63,6 @@ impl Member {
             models: Models::given(&spec),
             spec,
             upstream: Arc::new(upstream),
-            pulse: Arc::default(),
             nudge: Arc::default(),
             serves: Vec::new(),
             inside: Vec::new(),

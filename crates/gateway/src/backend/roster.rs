@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use flow::{BackendId, ModelId};
+use flow::{BackendId, ModelId, Span};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Uri};
 
@@ -26,7 +26,8 @@ pub(crate) struct Roster {
     pub(super) ready: Vec<(BackendId, Vec<ModelId>)>,
     /// Models that only some of their backends may serve.
     pub(super) subsets: Arc<BTreeMap<Subset, ModelId>>,
-    pub(super) pulses: BTreeMap<BackendId, Arc<Pulse>>,
+    /// How many are configured or found; those that are leaving do not count.
+    pub(super) present: usize,
     /// Adapters (LoRA) that some backend has loaded, by the number of their name.
     pub(super) adapters: BTreeSet<ModelId>,
 }
@@ -48,6 +49,8 @@ pub(crate) struct Upstream {
     pub(crate) host_header: HeaderValue,
     /// Its address, where that needs nobody to look it up.
     pub(crate) socket: Option<SocketAddr>,
+    /// What requests leave behind.
+    pub(super) pulse: Arc<Pulse>,
 }
 
 /// What a model's name leads to.
@@ -84,7 +87,7 @@ impl Roster {
 
     /// Whether no backend is configured or found.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pulses.is_empty()
+        self.present == 0
     }
 
     /// Whether a backend of this model is ready.
@@ -136,6 +139,11 @@ impl Roster {
 // === impl Upstream ===
 
 impl Upstream {
+    /// Takes note of how long an answer's first byte took.
+    pub(crate) fn note(&self, first_byte: Span) {
+        self.pulse.note(first_byte);
+    }
+
     /// Reads where a backend is. The error says what is wrong with its URL and what would be right.
     pub(crate) fn new(id: BackendId, spec: &BackendSpec) -> Result<Self, String> {
         let wrong = |what: &str| {
@@ -161,8 +169,19 @@ impl Upstream {
         let base_path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
         let BackendSpec { id: name, kind, http2, .. } = spec;
         let (name, kind, http2) = (name.clone(), *kind, *http2);
-        let socket = socket(&authority);
-        Ok(Self { id, name, name_header, kind, authority, base_path, http2, host_header, socket })
+        let (socket, pulse) = (socket(&authority), Arc::default());
+        Ok(Self {
+            id,
+            name,
+            name_header,
+            kind,
+            authority,
+            base_path,
+            http2,
+            host_header,
+            socket,
+            pulse,
+        })
     }
 }
 

@@ -66,7 +66,7 @@ impl Crew {
             scrape_error: member.scrape_error.clone(),
             traits: member.spec.traits,
             failures: member.health.failures(),
-            latency: member.pulse.latency(),
+            latency: member.upstream.pulse.latency(),
         }
     }
 }

@@ -55,12 +55,12 @@ impl Answer {
         let head_of = AnswerHead::of(head);
         self.meter = Meter::new(Shape::of(head_of.content_type.as_ref()));
         let attempt = head_of.attempt();
-        gate.observer.attempt(&self.upstream.name, attempt);
-        gate.fleet.report(self.upstream.id, attempt);
+        gate.fleet.report(&self.upstream, attempt);
         if let Some(flight) = &mut self.flight {
+            flight.trip.attempted(attempt);
             flight.trip.answered(head_of.status);
             if let Some(first_byte) = flight.trip.record.first_byte {
-                gate.fleet.latency(self.upstream.id, first_byte);
+                self.upstream.note(first_byte);
             }
         }
         if head.end_of_stream {
@@ -75,10 +75,10 @@ impl Answer {
         if other.id == self.upstream.id {
             return;
         }
-        gate.observer.attempt(&self.upstream.name, Attempt::Failed);
-        gate.fleet.report(self.upstream.id, Attempt::Failed);
+        gate.fleet.report(&self.upstream, Attempt::Failed);
         headers::served_elsewhere(&mut self.told, &other.name_header);
         if let Some(flight) = &mut self.flight {
+            flight.trip.attempted(Attempt::Failed);
             flight.seat.moved(other.id);
             flight.trip.record.attempts += 1;
             flight.trip.record.backend.clone_from(&other.name);

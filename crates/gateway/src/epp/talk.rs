@@ -251,8 +251,7 @@ impl Talk {
 /// Waits until the request may go, and knows where.
 async fn granted(passage: &mut Passage) -> Result<(Seat, Grant, Arc<Upstream>), Refused> {
     let mut seat = passage.seat().await?;
-    let record = &passage.trip.record;
-    passage.gate.observer.began(seat.ticket(), &record.model, &record.target);
+    passage.trip.began(seat.ticket());
     passage.trip.record.bypassed = !seat.waits();
     loop {
         let grant = seat.grant().await.map_err(|refused| passage.waited_out(refused))?;
@@ -264,7 +263,7 @@ async fn granted(passage: &mut Passage) -> Result<(Seat, Grant, Arc<Upstream>), 
                 return Ok((seat, grant, upstream));
             }
             Some(upstream) => {
-                seat.settle(Usage::Cost(0));
+                seat.settle(Usage::Cost(0), passage.trip.now());
                 let text = format!("{}: its URL has a name where Envoy needs an IP", upstream.name);
                 return Err(Fault::BackendError(text).into());
             }

@@ -6,7 +6,7 @@
 
 use flow::Span;
 use flow::identity::NAME_MAX;
-use http::header::{CONTENT_LENGTH, TE};
+use http::header::TE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{ident, lasting};
@@ -42,13 +42,9 @@ pub(super) fn text(value: &HeaderValue) -> Option<&str> {
 }
 
 /// The headers that reach a backend: without those of the client's connection and those that are
-/// meant for the gateway, which a backend could take for orders. `Host` is the backend's to say.
-/// A length stays only where it is the one of the body that is sent.
-pub(crate) fn to_upstream(
-    mut headers: HeaderMap,
-    request_id: &HeaderValue,
-    length: usize,
-) -> HeaderMap {
+/// meant for the gateway, which a backend could take for orders. `Host` and the body's length are
+/// for whoever sends them to say.
+pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> HeaderMap {
     let lists_trailers = |value: &HeaderValue| {
         let mut tokens = text(value).into_iter().flat_map(|text| text.split(','));
         tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case("trailers"))
@@ -58,19 +54,8 @@ pub(crate) fn to_upstream(
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    if !tells_length(&headers, length) {
-        headers.remove(CONTENT_LENGTH);
-    }
     headers.insert(REQUEST_ID, request_id.clone());
     headers
-}
-
-/// Whether the one length that is told is this one.
-fn tells_length(headers: &HeaderMap, length: usize) -> bool {
-    let mut told = headers.get_all(CONTENT_LENGTH).into_iter();
-    let (Some(first), None) = (told.next(), told.next()) else { return false };
-    let digits = first.as_bytes().iter().all(u8::is_ascii_digit);
-    digits && text(first).and_then(|first| first.parse().ok()) == Some(length)
 }
 
 /// A request's id where nothing more of it could be read.

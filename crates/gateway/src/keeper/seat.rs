@@ -91,10 +91,13 @@ impl Seat {
         self.told(|controller, now| controller.moved(self.ticket, to, now));
     }
 
-    /// It has ended, and this is what it cost.
-    pub(crate) fn settle(mut self, usage: Usage) {
+    /// It has ended now, and this is what it cost.
+    pub(crate) fn settle(mut self, usage: Usage, now: Time) {
         self.stage = Stage::Over;
-        self.told(|controller, now| controller.settle(self.ticket, usage, now));
+        let ticket = self.ticket;
+        self.keeper.locked_at(now, |state, now| {
+            ended_already(state.controller.settle(ticket, usage, now));
+        });
     }
 
     /// The backend failed it before it did anything: it waits again.

@@ -63,7 +63,7 @@ async fn c01_a_seat_that_is_dropped_gives_its_place_to_the_next() {
     assert!(second.waits());
     drop(first);
     assert_eq!(second.grant().await.unwrap().backend, BackendId(0));
-    second.settle(Usage::Unknown);
+    second.settle(Usage::Unknown, keeper.clock.now());
     assert_eq!(counts(&keeper), (0, 0));
 }
 
@@ -86,7 +86,7 @@ async fn c01_a_grant_that_nobody_takes_is_given_back() {
     let mut running = offer(&keeper, &intent("a"));
     running.grant().await.unwrap();
     let left = offer(&keeper, &intent("a"));
-    running.settle(Usage::Unknown);
+    running.settle(Usage::Unknown, keeper.clock.now());
     assert_eq!(counts(&keeper), (0, 1), "granted, and not yet heard of it");
     drop(left);
     assert_eq!(counts(&keeper), (0, 0));

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 
 use super::page::Page;
 
@@ -40,13 +40,6 @@ struct Index {
     pages: Vec<(Label, Label, Arc<Page>)>,
 }
 
-/// A page that was found, and its number in the book.
-#[derive(Debug)]
-pub(super) struct Found {
-    index: Guard<Arc<Index>>,
-    number: u32,
-}
-
 /// The names that a page stands under.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Names {
@@ -65,20 +58,18 @@ impl Book {
         self.index.store(Arc::new(index));
     }
 
-    /// The page for these names, which is made if need be.
-    pub(super) fn find(&self, model: &str, target: &str) -> Found {
+    /// The page for these names, which is made if need be, and its number in the book.
+    pub(super) fn find(&self, model: &str, target: &str) -> (u32, Arc<Page>) {
         let index = self.index.load();
         let labels = (index.label(model), index.label(target));
-        if let Some(&number) = index.by_labels.get(&labels) {
-            return Found { index, number };
+        match index.by_labels.get(&labels) {
+            Some(&number) => index.page(number),
+            None if index.pages.len() >= PAGES_MAX => index.page(0),
+            None => self.open(labels),
         }
-        if index.pages.len() >= PAGES_MAX {
-            return Found { index, number: 0 };
-        }
-        self.open(labels)
     }
 
-    fn open(&self, (model, target): (Label, Label)) -> Found {
+    fn open(&self, (model, target): (Label, Label)) -> (u32, Arc<Page>) {
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut index = Index::clone(&self.index.load());
         let next = index.pages.len() as u32;
@@ -87,7 +78,7 @@ impl Book {
             index.pages.push((model, target, Arc::default()));
             self.index.store(Arc::new(index));
         }
-        Found { index: self.index.load(), number }
+        self.index.load().page(number)
     }
 
     /// Every page and its names, in the order in which they came.
@@ -117,6 +108,10 @@ impl Index {
         self.names.get(name).copied().unwrap_or(Self::OTHER)
     }
 
+    fn page(&self, number: u32) -> (u32, Arc<Page>) {
+        (number, Arc::clone(&self.pages[number as usize].2))
+    }
+
     fn text(&self, label: Label) -> Arc<str> {
         Arc::clone(&self.labels[usize::from(label)])
     }
@@ -141,17 +136,5 @@ impl Default for Index {
             by_labels: BTreeMap::from([((Self::OTHER, Self::OTHER), 0)]),
             pages: vec![(Self::OTHER, Self::OTHER, Arc::default())],
         }
-    }
-}
-
-// === impl Found ===
-
-impl Found {
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-
-    pub(super) fn page(&self) -> &Page {
-        &self.index.pages[self.number as usize].2
     }
 }

@@ -39,24 +39,6 @@ pub(super) struct Servers {
 // === impl Servers ===
 
 impl Servers {
-    pub(super) fn count(&self, backend: &str, attempt: Attempt) {
-        let result = match attempt {
-            Attempt::Answered => 0,
-            Attempt::Refused => 1,
-            Attempt::Failed => 2,
-            Attempt::Full(_) => 3,
-        };
-        self.find(backend).attempts[result].fetch_add(1, Relaxed);
-    }
-
-    /// An answer took this long.
-    pub(super) fn measured(&self, backend: &str, span: Span) {
-        let server = self.find(backend);
-        let (known, fresh) = (server.mean(), span.secs_f64() * 1e3);
-        let mean = known.map_or(fresh, |known| known + (fresh - known) * FRESH_SHARE);
-        server.latency_ms.store(mean.max(f64::MIN_POSITIVE).to_bits(), Relaxed);
-    }
-
     pub(super) fn latency_ms(&self, backend: &str) -> Option<f64> {
         self.index.load().get(backend)?.mean()
     }
@@ -71,7 +53,8 @@ impl Servers {
         all
     }
 
-    fn find(&self, backend: &str) -> Arc<Server> {
+    /// The counters of a backend, which are made if need be.
+    pub(super) fn find(&self, backend: &str) -> Arc<Server> {
         if let Some(known) = self.index.load().get(backend) {
             return Arc::clone(known);
         }
@@ -96,6 +79,24 @@ impl Servers {
 // === impl Server ===
 
 impl Server {
+    /// An attempt has ended in one way or another.
+    pub(super) fn count(&self, attempt: Attempt) {
+        let result = match attempt {
+            Attempt::Answered => 0,
+            Attempt::Refused => 1,
+            Attempt::Failed => 2,
+            Attempt::Full(_) => 3,
+        };
+        self.attempts[result].fetch_add(1, Relaxed);
+    }
+
+    /// An answer took this long.
+    pub(super) fn measured(&self, span: Span) {
+        let (known, fresh) = (self.mean(), span.secs_f64() * 1e3);
+        let mean = known.map_or(fresh, |known| known + (fresh - known) * FRESH_SHARE);
+        self.latency_ms.store(mean.max(f64::MIN_POSITIVE).to_bits(), Relaxed);
+    }
+
     fn mean(&self) -> Option<f64> {
         let mean = f64::from_bits(self.latency_ms.load(Relaxed));
         (mean > 0.0).then_some(mean)

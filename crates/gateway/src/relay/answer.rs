@@ -177,9 +177,10 @@ impl Flight {
     /// It has ended at the backend.
     pub(crate) fn land(mut self, meter: &Meter, fault: Option<&Fault>) {
         let usage = self.settle_up(meter);
-        self.seat.settle(usage);
+        let now = self.trip.now();
+        self.seat.settle(usage, now);
         match fault {
-            None => self.trip.end(),
+            None => self.trip.end(now),
             Some(fault) => self.trip.fail(fault),
         }
     }
@@ -187,7 +188,7 @@ impl Flight {
     /// The client has left: what came until then was work.
     pub(crate) fn abandoned(mut self, meter: &Meter) {
         let usage = self.settle_up(meter);
-        self.seat.settle(usage);
+        self.seat.settle(usage, self.trip.now());
         drop(self.trip);
     }
 

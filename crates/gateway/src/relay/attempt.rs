@@ -167,7 +167,9 @@ impl Errand {
         *request.method_mut() = self.method.clone();
         *request.version_mut() = Version::HTTP_2;
         *request.headers_mut() = self.headers.clone();
+        // Both are told anew, the one in the address, the other by the body.
         request.headers_mut().remove(header::HOST);
+        request.headers_mut().remove(header::CONTENT_LENGTH);
         *request.uri_mut() = absolute(upstream, path(upstream, &self.path));
         request
     }

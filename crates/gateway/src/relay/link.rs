@@ -20,9 +20,10 @@ use bytes::{Bytes, BytesMut};
 use http::Response;
 use http_body::Frame;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use self::framing::Step;
+use crate::alarm::Alarm;
 use crate::wire::Wire;
 
 pub(super) use framing::Framing;
@@ -49,6 +50,7 @@ pub(super) struct Link {
     came: BytesMut,
     /// How much is read at once.
     read_size: usize,
+    /// For all its exchanges.
     alarm: Alarm,
     /// Whether anything of the answer has come.
     touched: bool,
@@ -72,13 +74,6 @@ struct Outbox {
     body: Bytes,
     /// Of both together.
     sent: usize,
-}
-
-/// One timer for the whole life of a connection. Exchanges that end in time, which is nearly all,
-/// do not set it: it rings too early for a later one, and is set again then.
-#[derive(Debug, Default)]
-struct Alarm {
-    timer: Option<Pin<Box<Sleep>>>,
 }
 
 // === impl Link ===
@@ -237,25 +232,6 @@ impl Outbox {
     fn drop_body(&mut self) {
         self.sent -= self.body.len();
         self.body = Bytes::new();
-    }
-}
-
-// === impl Alarm ===
-
-impl Alarm {
-    /// Ready when it is due.
-    fn poll(&mut self, context: &mut Context<'_>, due: Instant) -> Poll<()> {
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
-        if timer.deadline() > due {
-            timer.as_mut().reset(due);
-        }
-        loop {
-            ready!(timer.as_mut().poll(context));
-            if timer.deadline() >= due {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(due);
-        }
     }
 }
 

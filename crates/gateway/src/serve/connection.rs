@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
+use crate::alarm::Alarm;
 use crate::reply::Fault;
 use crate::wire::Wire;
 
@@ -55,8 +56,9 @@ pub(super) struct Socket {
 #[derive(Debug)]
 struct Patience {
     limit: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
-    running: bool,
+    /// When it is over, while it runs.
+    due: Option<Instant>,
+    alarm: Alarm,
 }
 
 // === impl Activity ===
@@ -239,27 +241,18 @@ impl AsyncWrite for Socket {
 
 impl Patience {
     fn new(limit: Duration) -> Self {
-        Self { limit, timer: None, running: false }
+        Self { limit, due: None, alarm: Alarm::default() }
     }
 
     /// Nothing is awaited any more.
     fn rest(&mut self) {
-        self.running = false;
+        self.due = None;
     }
 
     /// Ready when it has been awaited for as long as the limit.
     fn poll(&mut self, context: &mut Context<'_>, limit: Duration) -> Poll<()> {
-        if !std::mem::replace(&mut self.running, true) {
-            let due = Instant::now() + limit;
-            match &mut self.timer {
-                Some(timer) => timer.as_mut().reset(due),
-                None => self.timer = Some(Box::pin(tokio::time::sleep_until(due))),
-            }
-        }
-        match &mut self.timer {
-            Some(timer) => timer.as_mut().poll(context),
-            None => Poll::Pending,
-        }
+        let due = *self.due.get_or_insert_with(|| Instant::now() + limit);
+        self.alarm.poll(context, due)
     }
 }
 

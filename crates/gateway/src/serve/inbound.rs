@@ -62,6 +62,9 @@ async fn gather(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
         // Most bodies come in one piece, which need not be copied.
         let Some(begun) = &first else {
             first = Some(data);
+            if body.is_end_stream() {
+                break;
+            }
             continue;
         };
         if rest.is_empty() {

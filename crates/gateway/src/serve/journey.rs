@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use flow::{BackendId, Band, Controller, ModelId, Place, Span, Time, Usage};
 use http::{HeaderMap, Response, Version};
-use tokio::time::Instant;
 
 use super::worker::Worker;
 use crate::backend::{Attempt, Lookup, Upstream};
@@ -85,8 +84,7 @@ impl Journey {
         mut self: Box<Self>,
         mut seat: Seat,
     ) -> Result<Response<Answer>, Refused> {
-        let record = &self.trip.record;
-        self.worker.gate.observer.began(seat.ticket(), &record.model, &record.target);
+        self.trip.began(seat.ticket());
         self.worker.gate.retries.deposit(self.settled.fleet.retry_share);
         self.trip.record.bypassed = !seat.waits();
         loop {
@@ -104,14 +102,14 @@ impl Journey {
                 self.requeue(&mut seat, Place::Old);
                 continue;
             };
-            match self.attempt(&upstream).await {
+            match self.attempt(&upstream, grant.at).await {
                 Next::Answer(response) => {
                     return Ok(self.depart(response, seat, (&grant, &upstream)));
                 }
                 Next::Again(place) => self.requeue(&mut seat, place),
                 Next::Refuse(fault) => {
                     // Nothing came of it.
-                    seat.settle(Usage::Cost(0));
+                    seat.settle(Usage::Cost(0), self.trip.now());
                     return Err(self.give_up(fault.into()));
                 }
             }
@@ -191,9 +189,9 @@ impl Journey {
         }
     }
 
-    async fn attempt(&mut self, upstream: &Upstream) -> Next {
+    async fn attempt(&mut self, upstream: &Upstream, now: Time) -> Next {
         self.trip.record.backend.clone_from(&upstream.name);
-        let limits = self.limits();
+        let limits = self.limits(now);
         let outcome = attempt(&self.worker.pool, upstream, &self.errand, limits).await;
         match outcome {
             Outcome::Answered(response) => {
@@ -216,14 +214,14 @@ impl Journey {
 
     /// What fails the same request twice may be the request's fault: the fleet hears of it once.
     fn report(&mut self, upstream: &Upstream, attempt: Attempt) {
-        self.worker.gate.observer.attempt(&upstream.name, attempt);
+        self.trip.attempted(attempt);
         if attempt == Attempt::Failed {
             if self.failed_at.contains(&upstream.id) {
                 return;
             }
             self.failed_at.push(upstream.id);
         }
-        self.worker.gate.fleet.report(upstream.id, attempt);
+        self.worker.gate.fleet.report(upstream, attempt);
     }
 
     /// A failed attempt is made again while attempts are left, for it and for all.
@@ -240,10 +238,10 @@ impl Journey {
         }
     }
 
-    fn limits(&self) -> Limits {
-        let fleet = &self.settled.fleet;
-        let answer_by = Instant::now() + fleet.answer_timeout;
-        let deadline = self.deadline().map(|deadline| self.worker.gate.clock.instant(deadline));
+    fn limits(&self, now: Time) -> Limits {
+        let (fleet, clock) = (&self.settled.fleet, self.worker.gate.clock);
+        let answer_by = clock.instant(now) + fleet.answer_timeout;
+        let deadline = self.deadline().map(|deadline| clock.instant(deadline));
         let answer_by = deadline.map_or(answer_by, |deadline| deadline.min(answer_by));
         Limits { connect: fleet.connect_timeout, answer_by }
     }
@@ -289,7 +287,7 @@ impl Journey {
     ) -> Response<Answer> {
         self.trip.answered(response.status());
         if let Some(first_byte) = self.trip.record.first_byte {
-            self.worker.gate.fleet.latency(upstream.id, first_byte);
+            upstream.note(first_byte);
         }
         // What the backend speaks is its own affair.
         *response.version_mut() = Version::HTTP_11;

@@ -95,7 +95,7 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
 fn errand(parts: Parts, body: Bytes, intent: &Intent) -> Errand {
     let root = || PathAndQuery::from_static("/");
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(root);
-    let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id, body.len());
+    let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
     Errand { method: parts.method, path, headers, body }
 }
 

@@ -16,6 +16,11 @@ async fn vllm(metrics: &str) -> Fake {
         .await
 }
 
+/// One of its backends.
+fn member(fleet: &Fleet, id: u32) -> Arc<Upstream> {
+    fleet.roster().upstream(BackendId(id)).cloned().unwrap()
+}
+
 #[tokio::test]
 async fn r07_a_server_that_goes_and_comes_back_is_followed() {
     let fake = vllm(METRICS).await;
@@ -30,7 +35,7 @@ async fn r07_a_server_that_goes_and_comes_back_is_followed() {
     assert_eq!(fleet.views()[0].last_reading.as_ref().unwrap().1.waiting, 2);
 
     let port = fake.stop().await;
-    fleet.report(BackendId(1), Attempt::Refused);
+    fleet.report(&member(&fleet, 1), Attempt::Refused);
     assert!(!is_ready(&keeper, 1), "at once, though it is the last");
     assert_eq!(fleet.views()[0].state, "unready: connection refused");
     assert_eq!(fleet.roster().lookup("m"), Lookup::Known(model), "requests wait for it");
@@ -74,10 +79,11 @@ async fn n05_a_pause_and_an_ejection_end_by_themselves() {
     let (fleet, keeper) = fleet(&FleetSettings { eject_for, ..quick(backends) });
     let watching = tokio::spawn(fleet.clone().watch(Own::default()));
     until("both are ready", || is_ready(&keeper, 1) && is_ready(&keeper, 2)).await;
-    fleet.report(BackendId(1), Attempt::Full(Some(Duration::from_millis(50))));
+    let first = member(&fleet, 1);
+    fleet.report(&first, Attempt::Full(Some(Duration::from_millis(50))));
     assert!(!is_ready(&keeper, 1));
     until("the pause ends", || is_ready(&keeper, 1)).await;
-    (0..3).for_each(|_| fleet.report(BackendId(1), Attempt::Failed));
+    (0..3).for_each(|_| fleet.report(&first, Attempt::Failed));
     assert!(!is_ready(&keeper, 1));
     until("the ejection ends", || is_ready(&keeper, 1)).await;
     watching.abort();
@@ -109,14 +115,14 @@ async fn c10_a_generic_server_is_asked_for_metrics_once() {
 fn r06_the_mean_of_first_bytes_is_kept_without_a_lock() {
     let (fleet, _) = fleet(&quick(vec![spec("a", 1, Kind::Vllm, &["m"])]));
     assert_eq!(fleet.views()[0].latency, None);
-    fleet.latency(BackendId(1), Span::from_millis(80));
-    fleet.latency(BackendId(9), Span::from_millis(1));
+    let first = member(&fleet, 1);
+    first.note(Span::from_millis(80));
     assert_eq!(fleet.views()[0].latency, Some(Span::from_millis(80)));
-    fleet.latency(BackendId(1), Span::from_millis(160));
+    first.note(Span::from_millis(160));
     assert_eq!(fleet.views()[0].latency, Some(Span::from_millis(90)));
     let held = fleet.crew();
-    fleet.report(BackendId(1), Attempt::Answered);
-    fleet.latency(BackendId(1), Span::from_millis(1));
+    fleet.report(&first, Attempt::Answered);
+    first.note(Span::from_millis(1));
     drop(held);
 }
 
@@ -136,7 +142,8 @@ fn bustle(fleet: &Fleet, keeper: &Keeper, seed: u64, is_done: impl Fn() -> bool)
             2 => Attempt::Full(Some(Duration::from_micros(number % 100))),
             _ => Attempt::Answered,
         };
-        fleet.report(backend, attempt);
+        let upstream = fleet.roster().upstream(backend).cloned();
+        upstream.iter().for_each(|upstream| fleet.report(upstream, attempt));
         let model = match fleet.roster().lookup("m") {
             Lookup::Known(model) | Lookup::NotYet(model) => model,
             Lookup::Unknown => ModelId(9),

@@ -136,7 +136,7 @@ proptest! {
         let parts = parts(Method::POST, CHAT, &[(NAMES[which], &value)]);
         let body = Bytes::from_static(br#"{"model":"m"}"#);
         let (intent, _) = read(&Settled::default(), &parts, body, 0).unwrap();
-        headers::to_upstream(parts.headers, &intent.request_id, 13);
+        headers::to_upstream(parts.headers, &intent.request_id);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use flow::{BackendId, BackendSupply, Controller, ModelId, Settings, Time};
 
 use super::{named, parsed, served, sum};
 use crate::backend::Attempt;
-use crate::observe::Observer;
+use crate::observe::{Account, Observer};
 
 fn series(observer: &Observer, models: &[&str]) -> std::collections::BTreeMap<String, f64> {
     let mut core = Controller::new(Settings::default());
@@ -17,15 +17,15 @@ fn series(observer: &Observer, models: &[&str]) -> std::collections::BTreeMap<St
 fn m01_invented_model_names_share_one_series() {
     let observer = Observer::default();
     observer.known(["chat"]);
-    observer.ended(&served("chat", "chat"));
-    observer.ended(&served("invented", "chat"));
-    observer.ended(&served("chat", "invented"));
-    observer.ended(&served("invented", "invented"));
+    observer.ended(&served("chat", "chat"), &Account::default());
+    observer.ended(&served("invented", "chat"), &Account::default());
+    observer.ended(&served("chat", "invented"), &Account::default());
+    observer.ended(&served("invented", "invented"), &Account::default());
     let before = series(&observer, &[]);
     for number in 0..10_000 {
         let name = format!("invented-{number}");
-        observer.ended(&served(&name, "chat"));
-        observer.ended(&served(&name, &name));
+        observer.ended(&served(&name, "chat"), &Account::default());
+        observer.ended(&served(&name, &name), &Account::default());
     }
     let after = series(&observer, &[]);
     assert_eq!(before.len(), after.len());
@@ -40,8 +40,8 @@ fn m01_listed_names_are_bounded_too() {
     let names: Vec<String> = (0..10_000).map(|number| format!("model-{number}")).collect();
     observer.known(names.iter().map(String::as_str));
     for name in &names {
-        observer.ended(&served(name, name));
-        observer.ended(&served(name, "model-0"));
+        observer.ended(&served(name, name), &Account::default());
+        observer.ended(&served(name, "model-0"), &Account::default());
     }
     let listed: Vec<&str> = names.iter().map(String::as_str).collect();
     let samples = series(&observer, &listed);
@@ -57,16 +57,16 @@ fn a_name_that_is_too_long_is_no_label() {
     let observer = Observer::default();
     let long = "m".repeat(257);
     observer.known([long.as_str()]);
-    observer.ended(&served(&long, &long));
+    observer.ended(&served(&long, &long), &Account::default());
     assert!(!series(&observer, &[]).keys().any(|series| series.contains("mmm")));
 }
 
 #[test]
 fn a_name_that_is_learnt_late_counts_from_then_on() {
     let observer = Observer::default();
-    observer.ended(&served("chat", "chat"));
+    observer.ended(&served("chat", "chat"), &Account::default());
     observer.known(["chat"]);
-    observer.ended(&served("chat", "chat"));
+    observer.ended(&served("chat", "chat"), &Account::default());
     let samples = series(&observer, &[]);
     assert_eq!(sum(&samples, "tidegate_bypass_total", &["{model=\"chat\""]), 1.0);
     assert_eq!(sum(&samples, "tidegate_bypass_total", &["{model=\"other\""]), 1.0);
@@ -78,7 +78,7 @@ fn the_shared_labels_cannot_be_taken() {
     let observer = Observer::default();
     observer.known(["other", "-", ""]);
     for name in ["other", "-", "", "unknown"] {
-        observer.ended(&served(name, name));
+        observer.ended(&served(name, name), &Account::default());
     }
     let samples = series(&observer, &["other", "-", ""]);
     assert_eq!(sum(&samples, "tidegate_bypass_total", &["{model=\"other\""]), 2.0);
@@ -91,7 +91,7 @@ fn backends_beyond_the_bound_are_summed_up() {
     let names: Vec<String> = (0..1200).map(|number| format!("pod-{number}")).collect();
     let listed: Vec<&str> = names.iter().map(String::as_str).collect();
     for name in &listed {
-        observer.attempt(name, Attempt::Failed);
+        observer.attempt(name, Attempt::Failed, &mut Account::default());
     }
     let mut core = Controller::new(Settings::default());
     let supply = |id| BackendSupply::new(BackendId(id), vec![ModelId(0)]);

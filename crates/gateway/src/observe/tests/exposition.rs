@@ -8,7 +8,7 @@ use flow::{BackendSupply, Controller, ModelId, Settings, Span, Time};
 use super::{named, parsed, refused, served, sum};
 use crate::backend::Attempt;
 use crate::observe::outcome::OUTCOMES;
-use crate::observe::{Observer, Record};
+use crate::observe::{Account, Observer, Record};
 use crate::reply::Fault;
 
 /// The metrics that the source names, as they are called here, with their labels and their kind.
@@ -36,25 +36,24 @@ fn eventful() -> String {
     let named = named(&["gpu-a", "gpu \"b\""], &["llama", odd]);
     let observer = Observer::default();
     observer.known(["chat", "llama", odd]);
-    observer.ended(&served("chat", "llama"));
-    observer.ended(&served(odd, odd));
+    observer.ended(&served("chat", "llama"), &Account::default());
+    observer.ended(&served(odd, odd), &Account::default());
     let queued = Record {
         bypassed: false,
         waited: Some(Span::from_millis(30)),
         attempts: 3,
         ..served("chat", "llama")
     };
-    observer.ended(&queued);
-    observer.ended(&Record {
-        waited: Some(Span::from_secs(30)),
-        ..refused("llama", "queue_timeout", 503)
-    });
-    observer.ended(&refused("llama", "client_closed", 499));
-    observer.ended(&refused("llama", "too_many_flows", 503));
-    observer.ended(&refused("llama", "flow_full", 503));
-    observer.ended(&refused("nobody knows me", "model_not_found", 404));
-    observer.attempt("gpu-a", Attempt::Answered);
-    observer.attempt("gpu \"b\"", Attempt::Full(None));
+    observer.ended(&queued, &Account::default());
+    let late =
+        Record { waited: Some(Span::from_secs(30)), ..refused("llama", "queue_timeout", 503) };
+    observer.ended(&late, &Account::default());
+    observer.ended(&refused("llama", "client_closed", 499), &Account::default());
+    observer.ended(&refused("llama", "too_many_flows", 503), &Account::default());
+    observer.ended(&refused("llama", "flow_full", 503), &Account::default());
+    observer.ended(&refused("nobody knows me", "model_not_found", 404), &Account::default());
+    observer.attempt("gpu-a", Attempt::Answered, &mut Account::default());
+    observer.attempt("gpu \"b\"", Attempt::Full(None), &mut Account::default());
     let mut core = Controller::new(Settings::default());
     let backends = [0, 1].map(|id| BackendSupply::new(flow::BackendId(id), vec![ModelId(id)]));
     core.supply(&backends, Time::ZERO);

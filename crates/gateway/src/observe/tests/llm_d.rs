@@ -5,7 +5,7 @@ use flow::{
 };
 
 use super::{named, parsed, refused, served, sum};
-use crate::observe::{Observer, Record};
+use crate::observe::{Account, Observer, Record};
 
 /// One backend that takes two; three of one model, one of them within a subset.
 fn busy() -> Controller {
@@ -25,11 +25,12 @@ fn text(llm_d: bool) -> String {
     named.subsets.insert(ModelId(9), ModelId(0));
     let observer = Observer { llm_d, ..Observer::default() };
     observer.known(["llama"]);
-    observer.ended(&served("llama", "llama"));
+    let ended = |record: &Record| observer.ended(record, &Account::default());
+    ended(&served("llama", "llama"));
     let waited = Some(Span::from_millis(30));
-    observer.ended(&Record { bypassed: false, waited, ..served("llama", "llama") });
-    observer.ended(&refused("llama", "queue_full", 503));
-    observer.ended(&Record { band: Band::Critical, ..refused("llama", "queue_timeout", 503) });
+    ended(&Record { bypassed: false, waited, ..served("llama", "llama") });
+    ended(&refused("llama", "queue_full", 503));
+    ended(&Record { band: Band::Critical, ..refused("llama", "queue_timeout", 503) });
     let truth = observer.look(&mut busy(), Time::ZERO, &named);
     observer.metrics(&truth, &named)
 }

@@ -12,6 +12,8 @@ use super::{Framing, Lost};
 
 /// The most headers that a backend may send.
 const HEADERS_MAX: usize = 128;
+/// Room for those that the gateway adds: a map that must grow is built twice.
+const ADDED: usize = 8;
 
 /// What is to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +35,15 @@ pub(super) struct Found {
     pub(super) framing: Framing,
     /// Whether the connection stays open.
     pub(super) lasts: bool,
+}
+
+/// What headers say of where the body and the connection end.
+#[derive(Debug, Default)]
+struct Says {
+    chunked: bool,
+    length: Option<u64>,
+    close: bool,
+    keep: bool,
 }
 
 // === impl Wanted ===
@@ -125,22 +136,19 @@ impl Found {
         let strange = || Lost::broken("its head cannot be read");
         let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
         let status = status.ok_or_else(strange)?;
-        let mut headers = HeaderMap::with_capacity(parsed.headers.len());
+        let version = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
+        let mut says = Says::default();
+        let mut headers = HeaderMap::with_capacity(parsed.headers.len() + ADDED);
         for header in &*parsed.headers {
             let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| strange())?;
             let value = HeaderValue::from_bytes(header.value).map_err(|_| strange())?;
+            says.hear(&name, header.value)?;
             headers.append(name, value);
         }
-        let version = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
-        let chunked = headers.contains_key(TRANSFER_ENCODING);
-        let framing = framing(method, status, version, &headers)?;
-        // An answer that tells its length twice is read as chunks; whoever reads it otherwise
-        // would find the next answer elsewhere, so there is none.
-        let twice = chunked && headers.contains_key(CONTENT_LENGTH);
-        let lasts = !twice
-            && framing != Framing::UntilClose
+        let framing = says.framing(method, status, version)?;
+        let lasts = framing != Framing::UntilClose
             && status != StatusCode::SWITCHING_PROTOCOLS
-            && lasts(version, &headers);
+            && says.lasts(version);
         let mut response = Response::new(());
         *response.status_mut() = status;
         *response.version_mut() = version;
@@ -149,56 +157,72 @@ impl Found {
     }
 }
 
-/// Where the body ends (RFC 9112, 6.3).
-fn framing(
-    method: &Method,
-    status: StatusCode,
-    version: Version,
-    headers: &HeaderMap,
-) -> Result<Framing, Lost> {
-    let empty = status.is_informational()
-        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if empty || *method == Method::HEAD {
-        return Ok(Framing::Length(0));
+// === impl Says ===
+
+impl Says {
+    fn hear(&mut self, name: &HeaderName, value: &[u8]) -> Result<(), Lost> {
+        if *name == CONTENT_LENGTH {
+            return self.hear_length(value);
+        }
+        if *name == TRANSFER_ENCODING {
+            let known = !self.chunked && value.eq_ignore_ascii_case(b"chunked");
+            self.chunked = true;
+            // No other coding was asked for.
+            return known.then_some(()).ok_or_else(coded);
+        }
+        if *name == CONNECTION {
+            for word in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                self.close |= word.eq_ignore_ascii_case(b"close");
+                self.keep |= word.eq_ignore_ascii_case(b"keep-alive");
+            }
+        }
+        Ok(())
     }
-    let mut codings = headers.get_all(TRANSFER_ENCODING).into_iter();
-    if let Some(coding) = codings.next() {
-        let chunked =
-            coding.as_bytes().eq_ignore_ascii_case(b"chunked") && codings.next().is_none();
-        // No other coding was asked for, and before 1.1 there was none.
-        return if chunked && version == Version::HTTP_11 {
-            Ok(Framing::chunked())
-        } else {
-            Err(Lost::broken("its transfer coding is not one that was asked for"))
-        };
+
+    fn hear_length(&mut self, value: &[u8]) -> Result<(), Lost> {
+        let unclear = || Lost::broken("its content-length is not one number");
+        for told in value.split(|&byte| byte == b',') {
+            let told = number(told.trim_ascii()).ok_or_else(unclear)?;
+            if self.length.replace(told).is_some_and(|length| length != told) {
+                return Err(unclear());
+            }
+        }
+        Ok(())
     }
-    let mut length = None;
-    let told = headers.get_all(CONTENT_LENGTH).into_iter();
-    for told in told.flat_map(|told| told.as_bytes().split(|&byte| byte == b',')) {
-        let told = number(told.trim_ascii()).ok_or_else(unclear)?;
-        if length.replace(told).is_some_and(|length| length != told) {
-            return Err(unclear());
+
+    /// Where the body ends (RFC 9112, 6.3).
+    fn framing(
+        &self,
+        method: &Method,
+        status: StatusCode,
+        version: Version,
+    ) -> Result<Framing, Lost> {
+        let empty = status.is_informational()
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        match self.length {
+            _ if empty || *method == Method::HEAD => Ok(Framing::Length(0)),
+            _ if self.chunked && version == Version::HTTP_11 => Ok(Framing::chunked()),
+            // Before 1.1 there was no coding.
+            _ if self.chunked => Err(coded()),
+            Some(length) => Ok(Framing::Length(length)),
+            None => Ok(Framing::UntilClose),
         }
     }
-    Ok(length.map_or(Framing::UntilClose, Framing::Length))
+
+    /// Whether the connection stays open. After an answer that tells its length twice it does not:
+    /// who reads the other length finds the next answer elsewhere.
+    fn lasts(&self, version: Version) -> bool {
+        let kept = if version == Version::HTTP_10 { self.keep } else { !self.close };
+        kept && !(self.chunked && self.length.is_some())
+    }
 }
 
-fn unclear() -> Lost {
-    Lost::broken("its content-length is not one number")
+fn coded() -> Lost {
+    Lost::broken("its transfer coding is not one that was asked for")
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
     // A sign would be read as well.
     let plain = digits.iter().all(u8::is_ascii_digit);
     plain.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
-}
-
-/// Whether the backend means to keep the connection open.
-fn lasts(version: Version, headers: &HeaderMap) -> bool {
-    let says = |wanted: &[u8]| {
-        let values = headers.get_all(CONNECTION).into_iter();
-        let mut words = values.flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
-        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(wanted))
-    };
-    if version == Version::HTTP_10 { says(b"keep-alive") } else { !says(b"close") }
 }
