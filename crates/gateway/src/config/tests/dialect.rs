@@ -140,10 +140,11 @@ fn problems_are_told_in_the_files_own_words() {
 
 #[test]
 fn r08_the_sources_switch_is_ours() {
-    let ours = good("[dbus]\nenabled = true");
-    assert_eq!(good("[efficiency]\ndbus_enabled = true"), ours);
+    let ours = good("[dbus]\nenabled = true").dbus;
+    assert!(ours.is_some());
+    assert_eq!(good("[efficiency]\ndbus_enabled = true").dbus, ours);
     let text = "[dbus]\nbus = 'session'\n[efficiency]\ndbus_enabled = true";
-    assert_eq!(good(text), ours, "beside our own section");
+    assert_eq!(good(text).dbus, ours, "beside our own section");
     let both = bad("[dbus]\nenabled = false\n[efficiency]\ndbus_enabled = true");
     assert!(both[0].contains("same thing") && both[0].contains("efficiency.dbus_enabled"));
     let more = bad("[efficiency]\ndbus_enabled = true\ndefault_mode = 'Quiet'");
