@@ -72,7 +72,7 @@ const GATEWAY: &[Room] = &[
         "gate",
         &["backend", "clock", "config", "connections", "ingress", "keeper", "observe", "relay"],
     ),
-    ("passage", &["backend", "config", "gate", "ingress", "keeper", "reply", "trip"]),
+    ("passage", &["backend", "config", "gate", "ingress", "keeper", "relay", "reply", "trip"]),
     ("admin", &["backend", "config", "gate", "ingress", "observe"]),
     ("bus", &["admin", "config", "gate", "task"]),
     ("running", &["backend", "bus", "config", "gate", "observe", "task"]),
@@ -80,7 +80,7 @@ const GATEWAY: &[Room] = &[
         "serve",
         &[
             "admin", "alarm", "backend", "clock", "config", "gate", "ingress", "keeper", "observe",
-            "relay", "reply", "running", "task", "trip", "wire",
+            "passage", "relay", "reply", "running", "task", "trip", "wire",
         ],
     ),
     (

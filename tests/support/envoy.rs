@@ -108,11 +108,15 @@ impl Recipe {
     pub(crate) fn with_subset(&self, servers: &[String]) -> Self {
         let kind = "type.googleapis.com/envoy.extensions.filters.http.set_metadata.v3.Config";
         let key = "x-gateway-destination-endpoint-subset";
-        self.with_filter(&format!(
-            "          - name: envoy.filters.http.set_metadata\n            typed_config:\n              \
-             \"@type\": {kind}\n              metadata:\n              - metadata_namespace: \
-             envoy.lb.subset_hint\n                value: {{ {key}: {servers:?} }}\n"
-        ))
+        let lines = [
+            "- name: envoy.filters.http.set_metadata".to_owned(),
+            "  typed_config:".to_owned(),
+            format!("    \"@type\": {kind}"),
+            "    metadata:".to_owned(),
+            "    - metadata_namespace: envoy.lb.subset_hint".to_owned(),
+            format!("      value: {{ {key}: {servers:?} }}"),
+        ];
+        self.with_filter(&lines.map(|line| format!("          {line}\n")).concat())
     }
 
     fn before(&self, picker: SocketAddr) -> String {

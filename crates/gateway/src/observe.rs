@@ -164,7 +164,7 @@ impl Observer {
 
     /// Every backend that was ever tried, with the attempts that it began to answer and the others.
     #[cfg(feature = "dbus")]
-    pub(crate) fn attempts(&self) -> Vec<(std::sync::Arc<str>, [u64; 2])> {
+    pub(crate) fn attempts(&self) -> Vec<(Arc<str>, [u64; 2])> {
         let split = |(name, [answered, others @ ..]): (_, [u64; servers::RESULTS.len()])| {
             (name, [answered, others.iter().sum()])
         };

@@ -11,6 +11,7 @@ use crate::config::Settled;
 use crate::gate::Gate;
 use crate::ingress::{self, Intent};
 use crate::keeper::{Grant, Seat, Target};
+use crate::relay::Flight;
 use crate::reply::{Fault, Refused};
 use crate::trip::Trip;
 
@@ -75,6 +76,17 @@ impl Passage {
             record.boost = choice.score.boost;
             record.score = choice.score.total;
             record.queue_penalty = choice.score.queue_penalty;
+        }
+    }
+
+    /// It is at its backend: what comes now is its answer.
+    pub(crate) fn fly(self, seat: Seat) -> Flight {
+        Flight {
+            seat,
+            trip: self.trip,
+            cost: self.settled.cost,
+            prompt_estimate: self.intent.prompt,
+            streamed: self.intent.streamed,
         }
     }
 

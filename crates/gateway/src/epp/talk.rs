@@ -23,7 +23,6 @@ use crate::gate::Gate;
 use crate::ingress;
 use crate::keeper::{Grant, Seat};
 use crate::passage::Passage;
-use crate::relay::Flight;
 use crate::reply::{Fault, Refused, headers};
 use crate::trip::Trip;
 
@@ -294,24 +293,17 @@ impl Granted {
     fn fly(self, sees_bodies: bool) -> Answer {
         let Self { passage, seat, grant, upstream } = self;
         let mut told = HeaderMap::new();
-        let Passage { settled, intent, trip, .. } = passage;
         headers::describe(
             &mut told,
             &headers::Told {
                 backend: &upstream.name_header,
                 choice: grant.choice,
                 waited: grant.waited,
-                request_id: &intent.request_id,
+                request_id: &passage.intent.request_id,
                 headroom: None,
             },
         );
-        let flight = Flight {
-            seat,
-            trip,
-            cost: settled.cost,
-            prompt_estimate: intent.prompt,
-            streamed: intent.streamed,
-        };
+        let flight = passage.fly(seat);
         Answer::awaited(flight, upstream, told, sees_bodies)
     }
 }

@@ -5,29 +5,22 @@
 
 use std::sync::Arc;
 
-use flow::{BackendId, Band, Controller, ModelId, Place, Span, Time, Usage};
+use flow::{BackendId, Band, Controller, Place, Time, Usage};
 use http::{HeaderMap, Response, Version};
 
 use super::worker::Worker;
-use crate::backend::{Attempt, Lookup, Upstream};
-use crate::config::Settled;
-use crate::ingress::{self, Intent};
-use crate::keeper::{Grant, Seat, Target};
-use crate::relay::{Answer, Errand, Failure, Flight, Limits, Outcome, Source, attempt};
+use crate::backend::{Attempt, Upstream};
+use crate::keeper::{Grant, Seat};
+use crate::passage::Passage;
+use crate::relay::{Answer, Errand, Failure, Limits, Outcome, Source, attempt};
 use crate::reply::{Fault, Refused, headers};
-use crate::trip::Trip;
-
-/// When to try again while no backend is there: nothing that waits says when one will be.
-const RETRY_WHEN_AWAY: Span = Span::from_secs(5);
 
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct Journey {
     pub(super) worker: Arc<Worker>,
-    pub(super) settled: Arc<Settled>,
-    pub(super) intent: Intent,
+    pub(super) passage: Passage,
     pub(super) errand: Errand,
-    pub(super) trip: Trip,
     /// The backends that have failed it.
     pub(super) failed_at: Vec<BackendId>,
 }
@@ -52,51 +45,24 @@ enum Next {
 // === impl Journey ===
 
 impl Journey {
-    /// Takes a place, in flight or in the queue.
-    pub(super) async fn seat(&mut self) -> Result<Seat, Refused> {
-        if let Lookup::Known(model) = self.lookup() {
-            return self.offer(model);
-        }
-        let mut learnt = self.worker.gate.fleet.learnt();
-        let usual = ingress::ttl_of(&self.settled, self.intent.class);
-        let ttl = self.intent.ttl.unwrap_or(usual);
-        loop {
-            learnt.borrow_and_update();
-            let model = match self.lookup() {
-                Lookup::Known(model) => return self.offer(model),
-                Lookup::NotYet(model) => model,
-                Lookup::Unknown => return Err(self.unknown_model()),
-            };
-            // A backend's models are not known yet: it waits like others, and looks again.
-            let mut seat = self.offer(model)?;
-            tokio::select! {
-                outcome = seat.grant() => {
-                    outcome.map_err(|refused| self.waited_out(refused))?;
-                }
-                // The time that it has waited counts when it waits again.
-                _ = learnt.changed() => self.intent.ttl = Some(less(ttl, self.age())),
-            }
-        }
-    }
-
     /// Waits, goes, and comes back until there is an answer or none to be had.
     pub(super) async fn fly(
         mut self: Box<Self>,
         mut seat: Seat,
     ) -> Result<Response<Answer>, Refused> {
-        self.trip.began(seat.ticket());
-        self.worker.gate.retries.deposit(self.settled.fleet.retry_share);
-        self.trip.record.bypassed = !seat.waits();
+        self.passage.trip.began(seat.ticket());
+        self.passage.gate.retries.deposit(self.passage.settled.fleet.retry_share);
+        self.passage.trip.record.bypassed = !seat.waits();
         loop {
             let grant = match seat.grant().await {
                 Ok(grant) => grant,
                 Err(refused) => {
-                    let refused = self.waited_out(refused);
+                    let refused = self.passage.waited_out(refused);
                     return Err(self.give_up(refused));
                 }
             };
-            self.granted(&grant);
-            let upstream = self.worker.gate.fleet.roster().upstream(grant.backend).cloned();
+            self.passage.granted(&grant);
+            let upstream = self.passage.gate.fleet.roster().upstream(grant.backend).cloned();
             let Some(upstream) = upstream else {
                 // It left between the grant and now.
                 self.requeue(&mut seat, Place::Old);
@@ -109,7 +75,7 @@ impl Journey {
                 Next::Again(place) => self.requeue(&mut seat, place),
                 Next::Refuse(fault) => {
                     // Nothing came of it.
-                    seat.settle(Usage::Cost(0), self.trip.now());
+                    seat.settle(Usage::Cost(0), self.passage.trip.now());
                     return Err(self.give_up(fault.into()));
                 }
             }
@@ -118,79 +84,18 @@ impl Journey {
 
     /// Ends it without an answer of a backend.
     pub(super) fn give_up(self: Box<Self>, refused: Refused) -> Refused {
-        self.trip.fail(&refused.fault);
+        self.passage.trip.fail(&refused.fault);
         refused
-    }
-
-    fn age(&self) -> Span {
-        self.worker.gate.clock.now().since(self.trip.arrived)
-    }
-
-    fn waited_out(&mut self, refused: Refused) -> Refused {
-        let waited = self.age();
-        self.trip.record.waited = Some(waited);
-        let fault = refused.fault.after(waited);
-        let away = matches!(fault, Fault::QueueTimeout(_)) && self.is_away();
-        let retry_after = refused.retry_after.max(away.then_some(RETRY_WHEN_AWAY));
-        Refused { fault, retry_after }
-    }
-
-    /// Whether no backend can take it now.
-    fn is_away(&self) -> bool {
-        match self.lookup() {
-            Lookup::Known(model) => !self.worker.gate.fleet.roster().is_served(model),
-            Lookup::NotYet(_) | Lookup::Unknown => true,
-        }
-    }
-
-    fn lookup(&self) -> Lookup {
-        let roster = self.worker.gate.fleet.roster();
-        match &self.intent.target {
-            Some(model) => roster.lookup(model),
-            None => roster.anywhere(self.trip.arrived.nanos()),
-        }
-    }
-
-    fn offer(&mut self, model: ModelId) -> Result<Seat, Refused> {
-        let gate = &self.worker.gate;
-        let target = Target { model, adapter: gate.fleet.roster().adapter(model) };
-        let seat = gate.keeper.offer(&self.intent, target, self.trip.arrived);
-        seat.map_err(|refused| {
-            let model = self.intent.model.as_deref().unwrap_or_default();
-            Refused { fault: refused.fault.about(model), ..refused }
-        })
-    }
-
-    fn unknown_model(&self) -> Refused {
-        if self.worker.gate.fleet.roster().is_empty() {
-            return Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WHEN_AWAY) };
-        }
-        match &self.intent.model {
-            Some(model) => Fault::ModelNotFound(model.clone()).into(),
-            None => Fault::BackendError("none lists any model".into()).into(),
-        }
     }
 
     /// It waits again, so it has not passed the queue by.
     fn requeue(&mut self, seat: &mut Seat, place: Place) {
-        self.trip.record.bypassed = false;
+        self.passage.trip.record.bypassed = false;
         seat.requeue(place);
     }
 
-    fn granted(&mut self, grant: &Grant) {
-        let record = &mut self.trip.record;
-        record.waited = Some(grant.waited);
-        record.attempts += 1;
-        if let Some(choice) = &grant.choice {
-            record.reason = choice.reason.text();
-            record.boost = choice.score.boost;
-            record.score = choice.score.total;
-            record.queue_penalty = choice.score.queue_penalty;
-        }
-    }
-
     async fn attempt(&mut self, upstream: &Upstream, now: Time) -> Next {
-        self.trip.record.backend.clone_from(&upstream.name);
+        self.passage.trip.record.backend.clone_from(&upstream.name);
         let limits = self.limits(now);
         let outcome = attempt(&self.worker.pool, upstream, &self.errand, limits).await;
         match outcome {
@@ -206,7 +111,7 @@ impl Journey {
             Outcome::TimedOut if self.is_overdue() => Next::Refuse(Fault::DeadlineExceeded),
             Outcome::TimedOut => {
                 self.report(upstream, Attempt::Failed);
-                let limit = self.settled.fleet.answer_timeout.as_secs();
+                let limit = self.passage.settled.fleet.answer_timeout.as_secs();
                 Next::Refuse(Fault::BackendError(format!("no answer began within {limit} s")))
             }
         }
@@ -214,20 +119,20 @@ impl Journey {
 
     /// What fails the same request twice may be the request's fault: the fleet hears of it once.
     fn report(&mut self, upstream: &Upstream, attempt: Attempt) {
-        self.trip.attempted(attempt);
+        self.passage.trip.attempted(attempt);
         if attempt == Attempt::Failed {
             if self.failed_at.contains(&upstream.id) {
                 return;
             }
             self.failed_at.push(upstream.id);
         }
-        self.worker.gate.fleet.report(upstream, attempt);
+        self.passage.gate.fleet.report(upstream, attempt);
     }
 
     /// A failed attempt is made again while attempts are left, for it and for all.
     fn after(&self, failure: Failure, upstream: &Upstream) -> Next {
-        let left = self.trip.record.attempts < self.settled.fleet.attempts_max;
-        if left && self.worker.gate.retries.withdraw() {
+        let left = self.passage.trip.record.attempts < self.passage.settled.fleet.attempts_max;
+        if left && self.passage.gate.retries.withdraw() {
             return Next::Again(failure.place);
         }
         match failure.answer {
@@ -239,7 +144,7 @@ impl Journey {
     }
 
     fn limits(&self, now: Time) -> Limits {
-        let (fleet, clock) = (&self.settled.fleet, self.worker.gate.clock);
+        let (fleet, clock) = (&self.passage.settled.fleet, self.passage.gate.clock);
         let answer_by = clock.instant(now) + fleet.answer_timeout;
         let deadline = self.deadline().map(|deadline| clock.instant(deadline));
         let answer_by = deadline.map_or(answer_by, |deadline| deadline.min(answer_by));
@@ -247,29 +152,29 @@ impl Journey {
     }
 
     fn deadline(&self) -> Option<Time> {
-        self.intent.deadline.map(|span| self.trip.arrived.after(span))
+        self.passage.intent.deadline.map(|span| self.passage.trip.arrived.after(span))
     }
 
     fn is_overdue(&self) -> bool {
-        self.deadline().is_some_and(|deadline| self.worker.gate.clock.now() >= deadline)
+        self.deadline().is_some_and(|deadline| self.passage.gate.clock.now() >= deadline)
     }
 
     /// How much room there is, where answers are to tell it.
     fn room(&self) -> Option<Room> {
-        let server = &self.settled.server;
+        let server = &self.passage.settled.server;
         let wanted = server.headroom_headers || server.orca;
-        let band = self.intent.band;
-        wanted.then(|| self.worker.gate.keeper.with(|core, _| Room::of(core, band)))
+        let band = self.passage.intent.band;
+        wanted.then(|| self.passage.gate.keeper.with(|core, _| Room::of(core, band)))
     }
 
     fn tell(&self, headers: &mut HeaderMap, grant: &Grant, upstream: &Upstream) {
-        let server = &self.settled.server;
+        let server = &self.passage.settled.server;
         let room = self.room();
         let told = headers::Told {
             backend: &upstream.name_header,
             choice: grant.choice,
             waited: grant.waited,
-            request_id: &self.intent.request_id,
+            request_id: &self.passage.intent.request_id,
             headroom: room.filter(|_| server.headroom_headers).map(|room| room.headroom.into()),
         };
         headers::describe(headers, &told);
@@ -285,8 +190,8 @@ impl Journey {
         seat: Seat,
         (grant, upstream): (&Grant, &Upstream),
     ) -> Response<Answer> {
-        self.trip.answered(response.status());
-        if let Some(first_byte) = self.trip.record.first_byte {
+        self.passage.trip.answered(response.status());
+        if let Some(first_byte) = self.passage.trip.record.first_byte {
             upstream.note(first_byte);
         }
         // What the backend speaks is its own affair.
@@ -294,20 +199,9 @@ impl Journey {
         let own = std::mem::take(response.headers_mut());
         *response.headers_mut() = headers::from_upstream(own);
         self.tell(response.headers_mut(), grant, upstream);
-        let flight = Flight {
-            seat,
-            trip: self.trip,
-            cost: self.settled.cost,
-            prompt_estimate: self.intent.prompt,
-            streamed: self.intent.streamed,
-        };
-        Answer::new(response, flight, self.settled.fleet.stall_timeout)
+        let stall_limit = self.passage.settled.fleet.stall_timeout;
+        Answer::new(response, self.passage.fly(seat), stall_limit)
     }
-}
-
-/// What is left of a time.
-fn less(whole: Span, gone: Span) -> Span {
-    Span::from_nanos(whole.nanos().saturating_sub(gone.nanos()))
 }
 
 // === impl Room ===

@@ -16,6 +16,7 @@ use super::{inbound, listing, status};
 use crate::admin;
 use crate::ingress::path::{self, Route};
 use crate::ingress::{self, Intent};
+use crate::passage::Passage;
 use crate::relay::Errand;
 use crate::reply::{Fault, Refused, error, headers};
 use crate::trip::Trip;
@@ -74,13 +75,14 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     let request_id = intent.request_id.clone();
     let errand = errand(parts, body, &intent);
     // Moved from hand to hand on its way, so it has one place in memory.
-    let mut journey =
-        Box::new(Journey { worker, settled, intent, errand, trip, failed_at: Vec::new() });
-    let seat = match journey.seat().await {
+    let gate = Arc::clone(&worker.gate);
+    let passage = Passage { gate, settled, intent, trip, within: None, model: None };
+    let mut journey = Box::new(Journey { worker, passage, errand, failed_at: Vec::new() });
+    let seat = match journey.passage.seat().await {
         Ok(seat) => seat,
         Err(refused) => return refusal(&journey.give_up(refused), &request_id),
     };
-    if journey.intent.queue_status && journey.intent.streamed && seat.waits() {
+    if journey.passage.intent.queue_status && seat.waits() {
         return status::tell(journey, seat);
     }
     match journey.fly(seat).await {

@@ -28,14 +28,14 @@ const ERROR_MAX: usize = 64 << 10;
 pub(super) fn tell(journey: Box<Journey>, seat: Seat) -> Response<Content> {
     let (frames, handed) = Frames::new();
     let mut response = Response::new(Content::Handed(handed));
-    headers::event_stream(response.headers_mut(), &journey.intent.request_id);
+    headers::event_stream(response.headers_mut(), &journey.passage.intent.request_id);
     task::spawn(drive(journey, seat, frames));
     response
 }
 
 async fn drive(journey: Box<Journey>, seat: Seat, frames: Frames) {
     let window = seat.window();
-    let write_limit = journey.settled.server.write_timeout;
+    let write_limit = journey.passage.settled.server.write_timeout;
     let mut flight = std::pin::pin!(journey.fly(seat));
     let outcome = loop {
         let (outlook, depth) = window.look();
