@@ -5,6 +5,7 @@ mod loss;
 mod messages;
 mod modes;
 mod passage;
+mod patience;
 mod queueing;
 mod reflection;
 mod refusals;

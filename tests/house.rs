@@ -86,8 +86,8 @@ const GATEWAY: &[Room] = &[
     (
         "epp",
         &[
-            "admin", "backend", "config", "gate", "ingress", "keeper", "passage", "relay", "reply",
-            "running", "serve", "task", "trip",
+            "admin", "alarm", "backend", "config", "gate", "ingress", "keeper", "passage", "relay",
+            "reply", "running", "serve", "task", "trip",
         ],
     ),
 ];

@@ -161,3 +161,17 @@ fn x02_a_picker_that_nobody_answers_ends_with_its_envoy() {
     drop(talk);
     picker.await_idle();
 }
+
+#[test]
+fn x02_streams_that_say_nothing_end_in_time() {
+    let backend = Backend::quick();
+    let sections = format!("[server]\nheader_timeout = \"300ms\"\nbody_timeout = \"300ms\"\n{TWO}");
+    let (picker, mut talk) = talking(&sections, &backend);
+    let silent = talk.stream();
+    talk.open(silent);
+    assert_eq!(until_ended(&mut talk, silent), "DEADLINE_EXCEEDED");
+    let headed = talk.stream();
+    talk.head(headed, &chat("m"), json!({}));
+    assert_eq!(talk.refusal(headed).0, 408);
+    serves(&picker, &mut talk);
+}

@@ -4,7 +4,8 @@
 //! would be most of what they cost; so it stays as it was set first, rings too early for a later
 //! deadline, and is set again only then.
 
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use tokio::time::{Instant, Sleep};
@@ -36,6 +37,20 @@ impl Alarm {
         }
         set.poll(context, due)
     }
+
+    /// What comes of `work` before it is due.
+    pub(crate) async fn within<T>(
+        &mut self,
+        due: Instant,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => self.poll(context, due).map(|()| None),
+        })
+        .await
+    }
 }
 
 // === impl Set ===
@@ -62,7 +77,6 @@ impl Set {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::time::Duration;
 
     use super::*;
@@ -89,6 +103,16 @@ mod tests {
             poll_fn(|context| alarm.poll(context, due(second))).await;
             assert_eq!(began.elapsed().as_secs(), second);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_heard_of_in_time_or_not_at_all() {
+        let mut alarm = Alarm::default();
+        let due = |seconds| Instant::now() + Duration::from_secs(seconds);
+        let work = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+        assert_eq!(alarm.within(due(10), work(9)).await, Some(()));
+        assert_eq!(alarm.within(due(10), work(11)).await, None);
+        assert_eq!(alarm.within(due(10), work(9)).await, Some(()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use flow::{ModelId, Span};
+use flow::{ModelId, Span, Time};
+use tokio::time::Instant;
 
 use crate::backend::{Lookup, Spot, Subset};
 use crate::config::Settled;
@@ -29,6 +31,35 @@ pub(crate) struct Passage {
     pub(crate) within: Option<BTreeSet<Spot>>,
     /// The model that it waits for, once it does.
     pub(crate) model: Option<ModelId>,
+}
+
+/// Why an answer must have begun by some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hurry {
+    /// Its client waits no longer.
+    Client,
+    /// No backend should take as long as this.
+    Backend(Duration),
+    /// Nothing should stand still for as long as this.
+    Stream(Duration),
+}
+
+// === impl Hurry ===
+
+impl Hurry {
+    /// What is said when no answer has begun by then.
+    pub(crate) fn fault(self) -> Fault {
+        match self {
+            Self::Client => Fault::DeadlineExceeded,
+            Self::Backend(limit) => {
+                let limit = limit.as_secs();
+                Fault::BackendError(format!("no answer began within {limit} s"))
+            }
+            Self::Stream(limit) => {
+                Fault::BackendError(format!("nothing came for {} s", limit.as_secs()))
+            }
+        }
+    }
 }
 
 // === impl Passage ===
@@ -87,6 +118,18 @@ impl Passage {
             cost: self.settled.cost,
             prompt_estimate: self.intent.prompt,
             streamed: self.intent.streamed,
+        }
+    }
+
+    /// Until when an answer must have begun that is asked for now, and why.
+    pub(crate) fn hurry(&self, now: Time) -> (Instant, Hurry) {
+        let (clock, limit) = (self.gate.clock, self.settled.fleet.answer_timeout);
+        let usual = clock.instant(now) + limit;
+        let deadline =
+            self.intent.deadline.map(|span| clock.instant(self.trip.arrived.after(span)));
+        match deadline.filter(|&deadline| deadline < usual) {
+            Some(deadline) => (deadline, Hurry::Client),
+            None => (usual, Hurry::Backend(limit)),
         }
     }
 

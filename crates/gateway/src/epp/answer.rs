@@ -9,8 +9,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::opening;
 use crate::backend::{Attempt, Upstream};
 use crate::gate::Gate;
+use crate::passage::Hurry;
 use crate::relay::{Flight, Meter, Shape, verdict};
-use crate::reply::headers;
+use crate::reply::{Fault, headers};
 
 /// What Envoy adds to every answer that is not its own.
 const FROM_UPSTREAM: &str = "x-envoy-upstream-service-time";
@@ -66,6 +67,27 @@ impl Answer {
         if head.end_of_stream {
             self.complete();
         }
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.began
+    }
+
+    /// Whether it goes on unseen.
+    pub(super) fn is_unseen(&self) -> bool {
+        !self.sees_bodies && self.flight.is_some()
+    }
+
+    /// It has not come in time. Says what is to be told to whom, if it had not ended already.
+    pub(super) fn give_up(&mut self, gate: &Gate, hurry: Hurry) -> Option<(Fault, HeaderValue)> {
+        let mut flight = self.flight.take()?;
+        if !self.began && hurry != Hurry::Client {
+            gate.fleet.report(&self.upstream, Attempt::Failed);
+            flight.trip.attempted(Attempt::Failed);
+        }
+        let fault = hurry.fault();
+        flight.land(&self.meter, Some(&fault));
+        Some((fault, headers::request_id(&self.told)))
     }
 
     /// Envoy may have gone on to another backend than was meant, because that one failed.

@@ -33,6 +33,7 @@ pub(super) enum Code {
     Ok = 0,
     Cancelled = 1,
     InvalidArgument = 3,
+    DeadlineExceeded = 4,
     NotFound = 5,
     ResourceExhausted = 8,
     Unimplemented = 12,
@@ -101,6 +102,7 @@ fn answer(reply: Reply) -> Response<Reply> {
 impl Status {
     pub(super) const LEFT: Self = Self::new(Code::Cancelled, "the caller has left");
 
+    pub(super) const SILENT: Self = Self::new(Code::DeadlineExceeded, "nothing was said in time");
     const GARBLED: Self = Self::new(Code::InvalidArgument, "a message cannot be decoded");
 
     pub(super) const fn new(code: Code, text: &'static str) -> Self {

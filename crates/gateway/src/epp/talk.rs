@@ -8,21 +8,23 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use envoy::ext_proc::ProcessingRequest;
 use envoy::ext_proc::processing_request::Request as Said;
+use envoy::ext_proc::{ProcessingRequest, ProcessingResponse};
 use flow::{BackendId, Place, Usage};
 use http::{HeaderMap, HeaderValue};
+use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::grpc::{Incoming, Outgoing, Status};
 use super::opening::{self, Hitch, Opening, Rest};
 use super::script;
+use crate::alarm::Alarm;
 use crate::backend::{Spot, Upstream};
 use crate::config::Settled;
 use crate::gate::Gate;
 use crate::ingress;
 use crate::keeper::{Grant, Seat};
-use crate::passage::Passage;
+use crate::passage::{Hurry, Passage};
 use crate::reply::{Fault, Refused, headers};
 use crate::trip::Trip;
 
@@ -32,6 +34,7 @@ struct Talk {
     settled: Arc<Settled>,
     incoming: Incoming,
     outgoing: Outgoing,
+    alarm: Alarm,
 }
 
 /// A request that may go, and where.
@@ -49,14 +52,16 @@ pub(super) async fn converse(
     outgoing: Outgoing,
 ) -> Result<(), Status> {
     let settled = gate.settled.load_full();
-    Talk { gate, settled, incoming, outgoing }.hold().await
+    Talk { gate, settled, incoming, outgoing, alarm: Alarm::default() }.hold().await
 }
 
 // === impl Talk ===
 
 impl Talk {
     async fn hold(mut self) -> Result<(), Status> {
-        let opening = match Opening::hear(&mut self.incoming).await {
+        let due = Instant::now() + self.settled.server.header_timeout;
+        let heard = self.alarm.within(due, Opening::hear(&mut self.incoming)).await;
+        let opening = match heard.unwrap_or(Err(Hitch::Gone(Status::SILENT))) {
             Ok(Some(opening)) => opening,
             Ok(None) => return Ok(()),
             Err(Hitch::Gone(status)) => return Err(status),
@@ -83,8 +88,10 @@ impl Talk {
             None => return Ok(()),
         };
         let Some(granted) = self.wait(passage).await? else { return Ok(()) };
-        self.send(&granted, remove, Rest { body, trailers }).await;
-        self.follow(granted.fly(sees_bodies)).await
+        let head = self.head(&granted, remove);
+        let hurry = granted.passage.hurry(granted.grant.at);
+        let answer = granted.fly(sees_bodies);
+        self.carry((head, Rest { body, trailers }), hurry, answer).await
     }
 
     /// Hears the rest of the request, which must not take for ever.
@@ -93,13 +100,10 @@ impl Talk {
             return Ok(Rest::default());
         }
         let server = &self.settled.server;
-        tokio::select! {
-            biased;
-            rest = Rest::hear(&mut self.incoming, server.body_limit) => rest,
-            () = tokio::time::sleep(server.body_timeout) => {
-                Err(Hitch::Fault(Fault::RequestTimeout))
-            }
-        }
+        let due = Instant::now() + server.body_timeout;
+        let hearing = Rest::hear(&mut self.incoming, server.body_limit);
+        let heard = self.alarm.within(due, hearing).await;
+        heard.unwrap_or(Err(Hitch::Fault(Fault::RequestTimeout)))
     }
 
     /// Reads what is asked for; says so itself where that cannot be read.
@@ -146,12 +150,53 @@ impl Talk {
         }
     }
 
-    /// Sends the request on its way, exactly as it came.
-    async fn send(&self, granted: &Granted, remove: Vec<String>, rest: Rest) {
-        let endpoints = self.endpoints(granted);
+    /// Sends the request on its way and follows its answer; neither may stand still for long.
+    async fn carry(
+        &mut self,
+        request: (ProcessingResponse, Rest),
+        (due, hurry): (Instant, Hurry),
+        mut answer: Answer,
+    ) -> Result<(), Status> {
+        let mut alarm = std::mem::take(&mut self.alarm);
+        let begins = async {
+            self.send(request).await;
+            let mut more = true;
+            while more && !answer.has_begun() {
+                more = self.hear(&mut answer).await?;
+            }
+            Ok(more)
+        };
+        let Some(mut more) = alarm.within(due, begins).await.transpose()? else {
+            self.cut(&mut answer, hurry);
+            return Ok(());
+        };
+        let limit = self.settled.fleet.stall_timeout;
+        while more {
+            let due = Instant::now() + limit;
+            let hearing = self.hear(&mut answer);
+            more = match alarm.within(due, hearing).await.transpose()? {
+                Some(more) => more,
+                // Nobody can say whether an answer stands still that is not shown.
+                None if answer.is_unseen() => true,
+                None => {
+                    self.cut(&mut answer, Hurry::Stream(limit));
+                    false
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// The request's head as it goes on.
+    fn head(&self, granted: &Granted, remove: Vec<String>) -> ProcessingResponse {
         let mut told = HeaderMap::new();
         headers::identify(&mut told, &granted.passage.intent.request_id);
-        self.outgoing.send(&script::head(&endpoints, &told, remove));
+        script::head(&self.endpoints(granted), &told, remove)
+    }
+
+    /// Sends the request on its way, exactly as it came.
+    async fn send(&self, (head, rest): (ProcessingResponse, Rest)) {
+        self.outgoing.send(&head);
         if !rest.body.is_empty() || rest.trailers {
             for piece in script::body(rest.body, rest.trailers) {
                 self.outgoing.room().await;
@@ -185,39 +230,45 @@ impl Talk {
         others.take(most).collect()
     }
 
-    /// Hears the answer, passes it on, and settles when it has ended.
-    async fn follow(&mut self, mut answer: Answer) -> Result<(), Status> {
-        loop {
-            let message = match self.incoming.next::<ProcessingRequest>().await {
-                Ok(Some(message)) => message,
-                Ok(None) => {
-                    answer.ended();
-                    return Ok(());
-                }
-                Err(status) => {
-                    answer.ended();
-                    return Err(status);
-                }
-            };
-            if let Some(Said::ResponseHeaders(head)) = &message.request {
-                let served = opening::served(&message);
-                answer.begins(&self.gate, head, served);
-                self.echo(served, &mut answer.told);
-                self.outgoing.send(&script::answer_head(&answer.told));
+    /// Hears the next that is said of the answer, and passes it on. Says whether there may be more.
+    async fn hear(&mut self, answer: &mut Answer) -> Result<bool, Status> {
+        let message = match self.incoming.next::<ProcessingRequest>().await {
+            Ok(Some(message)) => message,
+            Ok(None) => {
+                answer.ended();
+                return Ok(false);
             }
-            match message.request {
-                Some(Said::ResponseBody(piece)) => {
-                    answer.passes(&piece);
-                    self.outgoing.room().await;
-                    self.outgoing.send(&script::answer_piece(piece.body, piece.end_of_stream));
-                }
-                Some(Said::ResponseTrailers(_)) => {
-                    answer.complete();
-                    self.outgoing.send(&script::answer_trailers());
-                }
-                // What is left of the request was heard already, or does not matter any more.
-                _ => {}
+            Err(status) => {
+                answer.ended();
+                return Err(status);
             }
+        };
+        if let Some(Said::ResponseHeaders(head)) = &message.request {
+            let served = opening::served(&message);
+            answer.begins(&self.gate, head, served);
+            self.echo(served, &mut answer.told);
+            self.outgoing.send(&script::answer_head(&answer.told));
+        }
+        match message.request {
+            Some(Said::ResponseBody(piece)) => {
+                answer.passes(&piece);
+                self.outgoing.room().await;
+                self.outgoing.send(&script::answer_piece(piece.body, piece.end_of_stream));
+            }
+            Some(Said::ResponseTrailers(_)) => {
+                answer.complete();
+                self.outgoing.send(&script::answer_trailers());
+            }
+            // What is left of the request was heard already, or does not matter any more.
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// Breaks an answer off that has not come in time: Envoy lets go of the backend.
+    fn cut(&self, answer: &mut Answer, hurry: Hurry) {
+        if let Some((fault, request_id)) = answer.give_up(&self.gate, hurry) {
+            self.refuse(&fault.into(), &request_id);
         }
     }
 

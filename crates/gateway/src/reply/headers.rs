@@ -86,6 +86,11 @@ pub(crate) fn identify(headers: &mut HeaderMap, request_id: &HeaderValue) {
     headers.insert(REQUEST_ID, request_id.clone());
 }
 
+/// The id of the request that these headers tell of.
+pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
+    headers.get(REQUEST_ID).cloned().unwrap_or_else(|| HeaderValue::from_static(""))
+}
+
 /// Another backend answered than was chosen.
 pub(crate) fn served_elsewhere(headers: &mut HeaderMap, backend: &HeaderValue) {
     headers.insert(BACKEND_USED, backend.clone());

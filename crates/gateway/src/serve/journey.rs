@@ -11,7 +11,7 @@ use http::{HeaderMap, Response, Version};
 use super::worker::Worker;
 use crate::backend::{Attempt, Upstream};
 use crate::keeper::{Grant, Seat};
-use crate::passage::Passage;
+use crate::passage::{Hurry, Passage};
 use crate::relay::{Answer, Errand, Failure, Limits, Outcome, Source, attempt};
 use crate::reply::{Fault, Refused, headers};
 
@@ -96,7 +96,8 @@ impl Journey {
 
     async fn attempt(&mut self, upstream: &Upstream, now: Time) -> Next {
         self.passage.trip.record.backend.clone_from(&upstream.name);
-        let limits = self.limits(now);
+        let (answer_by, hurry) = self.passage.hurry(now);
+        let limits = Limits { connect: self.passage.settled.fleet.connect_timeout, answer_by };
         let outcome = attempt(&self.worker.pool, upstream, &self.errand, limits).await;
         match outcome {
             Outcome::Answered(response) => {
@@ -108,11 +109,11 @@ impl Journey {
                 self.report(upstream, failure.attempt);
                 self.after(failure, upstream)
             }
-            Outcome::TimedOut if self.is_overdue() => Next::Refuse(Fault::DeadlineExceeded),
             Outcome::TimedOut => {
-                self.report(upstream, Attempt::Failed);
-                let limit = self.passage.settled.fleet.answer_timeout.as_secs();
-                Next::Refuse(Fault::BackendError(format!("no answer began within {limit} s")))
+                if hurry != Hurry::Client {
+                    self.report(upstream, Attempt::Failed);
+                }
+                Next::Refuse(hurry.fault())
             }
         }
     }
@@ -141,22 +142,6 @@ impl Journey {
                 Next::Refuse(Fault::BackendError(format!("{}: {}", upstream.name, failure.text)))
             }
         }
-    }
-
-    fn limits(&self, now: Time) -> Limits {
-        let (fleet, clock) = (&self.passage.settled.fleet, self.passage.gate.clock);
-        let answer_by = clock.instant(now) + fleet.answer_timeout;
-        let deadline = self.deadline().map(|deadline| clock.instant(deadline));
-        let answer_by = deadline.map_or(answer_by, |deadline| deadline.min(answer_by));
-        Limits { connect: fleet.connect_timeout, answer_by }
-    }
-
-    fn deadline(&self) -> Option<Time> {
-        self.passage.intent.deadline.map(|span| self.passage.trip.arrived.after(span))
-    }
-
-    fn is_overdue(&self) -> bool {
-        self.deadline().is_some_and(|deadline| self.passage.gate.clock.now() >= deadline)
     }
 
     /// How much room there is, where answers are to tell it.
