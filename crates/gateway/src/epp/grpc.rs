@@ -22,8 +22,8 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
 /// One byte that tells compression and four that tell the length stand before each message.
 const PREFIX: usize = 5;
-/// The largest message that is taken. Bodies come in pieces, each far smaller.
-const MESSAGE_MAX: usize = 8 << 20;
+/// The largest message that is taken. Envoy's pieces of a body have a megabyte at most.
+const MESSAGE_MAX: usize = 4 << 20;
 /// How much may be said before the caller has taken any of it.
 const UNSENT_MAX: usize = 256 << 10;
 
@@ -153,7 +153,7 @@ fn split(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
     }
     let length = u32::from_be_bytes(length) as usize;
     if length > MESSAGE_MAX {
-        return Err(Status::new(Code::ResourceExhausted, "a message is larger than 8 MiB"));
+        return Err(Status::new(Code::ResourceExhausted, "a message is larger than 4 MiB"));
     }
     if buffer.len() < PREFIX + length {
         return Ok(None);

@@ -49,7 +49,10 @@ pub(super) enum Hitch {
 
 impl Opening {
     /// Hears the first message; nothing if there is none.
-    pub(super) async fn hear(incoming: &mut Incoming) -> Result<Option<Self>, Hitch> {
+    pub(super) async fn hear(
+        incoming: &mut Incoming,
+        header_limit: usize,
+    ) -> Result<Option<Self>, Hitch> {
         let Some(first) = incoming.next::<ProcessingRequest>().await? else { return Ok(None) };
         let within = subset(&first);
         let modes = first.protocol_config.unwrap_or_default();
@@ -63,7 +66,7 @@ impl Opening {
             _ => return Err(Hitch::Gone(Status::new(Code::InvalidArgument, WRONG_MODE))),
         };
         let sees_bodies = modes.response_body_mode() == BodySendMode::FullDuplexStreamed;
-        let parts = parts(&head).map_err(Hitch::Fault)?;
+        let parts = parts(&head, header_limit).map_err(Hitch::Fault)?;
         Ok(Some(Self { parts, within, whole, sees_bodies }))
     }
 }
@@ -130,10 +133,16 @@ fn text(kind: &Option<Kind>) -> Option<&str> {
 }
 
 /// The head as the other doors know it.
-fn parts(head: &HttpHeaders) -> Result<Parts, Fault> {
+fn parts(head: &HttpHeaders, limit: usize) -> Result<Parts, Fault> {
     let bad = |what: &str| Fault::InvalidRequest(format!("The request's {what} cannot be read."));
     let (mut parts, ()) = http::Request::new(()).into_parts();
+    let mut size = 0;
     for (name, value) in pairs(head.headers.as_ref()) {
+        size += name.len() + value.len();
+        if size > limit {
+            let text = format!("The request's headers are larger than {limit} bytes: send less.");
+            return Err(Fault::InvalidRequest(text));
+        }
         match name {
             ":method" => parts.method = Method::from_bytes(value).map_err(|_| bad("method"))?,
             ":path" => parts.uri = Uri::try_from(value).map_err(|_| bad("path"))?,
@@ -141,7 +150,7 @@ fn parts(head: &HttpHeaders) -> Result<Parts, Fault> {
             _ => {
                 let name = HeaderName::try_from(name).map_err(|_| bad("headers"))?;
                 let value = HeaderValue::from_bytes(value).map_err(|_| bad("headers"))?;
-                parts.headers.append(name, value);
+                parts.headers.try_append(name, value).map_err(|_| bad("headers"))?;
             }
         }
     }

@@ -59,8 +59,10 @@ pub(super) async fn converse(
 
 impl Talk {
     async fn hold(mut self) -> Result<(), Status> {
-        let due = Instant::now() + self.settled.server.header_timeout;
-        let heard = self.alarm.within(due, Opening::hear(&mut self.incoming)).await;
+        let server = &self.settled.server;
+        let due = Instant::now() + server.header_timeout;
+        let hearing = Opening::hear(&mut self.incoming, server.header_limit);
+        let heard = self.alarm.within(due, hearing).await;
         let opening = match heard.unwrap_or(Err(Hitch::Gone(Status::SILENT))) {
             Ok(Some(opening)) => opening,
             Ok(None) => return Ok(()),
