@@ -28,6 +28,8 @@ fn x02_a_lost_server_costs_nothing_where_the_list_names_another() {
     }
     assert_eq!(two_.seen().len(), 4);
     picker.await_idle();
+    let attempts = picker.metrics().sum_where("tidegate_backend_attempts_total", "\"one\"");
+    assert!(attempts > 0.0, "it is told that the first one failed");
 }
 
 #[test]
@@ -38,6 +40,7 @@ fn x02_a_lost_server_is_an_error_where_there_is_no_other() {
     backend.stop();
     assert_eq!(picker.ask(&chat("m")).status, 503);
     picker.await_idle();
+    assert_eq!(picker.backend("one")["failures"], 1, "what Envoy says for it is its failure");
     let again = Backend::start_at(backend.address(), |_| Answer::ok());
     assert_eq!(picker.ask(&chat("m")).status, 200, "it is tried again");
     assert_eq!(again.seen().len(), 1);

@@ -25,6 +25,8 @@ fn x02_without_bodies_an_answer_counts_until_its_end() {
     assert_eq!(second.finish().status, 200);
     assert_eq!(backend.most(), 1);
     picker.await_idle();
+    let ended = picker.metrics().sum_where("tidegate_requests_total", "outcome=\"ok\"");
+    assert_eq!(ended, 2.0, "the end of the stream is the end of the answer");
 }
 
 #[test]
