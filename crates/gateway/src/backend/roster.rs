@@ -105,9 +105,9 @@ impl Roster {
         self.backends.get(&backend)
     }
 
-    /// The backend at this address.
+    /// The backend at this address; the newest, where one that is leaving was there before.
     pub(crate) fn at(&self, socket: SocketAddr) -> Option<&Arc<Upstream>> {
-        self.backends.values().find(|upstream| upstream.socket == Some(socket))
+        self.backends.values().rfind(|upstream| upstream.socket == Some(socket))
     }
 
     /// Every name that leads to a model, with its number.

@@ -93,10 +93,10 @@ impl Answer {
     /// Envoy may have gone on to another backend than was meant, because that one failed.
     fn follow_to(&mut self, gate: &Gate, served: Option<&str>) {
         let Some(socket) = served.and_then(|served| served.parse().ok()) else { return };
-        let Some(other) = gate.fleet.roster().at(socket).cloned() else { return };
-        if other.id == self.upstream.id {
+        if self.upstream.socket == Some(socket) {
             return;
         }
+        let Some(other) = gate.fleet.roster().at(socket).cloned() else { return };
         gate.fleet.report(&self.upstream, Attempt::Failed);
         headers::served_elsewhere(&mut self.told, &other.name_header);
         if let Some(flight) = &mut self.flight {

@@ -96,3 +96,14 @@ fn x02_spots_are_addresses_with_or_without_a_port() {
     assert!(Spot::parse("::1").is_some());
     assert_eq!([Spot::parse(""), Spot::parse("host:80"), Spot::parse("10.0.0.1:x")], [None; 3]);
 }
+
+#[test]
+fn x02_an_address_is_that_of_the_newest_backend_there() {
+    let fleet = fleet(vec![spec("old", 1, Kind::Vllm, &["m"])]);
+    let backends = vec![spec("new", 1, Kind::Vllm, &["m"])];
+    fleet.configure(&FleetSettings { backends, ..FleetSettings::default() });
+    let roster = fleet.roster();
+    assert_eq!(roster.backends.len(), 2, "one of them is leaving");
+    assert_eq!(roster.at(([127, 0, 0, 1], 1).into()).unwrap().name, "new");
+    assert!(roster.at(([127, 0, 0, 1], 2).into()).is_none());
+}
