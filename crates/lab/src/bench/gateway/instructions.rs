@@ -13,10 +13,11 @@ use super::origin::{Manner, Origin};
 use super::peer::{floor, ourselves};
 use super::process::{Process, Ready, installed};
 use super::report::{Column, Figures, Promise, Row};
-use super::settings::{flow_control, priorities_off};
+use super::settings::{flow_control, priorities_off, workloads};
 
 const WARM: usize = 200;
-const PRIORITY_RATIO_MAX: f64 = 1.01;
+const PRIORITY_MAX: f64 = 1.01;
+const WORKLOAD_MAX: f64 = 1.10;
 
 /// Who is counted.
 struct Counted {
@@ -31,12 +32,15 @@ pub(crate) fn available() -> bool {
     installed("valgrind")
 }
 
-/// The priority path on and off, beside the floor.
+/// The priority path on and off and the awareness of workloads (R09, W04), beside the floor.
 pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let on = "x-priority: high\r\n";
+    let context = "x-priority: high\r\n\
+                   x-workload-context: {\"workload_id\": \"nightly\", \"criticality\": 4}\r\n";
     let counted = [
         Counted { name: "gateway, priorities on", config: Some(flow_control()), headers: on },
         Counted { name: "gateway, priorities off", config: Some(priorities_off()), headers: on },
+        Counted { name: "gateway, workloads", config: Some(workloads()), headers: context },
         Counted { name: "floor", config: None, headers: on },
     ];
     let requests = bench.count(1000);
@@ -47,18 +51,17 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)
         each.push((many - few) / requests as f64);
     }
     let row = |(counted, &each_one): (&Counted, &f64)| {
-        Row::new(counted.name, vec![Some(each_one), Some(each_one / each[2])])
+        Row::new(counted.name, vec![Some(each_one), Some(each_one / each[3])])
     };
     let rows = counted.iter().zip(&each).map(row).collect();
-    let promise = Promise::new(
-        "instructions with priorities on over off",
-        PRIORITY_RATIO_MAX,
-        each[0] / each[1],
-    );
+    let promises = vec![
+        Promise::new("instructions with priorities on over off", PRIORITY_MAX, each[0] / each[1]),
+        Promise::new("instructions with workloads over without", WORKLOAD_MAX, each[2] / each[0]),
+    ];
     let column = |head, decimals| Column { head, decimals };
     let columns = vec![column("instructions/request", 0), column("× floor", 3)];
     let title = "Instructions outside the kernel: POST of 1 KB, one connection".to_owned();
-    Ok((Figures { name: "instructions", title, columns, rows }, vec![promise]))
+    Ok((Figures { name: "instructions", title, columns, rows }, promises))
 }
 
 // === impl Counted ===

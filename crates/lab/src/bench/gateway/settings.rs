@@ -26,6 +26,11 @@ pub(crate) fn queue_off() -> String {
     config(PLENTY, "enabled = false", "access = false")
 }
 
+/// Inside a flow the most urgent workload goes first.
+pub(crate) fn workloads() -> String {
+    config(PLENTY, "order = \"workload\"", "access = false")
+}
+
 /// Priorities move nothing.
 pub(crate) fn priorities_off() -> String {
     let scoring = "[router.priority_scoring]\ncritical_boost = 0.0\nhigh_boost = 0.0\n\
