@@ -138,6 +138,8 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
+        // Envoy may reset its stream when it has ended, before anybody has heard of the end.
+        self.ended();
         if let Some(flight) = self.flight.take() {
             flight.abandoned(&self.meter);
         }
