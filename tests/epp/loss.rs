@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use crate::support::answer::Step;
+use crate::support::call::Response;
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Picker, Recipe, chat};
+use crate::support::{Answer, Backend, Picker, Recipe, chat, eventually};
 
 /// The picker learns of a loss from requests alone.
 const UNWATCHED: &str = "[health]\ninterval = \"1h\"\n";
@@ -75,6 +76,7 @@ fn x02_without_the_picker_envoy_serves_on_and_takes_it_back() {
     assert!(used.header("x-backend-used").is_some(), "{:?}", used.headers);
     picker.gateway.process.kill();
     picker.envoy.await_picker(false);
+    await_served(&picker, |answer| answer.header("x-backend-used").is_none());
     for size in [1_024, 3 << 20, 1_024, 1_024] {
         let answer = picker.ask(&super::chat_of(size));
         let told = (answer.status, answer.header("x-backend-used"));
@@ -82,9 +84,18 @@ fn x02_without_the_picker_envoy_serves_on_and_takes_it_back() {
     }
     picker.restart(&config);
     picker.envoy.await_picker(true);
-    let answer = picker.ask(&chat("m"));
-    assert!(answer.header("x-backend-used").is_some(), "{:?}", answer.headers);
+    await_served(&picker, |answer| answer.header("x-backend-used").is_some());
     picker.await_idle();
+}
+
+/// Waits until requests are served like this: Envoy's workers hear of its picker later than the
+/// page that tells of it.
+fn await_served(picker: &Picker, like_this: impl Fn(&Response) -> bool) {
+    eventually("served as it should be", || {
+        let answer = picker.ask(&chat("m"));
+        let good = answer.status == 200 && like_this(&answer);
+        if good { Ok(()) } else { Err(format!("{} {:?}", answer.status, answer.headers)) }
+    });
 }
 
 #[test]

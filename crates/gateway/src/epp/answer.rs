@@ -126,20 +126,15 @@ impl Answer {
             flight.land(&self.meter, None);
         }
     }
-
-    /// The conversation is over. Before the last byte was seen that is the end of the answer only
-    /// where its bytes are not shown.
-    pub(super) fn ended(&mut self) {
-        if self.began && !self.sees_bodies {
-            self.complete();
-        }
-    }
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        // Envoy may reset its stream when it has ended, before anybody has heard of the end.
-        self.ended();
+        // The end of the conversation is that of an answer whose bytes are not shown. Envoy may
+        // reset its stream then, before anybody has heard of the end.
+        if self.began && !self.sees_bodies {
+            self.complete();
+        }
         if let Some(flight) = self.flight.take() {
             flight.abandoned(&self.meter);
         }

@@ -234,17 +234,8 @@ impl Talk {
 
     /// Hears the next that is said of the answer, and passes it on. Says whether there may be more.
     async fn hear(&mut self, answer: &mut Answer) -> Result<bool, Status> {
-        let message = match self.incoming.next::<ProcessingRequest>().await {
-            Ok(Some(message)) => message,
-            Ok(None) => {
-                answer.ended();
-                return Ok(false);
-            }
-            Err(status) => {
-                answer.ended();
-                return Err(status);
-            }
-        };
+        let next = self.incoming.next::<ProcessingRequest>().await?;
+        let Some(message) = next else { return Ok(false) };
         if let Some(Said::ResponseHeaders(head)) = &message.request {
             let served = opening::served(&message);
             answer.begins(&self.gate, head, served);
