@@ -31,9 +31,10 @@ mod tests;
 pub(crate) use catalogue::ModelEntry;
 pub(crate) use own::Own;
 pub(crate) use roster::{Lookup, Roster, Upstream};
-pub(crate) use subset::{Spot, Subset};
+pub(crate) use subset::{SPOTS_MAX, Spot};
 pub(crate) use view::BackendStatus;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -46,6 +47,7 @@ use crate::clock::Clock;
 use crate::config::settled::FleetSettings;
 use crate::keeper::Keeper;
 use crew::{Board, Crew};
+use subset::Subset;
 
 /// Checks and scrapes that may be under way at once.
 const PROBES_MAX: usize = 64;
@@ -109,9 +111,11 @@ impl Fleet {
         self.roster.load()
     }
 
-    /// The number that a model has within a subset; nothing where no backend there serves it.
-    pub(crate) fn within(&self, subset: Subset) -> Option<ModelId> {
-        if let Some(&known) = self.roster.load().subsets.get(&subset) {
+    /// The number that a model has where only some spots may serve it; nothing where none does.
+    pub(crate) fn within(&self, model: ModelId, spots: &BTreeSet<Spot>) -> Option<ModelId> {
+        let roster = self.roster.load();
+        let subset = Subset::of(model, spots, roster.backends.values())?;
+        if let Some(&known) = roster.subsets.get(&subset) {
             return Some(known);
         }
         self.change(|crew, now| crew.narrow(subset.clone(), now));

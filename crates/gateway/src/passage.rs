@@ -8,7 +8,7 @@ use std::time::Duration;
 use flow::{ModelId, Span, Time};
 use tokio::time::Instant;
 
-use crate::backend::{Lookup, Spot, Subset};
+use crate::backend::{Lookup, Spot};
 use crate::config::Settled;
 use crate::gate::Gate;
 use crate::ingress::{self, Intent};
@@ -164,9 +164,9 @@ impl Passage {
 
     /// The model as only those serve it who may.
     fn narrowed(&self, model: ModelId) -> Result<ModelId, Refused> {
-        let Some(spots) = self.within.clone() else { return Ok(model) };
+        let Some(spots) = &self.within else { return Ok(model) };
         let none = Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WHEN_AWAY) };
-        self.gate.fleet.within(Subset { model, spots }).ok_or(none)
+        self.gate.fleet.within(model, spots).ok_or(none)
     }
 
     fn offer(&mut self, model: ModelId) -> Result<Seat, Refused> {

@@ -6,22 +6,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use flow::{BackendId, ModelId, Span, Time};
 
 use super::member::Member;
 use super::names::Names;
+use super::roster::Upstream;
 
 /// The most subsets at once. A router has a handful.
-const SUBSETS_MAX: usize = 1024;
-/// Longer than anyone waits.
-const KEPT: Span = Span::from_secs(3600);
+const SUBSETS_MAX: usize = 256;
+/// Longer than requests wait: then another subset may have its place.
+const KEPT: Span = Span::from_secs(300);
+/// The most spots that are read of a hint.
+pub(crate) const SPOTS_MAX: usize = 4096;
 
-/// A model, and where it may be served.
+/// A model, and where it may be served: no more addresses than there are backends, whatever a hint
+/// lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Subset {
-    pub(crate) model: ModelId,
-    pub(crate) spots: BTreeSet<Spot>,
+    pub(super) model: ModelId,
+    sockets: BTreeSet<SocketAddr>,
 }
 
 /// Where a backend is: with any port, unless one is named.
@@ -34,8 +39,15 @@ pub(crate) struct Spot {
 /// The subsets that were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Subsets {
-    /// With the moment in which each was asked for first.
-    asked: BTreeMap<Subset, Time>,
+    asked: BTreeMap<Subset, Asked>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    /// When it was asked for first.
+    since: Time,
+    /// The name under which it is numbered: one that no server lists.
+    name: String,
 }
 
 // === impl Spot ===
@@ -49,23 +61,29 @@ impl Spot {
         }
         text.parse().ok().map(|ip| Self { ip, port: None })
     }
-
-    fn holds(self, address: SocketAddr) -> bool {
-        self.ip == address.ip() && self.port.is_none_or(|port| port == address.port())
-    }
 }
 
 // === impl Subset ===
 
 impl Subset {
-    fn holds(&self, member: &Member) -> bool {
-        let here = |address| self.spots.iter().any(|spot| spot.holds(address));
-        member.upstream.socket.is_some_and(here) && member.serves.contains(&self.model)
+    /// Those of these backends that are on one of the spots; nothing where none is.
+    pub(super) fn of<'a>(
+        model: ModelId,
+        spots: &BTreeSet<Spot>,
+        upstreams: impl Iterator<Item = &'a Arc<Upstream>>,
+    ) -> Option<Self> {
+        let hinted = |socket: &SocketAddr| {
+            let spot = |port| Spot { ip: socket.ip(), port };
+            spots.contains(&spot(Some(socket.port()))) || spots.contains(&spot(None))
+        };
+        let sockets: BTreeSet<SocketAddr> =
+            upstreams.filter_map(|upstream| upstream.socket).filter(hinted).collect();
+        (!sockets.is_empty()).then_some(Self { model, sockets })
     }
 
-    /// A name that no server lists: names have no control characters.
-    fn name(&self) -> String {
-        format!("\u{1}{self:?}")
+    fn holds(&self, member: &Member) -> bool {
+        let here = |address| self.sockets.contains(&address);
+        member.upstream.socket.is_some_and(here) && member.serves.contains(&self.model)
     }
 }
 
@@ -77,15 +95,27 @@ impl Subsets {
         if self.asked.contains_key(&subset) {
             return false;
         }
-        if self.asked.len() >= SUBSETS_MAX {
-            self.asked.retain(|_, &mut since| now.since(since) <= KEPT);
-        }
-        if self.asked.len() >= SUBSETS_MAX {
+        if self.asked.len() >= SUBSETS_MAX && !self.drop_oldest(now) {
             tracing::warn!("a subset was left out: there are {SUBSETS_MAX} already");
             return false;
         }
-        self.asked.insert(subset, now);
+        // Names of models have no control characters.
+        let name = format!("\u{1}{subset:?}");
+        self.asked.insert(subset, Asked { since: now, name });
         true
+    }
+
+    /// Makes room. One that is still in use comes back with its number when it is asked for.
+    fn drop_oldest(&mut self, now: Time) -> bool {
+        let oldest = self.asked.iter().min_by_key(|(_, asked)| asked.since);
+        let Some((oldest, since)) = oldest.map(|(subset, at)| (subset.clone(), at.since)) else {
+            return true;
+        };
+        let old = now.since(since) > KEPT;
+        if old {
+            self.asked.remove(&oldest);
+        }
+        old
     }
 
     /// Numbers those that some backend can serve, and tells the backends.
@@ -97,12 +127,12 @@ impl Subsets {
     ) -> BTreeMap<Subset, ModelId> {
         members.values_mut().for_each(|member| member.inside.clear());
         let mut numbered = BTreeMap::new();
-        for subset in self.asked.keys() {
+        for (subset, Asked { name, .. }) in &self.asked {
             let mut inside = members.values_mut().filter(|member| subset.holds(member)).peekable();
             if inside.peek().is_none() {
                 continue;
             }
-            let Some(id) = names.number(&subset.name(), now) else { continue };
+            let Some(id) = names.number(name, now) else { continue };
             inside.for_each(|member| member.inside.push(id));
             numbered.insert(subset.clone(), id);
         }

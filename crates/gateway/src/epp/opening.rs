@@ -13,7 +13,7 @@ use prost_types::value::Kind;
 
 use super::grpc::{Code, Incoming, Status};
 use super::script::{LB, SERVED, SUBSET, SUBSET_HINT};
-use crate::backend::Spot;
+use crate::backend::{SPOTS_MAX, Spot};
 use crate::reply::Fault;
 
 /// The first message of a conversation.
@@ -116,7 +116,7 @@ fn subset(message: &ProcessingRequest) -> Option<BTreeSet<Spot>> {
         Kind::StringValue(text) => text.split(',').collect(),
         _ => Vec::new(),
     };
-    Some(texts.into_iter().filter_map(Spot::parse).collect())
+    Some(texts.into_iter().take(SPOTS_MAX).filter_map(Spot::parse).collect())
 }
 
 /// Where the request really went.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use flow::ModelId;
+use flow::{ModelId, Span};
 
-use super::super::{Spot, Subset};
+use super::super::Spot;
+use super::super::subset::Subset;
 use super::*;
 
 fn fleet(specs: Vec<BackendSpec>) -> Arc<Fleet> {
@@ -41,7 +42,7 @@ fn x02_a_subset_is_a_model_that_only_its_backends_serve() {
     ];
     let fleet = fleet(specs);
     let (m, n) = (model(&fleet, "m"), model(&fleet, "n"));
-    let within = |model, texts: &[&str]| fleet.within(Subset { model, spots: spots(texts) });
+    let within = |model, texts: &[&str]| fleet.within(model, &spots(texts));
 
     let best = within(m, &["127.0.0.1:2", "127.0.0.1:9"]).unwrap();
     assert_eq!(choices(&fleet, best), ["b"]);
@@ -60,33 +61,52 @@ fn x02_a_subset_that_nobody_is_in_has_no_number() {
     let fleet = fleet(vec![spec("a", 1, Kind::Vllm, &["m"])]);
     let model = model(&fleet, "m");
     for texts in [&[][..], &["10.0.0.1"], &["127.0.0.1:2"]] {
-        assert_eq!(fleet.within(Subset { model, spots: spots(texts) }), None, "{texts:?}");
+        assert_eq!(fleet.within(model, &spots(texts)), None, "{texts:?}");
     }
 }
 
 #[test]
-fn x02_a_subset_follows_its_backends() {
+fn x02_a_subset_follows_its_addresses() {
     let fleet = fleet(vec![spec("a", 1, Kind::Vllm, &["m"])]);
-    let subset =
-        Subset { model: model(&fleet, "m"), spots: spots(&["127.0.0.1:1", "127.0.0.1:2"]) };
-    let number = fleet.within(subset.clone()).unwrap();
-    let backends = vec![spec("b", 2, Kind::Vllm, &["m"])];
+    let (model, hint) = (model(&fleet, "m"), spots(&["127.0.0.1:1"]));
+    let number = fleet.within(model, &hint).unwrap();
+    let backends = vec![spec("b", 1, Kind::Vllm, &["m"])];
     fleet.configure(&FleetSettings { backends, ..FleetSettings::default() });
-    assert_eq!(fleet.within(subset), Some(number), "those who wait for it hold its number");
+    assert_eq!(fleet.within(model, &hint), Some(number), "those who wait for it hold its number");
     assert_eq!(choices(&fleet, number), ["b"]);
 }
 
 #[test]
-fn x02_there_is_a_limit_to_subsets_and_no_backend_is_revived_by_one() {
+fn x02_hints_that_mean_the_same_backends_are_one_subset() {
     let fleet = fleet(vec![spec("a", 1, Kind::Vllm, &["m"])]);
     let model = model(&fleet, "m");
-    let numbered = (0..2000_u32).filter(|number| {
-        let other = format!("10.0.{}.{}", number / 256, number % 256);
-        fleet.within(Subset { model, spots: spots(&["127.0.0.1", &other]) }).is_some()
-    });
-    assert_eq!(numbered.count(), 1024);
-    let crew = fleet.crew();
-    assert!(crew.members.values().all(|member| member.serves == [model]));
+    let number = fleet.within(model, &spots(&["127.0.0.1"]));
+    for other in 0..100 {
+        let hint = spots(&["127.0.0.1:1", &format!("10.0.0.{other}")]);
+        assert_eq!(fleet.within(model, &hint), number);
+    }
+}
+
+/// Every choice among nine backends is a subset of its own.
+#[test]
+fn x02_there_is_a_limit_to_subsets_and_they_move_with_the_times() {
+    let specs = (1..=9).map(|port| spec(&format!("b{port}"), port, Kind::Vllm, &["m"]));
+    let fleet = fleet(specs.collect());
+    let model = model(&fleet, "m");
+    let hint = |mask: u16| -> BTreeSet<Spot> {
+        let ports = (0..9).filter(|bit| mask >> bit & 1 == 1).map(|bit| bit + 1);
+        ports.filter_map(|port| Spot::parse(&format!("127.0.0.1:{port}"))).collect()
+    };
+    let numbered = (1..512).filter(|&mask| fleet.within(model, &hint(mask)).is_some());
+    assert_eq!(numbered.count(), 256);
+    assert!(fleet.crew().members.values().all(|member| member.serves == [model]));
+    let roster = fleet.roster();
+    let new = Subset::of(model, &hint(511), roster.backends.values()).unwrap();
+    let later = fleet.clock.now().after(Span::from_secs(301));
+    fleet.crew().narrow(new.clone(), later);
+    let board = fleet.crew().settle(later).unwrap();
+    assert_eq!(board.roster.subsets.len(), 256);
+    assert!(board.roster.subsets.contains_key(&new), "in the place of one that is old");
 }
 
 #[test]
