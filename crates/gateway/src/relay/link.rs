@@ -48,8 +48,9 @@ pub(super) struct Link {
     outbox: Outbox,
     /// What has come and was not taken yet.
     came: BytesMut,
-    /// How much is read at once.
+    /// How much is read at once, and the most it has been since the connection was idle.
     read_size: usize,
+    read_most: usize,
     /// For all its exchanges.
     alarm: Alarm,
     /// Whether anything of the answer has come.
@@ -85,6 +86,7 @@ impl Link {
             outbox: Outbox::default(),
             came: BytesMut::new(),
             read_size: READ_MIN,
+            read_most: READ_MIN,
             alarm: Alarm::default(),
             touched: false,
             lasts: false,
@@ -111,6 +113,13 @@ impl Link {
     /// Whether another request may be sent, now that an answer has been read to its end.
     pub(super) fn may_serve_again(&self) -> bool {
         self.lasts && self.outbox.is_sent() && self.came.is_empty()
+    }
+
+    /// Gives back what a large answer took: idle connections are many.
+    pub(super) fn shrink(&mut self) {
+        if self.read_most > KEPT_MAX {
+            (self.came, self.read_size, self.read_most) = (BytesMut::new(), READ_MIN, READ_MIN);
+        }
     }
 
     /// Whether a connection that nobody uses is still open, with nothing to read on it.
@@ -182,6 +191,7 @@ impl Link {
         let room = self.came.capacity() - self.came.len();
         let read = ready!(pin!(self.wire.read_buf(&mut self.came)).poll(context))?;
         self.read_size = if read < room { READ_MIN } else { (room * 2).min(READ_MAX) };
+        self.read_most = self.read_most.max(self.read_size);
         Poll::Ready(Ok(read))
     }
 }

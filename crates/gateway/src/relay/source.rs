@@ -37,9 +37,10 @@ impl Source {
     /// All has been read: the connection may serve again, if it can.
     pub(super) fn give_back(&mut self) {
         let Self::Own(inflow) = self else { return };
-        if let Some(link) = inflow.link.take()
+        if let Some(mut link) = inflow.link.take()
             && link.may_serve_again()
         {
+            link.shrink();
             inflow.lease.give_back(link);
         }
     }

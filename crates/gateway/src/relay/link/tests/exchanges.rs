@@ -77,6 +77,9 @@ async fn a_large_answer_passes_whole() {
     };
     let (answer, ()) = tokio::join!(exchange(&mut link, b""), serve);
     assert!(answer.unwrap() == sent && link.may_serve_again());
+    assert!(link.read_most > 64 << 10, "it was read in large pieces");
+    link.shrink();
+    assert_eq!((link.came.capacity(), link.read_size), (0, 8 << 10), "which are given back");
 }
 
 #[tokio::test]
