@@ -33,6 +33,7 @@ const FLOW: &[Room] = &[
     ("counters", &["ask", "outcome"]),
     ("range", &[]),
     ("weight", &["range"]),
+    ("budget", &["range", "time"]),
     ("route", &["ask", "identity", "range", "time"]),
     ("settings", &["ask", "range", "route", "time", "weight"]),
     ("drain", &["time"]),

@@ -23,11 +23,12 @@
 //!
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
 //! `capacity` decides what may wait; `supply` and `route` know the backends and their stock;
-//! `drain` measures how fast it goes; [`identity`] names flows; `workload` is the registry behind
-//! the `workload` order.
+//! `drain` measures how fast it goes; [`budget`] says how much batch work may go into what is left;
+//! [`identity`] names flows; `workload` is the registry behind the `workload` order.
 
 mod ask;
 mod auto;
+pub mod budget;
 mod capacity;
 mod controller;
 mod counters;

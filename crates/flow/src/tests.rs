@@ -7,6 +7,7 @@ mod admission;
 mod auto;
 mod bands;
 mod bench;
+mod budget;
 mod differential;
 mod endings;
 mod fairness;
