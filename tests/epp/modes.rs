@@ -1,7 +1,8 @@
-//! Without the bodies of answers: their heads and their ends are enough to keep count.
+//! With the bodies of answers first tokens are seen; without them their heads and their ends are
+//! enough to keep count.
 
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Picker, Recipe, chat};
+use crate::support::{Answer, Backend, Engine, Picker, Recipe, chat, eventually};
 
 fn heads_only(sections: &str, backend: &Backend) -> Picker {
     Picker::start(Recipe::heads_only(), &config(sections, &[("one", backend.address())]))
@@ -54,4 +55,49 @@ fn x02_without_bodies_whoever_leaves_makes_room() {
     backend.open();
     assert_eq!(second.finish().status, 200);
     picker.await_idle();
+}
+
+/// How many at the backend have shown no first token yet.
+fn unstarted(picker: &Picker) -> u64 {
+    let limits = picker.backend("one")["limits"].clone();
+    limits["unstarted"]["now"].as_f64().unwrap_or_else(|| panic!("{limits}")) as u64
+}
+
+#[test]
+fn x02_c10_automatic_bounds_see_the_first_token_of_a_stream() {
+    let backend = Backend::start(|_| Answer::stream_held(&["the ", "tide"]));
+    let picker = Picker::before("", &backend);
+    let mut call = picker.send(&chat("m").streamed());
+    backend.await_held(1);
+    let limits = picker.backend("one")["limits"].clone();
+    assert_eq!((&limits["mode"], unstarted(&picker)), (&"auto".into(), 1), "{limits}");
+    backend.release(1);
+    assert!(call.chunk().is_some());
+    eventually("started", || match unstarted(&picker) {
+        0 => Ok(()),
+        count => Err(format!("{count} have not started")),
+    });
+    backend.open();
+    assert_eq!(call.finish().status, 200);
+    picker.await_idle();
+}
+
+#[test]
+fn x02_c10_engines_are_served_under_automatic_bounds_in_both_modes() {
+    for recipe in [Recipe::original_dst(), Recipe::heads_only()] {
+        let pace = ["--time-to-first-token", "5ms", "--inter-token-latency", "1ms"];
+        let engine = Engine::start(&[&pace[..], &["--model", "m"]].concat());
+        let picker = Picker::start(recipe, &config("", &[("one", engine.address())]));
+        let ask = |number: usize| match number % 2 {
+            0 => chat("m").with("max_tokens", 8).streamed(),
+            _ => chat("m").with("max_tokens", 8),
+        };
+        let calls: Vec<_> = (0..60).map(|number| picker.send(&ask(number))).collect();
+        for call in calls {
+            let answer = call.finish();
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        assert_eq!(engine.control()["completed"], 60);
+        picker.await_idle();
+    }
 }
