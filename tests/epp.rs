@@ -9,6 +9,7 @@ mod patience;
 mod queueing;
 mod reflection;
 mod refusals;
+mod storms;
 mod subsets;
 mod usage;
 mod watching;
