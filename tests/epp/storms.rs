@@ -61,11 +61,14 @@ fn x02_streams_that_end_anywhere_leave_nothing_behind() {
         say(&mut talk, *stream, *step, &mut dice);
         *step = (*step + 1).min(6);
     }
-    for (stream, _) in streams {
+    for &(stream, _) in &streams {
         match dice.below(2) {
             0 => talk.end(stream),
             _ => talk.cancel(stream),
         }
+    }
+    for (stream, _) in streams {
+        talk.until_ended(stream);
     }
     picker.await_idle();
     let stream = talk.request(&chat("m"), 1_000);

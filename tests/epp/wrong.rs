@@ -23,15 +23,6 @@ fn serves(picker: &Gateway, talk: &mut Talk) {
     picker.await_idle();
 }
 
-/// Waits for the stream's end, whatever comes before.
-fn until_ended(talk: &mut Talk, stream: Stream) -> String {
-    loop {
-        if let Some(code) = talk.heard(stream)["ended"].as_str() {
-            return code.to_owned();
-        }
-    }
-}
-
 #[test]
 fn x02_messages_that_are_none_end_their_stream_alone() {
     let backend = Backend::quick();
@@ -49,12 +40,12 @@ fn x02_messages_that_are_none_end_their_stream_alone() {
     for message in garbage {
         let stream = talk.stream();
         talk.raw(stream, message);
-        let code = until_ended(&mut talk, stream);
+        let code = talk.until_ended(stream);
         assert!(code == "INVALID_ARGUMENT" || code == "INTERNAL", "{message:?}: {code}");
         let stream = talk.stream();
         talk.head(stream, &chat("m"), json!({}));
         talk.raw(stream, message);
-        let code = until_ended(&mut talk, stream);
+        let code = talk.until_ended(stream);
         assert_ne!(code, "OK", "{message:?}");
         serves(&picker, &mut talk);
     }
@@ -76,7 +67,7 @@ fn x02_streams_without_a_request_end_without_harm() {
     let nothing = talk.stream();
     talk.raw(nothing, b"");
     talk.end(nothing);
-    until_ended(&mut talk, nothing);
+    talk.until_ended(nothing);
     serves(&picker, &mut talk);
     assert_eq!(picker.metrics().sum("tidegate_requests_total"), 1.0);
 }
@@ -113,7 +104,7 @@ fn x02_messages_out_of_order_end_their_stream_alone() {
         }
         talk.end(stream);
         // Refused, cut, or taken for nothing: but over, and nobody else's loss.
-        eprintln!("{what}: {}", until_ended(&mut talk, stream));
+        eprintln!("{what}: {}", talk.until_ended(stream));
         serves(&picker, &mut talk);
     }
 }
@@ -169,7 +160,7 @@ fn x02_streams_that_say_nothing_end_in_time() {
     let (picker, mut talk) = talking(&sections, &backend);
     let silent = talk.stream();
     talk.open(silent);
-    assert_eq!(until_ended(&mut talk, silent), "DEADLINE_EXCEEDED");
+    assert_eq!(talk.until_ended(silent), "DEADLINE_EXCEEDED");
     let headed = talk.stream();
     talk.head(headed, &chat("m"), json!({}));
     assert_eq!(talk.refusal(headed).0, 408);

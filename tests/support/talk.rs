@@ -202,6 +202,15 @@ impl Talk {
         heard["ended"].as_str().unwrap_or_else(|| panic!("{heard}")).to_owned()
     }
 
+    /// How the stream ended, whatever came before.
+    pub(crate) fn until_ended(&mut self, stream: Stream) -> String {
+        loop {
+            if let Some(code) = self.heard(stream)["ended"].as_str() {
+                return code.to_owned();
+            }
+        }
+    }
+
     /// What the picker chose for a request with a body.
     pub(crate) fn choice(&mut self, stream: Stream) -> Choice {
         let head = self.got(stream, "request_headers");
