@@ -20,7 +20,7 @@ use crate::time::{Span, Time};
 
 /// The most a system can have at once, in whatever unit.
 const SYSTEM_MAX: f64 = 1e15;
-/// Fractions that come short of a whole by less than this are whole: readings are sums of quotients.
+/// Fractions that come short of a whole by less than this are whole: readings are quotients.
 const ROUNDING: f64 = 1e-9;
 
 /// How readings become budgets.
