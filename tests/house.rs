@@ -63,15 +63,26 @@ const GATEWAY: &[Room] = &[
     ("wire", &[]),
     ("config", &["clock"]),
     ("reply", &["hops"]),
+    ("bodies", &["reply"]),
     ("ingress", &["config", "hops", "reply"]),
     ("keeper", &["clock", "ingress", "reply"]),
     ("backend", &["clock", "config", "keeper"]),
     ("observe", &["backend", "clock", "config"]),
     ("trip", &["backend", "clock", "ingress", "observe", "reply"]),
-    ("relay", &["alarm", "backend", "config", "keeper", "reply", "task", "trip", "wire"]),
+    ("relay", &["alarm", "backend", "bodies", "config", "keeper", "reply", "task", "trip", "wire"]),
     (
         "gate",
-        &["backend", "clock", "config", "connections", "ingress", "keeper", "observe", "relay"],
+        &[
+            "backend",
+            "bodies",
+            "clock",
+            "config",
+            "connections",
+            "ingress",
+            "keeper",
+            "observe",
+            "relay",
+        ],
     ),
     ("passage", &["backend", "config", "gate", "ingress", "keeper", "relay", "reply", "trip"]),
     ("admin", &["backend", "config", "gate", "ingress", "observe"]),
@@ -80,15 +91,15 @@ const GATEWAY: &[Room] = &[
     (
         "serve",
         &[
-            "admin", "alarm", "backend", "clock", "config", "gate", "ingress", "keeper", "observe",
-            "passage", "relay", "reply", "running", "task", "trip", "wire",
+            "admin", "alarm", "backend", "bodies", "clock", "config", "gate", "ingress", "keeper",
+            "observe", "passage", "relay", "reply", "running", "task", "trip", "wire",
         ],
     ),
     (
         "epp",
         &[
-            "admin", "alarm", "backend", "config", "gate", "ingress", "keeper", "passage", "relay",
-            "reply", "running", "serve", "task", "trip",
+            "admin", "alarm", "backend", "bodies", "config", "gate", "ingress", "keeper",
+            "passage", "relay", "reply", "running", "serve", "task", "trip",
         ],
     ),
 ];

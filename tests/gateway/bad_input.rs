@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::support::answer::Step;
-use crate::support::gateway::TWO;
+use crate::support::gateway::{ONE, TWO};
 use crate::support::{Answer, Ask, Backend, Call, Gateway, chat, eventually};
 
 /// Limits that a test can reach.
@@ -101,6 +101,22 @@ fn x03_bodies_that_are_too_large_are_refused_before_they_are_read() {
     let refused = chunked.answer();
     assert!(refused.as_ref().map_or(true, |answer| answer.status == 413), "{refused:?}");
     assert!(backend.seen().is_empty());
+    gateway.await_idle();
+}
+
+#[test]
+fn x03_bodies_are_bounded_all_together() {
+    let backend = Backend::held();
+    let limits = "[server]\nbody_limit = \"64KiB\"\nbodies_limit = \"100KiB\"\n";
+    let gateway = Gateway::before(&format!("{limits}{ONE}"), &backend);
+    let large = || chat("m").with("prompt", "x".repeat(60 << 10));
+    let running = gateway.send(&chat("m"));
+    backend.await_running(1);
+    let waiting = gateway.enqueue(&large(), 0);
+    gateway.ask(&large()).refused(503, "overloaded");
+    backend.open();
+    assert!([running, waiting].into_iter().all(|call| call.finish().status == 200));
+    assert_eq!(gateway.ask(&large()).status, 200, "what was held is given back");
     gateway.await_idle();
 }
 

@@ -68,9 +68,10 @@ impl Picker {
     }
 
     /// Starts with a configuration at hand, which is reloaded from its source if it has one.
-    pub fn start_with(settled: Settled, source: Option<Source>) -> Result<Self, StartError> {
-        check(&settled)?;
+    pub fn start_with(mut settled: Settled, source: Option<Source>) -> Result<Self, StartError> {
         running::prepare(&settled);
+        check(&settled)?;
+        settled.fleet.addressed = true;
         let epp = settled.epp.clone();
         let workers = settled.server.workers.unwrap_or_else(running::cores);
         let listeners = running::listen(epp.listen, workers)?;
@@ -123,15 +124,16 @@ impl Picker {
     }
 }
 
-/// Envoy is told addresses, so each backend must have one.
+/// Envoy is told addresses, so each backend must have one, and there is nothing else to tell.
 fn check(settled: &Settled) -> Result<(), StartError> {
     for spec in &settled.fleet.backends {
         let upstream = Upstream::new(flow::BackendId(0), spec).map_err(StartError::Unfit)?;
         if upstream.socket.is_none() {
-            return Err(StartError::Unfit(format!(
-                "backend {}: {} has a name where Envoy needs an address; write its IP",
-                spec.id, spec.url
-            )));
+            return Err(StartError::Unfit(upstream.nameless()));
+        }
+        if upstream.http2 || !upstream.base_path.is_empty() {
+            let what = "its path and http2 have no effect: Envoy is told its address alone";
+            tracing::warn!(backend = spec.id, url = spec.url, "{what}");
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ use flow::Controller;
 use tokio::sync::watch;
 
 use crate::backend::Fleet;
+use crate::bodies::Bodies;
 use crate::clock::Clock;
 use crate::config::{Settled, Source, reload::Reloads};
 use crate::connections::Connections;
@@ -27,6 +28,7 @@ pub(crate) struct Gate {
     pub(crate) observer: Arc<Observer>,
     pub(crate) retries: RetryBudget,
     pub(crate) connections: Connections,
+    pub(crate) bodies: Arc<Bodies>,
     /// A name that no other gateway has.
     instance: String,
     phase: watch::Sender<Phase>,
@@ -68,6 +70,7 @@ impl Gate {
             observer,
             retries: RetryBudget::default(),
             connections: Connections::default(),
+            bodies: Arc::default(),
             instance: ingress::headers::fresh_id(),
             phase: watch::Sender::new(Phase::Open),
         })

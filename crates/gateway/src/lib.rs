@@ -9,6 +9,7 @@
 mod admin;
 mod alarm;
 mod backend;
+mod bodies;
 #[cfg(feature = "dbus")]
 mod bus;
 mod clock;

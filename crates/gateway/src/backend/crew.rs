@@ -217,6 +217,9 @@ impl Crew {
         self.last_id += 1;
         let id = BackendId(self.last_id);
         match Upstream::new(id, &spec) {
+            Ok(upstream) if self.settings.addressed && upstream.socket.is_none() => {
+                tracing::error!("{}; it is left out", upstream.nameless());
+            }
             Ok(upstream) => _ = self.members.insert(id, Member::new(spec, upstream)),
             Err(problem) => tracing::error!("{problem}"),
         }

@@ -139,6 +139,12 @@ impl Roster {
 // === impl Upstream ===
 
 impl Upstream {
+    /// What is wrong with it where others must be told its address.
+    pub(crate) fn nameless(&self) -> String {
+        let Self { name, authority, .. } = self;
+        format!("backend {name}: {authority} is a name where Envoy needs an address; write its IP")
+    }
+
     /// Takes note of how long an answer's first byte took.
     pub(crate) fn note(&self, first_byte: Span) {
         self.pulse.note(first_byte);

@@ -164,6 +164,7 @@ impl Reloads {
         new.epp.metrics_listen = old.epp.metrics_listen;
         new.epp.drain = old.epp.drain;
         new.epp.llm_d_metrics = old.epp.llm_d_metrics;
+        new.fleet.addressed = old.fleet.addressed;
         new.log.format = old.log.format;
         new.dbus = old.dbus;
         new

@@ -49,6 +49,8 @@ pub struct Server {
     pub workers: Option<usize>,
     /// The largest request body, in bytes.
     pub body_limit: usize,
+    /// The most that all request bodies may take together, in bytes.
+    pub bodies_limit: usize,
     /// The largest request head, in bytes.
     pub header_limit: usize,
     /// The most client connections at once.
@@ -123,6 +125,8 @@ pub struct FleetSettings {
     pub backends: Vec<BackendSpec>,
     /// A file that lists more of them, watched for changes.
     pub endpoints_file: Option<PathBuf>,
+    /// Whether a backend needs an address, because others are told where it is.
+    pub addressed: bool,
     /// Whether to look for servers on the well-known local ports.
     pub discover: bool,
     /// How often a backend is checked.
@@ -221,6 +225,7 @@ impl Default for Server {
             listen: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080)),
             workers: None,
             body_limit: 32 << 20,
+            bodies_limit: 1 << 30,
             header_limit: 64 << 10,
             connections_max: 32_768,
             header_timeout: Duration::from_secs(10),
@@ -265,6 +270,7 @@ impl Default for FleetSettings {
         Self {
             backends: Vec::new(),
             endpoints_file: None,
+            addressed: false,
             discover: false,
             health_interval: Duration::from_secs(5),
             health_timeout: Duration::from_secs(2),

@@ -14,6 +14,8 @@ use prost_types::value::Kind;
 use super::grpc::{Code, Incoming, Status};
 use super::script::{LB, SERVED, SUBSET, SUBSET_HINT};
 use crate::backend::{SPOTS_MAX, Spot};
+use crate::bodies::Held;
+use crate::config::settled::Server;
 use crate::reply::Fault;
 
 /// The first message of a conversation.
@@ -29,9 +31,11 @@ pub(super) struct Opening {
 }
 
 /// What followed the head.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rest {
     pub(super) body: Bytes,
+    /// What the body holds, until Envoy has it again.
+    pub(super) held: Held,
     /// Whether trailers ended the request, which want an answer of their own.
     pub(super) trailers: bool,
 }
@@ -77,7 +81,12 @@ const WRONG_MODE: &str = "set request_body_mode to FULL_DUPLEX_STREAMED (or NONE
 
 impl Rest {
     /// Hears the body to its end. Envoy may say twice that it has ended; the first time counts.
-    pub(super) async fn hear(incoming: &mut Incoming, limit: usize) -> Result<Self, Hitch> {
+    pub(super) async fn hear(
+        incoming: &mut Incoming,
+        server: &Server,
+        mut held: Held,
+    ) -> Result<Self, Hitch> {
+        let limit = server.body_limit;
         let mut first = Bytes::new();
         let mut more = BytesMut::new();
         let trailers = loop {
@@ -92,6 +101,7 @@ impl Rest {
             if first.len() + more.len() + piece.body.len() > limit {
                 return Err(Hitch::Fault(Fault::BodyTooLarge(limit)));
             }
+            held.more(piece.body.len(), server.bodies_limit).map_err(Hitch::Fault)?;
             // Most bodies come in one piece, which need not be copied.
             if first.is_empty() {
                 first = piece.body;
@@ -103,7 +113,7 @@ impl Rest {
             }
         };
         let body = if more.is_empty() { first } else { [first, more.freeze()].concat().into() };
-        Ok(Self { body, trailers })
+        Ok(Self { body, held, trailers })
     }
 }
 

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use envoy::ext_proc::processing_request::Request as Said;
 use envoy::ext_proc::{ProcessingRequest, ProcessingResponse};
-use flow::{BackendId, Place, Usage};
+use flow::{BackendId, Place};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
@@ -84,7 +85,7 @@ impl Talk {
         };
         let sees_bodies = opening.sees_bodies;
         let remove = ingress::headers::control_names(&opening.parts.headers);
-        let Rest { body, trailers } = rest;
+        let Rest { body, held, trailers } = rest;
         let (passage, body) = match self.understand(opening, trip, body) {
             Some(understood) => understood,
             None => return Ok(()),
@@ -93,17 +94,18 @@ impl Talk {
         let head = self.head(&granted, remove);
         let hurry = granted.passage.hurry(granted.grant.at);
         let answer = granted.fly(sees_bodies);
-        self.carry((head, Rest { body, trailers }), hurry, answer).await
+        self.carry((head, Rest { body, held, trailers }), hurry, answer).await
     }
 
     /// Hears the rest of the request, which must not take for ever.
     async fn rest(&mut self, opening: &Opening) -> Result<Rest, Hitch> {
         if opening.whole {
-            return Ok(Rest::default());
+            let (body, held) = (Bytes::new(), self.gate.bodies.hold());
+            return Ok(Rest { body, held, trailers: false });
         }
         let server = &self.settled.server;
         let due = Instant::now() + server.body_timeout;
-        let hearing = Rest::hear(&mut self.incoming, server.body_limit);
+        let hearing = Rest::hear(&mut self.incoming, server, self.gate.bodies.hold());
         let heard = self.alarm.within(due, hearing).await;
         heard.unwrap_or(Err(Hitch::Fault(Fault::RequestTimeout)))
     }
@@ -113,8 +115,8 @@ impl Talk {
         &self,
         opening: Opening,
         mut trip: Trip,
-        body: bytes::Bytes,
-    ) -> Option<(Passage, bytes::Bytes)> {
+        body: Bytes,
+    ) -> Option<(Passage, Bytes)> {
         let Opening { parts, within, sees_bodies, .. } = opening;
         trip.record.bytes_in = body.len() as u64;
         let draw = trip.arrived.nanos();
@@ -300,22 +302,13 @@ async fn granted(passage: &mut Passage) -> Result<(Seat, Grant, Arc<Upstream>), 
         let grant = seat.grant().await.map_err(|refused| passage.waited_out(refused))?;
         passage.granted(&grant);
         let upstream = passage.gate.fleet.roster().upstream(grant.backend).cloned();
-        match upstream {
-            Some(upstream) if upstream.socket.is_some() => {
-                passage.trip.record.backend.clone_from(&upstream.name);
-                return Ok((seat, grant, upstream));
-            }
-            Some(upstream) => {
-                seat.settle(Usage::Cost(0), passage.trip.now());
-                let text = format!("{}: its URL has a name where Envoy needs an IP", upstream.name);
-                return Err(Fault::BackendError(text).into());
-            }
-            // It left between the grant and now.
-            None => {
-                passage.trip.record.bypassed = false;
-                seat.requeue(Place::Old);
-            }
+        if let Some(upstream) = upstream {
+            passage.trip.record.backend.clone_from(&upstream.name);
+            return Ok((seat, grant, upstream));
         }
+        // It left between the grant and now.
+        passage.trip.record.bypassed = false;
+        seat.requeue(Place::Old);
     }
 }
 

@@ -18,6 +18,7 @@ use super::link::{Lost, Wanted};
 use super::pool::{ConnectError, Lease, Outgoing, Pool};
 use super::source::Source;
 use crate::backend::{Attempt, Upstream};
+use crate::bodies::Held;
 
 /// The longest `Retry-After` of a backend that is believed.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
@@ -29,6 +30,8 @@ pub(crate) struct Errand {
     pub(crate) path: PathAndQuery,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// What the body holds, for as long as it may be sent again.
+    pub(crate) _held: Held,
 }
 
 /// How long things may take.
@@ -156,7 +159,7 @@ fn span(retry_after: &HeaderValue) -> Option<Duration> {
 impl Errand {
     /// As it goes over a connection of its own.
     fn wanted<'a>(&'a self, upstream: &'a Upstream) -> Wanted<'a> {
-        let Self { method, path, headers, body } = self;
+        let Self { method, path, headers, body, .. } = self;
         let (base, host) = (&upstream.base_path, &upstream.host_header);
         Wanted { method, base, path, host, headers, body }
     }

@@ -144,7 +144,7 @@ impl Fault {
                 "The wait would be longer than the request may wait: try again later."
             }
             Self::NoBackend => "No model server has been found yet: try again later.",
-            Self::Overloaded => "Too many connections: try again later.",
+            Self::Overloaded => "Too many connections or too many bytes at once: try again later.",
             Self::ClientClosed => "The client closed the connection.",
             Self::DeadlineExceeded => {
                 "The deadline that the request gave has passed: allow it more time."

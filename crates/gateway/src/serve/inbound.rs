@@ -10,6 +10,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
+use crate::bodies::Held;
 use crate::config::settled::Server;
 use crate::gate::Gate;
 use crate::reply::Fault;
@@ -17,16 +18,19 @@ use crate::reply::Fault;
 /// What is set aside for a body before it has come, at most: a client's word costs nothing.
 const TRUSTED: usize = 256 << 10;
 
+/// A body, and its part of what all of them hold.
+type Whole = (Bytes, Held);
+
 /// Reads a body to its end.
-pub(super) async fn collect(body: Incoming, server: &Server, gate: &Gate) -> Result<Bytes, Fault> {
+pub(super) async fn collect(body: Incoming, server: &Server, gate: &Gate) -> Result<Whole, Fault> {
     let limit = server.body_limit;
     if body.size_hint().lower() > limit as u64 {
         return Err(Fault::BodyTooLarge(limit));
     }
     if body.is_end_stream() {
-        return Ok(Bytes::new());
+        return Ok((Bytes::new(), gate.bodies.hold()));
     }
-    let mut work = pin!(gather(body, limit));
+    let mut work = pin!(gather(body, server, gate.bodies.hold()));
     // A small body comes with its head and is there when it is asked for again: no need of a timer.
     if let Some(done) = twice(work.as_mut()).await {
         return done;
@@ -52,13 +56,15 @@ async fn twice<F: Future>(mut work: Pin<&mut F>) -> Option<F::Output> {
     .await
 }
 
-async fn gather(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
+async fn gather(mut body: Incoming, server: &Server, mut held: Held) -> Result<Whole, Fault> {
+    let limit = server.body_limit;
     let expected = usize::try_from(body.size_hint().lower()).unwrap_or(limit).min(TRUSTED);
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| broken(&error))?;
         let Ok(data) = frame.into_data() else { continue };
+        held.more(data.len(), server.bodies_limit)?;
         // Most bodies come in one piece, which need not be copied.
         let Some(begun) = &first else {
             first = Some(data);
@@ -80,7 +86,7 @@ async fn gather(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
     if first.len() > limit {
         return Err(Fault::BodyTooLarge(limit));
     }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
+    Ok((if rest.is_empty() { first } else { rest.freeze() }, held))
 }
 
 /// Why a body has no end: its client has left, or does not know how to send one.

@@ -14,6 +14,7 @@ use super::outbound::{Content, Reply};
 use super::worker::Worker;
 use super::{inbound, listing, status};
 use crate::admin;
+use crate::bodies::Held;
 use crate::ingress::path::{self, Route};
 use crate::ingress::{self, Intent};
 use crate::passage::Passage;
@@ -56,13 +57,14 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     let write_limit = settled.server.write_timeout;
     let mut trip = Trip::begin(&parts, worker.gate.clock, Arc::clone(&worker.gate.observer));
     let read = match inbound::collect(body, &settled.server, &worker.gate).await {
-        Ok(body) => {
+        Ok((body, held)) => {
             trip.record.bytes_in = body.len() as u64;
-            ingress::read(&settled, &parts, body, trip.arrived.nanos())
+            let read = ingress::read(&settled, &parts, body, trip.arrived.nanos());
+            read.map(|(intent, body)| (intent, body, held))
         }
         Err(fault) => Err(fault),
     };
-    let (intent, body) = match read {
+    let (intent, body, held) = match read {
         Ok(read) => read,
         Err(fault) => {
             let request_id = ingress::headers::request_id(&parts.headers);
@@ -73,7 +75,7 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     };
     trip.read(&intent);
     let request_id = intent.request_id.clone();
-    let errand = errand(parts, body, &intent);
+    let errand = errand(parts, (body, held), &intent);
     // Moved from hand to hand on its way, so it has one place in memory.
     let gate = Arc::clone(&worker.gate);
     let passage = Passage { gate, settled, intent, trip, within: None, model: None };
@@ -94,11 +96,11 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     }
 }
 
-fn errand(parts: Parts, body: Bytes, intent: &Intent) -> Errand {
+fn errand(parts: Parts, (body, held): (Bytes, Held), intent: &Intent) -> Errand {
     let root = || PathAndQuery::from_static("/");
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(root);
     let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
-    Errand { method: parts.method, path, headers, body }
+    Errand { method: parts.method, path, headers, body, _held: held }
 }
 
 fn refusal(refused: &Refused, request_id: &HeaderValue) -> Response<Content> {

@@ -127,3 +127,16 @@ fn x02_an_address_is_that_of_the_newest_backend_there() {
     assert_eq!(roster.at(([127, 0, 0, 1], 1).into()).unwrap().name, "new");
     assert!(roster.at(([127, 0, 0, 1], 2).into()).is_none());
 }
+
+#[test]
+fn x02_where_addresses_are_told_a_backend_without_one_is_left_out() {
+    let mut named = spec("named", 1, Kind::Vllm, &["m"]);
+    named.url = "http://some.host:8000".into();
+    for (addressed, count) in [(true, 1), (false, 2)] {
+        let fleet = fleet(Vec::new());
+        let backends = vec![named.clone(), spec("b", 2, Kind::Vllm, &["m"])];
+        let settings = FleetSettings { backends, addressed, ..FleetSettings::default() };
+        fleet.configure(&settings);
+        assert_eq!(fleet.roster().backends.len(), count);
+    }
+}

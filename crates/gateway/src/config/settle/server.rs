@@ -19,6 +19,8 @@ pub(super) fn settle(mut section: Section<'_>, source: &Source) -> Server {
         workers: usize_of(section.whole("workers", 1..=1024)),
         body_limit: usize_of(section.size("body_limit", 1 << 10..=1 << 30))
             .unwrap_or(default.body_limit),
+        bodies_limit: usize_of(section.size("bodies_limit", 1 << 10..=1 << 40))
+            .unwrap_or(default.bodies_limit),
         // Below 8 KiB the HTTP/1 reader has no room for a head at all.
         header_limit: usize_of(section.size("header_limit", 8 << 10..=1 << 20))
             .unwrap_or(default.header_limit),
@@ -35,6 +37,10 @@ pub(super) fn settle(mut section: Section<'_>, source: &Source) -> Server {
         headroom_headers: section.flag("headroom_headers").unwrap_or(default.headroom_headers),
         orca: section.flag("orca").unwrap_or(default.orca),
     };
+    if server.bodies_limit < server.body_limit {
+        let what = "is less than server.body_limit: such a body could never be read".to_owned();
+        section.refuse("bodies_limit", what);
+    }
     flag(&section, "--listen", source.listen.as_deref(), &mut server.listen);
     section.finish();
     server

@@ -269,3 +269,9 @@ fn a_bomb_of_aliases_is_refused() {
     }
     assert!(yaml(&text).is_err());
 }
+
+#[test]
+fn x03_all_bodies_together_need_room_for_one() {
+    let problems = bad("[server]\nbody_limit = '2MiB'\nbodies_limit = '1MiB'");
+    assert!(problems[0].contains("server.bodies_limit is less than"), "{problems:?}");
+}

@@ -1,0 +1,71 @@
+//! Requests' bodies that are held: read, waiting or on their way, bounded all together.
+//!
+//! Each body has a limit of its own, but a thousand clients at theirs would be more than any
+//! machine has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::reply::Fault;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Bodies {
+    bytes: AtomicUsize,
+}
+
+/// One request's part, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    bodies: Arc<Bodies>,
+    bytes: usize,
+}
+
+// === impl Bodies ===
+
+impl Bodies {
+    /// A part that is empty yet.
+    pub(crate) fn hold(self: &Arc<Self>) -> Held {
+        Held { bodies: Arc::clone(self), bytes: 0 }
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// Holds so many bytes more, if all together hold no more than `most` with them.
+    pub(crate) fn more(&mut self, bytes: usize, most: usize) -> Result<(), Fault> {
+        let sum = |held: usize| held.checked_add(bytes).filter(|&sum| sum <= most);
+        let held = &self.bodies.bytes;
+        held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)
+            .map_err(|_| Fault::Overloaded)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.bodies.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x03_bodies_are_bounded_all_together_and_give_back_what_they_held() {
+        let bodies = Arc::new(Bodies::default());
+        let (mut one, mut other) = (bodies.hold(), bodies.hold());
+        assert_eq!(one.more(60, 100), Ok(()));
+        assert_eq!(other.more(41, 100), Err(Fault::Overloaded));
+        assert_eq!(other.more(40, 100), Ok(()));
+        assert_eq!(one.more(1, 100), Err(Fault::Overloaded));
+        drop(one);
+        assert_eq!(other.more(60, 100), Ok(()));
+        assert_eq!(other.more(usize::MAX, usize::MAX), Err(Fault::Overloaded));
+        drop(other);
+        assert_eq!(bodies.bytes.load(Ordering::Relaxed), 0);
+    }
+}
