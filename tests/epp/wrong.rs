@@ -168,6 +168,18 @@ fn x02_streams_that_say_nothing_end_in_time() {
 }
 
 #[test]
+fn x02_connections_that_say_nothing_are_closed() {
+    let backend = Backend::quick();
+    let (picker, mut talk) =
+        talking(&format!("[server]\nheader_timeout = \"300ms\"\n{TWO}"), &backend);
+    for greeting in ["", "PRI * HTT"] {
+        let mut silent = Call::open(picker.process.address(), greeting.as_bytes());
+        assert!(silent.answer().is_err(), "{greeting:?}");
+    }
+    serves(&picker, &mut talk);
+}
+
+#[test]
 fn x02_a_flood_of_headers_is_refused() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(TWO, &backend);

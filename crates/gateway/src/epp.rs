@@ -44,6 +44,9 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 const FRAME_MAX: u32 = 256 << 10;
 /// Clients come and go in crowds, and Envoy resets their streams: that is no attack.
 const RESETS_MAX: usize = 100_000;
+/// How many bytes HTTP/2 begins with.
+const GREETING: usize = 24;
+const GREETING_PAUSE: Duration = Duration::from_millis(20);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// How long to wait when the system has no more files to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -170,9 +173,15 @@ async fn accept(gate: Arc<Gate>, listener: TcpListener) {
 
 /// Takes one connection's calls to its end.
 async fn take_calls(gate: Arc<Gate>, stream: TcpStream) {
-    let most = gate.settled.load().server.connections_max;
+    let (most, patience) = {
+        let server = &gate.settled.load().server;
+        (server.connections_max, server.header_timeout)
+    };
     // One connection too many is closed: Envoy knows what to do.
     let Some(_place) = gate.connections.join(most) else { return };
+    if !matches!(tokio::time::timeout(patience, greeted(&stream)).await, Ok(true)) {
+        return;
+    }
     // Messages are small, and the one behind must not wait for the one before.
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| {
@@ -188,6 +197,20 @@ async fn take_calls(gate: Arc<Gate>, stream: TcpStream) {
         () = gate.closing() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
+}
+
+/// Waits until a caller has sent as much as HTTP/2 begins with; whether it is that, is for HTTP/2
+/// to see. From then on silence is noticed by pings.
+async fn greeted(stream: &TcpStream) -> bool {
+    let mut greeting = [0; GREETING];
+    loop {
+        match stream.peek(&mut greeting).await {
+            Ok(0) | Err(_) => return false,
+            Ok(GREETING) => return true,
+            // Half a greeting is rare, and is there whenever one looks.
+            Ok(_) => tokio::time::sleep(GREETING_PAUSE).await,
+        }
+    }
 }
 
 fn builder() -> http2::Builder<TokioExecutor> {

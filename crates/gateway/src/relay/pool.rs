@@ -23,6 +23,9 @@ use crate::wire::Wire;
 
 /// Idle connections kept for one backend by one worker.
 const IDLE_MAX: usize = 256;
+/// How often one may be found resting before it is let go: within the minute. Whatever stands
+/// between may forget a connection that says nothing, and tell nobody.
+const RESTS_MAX: u32 = 5;
 
 /// What is sent to backends: the whole body is at hand, so that it can be sent again.
 pub(crate) type Outgoing = Full<Bytes>;
@@ -35,8 +38,9 @@ pub(crate) struct Pool {
 
 #[derive(Debug, Default)]
 struct Kept {
-    #[expect(clippy::vec_box, reason = "handed on with every answer, so it has one place")]
-    idle: Vec<Box<Link>>,
+    /// With how often each has been found resting. The last that came is the next that goes, so
+    /// those at the front may rest for hours.
+    idle: Vec<(Box<Link>, u32)>,
     shared: Option<http2::SendRequest<Outgoing>>,
 }
 
@@ -63,7 +67,7 @@ impl Pool {
     pub(super) fn idle(&self, backend: BackendId) -> Option<Box<Link>> {
         let mut kept = self.kept();
         let idle = &mut kept.get_mut(&backend)?.idle;
-        std::iter::from_fn(|| idle.pop()).find(|link| link.is_quiet())
+        std::iter::from_fn(|| idle.pop()).map(|(link, _)| link).find(|link| link.is_quiet())
     }
 
     /// A new connection.
@@ -75,10 +79,14 @@ impl Pool {
         Ok(Box::new(Link::new(connect(upstream, timeout).await?)))
     }
 
-    /// Lets go of connections that were closed, and of those to backends that are gone.
+    /// Lets go of connections that were closed or have rested for long, and of those to backends
+    /// that are gone. Called now and then.
     pub(crate) fn tidy(&self, still_there: impl Fn(BackendId) -> bool) {
         self.kept().retain(|&backend, kept| {
-            kept.idle.retain(|link| link.is_quiet());
+            kept.idle.retain_mut(|(link, rested)| {
+                *rested += 1;
+                *rested <= RESTS_MAX && link.is_quiet()
+            });
             still_there(backend)
         });
     }
@@ -141,7 +149,7 @@ impl Lease {
         let mut kept = self.pool.kept();
         let idle = &mut kept.entry(self.backend).or_default().idle;
         if idle.len() < IDLE_MAX {
-            idle.push(link);
+            idle.push((link, 0));
         }
     }
 }
@@ -153,3 +161,6 @@ impl ConnectError {
         Self::Failed(error.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests;

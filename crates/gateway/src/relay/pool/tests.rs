@@ -1,0 +1,43 @@
+//! X01: connections are kept for who comes next, and not for ever.
+
+use tokio::net::TcpListener;
+
+use super::*;
+
+const BACKEND: BackendId = BackendId(1);
+
+async fn connection(listener: &TcpListener) -> (Box<Link>, TcpStream) {
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (other, _) = listener.accept().await.unwrap();
+    (Box::new(Link::new(Wire::new(stream))), other)
+}
+
+#[tokio::test]
+async fn x01_a_connection_that_rests_for_long_is_let_go() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pool = Arc::new(Pool::default());
+    let lease = Lease::new(&pool, BACKEND);
+    let (resting, _other) = connection(&listener).await;
+    lease.give_back(resting);
+    for _ in 0..RESTS_MAX {
+        pool.tidy(|_| true);
+    }
+    let taken = pool.idle(BACKEND).expect("it is still kept");
+    lease.give_back(taken);
+    for _ in 0..RESTS_MAX {
+        pool.tidy(|_| true);
+    }
+    assert_eq!(pool.kept()[&BACKEND].idle.len(), 1, "it was used in between");
+    pool.tidy(|_| true);
+    assert!(pool.idle(BACKEND).is_none());
+}
+
+#[tokio::test]
+async fn x01_connections_to_a_backend_that_is_gone_are_let_go() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pool = Arc::new(Pool::default());
+    let (link, _other) = connection(&listener).await;
+    Lease::new(&pool, BACKEND).give_back(link);
+    pool.tidy(|_| false);
+    assert!(pool.kept().is_empty());
+}
