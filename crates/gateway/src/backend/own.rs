@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use http::uri::Authority;
 use serde::Deserialize;
 
-use super::probe::PORT;
+use super::roster::PORT;
 
 /// What a gateway knows of itself.
 #[derive(Debug, Default)]

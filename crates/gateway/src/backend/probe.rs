@@ -17,8 +17,6 @@ use tokio::net::TcpStream;
 use super::roster::Upstream;
 
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
-/// Where a server is whose URL has no port.
-pub(super) const PORT: u16 = 80;
 
 /// What a question may cost.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +53,7 @@ pub(super) async fn get(
 }
 
 async fn ask(upstream: &Upstream, path: &str, most: usize) -> Result<Answer, Unanswered> {
-    let host = upstream.authority.host().trim_start_matches('[').trim_end_matches(']');
-    let port = upstream.authority.port_u16().unwrap_or(PORT);
-    let stream = TcpStream::connect((host, port)).await?;
+    let stream = TcpStream::connect(upstream.place()).await?;
     let io = TokioIo::new(stream);
     let path = format!("{}{path}", upstream.base_path);
     let request = request(upstream, &path)?;

@@ -14,6 +14,9 @@ use super::pulse::Pulse;
 use super::subset::Subset;
 use crate::config::settled::{BackendSpec, Kind};
 
+/// Where a server is whose URL has no port.
+pub(super) const PORT: u16 = 80;
+
 /// The model servers and their models at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
@@ -150,6 +153,11 @@ impl Upstream {
         self.pulse.note(first_byte);
     }
 
+    /// Host and port to connect to.
+    pub(crate) fn place(&self) -> (&str, u16) {
+        place(&self.authority)
+    }
+
     /// Reads where a backend is. The error says what is wrong with its URL and what would be right.
     pub(crate) fn new(id: BackendId, spec: &BackendSpec) -> Result<Self, String> {
         let wrong = |what: &str| {
@@ -191,12 +199,17 @@ impl Upstream {
     }
 }
 
+fn place(authority: &Authority) -> (&str, u16) {
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    (host, authority.port_u16().unwrap_or(PORT))
+}
+
 /// The address that an authority writes down.
 fn socket(authority: &Authority) -> Option<SocketAddr> {
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let (host, port) = place(authority);
     let ip = match host {
         "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
         _ => host.parse().ok()?,
     };
-    Some(SocketAddr::new(ip, authority.port_u16().unwrap_or(80)))
+    Some(SocketAddr::new(ip, port))
 }

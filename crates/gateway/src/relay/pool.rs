@@ -121,8 +121,7 @@ impl Pool {
 }
 
 async fn connect(upstream: &Upstream, timeout: Duration) -> Result<Wire, ConnectError> {
-    let address = upstream.authority.as_str();
-    let connecting = TcpStream::connect(address);
+    let connecting = TcpStream::connect(upstream.place());
     let stream = match tokio::time::timeout(timeout, connecting).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {

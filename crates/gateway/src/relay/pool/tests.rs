@@ -1,8 +1,10 @@
 //! X01: connections are kept for who comes next, and not for ever.
 
+use flow::Traits;
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::config::settled::{BackendSpec, Kind};
 
 const BACKEND: BackendId = BackendId(1);
 
@@ -40,4 +42,21 @@ async fn x01_connections_to_a_backend_that_is_gone_are_let_go() {
     Lease::new(&pool, BACKEND).give_back(link);
     pool.tidy(|_| false);
     assert!(pool.kept().is_empty());
+}
+
+#[tokio::test]
+async fn x01_a_backend_without_a_port_is_at_that_of_http() {
+    let spec = BackendSpec {
+        id: "a".into(),
+        url: "http://127.0.0.1".into(),
+        kind: Kind::Generic,
+        models: Vec::new(),
+        traits: Traits::default(),
+        http2: false,
+    };
+    let upstream = Upstream::new(BACKEND, &spec).unwrap();
+    assert_eq!(upstream.place(), ("127.0.0.1", 80));
+    // Whether a server is there is not ours to say.
+    let found = Pool::default().fresh(&upstream, Duration::from_secs(5)).await;
+    assert!(matches!(found, Ok(_) | Err(ConnectError::Refused(_))), "{found:?}");
 }
