@@ -31,10 +31,10 @@ fi
 [ $# -ge 2 ] || exit 0
 
 free() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-# It ends when the picker, which has our process number then, does.
-exec {pods}< <(exec python3 "$tools/one_pod.py" $$ "$2")
-read -r api <&"$pods"
 config=$(mktemp)
+# It ends when the picker does, which has our process number then.
+exec {pods}< <(python3 "$tools/one_pod.py" $$ "$2"; rm -f "$config")
+read -r api <&"$pods"
 cat >"$config" <<EOF
 {"apiVersion": "v1", "kind": "Config", "current-context": "c",
  "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:$api"}}],

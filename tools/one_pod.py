@@ -138,8 +138,7 @@ def main():
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)
-    parent = int(sys.argv[1])
-    while os.getppid() == parent:
+    while os.path.exists("/proc/" + sys.argv[1]):
         time.sleep(1)
 
 
