@@ -25,7 +25,7 @@ use super::source::Flags;
 Then, with Envoy beside it:
   envoy -c deploy/envoy/original-dst.yaml
   curl http://127.0.0.1:10000/v1/chat/completions -H 'X-Priority: high' \\
-    -d '{\"model\": \"llama3\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
+    -d '{\"model\": \"stand-in\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
   curl http://127.0.0.1:9090/backends")]
 pub(super) struct Epp {
     #[command(flatten)]

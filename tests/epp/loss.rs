@@ -36,10 +36,15 @@ fn x02_a_lost_server_costs_nothing_where_the_list_names_another() {
 #[test]
 fn x02_a_lost_server_is_an_error_where_there_is_no_other() {
     let backend = Backend::quick();
-    let picker = Picker::before(&format!("{UNWATCHED}{TWO}"), &backend);
+    let log = "[log]\nformat = \"json\"\n";
+    let picker = Picker::before(&format!("{log}{UNWATCHED}{TWO}"), &backend);
     assert_eq!(picker.ask(&chat("m")).status, 200);
     backend.stop();
     assert_eq!(picker.ask(&chat("m")).status, 503);
+    eventually("told as a failure", || {
+        let outcome = picker.last_access()["outcome"].clone();
+        if outcome == "backend_error" { Ok(()) } else { Err(outcome.to_string()) }
+    });
     picker.await_idle();
     assert_eq!(picker.backend("one")["failures"], 1, "what Envoy says for it is its failure");
     let again = Backend::start_at(backend.address(), |_| Answer::ok());

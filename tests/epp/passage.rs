@@ -189,6 +189,18 @@ fn x02_many_streams_share_one_connection_of_http_2() {
     picker.await_idle();
 }
 
+/// Model servers have pages that are not for clients, and the bootstraps do not lead there.
+#[test]
+fn x02_clients_reach_nothing_but_the_api() {
+    let backend = Backend::quick();
+    let picker = Picker::before(ONE, &backend);
+    for path in ["/metrics", "/control", "/", "/v1"] {
+        assert_eq!(picker.ask(&Ask::get(path)).status, 404, "{path}");
+    }
+    assert_eq!(picker.ask(&Ask::get("/v1/../metrics")).status, 400, "that is the picker's word");
+    assert!(backend.seen().is_empty());
+}
+
 #[test]
 fn x02_requests_without_a_body_wait_like_others() {
     let backend = Backend::start(|_| Answer::json(200, "{\"object\":\"thing\"}").held());
@@ -196,8 +208,7 @@ fn x02_requests_without_a_body_wait_like_others() {
     let first = picker.send(&Ask::get("/v1/things/7?a=b%20c"));
     backend.await_running(1);
     let second = picker.enqueue(&Ask::post("/v1/things", ""), 0);
-    // Which paths there are is Envoy's to say.
-    let third = picker.enqueue(&Ask::get("/elsewhere"), 1);
+    let third = picker.enqueue(&Ask::get("/api/elsewhere"), 1);
     backend.open();
     for call in [first, second, third] {
         let answer = call.finish();
@@ -206,7 +217,8 @@ fn x02_requests_without_a_body_wait_like_others() {
     }
     let seen = backend.seen();
     let paths: Vec<_> = seen.iter().map(|seen| (&*seen.method, &*seen.path)).collect();
-    let asked = [("GET", "/v1/things/7?a=b%20c"), ("POST", "/v1/things"), ("GET", "/elsewhere")];
+    let asked =
+        [("GET", "/v1/things/7?a=b%20c"), ("POST", "/v1/things"), ("GET", "/api/elsewhere")];
     assert_eq!(paths, asked);
     picker.await_idle();
 }

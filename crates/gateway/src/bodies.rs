@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::reply::Fault;
 
+/// A body up to this size is small. The last eighth of what may be held is for such alone, so that
+/// a few large ones that come slowly do not keep everybody out.
+const SMALL: usize = 64 << 10;
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Bodies {
@@ -35,6 +39,8 @@ impl Bodies {
 impl Held {
     /// Holds so many bytes more, if all together hold no more than `most` with them.
     pub(crate) fn more(&mut self, bytes: usize, most: usize) -> Result<(), Fault> {
+        let small = self.bytes.saturating_add(bytes) <= SMALL;
+        let most = if small { most } else { most - most / 8 };
         let sum = |held: usize| held.checked_add(bytes).filter(|&sum| sum <= most);
         let held = &self.bodies.bytes;
         held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)
@@ -67,5 +73,19 @@ mod tests {
         assert_eq!(other.more(usize::MAX, usize::MAX), Err(Fault::Overloaded));
         drop(other);
         assert_eq!(bodies.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn x03_large_bodies_leave_room_for_small_ones() {
+        let bodies = Arc::new(Bodies::default());
+        let most = 8 << 20;
+        let (mut large, mut small) = (bodies.hold(), bodies.hold());
+        let mut pieces = 0;
+        while large.more(SMALL, most).is_ok() {
+            pieces += 1;
+        }
+        assert_eq!(pieces * SMALL, 7 << 20);
+        assert_eq!(small.more(SMALL, most), Ok(()));
+        assert_eq!(small.more(1, most), Err(Fault::Overloaded), "it is large now");
     }
 }

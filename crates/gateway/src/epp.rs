@@ -77,9 +77,9 @@ impl Picker {
         settled.fleet.addressed = true;
         let epp = settled.epp.clone();
         let workers = settled.server.workers.unwrap_or_else(running::cores);
-        let listeners = running::listen(epp.listen, workers)?;
-        let health = running::listen(epp.health_listen, 1)?;
-        let metrics = running::listen(epp.metrics_listen, 1)?;
+        let listeners = running::listen((epp.listen, "--listen"), workers)?;
+        let health = running::listen((epp.health_listen, "--health-listen"), 1)?;
+        let metrics = running::listen((epp.metrics_listen, "--metrics-listen"), 1)?;
         let [address, health_address, metrics_address] =
             [&listeners, &health, &metrics].map(|listeners| running::address(listeners));
         let (address, health_address) = (address?, health_address?);

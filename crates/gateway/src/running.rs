@@ -31,8 +31,8 @@ pub(crate) struct Running {
 pub enum StartError {
     /// Its configuration cannot be used.
     Config(ConfigError),
-    /// A listener could not be opened.
-    Listen(SocketAddr, io::Error),
+    /// A listener could not be opened, which a flag or key can move elsewhere.
+    Listen(SocketAddr, &'static str, io::Error),
     /// The system refused something else.
     System(io::Error),
     /// What is configured cannot be served by this door; the text says why.
@@ -121,8 +121,11 @@ pub(crate) fn cores() -> usize {
 }
 
 /// Opens as many listeners on one address as there are workers.
-pub(crate) fn listen(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, StartError> {
-    let refused = |error| StartError::Listen(address, error);
+pub(crate) fn listen(
+    (address, flag): (SocketAddr, &'static str),
+    count: usize,
+) -> Result<Vec<TcpListener>, StartError> {
+    let refused = |error| StartError::Listen(address, flag, error);
     // Shared ports would let a second gateway creep in unnoticed.
     let alone = bind(address, false).map_err(refused)?;
     let address = alone.local_addr().map_err(refused)?;
@@ -206,18 +209,20 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Config(error) => write!(f, "{error}"),
-            Self::Listen(address, error) => {
-                let hint = match error.kind() {
-                    io::ErrorKind::AddrNotAvailable => {
+            Self::Listen(address, flag, error) => {
+                write!(f, "cannot listen on {address}: {error}; ")?;
+                match error.kind() {
+                    io::ErrorKind::AddrNotAvailable => write!(
+                        f,
                         "this machine does not have that address; choose one of its own with \
-                         --listen, or 0.0.0.0 for all of them"
-                    }
-                    io::ErrorKind::PermissionDenied => {
-                        "ports below 1024 need a privilege; choose a higher one with --listen"
-                    }
-                    _ => "is another server there? Choose another address with --listen",
-                };
-                write!(f, "cannot listen on {address}: {error}; {hint}")
+                         {flag}, or 0.0.0.0 for all of them"
+                    ),
+                    io::ErrorKind::PermissionDenied => write!(
+                        f,
+                        "ports below 1024 need a privilege; choose a higher one with {flag}"
+                    ),
+                    _ => write!(f, "is another server there? Choose another address with {flag}"),
+                }
             }
             Self::System(error) => write!(f, "{error}"),
             Self::Unfit(why) => write!(f, "{why}"),

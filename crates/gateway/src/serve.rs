@@ -45,9 +45,10 @@ impl Gateway {
     pub fn start_with(settled: Settled, source: Option<Source>) -> Result<Self, StartError> {
         running::prepare(&settled);
         let workers = settled.server.workers.unwrap_or_else(running::cores);
-        let listeners = running::listen(settled.server.listen, workers)?;
+        let listeners = running::listen((settled.server.listen, "--listen"), workers)?;
         let address = running::address(&listeners)?;
-        let admin = settled.admin.listen.map(|address| running::listen(address, 1)).transpose()?;
+        let admin =
+            settled.admin.listen.map(|at| running::listen((at, "admin.listen"), 1)).transpose()?;
         let admin_address = admin.as_deref().map(running::address).transpose()?;
         let addresses = [Some(address), admin_address].into_iter().flatten().collect();
         let mut running = Running::begin(settled, source, addresses)?;

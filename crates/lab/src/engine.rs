@@ -58,7 +58,7 @@ impl Engine {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let within = runtime.enter();
         let listener = door::bind(settings.listen).and_then(door::listen).map_err(|error| {
-            io::Error::new(error.kind(), StartError::Listen(settings.listen, error))
+            io::Error::new(error.kind(), StartError::Listen(settings.listen, "--listen", error))
         })?;
         let machine = Arc::new(Machine::new(rules));
         drop(within);

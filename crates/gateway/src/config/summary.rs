@@ -6,7 +6,7 @@ use flow::identity::{Part, Rule};
 use flow::{Band, Bounds, Cascade, FlowClass, Order};
 
 use super::quantity::{show_duration, show_size};
-use super::settled::{BackendSpec, Settled};
+use super::settled::{BackendSpec, Epp, Settled};
 use super::words;
 use crate::clock;
 
@@ -19,6 +19,7 @@ pub struct Summary<'a>(pub &'a Settled);
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.server(f)?;
+        self.epp(f)?;
         self.queue(f)?;
         writeln!(f, "bounds    {}", self.bounds())?;
         writeln!(f, "bands     {}", self.bands())?;
@@ -42,7 +43,18 @@ impl Summary<'_> {
             write!(f, ", status pages at {admin}")?;
         }
         let body = show_size(server.body_limit as u64);
-        writeln!(f, ", bodies up to {body}, {} to drain", show_duration(server.grace))
+        writeln!(f, ", bodies up to {body}, {} of grace", show_duration(server.grace))
+    }
+
+    /// What only the picker does, where anything of it is set.
+    fn epp(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let epp = &self.0.epp;
+        if *epp == Epp::default() {
+            return Ok(());
+        }
+        write!(f, "epp       {}, health at {}", epp.listen, epp.health_listen)?;
+        write!(f, ", status pages at {}", epp.metrics_listen)?;
+        writeln!(f, ", {} fallbacks, {} to drain", epp.fallbacks, show_duration(epp.drain))
     }
 
     fn queue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -26,6 +26,8 @@ pub(super) struct Answer {
     /// Whether its body will be seen. If not, the end of the conversation is the end of the answer.
     sees_bodies: bool,
     began: bool,
+    /// What went wrong, where Envoy answered in the place of a backend.
+    fault: Option<Fault>,
 }
 
 /// What an answer's head says that matters here.
@@ -47,7 +49,7 @@ impl Answer {
         sees_bodies: bool,
     ) -> Self {
         let meter = Meter::new(Shape::Whole);
-        Self { flight: Some(flight), meter, upstream, told, sees_bodies, began: false }
+        Self { flight: Some(flight), meter, upstream, told, sees_bodies, began: false, fault: None }
     }
 
     pub(super) fn begins(&mut self, gate: &Gate, head: &HttpHeaders, served: Option<&str>) {
@@ -56,6 +58,10 @@ impl Answer {
         let head_of = AnswerHead::of(head);
         self.meter = Meter::new(Shape::of(head_of.content_type.as_ref()));
         let attempt = head_of.attempt();
+        if head_of.is_envoys() {
+            let text = format!("Envoy did not reach {}", self.upstream.name);
+            self.fault = Some(Fault::BackendError(text));
+        }
         gate.fleet.report(&self.upstream, attempt);
         if let Some(flight) = &mut self.flight {
             flight.trip.attempted(attempt);
@@ -123,7 +129,7 @@ impl Answer {
     /// The last byte has come.
     pub(super) fn complete(&mut self) {
         if let Some(flight) = self.flight.take() {
-            flight.land(&self.meter, None);
+            flight.land(&self.meter, self.fault.as_ref());
         }
     }
 }
@@ -170,10 +176,14 @@ impl AnswerHead {
     /// How it went at the backend. What Envoy says in the place of a backend that it could not
     /// reach is the backend's failure.
     fn attempt(&self) -> Attempt {
-        let unreached = self.status == StatusCode::SERVICE_UNAVAILABLE && !self.from_upstream;
-        if unreached {
+        if self.is_envoys() {
             return Attempt::Failed;
         }
         verdict(self.status, self.retry_after.as_ref())
+    }
+
+    /// Whether Envoy says it itself.
+    fn is_envoys(&self) -> bool {
+        self.status == StatusCode::SERVICE_UNAVAILABLE && !self.from_upstream
     }
 }

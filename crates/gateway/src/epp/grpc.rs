@@ -24,6 +24,8 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const PREFIX: usize = 5;
 /// The largest message that is taken. Envoy's pieces of a body have a megabyte at most.
 const MESSAGE_MAX: usize = 4 << 20;
+/// How many times as much as has come of a message is set aside for its rest.
+const TRUSTED: usize = 16;
 /// How much may be said before the caller has taken any of it.
 const UNSENT_MAX: usize = 256 << 10;
 
@@ -156,6 +158,10 @@ fn split(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
         return Err(Status::new(Code::ResourceExhausted, "a message is larger than 4 MiB"));
     }
     if buffer.len() < PREFIX + length {
+        // Room for what comes, rather than growing with every frame; a caller's word alone is not
+        // worth much.
+        let missing = PREFIX + length - buffer.len();
+        buffer.reserve(missing.min(TRUSTED * buffer.len()));
         return Ok(None);
     }
     buffer.advance(PREFIX);

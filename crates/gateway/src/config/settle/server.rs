@@ -37,8 +37,8 @@ pub(super) fn settle(mut section: Section<'_>, source: &Source) -> Server {
         headroom_headers: section.flag("headroom_headers").unwrap_or(default.headroom_headers),
         orca: section.flag("orca").unwrap_or(default.orca),
     };
-    if server.bodies_limit < server.body_limit {
-        let what = "is less than server.body_limit: such a body could never be read".to_owned();
+    if server.bodies_limit / 2 < server.body_limit {
+        let what = "is less than twice server.body_limit: give it room for two bodies".to_owned();
         section.refuse("bodies_limit", what);
     }
     flag(&section, "--listen", source.listen.as_deref(), &mut server.listen);
@@ -61,6 +61,13 @@ pub(super) fn epp(mut section: Section<'_>, source: &Source) -> Epp {
     epp.listen = source.listen.as_deref().and_then(address).unwrap_or(epp.listen);
     flag(&section, "--health-listen", source.health_listen.as_deref(), &mut epp.health_listen);
     flag(&section, "--metrics-listen", source.metrics_listen.as_deref(), &mut epp.metrics_listen);
+    let addresses = [epp.listen, epp.health_listen, epp.metrics_listen];
+    let taken = |at: usize| addresses[at].port() != 0 && addresses[..at].contains(&addresses[at]);
+    for (at, key) in [(1, "health_listen"), (2, "metrics_listen")] {
+        if taken(at) {
+            section.refuse(key, format!("is {}, where it listens already", addresses[at]));
+        }
+    }
     section.finish();
     epp
 }

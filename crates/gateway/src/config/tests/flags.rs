@@ -115,7 +115,7 @@ fn the_summary_tells_what_is_in_force() {
                 [[flows]]\nmatch.model = 'a*'\nweight = 3\nmax_in_flight = 4\n\
                 [[backends]]\nurl = 'http://h:8000'\n[discovery]\nenabled = true";
     let told = "\
-listen    127.0.0.1:8080, bodies up to 32MiB, 30s to drain
+listen    127.0.0.1:8080, bodies up to 32MiB, 30s of grace
 queue     1000 in all, 100 a flow, 10s each, cost in requests, order workload, admission all
 bounds    watermark 2 requests a backend: bypass below 2.2, leave the queue below 1.8
 bands     critical 70, high 15, normal 10, best-effort 5

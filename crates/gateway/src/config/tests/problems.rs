@@ -273,5 +273,12 @@ fn a_bomb_of_aliases_is_refused() {
 #[test]
 fn x03_all_bodies_together_need_room_for_one() {
     let problems = bad("[server]\nbody_limit = '2MiB'\nbodies_limit = '1MiB'");
-    assert!(problems[0].contains("server.bodies_limit is less than"), "{problems:?}");
+    assert!(problems[0].contains("server.bodies_limit is less than twice"), "{problems:?}");
+}
+
+#[test]
+fn x02_the_pickers_addresses_are_three() {
+    let problems = bad("[epp]\nlisten = '127.0.0.1:9003'");
+    assert!(problems[0].contains("epp.health_listen is 127.0.0.1:9003, where"), "{problems:?}");
+    good("[epp]\nlisten = '127.0.0.1:0'\nhealth_listen = '127.0.0.1:0'");
 }
