@@ -21,6 +21,8 @@ use super::settings::{FULL_AT, full};
 const CLIENTS: usize = 200;
 const RATE: f64 = 10_000.0;
 const NEVER: Duration = Duration::from_secs(3600);
+const SETTLED: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(5);
 const P99_MILLIS_MAX: f64 = 10.0;
 const OURS: &str = "gateway";
 
@@ -59,6 +61,8 @@ async fn refused(proxy: &Process, lasts: Duration) -> Result<Row> {
         let mut holder = Client::connect(proxy.address).await?;
         holder.send(&request).await?;
         holders.push(holder);
+        // It must have its place before the next one comes, or that one takes it.
+        tokio::time::sleep(SETTLED).await;
     }
     // The first to be refused proves that those before it have their places.
     first(proxy.address, &request).await?;
@@ -106,7 +110,10 @@ async fn keep_to_it(
     let mut millis = Vec::new();
     while due < over {
         tokio::time::sleep_until(due).await;
-        let answer = client.ask(&request).await?;
+        let Ok(answer) = tokio::time::timeout(PATIENCE, client.ask(&request)).await else {
+            bail!("no refusal within {} s", PATIENCE.as_secs());
+        };
+        let answer = answer?;
         if !refusal(answer.status) {
             bail!("{} where a refusal was due", answer.status);
         }
