@@ -201,6 +201,18 @@ fn x02_clients_reach_nothing_but_the_api() {
     assert!(backend.seen().is_empty());
 }
 
+/// A body that is announced and then empty must be given back as well, or Envoy waits for its end.
+#[test]
+fn x02_a_body_that_turns_out_empty_ends_too() {
+    let backend = Backend::quick();
+    let limit = "[upstream]\nanswer_timeout = \"3s\"\n";
+    let picker = Picker::before(&format!("{limit}{ONE}"), &backend);
+    let head = "POST /v1/things HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    let empty = Call::open(picker.address(), format!("{head}0\r\n\r\n").as_bytes());
+    assert_eq!(empty.finish().status, 200);
+    picker.await_idle();
+}
+
 #[test]
 fn x02_requests_without_a_body_wait_like_others() {
     let backend = Backend::start(|_| Answer::json(200, "{\"object\":\"thing\"}").held());

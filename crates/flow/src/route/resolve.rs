@@ -39,8 +39,6 @@ pub struct Resolved<'a> {
     pub target: &'a str,
     /// The band of an ask that names none.
     pub band: Option<Band>,
-    /// Whether the target has another name than the one asked for, so that the body must change.
-    pub rewritten: bool,
 }
 
 /// A rule that cannot be used.
@@ -108,10 +106,10 @@ impl Names {
             return None;
         }
         let Some(entry) = self.entries.get(requested) else {
-            return Some(Resolved { target: requested, band: None, rewritten: false });
+            return Some(Resolved { target: requested, band: None });
         };
         let Variant { model, band, .. } = entry.drawn(draw)?;
-        Some(Resolved { target: model, band: *band, rewritten: model != requested })
+        Some(Resolved { target: model, band: *band })
     }
 }
 

@@ -35,7 +35,9 @@ pub(super) struct Opening {
 pub(super) struct Rest {
     pub(super) body: Bytes,
     /// What the body holds, until Envoy has it again.
-    pub(super) held: Held,
+    pub(super) _held: Held,
+    /// Whether there was a body at all; an empty one that was announced wants to be ended, too.
+    pub(super) came: bool,
     /// Whether trailers ended the request, which want an answer of their own.
     pub(super) trailers: bool,
 }
@@ -113,7 +115,7 @@ impl Rest {
             }
         };
         let body = if more.is_empty() { first } else { [first, more.freeze()].concat().into() };
-        Ok(Self { body, held, trailers })
+        Ok(Self { body, _held: held, came: true, trailers })
     }
 }
 

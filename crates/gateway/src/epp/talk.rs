@@ -75,7 +75,7 @@ impl Talk {
         };
         let observer = Arc::clone(&self.gate.observer);
         let trip = Trip::begin(&opening.parts, self.gate.clock, observer);
-        let rest = match self.rest(&opening).await {
+        let mut rest = match self.rest(&opening).await {
             Ok(rest) => rest,
             Err(Hitch::Gone(status)) => return Err(status),
             Err(Hitch::Fault(fault)) => {
@@ -85,23 +85,21 @@ impl Talk {
         };
         let sees_bodies = opening.sees_bodies;
         let remove = ingress::headers::control_names(&opening.parts.headers);
-        let Rest { body, held, trailers } = rest;
-        let (passage, body) = match self.understand(opening, trip, body) {
-            Some(understood) => understood,
-            None => return Ok(()),
-        };
+        let understood = self.understand(opening, trip, std::mem::take(&mut rest.body));
+        let Some((passage, body)) = understood else { return Ok(()) };
+        rest.body = body;
         let Some(granted) = self.wait(passage).await? else { return Ok(()) };
         let head = self.head(&granted, remove);
         let hurry = granted.passage.hurry(granted.grant.at);
         let answer = granted.fly(sees_bodies);
-        self.carry((head, Rest { body, held, trailers }), hurry, answer).await
+        self.carry((head, rest), hurry, answer).await
     }
 
     /// Hears the rest of the request, which must not take for ever.
     async fn rest(&mut self, opening: &Opening) -> Result<Rest, Hitch> {
         if opening.whole {
             let (body, held) = (Bytes::new(), self.gate.bodies.hold());
-            return Ok(Rest { body, held, trailers: false });
+            return Ok(Rest { body, _held: held, came: false, trailers: false });
         }
         let server = &self.settled.server;
         let due = Instant::now() + server.body_timeout;
@@ -201,7 +199,7 @@ impl Talk {
     /// Sends the request on its way, exactly as it came.
     async fn send(&self, (head, rest): (ProcessingResponse, Rest)) {
         self.outgoing.send(&head);
-        if !rest.body.is_empty() || rest.trailers {
+        if rest.came {
             for piece in script::body(rest.body, rest.trailers) {
                 self.outgoing.room().await;
                 self.outgoing.send(&piece);

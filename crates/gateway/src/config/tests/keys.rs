@@ -314,7 +314,7 @@ fn r10_names_stand_for_models_with_weights_and_bands() {
     assert_eq!(names.resolve("chat", 0).unwrap().band, Some(Band::High));
     assert_eq!(names.resolve("alias", 0).unwrap().target, "a");
     let slow = names.resolve("slow", 0).unwrap();
-    assert_eq!((slow.target, slow.band, slow.rewritten), ("slow", Some(Band::BestEffort), false));
+    assert_eq!((slow.target, slow.band), ("slow", Some(Band::BestEffort)));
 }
 
 #[test]
