@@ -188,7 +188,7 @@ fn x02_a_flood_of_headers_is_refused() {
             "" => ask.header("x-same", "v"),
             _ => ask.header(&format!("{name}{number}"), "v"),
         };
-        let ask = (0..count).fold(chat("m"), many);
+        let ask = (0..count).fold(Ask::get("/v1/things"), many);
         let flood = talk.stream();
         talk.head(flood, &ask, json!({"eos": true}));
         assert_eq!(talk.refusal(flood).0, 400);
