@@ -33,6 +33,23 @@ fn x02_a_lost_server_costs_nothing_where_the_list_names_another() {
     assert!(attempts > 0.0, "it is told that the first one failed");
 }
 
+/// Wherever they were sent, both are at the one that is left, and count there.
+#[test]
+fn x02_r03_an_answer_counts_where_it_is_served() {
+    let (one, two_) = (Backend::quick(), Backend::start(|_| Answer::stream_held(&["a", "b"])));
+    let addresses = [one.address(), two_.address()];
+    let sections = format!("[epp]\nfallbacks = 1\n{UNWATCHED}{TWO}");
+    let picker = Picker::start(Recipe::override_host(&addresses), &two(&sections, addresses));
+    one.stop();
+    let mut calls = [0, 1].map(|_| picker.send(&chat("m").streamed()));
+    assert!(calls.iter_mut().all(|call| call.head().status == 200));
+    let at = |name| picker.metrics().sum_where("tidegate_backend_in_flight", name);
+    assert_eq!((at("one"), at("two")), (0.0, 2.0));
+    two_.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    picker.await_idle();
+}
+
 #[test]
 fn x02_a_lost_server_is_an_error_where_there_is_no_other() {
     let backend = Backend::quick();
