@@ -10,8 +10,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("flow", &[]),
     ("envoy", &[]),
     ("sim", &["flow"]),
-    ("gateway", &["envoy", "flow"]),
-    ("lab", &["envoy", "flow", "gateway", "sim"]),
+    ("store", &[]),
+    ("gateway", &["envoy", "flow", "store"]),
+    ("lab", &["envoy", "flow", "gateway", "sim", "store"]),
     ("tidegate", &["gateway", "lab"]),
 ];
 
@@ -61,6 +62,7 @@ const GATEWAY: &[Room] = &[
     ("connections", &[]),
     ("alarm", &[]),
     ("wire", &[]),
+    ("client", &["task", "wire"]),
     ("config", &["clock"]),
     ("reply", &["hops"]),
     ("bodies", &["reply"]),

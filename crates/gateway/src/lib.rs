@@ -12,6 +12,7 @@ mod backend;
 mod bodies;
 #[cfg(feature = "dbus")]
 mod bus;
+pub mod client;
 mod clock;
 pub mod config;
 mod connections;

@@ -14,6 +14,7 @@ use super::Source;
 use super::report::Report;
 use super::section::Section;
 use super::settled::Settled;
+use super::settled::dispatch::{Batch, Dispatch};
 use super::tree::{Place, Table};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -41,6 +42,8 @@ pub(super) fn settle(mut table: Table, source: &Source, report: &Report) -> Sett
         names: models::settle(root.sections("models"), report),
         objectives: models::objectives(root.sections("objectives")),
         fleet: fleet::settle(&mut root, source),
+        batch: Batch::default(),
+        dispatch: Dispatch::default(),
         notices: Vec::new(),
     };
     root.finish();

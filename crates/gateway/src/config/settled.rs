@@ -2,6 +2,8 @@
 //!
 //! Nothing here knows how a file spells it. A value that exists can be used as it is.
 
+pub mod dispatch;
+
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -31,6 +33,10 @@ pub struct Settled {
     pub cost: Cost,
     /// The model servers.
     pub fleet: FleetSettings,
+    /// The Batch API.
+    pub batch: dispatch::Batch,
+    /// The dispatcher.
+    pub dispatch: dispatch::Dispatch,
     /// What is written down.
     pub log: Log,
     /// The message bus on which the queue and the backends are shown, if any.

@@ -1,0 +1,197 @@
+//! A plain HTTP client: one exchange at a time on connections that are kept for the next one.
+//!
+//! For all that is not the relay: batch work on its way to a gateway, pages of metrics, queries,
+//! the command line. Answers are read whole, up to a limit.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HOST, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
+use http_body::Body;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::task;
+use crate::wire::Wire;
+
+/// Connections to one server that rest at most.
+const RESTING_MAX: usize = 256;
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
+
+/// Connections that rest, by server.
+#[derive(Debug, Default)]
+pub struct Client {
+    resting: Mutex<BTreeMap<String, Vec<SendRequest<Full<Bytes>>>>>,
+}
+
+/// A server and the path below which everything is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// Host and port as they are connected to.
+    pub place: String,
+    host: HeaderValue,
+    path: String,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// How it went.
+    pub status: StatusCode,
+    /// What was said about it.
+    pub headers: HeaderMap,
+    /// All of it.
+    pub body: Bytes,
+}
+
+/// Why nothing came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// Nobody could be reached: nothing was sent.
+    Unreached(String),
+    /// It was longer than allowed.
+    TooLong,
+    /// The connection broke; the request may have been taken.
+    Lost(String),
+}
+
+// === impl Base ===
+
+impl Base {
+    /// Reads `http://host:port/path`.
+    pub fn read(url: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("{url:?} is not a server's address: {why}");
+        let uri: Uri = url.parse().map_err(|_| wrong("write it as http://host:port"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(wrong("only http is spoken here, put a proxy before it")),
+            _ => return Err(wrong("it must begin with http://")),
+        }
+        let authority = uri.authority().ok_or_else(|| wrong("the host is missing"))?;
+        let place = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+        let host = authority.as_str().rsplit('@').next().unwrap_or_default();
+        let host = HeaderValue::from_str(host).map_err(|_| wrong("the host is strange"))?;
+        if uri.query().is_some() {
+            return Err(wrong("it must have no query"));
+        }
+        Ok(Self { place, host, path: uri.path().trim_end_matches('/').into() })
+    }
+
+    /// A request for a path below this base.
+    pub fn request<B>(&self, request: Request<B>) -> Result<Request<B>, http::Error> {
+        let (mut parts, body) = request.into_parts();
+        parts.uri = format!("{}{}", self.path, parts.uri).parse()?;
+        parts.headers.insert(HOST, self.host.clone());
+        parts.headers.entry(USER_AGENT).or_insert(AGENT);
+        Ok(Request::from_parts(parts, body))
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Sends a request and reads its answer, at most `most` bytes. Given up, it closes the
+    /// connection, so that the server knows.
+    pub async fn send(
+        &self,
+        base: &Base,
+        request: Request<Full<Bytes>>,
+        most: usize,
+    ) -> Result<Answer, Unanswered> {
+        let request = base.request(request)?;
+        let mut sender = self.connection(base).await?;
+        let response = sender.send_request(request).await?;
+        let answer = read(response, most).await?;
+        self.rest(base, sender);
+        Ok(answer)
+    }
+
+    async fn connection(&self, base: &Base) -> Result<SendRequest<Full<Bytes>>, Unanswered> {
+        while let Some(mut sender) = self.take(base) {
+            // One that the server has closed meanwhile says so here.
+            if sender.ready().await.is_ok() {
+                return Ok(sender);
+            }
+        }
+        connect(base).await
+    }
+
+    fn take(&self, base: &Base) -> Option<SendRequest<Full<Bytes>>> {
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        resting.get_mut(&base.place)?.pop()
+    }
+
+    fn rest(&self, base: &Base, sender: SendRequest<Full<Bytes>>) {
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = resting.entry(base.place.clone()).or_default();
+        row.retain(|sender| !sender.is_closed());
+        if row.len() < RESTING_MAX && !sender.is_closed() {
+            row.push(sender);
+        }
+    }
+}
+
+/// A connection of its own, for any body.
+pub async fn connect<B>(base: &Base) -> Result<SendRequest<B>, Unanswered>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let unreached = |error: &dyn std::fmt::Display| {
+        Unanswered::Unreached(format!("cannot connect to {}: {error}", base.place))
+    };
+    let connected = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&base.place)).await;
+    let stream = connected
+        .map_err(|_| unreached(&"no answer in time"))?
+        .map_err(|error| unreached(&error))?;
+    let io = TokioIo::new(Wire::new(stream));
+    let (sender, wire) = handshake(io).await.map_err(|error| unreached(&error))?;
+    // It ends with the last of its senders.
+    task::spawn(async move { drop(wire.await) });
+    Ok(sender)
+}
+
+/// Reads an answer whole.
+pub async fn read(response: http::Response<Incoming>, most: usize) -> Result<Answer, Unanswered> {
+    let (parts, body) = response.into_parts();
+    let body = Limited::new(body, most).collect().await.map_err(|error| match error
+        .is::<LengthLimitError>()
+    {
+        true => Unanswered::TooLong,
+        false => Unanswered::Lost(error.to_string()),
+    })?;
+    Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+}
+
+// === impl Unanswered ===
+
+impl From<hyper::Error> for Unanswered {
+    fn from(error: hyper::Error) -> Self {
+        Self::Lost(error.to_string())
+    }
+}
+
+impl From<http::Error> for Unanswered {
+    fn from(error: http::Error) -> Self {
+        Self::Unreached(format!("the request cannot be written: {error}"))
+    }
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreached(why) => f.write_str(why),
+            Self::TooLong => f.write_str("the answer is too long"),
+            Self::Lost(why) => write!(f, "the connection broke: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Unanswered {}

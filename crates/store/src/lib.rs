@@ -1,0 +1,219 @@
+//! Durable queues of batch work.
+//!
+//! A message is submitted, waits, is claimed for a while by one who sends it, and ends with exactly
+//! one result that is kept. Whoever claims has a lease: if it dies, the message comes back when the
+//! lease has run out. Every claim has a token of its own, and every later word about the message
+//! must name it: one who was thought dead and comes back cannot overwrite what happened since.
+//!
+//! ```text
+//! submit ─▶ pending ──claim──▶ claimed ──complete──▶ result
+//!              ▲                 │  │
+//!              ├── lease ran out ┘  ├──bury──▶ dead, with a result ──redrive──▶ pending
+//!              └──── due ── retry ◀─┘ put back
+//! ```
+//!
+//! Work is done at least once: a sender that dies after the answer came and before it was kept lets
+//! the next one send again. Results are kept in the same step that ends the message, so none is
+//! lost and none is kept twice.
+//!
+//! Nothing here reads a clock: every verb takes `now`.
+
+mod error;
+mod message;
+mod moment;
+
+pub use error::{StoreError, Trouble};
+pub use message::{Body, Message, Outcome, Stored};
+pub use moment::Moment;
+
+use std::pin::Pin;
+
+/// What every verb of a store gives.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Queues that outlive the process.
+pub trait Store: std::fmt::Debug + Send + Sync {
+    /// Keeps messages for later, all in one step where the engine can. When this returns they are
+    /// durable. A message that is known under its id with the same content is not kept again.
+    fn submit(&self, messages: Vec<Message>, now: Moment) -> Answer<'_, Vec<Receipt>>;
+
+    /// Whose messages could be claimed in a queue, and about how many each has. An engine that
+    /// cannot look at all of them looks at those with the earliest deadlines.
+    fn lanes<'a>(&'a self, queue: &'a str, now: Moment) -> Answer<'a, Vec<Lane>>;
+
+    /// Takes messages of one lane for a while: those with the earliest deadline, and the first
+    /// submitted among equals. Those whose deadline has passed, or that were cancelled, come too:
+    /// whoever claims them gives them the result that says so.
+    fn claim(&self, want: Want, now: Moment) -> Answer<'_, Vec<Claim>>;
+
+    /// Holds claims until `until`, and says of each how it stands.
+    fn renew(&self, held: Vec<Held>, until: Moment) -> Answer<'_, Vec<Standing>>;
+
+    /// How claims stand, without holding them longer: whether somebody wants them cancelled.
+    fn standing(&self, held: Vec<Held>) -> Answer<'_, Vec<Standing>>;
+
+    /// Keeps the result and forgets the message, in one step. `false` when the claim was lost: then
+    /// nothing is kept.
+    fn complete(&self, held: Held, outcome: Outcome, now: Moment) -> Answer<'_, bool>;
+
+    /// Gives a message back, to be claimed again at once or later. `false` when the claim was lost.
+    fn put_back(&self, held: Held, back: Back, now: Moment) -> Answer<'_, bool>;
+
+    /// Keeps the result as [`Store::complete`] does, and the message among the dead.
+    fn bury(&self, held: Held, outcome: Outcome, now: Moment) -> Answer<'_, bool>;
+
+    /// Wants a message cancelled, wherever it is. `false` when none is known by that id.
+    fn cancel<'a>(&'a self, id: &'a str, now: Moment) -> Answer<'a, bool>;
+
+    /// Brings back what is due: claims whose lease has run out, and messages that were put back for
+    /// later. Says how many, and when it is worth looking again.
+    fn revive<'a>(&'a self, queue: &'a str, now: Moment) -> Answer<'a, Revived>;
+
+    /// How much of what a queue has.
+    fn depth<'a>(&'a self, queue: &'a str) -> Answer<'a, Depth>;
+
+    /// The dead of a queue, oldest first, after the one with this number.
+    fn dead<'a>(&'a self, queue: &'a str, after: Option<u64>, most: usize)
+    -> Answer<'a, Vec<Dead>>;
+
+    /// Lets the dead wait again, as if they had just been submitted; says how many.
+    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, u64>;
+
+    /// Forgets the dead; says how many.
+    fn purge<'a>(&'a self, queue: &'a str, which: Which) -> Answer<'a, u64>;
+
+    /// Takes results away, oldest first.
+    fn take_results<'a>(&'a self, route: &'a str, most: usize) -> Answer<'a, Vec<Stored>>;
+
+    /// Resolves when something may have changed that whoever claims wants to know: messages came,
+    /// or somebody wants some cancelled. It may resolve for no reason, and an engine that cannot
+    /// know resolves after a while.
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// What became of a submitted message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// It is kept.
+    Accepted,
+    /// It was kept before.
+    Known,
+    /// Another message is known under its id.
+    Conflict,
+}
+
+/// Messages of one tenant in one queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// Whose they are; empty for nobody's.
+    pub tenant: String,
+    /// How many could be claimed, at least one.
+    pub waiting: u64,
+    /// The earliest deadline among them.
+    pub deadline: Moment,
+}
+
+/// What is to be claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// From this queue.
+    pub queue: String,
+    /// Of this tenant; empty for nobody's.
+    pub tenant: String,
+    /// So many at most.
+    pub most: usize,
+    /// Until then, unless renewed.
+    pub until: Moment,
+}
+
+/// A message that was claimed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// What every later word about it must name.
+    pub held: Held,
+    /// What is to be done.
+    pub message: Message,
+    /// How often it was claimed and failed before, congestion apart.
+    pub failures: u32,
+    /// Whether somebody wants it cancelled.
+    pub cancelled: bool,
+}
+
+/// The name of a claim. Nobody else has it, and a later claim of the same message has another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Held {
+    /// The queue of the message.
+    pub queue: String,
+    /// What the engine knows the message by.
+    pub key: String,
+    /// This claim's own token.
+    pub token: String,
+}
+
+/// How a claim stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is held.
+    Held,
+    /// It is held, and somebody wants the message cancelled.
+    Cancelled,
+    /// It was lost: the lease had run out and the message came back, or it has ended.
+    Lost,
+}
+
+/// How a message goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Back {
+    /// Not before then, if later than now.
+    pub due: Moment,
+    /// Whether that was a failure of its own.
+    pub failed: bool,
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Revived {
+    /// Claims whose lease had run out.
+    pub lost: u64,
+    /// Messages that were due again.
+    pub due: u64,
+    /// When the next one is due or runs out, if that is known.
+    pub next: Option<Moment>,
+}
+
+/// How much of what a queue has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Could be claimed.
+    pub pending: u64,
+    /// Put back for later.
+    pub retry: u64,
+    /// Claimed.
+    pub claimed: u64,
+    /// Failed too often.
+    pub dead: u64,
+}
+
+/// A message that failed too often.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dead {
+    /// Its place among the dead.
+    pub number: u64,
+    /// Its id; that of a message which could not be read is made up.
+    pub id: String,
+    /// When it was buried.
+    pub at: Moment,
+    /// Why.
+    pub why: String,
+    /// How often it had failed.
+    pub failures: u32,
+}
+
+/// Which of the dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All of them.
+    All,
+    /// Those with these ids.
+    Ids(Vec<String>),
+}
