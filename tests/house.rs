@@ -63,7 +63,7 @@ const GATEWAY: &[Room] = &[
     ("alarm", &[]),
     ("wire", &[]),
     ("client", &["task", "wire"]),
-    ("config", &["clock"]),
+    ("config", &["client", "clock"]),
     ("reply", &["hops"]),
     ("bodies", &["reply"]),
     ("ingress", &["config", "hops", "reply"]),

@@ -46,6 +46,14 @@ pub struct Source {
     pub health_listen: Option<String>,
     /// See `health_listen`.
     pub metrics_listen: Option<String>,
+    /// The folder of the Batch API given as a flag.
+    pub batch: Option<PathBuf>,
+    /// The dispatcher's Redis given as flags.
+    pub redis: Vec<String>,
+    /// The dispatcher's queues given as flags.
+    pub queues: Vec<String>,
+    /// Where messages go of queues that do not say, given as a flag.
+    pub target: Option<String>,
 }
 
 /// Configuration that cannot be used.

@@ -10,6 +10,7 @@ pub(crate) mod headers;
 mod ident;
 mod lasting;
 pub(crate) mod path;
+pub(crate) mod stamp;
 mod walk;
 mod weight;
 mod workload;

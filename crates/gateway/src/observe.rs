@@ -8,6 +8,7 @@
 
 mod access;
 mod book;
+pub(crate) mod dispatch;
 mod gauges;
 mod histogram;
 mod line;
@@ -104,6 +105,8 @@ pub(crate) struct Observer {
     servers: Servers,
     tags: Tags,
     access: Option<AccessLog>,
+    /// What the dispatcher does, where there is one.
+    pub(crate) board: Arc<dispatch::Board>,
     /// Whether metrics also stand under the names of llm-d's picker.
     llm_d: bool,
 }
@@ -192,6 +195,7 @@ impl Observer {
         if self.llm_d {
             llm_d::write(&mut text, truth, &alive, &self.book);
         }
+        self.board.write(&mut text);
         let dropped = self.access.as_ref().map_or(0, AccessLog::dropped);
         metrics::write_lines_dropped(&mut text, dropped);
         process::write(&mut text);

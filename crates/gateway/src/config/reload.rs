@@ -152,6 +152,8 @@ impl Reloads {
             ("epp.drain", new.epp.drain != old.epp.drain),
             ("log.format", new.log.format != old.log.format),
             ("dbus", new.dbus != old.dbus),
+            ("batch", new.batch != old.batch),
+            ("dispatch", new.dispatch != old.dispatch),
         ];
         for (key, _) in fixed.into_iter().filter(|(_, differs)| *differs) {
             new.notices.push(format!("{key} has changed: that needs a restart, the old one stays"));
@@ -167,6 +169,8 @@ impl Reloads {
         new.fleet.addressed = old.fleet.addressed;
         new.log.format = old.log.format;
         new.dbus = old.dbus;
+        new.batch = old.batch.clone();
+        new.dispatch = old.dispatch.clone();
         new
     }
 }

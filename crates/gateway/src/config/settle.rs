@@ -1,20 +1,22 @@
 //! From what a file says to what is in force: every value is checked here, once.
 
 mod backends;
+pub(crate) mod batch;
 mod fleet;
 mod flows;
+mod gates;
 mod models;
 mod queue;
 mod router;
 mod server;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Source;
 use super::report::Report;
 use super::section::Section;
 use super::settled::Settled;
-use super::settled::dispatch::{Batch, Dispatch};
 use super::tree::{Place, Table};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -30,6 +32,7 @@ pub(super) fn settle(mut table: Table, source: &Source, report: &Report) -> Sett
     let rules = flows::settle(root.sections("flows"), &mut flow.settings);
     router::settle(root.section("router"), &mut flow.settings);
     queue::workload(root.section("workload"), &mut flow.settings);
+    let batch = batch::batch(root.section("batch"), source);
     let settled = Settled {
         server: server::settle(root.section("server"), source),
         admin: server::admin(root.section("admin")),
@@ -42,12 +45,26 @@ pub(super) fn settle(mut table: Table, source: &Source, report: &Report) -> Sett
         names: models::settle(root.sections("models"), report),
         objectives: models::objectives(root.sections("objectives")),
         fleet: fleet::settle(&mut root, source),
-        batch: Batch::default(),
-        dispatch: Dispatch::default(),
+        dispatch: batch::dispatch(root.section("dispatch"), source, &batch),
+        batch,
         notices: Vec::new(),
     };
     root.finish();
     settled
+}
+
+/// A path in a file is meant from where that file is.
+fn beside(source: &Source, path: String) -> PathBuf {
+    match source.file.as_ref().and_then(|file| file.parent()) {
+        Some(folder) => folder.join(path),
+        None => path.into(),
+    }
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
 }
 
 /// What is asked for here must not be taken silently: it is about who may do what.

@@ -1,6 +1,7 @@
 //! What files mean, what is wrong with them, and that the documents tell the truth.
 
 mod dialect;
+mod dispatch;
 mod documents;
 mod flags;
 mod keys;

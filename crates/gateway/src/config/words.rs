@@ -4,6 +4,7 @@
 
 use flow::{Admission, Band, Order, StockUnit};
 
+use super::settled::dispatch::{Says, Unit};
 use super::settled::{Bus, Cost, Kind, LogFormat};
 
 /// Spellings and their values.
@@ -27,6 +28,12 @@ pub(super) const ORDERS: Words<Order> =
 
 pub(super) const COSTS: Words<Cost> =
     &[("requests", Cost::Requests), ("tokens", Cost::Tokens), ("bytes", Cost::Bytes)];
+
+pub(super) const UNITS: Words<Unit> =
+    &[("requests", Unit::Requests), ("tokens", Unit::Tokens), ("bytes", Unit::Bytes)];
+
+pub(super) const SAYS: Words<Says> =
+    &[("saturation", Says::Saturation), ("budget", Says::Budget), ("count", Says::Count)];
 
 pub(super) const ADMISSIONS: Words<Admission> =
     &[("all", Admission::All), ("critical-only", Admission::CriticalOnly)];

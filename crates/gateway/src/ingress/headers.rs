@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::{ident, lasting};
 use crate::hops;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const SELECTION: HeaderName = HeaderName::from_static("test-epp-endpoint-selection");
 
 /// What a request's headers say, as they say it. Of a header that comes twice the first counts.

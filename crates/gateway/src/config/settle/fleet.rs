@@ -1,9 +1,8 @@
 //! The sections about model servers: `discovery`, `health`, `metrics`, `upstream`, `retry`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{DAY, HOUR, MILLI, backends};
+use super::{DAY, HOUR, MILLI, backends, beside, set};
 use crate::config::Source;
 use crate::config::section::Section;
 use crate::config::settled::FleetSettings;
@@ -39,14 +38,6 @@ fn discovery(mut section: Section<'_>, fleet: &mut FleetSettings, source: &Sourc
     section.finish();
 }
 
-/// A path in a file is meant from where that file is.
-fn beside(source: &Source, path: String) -> PathBuf {
-    match source.file.as_ref().and_then(|file| file.parent()) {
-        Some(folder) => folder.join(path),
-        None => path.into(),
-    }
-}
-
 fn health(mut section: Section<'_>, fleet: &mut FleetSettings) {
     set(&mut fleet.health_interval, section.duration("interval", MILLI * 100..=HOUR));
     set(&mut fleet.health_timeout, section.duration("timeout", MILLI * 10..=HOUR));
@@ -73,10 +64,4 @@ fn retry(mut section: Section<'_>, fleet: &mut FleetSettings) {
         }
     }
     section.finish();
-}
-
-fn set<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
-    }
 }

@@ -110,7 +110,7 @@ pub(super) fn dbus(mut section: Section<'_>) -> Option<Bus> {
     enabled.then_some(bus)
 }
 
-fn listen(section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
+pub(super) fn listen(section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
     let text = section.text(key)?;
     let address = address(&text);
     if address.is_none() {
@@ -119,7 +119,7 @@ fn listen(section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
     address
 }
 
-fn address(text: &str) -> Option<SocketAddr> {
+pub(super) fn address(text: &str) -> Option<SocketAddr> {
     // The one name that needs nobody to look it up.
     match text.strip_prefix("localhost:") {
         Some(port) => port.parse().ok().map(|port| (Ipv4Addr::LOCALHOST, port).into()),

@@ -80,6 +80,8 @@ pub struct Queue {
     pub path: String,
     /// The band that requests ask for.
     pub band: Band,
+    /// The objective that requests name, if any.
+    pub objective: Option<String>,
     /// The gates that all must let a message go.
     pub gates: Vec<String>,
     /// Where results go, before what a message says.
@@ -204,6 +206,43 @@ pub enum Unit {
     Tokens,
     /// Bytes.
     Bytes,
+}
+
+// === impl Queue ===
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            weight: 1.0,
+            tenants: Vec::new(),
+            target: None,
+            path: "/v1/chat/completions".into(),
+            band: Band::BestEffort,
+            objective: None,
+            gates: Vec::new(),
+            results: None,
+            results_ttl: None,
+        }
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// A gate of this kind that has no name yet and is otherwise as usual.
+    pub fn of(kind: GateKind) -> Self {
+        Self {
+            name: String::new(),
+            kind,
+            baseline: 0.2,
+            system: System::Known,
+            unit: Unit::Requests,
+            interval: Duration::from_secs(1),
+            stale_after: Duration::from_secs(5),
+            hold: Duration::from_secs(1),
+        }
+    }
 }
 
 // === impl Batch ===

@@ -1,0 +1,256 @@
+//! The list `dispatch.gates`: what lets batch work go.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{DAY, HOUR, MILLI, set};
+use crate::client::Base;
+use crate::config::section::Section;
+use crate::config::settled::dispatch::{Gate, GateKind, Says, System};
+use crate::config::tree::{Node, Value};
+use crate::config::words::{self, Words};
+
+/// Kinds as they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Constant,
+    Gateway,
+    Redis,
+    Scrape,
+    Saturation,
+    Budget,
+    Query,
+    Aimd,
+}
+
+const KINDS: Words<Kind> = &[
+    ("gateway", Kind::Gateway),
+    ("constant", Kind::Constant),
+    ("redis", Kind::Redis),
+    ("scrape", Kind::Scrape),
+    ("prometheus-saturation", Kind::Saturation),
+    ("prometheus-budget", Kind::Budget),
+    ("prometheus-query", Kind::Query),
+    ("aimd", Kind::Aimd),
+    ("endpoint-scrape", Kind::Scrape),
+];
+
+/// A gate's own keys, and the kinds that know them.
+const OWN: &[(&str, &[Kind])] = &[
+    ("value", &[Kind::Constant]),
+    ("url", &[Kind::Redis, Kind::Scrape, Kind::Saturation, Kind::Budget, Kind::Query]),
+    ("key", &[Kind::Redis]),
+    ("metric", &[Kind::Scrape]),
+    ("labels", &[Kind::Scrape]),
+    ("says", &[Kind::Scrape]),
+    ("pool", &[Kind::Saturation, Kind::Budget]),
+    ("max_concurrency", &[Kind::Budget]),
+    ("query", &[Kind::Query]),
+    ("min", &[Kind::Aimd]),
+    ("max", &[Kind::Aimd]),
+];
+
+/// Values of all own keys; which of them count depends on the kind.
+struct Own {
+    value: Option<f64>,
+    url: Option<String>,
+    key: Option<String>,
+    metric: Option<String>,
+    labels: Vec<(String, String)>,
+    says: Option<Says>,
+    pool: Option<String>,
+    max_concurrency: Option<f64>,
+    query: Option<String>,
+    min: Option<u32>,
+    max: Option<u32>,
+}
+
+pub(super) fn settle(sections: Vec<Section<'_>>) -> Vec<Gate> {
+    let mut names = BTreeMap::new();
+    let mut gates = Vec::new();
+    for mut section in sections {
+        section.require("name");
+        section.require("kind");
+        if let Some(gate) = gate(&mut section) {
+            let here = section.place().path.clone();
+            if let Some(other) = names.insert(gate.name.clone(), here) {
+                let what = format!("is {:?}, which is the name of {other} already", gate.name);
+                section.refuse("name", what);
+            }
+            gates.push(gate);
+        }
+        section.finish();
+    }
+    gates
+}
+
+/// The gate of queues whose target is this gateway.
+pub(super) fn inside(name: &str) -> Gate {
+    Gate { name: name.into(), ..Gate::of(GateKind::Gateway) }
+}
+
+/// The gate of queues whose target is another server, of which nothing else is known.
+pub(super) fn outside(name: &str) -> Gate {
+    Gate { name: name.into(), ..Gate::of(GateKind::Aimd { min: 1, max: 256 }) }
+}
+
+fn gate(section: &mut Section<'_>) -> Option<Gate> {
+    let name = section.text("name");
+    let kind = section.word("kind", KINDS);
+    let given: Vec<&'static str> =
+        OWN.iter().map(|&(key, _)| key).filter(|key| section.has(key)).collect();
+    let own = Own::read(section);
+    let common = common(section);
+    let kind = kind?;
+    for &(key, kinds) in OWN.iter().filter(|(key, _)| given.contains(key)) {
+        if !kinds.contains(&kind) {
+            let kind = words::name(KINDS, kind);
+            section.refuse(key, format!("means nothing to a gate of the kind {kind:?}"));
+        }
+    }
+    let kind = own.into_kind(kind, section)?;
+    let gate = Gate { name: name?, kind, ..common };
+    check_system(section, &gate);
+    Some(gate)
+}
+
+fn common(section: &mut Section<'_>) -> Gate {
+    let mut gate = Gate::of(GateKind::Gateway);
+    if let Some(baseline) = section.number("baseline") {
+        if (0.0..1.0).contains(&baseline) {
+            gate.baseline = baseline;
+        } else {
+            section.refuse("baseline", format!("is {baseline}, allowed is 0 to less than 1"));
+        }
+    }
+    gate.system = system(section);
+    set(&mut gate.unit, section.word("unit", words::UNITS));
+    set(&mut gate.interval, section.duration("interval", MILLI * 10..=HOUR));
+    gate.stale_after = section
+        .duration("stale_after", MILLI * 10..=DAY)
+        .unwrap_or((gate.interval * 3).max(Duration::from_secs(5)));
+    set(&mut gate.hold, section.duration("hold", Duration::ZERO..=HOUR));
+    gate
+}
+
+fn system(section: &mut Section<'_>) -> System {
+    let fixed = positive(section, "capacity");
+    let each = positive(section, "capacity_per_server");
+    let ready = section.text("ready_metric");
+    if fixed.is_some() && each.is_some() {
+        section.refuse("capacity_per_server", "is given beside capacity: leave one out".into());
+    }
+    match (fixed, each) {
+        (Some(fixed), _) => System::Fixed(fixed),
+        (None, Some(each)) => System::PerServer { each, ready },
+        (None, None) => System::Known,
+    }
+}
+
+fn check_system(section: &Section<'_>, gate: &Gate) {
+    let known = matches!(
+        gate.kind,
+        GateKind::Gateway | GateKind::Aimd { .. } | GateKind::PrometheusBudget { .. }
+    );
+    let blind = matches!(gate.kind, GateKind::Constant(_) | GateKind::RedisKey { .. });
+    match gate.system {
+        System::Known if !known => {
+            let what = "is missing: say how many requests the whole system can have at once";
+            section.refuse("capacity", what.into());
+        }
+        System::PerServer { .. } if blind || gate.kind == GateKind::Gateway => {
+            let what = "cannot be used: this kind does not know how many servers are ready";
+            section.refuse("capacity_per_server", what.into());
+        }
+        _ => {}
+    }
+}
+
+fn positive(section: &mut Section<'_>, key: &'static str) -> Option<f64> {
+    let number = section.number(key)?;
+    if number > 0.0 && number <= 1e12 {
+        return Some(number);
+    }
+    section.refuse(key, format!("is {number}, allowed is more than 0"));
+    None
+}
+
+fn labels(section: &mut Section<'_>) -> Vec<(String, String)> {
+    let report = section.report();
+    let table = section.section("labels").into_table();
+    let label = |(name, node): (String, Node)| match node.value {
+        Value::Text(value) => Some((name, value)),
+        other => {
+            report.problem(&node.place, format!("is {other}, allowed is a text"));
+            None
+        }
+    };
+    table.into_iter().filter_map(label).collect()
+}
+
+// === impl Own ===
+
+impl Own {
+    fn read(section: &mut Section<'_>) -> Self {
+        Self {
+            value: section.number("value"),
+            url: section.text("url"),
+            key: section.text("key"),
+            metric: section.text("metric"),
+            labels: labels(section),
+            says: section.word("says", words::SAYS),
+            pool: section.text("pool"),
+            max_concurrency: positive(section, "max_concurrency"),
+            query: section.text("query"),
+            min: section.count("min", 1..=65_536),
+            max: section.count("max", 1..=65_536),
+        }
+    }
+
+    fn into_kind(self, kind: Kind, section: &Section<'_>) -> Option<GateKind> {
+        let http = matches!(kind, Kind::Scrape | Kind::Saturation | Kind::Budget | Kind::Query);
+        if let Some(Err(problem)) = self.url.as_deref().filter(|_| http).map(Base::read) {
+            section.refuse("url", problem);
+        }
+        let need = |key: &'static str, value: Option<String>| {
+            if value.is_none() {
+                section.refuse(key, "is missing".into());
+            }
+            value
+        };
+        Some(match kind {
+            Kind::Gateway => GateKind::Gateway,
+            Kind::Constant => GateKind::Constant(self.value.unwrap_or(1.0).clamp(0.0, 1.0)),
+            Kind::Redis => GateKind::RedisKey {
+                url: need("url", self.url)?,
+                key: self.key.unwrap_or_else(|| "dispatch-gate-budget".into()),
+            },
+            Kind::Scrape => GateKind::Scrape {
+                url: need("url", self.url)?,
+                metric: need("metric", self.metric)?,
+                labels: self.labels,
+                says: self.says.unwrap_or_default(),
+            },
+            Kind::Saturation => GateKind::PrometheusSaturation {
+                url: need("url", self.url)?,
+                pool: need("pool", self.pool)?,
+            },
+            Kind::Budget => GateKind::PrometheusBudget {
+                url: need("url", self.url)?,
+                pool: need("pool", self.pool)?,
+                max_concurrency: self.max_concurrency.unwrap_or(100.0),
+            },
+            Kind::Query => GateKind::PrometheusQuery {
+                url: need("url", self.url)?,
+                query: need("query", self.query)?,
+            },
+            Kind::Aimd => {
+                let (min, max) = (self.min.unwrap_or(1), self.max.unwrap_or(256));
+                if max < min {
+                    section.refuse("max", format!("is {max}, which is less than min"));
+                }
+                GateKind::Aimd { min, max }
+            }
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! The sections `batch` and `dispatch`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use flow::Band;
+
+use super::{bad, good};
+use crate::config::settled::dispatch::{GateKind, Says, System, Unit};
+use crate::config::{Source, settle};
+
+#[test]
+fn d10_a_folder_opens_the_batch_api_with_a_queue_of_its_own() {
+    assert!(good("").dispatch.queues.is_empty());
+    let settled = good("[batch]\nfolder = '/srv/batch'\nkeep = '1d'\nlines_max = 10");
+    assert_eq!(settled.batch.folder.as_deref(), Some(Path::new("/srv/batch")));
+    assert_eq!((settled.batch.lines_max, settled.batch.keep), (10, Duration::from_secs(86_400)));
+    let [queue] = settled.dispatch.queues.as_slice() else { panic!("one queue") };
+    assert_eq!((queue.name.as_str(), queue.band), ("batch", Band::BestEffort));
+    assert_eq!(queue.gates, ["gateway"]);
+    assert_eq!(settled.dispatch.gates[0].kind, GateKind::Gateway);
+}
+
+#[test]
+fn d08_queues_have_weights_tenants_gates_and_a_band_of_their_own() {
+    let settled = good(
+        "[[dispatch.queues]]\nname = 'a'\nweight = 3\ntenants = { x = 2.5 }\n\
+         target = 'http://h:1'\nband = 'normal'\n\
+         [[dispatch.queues]]\nname = 'b'\ntarget = 'http://h:1'\ngates = ['c']\n\
+         [[dispatch.gates]]\nname = 'c'\nkind = 'constant'\ncapacity = 7",
+    );
+    let [a, b] = settled.dispatch.queues.as_slice() else { panic!("two queues") };
+    assert_eq!((a.weight, a.tenants.as_slice()), (3.0, &[("x".to_owned(), 2.5)][..]));
+    assert_eq!((a.band, b.band), (Band::Normal, Band::BestEffort));
+    assert_eq!((a.gates.as_slice(), b.gates.as_slice()), (&["aimd".into()][..], &["c".into()][..]));
+    let names: Vec<&str> = settled.dispatch.gates.iter().map(|gate| gate.name.as_str()).collect();
+    assert_eq!(names, ["c", "aimd"], "a gate that a queue has by default is made");
+}
+
+#[test]
+fn d02_every_kind_of_gate_is_configured() {
+    let settled = good(
+        "[[dispatch.gates]]\nname = 'a'\nkind = 'scrape'\nurl = 'http://h:1/metrics'\nmetric = 'm'\n\
+         says = 'count'\ncapacity_per_server = 10\nlabels = { pool = 'p' }\nunit = 'tokens'\n\
+         baseline = 0.3\n\
+         [[dispatch.gates]]\nname = 'b'\nkind = 'prometheus-query'\nurl = 'http://h:1'\n\
+         query = 'x'\ncapacity = 5\ninterval = '10s'\n\
+         [[dispatch.gates]]\nname = 'c'\nkind = 'redis'\nurl = 'redis://h:1'\ncapacity = 5\n\
+         [[dispatch.gates]]\nname = 'd'\nkind = 'aimd'\nmax = 9",
+    );
+    let [a, b, c, d] = settled.dispatch.gates.as_slice() else { panic!("four gates") };
+    assert_eq!((a.baseline, a.unit), (0.3, Unit::Tokens));
+    assert_eq!(a.system, System::PerServer { each: 10.0, ready: None });
+    let GateKind::Scrape { says, labels, .. } = &a.kind else { panic!("{a:?}") };
+    assert_eq!((*says, labels.len()), (Says::Count, 1));
+    assert_eq!(b.stale_after, Duration::from_secs(30), "three intervals");
+    let GateKind::RedisKey { key, .. } = &c.kind else { panic!("{c:?}") };
+    assert_eq!(key, "dispatch-gate-budget");
+    assert_eq!(d.kind, GateKind::Aimd { min: 1, max: 9 });
+}
+
+#[test]
+fn d02_a_gate_that_makes_no_sense_is_told_before_anything_runs() {
+    let told = |text: &str, expected: &str| {
+        let problems = bad(text).join("\n");
+        assert!(problems.contains(expected), "{text}\n{problems}");
+    };
+    let gate = |rest: &str| format!("[[dispatch.gates]]\nname = 'g'\n{rest}");
+    told(&gate("kind = 'prometeus-query'"), "did you mean \"prometheus-query\"?");
+    told(&gate("kind = 'constant'"), "capacity is missing");
+    told(&gate("kind = 'aimd'\nquery = 'x'"), "query means nothing to a gate of the kind \"aimd\"");
+    told(&gate("kind = 'redis'\ncapacity = 1"), "url is missing");
+    told(&gate("kind = 'gateway'\nbaseline = 1.0"), "allowed is 0 to less than 1");
+    told(&gate("kind = 'gateway'\ncapacity = 1\ncapacity_per_server = 1"), "leave one out");
+    told(&gate("kind = 'constant'\ncapacity_per_server = 1"), "does not know how many servers");
+    told(&gate("kind = 'aimd'\nmin = 5\nmax = 4"), "less than min");
+    let scrape = "kind = 'scrape'\nmetric = 'm'\ncapacity = 1\nurl = 'https://h/metrics'";
+    told(&gate(scrape), "only http is spoken here");
+    told("[[dispatch.queues]]\nname = 'q'\ngates = ['x']", "which is not in [[dispatch.gates]]");
+    told("[[dispatch.queues]]\nname = 'q'\n[[dispatch.queues]]\nname = 'q'", "already");
+    told("[[dispatch.queues]]\nweight = 1", "name is missing");
+    told("[[dispatch.queues]]\nname = 'q'\nweight = 0", "more than 0");
+    told("[[dispatch.queues]]\nname = 'q'\ntenants = { a = 'x' }", "more than 0");
+    told("[[dispatch.queues]]\nname = 'q'\ntarget = 'h:1'", "is not a server's address");
+    told("[[dispatch.queues]]\nname = 'q'\npath = 'v1'", "must begin with /");
+    told("[dispatch.redis]\nurls = 'http://h'", "redis://host:6379");
+    told("[dispatch]\nbackoff = '10s'\nbackoff_max = '5s'", "less than dispatch.backoff");
+}
+
+#[test]
+fn d01_flags_name_a_queue_its_server_and_its_target() {
+    let source = Source {
+        redis: vec!["redis://h:1".into()],
+        queues: vec!["q".into()],
+        target: Some("http://t:2".into()),
+        listen: Some("127.0.0.1:99".into()),
+        ..Source::default()
+    };
+    let dispatch = settle(&source, "[dispatch.redis]\nurls = 'redis://other'").unwrap().dispatch;
+    assert_eq!(dispatch.redis.unwrap().urls, ["redis://h:1"]);
+    assert_eq!(dispatch.queues[0].target.as_deref(), Some("http://t:2"));
+    assert_eq!(dispatch.listen.port(), 99);
+    let wrong = Source { redis: vec!["h:1".into()], ..Source::default() };
+    assert!(settle(&wrong, "").unwrap_err().problems[0].contains("--redis"));
+}
