@@ -21,10 +21,14 @@
 mod error;
 mod message;
 mod moment;
+mod sqlite;
+#[cfg(test)]
+mod tests;
 
 pub use error::{StoreError, Trouble};
-pub use message::{Body, Message, Outcome, Stored};
+pub use message::{BATCH_ROUTE, Body, Message, Outcome, Stored};
 pub use moment::Moment;
+pub use sqlite::Sqlite;
 
 use std::pin::Pin;
 
@@ -34,7 +38,9 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 /// Queues that outlive the process.
 pub trait Store: std::fmt::Debug + Send + Sync {
     /// Keeps messages for later, all in one step where the engine can. When this returns they are
-    /// durable. A message that is known under its id with the same content is not kept again.
+    /// durable. A message that is known under its id with the same content is not kept again; an
+    /// engine knows it for a while after it has ended, too. The moment at which it was made is not
+    /// content: whoever tries again makes it again.
     fn submit(&self, messages: Vec<Message>, now: Moment) -> Answer<'_, Vec<Receipt>>;
 
     /// Whose messages could be claimed in a queue, and about how many each has. An engine that
@@ -59,14 +65,17 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// Gives a message back, to be claimed again at once or later. `false` when the claim was lost.
     fn put_back(&self, held: Held, back: Back, now: Moment) -> Answer<'_, bool>;
 
-    /// Keeps the result as [`Store::complete`] does, and the message among the dead.
+    /// Keeps the result as [`Store::complete`] does, and the message among the dead. That counts as
+    /// a failure.
     fn bury(&self, held: Held, outcome: Outcome, now: Moment) -> Answer<'_, bool>;
 
-    /// Wants a message cancelled, wherever it is. `false` when none is known by that id.
+    /// Wants a message cancelled, wherever it is. One that waits may get its result at once; of one
+    /// that is claimed, its owner hears. `false` when none is known by that id, or it has ended.
     fn cancel<'a>(&'a self, id: &'a str, now: Moment) -> Answer<'a, bool>;
 
     /// Brings back what is due: claims whose lease has run out, and messages that were put back for
-    /// later. Says how many, and when it is worth looking again.
+    /// later. A lost claim counts as a failure: a message that ends whoever sends it must end, too.
+    /// Says how many came back, and when it is worth looking again.
     fn revive<'a>(&'a self, queue: &'a str, now: Moment) -> Answer<'a, Revived>;
 
     /// How much of what a queue has.
@@ -76,18 +85,21 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     fn dead<'a>(&'a self, queue: &'a str, after: Option<u64>, most: usize)
     -> Answer<'a, Vec<Dead>>;
 
-    /// Lets the dead wait again, as if they had just been submitted; says how many.
+    /// Lets the dead wait again, as if they had just been submitted, with as much time as they had
+    /// at first. Those of a batch stay: it has had their final answer. Says how many wait again.
     fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, u64>;
 
     /// Forgets the dead; says how many.
     fn purge<'a>(&'a self, queue: &'a str, which: Which) -> Answer<'a, u64>;
 
-    /// Takes results away, oldest first.
+    /// Takes results away, oldest first. Those of a message that names no route go by the name of
+    /// its queue, unless the engine was told otherwise.
     fn take_results<'a>(&'a self, route: &'a str, most: usize) -> Answer<'a, Vec<Stored>>;
 
     /// Resolves when something may have changed that whoever claims wants to know: messages came,
-    /// or somebody wants some cancelled. It may resolve for no reason, and an engine that cannot
-    /// know resolves after a while.
+    /// or somebody wants some cancelled. Whoever calls this before looking, and waits after it,
+    /// misses nothing. It may resolve for no reason, and an engine that cannot know resolves after
+    /// a while.
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 

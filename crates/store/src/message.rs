@@ -4,8 +4,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
+use crate::error::{StoreError, Trouble};
 use crate::moment::Moment;
+
+/// How the routes of batches begin, whose messages have one final answer each.
+pub const BATCH_ROUTE: &str = "batch_";
+
+/// The longest id, in bytes.
+const ID_MAX: usize = 1024;
 
 /// A request that waits for its turn.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,6 +92,54 @@ pub struct Stored {
     pub text: Option<String>,
 }
 
+// === impl Message ===
+
+impl Message {
+    /// Whether it can be kept at all.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let refuse = |text| Err(StoreError::new(Trouble::Asked, text));
+        match &self.id {
+            id if id.is_empty() => refuse("a message needs an id".into()),
+            id if id.len() > ID_MAX => {
+                refuse(format!("a message's id has {} bytes, more than {ID_MAX}", id.len()))
+            }
+            id if id.contains('\0') => refuse(format!("the message's id {id:?} has a NUL in it")),
+            id if self.queue.is_empty() => refuse(format!("the message {id:?} names no queue")),
+            _ => Ok(()),
+        }
+    }
+
+    /// What tells two messages of one id apart: everything but the moment at which it was made,
+    /// which is another one when somebody tries again.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let mut add = |bytes: &[u8]| {
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        };
+        for text in [&self.queue, &self.tenant, &self.endpoint, &self.model, &self.route] {
+            add(text.as_bytes());
+        }
+        add(&self.deadline.millis().to_le_bytes());
+        for map in [&self.metadata, &self.headers] {
+            add(&(map.len() as u64).to_le_bytes());
+            for (key, value) in map {
+                add(key.as_bytes());
+                add(value.as_bytes());
+            }
+        }
+        match &self.body {
+            Body::Bytes(bytes) => add(bytes),
+            Body::Slice { file, offset, length } => {
+                add(file.as_os_str().as_encoded_bytes());
+                add(&offset.to_le_bytes());
+                add(&length.to_le_bytes());
+            }
+        }
+        hash.finalize().into()
+    }
+}
+
 // === impl Body ===
 
 impl Default for Body {
@@ -119,5 +175,27 @@ impl Outcome {
     /// No answer came.
     pub fn failed(code: &'static str, text: impl Into<String>) -> Self {
         Self::Failed { code, text: text.into() }
+    }
+
+    /// As it is kept.
+    pub(crate) fn stored(self, id: &str) -> Stored {
+        let id = id.to_owned();
+        match self {
+            Self::Answered { status, body } => {
+                Stored { id, status: Some(status), body, error: None, text: None }
+            }
+            Self::Failed { code, text } => {
+                let body = serde_json::json!({ "error": text }).to_string().into();
+                Stored { id, status: None, body, error: Some(code.into()), text: Some(text) }
+            }
+        }
+    }
+
+    /// Why a message with this outcome is among the dead.
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Self::Answered { status, .. } => format!("the last answer had status {status}"),
+            Self::Failed { code, text } => format!("{code}: {text}"),
+        }
     }
 }

@@ -1,0 +1,113 @@
+//! The file: whose it is, and how it is opened.
+//!
+//! One process owns a file, by a lock on a second one beside it. SQLite's own exclusive mode would
+//! do the same, but would keep out whoever wants to look with the ordinary shell.
+
+use std::ffi::OsString;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::schema::{self, Kind};
+use super::trouble;
+use crate::error::{StoreError, Trouble};
+
+/// How long to wait for a person with a shell who is writing.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Statements that are kept prepared.
+const STATEMENTS: usize = 128;
+
+/// Pages of the log after which they go to their places: 16 MiB.
+const LOG_PAGES: u32 = 4000;
+
+/// What may stay of the log's file once it is empty.
+const LOG_BYTES: u32 = 64 << 20;
+
+/// Owns the file for as long as it lives.
+pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
+    let beside = lock_path(path);
+    let name = beside.display();
+    let options = File::options().create(true).truncate(false).write(true).open(&beside);
+    let file = options.map_err(|error| {
+        let text = format!("{name}: {error}; the folder must exist and be writable");
+        StoreError::new(Trouble::Asked, text)
+    })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::new(
+            Trouble::Away,
+            format!(
+                "{} is in use by another process, which has locked {name}; stop it, or use \
+                 another folder",
+                path.display()
+            ),
+        )),
+        Err(TryLockError::Error(error)) => {
+            Err(StoreError::new(Trouble::Broken, format!("{name} cannot be locked: {error}")))
+        }
+    }
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".lock");
+    name.into()
+}
+
+/// The connection that writes. The file is checked, and brought to the newest version.
+pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
+    let named = |error| named(path, error);
+    let mut connection = Connection::open_with_flags(path, flags()).map_err(named)?;
+    connection.busy_timeout(PATIENCE).map_err(named)?;
+    let refuse = |text: String| {
+        let text = format!("{}: {text}; move it away, or use another folder", path.display());
+        Err(StoreError::new(Trouble::Broken, text))
+    };
+    match schema::kind(&connection).map_err(named)? {
+        Kind::Empty | Kind::Ours => {}
+        Kind::Foreign => return refuse("this is a database of another program".into()),
+        Kind::Newer(version) => {
+            let known = schema::newest();
+            return refuse(format!(
+                "this is a queue of version {version}, and versions up to {known} are known here"
+            ));
+        }
+    }
+    settle(&connection).and_then(|()| schema::migrate(&mut connection)).map_err(named)?;
+    Ok(connection)
+}
+
+/// A connection that only looks.
+pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
+    let open = || {
+        let connection = Connection::open_with_flags(path, flags())?;
+        connection.busy_timeout(PATIENCE)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    };
+    open().map_err(|error| named(path, error))
+}
+
+fn flags() -> OpenFlags {
+    OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+}
+
+/// Every commit is on the disk before it is told.
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES, |_| Ok(()))
+}
+
+fn named(path: &Path, error: rusqlite::Error) -> StoreError {
+    let error = trouble::from(error);
+    StoreError::new(error.trouble, format!("{}: {}", path.display(), error.text))
+}

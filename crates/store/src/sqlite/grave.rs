@@ -1,0 +1,93 @@
+//! The dead: messages that failed too often. They have had their result, and wait for a person.
+
+use rusqlite::{OptionalExtension, Row, Transaction, params};
+
+use super::rows::{self, stamp};
+use crate::message::BATCH_ROUTE;
+use crate::moment::Moment;
+use crate::{Dead, Which};
+
+/// One of the dead.
+struct Grave {
+    number: i64,
+    seq: i64,
+    route: String,
+    created: Moment,
+    deadline: Moment,
+}
+
+/// The dead, oldest first.
+pub(super) fn list(
+    step: &Transaction<'_>,
+    queue: &str,
+    after: Option<u64>,
+    most: usize,
+) -> rusqlite::Result<Vec<Dead>> {
+    let sql = "SELECT d.number, m.id, d.at, d.why, m.failures FROM dead d JOIN messages m USING (seq) \
+               WHERE d.queue = ?1 AND d.number > ?2 ORDER BY d.number LIMIT ?3";
+    let after = after.map_or(0, |number| i64::try_from(number).unwrap_or(i64::MAX));
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let read = |row: &Row<'_>| {
+        let (number, at) = (rows::count(row, 0)?, rows::moment(row, 2)?);
+        Ok(Dead { number, id: row.get(1)?, at, why: row.get(3)?, failures: row.get(4)? })
+    };
+    step.prepare_cached(sql)?.query_map(params![queue, after, most], read)?.collect()
+}
+
+/// Lets the dead wait again, at the end of the line and with as much time as they had at first.
+/// Lines of a batch stay: the batch has had their final answer.
+pub(super) fn redrive(
+    step: &Transaction<'_>,
+    queue: &str,
+    which: &Which,
+    now: Moment,
+) -> rusqlite::Result<u64> {
+    let graves = graves(step, queue, which)?;
+    let mut count = 0;
+    for grave in graves.iter().filter(|grave| !grave.route.starts_with(BATCH_ROUTE)) {
+        let deadline = now.after(grave.deadline.since(grave.created));
+        let sql = "UPDATE messages SET seq = (SELECT max(seq) + 1 FROM messages), \
+                   state = 'pending', failures = 0, cancelled = 0, created = ?2, deadline = ?3 \
+                   WHERE seq = ?1 RETURNING seq";
+        let values = params![grave.seq, stamp(now), stamp(deadline)];
+        let seq: i64 = step.prepare_cached(sql)?.query_row(values, |row| row.get(0))?;
+        let sql = "UPDATE bodies SET seq = ?2 WHERE seq = ?1";
+        step.prepare_cached(sql)?.execute([grave.seq, seq])?;
+        step.prepare_cached("DELETE FROM dead WHERE number = ?1")?.execute([grave.number])?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Forgets the dead.
+pub(super) fn purge(step: &Transaction<'_>, queue: &str, which: &Which) -> rusqlite::Result<u64> {
+    let graves = graves(step, queue, which)?;
+    for grave in &graves {
+        step.prepare_cached("DELETE FROM dead WHERE number = ?1")?.execute([grave.number])?;
+        step.prepare_cached("DELETE FROM bodies WHERE seq = ?1")?.execute([grave.seq])?;
+        step.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([grave.seq])?;
+    }
+    Ok(graves.len() as u64)
+}
+
+fn graves(step: &Transaction<'_>, queue: &str, which: &Which) -> rusqlite::Result<Vec<Grave>> {
+    let read = |row: &Row<'_>| {
+        let (created, deadline) = (rows::moment(row, 3)?, rows::moment(row, 4)?);
+        let (number, seq, route) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Grave { number, seq, route, created, deadline })
+    };
+    let columns = "SELECT d.number, m.seq, m.route, m.created, m.deadline FROM";
+    match which {
+        Which::All => {
+            let from = "dead d JOIN messages m USING (seq) WHERE d.queue = ?1 ORDER BY d.number";
+            let mut sql = step.prepare_cached(&format!("{columns} {from}"))?;
+            sql.query_map([queue], read)?.collect()
+        }
+        Which::Ids(ids) => {
+            let from = "messages m JOIN dead d USING (seq) WHERE d.queue = ?1 AND m.id = ?2";
+            let mut sql = step.prepare_cached(&format!("{columns} {from}"))?;
+            let find = |id: &String| sql.query_row([queue, id], read).optional().transpose();
+            ids.iter().filter_map(find).collect()
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! What the engines are held to.
+
+mod sqlite;
