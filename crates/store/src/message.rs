@@ -56,6 +56,8 @@ pub enum Body {
         /// How many bytes.
         length: u64,
     },
+    /// It was kept apart from the message and is no longer there.
+    Gone,
 }
 
 /// What became of a message.
@@ -105,6 +107,7 @@ impl Message {
             }
             id if id.contains('\0') => refuse(format!("the message's id {id:?} has a NUL in it")),
             id if self.queue.is_empty() => refuse(format!("the message {id:?} names no queue")),
+            id if self.body == Body::Gone => refuse(format!("the message {id:?} has no body")),
             _ => Ok(()),
         }
     }
@@ -135,6 +138,7 @@ impl Message {
                 add(&offset.to_le_bytes());
                 add(&length.to_le_bytes());
             }
+            Body::Gone => {}
         }
         hash.finalize().into()
     }
@@ -154,6 +158,7 @@ impl Body {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Slice { length, .. } => *length,
+            Self::Gone => 0,
         }
     }
 }

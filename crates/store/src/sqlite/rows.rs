@@ -77,6 +77,7 @@ pub(super) fn insert(step: &Transaction<'_>, message: &Message) -> Result<(), St
             })?;
             (Some(file), Some(signed(*offset)), None)
         }
+        Body::Gone => (None, None, None),
     };
     let sql = "INSERT INTO messages (id, digest, queue, tenant, created, deadline, endpoint, model, \
                metadata, headers, route, file, offset, length, state) \
