@@ -9,6 +9,7 @@
 mod admin;
 mod alarm;
 mod backend;
+pub mod batch;
 mod bodies;
 #[cfg(feature = "dbus")]
 mod bus;

@@ -43,7 +43,8 @@ fn field(body: &[u8], start: usize, end: usize) -> Option<Named<'_>> {
     Some(Named { name: Cow::Borrowed(name), place, form: Form::Plain })
 }
 
-fn boundary(content_type: &str) -> Option<&str> {
+/// What parts a form of this content type.
+pub(super) fn boundary(content_type: &str) -> Option<&str> {
     let mut parameters = content_type.split(';').skip(1).map(str::trim_ascii);
     let given = parameters.find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;

@@ -6,10 +6,10 @@
 
 use flow::Span;
 use flow::identity::NAME_MAX;
-use http::header::TE;
+use http::header::{CONTENT_TYPE, TE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{ident, lasting};
+use super::{form, ident, lasting};
 use crate::hops;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -61,6 +61,20 @@ pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> H
 /// A request's id where nothing more of it could be read.
 pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
     ident::of(headers.get(REQUEST_ID))
+}
+
+/// What parts the form that is coming; nothing for what is not a form.
+pub(crate) fn form_boundary(headers: &HeaderMap) -> Option<&str> {
+    let content_type = text(headers.get(CONTENT_TYPE)?)?;
+    let kind = content_type.split(';').next().unwrap_or_default();
+    let is_form = kind.trim_ascii().eq_ignore_ascii_case("multipart/form-data");
+    form::boundary(content_type).filter(|_| is_form)
+}
+
+/// Whose request it is, as far as its sender says; empty for nobody's.
+pub(crate) fn tenant(headers: &HeaderMap) -> &str {
+    let tenant = Controls::of(headers).fairness_id().unwrap_or_default();
+    if tenant.len() <= NAME_MAX { tenant } else { "" }
 }
 
 /// A name that nothing else has.

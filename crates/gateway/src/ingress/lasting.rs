@@ -1,4 +1,4 @@
-//! How long something lasts, as headers write it: `500ms`, `1m30s`, `2.5`.
+//! How long something lasts, as requests write it: `500ms`, `1m30s`, `7d`, `2.5`.
 
 use flow::Span;
 
@@ -6,7 +6,7 @@ use flow::Span;
 const TEXT_MAX: usize = 64;
 
 /// Numbers with their units, one after the other; a lone number is seconds.
-pub(super) fn parse(text: &str) -> Option<Span> {
+pub(crate) fn parse(text: &str) -> Option<Span> {
     if text.is_empty() || text.len() > TEXT_MAX {
         return None;
     }
@@ -34,6 +34,7 @@ fn seconds(unit: &str) -> Option<f64> {
         "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
+        "d" => 86_400.0,
         _ => return None,
     })
 }

@@ -3,10 +3,13 @@
 //! Only `/v1/` and `/api/` are passed on, and only as they are: a path that a careless server could
 //! read as another one is refused, so that nobody reaches what is not offered.
 
+mod batch;
+
 use std::borrow::Cow;
 
 use http::Method;
 
+pub(crate) use self::batch::{BatchCall, object_id};
 use crate::reply::Fault;
 
 /// Where a request goes.
@@ -24,6 +27,8 @@ pub(crate) enum Route {
     Version,
     /// One model: [`card_id`] says which.
     ModelCard,
+    /// To the Batch API.
+    Batch(BatchCall),
     Visibility(Page),
     Nothing,
 }
@@ -85,6 +90,9 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
         "/api/tags" if reads => Route::Tags,
         "/api/version" if reads => Route::Version,
         _ if reads && path.len() > CARDS.len() && path.starts_with(CARDS) => Route::ModelCard,
+        _ if kind == Kind::Other && api == Api::OpenAi => {
+            batch::at(method, path).unwrap_or(Route::Proxied { api, kind })
+        }
         _ => Route::Proxied { api, kind },
     })
 }

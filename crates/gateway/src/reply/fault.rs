@@ -37,6 +37,21 @@ pub(crate) enum Fault {
     BodyTooLarge(usize),
     /// The client took too long to send its request.
     RequestTimeout,
+    /// No folder is configured for batch work.
+    BatchDisabled,
+    /// Which field of the request is wrong, and what is wrong with it.
+    InvalidField(&'static str, String),
+    /// No such file, no such batch: the id as it was given.
+    FileNotFound(String),
+    BatchNotFound(String),
+    /// The batch that still needs the file.
+    FileInUse(String),
+    /// How the batch stands that can no longer be cancelled.
+    BatchEnded(&'static str),
+    /// The limit of an uploaded file in bytes.
+    FileTooLarge(u64),
+    /// There is no room for what is to be kept: why.
+    StorageFull(String),
     Internal,
 }
 

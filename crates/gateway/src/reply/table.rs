@@ -34,6 +34,14 @@ impl Fault {
             Self::MethodNotAllowed => "method_not_allowed",
             Self::BodyTooLarge(_) => "body_too_large",
             Self::RequestTimeout => "request_timeout",
+            Self::BatchDisabled => "batch_disabled",
+            Self::InvalidField(..) => "invalid_request",
+            Self::FileNotFound(_) => "file_not_found",
+            Self::BatchNotFound(_) => "batch_not_found",
+            Self::FileInUse(_) => "file_in_use",
+            Self::BatchEnded(_) => "batch_ended",
+            Self::FileTooLarge(_) => "file_too_large",
+            Self::StorageFull(_) => "storage_full",
             Self::Internal => "internal",
         }
     }
@@ -55,10 +63,18 @@ impl Fault {
             Self::ClientClosed => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::BackendError(_) => StatusCode::BAD_GATEWAY,
-            Self::ModelNotFound(_) | Self::NoSuchPath => StatusCode::NOT_FOUND,
-            Self::InvalidRequest(_) | Self::InvalidModel(_) => StatusCode::BAD_REQUEST,
+            Self::ModelNotFound(_)
+            | Self::NoSuchPath
+            | Self::BatchDisabled
+            | Self::FileNotFound(_)
+            | Self::BatchNotFound(_) => StatusCode::NOT_FOUND,
+            Self::InvalidRequest(_) | Self::InvalidModel(_) | Self::InvalidField(..) => {
+                StatusCode::BAD_REQUEST
+            }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::FileInUse(_) | Self::BatchEnded(_) => StatusCode::CONFLICT,
+            Self::BodyTooLarge(_) | Self::FileTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::StorageFull(_) => StatusCode::INSUFFICIENT_STORAGE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -98,13 +114,23 @@ impl Fault {
     pub(super) const fn param(&self) -> Option<&'static str> {
         match self {
             Self::InvalidModel(_) | Self::ModelNotFound(_) => Some("model"),
+            Self::InvalidField(field, _) => Some(field),
+            Self::FileNotFound(_) | Self::BatchNotFound(_) => Some("id"),
+            Self::FileTooLarge(_) => Some("file"),
             _ => None,
         }
     }
 
     /// Whether the connection cannot go on: part of a request may still be on its way.
     pub(super) const fn closes(&self) -> bool {
-        matches!(self, Self::BodyTooLarge(_) | Self::RequestTimeout | Self::Overloaded)
+        matches!(
+            self,
+            Self::BodyTooLarge(_)
+                | Self::RequestTimeout
+                | Self::Overloaded
+                | Self::FileTooLarge(_)
+                | Self::StorageFull(_)
+        )
     }
 
     /// What is wrong and what to do.
@@ -126,6 +152,18 @@ impl Fault {
                 );
             }
             Self::InvalidRequest(what) | Self::InvalidModel(what) => return what.clone(),
+            Self::InvalidField(_, what) | Self::StorageFull(what) => return what.clone(),
+            Self::FileNotFound(id) => return format!("There is no file '{id}'."),
+            Self::BatchNotFound(id) => return format!("There is no batch '{id}'."),
+            Self::FileInUse(batch) => {
+                return format!("The batch '{batch}' needs this file: cancel it or wait for it.");
+            }
+            Self::BatchEnded(status) => {
+                return format!("A batch that is {status} cannot be cancelled.");
+            }
+            Self::FileTooLarge(limit) => {
+                return format!("The file is larger than {limit} bytes: upload it in parts.");
+            }
             Self::BodyTooLarge(limit) => {
                 return format!("The body is larger than {limit} bytes: send a smaller one.");
             }
@@ -154,6 +192,9 @@ impl Fault {
                 "This path does not take this method: use GET, or POST for work."
             }
             Self::RequestTimeout => "The request took too long to arrive: send it faster.",
+            Self::BatchDisabled => {
+                "The Batch API is off: set batch.folder to a folder for files and queue."
+            }
             Self::Internal => "The gateway failed on this request: this is a fault of its own.",
         };
         fixed.to_owned()

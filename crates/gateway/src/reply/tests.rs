@@ -72,11 +72,52 @@ fn c09_every_fault_has_its_status_and_its_code() {
         (Fault::RequestTimeout, 408, invalid, "request_timeout", none(), "close"),
         (Fault::Internal, 500, "server_error", "internal", none(), ""),
     ];
-    for (fault, status, family, code, param, end) in rows {
-        let expected = (status, family.into(), code.into(), param, status == 503, end == "close");
-        assert_eq!(seen(fault.clone()), expected, "{fault:?}");
-        assert_eq!((fault.code(), fault.status().as_u16()), (code, status));
+    for row in rows {
+        told_as(row);
     }
+}
+
+#[test]
+fn d10_faults_of_the_batch_api_have_their_status_and_their_code() {
+    let invalid = "invalid_request_error";
+    let what = || "what".to_owned();
+    let none = || Value::Null;
+    let rows = [
+        (Fault::BatchDisabled, 404, invalid, "batch_disabled", none(), ""),
+        (
+            Fault::InvalidField("purpose", "what is wrong".into()),
+            400,
+            invalid,
+            "invalid_request",
+            json!("purpose"),
+            "",
+        ),
+        (Fault::FileNotFound(what()), 404, invalid, "file_not_found", json!("id"), ""),
+        (Fault::BatchNotFound(what()), 404, invalid, "batch_not_found", json!("id"), ""),
+        (Fault::FileInUse(what()), 409, invalid, "file_in_use", none(), ""),
+        (Fault::BatchEnded("completed"), 409, invalid, "batch_ended", none(), ""),
+        (Fault::FileTooLarge(5), 413, invalid, "file_too_large", json!("file"), "close"),
+        (
+            Fault::StorageFull("the disk is full".into()),
+            507,
+            "server_error",
+            "storage_full",
+            none(),
+            "close",
+        ),
+    ];
+    for row in rows {
+        told_as(row);
+    }
+}
+
+/// Fault, status, type, code, param, and what becomes of the connection.
+type Row = (Fault, u16, &'static str, &'static str, Value, &'static str);
+
+fn told_as((fault, status, family, code, param, end): Row) {
+    let expected = (status, family.into(), code.into(), param, status == 503, end == "close");
+    assert_eq!(seen(fault.clone()), expected, "{fault:?}");
+    assert_eq!((fault.code(), fault.status().as_u16()), (code, status));
 }
 
 #[test]

@@ -56,6 +56,43 @@ fn x01_every_path_of_the_surface_leads_somewhere() {
 }
 
 #[test]
+fn d10_the_batch_api_has_its_paths_and_no_others() {
+    let (get, post, delete) = (&Method::GET, &Method::POST, &Method::DELETE);
+    let rows = [
+        (get, "/v1/files", BatchCall::Files),
+        (&Method::HEAD, "/v1/files", BatchCall::Files),
+        (post, "/v1/files", BatchCall::Upload),
+        (delete, "/v1/files", BatchCall::OtherMethod),
+        (get, "/v1/files/file-1", BatchCall::File),
+        (delete, "/v1/files/file-1", BatchCall::DeleteFile),
+        (post, "/v1/files/file-1", BatchCall::OtherMethod),
+        (get, "/v1/files/file-1/content", BatchCall::Content),
+        (post, "/v1/files/file-1/content", BatchCall::OtherMethod),
+        (get, "/v1/batches", BatchCall::Batches),
+        (post, "/v1/batches", BatchCall::Create),
+        (&Method::PUT, "/v1/batches", BatchCall::OtherMethod),
+        (get, "/v1/batches/batch_1", BatchCall::Batch),
+        (delete, "/v1/batches/batch_1", BatchCall::OtherMethod),
+        (post, "/v1/batches/batch_1/cancel", BatchCall::Cancel),
+        (get, "/v1/batches/batch_1/cancel", BatchCall::OtherMethod),
+    ];
+    for (method, path, expected) in rows {
+        assert_eq!(classify(method, path), Ok(Route::Batch(expected)), "{method} {path}");
+    }
+    for path in ["/v1/files/", "/v1/files/a/b", "/v1/files/a/content/", "/v1/batches/a/content"] {
+        assert_eq!(classify(get, path), Ok(Route::Nothing), "{path}");
+    }
+    let elsewhere = proxied(Api::OpenAi, Kind::Other);
+    assert_eq!(classify(get, "/v1/filesystem"), elsewhere);
+    assert_eq!(classify(get, "/v1/batchesx/1"), elsewhere);
+    assert!(classify(get, "/v1/files/../secrets").is_err());
+    assert!(classify(get, "/v1/files/%2e%2e/secrets").is_err());
+    assert_eq!(object_id("/v1/files/file-1"), "file-1");
+    assert_eq!(object_id("/v1/batches/batch_1/cancel"), "batch_1");
+    assert_eq!(object_id("/v1/files"), "");
+}
+
+#[test]
 fn x01_a_card_names_its_model() {
     assert_eq!(card_id("/v1/models/llama").unwrap(), "llama");
     assert_eq!(card_id("/v1/models/org/llama").unwrap(), "org/llama");

@@ -1,0 +1,4 @@
+//! The Batch API.
+
+mod form;
+pub mod lines;
