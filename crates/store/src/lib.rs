@@ -28,7 +28,7 @@ mod tests;
 pub use error::{StoreError, Trouble};
 pub use message::{BATCH_ROUTE, Body, Message, Outcome, Stored};
 pub use moment::Moment;
-pub use sqlite::Sqlite;
+pub use sqlite::{Sqlite, ledger};
 
 use std::pin::Pin;
 

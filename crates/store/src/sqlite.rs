@@ -26,6 +26,7 @@ use crate::{
 
 mod file;
 mod grave;
+pub mod ledger;
 mod look;
 mod queue;
 mod rows;

@@ -1,3 +1,4 @@
 //! What the engines are held to.
 
+mod ledger;
 mod sqlite;

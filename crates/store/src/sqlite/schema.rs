@@ -6,11 +6,13 @@
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+use super::ledger::tables::TABLES;
+
 /// What makes this file ours: "Tide".
 const APPLICATION: i32 = 0x5469_6465;
 
 /// What each version added to the one before; a file's `user_version` says how many it has.
-const STEPS: &[&str] = &[QUEUE];
+const STEPS: &[&str] = &[QUEUE, TABLES];
 
 const QUEUE: &str = "
 CREATE TABLE messages (

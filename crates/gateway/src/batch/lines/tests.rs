@@ -77,7 +77,11 @@ fn d10_every_mistake_is_told_with_its_line_and_its_part() {
         (format!("{} {{}}", line("a")), "invalid_json_line", None),
         (with(&format!(r#"{good},"body":{{}}"#)), "invalid_json_line", None),
         (with(good), "missing_required_parameter", Some("custom_id")),
-        (with(&format!(r#"{good},"custom_id":null"#)), "missing_required_parameter", Some("custom_id")),
+        (
+            with(&format!(r#"{good},"custom_id":null"#)),
+            "missing_required_parameter",
+            Some("custom_id"),
+        ),
         (with(&format!(r#"{good},"custom_id":7"#)), "invalid_value", Some("custom_id")),
         (with(&format!(r#"{good},"custom_id":"""#)), "invalid_value", Some("custom_id")),
         (with(&format!(r#"{good},"custom_id":"{long}""#)), "invalid_value", Some("custom_id")),

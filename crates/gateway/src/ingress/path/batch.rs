@@ -37,10 +37,10 @@ pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
         };
         return Some(Route::Batch(chosen(method, &calls)));
     }
-    let (id, verb) = rest.strip_prefix('/')?.split_once('/').map_or_else(
-        || (rest.trim_start_matches('/'), None),
-        |(id, verb)| (id, Some(verb)),
-    );
+    let (id, verb) = rest
+        .strip_prefix('/')?
+        .split_once('/')
+        .map_or_else(|| (rest.trim_start_matches('/'), None), |(id, verb)| (id, Some(verb)));
     if id.is_empty() {
         return Some(Route::Nothing);
     }
