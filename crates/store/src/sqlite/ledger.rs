@@ -175,6 +175,15 @@ pub struct Place {
     pub number: i64,
 }
 
+/// What there is to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// The batches to be looked after, oldest first.
+    pub ids: Vec<String>,
+    /// Whether there are others, whose lines are being answered.
+    pub underway: bool,
+}
+
 /// The id of the message for a line of a batch.
 pub fn message_id(batch: &str, line: u64) -> String {
     format!("{batch}/{line}")
@@ -236,9 +245,9 @@ impl Ledger {
         self.store.read(move |step| batches::list(step, &page).map_err(trouble::from))
     }
 
-    /// All batches for which there is something left to do, oldest first.
-    pub fn open_batches(&self) -> Answer<'_, Vec<Batch>> {
-        self.store.read(|step| batches::open(step).map_err(trouble::from))
+    /// What there is to do.
+    pub fn due(&self, now: Moment) -> Answer<'_, Due> {
+        self.store.read(move |step| batches::due(step, now).map_err(trouble::from))
     }
 
     /// Forgets batches that ended before then, so many at most; says how many.

@@ -58,6 +58,11 @@ impl World {
         (total, completed, failed)
     }
 
+    async fn due(&self, secs: u64) -> (Vec<String>, bool) {
+        let due = self.ledger().due(at(secs)).await.unwrap();
+        (due.ids, due.underway)
+    }
+
     /// A batch that waits to be validated, and its file.
     async fn add(&self, id: &str) {
         let file = file(&format!("file-{id}"));

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 use super::super::rows::{self, stamp};
 use super::super::{queue, trouble};
 use super::files::{self, first};
-use super::{Added, Batch, Counts, KEPT_MAX, Listed, OPEN_MAX, Page, Status, Times};
+use super::{Added, Batch, Counts, Due, KEPT_MAX, Listed, OPEN_MAX, Page, Status, Times};
 use crate::error::StoreError;
 use crate::message::Message;
 use crate::moment::Moment;
@@ -65,9 +65,22 @@ pub(super) fn list(step: &Transaction<'_>, page: &Page) -> rusqlite::Result<Opti
     Ok(Some(page.cut(rows)))
 }
 
-pub(super) fn open(step: &Transaction<'_>) -> rusqlite::Result<Vec<Batch>> {
-    let sql = format!("{SELECT} WHERE cleared = 0 ORDER BY number");
-    step.prepare_cached(&sql)?.query_map([], read)?.collect()
+/// All but those whose lines are being answered and that have time left.
+pub(super) fn due(step: &Transaction<'_>, now: Moment) -> rusqlite::Result<Due> {
+    let sql = "SELECT b.id, status = 'in_progress' AND deadline > ?1 AND \
+               t.answered_well + t.failed < t.total FROM batches b LEFT JOIN tallies t \
+               ON t.route = b.id WHERE cleared = 0 ORDER BY number";
+    let mut due = Due::default();
+    let mut sql = step.prepare_cached(sql)?;
+    let mut found = sql.query([stamp(now)])?;
+    while let Some(row) = found.next()? {
+        if row.get::<_, Option<bool>>(1)? == Some(true) {
+            due.underway = true;
+        } else {
+            due.ids.push(row.get(0)?);
+        }
+    }
+    Ok(due)
 }
 
 pub(super) fn forget(step: &Transaction<'_>, before: Moment, most: usize) -> rusqlite::Result<u64> {

@@ -8,7 +8,7 @@ async fn d10_a_batch_is_kept_as_it_was_made() {
     world.add("batch_1").await;
     world.reopen();
     assert_eq!(world.batch("batch_1").await, batch("batch_1"));
-    assert_eq!(world.ledger().open_batches().await, Ok(vec![batch("batch_1")]));
+    assert_eq!(world.due(0).await, (vec!["batch_1".to_owned()], false));
 }
 
 #[tokio::test]
@@ -49,6 +49,8 @@ async fn d10_counts_follow_the_answers() {
     assert!(world.store().bury(claims[3].held.clone(), failed, at(8)).await.unwrap());
     world.reopen();
     assert_eq!(world.counts("batch_1").await, (4, 2, 2));
+    assert_eq!(world.due(99).await, (vec!["batch_1".to_owned()], true), "the other has time left");
+    assert_eq!(world.due(100).await.0.len(), 2);
     assert_eq!(world.counts("batch_2").await, (1, 0, 0));
 }
 
@@ -68,5 +70,5 @@ async fn d10_what_fails_validation_ends_with_what_is_wrong() {
     assert_eq!((batch.status, batch.times.ended), (Status::Failed, Some(at(9))));
     assert_eq!(batch.flaws, Some(flaws));
     assert!(world.ledger().clear("batch_1", 10).await.unwrap());
-    assert_eq!(world.ledger().open_batches().await, Ok(Vec::new()));
+    assert_eq!(world.due(0).await, (Vec::new(), false));
 }
