@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use flow::{Span, Time};
+use store::Moment;
 
 /// Time since the gateway began, for the core.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,11 @@ pub(crate) fn span(duration: Duration) -> Span {
 /// The time since 1970 by the system's clock, which may jump: for logs, never for decisions.
 pub(crate) fn since_epoch() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
+/// The same for what outlives the process, such as the deadlines of batches.
+pub(crate) fn moment() -> Moment {
+    Moment::from_millis(u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]

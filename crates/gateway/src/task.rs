@@ -5,6 +5,7 @@ use std::io;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 
 /// The signals that ask for the end. One listener hears them all: one made later would miss what
 /// came in between.
@@ -18,6 +19,20 @@ pub(crate) struct EndSignals {
 pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) {
     // Whoever needs the end of it has its own way to hear; a panic ends the task alone.
     drop(tokio::spawn(future));
+}
+
+/// Runs something to its end, also where nobody waits for that any more.
+pub(crate) fn detached<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    tokio::spawn(future)
+}
+
+/// Does what keeps a thread waiting, such as the disk, on a thread of its own.
+pub(crate) fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(work)
 }
 
 /// A runtime of one thread.

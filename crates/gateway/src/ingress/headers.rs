@@ -6,7 +6,7 @@
 
 use flow::Span;
 use flow::identity::NAME_MAX;
-use http::header::{CONTENT_TYPE, TE};
+use http::header::{CONTENT_TYPE, EXPECT, TE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{form, ident, lasting};
@@ -69,6 +69,11 @@ pub(crate) fn form_boundary(headers: &HeaderMap) -> Option<&str> {
     let kind = content_type.split(';').next().unwrap_or_default();
     let is_form = kind.trim_ascii().eq_ignore_ascii_case("multipart/form-data");
     form::boundary(content_type).filter(|_| is_form)
+}
+
+/// Whether its sender waits for a word before it sends the body.
+pub(crate) fn expects_word(headers: &HeaderMap) -> bool {
+    headers.contains_key(EXPECT)
 }
 
 /// Whose request it is, as far as its sender says; empty for nobody's.

@@ -1,0 +1,140 @@
+//! Crashes at every stage: what was begun goes on.
+
+use super::*;
+
+#[test]
+fn d07_a_batch_goes_on_after_a_crash_at_every_stage() {
+    let mut world = World::new();
+    let id = world.create(&lines(3));
+    world.restart();
+    assert_eq!(world.status(&id), "validating");
+    world.round(1);
+    world.restart();
+    assert_eq!(world.status(&id), "in_progress");
+    let claims = world.claim(2);
+    world.answer(&claims[0], 200, "{\"n\":1}");
+    world.restart();
+    assert!(!world.answer(&claims[1], 200, "{}"), "whoever sent it is gone with the process");
+    for claim in world.claim(10) {
+        assert!(world.answer(&claim, 200, "{}"));
+    }
+    world.restart();
+    world.round(2);
+    world.restart();
+    assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("completed", [3, 3, 0]));
+    assert_eq!(names_of(&world.lines(&id, "output_file_id")), ["r1", "r2", "r3"]);
+}
+
+#[test]
+fn d07_files_that_were_written_before_a_crash_are_written_again() {
+    let mut world = World::new();
+    let id = world.create(&lines(2));
+    world.round(1);
+    for claim in world.claim(2) {
+        world.answer(&claim, 200, "{}");
+    }
+    // It dies between the last file and the row that names it.
+    let ledger = &world.batches().ledger;
+    let ending = store::ledger::Status::Completed;
+    assert!(world.run(ledger.begin_ending(&id, ending, at(2))).unwrap());
+    let batch = world.run(ledger.batch(&id)).unwrap().unwrap();
+    let book = book::Book::open(Arc::clone(&world.batches().shelf), &batch, 1000).unwrap();
+    book.end(at(2)).unwrap();
+    std::fs::write(world.folder.join("drafts/file-half"), "half").unwrap();
+    assert_eq!(world.names("files").len(), 2);
+    world.restart();
+    assert_eq!(world.names("files").len(), 1, "nobody knows the other one");
+    assert_eq!(world.names("drafts"), Vec::<String>::new());
+    world.round(3);
+    assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("completed", [2, 2, 0]));
+    assert_eq!(world.names("files").len(), 2);
+}
+
+#[test]
+fn d07_what_is_left_of_a_batch_that_has_ended_is_cleared_after_a_crash() {
+    let mut world = World::new();
+    let id = world.create(&lines(2));
+    world.round(1);
+    for claim in world.claim(2) {
+        world.answer(&claim, 200, "{}");
+    }
+    let ledger = &world.batches().ledger;
+    world.run(ledger.begin_ending(&id, store::ledger::Status::Completed, at(2))).unwrap();
+    world.run(ledger.finish(&id, store::ledger::Written::default(), at(2))).unwrap();
+    world.restart();
+    assert_eq!(world.status(&id), "completed");
+    world.round(3);
+    assert_eq!(world.run(world.store().take_results(&id, 9)).unwrap(), []);
+    assert_eq!(world.round(4), Duration::from_secs(60));
+}
+
+#[test]
+fn d10_a_batch_whose_file_was_taken_from_the_folder_fails() {
+    let world = World::new();
+    let (unread, begun) = (world.create(&lines(1)), world.create(&lines(1)));
+    let path = |id: &str| {
+        world.folder.join("files").join(world.batch(id)["input_file_id"].as_str().unwrap())
+    };
+    std::fs::remove_file(path(&unread)).unwrap();
+    world.round(1);
+    world.round(1);
+    let code = |id: &str| world.batch(id)["errors"]["data"][0]["code"].clone();
+    assert_eq!(
+        (world.status(&unread).as_str(), code(&unread)),
+        ("failed", json!("file_unreadable"))
+    );
+    assert_eq!(world.status(&begun), "in_progress");
+    world.answer(&world.claim(1)[0], 200, "{}");
+    std::fs::remove_file(path(&begun)).unwrap();
+    world.round(2);
+    assert_eq!((world.status(&begun).as_str(), code(&begun)), ("failed", json!("file_unreadable")));
+    assert_eq!(world.round(3), Duration::from_secs(60));
+}
+
+#[test]
+fn d10_many_batches_are_read_one_after_the_other_while_others_go_on() {
+    let world = World::new();
+    let ids: Vec<String> = (0..3).map(|_| world.create(&lines(1))).collect();
+    assert_eq!(world.round(1), Duration::ZERO, "there are more to read");
+    assert_eq!(world.status(&ids[0]), "in_progress");
+    assert_eq!(world.status(&ids[1]), "validating");
+    world.answer(&world.claim(1)[0], 200, "{}");
+    world.round(2);
+    assert_eq!(world.status(&ids[0]), "completed");
+    assert_eq!(world.status(&ids[1]), "in_progress");
+    world.round(3);
+    assert_eq!(world.status(&ids[2]), "in_progress");
+}
+
+#[test]
+fn d10_thousands_of_lines_wait_in_steps() {
+    let world = World::new();
+    let id = world.create(&lines(2500));
+    world.round(1);
+    assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("in_progress", [2500, 0, 0]));
+    let mut sum = 0;
+    loop {
+        let claims = world.claim(256);
+        if claims.is_empty() {
+            break;
+        }
+        sum += claims.len();
+        // All at once, for one flush of the disk.
+        let complete = |claim: Claim| {
+            let store = Arc::clone(world.store.as_ref().unwrap());
+            let outcome = Outcome::Answered { status: 200, body: "{}".into() };
+            task::detached(async move { store.complete(claim.held, outcome, at(2)).await })
+        };
+        world.run(async {
+            let tasks: Vec<_> = claims.into_iter().map(complete).collect();
+            for task in tasks {
+                assert_eq!(task.await.unwrap(), Ok(true));
+            }
+        });
+    }
+    assert_eq!(sum, 2500);
+    world.round(3);
+    let rows = world.lines(&id, "output_file_id");
+    let names: Vec<String> = (1..=2500).map(|number| format!("r{number}")).collect();
+    assert_eq!(names_of(&rows), names);
+}
