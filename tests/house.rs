@@ -68,6 +68,7 @@ const GATEWAY: &[Room] = &[
     ("bodies", &["reply"]),
     ("ingress", &["config", "hops", "reply"]),
     ("keeper", &["clock", "ingress", "reply"]),
+    ("batch", &["clock", "config", "ingress", "reply", "task"]),
     ("backend", &["clock", "config", "keeper"]),
     ("observe", &["backend", "clock", "config"]),
     ("trip", &["backend", "clock", "ingress", "observe", "reply"]),
@@ -76,6 +77,7 @@ const GATEWAY: &[Room] = &[
         "gate",
         &[
             "backend",
+            "batch",
             "bodies",
             "clock",
             "config",
@@ -89,12 +91,12 @@ const GATEWAY: &[Room] = &[
     ("passage", &["backend", "config", "gate", "ingress", "keeper", "relay", "reply", "trip"]),
     ("admin", &["backend", "config", "gate", "ingress", "observe"]),
     ("bus", &["admin", "config", "gate", "task"]),
-    ("running", &["backend", "bus", "config", "gate", "observe", "task"]),
+    ("running", &["backend", "batch", "bus", "config", "gate", "observe", "task"]),
     (
         "serve",
         &[
-            "admin", "alarm", "backend", "bodies", "clock", "config", "gate", "ingress", "keeper",
-            "observe", "passage", "relay", "reply", "running", "task", "trip", "wire",
+            "admin", "alarm", "backend", "batch", "bodies", "clock", "config", "gate", "ingress",
+            "keeper", "observe", "passage", "relay", "reply", "running", "task", "trip", "wire",
         ],
     ),
     (

@@ -7,8 +7,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use store::Sqlite;
 
 use crate::backend::Own;
+use crate::batch::Batches;
 #[cfg(feature = "dbus")]
 use crate::bus;
 use crate::config::{ConfigError, Settled, Source};
@@ -49,7 +51,8 @@ impl Running {
         source: Option<Source>,
         addresses: Vec<SocketAddr>,
     ) -> Result<Self, StartError> {
-        let gate = Gate::new(settled);
+        let batches = open_batches(&settled)?;
+        let gate = Gate::new(settled, batches);
         let watched = Arc::clone(&gate);
         let own = Own { addresses, instance: gate.standing().instance.into() };
         let watch = spawn("tidegate-watch", move || watch_over(watched, source, own))?;
@@ -160,6 +163,9 @@ fn watch_over(gate: Arc<Gate>, source: Option<Source>, own: Own) {
         task::spawn(async move { keeper.keep_time().await });
         task::spawn(Arc::clone(&gate.fleet).watch(own));
         task::spawn(Arc::clone(&gate).learn_names());
+        if let Some(batches) = &gate.batches {
+            task::spawn(Arc::clone(batches).tend());
+        }
         if let Some(source) = source {
             task::spawn(Arc::clone(&gate).reload(source));
         }
@@ -182,6 +188,15 @@ fn show_on_bus(gate: &Arc<Gate>) -> Result<Option<JoinHandle<()>>, StartError> {
 #[cfg(not(feature = "dbus"))]
 fn show_on_bus(_: &Arc<Gate>) -> Result<Option<JoinHandle<()>>, StartError> {
     Ok(None)
+}
+
+/// The Batch API, where there is a folder for it.
+fn open_batches(settled: &Settled) -> Result<Option<Arc<Batches>>, StartError> {
+    let Some(folder) = &settled.batch.folder else { return Ok(None) };
+    std::fs::create_dir_all(folder)?;
+    let queue = Sqlite::open(folder.join("queue.db"));
+    let queue = queue.map_err(|error| StartError::Unfit(error.to_string()))?;
+    Batches::open(&settled.batch, folder, queue).map(Some).map_err(StartError::Unfit)
 }
 
 /// Every client is an open file, and the usual limit is a thousand.

@@ -4,6 +4,7 @@
 //! connections over them. One more thread keeps the time of the core, watches the backends and
 //! waits for new configuration.
 
+mod batching;
 mod connection;
 mod inbound;
 mod journey;

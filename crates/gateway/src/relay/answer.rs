@@ -57,6 +57,14 @@ struct Stall {
 #[derive(Debug)]
 pub(crate) struct Broken(pub(crate) String);
 
+// === impl Broken ===
+
+impl From<std::io::Error> for Broken {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
 // === impl Answer ===
 
 impl Answer {

@@ -1,14 +1,16 @@
-//! A request's body, whole and bounded.
+//! A request's body: whole and bounded, or piece by piece.
 
 use std::error::Error as _;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use tokio::time::Instant;
 
 use crate::bodies::Held;
 use crate::config::settled::Server;
@@ -18,8 +20,51 @@ use crate::reply::Fault;
 /// What is set aside for a body before it has come, at most: a client's word costs nothing.
 const TRUSTED: usize = 256 << 10;
 
+/// Bytes that a client must send in a second in the long run, where it may take as long as it needs.
+const PACE: u64 = 1 << 10;
+
 /// A body, and its part of what all of them hold.
 type Whole = (Bytes, Held);
+
+/// A body that is taken as it comes, however long that takes. Its client must not fall silent, nor
+/// send so little that it could hold its place for ever; only the time that it is waited for counts.
+#[derive(Debug)]
+pub(super) struct Arriving {
+    body: Incoming,
+    silence: Duration,
+    waited: Duration,
+    received: u64,
+}
+
+// === impl Arriving ===
+
+impl Arriving {
+    pub(super) fn new(body: Incoming, silence: Duration) -> Self {
+        Self { body, silence, waited: Duration::ZERO, received: 0 }
+    }
+
+    /// How many bytes are announced at least.
+    pub(super) fn announced(&self) -> u64 {
+        self.body.size_hint().lower()
+    }
+
+    /// The next piece; nothing at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
+        loop {
+            let earned = self.silence + Duration::from_secs(self.received / PACE);
+            let limit = earned.saturating_sub(self.waited).min(self.silence);
+            let began = Instant::now();
+            let frame = tokio::time::timeout(limit, self.body.frame()).await;
+            self.waited += began.elapsed();
+            let Some(frame) = frame.map_err(|_| Fault::RequestTimeout)? else { return Ok(None) };
+            // Trailers say nothing of interest.
+            if let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() {
+                self.received += data.len() as u64;
+                return Ok(Some(data));
+            }
+        }
+    }
+}
 
 /// Reads a body to its end.
 pub(super) async fn collect(body: Incoming, server: &Server, gate: &Gate) -> Result<Whole, Fault> {

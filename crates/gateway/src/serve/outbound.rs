@@ -13,6 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc;
 
 use super::connection::Serving;
+use crate::batch::Download;
 use crate::relay::{Answer, Broken};
 use crate::task;
 
@@ -44,6 +45,8 @@ pub(super) enum Content {
     Whole(Full<Bytes>),
     /// From a backend.
     Relayed(Box<Answer>),
+    /// From a file.
+    Stored(Download),
     /// From a task that hands over frame by frame.
     Handed(Handed),
 }
@@ -69,6 +72,7 @@ impl Body for Reply {
                 Pin::new(whole).poll_frame(context).map_err(|never| match never {})
             }
             Content::Relayed(answer) => Pin::new(&mut **answer).poll_frame(context),
+            Content::Stored(file) => Pin::new(file).poll_frame(context).map_err(Broken::from),
             Content::Handed(handed) => handed.poll_frame(context),
         }
     }
@@ -77,6 +81,7 @@ impl Body for Reply {
         match &self.content {
             Content::Whole(whole) => whole.is_end_stream(),
             Content::Relayed(answer) => answer.is_end_stream(),
+            Content::Stored(file) => file.is_end_stream(),
             Content::Handed(_) => false,
         }
     }
@@ -85,6 +90,7 @@ impl Body for Reply {
         match &self.content {
             Content::Whole(whole) => whole.size_hint(),
             Content::Relayed(answer) => answer.size_hint(),
+            Content::Stored(file) => file.size_hint(),
             Content::Handed(_) => SizeHint::default(),
         }
     }
@@ -95,7 +101,11 @@ impl Body for Reply {
 impl Content {
     /// An answer for one of many streams on a connection. Such a stream is not asked for more while
     /// its client takes nothing, and nobody would notice: so a task asks, and gives up in time.
-    pub(super) fn handed(answer: Answer, limit: Duration) -> Self {
+    pub(super) fn handed<B>(answer: B, limit: Duration) -> Self
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        Broken: From<B::Error>,
+    {
         let (frames, handed) = Frames::new();
         task::spawn(hand_over(answer, frames, limit));
         Self::Handed(handed)
@@ -150,10 +160,14 @@ impl Handed {
 }
 
 /// Hands an answer over, until its client takes nothing for as long as the limit.
-pub(super) async fn hand_over(mut answer: Answer, frames: Frames, limit: Duration) {
+pub(super) async fn hand_over<B>(mut answer: B, frames: Frames, limit: Duration)
+where
+    B: Body<Data = Bytes> + Unpin,
+    Broken: From<B::Error>,
+{
     loop {
         let frame = tokio::select! {
-            frame = answer.frame() => frame,
+            frame = answer.frame() => frame.map(|frame| frame.map_err(Broken::from)),
             () = frames.closed() => return,
         };
         let Some(frame) = frame else { return frames.end() };

@@ -12,7 +12,7 @@ use super::connection::Serving;
 use super::journey::Journey;
 use super::outbound::{Content, Reply};
 use super::worker::Worker;
-use super::{inbound, listing, status};
+use super::{batching, inbound, listing, status};
 use crate::admin;
 use crate::bodies::Held;
 use crate::ingress::path::{self, Route};
@@ -40,6 +40,7 @@ pub(super) async fn answer(
         }
         Ok(Route::Tags) if doors.api => Content::whole(listing::tags(gate)),
         Ok(Route::Version) if doors.api => Content::whole(listing::version()),
+        Ok(Route::Batch(call)) if doors.api => batching::answer(gate, call, request).await,
         Ok(Route::Visibility(page)) if doors.visibility => {
             Content::whole(admin::answer(gate, page, gate.standing()))
         }

@@ -1,0 +1,94 @@
+//! The Batch API at the door: what comes is handed to it as it comes, and what it says goes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response, Version};
+use hyper::body::Incoming;
+
+use super::inbound::{self, Arriving};
+use super::outbound::Content;
+use crate::batch::{Answered, Batches, Upload};
+use crate::clock;
+use crate::gate::Gate;
+use crate::ingress;
+use crate::ingress::path::BatchCall;
+use crate::reply::{Fault, error, headers};
+
+/// How long a file is still taken that will not be kept: a client that sends hears nothing, and one
+/// whose connection is closed meanwhile may never hear why.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Answers a call.
+pub(super) async fn answer(
+    gate: &Gate,
+    call: BatchCall,
+    request: Request<Incoming>,
+) -> Response<Content> {
+    let (parts, body) = request.into_parts();
+    let request_id = ingress::headers::request_id(&parts.headers);
+    let answered = match (&gate.batches, call) {
+        (_, BatchCall::OtherMethod) => Err(Fault::MethodNotAllowed),
+        (None, _) => Err(Fault::BatchDisabled),
+        (Some(batches), BatchCall::Upload) => upload(gate, batches, &parts, body).await,
+        (Some(batches), BatchCall::Create) => {
+            let collected = inbound::collect(body, &gate.settled.load_full().server, gate).await;
+            match collected {
+                Ok((bytes, _held)) => batches.answer(call, &parts, &bytes, clock::moment()).await,
+                Err(fault) => Err(fault),
+            }
+        }
+        (Some(batches), _) => batches.answer(call, &parts, &Bytes::new(), clock::moment()).await,
+    };
+    let mut response = match answered {
+        Ok(Answered::Whole(response)) => Content::whole(response),
+        Ok(Answered::File(response)) if parts.version == Version::HTTP_2 => {
+            let limit = gate.settled.load().server.write_timeout;
+            response.map(|file| Content::handed(file, limit))
+        }
+        Ok(Answered::File(response)) => response.map(Content::Stored),
+        Err(fault) => Content::whole(error::response(&fault.into())),
+    };
+    headers::identify(response.headers_mut(), &request_id);
+    response
+}
+
+async fn upload(
+    gate: &Gate,
+    batches: &Arc<Batches>,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<Answered, Fault> {
+    let mut arriving = Arriving::new(body, gate.settled.load().server.body_timeout);
+    let taken = tokio::select! {
+        taken = take(batches, parts, &mut arriving) => taken,
+        () = gate.closing() => return Err(Fault::ShuttingDown),
+    };
+    match taken {
+        Ok(upload) => upload.finish(clock::moment()).await.map(Answered::uploaded),
+        Err(fault) if ingress::headers::expects_word(&parts.headers) => Err(fault),
+        Err(fault) => {
+            let _ = tokio::time::timeout(LINGER, pass_over(arriving)).await;
+            Err(fault)
+        }
+    }
+}
+
+/// Takes the rest of a body for nothing.
+async fn pass_over(mut arriving: Arriving) {
+    while let Ok(Some(_)) = arriving.next().await {}
+}
+
+async fn take(
+    batches: &Arc<Batches>,
+    parts: &Parts,
+    arriving: &mut Arriving,
+) -> Result<Upload, Fault> {
+    let mut upload = batches.upload(&parts.headers, arriving.announced())?;
+    while let Some(bytes) = arriving.next().await? {
+        upload.take(&bytes).await?;
+    }
+    Ok(upload)
+}
