@@ -1,4 +1,5 @@
 //! What the engines are held to.
 
+mod conformance;
 mod ledger;
 mod sqlite;

@@ -1,5 +1,7 @@
 //! The dead: messages that failed too often. They have had their result, and wait for a person.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::rows::{self, stamp};
@@ -87,7 +89,8 @@ fn graves(step: &Transaction<'_>, queue: &str, which: &Which) -> rusqlite::Resul
             let from = "messages m JOIN dead d USING (seq) WHERE d.queue = ?1 AND m.id = ?2";
             let mut sql = step.prepare_cached(&format!("{columns} {from}"))?;
             let find = |id: &String| sql.query_row([queue, id], read).optional().transpose();
-            ids.iter().filter_map(find).collect()
+            let once: BTreeSet<&String> = ids.iter().collect();
+            once.into_iter().filter_map(find).collect()
         }
     }
 }

@@ -1,20 +1,41 @@
 //! The embedded engine.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Depth, Message, Moment, Outcome, Receipt, Sqlite, Store, Want};
+use super::conformance::{Fixture, conformance};
+use crate::{Sqlite, Store};
 
 /// A folder of its own, gone with this.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
+
+/// A queue in a folder of its own.
+struct Embedded {
+    store: Arc<Sqlite>,
+    folder: Folder,
+}
+
+conformance!(Embedded);
+
+// === impl Folder ===
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("store-{}-{count}", std::process::id()));
+        let name = format!("tidegate-store-{}-{count}", std::process::id());
+        // Where there is one: the tests want the order of things, not the speed of a disk.
+        let memory = PathBuf::from("/dev/shm");
+        let root = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let path = root.join(name);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
+    }
+
+    /// The queue's file.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.join("queue.db")
     }
 }
 
@@ -24,19 +45,24 @@ impl Drop for Folder {
     }
 }
 
-#[tokio::test]
-async fn a_message_is_submitted_claimed_and_completed() {
-    let folder = Folder::new();
-    let store = Sqlite::open(folder.0.join("queue.db")).unwrap();
-    let now = Moment::from_secs(1000);
-    let message =
-        Message { id: "a".into(), queue: "q".into(), deadline: now, ..Message::default() };
-    assert_eq!(store.submit(vec![message.clone()], now).await.unwrap(), [Receipt::Accepted]);
-    let want = Want { queue: "q".into(), tenant: String::new(), most: 4, until: now };
-    let claims = store.claim(want, now).await.unwrap();
-    assert_eq!(claims[0].message, message);
-    let outcome = Outcome::Answered { status: 200, body: "{}".into() };
-    assert!(store.complete(claims[0].held.clone(), outcome, now).await.unwrap());
-    assert_eq!(store.take_results("q", 10).await.unwrap()[0].id, "a");
-    assert_eq!(store.depth("q").await.unwrap(), Depth::default());
+// === impl Embedded ===
+
+impl Fixture for Embedded {
+    const OWNED: bool = true;
+    const CANCELS_AT_ONCE: bool = true;
+
+    async fn fresh() -> Self {
+        let folder = Folder::new();
+        Self { store: Sqlite::open(folder.file()).unwrap(), folder }
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    async fn reopen(self) -> Self {
+        let Self { store, folder } = self;
+        drop(store);
+        Self { store: Sqlite::open(folder.file()).unwrap(), folder }
+    }
 }

@@ -1,0 +1,123 @@
+//! Cancelling, wherever a message is. One that waits ends in the same step with some engines; with
+//! others whoever claims it ends it. There is one result either way.
+
+use std::time::Duration;
+
+use super::{Fixture, LEASE, QUEUE, Trial};
+use crate::{Depth, Outcome, Standing, Which};
+
+/// Ends what is cancelled, as a dispatcher would, and says how many had to be claimed for that.
+async fn end_cancelled<F: Fixture>(trial: &Trial<F>) -> usize {
+    let claims = trial.claim(10).await;
+    for claim in &claims {
+        assert!(claim.cancelled, "{claim:?} would be sent");
+        let outcome = Outcome::failed(Outcome::CANCELLED, "it was cancelled");
+        assert!(trial.store.complete(claim.held.clone(), outcome, trial.now).await.unwrap());
+    }
+    claims.len()
+}
+
+/// There is one result, which says that the message was cancelled.
+async fn ended_once<F: Fixture>(trial: &Trial<F>) {
+    let results = trial.results().await;
+    assert_eq!(results.len(), 1, "{results:?}");
+    assert_eq!(results[0].error.as_deref(), Some(Outcome::CANCELLED));
+    assert_eq!(trial.store.depth(QUEUE).await.unwrap(), Depth::default());
+}
+
+pub(crate) async fn a_message_that_waits_ends_cancelled_once<F: Fixture>() {
+    let trial = Trial::<F>::new().await;
+    trial.accept_ids(&["one"]).await;
+    assert!(trial.cancel("one").await);
+    trial.cancel("one").await;
+    assert_eq!(end_cancelled(&trial).await, usize::from(!F::CANCELS_AT_ONCE));
+    ended_once(&trial).await;
+}
+
+pub(crate) async fn a_message_that_waits_for_a_retry_ends_cancelled_without_being_sent<
+    F: Fixture,
+>() {
+    let mut trial = Trial::<F>::new().await;
+    trial.accept_ids(&["one"]).await;
+    let claim = trial.claim_one().await;
+    assert!(trial.put_back(&claim.held, LEASE, true).await);
+    assert!(trial.cancel("one").await);
+    trial.pass(LEASE);
+    trial.store.revive(QUEUE, trial.now).await.unwrap();
+    end_cancelled(&trial).await;
+    ended_once(&trial).await;
+}
+
+pub(crate) async fn whoever_holds_a_message_hears_that_it_is_cancelled<F: Fixture>() {
+    let trial = Trial::<F>::new().await;
+    trial.accept_ids(&["one"]).await;
+    let claim = trial.claim_one().await;
+    let held = vec![claim.held.clone()];
+    assert!(trial.cancel("one").await);
+    assert_eq!(trial.store.standing(held.clone()).await.unwrap(), [Standing::Cancelled]);
+    let standing = trial.store.renew(held, trial.now.after(LEASE)).await.unwrap();
+    assert_eq!(standing, [Standing::Cancelled]);
+    let outcome = Outcome::failed(Outcome::CANCELLED, "it was cancelled");
+    assert!(trial.store.complete(claim.held, outcome, trial.now).await.unwrap());
+    ended_once(&trial).await;
+}
+
+pub(crate) async fn what_the_owner_says_of_a_cancelled_message_counts<F: Fixture>() {
+    let trial = Trial::<F>::new().await;
+    trial.accept_ids(&["one"]).await;
+    let claim = trial.claim_one().await;
+    assert!(trial.cancel("one").await);
+    assert!(trial.complete(&claim.held).await, "the answer came before the word");
+    assert_eq!(trial.results().await[0].status, Some(200));
+}
+
+pub(crate) async fn a_cancelled_message_that_is_put_back_is_not_sent_again<F: Fixture>() {
+    let mut trial = Trial::<F>::new().await;
+    for (id, delay) in [("now", Duration::ZERO), ("later", LEASE)] {
+        trial.accept_ids(&[id]).await;
+        let claim = trial.claim_one().await;
+        assert!(trial.cancel(id).await);
+        assert!(trial.put_back(&claim.held, delay, true).await);
+        trial.pass(LEASE);
+        trial.store.revive(QUEUE, trial.now).await.unwrap();
+        end_cancelled(&trial).await;
+        ended_once(&trial).await;
+    }
+}
+
+pub(crate) async fn d07_a_cancelled_message_whose_owner_died_ends_once<F: Fixture>() {
+    let mut trial = Trial::<F>::new().await;
+    trial.accept_ids(&["one"]).await;
+    let claim = trial.claim_one().await;
+    assert!(trial.cancel("one").await);
+    trial.pass(LEASE * 2);
+    trial.store.revive(QUEUE, trial.now).await.unwrap();
+    assert!(!trial.complete(&claim.held).await);
+    end_cancelled(&trial).await;
+    ended_once(&trial).await;
+}
+
+pub(crate) async fn nothing_else_is_cancelled<F: Fixture>() {
+    let trial = Trial::<F>::new().await;
+    assert!(!trial.cancel("nobody").await);
+    trial.accept_ids(&["ended", "dead", "other"]).await;
+    let claims = trial.claim(3).await;
+    assert!(trial.complete(&claims[0].held).await);
+    assert!(trial.bury(&claims[1].held).await);
+    assert!(!trial.cancel("ended").await);
+    assert!(!trial.cancel("dead").await);
+    let standing = trial.store.standing(vec![claims[2].held.clone()]).await.unwrap();
+    assert_eq!(standing, [Standing::Held]);
+    assert_eq!(trial.result_ids().await, ["ended", "dead"]);
+    trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap();
+    assert!(!trial.claim_one().await.cancelled, "what did not count then does not count now");
+}
+
+pub(crate) async fn whoever_waits_for_changes_hears_of_a_cancellation<F: Fixture>() {
+    let trial = Trial::<F>::new().await;
+    trial.accept_ids(&["one"]).await;
+    trial.claim_one().await;
+    let change = trial.store.changed();
+    assert!(trial.cancel("one").await);
+    Trial::<F>::told(change).await;
+}
