@@ -29,8 +29,11 @@ mod grave;
 pub mod ledger;
 mod look;
 mod queue;
+mod receipts;
 mod rows;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod threads;
 mod trouble;
 
@@ -72,9 +75,10 @@ impl Sqlite {
         let mut count = 0;
         loop {
             let route = route.to_owned();
-            let step = self.write(move |step| {
-                queue::cancel_route(step, &route, CANCEL, now).map_err(trouble::from)
-            });
+            let step = self.write_and_wake(
+                |_| true,
+                move |step| queue::cancel_route(step, &route, CANCEL, now).map_err(trouble::from),
+            );
             match step.await? {
                 0 => return Ok(count),
                 more => count += more,

@@ -2,4 +2,4 @@
 
 mod conformance;
 mod ledger;
-mod sqlite;
+pub(crate) mod sqlite;

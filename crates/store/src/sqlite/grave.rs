@@ -9,6 +9,11 @@ use crate::message::BATCH_ROUTE;
 use crate::moment::Moment;
 use crate::{Dead, Which};
 
+/// The dead of a queue from a number on.
+pub(super) const DEAD: &str = "SELECT d.number, m.id, d.at, d.why, m.failures \
+     FROM dead d JOIN messages m USING (seq) \
+     WHERE d.queue = ?1 AND d.number > ?2 ORDER BY d.number LIMIT ?3";
+
 /// One of the dead.
 struct Grave {
     number: i64,
@@ -25,15 +30,13 @@ pub(super) fn list(
     after: Option<u64>,
     most: usize,
 ) -> rusqlite::Result<Vec<Dead>> {
-    let sql = "SELECT d.number, m.id, d.at, d.why, m.failures FROM dead d JOIN messages m USING (seq) \
-               WHERE d.queue = ?1 AND d.number > ?2 ORDER BY d.number LIMIT ?3";
     let after = after.map_or(0, |number| i64::try_from(number).unwrap_or(i64::MAX));
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let read = |row: &Row<'_>| {
         let (number, at) = (rows::count(row, 0)?, rows::moment(row, 2)?);
         Ok(Dead { number, id: row.get(1)?, at, why: row.get(3)?, failures: row.get(4)? })
     };
-    step.prepare_cached(sql)?.query_map(params![queue, after, most], read)?.collect()
+    step.prepare_cached(DEAD)?.query_map(params![queue, after, most], read)?.collect()
 }
 
 /// Lets the dead wait again, at the end of the line and with as much time as they had at first.

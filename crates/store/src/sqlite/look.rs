@@ -6,16 +6,23 @@ use super::rows;
 use crate::message::Stored;
 use crate::{Depth, Lane};
 
+/// Tenants, how many messages each has waiting, and the first deadline among them.
+pub(super) const LANES: &str = "SELECT tenant, pending, \
+     (SELECT deadline FROM messages m WHERE m.queue = l.queue AND m.tenant = l.tenant \
+      AND m.state = 'pending' ORDER BY deadline, seq LIMIT 1) \
+     FROM lanes l WHERE queue = ?1 AND pending > 0";
+
+/// Results that went one way.
+pub(super) const RESULTS: &str = "SELECT number, id, status, error, text, body FROM results \
+     WHERE route = ?1 ORDER BY number LIMIT ?2";
+
 /// Who has something to claim.
 pub(super) fn lanes(step: &Transaction<'_>, queue: &str) -> rusqlite::Result<Vec<Lane>> {
-    let sql = "SELECT tenant, pending, (SELECT deadline FROM messages m WHERE m.queue = l.queue \
-               AND m.tenant = l.tenant AND m.state = 'pending' ORDER BY deadline, seq LIMIT 1) \
-               FROM lanes l WHERE queue = ?1 AND pending > 0";
     let read = |row: &Row<'_>| {
         let (waiting, deadline) = (rows::count(row, 1)?, rows::moment(row, 2)?);
         Ok(Lane { tenant: row.get(0)?, waiting, deadline })
     };
-    step.prepare_cached(sql)?.query_map([queue], read)?.collect()
+    step.prepare_cached(LANES)?.query_map([queue], read)?.collect()
 }
 
 /// How much of what a queue has.
@@ -34,14 +41,12 @@ pub(super) fn take_results(
     route: &str,
     most: usize,
 ) -> rusqlite::Result<Vec<Stored>> {
-    let sql = "SELECT number, id, status, error, text, body FROM results WHERE route = ?1 \
-               ORDER BY number LIMIT ?2";
     let read = |row: &Row<'_>| {
         let body = row.get::<_, Vec<u8>>(5)?.into();
         let (status, error, text) = (row.get(2)?, row.get(3)?, row.get(4)?);
         Ok((row.get(0)?, Stored { id: row.get(1)?, status, body, error, text }))
     };
-    let mut sql = step.prepare_cached(sql)?;
+    let mut sql = step.prepare_cached(RESULTS)?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let found = sql.query_map(params![route, most], read)?;
     let found: Vec<(i64, Stored)> = found.collect::<Result<_, _>>()?;

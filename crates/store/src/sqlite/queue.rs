@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::rows::{self, stamp};
-use super::trouble;
+use super::{receipts, trouble};
 use crate::error::StoreError;
 use crate::message::{Message, Outcome};
 use crate::moment::Moment;
@@ -14,6 +14,21 @@ const CLAIM: usize = 256;
 
 /// The most of each kind that one look brings back, so that nobody waits long for the writer.
 const REVIVE: usize = 1000;
+
+/// Brings back what is due of those in one state.
+pub(super) const BACK: &str = "UPDATE messages SET state = 'pending', \
+     failures = failures + (?2 = 'claimed'), due = NULL, token = NULL WHERE seq IN \
+     (SELECT seq FROM messages WHERE queue = ?1 AND state = ?2 AND due <= ?3 ORDER BY due LIMIT ?4)";
+
+/// When the next of those in one state is due.
+pub(super) const WAKE: &str =
+    "SELECT min(due) FROM messages WHERE queue = ?1 AND state = ?2 AND due IS NOT NULL";
+
+/// Those that go one way and wait, and those that are claimed.
+pub(super) const ROUTED: &str = "SELECT seq, id, queue, route, 0 FROM messages \
+     WHERE route = ?1 AND route <> '' AND ended IS NULL AND state IN ('pending', 'retry') LIMIT ?2";
+pub(super) const ROUTED_CLAIMED: &str = "UPDATE messages SET cancelled = 1 \
+     WHERE route = ?1 AND route <> '' AND ended IS NULL AND state = 'claimed'";
 
 /// A claimed message, as far as its end needs it.
 struct Open {
@@ -46,14 +61,8 @@ fn submit_one(step: &Transaction<'_>, message: &Message) -> Result<Receipt, Stor
 
 /// Takes messages of one lane.
 pub(super) fn claim(step: &Transaction<'_>, want: &Want) -> rusqlite::Result<Vec<Claim>> {
-    let sql = format!(
-        "SELECT {}, m.failures, m.cancelled, m.seq FROM messages m LEFT JOIN bodies b USING (seq) \
-         WHERE m.queue = ?1 AND m.tenant = ?2 AND m.state = 'pending' \
-         ORDER BY m.deadline, m.seq LIMIT ?3",
-        rows::COLUMNS
-    );
     let most = want.most.min(CLAIM) as i64;
-    let mut sql = step.prepare_cached(&sql)?;
+    let mut sql = step.prepare_cached(rows::NEXT)?;
     let found = sql.query_map(params![want.queue, want.tenant, most], |row| {
         let seq: i64 = row.get(16)?;
         let held = Held { queue: row.get(1)?, key: seq.to_string(), token: String::new() };
@@ -147,7 +156,8 @@ fn end(step: &Transaction<'_>, open: &Open, outcome: Outcome, now: Moment) -> ru
                metadata = '', headers = '' WHERE seq = ?1";
     step.prepare_cached(sql)?.execute(params![open.seq, stamp(now)])?;
     step.prepare_cached("DELETE FROM bodies WHERE seq = ?1")?.execute([open.seq])?;
-    keep(step, open, outcome, now)
+    keep(step, open, outcome, now)?;
+    receipts::sweep(step, open.seq, now)
 }
 
 /// Keeps a result, and counts it where somebody counts.
@@ -211,12 +221,8 @@ pub(super) fn cancel_route(
     most: usize,
     now: Moment,
 ) -> rusqlite::Result<u64> {
-    let sql = "UPDATE messages SET cancelled = 1 WHERE route = ?1 AND route <> '' \
-               AND ended IS NULL AND state = 'claimed'";
-    step.prepare_cached(sql)?.execute([route])?;
-    let sql = "SELECT seq, id, queue, route, 0 FROM messages WHERE route = ?1 AND route <> '' \
-               AND ended IS NULL AND state IN ('pending', 'retry') LIMIT ?2";
-    let mut sql = step.prepare_cached(sql)?;
+    step.prepare_cached(ROUTED_CLAIMED)?.execute([route])?;
+    let mut sql = step.prepare_cached(ROUTED)?;
     let found = sql.query_map(params![route, most as i64], waiting)?;
     let found: Vec<(Open, bool)> = found.collect::<Result<_, _>>()?;
     for (open, claimed) in &found {
@@ -252,15 +258,11 @@ pub(super) fn revive(
     now: Moment,
 ) -> rusqlite::Result<Revived> {
     let back = |state: &str| {
-        let sql = "UPDATE messages SET state = 'pending', failures = failures + (?2 = 'claimed'), \
-                   due = NULL, token = NULL WHERE seq IN (SELECT seq FROM messages \
-                   WHERE queue = ?1 AND state = ?2 AND due <= ?3 ORDER BY due LIMIT ?4)";
         let values = params![queue, state, stamp(now), REVIVE as i64];
-        step.prepare_cached(sql)?.execute(values).map(|count| count as u64)
+        step.prepare_cached(BACK)?.execute(values).map(|count| count as u64)
     };
     let (lost, due) = (back("claimed")?, back("retry")?);
-    let sql = "SELECT min(due) FROM messages WHERE queue = ?1 AND state = ?2 AND due IS NOT NULL";
-    let mut sql = step.prepare_cached(sql)?;
+    let mut sql = step.prepare_cached(WAKE)?;
     let mut next = |state: &str| {
         sql.query_row([queue, state], |row| {
             row.get::<_, Option<i64>>(0)?.map(|_| rows::moment(row, 0)).transpose()

@@ -12,9 +12,13 @@ use crate::error::{StoreError, Trouble};
 use crate::message::{Body, Message};
 use crate::moment::Moment;
 
-/// The columns of a message, in the order in which [`message`] reads them.
-pub(super) const COLUMNS: &str = "m.id, m.queue, m.tenant, m.created, m.deadline, m.endpoint, \
-     m.model, m.metadata, m.headers, m.route, m.file, m.offset, m.length, b.bytes";
+/// The next messages of a lane, in the order of the columns that [`message`] reads; then how often
+/// each has failed, whether it is cancelled, and its row.
+pub(super) const NEXT: &str = "SELECT m.id, m.queue, m.tenant, m.created, m.deadline, m.endpoint, \
+     m.model, m.metadata, m.headers, m.route, m.file, m.offset, m.length, b.bytes, m.failures, \
+     m.cancelled, m.seq FROM messages m LEFT JOIN bodies b USING (seq) \
+     WHERE m.queue = ?1 AND m.tenant = ?2 AND m.state = 'pending' \
+     ORDER BY m.deadline, m.seq LIMIT ?3";
 
 /// A moment as SQLite keeps it. What lies beyond its numbers is as good as never.
 pub(super) fn stamp(moment: Moment) -> i64 {
@@ -55,8 +59,11 @@ fn body(row: &Row<'_>) -> rusqlite::Result<Body> {
         let (offset, length) = (count(row, 11)?, count(row, 12)?);
         return Ok(Body::Slice { file: PathBuf::from(file), offset, length });
     }
-    let bytes: Option<Vec<u8>> = row.get(13)?;
-    Ok(Body::Bytes(bytes.map(Bytes::from).unwrap_or_default()))
+    Ok(match row.get::<_, Option<Vec<u8>>>(13)? {
+        Some(bytes) => Body::Bytes(bytes.into()),
+        None if count(row, 12)? == 0 => Body::Bytes(Bytes::new()),
+        None => Body::Gone,
+    })
 }
 
 fn map(row: &Row<'_>, column: usize) -> rusqlite::Result<BTreeMap<String, String>> {

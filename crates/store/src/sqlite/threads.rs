@@ -81,10 +81,13 @@ impl Desk {
 }
 
 impl Drop for Desk {
-    /// Waits for what was asked, so that the file is closed when this is over.
+    /// Waits for what was asked, so that the file is closed when this is over. An operation may hold
+    /// the last handle of its own store; the thread that lets go of it cannot wait for itself.
     fn drop(&mut self) {
         self.jobs = None;
-        if let Some(thread) = self.thread.take() {
+        let thread = self.thread.take();
+        let thread = thread.filter(|thread| thread.thread().id() != thread::current().id());
+        if let Some(thread) = thread {
             _ = thread.join();
         }
     }
@@ -98,11 +101,14 @@ fn apart<T>(
     let say = |sql| step.prepare_cached(sql).and_then(|mut sql| sql.execute([]));
     say("SAVEPOINT operation").map_err(trouble::from)?;
     let result = operation(step);
-    if result.is_err() && !step.is_autocommit() {
-        say("ROLLBACK TO operation").map_err(trouble::from)?;
+    if step.is_autocommit() {
+        return result;
     }
-    if !step.is_autocommit() {
-        say("RELEASE operation").map_err(trouble::from)?;
+    let undone = if result.is_err() { say("ROLLBACK TO operation") } else { Ok(0) };
+    if let Err(error) = undone.and_then(|_| say("RELEASE operation")) {
+        // What cannot be undone alone is undone with all others: nothing half done is kept.
+        _ = step.execute_batch("ROLLBACK");
+        return Err(trouble::from(error));
     }
     result
 }

@@ -20,7 +20,10 @@ pub(super) fn from(error: Error) -> StoreError {
         ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
             (Trouble::Broken, "the queue's file may not be written; check its owner and its mode")
         }
-        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => (
+        ErrorCode::NotADatabase => {
+            (Trouble::Broken, "this is no SQLite file; move it away, or use another folder")
+        }
+        ErrorCode::DatabaseCorrupt => (
             Trouble::Broken,
             "the queue's file is damaged; stop, keep a copy, and try `.recover` of the sqlite3 \
              shell",

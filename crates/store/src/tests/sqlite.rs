@@ -1,6 +1,6 @@
 //! The embedded engine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,16 +21,27 @@ conformance!(Embedded);
 // === impl Folder ===
 
 impl Folder {
+    /// In memory where that can be: most tests want the order of things, not the speed of a disk.
     pub(crate) fn new() -> Self {
+        let memory = PathBuf::from("/dev/shm");
+        Self::inside(if memory.is_dir() { memory } else { std::env::temp_dir() })
+    }
+
+    /// On a disk.
+    pub(crate) fn on_disk() -> Self {
+        Self::inside(std::env::temp_dir())
+    }
+
+    fn inside(root: PathBuf) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tidegate-store-{}-{count}", std::process::id());
-        // Where there is one: the tests want the order of things, not the speed of a disk.
-        let memory = PathBuf::from("/dev/shm");
-        let root = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let path = root.join(name);
+        let path = root.join(format!("tidegate-store-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 
     /// The queue's file.

@@ -1,0 +1,135 @@
+//! Whose file it is, and what is said of one that cannot be used.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rusqlite::Connection;
+
+use super::{claim, fresh, message, now};
+use crate::tests::sqlite::Folder;
+use crate::{Depth, Sqlite, Store, StoreError, Trouble};
+
+fn refused(path: &Path) -> StoreError {
+    let error = Sqlite::open(path).unwrap_err();
+    assert!(error.text.contains(path.to_str().unwrap()), "{error} does not name the file");
+    error
+}
+
+#[tokio::test]
+async fn d09_one_process_owns_a_file() {
+    let (store, folder) = fresh();
+    let error = refused(&folder.file());
+    assert_eq!(error.trouble, Trouble::Away);
+    assert!(error.text.contains("queue.db.lock") && error.text.contains("stop it"), "{error}");
+    drop(store);
+    Sqlite::open(folder.file()).unwrap();
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let folder = Folder::new();
+    let error = refused(&folder.file().join("queue.db"));
+    assert_eq!(error.trouble, Trouble::Asked);
+    assert!(error.text.contains("the folder must exist"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    let text = "These are my notes. ".repeat(1000);
+    fs::write(folder.file(), &text).unwrap();
+    let error = refused(&folder.file());
+    assert_eq!(error.trouble, Trouble::Broken);
+    assert!(error.text.contains("no SQLite file"), "{error}");
+    assert_eq!(fs::read_to_string(folder.file()).unwrap(), text);
+}
+
+#[test]
+fn a_database_of_somebody_else_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    let other = Connection::open(folder.file()).unwrap();
+    other.execute_batch("CREATE TABLE songs (name TEXT); PRAGMA user_version = 1;").unwrap();
+    drop(other);
+    let before = fs::read(folder.file()).unwrap();
+    let error = refused(&folder.file());
+    assert!(error.text.contains("another program"), "{error}");
+    assert_eq!(fs::read(folder.file()).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_newer_file_is_refused() {
+    let (store, folder) = fresh();
+    drop(store);
+    let shell = Connection::open(folder.file()).unwrap();
+    shell.pragma_update(None, "user_version", 77).unwrap();
+    drop(shell);
+    let error = refused(&folder.file());
+    assert_eq!(error.trouble, Trouble::Broken);
+    assert!(error.text.contains("version 77"), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_told_as_such() {
+    let (store, folder) = fresh();
+    let messages = (0..200).map(|number| message(&format!("m{number}"))).collect();
+    store.submit(messages, now()).await.unwrap();
+    drop(store);
+    let mut bytes = fs::read(folder.file()).unwrap();
+    bytes[4096..].fill(0x5a);
+    fs::write(folder.file(), bytes).unwrap();
+    let error = refused(&folder.file());
+    assert_eq!(error.trouble, Trouble::Broken);
+    assert!(error.text.contains("damaged") && error.text.contains(".recover"), "{error}");
+}
+
+#[tokio::test]
+async fn a_person_can_look_and_write_while_it_runs() {
+    let (store, folder) = fresh();
+    store.submit(vec![message("a"), message("b"), message("c")], now()).await.unwrap();
+    let shell = Connection::open(folder.file()).unwrap();
+    let sql = "SELECT group_concat(id) FROM messages WHERE state = 'pending'";
+    let seen: String = shell.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(seen, "a,b,c");
+    shell.execute("DELETE FROM messages WHERE id = 'b'", []).unwrap();
+    let depth = store.depth(super::QUEUE).await.unwrap();
+    assert_eq!(depth, Depth { pending: 2, ..Depth::default() }, "the counts follow");
+    assert_eq!(claim(&store, 10).await.len(), 2);
+}
+
+/// As above, with the shell that people have.
+#[tokio::test]
+async fn the_ordinary_shell_can_look_while_it_runs() {
+    let (store, folder) = fresh();
+    store.submit(vec![message("a")], now()).await.unwrap();
+    let sql = "SELECT id, state FROM messages";
+    let Ok(shell) = Command::new("sqlite3").arg(folder.file()).arg(sql).output() else {
+        eprintln!("not checked: there is no sqlite3 shell");
+        return;
+    };
+    assert_eq!(String::from_utf8_lossy(&shell.stdout), "a|pending\n", "{shell:?}");
+}
+
+#[tokio::test]
+async fn the_log_is_cut_back_after_a_long_look() {
+    let (store, folder) = fresh();
+    let log = folder.file().with_extension("db-wal");
+    let shell = Connection::open(folder.file()).unwrap();
+    let look = shell.unchecked_transaction().unwrap();
+    let count = |sql| look.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(count("SELECT count(*) FROM messages"), 0);
+    let write = async |from: usize| {
+        for number in from..from + 90 {
+            let body = crate::Body::Bytes(vec![b'x'; 1 << 20].into());
+            let large = crate::Message { body, ..message(&format!("m{number}")) };
+            store.submit(vec![large], now()).await.unwrap();
+        }
+    };
+    write(0).await;
+    let long = fs::metadata(&log).unwrap().len();
+    assert!(long > 80 << 20, "nothing goes to its place while somebody looks at the old state");
+    drop(look);
+    write(90).await;
+    let short = fs::metadata(&log).unwrap().len();
+    assert!(short <= 65 << 20, "{short} bytes are left of {long}");
+}

@@ -1,0 +1,107 @@
+//! Groups: many operations, one commit, and none spoils another.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+use super::{QUEUE, claim, fresh, message, now};
+use crate::{Depth, Receipt, Sqlite, Store, StoreError, Trouble};
+
+#[tokio::test]
+async fn an_operation_that_fails_takes_nothing_of_the_others_with_it() {
+    let (store, _folder) = fresh();
+    let fails = store.write(|step| {
+        super::super::queue::submit(step, &[message("half")])?;
+        Err::<(), _>(StoreError::new(Trouble::Asked, "no"))
+    });
+    let (first, failed, second) = tokio::join!(
+        store.submit(vec![message("a")], now()),
+        fails,
+        store.submit(vec![message("b")], now()),
+    );
+    assert_eq!(
+        (first.unwrap(), second.unwrap()),
+        (vec![Receipt::Accepted], vec![Receipt::Accepted])
+    );
+    assert_eq!(failed.unwrap_err().text, "no");
+    let depth = store.depth(QUEUE).await.unwrap();
+    assert_eq!(depth, Depth { pending: 2, ..Depth::default() });
+}
+
+#[tokio::test]
+async fn those_who_come_together_share_a_commit() {
+    let (store, folder) = fresh();
+    let shell = Connection::open(folder.file()).unwrap();
+    let version = || shell.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0));
+    // The writer waits for a person, while hundreds come.
+    shell.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let submits = (0..400).map(|number| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let receipts = store.submit(vec![message(&format!("m{number}"))], now()).await;
+            receipts.unwrap() == [Receipt::Accepted]
+        })
+    });
+    let submits: Vec<_> = submits.collect();
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(submits.iter().all(|submit| !submit.is_finished()));
+    let before = version().unwrap();
+    shell.execute_batch("COMMIT").unwrap();
+    let mut commits = 0;
+    let mut last = before;
+    for submit in submits {
+        assert!(submit.await.unwrap());
+        let seen = version().unwrap();
+        commits += i64::from(seen != last);
+        last = seen;
+    }
+    assert!((1..=4).contains(&commits), "{commits} commits for 400 messages");
+}
+
+#[tokio::test]
+async fn nothing_is_told_before_it_is_kept() {
+    let (store, folder) = fresh();
+    let shell = Connection::open(folder.file()).unwrap();
+    for number in 0..50 {
+        let id = format!("m{number}");
+        store.submit(vec![message(&id)], now()).await.unwrap();
+        let sql = "SELECT count(*) FROM messages WHERE id = ?1";
+        let kept: i64 = shell.query_row(sql, [&id], |row| row.get(0)).unwrap();
+        assert_eq!(kept, 1, "{id} was acknowledged before anybody else could see it");
+    }
+}
+
+#[tokio::test]
+async fn an_operation_counts_even_if_nobody_waits_for_it() {
+    let (store, folder) = fresh();
+    let mut submit = store.submit(vec![message("a")], now());
+    // It is on its way after the first poll.
+    tokio::select! {
+        biased;
+        _ = &mut submit => {}
+        () = std::future::ready(()) => {}
+    }
+    drop(submit);
+    drop(store);
+    let store = Sqlite::open(folder.file()).unwrap();
+    assert_eq!(claim(&store, 10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn the_last_handle_may_go_inside_an_operation() {
+    let (store, folder) = fresh();
+    let inside = Arc::clone(&store);
+    let (gone, wait) = tokio::sync::oneshot::channel();
+    let job = store.write(move |_| {
+        drop(inside);
+        _ = gone.send(());
+        Ok(())
+    });
+    let job: std::pin::Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(job);
+    job.await.unwrap();
+    wait.await.unwrap();
+    drop(store);
+    Sqlite::open(folder.file()).unwrap();
+}

@@ -1,0 +1,115 @@
+//! How much work it is to find something. Counted, not timed.
+
+use std::time::Duration;
+
+use rusqlite::StatementStatus;
+
+use super::super::{grave, look, queue, receipts, rows, trouble};
+use super::{QUEUE, claim, fresh, message, now};
+use crate::{Message, Moment, Outcome, Receipt, Sqlite, Store};
+
+/// How SQLite would do it.
+async fn plan(store: &Sqlite, sql: &'static str) -> String {
+    let explain = move |step: &rusqlite::Transaction<'_>| {
+        let mut sql = step.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
+        let blanks = vec![None::<i64>; sql.parameter_count()];
+        let lines = sql.query_map(rusqlite::params_from_iter(blanks), |row| row.get(3))?;
+        lines.collect::<Result<Vec<String>, _>>()
+    };
+    let lines = store.read(move |step| explain(step).map_err(trouble::from)).await.unwrap();
+    lines.join("; ")
+}
+
+#[tokio::test]
+async fn everything_that_is_asked_often_is_found_by_an_index() {
+    let (store, _folder) = fresh();
+    let asked = [
+        (rows::NEXT, "turns (queue=? AND tenant=?)"),
+        (look::LANES, "turns (queue=? AND tenant=?)"),
+        (look::RESULTS, "answers (route=?)"),
+        (queue::BACK, "wakes (queue=? AND state=? AND due<?)"),
+        (queue::WAKE, "wakes (queue=? AND state=?"),
+        (queue::ROUTED, "routed (route=?)"),
+        (queue::ROUTED_CLAIMED, "routed (route=?)"),
+        (grave::DEAD, "graves (queue=? AND number>?)"),
+        (receipts::AGED, "receipts (ended<?)"),
+        (receipts::OLD, "COVERING INDEX receipts"),
+    ];
+    for (sql, index) in asked {
+        let plan = plan(&store, sql).await;
+        assert!(plan.contains(index), "{sql}: {plan}");
+        assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{sql}: {plan}");
+    }
+}
+
+#[tokio::test]
+async fn lanes_are_told_without_counting_what_waits() {
+    let (store, _folder) = fresh();
+    for chunk in 0..50 {
+        let tenant = format!("t{}", chunk % 5);
+        let numbers = chunk * 1000..(chunk + 1) * 1000;
+        let messages = numbers.map(|number| Message {
+            tenant: tenant.clone(),
+            deadline: now().after(Duration::from_secs(number)),
+            ..message(&format!("m{number}"))
+        });
+        store.submit(messages.collect(), now()).await.unwrap();
+    }
+    let lanes = store.lanes(QUEUE, now()).await.unwrap();
+    assert_eq!(lanes.iter().map(|lane| lane.waiting).collect::<Vec<_>>(), [10_000; 5]);
+    let deadlines = lanes.iter().map(|lane| lane.deadline.since(now()).as_secs());
+    assert_eq!(deadlines.collect::<Vec<_>>(), [0, 1000, 2000, 3000, 4000]);
+    let steps = |step: &rusqlite::Transaction<'_>| {
+        let mut sql = step.prepare(look::LANES)?;
+        let count = sql.query_map([QUEUE], |_| Ok(()))?.count();
+        Ok((count, sql.get_status(StatementStatus::VmStep)))
+    };
+    let (count, steps) = store.read(move |step| steps(step).map_err(trouble::from)).await.unwrap();
+    assert_eq!(count, 5);
+    assert!(steps < 500, "{steps} steps for five lanes of 50000 messages");
+}
+
+/// Submits messages, and ends them all at this moment.
+async fn end_all(store: &Sqlite, messages: &[Message], at: Moment) {
+    store.submit(messages.to_vec(), now()).await.unwrap();
+    let mut claims = claim(store, 250).await;
+    while let Some(claimed) = claims.pop() {
+        let outcome = Outcome::failed(Outcome::FAILED, "x");
+        store.complete(claimed.held, outcome, at).await.unwrap();
+        if claims.is_empty() {
+            claims = claim(store, 250).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_ended_is_forgotten_after_a_day() {
+    let (store, _folder) = fresh();
+    let old: Vec<Message> = (0..1500).map(|number| message(&format!("old{number}"))).collect();
+    end_all(&store, &old, now()).await;
+    let hours = |hours: u64| now().after(Duration::from_secs(hours * 3600));
+    let next: Vec<Message> = (0..1000).map(|number| message(&format!("next{number}"))).collect();
+    end_all(&store, &next, hours(23)).await;
+    let again = |messages: &[Message]| store.submit(messages.to_vec(), now());
+    assert_eq!(again(&old[..2]).await.unwrap(), [Receipt::Known; 2], "the day is not over");
+    let last: Vec<Message> = (0..1100).map(|number| message(&format!("last{number}"))).collect();
+    end_all(&store, &last, hours(25)).await;
+    assert_eq!(again(&old[..2]).await.unwrap(), [Receipt::Accepted; 2]);
+    assert_eq!(again(&next[..2]).await.unwrap(), [Receipt::Known; 2]);
+}
+
+#[tokio::test]
+async fn no_more_than_so_many_of_the_ended_are_known() {
+    let (store, _folder) = fresh();
+    let messages: Vec<Message> = (0..10).map(|number| message(&format!("m{number}"))).collect();
+    store.submit(messages.clone(), now()).await.unwrap();
+    for (at, claim) in claim(&store, 10).await.into_iter().enumerate() {
+        let at = now().after(Duration::from_secs(at as u64));
+        store.complete(claim.held, Outcome::failed(Outcome::FAILED, "x"), at).await.unwrap();
+    }
+    let forget = |step: &rusqlite::Transaction<'_>| receipts::forget(step, receipts::OLD, 4);
+    store.write(move |step| forget(step).map_err(trouble::from)).await.unwrap();
+    let receipts = store.submit(messages, now()).await.unwrap();
+    assert_eq!(receipts[..6], [Receipt::Accepted; 6], "the oldest are forgotten");
+    assert_eq!(receipts[6..], [Receipt::Known; 4]);
+}

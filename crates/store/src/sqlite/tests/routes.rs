@@ -1,0 +1,133 @@
+//! Where results go, what is counted of a batch, and how a whole batch is cancelled.
+
+use std::path::PathBuf;
+
+use rusqlite::params;
+
+use super::super::trouble;
+use super::{QUEUE, claim, fresh, message, now};
+use crate::{Body, Depth, Message, Outcome, Sqlite, Standing, Store};
+
+const BATCH: &str = "batch_1";
+
+fn line(id: &str) -> Message {
+    Message { route: BATCH.into(), ..message(id) }
+}
+
+async fn count(store: &Sqlite) {
+    let sql = "INSERT INTO tallies (route, total) VALUES (?1, 9)";
+    let keep = move |step: &rusqlite::Transaction<'_>| step.execute(sql, params![BATCH]);
+    store.write(move |step| keep(step).map_err(trouble::from)).await.unwrap();
+}
+
+/// How many lines were answered well, and how many otherwise.
+async fn tally(store: &Sqlite) -> (i64, i64) {
+    let sql = "SELECT answered_well, failed FROM tallies WHERE route = ?1";
+    let read = move |step: &rusqlite::Transaction<'_>| {
+        step.query_row(sql, [BATCH], |row| Ok((row.get(0)?, row.get(1)?)))
+    };
+    store.read(move |step| read(step).map_err(trouble::from)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_message_without_a_route_has_its_result_under_its_queue() {
+    let (store, _folder) = fresh();
+    store.submit(vec![message("a")], now()).await.unwrap();
+    let held = claim(&store, 1).await.remove(0).held;
+    let outcome = Outcome::Answered { status: 200, body: "{}".into() };
+    assert!(store.complete(held, outcome, now()).await.unwrap());
+    assert_eq!(store.take_results(QUEUE, 9).await.unwrap()[0].id, "a");
+}
+
+#[tokio::test]
+async fn d10_every_way_to_end_a_line_is_counted() {
+    let (store, _folder) = fresh();
+    count(&store).await;
+    let ids = ["good", "created", "bad", "none", "dead", "held", "waits"];
+    store.submit(ids.map(line).to_vec(), now()).await.unwrap();
+    let claims = claim(&store, 6).await;
+    let answered = |status| Outcome::Answered { status, body: "{}".into() };
+    let failed = || Outcome::failed(Outcome::DEADLINE, "late");
+    let outcomes = [answered(200), answered(201), answered(500), failed()];
+    for (claim, outcome) in claims.iter().zip(outcomes) {
+        assert!(store.complete(claim.held.clone(), outcome, now()).await.unwrap());
+    }
+    assert_eq!(tally(&store).await, (2, 2));
+    assert!(store.bury(claims[4].held.clone(), failed(), now()).await.unwrap());
+    assert!(store.cancel("waits", now()).await.unwrap());
+    assert_eq!(tally(&store).await, (2, 4));
+    assert!(!store.complete(claims[0].held.clone(), answered(200), now()).await.unwrap());
+    assert_eq!(tally(&store).await, (2, 4), "what was refused is not counted");
+}
+
+#[tokio::test]
+async fn d10_a_whole_batch_is_cancelled_and_nothing_else() {
+    let (store, _folder) = fresh();
+    count(&store).await;
+    let lines = (0..2500).map(|number| line(&format!("line{number}")));
+    store.submit(lines.collect(), now()).await.unwrap();
+    store.submit(vec![message("other")], now()).await.unwrap();
+    let claims = claim(&store, 3).await;
+    let change = store.changed();
+    assert_eq!(store.cancel_route(BATCH, now()).await.unwrap(), 2497);
+    let patience = std::time::Duration::from_secs(60);
+    tokio::time::timeout(patience, change).await.expect("who holds some was not told");
+    let held: Vec<_> = claims.iter().map(|claim| claim.held.clone()).collect();
+    assert_eq!(store.standing(held).await.unwrap(), [Standing::Cancelled; 3]);
+    let depth = Depth { pending: 1, claimed: 3, ..Depth::default() };
+    assert_eq!(store.depth(QUEUE).await.unwrap(), depth);
+    assert_eq!(tally(&store).await, (0, 2497));
+    let results = store.take_results(BATCH, 5000).await.unwrap();
+    assert_eq!(results.len(), 2497);
+    assert!(results.iter().all(|stored| stored.error.as_deref() == Some(Outcome::CANCELLED)));
+    assert_eq!(store.cancel_route(BATCH, now()).await.unwrap(), 0);
+    assert_eq!(store.cancel_route("", now()).await.unwrap(), 0, "no route is no batch");
+}
+
+#[tokio::test]
+async fn any_body_comes_back_as_it_was() {
+    let (store, _folder) = fresh();
+    let file = PathBuf::from("/somewhere/ünï 'code'.jsonl");
+    let bodies = [
+        Body::Bytes(vec![0, 255, 10, 13, 0].into()),
+        Body::Bytes(bytes::Bytes::new()),
+        Body::Slice { file, offset: 1 << 40, length: 77 },
+    ];
+    let message =
+        |(at, body): (usize, &Body)| Message { body: body.clone(), ..message(&at.to_string()) };
+    store.submit(bodies.iter().enumerate().map(message).collect(), now()).await.unwrap();
+    let claims = claim(&store, 3).await;
+    assert!(claims.iter().map(|claim| &claim.message.body).eq(&bodies), "{claims:?}");
+}
+
+#[tokio::test]
+async fn a_body_that_somebody_removed_is_told_as_gone() {
+    let (store, _folder) = fresh();
+    store.submit(vec![message("a")], now()).await.unwrap();
+    let remove = |step: &rusqlite::Transaction<'_>| step.execute("DELETE FROM bodies", []);
+    store.write(move |step| remove(step).map_err(trouble::from)).await.unwrap();
+    assert_eq!(claim(&store, 1).await[0].message.body, Body::Gone);
+}
+
+#[tokio::test]
+async fn a_cancelled_message_does_not_wait_for_its_retry() {
+    let (store, _folder) = fresh();
+    store.submit(vec![message("a")], now()).await.unwrap();
+    let held = claim(&store, 1).await.remove(0).held;
+    assert!(store.cancel("a", now()).await.unwrap());
+    let due = now().after(std::time::Duration::from_secs(600));
+    let back = crate::Back { due, failed: true };
+    assert!(store.put_back(held, back, now()).await.unwrap());
+    assert!(claim(&store, 1).await[0].cancelled);
+}
+
+#[tokio::test]
+async fn moments_beyond_all_clocks_are_kept_as_never() {
+    let (store, _folder) = fresh();
+    let never = crate::Moment::from_millis(u64::MAX);
+    let eternal = Message { deadline: never, ..message("eternal") };
+    store.submit(vec![eternal, message("soon")], now()).await.unwrap();
+    let ids: Vec<String> =
+        claim(&store, 9).await.into_iter().map(|claim| claim.message.id).collect();
+    assert_eq!(ids, ["soon", "eternal"]);
+}
