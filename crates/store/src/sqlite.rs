@@ -5,8 +5,8 @@
 //! look ─▶ jobs (bounded) ─▶ reader ─▶ the state after some commit                    ─▶ answers
 //! ```
 //!
-//! An answer means that the write is on the disk (WAL, `synchronous = FULL`). The file can be looked
-//! at with the ordinary shell while it is in use.
+//! An answer means that the write is on the disk (WAL, `synchronous = FULL`). The file can be
+//! looked at with the ordinary shell while it is in use.
 
 use std::fs::File;
 use std::path::Path;
@@ -86,8 +86,8 @@ impl Sqlite {
         }
     }
 
-    /// Runs an operation in the next group's transaction. When this returns it is durable, or it did
-    /// not happen. Dropping the answer does not undo it.
+    /// Runs an operation in the next group's transaction. When this returns it is durable, or it
+    /// did not happen. Dropping the answer does not undo it.
     pub(crate) fn write<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,

@@ -2,4 +2,5 @@
 
 mod conformance;
 mod ledger;
+mod model;
 pub(crate) mod sqlite;

@@ -17,8 +17,9 @@ const REVIVE: usize = 1000;
 
 /// Brings back what is due of those in one state.
 pub(super) const BACK: &str = "UPDATE messages SET state = 'pending', \
-     failures = failures + (?2 = 'claimed'), due = NULL, token = NULL WHERE seq IN \
-     (SELECT seq FROM messages WHERE queue = ?1 AND state = ?2 AND due <= ?3 ORDER BY due LIMIT ?4)";
+     failures = failures + (?2 = 'claimed'), due = NULL, token = NULL \
+     WHERE seq IN (SELECT seq FROM messages \
+     WHERE queue = ?1 AND state = ?2 AND due <= ?3 ORDER BY due LIMIT ?4)";
 
 /// When the next of those in one state is due.
 pub(super) const WAKE: &str =

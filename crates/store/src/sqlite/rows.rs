@@ -86,8 +86,8 @@ pub(super) fn insert(step: &Transaction<'_>, message: &Message) -> Result<(), St
         }
         Body::Gone => (None, None, None),
     };
-    let sql = "INSERT INTO messages (id, digest, queue, tenant, created, deadline, endpoint, model, \
-               metadata, headers, route, file, offset, length, state) \
+    let sql = "INSERT INTO messages (id, digest, queue, tenant, created, deadline, endpoint, \
+               model, metadata, headers, route, file, offset, length, state) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 'pending')";
     let keep = |metadata: String, headers: String| {
         let digest = message.digest();

@@ -81,8 +81,8 @@ impl Desk {
 }
 
 impl Drop for Desk {
-    /// Waits for what was asked, so that the file is closed when this is over. An operation may hold
-    /// the last handle of its own store; the thread that lets go of it cannot wait for itself.
+    /// Waits for what was asked, so that the file is closed when this is over. An operation may
+    /// hold the last handle of its own store; the thread that lets go of it cannot wait for itself.
     fn drop(&mut self) {
         self.jobs = None;
         let thread = self.thread.take();

@@ -1,7 +1,7 @@
 //! What every engine is held to: each sentence of the trait is a test.
 //!
-//! An engine gives a [`Fixture`] and says `conformance!(ItsFixture)` in a module of its own. Moments
-//! are whole seconds here and bodies are JSON, because not every engine can do more.
+//! An engine gives a [`Fixture`] and says `conformance!(ItsFixture)` in a module of its own.
+//! Moments are whole seconds here and bodies are JSON, because not every engine can do more.
 
 use std::sync::Arc;
 use std::time::Duration;

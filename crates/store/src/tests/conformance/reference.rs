@@ -75,8 +75,10 @@ impl Reference {
 
     /// The message that a claim holds.
     fn held(&mut self, claim: usize) -> Option<&mut Entry> {
-        let holds = |entry: &&mut Entry| matches!(entry.state, State::Claimed { claim: by, .. } if by == claim);
-        self.entries.values_mut().find(holds)
+        self.entries.values_mut().find(|entry| match entry.state {
+            State::Claimed { claim: by, .. } => by == claim,
+            _ => false,
+        })
     }
 
     pub(crate) fn is_cancelled(&mut self, claim: usize) -> bool {
