@@ -35,6 +35,7 @@ const FLOW: &[Room] = &[
     ("range", &[]),
     ("weight", &["range"]),
     ("budget", &["range", "time"]),
+    ("aimd", &["range", "time"]),
     ("route", &["ask", "identity", "range", "time"]),
     ("settings", &["ask", "range", "route", "time", "weight"]),
     ("drain", &["time"]),
@@ -44,6 +45,7 @@ const FLOW: &[Room] = &[
     ("supply", &["ask", "auto", "links", "route", "settings", "time"]),
     ("workload", &["ask", "links", "lru", "settings", "time"]),
     ("queue", &["ask", "links", "outcome", "settings", "time", "weight", "workload"]),
+    ("turns", &["queue", "weight"]),
     ("capacity", &["ask", "queue", "settings", "weight"]),
     (
         "controller",

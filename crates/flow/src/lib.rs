@@ -23,9 +23,11 @@
 //!
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
 //! `capacity` decides what may wait; `supply` and `route` know the backends and their stock;
-//! `drain` measures how fast it goes; [`budget`] says how much batch work may go into what is left;
-//! [`identity`] names flows; `workload` is the registry behind the `workload` order.
+//! `drain` measures how fast it goes; [`budget`] says how much batch work may go into what is left,
+//! [`aimd`] how much where nothing can be read, [`Turns`] whose turn it is; [`identity`] names
+//! flows; `workload` is the registry behind the `workload` order.
 
+pub mod aimd;
 mod ask;
 mod auto;
 pub mod budget;
@@ -45,6 +47,7 @@ mod route;
 mod settings;
 mod supply;
 mod time;
+mod turns;
 mod weight;
 mod workload;
 
@@ -71,6 +74,7 @@ pub use settings::{
 };
 pub use supply::{BackendSupply, BackendView, MODELS_MAX};
 pub use time::{Span, Time};
+pub use turns::Turns;
 pub use weight::Weight;
 pub use workload::WorkloadView;
 

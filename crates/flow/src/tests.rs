@@ -4,6 +4,7 @@
 //! from proptest, and names it when it fails.
 
 mod admission;
+mod aimd;
 mod auto;
 mod bands;
 mod bench;
@@ -22,5 +23,6 @@ mod resilience;
 mod routing;
 mod stock;
 mod supply;
+mod turns;
 mod views;
 mod waits;

@@ -1,16 +1,26 @@
 //! D02 to D06 as far as they are pure: what a reading allows, and that it is never overrun.
 
+mod accuracy;
+mod world;
+
 use proptest::prelude::*;
 
-use crate::budget::{Allowance, Budget, BudgetLaw, GateReading, least};
+use crate::budget::{Allowance, Basis, Budget, BudgetLaw, GateReading, Share, take_all};
 use crate::{Span, Time};
 
+/// With requests that are there as soon as they are sent.
+const MEASURED: Basis = Basis::Measured { transit: Span::ZERO };
+
 fn law(baseline: f64) -> BudgetLaw {
-    BudgetLaw::new(baseline, Span::from_secs(10), Span::from_millis(500)).unwrap()
+    law_of(MEASURED, baseline)
+}
+
+fn law_of(basis: Basis, baseline: f64) -> BudgetLaw {
+    BudgetLaw::new(basis, baseline, Span::from_secs(10), Span::from_millis(500)).unwrap()
 }
 
 fn at(free: f64, system: f64, secs: u64) -> GateReading {
-    GateReading { free, system, at: now(secs) }
+    GateReading { free, system, at: now(secs), lag: Span::ZERO }
 }
 
 fn now(secs: u64) -> Time {
@@ -24,21 +34,29 @@ fn go(budget: &mut Budget, size: u64, secs: u64) -> u64 {
 
 #[test]
 fn d03_the_worked_example_gives_thirty() {
-    let mut budget = Budget::new(law(0.1));
-    assert_eq!(budget.allowance(now(0)), Allowance::Unread);
-    budget.read(at(1.0 - 0.3, 5.0 * 10.0, 1));
-    assert_eq!(budget.allowance(now(1)), Allowance::Left(30));
-    assert_eq!(go(&mut budget, 1, 1), 30);
-    assert_eq!(budget.allowance(now(1)), Allowance::Spent);
+    for basis in [MEASURED, Basis::Stated] {
+        let mut budget = Budget::new(law_of(basis, 0.1));
+        assert_eq!(budget.allowance(now(0)), Allowance::Unread);
+        budget.read(at(1.0 - 0.3, 5.0 * 10.0, 1));
+        assert_eq!(budget.allowance(now(1)), Allowance::Left(30));
+        assert_eq!(go(&mut budget, 1, 1), 30);
+        assert_eq!(budget.allowance(now(1)), Allowance::Spent);
+        assert_eq!((budget.part(), budget.taken()), (30, 30));
+    }
 }
 
 #[test]
 fn d03_at_or_below_the_baseline_nothing_goes() {
-    for free in [0.0, 0.05, 0.1, -3.0] {
-        let mut budget = Budget::new(law(0.1));
-        budget.read(at(free, 1e6, 1));
-        assert_eq!(budget.allowance(now(1)), Allowance::Closed, "{free}");
+    for free in [0.0, 0.05, 0.1, -3.0, -1e300] {
+        for basis in [MEASURED, Basis::Stated] {
+            let mut budget = Budget::new(law_of(basis, 0.1));
+            budget.read(at(free, 1e6, 1));
+            assert_eq!(budget.allowance(now(1)), Allowance::Closed, "{free}");
+        }
     }
+    let mut budget = Budget::new(law(0.3));
+    budget.read(at(0.1 + 0.2, 1e6, 1));
+    assert_eq!(budget.allowance(now(1)), Allowance::Closed, "0.1 + 0.2 is a little more than 0.3");
 }
 
 /// However many look at one reading, and however often it is told again, it allows N once.
@@ -52,8 +70,98 @@ fn d03_a_reading_is_counted_out_once() {
     assert_eq!(budget.in_flight(), 8);
     budget.read(at(0.3, 10.0, 2));
     assert_eq!(go(&mut budget, 1, 2), 1, "what is under way is in the newer reading");
-    (0..9).for_each(|_| budget.ended());
-    assert_eq!(budget.in_flight(), 0);
+    (0..9).for_each(|_| budget.ended(1, now(2)));
+    assert_eq!((budget.in_flight(), budget.held()), (0, 0));
+}
+
+#[test]
+fn d03_what_ends_frees_its_place_before_the_next_reading() {
+    let mut budget = Budget::new(law(0.2));
+    budget.read(at(1.0, 100.0, 1));
+    assert_eq!(go(&mut budget, 1, 1), 80);
+    budget.read(at(0.2, 100.0, 2));
+    assert_eq!(budget.allowance(now(2)), Allowance::Closed);
+    (0..3).for_each(|_| budget.ended(1, now(3)));
+    assert_eq!(go(&mut budget, 1, 3), 3, "three have ended");
+}
+
+#[test]
+fn d03_what_is_too_much_already_must_end_first() {
+    let mut budget = Budget::new(law(0.2));
+    budget.read(at(1.0, 100.0, 1));
+    assert_eq!(go(&mut budget, 1, 1), 80);
+    // Others have come: ten more than there should be.
+    budget.read(at(0.1, 100.0, 2));
+    (0..10).for_each(|_| budget.ended(1, now(3)));
+    assert_eq!(budget.allowance(now(3)), Allowance::Closed);
+    budget.ended(1, now(3));
+    assert_eq!(budget.allowance(now(3)), Allowance::Left(1));
+}
+
+#[test]
+fn d03_of_a_stated_number_all_of_ours_is_taken_off() {
+    let mut budget = Budget::new(law_of(Basis::Stated, 0.0));
+    for second in 1..10 {
+        budget.read(at(0.5, 15.0, second));
+        go(&mut budget, 1, second);
+        assert_eq!(budget.in_flight(), 7, "a level is rounded down, whatever came before");
+    }
+    budget.read(at(0.2, 15.0, 11));
+    assert_eq!(budget.allowance(now(11)), Allowance::Spent);
+    (0..5).for_each(|_| budget.ended(1, now(11)));
+    assert_eq!(budget.allowance(now(11)), Allowance::Left(1));
+    budget.read(at(0.001, 15.0, 12));
+    budget.ended(1, now(12));
+    budget.ended(1, now(12));
+    assert_eq!(budget.allowance(now(12)), Allowance::Left(1), "but never to nothing");
+}
+
+/// Readings show what was under way a moment ago, or what is; both must come to the same.
+#[test]
+fn d03_a_burst_just_before_a_reading_is_counted_once_whether_it_shows_or_not() {
+    let sent = Time::from_millis(1990);
+    for (shown, expected) in [(0.0, "not yet"), (80.0, "already"), (30.0, "in part")] {
+        let mut budget = Budget::new(law(0.2));
+        budget.read(at(1.0, 100.0, 1));
+        (0..80).for_each(|_| budget.take(1, sent).unwrap());
+        let (free, lag) = (1.0 - shown / 100.0, Span::from_millis(50));
+        budget.read(GateReading { free, system: 100.0, at: now(2), lag });
+        assert_eq!(go(&mut budget, 1, 2), 0, "it shows {expected}");
+        (0..80).for_each(|_| budget.ended(1, now(2)));
+        assert_eq!(go(&mut budget, 1, 2), 80, "it shows {expected}");
+    }
+}
+
+#[test]
+fn d03_what_is_on_its_way_is_counted_once() {
+    let basis = Basis::Measured { transit: Span::from_millis(50) };
+    let sent = || {
+        let mut budget = Budget::new(law_of(basis, 0.2));
+        budget.read(at(1.0, 100.0, 1));
+        (0..80).for_each(|_| budget.take(1, Time::from_millis(1960)).unwrap());
+        budget
+    };
+    let mut budget = sent();
+    budget.read(at(1.0, 100.0, 2));
+    assert_eq!(budget.allowance(now(2)), Allowance::Spent, "they had not arrived");
+    let mut budget = sent();
+    budget.read(at(0.2, 100.0, 3));
+    (0..80).for_each(|_| budget.ended(1, Time::from_millis(4040)));
+    budget.read(at(1.0, 100.0, 4));
+    assert_eq!(budget.allowance(now(4)), Allowance::Left(80), "their end was not known here");
+}
+
+#[test]
+fn d03_before_anything_is_known_of_others_a_reading_is_taken_to_show_the_least() {
+    let mut budget = Budget::new(law(0.0));
+    budget.read(at(1.0, 10.0, 1));
+    (0..10).for_each(|_| budget.take(1, now(2)).unwrap());
+    budget.unreadable();
+    budget.read(GateReading { free: 0.5, system: 10.0, at: now(2), lag: Span::from_millis(1) });
+    (0..3).for_each(|_| budget.ended(1, now(3)));
+    assert_eq!(budget.allowance(now(3)), Allowance::Spent, "five may be of others");
+    budget.read(at(0.3, 10.0, 4));
+    assert_eq!(budget.allowance(now(4)), Allowance::Left(3), "all seven are ours");
 }
 
 #[test]
@@ -80,20 +188,27 @@ fn d04_in_bytes_a_batch_is_cut_at_a_whole_request() {
     budget.read(at(0.7, 1024.0 * 1024.0, 1));
     assert_eq!(budget.allowance(now(1)), Allowance::Left(629_145));
     assert!(budget.take(600 * KIB, now(1)).is_ok());
-    assert_eq!(budget.take(300 * KIB, now(1)), Err(Allowance::Left(629_145 - 600 * KIB)));
+    let left = Err(Allowance::Left(629_145 - 600 * KIB));
+    assert_eq!(budget.take(300 * KIB, now(1)), left);
+    assert_eq!(budget.take(100 * KIB, now(1)), left);
+    assert!(budget.take(14 * KIB, now(1)).is_ok(), "what fits still goes");
 }
 
 #[test]
 fn d04_a_request_larger_than_any_budget_goes_alone() {
-    let mut budget = Budget::new(law(0.0));
-    budget.read(at(0.5, 100.0, 1));
-    assert!(budget.take(10, now(1)).is_ok());
-    assert!(budget.take(1000, now(1)).is_err(), "another is under way");
-    budget.read(at(0.5, 100.0, 2));
-    assert!(budget.take(1000, now(2)).is_err(), "it still is");
-    budget.ended();
-    assert!(budget.take(1000, now(2)).is_ok());
-    assert_eq!(budget.allowance(now(2)), Allowance::Spent, "and nothing goes beside it");
+    for size in [1000, u64::MAX] {
+        let mut budget = Budget::new(law(0.0));
+        budget.read(at(0.5, 100.0, 1));
+        assert!(budget.take(10, now(1)).is_ok());
+        assert!(budget.take(size, now(1)).is_err(), "another is under way");
+        budget.read(at(0.5, 100.0, 2));
+        assert!(budget.take(size, now(2)).is_err(), "it still is");
+        budget.ended(10, now(2));
+        assert!(budget.take(size, now(2)).is_ok());
+        assert_eq!(budget.allowance(now(2)), Allowance::Spent, "and nothing goes beside it");
+        budget.ended(size, now(3));
+        assert_eq!(budget.allowance(now(3)), Allowance::Left(60));
+    }
     let mut closed = Budget::new(law(0.5));
     closed.read(at(0.4, 100.0, 1));
     assert!(closed.take(1000, now(1)).is_err(), "not while it is closed");
@@ -105,10 +220,11 @@ fn d05_after_a_refusal_nothing_goes_before_a_newer_reading() {
     budget.read(at(1.0, 10.0, 1));
     assert!(budget.take(1, now(2)).is_ok());
     budget.congested(None, now(2));
-    assert_eq!(budget.allowance(now(5)), Allowance::Congested);
+    assert_eq!(budget.allowance(now(5)), Allowance::Congested(Span::ZERO));
     budget.read(at(1.0, 10.0, 2));
-    assert_eq!(budget.allowance(now(5)), Allowance::Congested, "from the same moment");
-    budget.read(at(1.0, 10.0, 3));
+    assert_eq!(budget.allowance(now(5)), Allowance::Congested(Span::ZERO), "from the same moment");
+    budget.ended(1, now(3));
+    budget.read(at(1.0, 10.0, 4));
     assert_eq!(budget.allowance(now(5)), Allowance::Left(10));
 }
 
@@ -118,14 +234,16 @@ fn d05_a_refusal_holds_for_its_time_and_for_the_least_time() {
     budget.congested(Some(Span::from_secs(4)), now(10));
     budget.congested(None, now(11));
     budget.read(at(1.0, 10.0, 12));
-    assert_eq!(budget.allowance(now(13)), Allowance::Congested, "come back in four seconds");
+    let left = Allowance::Congested(Span::from_secs(1));
+    assert_eq!(budget.allowance(now(13)), left, "come back in four seconds");
     assert_eq!(budget.allowance(now(14)), Allowance::Left(10));
     // Readings from inside the process come at once: the hold keeps it from flapping.
-    budget.congested(None, now(20));
+    budget.congested(Some(Span::from_millis(1)), now(20));
     let soon = now(20).after(Span::from_millis(100));
-    budget.read(GateReading { free: 1.0, system: 10.0, at: soon });
-    assert_eq!(budget.allowance(soon), Allowance::Congested);
-    assert_eq!(budget.allowance(now(20).after(Span::from_millis(500))), Allowance::Left(10));
+    budget.read(GateReading { free: 1.0, system: 10.0, at: soon, lag: Span::ZERO });
+    assert_eq!(budget.allowance(soon), Allowance::Congested(Span::from_millis(400)));
+    assert_eq!(budget.closed_until(), now(20).after(Span::from_millis(500)));
+    assert_eq!(budget.allowance(budget.closed_until()), Allowance::Left(10));
 }
 
 #[test]
@@ -138,28 +256,123 @@ fn d06_what_cannot_be_read_allows_nothing() {
     assert_eq!(budget.allowance(now(2)), Allowance::Unread);
     for (second, bad) in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].into_iter().enumerate() {
         budget.read(at(bad, 10.0, 20 + second as u64));
-        assert_eq!(budget.allowance(now(23)), Allowance::Closed, "{bad}");
+        assert_eq!(budget.allowance(now(23)), Allowance::Senseless, "{bad}");
         budget.read(at(0.5, bad, 30 + second as u64));
-        assert_eq!(budget.allowance(now(33)), Allowance::Closed, "{bad}");
+        assert_eq!(budget.allowance(now(33)), Allowance::Senseless, "{bad}");
     }
+    budget.read(at(0.5, 0.0, 40));
+    assert_eq!(budget.allowance(now(40)), Allowance::Closed, "no server is ready");
+    budget.read(at(0.5, 10.0, 41));
+    assert_eq!(budget.allowance(now(41)), Allowance::Left(5), "and then it is read again");
 }
 
+/// All gates must allow it, each in its own unit, and one that does not costs the others nothing.
 #[test]
-fn d02_of_several_gates_the_least_decides() {
-    let both = least(&[Some(at(0.9, 50.0, 7)), Some(at(0.4, 80.0, 5))]).unwrap();
-    assert_eq!(both, at(0.4, 50.0, 5));
-    assert_eq!(least(&[Some(at(0.9, 50.0, 7)), None]), None);
-    assert_eq!(least(&[]), None);
-    let broken = least(&[Some(at(0.9, 50.0, 7)), Some(at(f64::NAN, 50.0, 7))]).unwrap();
-    assert_eq!(law(0.0).allows(&broken), 0.0);
-    let broken = least(&[Some(at(f64::NAN, 50.0, 7)), Some(at(0.9, 50.0, 7))]).unwrap();
-    assert_eq!(law(0.0).allows(&broken), 0.0);
+fn d02_of_several_gates_all_decide_and_nothing_is_taken_in_part() {
+    let mut requests = Budget::new(law_of(Basis::Stated, 0.0));
+    let mut bytes = Budget::new(law(0.5));
+    requests.read(at(1.0, 3.0, 1));
+    let mut take = |requests: &mut Budget, size: u64| {
+        take_all(&mut [(requests, 1), (&mut bytes, size)], now(1)).map_err(|(at, why)| {
+            assert_eq!(why, [requests.allowance(now(1)), bytes.allowance(now(1))][at]);
+            at
+        })
+    };
+    assert_eq!(take(&mut requests, 10), Err(1), "the second is unread");
+    assert_eq!(requests.in_flight(), 0);
+    bytes.read(at(1.0, 100.0, 1));
+    let mut take = |requests: &mut Budget, size: u64| {
+        take_all(&mut [(requests, 1), (&mut bytes, size)], now(1)).map_err(|(at, _)| at)
+    };
+    assert_eq!(take(&mut requests, 30), Ok(()));
+    assert_eq!(take(&mut requests, 30), Err(1), "too large for the second");
+    assert_eq!(take(&mut requests, 10), Ok(()));
+    assert_eq!(take(&mut requests, 10), Ok(()));
+    assert_eq!(take(&mut requests, 0), Err(0), "the first is spent");
+    assert_eq!((requests.in_flight(), bytes.in_flight(), bytes.held()), (3, 3, 50));
 }
 
 #[test]
 fn d03_impossible_baselines_are_refused() {
     for baseline in [-0.1, 1.0, f64::NAN, f64::INFINITY] {
-        assert!(BudgetLaw::new(baseline, Span::from_secs(1), Span::ZERO).is_err(), "{baseline}");
+        let law = BudgetLaw::new(MEASURED, baseline, Span::from_secs(1), Span::ZERO);
+        assert!(law.is_err(), "{baseline}");
+    }
+}
+
+#[test]
+fn d08_a_part_too_small_for_all_goes_to_the_first() {
+    let mut budget = Budget::new(law(0.0));
+    budget.share(Share::new(1, 2));
+    budget.read(at(0.1, 10.0, 1));
+    assert_eq!(budget.allowance(now(1)), Allowance::Elsewhere);
+    assert!(budget.take(1, now(1)).is_err(), "not even alone");
+    budget.share(Share::new(0, 2));
+    assert_eq!(budget.allowance(now(1)), Allowance::Left(1));
+    assert!(budget.take(1, now(1)).is_ok());
+    budget.read(at(0.9, 10.0, 2));
+    budget.ended(1, now(2));
+    budget.share(Share::new(2, 2));
+    assert_eq!(budget.allowance(now(2)), Allowance::Elsewhere, "nobody has this rank");
+    assert_eq!(Share::new(0, 0), Share::WHOLE);
+}
+
+#[test]
+fn d03_with_nothing_under_way_nothing_is_held_whatever_was_said_of_it() {
+    let mut budget = Budget::new(law(0.0));
+    budget.read(at(1.0, 100.0, 1));
+    budget.take(30, now(1)).unwrap();
+    budget.take(30, now(1)).unwrap();
+    budget.ended(50, now(1));
+    assert_eq!((budget.in_flight(), budget.held()), (1, 10));
+    budget.ended(2, now(1));
+    assert_eq!((budget.in_flight(), budget.held()), (0, 0));
+    budget.ended(7, now(1));
+    assert_eq!((budget.in_flight(), budget.held()), (0, 0));
+}
+
+/// What a history of one budget does.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Read(f64, f64),
+    Take(u64),
+    End(usize),
+    Congested,
+    Unreadable,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (-0.5..1.1_f64, 0.0..100.0_f64).prop_map(|(free, system)| Step::Read(free, system)),
+        6 => (1..20_u64).prop_map(Step::Take),
+        4 => any::<usize>().prop_map(Step::End),
+        1 => Just(Step::Congested),
+        1 => Just(Step::Unreadable),
+    ]
+}
+
+/// A budget counted from scratch: all that was ever taken and ended, by time.
+#[derive(Debug, Default)]
+struct Naive {
+    reading: Option<GateReading>,
+    congested: Option<Time>,
+    taken: Vec<(Time, i64)>,
+    under_way: Vec<u64>,
+}
+
+impl Naive {
+    fn may_go(&self, law: &BudgetLaw, basis: Basis, size: u64) -> bool {
+        let Some(reading) = self.reading else { return false };
+        if self.congested.is_some_and(|at| reading.at <= at) {
+            return false;
+        }
+        let since = if basis == MEASURED { reading.at } else { Time::ZERO };
+        let net: i64 = self.taken.iter().filter(|(at, _)| *at > since).map(|(_, size)| size).sum();
+        let exact = law.allows(&reading).unwrap();
+        let debt = basis == MEASURED || exact > 0.0;
+        let most = exact.max(if exact > 0.0 { 1.0 } else { exact }) + 1.0 - net as f64;
+        // A fraction may have been carried here, so that one more may go than is free.
+        debt && (size as f64 <= most || (self.under_way.is_empty() && most > 0.0))
     }
 }
 
@@ -177,7 +390,7 @@ proptest! {
         for (second, &(free, system)) in (1..).zip(&readings) {
             let reading = at(free, system, second);
             budget.read(reading);
-            let allows = law.allows(&reading);
+            let allows = law.allows(&reading).unwrap().max(0.0);
             let went = go(&mut budget, 1, second);
             prop_assert_eq!(went == 0, allows == 0.0);
             exact += allows;
@@ -188,5 +401,61 @@ proptest! {
         }
         prop_assert!(sent as f64 <= exact + small as f64 + 1.0, "{} of {}", sent, exact);
         prop_assert!(sent as f64 > exact - readings.len() as f64 - 1.0, "{} of {}", sent, exact);
+    }
+
+    /// In any order of readings, refusals, takes and ends nothing goes that a count from scratch
+    /// would not let go, and at the end nothing is left behind.
+    #[test]
+    fn d03_d05_any_history_agrees_with_a_count_from_scratch_and_leaks_nothing(
+        steps in prop::collection::vec(step(), 1..120),
+        stated in any::<bool>(),
+        baseline in 0.0..0.9_f64,
+    ) {
+        let basis = if stated { Basis::Stated } else { MEASURED };
+        let law = BudgetLaw::new(basis, baseline, Span::from_secs(1000), Span::ZERO).unwrap();
+        let (mut budget, mut naive) = (Budget::new(law), Naive::default());
+        for (second, step) in (1..).zip(steps) {
+            match step {
+                Step::Read(free, system) => {
+                    budget.read(at(free, system, second));
+                    naive.reading = Some(at(free, system, second));
+                }
+                Step::Take(size) => if budget.take(size, now(second)).is_ok() {
+                    prop_assert!(naive.may_go(&law, basis, size), "{} at {}", size, second);
+                    naive.taken.push((now(second), size as i64));
+                    naive.under_way.push(size);
+                },
+                Step::End(which) => if !naive.under_way.is_empty() {
+                    let size = naive.under_way.swap_remove(which % naive.under_way.len());
+                    budget.ended(size, now(second));
+                    naive.taken.push((now(second), -(size as i64)));
+                },
+                Step::Congested => {
+                    budget.congested(None, now(second));
+                    naive.congested = Some(now(second));
+                }
+                Step::Unreadable => {
+                    budget.unreadable();
+                    naive.reading = None;
+                }
+            }
+            let under_way = (naive.under_way.len() as u64, naive.under_way.iter().sum::<u64>());
+            prop_assert_eq!((budget.in_flight(), budget.held()), under_way);
+        }
+        naive.under_way.drain(..).for_each(|size| budget.ended(size, now(500)));
+        budget.read(at(1.0, 100.0, 501));
+        let mut fresh = Budget::new(law);
+        fresh.read(at(1.0, 100.0, 501));
+        let (left, full) = (budget.allowance(now(501)), fresh.allowance(now(501)));
+        // What was carried may make one more.
+        prop_assert!(left == full || left == Allowance::Left(fresh.part() as u64 + 1), "{left:?}");
+    }
+
+    #[test]
+    fn d08_the_parts_of_all_add_up(total in -1_000_000..1_000_000_i64, of in 1..50_u32) {
+        let parts: Vec<i64> = (0..of).map(|rank| Share::new(rank, of).part(total)).collect();
+        prop_assert_eq!(parts.iter().sum::<i64>(), total);
+        let (least, most) = (parts.iter().min(), parts.iter().max());
+        prop_assert!(most.unwrap() - least.unwrap() <= 1);
     }
 }

@@ -1,0 +1,178 @@
+//! D08 as far as it is pure: lanes get turns by their weights, whoever keeps them.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use crate::{Turns, Weight};
+
+fn weight(value: f64) -> Weight {
+    Weight::new(value).unwrap()
+}
+
+/// Plans so many turns and takes them all; what each lane got is added up.
+fn serve<K: Ord + Clone>(
+    turns: &mut Turns<K>,
+    waiting: &[(K, f64, usize)],
+    most: usize,
+    got: &mut BTreeMap<K, usize>,
+) {
+    let lanes = waiting.iter().map(|(key, share, count)| (key.clone(), weight(*share), *count));
+    for (key, count) in turns.plan(lanes, most) {
+        let share = waiting.iter().find(|(lane, ..)| *lane == key).unwrap().1;
+        (0..count).for_each(|_| turns.charge(&key, weight(share)));
+        *got.entry(key).or_default() += count;
+    }
+}
+
+#[test]
+fn d08_lanes_share_by_their_weights() {
+    for most in [1, 7, 100] {
+        let (mut turns, mut got) = (Turns::default(), BTreeMap::new());
+        let waiting = [("a", 1.0, 1000), ("b", 2.0, 1000), ("c", 5.0, 1000)];
+        while got.values().sum::<usize>() < 800 {
+            serve(&mut turns, &waiting, most, &mut got);
+        }
+        let total = got.values().sum::<usize>() as f64;
+        for (key, share, _) in waiting {
+            let due = total * share / 8.0;
+            assert!((got[key] as f64 - due).abs() <= 1.0 + share, "{key}: {got:?}");
+        }
+    }
+}
+
+#[test]
+fn d08_no_more_is_planned_than_there_is() {
+    let mut turns = Turns::default();
+    let lanes = [("a", weight(1.0), 2), ("b", weight(1000.0), 1), ("c", weight(1.0), 0)];
+    let mut plan = turns.plan(lanes, 100);
+    plan.sort_unstable();
+    assert_eq!(plan, [("a", 2), ("b", 1)]);
+    assert_eq!(turns.plan(lanes, 0), []);
+    assert_eq!(turns.plan([], 10), []);
+    assert!(turns.is_empty());
+}
+
+#[test]
+fn d08_a_plan_that_is_not_carried_out_costs_nothing() {
+    let mut turns = Turns::default();
+    let lanes = [("a", weight(1.0), 9), ("b", weight(1.0), 9)];
+    for _ in 0..50 {
+        assert_eq!(turns.plan(lanes, 1), [("a", 1)], "it was not sent, so it is next again");
+    }
+    turns.charge(&"a", Weight::ONE);
+    assert_eq!(turns.plan(lanes, 1), [("b", 1)]);
+}
+
+/// Turns are charged lane by lane, though they were planned in turn: one that was passed over so
+/// far must not have its turns before those who come now.
+#[test]
+fn d08_newcomers_stand_beside_whoever_waits_for_turns_that_were_planned() {
+    let mut turns = Turns::default();
+    let lanes = [("a", weight(1.0), 99), ("b", weight(1.0), 99)];
+    assert_eq!(turns.plan(lanes, 20), [("a", 10), ("b", 10)]);
+    (0..10).for_each(|_| turns.charge(&"a", Weight::ONE));
+    let plan = turns.plan([lanes[0], lanes[1], ("c", weight(1.0), 99)], 12);
+    assert_eq!(plan, [("b", 6), ("c", 6)]);
+}
+
+#[test]
+fn d08_a_lane_that_was_away_has_hoarded_nothing() {
+    let (mut turns, mut got) = (Turns::default(), BTreeMap::new());
+    let both = [("a", 1.0, 99), ("b", 1.0, 99)];
+    serve(&mut turns, &both, 2, &mut got);
+    (0..100).for_each(|_| serve(&mut turns, &both[..1], 5, &mut got));
+    let mut got = BTreeMap::new();
+    serve(&mut turns, &both, 20, &mut got);
+    assert!(got["a"].abs_diff(got["b"]) <= 2, "{got:?}");
+}
+
+/// Two levels: however many tenants a queue has, and of whatever weights, its share is its own.
+#[test]
+fn d08_tenants_cannot_move_their_queues_share() {
+    let mut queues = Turns::default();
+    let mut tenants = [Turns::default(), Turns::default()];
+    let mut got: BTreeMap<(usize, u32), usize> = BTreeMap::new();
+    for _ in 0..100 {
+        let waiting = [(0, weight(3.0), 1000), (1, weight(1.0), 1000)];
+        for (queue, count) in queues.plan(waiting, 16) {
+            let lanes: Vec<(u32, f64, usize)> = match queue {
+                0 => vec![(0, 1.0, 1000), (1, 4.0, 1000)],
+                _ => (0..50).map(|tenant| (tenant, 100.0, 1000)).collect(),
+            };
+            let mut inside = BTreeMap::new();
+            serve(&mut tenants[queue], &lanes, count, &mut inside);
+            for (tenant, count) in inside {
+                *got.entry((queue, tenant)).or_default() += count;
+                (0..count).for_each(|_| queues.charge(&queue, waiting[queue].1));
+            }
+        }
+    }
+    let of = |queue| got.range((queue, 0)..(queue + 1, 0)).map(|(_, count)| count).sum::<usize>();
+    assert_eq!((of(0), of(1)), (1200, 400));
+    assert_eq!((got[&(0, 0)], got[&(0, 1)]), (240, 960));
+}
+
+/// Names that are used once are forgotten, and gain nothing over one that is kept.
+#[test]
+fn d08_a_flood_of_names_neither_starves_a_lane_nor_fills_memory() {
+    let mut turns = Turns::default();
+    let mut kept = 0;
+    for round in 0..20_000_u32 {
+        let lanes = [(0, Weight::ONE, 1), (round + 1, Weight::ONE, 1)];
+        let (lane, _) = turns.plan(lanes, 1)[0];
+        turns.charge(&lane, Weight::ONE);
+        kept += u32::from(lane == 0);
+        assert!(turns.len() <= 4, "{} after {round}", turns.len());
+    }
+    assert!((9_900..=20_000).contains(&kept), "{kept}");
+    // Light lanes are ahead for long, and even of those not all are kept.
+    for round in 0..9_000 {
+        let lanes = [(0, weight(1000.0), 1), (round + 1, weight(0.01), 1)];
+        turns.plan(lanes, 1);
+        turns.charge(&(round + 1), weight(0.01));
+    }
+    assert!(turns.len() <= 4_100, "{}", turns.len());
+}
+
+proptest! {
+    /// While two lanes wait, their turns over weight never drift apart by more than one step of
+    /// each, whoever else comes and goes, and however many turns are planned at once.
+    #[test]
+    fn d08_two_lanes_that_wait_stay_within_the_bound(
+        pair in (0.01..100.0_f64, 0.01..100.0_f64),
+        plans in prop::collection::vec(
+            (0..40_usize, prop::collection::vec((2..8_u32, 0.01..100.0_f64, 0..5_usize), 0..4)),
+            1..80,
+        ),
+    ) {
+        let (mut turns, mut got) = (Turns::default(), BTreeMap::new());
+        let shares = [weight(pair.0).value(), weight(pair.1).value()];
+        for (most, others) in plans {
+            let mut waiting = vec![(0, pair.0, 1000), (1, pair.1, 1000)];
+            for (key, share, count) in others {
+                if waiting.iter().all(|(lane, ..)| *lane != key) {
+                    waiting.push((key, share, count));
+                }
+            }
+            serve(&mut turns, &waiting, most, &mut got);
+            let of = |lane: u32| got.get(&lane).copied().unwrap_or(0) as f64;
+            let gap = (of(0) / shares[0] - of(1) / shares[1]).abs();
+            let bound = shares[0].recip() + shares[1].recip();
+            prop_assert!(gap <= bound * 1.0001, "{} of {}", gap, bound);
+        }
+    }
+
+    #[test]
+    fn d08_every_turn_is_used_while_something_waits(
+        lanes in prop::collection::vec((0.01..100.0_f64, 0..10_usize), 0..10),
+        most in 0..60_usize,
+    ) {
+        let waiting: Vec<(usize, Weight, usize)> =
+            lanes.iter().enumerate().map(|(at, &(share, count))| (at, weight(share), count)).collect();
+        let plan = Turns::default().plan(waiting, most);
+        let total: usize = lanes.iter().map(|(_, count)| count).sum();
+        prop_assert_eq!(plan.iter().map(|(_, count)| count).sum::<usize>(), total.min(most));
+        prop_assert!(plan.iter().all(|&(at, count)| count > 0 && count <= lanes[at].1));
+    }
+}
