@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bands;
+mod batch;
 mod burst;
 mod bus;
 pub(crate) mod clients;

@@ -23,13 +23,16 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Rows that are forgotten in one step.
 const FORGOTTEN: usize = 100;
 
+/// What tells the time: rounds take a while, and tests have a time of their own.
+type Now<'a> = &'a (dyn Fn() -> Moment + Send + Sync);
+
 // === impl Batches ===
 
 impl Batches {
     /// Does what is to be done, for ever.
     pub(crate) async fn tend(self: Arc<Self>) {
         loop {
-            let pause = match self.round(clock::moment()).await {
+            let pause = match self.round(&clock::moment).await {
                 Ok(pause) => pause,
                 Err(error) => {
                     tracing::warn!(%error, "batches are not tended, trying again");
@@ -45,14 +48,14 @@ impl Batches {
 
     /// Does what is to be done now; says when to look again. Reading a file takes a while, so only
     /// one is read in each round, after all others were looked after.
-    pub(super) async fn round(&self, now: Moment) -> Result<Duration, StoreError> {
-        self.age(now).await?;
-        let due = self.ledger.due(now).await?;
+    pub(super) async fn round(&self, now: Now<'_>) -> Result<Duration, StoreError> {
+        self.age(now()).await?;
+        let due = self.ledger.due(now()).await?;
         let mut pause = if due.underway { LOOK } else { AGEING };
         let (mut unread, mut more) = (None, false);
         for id in &due.ids {
             let Some(batch) = self.ledger.batch(id).await? else { continue };
-            if batch.status == Status::Validating && now < batch.deadline {
+            if batch.status == Status::Validating && now() < batch.deadline {
                 more |= unread.is_some();
                 unread.get_or_insert(batch);
             } else {
@@ -68,7 +71,7 @@ impl Batches {
     }
 
     /// Brings a batch that needs no reading as far as it goes; says when to look at it again.
-    async fn attend(&self, batch: &Batch, now: Moment) -> Duration {
+    async fn attend(&self, batch: &Batch, now: Now<'_>) -> Duration {
         match self.advance(batch, now).await {
             Ok(true) => AGEING,
             Ok(false) => LOOK,

@@ -136,7 +136,7 @@ impl World {
     }
 
     fn round(&self, secs: u64) -> Duration {
-        self.run(self.batches().round(at(secs))).unwrap()
+        self.run(self.batches().round(&|| at(secs))).unwrap()
     }
 
     /// As the dispatcher does.

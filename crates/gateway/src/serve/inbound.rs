@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_body::Body as _;
+use http_body::Body;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -29,8 +29,8 @@ type Whole = (Bytes, Held);
 /// A body that is taken as it comes, however long that takes. Its client must not fall silent, nor
 /// send so little that it could hold its place for ever; only the time that it is waited for counts.
 #[derive(Debug)]
-pub(super) struct Arriving {
-    body: Incoming,
+pub(super) struct Arriving<B = Incoming> {
+    body: B,
     silence: Duration,
     waited: Duration,
     received: u64,
@@ -38,8 +38,11 @@ pub(super) struct Arriving {
 
 // === impl Arriving ===
 
-impl Arriving {
-    pub(super) fn new(body: Incoming, silence: Duration) -> Self {
+impl<B> Arriving<B>
+where
+    B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
+{
+    pub(super) fn new(body: B, silence: Duration) -> Self {
         Self { body, silence, waited: Duration::ZERO, received: 0 }
     }
 
@@ -145,4 +148,82 @@ fn broken(error: &hyper::Error) -> Fault {
     }
     let text = format!("The body cannot be read: {error}. Send it in whole, valid chunks.");
     Fault::InvalidRequest(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Frame;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// A body whose client sends what the test sends.
+    struct Sent(mpsc::UnboundedReceiver<Bytes>);
+
+    impl Body for Sent {
+        type Data = Bytes;
+        type Error = hyper::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut std::task::Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+            self.0.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+        }
+    }
+
+    const SILENCE: Duration = Duration::from_secs(60);
+
+    /// How many pieces of this size come, one after every pause, until it is given up or so many
+    /// have come.
+    async fn pieces(size: usize, pause: Duration, most: usize) -> usize {
+        let (client, body) = mpsc::unbounded_channel();
+        crate::task::spawn(async move {
+            while client.send(Bytes::from(vec![0; size])).is_ok() {
+                tokio::time::sleep(pause).await;
+            }
+        });
+        let mut arriving = Arriving::new(Sent(body), SILENCE);
+        let mut count = 0;
+        while count < most {
+            match arriving.next().await {
+                Ok(Some(_)) => count += 1,
+                ended => {
+                    assert_eq!(ended, Err(Fault::RequestTimeout));
+                    break;
+                }
+            }
+        }
+        count
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d10_a_slow_upload_may_take_its_time() {
+        // An hour, where a whole body of other requests has a minute.
+        assert_eq!(pieces(60 << 10, Duration::from_secs(59), 60).await, 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x03_a_silent_client_is_given_up_whatever_it_sent_before() {
+        assert_eq!(pieces(100 << 20, SILENCE + Duration::from_millis(1), 9).await, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x03_a_client_that_trickles_cannot_hold_its_place_for_ever() {
+        let came = pieces(1, Duration::from_secs(1), 1000).await;
+        assert!((55..65).contains(&came), "{came} bytes came in as many seconds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d10_a_slow_disk_is_no_fault_of_the_client() {
+        let (client, body) = mpsc::unbounded_channel();
+        let mut arriving = Arriving::new(Sent(body), SILENCE);
+        for _ in 0..10 {
+            client.send(Bytes::from_static(b"x")).unwrap();
+            assert_eq!(arriving.next().await, Ok(Some(Bytes::from_static(b"x"))));
+            tokio::time::sleep(SILENCE * 2).await;
+        }
+        drop(client);
+        assert_eq!(arriving.next().await, Ok(None));
+    }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use store::ledger::{Batch, Place, Status, Written};
-use store::{Moment, StoreError, Trouble};
+use store::{StoreError, Trouble};
 
-use super::GRACE;
+use super::{GRACE, Now};
 use crate::batch::book::Book;
 use crate::batch::{Batches, book};
 use crate::task;
@@ -23,17 +23,17 @@ const CLEARED: usize = 500;
 impl Batches {
     /// Brings a batch whose lines wait, or that is ending, as far as it goes; says whether that is
     /// to its end.
-    pub(super) async fn advance(&self, batch: &Batch, now: Moment) -> Result<bool, StoreError> {
+    pub(super) async fn advance(&self, batch: &Batch, now: Now<'_>) -> Result<bool, StoreError> {
         match batch.status {
             Status::Validating | Status::InProgress => {
                 let counts = batch.counts;
                 let answered = batch.status == Status::InProgress
                     && counts.completed + counts.failed >= counts.total;
-                if !answered && now < batch.deadline {
+                if !answered && now() < batch.deadline {
                     return Ok(false);
                 }
                 let ending = if answered { Status::Completed } else { Status::Expired };
-                self.ledger.begin_ending(&batch.id, ending, now).await?;
+                self.ledger.begin_ending(&batch.id, ending, now()).await?;
                 let Some(batch) = self.ledger.batch(&batch.id).await? else { return Ok(true) };
                 self.end(&batch, now).await
             }
@@ -43,13 +43,13 @@ impl Batches {
     }
 
     /// Ends a batch, unless somebody is still sending some of it.
-    async fn end(&self, batch: &Batch, now: Moment) -> Result<bool, StoreError> {
+    async fn end(&self, batch: &Batch, now: Now<'_>) -> Result<bool, StoreError> {
         if batch.ending.is_none() {
             return Ok(false);
         }
-        if self.ledger.give_up(&batch.id, now).await? > 0 {
-            let since = batch.times.cancelling.or(batch.times.finalizing).unwrap_or(now);
-            if now.since(since) < GRACE {
+        if self.ledger.give_up(&batch.id, now()).await? > 0 {
+            let since = batch.times.cancelling.or(batch.times.finalizing).unwrap_or(now());
+            if now().since(since) < GRACE {
                 return Ok(false);
             }
             let lost = self.ledger.abandon(&batch.id).await?;
@@ -64,7 +64,7 @@ impl Batches {
             },
         };
         let files = [&written.output, &written.failures].map(|file| file.clone());
-        match self.ledger.finish(&batch.id, written, now).await {
+        match self.ledger.finish(&batch.id, written, now()).await {
             Ok(true) => {
                 let bytes = files.iter().flatten().map(|file| file.bytes).sum();
                 self.shelf.add(bytes);
@@ -81,9 +81,9 @@ impl Batches {
     }
 
     /// A batch whose input cannot be read any more has nothing to name its answers by.
-    async fn give_in(&self, batch: &Batch, flaw: String, now: Moment) -> Result<bool, StoreError> {
+    async fn give_in(&self, batch: &Batch, flaw: String, now: Now<'_>) -> Result<bool, StoreError> {
         tracing::error!(id = batch.id, flaw, "a batch cannot be finished");
-        self.ledger.fail(&batch.id, batch.status, flaw, now).await?;
+        self.ledger.fail(&batch.id, batch.status, flaw, now()).await?;
         self.clear(batch).await
     }
 
@@ -97,7 +97,7 @@ impl Batches {
     async fn write(
         &self,
         batch: &Batch,
-        now: Moment,
+        now: Now<'_>,
     ) -> Result<Result<Written, String>, StoreError> {
         let places = self.places(&batch.id).await?;
         let (shelf, whole, limit) =
@@ -118,7 +118,8 @@ impl Batches {
             let written = task::blocking(work).await.unwrap_or_else(|error| Err(error.into()));
             book = written.map_err(|error| on_disk(&error))?;
         }
-        let ended = task::blocking(move || book.end(now)).await;
+        let at = now();
+        let ended = task::blocking(move || book.end(at)).await;
         ended.unwrap_or_else(|error| Err(error.into())).map(Ok).map_err(|error| on_disk(&error))
     }
 

@@ -5,8 +5,9 @@ use std::io::{self, BufReader};
 use std::path::Path;
 
 use store::ledger::{Batch, Status, message_id};
-use store::{Body, Message, Moment, StoreError};
+use store::{Body, Message, StoreError};
 
+use super::Now;
 use crate::batch::Batches;
 use crate::batch::lines::{self, Checked, Entry, Flaw, Rules};
 use crate::config::BATCH_QUEUE;
@@ -21,7 +22,7 @@ const CHUNK: usize = 1000;
 
 impl Batches {
     /// Reads a batch's file, and lets its lines wait or the batch fail.
-    pub(super) async fn read(&self, batch: &Batch, now: Moment) -> Result<(), StoreError> {
+    pub(super) async fn read(&self, batch: &Batch, now: Now<'_>) -> Result<(), StoreError> {
         let path = self.shelf.path(&batch.input);
         let rules = Rules {
             endpoint: Some(batch.endpoint.clone()),
@@ -38,7 +39,7 @@ impl Batches {
         if !checked.flaws.is_empty() {
             tracing::info!(id = batch.id, flaw = %checked.flaws[0], "a batch failed validation");
             let flaws = serde_json::to_string(&checked.flaws).unwrap_or_default();
-            self.ledger.fail(&batch.id, Status::Validating, flaws, now).await?;
+            self.ledger.fail(&batch.id, Status::Validating, flaws, now()).await?;
             self.bell.notify_one();
             return Ok(());
         }
@@ -51,7 +52,7 @@ impl Batches {
         batch: &Batch,
         path: &Path,
         checked: &Checked,
-        now: Moment,
+        now: Now<'_>,
     ) -> Result<(), StoreError> {
         let model = checked.models.first().filter(|_| checked.models.len() == 1).cloned();
         let total = checked.entries.len() as u64;
@@ -63,7 +64,7 @@ impl Batches {
         for chunk in left.unwrap_or_default().chunks(CHUNK) {
             let message = |entry: &Entry| message(batch, path, checked, entry);
             let messages = chunk.iter().map(message).collect();
-            if !self.ledger.enqueue(&batch.id, from, messages, now).await? {
+            if !self.ledger.enqueue(&batch.id, from, messages, now()).await? {
                 return Ok(());
             }
             from += chunk.len() as u64;

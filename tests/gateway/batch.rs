@@ -1,0 +1,293 @@
+//! D10: the Batch API as clients see it.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::tools::{python, run, tool};
+use crate::support::{Ask, Call, Gateway, eventually};
+
+const MIB: usize = 1 << 20;
+
+/// A gateway with a folder for batches and this besides.
+fn gateway(sections: &str) -> Gateway {
+    // The folder lies beside the configuration, which has one of its own.
+    Gateway::launch(&format!("{sections}[batch]\nfolder = \"batches\"\n"))
+}
+
+/// The head of an upload, and its beginning up to the file.
+fn opening(length: Option<usize>) -> Vec<u8> {
+    let head = "POST /v1/files HTTP/1.1\r\nhost: tidegate\r\nconnection: close\r\n\
+                content-type: multipart/form-data; boundary=XYZ\r\n";
+    let framing = length.map_or_else(
+        || "transfer-encoding: chunked\r\n\r\n".to_owned(),
+        |length| format!("content-length: {}\r\n\r\n", length + BEFORE.len() + AFTER.len()),
+    );
+    format!("{head}{framing}").into_bytes()
+}
+
+const BEFORE: &str = "--XYZ\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n\
+    --XYZ\r\nContent-Disposition: form-data; name=\"file\"; filename=\"in.jsonl\"\r\n\r\n";
+const AFTER: &str = "\r\n--XYZ--\r\n";
+
+/// Begins to upload a file of this length.
+fn begin(gateway: &Gateway, length: usize) -> Call {
+    let mut call = Call::open(gateway.address(), &opening(Some(length)));
+    call.send(BEFORE.as_bytes()).unwrap();
+    call
+}
+
+fn upload(gateway: &Gateway, content: &str) -> Value {
+    let mut call = begin(gateway, content.len());
+    call.send(content.as_bytes()).unwrap();
+    call.send(AFTER.as_bytes()).unwrap();
+    call.finish().json()
+}
+
+fn line(name: &str, padding: usize) -> String {
+    let body = json!({"model": "m", "prompt": "x".repeat(padding)});
+    json!({"custom_id": name, "method": "POST", "url": "/v1/completions", "body": body}).to_string()
+        + "\n"
+}
+
+fn create(gateway: &Gateway, file: &Value) -> String {
+    let wanted = json!({"input_file_id": file["id"], "endpoint": "/v1/completions",
+        "completion_window": "24h"});
+    let made = gateway.ask(&Ask::post("/v1/batches", wanted.to_string()));
+    assert_eq!(made.status, 200, "{}", made.text());
+    made.json()["id"].as_str().unwrap().to_owned()
+}
+
+fn await_status(gateway: &Gateway, batch: &str, status: &str) -> Value {
+    eventually(status, || {
+        let batch = gateway.get(&format!("/v1/batches/{batch}")).json();
+        if batch["status"] == status { Ok(batch) } else { Err(batch.to_string()) }
+    })
+}
+
+/// The names in one of the folders.
+fn names(gateway: &Gateway, folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(gateway.folder().join("batches").join(folder)).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn await_nothing_half_done(gateway: &Gateway) {
+    eventually("nothing half done", || match names(gateway, "drafts") {
+        drafts if drafts.is_empty() => Ok(()),
+        drafts => Err(format!("{drafts:?}")),
+    });
+}
+
+/// The most memory that it has had, in bytes.
+fn peak(gateway: &Gateway) -> usize {
+    let status = fs::read_to_string(format!("/proc/{}/status", gateway.process.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
+
+fn openai(gateway: &Gateway, steps: &[&str]) {
+    let printed = run(python("openai_batch.py").arg(gateway.url()).args(steps));
+    assert_eq!(printed.split_whitespace().collect::<Vec<_>>(), steps);
+}
+
+#[test]
+fn d10_openais_own_client_has_files_and_batches() {
+    let gateway = gateway("");
+    openai(&gateway, &["files", "pages", "batches", "flaws", "errors"]);
+    await_nothing_half_done(&gateway);
+}
+
+#[test]
+fn d10_a_file_that_is_too_large_is_refused_and_its_client_hears_why() {
+    let gateway = gateway("");
+    let tight = Gateway::launch("[batch]\nfolder = \"batches\"\nfile_limit = \"1MiB\"\n");
+    openai(&tight, &["large"]);
+    // In chunks nobody announces how much will come.
+    let mut call = Call::open(tight.address(), &opening(None));
+    let mut chunk = |bytes: &[u8]| {
+        let framed = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+        call.send(&framed)
+    };
+    chunk(BEFORE.as_bytes()).unwrap();
+    for _ in 0..3 {
+        chunk(&vec![b'x'; MIB / 2]).unwrap();
+    }
+    call.send(b"0\r\n\r\n").unwrap();
+    let answer = call.finish();
+    assert_eq!((answer.status, answer.code().as_str()), (413, "file_too_large"));
+    // One who asks first hears before it sends.
+    let announced = opening(Some(500 * MIB));
+    let asks = [&announced[..announced.len() - 2], b"expect: 100-continue\r\n\r\n"].concat();
+    let answer = Call::open(gateway.address(), &asks).finish();
+    assert_eq!((answer.status, answer.code().as_str()), (413, "file_too_large"));
+    for gateway in [&gateway, &tight] {
+        await_nothing_half_done(gateway);
+        assert_eq!(names(gateway, "files"), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn d10_without_a_folder_clients_hear_what_to_configure() {
+    let gateway = Gateway::launch("");
+    openai(&gateway, &["disabled"]);
+}
+
+#[test]
+fn d10_paths_take_their_methods_and_no_others() {
+    let gateway = gateway("");
+    let mut put = Ask::post("/v1/files/file-0", "{}");
+    put.method = "PUT".into();
+    let answer = gateway.ask(&put);
+    assert_eq!((answer.status, answer.code().as_str()), (405, "method_not_allowed"));
+    assert_eq!(gateway.get("/v1/files/file-0/more").status, 404);
+    let asked = Ask::get("/v1/files/file-0").header("x-request-id", "mine");
+    let answer = gateway.ask(&asked);
+    assert_eq!((answer.status, answer.header("x-request-id")), (404, Some("mine")));
+}
+
+#[test]
+fn d10_two_files_come_at_once_and_both_are_whole() {
+    let gateway = gateway("");
+    let contents = ["a", "b"].map(|letter| letter.repeat(300_000));
+    let mut calls = [0, 1].map(|which: usize| begin(&gateway, contents[which].len()));
+    for part in 0..3 {
+        for (call, content) in calls.iter_mut().zip(&contents) {
+            call.send(&content.as_bytes()[part * 100_000..(part + 1) * 100_000]).unwrap();
+        }
+    }
+    for (mut call, content) in calls.into_iter().zip(contents) {
+        call.send(AFTER.as_bytes()).unwrap();
+        let file = call.finish().json();
+        let path = format!("/v1/files/{}/content", file["id"].as_str().unwrap());
+        assert!(gateway.get(&path).text() == content, "{file}");
+    }
+}
+
+#[test]
+fn x03_a_client_that_falls_silent_or_leaves_leaves_nothing() {
+    let gateway = gateway("[server]\nbody_timeout = \"200ms\"\n");
+    let mut silent = begin(&gateway, MIB);
+    silent.send(&vec![b'x'; MIB / 2]).unwrap();
+    let mut leaving = begin(&gateway, MIB);
+    leaving.send(&vec![b'x'; MIB / 2]).unwrap();
+    drop(leaving);
+    let answer = silent.finish();
+    assert_eq!((answer.status, answer.code().as_str()), (408, "request_timeout"));
+    await_nothing_half_done(&gateway);
+    assert_eq!(names(&gateway, "files"), Vec::<String>::new());
+}
+
+#[test]
+fn d07_a_gateway_that_is_killed_leaves_nothing_half_done_and_goes_on() {
+    let mut first = gateway("");
+    let content: String = (0..3000).map(|number| line(&number.to_string(), 10)).collect();
+    let file = upload(&first, &content);
+    let batch = create(&first, &file);
+    let mut call = begin(&first, MIB);
+    call.send(&vec![b'x'; MIB / 2]).unwrap();
+    eventually("a draft", || match names(&first, "drafts").len() {
+        1 => Ok(()),
+        other => Err(other.to_string()),
+    });
+    first.process.kill();
+    let folder = first.folder().join("batches");
+    let again = format!("[batch]\nfolder = \"{}\"\n", folder.display());
+    let second = Gateway::launch(&again);
+    let drafts = fs::read_dir(folder.join("drafts")).unwrap().count();
+    assert_eq!(drafts, 0, "what was half done is gone");
+    let batch = await_status(&second, &batch, "in_progress");
+    assert_eq!(batch["request_counts"]["total"], 3000);
+    assert_eq!(second.get("/v1/files").json()["data"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn d10_a_large_file_is_never_held_in_memory() {
+    let gateway = gateway("");
+    // Some files first, so that what every upload needs is there already.
+    let small = upload(&gateway, &line("warm", 10).repeat(1000));
+    let before = peak(&gateway);
+    let line = |number: usize| line(&format!("{number:05}"), 4000);
+    let length = line(0).len();
+    let mut call = begin(&gateway, 50_000 * length);
+    for first in (0..50_000).step_by(250) {
+        let lines: String = (first..first + 250).map(line).collect();
+        call.send(lines.as_bytes()).unwrap();
+    }
+    call.send(AFTER.as_bytes()).unwrap();
+    let file = call.finish().json();
+    assert_eq!(file["bytes"], 50_000 * length, "{file}");
+    assert!(50_000 * length > 200_000_000);
+    let batch = create(&gateway, &file);
+    let batch = await_status(&gateway, &batch, "in_progress");
+    assert_eq!(batch["request_counts"]["total"], 50_000);
+    let path = format!("/v1/files/{}/content", file["id"].as_str().unwrap());
+    let mut call = gateway.send(&Ask::get(&path));
+    assert_eq!(call.head().status, 200);
+    let answer = call.finish();
+    assert_eq!(answer.body.len(), 50_000 * length);
+    let after = peak(&gateway);
+    assert!(after < before + 48 * MIB, "it needs {} MiB more", (after - before) / MIB);
+    drop(small);
+}
+
+#[test]
+fn d10_a_file_goes_out_over_http2() {
+    let gateway = gateway("");
+    let content = line("x", 3000).repeat(1000);
+    let file = upload(&gateway, &content);
+    let url = format!("{}/v1/files/{}/content", gateway.url(), file["id"].as_str().unwrap());
+    let printed = run(tool("curl").args(["-sS", "--http2-prior-knowledge", &url]));
+    assert!(printed == content);
+}
+
+/// A small disk of its own, where whoever runs the tests may have one.
+struct Disk(std::path::PathBuf);
+
+impl Disk {
+    fn mount(path: std::path::PathBuf, size: &str) -> Option<Self> {
+        fs::create_dir_all(&path).unwrap();
+        let options = format!("size={size}");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tidegate-test"])
+            .arg(&path)
+            .output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(path));
+        }
+        eprintln!("not checked: a small disk cannot be mounted here");
+        None
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Whoever still has a file open there keeps it until the end.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn x03_a_full_disk_is_told_and_nothing_is_left_of_the_file() {
+    let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let place = place.join(format!("disk-{}", std::process::id()));
+    let Some(disk) = Disk::mount(place, "8m") else { return };
+    let gateway = Gateway::launch(&format!("[batch]\nfolder = \"{}\"\n", disk.0.display()));
+    let mut call = begin(&gateway, 16 * MIB);
+    for _ in 0..16 {
+        // It is refused somewhere on the way.
+        let _ = call.send(&vec![b'x'; MIB]);
+    }
+    let _ = call.send(AFTER.as_bytes());
+    let answer = call.finish();
+    assert_eq!((answer.status, answer.code().as_str()), (507, "storage_full"), "{}", answer.text());
+    eventually("nothing half done", || {
+        match fs::read_dir(disk.0.join("drafts")).unwrap().count() {
+            0 => Ok(()),
+            other => Err(other.to_string()),
+        }
+    });
+    let file = upload(&gateway, &line("x", 10));
+    assert_eq!(file["object"], "file", "there is room again: {file}");
+    drop(gateway);
+}
