@@ -6,7 +6,7 @@ use rusqlite::StatementStatus;
 
 use super::super::{grave, look, queue, receipts, rows, trouble};
 use super::{QUEUE, claim, fresh, message, now};
-use crate::{Message, Moment, Outcome, Receipt, Sqlite, Store};
+use crate::{Back, Message, Moment, Outcome, Receipt, Revived, Sqlite, Store};
 
 /// How SQLite would do it.
 async fn plan(store: &Sqlite, sql: &'static str) -> String {
@@ -67,6 +67,21 @@ async fn lanes_are_told_without_counting_what_waits() {
     let (count, steps) = store.read(move |step| steps(step).map_err(trouble::from)).await.unwrap();
     assert_eq!(count, 5);
     assert!(steps < 500, "{steps} steps for five lanes of 50000 messages");
+}
+
+#[tokio::test]
+async fn it_is_known_exactly_when_something_is_due_or_runs_out() {
+    let (store, _folder) = fresh();
+    assert_eq!(store.revive(QUEUE, now()).await.unwrap(), Revived::default());
+    store.submit(vec![message("a"), message("b")], now()).await.unwrap();
+    let claims = claim(&store, 2).await;
+    let after = |secs| now().after(Duration::from_secs(secs));
+    assert_eq!(store.revive(QUEUE, now()).await.unwrap().next, Some(after(60)));
+    let back = Back { due: after(7), failed: false };
+    assert!(store.put_back(claims[0].held.clone(), back, now()).await.unwrap());
+    assert_eq!(store.revive(QUEUE, now()).await.unwrap().next, Some(after(7)));
+    let revived = store.revive(QUEUE, after(7)).await.unwrap();
+    assert_eq!(revived, Revived { lost: 0, due: 1, next: Some(after(60)) });
 }
 
 /// Submits messages, and ends them all at this moment.
