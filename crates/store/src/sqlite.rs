@@ -43,8 +43,9 @@ const CANCEL: usize = 1000;
 /// Queues in one file.
 #[derive(Debug)]
 pub struct Sqlite {
-    writer: Desk,
     reader: Desk,
+    /// Goes after the reader: whoever closes the file last puts the log away.
+    writer: Desk,
     woken: Arc<Notify>,
     /// Held for as long as the file is ours; the last to go.
     _lock: File,
@@ -62,8 +63,8 @@ impl Sqlite {
         queue::recover(&step).and_then(|()| step.commit()).map_err(trouble::from)?;
         let woken = Arc::new(Notify::new());
         Ok(Arc::new(Self {
-            writer: Desk::writer(writer, woken.clone())?,
             reader: Desk::reader(file::reader(path)?)?,
+            writer: Desk::writer(writer, woken.clone())?,
             woken,
             _lock: lock,
         }))

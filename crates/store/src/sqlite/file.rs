@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,6 +61,7 @@ fn lock_path(path: &Path) -> PathBuf {
 /// The connection that writes. The file is checked, and brought to the newest version.
 pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     let named = |error| named(path, error);
+    create(path)?;
     let mut connection = Connection::open_with_flags(path, flags()).map_err(named)?;
     connection.busy_timeout(PATIENCE).map_err(named)?;
     let refuse = |text: String| {
@@ -76,8 +78,20 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
             ));
         }
     }
-    settle(&connection).and_then(|()| schema::migrate(&mut connection)).map_err(named)?;
-    Ok(connection)
+    match settle(&connection).map_err(named)?.as_str() {
+        "wal" => schema::migrate(&mut connection).map_err(named).map(|()| connection),
+        kind => refuse(format!("its file system has no log but one of kind {kind}")),
+    }
+}
+
+/// Makes the file if there is none. People's requests are in it: it is nobody else's to read, and
+/// SQLite gives its log the same mode.
+fn create(path: &Path) -> Result<(), StoreError> {
+    let made = File::options().create(true).append(true).mode(0o600).open(path);
+    made.map(|_| ()).map_err(|error| {
+        let text = format!("{}: {error}; it must be a file that can be written", path.display());
+        StoreError::new(Trouble::Asked, text)
+    })
 }
 
 /// A connection that only looks.
@@ -98,13 +112,15 @@ fn flags() -> OpenFlags {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
-/// Every commit is on the disk before it is told.
-fn settle(connection: &Connection) -> rusqlite::Result<()> {
+/// Every commit is on the disk before it is told. Gives the kind of log that there is: a file system
+/// that cannot share memory has another.
+fn settle(connection: &Connection) -> rusqlite::Result<String> {
+    let set = |name, value: u32| connection.pragma_update_and_check(None, name, value, |_| Ok(()));
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
-    connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES, |_| Ok(()))
+    set("journal_size_limit", LOG_BYTES)?;
+    set("wal_autocheckpoint", LOG_PAGES)?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
 }
 
 fn named(path: &Path, error: rusqlite::Error) -> StoreError {

@@ -1,11 +1,13 @@
 //! Whose file it is, and what is said of one that cannot be used.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use rusqlite::Connection;
 
+use super::super::trouble;
 use super::{claim, fresh, message, now};
 use crate::tests::sqlite::Folder;
 use crate::{Depth, Sqlite, Store, StoreError, Trouble};
@@ -24,6 +26,23 @@ async fn d09_one_process_owns_a_file() {
     assert!(error.text.contains("queue.db.lock") && error.text.contains("stop it"), "{error}");
     drop(store);
     Sqlite::open(folder.file()).unwrap();
+}
+
+#[tokio::test]
+async fn d07_every_commit_is_flushed_and_nobody_else_can_read_the_file() {
+    let (store, folder) = fresh();
+    let pragmas = |step: &rusqlite::Transaction<'_>| {
+        let synchronous = step.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+        let mode = step.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+        Ok((synchronous, mode))
+    };
+    let pragmas: (i64, String) =
+        store.write(move |step| pragmas(step).map_err(trouble::from)).await.unwrap();
+    assert_eq!(pragmas, (2, "wal".into()), "2 is FULL");
+    for file in ["queue.db", "queue.db-wal"] {
+        let mode = fs::metadata(folder.path().join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
 }
 
 #[test]
