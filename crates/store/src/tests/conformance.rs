@@ -92,6 +92,7 @@ macro_rules! conformance {
                 d07_nobody_has_a_say_after_the_end,
                 a_made_up_claim_has_no_say,
                 how_a_claim_stands_can_be_asked_without_holding_it_longer,
+                it_is_told_of_each_claim_how_it_stands,
                 it_is_known_when_the_next_lease_runs_out,
                 a_clock_that_jumps_ahead_costs_a_try_and_no_message,
                 a_clock_that_jumps_back_costs_nothing,

@@ -149,6 +149,20 @@ pub(crate) async fn how_a_claim_stands_can_be_asked_without_holding_it_longer<F:
     assert_eq!(trial.store.revive(QUEUE, trial.now).await.unwrap().lost, 1);
 }
 
+pub(crate) async fn it_is_told_of_each_claim_how_it_stands<F: Fixture>() {
+    let trial = Trial::<F>::new().await;
+    trial.accept_ids(&["held", "ended", "cancelled", "also held"]).await;
+    let claims = trial.claim(4).await;
+    assert!(trial.complete(&claims[1].held).await);
+    assert!(trial.cancel("cancelled").await);
+    let held: Vec<Held> = claims.into_iter().map(|claim| claim.held).collect();
+    let expected = [Standing::Held, Standing::Lost, Standing::Cancelled, Standing::Held];
+    assert_eq!(trial.store.standing(held.clone()).await.unwrap(), expected);
+    let until = trial.now.after(LEASE);
+    assert_eq!(trial.store.renew(held, until).await.unwrap(), expected);
+    assert_eq!(trial.store.renew(Vec::new(), until).await.unwrap(), []);
+}
+
 pub(crate) async fn it_is_known_when_the_next_lease_runs_out<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     let nothing = trial.store.revive(QUEUE, trial.now).await.unwrap();
