@@ -2,6 +2,7 @@
 //!
 //! Each verb is one variant with its arguments; nothing else sees them.
 
+mod batch;
 mod check;
 mod demo;
 mod engine;
@@ -12,6 +13,7 @@ mod source;
 
 use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -32,6 +34,7 @@ pub(crate) struct Cli {
 enum Verb {
     Serve(serve::Serve),
     Epp(epp::Epp),
+    Batch(batch::Batch),
     Demo(demo::Demo),
     Engine(engine::Arguments),
     Simulate(Simulate),
@@ -199,8 +202,10 @@ struct Auto {
 
 impl Cli {
     /// Does what was asked for, and writes what there is to say about it.
-    pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<ExitCode> {
         match self.verb {
+            // What it waits for may end in more than two ways.
+            Verb::Batch(batch) => return batch.run(out),
             Verb::Serve(serve) => serve.run(out),
             Verb::Epp(epp) => epp.run(out),
             Verb::Demo(demo) => demo.run(out),
@@ -216,7 +221,8 @@ impl Cli {
             Verb::Bench(Bench::Gateway(gateway)) => gateway.run(out),
             Verb::Bench(Bench::Epp(epp)) => epp.run(out),
             Verb::Bench(Bench::FloorProxy(floor)) => floor.run(out),
-        }
+        }?;
+        Ok(ExitCode::SUCCESS)
     }
 }
 

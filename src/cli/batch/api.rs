@@ -1,0 +1,209 @@
+//! The Batch API, as a client sees it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use bytes::Bytes;
+use gateway::client::{self, Answer, Base, Client, Unanswered};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+
+use super::form::{self, Sent};
+use super::info::Info;
+
+/// The longest answer that is not a file.
+const ANSWER_MAX: usize = 64 << 20;
+/// How long an answer may take that is not a file.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A gateway.
+#[derive(Debug)]
+pub(super) struct Api {
+    base: Base,
+    client: Client,
+    headers: HeaderMap,
+    /// The flag that leads to it, where that is needed.
+    flag: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// Nobody is there, or not now: it may help to try again.
+    Away(String),
+    /// It was refused, in these words.
+    Refused(String),
+}
+
+/// What a new batch is to be.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) file: &'a str,
+    pub(super) endpoint: &'a str,
+    pub(super) window: &'a str,
+    pub(super) metadata: Value,
+}
+
+// === impl Api ===
+
+impl Api {
+    pub(super) fn new(url: &str, headers: &[String]) -> Result<Self> {
+        let base = Base::read(url).map_err(|why| anyhow!("--url: {why}"))?;
+        let headers = headers.iter().map(|header| read_header(header)).collect::<Result<_>>()?;
+        let flag = if url == super::URL { String::new() } else { format!(" --url {url}") };
+        Ok(Self { base, client: Client::default(), headers, flag })
+    }
+
+    /// What to type next.
+    pub(super) fn command(&self, words: &str) -> String {
+        format!("`tidegate batch {words}{}`", self.flag)
+    }
+
+    /// A batch.
+    pub(super) async fn batch(&self, id: &str) -> Result<Info, Problem> {
+        let path = format!("/v1/batches/{}", checked(id)?);
+        Info::read(self.call(Method::GET, &path, None).await?)
+    }
+
+    /// The newest batch.
+    pub(super) async fn newest(&self) -> Result<Info, Problem> {
+        let newest = self.batches(1).await?.into_iter().next();
+        newest.ok_or_else(|| Problem::Refused("there is no batch yet".into()))
+    }
+
+    /// The newest batches.
+    pub(super) async fn batches(&self, limit: u32) -> Result<Vec<Info>, Problem> {
+        let path = format!("/v1/batches?limit={limit}");
+        let mut page = self.call(Method::GET, &path, None).await?;
+        let Value::Array(rows) = page["data"].take() else { return Err(strange("a list")) };
+        rows.into_iter().map(Info::read).collect()
+    }
+
+    pub(super) async fn create(&self, wanted: &Wanted<'_>) -> Result<Info, Problem> {
+        let body = json!({"input_file_id": wanted.file, "endpoint": wanted.endpoint,
+            "completion_window": wanted.window, "metadata": wanted.metadata});
+        Info::read(self.call(Method::POST, "/v1/batches", Some(body)).await?)
+    }
+
+    pub(super) async fn cancel(&self, id: &str) -> Result<Info, Problem> {
+        let path = format!("/v1/batches/{}/cancel", checked(id)?);
+        Info::read(self.call(Method::POST, &path, None).await?)
+    }
+
+    pub(super) async fn delete_file(&self, id: &str) -> Result<(), Problem> {
+        let path = format!("/v1/files/{}", checked(id)?);
+        self.call(Method::DELETE, &path, None).await.map(|_| ())
+    }
+
+    /// Sends a file; `sent` hears of every piece. Gives its id.
+    pub(super) async fn upload(&self, path: &Path, sent: Sent) -> Result<String> {
+        let form = form::read(path, sent)?;
+        let mut request = self.request(Method::POST, "/v1/files", form.body)?;
+        request.headers_mut().insert(CONTENT_TYPE, form.content_type);
+        let mut sender = client::connect(&self.base).await?;
+        let response = sender.send_request(self.base.request(request)?).await;
+        let answer = client::read(response.context("the upload broke off")?, ANSWER_MAX).await?;
+        let file = json(&answer)?;
+        file["id"].as_str().map(str::to_owned).context("the gateway gave the file no id")
+    }
+
+    /// The content of a file, as it comes.
+    pub(super) async fn content(&self, id: &str) -> Result<Response<Incoming>, Problem> {
+        let path = format!("/v1/files/{}/content", checked(id)?);
+        let request = self.request(Method::GET, &path, Full::<Bytes>::default())?;
+        let mut sender = client::connect(&self.base).await?;
+        let request = self.base.request(request).map_err(Unanswered::from)?;
+        let response = sender.send_request(request).await.map_err(Unanswered::from)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        json(&client::read(response, ANSWER_MAX).await?)?;
+        Err(strange("a file"))
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, Problem> {
+        let bytes = body.map(|body| body.to_string()).unwrap_or_default();
+        let mut request = self.request(method, path, Full::from(bytes))?;
+        let kind = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, kind);
+        let answer = self.client.send(&self.base, request, ANSWER_MAX);
+        let answer = tokio::time::timeout(PATIENCE, answer).await;
+        let answer = answer.map_err(|_| Problem::Away("there is no answer".into()))?;
+        json(&answer?)
+    }
+
+    fn request<B>(&self, method: Method, path: &str, body: B) -> Result<Request<B>, Problem> {
+        let request = Request::builder().method(method).uri(path).body(body);
+        let mut request = request.map_err(|error| Problem::Refused(error.to_string()))?;
+        request.headers_mut().extend(self.headers.clone());
+        Ok(request)
+    }
+}
+
+/// What a good answer says, or why there is none.
+fn json(answer: &Answer) -> Result<Value, Problem> {
+    let said: Option<Value> = serde_json::from_slice(&answer.body).ok();
+    if answer.status.is_success() {
+        return said.ok_or_else(|| strange("JSON"));
+    }
+    let message = said.as_ref().and_then(|said| said["error"]["message"].as_str());
+    let text = match message {
+        Some(message) => message.to_owned(),
+        None => format!("the gateway answered {}", answer.status),
+    };
+    // A gateway that is being started again says so in these ways.
+    match answer.status.as_u16() {
+        408 | 429 | 502..=504 => Err(Problem::Away(text)),
+        _ => Err(Problem::Refused(text)),
+    }
+}
+
+fn strange(expected: &str) -> Problem {
+    Problem::Refused(format!("the gateway's answer is not {expected}: is it Tidegate?"))
+}
+
+/// An id that can stand in a path.
+fn checked(id: &str) -> Result<&str, Problem> {
+    let plain = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'-' | b'_');
+    if !id.is_empty() && id.bytes().all(plain) {
+        return Ok(id);
+    }
+    Err(Problem::Refused(format!("{id:?} is no id: `tidegate batch list` shows them")))
+}
+
+fn read_header(header: &str) -> Result<(HeaderName, HeaderValue)> {
+    let wrong = || anyhow!("--header {header:?}: write it as \"Name: value\"");
+    let (name, value) = header.split_once(':').ok_or_else(wrong)?;
+    let name = HeaderName::try_from(name.trim()).map_err(|_| wrong())?;
+    Ok((name, HeaderValue::try_from(value.trim()).map_err(|_| wrong())?))
+}
+
+// === impl Problem ===
+
+impl From<Unanswered> for Problem {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::TooLong => Self::Refused(why.to_string()),
+            _ => Self::Away(why.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Away(text) | Self::Refused(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}

@@ -1,0 +1,213 @@
+//! A batch as the gateway tells it, and as people read it.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::api::Problem;
+
+/// Mistakes that are shown of a file: whoever has made more has made one many times.
+const FLAWS_SHOWN: usize = 20;
+
+/// A batch.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Info {
+    pub(super) id: String,
+    pub(super) status: String,
+    endpoint: String,
+    input_file_id: String,
+    completion_window: String,
+    created_at: u64,
+    expires_at: Option<u64>,
+    pub(super) output_file_id: Option<String>,
+    pub(super) error_file_id: Option<String>,
+    #[serde(default)]
+    pub(super) request_counts: Counts,
+    errors: Option<Errors>,
+    /// As it was told.
+    #[serde(skip)]
+    pub(super) raw: Value,
+}
+
+/// How many requests it has.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct Counts {
+    pub(super) total: u64,
+    pub(super) completed: u64,
+    pub(super) failed: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Errors {
+    data: Vec<Flaw>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Flaw {
+    message: String,
+    line: Option<u64>,
+}
+
+/// Batches, one a line.
+pub(super) fn table(batches: &[Info], out: &mut dyn Write) -> io::Result<()> {
+    if batches.is_empty() {
+        return writeln!(out, "there is no batch yet: tidegate batch submit FILE.jsonl");
+    }
+    let width = batches.iter().map(|batch| batch.id.len()).max().unwrap_or_default();
+    writeln!(out, "{:width$}  {:11}  {:>15}  {:>8}  CREATED", "BATCH", "STATUS", "DONE", "FAILED")?;
+    for batch in batches {
+        let Counts { total, failed, .. } = batch.request_counts;
+        let done = format!("{}/{total}", batch.done());
+        let (id, status, age) = (&batch.id, &batch.status, batch.age());
+        writeln!(out, "{id:width$}  {status:11}  {done:>15}  {failed:>8}  {age} ago")?;
+    }
+    Ok(())
+}
+
+// === impl Info ===
+
+impl Info {
+    pub(super) fn read(raw: Value) -> Result<Self, Problem> {
+        let info: Result<Self, _> = serde_json::from_value(raw.clone());
+        let strange = |error: serde_json::Error| {
+            Problem::Refused(format!("the gateway's answer is no batch: {error}"))
+        };
+        Ok(Self { raw, ..info.map_err(strange)? })
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.status.as_str(), "completed" | "failed" | "expired" | "cancelled")
+    }
+
+    pub(super) fn is_all_good(&self) -> bool {
+        self.status == "completed" && self.request_counts.failed == 0
+    }
+
+    pub(super) fn done(&self) -> u64 {
+        self.request_counts.completed + self.request_counts.failed
+    }
+
+    /// What is wrong with its file, for people.
+    pub(super) fn flaws(&self) -> Vec<String> {
+        let all = self.errors.as_ref().map(|errors| errors.data.as_slice()).unwrap_or_default();
+        let shown = all.iter().take(FLAWS_SHOWN).map(|flaw| match flaw.line {
+            Some(line) => format!("line {line}: {}", flaw.message),
+            None => flaw.message.clone(),
+        });
+        let mut shown: Vec<String> = shown.collect();
+        if all.len() > FLAWS_SHOWN {
+            shown.push(format!("and {} more", all.len() - FLAWS_SHOWN));
+        }
+        shown
+    }
+
+    /// Tells of it, in JSON or in words.
+    pub(super) fn show(&self, out: &mut dyn Write, json: bool) -> io::Result<()> {
+        if json {
+            return writeln!(out, "{:#}", self.raw);
+        }
+        let Counts { total, completed, failed } = self.request_counts;
+        writeln!(out, "batch    {}", self.id)?;
+        writeln!(out, "status   {}", self.status)?;
+        writeln!(out, "requests {total}: {completed} answered, {failed} failed")?;
+        writeln!(out, "sent to  {}", self.endpoint)?;
+        writeln!(
+            out,
+            "created  {} ago, within {}{}",
+            self.age(),
+            self.completion_window,
+            self.left()
+        )?;
+        writeln!(out, "input    {}", self.input_file_id)?;
+        for (name, file) in [("output", &self.output_file_id), ("errors", &self.error_file_id)] {
+            if let Some(file) = file {
+                writeln!(out, "{name}   {file}")?;
+            }
+        }
+        for flaw in self.flaws() {
+            writeln!(out, "         {flaw}")?;
+        }
+        if self.output_file_id.is_some() || self.error_file_id.is_some() {
+            writeln!(out, "fetch    tidegate batch fetch {}", self.id)?;
+        }
+        Ok(())
+    }
+
+    fn age(&self) -> String {
+        lasting(now().saturating_sub(self.created_at))
+    }
+
+    fn left(&self) -> String {
+        let left = self.expires_at.map(|expires| expires.saturating_sub(now()));
+        match left.filter(|_| !self.has_ended()) {
+            Some(left) => format!(", {} left", lasting(left)),
+            None => String::new(),
+        }
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
+}
+
+/// Seconds in the largest unit that says something.
+fn lasting(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn info(status: &str, counts: [u64; 3]) -> Info {
+        let [total, completed, failed] = counts;
+        let raw = json!({"id": "batch_1", "status": status, "endpoint": "/v1/completions",
+            "input_file_id": "file-1", "completion_window": "24h", "created_at": 1,
+            "expires_at": null, "output_file_id": "file-2", "error_file_id": null,
+            "request_counts": {"total": total, "completed": completed, "failed": failed},
+            "errors": {"data": [{"message": "wrong", "line": 3}, {"message": "empty"}]}});
+        Info::read(raw).unwrap()
+    }
+
+    #[test]
+    fn d10_a_batch_is_shown_in_words_and_in_json() {
+        let batch = info("completed", [3, 2, 1]);
+        let mut out = Vec::new();
+        batch.show(&mut out, false).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for part in ["batch_1", "3: 2 answered, 1 failed", "line 3: wrong", "fetch batch_1"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let mut out = Vec::new();
+        batch.show(&mut out, true).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), batch.raw);
+        let mut out = Vec::new();
+        table(&[batch], &mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("3/3"));
+    }
+
+    #[test]
+    fn d10_only_a_batch_without_failures_is_all_good() {
+        assert!(info("completed", [2, 2, 0]).is_all_good());
+        assert!(!info("completed", [2, 1, 1]).is_all_good());
+        assert!(!info("expired", [2, 2, 0]).is_all_good());
+        assert!(info("cancelled", [0, 0, 0]).has_ended());
+        assert!(!info("cancelling", [0, 0, 0]).has_ended());
+    }
+
+    #[test]
+    fn times_are_told_in_a_unit_that_says_something() {
+        let told = [0, 119, 120, 7199, 7200, 172_799, 172_800].map(lasting);
+        assert_eq!(told, ["0s", "119s", "2m", "119m", "2h", "47h", "2d"]);
+    }
+}
