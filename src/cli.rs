@@ -5,6 +5,7 @@
 mod batch;
 mod check;
 mod demo;
+mod dispatch;
 mod engine;
 mod epp;
 mod measure;
@@ -34,6 +35,7 @@ pub(crate) struct Cli {
 enum Verb {
     Serve(serve::Serve),
     Epp(epp::Epp),
+    Dispatch(dispatch::Dispatch),
     Batch(batch::Batch),
     Demo(demo::Demo),
     Engine(engine::Arguments),
@@ -208,6 +210,7 @@ impl Cli {
             Verb::Batch(batch) => return batch.run(out),
             Verb::Serve(serve) => serve.run(out),
             Verb::Epp(epp) => epp.run(out),
+            Verb::Dispatch(dispatch) => dispatch.run(out),
             Verb::Demo(demo) => demo.run(out),
             Verb::Engine(engine) => engine.run(out),
             Verb::Simulate(simulate) => simulate.run(out),

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bands;
 mod batch;
+mod batch_cli;
 mod burst;
 mod bus;
 pub(crate) mod clients;

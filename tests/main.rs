@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must fail loudly")]
 
 mod check;
+mod dispatch;
 mod epp;
 mod gateway;
 mod house;

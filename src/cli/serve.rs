@@ -1,10 +1,12 @@
 //! `tidegate serve`.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
 use gateway::Gateway;
+use gateway::config::Source;
 
 use super::source::Flags;
 
@@ -22,6 +24,7 @@ use super::source::Flags;
   tidegate serve                                      servers on this machine
   tidegate serve --backend http://10.0.0.5:8000       one server
   tidegate serve --backend a=http://10.0.0.5:8000 --backend b=http://10.0.0.6:8000
+  tidegate serve --batch ./batch                      with a Batch API (docs/BATCH.md)
   tidegate serve tidegate.toml                        everything else (docs/CONFIGURATION.md)
 
 Then:
@@ -31,13 +34,17 @@ Then:
 pub(super) struct Serve {
     #[command(flatten)]
     flags: Flags,
+    /// Offer the Batch API, with its files and its queue in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    batch: Option<PathBuf>,
 }
 
 // === impl Serve ===
 
 impl Serve {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let gateway = Gateway::start(self.flags.source())?;
+        let source = Source { batch: self.batch, ..self.flags.source() };
+        let gateway = Gateway::start(source)?;
         writeln!(out, "listening on http://{}", gateway.address())?;
         if let Some(address) = gateway.admin_address() {
             writeln!(out, "visibility on http://{address}")?;

@@ -125,6 +125,12 @@ impl Answer {
         Self(vec![Step::Silence])
     }
 
+    /// The same after so many milliseconds of work.
+    pub(crate) fn after_ms(mut self, millis: u64) -> Self {
+        self.0.insert(0, Step::Work(Duration::from_millis(millis)));
+        self
+    }
+
     /// The same, but only when the test lets it go.
     pub(crate) fn held(mut self) -> Self {
         self.0.insert(0, Step::Hold);

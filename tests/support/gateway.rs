@@ -42,7 +42,8 @@ pub(crate) fn config(sections: &str, backends: &[(&str, SocketAddr)]) -> String 
     format!("{sections}\n{backends}")
 }
 
-fn fresh_file() -> PathBuf {
+/// A configuration file that nobody else has, in a folder of its own.
+pub(crate) fn fresh_file() -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));

@@ -61,7 +61,7 @@ pub(crate) struct Batches {
 impl Batches {
     /// Opens what is in a folder, where a queue is open already, and clears away what a crash has
     /// left there.
-    pub(crate) fn open(
+    pub(crate) async fn open(
         settings: &dispatch::Batch,
         folder: &Path,
         queue: Arc<Sqlite>,
@@ -71,9 +71,7 @@ impl Batches {
         };
         let shelf = Shelf::open(folder, settings.files_limit).map_err(|error| named(&error))?;
         let ledger = Ledger::new(queue);
-        let runtime = task::runtime().map_err(|error| named(&error))?;
-        let known = runtime.block_on(ledger.all_files());
-        let (ids, bytes) = known.map_err(|error| named(&error))?;
+        let (ids, bytes) = ledger.all_files().await.map_err(|error| named(&error))?;
         let left = shelf.tidy(&ids.into_iter().collect(), bytes).map_err(|error| named(&error))?;
         if left > 0 {
             tracing::info!(files = left, "cleared away what was left half done");

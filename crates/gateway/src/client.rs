@@ -23,6 +23,9 @@ use crate::wire::Wire;
 /// Connections to one server that rest at most.
 const RESTING_MAX: usize = 256;
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// What one question may cost.
+const ASKED_LIMIT: Duration = Duration::from_secs(30);
+const ASKED_MAX: usize = 64 << 20;
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
 
 /// Connections that rest, by server.
@@ -168,6 +171,32 @@ pub async fn read(response: http::Response<Incoming>, most: usize) -> Result<Ans
         false => Unanswered::Lost(error.to_string()),
     })?;
     Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+}
+
+/// One question from a program that is not asynchronous, bounded in time and size.
+pub fn ask(base: &Base, (method, path): (&str, &str), body: Vec<u8>) -> Result<Answer, Unanswered> {
+    let lost = |error: std::io::Error| Unanswered::Unreached(error.to_string());
+    let request = Request::builder().method(method).uri(path).body(Full::new(body.into()))?;
+    task::runtime().map_err(lost)?.block_on(async {
+        let client = Client::default();
+        let asked = client.send(base, request, ASKED_MAX);
+        let late = || Unanswered::Lost(format!("no answer from {} in time", base.place));
+        tokio::time::timeout(ASKED_LIMIT, asked).await.unwrap_or_else(|_| Err(late()))
+    })
+}
+
+/// A text as it may stand in a query.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
 }
 
 // === impl Unanswered ===

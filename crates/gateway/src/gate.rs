@@ -8,7 +8,6 @@ use flow::Controller;
 use tokio::sync::watch;
 
 use crate::backend::Fleet;
-use crate::batch::Batches;
 use crate::bodies::Bodies;
 use crate::clock::Clock;
 use crate::config::{Settled, Source, reload::Reloads};
@@ -30,8 +29,6 @@ pub(crate) struct Gate {
     pub(crate) retries: RetryBudget,
     pub(crate) connections: Connections,
     pub(crate) bodies: Arc<Bodies>,
-    /// The Batch API, if there is one.
-    pub(crate) batches: Option<Arc<Batches>>,
     /// A name that no other gateway has.
     instance: String,
     phase: watch::Sender<Phase>,
@@ -60,7 +57,7 @@ pub(crate) struct Standing<'a> {
 // === impl Gate ===
 
 impl Gate {
-    pub(crate) fn new(settled: Settled, batches: Option<Arc<Batches>>) -> Arc<Self> {
+    pub(crate) fn new(settled: Settled) -> Arc<Self> {
         let clock = Clock::start();
         let keeper = Arc::new(Keeper::new(settled.flow.clone(), clock));
         let fleet = Fleet::new(&settled.fleet, Arc::clone(&keeper), clock);
@@ -74,7 +71,6 @@ impl Gate {
             retries: RetryBudget::default(),
             connections: Connections::default(),
             bodies: Arc::default(),
-            batches,
             instance: ingress::headers::fresh_id(),
             phase: watch::Sender::new(Phase::Open),
         })

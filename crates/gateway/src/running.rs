@@ -7,10 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use store::Sqlite;
 
 use crate::backend::Own;
-use crate::batch::Batches;
 #[cfg(feature = "dbus")]
 use crate::bus;
 use crate::config::{ConfigError, Settled, Source};
@@ -51,8 +49,7 @@ impl Running {
         source: Option<Source>,
         addresses: Vec<SocketAddr>,
     ) -> Result<Self, StartError> {
-        let batches = open_batches(&settled)?;
-        let gate = Gate::new(settled, batches);
+        let gate = Gate::new(settled);
         let watched = Arc::clone(&gate);
         let own = Own { addresses, instance: gate.standing().instance.into() };
         let watch = spawn("tidegate-watch", move || watch_over(watched, source, own))?;
@@ -64,6 +61,14 @@ impl Running {
     /// Adds a thread that ends when the gate has ended.
     pub(crate) fn add(&mut self, thread: JoinHandle<()>) {
         self.threads.push(thread);
+    }
+
+    /// Ends what has begun, since the door cannot open.
+    pub(crate) fn give_up(self, why: StartError) -> StartError {
+        self.gate.close();
+        self.gate.cut_off();
+        self.join();
+        why
     }
 
     /// Waits until everything has ended.
@@ -163,9 +168,6 @@ fn watch_over(gate: Arc<Gate>, source: Option<Source>, own: Own) {
         task::spawn(async move { keeper.keep_time().await });
         task::spawn(Arc::clone(&gate.fleet).watch(own));
         task::spawn(Arc::clone(&gate).learn_names());
-        if let Some(batches) = &gate.batches {
-            task::spawn(Arc::clone(batches).tend());
-        }
         if let Some(source) = source {
             task::spawn(Arc::clone(&gate).reload(source));
         }
@@ -188,15 +190,6 @@ fn show_on_bus(gate: &Arc<Gate>) -> Result<Option<JoinHandle<()>>, StartError> {
 #[cfg(not(feature = "dbus"))]
 fn show_on_bus(_: &Arc<Gate>) -> Result<Option<JoinHandle<()>>, StartError> {
     Ok(None)
-}
-
-/// The Batch API, where there is a folder for it.
-fn open_batches(settled: &Settled) -> Result<Option<Arc<Batches>>, StartError> {
-    let Some(folder) = &settled.batch.folder else { return Ok(None) };
-    std::fs::create_dir_all(folder)?;
-    let queue = Sqlite::open(folder.join("queue.db"));
-    let queue = queue.map_err(|error| StartError::Unfit(error.to_string()))?;
-    Batches::open(&settled.batch, folder, queue).map(Some).map_err(StartError::Unfit)
 }
 
 /// Every client is an open file, and the usual limit is a thousand.

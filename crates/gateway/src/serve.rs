@@ -10,6 +10,7 @@ mod inbound;
 mod journey;
 mod listing;
 mod outbound;
+mod queues;
 mod route;
 mod seldom;
 mod status;
@@ -21,6 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::config::{self, Settled, Source};
+use crate::depot::{self, Depot};
 use crate::gate::Gate;
 use crate::reply::{Refused, error};
 use crate::running::{self, Running, StartError};
@@ -53,12 +55,21 @@ impl Gateway {
         let admin_address = admin.as_deref().map(running::address).transpose()?;
         let addresses = [Some(address), admin_address].into_iter().flatten().collect();
         let mut running = Running::begin(settled, source, addresses)?;
+        let depot = match depot::open(&running.gate, Some(address)) {
+            Ok(Some((depot, thread))) => {
+                running.add(thread);
+                Some(depot)
+            }
+            Ok(None) => None,
+            Err(error) => return Err(running.give_up(error)),
+        };
         let doors = worker::Doors::api(admin.is_none());
         for listener in listeners {
-            running.add(worker::start(Arc::clone(&running.gate), listener, doors)?);
+            running.add(worker::start(&running.gate, listener, (doors, depot.clone()))?);
         }
         for listener in admin.into_iter().flatten() {
-            running.add(visibility(&running.gate, listener)?);
+            let doors = worker::Doors::admin();
+            running.add(worker::start(&running.gate, listener, (doors, depot.clone()))?);
         }
         Ok(Self { running, address, admin_address })
     }
@@ -95,7 +106,16 @@ pub(crate) fn visibility(
     gate: &Arc<Gate>,
     listener: TcpListener,
 ) -> Result<JoinHandle<()>, StartError> {
-    worker::start(Arc::clone(gate), listener, worker::Doors::admin())
+    worker::start(gate, listener, (worker::Doors::admin(), None))
+}
+
+/// Serves the Batch API and the pages, with nothing to relay to.
+pub(crate) fn pages(
+    gate: &Arc<Gate>,
+    listener: TcpListener,
+    depot: &Arc<Depot>,
+) -> Result<JoinHandle<()>, StartError> {
+    worker::start(gate, listener, (worker::Doors::batch(), Some(Arc::clone(depot))))
 }
 
 /// A refusal as bytes, for a connection that has no request to answer.

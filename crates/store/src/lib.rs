@@ -21,10 +21,12 @@
 mod error;
 mod message;
 mod moment;
+mod redis;
 mod sqlite;
 #[cfg(test)]
 mod tests;
 
+pub use self::redis::{RedisQueue, RedisSettings, RedisStore};
 pub use error::{StoreError, Trouble};
 pub use message::{BATCH_ROUTE, Body, Message, Outcome, Stored};
 pub use moment::Moment;
@@ -95,6 +97,16 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// Takes results away, oldest first. Those of a message that names no route go by the name of
     /// its queue, unless the engine was told otherwise.
     fn take_results<'a>(&'a self, route: &'a str, most: usize) -> Answer<'a, Vec<Stored>>;
+
+    /// Says that a dispatcher of this name is there until then, unless it says so again, and hears
+    /// which one it is of those who said the same for this group. One that ends says `now`.
+    fn attend<'a>(
+        &'a self,
+        group: &'a str,
+        name: &'a str,
+        until: Moment,
+        now: Moment,
+    ) -> Answer<'a, Attendance>;
 
     /// Resolves when something may have changed that whoever claims wants to know: messages came,
     /// or somebody wants some cancelled. Whoever calls this before looking, and waits after it,
@@ -204,6 +216,15 @@ pub struct Depth {
     pub claimed: u64,
     /// Failed too often.
     pub dead: u64,
+}
+
+/// Which one of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attendance {
+    /// Its place, from 0 on.
+    pub rank: u32,
+    /// How many there are, at least one.
+    pub of: u32,
 }
 
 /// A message that failed too often.

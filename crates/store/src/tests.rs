@@ -3,4 +3,5 @@
 mod conformance;
 mod ledger;
 mod model;
+mod redis;
 pub(crate) mod sqlite;

@@ -168,8 +168,8 @@ proptest! {
         lanes in prop::collection::vec((0.01..100.0_f64, 0..10_usize), 0..10),
         most in 0..60_usize,
     ) {
-        let waiting: Vec<(usize, Weight, usize)> =
-            lanes.iter().enumerate().map(|(at, &(share, count))| (at, weight(share), count)).collect();
+        let lane = |(at, &(share, count)): (usize, &(f64, usize))| (at, weight(share), count);
+        let waiting: Vec<(usize, Weight, usize)> = lanes.iter().enumerate().map(lane).collect();
         let plan = Turns::default().plan(waiting, most);
         let total: usize = lanes.iter().map(|(_, count)| count).sum();
         prop_assert_eq!(plan.iter().map(|(_, count)| count).sum::<usize>(), total.min(most));

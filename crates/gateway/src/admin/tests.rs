@@ -23,7 +23,7 @@ const STANDING: Standing<'_> = Standing { instance: "tide-1", shutting_down: fal
 const MODEL: ModelId = ModelId(1);
 
 fn gate(settings: Settings) -> Arc<Gate> {
-    Gate::new(Settled { flow: settings, ..Settled::default() }, None)
+    Gate::new(Settled { flow: settings, ..Settled::default() })
 }
 
 fn limited_to(limit: f64) -> Settings {

@@ -7,6 +7,8 @@
 
 use flow::Reading;
 
+use crate::exposition::{self, label};
+
 /// Adapters beyond this many are left out.
 const ADAPTERS_MAX: usize = 256;
 
@@ -79,11 +81,7 @@ struct Sample<'a> {
 /// Reads an engine's metrics. Nothing where it is no engine's that is known, or unreadable.
 pub(super) fn read(text: &[u8]) -> Option<Gauges> {
     let mut sums = Sums::default();
-    let mut from = 0;
-    let ends = memchr::memchr_iter(b'\n', text).chain(std::iter::once(text.len()));
-    for end in ends {
-        let line = &text[from.min(end)..end];
-        from = end + 1;
+    for line in exposition::lines(text) {
         if matches!(line.first(), Some(b'v' | b's' | b'l'))
             && let Some(sample) = sample(line)
         {
@@ -94,49 +92,10 @@ pub(super) fn read(text: &[u8]) -> Option<Gauges> {
 }
 
 fn sample(line: &[u8]) -> Option<Sample<'_>> {
-    let (name, rest) = line.split_at(memchr::memchr3(b'{', b' ', b'\t', line)?);
+    let (name, rest) = exposition::name(line)?;
     let &(_, meaning) = NAMES.iter().find(|(known, _)| known.as_bytes() == name)?;
-    let rest = str::from_utf8(rest).ok()?;
-    let (labels, rest) = match rest.strip_prefix('{') {
-        Some(inside) => inside.split_at(labels_end(inside)?),
-        None => ("", rest),
-    };
-    let value = rest.trim_start_matches('}').split_ascii_whitespace().next()?;
-    // What is no number at all is as bad as one that is none.
-    Some(Sample { meaning, labels, value: value.parse().unwrap_or(f64::NAN) })
-}
-
-/// Where labels end: at the first brace that is not in quotes.
-fn labels_end(inside: &str) -> Option<usize> {
-    let (mut quoted, mut escaped) = (false, false);
-    for (at, byte) in inside.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = quoted,
-            b'"' => quoted = !quoted,
-            b'}' if !quoted => return Some(at),
-            _ => {}
-        }
-    }
-    None
-}
-
-/// A label's value as it stands between its quotes.
-fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
-    let mut rest = labels;
-    loop {
-        let (key, after) = rest.split_once("=\"")?;
-        let mut escaped = false;
-        let end = after.bytes().position(|byte| {
-            let ends = byte == b'"' && !escaped;
-            escaped = byte == b'\\' && !escaped;
-            ends
-        })?;
-        if key.trim_start_matches([',', ' ']) == name {
-            return after.get(..end);
-        }
-        rest = after.get(end + 1..)?;
-    }
+    let (labels, value) = exposition::sample(rest)?;
+    Some(Sample { meaning, labels, value })
 }
 
 fn sound(value: f64) -> Option<f64> {

@@ -11,8 +11,8 @@ use super::Fleet;
 use super::metrics::{Gauges, read};
 use super::probe::{Limits, get};
 use super::roster::Upstream;
-use super::watch::Jitter;
 use crate::config::settled::Kind;
+use crate::jitter::Jitter;
 
 const PATH: &str = "/metrics";
 const BODY_MAX: usize = 4 << 20;
@@ -40,7 +40,7 @@ struct Round {
 
 /// Reads one backend's metrics for as long as it is there.
 pub(super) async fn scrape(fleet: Arc<Fleet>, id: BackendId) {
-    let mut jitter = Jitter::new(id);
+    let mut jitter = Jitter::new(u64::from(id.0));
     let mut habit = None;
     let mut misses = 0u32;
     while let Some(round) = fleet.round(id) {

@@ -22,6 +22,7 @@ use super::roster::Upstream;
 use super::{Fleet, Own, discover, endpoints, scrape};
 use crate::clock;
 use crate::config::settled::Kind;
+use crate::jitter::Jitter;
 
 /// How often lists of models are asked for.
 const LEARN_EVERY: Span = Span::from_secs(30);
@@ -52,10 +53,6 @@ struct Ward {
     /// Whether its list must be had before it can be ready.
     urgent: bool,
 }
-
-/// A little disorder, so that loops do not stay in step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Jitter(u64);
 
 // === impl Fleet ===
 
@@ -91,7 +88,7 @@ impl Fleet {
 
     /// Looks after one backend for as long as it is there.
     async fn look_after(self: Arc<Self>, id: BackendId, own: Arc<Own>) {
-        let mut jitter = Jitter::new(id);
+        let mut jitter = Jitter::new(u64::from(id.0));
         let mut learn_at = Time::ZERO;
         tokio::time::sleep(jitter.part_of(SPREAD)).await;
         while let Some(ward) = self.ward(id) {
@@ -219,24 +216,5 @@ impl Crew {
         // Whose list is missing is not ready, however well it is.
         let soon = Span::from_secs(1);
         if matches!(member.models, Models::NotYet) { every.min(soon) } else { every }
-    }
-}
-
-// === impl Jitter ===
-
-impl Jitter {
-    pub(super) fn new(id: BackendId) -> Self {
-        Self(u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-    }
-
-    /// A part of a time, from none of it to all.
-    pub(super) fn part_of(&mut self, whole: Duration) -> Duration {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        whole.mul_f64((self.0 >> 40) as f64 / (1u64 << 24) as f64)
-    }
-
-    /// A time within a tenth of another.
-    pub(super) fn around(&mut self, time: Duration) -> Duration {
-        time.mul_f64(0.9) + self.part_of(time.mul_f64(0.2))
     }
 }

@@ -11,8 +11,8 @@ use crate::ingress::lasting;
 use crate::ingress::path::{Api, Route, classify};
 use crate::reply::Fault;
 
-const WINDOW_MIN: Duration = Duration::from_secs(60);
-const WINDOW_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+const WINDOW_MIN: Duration = Duration::from_secs(1);
+const WINDOW_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 const PAIRS_MAX: usize = 16;
 const KEY_MAX: usize = 64;
 const VALUE_MAX: usize = 512;
@@ -117,7 +117,7 @@ fn proxied(endpoint: String) -> Result<String, Fault> {
 fn within(window: &str) -> Result<Duration, Fault> {
     let within = lasting::parse(window).map(clock::duration);
     within.filter(|within| (WINDOW_MIN..=WINDOW_MAX).contains(within)).ok_or_else(|| {
-        let text = "'completion_window' must be a duration from 1m to 30d, such as 24h or 90m.";
+        let text = "'completion_window' must be a duration from 1s to 365d, such as 24h or 90m.";
         invalid("completion_window", text.into())
     })
 }

@@ -51,7 +51,8 @@ impl World {
     fn restart(&mut self) {
         (self.batches, self.store) = (None, None);
         let store = Sqlite::open(self.folder.join("queue.db")).unwrap();
-        let batches = Batches::open(&self.settings, &self.folder, Arc::clone(&store));
+        let opened = Batches::open(&self.settings, &self.folder, Arc::clone(&store));
+        let batches = self.run(opened);
         (self.batches, self.store) = (Some(batches.unwrap()), Some(store));
     }
 

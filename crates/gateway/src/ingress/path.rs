@@ -4,12 +4,14 @@
 //! read as another one is refused, so that nobody reaches what is not offered.
 
 mod batch;
+mod queues;
 
 use std::borrow::Cow;
 
 use http::Method;
 
 pub(crate) use self::batch::{BatchCall, object_id};
+pub(crate) use self::queues::{Graves, QueueCall};
 use crate::reply::Fault;
 
 /// Where a request goes.
@@ -29,6 +31,8 @@ pub(crate) enum Route {
     ModelCard,
     /// To the Batch API.
     Batch(BatchCall),
+    /// To the dispatcher's pages.
+    Queues(QueueCall),
     Visibility(Page),
     Nothing,
 }
@@ -73,6 +77,9 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     if let Some(page) = Page::at(path) {
         return if reads { Ok(Route::Visibility(page)) } else { Err(Fault::MethodNotAllowed) };
+    }
+    if let Some(route) = queues::at(method, path) {
+        return route;
     }
     let api = match path {
         _ if path.starts_with("/v1/") => Api::OpenAi,

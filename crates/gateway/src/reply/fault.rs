@@ -52,6 +52,8 @@ pub(crate) enum Fault {
     FileTooLarge(u64),
     /// There is no room for what is to be kept: why.
     StorageFull(String),
+    /// What is kept elsewhere cannot be reached: why.
+    StoreAway(String),
     Internal,
 }
 

@@ -42,6 +42,7 @@ impl Fault {
             Self::BatchEnded(_) => "batch_ended",
             Self::FileTooLarge(_) => "file_too_large",
             Self::StorageFull(_) => "storage_full",
+            Self::StoreAway(_) => "store_unavailable",
             Self::Internal => "internal",
         }
     }
@@ -58,6 +59,7 @@ impl Fault {
             | Self::ShuttingDown
             | Self::WaitTooLong
             | Self::NoBackend
+            | Self::StoreAway(_)
             | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             // Has no name of its own: nobody is there to read it, it is for the log.
             Self::ClientClosed => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
@@ -153,6 +155,7 @@ impl Fault {
             }
             Self::InvalidRequest(what) | Self::InvalidModel(what) => return what.clone(),
             Self::InvalidField(_, what) | Self::StorageFull(what) => return what.clone(),
+            Self::StoreAway(why) => return format!("The queue cannot be reached: {why}."),
             Self::FileNotFound(id) => return format!("There is no file '{id}'."),
             Self::BatchNotFound(id) => return format!("There is no batch '{id}'."),
             Self::FileInUse(batch) => {

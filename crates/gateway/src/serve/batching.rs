@@ -24,12 +24,13 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Answers a call.
 pub(super) async fn answer(
     gate: &Gate,
+    batches: Option<&Arc<Batches>>,
     call: BatchCall,
     request: Request<Incoming>,
 ) -> Response<Content> {
     let (parts, body) = request.into_parts();
     let request_id = ingress::headers::request_id(&parts.headers);
-    let answered = match (&gate.batches, call) {
+    let answered = match (batches, call) {
         (_, BatchCall::OtherMethod) => Err(Fault::MethodNotAllowed),
         (None, _) => Err(Fault::BatchDisabled),
         (Some(batches), BatchCall::Upload) => upload(gate, batches, &parts, body).await,

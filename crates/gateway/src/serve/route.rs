@@ -12,7 +12,7 @@ use super::connection::Serving;
 use super::journey::Journey;
 use super::outbound::{Content, Reply};
 use super::worker::Worker;
-use super::{batching, inbound, listing, status};
+use super::{batching, inbound, listing, queues, status};
 use crate::admin;
 use crate::bodies::Held;
 use crate::ingress::path::{self, Route};
@@ -40,9 +40,16 @@ pub(super) async fn answer(
         }
         Ok(Route::Tags) if doors.api => Content::whole(listing::tags(gate)),
         Ok(Route::Version) if doors.api => Content::whole(listing::version()),
-        Ok(Route::Batch(call)) if doors.api => batching::answer(gate, call, request).await,
+        Ok(Route::Batch(call)) if doors.batch => {
+            let batches = worker.depot.as_ref().and_then(|depot| depot.batches.as_ref());
+            batching::answer(gate, batches, call, request).await
+        }
         Ok(Route::Visibility(page)) if doors.visibility => {
             Content::whole(admin::answer(gate, page, gate.standing()))
+        }
+        Ok(Route::Queues(call)) if doors.visibility => {
+            let depot = worker.depot.as_deref();
+            Content::whole(queues::answer(gate, depot, call, request).await)
         }
         Ok(_) => Content::whole(error::response(&Fault::NoSuchPath.into())),
         Err(fault) => Content::whole(error::response(&fault.into())),

@@ -15,6 +15,7 @@ use super::connection::{Activity, Socket};
 use super::seldom::Seldom;
 use super::{raw, route};
 use crate::config::settled::Server;
+use crate::depot::Depot;
 use crate::gate::Gate;
 use crate::relay::Pool;
 use crate::reply::Fault;
@@ -34,26 +35,32 @@ pub(super) struct Worker {
     pub(super) gate: Arc<Gate>,
     pub(super) pool: Arc<Pool>,
     pub(super) doors: Doors,
+    /// Batch work, where there is any.
+    pub(super) depot: Option<Arc<Depot>>,
 }
 
 /// Which routes a listener has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doors {
+    /// Model servers.
     pub(super) api: bool,
+    /// The Batch API.
+    pub(super) batch: bool,
     pub(super) visibility: bool,
 }
 
 /// Starts a worker. It ends when the gateway has ended.
 pub(super) fn start(
-    gate: Arc<Gate>,
+    gate: &Arc<Gate>,
     listener: TcpListener,
-    doors: Doors,
+    (doors, depot): (Doors, Option<Arc<Depot>>),
 ) -> Result<JoinHandle<()>, StartError> {
     let runtime = task::runtime()?;
     let pool = Arc::new(Pool::default());
+    let gate = Arc::clone(gate);
     spawn("tidegate-serve", move || {
         runtime.block_on(async {
-            let worker = Arc::new(Worker { gate: Arc::clone(&gate), pool, doors });
+            let worker = Arc::new(Worker { gate: Arc::clone(&gate), pool, doors, depot });
             task::spawn(tidy(Arc::clone(&worker)));
             tokio::select! {
                 () = accept(worker, listener) => {}
@@ -138,10 +145,14 @@ fn builder(server: &Server, last: bool) -> auto::Builder<TokioExecutor> {
 
 impl Doors {
     pub(super) fn api(visibility: bool) -> Self {
-        Self { api: true, visibility }
+        Self { api: true, batch: true, visibility }
+    }
+
+    pub(super) fn batch() -> Self {
+        Self { api: false, batch: true, visibility: true }
     }
 
     pub(super) fn admin() -> Self {
-        Self { api: false, visibility: true }
+        Self { api: false, batch: false, visibility: true }
     }
 }

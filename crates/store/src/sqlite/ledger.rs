@@ -298,6 +298,12 @@ impl Ledger {
         self.store.write(move |step| ending::begin(step, &id, ending, now).map_err(trouble::from))
     }
 
+    /// Whether some line of a batch was not answered before its deadline.
+    pub fn is_late(&self, id: &str) -> Answer<'_, bool> {
+        let id = id.to_owned();
+        self.store.read(move |step| ending::is_late(step, &id).map_err(trouble::from))
+    }
+
     /// Gives up the lines of a batch that have not been answered. Says how many are still being
     /// sent: whoever sends them hears of it.
     pub async fn give_up(&self, id: &str, now: Moment) -> Result<u64, StoreError> {

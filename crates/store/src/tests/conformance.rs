@@ -53,7 +53,10 @@ pub(crate) struct Trial<F> {
 /// Every test of the suite, for one engine.
 macro_rules! conformance {
     ($fixture:ty) => {
-        $crate::tests::conformance::tests_of!($fixture,
+        $crate::tests::conformance::conformance!($fixture, tests_of);
+    };
+    ($fixture:ty, $how:ident) => {
+        $crate::tests::conformance::$how!($fixture,
             cancelling: [
                 a_message_that_waits_ends_cancelled_once,
                 a_message_that_waits_for_a_retry_ends_cancelled_without_being_sent,
@@ -146,7 +149,20 @@ macro_rules! tests_of {
     };
 }
 
-pub(crate) use {conformance, tests_of};
+/// The whole suite as one test, for an engine that takes long to start and can be emptied.
+macro_rules! one_test_of {
+    ($fixture:ty, $($room:ident: [$($name:ident),+ $(,)?]),+) => {
+        #[tokio::test]
+        async fn it_does_all_that_is_asked_of_an_engine() {
+            $($(
+                eprintln!("{}", stringify!($name));
+                $crate::tests::conformance::$room::$name::<$fixture>().await;
+            )+)+
+        }
+    };
+}
+
+pub(crate) use {conformance, one_test_of, tests_of};
 
 // === impl Trial ===
 

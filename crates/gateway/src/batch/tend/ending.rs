@@ -32,7 +32,9 @@ impl Batches {
                 if !answered && now() < batch.deadline {
                     return Ok(false);
                 }
-                let ending = if answered { Status::Completed } else { Status::Expired };
+                // Whoever sends may find the last ones too late before this does.
+                let late = now() >= batch.deadline && self.ledger.is_late(&batch.id).await?;
+                let ending = if answered && !late { Status::Completed } else { Status::Expired };
                 self.ledger.begin_ending(&batch.id, ending, now()).await?;
                 let Some(batch) = self.ledger.batch(&batch.id).await? else { return Ok(true) };
                 self.end(&batch, now).await

@@ -132,6 +132,18 @@ fn d10_at_its_deadline_a_batch_ends_with_what_it_has() {
 }
 
 #[test]
+fn d10_a_batch_whose_last_lines_were_too_late_has_expired() {
+    let world = World::new();
+    let id = world.create(&lines(2));
+    world.round(1);
+    let claims = world.claim(2);
+    world.answer(&claims[0], 200, "{}");
+    world.complete(&claims[1], Outcome::failed(Outcome::DEADLINE, "too late"));
+    world.round(60);
+    assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("expired", [2, 1, 1]));
+}
+
+#[test]
 fn d10_a_cancelled_batch_keeps_what_was_answered() {
     let world = World::new();
     let id = world.create(&lines(5));

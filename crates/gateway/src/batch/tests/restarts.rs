@@ -26,6 +26,35 @@ fn d07_a_batch_goes_on_after_a_crash_at_every_stage() {
 }
 
 #[test]
+fn d07_lines_that_waited_before_a_crash_are_not_queued_again() {
+    let mut world = World::new();
+    let id = world.create(&lines(3));
+    world.round(1);
+    // The messages as they are, for a second batch of which only one was queued.
+    let mut messages: Vec<_> = world.claim(3).into_iter().map(|claim| claim.message).collect();
+    let other = world.create(&lines(3));
+    messages[0].id = store::ledger::message_id(&other, 1);
+    messages[0].route.clone_from(&other);
+    messages.truncate(1);
+    let ledger = &world.batches().ledger;
+    assert!(world.run(ledger.accept(&other, 3, None)).unwrap());
+    assert!(world.run(ledger.enqueue(&other, 0, messages, at(1))).unwrap());
+    let first = world.claim(10);
+    assert_eq!(first.len(), 1);
+    assert!(world.answer(&first[0], 200, "{}"));
+    world.restart();
+    assert_eq!(world.status(&other), "validating");
+    world.round(2);
+    assert_eq!((world.status(&other).as_str(), world.counts(&other)), ("in_progress", [3, 1, 0]));
+    let mut claimed: Vec<_> = world.claim(10).into_iter().map(|claim| claim.message.id).collect();
+    claimed.sort();
+    let all = [&id, &id, &id, &other, &other].into_iter().zip([1, 2, 3, 2, 3]);
+    let mut all: Vec<_> = all.map(|(id, line)| store::ledger::message_id(id, line)).collect();
+    all.sort();
+    assert_eq!(claimed, all);
+}
+
+#[test]
 fn d07_files_that_were_written_before_a_crash_are_written_again() {
     let mut world = World::new();
     let id = world.create(&lines(2));

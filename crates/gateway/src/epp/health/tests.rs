@@ -12,7 +12,7 @@ use crate::gate::Gate;
 
 /// A picker that knows one backend, ready or not.
 fn gate(ready: bool) -> Arc<Gate> {
-    let gate = Gate::new(Settled::default(), None);
+    let gate = Gate::new(Settled::default());
     let backend = BackendSupply { ready, ..BackendSupply::new(BackendId(0), vec![ModelId(1)]) };
     gate.keeper.with(|core, now| core.supply(&[backend], now));
     gate

@@ -39,7 +39,7 @@ fn q01_whoever_leaves_the_value_out_shares_one_flow() {
     let parts = parts(Method::POST, CHAT, &bytes);
     let body = Bytes::from_static(br#"{"model":"llama"}"#);
     assert_eq!(read(&team, &parts, body, 0).unwrap().0.flow, "-", "not text: not there");
-    let get = super::parts(Method::GET, "/v1/files", &[]);
+    let get = super::parts(Method::GET, "/v1/fine_tuning/jobs", &[]);
     assert_eq!(read(&Settled::default(), &get, Bytes::new(), 0).unwrap().0.flow, "-");
 }
 

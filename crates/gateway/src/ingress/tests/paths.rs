@@ -123,7 +123,7 @@ fn x03_paths_that_could_be_read_as_others_are_refused() {
         let route = classify(&Method::GET, path);
         assert!(matches!(route, Err(Fault::InvalidRequest(_))), "{path}: {route:?}");
     }
-    for path in ["/v1/files/a%2Fb", "/v1/a.b/..c/", "/v1/files/%", "/v1/x;y=1/z", "/v1/.hidden"] {
+    for path in ["/v1/jobs/a%2Fb", "/v1/a.b/..c/", "/v1/jobs/%", "/v1/x;y=1/z", "/v1/.hidden"] {
         assert_eq!(classify(&Method::GET, path), proxied(Api::OpenAi, Kind::Other), "{path}");
     }
 }

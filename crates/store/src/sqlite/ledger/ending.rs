@@ -4,6 +4,7 @@ use rusqlite::{Transaction, params};
 
 use super::super::rows::stamp;
 use super::{Batch, Status, Written, batches, files};
+use crate::message::Outcome;
 use crate::moment::Moment;
 
 pub(super) fn fail(
@@ -26,6 +27,11 @@ pub(super) fn cancel(
                WHERE id = ?1 AND status IN ('validating', 'in_progress')";
     let changed = step.prepare_cached(sql)?.execute(params![id, stamp(now)])? > 0;
     Ok(batches::get(step, id)?.map(|batch| (batch, changed)))
+}
+
+pub(super) fn is_late(step: &Transaction<'_>, id: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM results WHERE route = ?1 AND error = ?2)";
+    step.prepare_cached(sql)?.query_row(params![id, Outcome::DEADLINE], |row| row.get(0))
 }
 
 pub(super) fn begin(

@@ -1,0 +1,291 @@
+//! One message under way: it is sent, and what comes of it is kept.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use store::{Answer, Back, Body, Claim, Held, Message, Outcome, StoreError, Trouble};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::gates::Pass;
+use super::verdict::{Verdict, judge};
+use super::{Dispatcher, Line, Word};
+use crate::client::Unanswered;
+use crate::clock::moment;
+use crate::ingress::stamp::Stamp;
+use crate::observe::BAND_NAMES;
+use crate::observe::dispatch::End;
+use crate::task;
+
+/// Between tries to keep a result while the store is away.
+const KEEP_PAUSE: Duration = Duration::from_millis(500);
+/// How long a hand-back may take when everything ends.
+const HAND_BACK_LIMIT: Duration = Duration::from_secs(5);
+
+/// What ended an attempt.
+enum Ended {
+    By(Verdict),
+    Told(Word),
+}
+
+/// A place among the held, given up when dropped.
+struct Place {
+    dispatcher: Arc<Dispatcher>,
+    held: Held,
+}
+
+// === impl Dispatcher ===
+
+impl Dispatcher {
+    /// Notes that a message is ours, so that its claim is renewed.
+    pub(super) fn hold(&self, held: &Held) {
+        self.held().insert(held.clone(), None);
+    }
+
+    /// Sends a message that is held, beside all others.
+    pub(super) fn start(self: &Arc<Self>, line: usize, claim: Claim, pass: Option<Pass>) {
+        let (tell, told) = oneshot::channel();
+        self.held().insert(claim.held.clone(), Some(tell));
+        let place = Place { dispatcher: Arc::clone(self), held: claim.held.clone() };
+        task::spawn(async move {
+            let line = &place.dispatcher.lines[line];
+            place.dispatcher.fly(line, claim, (pass, told)).await;
+        });
+    }
+
+    /// A message goes back at once, as if it had not been claimed.
+    pub(super) async fn give_back(self: &Arc<Self>, held: Held) {
+        let place = Place { dispatcher: Arc::clone(self), held: held.clone() };
+        let back = Back { due: moment(), failed: false };
+        if let Err(error) = self.store.put_back(held, back, moment()).await {
+            tracing::warn!(%error, "a message could not be handed back; its lease will run out");
+        }
+        drop(place);
+    }
+
+    /// Hands back all that is under way, so that others can have it at once.
+    pub(super) async fn hand_back(self: &Arc<Self>) {
+        let all: Vec<Held> = self.held().keys().cloned().collect();
+        for held in &all {
+            self.tell(held, Word::HandBack);
+        }
+        let none_left = async {
+            loop {
+                let freed = self.freed.notified();
+                if self.held().values().all(Option::is_none) {
+                    return;
+                }
+                freed.await;
+            }
+        };
+        let in_time = timeout(HAND_BACK_LIMIT, none_left).await;
+        let left: Vec<Held> = self.held().keys().cloned().collect();
+        if in_time.is_err() {
+            tracing::warn!(messages = left.len(), "not handed back in time: their leases run out");
+            return;
+        }
+        // Those that stood before a gate have nobody who could hear.
+        for held in left {
+            self.give_back(held).await;
+        }
+    }
+
+    async fn fly(
+        &self,
+        line: &Line,
+        claim: Claim,
+        (pass, told): (Option<Pass>, oneshot::Receiver<Word>),
+    ) {
+        let ended = tokio::select! {
+            verdict = self.attempt(line, &claim) => Ended::By(verdict),
+            word = told => Ended::Told(word.unwrap_or(Word::HandBack)),
+        };
+        let Claim { held, message, failures, .. } = claim;
+        match ended {
+            Ended::Told(Word::Lost) => line.row.ended(End::Lost),
+            Ended::Told(Word::Cancelled) => self.finish(line, held, cancelled()).await,
+            Ended::Told(Word::HandBack) => {
+                self.put_back(held, Back { due: moment(), failed: false }).await
+            }
+            Ended::By(Verdict::Final(outcome)) => {
+                if let Some(pass) = &pass {
+                    pass.good();
+                }
+                self.finish(line, held, outcome).await;
+            }
+            Ended::By(Verdict::Congested(asked)) => {
+                line.row.ended(End::Congested);
+                if let Some(pass) = &pass {
+                    pass.congested(asked);
+                }
+                let due = self.backoff().due((1, asked), (moment(), message.deadline), chance());
+                self.put_back(held, Back { due, failed: false }).await;
+            }
+            Ended::By(Verdict::Failed(outcome, asked)) => {
+                self.failed(line, (held, &message), (failures + 1, outcome, asked)).await;
+            }
+        }
+    }
+
+    async fn failed(
+        &self,
+        line: &Line,
+        (held, message): (Held, &Message),
+        (failures, outcome, asked): (u32, Outcome, Option<Duration>),
+    ) {
+        if failures >= self.settings.attempts_max {
+            tracing::warn!(id = message.id, queue = line.queue.name, failures, "failed too often");
+            let kept =
+                self.persist(|| self.store.bury(held.clone(), outcome.clone(), moment())).await;
+            line.row.ended(if kept { End::Dead } else { End::Lost });
+            return;
+        }
+        line.row.ended(End::Failed);
+        let due = self.backoff().due((failures, asked), (moment(), message.deadline), chance());
+        self.put_back(held, Back { due, failed: true }).await;
+    }
+
+    async fn finish(&self, line: &Line, held: Held, outcome: Outcome) {
+        let end = match &outcome {
+            Outcome::Answered { .. } => End::Answered,
+            Outcome::Failed { code, .. } if *code == Outcome::CANCELLED => End::Cancelled,
+            Outcome::Failed { code, .. } if *code == Outcome::DEADLINE => End::Expired,
+            Outcome::Failed { .. } => End::Unsendable,
+        };
+        let kept =
+            self.persist(|| self.store.complete(held.clone(), outcome.clone(), moment())).await;
+        line.row.ended(if kept { end } else { End::Lost });
+    }
+
+    async fn put_back(&self, held: Held, back: Back) {
+        self.persist(|| self.store.put_back(held.clone(), back, moment())).await;
+    }
+
+    /// Does something with the store until it is done. While the store is away or full, what is to
+    /// be kept waits here, in as many places as there are workers.
+    async fn persist<'a>(&self, mut verb: impl FnMut() -> Answer<'a, bool>) -> bool {
+        let mut told = false;
+        loop {
+            match verb().await {
+                Ok(kept) => return kept,
+                Err(error) if !can_wait(&error) => {
+                    tracing::error!(%error, "what became of a message cannot be kept");
+                    return false;
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::warn!(%error, "a result waits until the store can take it");
+                    }
+                    tokio::time::sleep(KEEP_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Sends a message once.
+    async fn attempt(&self, line: &Line, claim: &Claim) -> Verdict {
+        if claim.cancelled {
+            return Verdict::Final(cancelled());
+        }
+        let message = &claim.message;
+        let left = message.deadline.since(moment());
+        if left.is_zero() {
+            return Verdict::Final(late());
+        }
+        let body = match read(&message.body).await {
+            Ok(body) => body,
+            Err(error) => {
+                let text = format!("the body cannot be read: {error}");
+                return Verdict::Final(Outcome::failed(Outcome::BODY_GONE, text));
+            }
+        };
+        let request = match request(line, message, body) {
+            Ok(request) => request,
+            Err(error) => {
+                let text = format!("it cannot be sent: {error}");
+                return Verdict::Final(Outcome::failed(Outcome::INVALID, text));
+            }
+        };
+        line.row.sent();
+        let limit = left.min(self.settings.request_timeout);
+        let sent = self.client.send(&line.target, request, self.settings.answer_limit);
+        match timeout(limit, sent).await {
+            Ok(ended) => judge(ended, moment()),
+            Err(_) if message.deadline <= moment() => Verdict::Final(late()),
+            Err(_) => judge(Err(Unanswered::Lost(format!("no answer in {limit:?}"))), moment()),
+        }
+    }
+}
+
+fn request(
+    line: &Line,
+    message: &Message,
+    body: Bytes,
+) -> Result<Request<Full<Bytes>>, http::Error> {
+    let path = if message.endpoint.is_empty() { &line.queue.path } else { &message.endpoint };
+    let stamp = Stamp {
+        id: &message.id,
+        priority: BAND_NAMES[line.queue.band as usize],
+        objective: line.queue.objective.as_deref(),
+        tenant: &message.tenant,
+        own: &message.headers,
+        metadata: &message.metadata,
+    };
+    let mut request = Request::post(path.as_str()).body(Full::new(body))?;
+    *request.headers_mut() = stamp.headers();
+    Ok(request)
+}
+
+fn cancelled() -> Outcome {
+    Outcome::failed(Outcome::CANCELLED, "it was cancelled")
+}
+
+fn late() -> Outcome {
+    Outcome::failed(Outcome::DEADLINE, "its deadline passed before there was an answer")
+}
+
+fn can_wait(error: &StoreError) -> bool {
+    matches!(error.trouble, Trouble::Away | Trouble::Full)
+}
+
+/// From 0 to 1, to spread what would happen at once.
+fn chance() -> f64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    let bits = RandomState::new().hash_one(moment().millis()) >> 11;
+    bits as f64 / (1u64 << 53) as f64
+}
+
+async fn read(body: &Body) -> io::Result<Bytes> {
+    match body {
+        Body::Bytes(bytes) => Ok(bytes.clone()),
+        Body::Gone => Err(io::ErrorKind::NotFound.into()),
+        Body::Slice { file, offset, length } => {
+            let (file, offset, length) = (file.clone(), *offset, *length);
+            let read = tokio::task::spawn_blocking(move || slice(&file, offset, length));
+            read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+        }
+    }
+}
+
+fn slice(file: &Path, offset: u64, length: u64) -> io::Result<Bytes> {
+    let length = usize::try_from(length).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    File::open(file)?.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes.into())
+}
+
+// === impl Place ===
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.dispatcher.held().remove(&self.held);
+        self.dispatcher.freed.notify_one();
+    }
+}

@@ -1,0 +1,281 @@
+//! The gates: how much batch work may go now, and why not more (D02 to D06).
+//!
+//! Each gate is a source that says how free a system is and a budget that counts it out
+//! (`flow::budget`). All budgets are behind one short lock, so that a request takes from all of its
+//! gates or from none. Sources that take time are read by a task each; nobody waits for them.
+
+mod book;
+mod explain;
+mod fetch;
+mod inside;
+mod look;
+mod page;
+mod prometheus;
+mod promql;
+mod redis;
+mod source;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use flow::Time;
+use flow::budget::{Allowance, Budget, Share, take_all};
+use tokio::sync::Notify;
+
+use crate::client::Client;
+use crate::clock::{Clock, span};
+use crate::config::settled::dispatch::Gate as Spec;
+use crate::gate::Gate;
+use crate::observe::dispatch::GateGauge;
+
+use book::Book;
+use source::{Made, Parts, Source};
+
+pub(crate) use explain::Explanation;
+
+/// All gates of this process.
+#[derive(Debug)]
+pub(crate) struct Gates {
+    clock: Clock,
+    specs: Vec<Spec>,
+    sources: Vec<Source>,
+    /// In the same order.
+    books: Mutex<Vec<Book>>,
+    /// Something may have opened.
+    opened: Notify,
+    /// Somebody was turned away, and has not heard of anything that opened since; and the ring for
+    /// those who look more often then.
+    hungry: AtomicBool,
+    wanted: Notify,
+    /// A gate was latched.
+    latched: Notify,
+}
+
+/// The gates of one queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Way(Arc<[usize]>);
+
+/// Leave for one request, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    gates: Arc<Gates>,
+    way: Way,
+    bytes: u64,
+    sent: Time,
+}
+
+/// Why nothing may go.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Closed {
+    /// The gate that does not let it.
+    pub(crate) gate: String,
+    /// In words.
+    pub(crate) why: String,
+}
+
+// === impl Gates ===
+
+impl Gates {
+    /// Makes them all. What is wrong with one is said with its name.
+    pub(crate) fn new(
+        specs: &[Spec],
+        inside: Option<Arc<Gate>>,
+        clock: Clock,
+        client: Arc<Client>,
+    ) -> Result<Arc<Self>, String> {
+        let parts = Parts { inside, clock, client };
+        let (mut sources, mut books) = (Vec::new(), Vec::new());
+        for spec in specs {
+            let made = Made::of(spec, &parts);
+            let Made { kind, words, source, law, window } =
+                made.map_err(|why| format!("gate {:?}: {why}", spec.name))?;
+            sources.push(source);
+            books.push(Book::new(kind, words, law, window));
+        }
+        Ok(Arc::new(Self {
+            clock,
+            specs: specs.to_vec(),
+            sources,
+            books: Mutex::new(books),
+            opened: Notify::new(),
+            hungry: AtomicBool::new(false),
+            wanted: Notify::new(),
+            latched: Notify::new(),
+        }))
+    }
+
+    /// The gates with these names, all of which must let a request go.
+    pub(crate) fn named(&self, names: &[String]) -> Result<Way, String> {
+        let mut way = Vec::with_capacity(names.len());
+        for name in names {
+            let at = self.specs.iter().position(|spec| spec.name == *name);
+            way.push(at.ok_or_else(|| self.unknown(name))?);
+        }
+        way.sort_unstable();
+        way.dedup();
+        Ok(Way(way.into()))
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let known: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
+        let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+        format!("there is no gate {name:?}; there are: {known}")
+    }
+
+    /// How many requests may go now. Where sizes count, 1 if something may go.
+    pub(crate) fn room(&self, way: &Way) -> u64 {
+        let now = self.clock.now();
+        let books = self.fresh(way, now);
+        let left = |&at: &usize| {
+            let allowance = books[at].budget.allowance(now);
+            let Allowance::Left(left) = allowance else { return 0 };
+            if self.counts_sizes(at) { 1 } else { left }
+        };
+        let room = way.0.iter().map(left).min().unwrap_or(u64::MAX);
+        drop(books);
+        if room == 0 {
+            self.turned_away();
+        }
+        room
+    }
+
+    /// Lets one request of so many bytes go, if all of its gates do.
+    pub(crate) fn take(self: &Arc<Self>, way: &Way, bytes: u64) -> Result<Pass, Closed> {
+        let now = self.clock.now();
+        let mut books = self.fresh(way, now);
+        let ours = books.iter_mut().enumerate().filter(|(at, _)| way.0.contains(at));
+        let mut budgets: Vec<(&mut Budget, u64)> =
+            ours.map(|(at, book)| (&mut book.budget, self.size(at, bytes))).collect();
+        let taken = take_all(&mut budgets, now);
+        let closed = taken.map_err(|(place, why)| {
+            let at = way.0[place];
+            let why = books[at].state(&self.specs[at], why);
+            Closed { gate: self.specs[at].name.clone(), why }
+        });
+        drop(books);
+        match closed {
+            Ok(()) => {
+                let (gates, way) = (Arc::clone(self), way.clone());
+                Ok(Pass { gates, way, bytes, sent: now })
+            }
+            Err(closed) => {
+                self.turned_away();
+                Err(closed)
+            }
+        }
+    }
+
+    /// What those call themselves together who look at the same systems: gates of the same names.
+    pub(crate) fn group(&self) -> String {
+        let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
+        names.join(",")
+    }
+
+    /// From now on this dispatcher is one of so many that look at the same systems. What it sees
+    /// from inside, and the answers to its own requests, are its alone.
+    pub(crate) fn share(&self, rank: u32, of: u32) {
+        let share = Share::new(rank, of);
+        for (book, source) in self.books().iter_mut().zip(&self.sources) {
+            if matches!(source, Source::Constant(..) | Source::Away(_)) {
+                book.budget.share(share);
+            }
+        }
+        self.open();
+    }
+
+    /// How each gate stands, for the metrics.
+    pub(crate) fn gauges(&self) -> Vec<GateGauge> {
+        self.explain().iter().map(Explanation::gauge).collect()
+    }
+
+    /// What every gate sees and makes of it.
+    pub(crate) fn explain(&self) -> Vec<Explanation> {
+        let now = self.clock.now();
+        let books = self.fresh(&Way((0..self.specs.len()).collect()), now);
+        self.specs.iter().zip(books.iter()).map(|(spec, book)| book.explain(spec, now)).collect()
+    }
+
+    /// Resolves when something may have opened since it was last asked: a reading, the end of a
+    /// latch, the end of a request. It may resolve for no reason.
+    pub(crate) async fn changed(&self) {
+        self.opened.notified().await;
+    }
+
+    fn turned_away(&self) {
+        self.hungry.store(true, Ordering::Relaxed);
+        self.wanted.notify_waiters();
+    }
+
+    fn books(&self) -> MutexGuard<'_, Vec<Book>> {
+        // A panic under the lock is a fault of one request; budgets check their own arguments.
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The books, with those up to date that need no look.
+    fn fresh(&self, way: &Way, now: Time) -> MutexGuard<'_, Vec<Book>> {
+        let mut books = self.books();
+        for &at in &*way.0 {
+            let book = &mut books[at];
+            match &self.sources[at] {
+                Source::Constant(free, system) => book.read(source::steady(*free, *system, now)),
+                Source::Answers => book.read_window(now),
+                Source::Inside(_) | Source::Away(_) => {}
+            }
+        }
+        books
+    }
+
+    fn counts_sizes(&self, at: usize) -> bool {
+        book::size(self.specs[at].unit, u64::MAX) > 1
+    }
+
+    fn size(&self, at: usize, bytes: u64) -> u64 {
+        book::size(self.specs[at].unit, bytes)
+    }
+}
+
+// === impl Pass ===
+
+impl Pass {
+    /// The gateway said that it is full, perhaps until when.
+    pub(crate) fn congested(&self, retry_after: Option<Duration>) {
+        let now = self.gates.clock.now();
+        let mut books = self.gates.books();
+        for &at in &*self.way.0 {
+            books[at].congested(self.sent, retry_after.map(span), now);
+        }
+        drop(books);
+        self.gates.latched.notify_one();
+    }
+
+    /// The gateway answered well.
+    pub(crate) fn good(&self) {
+        let mut books = self.gates.books();
+        self.way.0.iter().for_each(|&at| books[at].good());
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let now = self.gates.clock.now();
+        let mut books = self.gates.books();
+        for &at in &*self.way.0 {
+            books[at].budget.ended(self.gates.size(at, self.bytes), now);
+        }
+        drop(books);
+        self.gates.open();
+    }
+}
+
+// === impl Closed ===
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "gate {:?} is {}", self.gate, self.why)
+    }
+}

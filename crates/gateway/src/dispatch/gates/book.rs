@@ -1,0 +1,169 @@
+//! What is kept of one gate: its budget, what was seen last, and what is wrong with it.
+
+use flow::aimd::Aimd;
+use flow::budget::{Allowance, Budget, BudgetLaw, GateReading};
+use flow::{Span, Time};
+
+use super::explain::Explanation;
+use super::look::Look;
+use super::source::steady;
+use crate::clock::span;
+use crate::config::settled::dispatch::{Gate as Spec, Unit};
+
+/// A prompt's tokens are so many times fewer than its bytes.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Book {
+    kind: &'static str,
+    /// Where it looks, in words.
+    source: String,
+    law: BudgetLaw,
+    pub(super) budget: Budget,
+    window: Option<Aimd>,
+    /// What said it last, where that is not always the same.
+    by: String,
+    /// Why it cannot be read.
+    trouble: Option<String>,
+}
+
+/// What a look has changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// It can be read again.
+    Well,
+    /// It cannot be read any more.
+    Ill(String),
+}
+
+/// What a request is in the unit of a gate.
+pub(super) fn size(unit: Unit, bytes: u64) -> u64 {
+    match unit {
+        Unit::Requests => 1,
+        Unit::Tokens => bytes.div_ceil(BYTES_PER_TOKEN).max(1),
+        Unit::Bytes => bytes.max(1),
+    }
+}
+
+// === impl Book ===
+
+impl Book {
+    pub(super) fn new(
+        kind: &'static str,
+        source: String,
+        law: BudgetLaw,
+        window: Option<Aimd>,
+    ) -> Self {
+        let budget = Budget::new(law);
+        Self { kind, source, law, budget, window, by: String::new(), trouble: None }
+    }
+
+    /// Takes what was seen, or why nothing was. Says what is new about that.
+    pub(super) fn tell(&mut self, look: Result<Look, String>) -> Option<News> {
+        match look {
+            Ok(look) => {
+                self.read(look);
+                self.trouble.take().map(|_| News::Well)
+            }
+            Err(why) => {
+                self.budget.unreadable();
+                let known = self.trouble.replace(why.clone());
+                known.is_none().then_some(News::Ill(why))
+            }
+        }
+    }
+
+    /// Takes what was seen.
+    pub(super) fn read(&mut self, look: Look) {
+        let Look { free, system, at, lag, by } = look;
+        self.budget.read(GateReading { free, system, at, lag });
+        self.by = by;
+    }
+
+    /// Takes the window for what may be under way.
+    pub(super) fn read_window(&mut self, now: Time) {
+        if let Some(window) = &self.window {
+            self.read(steady(1.0, f64::from(window.window()), now));
+        }
+    }
+
+    pub(super) fn congested(&mut self, sent: Time, retry_after: Option<Span>, now: Time) {
+        self.budget.congested(retry_after, now);
+        if let Some(window) = &mut self.window {
+            window.congested(sent, now);
+        }
+    }
+
+    pub(super) fn good(&mut self) {
+        if let Some(window) = &mut self.window {
+            window.good(self.budget.in_flight());
+        }
+    }
+
+    /// How it is, in words.
+    pub(super) fn state(&self, spec: &Spec, allowance: Allowance) -> String {
+        let secs = |span: Span| format!("{:.1} s", span.secs_f64());
+        match allowance {
+            Allowance::Left(_) => "open".into(),
+            Allowance::Unread => match &self.trouble {
+                Some(why) => format!("unreadable: {why}"),
+                None => "not read yet".into(),
+            },
+            Allowance::Stale(age) => {
+                let most = secs(span(spec.stale_after));
+                format!("stale: what was read is {} old, {most} is the most", secs(age))
+            }
+            Allowance::Senseless => "unreadable: what was read is not a number".into(),
+            Allowance::Congested(Span::ZERO) => "congested until there is a newer reading".into(),
+            Allowance::Congested(left) => format!("congested for {} more", secs(left)),
+            Allowance::Closed => self.closed(),
+            Allowance::Elsewhere => "closed: what may go is with other dispatchers".into(),
+            Allowance::Spent => "spent: all that may go is under way".into(),
+        }
+    }
+
+    fn closed(&self) -> String {
+        match self.budget.reading() {
+            Some(reading) if reading.system > 0.0 => {
+                let (full, opens) = (1.0 - reading.free, self.law.closes_at(1.0));
+                format!("closed: {full:.2} full, opens below {opens:.2}")
+            }
+            _ => "closed: no server is ready".into(),
+        }
+    }
+
+    pub(super) fn explain(&self, spec: &Spec, now: Time) -> Explanation {
+        let allowance = self.budget.allowance(now);
+        let reading = self.budget.reading();
+        let left = match allowance {
+            Allowance::Left(left) => left,
+            _ => 0,
+        };
+        Explanation {
+            name: spec.name.clone(),
+            kind: self.kind,
+            source: self.source.clone(),
+            by: Some(self.by.clone()).filter(|by| !by.is_empty()),
+            state: self.state(spec, allowance),
+            open: left > 0,
+            value: reading.map(|reading| reading.free),
+            threshold: 1.0 - self.law.closes_at(1.0),
+            saturation: reading.map(|reading| 1.0 - reading.free),
+            closes_at_saturation: self.law.closes_at(1.0),
+            system: reading.map(|reading| reading.system),
+            closes_at: reading.map(|reading| self.law.closes_at(reading.system)),
+            unit: match spec.unit {
+                Unit::Requests => "requests",
+                Unit::Tokens => "tokens",
+                Unit::Bytes => "bytes",
+            },
+            n: reading.map(|_| self.budget.part()),
+            taken: reading.map(|_| self.budget.taken()),
+            in_flight: self.budget.in_flight(),
+            held: self.budget.held(),
+            left,
+            age_seconds: reading.map(|reading| now.since(reading.at).secs_f64()),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! How full this process's own backends are: no scrape, no lag.
+//!
+//! What counts as full is what keeps the gateway's queue from letting more go. With a watermark that
+//! is the stock of the ready backends against it. Under `auto` it is, at each backend, the bound
+//! that leaves the least room: slots, pace and tokens as far as they are known, and the requests
+//! that have not begun to answer. A backend that tells nothing of itself has no known slots, only
+//! those that were tried: it is filled a few at a time, and cannot be kept partly free.
+//!
+//! Whoever waits is in front of what would come now. Those of the lowest band always count, since
+//! they may be ours: not to count them would mean to send ever more. Those of other bands count
+//! while some backend is full; while none is, they wait for limits of their own, not for room.
+
+use std::sync::Arc;
+
+use flow::{Bound, Bounds, Controller, Hysteresis, Limits, StockUnit};
+
+use super::look::{Look, size};
+use crate::config::settled::dispatch::System;
+use crate::gate::Gate;
+
+/// A look into this process.
+#[derive(Clone, Debug)]
+pub(super) struct Inside {
+    pub(super) gate: Arc<Gate>,
+    pub(super) system: System,
+    /// The share of the system that is left to others.
+    pub(super) baseline: f64,
+}
+
+/// Requests at the ready backends and before them, and how many there can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Fullness {
+    pub(super) used: f64,
+    pub(super) places: f64,
+    pub(super) waiting: u32,
+    pub(super) ready: u32,
+}
+
+// === impl Inside ===
+
+impl Inside {
+    pub(super) fn look(&self) -> Result<Look, String> {
+        let ours = 1.0 - self.baseline;
+        let (fullness, at) = self.gate.keeper.with(|core, now| (Fullness::of(core, ours), now));
+        let Fullness { used, places, waiting, ready } = fullness;
+        // Without a backend nothing is free, however little there is.
+        let free = if places > 0.0 { 1.0 - (used + f64::from(waiting)) / places } else { 0.0 };
+        let system = size(&self.system, Some(f64::from(ready)), Some(places))?;
+        let by = format!(
+            "{used:.0} taken and {waiting} waiting, of {places:.0} places at {ready} backends"
+        );
+        Ok(Look { free, system, at, lag: flow::Span::ZERO, by })
+    }
+}
+
+// === impl Fullness ===
+
+impl Fullness {
+    /// The gateway as it is for those who may have this share of it.
+    pub(super) fn of(core: &Controller, ours: f64) -> Self {
+        let (mut fullness, full) = match core.settings().bounds {
+            Bounds::Fixed(marks) => Self::by_marks(core, marks),
+            Bounds::Auto => Self::by_limits(core, ours),
+        };
+        let [lowest, others @ ..] = core.waiting();
+        fullness.waiting = lowest + if full { others.iter().sum() } else { 0 };
+        fullness
+    }
+
+    /// By what is configured; says also whether some backend is full.
+    fn by_marks(core: &Controller, marks: Hysteresis) -> (Self, bool) {
+        let [lower, watermark, _] = marks.scaled(1);
+        let (mut stock, mut requests, mut ready, mut full) = (0, 0, 0, false);
+        for backend in core.backends().filter(|backend| backend.ready) {
+            stock += backend.stock;
+            requests += backend.in_flight.iter().sum::<u32>();
+            ready += 1;
+            full |= backend.stock as f64 >= lower;
+        }
+        let marks = watermark * f64::from(ready);
+        let places = match core.settings().stock {
+            StockUnit::Requests => marks,
+            // Requests as large as those that are there; the first ones show how large that is.
+            StockUnit::Tokens if stock > 0 => marks / stock as f64 * f64::from(requests),
+            StockUnit::Tokens => f64::from(ready),
+        };
+        let used = f64::from(requests);
+        (Self { used, places, ready, waiting: 0 }, full)
+    }
+
+    /// By what was found; says also whether some backend is full.
+    fn by_limits(core: &Controller, ours: f64) -> (Self, bool) {
+        let (mut sum, mut full) = (Self::default(), false);
+        for backend in core.backends().filter(|backend| backend.ready) {
+            let (used, places) = tightest(&backend.limits, ours);
+            sum.used += used;
+            sum.places += places;
+            sum.ready += 1;
+            full |= backend.limits.binding.is_some();
+        }
+        (sum, full)
+    }
+}
+
+/// What is there and what may be, by the bound of a backend that leaves the least room to those who
+/// may have this share of it.
+fn tightest(limits: &Limits, ours: f64) -> (f64, f64) {
+    let Limits { unstarted, tokens, slots, pace, binding, by_metrics } = *limits;
+    let there = f64::from(slots.0);
+    let waiting = f64::from(unstarted.0);
+    // Many short prompts may be unstarted at once: while it is open, one more may.
+    let may_wait = match binding {
+        Some(Bound::Unstarted) => unstarted.1,
+        _ => unstarted.1.max(waiting + 1.0),
+    };
+    // In requests as large as those that are there.
+    let by_tokens = tokens.1 / (tokens.0 as f64 / there);
+    let by_slots = if by_metrics { slots.1 } else { f64::INFINITY };
+    let bounds = [(there, by_slots), (there, pace.1), (there, by_tokens), (waiting, may_wait)];
+    let known = bounds.into_iter().filter(|(_, most)| most.is_finite());
+    let room = |&(used, most): &(f64, f64)| most * ours - used;
+    known.min_by(|a, b| room(a).total_cmp(&room(b))).unwrap_or((waiting, may_wait))
+}

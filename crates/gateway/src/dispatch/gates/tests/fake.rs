@@ -1,0 +1,143 @@
+//! Servers that say what they are told to say.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// A server that answers each line that it is sent with the next of its replies, and the last one
+/// again and again. For HTTP and for Redis: each request is read to its end first.
+#[derive(Debug)]
+pub(super) struct Fake {
+    pub(super) port: u16,
+    replies: Arc<Mutex<Vec<Reply>>>,
+    /// What it was sent.
+    pub(super) heard: Arc<Mutex<Vec<String>>>,
+    pub(super) connections: Arc<AtomicUsize>,
+    tasks: JoinSet<()>,
+}
+
+/// A program of the machine, which ends with its owner.
+#[derive(Debug)]
+pub(super) struct Process(Child);
+
+/// What it does with a request.
+#[derive(Clone, Debug)]
+pub(super) enum Reply {
+    Says(String),
+    /// Nothing, for ever.
+    Silent,
+    /// It hangs up.
+    Gone,
+}
+
+/// An answer of HTTP.
+pub(super) fn page(status: u16, body: &str) -> Reply {
+    let length = body.len();
+    Reply::Says(format!("HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\n\r\n{body}"))
+}
+
+// === impl Process ===
+
+impl Process {
+    /// Starts it; nothing where it is not installed.
+    pub(super) fn start(program: &str, arguments: &[&str]) -> Option<Self> {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().ok();
+        if child.is_none() {
+            eprintln!("not checked: {program} is not here (Debian has it)");
+        }
+        child.map(Self)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// A port that is free.
+pub(super) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+// === impl Fake ===
+
+impl Fake {
+    pub(super) async fn start(replies: Vec<Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (replies, heard) = (Arc::new(Mutex::new(replies)), Arc::new(Mutex::new(Vec::new())));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (said, told, count) = (replies.clone(), heard.clone(), connections.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::Relaxed);
+                open.spawn(serve(stream, said.clone(), told.clone()));
+            }
+        });
+        Self { port, replies, heard, connections, tasks }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub(super) fn set(&self, reply: Reply) {
+        *self.replies.lock().unwrap() = vec![reply];
+    }
+
+    /// From now on connections are refused.
+    pub(super) async fn stop(&mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+async fn serve(stream: TcpStream, replies: Arc<Mutex<Vec<Reply>>>, heard: Arc<Mutex<Vec<String>>>) {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = read(&mut stream).await {
+        heard.lock().unwrap().push(request);
+        let reply = {
+            let mut replies = replies.lock().unwrap();
+            if replies.len() > 1 { replies.remove(0) } else { replies[0].clone() }
+        };
+        match reply {
+            Reply::Says(text) => _ = stream.write_all(text.as_bytes()).await,
+            Reply::Silent => std::future::pending().await,
+            Reply::Gone => return,
+        }
+    }
+}
+
+/// One request: the head of HTTP, or a command of Redis in its words.
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut first = String::new();
+    stream.read_line(&mut first).await.ok().filter(|&count| count > 0)?;
+    let Some(count) = first.strip_prefix('*') else {
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            stream.read_line(&mut line).await.ok().filter(|&count| count > 0)?;
+        }
+        return Some(first.trim_end().to_owned());
+    };
+    let mut words = Vec::new();
+    for _ in 0..count.trim().parse::<usize>().unwrap() {
+        let mut length = String::new();
+        stream.read_line(&mut length).await.ok()?;
+        let length: usize = length.trim().strip_prefix('$')?.parse().ok()?;
+        let mut word = vec![0; length + 2];
+        stream.read_exact(&mut word).await.ok()?;
+        words.push(String::from_utf8(word[..length].to_vec()).unwrap());
+    }
+    Some(words.join(" "))
+}

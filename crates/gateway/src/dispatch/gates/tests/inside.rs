@@ -1,0 +1,159 @@
+//! How full this process's own backends are.
+
+use flow::{
+    Ask, BackendId, BackendSupply, Band, Bounds, Controller, FlowClass, Hysteresis, ModelId,
+    Reading, Settings, StockUnit, Time, Verdict,
+};
+
+use super::super::inside::Fullness;
+use super::*;
+use crate::config::Settled;
+use crate::gate::Gate;
+
+const NOW: Time = Time::from_millis(1000);
+
+fn core(settings: Settings, backends: u32) -> Controller {
+    let mut core = Controller::new(settings);
+    let supply = |id| BackendSupply::new(BackendId(id), vec![ModelId(1)]);
+    core.supply(&(1..=backends).map(supply).collect::<Vec<_>>(), NOW);
+    core
+}
+
+fn fixed(watermark: f64) -> Settings {
+    let marks = Hysteresis::limit(watermark).unwrap();
+    Settings { bounds: Bounds::Fixed(marks), ..Settings::default() }
+}
+
+/// What there is for those who may have four fifths of it.
+fn seen(core: &Controller) -> Fullness {
+    Fullness::of(core, 0.8)
+}
+
+/// Offers so many requests of a band; those that are granted have begun to answer.
+fn offer(core: &mut Controller, band: Band, count: u32) {
+    for _ in 0..count {
+        let flow = core.flow("f", 1);
+        let verdict = core.offer(Ask { band, ..Ask::new(flow, ModelId(1)) }, NOW);
+        if let Verdict::Granted { ticket, .. } = verdict {
+            core.started(ticket, NOW).unwrap();
+        }
+    }
+}
+
+#[test]
+fn d02_with_a_watermark_the_stock_of_the_ready_backends_counts() {
+    let mut core = core(fixed(10.0), 3);
+    assert_eq!(seen(&core), Fullness { used: 0.0, places: 30.0, waiting: 0, ready: 3 });
+    offer(&mut core, Band::Normal, 12);
+    assert_eq!(seen(&core), Fullness { used: 12.0, places: 30.0, waiting: 0, ready: 3 });
+    let supply =
+        |id| BackendSupply { ready: id > 1, ..BackendSupply::new(BackendId(id), vec![ModelId(1)]) };
+    core.supply(&[supply(1), supply(2), supply(3)], NOW);
+    assert_eq!(seen(&core), Fullness { used: 8.0, places: 20.0, waiting: 0, ready: 2 });
+    core.supply(&[], NOW);
+    assert_eq!(seen(&core), Fullness::default());
+}
+
+#[test]
+fn d02_whoever_waits_counts_as_well() {
+    let mut core = core(fixed(2.0), 2);
+    offer(&mut core, Band::Normal, 7);
+    offer(&mut core, Band::BestEffort, 2);
+    assert_eq!(seen(&core), Fullness { used: 4.0, places: 4.0, waiting: 5, ready: 2 });
+}
+
+/// A flow that is at its own limit waits for that, and keeps nobody else out.
+#[test]
+fn d02_who_waits_for_a_limit_of_his_own_does_not_count_while_there_is_room() {
+    let class = FlowClass { in_flight_max: Some(1), ..FlowClass::default() };
+    let mut core = core(Settings { classes: vec![class], ..fixed(10.0) }, 1);
+    offer(&mut core, Band::Normal, 5);
+    assert_eq!(seen(&core), Fullness { used: 1.0, places: 10.0, waiting: 0, ready: 1 });
+    offer(&mut core, Band::BestEffort, 3);
+    assert_eq!(seen(&core).waiting, 3, "these may be ours");
+}
+
+#[test]
+fn d02_tokens_are_counted_as_requests_of_the_usual_size() {
+    let settings = Settings { stock: StockUnit::Tokens, ..fixed(1000.0) };
+    let mut core = core(settings, 2);
+    assert_eq!(seen(&core).places, 2.0, "the first ones show how large they are");
+    let flow = core.flow("f", 0);
+    (0..4).for_each(|_| _ = core.offer(Ask { tokens: 100, ..Ask::new(flow, ModelId(1)) }, NOW));
+    assert_eq!(seen(&core), Fullness { used: 4.0, places: 20.0, waiting: 0, ready: 2 });
+}
+
+#[test]
+fn d02_under_auto_a_backend_of_unknown_size_takes_a_few_at_a_time() {
+    let settings = Settings { bounds: Bounds::Auto, ..Settings::default() };
+    let mut core = core(settings, 1);
+    let cold = seen(&core);
+    assert_eq!((cold.used, cold.places), (0.0, 2.0));
+    offer(&mut core, Band::Normal, 40);
+    let warm = seen(&core);
+    assert_eq!((warm.used, warm.places, warm.waiting), (0.0, 3.0, 0), "forty have begun");
+    let flow = core.flow("f", 0);
+    let long = Ask { prompt: 8000, tokens: 9000, ..Ask::new(flow, ModelId(1)) };
+    (0..5).for_each(|_| _ = core.offer(long, NOW));
+    let full = seen(&core);
+    assert_eq!((full.used, full.places, full.waiting), (3.0, 3.0, 2), "three have not");
+}
+
+/// The cache holds 200 tokens, of which 180 are to be used, and eight requests have 80.
+#[test]
+fn d02_under_auto_the_bound_that_leaves_the_least_room_counts() {
+    let settings = Settings { bounds: Bounds::Auto, ..Settings::default() };
+    let mut core = core(settings, 1);
+    let flow = core.flow("f", 0);
+    let mut begin = |core: &mut Controller, count| {
+        for _ in 0..count {
+            let ask = Ask { prompt: 5, tokens: 10, ..Ask::new(flow, ModelId(1)) };
+            let Verdict::Granted { ticket, .. } = core.offer(ask, NOW) else { panic!("it waits") };
+            core.started(ticket, NOW).unwrap();
+        }
+        let reading = Reading { running: 8, kv_tokens: Some(200), ..Reading::default() };
+        core.reading(BackendId(1), reading, NOW);
+        let Fullness { used, places, .. } = seen(core);
+        (used, places)
+    };
+    assert_eq!(begin(&mut core, 8), (0.0, 3.0), "14 would be ours, but three may begin at once");
+    assert_eq!(begin(&mut core, 5), (13.0, 18.0), "one of 14.4 is left");
+    assert_eq!(begin(&mut core, 3), (16.0, 18.0), "nothing is left, though three could begin");
+}
+
+#[tokio::test]
+async fn d02_the_gate_follows_the_gateway_it_is_in() {
+    let settled = Settled { flow: fixed(100.0), ..Settled::default() };
+    let gate = Gate::new(settled);
+    let specs = [spec("g", GateKind::Gateway, System::Known)];
+    let slow = [Spec {
+        interval: Duration::from_secs(3600),
+        stale_after: Duration::from_secs(7200),
+        ..specs[0].clone()
+    }];
+    let gates = Gates::new(&slow, Some(Arc::clone(&gate)), gate.clock, Arc::default()).unwrap();
+    let _watching = watched(&gates);
+    let way = way(&gates);
+    let none = until(&gates, "read", |gate| gate.state.starts_with("closed")).await;
+    assert_eq!(none.state, "closed: no server is ready");
+    // Whoever is turned away is looked out for at once, not with the next round.
+    assert_eq!(gates.room(&way), 0);
+    gate.keeper.with(|core, now| {
+        core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
+        offer(core, Band::Normal, 30);
+    });
+    tokio::time::timeout(Duration::from_secs(30), gates.changed()).await.unwrap();
+    let found = gates.explain().remove(0);
+    assert_eq!(
+        (found.left, found.system, found.source.as_str()),
+        (50, Some(100.0), "this process")
+    );
+    let by = "30 taken and 0 waiting, of 100 places at 1 backends";
+    assert_eq!(found.by.as_deref(), Some(by));
+    let passes = take_all(&gates);
+    assert_eq!(passes.len(), 50);
+    // They have not arrived there yet, so that the next readings show as much room as before.
+    assert_eq!(gates.room(&way), 0);
+    drop(passes);
+    assert_eq!(gates.room(&way), 50);
+}

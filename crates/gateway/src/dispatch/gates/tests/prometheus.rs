@@ -1,0 +1,234 @@
+//! Gates that ask Prometheus: one that says what it is told to, and Debian's own.
+
+use super::fake::{Fake, Process, Reply, free_port, page};
+use flow::Time;
+
+use super::*;
+use crate::dispatch::gates::promql::Sample;
+use crate::dispatch::gates::source::{Away, Source};
+
+fn saturation(url: String, system: System) -> Spec {
+    spec("g", GateKind::PrometheusSaturation { url, pool: "p".into() }, system)
+}
+
+fn budget(url: String) -> Spec {
+    let kind = GateKind::PrometheusBudget { url, pool: "p".into(), max_concurrency: 10.0 };
+    spec("g", kind, System::Known)
+}
+
+fn query(url: String, query: &str) -> Spec {
+    spec("g", GateKind::PrometheusQuery { url, query: query.into() }, System::Fixed(100.0))
+}
+
+/// An answer with one saturation, so old.
+fn says(value: &str, age: f64) -> Reply {
+    let asked = 1_700_000_000.5;
+    let taken = asked - age;
+    page(
+        200,
+        &format!(
+            r#"{{"status":"success","data":{{"resultType":"vector","result":[
+            {{"metric":{{"tidegate":"value 1"}},"value":[{asked},"{value}"]}},
+            {{"metric":{{"tidegate":"time 1"}},"value":[{asked},"{taken}"]}}]}}}}"#
+        ),
+    )
+}
+
+#[tokio::test]
+async fn d02_d06_a_saturation_is_as_old_as_its_sample() {
+    let fake = Fake::start(vec![says("0.5", 3.0)]).await;
+    let gates = gates(&[saturation(fake.url(), System::Fixed(100.0))]);
+    let _watching = watched(&gates);
+    let found = until(&gates, "read", |gate| gate.open).await;
+    assert_eq!((found.left, found.saturation), (30, Some(0.5)));
+    let by = "inference_extension_flow_control_pool_saturation{inference_pool=\"p\"}";
+    assert_eq!(found.by.as_deref(), Some(by), "the name that answered");
+    let heard = fake.heard.lock().unwrap()[0].clone();
+    assert!(
+        heard.starts_with("GET /api/v1/query?query=label_replace%28max%28llm_d_epp_"),
+        "{heard}"
+    );
+    // A target that was lost leaves its last sample behind for minutes.
+    fake.set(says("0.1", 40.0));
+    let old = format!("unreadable: the last sample of {by} is 40.0 s old");
+    until(&gates, "stale", |gate| gate.state == old).await;
+    fake.set(says("NaN", 1.0));
+    until(&gates, "senseless", |gate| gate.state.ends_with("is NaN")).await;
+}
+
+#[tokio::test]
+async fn d06_the_time_of_a_sample_is_told_by_its_age() {
+    let gates = gates(&[saturation("http://127.0.0.1:1".into(), System::Fixed(100.0))]);
+    let Source::Away(away) = &gates.sources[0] else { panic!("it is away") };
+    let mut away = away.lock().await;
+    let Away::Prometheus(prometheus) = &mut *away else { panic!("it is Prometheus") };
+    let [began, came] = [60_000, 60_010].map(Time::from_millis);
+    let mut moment = |age, taken| prometheus.moment(Sample { value: 0.5, age, taken }, began, came);
+    let lag = Span::from_millis(60);
+    assert_eq!(moment(3.0, 1000.0), (Time::from_millis(57_060), lag), "the scrape took a while");
+    assert_eq!(moment(3.5, 1000.0).0, Time::from_millis(57_060), "the same sample");
+    assert_eq!(moment(0.02, 1003.0).0, came, "not in the future");
+    assert_eq!(moment(1e9, 1.0).0, Time::from_millis(50), "long before the clock began");
+}
+
+/// The same sample asked for again allows nothing new, though it is asked for a little later.
+#[tokio::test]
+async fn d03_a_sample_that_is_told_again_is_the_same_reading() {
+    let fake = Fake::start(vec![says("0.5", 0.25)]).await;
+    let gates = gates(&[saturation(fake.url(), System::Fixed(100.0))]);
+    let Source::Away(away) = &gates.sources[0] else { panic!("it is away") };
+    let first = away.lock().await.look().await.unwrap();
+    let again = away.lock().await.look().await.unwrap();
+    assert_eq!(first.at, again.at);
+    fake.set(says("0.5", 0.125));
+    let newer = away.lock().await.look().await.unwrap();
+    assert!(newer.at > first.at);
+}
+
+#[tokio::test]
+async fn d06_what_prometheus_refuses_is_told_in_its_words() {
+    let refusal = r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#;
+    let fake = Fake::start(vec![page(400, refusal)]).await;
+    let gates = gates(&[query(fake.url(), "1 +")]);
+    let _watching = watched(&gates);
+    let found = until(&gates, "refused", |gate| gate.state.contains("parse error")).await;
+    assert!(found.state.starts_with("unreadable: it answered 400"), "{}", found.state);
+    let empty = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
+    fake.set(page(200, empty));
+    until(&gates, "empty", |gate| gate.state.ends_with("the expression gives no sample")).await;
+}
+
+/// Debian's Prometheus, which reads a page that the test writes, ten times a second.
+struct Real {
+    url: String,
+    page: Fake,
+    folder: std::path::PathBuf,
+    _process: Process,
+}
+
+impl Real {
+    async fn start(name: &str) -> Option<Self> {
+        let target = Fake::start(vec![page(200, "")]).await;
+        let port = free_port();
+        let folder = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let settings = format!(
+            "global:\n  scrape_interval: 100ms\n  scrape_timeout: 100ms\nscrape_configs:\n\
+             - job_name: t\n  static_configs:\n  - targets: ['127.0.0.1:{}']\n",
+            target.port
+        );
+        std::fs::write(folder.join("prometheus.yml"), settings).unwrap();
+        let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        let arguments = [
+            format!("--config.file={}", path("prometheus.yml")),
+            format!("--storage.tsdb.path={}", path("data")),
+            format!("--web.listen-address=127.0.0.1:{port}"),
+        ];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let process = Process::start("prometheus", &arguments)?;
+        Some(Self {
+            url: format!("http://127.0.0.1:{port}"),
+            page: target,
+            folder,
+            _process: process,
+        })
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Every name of every number, one after the other.
+#[tokio::test]
+async fn d02_a_real_prometheus_answers_by_all_names() {
+    let Some(real) = Real::start("names").await else { return };
+    let per_server = System::PerServer { each: 50.0, ready: None };
+    let gates = gates(&[saturation(real.url.clone(), per_server)]);
+    let _watching = watched(&gates);
+    for (full, ready) in [
+        ("llm_d_epp_flow_control_pool_saturation", "llm_d_epp_ready_endpoints"),
+        ("inference_extension_flow_control_pool_saturation", "inference_pool_ready_pods"),
+    ] {
+        let lines = format!(
+            "{full}{{inference_pool=\"p\",stage=\"prefill\"}} 0.1\n\
+             {full}{{inference_pool=\"p\",stage=\"decode\"}} 0.25\n\
+             {full}{{inference_pool=\"other\"}} 0.9\n{ready}{{name=\"p\"}} 2\n"
+        );
+        real.page.set(page(200, &lines));
+        let by = format!("{full}{{inference_pool=\"p\"}}");
+        let found = until(&gates, &by, |gate| gate.open && gate.by.as_ref() == Some(&by)).await;
+        assert_eq!((found.saturation, found.system), (Some(0.25), Some(100.0)), "{found:?}");
+        assert_eq!(found.n, Some(55), "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn d02_a_real_prometheus_answers_every_step_of_the_cascade() {
+    let Some(real) = Real::start("cascade").await else { return };
+    let gates = gates(&[budget(real.url.clone())]);
+    let _watching = watched(&gates);
+    let ready =
+        ["llm_d_epp_ready_endpoints{name=\"p\"} 4\n", "inference_pool_ready_pods{name=\"p\"} 4\n"];
+    let steps = [
+        ("llm_d_epp_flow_control_queue_size", "inference_pool", 20.0, 0.0),
+        ("inference_extension_flow_control_queue_size", "inference_pool", 8.0, 0.6),
+        ("llm_d_epp_per_endpoint_queue_size", "name", 3.0, 0.8),
+        ("inference_pool_per_pod_queue_size", "name", 4.0, 0.7),
+        ("vllm:num_requests_running", "inference_pool", 10.0, 0.5),
+    ];
+    for (at, (name, label, value, free)) in steps.into_iter().enumerate() {
+        // Two lines each, as of two bands or two servers.
+        let lines = format!(
+            "{name}{{{label}=\"p\",x=\"1\"}} {value}\n{name}{{{label}=\"p\",x=\"2\"}} {}\n{}",
+            if label == "name" { value - 2.0 } else { value },
+            ready[at % 2]
+        );
+        real.page.set(page(200, &lines));
+        let by = format!("{name}{{{label}=\"p\"}}");
+        let found =
+            until(&gates, &by, |gate| gate.value.is_some() && gate.by.as_ref() == Some(&by));
+        let found = found.await;
+        assert!((found.value.unwrap() - free).abs() < 1e-9, "{found:?}");
+        assert_eq!(found.system, Some(40.0));
+    }
+    real.page.set(page(200, "llm_d_epp_flow_control_queue_size{inference_pool=\"p\"} 0\n"));
+    let why = "unreadable: nothing is known of any of llm_d_epp_flow_control_queue_size";
+    until(&gates, "without servers", |gate| gate.state.starts_with(why)).await;
+}
+
+#[tokio::test]
+async fn d06_a_target_that_is_down_is_noticed_with_the_next_scrape() {
+    let Some(mut real) = Real::start("down").await else { return };
+    real.page.set(page(200, "llm_d_epp_flow_control_pool_saturation{inference_pool=\"p\"} 0.5\n"));
+    let gates = gates(&[saturation(real.url.clone(), System::Fixed(100.0))]);
+    let _watching = watched(&gates);
+    let found = until(&gates, "read", |gate| gate.open).await;
+    assert_eq!(found.left, 30);
+    assert!(found.age_seconds.unwrap() < 30.0);
+    real.page.stop().await;
+    until(&gates, "down", |gate| gate.state.starts_with("unreadable: nothing is known")).await;
+}
+
+#[tokio::test]
+async fn d02_any_expression_may_say_how_free_it_is() {
+    let Some(real) = Real::start("query").await else { return };
+    real.page.set(page(200, "busy{server=\"a\"} 0.25\nbusy{server=\"b\"} 0.5\nready 3\nbad NaN\n"));
+    let each = System::PerServer { each: 10.0, ready: Some("ready".into()) };
+    let every = Spec { system: each, ..query(real.url.clone(), "1 - busy") };
+    let gates = gates(&[
+        every,
+        Spec { name: "scalar".into(), ..query(real.url.clone(), "1 - 0.5") },
+        Spec { name: "bad".into(), ..query(real.url.clone(), "bad or busy") },
+    ]);
+    let _watching = watched(&gates);
+    let found = until(&gates, "read", |gate| gate.open).await;
+    assert_eq!((found.value, found.system, found.n), (Some(0.5), Some(30.0), Some(9)), "{found:?}");
+    until(&gates, "all read", |_| {
+        let others = &gates.explain()[1..];
+        others[0].value == Some(0.5) && others[1].state == "unreadable: the expression is NaN"
+    })
+    .await;
+}

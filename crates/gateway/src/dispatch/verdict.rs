@@ -1,0 +1,146 @@
+//! What an answer means for the message that was sent, and how long it waits before another try.
+//!
+//! An overload is nobody's fault: the message waits and nothing is counted against it. What fails
+//! for another reason is tried again until it has failed too often. Everything else is an answer,
+//! good or bad, and is kept.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use store::{Moment, Outcome};
+
+use crate::client::{Answer, Unanswered};
+use crate::ingress::stamp::retry_after;
+
+/// What is to be done with a message after an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// This is its result.
+    Final(Outcome),
+    /// It failed; this is its result if it has failed too often.
+    Failed(Outcome, Option<Duration>),
+    /// There was no room for it, or nobody there; perhaps until then.
+    Congested(Option<Duration>),
+}
+
+/// How long messages wait before they are tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Backoff {
+    pub(super) first: Duration,
+    pub(super) longest: Duration,
+}
+
+/// What an attempt's end means.
+pub(super) fn judge(ended: Result<Answer, Unanswered>, now: Moment) -> Verdict {
+    match ended {
+        Ok(answer) => judge_answer(answer, now),
+        // Nothing was sent: whoever should take it is not there.
+        Err(Unanswered::Unreached(_)) => Verdict::Congested(None),
+        // It would be as long the next time.
+        Err(error @ Unanswered::TooLong) => {
+            Verdict::Final(Outcome::failed(Outcome::FAILED, error.to_string()))
+        }
+        Err(error @ Unanswered::Lost(_)) => {
+            Verdict::Failed(Outcome::failed(Outcome::FAILED, error.to_string()), None)
+        }
+    }
+}
+
+fn judge_answer(answer: Answer, now: Moment) -> Verdict {
+    let later = retry_after(&answer.headers, Duration::from_millis(now.millis()));
+    let Answer { status, body, .. } = answer;
+    match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            Verdict::Congested(later)
+        }
+        status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
+            Verdict::Failed(Outcome::Answered { status: status.as_u16(), body }, later)
+        }
+        status => Verdict::Final(Outcome::Answered { status: status.as_u16(), body }),
+    }
+}
+
+// === impl Backoff ===
+
+impl Backoff {
+    /// When a message that has failed so often is tried again. `chance` is from 0 to 1 and spreads
+    /// those that failed together. What the server asked for is obeyed, up to half of the time that
+    /// is left: a message must not be put off until it is too late.
+    pub(super) fn due(
+        self,
+        (failures, asked): (u32, Option<Duration>),
+        (now, deadline): (Moment, Moment),
+        chance: f64,
+    ) -> Moment {
+        let doubled = self.first.saturating_mul(1 << failures.saturating_sub(1).min(20));
+        let own = doubled.min(self.longest).mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0);
+        let asked = asked.unwrap_or_default().mul_f64(1.0 + chance.clamp(0.0, 1.0) / 4.0);
+        let left = deadline.since(now) / 2;
+        now.after(own.max(asked).min(left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::{HeaderMap, HeaderValue};
+
+    use super::*;
+
+    const BACKOFF: Backoff =
+        Backoff { first: Duration::from_secs(2), longest: Duration::from_secs(60) };
+    const NOW: Moment = Moment::from_secs(1000);
+    const FAR: Moment = Moment::from_secs(100_000);
+
+    fn answered(status: u16, later: Option<&'static str>) -> Verdict {
+        let mut headers = HeaderMap::new();
+        if let Some(later) = later {
+            headers.insert("retry-after", HeaderValue::from_static(later));
+        }
+        let status = StatusCode::from_u16(status).unwrap();
+        judge(Ok(Answer { status, headers, body: Bytes::from_static(b"{}") }), NOW)
+    }
+
+    fn outcome(status: u16) -> Outcome {
+        Outcome::Answered { status, body: Bytes::from_static(b"{}") }
+    }
+
+    #[test]
+    fn d05_an_overload_counts_against_nobody() {
+        assert_eq!(answered(429, None), Verdict::Congested(None));
+        assert_eq!(answered(503, Some("7")), Verdict::Congested(Some(Duration::from_secs(7))));
+        let nobody = judge(Err(Unanswered::Unreached("refused".into())), NOW);
+        assert_eq!(nobody, Verdict::Congested(None), "nobody there is no fault of the message");
+    }
+
+    #[test]
+    fn what_may_go_better_is_tried_again_and_what_will_not_is_kept() {
+        for status in [408, 500, 502, 504, 599] {
+            assert_eq!(answered(status, None), Verdict::Failed(outcome(status), None));
+        }
+        for status in [200, 201, 301, 400, 401, 404, 413, 422] {
+            assert_eq!(answered(status, None), Verdict::Final(outcome(status)));
+        }
+        let lost = judge(Err(Unanswered::Lost("reset".into())), NOW);
+        assert!(matches!(lost, Verdict::Failed(Outcome::Failed { .. }, None)), "{lost:?}");
+        let long = judge(Err(Unanswered::TooLong), NOW);
+        assert!(matches!(long, Verdict::Final(Outcome::Failed { .. })), "{long:?}");
+    }
+
+    #[test]
+    fn each_failure_doubles_the_wait_up_to_the_longest() {
+        let wait = |failures| BACKOFF.due((failures, None), (NOW, FAR), 1.0).since(NOW).as_secs();
+        assert_eq!([1, 2, 3, 5, 6, 100].map(wait), [2, 4, 8, 32, 60, 60]);
+        let least = BACKOFF.due((3, None), (NOW, FAR), 0.0).since(NOW).as_secs();
+        assert_eq!(least, 4, "half of it is chance");
+    }
+
+    #[test]
+    fn what_the_server_asks_for_is_obeyed_within_the_deadline() {
+        let asked = Some(Duration::from_secs(100));
+        let wait = |deadline| BACKOFF.due((1, asked), (NOW, deadline), 0.0).since(NOW).as_secs();
+        assert_eq!(wait(FAR), 100);
+        assert_eq!(wait(NOW.after(Duration::from_secs(60))), 30, "half of what is left");
+        assert_eq!(wait(NOW), 0, "what is too late is not put off");
+    }
+}

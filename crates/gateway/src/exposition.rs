@@ -1,0 +1,126 @@
+//! Prometheus's text format, as far as it must be read: one line is a name, labels and a number.
+//!
+//! Pages are long and few of their lines matter, so a line is taken apart in two steps: its name
+//! first, and the rest only if the name counts. What is on a page is never trusted: anything that is
+//! not a line of the format is no line.
+
+/// The lines of a page.
+pub(crate) fn lines(page: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut from = 0;
+    let ends = memchr::memchr_iter(b'\n', page).chain(std::iter::once(page.len()));
+    ends.map(move |end| {
+        let line = &page[from.min(end)..end];
+        from = end + 1;
+        line
+    })
+}
+
+/// A line's name and the rest of it.
+pub(crate) fn name(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    Some(line.split_at(memchr::memchr3(b'{', b' ', b'\t', line)?))
+}
+
+/// The labels and the number after a name. What is no number at all is as bad as one that is none.
+pub(crate) fn sample(rest: &[u8]) -> Option<(&str, f64)> {
+    let rest = str::from_utf8(rest).ok()?;
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(inside) => inside.split_at(labels_end(inside)?),
+        None => ("", rest),
+    };
+    let value = rest.trim_start_matches('}').split_ascii_whitespace().next()?;
+    Some((labels, value.parse().unwrap_or(f64::NAN)))
+}
+
+/// Where labels end: at the first brace that is not in quotes.
+fn labels_end(inside: &str) -> Option<usize> {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, byte) in inside.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'}' if !quoted => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A label's value as it stands between its quotes.
+pub(crate) fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
+    let mut rest = labels;
+    loop {
+        let (key, after) = rest.split_once("=\"")?;
+        let mut escaped = false;
+        let end = after.bytes().position(|byte| {
+            let ends = byte == b'"' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            ends
+        })?;
+        if key.trim_start_matches([',', ' ']) == name {
+            return after.get(..end);
+        }
+        rest = after.get(end + 1..)?;
+    }
+}
+
+/// Whether a value as it stands between its quotes means this text. A label that is not there is
+/// the same as an empty one.
+pub(crate) fn means(quoted: Option<&str>, text: &str) -> bool {
+    let mut letters = quoted.unwrap_or_default().chars();
+    let plain = std::iter::from_fn(|| match letters.next()? {
+        '\\' => letters.next().map(|escaped| if escaped == 'n' { '\n' } else { escaped }),
+        letter => Some(letter),
+    });
+    plain.eq(text.chars())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken_apart(line: &str) -> Option<(&[u8], &str, f64)> {
+        let (name, rest) = name(line.as_bytes())?;
+        let (labels, value) = sample(rest)?;
+        Some((name, labels, value))
+    }
+
+    #[test]
+    fn d02_a_line_is_a_name_labels_and_a_number() {
+        assert_eq!(taken_apart("up 1"), Some((&b"up"[..], "", 1.0)));
+        assert_eq!(taken_apart("up\t1 1700000000000"), Some((&b"up"[..], "", 1.0)));
+        let line = r#"a:b{x="}{",y="\"}",} 0.25"#;
+        assert_eq!(taken_apart(line), Some((&b"a:b"[..], r#"x="}{",y="\"}","#, 0.25)));
+        assert_eq!(taken_apart("up +Inf").unwrap().2, f64::INFINITY);
+        assert!(taken_apart("up many").unwrap().2.is_nan());
+    }
+
+    #[test]
+    fn d02_what_is_no_line_is_none() {
+        for line in ["", "up", "up{", r#"up{x="} 1"#, "up{}", "up ", "{", "up{x=\"\\\"} 1"] {
+            assert_eq!(taken_apart(line), None, "{line:?}");
+        }
+        assert!(sample(b" \xFF").is_none());
+        assert!(sample(b"{x=\"\xFF\"} 1").is_none());
+    }
+
+    #[test]
+    fn d02_labels_are_found_and_compared_as_they_are_meant() {
+        let labels = r#"a="1", b="two \"2\" \\ \n",c="","#;
+        assert_eq!(label(labels, "a"), Some("1"));
+        assert!(means(label(labels, "b"), "two \"2\" \\ \n"));
+        assert!(!means(label(labels, "b"), "two"));
+        assert!(means(label(labels, "c"), "") && means(label(labels, "d"), ""));
+        assert!(!means(label(labels, "d"), "1"));
+        assert_eq!(label("a=\"1", "a"), None);
+        assert_eq!(label("a=\"1\\", "a"), None);
+        assert!(means(Some("\\"), "") && !means(Some("\\"), "\\"));
+    }
+
+    #[test]
+    fn d02_lines_end_with_the_page() {
+        let found: Vec<&[u8]> = lines(b"a\n\nb\r\nc").collect();
+        assert_eq!(found, [&b"a"[..], b"", b"b\r", b"c"]);
+        assert_eq!(lines(b"").count(), 1);
+    }
+}

@@ -1,0 +1,105 @@
+//! The paths of the dispatcher's pages.
+
+use http::Method;
+
+use super::Route;
+use crate::reply::Fault;
+
+const ROOT: &str = "/dispatch";
+
+/// What is asked of the dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueCall {
+    /// Queues and gates, as JSON and as text.
+    Overview,
+    Text,
+    Dead,
+    Redrive,
+    Purge,
+}
+
+/// Which of the dead a query asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Graves {
+    pub(crate) queue: String,
+    pub(crate) after: Option<u64>,
+}
+
+/// Where a path of the dispatcher leads; nothing for any other path.
+pub(super) fn at(method: &Method, path: &str) -> Option<Result<Route, Fault>> {
+    let (call, wanted) = match path.strip_prefix(ROOT)? {
+        "" => (QueueCall::Overview, Method::GET),
+        ".txt" => (QueueCall::Text, Method::GET),
+        "/dead" => (QueueCall::Dead, Method::GET),
+        "/dead/redrive" => (QueueCall::Redrive, Method::POST),
+        "/dead/purge" => (QueueCall::Purge, Method::POST),
+        _ => return None,
+    };
+    let right = *method == wanted || (wanted == Method::GET && *method == Method::HEAD);
+    Some(if right { Ok(Route::Queues(call)) } else { Err(Fault::MethodNotAllowed) })
+}
+
+// === impl Graves ===
+
+impl Graves {
+    /// Reads a query.
+    pub(crate) fn read(query: Option<&str>) -> Result<Self, Fault> {
+        let mut graves = Self::default();
+        for pair in query.unwrap_or_default().split('&') {
+            match pair.split_once('=').unwrap_or((pair, "")) {
+                ("queue", name) => {
+                    let name = String::from_utf8(super::decoded(name, |_| true)).ok();
+                    graves.queue = name.unwrap_or_default();
+                }
+                ("after", number) => {
+                    let wrong = || "'after' must be the number of one of the dead.".to_owned();
+                    let number = number.parse().ok();
+                    graves.after =
+                        Some(number.ok_or_else(|| Fault::InvalidField("after", wrong()))?);
+                }
+                _ => {}
+            }
+        }
+        if graves.queue.is_empty() {
+            let what = "'queue' is missing: say whose dead are meant.";
+            return Err(Fault::InvalidField("queue", what.into()));
+        }
+        Ok(graves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dispatcher_has_pages_to_read_and_deeds_to_post() {
+        let rows = [
+            ("/dispatch", Method::GET, Some(QueueCall::Overview)),
+            ("/dispatch.txt", Method::HEAD, Some(QueueCall::Text)),
+            ("/dispatch/dead", Method::GET, Some(QueueCall::Dead)),
+            ("/dispatch/dead/redrive", Method::POST, Some(QueueCall::Redrive)),
+            ("/dispatch/dead/purge", Method::POST, Some(QueueCall::Purge)),
+            ("/dispatch/dead/purge", Method::GET, None),
+            ("/dispatch", Method::POST, None),
+        ];
+        for (path, method, call) in rows {
+            let route = at(&method, path);
+            let expected = call.map(Route::Queues).ok_or(Fault::MethodNotAllowed);
+            assert_eq!(route, Some(expected), "{method} {path}");
+        }
+        for path in ["/dispatcher", "/dispatch/", "/dispatch/dead/", "/"] {
+            assert_eq!(at(&Method::GET, path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_query_names_the_queue_and_where_to_go_on() {
+        let read = |query| Graves::read(Some(query));
+        let graves = Graves { queue: "a b".into(), after: Some(7) };
+        assert_eq!(read("queue=a%20b&after=7&x=y"), Ok(graves));
+        assert!(matches!(read("after=7"), Err(Fault::InvalidField("queue", _))));
+        assert!(matches!(read("queue=q&after=x"), Err(Fault::InvalidField("after", _))));
+        assert!(matches!(Graves::read(None), Err(Fault::InvalidField("queue", _))));
+    }
+}

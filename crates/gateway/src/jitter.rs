@@ -1,0 +1,26 @@
+//! A little disorder, so that loops and retries do not stay in step.
+
+use std::time::Duration;
+
+/// A source of it; the same seed gives the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Jitter(u64);
+
+// === impl Jitter ===
+
+impl Jitter {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// A part of a time, from none of it to all.
+    pub(crate) fn part_of(&mut self, whole: Duration) -> Duration {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        whole.mul_f64((self.0 >> 40) as f64 / (1u64 << 24) as f64)
+    }
+
+    /// A time within a tenth of another.
+    pub(crate) fn around(&mut self, time: Duration) -> Duration {
+        time.mul_f64(0.9) + self.part_of(time.mul_f64(0.2))
+    }
+}

@@ -1,0 +1,227 @@
+//! The engine on Redis or Valkey: queues that several machines share, with the keys and messages of
+//! llm-d-async, so that its producers, workers and consumers can stand beside ours.
+//!
+//! ```text
+//! <queue> (by deadline) ──claim──▶ <queue>:claimed, :claim-owners, :claims-idx ──▶ result list
+//!    ▲                                        │                │
+//!    └──────────── due ◀── retry-sortedset ◀──┴── put back     └──▶ {<queue>}:dead
+//! ```
+//!
+//! What belongs together happens in one script on the server. Scripts write before they remove, so
+//! that one that fails half way loses nothing, and each can be asked twice when an answer was lost.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use self::keys::Layout;
+use self::link::Link;
+use self::nodes::Nodes;
+use crate::error::StoreError;
+use crate::message::{Message, Outcome, Stored};
+use crate::moment::Moment;
+use crate::{
+    Answer, Attendance, Back, Claim, Dead, Depth, Held, Lane, Receipt, Revived, Standing, Store,
+    Want, Which,
+};
+
+mod attend;
+mod claim;
+mod end;
+mod envelope;
+mod fields;
+mod grave;
+mod keys;
+mod link;
+mod look;
+mod nodes;
+mod outcome;
+mod revive;
+mod scripts;
+mod step;
+mod submit;
+mod token;
+mod trouble;
+
+/// How long nobody hears of a message that a foreign producer sent: those tell nobody.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Which Redis, and what is called how there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisSettings {
+    /// Where it is; of several, whichever takes writes.
+    pub urls: Vec<String>,
+    /// Whether it is a cluster.
+    pub cluster: bool,
+    /// How many replicas must have a message before it counts as kept.
+    pub replicas: u32,
+    /// The list for results, unless the queue or the message names another.
+    pub results: String,
+    /// The set of messages that wait for another try.
+    pub retries: String,
+    /// What is known of the queues beforehand.
+    pub queues: Vec<RedisQueue>,
+}
+
+/// Where the results of a queue go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedisQueue {
+    /// The queue.
+    pub name: String,
+    /// Its list, before what a message says.
+    pub results: Option<String>,
+    /// For how long the list is kept after the last result came.
+    pub results_ttl: Option<Duration>,
+}
+
+/// Queues in Redis.
+pub struct RedisStore {
+    link: Link,
+    layout: Layout,
+    shown: String,
+    cautions: Vec<String>,
+}
+
+// === impl RedisSettings ===
+
+impl Default for RedisSettings {
+    fn default() -> Self {
+        Self {
+            urls: vec!["redis://127.0.0.1:6379".into()],
+            cluster: false,
+            replicas: 0,
+            results: keys::RESULTS.into(),
+            retries: keys::RETRIES.into(),
+            queues: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for RedisSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Addresses may have passwords in them.
+        let urls: Vec<String> = self.urls.iter().map(|url| nodes::shown(url)).collect();
+        f.debug_struct("RedisSettings")
+            .field("urls", &urls)
+            .field("cluster", &self.cluster)
+            .field("replicas", &self.replicas)
+            .field("results", &self.results)
+            .field("retries", &self.retries)
+            .field("queues", &self.queues)
+            .finish()
+    }
+}
+
+// === impl RedisStore ===
+
+impl RedisStore {
+    /// Connects to the server that takes writes.
+    pub async fn connect(settings: RedisSettings) -> Result<Arc<Self>, StoreError> {
+        let layout = Layout::new(&settings)?;
+        let nodes = Nodes::new(&settings.urls, settings.cluster)?;
+        let shown: Vec<String> = settings.urls.iter().map(|url| nodes::shown(url)).collect();
+        let link = Link::open(nodes, settings.replicas).await?;
+        let cautions = look::cautions(&link, settings.cluster).await?;
+        Ok(Arc::new(Self { link, layout, shown: shown.join(", "), cautions }))
+    }
+
+    /// What of the server's own settings may lose messages, in words.
+    pub fn cautions(&self) -> &[String] {
+        &self.cautions
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RedisStore").field(&self.shown).finish()
+    }
+}
+
+impl Store for RedisStore {
+    fn submit(&self, messages: Vec<Message>, now: Moment) -> Answer<'_, Vec<Receipt>> {
+        Box::pin(self.keep(messages, now))
+    }
+
+    fn lanes<'a>(&'a self, queue: &'a str, now: Moment) -> Answer<'a, Vec<Lane>> {
+        Box::pin(self.look_for_lanes(queue, now))
+    }
+
+    fn claim(&self, want: Want, now: Moment) -> Answer<'_, Vec<Claim>> {
+        Box::pin(self.take(want, now))
+    }
+
+    fn renew(&self, held: Vec<Held>, until: Moment) -> Answer<'_, Vec<Standing>> {
+        Box::pin(self.check_claims(held, Some(until)))
+    }
+
+    fn standing(&self, held: Vec<Held>) -> Answer<'_, Vec<Standing>> {
+        Box::pin(self.check_claims(held, None))
+    }
+
+    fn complete(&self, held: Held, outcome: Outcome, _now: Moment) -> Answer<'_, bool> {
+        Box::pin(self.end(held, outcome))
+    }
+
+    fn put_back(&self, held: Held, back: Back, now: Moment) -> Answer<'_, bool> {
+        Box::pin(self.give_back(held, back, now))
+    }
+
+    fn bury(&self, held: Held, outcome: Outcome, now: Moment) -> Answer<'_, bool> {
+        Box::pin(self.lay_to_rest(held, outcome, now))
+    }
+
+    fn cancel<'a>(&'a self, id: &'a str, _now: Moment) -> Answer<'a, bool> {
+        Box::pin(self.mark_cancelled(id))
+    }
+
+    fn revive<'a>(&'a self, queue: &'a str, now: Moment) -> Answer<'a, Revived> {
+        Box::pin(self.bring_back(queue, now))
+    }
+
+    fn depth<'a>(&'a self, queue: &'a str) -> Answer<'a, Depth> {
+        Box::pin(self.count(queue))
+    }
+
+    fn dead<'a>(
+        &'a self,
+        queue: &'a str,
+        after: Option<u64>,
+        most: usize,
+    ) -> Answer<'a, Vec<Dead>> {
+        Box::pin(self.list_dead(queue, after, most))
+    }
+
+    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, u64> {
+        Box::pin(self.let_wait_again(queue, which, now))
+    }
+
+    fn purge<'a>(&'a self, queue: &'a str, which: Which) -> Answer<'a, u64> {
+        Box::pin(self.forget_dead(queue, which))
+    }
+
+    fn take_results<'a>(&'a self, route: &'a str, most: usize) -> Answer<'a, Vec<Stored>> {
+        Box::pin(self.take_away(route, most))
+    }
+
+    fn attend<'a>(
+        &'a self,
+        group: &'a str,
+        name: &'a str,
+        until: Moment,
+        now: Moment,
+    ) -> Answer<'a, Attendance> {
+        Box::pin(self.sign(group, name, until, now))
+    }
+
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        // Made here and not when it is first waited for: it hears from now on.
+        let woken = self.link.woken().notified();
+        Box::pin(async {
+            // Both ends are good ones.
+            _ = timeout(POLL, woken).await;
+        })
+    }
+}

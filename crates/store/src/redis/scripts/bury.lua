@@ -1,0 +1,27 @@
+-- Ends a claimed message and keeps it among the dead.
+-- KEYS: claimed, owners, index, deliveries, ended, receipt, dead, reasons, corpses, count,
+--       results if they go along
+-- ARGV: claim, owner, try, life of ended, token, reason, result, life of the results
+if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[2] then
+  return redis.call('GET', KEYS[5]) == ARGV[3] and 1 or 0
+end
+local number = redis.call('INCR', KEYS[10])
+redis.call('HSET', KEYS[9], number, redis.call('HGET', KEYS[1], ARGV[1]) or '')
+redis.call('HSET', KEYS[8], number, ARGV[6])
+redis.call('ZADD', KEYS[7], number, number)
+if KEYS[11] then
+  redis.call('LPUSH', KEYS[11], ARGV[7])
+  if ARGV[8] ~= '0' then
+    redis.call('EXPIRE', KEYS[11], ARGV[8])
+  end
+end
+redis.call('SET', KEYS[5], ARGV[3], 'EX', ARGV[4])
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('HDEL', KEYS[4], ARGV[1])
+redis.call('ZREM', KEYS[3], ARGV[1])
+if redis.call('HGET', KEYS[6], 'token') == ARGV[5] then
+  redis.call('HSET', KEYS[6], 'ended', 1)
+  redis.call('PERSIST', KEYS[6])
+end
+return 1

@@ -1,0 +1,12 @@
+-- Forgets one of the dead, and its receipt; says whether it was there.
+-- KEYS: dead, reasons, corpses, receipt
+-- ARGV: number, token
+if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('HDEL', KEYS[3], ARGV[1])
+if redis.call('HGET', KEYS[4], 'token') == ARGV[2] then
+  redis.call('DEL', KEYS[4])
+end
+return 1

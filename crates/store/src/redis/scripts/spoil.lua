@@ -1,0 +1,12 @@
+-- Lays what cannot be read among the dead, as it is.
+-- KEYS: the set it is in, dead, reasons, corpses, count
+-- ARGV: member, reason
+if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+  return 0
+end
+local number = redis.call('INCR', KEYS[5])
+redis.call('HSET', KEYS[4], number, ARGV[1])
+redis.call('HSET', KEYS[3], number, ARGV[2])
+redis.call('ZADD', KEYS[2], number, number)
+redis.call('ZREM', KEYS[1], ARGV[1])
+return 1

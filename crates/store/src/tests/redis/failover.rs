@@ -1,0 +1,189 @@
+//! Servers that die: one that comes back with what it has logged, and one whose replica takes over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::server::{Redis, Reply, until};
+use super::{connect, message, settings, want};
+use crate::{Message, Moment, Outcome, Receipt, RedisSettings, RedisStore, Store, Trouble};
+
+const NOW: Moment = Moment::from_secs(1_800_000_000);
+
+/// Asks until the server is there. Being away is all that it may be.
+macro_rules! patiently {
+    ($ask:expr) => {
+        loop {
+            match $ask.await {
+                Ok(answer) => break answer,
+                Err(error) => assert_eq!(error.trouble, Trouble::Away, "{error}"),
+            }
+        }
+    };
+}
+
+/// Submits messages one by one, and says which were accepted, as they are.
+async fn produce(store: Arc<RedisStore>, count: usize, heard: Arc<std::sync::Mutex<Vec<String>>>) {
+    for number in 0..count {
+        let id = format!("m{number:03}");
+        let batch: Vec<Message> = vec![message(&id, NOW)];
+        let receipt = patiently!(store.submit(batch.clone(), NOW));
+        // After an answer that never came it is known already.
+        assert!(matches!(receipt[0], Receipt::Accepted | Receipt::Known), "{receipt:?}");
+        heard.lock().unwrap().push(id);
+    }
+}
+
+/// Works messages off until it is told that no more come, and none is left.
+async fn work(store: Arc<RedisStore>, no_more: Arc<AtomicBool>) {
+    let mut now = NOW;
+    loop {
+        let last = no_more.load(Ordering::SeqCst);
+        let claims = patiently!(store.claim(want("q", "", 4, now), now));
+        let idle = claims.is_empty();
+        for claim in claims {
+            let outcome = Outcome::Answered { status: 200, body: claim.message.id.into() };
+            // Lost is as good as kept: then somebody else does it again.
+            let _ = patiently!(store.complete(claim.held.clone(), outcome.clone(), now));
+        }
+        if idle {
+            // Whoever was cut off in the middle of a claim lets it run out.
+            now = now.after(Duration::from_secs(120));
+            let revived = patiently!(store.revive("q", now));
+            if last && revived.lost == 0 && revived.next.is_none() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// How many results there are of each message.
+fn results(redis: &Redis) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for text in redis.call(&["LRANGE", "result-list", "0", "-1"]).texts() {
+        let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+        *counts.entry(result["id"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+/// Every accepted message has one result.
+fn check(redis: &Redis, accepted: &[String]) {
+    let counts = results(redis);
+    let more: Vec<_> = counts.iter().filter(|(_, count)| **count != 1).collect();
+    assert!(more.is_empty(), "results that were kept twice: {more:?}");
+    let accepted: BTreeSet<&String> = accepted.iter().collect();
+    let lost: Vec<_> = accepted.iter().filter(|id| !counts.contains_key(**id)).collect();
+    assert!(lost.is_empty(), "accepted and without a result: {lost:?}");
+}
+
+#[tokio::test]
+async fn d07_nothing_accepted_is_lost_when_the_server_is_killed_and_started_again() {
+    let mut redis = Redis::start_with(&["--appendfsync", "always"]);
+    let store = connect(&redis).await;
+    let (heard, no_more) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    let producer = tokio::spawn(produce(store.clone(), 200, Arc::clone(&heard)));
+    let worker = tokio::spawn(work(store.clone(), Arc::clone(&no_more)));
+    for reached in [40, 80, 120] {
+        while heard.lock().unwrap().len() < reached {
+            tokio::task::yield_now().await;
+        }
+        redis.kill();
+        redis.restart();
+    }
+    producer.await.unwrap();
+    no_more.store(true, Ordering::SeqCst);
+    worker.await.unwrap();
+    let accepted = heard.lock().unwrap().clone();
+    assert_eq!(accepted.len(), 200);
+    check(&redis, &accepted);
+}
+
+fn follows(replica: &Redis) -> bool {
+    let info = replica.call(&["INFO", "replication"]).texts();
+    info[0].contains("role:slave") && info[0].contains("master_link_status:up")
+}
+
+#[tokio::test]
+async fn d07_nothing_accepted_is_lost_when_a_replica_takes_over() {
+    let quick = ["--repl-diskless-sync-delay", "0"];
+    let mut first = Redis::start_with(&quick);
+    let second = Redis::start_with(&quick);
+    let ports = [first.port().to_string(), second.port().to_string()];
+    second.call(&["REPLICAOF", "127.0.0.1", &ports[0]]);
+    until("the replica follows", || follows(&second).then_some(()));
+
+    let both = RedisSettings { replicas: 1, ..settings(&[&first, &second]) };
+    let store = RedisStore::connect(both).await.unwrap();
+    let (heard, no_more) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    let producer = tokio::spawn(produce(store.clone(), 200, Arc::clone(&heard)));
+    let worker = tokio::spawn(work(store.clone(), Arc::clone(&no_more)));
+    while heard.lock().unwrap().len() < 80 {
+        tokio::task::yield_now().await;
+    }
+    first.kill();
+    second.call(&["REPLICAOF", "NO", "ONE"]);
+    // The old one comes back and takes itself for the primary. Nobody follows it: what it is given
+    // does not count.
+    first.restart();
+    first.call(&["REPLICAOF", "127.0.0.1", &ports[1]]);
+    producer.await.unwrap();
+    no_more.store(true, Ordering::SeqCst);
+    worker.await.unwrap();
+    let accepted = heard.lock().unwrap().clone();
+    assert_eq!(accepted.len(), 200);
+    check(&second, &accepted);
+    until("the old primary follows", || follows(&first).then_some(()));
+    check(&first, &accepted);
+}
+
+#[tokio::test]
+async fn a_primary_without_its_replica_accepts_nothing() {
+    let quick = ["--repl-diskless-sync-delay", "0"];
+    let first = Redis::start_with(&quick);
+    let mut second = Redis::start_with(&quick);
+    second.call(&["REPLICAOF", "127.0.0.1", &first.port().to_string()]);
+    until("the replica follows", || follows(&second).then_some(()));
+    let both = RedisSettings { replicas: 1, ..settings(&[&second, &first]) };
+    let store = RedisStore::connect(both).await.unwrap();
+    assert_eq!(store.submit(vec![message("a", NOW)], NOW).await.unwrap(), [Receipt::Accepted]);
+    second.kill();
+    let error = store.submit(vec![message("b", NOW)], NOW).await.unwrap_err();
+    assert_eq!(error.trouble, Trouble::Away, "{error}");
+    // It may be there all the same, and whoever tries again is told so.
+    second.restart();
+    second.call(&["REPLICAOF", "127.0.0.1", &first.port().to_string()]);
+    until("the replica follows", || follows(&second).then_some(()));
+    let receipt = patiently!(store.submit(vec![message("b", NOW)], NOW));
+    assert_eq!(receipt, [Receipt::Known]);
+    assert_eq!(store.depth("q").await.unwrap().pending, 2);
+}
+
+/// Two that both take themselves for the primary: only one has a replica.
+#[tokio::test]
+async fn d07_of_two_primaries_the_one_that_is_followed_counts() {
+    let (forsaken, followed, replica) = (Redis::start(), Redis::start(), Redis::start());
+    replica.call(&["REPLICAOF", "127.0.0.1", &followed.port().to_string()]);
+    until("the replica follows", || follows(&replica).then_some(()));
+    let both = RedisSettings { replicas: 1, ..settings(&[&forsaken, &followed]) };
+    let store = RedisStore::connect(both).await.unwrap();
+    let receipt = patiently!(store.submit(vec![message("a", NOW)], NOW));
+    assert_eq!(receipt, [Receipt::Accepted]);
+    assert_eq!(followed.call(&["ZCARD", "q"]), Reply::Number(1));
+    assert_eq!(replica.call(&["ZCARD", "q"]), Reply::Number(1));
+}
+
+#[tokio::test]
+async fn a_server_that_became_a_replica_is_left_for_the_primary() {
+    let first = Redis::start();
+    let second = Redis::start();
+    let store = RedisStore::connect(settings(&[&first, &second])).await.unwrap();
+    store.submit(vec![message("a", NOW)], NOW).await.unwrap();
+    assert_eq!(first.call(&["ZCARD", "q"]), Reply::Number(1));
+    first.call(&["REPLICAOF", "127.0.0.1", &second.port().to_string()]);
+    let receipt = patiently!(store.submit(vec![message("b", NOW)], NOW));
+    assert_eq!(receipt, [Receipt::Accepted]);
+    assert_eq!(second.call(&["ZCARD", "q"]), Reply::Number(1), "where writes are taken now");
+}

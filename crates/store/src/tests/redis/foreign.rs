@@ -1,0 +1,182 @@
+//! Others on the same Redis: producers, workers and consumers of llm-d-async, as its format is
+//! described. The Python program knows nothing of us.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::server::{Redis, Reply};
+use super::{connect, message, want};
+use crate::{Body, Moment, Outcome, Receipt, Store};
+
+/// Runs the other side to its end, and gives the lines that it printed.
+fn other_side(redis: &Redis, arguments: &[&str]) -> Vec<String> {
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients/llm_d_producer.py");
+    let mut command = Command::new("python3");
+    command.arg(script).arg(redis.port().to_string()).args(arguments).stdin(Stdio::null());
+    let output = command.output().expect("python3 cannot be started, run tools/setup.sh");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// A moment at which what the other side has just made is neither late nor due.
+fn now(redis: &Redis) -> Moment {
+    let time = redis.call(&["TIME"]).texts();
+    Moment::from_secs(time[0].parse().unwrap())
+}
+
+#[tokio::test]
+async fn d09_a_foreign_producer_is_served_and_gets_its_results() {
+    for apart in [&[][..], &["apart"]] {
+        let redis = Redis::start();
+        let store = connect(&redis).await;
+        let tokens = other_side(&redis, &[&["submit", "q", "out", "6"], apart].concat());
+        let now = now(&redis);
+        let lanes = store.lanes("q", now).await.unwrap();
+        let lanes: Vec<_> = lanes.iter().map(|lane| (lane.tenant.as_str(), lane.waiting)).collect();
+        assert_eq!(lanes, [("user-0", 3), ("user-1", 3)]);
+        for tenant in ["user-1", "user-0"] {
+            for claim in store.claim(want("q", tenant, 9, now), now).await.unwrap() {
+                let Body::Bytes(body) = &claim.message.body else { panic!("{claim:?}") };
+                let body: Value = serde_json::from_slice(body).unwrap();
+                assert_eq!(body["model"], "m");
+                assert_eq!(claim.message.metadata["traceparent"], "00-1-2-01");
+                assert_eq!(claim.message.headers["x-extra"], "1");
+                assert_eq!(claim.message.endpoint, "/v1/completions");
+                let body = json!({ "id": claim.message.id, "saw": body["prompt"] }).to_string();
+                let outcome = Outcome::Answered { status: 200, body: body.into() };
+                assert!(store.complete(claim.held, outcome, now).await.unwrap());
+            }
+        }
+        let results = other_side(&redis, &["collect", "out", "6"]);
+        for (place, number) in [1, 3, 5, 0, 2, 4].into_iter().enumerate() {
+            let result: Value = serde_json::from_str(&results[place]).unwrap();
+            let payload: Value = serde_json::from_str(result["payload"].as_str().unwrap()).unwrap();
+            assert_eq!(result["id"], format!("q-{number}"));
+            assert_eq!(result["status_code"], 200);
+            assert_eq!(result["request_token"], tokens[number]);
+            assert_eq!(payload["saw"], format!("request {number} <&> ☃"));
+        }
+        // What is left is ours, and runs out by itself.
+        let left = redis.call(&["KEYS", "request-*"]).texts();
+        assert_eq!(left, Vec::<String>::new());
+        assert_eq!(redis.call(&["EXISTS", "q:claimed", "q:claim-owners"]), Reply::Number(0));
+    }
+}
+
+#[tokio::test]
+async fn d09_a_foreign_worker_answers_what_we_submit() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    let now = now(&redis);
+    let small = message("small", now);
+    let mut large = message("large", now);
+    large.body = Body::Bytes(format!(r#"{{"prompt":"{}"}}"#, "x".repeat(100_000)).into());
+    large.route = "elsewhere".into();
+    let submitted = store.submit(vec![small, large], now).await.unwrap();
+    assert_eq!(submitted, [Receipt::Accepted; 2]);
+    assert_eq!(other_side(&redis, &["work", "q", "2"]), ["small", "large"]);
+    let small = store.take_results("result-list", 9).await.unwrap();
+    assert_eq!((small[0].id.as_str(), small[0].status), ("small", Some(200)));
+    let large = store.take_results("elsewhere", 9).await.unwrap();
+    let body: Value = serde_json::from_slice(&large[0].body).unwrap();
+    assert_eq!(body["echo"]["prompt"].as_str().unwrap().len(), 100_000);
+}
+
+#[tokio::test]
+async fn d07_what_a_foreign_worker_held_when_it_died_is_done_by_us() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    other_side(&redis, &["submit", "q", "out", "3"]);
+    assert_eq!(other_side(&redis, &["grab", "q", "2"]), ["q-0", "q-1"]);
+    let now = now(&redis);
+    assert_eq!(store.depth("q").await.unwrap().claimed, 2);
+    let later = now.after(Duration::from_secs(60));
+    assert_eq!(store.revive("q", later).await.unwrap().lost, 2);
+    let mut ids = Vec::new();
+    for tenant in ["user-0", "user-1"] {
+        for claim in store.claim(want("q", tenant, 9, later), later).await.unwrap() {
+            ids.push(claim.message.id);
+            let outcome = Outcome::failed(Outcome::FAILED, "no");
+            assert!(store.complete(claim.held, outcome, later).await.unwrap());
+        }
+    }
+    assert_eq!(ids, ["q-0", "q-2", "q-1"], "by their deadlines, as before");
+    assert_eq!(other_side(&redis, &["collect", "out", "3"]).len(), 3);
+}
+
+#[tokio::test]
+async fn whoever_cancels_at_a_foreign_producer_is_heard() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    other_side(&redis, &["submit", "q", "out", "3"]);
+    let now = now(&redis);
+    let held = store.claim(want("q", "user-0", 1, now), now).await.unwrap().remove(0);
+    for id in ["q-0", "q-1"] {
+        assert_eq!(other_side(&redis, &["cancel", id]), ["cancelled"]);
+    }
+    let standing = store.standing(vec![held.held]).await.unwrap();
+    assert_eq!(standing, [crate::Standing::Cancelled]);
+    assert!(store.claim(want("q", "user-1", 1, now), now).await.unwrap()[0].cancelled);
+    assert!(!store.claim(want("q", "user-0", 1, now), now).await.unwrap()[0].cancelled);
+    assert!(store.cancel("q-2", now).await.unwrap(), "and we can cancel theirs");
+    assert!(
+        redis.call(&["GET", "request-cancel:q-2"]).texts()
+            == redis.call(&["GET", "request-active:q-2"]).texts()
+    );
+}
+
+/// A worker of llm-d-async keeps its claim while the message waits for another try.
+#[tokio::test]
+async fn a_message_that_a_foreign_worker_put_back_is_taken_although_it_holds_on() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    let tokens = other_side(&redis, &["submit", "q", "out", "1"]);
+    other_side(&redis, &["grab", "q", "1"]);
+    let now = now(&redis);
+    let claim = format!("q-0\0{}", tokens[0]);
+    let member = redis.call(&["HGET", "q:claimed", &claim]).texts().remove(0);
+    let retry = member.replacen("{\"internal\": {", "{\"internal\": {\"retry_count\": 3, ", 1);
+    let due = now.secs().to_string();
+    redis.call(&["ZADD", "retry-sortedset", &due, &retry]);
+    assert_eq!(store.revive("q", Moment::from_secs(now.secs() - 10)).await.unwrap().due, 0);
+    assert_eq!(store.revive("q", now).await.unwrap().due, 1);
+    let ours = store.claim(want("q", "user-0", 9, now), now).await.unwrap().remove(0);
+    assert_eq!(ours.failures, 3, "what others tried counts");
+    let outcome = Outcome::failed(Outcome::FAILED, "no");
+    assert!(store.complete(ours.held, outcome, now).await.unwrap());
+    let later = now.after(Duration::from_secs(3600));
+    assert_eq!(store.revive("q", later).await.unwrap().lost, 0, "its claim is gone with ours");
+}
+
+/// Of producers that give no token two may use one id at a time. Neither message may be lost.
+#[tokio::test]
+async fn two_messages_of_one_id_without_a_token_are_done_one_after_the_other() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    let now = now(&redis);
+    let deadline = now.secs() + 600;
+    for prompt in ["first", "second"] {
+        let member = format!(
+            r#"{{"internal":{{}},"request_kind":"plain","data":{{"id":"same","created":1,"deadline":{deadline},"payload":{{"prompt":"{prompt}"}}}}}}"#
+        );
+        redis.call(&["ZADD", "q", &deadline.to_string(), &member]);
+    }
+    let mut bodies = Vec::new();
+    for _ in 0..2 {
+        let mut claims = store.claim(want("q", "", 9, now), now).await.unwrap();
+        assert_eq!(claims.len(), 1, "{claims:?}");
+        assert_eq!(store.claim(want("q", "", 9, now), now).await.unwrap(), []);
+        let claim = claims.remove(0);
+        bodies.push(claim.message.body);
+        let outcome = Outcome::failed(Outcome::FAILED, "no");
+        assert!(store.complete(claim.held, outcome, now).await.unwrap());
+    }
+    let body = |prompt: &str| Body::Bytes(format!(r#"{{"prompt":"{prompt}"}}"#).into());
+    assert_eq!(bodies, [body("first"), body("second")]);
+    assert_eq!(store.take_results("result-list", 9).await.unwrap().len(), 2);
+}

@@ -1,0 +1,237 @@
+//! Servers that are not there, that refuse, or that hold something else; and answers that get lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::server::{Redis, Reply};
+use super::{connect, message, settings, want};
+use crate::{
+    Back, Depth, Outcome, Receipt, RedisSettings, RedisStore, Standing, Store, StoreError, Trouble,
+};
+
+const NOW: crate::Moment = crate::Moment::from_secs(1_800_000_000);
+
+async fn refused(settings: RedisSettings) -> StoreError {
+    RedisStore::connect(settings).await.expect_err("it cannot work")
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_away() {
+    let redis = Redis::start();
+    let settings = settings(&[&redis]);
+    drop(redis);
+    let url = settings.urls[0].clone();
+    let error = refused(settings).await;
+    assert_eq!(error.trouble, Trouble::Away, "{error}");
+    assert!(error.text.contains(&url) && error.text.contains("refused"), "{error}");
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_said_to_be_none() {
+    for urls in [vec![], vec!["http://x".to_owned()], vec!["rediss://x".to_owned()]] {
+        let error = refused(RedisSettings { urls: urls.clone(), ..RedisSettings::default() }).await;
+        assert_eq!(error.trouble, Trouble::Asked, "{error}");
+        assert!(urls.iter().all(|url| error.text.contains(url)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_to_be_wrong_and_is_shown_to_nobody() {
+    let redis = Redis::start_with(&["--requirepass", "right"]);
+    for user in ["", ":wrong@", "somebody:wrong@"] {
+        let url = format!("redis://{user}127.0.0.1:{}", redis.port());
+        let settings = RedisSettings { urls: vec![url], ..RedisSettings::default() };
+        let shown = format!("{settings:?}");
+        let error = refused(settings).await;
+        assert_eq!(error.trouble, Trouble::Broken, "{error}");
+        assert!(error.text.contains("password"), "{error}");
+        assert!(!error.text.contains("wrong@") && !shown.contains("wrong"), "{error} {shown}");
+    }
+    let url = format!("redis://:right@127.0.0.1:{}", redis.port());
+    let settings = RedisSettings { urls: vec![url], ..RedisSettings::default() };
+    let store = RedisStore::connect(settings).await.unwrap();
+    assert!(!format!("{store:?}").contains("right"), "{store:?}");
+    let submitted = store.submit(vec![message("a", NOW)], NOW).await.unwrap();
+    assert_eq!(submitted, [Receipt::Accepted]);
+}
+
+#[tokio::test]
+async fn a_key_that_holds_something_else_is_named_and_nothing_is_lost() {
+    let keys =
+        ["q:claimed", "q:claim-owners", "q:claims-idx", "{q}:deliveries", "result-list", "q"];
+    for key in keys {
+        let redis = Redis::start();
+        let store = connect(&redis).await;
+        store.submit(vec![message("a", NOW), message("b", NOW)], NOW).await.unwrap();
+        let before = redis.call(&["DUMP", "q"]);
+        redis.call(&["RENAME", "q", "saved"]);
+        redis.call(&["SET", key, "mine"]);
+        if key != "q" {
+            redis.call(&["RENAME", "saved", "q"]);
+        }
+        let outcome = || Outcome::failed(Outcome::FAILED, "no");
+        let tried = async {
+            let claim = store.claim(want("q", "", 1, NOW), NOW).await?.remove(0);
+            store.complete(claim.held, outcome(), NOW).await
+        };
+        let error = tried.await.expect_err(key);
+        assert_eq!(error.trouble, Trouble::Broken, "{key}: {error}");
+        assert!(error.text.contains("in use for something else"), "{key}: {error}");
+        redis.call(&["DEL", key]);
+        if key == "q" {
+            redis.call(&["RENAME", "saved", "q"]);
+            assert_eq!(redis.call(&["DUMP", "q"]), before);
+        }
+        // The one that was half claimed comes back when its lease has run out.
+        let later = NOW.after(Duration::from_secs(100));
+        store.revive("q", later).await.unwrap();
+        let mut ids = Vec::new();
+        for claim in store.claim(want("q", "", 9, later), later).await.unwrap() {
+            assert!(store.complete(claim.held, outcome(), later).await.unwrap(), "{key}");
+            ids.push(claim.message.id);
+        }
+        assert_eq!(ids, ["a", "b"], "{key}");
+        assert_eq!(store.take_results("result-list", 9).await.unwrap().len(), 2, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_room_is_full_until_it_has_some() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    store.submit(vec![message("a", NOW)], NOW).await.unwrap();
+    redis.call(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    redis.call(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = store.submit(vec![message("b", NOW)], NOW).await.unwrap_err();
+    assert_eq!(error.trouble, Trouble::Full, "{error}");
+    redis.call(&["CONFIG", "SET", "maxmemory", "0"]);
+    let submitted = store.submit(vec![message("a", NOW), message("b", NOW)], NOW).await.unwrap();
+    assert_eq!(submitted, [Receipt::Known, Receipt::Accepted]);
+}
+
+#[tokio::test]
+async fn what_may_lose_messages_is_told_at_the_start() {
+    let redis = Redis::start();
+    assert_eq!(connect(&redis).await.cautions(), Vec::<String>::new());
+    redis.call(&["CONFIG", "SET", "appendonly", "no"]);
+    redis.call(&["CONFIG", "SET", "maxmemory", "1gb"]);
+    redis.call(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let store = connect(&redis).await;
+    let [log, memory] = store.cautions() else { panic!("{:?}", store.cautions()) };
+    assert!(log.contains("appendonly") && memory.contains("allkeys-lru"), "{log} {memory}");
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_the_scripts_is_taught_them() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    for id in ["a", "b"] {
+        redis.call(&["SCRIPT", "FLUSH"]);
+        let submitted = store.submit(vec![message(id, NOW)], NOW).await.unwrap();
+        assert_eq!(submitted, [Receipt::Accepted]);
+        redis.call(&["SCRIPT", "FLUSH"]);
+        let claim = store.claim(want("q", "", 1, NOW), NOW).await.unwrap().remove(0);
+        redis.call(&["SCRIPT", "FLUSH"]);
+        let outcome = Outcome::failed(Outcome::FAILED, "no");
+        assert!(store.complete(claim.held, outcome, NOW).await.unwrap());
+    }
+}
+
+/// Stands between a store and its server, and swallows an answer when it is told to.
+struct Lossy {
+    port: u16,
+    /// How many answers pass before one is swallowed; below zero none is.
+    left: Arc<AtomicI64>,
+}
+
+impl Lossy {
+    async fn new(redis: &Redis) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (port, server) = (listener.local_addr().unwrap().port(), redis.port());
+        let left = Arc::new(AtomicI64::new(-1));
+        let counter = Arc::clone(&left);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(Self::pass(client, server, Arc::clone(&counter)));
+            }
+        });
+        Self { port, left }
+    }
+
+    async fn pass(client: TcpStream, server: u16, left: Arc<AtomicI64>) {
+        let server = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+        let (mut from_client, mut to_client) = client.into_split();
+        let (mut from_server, mut to_server) = server.into_split();
+        let upwards = tokio::spawn(async move { copy(&mut from_client, &mut to_server).await });
+        let mut buffer = vec![0; 1 << 20];
+        while let Ok(count) = from_server.read(&mut buffer).await {
+            if count == 0 || left.fetch_sub(1, Ordering::SeqCst) == 0 {
+                break;
+            }
+            to_client.write_all(&buffer[..count]).await.unwrap();
+        }
+        upwards.abort();
+    }
+
+    /// Lets so many answers pass, and swallows the next.
+    fn swallow(&self, after: i64) {
+        self.left.store(after, Ordering::SeqCst);
+    }
+
+    fn swallowed(&self) -> bool {
+        self.left.swap(-1, Ordering::SeqCst) < 0
+    }
+}
+
+/// Whatever answer of whatever verb is lost: it happened once, and whoever asked hears so.
+#[tokio::test]
+async fn d07_a_verb_whose_answer_was_lost_is_done_once() {
+    let redis = Redis::start();
+    let lossy = Lossy::new(&redis).await;
+    let url = format!("redis://127.0.0.1:{}", lossy.port);
+    let settings = RedisSettings { urls: vec![url], ..RedisSettings::default() };
+    let store = RedisStore::connect(settings).await.unwrap();
+    let outcome = || Outcome::failed(Outcome::FAILED, "no");
+    let mut lost = [0; 7];
+    for after in 0..5 {
+        let count = |verb: usize, lost: &mut [usize; 7]| {
+            lost[verb] += usize::from(lossy.swallowed());
+            lossy.swallow(after);
+        };
+        lossy.swallow(after);
+        let submitted = store.submit(vec![message("a", NOW), message("b", NOW)], NOW).await;
+        count(0, &mut lost);
+        assert_eq!(submitted.unwrap(), [Receipt::Accepted; 2], "after {after} answers");
+        let claims = store.claim(want("q", "", 9, NOW), NOW).await.unwrap();
+        count(1, &mut lost);
+        let [a, b] = &claims[..] else { panic!("after {after} answers: {claims:?}") };
+        assert_eq!((a.failures, b.failures), (0, 0));
+        let held = vec![a.held.clone(), b.held.clone()];
+        let standing = store.renew(held, NOW.after(Duration::from_secs(60))).await.unwrap();
+        count(2, &mut lost);
+        assert_eq!(standing, [Standing::Held; 2]);
+        assert!(store.complete(a.held.clone(), outcome(), NOW).await.unwrap());
+        count(3, &mut lost);
+        let back = Back { due: NOW, failed: true };
+        assert!(store.put_back(b.held.clone(), back, NOW).await.unwrap());
+        count(4, &mut lost);
+        let again = store.claim(want("q", "", 9, NOW), NOW).await.unwrap().remove(0);
+        lossy.swallow(after);
+        assert_eq!(again.failures, 1);
+        assert!(store.bury(again.held, outcome(), NOW).await.unwrap());
+        count(5, &mut lost);
+        let results = store.take_results("result-list", 9).await.unwrap();
+        count(6, &mut lost);
+        let ids: Vec<_> = results.iter().map(|result| result.id.as_str()).collect();
+        assert_eq!(ids, ["a", "b"], "after {after} answers");
+        lossy.swallow(-1);
+        assert_eq!(store.depth("q").await.unwrap(), Depth { dead: 1, ..Depth::default() });
+        assert_eq!(store.dead("q", None, 9).await.unwrap()[0].failures, 2);
+        assert_eq!(redis.call(&["FLUSHALL"]), Reply::Text("OK".into()));
+    }
+    assert!(lost.iter().all(|lost| *lost > 0), "an answer of every verb was lost: {lost:?}");
+}

@@ -1,0 +1,7 @@
+//! The dispatcher from outside: producers, queues, model servers and operators.
+
+mod batches;
+mod crashes;
+mod deeds;
+mod queues;
+mod yard;

@@ -1,0 +1,130 @@
+//! Nothing accepted is lost, and one result is kept, whoever dies when.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::yard::{Dispatcher, QUEUE, QUICK, await_results, config, count, results, submit, unix};
+use crate::support::{Answer, Backend, Random, Redis, Stopwatch, eventually};
+
+/// The ids of all results, each of which must be there once.
+fn ids(results: &[Value]) -> BTreeSet<String> {
+    let all: Vec<String> =
+        results.iter().map(|result| result["id"].as_str().unwrap().to_owned()).collect();
+    let ids: BTreeSet<String> = all.iter().cloned().collect();
+    assert_eq!(ids.len(), all.len(), "a result was kept twice");
+    ids
+}
+
+#[test]
+fn d07_dispatchers_killed_at_any_point_lose_nothing_and_keep_one_result_each() {
+    let (redis, backend) = (
+        Redis::start_with(&["--appendfsync", "always"]),
+        Backend::start(|_| Answer::ok().after_ms(20)),
+    );
+    let mut random = Random::new("dispatchers killed");
+    let (total, workers) = (300, 8);
+    for number in 0..total {
+        submit(&redis, &format!("m{number}"), unix() + 600);
+    }
+    // The least lease there is, so that what dies comes back soon.
+    let sections = format!("{QUICK}workers = {workers}\nlease = \"1s\"\n");
+    let config = config(&sections, "\"open\"", &redis, backend.address());
+    let mut kills = 0;
+    while results(&redis).len() < total && kills < 30 {
+        let mut dispatcher = Dispatcher::start(&config);
+        let life = random.below(200);
+        let watch = Stopwatch::start();
+        eventually("its time has come", || {
+            let over = watch.elapsed().as_millis() as u64 >= life || results(&redis).len() >= total;
+            if over { Ok(()) } else { Err("it lives".into()) }
+        });
+        dispatcher.process.kill();
+        kills += 1;
+    }
+    let _last = Dispatcher::start(&config);
+    let results = await_results(&redis, total);
+    assert_eq!(ids(&results).len(), total);
+    let sent = backend.seen().len();
+    assert!(sent <= total + kills * 2 * workers, "{sent} sent for {total}, {kills} killed");
+    assert_eq!(count(&redis), 0);
+}
+
+#[test]
+fn d08_two_dispatchers_share_a_queue_and_nothing_is_done_twice() {
+    let (redis, backend) = (Redis::start(), Backend::held());
+    let total = 100;
+    for number in 0..total {
+        submit(&redis, &format!("m{number}"), unix() + 600);
+    }
+    let sections = format!("{QUICK}workers = 4\n");
+    let config = config(&sections, "\"open\"", &redis, backend.address());
+    let both = [Dispatcher::start(&config), Dispatcher::start(&config)];
+    backend.await_running(8);
+    backend.open();
+    let results = await_results(&redis, total);
+    assert_eq!(ids(&results).len(), total);
+    assert_eq!(backend.seen().len(), total, "each was sent once");
+    for dispatcher in &both {
+        let answered = dispatcher.queue(QUEUE)["ends"]["answered"].as_u64();
+        assert!(answered > Some(0), "{answered:?}");
+    }
+}
+
+#[test]
+fn d03_two_dispatchers_share_what_a_gate_allows() {
+    let (redis, backend) = (Redis::start(), Backend::held());
+    for number in 0..30 {
+        submit(&redis, &format!("m{number}"), unix() + 600);
+    }
+    let five = "[[dispatch.gates]]\nname = \"five\"\nkind = \"constant\"\nbaseline = 0.0\n\
+                capacity = 5\n";
+    let sections = format!("{QUICK}{five}");
+    let config = config(&sections, "\"five\"", &redis, backend.address());
+    let mut first = Dispatcher::start(&config);
+    backend.await_running(5);
+    let second = Dispatcher::start(&config);
+    // The first has three places now, and two are free for the other as soon as its own end.
+    let share = |dispatcher: &Dispatcher| {
+        let page = dispatcher.page("/dispatch").json();
+        let gates = page["gates"].as_array().unwrap().clone();
+        let five = gates.iter().find(|gate| gate["name"] == "five").unwrap().clone();
+        five["n"].as_u64().unwrap_or(0)
+    };
+    eventually("both have a share", || {
+        let shares = share(&first) + share(&second);
+        let both = share(&first) > 0 && share(&second) > 0;
+        if both && shares == 5 { Ok(()) } else { Err(format!("{shares}")) }
+    });
+    backend.open();
+    await_results(&redis, 30);
+    assert_eq!(backend.most(), 5, "together they had no more than one would have had");
+    first.process.signal("TERM");
+    assert!(first.process.exit().success());
+    eventually("the other has all of it", || {
+        let whole = share(&second);
+        if whole == 5 { Ok(()) } else { Err(format!("{whole}")) }
+    });
+}
+
+#[test]
+fn d07_a_redis_that_restarts_loses_nothing_that_was_accepted() {
+    let (mut redis, backend) = (
+        Redis::start_with(&["--appendfsync", "always"]),
+        Backend::start(|_| Answer::ok().after_ms(10)),
+    );
+    let count = 150;
+    for number in 0..count {
+        submit(&redis, &format!("m{number}"), unix() + 600);
+    }
+    let sections = format!("{QUICK}workers = 4\nlease = \"2s\"\n");
+    let config = config(&sections, "\"open\"", &redis, backend.address());
+    let _dispatcher = Dispatcher::start(&config);
+    for part in [30, 80] {
+        await_results(&redis, part);
+        redis.kill();
+        redis.restart();
+    }
+    let results = await_results(&redis, count);
+    assert_eq!(ids(&results).len(), count);
+}

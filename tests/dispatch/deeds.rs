@@ -1,0 +1,133 @@
+//! What operators do: cancel, end, look, and deal with the dead.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::yard::{
+    Dispatcher, OPEN, QUEUE, QUICK, Yard, await_results, config, count, message, submit, unix,
+};
+use crate::support::{Answer, Backend, Metrics, Redis, eventually, fresh_file, run};
+
+fn tidegate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(arguments);
+    command
+}
+
+#[test]
+fn a_message_that_is_cancelled_under_way_is_cut_off_and_says_so_once() {
+    let yard = Yard::start("", |_| Answer::ok().held());
+    submit(&yard.redis, "unwanted", unix() + 600);
+    yard.backend.await_running(1);
+    let token = message("unwanted", 0)["internal"]["request_token"].clone();
+    let key = "request-cancel:unwanted";
+    yard.redis.call(&["SET", key, token.as_str().unwrap(), "EX", "100"]);
+    yard.backend.await_left(1);
+    let results = await_results(&yard.redis, 1);
+    assert_eq!(results.len(), 1);
+    assert_eq!(results[0]["error_code"], "CANCELLED");
+}
+
+#[test]
+fn d07_sigterm_hands_everything_back_at_once() {
+    let mut yard = Yard::start("lease = \"1h\"\n", |_| Answer::ok().held());
+    for id in ["a", "b", "c"] {
+        submit(&yard.redis, id, unix() + 600);
+    }
+    yard.backend.await_running(3);
+    yard.dispatcher.process.signal("TERM");
+    assert!(yard.dispatcher.process.exit().success());
+    assert_eq!(count(&yard.redis), 3, "nobody waits for a lease of 1 h");
+    yard.backend.open();
+    let target = yard.backend.address();
+    let _next = Dispatcher::start(&config(QUICK, "\"open\"", &yard.redis, target));
+    let results = await_results(&yard.redis, 3);
+    assert!(results.iter().all(|result| result["status_code"] == 200), "{results:?}");
+}
+
+#[test]
+fn d07_what_fails_too_often_is_dead_until_somebody_redrives_it() {
+    let yard = Yard::start("attempts = 3\n", |seen| match seen.number {
+        0..3 => Answer::json(500, "{\"error\": \"broken\"}"),
+        _ => Answer::ok(),
+    });
+    let url = format!("http://{}", yard.dispatcher.process.address());
+    submit(&yard.redis, "poison", unix() + 600);
+    let results = await_results(&yard.redis, 1);
+    assert_eq!(results[0]["status_code"], 500, "the last answer is its result");
+    let dead = |verb: &str, more: &[&str]| {
+        let first = ["dispatch", "dead", verb, "--url", &url, "--queue", QUEUE];
+        run(&mut tidegate(&[&first[..], more].concat()))
+    };
+    let list: Value = serde_json::from_str(&dead("list", &[])).unwrap();
+    let [grave] = list["dead"].as_array().unwrap().as_slice() else { panic!("{list}") };
+    assert_eq!((&grave["id"], &grave["failures"]), (&"poison".into(), &3.into()));
+    let done: Value = serde_json::from_str(&dead("redrive", &["--id", "poison"])).unwrap();
+    assert_eq!(done["messages"], 1);
+    let results = await_results(&yard.redis, 2);
+    assert_eq!(results[1]["status_code"], 200, "it went well when it was tried anew");
+    let done: Value = serde_json::from_str(&dead("purge", &["--all"])).unwrap();
+    assert_eq!(done["messages"], 0, "nobody is dead any more");
+    let mut wrong = tidegate(&["dispatch", "dead", "list", "--url", &url, "--queue", "other"]);
+    let said = wrong.output().unwrap();
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains(&format!("known are: {QUEUE}")), "{said}");
+}
+
+#[test]
+fn a_dispatcher_explains_why_it_sends_or_does_not() {
+    let (redis, backend) = (Redis::start(), Backend::held());
+    let gate = "[[dispatch.gates]]\nname = \"two\"\nkind = \"constant\"\nbaseline = 0.0\n\
+                capacity = 2\n";
+    let sections = format!("{QUICK}{gate}");
+    let target = backend.address();
+    let dispatcher = Dispatcher::start(&config(&sections, "\"two\", \"open\"", &redis, target));
+    for number in 0..5 {
+        submit(&redis, &number.to_string(), unix() + 600);
+    }
+    backend.await_running(2);
+    let url = format!("http://{}", dispatcher.process.address());
+    eventually("explained", || {
+        let json = run(&mut tidegate(&["dispatch", "explain", "--json", "--url", &url]));
+        let page: Value = serde_json::from_str(&json).unwrap();
+        let queue = &page["queues"][0];
+        let counts = [&queue["pending"], &queue["claimed"], &queue["in_flight"]];
+        // One more may be claimed and stand before the gate.
+        let right = counts[2].as_u64() >= Some(2) && page["gates"].as_array().unwrap().len() == 2;
+        if right { Ok(()) } else { Err(page.to_string()) }
+    });
+    let text = run(&mut tidegate(&["dispatch", "explain", "--url", &url]));
+    for words in [QUEUE, "two", "open", "constant"] {
+        assert!(text.contains(words), "{words} is missing:\n{text}");
+    }
+    let metrics = Metrics::read(&dispatcher.page("/metrics").text());
+    assert_eq!(metrics.sum("tidegate_dispatch_sent_total"), 2.0);
+    assert_eq!(metrics.sum_where("tidegate_dispatch_gate_readable", "two"), 1.0);
+    backend.open();
+    await_results(&redis, 5);
+}
+
+#[test]
+fn what_cannot_work_is_told_at_the_start() {
+    let redis = Redis::start();
+    let said = |arguments: &[&str]| {
+        let output = tidegate(arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let free = ["--listen", "127.0.0.1:0"];
+    let url = redis.url();
+    let no_target = said(&[&["dispatch", "--redis", &url, "--queue", "q"][..], &free].concat());
+    assert!(no_target.contains("--target"), "{no_target}");
+    let nothing = said(&[&["dispatch", "--target", "http://127.0.0.1:1"][..], &free].concat());
+    assert!(nothing.contains("--redis"), "{nothing}");
+    let nobody = ["dispatch", "--redis", "redis://127.0.0.1:1", "--queue", "q"];
+    let nobody = said(&[&nobody[..], &["--target", "http://127.0.0.1:1"], &free].concat());
+    assert!(nobody.contains("127.0.0.1:1"), "{nobody}");
+    let file = fresh_file();
+    let unknown = OPEN.replace("constant", "prometheus-saturatoin");
+    std::fs::write(&file, unknown).unwrap();
+    let unknown = said(&["dispatch", file.to_str().unwrap()]);
+    assert!(unknown.contains("did you mean \"prometheus-saturation\"?"), "{unknown}");
+}

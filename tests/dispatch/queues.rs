@@ -1,0 +1,184 @@
+//! Messages on their way: what is sent, what comes back, and in which order.
+
+use serde_json::{Value, json};
+
+use super::yard::{
+    Dispatcher, OPEN, QUEUE, QUICK, Yard, await_results, config, count, message, results, submit,
+    submit_to, unix,
+};
+use crate::support::redis::Reply;
+use crate::support::{Answer, Backend, Redis, eventually};
+
+#[test]
+fn d01_a_message_of_llm_d_is_sent_as_best_effort_and_its_answer_kept() {
+    let yard = Yard::start("", |_| Answer::ok());
+    submit(&yard.redis, "one", unix() + 600);
+    let results = await_results(&yard.redis, 1);
+    let seen = &yard.backend.seen()[0];
+    assert_eq!((seen.method.as_str(), seen.path.as_str()), ("POST", "/v1/chat/completions"));
+    assert_eq!(seen.json()["mark"], "one");
+    for (name, value) in [
+        ("x-priority", "best_effort"),
+        ("x-request-id", "one"),
+        ("x-llm-d-inference-fairness-id", "team-a"),
+        ("content-type", "application/json"),
+    ] {
+        assert_eq!(seen.header(name), Some(value), "{name}");
+    }
+    let [result] = results.as_slice() else { panic!("{results:?}") };
+    assert_eq!((&result["id"], &result["status_code"]), (&json!("one"), &json!(200)));
+    let token = message("one", 0)["internal"]["request_token"].clone();
+    assert_eq!(result["request_token"], token);
+    let answer: Value = serde_json::from_str(result["payload"].as_str().unwrap()).unwrap();
+    assert_eq!(answer["object"], "chat.completion");
+    for key in ["claimed", "claim-owners", "claims-idx"] {
+        let exists = yard.redis.call(&["EXISTS", &format!("{QUEUE}:{key}")]);
+        assert_eq!(exists, Reply::Number(0), "{key} is left behind");
+    }
+}
+
+#[test]
+fn d05_an_overload_counts_against_nobody_and_closes_the_gate_for_a_while() {
+    // With one attempt a single failure would be the end.
+    let yard = Yard::start("attempts = 1\n", |seen| match seen.number {
+        0..3 => Answer::with_headers(429, &["retry-after: 0"], "{}"),
+        3..5 => Answer::json(503, "{}"),
+        _ => Answer::ok(),
+    });
+    submit(&yard.redis, "patient", unix() + 600);
+    let results = await_results(&yard.redis, 1);
+    assert_eq!(results[0]["status_code"], 200);
+    assert_eq!(yard.backend.seen().len(), 6);
+    eventually("counted", || {
+        let ends = yard.dispatcher.queue(QUEUE)["ends"].clone();
+        let (congested, dead) = (ends["congested"].as_u64(), ends["dead"].as_u64());
+        if (congested, dead) == (Some(5), Some(0)) { Ok(()) } else { Err(ends.to_string()) }
+    });
+}
+
+#[test]
+fn d07_what_is_too_late_is_not_sent_and_has_a_result_that_says_so() {
+    // The gate is shut for ever: whoever is late must hear it all the same.
+    let (redis, backend) = (Redis::start(), Backend::quick());
+    let shut = "[[dispatch.gates]]\nname = \"shut\"\nkind = \"constant\"\nvalue = 0.0\n\
+                capacity = 10\n";
+    let sections = format!("{QUICK}{shut}");
+    let dispatcher = Dispatcher::start(&config(&sections, "\"shut\"", &redis, backend.address()));
+    submit(&redis, "late", unix() - 5);
+    submit(&redis, "soon", unix() + 2);
+    submit(&redis, "waits", unix() + 600);
+    let results = await_results(&redis, 2);
+    for (result, id) in results.iter().zip(["late", "soon"]) {
+        assert_eq!(result["id"], id);
+        assert_eq!(result["error_code"], "DEADLINE_EXCEEDED");
+        assert!(result.get("status_code").is_none(), "{result}");
+    }
+    assert!(backend.seen().is_empty());
+    assert_eq!(count(&redis), 1, "the third one waits");
+    drop(dispatcher);
+}
+
+#[test]
+fn d07_the_earliest_deadline_goes_first_and_equals_in_their_order() {
+    let (redis, backend) = (Redis::start(), Backend::quick());
+    let deadline = unix() + 600;
+    for (id, deadline) in [("c", deadline + 9), ("a", deadline), ("d", deadline + 20)] {
+        submit(&redis, id, deadline);
+    }
+    submit(&redis, "b", deadline + 1);
+    let one = "workers = 1\n";
+    let sections = format!("{QUICK}{one}");
+    let _dispatcher = Dispatcher::start(&config(&sections, "\"open\"", &redis, backend.address()));
+    await_results(&redis, 4);
+    assert_eq!(backend.tags(), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn d08_queues_share_by_weight() {
+    let (redis, backend) = (Redis::start(), Backend::quick());
+    let deadline = unix() + 600;
+    for number in 0..40 {
+        for queue in ["heavy", "light"] {
+            submit_to(&redis, queue, &message(&format!("{queue}-{number}"), deadline));
+        }
+    }
+    let queue = |name: &str, weight: f64| {
+        format!(
+            "[[dispatch.queues]]\nname = \"{name}\"\nweight = {weight}\n\
+             target = \"http://{}\"\ngates = [\"open\"]\n",
+            backend.address()
+        )
+    };
+    let config = format!(
+        "[dispatch]\nworkers = 1\n{OPEN}[dispatch.redis]\nurls = [\"{}\"]\n{}{}",
+        redis.url(),
+        queue("heavy", 3.0),
+        queue("light", 1.0)
+    );
+    let _dispatcher = Dispatcher::start(&config);
+    await_results(&redis, 80);
+    let first: Vec<String> = backend.tags().into_iter().take(40).collect();
+    let heavy = first.iter().filter(|tag| tag.starts_with("heavy")).count();
+    assert!((29..=31).contains(&heavy), "three of four: {first:?}");
+}
+
+#[test]
+fn d08_tenants_of_a_queue_share_by_weight() {
+    let (redis, backend) = (Redis::start(), Backend::quick());
+    let deadline = unix() + 600;
+    for number in 0..40 {
+        for (tenant, later) in [("greedy", 0), ("small", 5)] {
+            let mut message = message(&format!("{tenant}-{number}"), deadline + later);
+            message["data"]["metadata"]["userid"] = json!(tenant);
+            submit_to(&redis, QUEUE, &message);
+        }
+    }
+    let sections = "[dispatch]\nworkers = 1\n";
+    let mut config = config(sections, "\"open\"", &redis, backend.address());
+    config += "tenants = { small = 2.0 }\n";
+    let _dispatcher = Dispatcher::start(&config);
+    await_results(&redis, 80);
+    let first: Vec<String> = backend.tags().into_iter().take(30).collect();
+    let small = first.iter().filter(|tag| tag.starts_with("small")).count();
+    assert!((19..=21).contains(&small), "two of three, though its deadlines are later: {first:?}");
+}
+
+#[test]
+fn d04_a_budget_in_bytes_sends_whole_requests_and_a_large_one_alone() {
+    let (redis, backend) = (Redis::start(), Backend::held());
+    let gate = "[[dispatch.gates]]\nname = \"bytes\"\nkind = \"constant\"\nbaseline = 0.0\n\
+                unit = \"bytes\"\ncapacity = 5000\n";
+    let sections = format!("{QUICK}{gate}");
+    for (at, (id, size)) in [("a", 3000), ("b", 3000), ("huge", 20_000)].iter().enumerate() {
+        let mut message = message(id, unix() + 600 + at as u64);
+        message["data"]["payload"]["text"] = json!("x".repeat(*size));
+        submit_to(&redis, QUEUE, &message);
+    }
+    let _dispatcher = Dispatcher::start(&config(&sections, "\"bytes\"", &redis, backend.address()));
+    for (count, id) in [(1, "a"), (2, "b"), (3, "huge")] {
+        backend.await_seen(count);
+        assert_eq!((backend.running(), backend.tags()[count - 1].as_str()), (1, id));
+        backend.release(1);
+        await_results(&redis, count);
+    }
+    assert_eq!(backend.most(), 1, "two of them never fit together");
+}
+
+#[test]
+fn d03_no_more_are_under_way_than_the_gate_allows() {
+    let (redis, backend) = (Redis::start(), Backend::held());
+    let gate = "[[dispatch.gates]]\nname = \"half\"\nkind = \"constant\"\nvalue = 0.5\n\
+                baseline = 0.1\ncapacity = 10\n";
+    for number in 0..12 {
+        submit(&redis, &number.to_string(), unix() + 600);
+    }
+    let sections = format!("{QUICK}{gate}");
+    let _dispatcher = Dispatcher::start(&config(&sections, "\"half\"", &redis, backend.address()));
+    backend.await_running(4);
+    backend.release(1);
+    backend.await_seen(5);
+    backend.open();
+    await_results(&redis, 12);
+    assert_eq!(backend.most(), 4, "ten places, half of them free, one kept back");
+    assert_eq!(results(&redis).len(), 12);
+}

@@ -1,0 +1,250 @@
+//! D10: `tidegate batch`, as people type it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::backend::Seen;
+use crate::support::process::Process;
+use crate::support::{Answer, Ask, Backend, Call, eventually};
+
+/// A folder for one test.
+fn folder() -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let place = place.join(format!("cli-{}-{number}", std::process::id()));
+    fs::create_dir_all(&place).unwrap();
+    place
+}
+
+/// A gateway whose batches are in this folder.
+fn serve(folder: &Path, listen: &str) -> Process {
+    let config = folder.join("tidegate.toml");
+    fs::write(&config, "[batch]\nfolder = \"batches\"\n").unwrap();
+    Process::start(&["serve", "--config", config.to_str().unwrap(), "--listen", listen])
+}
+
+fn requests(folder: &Path, count: usize) -> PathBuf {
+    let line = |number: usize| {
+        let body = json!({"model": "m", "prompt": "hello"});
+        json!({"custom_id": format!("r{number}"), "method": "POST", "url": "/v1/completions",
+            "body": body})
+        .to_string()
+            + "\n"
+    };
+    let path = folder.join("in.jsonl");
+    fs::write(&path, (1..=count).map(line).collect::<String>()).unwrap();
+    path
+}
+
+fn command(url: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.arg("batch").args(words).args(["--url", url]).stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end: its exit code, and what it said on both sides.
+fn run(url: &str, words: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command(url, words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (status.code().unwrap(), text(&stdout), text(&stderr))
+}
+
+/// Begins it, and waits until it has said something about what it waits for.
+fn begin(url: &str, words: &[&str], until: &str) -> (Child, BufReader<std::process::ChildStderr>) {
+    let mut command = command(url, words);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(until) {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it never said {until:?}");
+    }
+    (child, said)
+}
+
+fn end(mut child: Child, mut said: BufReader<std::process::ChildStderr>) -> (i32, String) {
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    (child.wait().unwrap().code().unwrap(), rest)
+}
+
+/// A Batch API that says what the test wants: batches that end like this, after one look.
+fn fake(status: &'static str, failed: u64) -> Backend {
+    let looks = Arc::new(Mutex::new(0));
+    Backend::start(move |seen: &Seen| {
+        let files = [("output_file_id", "file-out"), ("error_file_id", "file-err")];
+        let mut batch = json!({"id": "batch_1", "object": "batch", "endpoint": "/v1/completions",
+            "input_file_id": "file-in", "completion_window": "24h", "created_at": 1,
+            "expires_at": 2, "status": "validating", "output_file_id": null,
+            "error_file_id": null, "request_counts": {"total": 3, "completed": 0, "failed": 0}});
+        match seen.path.as_str() {
+            "/v1/files" => {
+                let form = String::from_utf8_lossy(&seen.body).into_owned();
+                assert!(form.contains("name=\"purpose\"\r\n\r\nbatch\r\n"), "{form}");
+                assert!(form.contains("filename=\"in.jsonl\""), "{form}");
+                Answer::json(200, "{\"id\":\"file-in\"}")
+            }
+            "/v1/files/file-out/content" => Answer::json(200, "{\"custom_id\":\"good\"}\n"),
+            "/v1/files/file-err/content" => Answer::json(200, "{\"custom_id\":\"bad\"}\n"),
+            "/v1/batches" => {
+                let wanted = seen.json();
+                assert_eq!(wanted["metadata"], json!({"team": "a=b"}), "{wanted}");
+                assert_eq!(wanted["endpoint"], "/v1/completions");
+                assert_eq!(wanted["completion_window"], "30m");
+                Answer::json(200, &batch.to_string())
+            }
+            "/v1/batches/batch_1" => {
+                let mut looks = looks.lock().unwrap();
+                *looks += 1;
+                if *looks == 2 {
+                    // A proxy whose gateway is being started again.
+                    return Answer::json(502, "<html>bad gateway</html>");
+                }
+                if *looks > 2 {
+                    batch["status"] = status.into();
+                    batch["request_counts"]["completed"] = (3 - failed).into();
+                    batch["request_counts"]["failed"] = failed.into();
+                    batch[files[0].0] = files[0].1.into();
+                    batch[files[1].0] = if failed > 0 { files[1].1.into() } else { Value::Null };
+                }
+                Answer::json(200, &batch.to_string())
+            }
+            other => Answer::json(404, &json!({"error": {"message": other}}).to_string()),
+        }
+    })
+}
+
+#[test]
+fn d10_a_batch_is_submitted_waited_for_and_fetched() {
+    for (status, failed, expected) in [("completed", 0, 0), ("completed", 1, 2), ("expired", 2, 2)]
+    {
+        let (api, folder) = (fake(status, failed), folder());
+        let file = requests(&folder, 3);
+        let url = format!("http://{}", api.address());
+        let words = ["submit", file.to_str().unwrap(), "--window", "30m", "--metadata", "team=a=b"];
+        let (code, out, said) = run(&url, &[&words[..], &["--wait"]].concat());
+        assert_eq!((code, out.as_str()), (expected, ""), "{said}");
+        let output = fs::read_to_string(folder.join("in.jsonl.output.jsonl")).unwrap();
+        assert_eq!(output, "{\"custom_id\":\"good\"}\n");
+        let errors = fs::read_to_string(folder.join("in.jsonl.errors.jsonl"));
+        assert_eq!(errors.is_ok(), failed > 0);
+        assert!(said.contains(&format!("{status}: {} answered", 3 - failed)), "{said}");
+        assert!(fs::read_dir(&folder).unwrap().count() <= 3, "no half file is left");
+    }
+}
+
+#[test]
+fn d10_answers_can_go_to_the_terminal() {
+    let api = fake("completed", 1);
+    let url = format!("http://{}", api.address());
+    let (code, out, said) = run(&url, &["fetch", "batch_1", "--output", "-"]);
+    assert_eq!((code, out.as_str()), (1, ""), "there is nothing yet");
+    assert!(said.contains("has no answers yet"), "{said}");
+    let (code, _, said) = run(&url, &["status", "batch_1"]);
+    assert_eq!(code, 1, "one question alone is not asked again: {said}");
+    let words = ["fetch", "batch_1", "--output", "-", "--errors", "-"];
+    let (code, out, _) = run(&url, &words);
+    assert_eq!((code, out.as_str()), (2, "{\"custom_id\":\"good\"}\n{\"custom_id\":\"bad\"}\n"));
+}
+
+#[test]
+fn d10_mistakes_are_told_before_anything_is_sent() {
+    let folder = folder();
+    let file = folder.join("bad.jsonl");
+    fs::write(&file, "{}\n\nnonsense\n").unwrap();
+    let nobody = "http://127.0.0.1:1";
+    let (code, out, said) = run(nobody, &["submit", file.to_str().unwrap()]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(said.contains("line 1: 'custom_id' is missing"), "{said}");
+    assert!(said.contains("line 3: the line is not a JSON object"), "{said}");
+    let file = requests(&folder, 1);
+    let elsewhere = ["submit", file.to_str().unwrap(), "--endpoint", "/v1/embeddings"];
+    let (code, _, said) = run(nobody, &elsewhere);
+    assert!(code == 1 && said.contains("line 1: 'url' is \"/v1/completions\""), "{said}");
+    let (code, _, said) = run(nobody, &["submit", file.to_str().unwrap()]);
+    assert!(code == 1 && said.contains("cannot connect to 127.0.0.1:1"), "{said}");
+    let (code, _, said) = run(nobody, &["submit", "/nowhere.jsonl"]);
+    assert!(code == 1 && said.contains("/nowhere.jsonl"), "{said}");
+    let (code, _, said) = run(nobody, &["status", "../backends"]);
+    assert!(code == 1 && said.contains("is no id"), "{said}");
+}
+
+#[test]
+fn d10_batches_are_listed_shown_and_cancelled() {
+    let folder = folder();
+    let gateway = serve(&folder, "127.0.0.1:0");
+    let url = format!("http://{}", gateway.address());
+    let (code, out, _) = run(&url, &["list"]);
+    assert!(code == 0 && out.contains("there is no batch yet"), "{out}");
+    let file = requests(&folder, 3);
+    let (code, out, said) = run(&url, &["submit", file.to_str().unwrap()]);
+    let id = out.trim();
+    assert!(code == 0 && id.starts_with("batch_"), "{out}{said}");
+    assert!(said.contains(&format!("tidegate batch status {id} --watch --url {url}")), "{said}");
+    eventually("in progress", || {
+        let (code, out, _) = run(&url, &["status", "--json"]);
+        let batch: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, &batch["id"]), (0, &json!(id)), "the newest one");
+        if batch["status"] == "in_progress" { Ok(()) } else { Err(out) }
+    });
+    let (_, out, _) = run(&url, &["list"]);
+    assert!(out.lines().nth(1).unwrap().contains("0/3"), "{out}");
+    let (code, out, _) = run(&url, &["cancel", id]);
+    assert!(code == 0 && out.contains("cancell"), "{out}");
+    let (code, out, _) = run(&url, &["status", id, "--watch"]);
+    assert!(code == 2 && out.contains("3: 0 answered, 3 failed"), "{out}");
+    let wrong = ["submit", file.to_str().unwrap(), "--window", "1s"];
+    let (code, _, said) = run(&url, &wrong);
+    assert!(code == 1 && said.contains("completion_window"), "{said}");
+    let files = Call::open(gateway.address(), &Ask::get("/v1/files?purpose=batch").bytes());
+    let files = files.finish().json();
+    assert_eq!(files["data"].as_array().unwrap().len(), 1, "a file that nobody needs is deleted");
+}
+
+#[test]
+fn d10_waiting_goes_on_when_the_gateway_is_started_again() {
+    let folder = folder();
+    let mut first = serve(&folder, "127.0.0.1:0");
+    let (address, file) = (first.address().to_string(), requests(&folder, 3));
+    let url = format!("http://{address}");
+    let words = ["submit", file.to_str().unwrap(), "--wait"];
+    let (child, mut said) = begin(&url, &words, "in_progress");
+    first.kill();
+    let mut line = String::new();
+    while !line.contains("trying again") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it gave up");
+    }
+    let second = serve(&folder, &address);
+    assert_eq!(second.address().to_string(), address);
+    let (_, out, _) = run(&url, &["status", "--json"]);
+    let batch: Value = serde_json::from_str(&out).unwrap();
+    run(&url, &["cancel", batch["id"].as_str().unwrap()]);
+    let (code, rest) = end(child, said);
+    assert_eq!(code, 2, "{rest}");
+    let errors = fs::read_to_string(folder.join("in.jsonl.errors.jsonl")).unwrap();
+    assert_eq!(errors.lines().count(), 3, "{errors}");
+}
+
+#[test]
+fn d10_who_interrupts_the_wait_hears_how_to_go_on() {
+    let folder = folder();
+    let gateway = serve(&folder, "127.0.0.1:0");
+    let (url, file) = (format!("http://{}", gateway.address()), requests(&folder, 3));
+    let words = ["submit", file.to_str().unwrap(), "--wait"];
+    let (child, said) = begin(&url, &words, "in_progress");
+    let id = child.id().to_string();
+    assert!(Command::new("sh").args(["-c", "kill -INT $0", &id]).status().unwrap().success());
+    let (code, rest) = end(child, said);
+    assert!(code == 130 && rest.contains("the batch goes on"), "{rest}");
+    assert!(rest.contains("--watch") && rest.contains(&url), "{rest}");
+    let (code, out, _) = run(&url, &["status"]);
+    assert!(code == 0 && out.contains("in_progress"), "{out}");
+}

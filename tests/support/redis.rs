@@ -1,0 +1,187 @@
+//! A Redis of its own for a test: Debian's server on a free port, with a folder of its own, gone
+//! with its owner. What is in it can be looked at and changed with plain commands, as somebody else
+//! would: nothing here knows how Tidegate does it.
+//!
+//! The tests of `crates/store` take this file, too.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio, id};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How often a server is asked whether it is there, and how long between.
+const ASKED: usize = 20_000;
+const BETWEEN: Duration = Duration::from_millis(3);
+
+/// A server, which may be killed and started again at the same address.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    folder: PathBuf,
+    port: u16,
+    options: Vec<String>,
+    server: Option<Child>,
+}
+
+/// What a server answers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reply {
+    Nil,
+    Number(i64),
+    Text(String),
+    Failure(String),
+    List(Vec<Reply>),
+}
+
+/// Asks `look` until it gives something.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..ASKED {
+        if let Some(found) = look() {
+            return found;
+        }
+        thread::park_timeout(BETWEEN);
+    }
+    panic!("never {what}");
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+// === impl Redis ===
+
+impl Redis {
+    /// One that logs every write, as the documents tell people to run it.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// One with these further options, such as `--requirepass secret`.
+    pub(crate) fn start_with(options: &[&str]) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Where there is one: the tests want the order of things, not the speed of a disk.
+        let memory = PathBuf::from("/dev/shm");
+        let root = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let folder = root.join(format!("tidegate-redis-{}-{number}", id()));
+        fs::create_dir_all(&folder).unwrap();
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let mut redis = Self { folder, port: 0, options, server: None };
+        // Somebody else may take the port before the server does: then it ends at once.
+        until("a port for Redis", || {
+            redis.port = free_port();
+            redis.spawn().then_some(())
+        });
+        redis
+    }
+
+    /// Starts the server again with all that it had logged.
+    pub(crate) fn restart(&mut self) {
+        assert!(self.server.is_none(), "it runs");
+        until("the old port for Redis", || self.spawn().then_some(()));
+    }
+
+    /// Ends the server without a word.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.kill().unwrap();
+            server.wait().unwrap();
+        }
+    }
+
+    /// Whether a server was started and is ready.
+    fn spawn(&mut self) -> bool {
+        let port = self.port.to_string();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"]);
+        command.arg(&self.folder).args(["--appendonly", "yes", "--appendfsync", "everysec"]);
+        command.args(&self.options).stdin(Stdio::null()).stdout(Stdio::null());
+        let started = command.stderr(Stdio::null()).spawn();
+        let mut server = started.unwrap_or_else(|error| {
+            panic!("redis-server cannot be started, run tools/setup.sh: {error}")
+        });
+        let ready = until("Redis is ready or gone", || {
+            if server.try_wait().unwrap().is_some() {
+                return Some(false);
+            }
+            let answer = self.try_call(&["PING"])?;
+            let locked = matches!(&answer, Reply::Failure(text) if text.starts_with("NOAUTH"));
+            (locked || answer == Reply::Text("PONG".into())).then_some(true)
+        });
+        if ready {
+            self.server = Some(server);
+        }
+        ready
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// What the server answers to a command.
+    pub(crate) fn call(&self, command: &[&str]) -> Reply {
+        self.try_call(command).unwrap_or_else(|| panic!("no answer to {command:?}"))
+    }
+
+    fn try_call(&self, command: &[&str]) -> Option<Reply> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
+        let mut text = format!("*{}\r\n", command.len());
+        for word in command {
+            text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        stream.write_all(text.as_bytes()).ok()?;
+        Reply::read(&mut BufReader::new(stream))
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    fn read(from: &mut impl BufRead) -> Option<Self> {
+        let mut line = String::new();
+        from.read_line(&mut line).ok().filter(|count| *count > 0)?;
+        let (kind, rest) = line.trim_end().split_at_checked(1)?;
+        match (kind, rest) {
+            ("+", text) => Some(Self::Text(text.to_owned())),
+            ("-", text) => Some(Self::Failure(text.to_owned())),
+            (":", number) => number.parse().ok().map(Self::Number),
+            ("$" | "*", "-1") => Some(Self::Nil),
+            ("$", count) => {
+                let mut bytes = vec![0; count.parse::<usize>().ok()? + 2];
+                from.read_exact(&mut bytes).ok()?;
+                bytes.truncate(bytes.len() - 2);
+                Some(Self::Text(String::from_utf8_lossy(&bytes).into_owned()))
+            }
+            ("*", count) => {
+                let items = (0..count.parse::<usize>().ok()?).map(|_| Self::read(from));
+                items.collect::<Option<_>>().map(Self::List)
+            }
+            _ => None,
+        }
+    }
+
+    /// Its texts, one after the other.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        match self {
+            Self::Nil => Vec::new(),
+            Self::Number(number) => vec![number.to_string()],
+            Self::Text(text) | Self::Failure(text) => vec![text.clone()],
+            Self::List(items) => items.iter().flat_map(Self::texts).collect(),
+        }
+    }
+}
