@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use gateway::client::{self, Base};
 
@@ -110,10 +110,13 @@ impl Some {
 impl At {
     fn ask(&self, method: &str, page: &str, body: Vec<u8>, out: &mut dyn Write) -> Result<()> {
         let base = Base::read(&self.url).map_err(anyhow::Error::msg)?;
-        let answer = client::ask(&base, (method, page), body)?;
+        let answer = client::ask(&base, (method, page), body)
+            .with_context(|| format!("is a dispatcher at {}? --url says where it is", self.url))?;
         let text = String::from_utf8_lossy(&answer.body);
         if !answer.status.is_success() {
-            bail!("{} answered {}: {}", self.url, answer.status, text.trim_end());
+            let said: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+            let said = said.as_ref().and_then(|said| said["error"]["message"].as_str());
+            bail!("{} answered {}: {}", self.url, answer.status, said.unwrap_or(text.trim_end()));
         }
         writeln!(out, "{}", text.trim_end())?;
         Ok(())

@@ -196,7 +196,7 @@ impl Fault {
             }
             Self::RequestTimeout => "The request took too long to arrive: send it faster.",
             Self::BatchDisabled => {
-                "The Batch API is off: set batch.folder to a folder for files and queue."
+                "The Batch API is off: start with --batch FOLDER, or set batch.folder."
             }
             Self::Internal => "The gateway failed on this request: this is a fault of its own.",
         };

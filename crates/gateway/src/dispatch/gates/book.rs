@@ -148,7 +148,7 @@ impl Book {
             state: self.state(spec, allowance),
             open: left > 0,
             value: reading.map(|reading| reading.free),
-            threshold: 1.0 - self.law.closes_at(1.0),
+            threshold: spec.baseline,
             saturation: reading.map(|reading| 1.0 - reading.free),
             closes_at_saturation: self.law.closes_at(1.0),
             system: reading.map(|reading| reading.system),
