@@ -8,7 +8,6 @@
 //! An answer means that the write is on the disk (WAL, `synchronous = FULL`). The file can be
 //! looked at with the ordinary shell while it is in use.
 
-use std::fs::File;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,8 +47,6 @@ pub struct Sqlite {
     /// Goes after the reader: whoever closes the file last puts the log away.
     writer: Desk,
     woken: Arc<Notify>,
-    /// Held for as long as the file is ours; the last to go.
-    _lock: File,
 }
 
 // === impl Sqlite ===
@@ -65,9 +62,8 @@ impl Sqlite {
         let woken = Arc::new(Notify::new());
         Ok(Arc::new(Self {
             reader: Desk::reader(file::reader(path)?)?,
-            writer: Desk::writer(writer, woken.clone())?,
+            writer: Desk::writer(writer, lock, woken.clone())?,
             woken,
-            _lock: lock,
         }))
     }
 

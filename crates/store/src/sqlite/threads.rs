@@ -6,6 +6,7 @@
 //! that fails takes nothing of the others with it.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -38,9 +39,16 @@ pub(super) struct Desk {
 // === impl Desk ===
 
 impl Desk {
-    /// A thread that writes, and wakes whoever waits for changes.
-    pub(super) fn writer(connection: Connection, woken: Arc<Notify>) -> Result<Self, StoreError> {
-        Self::start("store-writer", move |jobs| write(connection, jobs, &woken))
+    /// A thread that writes, and wakes whoever waits for changes. The file is ours until it ends.
+    pub(super) fn writer(
+        connection: Connection,
+        lock: File,
+        woken: Arc<Notify>,
+    ) -> Result<Self, StoreError> {
+        Self::start("store-writer", move |jobs| {
+            write(connection, jobs, &woken);
+            drop(lock);
+        })
     }
 
     /// A thread that reads.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 
 use super::{QUEUE, claim, fresh, message, now};
-use crate::{Depth, Receipt, Sqlite, Store, StoreError, Trouble};
+use crate::{Answer, Depth, Receipt, Sqlite, Store, StoreError, Trouble};
 
 #[tokio::test]
 async fn an_operation_that_fails_takes_nothing_of_the_others_with_it() {
@@ -76,14 +76,7 @@ async fn nothing_is_told_before_it_is_kept() {
 #[tokio::test]
 async fn an_operation_counts_even_if_nobody_waits_for_it() {
     let (store, folder) = fresh();
-    let mut submit = store.submit(vec![message("a")], now());
-    // It is on its way after the first poll.
-    tokio::select! {
-        biased;
-        _ = &mut submit => {}
-        () = std::future::ready(()) => {}
-    }
-    drop(submit);
+    start(store.submit(vec![message("a")], now())).await;
     drop(store);
     let store = Sqlite::open(folder.file()).unwrap();
     assert_eq!(claim(&store, 10).await.len(), 1);
@@ -93,15 +86,29 @@ async fn an_operation_counts_even_if_nobody_waits_for_it() {
 async fn the_last_handle_may_go_inside_an_operation() {
     let (store, folder) = fresh();
     let inside = Arc::clone(&store);
-    let (gone, wait) = tokio::sync::oneshot::channel();
-    let job = store.write(move |_| {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let (tell, gone) = tokio::sync::oneshot::channel();
+    start(store.write(move |_| {
+        _ = wait.recv();
         drop(inside);
-        _ = gone.send(());
+        _ = tell.send(());
         Ok(())
-    });
-    let job: std::pin::Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(job);
-    job.await.unwrap();
-    wait.await.unwrap();
+    }))
+    .await;
     drop(store);
-    Sqlite::open(folder.file()).unwrap();
+    assert!(Sqlite::open(folder.file()).is_err(), "it is in use until the operation is over");
+    go.send(()).unwrap();
+    gone.await.expect("the thread did not survive its own store");
+    while Sqlite::open(folder.file()).is_err() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Sends an operation on its way, and does not wait for what comes of it.
+async fn start<T>(operation: Answer<'_, T>) {
+    tokio::select! {
+        biased;
+        _ = operation => {}
+        () = std::future::ready(()) => {}
+    }
 }
