@@ -15,6 +15,7 @@ need jq jq
 need node nodejs
 need promtool prometheus
 need python3 python3
+need redis-server redis-server
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 
 if [ ${#packages[@]} -gt 0 ]; then

@@ -57,6 +57,19 @@ fn d05_an_overload_counts_against_nobody_and_closes_the_gate_for_a_while() {
 }
 
 #[test]
+fn d05_a_server_that_asks_for_an_age_does_not_close_the_gate_for_an_age() {
+    let yard = Yard::start("", |seen| match seen.tag().as_str() {
+        "sent-away" => Answer::with_headers(429, &["retry-after: 18446744073709551615"], "{}"),
+        _ => Answer::ok(),
+    });
+    submit(&yard.redis, "sent-away", unix() + 3600);
+    yard.backend.await_seen(1);
+    submit(&yard.redis, "bystander", unix() + 3600);
+    let results = await_results(&yard.redis, 1);
+    assert_eq!(results[0]["id"], "bystander");
+}
+
+#[test]
 fn d07_what_is_too_late_is_not_sent_and_has_a_result_that_says_so() {
     // The gate is shut for ever: whoever is late must hear it all the same.
     let (redis, backend) = (Redis::start(), Backend::quick());

@@ -30,6 +30,7 @@ use crate::{
 
 mod attend;
 mod claim;
+mod ear;
 mod end;
 mod envelope;
 mod fields;
@@ -219,9 +220,11 @@ impl Store for RedisStore {
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         // Made here and not when it is first waited for: it hears from now on.
         let woken = self.link.woken().notified();
-        Box::pin(async {
-            // Both ends are good ones.
-            _ = timeout(POLL, woken).await;
-        })
+        let heard = async {
+            self.link.listen().await;
+            woken.await;
+        };
+        // Both ends are good ones.
+        Box::pin(async { _ = timeout(POLL, heard).await })
     }
 }

@@ -123,13 +123,15 @@ impl Dispatcher {
             Ended::By(Verdict::Congested(asked)) => {
                 line.row.ended(End::Congested);
                 if let Some(pass) = &pass {
-                    pass.congested(asked);
+                    // A message may wait for as long as it was told. The gate is everybody's.
+                    pass.congested(asked.map(|asked| asked.min(self.settings.backoff_max)));
                 }
                 let due = self.backoff().due((1, asked), (moment(), message.deadline), chance());
                 self.put_back(held, Back { due, failed: false }).await;
             }
             Ended::By(Verdict::Failed(outcome, asked)) => {
-                self.failed(line, (held, &message), (failures + 1, outcome, asked)).await;
+                self.failed(line, (held, &message), (failures.saturating_add(1), outcome, asked))
+                    .await;
             }
         }
     }

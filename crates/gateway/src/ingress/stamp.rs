@@ -21,6 +21,8 @@ const FAIRNESS: [HeaderName; 2] = [
     HeaderName::from_static("x-llm-d-inference-fairness-id"),
     HeaderName::from_static("x-gateway-inference-fairness-id"),
 ];
+/// Nobody is left alone for longer because he asked for it.
+const ASKED_MAX: Duration = Duration::from_secs(24 * 3600);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What is said of a request.
@@ -36,15 +38,17 @@ pub(crate) struct Stamp<'a> {
     pub(crate) metadata: &'a BTreeMap<String, String>,
 }
 
-/// How long a server asks to be left alone, in seconds or until a date.
+/// How long a server asks to be left alone, in seconds or until a date; a day at most.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Duration) -> Option<Duration> {
     let said = headers.get(RETRY_AFTER).and_then(text)?;
-    if let Ok(seconds) = said.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(said).ok()?;
-    let date = date.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    Some(date.saturating_sub(now))
+    let asked = match said.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(said).ok()?;
+            date.duration_since(SystemTime::UNIX_EPOCH).ok()?.saturating_sub(now)
+        }
+    };
+    Some(asked.min(ASKED_MAX))
 }
 
 // === impl Stamp ===
@@ -150,5 +154,8 @@ mod tests {
         assert_eq!(asked("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(7)));
         assert_eq!(asked("Sun, 06 Nov 1994 08:49:00 GMT"), Some(Duration::ZERO));
         assert_eq!(asked("soon"), None);
+        let day = Some(Duration::from_secs(86_400));
+        assert_eq!(asked("18446744073709551615"), day, "what cannot be meant is cut");
+        assert_eq!(asked("Fri, 31 Dec 9999 23:59:59 GMT"), day);
     }
 }

@@ -55,6 +55,24 @@ struct Taken {
     count: u32,
 }
 
+/// What was found beside a message.
+struct Found {
+    cancelled: bool,
+    body: Option<Vec<u8>>,
+}
+
+fn claim(queue: &str, taken: Taken, ticket: &Ticket, found: Found) -> Result<Claim, StoreError> {
+    let Taken { letter, owner, .. } = taken;
+    let mut message = letter.message;
+    message.body = match letter.body {
+        Payload::Inline(bytes) => Body::Bytes(bytes),
+        Payload::Apart(_) => found.body.map_or(Body::Gone, |bytes| Body::Bytes(bytes.into())),
+        Payload::Gone => Body::Gone,
+    };
+    let held = Held { queue: queue.to_owned(), key: ticket.key()?, token: owner };
+    Ok(Claim { held, message, failures: ticket.failures, cancelled: found.cancelled })
+}
+
 // === impl Ticket ===
 
 impl Ticket {
@@ -175,34 +193,54 @@ impl RedisStore {
 
     /// Fetches what else belongs to messages that were taken.
     async fn open(&self, queue: &str, taken: Vec<Taken>) -> Result<Vec<Claim>, StoreError> {
+        let opened: Vec<(Taken, Ticket)> = taken
+            .into_iter()
+            .map(|taken| {
+                let ticket = self.ticket(queue, &taken);
+                (taken, ticket)
+            })
+            .collect();
+        let found = match self.fetch(&opened).await {
+            // The keys of one message may be unusable: that is no affair of the others.
+            Err(error) if error.trouble == Trouble::Broken => self.fetch_each(&opened).await,
+            found => found?,
+        };
+        let claims = opened.into_iter().zip(found);
+        claims.map(|((taken, ticket), found)| claim(queue, taken, &ticket, found)).collect()
+    }
+
+    async fn fetch(&self, opened: &[(Taken, Ticket)]) -> Result<Vec<Found>, StoreError> {
         let mut steps = Vec::new();
-        let tickets = taken.iter().map(|taken| self.ticket(queue, taken));
-        let tickets: Vec<Ticket> = tickets.collect();
-        for ticket in &tickets {
+        for (_, ticket) in opened {
             steps.push(ticket.cancelled());
             steps.extend(ticket.body.as_ref().map(|key| Step::new("GET", key)));
         }
         let mut answers = self.link.run(steps, Kept::Here).await?;
-        let claims = taken.into_iter().zip(tickets).map(|(taken, ticket)| {
-            let Taken { letter, owner, .. } = taken;
+        let found = opened.iter().map(|(_, ticket)| {
             let cancelled: Option<String> = next(&mut answers)?;
-            let mut message = letter.message;
-            message.body = match letter.body {
-                Payload::Inline(bytes) => Body::Bytes(bytes),
-                Payload::Apart(_) => {
-                    let bytes: Option<Vec<u8>> = next(&mut answers)?;
-                    bytes.map_or(Body::Gone, |bytes| Body::Bytes(bytes.into()))
-                }
-                Payload::Gone => Body::Gone,
+            let body = match &ticket.body {
+                Some(_) => next(&mut answers)?,
+                None => None,
             };
-            Ok(Claim {
-                held: Held { queue: queue.to_owned(), key: ticket.key()?, token: owner },
-                message,
-                failures: ticket.failures,
-                cancelled: ticket.is(cancelled.as_deref()),
-            })
+            Ok(Found { cancelled: ticket.is(cancelled.as_deref()), body })
         });
-        claims.collect()
+        found.collect()
+    }
+
+    /// The same one by one. Of what cannot be read there is nothing.
+    async fn fetch_each(&self, opened: &[(Taken, Ticket)]) -> Vec<Found> {
+        let mut all = Vec::with_capacity(opened.len());
+        for (_, ticket) in opened {
+            let cancelled: Option<String> =
+                self.link.ask(ticket.cancelled(), Kept::Here).await.unwrap_or_default();
+            let body = match &ticket.body {
+                Some(key) => self.link.ask(Step::new("GET", key), Kept::Here).await,
+                None => Ok(None),
+            };
+            let cancelled = ticket.is(cancelled.as_deref());
+            all.push(Found { cancelled, body: body.unwrap_or_default() });
+        }
+        all
     }
 
     fn ticket(&self, queue: &str, Taken { letter, count, .. }: &Taken) -> Ticket {

@@ -23,6 +23,14 @@ const RECEIPT: u64 = 3600;
 /// lease, after which somebody does the work again.
 const PUSHED: u64 = 86_400;
 
+/// Where a result goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    /// Where its message says.
+    AsWished,
+    OfQueue,
+}
+
 /// A claim that is to end.
 struct Ending {
     held: Held,
@@ -40,16 +48,30 @@ fn broken(error: &serde_json::Error) -> StoreError {
 // === impl RedisStore ===
 
 impl RedisStore {
-    /// A claim that is to end, if it is one of ours.
-    fn ending(&self, held: Held) -> Option<Ending> {
-        let (ticket, keys) = (Ticket::of(&held)?, self.layout.queue(&held.queue));
+    /// A claim that is to end, if it is one of ours. A list that cannot be used is replaced by
+    /// that of the queue: its name comes from whoever sent the message.
+    fn ending(&self, held: Held, list: List) -> Option<Ending> {
+        let (mut ticket, keys) = (Ticket::of(&held)?, self.layout.queue(&held.queue));
+        if list == List::OfQueue {
+            let route = self.layout.route(&held.queue, "");
+            (ticket.list, ticket.ttl) = (route.list, route.ttl);
+        }
         let along = self.layout.together(&ticket.list, &keys.owners);
         Some(Ending { claim: ticket.claim(), held, ticket, keys, along })
     }
 
     /// Keeps the result and forgets the message.
     pub(super) async fn end(&self, held: Held, outcome: Outcome) -> Result<bool, StoreError> {
-        let Some(ending) = self.ending(held) else { return Ok(false) };
+        match self.try_end(held.clone(), outcome.clone(), List::AsWished).await {
+            Err(error) if error.trouble == Trouble::Broken => {
+                self.try_end(held, outcome, List::OfQueue).await
+            }
+            ended => ended,
+        }
+    }
+
+    async fn try_end(&self, held: Held, outcome: Outcome, list: List) -> Result<bool, StoreError> {
+        let Some(ending) = self.ending(held, list) else { return Ok(false) };
         let result = ending.result(outcome)?;
         if !ending.along && !self.push(&ending, &result).await? {
             return Ok(false);
@@ -82,7 +104,22 @@ impl RedisStore {
         outcome: Outcome,
         now: Moment,
     ) -> Result<bool, StoreError> {
-        let Some(ending) = self.ending(held) else { return Ok(false) };
+        let wished = (outcome.clone(), List::AsWished);
+        match self.try_lay_to_rest(held.clone(), wished, now).await {
+            Err(error) if error.trouble == Trouble::Broken => {
+                self.try_lay_to_rest(held, (outcome, List::OfQueue), now).await
+            }
+            buried => buried,
+        }
+    }
+
+    async fn try_lay_to_rest(
+        &self,
+        held: Held,
+        (outcome, list): (Outcome, List),
+        now: Moment,
+    ) -> Result<bool, StoreError> {
+        let Some(ending) = self.ending(held, list) else { return Ok(false) };
         let failures = ending.ticket.failures.saturating_add(1);
         let reason = look::reason(&ending.ticket.id, now, &outcome.why(), failures);
         let result = ending.result(outcome)?;
@@ -156,7 +193,7 @@ impl RedisStore {
         back: Back,
         now: Moment,
     ) -> Result<bool, StoreError> {
-        let Some(ending) = self.ending(held) else { return Ok(false) };
+        let Some(ending) = self.ending(held, List::AsWished) else { return Ok(false) };
         let (ended, _) = ending.marks();
         let Ending { held, ticket, keys, claim, .. } = &ending;
         let steps = vec![

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::envelope::{self, Letter, Payload, deadline_secs};
+use super::envelope::{self, Payload, deadline_secs};
 use super::keys::{self, Keys, NUDGE};
 use super::link::{Kept, next};
 use super::scripts::SCRIPTS;
@@ -170,18 +170,7 @@ impl RedisStore {
         let (mut count, mut after) = (0, None);
         loop {
             let (corpses, last) = self.corpses(&keys, after, &which).await?;
-            let mut steps = Vec::new();
-            for corpse in &corpses {
-                let letter = letter(corpse, &keys);
-                let receipt = keys.receipt(&corpse.id);
-                let names = [&keys.dead, &keys.reasons, &keys.corpses, &receipt];
-                let token = letter.as_ref().map_or("", |letter| letter.token.as_str());
-                let step = Step::script(&SCRIPTS.purge, &names.map(String::as_str));
-                steps.push(step.arg(corpse.number).arg(token));
-                if let Some(Payload::Apart(body)) = letter.map(|letter| letter.body) {
-                    steps.push(Step::new("DEL", &body));
-                }
-            }
+            let steps = corpses.iter().flat_map(|corpse| purge(corpse, &keys)).collect();
             self.link.run(steps, Kept::Safely).await?;
             count += corpses.len() as u64;
             if last.is_none() {
@@ -192,8 +181,18 @@ impl RedisStore {
     }
 }
 
-fn letter(corpse: &Corpse, keys: &Keys) -> Option<Letter> {
-    envelope::read(&String::from_utf8_lossy(&corpse.member), &keys.pending).ok()
+/// What removes one of the dead, and what went with it.
+fn purge(corpse: &Corpse, keys: &Keys) -> Vec<Step> {
+    let letter = envelope::read(&String::from_utf8_lossy(&corpse.member), &keys.pending).ok();
+    let token = letter.as_ref().map_or("", |letter| letter.token.as_str());
+    let receipt = keys.receipt(&corpse.id);
+    let names = [&keys.dead, &keys.reasons, &keys.corpses, &receipt];
+    let step = Step::script(&SCRIPTS.purge, &names.map(String::as_str));
+    let mut steps = vec![step.arg(corpse.number).arg(token)];
+    if let Some(Payload::Apart(body)) = letter.map(|letter| letter.body) {
+        steps.push(Step::new("DEL", &body));
+    }
+    steps
 }
 
 // === impl Reason ===

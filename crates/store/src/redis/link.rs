@@ -4,7 +4,6 @@
 //! or the server says that it is not the one (or not yet), the others are asked. A verb tries again
 //! for a while by itself; everything it sends is safe to be done twice.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -99,9 +98,14 @@ impl Link {
         Ok(link)
     }
 
-    /// What happens when somebody says that there is something new.
-    pub(super) fn woken(&self) -> &Arc<Notify> {
+    /// What is called when there is something new.
+    pub(super) fn woken(&self) -> &Notify {
         self.nodes.woken()
+    }
+
+    /// Hears of news again if it no longer does.
+    pub(super) async fn listen(&self) {
+        self.nodes.listen().await;
     }
 
     /// Has all steps done. In a cluster their order is not kept.
@@ -221,29 +225,23 @@ impl Failed {
 impl Line {
     /// Sends parcels, each with a question for replicas at its end if any are wanted.
     async fn send(&self, parcels: &[Parcel], replicas: u32) -> Result<Vec<Value>, Failed> {
-        let steps = parcels.iter().map(|parcel| parcel.places.len()).sum();
-        let mut values = vec![Value::Nil; steps];
-        let mut place = |places: &[usize], answers: Vec<Value>| {
-            for (place, answer) in places.iter().zip(answers) {
-                if let Some(value) = values.get_mut(*place) {
-                    *value = answer;
-                }
-            }
-        };
         if let [parcel] = parcels {
-            place(&parcel.places, self.deliver(parcel, replicas).await?);
-            return Ok(values);
+            return self.deliver(parcel, replicas).await;
         }
         let mut under_way = JoinSet::new();
-        for (index, parcel) in parcels.iter().cloned().enumerate() {
+        for parcel in parcels.iter().cloned() {
             let line = self.clone();
-            under_way.spawn(async move { (index, line.deliver(&parcel, replicas).await) });
+            under_way.spawn(async move {
+                let answers = line.deliver(&parcel, replicas).await?;
+                Ok(parcel.places.into_iter().zip(answers).collect::<Vec<_>>())
+            });
         }
-        while let Some(Ok((index, answers))) = under_way.join_next().await {
-            let places = parcels.get(index).map_or(&[][..], |parcel| &parcel.places);
-            place(places, answers?);
+        let mut answers = Vec::new();
+        while let Some(Ok(some)) = under_way.join_next().await {
+            answers.extend(some?);
         }
-        Ok(values)
+        answers.sort_by_key(|(place, _)| *place);
+        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
     }
 
     async fn deliver(&self, parcel: &Parcel, replicas: u32) -> Result<Vec<Value>, Failed> {

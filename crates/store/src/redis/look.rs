@@ -31,7 +31,9 @@ pub(super) async fn cautions(link: &Link, cluster: bool) -> Result<Vec<String>, 
         let lines = info.lines().filter_map(|line| line.split_once(':'));
         lines.filter(|(field, _)| *field == name).map(|(_, value)| value.trim()).next()
     };
-    if !cluster && field("redis_mode") == Some("cluster") {
+    // Redis and Valkey call it differently.
+    let mode = field("redis_mode").or_else(|| field("server_mode"));
+    if !cluster && mode == Some("cluster") {
         let text = "this Redis is a cluster, which must be said: cluster = true";
         return Err(StoreError::new(Trouble::Asked, text));
     }

@@ -1,7 +1,5 @@
 //! The servers that were named, and which of them takes writes.
 
-use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -9,11 +7,11 @@ use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClientBuilder;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionInfo, FromRedisValue, IntoConnectionInfo as _,
-    ProtocolVersion, PushInfo, PushKind, RedisResult, Value,
+    RedisResult, Value,
 };
 use tokio::sync::Notify;
 
-use super::keys::NUDGE;
+use super::ear::Ear;
 use super::link::Line;
 use super::trouble;
 use crate::error::{StoreError, Trouble};
@@ -30,7 +28,9 @@ pub(super) struct Nodes {
     cluster: bool,
     /// The one to be asked first.
     first: AtomicUsize,
-    woken: Arc<Notify>,
+    /// The one in use.
+    used: AtomicUsize,
+    ear: Ear,
 }
 
 struct Node {
@@ -60,12 +60,11 @@ impl Nodes {
                 let text = format!("{shown:?} is not an address of Redis: {error}");
                 StoreError::new(Trouble::Asked, text)
             })?;
-            // What is new is told on the same connection, which the older protocol cannot do.
-            let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-            Ok(Node { shown, info: info.set_redis_settings(settings) })
+            Ok(Node { shown, info })
         };
         let nodes = urls.iter().map(node).collect::<Result<_, StoreError>>()?;
-        Ok(Self { nodes, cluster, first: AtomicUsize::new(0), woken: Arc::new(Notify::new()) })
+        let (first, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Ok(Self { nodes, cluster, first, used, ear: Ear::default() })
     }
 
     /// Whether they are a cluster.
@@ -73,63 +72,79 @@ impl Nodes {
         self.cluster
     }
 
-    /// What is called when one of them says that there is something new.
-    pub(super) fn woken(&self) -> &Arc<Notify> {
-        &self.woken
+    /// What is called when there is something new.
+    pub(super) fn woken(&self) -> &Notify {
+        self.ear.woken()
+    }
+
+    /// Hears of news again if it no longer does: from the server in use, or in a cluster from any,
+    /// because each tells what is said to another.
+    pub(super) async fn listen(&self) {
+        let tries = if self.cluster { self.nodes.len() } else { 1 };
+        for _ in 0..tries {
+            let used = self.used.load(Ordering::Relaxed);
+            let Some(node) = self.nodes.get(used % self.nodes.len()) else { return };
+            if self.ear.mend(&node.info).await {
+                return;
+            }
+            self.used.store(used + usize::from(self.cluster), Ordering::Relaxed);
+        }
     }
 
     /// Asks another one first from now on.
     pub(super) fn distrust(&self) {
-        self.first.fetch_add(0, Ordering::Relaxed);
+        self.first.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Connects to the one that takes writes.
     pub(super) async fn find(&self) -> Result<Line, StoreError> {
         if self.cluster {
             let shown: Vec<&str> = self.nodes.iter().map(|node| node.shown.as_str()).collect();
-            return self.join().await.map_err(|error| {
+            let line = self.join().await.map_err(|error| {
                 let error = trouble::explain(&error);
                 StoreError::new(error.trouble, format!("{}: {error}", shown.join(", ")))
-            });
+            })?;
+            self.listen().await;
+            return Ok(line);
         }
         let first = self.first.load(Ordering::Relaxed);
-        let (mut trouble, mut texts) = (Trouble::Away, Vec::new());
-        for index in 0..self.nodes.len() {
-            let Some(node) = self.nodes.get((first + index) % self.nodes.len()) else { continue };
-            match self.open(node).await {
-                Ok(line) => return Ok(line),
-                Err(error) => {
-                    // What waiting does not help with is worth more than a server that is away.
-                    trouble = if trouble == Trouble::Away { error.trouble } else { trouble };
-                    texts.push(format!("{}: {error}", node.shown));
+        let mut errors = Vec::new();
+        for index in (0..self.nodes.len()).map(|index| (first + index) % self.nodes.len()) {
+            let Some(node) = self.nodes.get(index) else { continue };
+            match Self::open(node).await {
+                Ok(line) => {
+                    self.used.store(index, Ordering::Relaxed);
+                    self.ear.turn_to(&node.info).await;
+                    return Ok(line);
                 }
+                Err(error) => errors.push((&node.shown, error)),
             }
         }
-        Err(StoreError::new(trouble, texts.join("; ")))
+        // What waiting does not help with is worth more than a server that is away.
+        let mut troubles = errors.iter().map(|(_, error)| error.trouble);
+        let trouble = troubles.find(|trouble| *trouble != Trouble::Away);
+        let texts: Vec<String> =
+            errors.iter().map(|(shown, error)| format!("{shown}: {error}")).collect();
+        Err(StoreError::new(trouble.unwrap_or(Trouble::Away), texts.join("; ")))
     }
 
-    async fn open(&self, node: &Node) -> Result<Line, StoreError> {
-        let mut line = self.dial(node).await.map_err(|error| trouble::explain(&error))?;
+    async fn open(node: &Node) -> Result<Line, StoreError> {
+        let mut line = Self::dial(node).await.map_err(|error| trouble::explain(&error))?;
         match role(&mut line).await.map_err(|error| trouble::explain(&error))? {
             Some(role) if role != "master" => {
                 return Err(StoreError::new(Trouble::Away, format!("it is a {role}")));
             }
             _ => {}
         }
-        let ready = Line::One(line.clone());
-        let prepare = async {
-            ready.teach().await?;
-            line.subscribe(NUDGE).await
-        };
-        prepare.await.map_err(|error| trouble::explain(&error))?;
-        Ok(ready)
+        let line = Line::One(line);
+        line.teach().await.map_err(|error| trouble::explain(&error))?;
+        Ok(line)
     }
 
-    async fn dial(&self, node: &Node) -> RedisResult<MultiplexedConnection> {
+    async fn dial(node: &Node) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT))
-            .set_response_timeout(Some(RESPOND))
-            .set_push_sender(self.ear());
+            .set_response_timeout(Some(RESPOND));
         let client = Client::open(node.info.clone())?;
         client.get_multiplexed_async_connection_with_config(&config).await
     }
@@ -137,28 +152,12 @@ impl Nodes {
     async fn join(&self) -> RedisResult<Line> {
         let nodes = self.nodes.iter().map(|node| node.info.clone());
         let client = ClusterClientBuilder::new(nodes)
-            .use_protocol(ProtocolVersion::RESP3)
             .connection_timeout(CONNECT)
             .response_timeout(RESPOND)
-            .push_sender(self.ear())
             .build()?;
-        let mut line = client.get_async_connection().await?;
-        line.subscribe(NUDGE).await?;
-        let ready = Line::Cluster(line);
-        ready.teach().await?;
-        Ok(ready)
-    }
-
-    /// Hears what the server says by itself.
-    fn ear(&self) -> impl Fn(PushInfo) -> Result<(), Infallible> + Send + Sync + 'static {
-        let woken = Arc::clone(&self.woken);
-        move |push| {
-            // A lost connection may have swallowed something.
-            if matches!(push.kind, PushKind::Message | PushKind::Disconnection) {
-                woken.notify_waiters();
-            }
-            Ok(())
-        }
+        let line = Line::Cluster(client.get_async_connection().await?);
+        line.teach().await?;
+        Ok(line)
     }
 }
 

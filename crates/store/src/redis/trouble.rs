@@ -58,7 +58,6 @@ pub(super) fn explain(error: &RedisError) -> StoreError {
         _ if says(error, &["NOAUTH", "WRONGPASS", "NOPERM"]) => {
             (Trouble::Broken, "user or password is wrong, or the user may not do this: ")
         }
-        ErrorKind::RESP3NotSupported => (Trouble::Broken, "Redis 6 or later is needed: "),
         ErrorKind::InvalidClientConfig => (Trouble::Asked, ""),
         _ => (Trouble::Broken, ""),
     };

@@ -13,6 +13,7 @@ mod crash;
 mod failover;
 mod foreign;
 mod mishaps;
+mod news;
 #[path = "../../../../tests/support/redis.rs"]
 mod server;
 mod wire;

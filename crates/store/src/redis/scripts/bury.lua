@@ -5,16 +5,17 @@
 if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[2] then
   return redis.call('GET', KEYS[5]) == ARGV[3] and 1 or 0
 end
-local number = redis.call('INCR', KEYS[10])
-redis.call('HSET', KEYS[9], number, redis.call('HGET', KEYS[1], ARGV[1]) or '')
-redis.call('HSET', KEYS[8], number, ARGV[6])
-redis.call('ZADD', KEYS[7], number, number)
+-- First, since it is what may fail: the list is named by whoever sent the message.
 if KEYS[11] then
   redis.call('LPUSH', KEYS[11], ARGV[7])
   if ARGV[8] ~= '0' then
     redis.call('EXPIRE', KEYS[11], ARGV[8])
   end
 end
+local number = redis.call('INCR', KEYS[10])
+redis.call('HSET', KEYS[9], number, redis.call('HGET', KEYS[1], ARGV[1]) or '')
+redis.call('HSET', KEYS[8], number, ARGV[6])
+redis.call('ZADD', KEYS[7], number, number)
 redis.call('SET', KEYS[5], ARGV[3], 'EX', ARGV[4])
 redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[1], ARGV[1])

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::server::Redis;
 use super::{connect, message, want};
-use crate::{Back, Body, Message, Moment, Outcome, RedisSettings, RedisStore, Store, Which};
+use crate::{Back, Body, Claim, Message, Moment, Outcome, RedisSettings, RedisStore, Store, Which};
 
 /// How the one that is killed is told where to work, when, and how.
 const URL: &str = "TIDEGATE_CRASH_URL";
@@ -51,33 +52,40 @@ async fn whoever_is_killed() {
     let store = RedisStore::connect(settings).await.unwrap();
     let now = moment(round);
     for number in 0.. {
-        let ids: Vec<String> =
-            (0..1 + dice.below(4)).map(|at| format!("r{round}-{number}-{at}")).collect();
-        let batch = ids.iter().map(|id| {
-            let message = message(id, now);
-            let large = format!(r#"{{"prompt":"{}"}}"#, "x".repeat(70_000));
-            let body = if dice.below(8) == 0 { Body::Bytes(large.into()) } else { message.body };
-            Message { deadline: now.after(HOUR * 1000), body, ..message }
-        });
-        let batch = batch.collect();
-        store.submit(batch, now).await.unwrap();
-        for id in ids {
-            writeln!(std::io::stdout(), "accepted {id}").unwrap();
+        let batch: Vec<Message> = (0..1 + dice.below(4))
+            .map(|at| some_message(&format!("r{round}-{number}-{at}"), &mut dice, now))
+            .collect();
+        store.submit(batch.clone(), now).await.unwrap();
+        for message in batch {
+            writeln!(std::io::stdout(), "accepted {}", message.id).unwrap();
         }
         store.revive("q", now).await.unwrap();
         for claim in store.claim(want("q", "", 3, now), now).await.unwrap() {
-            let due = now.after(Duration::from_secs(dice.below(2) * 10));
-            match dice.below(8) {
-                0 => {}
-                1 => _ = store.bury(claim.held, outcome(), now).await.unwrap(),
-                2 => {
-                    let back = Back { due, failed: true };
-                    store.put_back(claim.held, back, now).await.unwrap();
-                }
-                _ => _ = store.complete(claim.held, outcome(), now).await.unwrap(),
-            }
+            end_somehow(&store, claim, &mut dice, now).await;
         }
     }
+}
+
+/// A message, of which some are large.
+fn some_message(id: &str, dice: &mut Dice, now: Moment) -> Message {
+    let mut message = message(id, now);
+    message.deadline = now.after(HOUR * 1000);
+    if dice.below(8) == 0 {
+        message.body = Body::Bytes(format!(r#"{{"prompt":"{}"}}"#, "x".repeat(70_000)).into());
+    }
+    message
+}
+
+/// Ends a claim in one way or another, or not at all.
+async fn end_somehow(store: &RedisStore, claim: Claim, dice: &mut Dice, now: Moment) {
+    let due = now.after(Duration::from_secs(dice.below(2) * 10));
+    let back = Back { due, failed: true };
+    match dice.below(8) {
+        0 => false,
+        1 => store.bury(claim.held, outcome(), now).await.unwrap(),
+        2 => store.put_back(claim.held, back, now).await.unwrap(),
+        _ => store.complete(claim.held, outcome(), now).await.unwrap(),
+    };
 }
 
 /// Starts one that works, lets it say some words and work on for a moment, and kills it. Gives what
@@ -155,26 +163,9 @@ async fn d08_two_dispatchers_on_one_queue_never_do_the_same() {
         (0..300).map(|number| message(&format!("m{number:03}"), now)).collect();
     producer.submit(messages, now).await.unwrap();
     let dispatchers = [connect(&redis).await, connect(&redis).await];
-    let mut tasks = Vec::new();
-    for (number, store) in dispatchers.into_iter().enumerate() {
-        for worker in 0..2 {
-            let store = store.clone();
-            tasks.push(tokio::spawn(async move {
-                let mut done = Vec::new();
-                loop {
-                    let most = 1 + (number * 2 + worker) * 3;
-                    let claims = store.claim(want("q", "", most, now), now).await.unwrap();
-                    if claims.is_empty() && store.depth("q").await.unwrap().pending == 0 {
-                        return done;
-                    }
-                    for claim in claims {
-                        done.push(claim.message.id);
-                        assert!(store.complete(claim.held, outcome(), now).await.unwrap());
-                    }
-                }
-            }));
-        }
-    }
+    let tasks: Vec<_> = (0..4)
+        .map(|number| tokio::spawn(work_off(dispatchers[number % 2].clone(), 1 + number * 3)))
+        .collect();
     let mut all = Vec::new();
     for task in tasks {
         all.push(task.await.unwrap());
@@ -185,4 +176,19 @@ async fn d08_two_dispatchers_on_one_queue_never_do_the_same() {
     all.dedup();
     assert_eq!((all.len(), shares.iter().sum::<usize>()), (300, 300), "{shares:?}");
     assert_eq!(producer.take_results("result-list", 1000).await.unwrap().len(), 300);
+}
+
+/// Claims so many at a time until none is left, and says which.
+async fn work_off(store: Arc<RedisStore>, most: usize) -> Vec<String> {
+    let (mut done, now) = (Vec::new(), moment(0));
+    loop {
+        let claims = store.claim(want("q", "", most, now), now).await.unwrap();
+        if claims.is_empty() && store.depth("q").await.unwrap().pending == 0 {
+            return done;
+        }
+        for claim in claims {
+            done.push(claim.message.id);
+            assert!(store.complete(claim.held, outcome(), now).await.unwrap());
+        }
+    }
 }

@@ -11,14 +11,21 @@ use crate::{Message, Moment, Outcome, Receipt, RedisSettings, RedisStore, Store,
 
 const NOW: Moment = Moment::from_secs(1_800_000_000);
 
+/// A replica follows at once.
+const QUICK: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
+
 /// Asks until the server is there. Being away is all that it may be.
 macro_rules! patiently {
     ($ask:expr) => {
-        loop {
-            match $ask.await {
-                Ok(answer) => break answer,
-                Err(error) => assert_eq!(error.trouble, Trouble::Away, "{error}"),
+        'found: {
+            // Each of them tries for some seconds by itself.
+            for _ in 0..20 {
+                match $ask.await {
+                    Ok(answer) => break 'found answer,
+                    Err(error) => assert_eq!(error.trouble, Trouble::Away, "{error}"),
+                }
             }
+            panic!("it stays away");
         }
     };
 }
@@ -108,9 +115,8 @@ fn follows(replica: &Redis) -> bool {
 
 #[tokio::test]
 async fn d07_nothing_accepted_is_lost_when_a_replica_takes_over() {
-    let quick = ["--repl-diskless-sync-delay", "0"];
-    let mut first = Redis::start_with(&quick);
-    let second = Redis::start_with(&quick);
+    let mut first = Redis::start_with(&QUICK);
+    let second = Redis::start_with(&QUICK);
     let ports = [first.port().to_string(), second.port().to_string()];
     second.call(&["REPLICAOF", "127.0.0.1", &ports[0]]);
     until("the replica follows", || follows(&second).then_some(()));
@@ -141,9 +147,8 @@ async fn d07_nothing_accepted_is_lost_when_a_replica_takes_over() {
 
 #[tokio::test]
 async fn a_primary_without_its_replica_accepts_nothing() {
-    let quick = ["--repl-diskless-sync-delay", "0"];
-    let first = Redis::start_with(&quick);
-    let mut second = Redis::start_with(&quick);
+    let first = Redis::start_with(&QUICK);
+    let mut second = Redis::start_with(&QUICK);
     second.call(&["REPLICAOF", "127.0.0.1", &first.port().to_string()]);
     until("the replica follows", || follows(&second).then_some(()));
     let both = RedisSettings { replicas: 1, ..settings(&[&second, &first]) };
@@ -164,7 +169,8 @@ async fn a_primary_without_its_replica_accepts_nothing() {
 /// Two that both take themselves for the primary: only one has a replica.
 #[tokio::test]
 async fn d07_of_two_primaries_the_one_that_is_followed_counts() {
-    let (forsaken, followed, replica) = (Redis::start(), Redis::start(), Redis::start());
+    let start = || Redis::start_with(&QUICK);
+    let (forsaken, followed, replica) = (start(), start(), start());
     replica.call(&["REPLICAOF", "127.0.0.1", &followed.port().to_string()]);
     until("the replica follows", || follows(&replica).then_some(()));
     let both = RedisSettings { replicas: 1, ..settings(&[&forsaken, &followed]) };

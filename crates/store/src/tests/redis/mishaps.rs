@@ -235,3 +235,38 @@ async fn d07_a_verb_whose_answer_was_lost_is_done_once() {
     }
     assert!(lost.iter().all(|lost| *lost > 0), "an answer of every verb was lost: {lost:?}");
 }
+
+#[tokio::test]
+async fn keys_of_one_message_that_cannot_be_used_are_no_affair_of_the_others() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    let messages = ["poison", "good"].map(|id| message(id, NOW));
+    store.submit(messages.to_vec(), NOW).await.unwrap();
+    redis.call(&["LPUSH", "request-cancel:poison", "x"]);
+    let claims = store.claim(want("q", "", 9, NOW), NOW).await.unwrap();
+    let ids: Vec<&str> = claims.iter().map(|claim| claim.message.id.as_str()).collect();
+    assert_eq!(ids, ["poison", "good"]);
+    assert!(claims.iter().all(|claim| !claim.cancelled));
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_used_is_replaced_by_that_of_the_queue() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    redis.call(&["SET", "taken", "x"]);
+    let messages = ["ends", "dies"].map(|id| {
+        let mut message = message(id, NOW);
+        message.route = "taken".into();
+        message
+    });
+    store.submit(messages.to_vec(), NOW).await.unwrap();
+    let mut claims = store.claim(want("q", "", 2, NOW), NOW).await.unwrap().into_iter();
+    let (ends, dies) = (claims.next().unwrap(), claims.next().unwrap());
+    let outcome = || Outcome::failed(Outcome::FAILED, "no");
+    assert!(store.complete(ends.held, outcome(), NOW).await.unwrap());
+    assert!(store.bury(dies.held, outcome(), NOW).await.unwrap());
+    let kept = store.take_results("result-list", 9).await.unwrap();
+    let ids: Vec<&str> = kept.iter().map(|result| result.id.as_str()).collect();
+    assert_eq!(ids, ["ends", "dies"]);
+    assert_eq!(store.dead("q", None, 9).await.unwrap().len(), 1, "it was buried once");
+}
