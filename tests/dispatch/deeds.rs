@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::yard::{
     Dispatcher, OPEN, QUEUE, QUICK, Yard, await_results, config, count, message, submit, unix,
 };
+use crate::support::tools::tool;
 use crate::support::{Answer, Backend, Metrics, Redis, eventually, fresh_file, run};
 
 fn tidegate(arguments: &[&str]) -> Command {
@@ -130,4 +131,19 @@ fn what_cannot_work_is_told_at_the_start() {
     std::fs::write(&file, unknown).unwrap();
     let unknown = said(&["dispatch", file.to_str().unwrap()]);
     assert!(unknown.contains("did you mean \"prometheus-saturation\"?"), "{unknown}");
+}
+
+#[test]
+fn a_website_cannot_make_its_visitors_gateway_forget_the_dead() {
+    let yard = Yard::start("", |_| Answer::ok());
+    let url = format!("http://{}/dispatch/dead/purge", yard.dispatcher.process.address());
+    let body = format!("{{\"queue\": \"{QUEUE}\"}}");
+    let post = |kind: &str| {
+        let header = format!("Content-Type: {kind}");
+        let arguments = ["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", &header];
+        run(tool("curl").args(arguments).args(["-d", &body, &url]))
+    };
+    assert_eq!(post("text/plain"), "400", "a browser sends this without asking");
+    assert_eq!(post("application/json"), "200");
+    assert_eq!(yard.dispatcher.page("/ready").status, 200);
 }

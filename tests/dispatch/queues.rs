@@ -195,3 +195,64 @@ fn d03_no_more_are_under_way_than_the_gate_allows() {
     assert_eq!(backend.most(), 4, "ten places, half of them free, one kept back");
     assert_eq!(results(&redis).len(), 12);
 }
+
+#[test]
+fn whoever_may_submit_work_may_not_ask_the_server_for_anything_else() {
+    let yard = Yard::start("", |_| Answer::ok());
+    let bad =
+        ["/dispatch/dead/purge", "/v1/batches/x/cancel", "http://h/v1/x", "//h/v1/x", "/v1/../x"];
+    for (at, endpoint) in bad.iter().enumerate() {
+        let mut message = message(&format!("bad-{at}"), unix() + 600);
+        message["data"]["endpoint"] = json!(endpoint);
+        submit_to(&yard.redis, QUEUE, &message);
+    }
+    let results = await_results(&yard.redis, bad.len());
+    for result in &results {
+        assert_eq!(result["error_code"], "INVALID_REQUEST", "{result}");
+    }
+    assert!(yard.backend.seen().is_empty());
+}
+
+/// A gate for 2000 bytes, one of which is taken, and a message that does not fit beside it.
+fn crowded() -> Yard {
+    let gate = "[[dispatch.gates]]\nname = \"bytes\"\nkind = \"constant\"\nbaseline = 0.0\n\
+                unit = \"bytes\"\ncapacity = 2000\n";
+    let (redis, backend) = (Redis::start(), Backend::held());
+    let sections = format!("{QUICK}{gate}");
+    let dispatcher = Dispatcher::start(&config(&sections, "\"bytes\"", &redis, backend.address()));
+    let yard = Yard { redis, backend, dispatcher };
+    submit(&yard.redis, "first", unix() + 900);
+    yard.backend.await_running(1);
+    let mut large = message("large", unix() + 800);
+    large["data"]["payload"]["text"] = json!("x".repeat(5000));
+    submit_to(&yard.redis, QUEUE, &large);
+    eventually("claimed", || {
+        let claimed = yard.dispatcher.queue(QUEUE)["in_flight"].as_u64();
+        if claimed == Some(2) { Ok(()) } else { Err(format!("{claimed:?}")) }
+    });
+    yard
+}
+
+#[test]
+fn d04_a_large_message_before_the_gate_makes_way_for_an_earlier_deadline() {
+    let yard = crowded();
+    submit(&yard.redis, "urgent", unix() + 500);
+    yard.backend.await_running(2);
+    assert_eq!(yard.backend.tags(), ["first", "urgent"]);
+    yard.backend.open();
+    let results = await_results(&yard.redis, 3);
+    assert!(results.iter().all(|result| result["status_code"] == 200), "{results:?}");
+}
+
+#[test]
+fn a_message_that_is_cancelled_before_the_gate_is_not_sent() {
+    let yard = crowded();
+    let token = message("large", 0)["internal"]["request_token"].clone();
+    yard.redis.call(&["SET", "request-cancel:large", token.as_str().unwrap(), "EX", "100"]);
+    let results = await_results(&yard.redis, 1);
+    assert_eq!(
+        (&results[0]["id"], &results[0]["error_code"]),
+        (&json!("large"), &json!("CANCELLED"))
+    );
+    assert_eq!(yard.backend.tags(), ["first"]);
+}

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HOST, USER_AGENT};
+use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -26,6 +26,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// What one question may cost.
 const ASKED_LIMIT: Duration = Duration::from_secs(30);
 const ASKED_MAX: usize = 64 << 20;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
 
 /// Connections that rest, by server.
@@ -176,7 +177,8 @@ pub async fn read(response: http::Response<Incoming>, most: usize) -> Result<Ans
 /// One question from a program that is not asynchronous, bounded in time and size.
 pub fn ask(base: &Base, (method, path): (&str, &str), body: Vec<u8>) -> Result<Answer, Unanswered> {
     let lost = |error: std::io::Error| Unanswered::Unreached(error.to_string());
-    let request = Request::builder().method(method).uri(path).body(Full::new(body.into()))?;
+    let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, JSON);
+    let request = request.body(Full::new(body.into()))?;
     task::runtime().map_err(lost)?.block_on(async {
         let client = Client::default();
         let asked = client.send(base, request, ASKED_MAX);

@@ -35,8 +35,10 @@ pub(crate) struct Dispatcher {
     lines: Vec<Line>,
     client: Arc<Client>,
     board: Arc<Board>,
-    /// The messages that are claimed, and how each is told that it must end.
-    held: Mutex<BTreeMap<Held, Option<oneshot::Sender<Word>>>>,
+    /// The messages that are claimed.
+    held: Mutex<BTreeMap<Held, Whereabouts>>,
+    /// Why the store cannot be used, while that is so.
+    trouble: Mutex<Option<String>>,
     /// Somebody has ended: there is room.
     freed: Notify,
     closing: watch::Sender<bool>,
@@ -69,6 +71,15 @@ enum Word {
     Lost,
     /// It goes back at once: this is the end.
     HandBack,
+}
+
+/// Where a claimed message is, and how it hears that it must end.
+#[derive(Debug)]
+enum Whereabouts {
+    /// Before a gate: what it was told is kept until somebody looks.
+    AtGate(Option<Word>),
+    /// Under way, unless it was told already.
+    UnderWay(Option<oneshot::Sender<Word>>),
 }
 
 /// What a dispatcher is made of.
@@ -113,6 +124,7 @@ impl Dispatcher {
             client,
             board,
             held: Mutex::default(),
+            trouble: Mutex::default(),
             freed: Notify::new(),
             closing: watch::Sender::new(false),
         }))
@@ -137,14 +149,36 @@ impl Dispatcher {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<Held, Option<oneshot::Sender<Word>>>> {
+    /// Why the store cannot be used, if it cannot.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<Held, Whereabouts>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, held: &Held, word: Word) {
-        if let Some(told) = self.held().get_mut(held).and_then(Option::take) {
-            // One that has ended meanwhile need not hear it.
-            let _ = told.send(word);
+        match self.held().get_mut(held) {
+            Some(Whereabouts::AtGate(told)) => {
+                *told = Some(word);
+                self.freed.notify_one();
+            }
+            Some(Whereabouts::UnderWay(tell)) => {
+                if let Some(tell) = tell.take() {
+                    // One that has ended meanwhile need not hear it.
+                    let _ = tell.send(word);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// What a message before a gate was told.
+    fn told(&self, held: &Held) -> Option<Word> {
+        match self.held().get(held) {
+            Some(Whereabouts::AtGate(told)) => *told,
+            _ => None,
         }
     }
 

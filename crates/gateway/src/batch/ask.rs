@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use http::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::clock;
 use crate::ingress::lasting;
-use crate::ingress::path::{Api, Route, classify};
+use crate::ingress::path::is_work;
 use crate::reply::Fault;
 
 const WINDOW_MIN: Duration = Duration::from_secs(1);
@@ -102,10 +101,7 @@ fn text(part: Option<Value>, field: &'static str, example: &str) -> Result<Strin
 
 /// A path that this gateway passes on.
 fn proxied(endpoint: String) -> Result<String, Fault> {
-    let plain = |letter: u8| letter.is_ascii_alphanumeric() || b"/-_.".contains(&letter);
-    let route = classify(&Method::POST, &endpoint);
-    let goes = matches!(route, Ok(Route::Proxied { api: Api::OpenAi, .. }));
-    if goes && endpoint.bytes().all(plain) {
+    if is_work(&endpoint) {
         return Ok(endpoint);
     }
     let text = "'endpoint' must be a path of the API that takes work: /v1/chat/completions, \

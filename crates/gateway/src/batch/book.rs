@@ -16,7 +16,7 @@ use store::{Moment, Stored};
 use self::row::Row;
 use super::OUTPUT_PURPOSE;
 use super::lines::{Flaw, Lines, Request};
-use super::shelf::{Draft, Shelf};
+use super::shelf::{Draft, FILE_PREFIX, Shelf};
 use crate::ingress::headers::fresh_id;
 
 /// What is read at once.
@@ -132,7 +132,7 @@ impl Sheet {
         let draft = match &mut self.draft {
             Some((_, draft)) => draft,
             empty => {
-                let id = format!("file-{}", fresh_id());
+                let id = format!("{FILE_PREFIX}{}", fresh_id());
                 let draft = self.shelf.draft(&id)?;
                 &mut empty.insert((id, draft)).1
             }

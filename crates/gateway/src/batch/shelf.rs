@@ -5,7 +5,6 @@
 //! opened. Nothing that a client says ever becomes part of a path.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -35,6 +34,10 @@ pub(super) struct Draft {
     written: u64,
 }
 
+/// How the names of files begin, and how much follows at least.
+pub(super) const FILE_PREFIX: &str = "file-";
+const ID_MIN: usize = 16;
+
 /// The part of the shelf that one file takes while it comes; given back unless it is kept.
 #[derive(Debug)]
 pub(super) struct Share {
@@ -63,8 +66,7 @@ impl Shelf {
     pub(super) fn tidy(&self, known: &BTreeSet<String>, taken: u64) -> io::Result<usize> {
         self.taken.store(taken, Ordering::Relaxed);
         let drafts = empty(&self.drafts, |_| true)?;
-        let unknown = |name: &OsStr| !name.to_str().is_some_and(|name| known.contains(name));
-        Ok(drafts + empty(&self.files, unknown)?)
+        Ok(drafts + empty(&self.files, |name| !known.contains(name))?)
     }
 
     /// Where the bytes of a file are.
@@ -109,17 +111,26 @@ impl Shelf {
     }
 }
 
-/// Removes those entries of a folder that are not wanted; says how many.
-fn empty(folder: &Path, unwanted: impl Fn(&OsStr) -> bool) -> io::Result<usize> {
+/// Removes those files of a folder that are not wanted; says how many. What others have put there
+/// stays: the folder may have been theirs before.
+fn empty(folder: &Path, unwanted: impl Fn(&str) -> bool) -> io::Result<usize> {
     let mut gone = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if unwanted(&entry.file_name()) {
+        let name = entry.file_name();
+        let ours = name.to_str().filter(|name| is_ours(name));
+        if entry.file_type()?.is_file() && ours.is_some_and(&unwanted) {
             fs::remove_file(entry.path())?;
             gone += 1;
         }
     }
     Ok(gone)
+}
+
+/// Whether a name is one that files get here.
+fn is_ours(name: &str) -> bool {
+    let id = name.strip_prefix(FILE_PREFIX).unwrap_or_default();
+    id.len() >= ID_MIN && id.bytes().all(|letter| letter.is_ascii_hexdigit())
 }
 
 // === impl Draft ===

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 
 use super::form::{Form, Malformed, Part, Piece};
-use super::shelf::{Draft, Share, Shelf};
+use super::shelf::{Draft, FILE_PREFIX, Share, Shelf};
 use super::{Batches, PURPOSE, ask, trouble};
 use crate::ingress::headers::fresh_id;
 use crate::reply::Fault;
@@ -194,7 +194,7 @@ impl Upload {
 
 impl Arrival {
     fn begin(shelf: &Arc<Shelf>, name: Option<String>) -> Self {
-        let id = format!("file-{}", fresh_id());
+        let id = format!("{FILE_PREFIX}{}", fresh_id());
         let (steps, told) = mpsc::channel(WAITING_MAX);
         let (place, named) = (Arc::clone(shelf), id.clone());
         let draft = task::blocking(move || write(&place, &named, told));

@@ -1,7 +1,9 @@
 //! What there is to see and to do about queues: the page `/dispatch`, and the dead.
 
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 use store::{Dead, StoreError, Trouble, Which};
 
 use super::Depot;
@@ -9,6 +11,8 @@ use crate::clock::moment;
 use crate::dispatch::Dispatcher;
 use crate::dispatch::gates::Explanation;
 
+/// How long queues may take to be counted.
+const COUNT_LIMIT: Duration = Duration::from_secs(1);
 /// The most of the dead on one page.
 const PAGE_MAX: usize = 1000;
 
@@ -17,6 +21,8 @@ const PAGE_MAX: usize = 1000;
 pub(crate) struct Overview {
     queues: Vec<QueueEntry>,
     gates: Vec<Explanation>,
+    /// Why stores cannot be used.
+    trouble: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -78,7 +84,14 @@ pub(crate) struct Done {
 
 impl Depot {
     /// Everything at one look.
-    pub(crate) fn overview(&self) -> Overview {
+    pub(crate) async fn overview(&self) -> Overview {
+        let counted = async {
+            for dispatcher in &self.dispatchers {
+                dispatcher.count().await;
+            }
+        };
+        // What a store that is away had last is better than no page.
+        let _ = tokio::time::timeout(COUNT_LIMIT, counted).await;
         let queues = self.dispatchers.iter().flat_map(|dispatcher| {
             dispatcher.views().map(|view| {
                 let depth = view.row.depth();
@@ -96,7 +109,12 @@ impl Depot {
                 }
             })
         });
-        Overview { queues: queues.collect(), gates: self.gates.explain() }
+        let troubles = self.dispatchers.iter().filter_map(|dispatcher| dispatcher.trouble());
+        Overview {
+            queues: queues.collect(),
+            gates: self.gates.explain(),
+            trouble: troubles.collect(),
+        }
     }
 
     /// A page of a queue's dead.
@@ -141,6 +159,9 @@ impl Depot {
 
 impl std::fmt::Display for Overview {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for trouble in &self.trouble {
+            writeln!(f, "the queue cannot be used: {trouble}")?;
+        }
         for queue in &self.queues {
             let QueueEntry { name, target, pending, retry, claimed, dead, in_flight, .. } = queue;
             writeln!(f, "queue {name} to {target} by {}", queue.gates.join(" and "))?;

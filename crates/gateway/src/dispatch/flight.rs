@@ -16,9 +16,10 @@ use tokio::time::timeout;
 
 use super::gates::Pass;
 use super::verdict::{Verdict, judge};
-use super::{Dispatcher, Line, Word};
+use super::{Dispatcher, Line, Whereabouts, Word};
 use crate::client::Unanswered;
 use crate::clock::moment;
+use crate::ingress::path::is_work;
 use crate::ingress::stamp::Stamp;
 use crate::observe::BAND_NAMES;
 use crate::observe::dispatch::End;
@@ -46,18 +47,23 @@ struct Place {
 impl Dispatcher {
     /// Notes that a message is ours, so that its claim is renewed.
     pub(super) fn hold(&self, held: &Held) {
-        self.held().insert(held.clone(), None);
+        self.held().insert(held.clone(), Whereabouts::AtGate(None));
     }
 
     /// Sends a message that is held, beside all others.
     pub(super) fn start(self: &Arc<Self>, line: usize, claim: Claim, pass: Option<Pass>) {
         let (tell, told) = oneshot::channel();
-        self.held().insert(claim.held.clone(), Some(tell));
+        self.held().insert(claim.held.clone(), Whereabouts::UnderWay(Some(tell)));
         let place = Place { dispatcher: Arc::clone(self), held: claim.held.clone() };
         task::spawn(async move {
             let line = &place.dispatcher.lines[line];
             place.dispatcher.fly(line, claim, (pass, told)).await;
         });
+    }
+
+    /// A message is somebody else's.
+    pub(super) fn let_go(&self, held: &Held) {
+        self.held().remove(held);
     }
 
     /// A message goes back at once, as if it had not been claimed.
@@ -79,7 +85,7 @@ impl Dispatcher {
         let none_left = async {
             loop {
                 let freed = self.freed.notified();
-                if self.held().values().all(Option::is_none) {
+                if self.held().values().all(|place| matches!(place, Whereabouts::AtGate(_))) {
                     return;
                 }
                 freed.await;
@@ -226,12 +232,12 @@ impl Dispatcher {
     }
 }
 
-fn request(
-    line: &Line,
-    message: &Message,
-    body: Bytes,
-) -> Result<Request<Full<Bytes>>, http::Error> {
+fn request(line: &Line, message: &Message, body: Bytes) -> Result<Request<Full<Bytes>>, String> {
     let path = if message.endpoint.is_empty() { &line.queue.path } else { &message.endpoint };
+    // Whoever may submit work may not do anything else that the server can be asked for.
+    if *path != line.queue.path && !is_work(path) {
+        return Err(format!("{path:?} is not a path of the API that takes work"));
+    }
     let stamp = Stamp {
         id: &message.id,
         priority: BAND_NAMES[line.queue.band as usize],
@@ -240,7 +246,8 @@ fn request(
         own: &message.headers,
         metadata: &message.metadata,
     };
-    let mut request = Request::post(path.as_str()).body(Full::new(body))?;
+    let request = Request::post(path.as_str()).body(Full::new(body));
+    let mut request = request.map_err(|error| error.to_string())?;
     *request.headers_mut() = stamp.headers();
     Ok(request)
 }

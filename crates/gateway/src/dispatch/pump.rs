@@ -1,6 +1,6 @@
 //! The loop that claims: as many messages as may go now, by fair turns.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow::{Turns, Weight};
@@ -8,7 +8,7 @@ use store::{Claim, Lane, StoreError, Want};
 use tokio::time::Instant;
 
 use super::gates::Pass;
-use super::{Dispatcher, Line};
+use super::{Dispatcher, Line, Word};
 use crate::clock::moment;
 use crate::task;
 
@@ -32,7 +32,6 @@ struct Pump {
     at_gate: Vec<Option<Claim>>,
     /// When to look for what comes back.
     revive_at: Instant,
-    in_trouble: bool,
 }
 
 /// So many of one lane.
@@ -72,7 +71,6 @@ impl Pump {
             tenants: (0..count).map(|_| Turns::default()).collect(),
             at_gate: (0..count).map(|_| None).collect(),
             revive_at: Instant::now(),
-            in_trouble: false,
         }
     }
 
@@ -113,6 +111,7 @@ impl Pump {
             return Ok(started);
         }
         let lanes = self.lanes().await?;
+        self.make_way(&lanes).await;
         for turn in self.plan(&lanes) {
             started += self.claim(turn).await?;
         }
@@ -147,30 +146,30 @@ impl Pump {
         let dispatcher = Arc::clone(&self.dispatcher);
         let mut started = 0;
         for (at, line) in dispatcher.lines.iter().enumerate() {
-            let Some(claim) = self.at_gate[at].take() else { continue };
-            let over = claim.cancelled || claim.message.deadline <= moment();
-            match dispatcher.gates.take(&line.way, claim.message.body.length()) {
+            let Some(mut claim) = self.at_gate[at].take() else { continue };
+            match dispatcher.told(&claim.held) {
+                Some(Word::Lost) => {
+                    dispatcher.let_go(&claim.held);
+                    continue;
+                }
+                Some(Word::Cancelled) => claim.cancelled = true,
+                Some(Word::HandBack) | None => {}
+            }
+            match self.pass(line, &claim) {
                 Ok(pass) => {
-                    dispatcher.start(at, claim, Some(pass));
+                    dispatcher.start(at, claim, pass);
                     started += 1;
                 }
-                Err(_) if over => {
-                    dispatcher.start(at, claim, None);
-                    started += 1;
-                }
-                Err(_) => self.at_gate[at] = Some(claim),
+                Err(()) => self.at_gate[at] = Some(claim),
             }
         }
         started
     }
 
-    /// The lanes of each queue that has room at its gates.
+    /// The lanes of each queue.
     async fn lanes(&self) -> Result<Vec<(usize, Vec<Lane>)>, StoreError> {
         let mut all = Vec::new();
         for (at, line) in self.dispatcher.lines.iter().enumerate() {
-            if self.at_gate[at].is_some() {
-                continue;
-            }
             let lanes = self.dispatcher.store.lanes(&line.queue.name, moment()).await?;
             if !lanes.is_empty() {
                 all.push((at, lanes));
@@ -179,13 +178,30 @@ impl Pump {
         Ok(all)
     }
 
+    /// Whoever stands before a gate goes back when somebody with an earlier deadline has come.
+    async fn make_way(&mut self, lanes: &[(usize, Vec<Lane>)]) {
+        for (at, lanes) in lanes {
+            let Some(claim) = &self.at_gate[*at] else { continue };
+            let earlier = |lane: &Lane| lane.deadline < claim.message.deadline;
+            if lanes.iter().any(earlier)
+                && let Some(claim) = self.at_gate[*at].take()
+            {
+                self.dispatcher.give_back(claim.held).await;
+            }
+        }
+    }
+
     /// How many of which lane are claimed now: turns of queues, and inside each turns of tenants.
     fn plan(&mut self, lanes: &[(usize, Vec<Lane>)]) -> Vec<Turn> {
         let dispatcher = Arc::clone(&self.dispatcher);
         let lines = &dispatcher.lines;
         let waiting = lanes.iter().map(|(at, lanes)| {
             let waiting: u64 = lanes.iter().map(|lane| lane.waiting).sum();
-            let room = dispatcher.gates.room(&lines[*at].way);
+            // Nobody overtakes one that stands before the gate.
+            let room = match self.at_gate[*at] {
+                Some(_) => 0,
+                None => dispatcher.gates.room(&lines[*at].way),
+            };
             (*at, weight(lines[*at].queue.weight), count(waiting.min(room)))
         });
         let turns = self.queues.plan(waiting, self.free().min(CLAIM_MAX));
@@ -244,14 +260,15 @@ impl Pump {
         self.dispatcher.settings.workers.saturating_sub(self.dispatcher.held().len())
     }
 
-    fn complain(&mut self, error: &StoreError) {
-        if !std::mem::replace(&mut self.in_trouble, true) {
+    fn complain(&self, error: &StoreError) {
+        let mut trouble = lock(&self.dispatcher.trouble);
+        if trouble.replace(error.to_string()).is_none() {
             tracing::error!(%error, "the queue cannot be used, trying again");
         }
     }
 
-    fn recovered(&mut self) {
-        if std::mem::take(&mut self.in_trouble) {
+    fn recovered(&self) {
+        if lock(&self.dispatcher.trouble).take().is_some() {
             tracing::info!("the queue can be used again");
         }
     }
@@ -271,6 +288,10 @@ fn late(at: usize, lanes: &[Lane]) -> impl Iterator<Item = Turn> {
     let now = moment();
     let late = lanes.iter().filter(move |lane| lane.deadline <= now);
     late.map(move |lane| Turn { at, tenant: lane.tenant.clone(), most: 1 })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn count(number: u64) -> usize {

@@ -105,10 +105,15 @@ impl Dispatcher {
         }
     }
 
-    async fn count(&self) {
+    /// Counts the queues.
+    pub(crate) async fn count(&self) {
         for line in &self.lines {
-            if let Ok(depth) = self.store.depth(&line.queue.name).await {
-                line.row.counted(depth);
+            let Ok(depth) = self.store.depth(&line.queue.name).await else { continue };
+            let before = line.row.depth().dead;
+            line.row.counted(depth);
+            if depth.dead > before {
+                let (queue, dead) = (&line.queue.name, depth.dead);
+                tracing::warn!(queue, dead, "messages are dead, `dispatch dead list` says why");
             }
         }
         self.board.gates(self.gates.gauges());

@@ -87,6 +87,13 @@ pub(crate) fn fresh_id() -> String {
     ident::of(None).to_str().unwrap_or_default().to_owned()
 }
 
+/// Whether a body is said to be JSON.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    let said = headers.get(CONTENT_TYPE).and_then(text).unwrap_or_default();
+    let kind = said.split(';').next().unwrap_or_default().trim_ascii();
+    kind.eq_ignore_ascii_case("application/json")
+}
+
 /// The names of those headers that are meant for the gateway alone.
 pub(crate) fn control_names(headers: &HeaderMap) -> Vec<String> {
     let control = |name: &&str| name.starts_with("x-") && ends_here(name);
@@ -99,7 +106,7 @@ pub(crate) fn selection(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// What is meant for the gateway, or is written anew for every backend.
-fn ends_here(name: &str) -> bool {
+pub(super) fn ends_here(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("x-") else {
         return matches!(name, "expect" | "trailer");
     };

@@ -104,6 +104,13 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
     })
 }
 
+/// Whether a path is one of OpenAI's API to which work is posted, written plainly.
+pub(crate) fn is_work(path: &str) -> bool {
+    let plain = |letter: u8| letter.is_ascii_alphanumeric() || b"/-_.".contains(&letter);
+    let route = classify(&Method::POST, path);
+    matches!(route, Ok(Route::Proxied { api: Api::OpenAi, .. })) && path.bytes().all(plain)
+}
+
 /// The model that a card is asked of.
 pub(crate) fn card_id(path: &str) -> Option<Cow<'_, str>> {
     let id = path.strip_prefix(CARDS)?;

@@ -8,7 +8,7 @@ use flow::identity::NAME_MAX;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::headers::{REQUEST_ID, text};
+use super::headers::{REQUEST_ID, ends_here, text};
 use crate::hops;
 
 const PRIORITY: HeaderName = HeaderName::from_static("x-priority");
@@ -54,8 +54,8 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: Duration) -> Option<Duration
 // === impl Stamp ===
 
 impl Stamp<'_> {
-    /// The headers of the request. What its sender wants comes first, so that it cannot replace
-    /// what is said here; a value that cannot be a header's is left out.
+    /// The headers of the request. What is meant for a gateway is said here alone, whatever its
+    /// sender wants; a value that cannot be a header's is left out.
     pub(crate) fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in self.own {
@@ -64,7 +64,8 @@ impl Stamp<'_> {
                 headers.insert(name, value);
             }
         }
-        hops::strip(&mut headers, |name| matches!(name, "host" | "content-length" | "expect"));
+        let not_theirs = |name: &str| ends_here(name) || matches!(name, "host" | "content-length");
+        hops::strip(&mut headers, not_theirs);
         put(&mut headers, &HeaderName::from_static("traceparent"), self.trace());
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(PRIORITY, HeaderValue::from_static(self.priority));
@@ -133,6 +134,7 @@ mod tests {
             ("X-Priority", "critical"),
             ("x-own", "kept"),
             ("connection", "close"),
+            ("x-gateway-inference-fairness-id", "vip"),
             ("bad name", "x"),
             ("x-bad", "a\nb"),
         ];
@@ -140,6 +142,7 @@ mod tests {
         assert_eq!(headers["x-priority"], "best-effort");
         assert_eq!(headers["x-own"], "kept");
         assert!(!headers.contains_key("connection"));
+        assert!(!headers.contains_key("x-gateway-inference-fairness-id"));
         assert!(!headers.contains_key("x-bad"));
     }
 

@@ -12,8 +12,17 @@ use super::inbound;
 use crate::depot::Depot;
 use crate::depot::page::{Deed, Meant};
 use crate::gate::Gate;
+use crate::ingress;
 use crate::ingress::path::{Graves, QueueCall};
 use crate::reply::{Fault, error};
+
+/// Whether a dispatcher that stands alone can do its work.
+pub(super) fn ready(depot: &Depot) -> Response<Full<Bytes>> {
+    match depot.dispatchers.iter().find_map(|dispatcher| dispatcher.trouble()) {
+        Some(why) => error::response(&Fault::StoreAway(why).into()),
+        None => content("application/json", Bytes::from_static(b"{\"ready\":true}")),
+    }
+}
 
 /// Answers for the dispatcher, where there is one.
 pub(super) async fn answer(
@@ -24,8 +33,11 @@ pub(super) async fn answer(
 ) -> Response<Full<Bytes>> {
     let Some(depot) = depot else { return error::response(&Fault::BatchDisabled.into()) };
     let done = match call {
-        QueueCall::Overview => json(&depot.overview()),
-        QueueCall::Text => Ok(("text/plain; charset=utf-8", depot.overview().to_string().into())),
+        QueueCall::Overview => json(&depot.overview().await),
+        QueueCall::Text => {
+            let text = depot.overview().await.to_string();
+            Ok(("text/plain; charset=utf-8", text.into()))
+        }
         QueueCall::Dead => dead(depot, request.uri().query()).await,
         QueueCall::Redrive => act(gate, depot, Deed::Redrive, request).await,
         QueueCall::Purge => act(gate, depot, Deed::Purge, request).await,
@@ -47,6 +59,11 @@ async fn act(
     deed: Deed,
     request: Request<Incoming>,
 ) -> Result<Page, Fault> {
+    // A page of some website could post anything else here in its visitor's name.
+    if !ingress::headers::is_json(request.headers()) {
+        let what = "Send it with the header Content-Type: application/json.";
+        return Err(Fault::InvalidRequest(what.into()));
+    }
     let settled = gate.settled.load_full();
     let (body, _held) = inbound::collect(request.into_body(), &settled.server, gate).await?;
     let meant: Meant = serde_json::from_slice(&body).map_err(|error| {

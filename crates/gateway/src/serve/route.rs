@@ -15,7 +15,7 @@ use super::worker::Worker;
 use super::{batching, inbound, listing, queues, status};
 use crate::admin;
 use crate::bodies::Held;
-use crate::ingress::path::{self, Route};
+use crate::ingress::path::{self, Page, Route};
 use crate::ingress::{self, Intent};
 use crate::passage::Passage;
 use crate::relay::Errand;
@@ -44,6 +44,13 @@ pub(super) async fn answer(
             let batches = worker.depot.as_ref().and_then(|depot| depot.batches.as_ref());
             batching::answer(gate, batches, call, request).await
         }
+        // Without model servers of its own only its store can fail it.
+        Ok(Route::Visibility(Page::Ready)) if doors.batch && !doors.api => Content::whole(
+            worker
+                .depot
+                .as_deref()
+                .map_or_else(|| error::response(&Fault::BatchDisabled.into()), queues::ready),
+        ),
         Ok(Route::Visibility(page)) if doors.visibility => {
             Content::whole(admin::answer(gate, page, gate.standing()))
         }

@@ -167,3 +167,22 @@ fn d10_thousands_of_lines_wait_in_steps() {
     let names: Vec<String> = (1..=2500).map(|number| format!("r{number}")).collect();
     assert_eq!(names_of(&rows), names);
 }
+
+#[test]
+fn what_others_have_put_into_the_folder_stays() {
+    let mut world = World::new();
+    let left = "file-0123456789abcdef";
+    for folder in ["files", "drafts"] {
+        let folder = world.folder.join(folder);
+        std::fs::write(folder.join("thesis.tex"), "precious").unwrap();
+        std::fs::write(folder.join(left), "left by a crash").unwrap();
+        std::fs::create_dir(folder.join("file-fedcba9876543210")).unwrap();
+    }
+    world.restart();
+    for folder in ["files", "drafts"] {
+        let folder = world.folder.join(folder);
+        assert!(folder.join("thesis.tex").exists(), "it is somebody else's");
+        assert!(folder.join("file-fedcba9876543210").exists(), "folders are never ours");
+        assert!(!folder.join(left).exists(), "this one is ours");
+    }
+}
