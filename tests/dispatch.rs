@@ -3,5 +3,6 @@
 mod batches;
 mod crashes;
 mod deeds;
+mod gates;
 mod queues;
 mod yard;

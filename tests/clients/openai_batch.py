@@ -115,7 +115,7 @@ def errors():
     other = refused(bad, wrong, client.files.create, file=b"{}", purpose="fine-tune")
     assert other.param == "purpose", other
     file = upload(line("one"))
-    window = refused(bad, wrong, create, file, completion_window="1s")
+    window = refused(bad, wrong, create, file, completion_window="1ms")
     assert window.param == "completion_window", window
     place = refused(bad, wrong, create, file, endpoint="/v1/models/../files")
     assert place.param == "endpoint", place

@@ -128,3 +128,31 @@ fn d07_a_redis_that_restarts_loses_nothing_that_was_accepted() {
     let results = await_results(&redis, count);
     assert_eq!(ids(&results).len(), count);
 }
+
+#[test]
+fn d07_a_redis_that_fails_over_loses_nothing_that_was_accepted() {
+    let (mut primary, replica) = (Redis::start(), Redis::start());
+    replica.call(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    let backend = Backend::start(|_| Answer::ok().after_ms(10));
+    let total = 120;
+    for number in 0..total {
+        submit(&primary, &format!("m{number}"), unix() + 600);
+    }
+    eventually("replicated", || {
+        let waiting = count(&replica);
+        if waiting == total { Ok(()) } else { Err(format!("{waiting}")) }
+    });
+    let sections = format!("{QUICK}workers = 4\nlease = \"2s\"\n");
+    let both = format!("urls = [\"{}\", \"{}\"]\nreplicas = 1", primary.url(), replica.url());
+    let one = format!("urls = [\"{}\"]", primary.url());
+    let config = config(&sections, "\"open\"", &primary, backend.address()).replace(&one, &both);
+    let _dispatcher = Dispatcher::start(&config);
+    await_results(&primary, 40);
+    primary.kill();
+    replica.call(&["REPLICAOF", "NO", "ONE"]);
+    // The other comes back behind it, since writes must be in two places.
+    primary.restart();
+    primary.call(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
+    let results = await_results(&replica, total);
+    assert_eq!(ids(&results).len(), total);
+}

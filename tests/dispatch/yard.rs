@@ -4,7 +4,7 @@
 //! under test takes part in that.
 
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ pub(super) fn config(sections: &str, gates: &str, redis: &Redis, target: SocketA
 
 /// Seconds since 1970, by which deadlines are told.
 pub(super) fn unix() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+    UNIX_EPOCH.elapsed().unwrap().as_secs()
 }
 
 /// A message of llm-d-async.

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::support::tools::{python, run, tool};
-use crate::support::{Ask, Call, Gateway, eventually};
+use crate::support::{Ask, Backend, Call, Gateway, eventually};
 
 const MIB: usize = 1 << 20;
 
@@ -96,6 +96,14 @@ fn d10_openais_own_client_has_files_and_batches() {
     let gateway = gateway("");
     openai(&gateway, &["files", "pages", "batches", "flaws", "errors"]);
     await_nothing_half_done(&gateway);
+}
+
+#[test]
+fn d10_openais_own_client_has_its_batches_answered() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before("[batch]\nfolder = \"batches\"\n", &backend);
+    openai(&gateway, &["complete"]);
+    gateway.await_idle();
 }
 
 #[test]

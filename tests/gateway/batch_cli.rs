@@ -112,7 +112,7 @@ fn fake(status: &'static str, failed: u64) -> Backend {
                     batch["request_counts"]["completed"] = (3 - failed).into();
                     batch["request_counts"]["failed"] = failed.into();
                     batch[files[0].0] = files[0].1.into();
-                    batch[files[1].0] = if failed > 0 { files[1].1.into() } else { Value::Null };
+                    batch[files[1].0] = (failed > 0).then_some(files[1].1).into();
                 }
                 Answer::json(200, &batch.to_string())
             }
@@ -200,7 +200,7 @@ fn d10_batches_are_listed_shown_and_cancelled() {
     assert!(code == 0 && out.contains("cancell"), "{out}");
     let (code, out, _) = run(&url, &["status", id, "--watch"]);
     assert!(code == 2 && out.contains("3: 0 answered, 3 failed"), "{out}");
-    let wrong = ["submit", file.to_str().unwrap(), "--window", "1s"];
+    let wrong = ["submit", file.to_str().unwrap(), "--window", "1ms"];
     let (code, _, said) = run(&url, &wrong);
     assert!(code == 1 && said.contains("completion_window"), "{said}");
     let files = Call::open(gateway.address(), &Ask::get("/v1/files?purpose=batch").bytes());

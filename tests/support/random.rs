@@ -13,7 +13,7 @@ impl Random {
     pub(crate) fn new(what: &str) -> Self {
         let given = std::env::var("TIDEGATE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed: u64 = given.unwrap_or_else(|| RandomState::new().hash_one(what) >> 16);
-        println!("{what}: TIDEGATE_SEED={seed}");
+        eprintln!("{what}: TIDEGATE_SEED={seed}");
         Self(seed.max(1))
     }
 

@@ -3,8 +3,8 @@
 //!
 //! Batch work waits in a store, not in memory, so there is no line here to take the next one from.
 //! Whoever dispatches says which lanes have how much waiting, and hears how many to take from each;
-//! what really went is charged, before turns are planned again. A lane may turn out empty meanwhile:
-//! a turn that is not taken costs nothing.
+//! what really went is charged, before turns are planned again. A lane may turn out to be empty: a
+//! turn that is not taken costs nothing.
 //!
 //! The rules and the bound are those of the fair queue (`queue::fair`), with a cost of one for each
 //! turn: from plan to plan, two lanes that both wait and take their turns differ in turns over

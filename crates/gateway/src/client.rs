@@ -64,6 +64,8 @@ pub enum Unanswered {
     TooLong,
     /// The connection broke; the request may have been taken.
     Lost(String),
+    /// It cannot be written at all.
+    Unwritable(String),
 }
 
 // === impl Base ===
@@ -211,7 +213,7 @@ impl From<hyper::Error> for Unanswered {
 
 impl From<http::Error> for Unanswered {
     fn from(error: http::Error) -> Self {
-        Self::Unreached(format!("the request cannot be written: {error}"))
+        Self::Unwritable(error.to_string())
     }
 }
 
@@ -221,6 +223,7 @@ impl std::fmt::Display for Unanswered {
             Self::Unreached(why) => f.write_str(why),
             Self::TooLong => f.write_str("the answer is too long"),
             Self::Lost(why) => write!(f, "the connection broke: {why}"),
+            Self::Unwritable(why) => write!(f, "the request cannot be written: {why}"),
         }
     }
 }

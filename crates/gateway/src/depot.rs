@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 
 use store::{RedisQueue, RedisSettings, RedisStore, Sqlite, Store};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
 
 use crate::batch::Batches;
 use crate::client::{Base, Client};
@@ -34,12 +35,15 @@ pub(crate) struct Depot {
     pub(crate) gates: Arc<Gates>,
 }
 
+/// A depot and the thread on which it runs.
+pub(crate) type Opened = (Arc<Depot>, JoinHandle<()>);
+
 /// Opens what is configured and begins to send; nothing where nothing is configured. `own` is where
 /// messages go of queues that name no target.
 pub(crate) fn open(
     gate: &Arc<Gate>,
     own: Option<SocketAddr>,
-) -> Result<Option<(Arc<Depot>, JoinHandle<()>)>, StartError> {
+) -> Result<Option<Opened>, StartError> {
     let settled = gate.settled.load_full();
     if settled.batch.folder.is_none() && settled.dispatch.redis.is_none() {
         return Ok(None);
@@ -106,20 +110,21 @@ impl Depot {
             if let Some(batches) = &self.batches {
                 task::spawn(Arc::clone(batches).tend());
             }
-            let (done, mut all_done) = tokio::sync::mpsc::channel::<()>(1);
+            let (done, mut all_done) = mpsc::channel(1);
             for dispatcher in &self.dispatchers {
-                let (dispatcher, done) = (Arc::clone(dispatcher), done.clone());
-                let closing = gate.closing();
-                task::spawn(async move {
-                    dispatcher.run(closing).await;
-                    drop(done);
-                });
+                let running = Arc::clone(dispatcher).run(gate.closing());
+                task::spawn(until(running, done.clone()));
             }
             drop(done);
             // Ends when the last of them has let go of its end.
             let _ = all_done.recv().await;
         });
     }
+}
+
+async fn until(running: impl Future<Output = ()>, done: mpsc::Sender<()>) {
+    running.await;
+    drop(done);
 }
 
 fn open_file(folder: &std::path::Path) -> Result<Arc<Sqlite>, String> {

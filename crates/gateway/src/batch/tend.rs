@@ -49,8 +49,12 @@ impl Batches {
     /// Does what is to be done now; says when to look again. Reading a file takes a while, so only
     /// one is read in each round, after all others were looked after.
     pub(super) async fn round(&self, now: Now<'_>) -> Result<Duration, StoreError> {
-        self.age(now()).await?;
-        let due = self.ledger.due(now()).await?;
+        let keep = u64::try_from(self.settings.keep.as_millis()).unwrap_or(u64::MAX);
+        let old = Moment::from_millis(now().millis().saturating_sub(keep));
+        let due = self.ledger.due(now(), old).await?;
+        if due.old {
+            self.age(now(), old).await?;
+        }
         let mut pause = if due.underway { LOOK } else { AGEING };
         let (mut unread, mut more) = (None, false);
         for id in &due.ids {
@@ -79,22 +83,21 @@ impl Batches {
         }
     }
 
-    /// Forgets what has become too old.
-    async fn age(&self, now: Moment) -> Result<(), StoreError> {
+    /// Forgets files whose time has come, and batches that ended before `old`.
+    async fn age(&self, now: Moment, old: Moment) -> Result<(), StoreError> {
         loop {
-            let old = self.ledger.old_files(now, FORGOTTEN).await?;
-            for id in &old {
+            let files = self.ledger.old_files(now, FORGOTTEN).await?;
+            let mut stuck = false;
+            for id in &files {
                 tracing::info!(id, "a file has become too old");
                 // Why it did not go was logged; the next round tries again.
-                let _ = self.discard(id).await;
+                stuck |= self.discard(id).await.is_err();
             }
-            if old.len() < FORGOTTEN {
+            if stuck || files.len() < FORGOTTEN {
                 break;
             }
         }
-        let keep = u64::try_from(self.settings.keep.as_millis()).unwrap_or(u64::MAX);
-        let before = Moment::from_millis(now.millis().saturating_sub(keep));
-        while self.ledger.forget_batches(before, FORGOTTEN).await? == FORGOTTEN as u64 {}
+        while self.ledger.forget_batches(old, FORGOTTEN).await? == FORGOTTEN as u64 {}
         Ok(())
     }
 }

@@ -82,16 +82,7 @@ impl Dispatcher {
         for held in &all {
             self.tell(held, Word::HandBack);
         }
-        let none_left = async {
-            loop {
-                let freed = self.freed.notified();
-                if self.held().values().all(|place| matches!(place, Whereabouts::AtGate(_))) {
-                    return;
-                }
-                freed.await;
-            }
-        };
-        let in_time = timeout(HAND_BACK_LIMIT, none_left).await;
+        let in_time = timeout(HAND_BACK_LIMIT, self.landed()).await;
         let left: Vec<Held> = self.held().keys().cloned().collect();
         if in_time.is_err() {
             tracing::warn!(messages = left.len(), "not handed back in time: their leases run out");
@@ -100,6 +91,18 @@ impl Dispatcher {
         // Those that stood before a gate have nobody who could hear.
         for held in left {
             self.give_back(held).await;
+        }
+    }
+
+    /// Resolves when nothing is under way any more.
+    async fn landed(&self) {
+        let under_way = |place: &Whereabouts| matches!(place, Whereabouts::UnderWay(_));
+        loop {
+            let freed = self.freed.notified();
+            if !self.held().values().any(under_way) {
+                return;
+            }
+            freed.await;
         }
     }
 
@@ -181,19 +184,18 @@ impl Dispatcher {
     async fn persist<'a>(&self, mut verb: impl FnMut() -> Answer<'a, bool>) -> bool {
         let mut told = false;
         loop {
-            match verb().await {
+            let error = match verb().await {
                 Ok(kept) => return kept,
-                Err(error) if !can_wait(&error) => {
-                    tracing::error!(%error, "what became of a message cannot be kept");
-                    return false;
-                }
-                Err(error) => {
-                    if !std::mem::replace(&mut told, true) {
-                        tracing::warn!(%error, "a result waits until the store can take it");
-                    }
-                    tokio::time::sleep(KEEP_PAUSE).await;
-                }
+                Err(error) => error,
+            };
+            if !can_wait(&error) {
+                tracing::error!(%error, "what became of a message cannot be kept");
+                return false;
             }
+            if !std::mem::replace(&mut told, true) {
+                tracing::warn!(%error, "a result waits until the store can take it");
+            }
+            tokio::time::sleep(KEEP_PAUSE).await;
         }
     }
 

@@ -233,10 +233,7 @@ impl Pump {
             dispatcher.hold(&claim.held);
             match self.pass(line, &claim) {
                 Ok(pass) => {
-                    if pass.is_some() {
-                        self.queues.charge(&at, weight(line.queue.weight));
-                        self.tenants[at].charge(&tenant, line.tenant_weight(&tenant));
-                    }
+                    self.charge((at, &tenant), pass.as_ref());
                     dispatcher.start(at, claim, pass);
                     started += 1;
                 }
@@ -245,6 +242,15 @@ impl Pump {
             }
         }
         Ok(started)
+    }
+
+    /// A turn was used, unless nothing is sent.
+    fn charge(&mut self, (at, tenant): (usize, &String), pass: Option<&Pass>) {
+        if pass.is_some() {
+            let line = &self.dispatcher.lines[at];
+            self.queues.charge(&at, weight(line.queue.weight));
+            self.tenants[at].charge(tenant, line.tenant_weight(tenant));
+        }
     }
 
     /// A way through the gates; none is needed for what is not sent at all.

@@ -40,6 +40,9 @@ pub(super) fn judge(ended: Result<Answer, Unanswered>, now: Moment) -> Verdict {
         Err(error @ Unanswered::TooLong) => {
             Verdict::Final(Outcome::failed(Outcome::FAILED, error.to_string()))
         }
+        Err(error @ Unanswered::Unwritable(_)) => {
+            Verdict::Final(Outcome::failed(Outcome::INVALID, error.to_string()))
+        }
         Err(error @ Unanswered::Lost(_)) => {
             Verdict::Failed(Outcome::failed(Outcome::FAILED, error.to_string()), None)
         }
@@ -123,6 +126,8 @@ mod tests {
         }
         let lost = judge(Err(Unanswered::Lost("reset".into())), NOW);
         assert!(matches!(lost, Verdict::Failed(Outcome::Failed { .. }, None)), "{lost:?}");
+        let odd = judge(Err(Unanswered::Unwritable("a path".into())), NOW);
+        assert!(matches!(odd, Verdict::Final(Outcome::Failed { .. })), "{odd:?}");
         let long = judge(Err(Unanswered::TooLong), NOW);
         assert!(matches!(long, Verdict::Final(Outcome::Failed { .. })), "{long:?}");
     }

@@ -31,6 +31,7 @@ macro_rules! twins {
 pub(super) fn write(text: &mut Text, truth: &Truth, alive: &BTreeMap<Names, Alive>, book: &Book) {
     let pages = book.pages();
     write_sizes(text, alive);
+    write_servers(text, truth);
     write_fullness(text, truth);
     write_durations(text, &pages);
     write_endings(text, &pages);
@@ -45,6 +46,15 @@ fn write_sizes(text: &mut Text, alive: &BTreeMap<Names, Alive>) {
                 family.add(&[FAIRNESS, ("priority", priority), POOL, model, target], count);
             }
         }
+    }
+}
+
+/// Whoever shares out what is left, such as a batch dispatcher, needs to know of how many servers.
+fn write_servers(text: &mut Text, truth: &Truth) {
+    let ready = truth.backends.iter().filter(|backend| backend.ready).count();
+    for name in ["llm_d_epp_ready_endpoints", "inference_pool_ready_pods"] {
+        let help = "Backends that take requests.";
+        text.bare(name, Kind::Gauge, help).add(&[("name", POOL.1)], ready);
     }
 }
 

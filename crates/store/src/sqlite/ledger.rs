@@ -182,6 +182,8 @@ pub struct Due {
     pub ids: Vec<String>,
     /// Whether there are others, whose lines are being answered.
     pub underway: bool,
+    /// Whether there are files and batches that have become too old.
+    pub old: bool,
 }
 
 /// The id of the message for a line of a batch.
@@ -245,9 +247,9 @@ impl Ledger {
         self.store.read(move |step| batches::list(step, &page).map_err(trouble::from))
     }
 
-    /// What there is to do.
-    pub fn due(&self, now: Moment) -> Answer<'_, Due> {
-        self.store.read(move |step| batches::due(step, now).map_err(trouble::from))
+    /// What there is to do. Batches that ended before `old` have been kept for long enough.
+    pub fn due(&self, now: Moment, old: Moment) -> Answer<'_, Due> {
+        self.store.read(move |step| batches::due(step, now, old).map_err(trouble::from))
     }
 
     /// Forgets batches that ended before then, so many at most; says how many.

@@ -59,7 +59,7 @@ impl World {
     }
 
     async fn due(&self, secs: u64) -> (Vec<String>, bool) {
-        let due = self.ledger().due(at(secs)).await.unwrap();
+        let due = self.ledger().due(at(secs), at(0)).await.unwrap();
         (due.ids, due.underway)
     }
 

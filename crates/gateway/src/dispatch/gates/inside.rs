@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use flow::{Bound, Bounds, Controller, Hysteresis, Limits, StockUnit};
+use flow::{Bounds, Controller, Hysteresis, Limits, StockUnit};
 
 use super::look::{Look, size};
 use crate::config::settled::dispatch::System;
@@ -108,11 +108,11 @@ fn tightest(limits: &Limits, ours: f64) -> (f64, f64) {
     let Limits { unstarted, tokens, slots, pace, binding, by_metrics } = *limits;
     let there = f64::from(slots.0);
     let waiting = f64::from(unstarted.0);
+    if binding.is_some() {
+        return (there, there);
+    }
     // Many short prompts may be unstarted at once: while it is open, one more may.
-    let may_wait = match binding {
-        Some(Bound::Unstarted) => unstarted.1,
-        _ => unstarted.1.max(waiting + 1.0),
-    };
+    let may_wait = unstarted.1.max(waiting + 1.0);
     // In requests as large as those that are there.
     let by_tokens = tokens.1 / (tokens.0 as f64 / there);
     let by_slots = if by_metrics { slots.1 } else { f64::INFINITY };

@@ -52,7 +52,11 @@ fn x02_other_pickers_dashboards_find_their_names_where_they_are_wanted() {
         let waited = name("request_queue_duration_seconds_count");
         assert_eq!(sum(&waited, &["outcome=\"Dispatched\""]), 1.0);
     }
+    for name in ["llm_d_epp_ready_endpoints", "inference_pool_ready_pods"] {
+        assert_eq!(sum(name, &["name=\"tidegate\""]), 1.0);
+    }
     assert!(!text(false).contains("llm_d_epp_"));
+    assert!(!text(false).contains("inference_pool_"));
 }
 
 #[test]

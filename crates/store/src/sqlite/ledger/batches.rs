@@ -66,11 +66,11 @@ pub(super) fn list(step: &Transaction<'_>, page: &Page) -> rusqlite::Result<Opti
 }
 
 /// All but those whose lines are being answered and that have time left.
-pub(super) fn due(step: &Transaction<'_>, now: Moment) -> rusqlite::Result<Due> {
+pub(super) fn due(step: &Transaction<'_>, now: Moment, old: Moment) -> rusqlite::Result<Due> {
     let sql = "SELECT b.id, status = 'in_progress' AND deadline > ?1 AND \
                t.answered_well + t.failed < t.total FROM batches b LEFT JOIN tallies t \
                ON t.route = b.id WHERE cleared = 0 ORDER BY number";
-    let mut due = Due::default();
+    let mut due = Due { old: is_any_old(step, now, old)?, ..Due::default() };
     let mut sql = step.prepare_cached(sql)?;
     let mut found = sql.query([stamp(now)])?;
     while let Some(row) = found.next()? {
@@ -81,6 +81,12 @@ pub(super) fn due(step: &Transaction<'_>, now: Moment) -> rusqlite::Result<Due> 
         }
     }
     Ok(due)
+}
+
+fn is_any_old(step: &Transaction<'_>, now: Moment, old: Moment) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM files WHERE expires <= ?1) \
+               OR EXISTS (SELECT 1 FROM batches WHERE ended < ?2)";
+    step.prepare_cached(sql)?.query_row([stamp(now), stamp(old)], first)
 }
 
 pub(super) fn forget(step: &Transaction<'_>, before: Moment, most: usize) -> rusqlite::Result<u64> {

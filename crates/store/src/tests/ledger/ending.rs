@@ -149,6 +149,13 @@ async fn d10_what_ended_long_ago_is_forgotten() {
         }
     }
     world.add("batch_4").await;
+    let is_old = |now, old| {
+        let ledger = world.ledger();
+        async move { ledger.due(at(now), at(old)).await.unwrap().old }
+    };
+    assert!(!is_old(499, 5).await);
+    assert!(is_old(499, 6).await, "a batch");
+    assert!(is_old(500, 5).await, "a file");
     assert_eq!(world.ledger().forget_batches(at(10), 9).await, Ok(0));
     assert_eq!(world.ledger().forget_batches(at(99), 1).await, Ok(1));
     assert_eq!(world.ledger().batch("batch_1").await, Ok(None), "the oldest first");

@@ -1,0 +1,98 @@
+//! What gates look at, by those who really say it.
+
+use super::yard::{self, Dispatcher, QUICK, await_results, count, submit, unix};
+use crate::support::gateway::config;
+use crate::support::{Engine, Gateway, Metrics, Prometheus, Redis, eventually};
+
+/// A gateway and an engine behind it, both read by Prometheus.
+struct World {
+    prometheus: Prometheus,
+    _gateway: Gateway,
+    _engine: Engine,
+}
+
+// === impl World ===
+
+impl World {
+    fn start() -> Self {
+        let engine = Engine::start(&["--model", "m"]);
+        let sections = "[epp]\nllm_d_metrics = true\n[controller]\nwatermark_per_backend = 10\n";
+        let gateway = Gateway::start(&config(sections, &[("one", engine.address())]));
+        let pool = [("inference_pool", "tidegate")];
+        let targets = [(gateway.address(), &[][..]), (engine.address(), &pool[..])];
+        let prometheus = Prometheus::scraping(&targets);
+        Self { prometheus, _gateway: gateway, _engine: engine }
+    }
+
+    /// The one number of an expression, once there is one.
+    fn number(&self, expression: &str) -> f64 {
+        eventually(expression, || match self.prometheus.query(expression)[..] {
+            [number] => Ok(number),
+            ref others => Err(format!("{} samples", others.len())),
+        })
+    }
+}
+
+/// The names that `prometheus-saturation` and `prometheus-budget` ask for are those that a gateway
+/// and its engines have.
+#[test]
+fn d02_a_running_gateway_has_the_names_that_gates_ask_for() {
+    let world = World::start();
+    for prefix in ["llm_d_epp_", "inference_extension_"] {
+        let of = |rest: &str| format!("sum({prefix}{rest}{{inference_pool=\"tidegate\"}})");
+        assert_eq!(world.number(&of("flow_control_pool_saturation")), 0.0);
+        assert_eq!(world.number(&of("flow_control_queue_size")), 0.0);
+    }
+    for name in ["llm_d_epp_ready_endpoints", "inference_pool_ready_pods"] {
+        assert_eq!(world.number(&format!("{name}{{name=\"tidegate\"}}")), 1.0);
+    }
+    let running = "sum(vllm:num_requests_running{inference_pool=\"tidegate\"})";
+    assert_eq!(world.number(running), 0.0);
+    let age = "time() - timestamp(llm_d_epp_ready_endpoints{name=\"tidegate\"})";
+    assert!(world.number(age) < 60.0);
+}
+
+/// A dispatcher that sends to the gateway as Prometheus says.
+fn dispatcher(world: &World, redis: &Redis, gate: &str) -> Dispatcher {
+    let url = format!("url = \"{}\"\n", world.prometheus.url());
+    let gate = format!(
+        "[[dispatch.gates]]\nname = \"seen\"\n{gate}pool = \"tidegate\"\n{url}stale_after = \"3s\"\n"
+    );
+    let sections = format!("{QUICK}{gate}");
+    Dispatcher::start(&yard::config(&sections, "\"seen\"", redis, world._gateway.address()))
+}
+
+#[test]
+fn d02_messages_go_as_prometheus_says_and_not_at_all_when_it_says_nothing() {
+    let mut world = World::start();
+    let gates = [
+        "kind = \"prometheus-saturation\"\ncapacity = 10\n",
+        "kind = \"prometheus-budget\"\nmax_concurrency = 10\n",
+    ];
+    for (at, gate) in gates.into_iter().enumerate() {
+        let redis = Redis::start();
+        let dispatcher = dispatcher(&world, &redis, gate);
+        submit(&redis, "seen", unix() + 600);
+        let results = await_results(&redis, 1);
+        assert_eq!(results[0]["status_code"], 200, "{gate}");
+        let page = dispatcher.page("/dispatch").json();
+        let told = page["gates"].as_array().unwrap().clone();
+        let told = told.iter().find(|gate| gate["name"] == "seen").unwrap().clone();
+        assert_eq!(told["system"], 10.0, "{told}");
+        if at + 1 == gates.len() {
+            world.prometheus.stop();
+            eventually("shut", || {
+                let metrics = Metrics::read(&dispatcher.page("/metrics").text());
+                match metrics.sum_where("tidegate_dispatch_gate_readable", "seen") {
+                    0.0 => Ok(()),
+                    _ => Err("readable".into()),
+                }
+            });
+            submit(&redis, "unseen", unix() + 600);
+            let text = dispatcher.page("/dispatch.txt").text();
+            assert!(text.contains("unreadable"), "{text}");
+            assert_eq!(count(&redis), 1, "nobody knows whether there is room");
+            assert!(dispatcher.process.log().contains("the gate cannot be read"));
+        }
+    }
+}
