@@ -1,5 +1,6 @@
 //! The tasks that look, one for each source that must be looked at, and one that ends latches.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -47,12 +48,15 @@ impl Gates {
             let look = inside.look();
             sleep(TRANSIT).await;
             self.tell(at, look);
+            let mut wanted = pin!(self.wanted.notified());
+            // Whoever is turned away after this is heard, and before this is seen.
+            wanted.as_mut().enable();
             if self.hungry.load(Ordering::Relaxed) {
                 continue;
             }
             tokio::select! {
                 () = sleep(every.saturating_sub(TRANSIT)) => {}
-                () = self.wanted.notified() => {}
+                () = wanted => {}
             }
         }
     }

@@ -106,7 +106,14 @@ async fn d09_a_result_lies_as_llm_d_async_has_it() {
     let mut expected = Vec::new();
     for (outcome, rest) in outcomes.into_iter().zip([
         r#""status_code":200,"payload":"{\"a\":\"é\\n\"}","#,
+<<<<<<< HEAD
         r#""payload":"{\"error\":\"it was \\\"late\\\"\"}","error_code":"DEADLINE_EXCEEDED","error_message":"it was \"late\"","#,
+=======
+        concat!(
+            r#""payload":"{\"error\":\"it was \\\"late\\\"\"}","#,
+            r#""error_code":"DEADLINE_EXCEEDED","error_message":"it was \"late\"","#,
+        ),
+>>>>>>> 6fa01d5 (store: an engine on Redis, in llm-d-async's keys and formats)
     ]) {
         let id = format!("r{}", expected.len());
         store.submit(vec![message(&id, NOW)], NOW).await.unwrap();
@@ -127,7 +134,12 @@ async fn a_message_that_goes_back_keeps_all_that_we_do_not_know() {
     let foreign = r#"{"later":[1, 2],"internal":{"labels":{"tier":"batch"},"retry_count":2,"#
         .to_owned()
         + r#""enqueue_seq":7,"dispatch_attempt":5},"request_kind":"pubsub","#
+<<<<<<< HEAD
         + r#""data":{"id":"x","deadline":1764045130,"payload":{"a": 1e3},"pubsub_id":"p","new":0}}"#;
+=======
+        + r#""data":{"id":"x","deadline":1764045130,"payload":{"a": 1e3},"#
+        + r#""pubsub_id":"p","new":0}}"#;
+>>>>>>> 6fa01d5 (store: an engine on Redis, in llm-d-async's keys and formats)
     redis.call(&["ZADD", "q", "1", &foreign]);
     let claim = claim(&store).await;
     assert_eq!((claim.failures, claim.message.body.length()), (2, 10));
@@ -293,3 +305,38 @@ async fn results_go_by_queue_then_message_then_default_and_run_out_if_told() {
     let life: u64 = text(&redis, &["TTL", "fixed"]).parse().unwrap();
     assert!((1..=50).contains(&life), "what another has settled stays: {life}");
 }
+<<<<<<< HEAD
+=======
+
+#[tokio::test]
+async fn the_body_of_a_dead_message_stays_until_it_is_purged_or_done() {
+    let redis = Redis::start();
+    let store = connect(&redis).await;
+    let body = Body::Bytes("no JSON".into());
+    let messages = ["a", "b"].map(|id| Message { body: body.clone(), ..message(id, NOW) });
+    store.submit(messages.to_vec(), NOW).await.unwrap();
+    let bodies = || redis.call(&["KEYS", "request-payload:*"]).texts();
+    let keys = bodies();
+    for claim in store.claim(want("q", "", 9, NOW), NOW).await.unwrap() {
+        let outcome = Outcome::failed(Outcome::FAILED, "no");
+        assert!(store.bury(claim.held, outcome, NOW).await.unwrap());
+    }
+    assert_eq!(keys.len(), 2);
+    for key in &keys {
+        assert_eq!(text(&redis, &["TTL", key]), "-1", "the dead wait for a person");
+    }
+    let known = store.submit(messages.to_vec(), NOW).await.unwrap();
+    assert_eq!(known, [crate::Receipt::Known; 2]);
+    assert!(
+        !store.cancel("a", NOW).await.unwrap(),
+        "it is dead, also for whoever submits it again"
+    );
+    assert_eq!(store.redrive("q", Which::Ids(vec!["a".into()]), NOW).await.unwrap(), 1);
+    let again = claim(&store).await;
+    assert_eq!(again.message.body, body);
+    assert!(store.complete(again.held, Outcome::failed("X", ""), NOW).await.unwrap());
+    assert_eq!(bodies().len(), 1);
+    assert_eq!(store.purge("q", Which::All).await.unwrap(), 1);
+    assert_eq!(bodies(), Vec::<String>::new());
+}
+>>>>>>> 6fa01d5 (store: an engine on Redis, in llm-d-async's keys and formats)

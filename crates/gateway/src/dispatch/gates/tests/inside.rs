@@ -2,7 +2,7 @@
 
 use flow::{
     Ask, BackendId, BackendSupply, Band, Bounds, Controller, FlowClass, Hysteresis, ModelId,
-    Reading, Settings, StockUnit, Time, Verdict,
+    Reading, Settings, StockUnit, Time, Usage, Verdict,
 };
 
 use super::super::inside::Fullness;
@@ -156,4 +156,53 @@ async fn d02_the_gate_follows_the_gateway_it_is_in() {
     assert_eq!(gates.room(&way), 0);
     drop(passes);
     assert_eq!(gates.room(&way), 50);
+}
+
+/// One request of ours: on its way for a moment, then at a backend, then over.
+async fn live(pass: Pass, gate: Arc<Gate>, served: Duration) {
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let ticket = gate.keeper.with(|core, now| {
+        let flow = core.flow("batch", 0);
+        let ask = Ask { band: Band::BestEffort, ..Ask::new(flow, ModelId(1)) };
+        match core.offer(ask, now) {
+            Verdict::Granted { ticket, .. } => ticket,
+            other => panic!("more came than there was room for: {other:?}"),
+        }
+    });
+    tokio::time::sleep(served).await;
+    gate.keeper.with(|core, now| core.settle(ticket, Usage::Cost(1), now)).unwrap();
+    pass.good();
+}
+
+/// In real time, with a hundred places of which thirty are others': never more than the threshold
+/// but for what was on its way, and as soon as one ends the next one goes.
+#[tokio::test]
+async fn d03_the_gateways_own_readings_hold_its_threshold() {
+    let gate = Gate::new(Settled { flow: fixed(100.0), ..Settled::default() });
+    gate.keeper.with(|core, now| {
+        core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
+        offer(core, Band::Normal, 30);
+    });
+    let specs = [spec("g", GateKind::Gateway, System::Known)];
+    let gates = Gates::new(&specs, Some(Arc::clone(&gate)), gate.clock, Arc::default()).unwrap();
+    let _watching = watched(&gates);
+    let (way, mut requests) = (way(&gates), tokio::task::JoinSet::new());
+    let (mut sent, mut most, mut samples) = (0_u64, 0, Vec::new());
+    while sent < 3000 {
+        while let Ok(pass) = gates.take(&way, 1) {
+            sent += 1;
+            let served = Duration::from_millis(50 + sent * 37 % 100);
+            requests.spawn(live(pass, Arc::clone(&gate), served));
+        }
+        let there = gate.keeper.with(|core, _| core.in_flight());
+        most = most.max(there);
+        samples.push(f64::from(there));
+        gates.changed().await;
+        while requests.try_join_next().is_some_and(|ended| ended.is_ok()) {}
+    }
+    let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+    assert!(most <= 90, "{most} of 100, {mean} on average");
+    // A loaded machine takes its time between an end and the next beginning.
+    assert!(mean > 60.0, "{mean} on average, at most {most}");
+    eprintln!("{mean:.1} on average, at most {most}");
 }
