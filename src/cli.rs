@@ -54,6 +54,7 @@ enum Bench {
     Engine(Engine),
     Gateway(measure::Gateway),
     Epp(measure::Epp),
+    Batch(measure::Batch),
     #[command(hide = true)]
     FloorProxy(measure::Floor),
 }
@@ -223,6 +224,7 @@ impl Cli {
             Verb::Bench(Bench::Auto(auto)) => auto.run(out),
             Verb::Bench(Bench::Gateway(gateway)) => gateway.run(out),
             Verb::Bench(Bench::Epp(epp)) => epp.run(out),
+            Verb::Bench(Bench::Batch(batch)) => batch.run(out),
             Verb::Bench(Bench::FloorProxy(floor)) => floor.run(out),
         }?;
         Ok(ExitCode::SUCCESS)

@@ -1,4 +1,5 @@
-//! Measuring the gateway and the picker: the verbs, and the peer that one starts for itself.
+//! Measuring the gateway, the picker and batch work: the verbs, and the peer that one starts for
+//! itself.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -59,6 +60,30 @@ pub(crate) struct Epp {
     beside: Option<PathBuf>,
 }
 
+/// Measure batch work: the queue, the largest batch, the gates, and what others notice of it.
+///
+/// Engines are stand-ins, the gateway and the dispatcher are processes; everybody shares all cores.
+/// Wants a release build, and a folder for temporary files on a real disk (TMPDIR). Takes about a
+/// quarter of an hour.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tidegate bench batch --quick              a first impression in some minutes
+  tidegate bench batch --only store         durable messages per second
+  tidegate bench batch --only accept        a batch of 50000 requests from upload to end
+  tidegate bench batch --only accuracy      how exactly gates keep a threshold
+  tidegate bench batch --only protection    interactive users beside a batch")]
+pub(crate) struct Batch {
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Take fewer and shorter rounds.
+    #[arg(long)]
+    quick: bool,
+    /// Run only benchmarks whose name contains this, such as `store`, `accept` or `accuracy`.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+}
+
 /// The bare proxy that the gateway is compared with, for `bench gateway` to start.
 #[derive(Args, Debug)]
 pub(crate) struct Floor {
@@ -98,6 +123,21 @@ impl Epp {
         let plan = Plan { quick: self.quick, only: self.only };
         let beside = self.beside.map(|program| Beside { program });
         let report = bench::epp(&plan, beside, &mut std::io::stderr())?;
+        if self.json {
+            writeln!(out, "{}", report.json()?)?;
+        } else {
+            write!(out, "{report}")?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Batch ===
+
+impl Batch {
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
+        let plan = Plan { quick: self.quick, only: self.only };
+        let report = bench::batch(&plan, &mut std::io::stderr())?;
         if self.json {
             writeln!(out, "{}", report.json()?)?;
         } else {

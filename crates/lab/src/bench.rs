@@ -4,6 +4,7 @@
 //! published one (`relative`), because nanoseconds alone say more about the machine than about
 //! the code.
 
+mod batch;
 mod chance;
 mod counted;
 mod cycles;
@@ -28,6 +29,7 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use subject::{FLOWS, Shape};
 
+pub use batch::batch;
 pub use counted::{Counted, Which};
 pub use epp::{Beside, epp};
 pub use gateway::{Column, Figures, FloorProxy, GatewayReport, Promise, Row, gateway};

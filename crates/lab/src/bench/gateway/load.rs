@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::origin::{Origin, STREAMED};
 use super::process::Process;
-use super::wire::Inbox;
+use super::wire::{Head, Inbox};
 
 /// The size of a request's body where nothing else is said.
 const BODY: usize = 1024;
@@ -78,11 +78,16 @@ impl Request {
         let prompt = size.saturating_sub(body.len() + end.len());
         body.extend(LINE.iter().cycle().take(prompt));
         body.extend(end);
+        let headers = format!("content-type: application/json\r\n{headers}");
+        Self::post("/v1/chat/completions", &headers, &body)
+    }
+
+    /// This body, with these headers beside the usual ones.
+    pub(crate) fn post(path: &str, headers: &str, body: &[u8]) -> Self {
         let length = body.len();
         let mut request = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nuser-agent: bench\r\n\
-             accept: */*\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
-             {headers}\r\n"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nuser-agent: bench\r\n\
+             accept: */*\r\ncontent-length: {length}\r\n{headers}\r\n"
         )
         .into_bytes();
         request.extend(body);
@@ -119,12 +124,29 @@ impl Client {
         self.send(request).await?;
         let head = self.inbox.head(&mut self.stream).await?.context("closed without an answer")?;
         let first = began.elapsed();
+        self.rest(head, began, first).await
+    }
+
+    /// Reads on to the end of the answer.
+    async fn rest(&mut self, head: Head, began: Instant, first: Duration) -> Result<Answer> {
         self.inbox.whole(head, &mut self.stream).await?;
         let total = began.elapsed();
         let status = self.inbox.bytes().get(9..12).and_then(|three| str::from_utf8(three).ok());
         let status = status.and_then(|three| three.parse().ok()).context("no status")?;
         self.inbox.forget();
         Ok(Answer { status, first, total })
+    }
+
+    /// Like [`Client::ask`], but what counts as first is the first byte of the body.
+    pub(crate) async fn watch(&mut self, request: &Request) -> Result<Answer> {
+        let began = Instant::now();
+        self.send(request).await?;
+        let head = self.inbox.head(&mut self.stream).await?.context("closed without an answer")?;
+        while self.inbox.bytes().len() <= head.length {
+            self.inbox.more(&mut self.stream).await?.context("closed without a body")?;
+        }
+        let first = began.elapsed();
+        self.rest(head, began, first).await
     }
 
     /// The body of the answer, as text.

@@ -107,15 +107,19 @@ impl Stage {
 
     /// A file with this configuration before one backend.
     pub(crate) fn config(&mut self, config: &str, backend: SocketAddr) -> Result<String> {
+        self.written(&format!(
+            "{config}\n[[backends]]\nid = \"origin\"\nurl = \"http://{backend}\"\n\
+             kind = \"generic\"\nmodels = [\"m\"]\n"
+        ))
+    }
+
+    /// A file with this configuration.
+    pub(crate) fn written(&mut self, config: &str) -> Result<String> {
         // The gateway watches the folder, and the others write their logs beside each other.
         let folder = self.file("folder");
         fs::create_dir(&folder)?;
         let file = folder.join("tidegate.toml");
-        let text = format!(
-            "{config}\n[[backends]]\nid = \"origin\"\nurl = \"http://{backend}\"\n\
-             kind = \"generic\"\nmodels = [\"m\"]\n"
-        );
-        fs::write(&file, text)?;
+        fs::write(&file, config)?;
         let file = file.to_str().context("the folder for temporary files has an odd name")?;
         Ok(file.to_owned())
     }

@@ -159,10 +159,19 @@ impl Process {
 
     /// The memory it has in use, in megabytes.
     pub(crate) fn resident_megabytes(&self) -> Result<f64> {
+        self.megabytes("VmRSS:")
+    }
+
+    /// The most memory it ever had in use, in megabytes.
+    pub(crate) fn peak_megabytes(&self) -> Result<f64> {
+        self.megabytes("VmHWM:")
+    }
+
+    fn megabytes(&self, which: &'static str) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))
             .with_context(|| format!("{} has ended", self.name))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| field(line, 0)).context("no VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(which));
+        let kilobytes = line.and_then(|line| field(line, 0)).context(which)?;
         Ok(kilobytes as f64 / 1024.0)
     }
 
