@@ -56,7 +56,8 @@ fn d02_a_running_gateway_has_the_names_that_gates_ask_for() {
 fn dispatcher(world: &World, redis: &Redis, gate: &str) -> Dispatcher {
     let url = format!("url = \"{}\"\n", world.prometheus.url());
     let gate = format!(
-        "[[dispatch.gates]]\nname = \"seen\"\n{gate}pool = \"tidegate\"\n{url}stale_after = \"3s\"\n"
+        "[[dispatch.gates]]\nname = \"seen\"\n{gate}pool = \"tidegate\"\n{url}\
+         stale_after = \"3s\"\n"
     );
     let sections = format!("{QUICK}{gate}");
     Dispatcher::start(&yard::config(&sections, "\"seen\"", redis, world._gateway.address()))

@@ -37,7 +37,8 @@ pub(super) const OPEN: &str =
 pub(super) fn config(sections: &str, gates: &str, redis: &Redis, target: SocketAddr) -> String {
     format!(
         "{sections}\n{OPEN}\n[dispatch.redis]\nurls = [\"{}\"]\n\
-         [[dispatch.queues]]\nname = \"{QUEUE}\"\ntarget = \"http://{target}\"\ngates = [{gates}]\n",
+         [[dispatch.queues]]\nname = \"{QUEUE}\"\ntarget = \"http://{target}\"\n\
+         gates = [{gates}]\n",
         redis.url()
     )
 }

@@ -1,8 +1,8 @@
 //! Prometheus's text format, as far as it must be read: one line is a name, labels and a number.
 //!
 //! Pages are long and few of their lines matter, so a line is taken apart in two steps: its name
-//! first, and the rest only if the name counts. What is on a page is never trusted: anything that is
-//! not a line of the format is no line.
+//! first, and the rest only if the name counts. What is on a page is never trusted: anything that
+//! is not a line of the format is no line.
 
 /// The lines of a page.
 pub(crate) fn lines(page: &[u8]) -> impl Iterator<Item = &[u8]> {

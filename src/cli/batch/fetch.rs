@@ -21,7 +21,8 @@ const TERMINAL: &str = "-";
 /// Fetch the answers of a batch that has ended.
 ///
 /// Each line of the output is {"custom_id": …, "response": {"status_code": 200, "body": …}}, in the
-/// order of the requests. Whatever was not answered well is in the file of errors, in the same form.
+/// order of the requests. Whatever was not answered well is in the file of errors, in the same
+/// form.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate batch fetch batch_3f5a                      into batch_3f5a.output.jsonl and

@@ -27,7 +27,7 @@ const FLAWS_SHOWN: usize = 20;
 #[command(after_help = "Examples:
   tidegate batch submit questions.jsonl                prints the batch's id and ends
   tidegate batch submit questions.jsonl --wait         writes questions.jsonl.output.jsonl and, if
-                                                       something failed, questions.jsonl.errors.jsonl
+                                                       something failed, ….errors.jsonl
   tidegate batch submit questions.jsonl --wait --output answers.jsonl --errors failed.jsonl
   tidegate batch submit questions.jsonl --window 30m --metadata team=search --url http://gw:8080
   id=$(tidegate batch submit questions.jsonl)          the id alone is on standard output")]

@@ -20,14 +20,16 @@ use crate::reply::Fault;
 /// What is set aside for a body before it has come, at most: a client's word costs nothing.
 const TRUSTED: usize = 256 << 10;
 
-/// Bytes that a client must send in a second in the long run, where it may take as long as it needs.
+/// Bytes that a client must send in a second in the long run, where it may take as long as it
+/// needs.
 const PACE: u64 = 1 << 10;
 
 /// A body, and its part of what all of them hold.
 type Whole = (Bytes, Held);
 
 /// A body that is taken as it comes, however long that takes. Its client must not fall silent, nor
-/// send so little that it could hold its place for ever; only the time that it is waited for counts.
+/// send so little that it could hold its place for ever; only the time that it is waited for
+/// counts.
 #[derive(Debug)]
 pub(super) struct Arriving<B = Incoming> {
     body: B,

@@ -39,13 +39,8 @@ impl Ear {
         &self.woken
     }
 
-<<<<<<< HEAD
-    /// Listens to this server from now on. Whoever cannot asks from time to time instead, so that it
-    /// is no failure.
-=======
     /// Listens to this server from now on. Whoever cannot asks from time to time instead, so that
     /// it is no failure.
->>>>>>> 6fa01d5 (store: an engine on Redis, in llm-d-async's keys and formats)
     pub(super) async fn turn_to(&self, server: &ConnectionInfo) {
         let mut line = self.line.lock().await;
         *line = self.open(server).await.ok();

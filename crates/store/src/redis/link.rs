@@ -1,14 +1,8 @@
 //! The way to the server that takes writes, wherever it is.
 //!
-<<<<<<< HEAD
-//! Of several servers one is the primary, and which one may change at any time. When the way breaks,
-//! or the server says that it is not the one (or not yet), the others are asked. A verb tries again
-//! for a while by itself; everything it sends is safe to be done twice.
-=======
 //! Of several servers one is the primary, and which one may change at any time. When the way
 //! breaks, or the server says that it is not the one (or not yet), the others are asked. A verb
 //! tries again for a while by itself; everything it sends is safe to be done twice.
->>>>>>> 6fa01d5 (store: an engine on Redis, in llm-d-async's keys and formats)
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

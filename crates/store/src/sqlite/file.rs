@@ -112,8 +112,8 @@ fn flags() -> OpenFlags {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
-/// Every commit is on the disk before it is told. Gives the kind of log that there is: a file system
-/// that cannot share memory has another.
+/// Every commit is on the disk before it is told. Gives the kind of log that there is: a file
+/// system that cannot share memory has another.
 fn settle(connection: &Connection) -> rusqlite::Result<String> {
     let set = |name, value: u32| connection.pragma_update_and_check(None, name, value, |_| Ok(()));
     connection.set_prepared_statement_cache_capacity(STATEMENTS);

@@ -257,8 +257,8 @@ impl Ledger {
         self.store.write(move |step| batches::forget(step, before, most).map_err(trouble::from))
     }
 
-    /// The file of a batch is in order and has so many requests. `false` when the batch is no longer
-    /// to be validated.
+    /// The file of a batch is in order and has so many requests. `false` when the batch is no
+    /// longer to be validated.
     pub fn accept(&self, id: &str, total: u64, model: Option<String>) -> Answer<'_, bool> {
         let id = id.to_owned();
         self.store

@@ -212,7 +212,8 @@ fn check_gates(section: &Section<'_>, dispatch: &Dispatch) {
     for queue in &dispatch.queues {
         for gate in queue.gates.iter().filter(|gate| !known.contains(&gate.as_str())) {
             let what = format!(
-                "has {:?} with the gate {gate:?}, which is not in [[dispatch.gates]]; known are: {}",
+                "has {:?} with the gate {gate:?}, which is not in [[dispatch.gates]]; \
+                 known are: {}",
                 queue.name,
                 known.join(", ")
             );

@@ -40,7 +40,8 @@ fn d08_queues_have_weights_tenants_gates_and_a_band_of_their_own() {
 #[test]
 fn d02_every_kind_of_gate_is_configured() {
     let settled = good(
-        "[[dispatch.gates]]\nname = 'a'\nkind = 'scrape'\nurl = 'http://h:1/metrics'\nmetric = 'm'\n\
+        "[[dispatch.gates]]\nname = 'a'\nkind = 'scrape'\nurl = 'http://h:1/metrics'\n\
+         metric = 'm'\n\
          says = 'count'\ncapacity_per_server = 10\nlabels = { pool = 'p' }\nunit = 'tokens'\n\
          baseline = 0.3\n\
          [[dispatch.gates]]\nname = 'b'\nkind = 'prometheus-query'\nurl = 'http://h:1'\n\

@@ -1,10 +1,10 @@
 //! How full this process's own backends are: no scrape, no lag.
 //!
-//! What counts as full is what keeps the gateway's queue from letting more go. With a watermark that
-//! is the stock of the ready backends against it. Under `auto` it is, at each backend, the bound
-//! that leaves the least room: slots, pace and tokens as far as they are known, and the requests
-//! that have not begun to answer. A backend that tells nothing of itself has no known slots, only
-//! those that were tried: it is filled a few at a time, and cannot be kept partly free.
+//! What counts as full is what keeps the gateway's queue from letting more go. With a watermark
+//! that is the stock of the ready backends against it. Under `auto` it is, at each backend, the
+//! bound that leaves the least room: slots, pace and tokens as far as they are known, and the
+//! requests that have not begun to answer. A backend that tells nothing of itself has no known
+//! slots, only those that were tried: it is filled a few at a time, and cannot be kept partly free.
 //!
 //! Whoever waits is in front of what would come now. Those of the lowest band always count, since
 //! they may be ours: not to count them would mean to send ever more. Those of other bands count

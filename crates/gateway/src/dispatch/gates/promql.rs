@@ -1,10 +1,10 @@
 //! What is asked of Prometheus, and what its answers mean. Nothing here does IO.
 //!
 //! A pool's numbers go by several names: those of today and those of before. All are asked for in
-//! one expression, so that they are of one moment, and the first that has a sample counts. With each
-//! number comes the time of its oldest sample, by Prometheus's own clock: a value that the server
-//! went on repeating after its target was lost is as old as it is. A target that is known to be down
-//! has no sample at all.
+//! one expression, so that they are of one moment, and the first that has a sample counts. With
+//! each number comes the time of its oldest sample, by Prometheus's own clock: a value that the
+//! server went on repeating after its target was lost is as old as it is. A target that is known to
+//! be down has no sample at all.
 //!
 //! Of several pickers the fullest decides, and what they hold is added up. Of several samples that
 //! an expression of the operator's own gives, the least decides.
@@ -190,8 +190,8 @@ pub(super) fn numbers(body: &[u8], count: usize) -> Result<Vec<Option<Sample>>, 
     (0..count).map(number).collect()
 }
 
-/// The first number that has a sample, of those that can be used: some need to know how many servers
-/// are ready.
+/// The first number that has a sample, of those that can be used: some need to know how many
+/// servers are ready.
 pub(super) fn first<'a>(
     numbers: &'a [Number],
     samples: &[Option<Sample>],

@@ -167,16 +167,9 @@ async fn two_messages_of_one_id_without_a_token_are_done_one_after_the_other() {
     let now = now(&redis);
     let deadline = now.secs() + 600;
     for prompt in ["first", "second"] {
-<<<<<<< HEAD
-        let member = format!(
-            r#"{{"internal":{{}},"request_kind":"plain","data":{{"id":"same","created":1,"deadline":{deadline},"payload":{{"prompt":"{prompt}"}}}}}}"#
-        );
-        redis.call(&["ZADD", "q", &deadline.to_string(), &member]);
-=======
         let data = json!({ "id": "same", "deadline": deadline, "payload": { "prompt": prompt } });
         let member = json!({ "internal": {}, "request_kind": "plain", "data": data });
         redis.call(&["ZADD", "q", &deadline.to_string(), &member.to_string()]);
->>>>>>> 6fa01d5 (store: an engine on Redis, in llm-d-async's keys and formats)
     }
     let mut bodies = Vec::new();
     for _ in 0..2 {

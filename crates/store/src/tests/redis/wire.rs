@@ -106,14 +106,10 @@ async fn d09_a_result_lies_as_llm_d_async_has_it() {
     let mut expected = Vec::new();
     for (outcome, rest) in outcomes.into_iter().zip([
         r#""status_code":200,"payload":"{\"a\":\"é\\n\"}","#,
-<<<<<<< HEAD
-        r#""payload":"{\"error\":\"it was \\\"late\\\"\"}","error_code":"DEADLINE_EXCEEDED","error_message":"it was \"late\"","#,
-=======
         concat!(
             r#""payload":"{\"error\":\"it was \\\"late\\\"\"}","#,
             r#""error_code":"DEADLINE_EXCEEDED","error_message":"it was \"late\"","#,
         ),
->>>>>>> 6fa01d5 (store: an engine on Redis, in llm-d-async's keys and formats)
     ]) {
         let id = format!("r{}", expected.len());
         store.submit(vec![message(&id, NOW)], NOW).await.unwrap();
@@ -134,12 +130,8 @@ async fn a_message_that_goes_back_keeps_all_that_we_do_not_know() {
     let foreign = r#"{"later":[1, 2],"internal":{"labels":{"tier":"batch"},"retry_count":2,"#
         .to_owned()
         + r#""enqueue_seq":7,"dispatch_attempt":5},"request_kind":"pubsub","#
-<<<<<<< HEAD
-        + r#""data":{"id":"x","deadline":1764045130,"payload":{"a": 1e3},"pubsub_id":"p","new":0}}"#;
-=======
         + r#""data":{"id":"x","deadline":1764045130,"payload":{"a": 1e3},"#
         + r#""pubsub_id":"p","new":0}}"#;
->>>>>>> 6fa01d5 (store: an engine on Redis, in llm-d-async's keys and formats)
     redis.call(&["ZADD", "q", "1", &foreign]);
     let claim = claim(&store).await;
     assert_eq!((claim.failures, claim.message.body.length()), (2, 10));
@@ -305,8 +297,6 @@ async fn results_go_by_queue_then_message_then_default_and_run_out_if_told() {
     let life: u64 = text(&redis, &["TTL", "fixed"]).parse().unwrap();
     assert!((1..=50).contains(&life), "what another has settled stays: {life}");
 }
-<<<<<<< HEAD
-=======
 
 #[tokio::test]
 async fn the_body_of_a_dead_message_stays_until_it_is_purged_or_done() {
@@ -339,4 +329,3 @@ async fn the_body_of_a_dead_message_stays_until_it_is_purged_or_done() {
     assert_eq!(store.purge("q", Which::All).await.unwrap(), 1);
     assert_eq!(bodies(), Vec::<String>::new());
 }
->>>>>>> 6fa01d5 (store: an engine on Redis, in llm-d-async's keys and formats)
