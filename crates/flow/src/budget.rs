@@ -48,6 +48,9 @@ pub enum Basis {
     Measured {
         /// How long a request may be on its way there, or the news of its end on its way back.
         transit: Span,
+        /// Whether the system's size is that of all that can be under way. Then ours alone never
+        /// pass the threshold, however late what they do shows up in a reading.
+        all: bool,
     },
     /// They do not: a constant, a number that somebody keeps.
     Stated,
@@ -147,6 +150,12 @@ impl BudgetLaw {
     pub fn closes_at(&self, system: f64) -> f64 {
         system * (1.0 - self.baseline)
     }
+
+    /// The most of ours that may be under way by a reading, whatever others do; at least one.
+    fn most(&self, reading: &GateReading) -> i64 {
+        let most = self.closes_at(reading.system.clamp(0.0, SYSTEM_MAX)) + ROUNDING;
+        (most as i64).max(1)
+    }
 }
 
 // === impl Share ===
@@ -210,7 +219,7 @@ impl Budget {
         self.reading = Some(reading);
         let exact = self.law.allows(&reading);
         self.shown = match (self.law.basis, exact) {
-            (Basis::Measured { transit }, Some(_)) => self.seen_in(&reading, transit),
+            (Basis::Measured { transit, .. }, Some(_)) => self.seen_in(&reading, transit),
             _ => 0,
         };
         self.total = exact.map_or(0, |exact| self.whole(exact));
@@ -286,7 +295,13 @@ impl Budget {
     /// What would go by the last reading, were it believed; below zero where too much is under way.
     fn left(&self) -> i64 {
         let (shown, held) = (self.shown as i64, self.flight.size() as i64);
-        self.part().saturating_add(shown).saturating_sub(held)
+        let by_reading = self.part().saturating_add(shown).saturating_sub(held);
+        match (self.law.basis, &self.reading) {
+            (Basis::Measured { all: true, .. }, Some(reading)) => {
+                by_reading.min(self.share.part(self.law.most(reading)).saturating_sub(held))
+            }
+            _ => by_reading,
+        }
     }
 
     /// Whether a request of this size may go now. One that is larger than all that is allowed may

@@ -9,7 +9,7 @@ use crate::budget::{Allowance, Basis, Budget, BudgetLaw, GateReading, Share, tak
 use crate::{Span, Time};
 
 /// With requests that are there as soon as they are sent.
-const MEASURED: Basis = Basis::Measured { transit: Span::ZERO };
+const MEASURED: Basis = Basis::Measured { transit: Span::ZERO, all: false };
 
 fn law(baseline: f64) -> BudgetLaw {
     law_of(MEASURED, baseline)
@@ -134,7 +134,7 @@ fn d03_a_burst_just_before_a_reading_is_counted_once_whether_it_shows_or_not() {
 
 #[test]
 fn d03_what_is_on_its_way_is_counted_once() {
-    let basis = Basis::Measured { transit: Span::from_millis(50) };
+    let basis = Basis::Measured { transit: Span::from_millis(50), all: false };
     let sent = || {
         let mut budget = Budget::new(law_of(basis, 0.2));
         budget.read(at(1.0, 100.0, 1));
@@ -458,4 +458,19 @@ proptest! {
         let (least, most) = (parts.iter().min(), parts.iter().max());
         prop_assert!(most.unwrap() - least.unwrap() <= 1);
     }
+}
+
+#[test]
+fn d03_what_shows_up_late_is_not_sent_twice() {
+    let basis = Basis::Measured { transit: Span::ZERO, all: true };
+    let mut budget = Budget::new(law_of(basis, 0.2));
+    // Whatever is sent, the page goes on to say that nothing is there.
+    for secs in 1..10 {
+        budget.read(at(1.0, 100.0, secs));
+        while budget.take(1, now(secs)).is_ok() {}
+        assert_eq!(budget.held(), 80, "ours alone reach the threshold");
+    }
+    budget.ended(1, now(10));
+    budget.read(at(1.0, 100.0, 11));
+    assert_eq!(budget.allowance(now(11)), Allowance::Left(1));
 }

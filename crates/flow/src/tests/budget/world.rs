@@ -103,7 +103,7 @@ struct Run {
 impl World {
     pub(super) fn counted(&self) -> Gate {
         let stale = Span::from_secs(10);
-        let basis = Basis::Measured { transit: self.transit };
+        let basis = Basis::Measured { transit: self.transit, all: true };
         let law = BudgetLaw::new(basis, 1.0 - self.threshold, stale, Span::ZERO).unwrap();
         Gate::Counted(Box::new(Budget::new(law)))
     }

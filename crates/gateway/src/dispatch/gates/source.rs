@@ -78,7 +78,9 @@ impl Made {
             GateKind::Constant(_) | GateKind::RedisKey { .. } | GateKind::Aimd { .. } => {
                 Basis::Stated
             }
-            _ => Basis::Measured { transit: span(TRANSIT) },
+            // The places that it leaves free may be those of a part of the backends' work.
+            GateKind::Gateway => Basis::Measured { transit: span(TRANSIT), all: false },
+            _ => Basis::Measured { transit: span(TRANSIT), all: true },
         };
         // A window leaves nothing to others: it is what they leave.
         let baseline = if window.is_some() { 0.0 } else { spec.baseline };
