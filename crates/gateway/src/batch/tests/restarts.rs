@@ -69,7 +69,7 @@ fn d07_files_that_were_written_before_a_crash_are_written_again() {
     let batch = world.run(ledger.batch(&id)).unwrap().unwrap();
     let book = book::Book::open(Arc::clone(&world.batches().shelf), &batch, 1000).unwrap();
     book.end(at(2)).unwrap();
-    std::fs::write(world.folder.join("drafts/file-half"), "half").unwrap();
+    std::fs::write(world.folder.join("drafts/file-0000000000000000"), "half").unwrap();
     assert_eq!(world.names("files").len(), 2);
     world.restart();
     assert_eq!(world.names("files").len(), 1, "nobody knows the other one");

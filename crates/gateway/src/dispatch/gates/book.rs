@@ -148,7 +148,8 @@ impl Book {
             state: self.state(spec, allowance),
             open: left > 0,
             value: reading.map(|reading| reading.free),
-            threshold: spec.baseline,
+            // Without what the subtraction leaves behind the ninth digit.
+            threshold: ((1.0 - self.law.closes_at(1.0)) * 1e9).round() / 1e9,
             saturation: reading.map(|reading| 1.0 - reading.free),
             closes_at_saturation: self.law.closes_at(1.0),
             system: reading.map(|reading| reading.system),
