@@ -47,7 +47,9 @@ impl Desk {
     ) -> Result<Self, StoreError> {
         Self::start("store-writer", move |jobs| {
             write(connection, jobs, &woken);
-            drop(lock);
+            // A program that is being started has a copy of the open file for a moment: closing
+            // ours would leave it locked.
+            _ = lock.unlock();
         })
     }
 

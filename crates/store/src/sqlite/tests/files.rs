@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 
@@ -21,11 +22,31 @@ fn refused(path: &Path) -> StoreError {
 #[tokio::test]
 async fn d09_one_process_owns_a_file() {
     let (store, folder) = fresh();
+    store.submit(vec![message("a")], now()).await.unwrap();
     let error = refused(&folder.file());
     assert_eq!(error.trouble, Trouble::Away);
     assert!(error.text.contains("queue.db.lock") && error.text.contains("stop it"), "{error}");
     drop(store);
     Sqlite::open(folder.file()).unwrap();
+}
+
+/// A program that is being started has a copy of every open file for a moment, and so the lock.
+#[test]
+fn a_closed_file_can_be_opened_at_once_whoever_starts_programs() {
+    let folder = Folder::new();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let starter = || {
+            while !done.load(Ordering::Relaxed) {
+                _ = Command::new("true").status();
+            }
+        };
+        scope.spawn(starter);
+        scope.spawn(starter);
+        let failed = (0..300).find_map(|_| Sqlite::open(folder.file()).err());
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(failed, None);
+    });
 }
 
 #[tokio::test]

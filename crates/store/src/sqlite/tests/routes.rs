@@ -101,6 +101,29 @@ async fn any_body_comes_back_as_it_was() {
 }
 
 #[tokio::test]
+async fn bodies_go_with_their_messages() {
+    let (store, _folder) = fresh();
+    let ids = ["completed", "dead", "cancelled"];
+    store.submit(ids.map(message).to_vec(), now()).await.unwrap();
+    let bodies = async || {
+        let count = |step: &rusqlite::Transaction<'_>| {
+            step.query_row("SELECT count(*) FROM bodies", [], |row| row.get::<_, i64>(0))
+        };
+        store.read(move |step| count(step).map_err(trouble::from)).await.unwrap()
+    };
+    let claims = claim(&store, 2).await;
+    let outcome = || Outcome::failed(Outcome::FAILED, "x");
+    assert!(store.complete(claims[0].held.clone(), outcome(), now()).await.unwrap());
+    assert_eq!(bodies().await, 2);
+    assert!(store.cancel("cancelled", now()).await.unwrap());
+    assert_eq!(bodies().await, 1);
+    assert!(store.bury(claims[1].held.clone(), outcome(), now()).await.unwrap());
+    assert_eq!(bodies().await, 1, "the dead may live again");
+    assert_eq!(store.purge(QUEUE, crate::Which::All).await.unwrap(), 1);
+    assert_eq!(bodies().await, 0);
+}
+
+#[tokio::test]
 async fn a_body_that_somebody_removed_is_told_as_gone() {
     let (store, _folder) = fresh();
     store.submit(vec![message("a")], now()).await.unwrap();
