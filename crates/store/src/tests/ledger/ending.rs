@@ -27,6 +27,7 @@ async fn results(world: &World, id: &str, bytes: usize) -> Vec<(u64, Option<u16>
     while !places.is_empty() {
         let page = world.ledger().results(places.clone(), bytes).await.unwrap();
         assert!(!page.is_empty());
+        assert!(bytes > 1 || page.len() == 1, "no more than fit, and one at least");
         places.drain(..page.len());
         found.extend(page.into_iter().map(|(line, stored)| (line, stored.status)));
     }
