@@ -72,7 +72,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promi
 }
 
 async fn play(gateway: SocketAddr, count: usize) -> Result<Times> {
-    let file = lines(count, &chat(PROMPT, 16, false));
+    let file = lines(count, || chat(PROMPT, 16, false));
     let mut api = Api::at(gateway).await?;
     let began = Instant::now();
     let seconds = || began.elapsed().as_secs_f64();

@@ -110,7 +110,7 @@ impl Way {
         };
         let lasts = warm(service) + sampled + ACCEPTED_WITHIN;
         let needed = f64::from(PLACES) * lasts.as_secs_f64() / service.as_secs_f64();
-        let file = lines(needed as usize, &chat(64, 1, false));
+        let file = lines(needed as usize, || chat(64, 1, false));
         Api::at(process.address).await?.begin(&file, ACCEPTED_WITHIN).await?;
         tokio::time::sleep(warm(service)).await;
         let seen = sample(&engine, sampled).await?;

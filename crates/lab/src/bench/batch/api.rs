@@ -41,12 +41,13 @@ pub(super) fn chat(prompt: usize, tokens: u64, stream: bool) -> Value {
     })
 }
 
-/// A batch's file of so many lines.
-pub(super) fn lines(count: usize, body: &Value) -> Vec<u8> {
+/// A batch's file of so many lines, each with a body of its own.
+pub(super) fn lines(count: usize, mut body: impl FnMut() -> Value) -> Vec<u8> {
     let mut file = String::new();
     for number in 0..count {
         let line = json!({
-            "custom_id": format!("request-{number}"), "method": "POST", "url": PATH, "body": body,
+            "custom_id": format!("request-{number}"), "method": "POST", "url": PATH,
+            "body": body(),
         });
         file.push_str(&line.to_string());
         file.push('\n');

@@ -20,11 +20,15 @@ use crate::bench::gateway::report::quantile;
 use crate::bench::gateway::{Column, Figures, Promise, Row};
 use crate::engine::{Engine, Pace, Running, Settings};
 use interactive::Traffic;
+use sim::dice::Dice;
 
 const PROFILE: &str = "rtx4090-8b";
 /// Bytes of a prompt: 300 tokens.
 pub(super) const PROMPT: usize = 1200;
-pub(super) const TOKENS: u64 = 75;
+/// Output tokens.
+const SHORTEST: u64 = 50;
+const LONGEST: u64 = 100;
+const SEED: u64 = 7;
 /// More than can be done in any run.
 const LINES: usize = 6000;
 const ACCEPTED_WITHIN: Duration = Duration::from_secs(60);
@@ -32,7 +36,9 @@ const ACCEPTED_WITHIN: Duration = Duration::from_secs(60);
 const WARM: f64 = 6.0;
 const P99_RATIO_MAX: f64 = 1.2;
 const MISSED_MAX: f64 = 0.1;
-const BUDGETS: [usize; 6] = [1, 2, 4, 8, 16, 32];
+const BUDGETS: [usize; 7] = [1, 2, 3, 4, 8, 16, 64];
+/// What goes at once where nothing holds it: the dispatcher's workers, as they come.
+const UNGATED: usize = 64;
 const BUDGETS_QUICK: [usize; 3] = [2, 8, 32];
 const OURS: f64 = 0.2;
 
@@ -76,7 +82,11 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promi
         let share = (best > 0.0 && policy != Policy::Without).then(|| 100.0 * run.batch / best);
         let mut figures = [quantile(&run.first_ms, 0.5), run.p99()].map(Some).to_vec();
         figures.extend([Some(run.p99() / alone.p99()), Some(run.batch)]);
-        figures.extend([Some(run.batch * TOKENS as f64), share, Some(run.errors as f64)]);
+        figures.extend([
+            Some(run.batch * (SHORTEST + LONGEST) as f64 / 2.0),
+            share,
+            Some(run.errors as f64),
+        ]);
         Row::new(&policy.name(), figures)
     };
     let mut rows = vec![row(Policy::Without, &alone)];
@@ -118,7 +128,9 @@ async fn play(bench: &mut Bench<'_>, policy: Policy, traffic: &Traffic) -> Resul
     })?;
     let gateway = start(bench, policy, &engine).await?;
     if policy != Policy::Without {
-        let file = lines(LINES, &chat(PROMPT, TOKENS, false));
+        // Of many lengths: equal ones would end, and begin, in step.
+        let mut dice = Dice::new(SEED).fork("batch");
+        let file = lines(LINES, || chat(PROMPT, tokens(&mut dice), false));
         Api::at(gateway.address).await?.begin(&file, ACCEPTED_WITHIN).await?;
     }
     traffic.lull(gateway.address, bench.seconds(WARM)).await?;
@@ -138,7 +150,7 @@ async fn start(bench: &mut Bench<'_>, policy: Policy, engine: &Running) -> Resul
     let (gate, band) = match policy {
         Policy::Without => (Gate::OPEN, "best-effort"),
         Policy::Through(gate) => (gate, "best-effort"),
-        Policy::Naive => (Gate::OPEN, "normal"),
+        Policy::Naive => (Gate::Fixed(UNGATED), "high"),
     };
     let folder = bench.stage.file("batches");
     let config = work(&folder, gate, band, None) + &backend(engine.address());
@@ -148,25 +160,29 @@ async fn start(bench: &mut Bench<'_>, policy: Policy, engine: &Running) -> Resul
     Process::start("gateway", &mut command, &log, Ready::Says).await
 }
 
+/// How many tokens a request wants.
+fn tokens(dice: &mut Dice) -> u64 {
+    SHORTEST + dice.below(LONGEST - SHORTEST + 1)
+}
+
 // === impl Policy ===
 
 impl Policy {
     fn all(quick: bool) -> Vec<Self> {
         let budgets: &[usize] = if quick { &BUDGETS_QUICK } else { &BUDGETS };
         let fixed = budgets.iter().map(|&budget| Self::Through(Gate::Fixed(budget)));
-        let gates = [Gate::Gateway(OURS), Gate::Gateway(0.5), Gate::OPEN];
-        fixed.chain(gates.map(Self::Through)).chain([Self::Naive]).collect()
+        let gates = [OURS, 0.5, 0.8].map(|baseline| Self::Through(Gate::Gateway(baseline)));
+        fixed.chain(gates).chain([Self::Naive]).collect()
     }
 
     fn is_fixed(self) -> bool {
-        matches!(self, Self::Through(Gate::Fixed(_))) && self != Self::Through(Gate::OPEN)
+        matches!(self, Self::Through(Gate::Fixed(_)))
     }
 
     fn name(self) -> String {
         match self {
             Self::Without => "no batch".to_owned(),
-            Self::Naive => "naive: no gate, no band".to_owned(),
-            Self::Through(Gate::OPEN) => "no gate, best-effort".to_owned(),
+            Self::Naive => format!("naive: {UNGATED} at once like anybody"),
             Self::Through(Gate::Fixed(budget)) => format!("fixed budget of {budget}"),
             Self::Through(Gate::Gateway(baseline)) => format!("gateway, baseline {baseline}"),
             Self::Through(Gate::Scrape { .. }) => "scrape".to_owned(),

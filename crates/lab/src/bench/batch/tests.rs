@@ -10,7 +10,7 @@ use super::settings::{Gate, bounds, engine, work};
 
 #[test]
 fn a_batch_has_as_many_lines_as_wanted_each_with_its_own_id() {
-    let file = String::from_utf8(lines(3, &chat(120, 16, false))).unwrap();
+    let file = String::from_utf8(lines(3, || chat(120, 16, false))).unwrap();
     let read: Vec<Value> = file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let ids: Vec<&str> = read.iter().map(|line| line["custom_id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["request-0", "request-1", "request-2"]);

@@ -9,10 +9,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::api::chat;
-use super::PROMPT;
+use super::{PROMPT, SEED, tokens};
 use crate::bench::gateway::load::{Answer, Client, Request};
 
-const SEED: u64 = 7;
 /// Requests a second.
 const BURST: f64 = 14.0;
 const LULL: f64 = 2.0;
@@ -20,9 +19,6 @@ const PHASE: Duration = Duration::from_secs(11);
 const PHASE_QUICK: Duration = Duration::from_secs(5);
 const PHASES: usize = 4;
 const PHASES_QUICK: usize = 2;
-/// Output tokens.
-const SHORTEST: u64 = 50;
-const LONGEST: u64 = 100;
 const HEADERS: &str = "content-type: application/json\r\nx-priority: high\r\n";
 
 /// What is asked when.
@@ -102,7 +98,7 @@ fn moments(
     let mut at = Duration::ZERO;
     std::iter::from_fn(move || {
         at += Duration::from_secs_f64(dice.exponential() / rate);
-        Some((at, SHORTEST + dice.below(LONGEST - SHORTEST + 1)))
+        Some((at, tokens(dice)))
     })
     .take_while(move |(at, _)| *at < time)
 }
