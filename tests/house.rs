@@ -36,6 +36,7 @@ const FLOW: &[Room] = &[
     ("weight", &["range"]),
     ("budget", &["range", "time"]),
     ("aimd", &["range", "time"]),
+    ("turnstile", &["range", "time"]),
     ("route", &["ask", "identity", "range", "time"]),
     ("settings", &["ask", "range", "route", "time", "weight"]),
     ("drain", &["time"]),

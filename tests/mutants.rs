@@ -293,6 +293,34 @@ const MUTANTS: &[Mutant] = &[
         to: "(!record.wishful).then(",
         noticed_by: "r05_a_wish",
     },
+    Mutant {
+        name: "batch work begins while others are about to",
+        file: "turnstile.rs",
+        from: "0 => Passage::Busy,",
+        to: "0 => Passage::Open(1),",
+        noticed_by: "turnstile::d02_nothing_begins",
+    },
+    Mutant {
+        name: "the turnstile never rests",
+        file: "turnstile.rs",
+        from: "self.opens_at = now.after(self.rest_after(prompt));",
+        to: "self.opens_at = now;\nlet _ = self.rest_after(prompt);",
+        noticed_by: "turnstile::d02_one_begins",
+    },
+    Mutant {
+        name: "the turnstile holds back for nobody's sake",
+        file: "turnstile.rs",
+        from: "self.others_at.is_none_or(|at| now.since(at) > QUIET)",
+        to: "self.others_at.is_none_or(|at| now.since(at) > REST_MAX.max(QUIET)) && false",
+        noticed_by: "turnstile::d02_without_others",
+    },
+    Mutant {
+        name: "a budget forgets what it sent since the reading",
+        file: "budget.rs",
+        from: "by_reading = self.part().saturating_add(shown).saturating_sub(held);",
+        to: "by_reading = self.part().saturating_add(shown.max(held)).saturating_sub(held);",
+        noticed_by: "budget::",
+    },
 ];
 
 /// The manifest of the copy, which stands alone.

@@ -90,6 +90,8 @@ pub struct Limits {
     /// The time from token to token when it was last measured, and the asks in flight that it
     /// allows; infinite where no longest time is given or it was never passed.
     pub pace: (Option<Span>, f64),
+    /// How long a first token takes of late, and after how many tokens of prompt, once one was seen.
+    pub start: Option<(Span, u64)>,
     /// The bound that keeps the backend closed now.
     pub binding: Option<Bound>,
     /// Whether the engine's own metrics move the bounds, or only what its streams show.
@@ -205,6 +207,7 @@ impl Gauge {
             tokens: (self.tally.tokens, self.caps.tokens),
             slots: (self.tally.in_flight, self.caps.slots),
             pace: (self.pace.last(), self.caps.pace),
+            start: self.starts.seen(),
             binding: self.closed_by(),
             by_metrics: self.metrics.is_fresh(now),
         }
@@ -269,7 +272,7 @@ impl Gauge {
         flight.mark = self.streams.mark(now);
         if seen {
             self.proven = self.proven.saturating_add(1);
-            self.starts.learn(now.since(flight.granted), now);
+            self.starts.learn(now.since(flight.granted), flight.prompt, now);
         }
         self.streams.started(self.started_now(), now);
         self.revise(now);

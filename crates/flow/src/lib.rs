@@ -24,8 +24,8 @@
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
 //! `capacity` decides what may wait; `supply` and `route` know the backends and their stock;
 //! `drain` measures how fast it goes; [`budget`] says how much batch work may go into what is left,
-//! [`aimd`] how much where nothing can be read, [`Turns`] whose turn it is; [`identity`] names
-//! flows; `workload` is the registry behind the `workload` order.
+//! [`turnstile`] when, [`aimd`] how much where nothing can be read, [`Turns`] whose turn it is;
+//! [`identity`] names flows; `workload` is the registry behind the `workload` order.
 
 pub mod aimd;
 mod ask;
@@ -48,6 +48,7 @@ mod settings;
 mod supply;
 mod time;
 mod turns;
+pub mod turnstile;
 mod weight;
 mod workload;
 

@@ -24,5 +24,6 @@ mod routing;
 mod stock;
 mod supply;
 mod turns;
+mod turnstile;
 mod views;
 mod waits;

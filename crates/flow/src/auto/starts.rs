@@ -19,19 +19,22 @@ pub(super) struct Starts {
     count: u32,
     quick: f64,
     steady: f64,
+    /// The quick mean of the prompts' tokens.
+    prompt: f64,
     seen: Time,
 }
 
 // === impl Starts ===
 
 impl Starts {
-    pub(super) fn learn(&mut self, took: Span, now: Time) {
+    pub(super) fn learn(&mut self, took: Span, prompt: u64, now: Time) {
         let took = took.secs_f64();
         self.count = self.count.saturating_add(1);
         // The first ones count alike: a mean must not begin with whatever came first.
         let even = 1.0 / f64::from(self.count);
         self.quick += (took - self.quick) * even.max(QUICK);
         self.steady += (took - self.steady) * even.max(STEADY);
+        self.prompt += (prompt as f64 - self.prompt) * even.max(QUICK);
         self.seen = now;
     }
 
@@ -41,6 +44,11 @@ impl Starts {
 
     pub(super) fn usual(&self) -> Span {
         if self.count == 0 { UNKNOWN } else { Span::from_secs_f64(self.quick) }
+    }
+
+    /// How long a start takes now, and after how long a prompt; nothing before one was seen.
+    pub(super) fn seen(&self) -> Option<(Span, u64)> {
+        self.is_known().then(|| (self.usual(), self.prompt.round() as u64))
     }
 
     pub(super) fn steady(&self, now: Time) -> Option<Span> {

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow::Time;
-use flow::budget::{Allowance, Budget, Share, take_all};
+use flow::budget::{Budget, Share, take_all};
 use tokio::sync::Notify;
 
 use crate::client::Client;
@@ -34,7 +34,7 @@ use crate::gate::Gate;
 use crate::observe::dispatch::GateGauge;
 
 use book::Book;
-use source::{Made, Parts, Source};
+use source::{Parts, Source};
 
 pub(crate) use explain::Explanation;
 
@@ -91,11 +91,10 @@ impl Gates {
         let parts = Parts { inside, clock, client };
         let (mut sources, mut books) = (Vec::new(), Vec::new());
         for spec in specs {
-            let made = Made::of(spec, &parts);
-            let Made { kind, words, source, law, window } =
-                made.map_err(|why| format!("gate {:?}: {why}", spec.name))?;
+            let made = source::made(spec, &parts);
+            let (source, book) = made.map_err(|why| format!("gate {:?}: {why}", spec.name))?;
             sources.push(source);
-            books.push(Book::new(kind, words, law, window));
+            books.push(book);
         }
         Ok(Arc::new(Self {
             clock,
@@ -132,9 +131,8 @@ impl Gates {
         let now = self.clock.now();
         let books = self.fresh(way, now);
         let left = |&at: &usize| {
-            let allowance = books[at].budget.allowance(now);
-            let Allowance::Left(left) = allowance else { return 0 };
-            if self.counts_sizes(at) { 1 } else { left }
+            let room = books[at].room(now);
+            if self.counts_sizes(at) { room.min(1) } else { room }
         };
         let room = way.0.iter().map(left).min().unwrap_or(u64::MAX);
         drop(books);
@@ -148,17 +146,9 @@ impl Gates {
     pub(crate) fn take(self: &Arc<Self>, way: &Way, bytes: u64) -> Result<Pass, Closed> {
         let now = self.clock.now();
         let mut books = self.fresh(way, now);
-        let ours = books.iter_mut().enumerate().filter(|(at, _)| way.0.contains(at));
-        let mut budgets: Vec<(&mut Budget, u64)> =
-            ours.map(|(at, book)| (&mut book.budget, self.size(at, bytes))).collect();
-        let taken = take_all(&mut budgets, now);
-        let closed = taken.map_err(|(place, why)| {
-            let at = way.0[place];
-            let why = books[at].state(&self.specs[at], why);
-            Closed { gate: self.specs[at].name.clone(), why }
-        });
+        let taken = self.take_from(&mut books, way, bytes, now);
         drop(books);
-        match closed {
+        match taken {
             Ok(()) => {
                 let (gates, way) = (Arc::clone(self), way.clone());
                 Ok(Pass { gates, way, bytes, sent: now })
@@ -168,6 +158,29 @@ impl Gates {
                 Err(closed)
             }
         }
+    }
+
+    fn take_from(
+        &self,
+        books: &mut [Book],
+        way: &Way,
+        bytes: u64,
+        now: Time,
+    ) -> Result<(), Closed> {
+        let closed = |at: usize, why: String| Closed { gate: self.specs[at].name.clone(), why };
+        let held_back = |&at: &usize| books[at].held_back(now).map(|why| closed(at, why));
+        if let Some(closed) = way.0.iter().find_map(held_back) {
+            return Err(closed);
+        }
+        let ours = books.iter_mut().enumerate().filter(|(at, _)| way.0.contains(at));
+        let mut budgets: Vec<(&mut Budget, u64)> =
+            ours.map(|(at, book)| (&mut book.budget, self.size(at, bytes))).collect();
+        take_all(&mut budgets, now).map_err(|(place, why)| {
+            let at = way.0[place];
+            closed(at, books[at].state(&self.specs[at], why))
+        })?;
+        way.0.iter().for_each(|&at| books[at].begins(bytes, now));
+        Ok(())
     }
 
     /// What those call themselves together who look at the same systems: gates of the same names.
@@ -219,15 +232,21 @@ impl Gates {
     /// The books, with those up to date that need no look.
     fn fresh(&self, way: &Way, now: Time) -> MutexGuard<'_, Vec<Book>> {
         let mut books = self.books();
-        for &at in &*way.0 {
-            let book = &mut books[at];
-            match &self.sources[at] {
-                Source::Constant(free, system) => book.read(source::steady(*free, *system, now)),
-                Source::Answers => book.read_window(now),
-                Source::Inside(_) | Source::Away(_) => {}
-            }
-        }
+        way.0.iter().for_each(|&at| self.freshen(at, &mut books[at], now));
         books
+    }
+
+    fn freshen(&self, at: usize, book: &mut Book, now: Time) {
+        match &self.sources[at] {
+            Source::Constant(free, system) => book.read(source::steady(*free, *system, now)),
+            Source::Answers => book.read_window(now),
+            Source::Inside(inside) => {
+                if let (Some(turnstile), Some(seen)) = (&mut book.turnstile, inside.beginnings()) {
+                    turnstile.see(seen, now);
+                }
+            }
+            Source::Away(_) => {}
+        }
     }
 
     fn counts_sizes(&self, at: usize) -> bool {

@@ -8,6 +8,7 @@ mod accuracy;
 mod api;
 mod durable;
 mod protection;
+mod rehearsal;
 mod settings;
 
 #[cfg(test)]
@@ -37,6 +38,7 @@ enum Benchmark {
     Accept,
     Accuracy,
     Protection,
+    Rehearsal,
 }
 
 /// Measures batch work; says on `progress` what it is at.
@@ -80,7 +82,8 @@ fn notes() -> Vec<String> {
 // === impl Benchmark ===
 
 impl Benchmark {
-    const ALL: [Self; 4] = [Self::Store, Self::Accept, Self::Accuracy, Self::Protection];
+    const ALL: [Self; 5] =
+        [Self::Store, Self::Accept, Self::Accuracy, Self::Protection, Self::Rehearsal];
 
     fn name(self) -> &'static str {
         match self {
@@ -88,6 +91,7 @@ impl Benchmark {
             Self::Accept => "accept",
             Self::Accuracy => "accuracy",
             Self::Protection => "protection",
+            Self::Rehearsal => "rehearsal",
         }
     }
 
@@ -97,6 +101,7 @@ impl Benchmark {
             Self::Accept => accept::measure(bench).await,
             Self::Accuracy => accuracy::measure(bench).await,
             Self::Protection => protection::measure(bench).await,
+            Self::Rehearsal => rehearsal::measure(bench),
         }
     }
 }

@@ -3,12 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use flow::turnstile::TurnstileLaw;
+
 use super::{DAY, HOUR, MILLI, set};
 use crate::client::Base;
 use crate::config::section::Section;
 use crate::config::settled::dispatch::{Gate, GateKind, Says, System};
 use crate::config::tree::{Node, Value};
 use crate::config::words::{self, Words};
+
+/// Half of the time at most goes into starts of batch work while somebody else is there.
+const REST: f64 = 1.0;
 
 /// Kinds as they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +43,7 @@ const KINDS: Words<Kind> = &[
 /// A gate's own keys, and the kinds that know them.
 const OWN: &[(&str, &[Kind])] = &[
     ("value", &[Kind::Constant]),
+    ("rest", &[Kind::Gateway]),
     ("url", &[Kind::Redis, Kind::Scrape, Kind::Saturation, Kind::Budget, Kind::Query]),
     ("key", &[Kind::Redis]),
     ("metric", &[Kind::Scrape]),
@@ -53,6 +59,7 @@ const OWN: &[(&str, &[Kind])] = &[
 /// Values of all own keys; which of them count depends on the kind.
 struct Own {
     value: Option<f64>,
+    rest: Option<f64>,
     url: Option<String>,
     key: Option<String>,
     metric: Option<String>,
@@ -86,7 +93,7 @@ pub(super) fn settle(sections: Vec<Section<'_>>) -> Vec<Gate> {
 
 /// The gate of queues whose target is this gateway.
 pub(super) fn inside(name: &str) -> Gate {
-    Gate { name: name.into(), ..Gate::of(GateKind::Gateway) }
+    Gate { name: name.into(), ..Gate::of(GateKind::Gateway { rest: REST }) }
 }
 
 /// The gate of queues whose target is another server, of which nothing else is known.
@@ -115,7 +122,7 @@ fn gate(section: &mut Section<'_>) -> Option<Gate> {
 }
 
 fn common(section: &mut Section<'_>) -> Gate {
-    let mut gate = Gate::of(GateKind::Gateway);
+    let mut gate = Gate::of(GateKind::Gateway { rest: REST });
     if let Some(baseline) = section.number("baseline") {
         if (0.0..1.0).contains(&baseline) {
             gate.baseline = baseline;
@@ -150,15 +157,16 @@ fn system(section: &mut Section<'_>) -> System {
 fn check_system(section: &Section<'_>, gate: &Gate) {
     let known = matches!(
         gate.kind,
-        GateKind::Gateway | GateKind::Aimd { .. } | GateKind::PrometheusBudget { .. }
+        GateKind::Gateway { .. } | GateKind::Aimd { .. } | GateKind::PrometheusBudget { .. }
     );
     let blind = matches!(gate.kind, GateKind::Constant(_) | GateKind::RedisKey { .. });
+    let is_gateway = matches!(gate.kind, GateKind::Gateway { .. });
     match gate.system {
         System::Known if !known => {
             let what = "is missing: say how many requests the whole system can have at once";
             section.refuse("capacity", what.into());
         }
-        System::PerServer { .. } if blind || gate.kind == GateKind::Gateway => {
+        System::PerServer { .. } if blind || is_gateway => {
             let what = "cannot be used: this kind does not know how many servers are ready";
             section.refuse("capacity_per_server", what.into());
         }
@@ -173,6 +181,15 @@ fn positive(section: &mut Section<'_>, key: &'static str) -> Option<f64> {
     }
     section.refuse(key, format!("is {number}, allowed is more than 0"));
     None
+}
+
+fn rest(section: &mut Section<'_>) -> Option<f64> {
+    let rest = section.number("rest")?;
+    let law = TurnstileLaw::new(rest);
+    if law.is_err() {
+        section.refuse("rest", format!("is {rest}, allowed is 0 to 1000"));
+    }
+    law.is_ok().then_some(rest)
 }
 
 fn labels(section: &mut Section<'_>) -> Vec<(String, String)> {
@@ -194,6 +211,7 @@ impl Own {
     fn read(section: &mut Section<'_>) -> Self {
         Self {
             value: section.number("value"),
+            rest: rest(section),
             url: section.text("url"),
             key: section.text("key"),
             metric: section.text("metric"),
@@ -219,7 +237,7 @@ impl Own {
             value
         };
         Some(match kind {
-            Kind::Gateway => GateKind::Gateway,
+            Kind::Gateway => GateKind::Gateway { rest: self.rest.unwrap_or(REST) },
             Kind::Constant => GateKind::Constant(self.value.unwrap_or(1.0).clamp(0.0, 1.0)),
             Kind::Redis => GateKind::RedisKey {
                 url: need("url", self.url)?,

@@ -116,8 +116,11 @@ pub struct Gate {
 pub enum GateKind {
     /// Nowhere: the same share is always free.
     Constant(f64),
-    /// Into this process: how full the gateway's backends are.
-    Gateway,
+    /// Into this process: how full the gateway's backends are, and who is about to begin there.
+    Gateway {
+        /// How many times as long as a start takes nothing more of ours begins.
+        rest: f64,
+    },
     /// At a number that somebody keeps in Redis.
     RedisKey {
         /// The server.

@@ -18,7 +18,7 @@ fn d10_a_folder_opens_the_batch_api_with_a_queue_of_its_own() {
     let [queue] = settled.dispatch.queues.as_slice() else { panic!("one queue") };
     assert_eq!((queue.name.as_str(), queue.band), ("batch", Band::BestEffort));
     assert_eq!(queue.gates, ["gateway"]);
-    assert_eq!(settled.dispatch.gates[0].kind, GateKind::Gateway);
+    assert_eq!(settled.dispatch.gates[0].kind, GateKind::Gateway { rest: 1.0 });
 }
 
 #[test]
@@ -72,6 +72,8 @@ fn d02_a_gate_that_makes_no_sense_is_told_before_anything_runs() {
     told(&gate("kind = 'aimd'\nquery = 'x'"), "query means nothing to a gate of the kind \"aimd\"");
     told(&gate("kind = 'redis'\ncapacity = 1"), "url is missing");
     told(&gate("kind = 'gateway'\nbaseline = 1.0"), "allowed is 0 to less than 1");
+    told(&gate("kind = 'gateway'\nrest = -1"), "allowed is 0 to 1000");
+    told(&gate("kind = 'constant'\ncapacity = 1\nrest = 1"), "means nothing to a gate");
     told(&gate("kind = 'gateway'\ncapacity = 1\ncapacity_per_server = 1"), "leave one out");
     told(&gate("kind = 'constant'\ncapacity_per_server = 1"), "does not know how many servers");
     told(&gate("kind = 'aimd'\nmin = 5\nmax = 4"), "less than min");

@@ -97,7 +97,7 @@ fn the_full_example_has_the_defaults_and_its_twin_says_the_same() {
     settled.flow.classes.clear();
     settled.names = Settled::default().names;
     settled.objectives.clear();
-    assert_eq!((settled.dispatch.queues.len(), settled.dispatch.gates.len()), (1, 7));
+    assert_eq!((settled.dispatch.queues.len(), settled.dispatch.gates.len()), (1, 8));
     settled.dispatch.queues.clear();
     settled.dispatch.gates.clear();
     settled.fleet = FleetSettings { backends: Vec::new(), ..settled.fleet };

@@ -2,6 +2,7 @@
 
 use flow::aimd::Aimd;
 use flow::budget::{Allowance, Budget, BudgetLaw, GateReading};
+use flow::turnstile::{Passage, Turnstile};
 use flow::{Span, Time};
 
 use super::explain::Explanation;
@@ -21,7 +22,10 @@ pub(super) struct Book {
     source: String,
     law: BudgetLaw,
     pub(super) budget: Budget,
-    window: Option<Aimd>,
+    /// The window of one that looks at its answers.
+    pub(super) window: Option<Aimd>,
+    /// The turnstile of one that sees who is about to begin.
+    pub(super) turnstile: Option<Turnstile>,
     /// What said it last, where that is not always the same.
     by: String,
     /// Why it cannot be read.
@@ -49,14 +53,48 @@ pub(super) fn size(unit: Unit, bytes: u64) -> u64 {
 // === impl Book ===
 
 impl Book {
-    pub(super) fn new(
-        kind: &'static str,
-        source: String,
-        law: BudgetLaw,
-        window: Option<Aimd>,
-    ) -> Self {
-        let budget = Budget::new(law);
-        Self { kind, source, law, budget, window, by: String::new(), trouble: None }
+    pub(super) fn new(kind: &'static str, source: String, law: BudgetLaw) -> Self {
+        Self {
+            kind,
+            source,
+            law,
+            budget: Budget::new(law),
+            window: None,
+            turnstile: None,
+            by: String::new(),
+            trouble: None,
+        }
+    }
+
+    /// How much may go now.
+    pub(super) fn room(&self, now: Time) -> u64 {
+        match (self.budget.allowance(now), self.passage(now)) {
+            (Allowance::Left(left), Passage::Free) => left,
+            (Allowance::Left(left), Passage::Open(open)) => left.min(open.into()),
+            _ => 0,
+        }
+    }
+
+    fn passage(&self, now: Time) -> Passage {
+        self.turnstile.as_ref().map_or(Passage::Free, |turnstile| turnstile.passage(now))
+    }
+
+    /// Why nothing may begin now, though it may go by the budget.
+    pub(super) fn held_back(&self, now: Time) -> Option<String> {
+        match self.passage(now) {
+            Passage::Free | Passage::Open(_) => None,
+            Passage::Busy => Some("holding back: others are about to begin".into()),
+            Passage::Rests(span) => {
+                Some(format!("holding back: one more in {:.2} s", span.secs_f64()))
+            }
+        }
+    }
+
+    /// One of so many bytes goes.
+    pub(super) fn begins(&mut self, bytes: u64, now: Time) {
+        if let Some(turnstile) = &mut self.turnstile {
+            turnstile.pass(size(Unit::Tokens, bytes), now);
+        }
     }
 
     /// Takes what was seen, or why nothing was. Says what is new about that.
@@ -135,6 +173,8 @@ impl Book {
 
     pub(super) fn explain(&self, spec: &Spec, now: Time) -> Explanation {
         let allowance = self.budget.allowance(now);
+        let open = matches!(allowance, Allowance::Left(_));
+        let held_back = self.held_back(now).filter(|_| open);
         let reading = self.budget.reading();
         let left = match allowance {
             Allowance::Left(left) => left,
@@ -145,8 +185,8 @@ impl Book {
             kind: self.kind,
             source: self.source.clone(),
             by: Some(self.by.clone()).filter(|by| !by.is_empty()),
-            state: self.state(spec, allowance),
-            open: left > 0,
+            open: open && held_back.is_none(),
+            state: held_back.unwrap_or_else(|| self.state(spec, allowance)),
             value: reading.map(|reading| reading.free),
             // Without what the subtraction leaves behind the ninth digit.
             threshold: ((1.0 - self.law.closes_at(1.0)) * 1e9).round() / 1e9,

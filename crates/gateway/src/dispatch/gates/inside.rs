@@ -9,10 +9,13 @@
 //! Whoever waits is in front of what would come now. Those of the lowest band always count, since
 //! they may be ours: not to count them would mean to send ever more. Those of other bands count
 //! while some backend is full; while none is, they wait for limits of their own, not for room.
+//!
+//! Under `auto` it is also known who waits for a first token, and the turnstile looks at that.
 
 use std::sync::Arc;
 
-use flow::{Bounds, Controller, Hysteresis, Limits, StockUnit};
+use flow::turnstile::Beginnings;
+use flow::{BackendView, Bounds, Controller, Hysteresis, Limits, Span, StockUnit};
 
 use super::look::{Look, size};
 use crate::config::settled::dispatch::System;
@@ -49,8 +52,40 @@ impl Inside {
         let by = format!(
             "{used:.0} taken and {waiting} waiting, of {places:.0} places at {ready} backends"
         );
-        Ok(Look { free, system, at, lag: flow::Span::ZERO, by })
+        Ok(Look { free, system, at, lag: Span::ZERO, by })
     }
+
+    pub(super) fn beginnings(&self) -> Option<Beginnings> {
+        self.gate.keeper.with(|core, _| beginnings(core))
+    }
+}
+
+/// Who is about to begin at the ready backends; under a watermark that is not known.
+pub(super) fn beginnings(core: &Controller) -> Option<Beginnings> {
+    if core.settings().bounds != Bounds::Auto {
+        return None;
+    }
+    let ready: Vec<BackendView> = core.backends().filter(|backend| backend.ready).collect();
+    let calm = ready.iter().filter(|backend| backend.limits.unstarted.0 == 0).count();
+    let [_, above @ ..] = core.waiting();
+    let there = |backend: &BackendView| backend.in_flight[1..].iter().any(|&count| count > 0);
+    Some(Beginnings {
+        ready: ready.len() as u32,
+        calm: calm as u32,
+        start: mean_start(&ready),
+        others: above.iter().any(|&count| count > 0) || ready.iter().any(there),
+    })
+}
+
+/// The mean of those backends that have shown a first token.
+fn mean_start(backends: &[BackendView]) -> Option<(Span, u64)> {
+    let known: Vec<(Span, u64)> = backends.iter().filter_map(|at| at.limits.start).collect();
+    let count = known.len() as f64;
+    let (took, prompt) = known.iter().fold((0.0, 0.0), |(took, prompt), start| {
+        (took + start.0.secs_f64(), prompt + start.1 as f64)
+    });
+    let mean = (Span::from_secs_f64(took / count), (prompt / count) as u64);
+    (!known.is_empty()).then_some(mean)
 }
 
 // === impl Fullness ===
@@ -105,7 +140,7 @@ impl Fullness {
 /// What is there and what may be, by the bound of a backend that leaves the least room to those who
 /// may have this share of it.
 fn tightest(limits: &Limits, ours: f64) -> (f64, f64) {
-    let Limits { unstarted, tokens, slots, pace, binding, by_metrics } = *limits;
+    let Limits { unstarted, tokens, slots, pace, binding, by_metrics, .. } = *limits;
     let there = f64::from(slots.0);
     let waiting = f64::from(unstarted.0);
     if binding.is_some() {

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use flow::aimd::{Aimd, AimdLaw};
 use flow::budget::{Basis, BudgetLaw};
-use flow::{Span, Time};
+use flow::turnstile::{Turnstile, TurnstileLaw};
+use flow::{OutOfRange, Span, Time};
 
+use super::book::Book;
 use super::fetch::Server;
 use super::inside::Inside;
 use super::look::{Look, size};
@@ -49,45 +51,41 @@ pub(super) enum Away {
     Prometheus(Prometheus),
 }
 
-/// A gate's parts.
-#[derive(Debug)]
-pub(super) struct Made {
-    pub(super) kind: &'static str,
-    /// Where it looks, in words.
-    pub(super) words: String,
-    pub(super) source: Source,
-    pub(super) law: BudgetLaw,
-    /// The window of one that looks at its answers.
-    pub(super) window: Option<Aimd>,
+/// A gate's source and what is kept of it.
+pub(super) fn made(spec: &Spec, parts: &Parts) -> Result<(Source, Book), String> {
+    check(spec)?;
+    let (source, words) = source(spec, parts)?;
+    let window = match spec.kind {
+        GateKind::Aimd { min, max } => {
+            let law = AimdLaw::new(min, max, span(spec.hold));
+            Some(Aimd::new(law.map_err(|error| error.to_string())?))
+        }
+        _ => None,
+    };
+    let turnstile = match spec.kind {
+        GateKind::Gateway { rest } => {
+            let law = TurnstileLaw::new(rest).map_err(|error| error.to_string())?;
+            Some(Turnstile::new(law))
+        }
+        _ => None,
+    };
+    let law = law(spec).map_err(|error| error.to_string())?;
+    let mut book = Book::new(kind(&spec.kind), words, law);
+    (book.window, book.turnstile) = (window, turnstile);
+    Ok((source, book))
 }
 
-// === impl Made ===
-
-impl Made {
-    pub(super) fn of(spec: &Spec, parts: &Parts) -> Result<Self, String> {
-        check(spec)?;
-        let (source, words) = source(spec, parts)?;
-        let window = match spec.kind {
-            GateKind::Aimd { min, max } => {
-                let law = AimdLaw::new(min, max, span(spec.hold));
-                Some(Aimd::new(law.map_err(|error| error.to_string())?))
-            }
-            _ => None,
-        };
-        let basis = match spec.kind {
-            GateKind::Constant(_) | GateKind::RedisKey { .. } | GateKind::Aimd { .. } => {
-                Basis::Stated
-            }
-            // The places that it leaves free may be those of a part of the backends' work.
-            GateKind::Gateway => Basis::Measured { transit: span(TRANSIT), all: false },
-            _ => Basis::Measured { transit: span(TRANSIT), all: true },
-        };
-        // A window leaves nothing to others: it is what they leave.
-        let baseline = if window.is_some() { 0.0 } else { spec.baseline };
-        let law = BudgetLaw::new(basis, baseline, span(spec.stale_after), span(spec.hold));
-        let law = law.map_err(|error| error.to_string())?;
-        Ok(Self { kind: kind(&spec.kind), words, source, law, window })
-    }
+fn law(spec: &Spec) -> Result<BudgetLaw, OutOfRange> {
+    let basis = match spec.kind {
+        GateKind::Constant(_) | GateKind::RedisKey { .. } | GateKind::Aimd { .. } => Basis::Stated,
+        // The places that it leaves free may be those of a part of the backends' work.
+        GateKind::Gateway { .. } => Basis::Measured { transit: span(TRANSIT), all: false },
+        _ => Basis::Measured { transit: span(TRANSIT), all: true },
+    };
+    // A window leaves nothing to others: it is what they leave.
+    let is_window = matches!(spec.kind, GateKind::Aimd { .. });
+    let baseline = if is_window { 0.0 } else { spec.baseline };
+    BudgetLaw::new(basis, baseline, span(spec.stale_after), span(spec.hold))
 }
 
 /// The numbers that the core takes as they are.
@@ -108,7 +106,7 @@ fn check(spec: &Spec) -> Result<(), String> {
     if spec.interval.is_zero() || spec.stale_after < spec.interval {
         return Err("a reading must be good for as long as it takes to the next one".into());
     }
-    let looks_inside = matches!(spec.kind, GateKind::Gateway);
+    let looks_inside = matches!(spec.kind, GateKind::Gateway { .. });
     if looks_inside && spec.system == System::Known && spec.unit != Unit::Requests {
         return Err("this gateway counts requests: say how large the system is in the unit".into());
     }
@@ -123,13 +121,16 @@ fn check(spec: &Spec) -> Result<(), String> {
 }
 
 fn knows_its_size(kind: &GateKind) -> bool {
-    matches!(kind, GateKind::Gateway | GateKind::PrometheusBudget { .. } | GateKind::Aimd { .. })
+    matches!(
+        kind,
+        GateKind::Gateway { .. } | GateKind::PrometheusBudget { .. } | GateKind::Aimd { .. }
+    )
 }
 
 fn kind(kind: &GateKind) -> &'static str {
     match kind {
         GateKind::Constant(_) => "constant",
-        GateKind::Gateway => "gateway",
+        GateKind::Gateway { .. } => "gateway",
         GateKind::RedisKey { .. } => "redis",
         GateKind::Scrape { .. } => "scrape",
         GateKind::PrometheusSaturation { .. } => "prometheus-saturation",
@@ -153,7 +154,7 @@ fn source(spec: &Spec, parts: &Parts) -> Result<(Source, String), String> {
         GateKind::Aimd { min, max } => {
             return Ok((Source::Answers, format!("answers, {min} to {max} under way")));
         }
-        GateKind::Gateway => {
+        GateKind::Gateway { .. } => {
             let gate = parts.inside.clone();
             let gate = gate.ok_or("there is no gateway in this process: look at its metrics")?;
             let inside = Inside { gate, system, baseline: spec.baseline };

@@ -99,7 +99,8 @@ fn d02_gates_that_cannot_work_are_errors_at_the_start() {
     };
     let fixed = || System::Fixed(10.0);
     let each = || System::PerServer { each: 10.0, ready: None };
-    let bytes = Spec { unit: Unit::Bytes, ..spec("g", GateKind::Gateway, System::Known) };
+    let bytes =
+        Spec { unit: Unit::Bytes, ..spec("g", GateKind::Gateway { rest: 1.0 }, System::Known) };
     let hasty = Spec { stale_after: Duration::from_millis(1), ..constant("g", 1.0, 1.0) };
     let wrong = [
         (spec("g", GateKind::Constant(1.5), fixed()), "from 0 to 1"),
@@ -111,7 +112,7 @@ fn d02_gates_that_cannot_work_are_errors_at_the_start() {
         (Spec { baseline: 1.0, ..constant("g", 1.0, 1.0) }, "baseline is 1"),
         (hasty, "to the next one"),
         (bytes, "in the unit"),
-        (spec("g", GateKind::Gateway, System::Known), "no gateway in this process"),
+        (spec("g", GateKind::Gateway { rest: 1.0 }, System::Known), "no gateway in this process"),
         (spec("g", redis("http://h"), fixed()), "redis://host:port"),
         (spec("g", redis("redis://h"), System::Known), "say so"),
         (spec("g", redis("redis://h"), each()), "how many servers are ready"),

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use flow::Time;
-use flow::budget::Allowance;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -81,7 +80,8 @@ impl Gates {
         let (name, now) = (&self.specs[at].name, self.clock.now());
         let mut books = self.books();
         let news = books[at].tell(look);
-        let open = matches!(books[at].budget.allowance(now), Allowance::Left(_));
+        self.freshen(at, &mut books[at], now);
+        let open = books[at].room(now) > 0;
         drop(books);
         match news {
             Some(News::Well) => tracing::info!(gate = %name, "the gate can be read again"),

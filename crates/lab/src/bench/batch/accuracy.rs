@@ -123,7 +123,7 @@ impl Way {
         let folder = bench.stage.file("batches");
         match self {
             Self::Gateway => {
-                let gate = Gate::Gateway(1.0 - THRESHOLD);
+                let gate = Gate::Gateway { baseline: 1.0 - THRESHOLD, rest: 0.0 };
                 let config = work(&folder, gate, "best-effort", None);
                 let config = config + &bounds(Some(PLACES as usize));
                 bench.stage.start(&Peer::ours("gateway", config), engine).await.map(Some)

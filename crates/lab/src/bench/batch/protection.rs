@@ -36,11 +36,12 @@ const ACCEPTED_WITHIN: Duration = Duration::from_secs(60);
 const WARM: f64 = 6.0;
 const P99_RATIO_MAX: f64 = 1.2;
 const MISSED_MAX: f64 = 0.1;
-const BUDGETS: [usize; 7] = [1, 2, 3, 4, 8, 16, 64];
+const BUDGETS: [usize; 7] = [1, 2, 4, 6, 8, 12, 32];
 /// What goes at once where nothing holds it: the dispatcher's workers, as they come.
 const UNGATED: usize = 64;
 const BUDGETS_QUICK: [usize; 3] = [2, 8, 32];
-const OURS: f64 = 0.2;
+/// Of the gateway's gate, besides the usual one.
+const RESTS: [f64; 2] = [0.0, 3.0];
 
 /// What lets the batch go.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +92,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promi
     };
     let mut rows = vec![row(Policy::Without, &alone)];
     rows.extend(runs.iter().map(|(policy, run)| row(*policy, run)));
-    let ours = runs.iter().find(|(policy, _)| *policy == Policy::Through(Gate::Gateway(OURS)));
+    let ours = runs.iter().find(|(policy, _)| *policy == Policy::Through(Gate::USUAL));
     let (_, ours) = ours.context("our own gate was not played")?;
     let promises = vec![
         Promise::new(
@@ -171,8 +172,8 @@ impl Policy {
     fn all(quick: bool) -> Vec<Self> {
         let budgets: &[usize] = if quick { &BUDGETS_QUICK } else { &BUDGETS };
         let fixed = budgets.iter().map(|&budget| Self::Through(Gate::Fixed(budget)));
-        let gates = [OURS, 0.5, 0.8].map(|baseline| Self::Through(Gate::Gateway(baseline)));
-        fixed.chain(gates).chain([Self::Naive]).collect()
+        let others = RESTS.map(|rest| Self::Through(Gate::Gateway { baseline: 0.2, rest }));
+        fixed.chain([Self::Through(Gate::USUAL)]).chain(others).chain([Self::Naive]).collect()
     }
 
     fn is_fixed(self) -> bool {
@@ -184,7 +185,8 @@ impl Policy {
             Self::Without => "no batch".to_owned(),
             Self::Naive => format!("naive: {UNGATED} at once like anybody"),
             Self::Through(Gate::Fixed(budget)) => format!("fixed budget of {budget}"),
-            Self::Through(Gate::Gateway(baseline)) => format!("gateway, baseline {baseline}"),
+            Self::Through(Gate::USUAL) => "gateway".to_owned(),
+            Self::Through(Gate::Gateway { rest, .. }) => format!("gateway, rest {rest}"),
             Self::Through(Gate::Scrape { .. }) => "scrape".to_owned(),
         }
     }

@@ -16,8 +16,8 @@ const GATE: &str = "bench";
 pub(super) enum Gate {
     /// So many at once, whatever happens.
     Fixed(usize),
-    /// What the gateway has free beyond this share.
-    Gateway(f64),
+    /// What the gateway has free beyond a share, with so long a rest after each start.
+    Gateway { baseline: f64, rest: f64 },
     /// What an engine with so many places says that it has free, read so often.
     Scrape { engine: SocketAddr, places: u32, every: Duration },
 }
@@ -57,13 +57,17 @@ pub(super) fn engine(address: SocketAddr) -> String {
 impl Gate {
     /// Nothing in the way.
     pub(super) const OPEN: Self = Self::Fixed(PLENTY);
+    /// What batch work goes through unless something else is configured.
+    pub(super) const USUAL: Self = Self::Gateway { baseline: 0.2, rest: 1.0 };
 
     fn settings(self) -> String {
         match self {
             Self::Fixed(capacity) => {
                 format!("kind = \"constant\"\ncapacity = {capacity}\nbaseline = 0.0\n")
             }
-            Self::Gateway(baseline) => format!("kind = \"gateway\"\nbaseline = {baseline:?}\n"),
+            Self::Gateway { baseline, rest } => {
+                format!("kind = \"gateway\"\nbaseline = {baseline:?}\nrest = {rest:?}\n")
+            }
             Self::Scrape { engine, places, every } => format!(
                 "kind = \"scrape\"\nurl = \"http://{engine}/metrics\"\n\
                  metric = \"vllm:num_requests_running\"\nsays = \"count\"\ncapacity = {places}\n\

@@ -2,10 +2,10 @@
 
 use flow::{
     Ask, BackendId, BackendSupply, Band, Bounds, Controller, FlowClass, Hysteresis, ModelId,
-    Reading, Settings, StockUnit, Time, Usage, Verdict,
+    Reading, Settings, StockUnit, Ticket, Time, Usage, Verdict,
 };
 
-use super::super::inside::Fullness;
+use super::super::inside::{Fullness, beginnings};
 use super::*;
 use crate::config::Settled;
 use crate::gate::Gate;
@@ -125,7 +125,7 @@ fn d02_under_auto_the_bound_that_leaves_the_least_room_counts() {
 async fn d02_the_gate_follows_the_gateway_it_is_in() {
     let settled = Settled { flow: fixed(100.0), ..Settled::default() };
     let gate = Gate::new(settled);
-    let specs = [spec("g", GateKind::Gateway, System::Known)];
+    let specs = [spec("g", GateKind::Gateway { rest: 1.0 }, System::Known)];
     let slow = [Spec {
         interval: Duration::from_secs(3600),
         stale_after: Duration::from_secs(7200),
@@ -183,7 +183,7 @@ async fn d03_the_gateways_own_readings_hold_its_threshold() {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
         offer(core, Band::Normal, 30);
     });
-    let specs = [spec("g", GateKind::Gateway, System::Known)];
+    let specs = [spec("g", GateKind::Gateway { rest: 1.0 }, System::Known)];
     let gates = Gates::new(&specs, Some(Arc::clone(&gate)), gate.clock, Arc::default()).unwrap();
     let _watching = watched(&gates);
     let (way, mut requests) = (way(&gates), tokio::task::JoinSet::new());
@@ -205,4 +205,88 @@ async fn d03_the_gateways_own_readings_hold_its_threshold() {
     // A loaded machine takes its time between an end and the next beginning.
     assert!(mean > 60.0, "{mean} on average, at most {most}");
     eprintln!("{mean:.1} on average, at most {most}");
+}
+
+/// One backend of a gateway that finds its bounds, at which prompts of 300 tokens start in 40 ms.
+fn at_work() -> (Arc<Gate>, Arc<Gates>) {
+    let settled = Settled { flow: Settings::default(), ..Settled::default() };
+    let gate = Gate::new(settled);
+    gate.keeper.with(|core, now| {
+        core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
+        let later = now.after(Span::from_millis(40));
+        let ticket = ask(core, Band::High, now);
+        core.started(ticket, later).unwrap();
+        core.reading(
+            BackendId(1),
+            Reading { kv_tokens: Some(100_000), ..Reading::default() },
+            later,
+        );
+    });
+    let specs = [spec("g", GateKind::Gateway { rest: 1.0 }, System::Known)];
+    let gates = Gates::new(&specs, Some(Arc::clone(&gate)), gate.clock, Arc::default()).unwrap();
+    (gate, gates)
+}
+
+fn ask(core: &mut Controller, band: Band, now: Time) -> Ticket {
+    let flow = core.flow("f", 0);
+    let ask = Ask { band, prompt: 300, tokens: 400, streamed: true, ..Ask::new(flow, ModelId(1)) };
+    match core.offer(ask, now) {
+        Verdict::Granted { ticket, .. } => ticket,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn d02_batch_work_holds_back_while_somebody_is_about_to_begin() {
+    let (gate, gates) = at_work();
+    let _watching = watched(&gates);
+    let way = way(&gates);
+    until(&gates, "open", |gate| gate.open).await;
+    let ticket = gate.keeper.with(|core, now| ask(core, Band::High, now));
+    assert_eq!(gates.room(&way), 0);
+    let closed = gates.take(&way, 1200).unwrap_err();
+    assert_eq!(closed.to_string(), "gate \"g\" is holding back: others are about to begin");
+    let shown = gates.explain().remove(0);
+    assert_eq!((shown.open, shown.left > 0), (false, true), "{shown:?}");
+    gate.keeper.with(|core, now| core.started(ticket, now)).unwrap();
+    tokio::time::timeout(Duration::from_secs(30), gates.changed()).await.unwrap();
+    assert_eq!(gates.room(&way), 1);
+}
+
+#[tokio::test]
+async fn d02_after_one_has_begun_the_next_one_rests() {
+    let (_gate, gates) = at_work();
+    let _watching = watched(&gates);
+    let way = way(&gates);
+    until(&gates, "open", |gate| gate.open).await;
+    // A prompt that is a thousand times as long as the usual one.
+    let _pass = gates.take(&way, 1_200_000).unwrap();
+    assert_eq!(gates.room(&way), 0);
+    let shown = gates.explain().remove(0);
+    assert!(shown.state.starts_with("holding back: one more in "), "{shown:?}");
+}
+
+/// A watermark says nothing of who is about to begin.
+#[test]
+fn d02_under_a_watermark_there_is_no_turnstile() {
+    let mut core = core(fixed(10.0), 2);
+    assert_eq!(beginnings(&core), None);
+    core.configure(Settings::default(), NOW);
+    let seen = beginnings(&core).unwrap();
+    assert_eq!((seen.ready, seen.calm, seen.start, seen.others), (2, 2, None, false));
+}
+
+#[test]
+fn d02_who_is_about_to_begin_is_counted_by_backend() {
+    let mut core = core(Settings::default(), 3);
+    let later = NOW.after(Span::from_millis(40));
+    let ours = ask(&mut core, Band::BestEffort, NOW);
+    assert!(!beginnings(&core).unwrap().others, "one of the lowest band may be ours");
+    core.started(ours, later).unwrap();
+    ask(&mut core, Band::Normal, later);
+    let seen = beginnings(&core).unwrap();
+    assert_eq!((seen.ready, seen.calm, seen.others), (3, 2, true));
+    let (took, prompt) = seen.start.unwrap();
+    assert_eq!(took, Span::from_millis(40));
+    assert!((290..=320).contains(&prompt), "{prompt}");
 }

@@ -17,7 +17,7 @@ const BURST: f64 = 14.0;
 const LULL: f64 = 2.0;
 const PHASE: Duration = Duration::from_secs(11);
 const PHASE_QUICK: Duration = Duration::from_secs(5);
-const PHASES: usize = 4;
+const PHASES: usize = 8;
 const PHASES_QUICK: usize = 2;
 const HEADERS: &str = "content-type: application/json\r\nx-priority: high\r\n";
 

@@ -1,0 +1,133 @@
+//! A turnstile for batch work: it begins one at a time, and only where nobody else is about to.
+//!
+//! What interactive users notice of batch work is less how much of it runs beside them than what is
+//! begun at the moment in which they come: an engine reads a prompt in whole steps, and whoever
+//! comes during one waits for its end, and for its share of the next. So a batch request begins
+//! only while some backend is *calm*, which is when nothing there waits for its first token. Then
+//! the turnstile rests for as long as that start is expected to take, and a multiple of it, divided
+//! by the number of backends: at most `1 / (1 + rest)` of their time goes into starts of batch
+//! work. A prompt that is longer than those that were seen counts for so much more.
+//!
+//! All of that is for the sake of others. While none of them has been there for a minute the
+//! turnstile is open.
+
+use std::collections::VecDeque;
+
+use crate::range::{Checked, check};
+use crate::time::{Span, Time};
+
+/// The longest rest, whatever was measured.
+const REST_MAX: Span = Span::from_secs(60);
+/// For so long those who were there may come again at any moment.
+const QUIET: Span = Span::from_secs(60);
+/// For so long one that passed may be on its way, and not be seen at a backend yet.
+const TRANSIT: Span = Span::from_millis(20);
+
+/// How long a turnstile rests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TurnstileLaw {
+    rest: f64,
+}
+
+/// What is about to begin at the backends at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Beginnings {
+    /// Backends that are ready, and those of them at which nothing waits for its first token.
+    pub ready: u32,
+    /// See above.
+    pub calm: u32,
+    /// How long a first token takes of late, and after how long a prompt, where that is known.
+    pub start: Option<(Span, u64)>,
+    /// Whether anybody is there for whose sake batch work holds back.
+    pub others: bool,
+}
+
+/// Whether one more may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// So many, one after the other.
+    Open(u32),
+    /// Nobody is there for whose sake to hold back.
+    Free,
+    /// Somebody is about to begin at every backend.
+    Busy,
+    /// Enough has begun; one more may after this time.
+    Rests(Span),
+}
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub struct Turnstile {
+    law: TurnstileLaw,
+    seen: Beginnings,
+    others_at: Option<Time>,
+    /// When those passed that may still be on their way; no more than backends were calm.
+    passed: VecDeque<Time>,
+    opens_at: Time,
+}
+
+// === impl TurnstileLaw ===
+
+impl TurnstileLaw {
+    /// A turnstile that rests so many times as long as a start takes.
+    pub fn new(rest: f64) -> Checked<Self> {
+        check((0.0..=1000.0).contains(&rest), "rest", rest, "0 to 1000")?;
+        Ok(Self { rest })
+    }
+}
+
+// === impl Turnstile ===
+
+impl Turnstile {
+    /// It is open until somebody is seen.
+    pub fn new(law: TurnstileLaw) -> Self {
+        Self {
+            law,
+            seen: Beginnings::default(),
+            others_at: None,
+            passed: VecDeque::new(),
+            opens_at: Time::ZERO,
+        }
+    }
+
+    /// The backends are like this now.
+    pub fn see(&mut self, beginnings: Beginnings, now: Time) {
+        self.seen = beginnings;
+        if beginnings.others {
+            self.others_at = Some(now);
+        }
+        while self.passed.front().is_some_and(|&at| now.since(at) >= TRANSIT) {
+            self.passed.pop_front();
+        }
+    }
+
+    /// Whether one more may begin.
+    pub fn passage(&self, now: Time) -> Passage {
+        if self.others_at.is_none_or(|at| now.since(at) > QUIET) {
+            return Passage::Free;
+        }
+        if now < self.opens_at {
+            return Passage::Rests(self.opens_at.since(now));
+        }
+        match self.seen.calm.saturating_sub(self.passed.len() as u32) {
+            0 => Passage::Busy,
+            open => Passage::Open(open),
+        }
+    }
+
+    /// One with a prompt of so many tokens goes through.
+    pub fn pass(&mut self, prompt: u64, now: Time) {
+        if self.passage(now) == Passage::Free {
+            return;
+        }
+        self.passed.push_back(now);
+        self.opens_at = now.after(self.rest_after(prompt));
+    }
+
+    fn rest_after(&self, prompt: u64) -> Span {
+        let Some((start, usual)) = self.seen.start else { return Span::ZERO };
+        let longer = (prompt as f64 / usual.max(1) as f64).max(1.0);
+        let each = start.secs_f64() * longer * (1.0 + self.law.rest);
+        Span::from_secs_f64(each / f64::from(self.seen.ready.max(1))).min(REST_MAX)
+    }
+}
