@@ -90,7 +90,8 @@ pub struct Limits {
     /// The time from token to token when it was last measured, and the asks in flight that it
     /// allows; infinite where no longest time is given or it was never passed.
     pub pace: (Option<Span>, f64),
-    /// How long a first token takes of late, and after how many tokens of prompt, once one was seen.
+    /// How long a first token takes of late, and after how many tokens of prompt, once one was
+    /// seen.
     pub start: Option<(Span, u64)>,
     /// The bound that keeps the backend closed now.
     pub binding: Option<Bound>,

@@ -1,5 +1,6 @@
 //! The turnstile: for whose sake it holds back, for how long, and that it always opens again.
 
+use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::turnstile::{Beginnings, Passage, Turnstile, TurnstileLaw};
@@ -104,7 +105,7 @@ proptest! {
     #[test]
     fn d02_the_turnstile_always_opens_again(
         rest in 0.0..1000.0_f64,
-        steps in proptest::collection::vec((0_u64..200, 0_u32..9, 0_u64..1 << 40, any::<bool>()), 1..60),
+        steps in vec((0_u64..200, 0_u32..9, 0_u64..1 << 40, any::<bool>()), 1..60),
     ) {
         let mut turnstile = turnstile(rest);
         let mut at = 0;

@@ -2,8 +2,8 @@
 //!
 //! What [`super::protection`] measures through real processes takes a minute for each policy, and a
 //! machine of its own. Here the simulated engines alone are played to, so that a quarter of an hour
-//! of each mix takes a moment and every figure can be had again. The turnstile is the gateway's own;
-//! the gate before it is as simple as can be: four fifths of the KV cache.
+//! of each mix takes a moment and every figure can be had again. The turnstile is the gateway's
+//! own; the gate before it is as simple as can be: four fifths of the KV cache.
 
 mod yard;
 
