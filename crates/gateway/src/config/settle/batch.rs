@@ -42,10 +42,11 @@ pub(super) fn batch(mut section: Section<'_>, source: &Source) -> Batch {
 
 pub(super) fn dispatch(mut section: Section<'_>, source: &Source, batch: &Batch) -> Dispatch {
     let default = Dispatch::default();
+    let (gates, mut names) = gates::settle(section.sections("gates"));
     let mut dispatch = Dispatch {
         listen: listen(&mut section, "listen").unwrap_or(default.listen),
         redis: redis(section.section("redis"), source),
-        gates: gates::settle(section.sections("gates")),
+        gates,
         ..default
     };
     timing(&mut section, &mut dispatch);
@@ -54,7 +55,10 @@ pub(super) fn dispatch(mut section: Section<'_>, source: &Source, batch: &Batch)
     let sections = section.sections("queues");
     dispatch.queues = queues(sections, source, batch);
     add_default_gates(&mut dispatch);
-    check_gates(&section, &dispatch);
+    names.extend([INSIDE, OUTSIDE].map(str::to_owned));
+    names.sort_unstable();
+    names.dedup();
+    check_gates(&section, &dispatch, &names);
     section.finish();
     dispatch
 }
@@ -207,10 +211,10 @@ fn add_default_gates(dispatch: &mut Dispatch) {
     }
 }
 
-fn check_gates(section: &Section<'_>, dispatch: &Dispatch) {
-    let known: Vec<&str> = dispatch.gates.iter().map(|gate| gate.name.as_str()).collect();
+/// `known` are all names that a queue may use.
+fn check_gates(section: &Section<'_>, dispatch: &Dispatch, known: &[String]) {
     for queue in &dispatch.queues {
-        for gate in queue.gates.iter().filter(|gate| !known.contains(&gate.as_str())) {
+        for gate in queue.gates.iter().filter(|gate| !known.contains(gate)) {
             let what = format!(
                 "has {:?} with the gate {gate:?}, which is not in [[dispatch.gates]]; \
                  known are: {}",

@@ -72,23 +72,27 @@ struct Own {
     max: Option<u32>,
 }
 
-pub(super) fn settle(sections: Vec<Section<'_>>) -> Vec<Gate> {
+/// The gates that can be used, and the names of all: one that is wrong is told once, not again by
+/// every queue that names it.
+pub(super) fn settle(sections: Vec<Section<'_>>) -> (Vec<Gate>, Vec<String>) {
     let mut names = BTreeMap::new();
     let mut gates = Vec::new();
     for mut section in sections {
         section.require("name");
         section.require("kind");
-        if let Some(gate) = gate(&mut section) {
+        let name = section.text("name");
+        let read = gate(&mut section);
+        if let Some(name) = name {
             let here = section.place().path.clone();
-            if let Some(other) = names.insert(gate.name.clone(), here) {
-                let what = format!("is {:?}, which is the name of {other} already", gate.name);
+            if let Some(other) = names.insert(name.clone(), here) {
+                let what = format!("is {name:?}, which is the name of {other} already");
                 section.refuse("name", what);
             }
-            gates.push(gate);
+            gates.extend(read.map(|gate| Gate { name, ..gate }));
         }
         section.finish();
     }
-    gates
+    (gates, names.into_keys().collect())
 }
 
 /// The gate of queues whose target is this gateway.
@@ -101,12 +105,13 @@ pub(super) fn outside(name: &str) -> Gate {
     Gate { name: name.into(), ..Gate::of(GateKind::Aimd { min: 1, max: 256 }) }
 }
 
+/// A gate without its name.
 fn gate(section: &mut Section<'_>) -> Option<Gate> {
-    let name = section.text("name");
     let kind = section.word("kind", KINDS);
     let given: Vec<&'static str> =
         OWN.iter().map(|&(key, _)| key).filter(|key| section.has(key)).collect();
     let own = Own::read(section);
+    let is_sized = section.has("capacity") || section.has("capacity_per_server");
     let common = common(section);
     let kind = kind?;
     for &(key, kinds) in OWN.iter().filter(|(key, _)| given.contains(key)) {
@@ -115,10 +120,19 @@ fn gate(section: &mut Section<'_>) -> Option<Gate> {
             section.refuse(key, format!("means nothing to a gate of the kind {kind:?}"));
         }
     }
-    let kind = own.into_kind(kind, section)?;
-    let gate = Gate { name: name?, kind, ..common };
-    check_system(section, &gate);
-    Some(gate)
+    // What is there but wrong is told already, and is not missing.
+    for key in kind.needs().iter().filter(|key| !given.contains(key)) {
+        section.refuse(key, "is missing".into());
+    }
+    if !is_sized && !kind.knows_its_size() {
+        let what = "is missing: say how many requests the whole system can have at once";
+        section.refuse("capacity", what.into());
+    }
+    if matches!(common.system, System::PerServer { .. }) && !kind.knows_its_servers() {
+        let what = "cannot be used: this kind does not know how many servers are ready";
+        section.refuse("capacity_per_server", what.into());
+    }
+    Some(Gate { kind: own.into_kind(kind, section)?, ..common })
 }
 
 fn common(section: &mut Section<'_>) -> Gate {
@@ -154,26 +168,6 @@ fn system(section: &mut Section<'_>) -> System {
     }
 }
 
-fn check_system(section: &Section<'_>, gate: &Gate) {
-    let known = matches!(
-        gate.kind,
-        GateKind::Gateway { .. } | GateKind::Aimd { .. } | GateKind::PrometheusBudget { .. }
-    );
-    let blind = matches!(gate.kind, GateKind::Constant(_) | GateKind::RedisKey { .. });
-    let is_gateway = matches!(gate.kind, GateKind::Gateway { .. });
-    match gate.system {
-        System::Known if !known => {
-            let what = "is missing: say how many requests the whole system can have at once";
-            section.refuse("capacity", what.into());
-        }
-        System::PerServer { .. } if blind || is_gateway => {
-            let what = "cannot be used: this kind does not know how many servers are ready";
-            section.refuse("capacity_per_server", what.into());
-        }
-        _ => {}
-    }
-}
-
 fn positive(section: &mut Section<'_>, key: &'static str) -> Option<f64> {
     let number = section.number(key)?;
     if number > 0.0 && number <= 1e12 {
@@ -205,6 +199,31 @@ fn labels(section: &mut Section<'_>) -> Vec<(String, String)> {
     table.into_iter().filter_map(label).collect()
 }
 
+// === impl Kind ===
+
+impl Kind {
+    /// Keys of its own that have no default.
+    fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::Redis => &["url"],
+            Self::Scrape => &["url", "metric"],
+            Self::Saturation | Self::Budget => &["url", "pool"],
+            Self::Query => &["url", "query"],
+            Self::Constant | Self::Gateway | Self::Aimd => &[],
+        }
+    }
+
+    /// Whether it finds out by itself what the whole system can have at once.
+    fn knows_its_size(self) -> bool {
+        matches!(self, Self::Gateway | Self::Aimd | Self::Budget)
+    }
+
+    /// Whether it can find out how many servers are ready.
+    fn knows_its_servers(self) -> bool {
+        !matches!(self, Self::Constant | Self::Redis | Self::Gateway)
+    }
+}
+
 // === impl Own ===
 
 impl Own {
@@ -230,38 +249,26 @@ impl Own {
         if let Some(Err(problem)) = self.url.as_deref().filter(|_| http).map(Base::read) {
             section.refuse("url", problem);
         }
-        let need = |key: &'static str, value: Option<String>| {
-            if value.is_none() {
-                section.refuse(key, "is missing".into());
-            }
-            value
-        };
         Some(match kind {
             Kind::Gateway => GateKind::Gateway { rest: self.rest.unwrap_or(REST) },
             Kind::Constant => GateKind::Constant(self.value.unwrap_or(1.0).clamp(0.0, 1.0)),
             Kind::Redis => GateKind::RedisKey {
-                url: need("url", self.url)?,
+                url: self.url?,
                 key: self.key.unwrap_or_else(|| "dispatch-gate-budget".into()),
             },
             Kind::Scrape => GateKind::Scrape {
-                url: need("url", self.url)?,
-                metric: need("metric", self.metric)?,
+                url: self.url?,
+                metric: self.metric?,
                 labels: self.labels,
                 says: self.says.unwrap_or_default(),
             },
-            Kind::Saturation => GateKind::PrometheusSaturation {
-                url: need("url", self.url)?,
-                pool: need("pool", self.pool)?,
-            },
+            Kind::Saturation => GateKind::PrometheusSaturation { url: self.url?, pool: self.pool? },
             Kind::Budget => GateKind::PrometheusBudget {
-                url: need("url", self.url)?,
-                pool: need("pool", self.pool)?,
+                url: self.url?,
+                pool: self.pool?,
                 max_concurrency: self.max_concurrency.unwrap_or(100.0),
             },
-            Kind::Query => GateKind::PrometheusQuery {
-                url: need("url", self.url)?,
-                query: need("query", self.query)?,
-            },
+            Kind::Query => GateKind::PrometheusQuery { url: self.url?, query: self.query? },
             Kind::Aimd => {
                 let (min, max) = (self.min.unwrap_or(1), self.max.unwrap_or(256));
                 if max < min {

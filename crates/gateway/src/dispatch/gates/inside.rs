@@ -49,8 +49,9 @@ impl Inside {
         // Without a backend nothing is free, however little there is.
         let free = if places > 0.0 { 1.0 - (used + f64::from(waiting)) / places } else { 0.0 };
         let system = size(&self.system, Some(f64::from(ready)), Some(places))?;
+        let noun = if ready == 1 { "backend" } else { "backends" };
         let by = format!(
-            "{used:.0} taken and {waiting} waiting, of {places:.0} places at {ready} backends"
+            "{used:.0} taken and {waiting} waiting, of {places:.0} places at {ready} {noun}"
         );
         Ok(Look { free, system, at, lag: Span::ZERO, by })
     }

@@ -148,7 +148,7 @@ async fn d02_the_gate_follows_the_gateway_it_is_in() {
         (found.left, found.system, found.source.as_str()),
         (50, Some(100.0), "this process")
     );
-    let by = "30 taken and 0 waiting, of 100 places at 1 backends";
+    let by = "30 taken and 0 waiting, of 100 places at 1 backend";
     assert_eq!(found.by.as_deref(), Some(by));
     let passes = take_all(&gates);
     assert_eq!(passes.len(), 50);
