@@ -6,8 +6,9 @@ use flow::identity::{Part, Rule};
 use flow::{Band, Bounds, Cascade, FlowClass, Order};
 
 use super::quantity::{show_duration, show_size};
+use super::settled::dispatch::{Gate, GateKind, Queue, System};
 use super::settled::{BackendSpec, Epp, Settled};
-use super::words;
+use super::{BATCH_QUEUE, words};
 use crate::clock;
 
 /// Shows what is in force.
@@ -28,6 +29,8 @@ impl fmt::Display for Summary<'_> {
         if let Some(bus) = self.0.dbus {
             writeln!(f, "dbus      on the {bus} bus")?;
         }
+        self.batch(f)?;
+        self.dispatch(f)?;
         for notice in &self.0.notices {
             writeln!(f, "notice    {notice}")?;
         }
@@ -130,6 +133,82 @@ impl Summary<'_> {
         }
         Ok(())
     }
+
+    fn batch(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let batch = &self.0.batch;
+        let Some(folder) = &batch.folder else { return Ok(()) };
+        let [file, files] = [batch.file_limit, batch.files_limit].map(show_size);
+        write!(f, "batch     in {}: files up to {file}, {files} together", folder.display())?;
+        let (lines, keep) = (batch.lines_max, show_duration(batch.keep));
+        writeln!(f, ", batches up to {lines} requests, kept {keep}")
+    }
+
+    fn dispatch(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dispatch = &self.0.dispatch;
+        if dispatch.queues.is_empty() && dispatch.redis.is_none() {
+            return Ok(());
+        }
+        let (workers, most) = (dispatch.workers, dispatch.attempts_max);
+        write!(f, "dispatch  up to {workers} requests at once")?;
+        write!(f, ", {} each", show_duration(dispatch.request_timeout))?;
+        write!(f, ", dead after {most} {}", if most == 1 { "failure" } else { "failures" })?;
+        if let Some(redis) = &dispatch.redis {
+            let urls: Vec<String> = redis.urls.iter().map(|url| without_secrets(url)).collect();
+            write!(f, ", shared at {}", urls.join(", "))?;
+        }
+        writeln!(f)?;
+        for queue in &dispatch.queues {
+            writeln!(f, "          {}", show_queue(queue))?;
+        }
+        for gate in &dispatch.gates {
+            writeln!(f, "          {}", show_gate(gate))?;
+        }
+        for queue in dispatch.queues.iter().filter(|queue| queue.name != BATCH_QUEUE) {
+            self.note(f, queue)?;
+        }
+        Ok(())
+    }
+
+    /// What only one of the verbs that use this configuration would find wrong.
+    fn note(&self, f: &mut fmt::Formatter<'_>, queue: &Queue) -> fmt::Result {
+        let name = &queue.name;
+        if self.0.dispatch.redis.is_none() {
+            writeln!(f, "note      the queue {name:?} is kept nowhere: set dispatch.redis.urls")?;
+        }
+        if queue.target.is_none() {
+            write!(f, "note      the queue {name:?} has no target: `serve` sends it to itself")?;
+            writeln!(f, ", `dispatch` needs --target URL")?;
+        }
+        Ok(())
+    }
+}
+
+/// A server's address for everyone's eyes.
+fn without_secrets(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, place))) => format!("{scheme}://{place}"),
+        _ => url.to_owned(),
+    }
+}
+
+fn show_queue(queue: &Queue) -> String {
+    let target = queue.target.as_deref().map_or("this gateway".to_owned(), without_secrets);
+    let band = words::name(words::BANDS, queue.band);
+    format!("queue {} to {target} as {band}, through {}", queue.name, queue.gates.join(" and "))
+}
+
+fn show_gate(gate: &Gate) -> String {
+    let mut shown = format!("gate {}: {}", gate.name, gate.kind.name());
+    // What it counts is its own, not a share of something.
+    if let GateKind::Aimd { min, max } = gate.kind {
+        return shown + &format!(", {min} to {max} under way");
+    }
+    match gate.system {
+        System::Known => {}
+        System::Fixed(most) => shown += &format!(", {most} in all"),
+        System::PerServer { each, .. } => shown += &format!(", {each} a server"),
+    }
+    shown + &format!(", a share of {} left to others", gate.baseline)
 }
 
 fn show_span(span: flow::Span) -> String {

@@ -230,6 +230,24 @@ impl Default for Queue {
     }
 }
 
+// === impl GateKind ===
+
+impl GateKind {
+    /// What it is called in a configuration.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Constant(_) => "constant",
+            Self::Gateway { .. } => "gateway",
+            Self::RedisKey { .. } => "redis",
+            Self::Scrape { .. } => "scrape",
+            Self::PrometheusSaturation { .. } => "prometheus-saturation",
+            Self::PrometheusBudget { .. } => "prometheus-budget",
+            Self::PrometheusQuery { .. } => "prometheus-query",
+            Self::Aimd { .. } => "aimd",
+        }
+    }
+}
+
 // === impl Gate ===
 
 impl Gate {

@@ -7,7 +7,7 @@ use flow::Band;
 
 use super::{bad, good};
 use crate::config::settled::dispatch::{GateKind, Says, System, Unit};
-use crate::config::{Source, settle};
+use crate::config::{Source, Summary, settle};
 
 #[test]
 fn d10_a_folder_opens_the_batch_api_with_a_queue_of_its_own() {
@@ -91,6 +91,33 @@ fn d02_a_gate_that_makes_no_sense_is_told_before_anything_runs() {
 }
 
 #[test]
+fn d02_each_mistake_in_a_gate_is_told_once_and_all_of_them_are() {
+    let queue = "[[dispatch.queues]]\nname = 'q'\ntarget = 'http://h:1'\ngates = ['g']\n";
+    let told = |rest: &str| {
+        let problems = bad(&format!("{queue}[[dispatch.gates]]\nname = 'g'\n{rest}"));
+        problems.iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect::<Vec<_>>()
+    };
+    let wrong = told("kind = 'prometeus'");
+    assert!(wrong.len() == 1 && wrong[0].starts_with("dispatch.gates[0].kind is"), "{wrong:?}");
+    let wrong = told("kind = 'constant'\ncapacity = -1");
+    assert_eq!(wrong, ["dispatch.gates[0].capacity is -1, allowed is more than 0"]);
+    let wrong = told("kind = 'redis'\ncapacity = 1\nurl = 5");
+    assert!(wrong.len() == 1 && wrong[0].contains("url is 5"), "{wrong:?}");
+    let wrong = told("kind = 'scrape'").join("\n");
+    for key in ["url is missing", "metric is missing", "capacity is missing: say how many"] {
+        assert!(wrong.contains(key), "{key}: {wrong}");
+    }
+}
+
+#[test]
+fn d02_a_gate_that_nobody_has_is_told_beside_those_that_there_are() {
+    let queue = "[[dispatch.queues]]\nname = 'q'\ngates = ['x']\n";
+    let problems = bad(&format!("{queue}[[dispatch.gates]]\nname = 'own'\nkind = 'aimd'"));
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].ends_with("known are: aimd, gateway, own"), "{problems:?}");
+}
+
+#[test]
 fn d01_flags_name_a_queue_its_server_and_its_target() {
     let source = Source {
         redis: vec!["redis://h:1".into()],
@@ -105,4 +132,34 @@ fn d01_flags_name_a_queue_its_server_and_its_target() {
     assert_eq!(dispatch.listen.port(), 99);
     let wrong = Source { redis: vec!["h:1".into()], ..Source::default() };
     assert!(settle(&wrong, "").unwrap_err().problems[0].contains("--redis"));
+}
+
+#[test]
+fn d10_the_summary_tells_of_the_batch_api_its_queues_and_its_gates() {
+    let settled = good(
+        "[batch]\nfolder = '/srv/batch'\n[dispatch.redis]\nurls = 'redis://me:secret@h:6379'\n\
+         [[dispatch.queues]]\nname = 'q'\n\
+         [[dispatch.queues]]\nname = 'r'\nband = 'normal'\ntarget = 'http://t:1'\n\
+         gates = ['half', 'aimd']\n\
+         [[dispatch.gates]]\nname = 'half'\nkind = 'constant'\nbaseline = 0.5\ncapacity = 40",
+    );
+    let told = "\
+batch     in /srv/batch: files up to 200MiB, 20GiB together, batches up to 50000 requests, kept 30d
+dispatch  up to 64 requests at once, 5m each, dead after 5 failures, shared at redis://h:6379
+          queue q to this gateway as best-effort, through gateway
+          queue r to http://t:1 as normal, through half and aimd
+          queue batch to this gateway as best-effort, through gateway
+          gate half: constant, 40 in all, a share of 0.5 left to others
+          gate gateway: gateway, a share of 0.2 left to others
+          gate aimd: aimd, 1 to 256 under way
+note      the queue \"q\" has no target: `serve` sends it to itself, `dispatch` needs --target URL
+";
+    let shown = Summary(&settled).to_string();
+    let (_, shown) = shown.split_once("batch     ").unwrap();
+    assert_eq!(format!("batch     {shown}"), told);
+    let shown =
+        Summary(&good("[[dispatch.queues]]\nname = 'q'\ntarget = 'http://t:1'")).to_string();
+    assert!(shown.contains("note      the queue \"q\" is kept nowhere: set dispatch.redis.urls"));
+    let plain = Summary(&good("")).to_string();
+    assert!(!plain.contains("batch") && !plain.contains("dispatch"), "{plain}");
 }
