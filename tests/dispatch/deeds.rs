@@ -61,15 +61,20 @@ fn d07_what_fails_too_often_is_dead_until_somebody_redrives_it() {
         let first = ["dispatch", "dead", verb, "--url", &url, "--queue", QUEUE];
         run(&mut tidegate(&[&first[..], more].concat()))
     };
-    let list: Value = serde_json::from_str(&dead("list", &[])).unwrap();
+    let table = dead("list", &[]);
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().take(3).collect();
+    assert_eq!(row[1..], ["poison", "3"], "{table}");
+    let list: Value = serde_json::from_str(&dead("list", &["--json"])).unwrap();
     let [grave] = list["dead"].as_array().unwrap().as_slice() else { panic!("{list}") };
     assert_eq!((&grave["id"], &grave["failures"]), (&"poison".into(), &3.into()));
-    let done: Value = serde_json::from_str(&dead("redrive", &["--id", "poison"])).unwrap();
-    assert_eq!(done["messages"], 1);
+    let done = dead("redrive", &["--id", "poison"]);
+    assert_eq!(done.trim(), format!("{QUEUE}: 1 of the dead can be sent again"));
     let results = await_results(&yard.redis, 2);
     assert_eq!(results[1]["status_code"], 200, "it went well when it was tried anew");
-    let done: Value = serde_json::from_str(&dead("purge", &["--all"])).unwrap();
+    let done: Value = serde_json::from_str(&dead("purge", &["--all", "--json"])).unwrap();
     assert_eq!(done["messages"], 0, "nobody is dead any more");
+    assert_eq!(dead("purge", &["--all"]).trim(), format!("{QUEUE}: 0 of the dead forgotten"));
+    assert_eq!(dead("list", &[]).trim(), format!("nobody is dead in {QUEUE}"));
     let mut wrong = tidegate(&["dispatch", "dead", "list", "--url", &url, "--queue", "other"]);
     let said = wrong.output().unwrap();
     let said = String::from_utf8_lossy(&said.stderr).into_owned();

@@ -4,7 +4,13 @@ use std::io::Write;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
-use gateway::client::{self, Base};
+use gateway::client;
+use serde::Deserialize;
+
+use crate::cli::remote::Remote;
+
+/// What is asked where an answer makes no sense.
+const MEANT: &str = "a dispatcher, or a gateway with a Batch API";
 
 /// Say why messages go, or why they do not.
 ///
@@ -43,6 +49,9 @@ pub(super) struct List {
     /// Those after the one with this number.
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -58,6 +67,29 @@ pub(super) struct Some {
     /// All of them.
     #[arg(long, conflicts_with = "ids")]
     all: bool,
+    /// Print JSON instead of a sentence.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A page of the dead.
+#[derive(Debug, Deserialize)]
+struct Page {
+    dead: Vec<Grave>,
+    next: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Grave {
+    number: u64,
+    id: String,
+    failures: u32,
+    why: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Done {
+    messages: u64,
 }
 
 #[derive(Args, Debug)]
@@ -72,7 +104,9 @@ struct At {
 impl Explain {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
         let page = if self.json { "/dispatch" } else { "/dispatch.txt" };
-        self.at.ask("GET", page, Vec::new(), out)
+        let said = self.at.ask("GET", page, Vec::new())?;
+        writeln!(out, "{}", said.trim_end())?;
+        Ok(())
     }
 }
 
@@ -81,44 +115,80 @@ impl Explain {
 impl Dead {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
         match self {
-            Self::List(List { at, queue, after }) => {
-                let after = after.map_or(String::new(), |after| format!("&after={after}"));
-                let page = format!("/dispatch/dead?queue={}{after}", client::escaped(&queue));
-                at.ask("GET", &page, Vec::new(), out)
-            }
-            Self::Redrive(some) => some.run("/dispatch/dead/redrive", out),
-            Self::Purge(some) => some.run("/dispatch/dead/purge", out),
+            Self::List(list) => list.run(out),
+            Self::Redrive(some) => some.run(("redrive", "can be sent again"), out),
+            Self::Purge(some) => some.run(("purge", "forgotten"), out),
         }
+    }
+}
+
+// === impl List ===
+
+impl List {
+    fn run(self, out: &mut dyn Write) -> Result<()> {
+        let Self { at, queue, after, json } = self;
+        let after = after.map_or(String::new(), |after| format!("&after={after}"));
+        let path = format!("/dispatch/dead?queue={}{after}", client::escaped(&queue));
+        let said = at.ask("GET", &path, Vec::new())?;
+        if json {
+            writeln!(out, "{}", said.trim_end())?;
+            return Ok(());
+        }
+        let page: Page = at.read(&said, &path)?;
+        if page.dead.is_empty() {
+            writeln!(out, "nobody is dead in {queue}")?;
+            return Ok(());
+        }
+        let width = page.dead.iter().map(|grave| grave.id.chars().count()).max().unwrap_or(0);
+        let width = width.max("ID".len());
+        writeln!(out, "{:>8}  {:width$}  FAILURES  WHY", "NUMBER", "ID")?;
+        for Grave { number, id, failures, why } in &page.dead {
+            writeln!(out, "{number:>8}  {id:width$}  {failures:>8}  {why}")?;
+        }
+        if let Some(next) = page.next {
+            writeln!(out, "and perhaps more: --after {next}")?;
+        }
+        Ok(())
     }
 }
 
 // === impl Some ===
 
 impl Some {
-    fn run(self, page: &str, out: &mut dyn Write) -> Result<()> {
-        let Self { at, queue, ids, all } = self;
+    /// Does to them what the verb says; the other words say what became of them.
+    fn run(self, (verb, done): (&str, &str), out: &mut dyn Write) -> Result<()> {
+        let Self { at, queue, ids, all, json } = self;
         let meant = match all {
             true => serde_json::json!({ "queue": queue }),
             false => serde_json::json!({ "queue": queue, "ids": ids }),
         };
-        at.ask("POST", page, serde_json::to_vec(&meant)?, out)
+        let path = format!("/dispatch/dead/{verb}");
+        let said = at.ask("POST", &path, serde_json::to_vec(&meant)?)?;
+        if json {
+            writeln!(out, "{}", said.trim_end())?;
+            return Ok(());
+        }
+        let Done { messages } = at.read(&said, &path)?;
+        writeln!(out, "{queue}: {messages} of the dead {done}")?;
+        Ok(())
     }
 }
 
 // === impl At ===
 
 impl At {
-    fn ask(&self, method: &str, page: &str, body: Vec<u8>, out: &mut dyn Write) -> Result<()> {
-        let base = Base::read(&self.url).map_err(anyhow::Error::msg)?;
-        let answer = client::ask(&base, (method, page), body)
-            .with_context(|| format!("is a dispatcher at {}? --url says where it is", self.url))?;
-        let text = String::from_utf8_lossy(&answer.body);
+    fn ask(&self, method: &str, path: &str, body: Vec<u8>) -> Result<String> {
+        let remote = Remote::read(&self.url)?;
+        let answer = client::ask(&remote.base, (method, path), body)
+            .with_context(|| format!("is {MEANT} at {}? --url says where it is", self.url))?;
         if !answer.status.is_success() {
-            let said: Option<serde_json::Value> = serde_json::from_str(&text).ok();
-            let said = said.as_ref().and_then(|said| said["error"]["message"].as_str());
-            bail!("{} answered {}: {}", self.url, answer.status, said.unwrap_or(text.trim_end()));
+            bail!("{}", remote.refusal(&answer, path, MEANT));
         }
-        writeln!(out, "{}", text.trim_end())?;
-        Ok(())
+        Ok(String::from_utf8_lossy(&answer.body).into_owned())
+    }
+
+    fn read<'a, T: Deserialize<'a>>(&self, said: &'a str, path: &str) -> Result<T> {
+        let strange = || format!("what {}{path} answered makes no sense: is it {MEANT}?", self.url);
+        serde_json::from_str(said).with_context(strange)
     }
 }

@@ -1,0 +1,75 @@
+//! A server that the command line asks: where it is, and what it says when it refuses.
+
+use anyhow::{Result, anyhow};
+use gateway::client::{Answer, Base};
+use serde_json::Value;
+
+/// A server.
+#[derive(Clone, Debug)]
+pub(super) struct Remote {
+    pub(super) base: Base,
+    url: String,
+}
+
+// === impl Remote ===
+
+impl Remote {
+    /// Reads an address as people give it: clients of OpenAI's API want `/v1` at its end.
+    pub(super) fn read(url: &str) -> Result<Self> {
+        let plain = url.trim_end_matches('/');
+        let above = plain.strip_suffix("/v1").filter(|above| !above.ends_with('/'));
+        let plain = above.unwrap_or(plain);
+        let base = Base::read(plain).map_err(|why| anyhow!("--url: {why}"))?;
+        Ok(Self { base, url: plain.to_owned() })
+    }
+
+    /// The address of a page of it.
+    pub(super) fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    /// What an answer says that is not the one that was hoped for. Another server than the one that
+    /// was meant is known by this alone, so it is named.
+    pub(super) fn refusal(&self, answer: &Answer, path: &str, meant: &str) -> String {
+        let (asked, status) = (self.at(path), answer.status);
+        let said: Option<Value> = serde_json::from_slice(&answer.body).ok();
+        match said.as_ref().and_then(|said| said["error"]["message"].as_str()) {
+            Some(said) => format!("{said} ({asked} answered {status})"),
+            None => format!("{asked} answered {status}: is it {meant}? --url names another place"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, StatusCode};
+
+    use super::*;
+
+    #[test]
+    fn d10_an_address_may_end_as_clients_of_openai_want_it() {
+        for url in ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"] {
+            assert_eq!(Remote::read(url).unwrap().at("/v1/files"), "http://h:1/v1/files", "{url}");
+        }
+        assert_eq!(Remote::read("http://h:1/below/v1").unwrap().at("/x"), "http://h:1/below/x");
+        assert_eq!(Remote::read("http://v1").unwrap().at("/x"), "http://v1/x");
+        let error = Remote::read("h:1").unwrap_err().to_string();
+        assert!(error.starts_with("--url: "), "{error}");
+    }
+
+    #[test]
+    fn d10_a_refusal_names_the_server_the_path_and_the_status() {
+        let remote = Remote::read("http://h:1/v1").unwrap();
+        let said = |body: &'static str| {
+            let body = body.into();
+            let answer = Answer { status: StatusCode::NOT_FOUND, headers: HeaderMap::new(), body };
+            remote.refusal(&answer, "/v1/files", "Tidegate")
+        };
+        let asked = "http://h:1/v1/files answered 404 Not Found";
+        assert_eq!(said("{\"error\":{\"message\":\"No.\"}}"), format!("No. ({asked})"));
+        let strange = format!("{asked}: is it Tidegate? --url names another place");
+        for body in ["<html>", "{\"detail\":\"Not Found\"}", "", "[1]", "{\"error\":\"no\"}"] {
+            assert_eq!(said(body), strange, "{body}");
+        }
+    }
+}
