@@ -49,6 +49,9 @@ impl Serve {
         if let Some(address) = gateway.admin_address() {
             writeln!(out, "visibility on http://{address}")?;
         }
+        if let Some(folder) = gateway.batch_folder() {
+            writeln!(out, "Batch API at /v1/batches, kept in {}", folder.display())?;
+        }
         out.flush()?;
         gateway.run_until_signal()?;
         Ok(())

@@ -17,6 +17,7 @@ mod status;
 mod worker;
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -82,6 +83,11 @@ impl Gateway {
     /// Where the visibility routes are, if elsewhere.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
+    }
+
+    /// The folder of the Batch API, if there is one.
+    pub fn batch_folder(&self) -> Option<PathBuf> {
+        self.running.gate.settled.load().batch.folder.clone()
     }
 
     /// Begins the end: whoever waits is told, nobody new is taken, streams may finish within the
