@@ -4,12 +4,14 @@
 //! when it is interrupted.
 
 mod api;
+mod failures;
 mod fetch;
 mod follow;
 mod form;
 mod info;
 mod meter;
 mod submit;
+mod why;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,8 +25,9 @@ use self::info::Info;
 
 /// Where a gateway is that was not told otherwise.
 const URL: &str = "http://127.0.0.1:8080";
-/// The exit code of a batch some of whose requests have no good answer.
-const PARTLY: u8 = 2;
+/// The exit code of a batch some of whose requests have no good answer. Not 2, which says that the
+/// command was not understood.
+const PARTLY: u8 = 3;
 
 /// Send a file of requests when there is room, and collect the answers when they are done.
 ///
@@ -50,7 +53,9 @@ const PARTLY: u8 = 2;
 Exit codes:
   0  done, and every request of a batch that has ended was answered well
   1  it did not work; the message says why
-  2  the batch has ended, but some requests failed: they are in the file of errors"
+  2  the command is not understood
+  3  the batch has ended, but some requests failed: they are in the file of errors
+  130  the waiting was interrupted; the batch goes on"
 )]
 pub(super) struct Batch {
     #[command(subcommand)]
@@ -69,7 +74,7 @@ enum Verb {
 /// Where the gateway is.
 #[derive(Args, Debug)]
 struct Server {
-    /// Where the gateway is.
+    /// Where the gateway is, with or without /v1.
     #[arg(long, default_value = URL)]
     url: String,
     /// A header for every request, such as "Authorization: Bearer …"; may be repeated.
@@ -89,6 +94,9 @@ struct Files {
     /// Where everything else goes; `-` is the terminal.
     #[arg(long, short, value_name = "FILE")]
     errors: Option<PathBuf>,
+    /// Replace files that are there already.
+    #[arg(long)]
+    force: bool,
 }
 
 /// Say how a batch stands.
@@ -163,6 +171,11 @@ impl Status {
             }
         }
         batch.show(out, self.server.json)?;
+        if batch.is_in_progress() && !self.server.json {
+            for why in why::why(&api).await {
+                writeln!(out, "now      {why}")?;
+            }
+        }
         Ok(batch.exit_code())
     }
 }
@@ -181,12 +194,11 @@ impl Cancel {
 
 impl List {
     async fn run(self, out: &mut dyn Write) -> Result<ExitCode> {
-        let batches = self.server.api()?.batches(self.limit).await?;
+        let api = self.server.api()?;
         if self.server.json {
-            let rows: Vec<_> = batches.iter().map(|batch| &batch.raw).collect();
-            writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+            writeln!(out, "{:#}", api.page(self.limit).await?)?;
         } else {
-            info::table(&batches, out)?;
+            info::table(&api.batches(self.limit).await?, out)?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -75,6 +75,10 @@ fn end(mut child: Child, mut said: BufReader<std::process::ChildStderr>) -> (i32
     (child.wait().unwrap().code().unwrap(), rest)
 }
 
+/// A line of the file of errors.
+const BAD: &str = "{\"custom_id\":\"bad\",\"response\":{\"status_code\":400,\"body\":{\"error\":\
+                   {\"message\":\"too long\"}}},\"error\":null}\n";
+
 /// A Batch API that says what the test wants: batches that end like this, after one look.
 fn fake(status: &'static str, failed: u64) -> Backend {
     let looks = Arc::new(Mutex::new(0));
@@ -92,7 +96,7 @@ fn fake(status: &'static str, failed: u64) -> Backend {
                 Answer::json(200, "{\"id\":\"file-in\"}")
             }
             "/v1/files/file-out/content" => Answer::json(200, "{\"custom_id\":\"good\"}\n"),
-            "/v1/files/file-err/content" => Answer::json(200, "{\"custom_id\":\"bad\"}\n"),
+            "/v1/files/file-err/content" => Answer::json(200, BAD),
             "/v1/batches" => {
                 let wanted = seen.json();
                 assert_eq!(wanted["metadata"], json!({"team": "a=b"}), "{wanted}");
@@ -123,11 +127,11 @@ fn fake(status: &'static str, failed: u64) -> Backend {
 
 #[test]
 fn d10_a_batch_is_submitted_waited_for_and_fetched() {
-    for (status, failed, expected) in [("completed", 0, 0), ("completed", 1, 2), ("expired", 2, 2)]
+    for (status, failed, expected) in [("completed", 0, 0), ("completed", 1, 3), ("expired", 2, 3)]
     {
         let (api, folder) = (fake(status, failed), folder());
         let file = requests(&folder, 3);
-        let url = format!("http://{}", api.address());
+        let url = format!("http://{}/v1/", api.address());
         let words = ["submit", file.to_str().unwrap(), "--window", "30m", "--metadata", "team=a=b"];
         let (code, out, said) = run(&url, &[&words[..], &["--wait"]].concat());
         assert_eq!((code, out.as_str()), (expected, ""), "{said}");
@@ -136,6 +140,9 @@ fn d10_a_batch_is_submitted_waited_for_and_fetched() {
         let errors = fs::read_to_string(folder.join("in.jsonl.errors.jsonl"));
         assert_eq!(errors.is_ok(), failed > 0);
         assert!(said.contains(&format!("{status}: {} answered", 3 - failed)), "{said}");
+        assert!(said.contains("\nanswers in "), "{said}");
+        let common = "1 of 1 failures are answers with status 400, such as: too long";
+        assert_eq!(said.contains(common), failed > 0, "{said}");
         assert!(fs::read_dir(&folder).unwrap().count() <= 3, "no half file is left");
     }
 }
@@ -151,7 +158,7 @@ fn d10_answers_can_go_to_the_terminal() {
     assert_eq!(code, 1, "one question alone is not asked again: {said}");
     let words = ["fetch", "batch_1", "--output", "-", "--errors", "-"];
     let (code, out, _) = run(&url, &words);
-    assert_eq!((code, out.as_str()), (2, "{\"custom_id\":\"good\"}\n{\"custom_id\":\"bad\"}\n"));
+    assert_eq!((code, out), (3, format!("{{\"custom_id\":\"good\"}}\n{BAD}")));
 }
 
 #[test]
@@ -170,6 +177,7 @@ fn d10_mistakes_are_told_before_anything_is_sent() {
     assert!(code == 1 && said.contains("line 1: 'url' is \"/v1/completions\""), "{said}");
     let (code, _, said) = run(nobody, &["submit", file.to_str().unwrap()]);
     assert!(code == 1 && said.contains("cannot connect to 127.0.0.1:1"), "{said}");
+    assert!(said.contains("is `tidegate serve --batch FOLDER` running there? --url"), "{said}");
     let (code, _, said) = run(nobody, &["submit", "/nowhere.jsonl"]);
     assert!(code == 1 && said.contains("/nowhere.jsonl"), "{said}");
     let (code, _, said) = run(nobody, &["status", "../backends"]);
@@ -196,10 +204,15 @@ fn d10_batches_are_listed_shown_and_cancelled() {
     });
     let (_, out, _) = run(&url, &["list"]);
     assert!(out.lines().nth(1).unwrap().contains("0/3"), "{out}");
+    let (_, out, _) = run(&url, &["list", "--json"]);
+    let page = Call::open(gateway.address(), &Ask::get("/v1/batches").bytes()).finish().json();
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), page, "as the gateway tells it");
+    let (_, out, _) = run(&url, &["status"]);
+    assert!(out.contains("\nnow      gate gateway is closed"), "nobody is there: {out}");
     let (code, out, _) = run(&url, &["cancel", id]);
     assert!(code == 0 && out.contains("cancell"), "{out}");
     let (code, out, _) = run(&url, &["status", id, "--watch"]);
-    assert!(code == 2 && out.contains("3: 0 answered, 3 failed"), "{out}");
+    assert!(code == 3 && out.contains("3: 0 answered, 3 failed or cancelled"), "{out}");
     let wrong = ["submit", file.to_str().unwrap(), "--window", "1ms"];
     let (code, _, said) = run(&url, &wrong);
     assert!(code == 1 && said.contains("completion_window"), "{said}");
@@ -228,7 +241,7 @@ fn d10_waiting_goes_on_when_the_gateway_is_started_again() {
     let batch: Value = serde_json::from_str(&out).unwrap();
     run(&url, &["cancel", batch["id"].as_str().unwrap()]);
     let (code, rest) = end(child, said);
-    assert_eq!(code, 2, "{rest}");
+    assert_eq!(code, 3, "{rest}");
     let errors = fs::read_to_string(folder.join("in.jsonl.errors.jsonl")).unwrap();
     assert_eq!(errors.lines().count(), 3, "{errors}");
 }
@@ -247,4 +260,68 @@ fn d10_who_interrupts_the_wait_hears_how_to_go_on() {
     assert!(rest.contains("--watch") && rest.contains(&url), "{rest}");
     let (code, out, _) = run(&url, &["status"]);
     assert!(code == 0 && out.contains("in_progress"), "{out}");
+}
+
+#[test]
+fn d10_where_answers_go_is_settled_before_anything_is_sent() {
+    let folder = folder();
+    let file = requests(&folder, 1);
+    let (input, nobody) = (file.to_str().unwrap(), "http://127.0.0.1:1");
+    let refused = |output: &Path, why: &str| {
+        let words = ["submit", input, "--wait", "--output", output.to_str().unwrap()];
+        let (code, _, said) = run(nobody, &words);
+        assert!(code == 1 && said.contains(why), "{}: {said}", output.display());
+        assert!(!said.contains("cannot connect"), "{said}");
+    };
+    refused(&folder.join("none/answers.jsonl"), "there is no folder");
+    refused(&folder, "this is a folder");
+    let link = folder.join("link.jsonl");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    refused(&link, "these are the requests themselves");
+    let old = folder.join("old.jsonl");
+    fs::write(&old, "old").unwrap();
+    refused(&old, "--force replaces it");
+    refused(&folder.join("in.jsonl.errors.jsonl"), "--output and --errors are both");
+    let output = old.to_str().unwrap();
+    let words = ["submit", input, "--wait", "--force", "--output", output];
+    let (_, _, said) = run(nobody, &words);
+    assert!(said.contains("cannot connect"), "nothing is in the way: {said}");
+    let words = ["submit", input, "--wait", "--output", "/dev/null", "--errors", "-"];
+    let (_, _, said) = run(nobody, &words);
+    assert!(said.contains("cannot connect"), "{said}");
+    assert_eq!(fs::read_to_string(&old).unwrap(), "old", "it stays until there is another");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "no trace is left");
+}
+
+#[test]
+fn d10_another_server_and_a_gateway_without_a_batch_api_are_told_apart() {
+    let other = Backend::start(|_| Answer::json(404, "{\"detail\":\"Not Found\"}"));
+    let url = format!("http://{}", other.address());
+    let (code, _, said) = run(&url, &["list"]);
+    let asked = format!("{url}/v1/batches?limit=20 answered 404 Not Found: is it Tidegate");
+    assert!(code == 1 && said.contains(&asked), "{said}");
+    let mut explain = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let said = explain.args(["dispatch", "explain", "--url", &url]).output().unwrap().stderr;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains("/dispatch.txt answered 404 Not Found: is it a dispatcher"), "{said}");
+    assert!(!said.contains("detail"), "{said}");
+    let gateway = Process::start(&["serve", "--backend", &url, "--listen", "127.0.0.1:0"]);
+    let (code, _, said) = run(&format!("http://{}", gateway.address()), &["list"]);
+    assert!(code == 1 && said.contains("start with --batch FOLDER, or set batch.folder"), "{said}");
+}
+
+#[test]
+fn d10_the_start_tells_of_the_batch_api() {
+    let folder = folder();
+    let words = ["listening on http://", "visibility on http://"];
+    let config = folder.join("tidegate.toml");
+    let text = "[admin]\nlisten = \"127.0.0.1:0\"\n[batch]\nfolder = \"b\"\n";
+    fs::write(&config, text).unwrap();
+    let arguments = ["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let gateway = Process::start_saying(&arguments, &words);
+    eventually("told", || {
+        let told = gateway.access();
+        let expected = format!("Batch API at /v1/batches, kept in {}", folder.join("b").display());
+        if told.contains(&expected) { Ok(()) } else { Err(told) }
+    });
 }

@@ -25,7 +25,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-pub(crate) use settle::batch::BATCH_QUEUE;
+pub use settle::batch::BATCH_QUEUE;
 pub use settled::Settled;
 pub use summary::Summary;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
-use gateway::client::{self, Answer, Base, Client, Unanswered};
+use gateway::client::{self, Answer, Client, Unanswered};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::Full;
@@ -14,16 +14,19 @@ use serde_json::{Value, json};
 
 use super::form::{self, Sent};
 use super::info::Info;
+use crate::cli::remote::Remote;
 
 /// The longest answer that is not a file.
 const ANSWER_MAX: usize = 64 << 20;
 /// How long an answer may take that is not a file.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What is asked where an answer makes no sense.
+const MEANT: &str = "Tidegate with a Batch API";
 
 /// A gateway.
 #[derive(Debug)]
 pub(super) struct Api {
-    base: Base,
+    remote: Remote,
     client: Client,
     headers: HeaderMap,
     /// The flag that leads to it, where that is needed.
@@ -33,7 +36,9 @@ pub(super) struct Api {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// Nobody is there, or not now: it may help to try again.
+    /// Nobody is there at all: perhaps not yet, or elsewhere.
+    Nobody(String),
+    /// It is there, but not now: it may help to try again.
     Away(String),
     /// It was refused, in these words.
     Refused(String),
@@ -52,15 +57,25 @@ pub(super) struct Wanted<'a> {
 
 impl Api {
     pub(super) fn new(url: &str, headers: &[String]) -> Result<Self> {
-        let base = Base::read(url).map_err(|why| anyhow!("--url: {why}"))?;
+        let remote = Remote::read(url)?;
         let headers = headers.iter().map(|header| read_header(header)).collect::<Result<_>>()?;
         let flag = if url == super::URL { String::new() } else { format!(" --url {url}") };
-        Ok(Self { base, client: Client::default(), headers, flag })
+        Ok(Self { remote, client: Client::default(), headers, flag })
     }
 
     /// What to type next.
     pub(super) fn command(&self, words: &str) -> String {
         format!("`tidegate batch {words}{}`", self.flag)
+    }
+
+    /// What to type to see why requests wait.
+    pub(super) fn explain(&self) -> String {
+        format!("`tidegate dispatch explain --url {}`", self.remote.at(""))
+    }
+
+    /// Queues and gates, as the gateway shows them.
+    pub(super) async fn overview(&self) -> Result<Value, Problem> {
+        self.call(Method::GET, "/dispatch", None).await
     }
 
     /// A batch.
@@ -77,10 +92,16 @@ impl Api {
 
     /// The newest batches.
     pub(super) async fn batches(&self, limit: u32) -> Result<Vec<Info>, Problem> {
-        let path = format!("/v1/batches?limit={limit}");
-        let mut page = self.call(Method::GET, &path, None).await?;
-        let Value::Array(rows) = page["data"].take() else { return Err(strange("a list")) };
+        let mut page = self.page(limit).await?;
+        let Value::Array(rows) = page["data"].take() else {
+            return Err(self.strange("/v1/batches", "a list"));
+        };
         rows.into_iter().map(Info::read).collect()
+    }
+
+    /// The newest batches as the gateway tells them.
+    pub(super) async fn page(&self, limit: u32) -> Result<Value, Problem> {
+        self.call(Method::GET, &format!("/v1/batches?limit={limit}"), None).await
     }
 
     pub(super) async fn create(&self, wanted: &Wanted<'_>) -> Result<Info, Problem> {
@@ -102,27 +123,29 @@ impl Api {
     /// Sends a file; `sent` hears of every piece. Gives its id.
     pub(super) async fn upload(&self, path: &Path, sent: Sent) -> Result<String> {
         let form = form::read(path, sent)?;
-        let mut request = self.request(Method::POST, "/v1/files", form.body)?;
+        let place = "/v1/files";
+        let mut request = self.request(Method::POST, place, form.body)?;
         request.headers_mut().insert(CONTENT_TYPE, form.content_type);
-        let mut sender = client::connect(&self.base).await?;
-        let response = sender.send_request(self.base.request(request)?).await;
+        let mut sender = client::connect(&self.remote.base).await.map_err(Problem::from)?;
+        let response = sender.send_request(self.remote.base.request(request)?).await;
         let answer = client::read(response.context("the upload broke off")?, ANSWER_MAX).await?;
-        let file = json(&answer)?;
-        file["id"].as_str().map(str::to_owned).context("the gateway gave the file no id")
+        let file = self.json(place, &answer)?;
+        let id = file["id"].as_str().map(str::to_owned);
+        Ok(id.ok_or_else(|| self.strange(place, "a file with an id"))?)
     }
 
     /// The content of a file, as it comes.
     pub(super) async fn content(&self, id: &str) -> Result<Response<Incoming>, Problem> {
         let path = format!("/v1/files/{}/content", checked(id)?);
         let request = self.request(Method::GET, &path, Full::<Bytes>::default())?;
-        let mut sender = client::connect(&self.base).await?;
-        let request = self.base.request(request).map_err(Unanswered::from)?;
+        let mut sender = client::connect(&self.remote.base).await?;
+        let request = self.remote.base.request(request).map_err(Unanswered::from)?;
         let response = sender.send_request(request).await.map_err(Unanswered::from)?;
         if response.status().is_success() {
             return Ok(response);
         }
-        json(&client::read(response, ANSWER_MAX).await?)?;
-        Err(strange("a file"))
+        self.json(&path, &client::read(response, ANSWER_MAX).await?)?;
+        Err(self.strange(&path, "a file"))
     }
 
     async fn call(
@@ -135,10 +158,10 @@ impl Api {
         let mut request = self.request(method, path, Full::from(bytes))?;
         let kind = HeaderValue::from_static("application/json");
         request.headers_mut().insert(CONTENT_TYPE, kind);
-        let answer = self.client.send(&self.base, request, ANSWER_MAX);
+        let answer = self.client.send(&self.remote.base, request, ANSWER_MAX);
         let answer = tokio::time::timeout(PATIENCE, answer).await;
-        let answer = answer.map_err(|_| Problem::Away("there is no answer".into()))?;
-        json(&answer?)
+        let late = |_| Problem::Away(format!("{} does not answer", self.remote.at(path)));
+        self.json(path, &answer.map_err(late)??)
     }
 
     fn request<B>(&self, method: Method, path: &str, body: B) -> Result<Request<B>, Problem> {
@@ -147,28 +170,25 @@ impl Api {
         request.headers_mut().extend(self.headers.clone());
         Ok(request)
     }
-}
 
-/// What a good answer says, or why there is none.
-fn json(answer: &Answer) -> Result<Value, Problem> {
-    let said: Option<Value> = serde_json::from_slice(&answer.body).ok();
-    if answer.status.is_success() {
-        return said.ok_or_else(|| strange("JSON"));
+    /// What a good answer says, or why there is none.
+    fn json(&self, path: &str, answer: &Answer) -> Result<Value, Problem> {
+        if answer.status.is_success() {
+            let said = serde_json::from_slice(&answer.body);
+            return said.map_err(|_| self.strange(path, "JSON"));
+        }
+        let text = self.remote.refusal(answer, path, MEANT);
+        // A gateway that is being started again says so in these ways.
+        match answer.status.as_u16() {
+            408 | 429 | 502..=504 => Err(Problem::Away(text)),
+            _ => Err(Problem::Refused(text)),
+        }
     }
-    let message = said.as_ref().and_then(|said| said["error"]["message"].as_str());
-    let text = match message {
-        Some(message) => message.to_owned(),
-        None => format!("the gateway answered {}", answer.status),
-    };
-    // A gateway that is being started again says so in these ways.
-    match answer.status.as_u16() {
-        408 | 429 | 502..=504 => Err(Problem::Away(text)),
-        _ => Err(Problem::Refused(text)),
-    }
-}
 
-fn strange(expected: &str) -> Problem {
-    Problem::Refused(format!("the gateway's answer is not {expected}: is it Tidegate?"))
+    fn strange(&self, path: &str, expected: &str) -> Problem {
+        let asked = self.remote.at(path);
+        Problem::Refused(format!("what {asked} answered is not {expected}: is it {MEANT}?"))
+    }
 }
 
 /// An id that can stand in a path.
@@ -192,6 +212,7 @@ fn read_header(header: &str) -> Result<(HeaderName, HeaderValue)> {
 impl From<Unanswered> for Problem {
     fn from(why: Unanswered) -> Self {
         match why {
+            Unanswered::Unreached(why) => Self::Nobody(why),
             Unanswered::TooLong => Self::Refused(why.to_string()),
             _ => Self::Away(why.to_string()),
         }
@@ -201,6 +222,10 @@ impl From<Unanswered> for Problem {
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Nobody(text) => {
+                write!(f, "{text}: is `tidegate serve --batch FOLDER` running there? ")?;
+                f.write_str("--url names another place")
+            }
             Self::Away(text) | Self::Refused(text) => f.write_str(text),
         }
     }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::api::{Api, Problem};
 use super::info::Info;
 use super::meter::Meter;
+use super::why::{Stillness, why};
 
 /// The exit code of what was interrupted.
 pub(super) const INTERRUPTED: u8 = 130;
@@ -34,6 +35,7 @@ pub(super) async fn until_end(api: &Api, batch: Info) -> Result<Option<Info>> {
 
 async fn follow(api: &Api, mut batch: Info, meter: &mut Meter) -> Result<Info> {
     let mut pause = OFTEN;
+    let mut still = Stillness::new(Instant::now());
     loop {
         let counts = batch.request_counts;
         let note = match counts.failed {
@@ -43,6 +45,10 @@ async fn follow(api: &Api, mut batch: Info, meter: &mut Meter) -> Result<Info> {
         meter.show(&batch.status, batch.done(), counts.total, &note);
         if batch.has_ended() {
             return Ok(batch);
+        }
+        if still.is_long(&batch, Instant::now()) {
+            let why = why(api).await.join("; ");
+            meter.say(&format!("nothing has moved for a while: {why}"));
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 5 / 4).min(SELDOM);
@@ -56,7 +62,7 @@ async fn again(api: &Api, id: &str, meter: &Meter) -> Result<Info> {
     loop {
         let why = match api.batch(id).await {
             Ok(batch) => return Ok(batch),
-            Err(Problem::Away(why)) => why,
+            Err(Problem::Nobody(why) | Problem::Away(why)) => why,
             Err(refused) => return Err(refused.into()),
         };
         match since {

@@ -1,5 +1,6 @@
 //! A batch as the gateway tells it, and as people read it.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::api::Problem;
 
 /// Mistakes that are shown of a file: whoever has made more has made one many times.
-const FLAWS_SHOWN: usize = 20;
+pub(super) const FLAWS_SHOWN: usize = 20;
 
 /// A batch.
 #[derive(Clone, Debug, Deserialize)]
@@ -26,6 +27,7 @@ pub(super) struct Info {
     #[serde(default)]
     pub(super) request_counts: Counts,
     errors: Option<Errors>,
+    metadata: Option<BTreeMap<String, Value>>,
     /// As it was told.
     #[serde(skip)]
     pub(super) raw: Value,
@@ -46,8 +48,22 @@ struct Errors {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Flaw {
+    #[serde(default)]
+    code: String,
     message: String,
     line: Option<u64>,
+}
+
+/// How many mistakes are not shown of so many. The last one may say that there are others that
+/// nobody has looked for.
+pub(super) fn unshown(total: usize, last: &str) -> Option<String> {
+    let stopped = last == "too_many_errors";
+    let hidden = (total - usize::from(stopped)).saturating_sub(FLAWS_SHOWN);
+    match (hidden, stopped) {
+        (0, _) => None,
+        (hidden, true) => Some(format!("and at least {hidden} more: the rest was not checked")),
+        (hidden, false) => Some(format!("and {hidden} more")),
+    }
 }
 
 /// Batches, one a line.
@@ -81,12 +97,28 @@ impl Info {
         matches!(self.status.as_str(), "completed" | "failed" | "expired" | "cancelled")
     }
 
+    /// Whether its requests wait, are sent and are answered.
+    pub(super) fn is_in_progress(&self) -> bool {
+        self.status == "in_progress"
+    }
+
     pub(super) fn is_all_good(&self) -> bool {
         self.status == "completed" && self.request_counts.failed == 0
     }
 
     pub(super) fn done(&self) -> u64 {
-        self.request_counts.completed + self.request_counts.failed
+        self.request_counts.completed.saturating_add(self.request_counts.failed)
+    }
+
+    /// What became of its requests. Those that were given up are counted among the failed.
+    pub(super) fn tally(&self) -> String {
+        let Counts { completed, failed, .. } = self.request_counts;
+        let given_up = match self.status.as_str() {
+            "cancelling" | "cancelled" if failed > 0 => " or cancelled",
+            "expired" if failed > 0 => " or expired",
+            _ => "",
+        };
+        format!("{completed} answered, {failed} failed{given_up}")
     }
 
     /// What is wrong with its file, for people.
@@ -97,9 +129,8 @@ impl Info {
             None => flaw.message.clone(),
         });
         let mut shown: Vec<String> = shown.collect();
-        if all.len() > FLAWS_SHOWN {
-            shown.push(format!("and {} more", all.len() - FLAWS_SHOWN));
-        }
+        let last = all.last().map(|flaw| flaw.code.as_str()).unwrap_or_default();
+        shown.extend(unshown(all.len(), last));
         shown
     }
 
@@ -108,10 +139,9 @@ impl Info {
         if json {
             return writeln!(out, "{:#}", self.raw);
         }
-        let Counts { total, completed, failed } = self.request_counts;
         writeln!(out, "batch    {}", self.id)?;
         writeln!(out, "status   {}", self.status)?;
-        writeln!(out, "requests {total}: {completed} answered, {failed} failed")?;
+        writeln!(out, "requests {}: {}", self.request_counts.total, self.tally())?;
         writeln!(out, "sent to  {}", self.endpoint)?;
         writeln!(
             out,
@@ -120,6 +150,9 @@ impl Info {
             self.completion_window,
             self.left()
         )?;
+        for (key, value) in self.metadata.iter().flatten() {
+            writeln!(out, "metadata {key}={}", value.as_str().unwrap_or(&value.to_string()))?;
+        }
         writeln!(out, "input    {}", self.input_file_id)?;
         for (name, file) in [("output", &self.output_file_id), ("errors", &self.error_file_id)] {
             if let Some(file) = file {
@@ -164,16 +197,17 @@ fn lasting(seconds: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn info(status: &str, counts: [u64; 3]) -> Info {
+    pub(in crate::cli::batch) fn info(status: &str, counts: [u64; 3]) -> Info {
         let [total, completed, failed] = counts;
         let raw = json!({"id": "batch_1", "status": status, "endpoint": "/v1/completions",
             "input_file_id": "file-1", "completion_window": "24h", "created_at": 1,
             "expires_at": null, "output_file_id": "file-2", "error_file_id": null,
+            "metadata": {"team": "search", "run": 7},
             "request_counts": {"total": total, "completed": completed, "failed": failed},
             "errors": {"data": [{"message": "wrong", "line": 3}, {"message": "empty"}]}});
         Info::read(raw).unwrap()
@@ -185,7 +219,14 @@ mod tests {
         let mut out = Vec::new();
         batch.show(&mut out, false).unwrap();
         let text = String::from_utf8(out).unwrap();
-        for part in ["batch_1", "3: 2 answered, 1 failed", "line 3: wrong", "fetch batch_1"] {
+        for part in [
+            "batch_1",
+            "3: 2 answered, 1 failed",
+            "line 3: wrong",
+            "fetch batch_1",
+            "metadata team=search",
+            "metadata run=7",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let mut out = Vec::new();
@@ -203,6 +244,23 @@ mod tests {
         assert!(!info("expired", [2, 2, 0]).is_all_good());
         assert!(info("cancelled", [0, 0, 0]).has_ended());
         assert!(!info("cancelling", [0, 0, 0]).has_ended());
+    }
+
+    #[test]
+    fn d10_requests_that_were_given_up_are_not_told_as_failed_alone() {
+        assert_eq!(info("cancelled", [3, 1, 2]).tally(), "1 answered, 2 failed or cancelled");
+        assert_eq!(info("expired", [3, 1, 2]).tally(), "1 answered, 2 failed or expired");
+        assert_eq!(info("cancelled", [3, 3, 0]).tally(), "3 answered, 0 failed");
+        assert_eq!(info("completed", [3, 1, 2]).tally(), "1 answered, 2 failed");
+    }
+
+    #[test]
+    fn d10_mistakes_that_nobody_has_looked_for_are_not_counted() {
+        assert_eq!(unshown(20, ""), None);
+        assert_eq!(unshown(25, "").unwrap(), "and 5 more");
+        let told = "and at least 80 more: the rest was not checked";
+        assert_eq!(unshown(101, "too_many_errors").unwrap(), told);
+        assert_eq!(unshown(0, ""), None);
     }
 
     #[test]

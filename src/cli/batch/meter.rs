@@ -6,6 +6,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 const BYTES: &str = "{msg} [{wide_bar}] {bytes}/{total_bytes} {eta}";
 const REQUESTS: &str = "{msg} [{wide_bar}] {pos}/{len} {eta}";
+/// While nobody knows yet how many there are, a bar would be full.
+const UNCOUNTED: &str = "{msg}";
 
 /// How far something is.
 #[derive(Debug)]
@@ -37,11 +39,15 @@ impl Meter {
         let is_seen = std::io::stderr().is_terminal();
         let target =
             if is_seen { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, target);
+        let meter = Self { bar: ProgressBar::with_draw_target(None, target), is_seen, told: None };
+        meter.style(template);
+        meter
+    }
+
+    fn style(&self, template: &str) {
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("=> "));
+            self.bar.set_style(style.progress_chars("=> "));
         }
-        Self { bar, is_seen, told: None }
     }
 
     /// The bar itself, for another thread to move.
@@ -51,13 +57,17 @@ impl Meter {
 
     /// It stands like this, having come so far of so much.
     pub(super) fn show(&mut self, status: &str, done: u64, total: u64, note: &str) {
+        self.style(if total == 0 { UNCOUNTED } else { REQUESTS });
         self.bar.set_length(total);
         self.bar.set_position(done);
         self.bar.set_message(format!("{status}{note}"));
         let tenth = (done * 10).checked_div(total).unwrap_or_default();
         let now = (status.to_owned(), tenth);
         if !self.is_seen && self.told.as_ref() != Some(&now) {
-            self.say(&format!("{status}: {done} of {total}{note}"));
+            self.say(&match total {
+                0 => format!("{status}{note}"),
+                _ => format!("{status}: {done} of {total}{note}"),
+            });
             self.told = Some(now);
         }
     }

@@ -7,18 +7,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use gateway::batch::lines::{self, Checked, Rules};
+use gateway::batch::lines::{self, Checked, Flaw, Rules};
 use serde_json::Value;
 
 use super::api::{Api, Wanted};
-use super::info::Info;
+use super::info::{self, Info};
 use super::meter::Meter;
 use super::{Files, Server, fetch, follow};
 
 /// The longest line here; the gateway has a limit of its own.
 const LINE_MAX: usize = 1 << 30;
-/// Mistakes that are shown.
-const FLAWS_SHOWN: usize = 20;
 
 /// Send a file of requests, one a line.
 ///
@@ -29,6 +27,7 @@ const FLAWS_SHOWN: usize = 20;
   tidegate batch submit questions.jsonl --wait         writes questions.jsonl.output.jsonl and, if
                                                        something failed, ….errors.jsonl
   tidegate batch submit questions.jsonl --wait --output answers.jsonl --errors failed.jsonl
+                                                       files that are there stay, without --force
   tidegate batch submit questions.jsonl --window 30m --metadata team=search --url http://gw:8080
   id=$(tidegate batch submit questions.jsonl)          the id alone is on standard output")]
 pub(super) struct Submit {
@@ -62,6 +61,10 @@ impl Submit {
         }
         let api = self.server.api()?;
         let checked = check(&self.file, self.endpoint.clone())?;
+        let files = self.files.or_beside(&self.file);
+        if self.wait {
+            files.check(Some(&self.file))?;
+        }
         let batch = self.send(&api, &checked).await?;
         if !self.wait {
             return announce(&api, &batch, self.server.json, out);
@@ -70,12 +73,11 @@ impl Submit {
         let Some(ended) = follow::until_end(&api, batch).await? else {
             return Ok(follow::INTERRUPTED.into());
         };
-        let files = self.files.or_beside(&self.file);
-        let written = fetch::fetch(&api, &ended, &files, out).await?;
+        let told = fetch::fetch(&api, &ended, &files, out).await?;
         if self.server.json {
             ended.show(out, true)?;
         }
-        summarise(&ended, &written)?;
+        summarise(&ended, &told)?;
         Ok(ended.exit_code())
     }
 
@@ -107,12 +109,11 @@ fn check(path: &Path, endpoint: Option<String>) -> Result<Checked> {
     if checked.flaws.is_empty() {
         return Ok(checked);
     }
-    let mut shown: Vec<String> =
-        checked.flaws.iter().take(FLAWS_SHOWN).map(|flaw| format!("  {flaw}")).collect();
-    if checked.flaws.len() > FLAWS_SHOWN {
-        shown.push(format!("  and {} more", checked.flaws.len() - FLAWS_SHOWN));
-    }
-    bail!("{} cannot be sent:\n{}", named(), shown.join("\n"))
+    let flaws = checked.flaws.iter().take(info::FLAWS_SHOWN);
+    let mut shown: Vec<String> = flaws.map(Flaw::to_string).collect();
+    let last = checked.flaws.last().map(|flaw| flaw.code).unwrap_or_default();
+    shown.extend(info::unshown(checked.flaws.len(), last));
+    bail!("{} cannot be sent:\n  {}", named(), shown.join("\n  "))
 }
 
 /// Tells of a batch that is left to itself.
@@ -128,10 +129,9 @@ fn announce(api: &Api, batch: &Info, json: bool, out: &mut dyn Write) -> Result<
 }
 
 /// Tells how a batch that was waited for has ended.
-fn summarise(batch: &Info, written: &[String]) -> Result<()> {
-    let counts = batch.request_counts;
-    say(&format!("{}: {} answered, {} failed", batch.status, counts.completed, counts.failed));
-    fetch::tell(written);
+fn summarise(batch: &Info, told: &[String]) -> Result<()> {
+    say(&format!("{}: {}", batch.status, batch.tally()));
+    fetch::tell(told);
     if batch.status == "failed" {
         bail!("the gateway cannot do it:\n  {}", batch.flaws().join("\n  "));
     }

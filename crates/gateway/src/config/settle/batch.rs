@@ -15,7 +15,7 @@ use crate::config::tree::{Node, Value};
 use crate::config::words;
 
 /// The queue of the Batch API.
-pub(crate) const BATCH_QUEUE: &str = "batch";
+pub const BATCH_QUEUE: &str = "batch";
 /// The gates of queues that name none: where this gateway is the target, and where another is.
 const INSIDE: &str = "gateway";
 const OUTSIDE: &str = "aimd";
