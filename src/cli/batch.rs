@@ -171,10 +171,8 @@ impl Status {
             }
         }
         batch.show(out, self.server.json)?;
-        if batch.is_in_progress() && !self.server.json {
-            for why in why::why(&api).await {
-                writeln!(out, "now      {why}")?;
-            }
+        if !self.server.json {
+            advise(&api, &batch, out).await?;
         }
         Ok(batch.exit_code())
     }
@@ -202,6 +200,19 @@ impl List {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What can be done about a batch, or what it waits for.
+async fn advise(api: &Api, batch: &Info, out: &mut dyn Write) -> Result<()> {
+    if batch.output_file_id.is_some() || batch.error_file_id.is_some() {
+        writeln!(out, "fetch    {}", api.typed(&format!("fetch {}", batch.id)))?;
+    }
+    if batch.is_in_progress() {
+        for why in why::why(api).await {
+            writeln!(out, "now      {why}")?;
+        }
+    }
+    Ok(())
 }
 
 // === impl Info ===

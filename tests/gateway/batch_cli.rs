@@ -213,6 +213,7 @@ fn d10_batches_are_listed_shown_and_cancelled() {
     assert!(code == 0 && out.contains("cancell"), "{out}");
     let (code, out, _) = run(&url, &["status", id, "--watch"]);
     assert!(code == 3 && out.contains("3: 0 answered, 3 failed or cancelled"), "{out}");
+    assert!(out.contains(&format!("\nfetch    tidegate batch fetch {id} --url {url}\n")), "{out}");
     let wrong = ["submit", file.to_str().unwrap(), "--window", "1ms"];
     let (code, _, said) = run(&url, &wrong);
     assert!(code == 1 && said.contains("completion_window"), "{said}");

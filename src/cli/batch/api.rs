@@ -65,7 +65,12 @@ impl Api {
 
     /// What to type next.
     pub(super) fn command(&self, words: &str) -> String {
-        format!("`tidegate batch {words}{}`", self.flag)
+        format!("`{}`", self.typed(words))
+    }
+
+    /// The same to be copied.
+    pub(super) fn typed(&self, words: &str) -> String {
+        format!("tidegate batch {words}{}", self.flag)
     }
 
     /// What to type to see why requests wait.

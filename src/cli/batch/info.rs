@@ -162,9 +162,6 @@ impl Info {
         for flaw in self.flaws() {
             writeln!(out, "         {flaw}")?;
         }
-        if self.output_file_id.is_some() || self.error_file_id.is_some() {
-            writeln!(out, "fetch    tidegate batch fetch {}", self.id)?;
-        }
         Ok(())
     }
 
@@ -223,7 +220,6 @@ pub(super) mod tests {
             "batch_1",
             "3: 2 answered, 1 failed",
             "line 3: wrong",
-            "fetch batch_1",
             "metadata team=search",
             "metadata run=7",
         ] {

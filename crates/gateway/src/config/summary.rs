@@ -177,7 +177,18 @@ impl Summary<'_> {
         }
         if queue.target.is_none() {
             write!(f, "note      the queue {name:?} has no target: `serve` sends it to itself")?;
-            writeln!(f, ", `dispatch` needs --target URL")?;
+            return writeln!(f, ", `dispatch` needs --target URL");
+        }
+        let looks_inside = |gate: &&Gate| {
+            matches!(gate.kind, GateKind::Gateway { .. }) && queue.gates.contains(&gate.name)
+        };
+        if let Some(gate) = self.0.dispatch.gates.iter().find(looks_inside) {
+            let gate = &gate.name;
+            write!(
+                f,
+                "note      the queue {name:?} goes through {gate:?}, which looks into `serve`"
+            )?;
+            writeln!(f, ": `dispatch` needs another gate")?;
         }
         Ok(())
     }

@@ -160,6 +160,11 @@ note      the queue \"q\" has no target: `serve` sends it to itself, `dispatch` 
     let shown =
         Summary(&good("[[dispatch.queues]]\nname = 'q'\ntarget = 'http://t:1'")).to_string();
     assert!(shown.contains("note      the queue \"q\" is kept nowhere: set dispatch.redis.urls"));
+    let inside = "[dispatch.redis]\nurls = 'redis://h:1'\n[[dispatch.queues]]\nname = 'q'\n\
+                  target = 'http://t:1'\ngates = ['gateway']";
+    let shown = Summary(&good(inside)).to_string();
+    let note = "note      the queue \"q\" goes through \"gateway\", which looks into `serve`: ";
+    assert!(shown.contains(note), "{shown}");
     let plain = Summary(&good("")).to_string();
     assert!(!plain.contains("batch") && !plain.contains("dispatch"), "{plain}");
 }
