@@ -65,6 +65,7 @@ fn begin(url: &str, words: &[&str], until: &str) -> (Child, BufReader<std::proce
     while !line.contains(until) {
         line.clear();
         assert!(said.read_line(&mut line).unwrap() > 0, "it never said {until:?}");
+        assert!(!line.contains("of 0"), "nobody knows yet how many: {line}");
     }
     (child, said)
 }
