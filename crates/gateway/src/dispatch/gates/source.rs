@@ -70,7 +70,7 @@ pub(super) fn made(spec: &Spec, parts: &Parts) -> Result<(Source, Book), String>
         _ => None,
     };
     let law = law(spec).map_err(|error| error.to_string())?;
-    let mut book = Book::new(kind(&spec.kind), words, law);
+    let mut book = Book::new(spec.kind.name(), words, law);
     (book.window, book.turnstile) = (window, turnstile);
     Ok((source, book))
 }
@@ -125,19 +125,6 @@ fn knows_its_size(kind: &GateKind) -> bool {
         kind,
         GateKind::Gateway { .. } | GateKind::PrometheusBudget { .. } | GateKind::Aimd { .. }
     )
-}
-
-fn kind(kind: &GateKind) -> &'static str {
-    match kind {
-        GateKind::Constant(_) => "constant",
-        GateKind::Gateway { .. } => "gateway",
-        GateKind::RedisKey { .. } => "redis",
-        GateKind::Scrape { .. } => "scrape",
-        GateKind::PrometheusSaturation { .. } => "prometheus-saturation",
-        GateKind::PrometheusBudget { .. } => "prometheus-budget",
-        GateKind::PrometheusQuery { .. } => "prometheus-query",
-        GateKind::Aimd { .. } => "aimd",
-    }
 }
 
 /// The source and its words.
