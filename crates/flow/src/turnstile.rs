@@ -6,7 +6,8 @@
 //! only while some backend is *calm*, which is when nothing there waits for its first token. Then
 //! the turnstile rests for as long as that start is expected to take, and a multiple of it, divided
 //! by the number of backends: at most `1 / (1 + rest)` of their time goes into starts of batch
-//! work. A prompt that is longer than those that were seen counts for so much more.
+//! work. A prompt that is longer than those that were seen counts for so much more, once it is too
+//! long for a step of its own.
 //!
 //! All of that is for the sake of others. While none of them has been there for a minute the
 //! turnstile is open.
@@ -18,6 +19,8 @@ use crate::time::{Span, Time};
 
 /// The longest rest, whatever was measured.
 const REST_MAX: Span = Span::from_secs(60);
+/// Prompts up to so many tokens take one step, whatever their length.
+const STEP: u64 = 512;
 /// For so long those who were there may come again at any moment.
 const QUIET: Span = Span::from_secs(60);
 /// For so long one that passed may be on its way, and not be seen at a backend yet.
@@ -126,7 +129,7 @@ impl Turnstile {
 
     fn rest_after(&self, prompt: u64) -> Span {
         let Some((start, usual)) = self.seen.start else { return Span::ZERO };
-        let longer = (prompt as f64 / usual.max(1) as f64).max(1.0);
+        let longer = (prompt as f64 / usual.max(STEP) as f64).max(1.0);
         let each = start.secs_f64() * longer * (1.0 + self.law.rest);
         Span::from_secs_f64(each / f64::from(self.seen.ready.max(1))).min(REST_MAX)
     }

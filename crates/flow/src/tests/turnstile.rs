@@ -14,9 +14,9 @@ fn turnstile(rest: f64) -> Turnstile {
     Turnstile::new(TurnstileLaw::new(rest).unwrap())
 }
 
-/// Calm backends of so many, at which a prompt of 100 tokens takes 50 ms; others are there.
+/// Calm backends of so many, at which a prompt of 1000 tokens takes 50 ms; others are there.
 fn seen(calm: u32, ready: u32) -> Beginnings {
-    Beginnings { ready, calm, start: Some((Span::from_millis(50), 100)), others: true }
+    Beginnings { ready, calm, start: Some((Span::from_millis(50), 1000)), others: true }
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn d02_one_begins_at_a_calm_backend_and_the_next_one_after_a_rest() {
     let mut turnstile = turnstile(1.0);
     turnstile.see(seen(1, 1), now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Open(1));
-    turnstile.pass(100, now(0));
+    turnstile.pass(1000, now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Rests(Span::from_millis(100)));
     assert_eq!(turnstile.passage(now(99)), Passage::Rests(Span::from_millis(1)));
     turnstile.see(seen(1, 1), now(100));
@@ -48,9 +48,9 @@ fn d02_who_is_on_the_way_counts_before_being_seen() {
     let unknown = Beginnings { start: None, ..seen(2, 4) };
     turnstile.see(unknown, now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Open(2));
-    turnstile.pass(100, now(0));
+    turnstile.pass(1000, now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Open(1));
-    turnstile.pass(100, now(0));
+    turnstile.pass(1000, now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Busy);
     turnstile.see(unknown, now(19));
     assert_eq!(turnstile.passage(now(19)), Passage::Busy);
@@ -69,11 +69,25 @@ fn d02_more_backends_rest_for_less_and_long_prompts_for_longer() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(rest(1, 100), Span::from_millis(150));
-    assert_eq!(rest(3, 100), Span::from_millis(50));
-    assert_eq!(rest(1, 400), Span::from_millis(600));
+    assert_eq!(rest(1, 1000), Span::from_millis(150));
+    assert_eq!(rest(3, 1000), Span::from_millis(50));
+    assert_eq!(rest(1, 4000), Span::from_millis(600));
     assert_eq!(rest(1, 10), Span::from_millis(150), "a short one takes a step all the same");
     assert_eq!(rest(1, u64::MAX), Span::from_secs(60), "no rest is longer than a minute");
+}
+
+/// Beside prompts of ten tokens one of three hundred is not thirty times as much work.
+#[test]
+fn d02_a_prompt_that_fits_a_step_counts_once() {
+    let rest = |prompt: u64| {
+        let mut turnstile = turnstile(0.0);
+        let short = Beginnings { start: Some((Span::from_millis(50), 10)), ..seen(1, 1) };
+        turnstile.see(short, now(0));
+        turnstile.pass(prompt, now(0));
+        turnstile.passage(now(0))
+    };
+    assert_eq!(rest(512), Passage::Rests(Span::from_millis(50)));
+    assert_eq!(rest(1024), Passage::Rests(Span::from_millis(100)));
 }
 
 #[test]
@@ -82,7 +96,7 @@ fn d02_without_others_nothing_is_held_back() {
     let alone = Beginnings { others: false, ..seen(0, 1) };
     turnstile.see(alone, now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Free);
-    turnstile.pass(100, now(0));
+    turnstile.pass(1000, now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Free);
     turnstile.see(seen(0, 1), now(10));
     assert_eq!(turnstile.passage(now(10)), Passage::Busy, "somebody has come");
