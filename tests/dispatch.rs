@@ -1,5 +1,6 @@
 //! The dispatcher from outside: producers, queues, model servers and operators.
 
+mod absence;
 mod batches;
 mod crashes;
 mod deeds;

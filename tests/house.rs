@@ -110,7 +110,10 @@ const GATEWAY: &[Room] = &[
     ("admin", &["backend", "config", "gate", "ingress", "observe"]),
     ("bus", &["admin", "config", "gate", "task"]),
     ("running", &["backend", "bus", "config", "gate", "observe", "task"]),
-    ("depot", &["batch", "client", "clock", "config", "dispatch", "gate", "running", "task"]),
+    (
+        "depot",
+        &["batch", "client", "clock", "config", "dispatch", "gate", "observe", "running", "task"],
+    ),
     (
         "serve",
         &[

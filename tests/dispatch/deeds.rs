@@ -128,9 +128,9 @@ fn what_cannot_work_is_told_at_the_start() {
     assert!(no_target.contains("--target"), "{no_target}");
     let nothing = said(&[&["dispatch", "--target", "http://127.0.0.1:1"][..], &free].concat());
     assert!(nothing.contains("--redis"), "{nothing}");
-    let nobody = ["dispatch", "--redis", "redis://127.0.0.1:1", "--queue", "q"];
-    let nobody = said(&[&nobody[..], &["--target", "http://127.0.0.1:1"], &free].concat());
-    assert!(nobody.contains("127.0.0.1:1"), "{nobody}");
+    let nowhere = ["dispatch", "--redis", "http://127.0.0.1:1", "--queue", "q"];
+    let nowhere = said(&[&nowhere[..], &["--target", "http://127.0.0.1:1"], &free].concat());
+    assert!(nowhere.contains("127.0.0.1:1"), "{nowhere}");
     let file = fresh_file();
     let unknown = OPEN.replace("constant", "prometheus-saturatoin");
     std::fs::write(&file, unknown).unwrap();

@@ -27,8 +27,8 @@ mod upload;
 use std::path::Path;
 use std::sync::Arc;
 
-use store::Sqlite;
 use store::ledger::{Added, File, Ledger, Removed};
+use store::{Sqlite, StoreError};
 use tokio::sync::{Notify, Semaphore};
 
 pub(crate) use self::answer::Answered;
@@ -65,14 +65,12 @@ impl Batches {
         settings: &dispatch::Batch,
         folder: &Path,
         queue: Arc<Sqlite>,
-    ) -> Result<Arc<Self>, String> {
-        let named = |error: &dyn std::fmt::Display| {
-            format!("the folder of the Batch API, {}: {error}", folder.display())
-        };
-        let shelf = Shelf::open(folder, settings.files_limit).map_err(|error| named(&error))?;
+    ) -> Result<Arc<Self>, StoreError> {
+        let disk = |error: std::io::Error| StoreError::disk(folder, &error);
+        let shelf = Shelf::open(folder, settings.files_limit).map_err(disk)?;
         let ledger = Ledger::new(queue);
-        let (ids, bytes) = ledger.all_files().await.map_err(|error| named(&error))?;
-        let left = shelf.tidy(&ids.into_iter().collect(), bytes).map_err(|error| named(&error))?;
+        let (ids, bytes) = ledger.all_files().await?;
+        let left = shelf.tidy(&ids.into_iter().collect(), bytes).map_err(disk)?;
         if left > 0 {
             tracing::info!(files = left, "cleared away what was left half done");
         }

@@ -2,37 +2,55 @@
 //! dispatchers, on a thread of their own.
 //!
 //! The Batch API's queue is in its folder; all other queues are in Redis. Both are sent through the
-//! same gates, so that together they take what the gates allow and no more.
+//! same gates, so that together they take what the gates allow and no more. A store that is away or
+//! full when the door opens is waited for beside it: whoever asks now needs none.
 
+mod folder;
 pub(crate) mod page;
+mod shared;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use store::{RedisQueue, RedisSettings, RedisStore, Sqlite, Store};
+use store::Store;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
+use self::folder::Folder;
+use self::shared::Shared;
 use crate::batch::Batches;
 use crate::client::{Base, Client};
-use crate::config::settled::dispatch::{Dispatch, Queue, Redis};
-use crate::config::{BATCH_QUEUE, Settled};
+use crate::config::Settled;
+use crate::config::settled::dispatch::{Dispatch, Queue};
 use crate::dispatch::gates::Gates;
 use crate::dispatch::{Dispatcher, Parts};
 use crate::gate::Gate;
+use crate::observe::dispatch::Board;
 use crate::running::{self, StartError};
 use crate::task;
 
-/// The name of the queue's file in the folder of the Batch API.
-const FILE: &str = "queue.db";
+/// How long to wait before a store is tried again, at first and at most.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What is kept and sent.
 #[derive(Debug)]
 pub(crate) struct Depot {
-    pub(crate) batches: Option<Arc<Batches>>,
-    pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
-    pub(crate) gates: Arc<Gates>,
+    folder: Option<Arc<Folder>>,
+    shared: Option<Arc<Shared>>,
+    gates: Arc<Gates>,
+}
+
+/// What dispatchers are made of, whatever their store is.
+#[derive(Debug)]
+struct Kit {
+    gates: Arc<Gates>,
+    settings: Dispatch,
+    client: Arc<Client>,
+    board: Arc<Board>,
+    own: Option<Base>,
 }
 
 /// A depot and the thread on which it runs.
@@ -69,51 +87,45 @@ impl Depot {
         {
             return Err(no_target(&queue.name));
         }
-        let client = Arc::new(Client::default());
-        let dispatch = &settled.dispatch;
-        let inside = own.is_some().then(|| Arc::clone(gate));
-        let gates = Gates::new(&dispatch.gates, inside, gate.clock, Arc::clone(&client))?;
-        let own = own.map(|address| Base::read(&format!("http://{}", reachable(address))));
-        let own = own.transpose()?;
-        let parts = |store: Arc<dyn Store>, is_ours: fn(&Queue) -> bool| {
-            let mut settings = dispatch.clone();
-            settings.queues.retain(is_ours);
-            Dispatcher::new(Parts {
-                store,
-                gates: Arc::clone(&gates),
-                settings,
-                client: Arc::clone(&client),
-                board: Arc::clone(&gate.observer.board),
-                own: own.clone(),
-            })
+        let kit = Kit::new(gate, &settled.dispatch, own)?;
+        let folder = match &settled.batch.folder {
+            Some(path) => Some(Folder::open(&kit, &settled.batch, path).await?),
+            None => None,
         };
-        let mut dispatchers = Vec::new();
-        let mut batches = None;
-        if let Some(folder) = &settled.batch.folder {
-            let store = open_file(folder)?;
-            let opened = Batches::open(&settled.batch, folder, Arc::clone(&store)).await;
-            batches = Some(opened?);
-            dispatchers.push(parts(store, |queue| queue.name == BATCH_QUEUE)?);
-        }
-        if let Some(redis) = &dispatch.redis {
-            let store = RedisStore::connect(redis_settings(redis, dispatch)).await;
-            let store = store.map_err(|error| format!("Redis: {error}"))?;
-            dispatchers.push(parts(store, |queue| queue.name != BATCH_QUEUE)?);
-        }
-        Ok(Self { batches, dispatchers, gates })
+        let shared = match &settled.dispatch.redis {
+            Some(redis) => Some(Shared::open(&kit, redis).await?),
+            None => None,
+        };
+        Ok(Self { folder, shared, gates: Arc::clone(&kit.gates) })
+    }
+
+    /// The Batch API, where there is one; or why it cannot be used yet.
+    pub(crate) fn batches(&self) -> Option<Result<&Arc<Batches>, String>> {
+        self.folder.as_ref().map(|folder| folder.batches())
+    }
+
+    /// Why stores cannot be used.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let closed = self.folder.as_ref().and_then(|folder| folder.trouble());
+        closed.into_iter().chain(self.dispatchers().filter_map(|some| some.trouble())).collect()
+    }
+
+    /// Those whose stores could be opened.
+    fn dispatchers(&self) -> impl Iterator<Item = &Arc<Dispatcher>> {
+        let ours = self.folder.iter().filter_map(|folder| folder.dispatcher());
+        ours.chain(self.shared.iter().map(|shared| &shared.dispatcher))
     }
 
     /// Sends and tends until the gate closes, and hands back what is under way.
     fn run(self: Arc<Self>, runtime: &Runtime, gate: &Arc<Gate>) {
         runtime.block_on(async {
             task::spawn(Arc::clone(&self.gates).watch());
-            if let Some(batches) = &self.batches {
-                task::spawn(Arc::clone(batches).tend());
-            }
             let (done, mut all_done) = mpsc::channel(1);
-            for dispatcher in &self.dispatchers {
-                let running = Arc::clone(dispatcher).run(gate.closing());
-                task::spawn(until(running, done.clone()));
+            if let Some(folder) = &self.folder {
+                task::spawn(until(Arc::clone(folder).run(Arc::clone(gate)), done.clone()));
+            }
+            if let Some(shared) = &self.shared {
+                task::spawn(until(Arc::clone(shared).run(Arc::clone(gate)), done.clone()));
             }
             drop(done);
             // Ends when the last of them has let go of its end.
@@ -122,33 +134,50 @@ impl Depot {
     }
 }
 
+// === impl Kit ===
+
+impl Kit {
+    fn new(
+        gate: &Arc<Gate>,
+        settings: &Dispatch,
+        own: Option<SocketAddr>,
+    ) -> Result<Arc<Self>, String> {
+        let client = Arc::new(Client::default());
+        let inside = own.is_some().then(|| Arc::clone(gate));
+        let gates = Gates::new(&settings.gates, inside, gate.clock, Arc::clone(&client))?;
+        let own = own.map(|address| Base::read(&format!("http://{}", reachable(address))));
+        let (settings, board) = (settings.clone(), Arc::clone(&gate.observer.board));
+        Ok(Arc::new(Self { gates, settings, client, board, own: own.transpose()? }))
+    }
+
+    /// A dispatcher of some queues, whose store may be in trouble already.
+    fn dispatcher(
+        &self,
+        (store, trouble): (Arc<dyn Store>, Option<String>),
+        is_ours: fn(&Queue) -> bool,
+    ) -> Result<Arc<Dispatcher>, String> {
+        let mut settings = self.settings.clone();
+        settings.queues.retain(is_ours);
+        Dispatcher::new(Parts {
+            store,
+            gates: Arc::clone(&self.gates),
+            settings,
+            client: Arc::clone(&self.client),
+            board: Arc::clone(&self.board),
+            own: self.own.clone(),
+            trouble,
+        })
+    }
+}
+
 async fn until(running: impl Future<Output = ()>, done: mpsc::Sender<()>) {
     running.await;
     drop(done);
 }
 
-fn open_file(folder: &std::path::Path) -> Result<Arc<Sqlite>, String> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        format!("the folder of the Batch API, {}: {error}", folder.display())
-    };
-    std::fs::create_dir_all(folder).map_err(|error| wrong(&error))?;
-    Sqlite::open(folder.join(FILE)).map_err(|error| wrong(&error))
-}
-
-fn redis_settings(redis: &Redis, dispatch: &Dispatch) -> RedisSettings {
-    let queue = |queue: &Queue| RedisQueue {
-        name: queue.name.clone(),
-        results: queue.results.clone(),
-        results_ttl: queue.results_ttl,
-    };
-    RedisSettings {
-        urls: redis.urls.clone(),
-        cluster: redis.cluster,
-        replicas: redis.replicas,
-        results: redis.results.clone(),
-        retries: redis.retries.clone(),
-        queues: dispatch.queues.iter().map(queue).collect(),
-    }
+/// How long to wait before the next try.
+fn later(pause: Duration) -> Duration {
+    (pause * 2).min(PAUSE_MAX)
 }
 
 fn no_target(queue: &str) -> String {

@@ -92,6 +92,8 @@ pub(crate) struct Parts {
     pub(crate) board: Arc<Board>,
     /// Where messages go of queues that name no target.
     pub(crate) own: Option<Base>,
+    /// Why the store cannot be used yet.
+    pub(crate) trouble: Option<String>,
 }
 
 // === impl Dispatcher ===
@@ -99,7 +101,7 @@ pub(crate) struct Parts {
 impl Dispatcher {
     /// Puts it together; the text says what does not fit.
     pub(crate) fn new(parts: Parts) -> Result<Arc<Self>, String> {
-        let Parts { store, gates, settings, client, board, own } = parts;
+        let Parts { store, gates, settings, client, board, own, trouble } = parts;
         let line = |queue: &Queue| {
             let target = match (&queue.target, &own) {
                 (Some(url), _) => Base::read(url)?,
@@ -124,7 +126,7 @@ impl Dispatcher {
             client,
             board,
             held: Mutex::default(),
-            trouble: Mutex::default(),
+            trouble: Mutex::new(trouble),
             freed: Notify::new(),
             closing: watch::Sender::new(false),
         }))

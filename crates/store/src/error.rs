@@ -1,5 +1,7 @@
 //! Why a store did not do what it was asked.
 
+use std::io;
+
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
@@ -28,6 +30,15 @@ impl StoreError {
     /// A failure of this kind.
     pub fn new(trouble: Trouble, text: impl Into<String>) -> Self {
         Self { trouble, text: text.into() }
+    }
+
+    /// A failure of the disk. One that is full has room again some time; the rest is for whoever
+    /// named the place.
+    pub fn disk(place: &std::path::Path, error: &io::Error) -> Self {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        let full = matches!(error.kind(), StorageFull | QuotaExceeded);
+        let trouble = if full { Trouble::Full } else { Trouble::Asked };
+        Self::new(trouble, format!("{}: {error}", place.display()))
     }
 }
 

@@ -83,7 +83,6 @@ pub struct RedisStore {
     link: Link,
     layout: Layout,
     shown: String,
-    cautions: Vec<String>,
 }
 
 // === impl RedisSettings ===
@@ -119,19 +118,28 @@ impl fmt::Debug for RedisSettings {
 // === impl RedisStore ===
 
 impl RedisStore {
-    /// Connects to the server that takes writes.
-    pub async fn connect(settings: RedisSettings) -> Result<Arc<Self>, StoreError> {
+    /// Queues in these servers. Nobody is asked yet: what is wrong here is wrong for good.
+    pub fn new(settings: RedisSettings) -> Result<Arc<Self>, StoreError> {
         let layout = Layout::new(&settings)?;
         let nodes = Nodes::new(&settings.urls, settings.cluster)?;
         let shown: Vec<String> = settings.urls.iter().map(|url| nodes::shown(url)).collect();
-        let link = Link::open(nodes, settings.replicas).await?;
-        let cautions = look::cautions(&link, settings.cluster).await?;
-        Ok(Arc::new(Self { link, layout, shown: shown.join(", "), cautions }))
+        let link = Link::new(nodes, settings.replicas);
+        Ok(Arc::new(Self { link, layout, shown: shown.join(", ") }))
     }
 
-    /// What of the server's own settings may lose messages, in words.
-    pub fn cautions(&self) -> &[String] {
-        &self.cautions
+    /// Asks once for the server that takes writes. Says what of its settings may lose messages, in
+    /// words; a server of another kind than it was said to be is an error.
+    pub async fn greet(&self) -> Result<Vec<String>, StoreError> {
+        self.link.wire().await?;
+        look::cautions(&self.link).await
+    }
+
+    /// Queues in servers that must be there.
+    #[cfg(test)]
+    pub(crate) async fn connect(settings: RedisSettings) -> Result<Arc<Self>, StoreError> {
+        let store = Self::new(settings)?;
+        store.greet().await?;
+        Ok(store)
     }
 }
 

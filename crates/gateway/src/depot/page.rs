@@ -86,13 +86,13 @@ impl Depot {
     /// Everything at one look.
     pub(crate) async fn overview(&self) -> Overview {
         let counted = async {
-            for dispatcher in &self.dispatchers {
+            for dispatcher in self.dispatchers() {
                 dispatcher.count().await;
             }
         };
         // What a store that is away had last is better than no page.
         let _ = tokio::time::timeout(COUNT_LIMIT, counted).await;
-        let queues = self.dispatchers.iter().flat_map(|dispatcher| {
+        let queues = self.dispatchers().flat_map(|dispatcher| {
             dispatcher.views().map(|view| {
                 let depth = view.row.depth();
                 QueueEntry {
@@ -109,12 +109,8 @@ impl Depot {
                 }
             })
         });
-        let troubles = self.dispatchers.iter().filter_map(|dispatcher| dispatcher.trouble());
-        Overview {
-            queues: queues.collect(),
-            gates: self.gates.explain(),
-            trouble: troubles.collect(),
-        }
+        let queues = queues.collect();
+        Overview { queues, gates: self.gates.explain(), trouble: self.troubles() }
     }
 
     /// A page of a queue's dead.
@@ -143,12 +139,11 @@ impl Depot {
     fn of(&self, queue: &str) -> Result<&Arc<Dispatcher>, StoreError> {
         let has =
             |dispatcher: &&Arc<Dispatcher>| dispatcher.views().any(|view| view.queue.name == queue);
-        self.dispatchers.iter().find(has).ok_or_else(|| {
-            let known: Vec<String> = self
-                .dispatchers
-                .iter()
-                .flat_map(|dispatcher| dispatcher.views().map(|view| view.queue.name.clone()))
-                .collect();
+        self.dispatchers().find(has).ok_or_else(|| {
+            let names = |dispatcher: &Arc<Dispatcher>| {
+                dispatcher.views().map(|view| view.queue.name.clone()).collect::<Vec<_>>()
+            };
+            let known: Vec<String> = self.dispatchers().flat_map(names).collect();
             let what = format!("there is no queue {queue:?}; known are: {}", known.join(", "));
             StoreError::new(Trouble::Asked, what)
         })

@@ -12,6 +12,7 @@ use super::inbound::{self, Arriving};
 use super::outbound::Content;
 use crate::batch::{Answered, Batches, Upload};
 use crate::clock;
+use crate::depot::Depot;
 use crate::gate::Gate;
 use crate::ingress;
 use crate::ingress::path::BatchCall;
@@ -24,24 +25,28 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Answers a call.
 pub(super) async fn answer(
     gate: &Gate,
-    batches: Option<&Arc<Batches>>,
+    depot: Option<&Depot>,
     call: BatchCall,
     request: Request<Incoming>,
 ) -> Response<Content> {
     let (parts, body) = request.into_parts();
     let request_id = ingress::headers::request_id(&parts.headers);
+    let batches = match depot.and_then(Depot::batches) {
+        Some(open) => open.map_err(Fault::StoreAway),
+        None => Err(Fault::BatchDisabled),
+    };
     let answered = match (batches, call) {
         (_, BatchCall::OtherMethod) => Err(Fault::MethodNotAllowed),
-        (None, _) => Err(Fault::BatchDisabled),
-        (Some(batches), BatchCall::Upload) => upload(gate, batches, &parts, body).await,
-        (Some(batches), BatchCall::Create) => {
+        (Err(fault), _) => Err(fault),
+        (Ok(batches), BatchCall::Upload) => upload(gate, batches, &parts, body).await,
+        (Ok(batches), BatchCall::Create) => {
             let collected = inbound::collect(body, &gate.settled.load_full().server, gate).await;
             match collected {
                 Ok((bytes, _held)) => batches.answer(call, &parts, &bytes, clock::moment()).await,
                 Err(fault) => Err(fault),
             }
         }
-        (Some(batches), _) => batches.answer(call, &parts, &Bytes::new(), clock::moment()).await,
+        (Ok(batches), _) => batches.answer(call, &parts, &Bytes::new(), clock::moment()).await,
     };
     let mut response = match answered {
         Ok(Answered::Whole(response)) => Content::whole(response),

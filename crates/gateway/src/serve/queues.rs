@@ -18,9 +18,9 @@ use crate::reply::{Fault, error};
 
 /// Whether a dispatcher that stands alone can do its work.
 pub(super) fn ready(depot: &Depot) -> Response<Full<Bytes>> {
-    match depot.dispatchers.iter().find_map(|dispatcher| dispatcher.trouble()) {
-        Some(why) => error::response(&Fault::StoreAway(why).into()),
-        None => content("application/json", Bytes::from_static(b"{\"ready\":true}")),
+    match depot.troubles().as_slice() {
+        [] => content("application/json", Bytes::from_static(b"{\"ready\":true}")),
+        whys => error::response(&Fault::StoreAway(whys.join("; ")).into()),
     }
 }
 

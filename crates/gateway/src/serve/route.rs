@@ -41,8 +41,7 @@ pub(super) async fn answer(
         Ok(Route::Tags) if doors.api => Content::whole(listing::tags(gate)),
         Ok(Route::Version) if doors.api => Content::whole(listing::version()),
         Ok(Route::Batch(call)) if doors.batch => {
-            let batches = worker.depot.as_ref().and_then(|depot| depot.batches.as_ref());
-            batching::answer(gate, batches, call, request).await
+            batching::answer(gate, worker.depot.as_deref(), call, request).await
         }
         // Without model servers of its own only its store can fail it.
         Ok(Route::Visibility(Page::Ready)) if doors.batch && !doors.api => Content::whole(

@@ -60,8 +60,9 @@ pub(super) enum Line {
     Cluster(ClusterConnection),
 }
 
+/// The connection in use.
 #[derive(Clone)]
-struct Wire {
+pub(super) struct Wire {
     number: usize,
     line: Line,
 }
@@ -89,13 +90,15 @@ pub(super) fn next<T: FromRedisValue>(
 // === impl Link ===
 
 impl Link {
-    /// A way to these servers, which must be there.
-    pub(super) async fn open(nodes: Nodes, replicas: u32) -> Result<Self, StoreError> {
+    /// A way to these servers, which is made when it is first needed.
+    pub(super) fn new(nodes: Nodes, replicas: u32) -> Self {
         let cluster = nodes.cluster();
-        let (wire, number) = (Mutex::new(None), AtomicUsize::new(0));
-        let link = Self { nodes, cluster, replicas, wire, number };
-        link.wire().await?;
-        Ok(link)
+        Self { nodes, cluster, replicas, wire: Mutex::new(None), number: AtomicUsize::new(0) }
+    }
+
+    /// Whether they are said to be a cluster.
+    pub(super) fn cluster(&self) -> bool {
+        self.cluster
     }
 
     /// What is called when there is something new.
@@ -168,7 +171,7 @@ impl Link {
     }
 
     /// The connection, which is made if there is none.
-    async fn wire(&self) -> Result<Wire, StoreError> {
+    pub(super) async fn wire(&self) -> Result<Wire, StoreError> {
         let mut wire = self.wire.lock().await;
         if let Some(wire) = &*wire {
             return Ok(wire.clone());

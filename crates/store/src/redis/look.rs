@@ -23,7 +23,7 @@ pub(super) struct Seen {
 
 /// What of the server's settings may lose messages. One that is of another kind than it was said to
 /// be is an error.
-pub(super) async fn cautions(link: &Link, cluster: bool) -> Result<Vec<String>, StoreError> {
+pub(super) async fn cautions(link: &Link) -> Result<Vec<String>, StoreError> {
     let info: Result<String, StoreError> = link.ask(Step::new("INFO", "all"), Kept::Here).await;
     // A user who may not ask is not told.
     let Ok(info) = info else { return Ok(Vec::new()) };
@@ -33,7 +33,7 @@ pub(super) async fn cautions(link: &Link, cluster: bool) -> Result<Vec<String>, 
     };
     // Redis and Valkey call it differently.
     let mode = field("redis_mode").or_else(|| field("server_mode"));
-    if !cluster && mode == Some("cluster") {
+    if !link.cluster() && mode == Some("cluster") {
         let text = "this Redis is a cluster, which must be said: cluster = true";
         return Err(StoreError::new(Trouble::Asked, text));
     }

@@ -33,8 +33,8 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let name = beside.display();
     let options = File::options().create(true).truncate(false).write(true).open(&beside);
     let file = options.map_err(|error| {
-        let text = format!("{name}: {error}; the folder must exist and be writable");
-        StoreError::new(Trouble::Asked, text)
+        let StoreError { trouble, text } = StoreError::disk(&beside, &error);
+        StoreError::new(trouble, format!("{text}; the folder must exist and be writable"))
     })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -89,8 +89,8 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
 fn create(path: &Path) -> Result<(), StoreError> {
     let made = File::options().create(true).append(true).mode(0o600).open(path);
     made.map(|_| ()).map_err(|error| {
-        let text = format!("{}: {error}; it must be a file that can be written", path.display());
-        StoreError::new(Trouble::Asked, text)
+        let StoreError { trouble, text } = StoreError::disk(path, &error);
+        StoreError::new(trouble, format!("{text}; it must be a file that can be written"))
     })
 }
 

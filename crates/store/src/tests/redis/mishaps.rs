@@ -114,14 +114,27 @@ async fn a_server_without_room_is_full_until_it_has_some() {
 }
 
 #[tokio::test]
+async fn a_server_that_comes_later_is_used_then() {
+    let mut redis = Redis::start();
+    redis.kill();
+    let store = RedisStore::new(settings(&[&redis])).unwrap();
+    let error = store.greet().await.expect_err("nobody is there");
+    assert_eq!(error.trouble, Trouble::Away, "{error}");
+    redis.restart();
+    let submitted = store.submit(vec![message("a", NOW)], NOW).await.unwrap();
+    assert_eq!(submitted, [Receipt::Accepted]);
+}
+
+#[tokio::test]
 async fn what_may_lose_messages_is_told_at_the_start() {
     let redis = Redis::start();
-    assert_eq!(connect(&redis).await.cautions(), Vec::<String>::new());
+    let cautions = connect(&redis).await.greet().await.unwrap();
+    assert_eq!(cautions, Vec::<String>::new());
     redis.call(&["CONFIG", "SET", "appendonly", "no"]);
     redis.call(&["CONFIG", "SET", "maxmemory", "1gb"]);
     redis.call(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let store = connect(&redis).await;
-    let [log, memory] = store.cautions() else { panic!("{:?}", store.cautions()) };
+    let cautions = connect(&redis).await.greet().await.unwrap();
+    let [log, memory] = cautions.as_slice() else { panic!("{cautions:?}") };
     assert!(log.contains("appendonly") && memory.contains("allkeys-lru"), "{log} {memory}");
 }
 

@@ -1,0 +1,134 @@
+//! The folder of the Batch API, with its queue. A disk that is full when the door opens is tried
+//! again until there is room.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use store::{Sqlite, StoreError, Trouble};
+
+use super::{Kit, PAUSE, later};
+use crate::batch::Batches;
+use crate::config::BATCH_QUEUE;
+use crate::config::settled::dispatch::Batch;
+use crate::dispatch::Dispatcher;
+use crate::gate::Gate;
+use crate::task;
+
+/// The name of the queue's file.
+const FILE: &str = "queue.db";
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    settings: Batch,
+    kit: Arc<Kit>,
+    open: OnceLock<Open>,
+    /// Why it is not open.
+    trouble: Mutex<String>,
+}
+
+#[derive(Debug)]
+struct Open {
+    batches: Arc<Batches>,
+    dispatcher: Arc<Dispatcher>,
+}
+
+// === impl Folder ===
+
+impl Folder {
+    /// Opens it, or says why that can never be.
+    pub(super) async fn open(
+        kit: &Arc<Kit>,
+        settings: &Batch,
+        path: &Path,
+    ) -> Result<Arc<Self>, String> {
+        let folder = Arc::new(Self {
+            path: path.into(),
+            settings: settings.clone(),
+            kit: Arc::clone(kit),
+            open: OnceLock::new(),
+            trouble: Mutex::default(),
+        });
+        match folder.try_open().await {
+            Ok(()) => {}
+            Err(error) if error.trouble == Trouble::Full => {
+                let error = folder.named(&error);
+                tracing::error!(error, "the Batch API is away until its folder can be used");
+                folder.note(error);
+            }
+            Err(error) => return Err(folder.named(&error)),
+        }
+        Ok(folder)
+    }
+
+    /// The Batch API, or why it cannot be used yet.
+    pub(super) fn batches(&self) -> Result<&Arc<Batches>, String> {
+        self.open.get().map(|open| &open.batches).ok_or_else(|| self.why())
+    }
+
+    pub(super) fn dispatcher(&self) -> Option<&Arc<Dispatcher>> {
+        self.open.get().map(|open| &open.dispatcher)
+    }
+
+    /// Why it is not open, if it is not.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.open.get().is_none().then(|| self.why())
+    }
+
+    /// Sends and tends what is in it once it is open, until the gate closes.
+    pub(super) async fn run(self: Arc<Self>, gate: Arc<Gate>) {
+        let open = tokio::select! {
+            open = self.opened() => open,
+            () = gate.closing() => return,
+        };
+        task::spawn(Arc::clone(&open.batches).tend());
+        Arc::clone(&open.dispatcher).run(gate.closing()).await;
+    }
+
+    /// Tries until it is open.
+    async fn opened(&self) -> &Open {
+        let mut pause = PAUSE;
+        loop {
+            if let Some(open) = self.open.get() {
+                return open;
+            }
+            tokio::time::sleep(pause).await;
+            pause = later(pause);
+            match self.try_open().await {
+                Ok(()) => tracing::info!(folder = %self.path.display(), "the Batch API is there"),
+                Err(error) => self.note(self.named(&error)),
+            }
+        }
+    }
+
+    async fn try_open(&self) -> Result<(), StoreError> {
+        let path = self.path.clone();
+        let opened = task::blocking(move || {
+            std::fs::create_dir_all(&path).map_err(|error| StoreError::disk(&path, &error))?;
+            Sqlite::open(path.join(FILE))
+        });
+        let broken = |text: String| StoreError::new(Trouble::Broken, text);
+        let store = opened.await.unwrap_or_else(|error| Err(broken(error.to_string())))?;
+        let batches = Batches::open(&self.settings, &self.path, Arc::clone(&store)).await?;
+        let dispatcher = self
+            .kit
+            .dispatcher((store, None), |queue| queue.name == BATCH_QUEUE)
+            .map_err(broken)?;
+        // Nobody else opens it.
+        let _ = self.open.set(Open { batches, dispatcher });
+        Ok(())
+    }
+
+    fn named(&self, error: &StoreError) -> String {
+        format!("the folder of the Batch API, {}: {error}", self.path.display())
+    }
+
+    fn why(&self) -> String {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, why: String) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+}

@@ -1,0 +1,135 @@
+//! Stores that are away when the process starts: whoever does not need them is served, and what
+//! waits goes on when they come.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::yard::{Dispatcher, OPEN, QUEUE, QUICK, await_results, config, submit, unix};
+use crate::support::{Answer, Backend, Gateway, Redis, call, chat, eventually, fresh_file};
+
+/// A small disk with no room on it, where whoever runs the tests may have one.
+#[derive(Debug)]
+struct FullDisk(PathBuf);
+
+// === impl FullDisk ===
+
+impl FullDisk {
+    fn mount() -> Option<Self> {
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let place = place.join(format!("full-{}", std::process::id()));
+        fs::create_dir_all(&place).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=4m", "tidegate-test"]).arg(&place);
+        if !mount.output().is_ok_and(|output| output.status.success()) {
+            eprintln!("not checked: a small disk cannot be mounted here");
+            return None;
+        }
+        let disk = Self(place);
+        // It takes what fits and then says that there is no room.
+        let full = fs::write(disk.ballast(), vec![0; 8 << 20]);
+        assert!(full.is_err(), "8 MB do not fit into 4");
+        Some(disk)
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.0.join("ballast")
+    }
+}
+
+impl Drop for FullDisk {
+    fn drop(&mut self) {
+        // Whoever still has a file open there keeps it until the end.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// Says that it cannot now, and when to try again.
+fn assert_away(answer: &call::Response) {
+    answer.refused(503, "store_unavailable");
+    assert!(answer.retry_after() > 0);
+}
+
+#[test]
+fn a_gateway_serves_while_redis_is_away_and_sends_when_it_comes() {
+    let (mut redis, backend) = (Redis::start(), Backend::start(|_| Answer::ok()));
+    redis.kill();
+    let sections = format!(
+        "{QUICK}{OPEN}\n[dispatch.redis]\nurls = [\"{}\"]\n\
+         [[dispatch.queues]]\nname = \"{QUEUE}\"\ngates = [\"open\"]\n\
+         [[backends]]\nid = \"one\"\nurl = \"http://{}\"\nmodels = [\"m\"]\n",
+        redis.url(),
+        backend.address()
+    );
+    let gateway = Gateway::start(&sections);
+    assert_eq!(gateway.ask(&chat("m")).status, 200, "who asks now needs no queue");
+    let text = gateway.get("/dispatch.txt").text();
+    assert!(text.contains("cannot be used") && text.contains("127.0.0.1"), "{text}");
+    assert_away(&gateway.get(&format!("/dispatch/dead?queue={QUEUE}")));
+    assert!(gateway.process.log().contains("Redis"), "{}", gateway.process.log());
+    redis.restart();
+    submit(&redis, "later", unix() + 600);
+    assert_eq!(await_results(&redis, 1)[0]["status_code"], 200);
+    eventually("no trouble", || match gateway.get("/dispatch").json() {
+        page if page["trouble"] == serde_json::json!([]) => Ok(()),
+        page => Err(page.to_string()),
+    });
+}
+
+#[test]
+fn a_dispatcher_waits_for_redis_and_is_ready_when_it_comes() {
+    let (mut redis, backend) = (Redis::start(), Backend::start(|_| Answer::ok()));
+    redis.kill();
+    let dispatcher = Dispatcher::start(&config(QUICK, "\"open\"", &redis, backend.address()));
+    assert_away(&dispatcher.page("/ready"));
+    redis.restart();
+    eventually("ready", || match dispatcher.page("/ready").status {
+        200 => Ok(()),
+        other => Err(other.to_string()),
+    });
+    submit(&redis, "later", unix() + 600);
+    assert_eq!(await_results(&redis, 1)[0]["status_code"], 200);
+}
+
+#[test]
+fn x03_a_gateway_serves_while_the_disk_of_its_batches_is_full() {
+    let Some(disk) = FullDisk::mount() else { return };
+    let backend = Backend::start(|_| Answer::ok());
+    let sections = format!(
+        "[batch]\nfolder = \"{}\"\n\
+         [[backends]]\nid = \"one\"\nurl = \"http://{}\"\nmodels = [\"m\"]\n",
+        disk.0.join("batch").display(),
+        backend.address()
+    );
+    let gateway = Gateway::start(&sections);
+    assert_eq!(gateway.ask(&chat("m")).status, 200, "who asks now needs no disk");
+    assert_away(&gateway.get("/v1/batches"));
+    let text = gateway.get("/dispatch.txt").text();
+    assert!(text.contains("cannot be used"), "{text}");
+    fs::remove_file(disk.ballast()).unwrap();
+    eventually("the Batch API", || match gateway.get("/v1/batches").status {
+        200 => Ok(()),
+        other => Err(other.to_string()),
+    });
+    drop(gateway);
+}
+
+#[test]
+fn a_folder_that_cannot_be_one_or_is_in_use_is_told_at_the_start() {
+    let said = |folder: &Path| {
+        let arguments = ["serve", "--batch", folder.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let output = command.args(arguments).output().unwrap();
+        assert!(!output.status.success(), "{folder:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let file = fresh_file();
+    fs::write(&file, "something else").unwrap();
+    let wrong = said(&file);
+    assert!(wrong.contains(file.to_str().unwrap()), "{wrong}");
+    let folder = file.parent().unwrap().join("batch");
+    let sections = format!("[batch]\nfolder = \"{}\"\n", folder.display());
+    let _first = Gateway::launch(&sections);
+    let second = said(&folder);
+    assert!(second.contains("in use by another process"), "{second}");
+}
