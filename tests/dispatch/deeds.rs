@@ -139,6 +139,33 @@ fn what_cannot_work_is_told_at_the_start() {
 }
 
 #[test]
+fn what_cannot_be_sent_says_what_it_lacks() {
+    let yard = Yard::start("", |_| Answer::ok());
+    let mut endless = message("endless", 0);
+    endless["data"].as_object_mut().unwrap().remove("deadline");
+    let bare = message("bare", unix() + 600)["data"].to_string();
+    yard.redis.call(&["ZADD", QUEUE, "1764045130", &endless.to_string()]);
+    yard.redis.call(&["ZADD", QUEUE, "1764045130", &bare]);
+    let results = await_results(&yard.redis, 1);
+    assert_eq!(results[0]["error_code"], "INVALID_REQUEST", "{results:?}");
+    assert!(results[0]["error_message"].to_string().contains("no `deadline`"), "{results:?}");
+    let list = yard.dispatcher.page(&format!("/dispatch/dead?queue={QUEUE}")).json();
+    assert_eq!(list["dead"][0]["id"], "bare", "{list}");
+    let why = list["dead"][0]["why"].as_str().unwrap();
+    assert!(why.contains("no request_kind") && why.contains(r#"{\"created\":"#), "{why}");
+    let url = format!("http://{}", yard.dispatcher.process.address());
+    let first = ["dispatch", "dead", "redrive", "--url", &url, "--queue", QUEUE];
+    let done = run(&mut tidegate(&[&first[..], &["--json", "--id", "bare"]].concat()));
+    let done: Value = serde_json::from_str(&done).unwrap();
+    assert_eq!((&done["messages"], &done["stay"]), (&0.into(), &1.into()));
+    assert!(done["why"][0]["why"].to_string().contains("cannot be read"), "{done}");
+    eventually("a line in the log", || {
+        let log = yard.dispatcher.process.log();
+        if log.contains("messages are dead") { Ok(()) } else { Err(log) }
+    });
+}
+
+#[test]
 fn a_website_cannot_make_its_visitors_gateway_forget_the_dead() {
     let yard = Yard::start("", |_| Answer::ok());
     let url = format!("http://{}/dispatch/dead/purge", yard.dispatcher.process.address());

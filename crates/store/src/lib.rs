@@ -88,8 +88,8 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     -> Answer<'a, Vec<Dead>>;
 
     /// Lets the dead wait again, as if they had just been submitted, with as much time as they had
-    /// at first. Those of a batch stay: it has had their final answer. Says how many wait again.
-    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, u64>;
+    /// at first. Those of a batch stay: it has had their final answer. So does what cannot be read.
+    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, Redriven>;
 
     /// Forgets the dead; says how many.
     fn purge<'a>(&'a self, queue: &'a str, which: Which) -> Answer<'a, u64>;
@@ -232,7 +232,7 @@ pub struct Attendance {
 pub struct Dead {
     /// Its place among the dead.
     pub number: u64,
-    /// Its id; that of a message which could not be read is made up.
+    /// Its id; that of a message in which none can be found is made up.
     pub id: String,
     /// When it was buried.
     pub at: Moment,
@@ -242,6 +242,17 @@ pub struct Dead {
     pub failures: u32,
 }
 
+/// What became of the dead that were to wait again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Redriven {
+    /// So many do.
+    pub again: u64,
+    /// So many cannot.
+    pub stay: u64,
+    /// Why, by their ids, for the first of them.
+    pub why: Vec<(String, String)>,
+}
+
 /// Which of the dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
@@ -249,4 +260,20 @@ pub enum Which {
     All,
     /// Those with these ids.
     Ids(Vec<String>),
+}
+
+// === impl Redriven ===
+
+impl Redriven {
+    /// The most that are named.
+    const NAMED: usize = 100;
+
+    /// One cannot wait again; gives back that it does not.
+    pub(crate) fn stays(&mut self, id: &str, why: String) -> bool {
+        self.stay += 1;
+        if self.why.len() < Self::NAMED {
+            self.why.push((id.to_owned(), why));
+        }
+        false
+    }
 }

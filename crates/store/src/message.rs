@@ -12,8 +12,11 @@ use crate::moment::Moment;
 /// How the routes of batches begin, whose messages have one final answer each.
 pub const BATCH_ROUTE: &str = "batch_";
 
+/// Why one of a batch's messages does not wait again.
+pub(crate) const ENDED_WITH_BATCH: &str = "its batch has had its final answer";
+
 /// The longest id, in bytes.
-const ID_MAX: usize = 1024;
+pub(crate) const ID_MAX: usize = 1024;
 
 /// A request that waits for its turn.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -24,8 +24,8 @@ use crate::error::StoreError;
 use crate::message::{Message, Outcome, Stored};
 use crate::moment::Moment;
 use crate::{
-    Answer, Attendance, Back, Claim, Dead, Depth, Held, Lane, Receipt, Revived, Standing, Store,
-    Want, Which,
+    Answer, Attendance, Back, Claim, Dead, Depth, Held, Lane, Receipt, Redriven, Revived, Standing,
+    Store, Want, Which,
 };
 
 mod attend;
@@ -41,6 +41,7 @@ mod look;
 mod nodes;
 mod outcome;
 mod revive;
+mod scrap;
 mod scripts;
 mod step;
 mod submit;
@@ -203,7 +204,7 @@ impl Store for RedisStore {
         Box::pin(self.list_dead(queue, after, most))
     }
 
-    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, u64> {
+    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, Redriven> {
         Box::pin(self.let_wait_again(queue, which, now))
     }
 

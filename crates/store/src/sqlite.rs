@@ -20,8 +20,8 @@ use crate::error::StoreError;
 use crate::message::{Message, Outcome, Stored};
 use crate::moment::Moment;
 use crate::{
-    Answer, Attendance, Back, Claim, Dead, Depth, Held, Lane, Receipt, Revived, Standing, Store,
-    Want, Which,
+    Answer, Attendance, Back, Claim, Dead, Depth, Held, Lane, Receipt, Redriven, Revived, Standing,
+    Store, Want, Which,
 };
 
 mod file;
@@ -179,10 +179,10 @@ impl Store for Sqlite {
         self.read(move |step| grave::list(step, &queue, after, most).map_err(trouble::from))
     }
 
-    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, u64> {
+    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, Redriven> {
         let queue = queue.to_owned();
         self.write_and_wake(
-            |count| *count > 0,
+            |redriven| redriven.again > 0,
             move |step| grave::redrive(step, &queue, &which, now).map_err(trouble::from),
         )
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use store::{Dead, StoreError, Trouble, Which};
+use store::{Dead, Redriven, StoreError, Trouble, Which};
 
 use super::Depot;
 use crate::clock::moment;
@@ -78,6 +78,16 @@ pub(crate) struct Meant {
 pub(crate) struct Done {
     queue: String,
     messages: u64,
+    /// How many of those that were meant stay as they are.
+    stay: u64,
+    /// Why, for the first of them.
+    why: Vec<Stays>,
+}
+
+#[derive(Debug, Serialize)]
+struct Stays {
+    id: String,
+    why: String,
 }
 
 // === impl Depot ===
@@ -129,11 +139,15 @@ impl Depot {
         let Meant { queue, ids } = meant;
         let which = ids.map_or(Which::All, Which::Ids);
         let store = self.of(&queue)?.store();
-        let messages = match deed {
+        let Redriven { again, stay, why } = match deed {
             Deed::Redrive => store.redrive(&queue, which, moment()).await?,
-            Deed::Purge => store.purge(&queue, which).await?,
+            Deed::Purge => {
+                let again = store.purge(&queue, which).await?;
+                Redriven { again, ..Redriven::default() }
+            }
         };
-        Ok(Done { queue, messages })
+        let why = why.into_iter().map(|(id, why)| Stays { id, why }).collect();
+        Ok(Done { queue, messages: again, stay, why })
     }
 
     fn of(&self, queue: &str) -> Result<&Arc<Dispatcher>, StoreError> {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use store::{Answer, Back, Body, Claim, Held, Message, Outcome, StoreError, Trouble};
+use store::{
+    Answer, Back, Body, Claim, Held, Message, Moment, Outcome, StoreError, Trouble,
+};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -205,6 +207,10 @@ impl Dispatcher {
             return Verdict::Final(cancelled());
         }
         let message = &claim.message;
+        if message.deadline == Moment::default() {
+            let text = "it has no `deadline`: give one, in seconds since 1970";
+            return Verdict::Final(Outcome::failed(Outcome::INVALID, text));
+        }
         let left = message.deadline.since(moment());
         if left.is_zero() {
             return Verdict::Final(late());

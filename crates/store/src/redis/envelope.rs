@@ -31,6 +31,10 @@ const TENANT: &str = "userid";
 /// Where the server puts the number that it gives out.
 const NUMBER: &str = "\"enqueue_seq\":-1";
 
+/// What is said of a message without its envelope.
+const UNWRAPPED: &str = "it has no request_kind: wrap it as {\"request_kind\": \"plain\", \
+                         \"data\": {\"id\": …, \"deadline\": …, \"payload\": …}}";
+
 /// A message that was read.
 #[derive(Debug)]
 pub(super) struct Letter {
@@ -212,7 +216,7 @@ pub(super) fn read(member: &str, queue: &str) -> Result<Letter, String> {
     let outside: Outside<'_> = serde_json::from_str(member).map_err(|error| error.to_string())?;
     match outside.request_kind.as_str() {
         "plain" | "redis" | "pubsub" => {}
-        "" => return Err("it has no request_kind".into()),
+        "" => return Err(UNWRAPPED.into()),
         kind => return Err(format!("its request_kind {kind:?} is not known")),
     }
     let Some(data) = outside.data else { return Err("it has no data".into()) };

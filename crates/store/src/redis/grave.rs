@@ -1,18 +1,20 @@
 //! The dead: messages that failed too often, or that nobody can read.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
-use super::envelope::{self, Payload, deadline_secs};
+use super::envelope::{self, Letter, Payload, deadline_secs};
 use super::keys::{self, Keys, NUDGE};
-use super::link::{Kept, next};
+use super::link::{Kept, next, said};
 use super::scripts::SCRIPTS;
 use super::step::Step;
 use super::submit::{GRACE, RECEIPT_GRACE, SEQUENCE_GRACE, left};
 use super::{RedisStore, token};
 use crate::error::StoreError;
-use crate::message::BATCH_ROUTE;
+use crate::message::{BATCH_ROUTE, ENDED_WITH_BATCH};
 use crate::moment::Moment;
-use crate::{Dead, Which};
+use crate::{Dead, Redriven, Which};
 
 /// How many of the dead are looked at in one go.
 const PAGE: usize = 128;
@@ -25,6 +27,12 @@ struct Reason {
     at: u64,
     why: String,
     failures: u32,
+}
+
+/// Which of the dead, for whoever looks at many of them.
+enum Wanted {
+    All,
+    These(BTreeSet<String>),
 }
 
 /// One of the dead as it is.
@@ -74,7 +82,7 @@ impl RedisStore {
         &self,
         keys: &Keys,
         after: Option<u64>,
-        which: &Which,
+        wanted: &Wanted,
     ) -> Result<(Vec<Corpse>, Option<u64>), StoreError> {
         let numbers = self.numbers(keys, after, PAGE).await?;
         let Some(last) = numbers.last().copied() else { return Ok((Vec::new(), None)) };
@@ -90,11 +98,7 @@ impl RedisStore {
             let (id, member) = (Reason::of(reason).id, member.unwrap_or_default());
             Corpse { number, id, member }
         });
-        let wanted = corpses.filter(|corpse| match which {
-            Which::All => true,
-            Which::Ids(ids) => ids.contains(&corpse.id),
-        });
-        Ok((wanted.collect(), Some(last)))
+        Ok((corpses.filter(|corpse| wanted.has(&corpse.id)).collect(), Some(last)))
     }
 
     /// Lets the dead wait again.
@@ -103,39 +107,36 @@ impl RedisStore {
         queue: &str,
         which: Which,
         now: Moment,
-    ) -> Result<u64, StoreError> {
-        let keys = self.layout.queue(queue);
-        let (mut count, mut after) = (0, None);
+    ) -> Result<Redriven, StoreError> {
+        let (keys, wanted) = (self.layout.queue(queue), Wanted::from(which));
+        let (mut redriven, mut after) = (Redriven::default(), None);
         loop {
-            let (corpses, last) = self.corpses(&keys, after, &which).await?;
+            let (corpses, last) = self.corpses(&keys, after, &wanted).await?;
             for corpse in corpses {
-                count += u64::from(self.let_one_wait(&keys, &corpse, now).await?);
+                let waits = match revivable(&corpse, &keys) {
+                    Ok(letter) => self.let_one_wait(&keys, (&corpse, &letter), now).await?,
+                    Err(why) => redriven.stays(&corpse.id, why),
+                };
+                redriven.again += u64::from(waits);
             }
             if last.is_none() {
                 break;
             }
             after = last;
         }
-        if count > 0 {
+        if redriven.again > 0 {
             self.link.run(vec![Step::new("PUBLISH", NUDGE).arg(queue)], Kept::Here).await?;
         }
-        Ok(count)
+        Ok(redriven)
     }
 
     async fn let_one_wait(
         &self,
         keys: &Keys,
-        corpse: &Corpse,
+        (corpse, letter): (&Corpse, &Letter),
         now: Moment,
     ) -> Result<bool, StoreError> {
         let text = String::from_utf8_lossy(&corpse.member);
-        let Ok(letter) = envelope::read(&text, &keys.pending) else {
-            // It would be back at once.
-            return Ok(false);
-        };
-        if letter.message.route.starts_with(BATCH_ROUTE) {
-            return Ok(false);
-        }
         let deadline = now.after(letter.message.deadline.since(letter.message.created));
         let token = token::request();
         let Ok(halves) = envelope::anew(&text, &token, (now, deadline)) else { return Ok(false) };
@@ -166,33 +167,79 @@ impl RedisStore {
 
     /// Forgets the dead.
     pub(super) async fn forget_dead(&self, queue: &str, which: Which) -> Result<u64, StoreError> {
-        let keys = self.layout.queue(queue);
+        let (keys, wanted) = (self.layout.queue(queue), Wanted::from(which));
         let (mut count, mut after) = (0, None);
         loop {
-            let (corpses, last) = self.corpses(&keys, after, &which).await?;
-            let steps = corpses.iter().flat_map(|corpse| purge(corpse, &keys)).collect();
-            self.link.run(steps, Kept::Safely).await?;
-            count += corpses.len() as u64;
+            let (corpses, last) = self.corpses(&keys, after, &wanted).await?;
+            count += self.forget_these(&keys, &corpses).await?;
             if last.is_none() {
                 return Ok(count);
             }
             after = last;
         }
     }
+
+    /// Forgets some of the dead with their bodies; says how many were still there: somebody else
+    /// may have been quicker, perhaps to let one wait again.
+    async fn forget_these(&self, keys: &Keys, corpses: &[Corpse]) -> Result<u64, StoreError> {
+        let (graves, bodies): (Vec<Step>, Vec<Option<Step>>) =
+            corpses.iter().map(|corpse| purge(corpse, keys)).unzip();
+        let (mut count, mut left) = (0, Vec::new());
+        for (gone, body) in self.link.run(graves, Kept::Safely).await?.zip(bodies) {
+            if said::<bool>(gone)? {
+                count += 1;
+                left.extend(body);
+            }
+        }
+        self.link.run(left, Kept::Safely).await?;
+        Ok(count)
+    }
 }
 
-/// What removes one of the dead, and what went with it.
-fn purge(corpse: &Corpse, keys: &Keys) -> Vec<Step> {
+/// The message that one of the dead is, or why it cannot wait again.
+fn revivable(corpse: &Corpse, keys: &Keys) -> Result<Letter, String> {
+    let text = String::from_utf8_lossy(&corpse.member);
+    // It would be back at once.
+    let letter = envelope::read(&text, &keys.pending)
+        .map_err(|why| format!("it cannot be read: {why}; purge it, and submit it mended"))?;
+    match letter.message.route.starts_with(BATCH_ROUTE) {
+        true => Err(ENDED_WITH_BATCH.into()),
+        false => Ok(letter),
+    }
+}
+
+/// What removes one of the dead, and the body that was kept apart from it.
+fn purge(corpse: &Corpse, keys: &Keys) -> (Step, Option<Step>) {
     let letter = envelope::read(&String::from_utf8_lossy(&corpse.member), &keys.pending).ok();
     let token = letter.as_ref().map_or("", |letter| letter.token.as_str());
     let receipt = keys.receipt(&corpse.id);
     let names = [&keys.dead, &keys.reasons, &keys.corpses, &receipt];
     let step = Step::script(&SCRIPTS.purge, &names.map(String::as_str));
-    let mut steps = vec![step.arg(corpse.number).arg(token)];
-    if let Some(Payload::Apart(body)) = letter.map(|letter| letter.body) {
-        steps.push(Step::new("DEL", &body));
+    let body = match letter.as_ref().map(|letter| &letter.body) {
+        Some(Payload::Apart(body)) => Some(Step::new("DEL", body)),
+        _ => None,
+    };
+    (step.arg(corpse.number).arg(token), body)
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    fn has(&self, id: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(ids) => ids.contains(id),
+        }
     }
-    steps
+}
+
+impl From<Which> for Wanted {
+    fn from(which: Which) -> Self {
+        match which {
+            Which::All => Self::All,
+            Which::Ids(ids) => Self::These(ids.into_iter().collect()),
+        }
+    }
 }
 
 // === impl Reason ===

@@ -6,6 +6,7 @@ use super::RedisStore;
 use super::envelope::{self, Letter};
 use super::keys::Keys;
 use super::link::{Kept, Link, next};
+use super::scrap;
 use super::scripts::SCRIPTS;
 use super::step::Step;
 use crate::error::{StoreError, Trouble};
@@ -101,8 +102,9 @@ impl RedisStore {
     ) -> Result<(), StoreError> {
         let names = [from, &keys.dead, &keys.reasons, &keys.corpses, &keys.count];
         let steps = spoilt.into_iter().map(|(member, why)| {
-            let id = format!("unreadable-{}", super::token::owner());
-            let why = format!("it cannot be read: {why}");
+            let (id, begins) = scrap::of(&member);
+            let id = id.unwrap_or_else(|| format!("unreadable-{}", super::token::owner()));
+            let why = format!("it cannot be read: {why}; it begins with {begins}");
             let reason = reason(&id, now, &why, 0);
             Step::script(&SCRIPTS.spoil, &names).arg(member).arg(reason)
         });

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::rows::{self, stamp};
-use crate::message::BATCH_ROUTE;
+use crate::message::{BATCH_ROUTE, ENDED_WITH_BATCH};
 use crate::moment::Moment;
-use crate::{Dead, Which};
+use crate::{Dead, Redriven, Which};
 
 /// The dead of a queue from a number on.
 pub(super) const DEAD: &str = "SELECT d.number, m.id, d.at, d.why, m.failures \
@@ -18,6 +18,7 @@ pub(super) const DEAD: &str = "SELECT d.number, m.id, d.at, d.why, m.failures \
 struct Grave {
     number: i64,
     seq: i64,
+    id: String,
     route: String,
     created: Moment,
     deadline: Moment,
@@ -46,10 +47,13 @@ pub(super) fn redrive(
     queue: &str,
     which: &Which,
     now: Moment,
-) -> rusqlite::Result<u64> {
-    let graves = graves(step, queue, which)?;
-    let mut count = 0;
-    for grave in graves.iter().filter(|grave| !grave.route.starts_with(BATCH_ROUTE)) {
+) -> rusqlite::Result<Redriven> {
+    let mut redriven = Redriven::default();
+    for grave in graves(step, queue, which)? {
+        if grave.route.starts_with(BATCH_ROUTE) {
+            redriven.stays(&grave.id, ENDED_WITH_BATCH.into());
+            continue;
+        }
         let deadline = now.after(grave.deadline.since(grave.created));
         let sql = "UPDATE messages SET seq = (SELECT max(seq) + 1 FROM messages), \
                    state = 'pending', failures = 0, cancelled = 0, created = ?2, deadline = ?3 \
@@ -59,9 +63,9 @@ pub(super) fn redrive(
         let sql = "UPDATE bodies SET seq = ?2 WHERE seq = ?1";
         step.prepare_cached(sql)?.execute([grave.seq, seq])?;
         step.prepare_cached("DELETE FROM dead WHERE number = ?1")?.execute([grave.number])?;
-        count += 1;
+        redriven.again += 1;
     }
-    Ok(count)
+    Ok(redriven)
 }
 
 /// Forgets the dead.
@@ -77,11 +81,11 @@ pub(super) fn purge(step: &Transaction<'_>, queue: &str, which: &Which) -> rusql
 
 fn graves(step: &Transaction<'_>, queue: &str, which: &Which) -> rusqlite::Result<Vec<Grave>> {
     let read = |row: &Row<'_>| {
-        let (created, deadline) = (rows::moment(row, 3)?, rows::moment(row, 4)?);
-        let (number, seq, route) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(Grave { number, seq, route, created, deadline })
+        let (created, deadline) = (rows::moment(row, 4)?, rows::moment(row, 5)?);
+        let (number, seq, id, route) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok(Grave { number, seq, id, route, created, deadline })
     };
-    let columns = "SELECT d.number, m.seq, m.route, m.created, m.deadline FROM";
+    let columns = "SELECT d.number, m.seq, m.id, m.route, m.created, m.deadline FROM";
     match which {
         Which::All => {
             let from = "dead d JOIN messages m USING (seq) WHERE d.queue = ?1 ORDER BY d.number";

@@ -82,6 +82,7 @@ macro_rules! conformance {
                 a_redriven_message_ends_with_a_result_of_its_own,
                 only_the_named_are_redriven_or_purged,
                 the_dead_of_a_batch_are_not_redriven,
+                what_two_purge_at_once_is_counted_once,
                 the_purged_are_forgotten,
             ],
             histories: [d07_random_histories_go_as_the_reference_says],

@@ -64,7 +64,7 @@ pub(crate) async fn the_redriven_wait_as_if_they_had_just_been_submitted<F: Fixt
     trial.pass(HOUR * 5);
     trial.accept_ids(&["first"]).await;
     let change = trial.store.changed();
-    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap(), 2);
+    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap().again, 2);
     Trial::<F>::told(change).await;
     assert_eq!(dead(&trial).await, []);
     let claims = trial.claim(10).await;
@@ -79,8 +79,8 @@ pub(crate) async fn the_redriven_wait_as_if_they_had_just_been_submitted<F: Fixt
 pub(crate) async fn a_redriven_message_ends_with_a_result_of_its_own<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     buried(&trial, &["one"]).await;
-    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap(), 1);
-    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap(), 0);
+    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap().again, 1);
+    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap().again, 0);
     let claim = trial.claim_one().await;
     assert!(trial.complete(&claim.held).await);
     assert_eq!(trial.result_ids().await, ["one"]);
@@ -91,8 +91,8 @@ pub(crate) async fn only_the_named_are_redriven_or_purged<F: Fixture>() {
     buried(&trial, &["a", "b", "c", "d"]).await;
     let which = |ids: &[&str]| Which::Ids(ids.iter().map(|id| (*id).to_owned()).collect());
     let (store, now) = (&trial.store, trial.now);
-    assert_eq!(store.redrive(QUEUE, which(&["c", "nobody", "c"]), now).await.unwrap(), 1);
-    assert_eq!(store.redrive("elsewhere", which(&["a"]), now).await.unwrap(), 0);
+    assert_eq!(store.redrive(QUEUE, which(&["c", "nobody", "c"]), now).await.unwrap().again, 1);
+    assert_eq!(store.redrive("elsewhere", which(&["a"]), now).await.unwrap().again, 0);
     assert_eq!(store.purge(QUEUE, which(&["a", "c", "nobody"])).await.unwrap(), 1);
     assert_eq!(store.purge("elsewhere", which(&["b"])).await.unwrap(), 0);
     let left: Vec<String> = dead(&trial).await.into_iter().map(|dead| dead.id).collect();
@@ -107,11 +107,21 @@ pub(crate) async fn the_dead_of_a_batch_are_not_redriven<F: Fixture>() {
     for claim in trial.claim(2).await {
         assert!(trial.bury(&claim.held).await);
     }
-    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap(), 1);
+    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap().again, 1);
     let named = Which::Ids(vec!["line".into()]);
-    assert_eq!(trial.store.redrive(QUEUE, named, trial.now).await.unwrap(), 0);
+    let redriven = trial.store.redrive(QUEUE, named, trial.now).await.unwrap();
+    assert_eq!((redriven.again, redriven.stay), (0, 1));
+    assert!(redriven.why[0].0 == "line" && redriven.why[0].1.contains("batch"), "{redriven:?}");
     assert_eq!(dead(&trial).await[0].id, "line");
     assert_eq!(trial.store.purge(QUEUE, Which::All).await.unwrap(), 1);
+}
+
+pub(crate) async fn what_two_purge_at_once_is_counted_once<F: Fixture>() {
+    let trial = Trial::<F>::new().await;
+    buried(&trial, &["a", "b", "c", "d", "e"]).await;
+    let purge = || trial.store.purge(QUEUE, Which::All);
+    let (one, other) = tokio::join!(purge(), purge());
+    assert_eq!(one.unwrap() + other.unwrap(), 5);
 }
 
 pub(crate) async fn the_purged_are_forgotten<F: Fixture>() {
@@ -119,7 +129,7 @@ pub(crate) async fn the_purged_are_forgotten<F: Fixture>() {
     buried(&trial, &["a", "b"]).await;
     assert_eq!(trial.store.purge(QUEUE, Which::All).await.unwrap(), 2);
     assert_eq!(trial.store.purge(QUEUE, Which::All).await.unwrap(), 0);
-    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap(), 0);
+    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap().again, 0);
     assert_eq!(trial.store.depth(QUEUE).await.unwrap(), Depth::default());
     let again = trial.submit(&[trial.message("a")]).await;
     assert_ne!(again, [Receipt::Conflict]);

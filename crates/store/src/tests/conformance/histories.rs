@@ -137,7 +137,7 @@ impl<F: Fixture> Run<F> {
             Op::Cancel(slot) => self.cancel(&id(slot)).await,
             Op::Redrive => {
                 let now = self.trial.now;
-                let count = self.trial.store.redrive(QUEUE, Which::All, now).await.unwrap();
+                let count = self.trial.store.redrive(QUEUE, Which::All, now).await.unwrap().again;
                 assert_eq!(count, self.reference.redrive(now));
             }
             Op::Purge(slot) => {

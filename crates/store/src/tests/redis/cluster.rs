@@ -119,7 +119,7 @@ async fn exercise(store: &RedisStore, queue: &str, route: &str) {
     assert!(store.bury(dead.held.clone(), outcome(), NOW).await.unwrap());
     assert!(store.complete(cancelled.held.clone(), outcome(), NOW).await.unwrap());
     assert_eq!(store.take_results(&list, 99).await.unwrap().len(), 3);
-    assert_eq!(store.redrive(queue, Which::All, NOW).await.unwrap(), 1);
+    assert_eq!(store.redrive(queue, Which::All, NOW).await.unwrap().again, 1);
     let again = store.claim(want(queue, "", 9, NOW), NOW).await.unwrap().remove(0);
     assert!(store.complete(again.held, outcome(), NOW).await.unwrap());
     assert_eq!(store.take_results(&list, 99).await.unwrap().len(), 1);

@@ -239,6 +239,7 @@ async fn d07_what_cannot_be_read_is_among_the_dead_as_it_was() {
     let store = connect(&redis).await;
     let spoilt = [
         ("not JSON", "expected"),
+        (r#"{"id":"bare","deadline":1764045130,"payload":{}}"#, "\"request_kind\": \"plain\""),
         (r#"{"data":{"id":"a"}}"#, "no request_kind"),
         (r#"{"request_kind":"alien","data":{"id":"a"}}"#, "\"alien\" is not known"),
         (r#"{"request_kind":"plain"}"#, "no data"),
@@ -255,10 +256,15 @@ async fn d07_what_cannot_be_read_is_among_the_dead_as_it_was() {
     assert_eq!(dead.len(), spoilt.len());
     for (dead, (member, why)) in dead.iter().zip(spoilt) {
         assert!(dead.why.contains(why), "{dead:?}");
+        assert!(dead.why.contains(&format!("it begins with {member:?}")), "{dead:?}");
         assert_eq!((dead.at, dead.failures), (NOW, 0));
         assert_eq!(text(&redis, &["HGET", "{q}:dead-members", &dead.number.to_string()]), member);
     }
-    assert_eq!(store.redrive("q", Which::All, NOW).await.unwrap(), 0, "it would be back at once");
+    assert_eq!(dead[1].id, "bare", "its sender knows it by that");
+    let redriven = store.redrive("q", Which::Ids(vec!["bare".into()]), NOW).await.unwrap();
+    assert_eq!((redriven.again, redriven.stay), (0, 1), "it would be back at once");
+    let [(id, why)] = redriven.why.as_slice() else { panic!("{redriven:?}") };
+    assert!(id == "bare" && why.contains("cannot be read"), "{why}");
     assert_eq!(store.purge("q", Which::All).await.unwrap(), spoilt.len() as u64);
     assert_eq!(redis.call(&["KEYS", "{q}:dead*"]).texts(), ["{q}:dead-count"]);
     assert_eq!(claim(&store).await.message.id, "good");
@@ -321,7 +327,7 @@ async fn the_body_of_a_dead_message_stays_until_it_is_purged_or_done() {
         !store.cancel("a", NOW).await.unwrap(),
         "it is dead, also for whoever submits it again"
     );
-    assert_eq!(store.redrive("q", Which::Ids(vec!["a".into()]), NOW).await.unwrap(), 1);
+    assert_eq!(store.redrive("q", Which::Ids(vec!["a".into()]), NOW).await.unwrap().again, 1);
     let again = claim(&store).await;
     assert_eq!(again.message.body, body);
     assert!(store.complete(again.held, Outcome::failed("X", ""), NOW).await.unwrap());
