@@ -5,11 +5,11 @@ use std::io::{self, BufReader};
 use std::path::Path;
 
 use store::ledger::{Batch, Status, message_id};
-use store::{Body, Message, StoreError};
+use store::{Body, Message, StoreError, Trouble};
 
 use super::Now;
-use crate::batch::Batches;
 use crate::batch::lines::{self, Checked, Entry, Flaw, Rules};
+use crate::batch::{Batches, book};
 use crate::config::BATCH_QUEUE;
 use crate::task;
 
@@ -32,10 +32,18 @@ impl Batches {
         let at = path.clone();
         let checked = task::blocking(move || check(&at, &rules)).await;
         let checked = checked.unwrap_or_else(|error| Err(error.into()));
-        let checked = checked.unwrap_or_else(|error| Checked {
-            flaws: vec![Flaw::new("file_unreadable", error.to_string(), Some("input_file_id"))],
-            ..Checked::default()
-        });
+        let checked = match checked {
+            Ok(checked) => checked,
+            Err(error) if book::is_gone(&error) => Checked {
+                flaws: vec![Flaw::new("file_unreadable", error.to_string(), Some("input_file_id"))],
+                ..Checked::default()
+            },
+            // A disk or a process in trouble now may be well later, and the file is still there.
+            Err(error) => {
+                let text = format!("its input cannot be read now: {error}");
+                return Err(StoreError::new(Trouble::Away, text));
+            }
+        };
         if !checked.flaws.is_empty() {
             tracing::info!(id = batch.id, flaw = %checked.flaws[0], "a batch failed validation");
             let flaws = serde_json::to_string(&checked.flaws).unwrap_or_default();

@@ -121,6 +121,23 @@ fn d10_a_batch_whose_file_was_taken_from_the_folder_fails() {
 }
 
 #[test]
+fn d10_an_input_that_cannot_be_read_now_is_read_later() {
+    let world = World::new();
+    let id = world.create(&lines(1));
+    let file = world.folder.join("files").join(world.batch(&id)["input_file_id"].as_str().unwrap());
+    let aside = world.folder.join("aside");
+    std::fs::rename(&file, &aside).unwrap();
+    // It opens, and every read of it fails.
+    std::fs::create_dir(&file).unwrap();
+    assert_eq!(world.round(1), Duration::from_secs(5), "it is tried again");
+    assert_eq!(world.status(&id), "validating");
+    std::fs::remove_dir(&file).unwrap();
+    std::fs::rename(&aside, &file).unwrap();
+    world.round(2);
+    assert_eq!(world.status(&id), "in_progress");
+}
+
+#[test]
 fn d10_many_batches_are_read_one_after_the_other_while_others_go_on() {
     let world = World::new();
     let ids: Vec<String> = (0..3).map(|_| world.create(&lines(1))).collect();
