@@ -4,9 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use super::yard::{Dispatcher, OPEN, QUEUE, QUICK, await_results, config, submit, unix};
-use crate::support::{Answer, Backend, Gateway, Redis, call, chat, eventually, fresh_file};
+use super::yard::{Dispatcher, OPEN, QUEUE, QUICK, Yard, await_results, config, submit, unix};
+use crate::support::{
+    Answer, Backend, Gateway, Redis, Stopwatch, call, chat, eventually, fresh_file,
+};
 
 /// A small disk with no room on it, where whoever runs the tests may have one.
 #[derive(Debug)]
@@ -89,6 +92,46 @@ fn a_dispatcher_waits_for_redis_and_is_ready_when_it_comes() {
     });
     submit(&redis, "later", unix() + 600);
     assert_eq!(await_results(&redis, 1)[0]["status_code"], 200);
+}
+
+#[test]
+fn a_redis_that_goes_away_is_told_and_the_end_does_not_wait_for_it() {
+    let mut yard = Yard::start("", |_| Answer::ok().held());
+    submit(&yard.redis, "under way", unix() + 600);
+    yard.backend.await_running(1);
+    yard.redis.kill();
+    let text = yard.dispatcher.page("/dispatch.txt").text();
+    assert!(text.contains("nobody knows how many wait, 1 are under way"), "{text}");
+    assert!(text.contains("nothing goes while its store cannot be used"), "{text}");
+    let page = yard.dispatcher.queue(QUEUE);
+    assert!(page["pending"].is_null() && page["trouble"].is_string(), "{page}");
+    let watch = Stopwatch::start();
+    yard.dispatcher.process.signal("TERM");
+    assert!(yard.dispatcher.process.exit().success());
+    // It is 4 s; what each of its parts would wait for makes 10.
+    assert!(watch.elapsed() < Duration::from_secs(8), "{:?}", watch.elapsed());
+}
+
+#[test]
+fn a_target_that_is_away_is_told_once_with_its_reason() {
+    let backend = Backend::start(|_| Answer::ok());
+    let (redis, target) = (Redis::start(), backend.address());
+    drop(backend);
+    let dispatcher = Dispatcher::start(&config(QUICK, "\"open\"", &redis, target));
+    for number in 0..5 {
+        submit(&redis, &number.to_string(), unix() + 600);
+    }
+    eventually("congested", || match dispatcher.queue(QUEUE) {
+        queue if queue["ends"]["congested"].as_u64() >= Some(10) => Ok(()),
+        queue => Err(queue.to_string()),
+    });
+    let queue = dispatcher.queue(QUEUE);
+    let why = queue["overload"].as_str().unwrap_or_default().to_owned();
+    assert!(why.contains("refused"), "{queue}");
+    let text = dispatcher.page("/dispatch.txt").text();
+    assert!(text.contains(&format!("its target takes no more: {why}")), "{text}");
+    let log = dispatcher.process.log();
+    assert_eq!(log.matches("the target takes no more").count(), 1, "{log}");
 }
 
 #[test]

@@ -110,6 +110,14 @@ impl Depot {
         closed.into_iter().chain(self.dispatchers().filter_map(|some| some.trouble())).collect()
     }
 
+    /// The names of the queues that are open.
+    pub(crate) fn queues(&self) -> Vec<String> {
+        let names = |some: &Arc<Dispatcher>| {
+            some.views().map(|view| view.queue.name.clone()).collect::<Vec<_>>()
+        };
+        self.dispatchers().flat_map(names).collect()
+    }
+
     /// Those whose stores could be opened.
     fn dispatchers(&self) -> impl Iterator<Item = &Arc<Dispatcher>> {
         let ours = self.folder.iter().filter_map(|folder| folder.dispatcher());

@@ -3,11 +3,13 @@
 //! One loop claims messages, by the fair turns of queues and tenants and only as many as the gates
 //! and the workers have room for (`pump`). Each claimed message is one task that sends it and
 //! keeps what comes back (`flight`); what an answer means is `verdict`. Beside them claims are
-//! renewed, cancellations heard and lost ones let go (`tend`). `gates` say how much may go.
+//! renewed, cancellations heard and lost ones let go (`tend`). `gates` say how much may go, and
+//! `target` whether it is taken where it goes.
 
 mod flight;
 pub(crate) mod gates;
 mod pump;
+mod target;
 mod tend;
 mod verdict;
 
@@ -22,6 +24,7 @@ use crate::config::settled::dispatch::{Dispatch, Queue};
 use crate::ingress::headers::fresh_id;
 use crate::observe::dispatch::{Board, Row};
 use gates::{Gates, Way};
+use target::Condition;
 use verdict::Backoff;
 
 /// A dispatcher and what it has under way.
@@ -51,15 +54,18 @@ struct Line {
     target: Base,
     way: Way,
     row: Arc<Row>,
+    condition: Condition,
 }
 
 /// What the pages show of a queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) queue: &'a Queue,
     pub(crate) target: &'a str,
     pub(crate) row: &'a Row,
     pub(crate) in_flight: usize,
+    /// Why the target takes nothing more, while that is so.
+    pub(crate) overload: Option<String>,
 }
 
 /// What a message under way is told.
@@ -110,7 +116,8 @@ impl Dispatcher {
             };
             let way = gates.named(&queue.gates)?;
             let row = board.row(&queue.name);
-            Ok(Line { queue: queue.clone(), target, way, row })
+            let condition = Condition::default();
+            Ok(Line { queue: queue.clone(), target, way, row, condition })
         };
         let lines: Result<Vec<Line>, String> = settings.queues.iter().map(line).collect();
         let lines = lines?;
@@ -148,6 +155,7 @@ impl Dispatcher {
             target: &line.target.place,
             row: &line.row,
             in_flight: in_flight.get(&line.queue.name).copied().unwrap_or(0),
+            overload: line.condition.why(),
         })
     }
 

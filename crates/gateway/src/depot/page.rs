@@ -8,8 +8,9 @@ use store::{Dead, Redriven, StoreError, Trouble, Which};
 
 use super::Depot;
 use crate::clock::moment;
-use crate::dispatch::Dispatcher;
+use crate::config::BATCH_QUEUE;
 use crate::dispatch::gates::Explanation;
+use crate::dispatch::{Dispatcher, View};
 
 /// How long queues may take to be counted.
 const COUNT_LIMIT: Duration = Duration::from_secs(1);
@@ -31,12 +32,17 @@ struct QueueEntry {
     target: String,
     gates: Vec<String>,
     weight: f64,
-    pending: u64,
-    retry: u64,
-    claimed: u64,
-    dead: u64,
+    /// How many there are; nothing while the store cannot say.
+    pending: Option<u64>,
+    retry: Option<u64>,
+    claimed: Option<u64>,
+    dead: Option<u64>,
     in_flight: usize,
     ends: std::collections::BTreeMap<&'static str, u64>,
+    /// Why its store cannot be used.
+    trouble: Option<String>,
+    /// Why its target takes nothing more.
+    overload: Option<String>,
 }
 
 /// A list of the dead.
@@ -95,32 +101,20 @@ struct Stays {
 impl Depot {
     /// Everything at one look.
     pub(crate) async fn overview(&self) -> Overview {
-        let counted = async {
-            for dispatcher in self.dispatchers() {
-                dispatcher.count().await;
-            }
-        };
-        // What a store that is away had last is better than no page.
-        let _ = tokio::time::timeout(COUNT_LIMIT, counted).await;
-        let queues = self.dispatchers().flat_map(|dispatcher| {
-            dispatcher.views().map(|view| {
-                let depth = view.row.depth();
-                QueueEntry {
-                    name: view.queue.name.clone(),
-                    target: view.target.to_owned(),
-                    gates: view.queue.gates.clone(),
-                    weight: view.queue.weight,
-                    pending: depth.pending,
-                    retry: depth.retry,
-                    claimed: depth.claimed,
-                    dead: depth.dead,
-                    in_flight: view.in_flight,
-                    ends: view.row.ends().collect(),
-                }
-            })
-        });
-        let queues = queues.collect();
-        Overview { queues, gates: self.gates.explain(), trouble: self.troubles() }
+        let closed = self.folder.as_ref().and_then(|folder| folder.trouble());
+        let (mut queues, mut trouble) = (Vec::new(), Vec::from_iter(closed));
+        for dispatcher in self.dispatchers() {
+            let silent = || Err(StoreError::new(Trouble::Away, "the store does not answer"));
+            let counted = tokio::time::timeout(COUNT_LIMIT, dispatcher.count()).await;
+            let counted = counted.unwrap_or_else(|_| silent());
+            let error = counted.as_ref().err().map(ToString::to_string);
+            // What was found before is worth more than that nothing is found now.
+            let why = dispatcher.trouble().or(error);
+            let entry = |view| QueueEntry::of(view, counted.is_ok(), why.clone());
+            queues.extend(dispatcher.views().map(entry));
+            trouble.extend(why.clone());
+        }
+        Overview { queues, gates: self.gates.explain(), trouble }
     }
 
     /// A page of a queue's dead.
@@ -154,11 +148,12 @@ impl Depot {
         let has =
             |dispatcher: &&Arc<Dispatcher>| dispatcher.views().any(|view| view.queue.name == queue);
         self.dispatchers().find(has).ok_or_else(|| {
-            let names = |dispatcher: &Arc<Dispatcher>| {
-                dispatcher.views().map(|view| view.queue.name.clone()).collect::<Vec<_>>()
-            };
-            let known: Vec<String> = self.dispatchers().flat_map(names).collect();
-            let what = format!("there is no queue {queue:?}; known are: {}", known.join(", "));
+            let closed = self.folder.as_ref().filter(|_| queue == BATCH_QUEUE);
+            if let Some(why) = closed.and_then(|folder| folder.trouble()) {
+                return StoreError::new(Trouble::Away, why);
+            }
+            let known = self.queues().join(", ");
+            let what = format!("there is no queue {queue:?}; known are: {known}");
             StoreError::new(Trouble::Asked, what)
         })
     }
@@ -172,24 +167,59 @@ impl std::fmt::Display for Overview {
             writeln!(f, "the queue cannot be used: {trouble}")?;
         }
         for queue in &self.queues {
-            let QueueEntry { name, target, pending, retry, claimed, dead, in_flight, .. } = queue;
-            writeln!(f, "queue {name} to {target} by {}", queue.gates.join(" and "))?;
-            writeln!(
+            write!(f, "{queue}")?;
+        }
+        f.write_str(&Explanation::table(&self.gates))
+    }
+}
+
+// === impl QueueEntry ===
+
+impl QueueEntry {
+    fn of(view: View<'_>, counted: bool, trouble: Option<String>) -> Self {
+        let depth = view.row.depth();
+        let known = |count: u64| counted.then_some(count);
+        Self {
+            name: view.queue.name.clone(),
+            target: view.target.to_owned(),
+            gates: view.queue.gates.clone(),
+            weight: view.queue.weight,
+            pending: known(depth.pending),
+            retry: known(depth.retry),
+            claimed: known(depth.claimed),
+            dead: known(depth.dead),
+            in_flight: view.in_flight,
+            ends: view.row.ends().collect(),
+            trouble,
+            overload: view.overload,
+        }
+    }
+}
+
+impl std::fmt::Display for QueueEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, target, in_flight, .. } = self;
+        writeln!(f, "queue {name} to {target} by {}", self.gates.join(" and "))?;
+        match [self.pending, self.retry, self.claimed, self.dead] {
+            [Some(pending), Some(retry), Some(claimed), Some(dead)] => writeln!(
                 f,
                 "  {pending} wait, {retry} wait for another try, {claimed} claimed \
                  ({in_flight} of them here), {dead} dead"
-            )?;
-            let ends: Vec<String> = queue
-                .ends
-                .iter()
-                .filter(|(_, count)| **count > 0)
-                .map(|(end, count)| format!("{count} {end}"))
-                .collect();
-            if !ends.is_empty() {
-                writeln!(f, "  so far {}", ends.join(", "))?;
-            }
+            )?,
+            _ => writeln!(f, "  nobody knows how many wait, {in_flight} are under way here")?,
         }
-        f.write_str(&Explanation::table(&self.gates))
+        if self.trouble.is_some() {
+            writeln!(f, "  nothing goes while its store cannot be used, whatever the gates say")?;
+        }
+        if let Some(why) = &self.overload {
+            writeln!(f, "  its target takes no more: {why}")?;
+        }
+        let ends = self.ends.iter().filter(|(_, count)| **count > 0);
+        let ends: Vec<String> = ends.map(|(end, count)| format!("{count} {end}")).collect();
+        if !ends.is_empty() {
+            writeln!(f, "  so far {}", ends.join(", "))?;
+        }
+        Ok(())
     }
 }
 

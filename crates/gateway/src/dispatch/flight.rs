@@ -10,9 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use store::{
-    Answer, Back, Body, Claim, Held, Message, Moment, Outcome, StoreError, Trouble,
-};
+use store::{Answer, Back, Body, Claim, Held, Message, Moment, Outcome, StoreError, Trouble};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -29,8 +27,6 @@ use crate::task;
 
 /// Between tries to keep a result while the store is away.
 const KEEP_PAUSE: Duration = Duration::from_millis(500);
-/// How long a hand-back may take when everything ends.
-const HAND_BACK_LIMIT: Duration = Duration::from_secs(5);
 
 /// What ended an attempt.
 enum Ended {
@@ -84,13 +80,9 @@ impl Dispatcher {
         for held in &all {
             self.tell(held, Word::HandBack);
         }
-        let in_time = timeout(HAND_BACK_LIMIT, self.landed()).await;
-        let left: Vec<Held> = self.held().keys().cloned().collect();
-        if in_time.is_err() {
-            tracing::warn!(messages = left.len(), "not handed back in time: their leases run out");
-            return;
-        }
+        self.landed().await;
         // Those that stood before a gate have nobody who could hear.
+        let left: Vec<Held> = self.held().keys().cloned().collect();
         for held in left {
             self.give_back(held).await;
         }
@@ -129,10 +121,14 @@ impl Dispatcher {
                 if let Some(pass) = &pass {
                     pass.good();
                 }
+                if let Outcome::Answered { .. } = outcome {
+                    line.took();
+                }
                 self.finish(line, held, outcome).await;
             }
-            Ended::By(Verdict::Congested(asked)) => {
+            Ended::By(Verdict::Congested(asked, why)) => {
                 line.row.ended(End::Congested);
+                line.refused(why);
                 if let Some(pass) = &pass {
                     // A message may wait for as long as it was told. The gate is everybody's.
                     pass.congested(asked.map(|asked| asked.min(self.settings.backoff_max)));
@@ -219,7 +215,14 @@ impl Dispatcher {
             Ok(body) => body,
             Err(error) => {
                 let text = format!("the body cannot be read: {error}");
-                return Verdict::Final(Outcome::failed(Outcome::BODY_GONE, text));
+                let outcome = Outcome::failed(Outcome::BODY_GONE, text);
+                return match error.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => {
+                        Verdict::Final(outcome)
+                    }
+                    // A disk or a process in trouble now may be well later.
+                    _ => Verdict::Failed(outcome, None),
+                };
             }
         };
         let request = match request(line, message, body) {

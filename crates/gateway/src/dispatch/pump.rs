@@ -21,6 +21,9 @@ const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
 /// What comes back is looked for at least this often.
 const REVIVE_MAX: Duration = Duration::from_secs(5);
 
+/// How long the end may take, all in all.
+const END_LIMIT: Duration = Duration::from_secs(4);
+
 /// What the loop remembers from one round to the next.
 #[derive(Debug)]
 struct Pump {
@@ -52,11 +55,28 @@ impl Dispatcher {
             closing.await;
             told.closing.send_replace(true);
         });
+        tokio::select! {
+            () = Arc::clone(&self).work() => {}
+            () = self.overdue() => {
+                let messages = self.held().len();
+                tracing::warn!(messages, "the end took too long; what is not handed back comes \
+                                          back when its lease has run out");
+            }
+        }
+    }
+
+    async fn work(self: Arc<Self>) {
         self.join().await;
         task::spawn(Arc::clone(&self).tend());
         Pump::new(Arc::clone(&self)).run().await;
         self.hand_back().await;
         self.leave().await;
+    }
+
+    /// Resolves when the end has taken too long, whatever it is that waits for the store.
+    async fn overdue(&self) {
+        self.closed().await;
+        tokio::time::sleep(END_LIMIT).await;
     }
 }
 

@@ -34,7 +34,8 @@ impl Dispatcher {
         loop {
             if Instant::now() >= count_at {
                 self.attend(PRESENT_FOR).await;
-                self.count().await;
+                // What sends complains of a store that is away.
+                let _ = self.count().await;
                 count_at = Instant::now() + COUNT_EVERY;
             }
             let next = renew_at.min(count_at);
@@ -106,9 +107,10 @@ impl Dispatcher {
     }
 
     /// Counts the queues.
-    pub(crate) async fn count(&self) {
+    pub(crate) async fn count(&self) -> Result<(), StoreError> {
+        self.board.gates(self.gates.gauges());
         for line in &self.lines {
-            let Ok(depth) = self.store.depth(&line.queue.name).await else { continue };
+            let depth = self.store.depth(&line.queue.name).await?;
             let before = line.row.depth().dead;
             line.row.counted(depth);
             if depth.dead > before {
@@ -116,7 +118,7 @@ impl Dispatcher {
                 tracing::warn!(queue, dead, "messages are dead, `dispatch dead list` says why");
             }
         }
-        self.board.gates(self.gates.gauges());
+        Ok(())
     }
 }
 

@@ -19,8 +19,8 @@ pub(super) enum Verdict {
     Final(Outcome),
     /// It failed; this is its result if it has failed too often.
     Failed(Outcome, Option<Duration>),
-    /// There was no room for it, or nobody there; perhaps until then.
-    Congested(Option<Duration>),
+    /// There was no room for it, or nobody there; perhaps until then. The text says which.
+    Congested(Option<Duration>, String),
 }
 
 /// How long messages wait before they are tried again.
@@ -35,7 +35,7 @@ pub(super) fn judge(ended: Result<Answer, Unanswered>, now: Moment) -> Verdict {
     match ended {
         Ok(answer) => judge_answer(answer, now),
         // Nothing was sent: whoever should take it is not there.
-        Err(Unanswered::Unreached(_)) => Verdict::Congested(None),
+        Err(Unanswered::Unreached(why)) => Verdict::Congested(None, why),
         // It would be as long the next time.
         Err(error @ Unanswered::TooLong) => {
             Verdict::Final(Outcome::failed(Outcome::FAILED, error.to_string()))
@@ -54,7 +54,7 @@ fn judge_answer(answer: Answer, now: Moment) -> Verdict {
     let Answer { status, body, .. } = answer;
     match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            Verdict::Congested(later)
+            Verdict::Congested(later, format!("it answered {status}"))
         }
         status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
             Verdict::Failed(Outcome::Answered { status: status.as_u16(), body }, later)
@@ -110,10 +110,14 @@ mod tests {
 
     #[test]
     fn d05_an_overload_counts_against_nobody() {
-        assert_eq!(answered(429, None), Verdict::Congested(None));
-        assert_eq!(answered(503, Some("7")), Verdict::Congested(Some(Duration::from_secs(7))));
+        let congested = |asked: Option<u64>, why: &str| {
+            Verdict::Congested(asked.map(Duration::from_secs), why.to_owned())
+        };
+        assert_eq!(answered(429, None), congested(None, "it answered 429 Too Many Requests"));
+        let later = congested(Some(7), "it answered 503 Service Unavailable");
+        assert_eq!(answered(503, Some("7")), later);
         let nobody = judge(Err(Unanswered::Unreached("refused".into())), NOW);
-        assert_eq!(nobody, Verdict::Congested(None), "nobody there is no fault of the message");
+        assert_eq!(nobody, congested(None, "refused"), "nobody there is no fault of the message");
     }
 
     #[test]
