@@ -85,6 +85,8 @@ fn a_dispatcher_waits_for_redis_and_is_ready_when_it_comes() {
     redis.kill();
     let dispatcher = Dispatcher::start(&config(QUICK, "\"open\"", &redis, backend.address()));
     assert_away(&dispatcher.page("/ready"));
+    let health = dispatcher.page("/health");
+    assert_eq!((health.status, &health.json()["status"]), (200, &"store_unavailable".into()));
     redis.restart();
     eventually("ready", || match dispatcher.page("/ready").status {
         200 => Ok(()),

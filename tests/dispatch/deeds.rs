@@ -166,6 +166,39 @@ fn what_cannot_be_sent_says_what_it_lacks() {
 }
 
 #[test]
+fn the_pages_of_a_dispatcher_speak_of_a_dispatcher() {
+    let yard = Yard::start("", |_| Answer::ok());
+    let health = yard.dispatcher.page("/health").json();
+    assert_eq!((&health["status"], &health["queues"][0]), (&"ok".into(), &QUEUE.into()));
+    assert!(health["backends"].is_null(), "{health}");
+    assert_eq!(yard.dispatcher.page("/ready").status, 200);
+    for path in ["/", "/backends", "/v1/models"] {
+        let answer = yard.dispatcher.page(path);
+        assert_eq!((answer.status, answer.code().as_str()), (404, "not_found"), "{path}");
+        assert!(answer.text().contains("/dispatch.txt"), "{path}: {}", answer.text());
+    }
+    let text = yard.dispatcher.page("/metrics").text();
+    assert!(!text.contains("tidegate_queue_length"), "it has no queue of requests:\n{text}");
+    assert!(text.contains("tidegate_dispatch_depth"), "{text}");
+}
+
+#[test]
+fn calls_that_are_answered_here_are_counted_and_logged() {
+    let yard = Yard::start("", |_| Answer::ok());
+    let dispatcher = &yard.dispatcher;
+    assert_eq!(dispatcher.page("/dispatch").status, 200);
+    assert_eq!(dispatcher.page("/v1/files").code(), "batch_disabled");
+    let metrics = Metrics::read(&dispatcher.page("/metrics").text());
+    assert_eq!(metrics.sum_where("tidegate_requests_total", "outcome=\"ok\""), 1.0);
+    assert_eq!(metrics.sum_where("tidegate_requests_total", "batch_disabled"), 1.0);
+    eventually("both lines", || {
+        let lines = dispatcher.process.access();
+        let both = ["/dispatch", "/v1/files"].iter().all(|path| lines.contains(path));
+        if both { Ok(()) } else { Err(lines) }
+    });
+}
+
+#[test]
 fn a_website_cannot_make_its_visitors_gateway_forget_the_dead() {
     let yard = Yard::start("", |_| Answer::ok());
     let url = format!("http://{}/dispatch/dead/purge", yard.dispatcher.process.address());

@@ -196,10 +196,23 @@ impl Observer {
             llm_d::write(&mut text, truth, &alive, &self.book);
         }
         self.board.write(&mut text);
-        let dropped = self.access.as_ref().map_or(0, AccessLog::dropped);
-        metrics::write_lines_dropped(&mut text, dropped);
-        process::write(&mut text);
+        self.write_process(&mut text);
         text.finish()
+    }
+
+    /// What there is in a dispatcher that stands alone: it has no backends and no queue for them.
+    pub(crate) fn metrics_alone(&self) -> String {
+        let mut text = Text::default();
+        metrics::write_ended(&mut text, &self.book);
+        self.board.write(&mut text);
+        self.write_process(&mut text);
+        text.finish()
+    }
+
+    fn write_process(&self, text: &mut Text) {
+        let dropped = self.access.as_ref().map_or(0, AccessLog::dropped);
+        metrics::write_lines_dropped(text, dropped);
+        process::write(text);
     }
 
     /// Waits until every line is written, though never long: whoever reads them may have stopped.

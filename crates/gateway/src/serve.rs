@@ -9,6 +9,7 @@ mod connection;
 mod inbound;
 mod journey;
 mod listing;
+mod local;
 mod outbound;
 mod queues;
 mod route;

@@ -28,6 +28,13 @@ pub(super) fn write(text: &mut Text, book: &Book, servers: &Servers) {
     write_attempts(text, servers);
 }
 
+/// Writes what is counted of requests that no backend answered.
+pub(super) fn write_ended(text: &mut Text, book: &Book) {
+    let pages = book.pages();
+    write_requests(text, &pages);
+    write_durations(text, &pages);
+}
+
 /// Writes how many lines of the access log were lost.
 pub(super) fn write_lines_dropped(text: &mut Text, dropped: u64) {
     let help = "Lines of the access log that were not written because nobody took them in time.";

@@ -7,7 +7,7 @@
 pub(super) const OK: &str = "ok";
 
 /// Every outcome; the most frequent first, because it is looked up from the front.
-pub(super) const OUTCOMES: [&str; 25] = [
+pub(super) const OUTCOMES: [&str; 31] = [
     OK,
     "client_closed",
     QUEUE_TIMEOUT,
@@ -25,12 +25,18 @@ pub(super) const OUTCOMES: [&str; 25] = [
     "model_not_found",
     "invalid_request",
     "body_too_large",
-    "unauthorized",
-    "rate_limited",
     "overloaded",
     "request_timeout",
     "not_found",
     "method_not_allowed",
+    "batch_disabled",
+    "file_not_found",
+    "batch_not_found",
+    "file_in_use",
+    "batch_ended",
+    "file_too_large",
+    "storage_full",
+    "store_unavailable",
     "internal",
     "other",
 ];

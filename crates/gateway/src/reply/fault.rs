@@ -30,8 +30,9 @@ pub(crate) enum Fault {
     InvalidRequest(String),
     /// What is wrong with the model it names.
     InvalidModel(String),
-    /// No such path.
+    /// No such path; none of a dispatcher's.
     NoSuchPath,
+    NoSuchPage,
     MethodNotAllowed,
     /// The limit in bytes.
     BodyTooLarge(usize),

@@ -30,7 +30,7 @@ impl Fault {
             Self::NoBackend => "no_backend",
             Self::ModelNotFound(_) => "model_not_found",
             Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
-            Self::NoSuchPath => "not_found",
+            Self::NoSuchPath | Self::NoSuchPage => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::BodyTooLarge(_) => "body_too_large",
             Self::RequestTimeout => "request_timeout",
@@ -67,6 +67,7 @@ impl Fault {
             Self::BackendError(_) => StatusCode::BAD_GATEWAY,
             Self::ModelNotFound(_)
             | Self::NoSuchPath
+            | Self::NoSuchPage
             | Self::BatchDisabled
             | Self::FileNotFound(_)
             | Self::BatchNotFound(_) => StatusCode::NOT_FOUND,
@@ -191,6 +192,10 @@ impl Fault {
                 "The deadline that the request gave has passed: allow it more time."
             }
             Self::NoSuchPath => "There is nothing at this path: the API begins with /v1/ or /api/.",
+            Self::NoSuchPage => {
+                "There is nothing at this path of a dispatcher: it has /dispatch.txt, /dispatch, \
+                 /health, /ready and /metrics, and the Batch API at /v1/files and /v1/batches."
+            }
             Self::MethodNotAllowed => {
                 "This path does not take this method: use GET, or POST for work."
             }

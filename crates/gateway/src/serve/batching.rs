@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response, Version};
+use http::{Response, Version};
 use hyper::body::Incoming;
 
 use super::inbound::{self, Arriving};
@@ -16,7 +16,7 @@ use crate::depot::Depot;
 use crate::gate::Gate;
 use crate::ingress;
 use crate::ingress::path::BatchCall;
-use crate::reply::{Fault, error, headers};
+use crate::reply::Fault;
 
 /// How long a file is still taken that will not be kept: a client that sends hears nothing, and one
 /// whose connection is closed meanwhile may never hear why.
@@ -27,38 +27,31 @@ pub(super) async fn answer(
     gate: &Gate,
     depot: Option<&Depot>,
     call: BatchCall,
-    request: Request<Incoming>,
-) -> Response<Content> {
-    let (parts, body) = request.into_parts();
-    let request_id = ingress::headers::request_id(&parts.headers);
+    (parts, body): (&Parts, Incoming),
+) -> Result<Response<Content>, Fault> {
     let batches = match depot.and_then(Depot::batches) {
         Some(open) => open.map_err(Fault::StoreAway),
         None => Err(Fault::BatchDisabled),
     };
     let answered = match (batches, call) {
-        (_, BatchCall::OtherMethod) => Err(Fault::MethodNotAllowed),
-        (Err(fault), _) => Err(fault),
-        (Ok(batches), BatchCall::Upload) => upload(gate, batches, &parts, body).await,
+        (_, BatchCall::OtherMethod) => return Err(Fault::MethodNotAllowed),
+        (Err(fault), _) => return Err(fault),
+        (Ok(batches), BatchCall::Upload) => upload(gate, batches, parts, body).await?,
         (Ok(batches), BatchCall::Create) => {
-            let collected = inbound::collect(body, &gate.settled.load_full().server, gate).await;
-            match collected {
-                Ok((bytes, _held)) => batches.answer(call, &parts, &bytes, clock::moment()).await,
-                Err(fault) => Err(fault),
-            }
+            let server = &gate.settled.load_full().server;
+            let (bytes, _held) = inbound::collect(body, server, gate).await?;
+            batches.answer(call, parts, &bytes, clock::moment()).await?
         }
-        (Ok(batches), _) => batches.answer(call, &parts, &Bytes::new(), clock::moment()).await,
+        (Ok(batches), _) => batches.answer(call, parts, &Bytes::new(), clock::moment()).await?,
     };
-    let mut response = match answered {
-        Ok(Answered::Whole(response)) => Content::whole(response),
-        Ok(Answered::File(response)) if parts.version == Version::HTTP_2 => {
+    Ok(match answered {
+        Answered::Whole(response) => Content::whole(response),
+        Answered::File(response) if parts.version == Version::HTTP_2 => {
             let limit = gate.settled.load().server.write_timeout;
             response.map(|file| Content::handed(file, limit))
         }
-        Ok(Answered::File(response)) => response.map(Content::Stored),
-        Err(fault) => Content::whole(error::response(&fault.into())),
-    };
-    headers::identify(response.headers_mut(), &request_id);
-    response
+        Answered::File(response) => response.map(Content::Stored),
+    })
 }
 
 async fn upload(

@@ -87,18 +87,23 @@ impl Body for Reply {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.content {
-            Content::Whole(whole) => whole.size_hint(),
-            Content::Relayed(answer) => answer.size_hint(),
-            Content::Stored(file) => file.size_hint(),
-            Content::Handed(_) => SizeHint::default(),
-        }
+        self.content.size()
     }
 }
 
 // === impl Content ===
 
 impl Content {
+    /// How long it is, as far as that is known.
+    pub(super) fn size(&self) -> SizeHint {
+        match self {
+            Self::Whole(whole) => whole.size_hint(),
+            Self::Relayed(answer) => answer.size_hint(),
+            Self::Stored(file) => file.size_hint(),
+            Self::Handed(_) => SizeHint::default(),
+        }
+    }
+
     /// An answer for one of many streams on a connection. Such a stream is not asked for more while
     /// its client takes nothing, and nobody would notice: so a task asks, and gives up in time.
     pub(super) fn handed<B>(answer: B, limit: Duration) -> Self

@@ -1,8 +1,10 @@
 //! The dispatcher's pages.
 
 use bytes::Bytes;
+use flow::Time;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Request, Response};
+use http::request::Parts;
+use http::{HeaderValue, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use serde::Serialize;
@@ -13,14 +15,50 @@ use crate::depot::Depot;
 use crate::depot::page::{Deed, Meant};
 use crate::gate::Gate;
 use crate::ingress;
-use crate::ingress::path::{Graves, QueueCall};
+use crate::ingress::path::{Graves, Page as Visible, QueueCall};
+use crate::observe::METRICS_TYPE;
 use crate::reply::{Fault, error};
 
-/// Whether a dispatcher that stands alone can do its work.
-pub(super) fn ready(depot: &Depot) -> Response<Full<Bytes>> {
-    match depot.troubles().as_slice() {
-        [] => content("application/json", Bytes::from_static(b"{\"ready\":true}")),
-        whys => error::response(&Fault::StoreAway(whys.join("; ")).into()),
+/// How a dispatcher that stands alone is.
+#[derive(Debug, Serialize)]
+struct Health<'a> {
+    status: &'static str,
+    /// By this a gateway tells it from a model server.
+    tidegate: &'a str,
+    version: &'static str,
+    uptime_seconds: f64,
+    queues: Vec<String>,
+    /// Why stores cannot be used.
+    trouble: Vec<String>,
+}
+
+/// A page of a dispatcher that stands alone: it has no model servers of its own, and only its store
+/// can fail it.
+pub(super) fn alone(gate: &Gate, depot: &Depot, page: Visible) -> Response<Full<Bytes>> {
+    let standing = gate.standing();
+    let trouble = depot.troubles();
+    let page = match page {
+        Visible::Metrics => Ok((METRICS_TYPE, gate.observer.metrics_alone().into())),
+        Visible::Health => json(&Health {
+            status: match trouble.as_slice() {
+                _ if standing.shutting_down => "shutting_down",
+                [] => "ok",
+                _ => "store_unavailable",
+            },
+            tidegate: standing.instance,
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_seconds: gate.clock.now().since(Time::ZERO).secs_f64(),
+            queues: depot.queues(),
+            trouble,
+        }),
+        Visible::Ready if standing.shutting_down => Err(Fault::ShuttingDown),
+        Visible::Ready if !trouble.is_empty() => Err(Fault::StoreAway(trouble.join("; "))),
+        Visible::Ready => Ok(("application/json", Bytes::from_static(b"{\"ready\":true}"))),
+        Visible::Backends | Visible::Flows | Visible::Workloads => Err(Fault::NoSuchPage),
+    };
+    match page {
+        Ok((kind, body)) => content(kind, body),
+        Err(fault) => error::response(&fault.into()),
     }
 }
 
@@ -29,23 +67,17 @@ pub(super) async fn answer(
     gate: &Gate,
     depot: Option<&Depot>,
     call: QueueCall,
-    request: Request<Incoming>,
-) -> Response<Full<Bytes>> {
-    let Some(depot) = depot else { return error::response(&Fault::BatchDisabled.into()) };
-    let done = match call {
-        QueueCall::Overview => json(&depot.overview().await),
-        QueueCall::Text => {
-            let text = depot.overview().await.to_string();
-            Ok(("text/plain; charset=utf-8", text.into()))
-        }
-        QueueCall::Dead => dead(depot, request.uri().query()).await,
-        QueueCall::Redrive => act(gate, depot, Deed::Redrive, request).await,
-        QueueCall::Purge => act(gate, depot, Deed::Purge, request).await,
+    (parts, body): (&Parts, Incoming),
+) -> Result<Response<Full<Bytes>>, Fault> {
+    let depot = depot.ok_or(Fault::BatchDisabled)?;
+    let (kind, body) = match call {
+        QueueCall::Overview => json(&depot.overview().await)?,
+        QueueCall::Text => ("text/plain; charset=utf-8", depot.overview().await.to_string().into()),
+        QueueCall::Dead => dead(depot, parts.uri.query()).await?,
+        QueueCall::Redrive => act(gate, depot, Deed::Redrive, (parts, body)).await?,
+        QueueCall::Purge => act(gate, depot, Deed::Purge, (parts, body)).await?,
     };
-    match done {
-        Ok((kind, body)) => content(kind, body),
-        Err(fault) => error::response(&fault.into()),
-    }
+    Ok(content(kind, body))
 }
 
 async fn dead(depot: &Depot, query: Option<&str>) -> Result<Page, Fault> {
@@ -57,15 +89,15 @@ async fn act(
     gate: &Gate,
     depot: &Depot,
     deed: Deed,
-    request: Request<Incoming>,
+    (parts, body): (&Parts, Incoming),
 ) -> Result<Page, Fault> {
     // A page of some website could post anything else here in its visitor's name.
-    if !ingress::headers::is_json(request.headers()) {
+    if !ingress::headers::is_json(&parts.headers) {
         let what = "Send it with the header Content-Type: application/json.";
         return Err(Fault::InvalidRequest(what.into()));
     }
     let settled = gate.settled.load_full();
-    let (body, _held) = inbound::collect(request.into_body(), &settled.server, gate).await?;
+    let (body, _held) = inbound::collect(body, &settled.server, gate).await?;
     let meant: Meant = serde_json::from_slice(&body).map_err(|error| {
         let what = format!("Say which of the dead are meant, as {{\"queue\": …}}: {error}.");
         Fault::InvalidRequest(what)

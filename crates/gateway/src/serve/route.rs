@@ -10,12 +10,13 @@ use hyper::body::Incoming;
 
 use super::connection::Serving;
 use super::journey::Journey;
+use super::local::Local;
 use super::outbound::{Content, Reply};
 use super::worker::Worker;
-use super::{batching, inbound, listing, queues, status};
+use super::{inbound, listing, local, queues, status};
 use crate::admin;
 use crate::bodies::Held;
-use crate::ingress::path::{self, Page, Route};
+use crate::ingress::path::{self, Route};
 use crate::ingress::{self, Intent};
 use crate::passage::Passage;
 use crate::relay::Errand;
@@ -41,21 +42,20 @@ pub(super) async fn answer(
         Ok(Route::Tags) if doors.api => Content::whole(listing::tags(gate)),
         Ok(Route::Version) if doors.api => Content::whole(listing::version()),
         Ok(Route::Batch(call)) if doors.batch => {
-            batching::answer(gate, worker.depot.as_deref(), call, request).await
+            local::answer(&worker, Local::Batch(call), request).await
         }
-        // Without model servers of its own only its store can fail it.
-        Ok(Route::Visibility(Page::Ready)) if doors.batch && !doors.api => Content::whole(
-            worker
-                .depot
-                .as_deref()
-                .map_or_else(|| error::response(&Fault::BatchDisabled.into()), queues::ready),
-        ),
         Ok(Route::Visibility(page)) if doors.visibility => {
-            Content::whole(admin::answer(gate, page, gate.standing()))
+            let alone = worker.depot.as_deref().filter(|_| doors.is_dispatcher());
+            Content::whole(match alone {
+                Some(depot) => queues::alone(gate, depot, page),
+                None => admin::answer(gate, page, gate.standing()),
+            })
         }
         Ok(Route::Queues(call)) if doors.visibility => {
-            let depot = worker.depot.as_deref();
-            Content::whole(queues::answer(gate, depot, call, request).await)
+            local::answer(&worker, Local::Queues(call), request).await
+        }
+        Ok(_) if doors.is_dispatcher() => {
+            Content::whole(error::response(&Fault::NoSuchPage.into()))
         }
         Ok(_) => Content::whole(error::response(&Fault::NoSuchPath.into())),
         Err(fault) => Content::whole(error::response(&fault.into())),

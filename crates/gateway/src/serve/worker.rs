@@ -152,6 +152,11 @@ impl Doors {
         Self { api: false, batch: true, visibility: true }
     }
 
+    /// Whether it is that of a dispatcher, with no model servers behind it.
+    pub(super) fn is_dispatcher(self) -> bool {
+        self.batch && !self.api
+    }
+
     pub(super) fn admin() -> Self {
         Self { api: false, batch: false, visibility: true }
     }

@@ -151,6 +151,14 @@ fn every_code_of_the_reply_table_has_a_series_of_its_own() {
         Fault::MethodNotAllowed,
         Fault::BodyTooLarge(0),
         Fault::RequestTimeout,
+        Fault::BatchDisabled,
+        Fault::FileNotFound(text()),
+        Fault::BatchNotFound(text()),
+        Fault::FileInUse(text()),
+        Fault::BatchEnded(""),
+        Fault::FileTooLarge(0),
+        Fault::StorageFull(text()),
+        Fault::StoreAway(text()),
         Fault::Internal,
     ];
     for fault in faults {
