@@ -159,6 +159,8 @@ fn what_cannot_be_sent_says_what_it_lacks() {
     let done: Value = serde_json::from_str(&done).unwrap();
     assert_eq!((&done["messages"], &done["stay"]), (&0.into(), &1.into()));
     assert!(done["why"][0]["why"].to_string().contains("cannot be read"), "{done}");
+    let words = run(&mut tidegate(&[&first[..], &["--id", "bare"]].concat()));
+    assert!(words.contains(": 1 stay among the dead\n  bare: "), "{words}");
     eventually("a line in the log", || {
         let log = yard.dispatcher.process.log();
         if log.contains("messages are dead") { Ok(()) } else { Err(log) }

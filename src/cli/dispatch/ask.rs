@@ -90,6 +90,15 @@ struct Grave {
 #[derive(Debug, Deserialize)]
 struct Done {
     messages: u64,
+    /// Those that stay among the dead, and why the first of them do.
+    stay: u64,
+    why: Vec<Stays>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Stays {
+    id: String,
+    why: String,
 }
 
 #[derive(Args, Debug)]
@@ -168,8 +177,14 @@ impl Some {
             writeln!(out, "{}", said.trim_end())?;
             return Ok(());
         }
-        let Done { messages } = at.read(&said, &path)?;
+        let Done { messages, stay, why } = at.read(&said, &path)?;
         writeln!(out, "{queue}: {messages} of the dead {done}")?;
+        if stay > 0 {
+            writeln!(out, "{queue}: {stay} stay among the dead")?;
+        }
+        for Stays { id, why } in why {
+            writeln!(out, "  {id}: {why}")?;
+        }
         Ok(())
     }
 }
