@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use gateway::Courier;
 use gateway::config::Source;
+use gateway::config::settled::dispatch::Queue;
 
 /// Send durable batch work into what interactive users leave free.
 ///
@@ -86,6 +87,10 @@ impl Run {
             Source { file: file.or(config), redis, queues, target, listen, ..Source::default() };
         let courier = Courier::start(source.or_default_file())?;
         writeln!(out, "listening on http://{}", courier.address())?;
+        for Queue { name, target, gates, .. } in courier.queues() {
+            let target = target.as_deref().unwrap_or_default();
+            writeln!(out, "queue {name} to {target} by {}", gates.join(" and "))?;
+        }
         out.flush()?;
         courier.run_until_signal()?;
         Ok(())

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use gateway::client::{Answer, Base};
+use http::StatusCode;
 use serde_json::Value;
 
 /// A server.
@@ -33,16 +34,23 @@ impl Remote {
     pub(super) fn refusal(&self, answer: &Answer, path: &str, meant: &str) -> String {
         let (asked, status) = (self.at(path), answer.status);
         let said: Option<Value> = serde_json::from_slice(&answer.body).ok();
-        match said.as_ref().and_then(|said| said["error"]["message"].as_str()) {
+        let error = said.as_ref().map(|said| &said["error"]);
+        let code = error.and_then(|error| error["code"].as_str()).unwrap_or_default();
+        // Ours says what is not there; others do not know the path at all.
+        let stranger = status == StatusCode::NOT_FOUND
+            && !(code.ends_with("_not_found") || code.ends_with("_disabled"));
+        let elsewhere = format!("is it {meant}? --url names another place");
+        match error.and_then(|error| error["message"].as_str()) {
+            Some(said) if stranger => format!("{said} ({asked} answered {status}): {elsewhere}"),
             Some(said) => format!("{said} ({asked} answered {status})"),
-            None => format!("{asked} answered {status}: is it {meant}? --url names another place"),
+            None => format!("{asked} answered {status}: {elsewhere}"),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, StatusCode};
+    use http::HeaderMap;
 
     use super::*;
 
@@ -66,8 +74,12 @@ mod tests {
             remote.refusal(&answer, "/v1/files", "Tidegate")
         };
         let asked = "http://h:1/v1/files answered 404 Not Found";
-        assert_eq!(said("{\"error\":{\"message\":\"No.\"}}"), format!("No. ({asked})"));
-        let strange = format!("{asked}: is it Tidegate? --url names another place");
+        let ours = "{\"error\":{\"message\":\"No.\",\"code\":\"batch_not_found\"}}";
+        assert_eq!(said(ours), format!("No. ({asked})"));
+        let elsewhere = "is it Tidegate? --url names another place";
+        let other = "{\"error\":{\"message\":\"No.\",\"code\":404}}";
+        assert_eq!(said(other), format!("No. ({asked}): {elsewhere}"));
+        let strange = format!("{asked}: {elsewhere}");
         for body in ["<html>", "{\"detail\":\"Not Found\"}", "", "[1]", "{\"error\":\"no\"}"] {
             assert_eq!(said(body), strange, "{body}");
         }

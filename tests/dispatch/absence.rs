@@ -114,6 +114,27 @@ fn a_redis_that_goes_away_is_told_and_the_end_does_not_wait_for_it() {
     assert!(watch.elapsed() < Duration::from_secs(8), "{:?}", watch.elapsed());
 }
 
+/// What was answered meanwhile is kept here and not asked for again: the lease is a minute, by the
+/// end of which nobody would wait for this test.
+#[test]
+fn d07_an_answer_that_redis_missed_is_kept_when_it_is_back() {
+    let redis = Redis::start_with(&["--appendfsync", "always"]);
+    let backend = Backend::held();
+    let sections = config(QUICK, "\"open\"", &redis, backend.address());
+    let mut yard = Yard { dispatcher: Dispatcher::start(&sections), redis, backend };
+    submit(&yard.redis, "patient", unix() + 600);
+    yard.backend.await_running(1);
+    yard.redis.kill();
+    yard.backend.open();
+    eventually("an answer that waits", || {
+        let log = yard.dispatcher.process.log();
+        if log.contains("a result waits until the store can take it") { Ok(()) } else { Err(log) }
+    });
+    yard.redis.restart();
+    assert_eq!(await_results(&yard.redis, 1)[0]["status_code"], 200);
+    assert_eq!(yard.backend.seen().len(), 1, "it was asked for once");
+}
+
 #[test]
 fn a_target_that_is_away_is_told_once_with_its_reason() {
     let backend = Backend::start(|_| Answer::ok());

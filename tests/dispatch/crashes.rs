@@ -51,6 +51,24 @@ fn d07_dispatchers_killed_at_any_point_lose_nothing_and_keep_one_result_each() {
 }
 
 #[test]
+fn d07_a_claim_is_renewed_for_as_long_as_its_request_takes() {
+    let (redis, backend) = (Redis::start(), Backend::held());
+    submit(&redis, "long", unix() + 600);
+    let sections = format!("{QUICK}lease = \"3s\"\n");
+    let config = config(&sections, "\"open\"", &redis, backend.address());
+    let _both = [Dispatcher::start(&config), Dispatcher::start(&config)];
+    backend.await_running(1);
+    let watch = Stopwatch::start();
+    eventually("more than two leases are over", || match watch.elapsed().as_secs() {
+        7.. => Ok(()),
+        _ => Err("not yet".into()),
+    });
+    backend.open();
+    assert_eq!(ids(&await_results(&redis, 1)).len(), 1);
+    assert_eq!(backend.seen().len(), 1, "nobody else has taken it for lost");
+}
+
+#[test]
 fn d08_two_dispatchers_share_a_queue_and_nothing_is_done_twice() {
     let (redis, backend) = (Redis::start(), Backend::held());
     let total = 100;

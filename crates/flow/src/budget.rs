@@ -222,7 +222,11 @@ impl Budget {
             (Basis::Measured { transit, .. }, Some(_)) => self.seen_in(&reading, transit),
             _ => 0,
         };
-        self.total = exact.map_or(0, |exact| self.whole(exact));
+        let total = exact.map_or(0, |exact| self.whole(exact));
+        self.total = match self.law.basis {
+            Basis::Measured { all: true, .. } => total.min(self.law.most(&reading)),
+            _ => total,
+        };
     }
 
     /// How much of ours a reading shows.

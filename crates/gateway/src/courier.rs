@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::config::settled::dispatch::Queue;
 use crate::config::{self, Settled, Source};
 use crate::depot;
 use crate::running::{self, Running, StartError};
@@ -15,6 +16,7 @@ use crate::serve;
 pub struct Courier {
     running: Running,
     address: SocketAddr,
+    queues: Vec<Queue>,
 }
 
 // === impl Courier ===
@@ -34,6 +36,7 @@ impl Courier {
         running::prepare(&settled);
         let listeners = running::listen((settled.dispatch.listen, "--listen"), 1)?;
         let address = running::address(&listeners)?;
+        let queues = settled.dispatch.queues.clone();
         let mut running = Running::begin(settled, None, vec![address])?;
         let what = "there is nothing to dispatch: give --redis URL, or a folder in [batch]";
         let nothing = || StartError::Unfit(what.into());
@@ -46,12 +49,17 @@ impl Courier {
         for listener in listeners {
             running.add(serve::pages(&running.gate, listener, &depot)?);
         }
-        Ok(Self { running, address })
+        Ok(Self { running, address, queues })
     }
 
     /// Where its pages are.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What it sends, and where.
+    pub fn queues(&self) -> &[Queue] {
+        &self.queues
     }
 
     /// Waits for SIGTERM or SIGINT, then hands back what is under way and ends.

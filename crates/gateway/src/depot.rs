@@ -158,10 +158,10 @@ impl Kit {
         Ok(Arc::new(Self { gates, settings, client, board, own: own.transpose()? }))
     }
 
-    /// A dispatcher of some queues, whose store may be in trouble already.
+    /// A dispatcher of some queues.
     fn dispatcher(
         &self,
-        (store, trouble): (Arc<dyn Store>, Option<String>),
+        store: Arc<dyn Store>,
         is_ours: fn(&Queue) -> bool,
     ) -> Result<Arc<Dispatcher>, String> {
         let mut settings = self.settings.clone();
@@ -173,7 +173,6 @@ impl Kit {
             client: Arc::clone(&self.client),
             board: Arc::clone(&self.board),
             own: self.own.clone(),
-            trouble,
         })
     }
 }

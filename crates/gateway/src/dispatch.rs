@@ -98,8 +98,6 @@ pub(crate) struct Parts {
     pub(crate) board: Arc<Board>,
     /// Where messages go of queues that name no target.
     pub(crate) own: Option<Base>,
-    /// Why the store cannot be used yet.
-    pub(crate) trouble: Option<String>,
 }
 
 // === impl Dispatcher ===
@@ -107,10 +105,11 @@ pub(crate) struct Parts {
 impl Dispatcher {
     /// Puts it together; the text says what does not fit.
     pub(crate) fn new(parts: Parts) -> Result<Arc<Self>, String> {
-        let Parts { store, gates, settings, client, board, own, trouble } = parts;
+        let Parts { store, gates, settings, client, board, own } = parts;
         let line = |queue: &Queue| {
             let target = match (&queue.target, &own) {
-                (Some(url), _) => Base::read(url)?,
+                (Some(url), _) => Base::read(url)
+                    .map_err(|why| format!("the target of queue {:?}: {why}", queue.name))?,
                 (None, Some(own)) => own.clone(),
                 (None, None) => return Err(format!("the queue {:?} has no target", queue.name)),
             };
@@ -133,7 +132,7 @@ impl Dispatcher {
             client,
             board,
             held: Mutex::default(),
-            trouble: Mutex::new(trouble),
+            trouble: Mutex::default(),
             freed: Notify::new(),
             closing: watch::Sender::new(false),
         }))
@@ -157,6 +156,11 @@ impl Dispatcher {
             in_flight: in_flight.get(&line.queue.name).copied().unwrap_or(0),
             overload: line.condition.why(),
         })
+    }
+
+    /// The store cannot be used yet.
+    pub(crate) fn is_in_trouble(&self, why: String) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
     /// Why the store cannot be used, if it cannot.

@@ -50,9 +50,13 @@ impl Fetch {
         }
         let files = self.files.or_beside(Path::new(&batch.id));
         files.check(None)?;
-        let told = fetch(&api, &batch, &files, out).await?;
+        let mut told = fetch(&api, &batch, &files, out).await?;
         if self.server.json {
             batch.show(out, true)?;
+        }
+        if told.is_empty() {
+            told.push(format!("{}: there is nothing to fetch", batch.status));
+            told.extend(batch.flaws());
         }
         tell(&told);
         Ok(batch.exit_code())

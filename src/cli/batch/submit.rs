@@ -69,7 +69,8 @@ impl Submit {
         if !self.wait {
             return announce(&api, &batch, self.server.json, out);
         }
-        say(&format!("{} has {} requests", batch.id, checked.entries.len()));
+        let count = checked.entries.len();
+        say(&format!("{} has {count} request{}", batch.id, if count == 1 { "" } else { "s" }));
         let Some(ended) = follow::until_end(&api, batch).await? else {
             return Ok(follow::INTERRUPTED.into());
         };

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use gateway::client;
 use serde::Deserialize;
 
@@ -55,6 +55,7 @@ pub(super) struct List {
 }
 
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("which").args(["ids", "all"]).required(true))]
 pub(super) struct Some {
     #[command(flatten)]
     at: At,
@@ -62,10 +63,10 @@ pub(super) struct Some {
     #[arg(long)]
     queue: String,
     /// Those with this id; may be repeated.
-    #[arg(long = "id", value_name = "ID", required_unless_present = "all")]
+    #[arg(long = "id", value_name = "ID")]
     ids: Vec<String>,
     /// All of them.
-    #[arg(long, conflicts_with = "ids")]
+    #[arg(long)]
     all: bool,
     /// Print JSON instead of a sentence.
     #[arg(long)]
@@ -167,6 +168,7 @@ impl Some {
     /// Does to them what the verb says; the other words say what became of them.
     fn run(self, (verb, done): (&str, &str), out: &mut dyn Write) -> Result<()> {
         let Self { at, queue, ids, all, json } = self;
+        let asked = ids.len() as u64;
         let meant = match all {
             true => serde_json::json!({ "queue": queue }),
             false => serde_json::json!({ "queue": queue, "ids": ids }),
@@ -184,6 +186,10 @@ impl Some {
         }
         for Stays { id, why } in why {
             writeln!(out, "  {id}: {why}")?;
+        }
+        let unknown = asked.saturating_sub(messages.saturating_add(stay));
+        if unknown > 0 {
+            bail!("{unknown} of the {asked} ids are not among the dead of {queue}");
         }
         Ok(())
     }

@@ -105,16 +105,17 @@ impl Folder {
     async fn try_open(&self) -> Result<(), StoreError> {
         let path = self.path.clone();
         let opened = task::blocking(move || {
+            if path.is_file() {
+                return Err(StoreError::new(Trouble::Asked, "this is a file: name a folder"));
+            }
             std::fs::create_dir_all(&path).map_err(|error| StoreError::disk(&path, &error))?;
             Sqlite::open(path.join(FILE))
         });
         let broken = |text: String| StoreError::new(Trouble::Broken, text);
         let store = opened.await.unwrap_or_else(|error| Err(broken(error.to_string())))?;
         let batches = Batches::open(&self.settings, &self.path, Arc::clone(&store)).await?;
-        let dispatcher = self
-            .kit
-            .dispatcher((store, None), |queue| queue.name == BATCH_QUEUE)
-            .map_err(broken)?;
+        let dispatcher =
+            self.kit.dispatcher(store, |queue| queue.name == BATCH_QUEUE).map_err(broken)?;
         // Nobody else opens it.
         let _ = self.open.set(Open { batches, dispatcher });
         Ok(())

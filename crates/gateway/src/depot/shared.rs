@@ -33,17 +33,19 @@ impl Shared {
         let named = |error: &StoreError| format!("Redis: {error}");
         let store = RedisStore::new(settings(redis, &kit.settings));
         let store = store.map_err(|error| named(&error))?;
-        let trouble = match greet(&store).await {
-            Ok(()) => None,
+        // What is wrong in the configuration is told before anybody is waited for.
+        let kept = Arc::clone(&store) as Arc<_>;
+        let dispatcher = kit.dispatcher(kept, |queue| queue.name != BATCH_QUEUE)?;
+        let greeting = greet(&store).await;
+        let greeted = greeting.is_ok();
+        match greeting {
+            Ok(()) => {}
             Err(error) if passes(&error) => {
                 tracing::error!(%error, "Redis cannot be used yet, trying again");
-                Some(named(&error))
+                dispatcher.is_in_trouble(named(&error));
             }
             Err(error) => return Err(named(&error)),
-        };
-        let greeted = trouble.is_none();
-        let kept = (Arc::clone(&store) as Arc<_>, trouble);
-        let dispatcher = kit.dispatcher(kept, |queue| queue.name != BATCH_QUEUE)?;
+        }
         Ok(Arc::new(Self { dispatcher, store, greeted }))
     }
 

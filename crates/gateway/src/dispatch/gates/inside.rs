@@ -12,6 +12,7 @@
 //!
 //! Under `auto` it is also known who waits for a first token, and the turnstile looks at that.
 
+use std::fmt;
 use std::sync::Arc;
 
 use flow::turnstile::Beginnings;
@@ -37,6 +38,8 @@ pub(super) struct Fullness {
     pub(super) places: f64,
     pub(super) waiting: u32,
     pub(super) ready: u32,
+    /// At how many backends those count alone that wait for a first token.
+    pub(super) starting: u32,
 }
 
 // === impl Inside ===
@@ -45,15 +48,11 @@ impl Inside {
     pub(super) fn look(&self) -> Result<Look, String> {
         let ours = 1.0 - self.baseline;
         let (fullness, at) = self.gate.keeper.with(|core, now| (Fullness::of(core, ours), now));
-        let Fullness { used, places, waiting, ready } = fullness;
+        let Fullness { used, places, waiting, ready, .. } = fullness;
         // Without a backend nothing is free, however little there is.
         let free = if places > 0.0 { 1.0 - (used + f64::from(waiting)) / places } else { 0.0 };
         let system = size(&self.system, Some(f64::from(ready)), Some(places))?;
-        let noun = if ready == 1 { "backend" } else { "backends" };
-        let by = format!(
-            "{used:.0} taken and {waiting} waiting, of {places:.0} places at {ready} {noun}"
-        );
-        Ok(Look { free, system, at, lag: Span::ZERO, by })
+        Ok(Look { free, system, at, lag: Span::ZERO, by: fullness.to_string() })
     }
 
     pub(super) fn beginnings(&self) -> Option<Beginnings> {
@@ -121,39 +120,58 @@ impl Fullness {
             StockUnit::Tokens => f64::from(ready),
         };
         let used = f64::from(requests);
-        (Self { used, places, ready, waiting: 0 }, full)
+        (Self { used, places, ready, waiting: 0, starting: 0 }, full)
     }
 
     /// By what was found; says also whether some backend is full.
     fn by_limits(core: &Controller, ours: f64) -> (Self, bool) {
         let (mut sum, mut full) = (Self::default(), false);
         for backend in core.backends().filter(|backend| backend.ready) {
-            let (used, places) = tightest(&backend.limits, ours);
+            let ((used, places), starting) = tightest(&backend.limits, ours);
             sum.used += used;
             sum.places += places;
             sum.ready += 1;
+            sum.starting += u32::from(starting);
             full |= backend.limits.binding.is_some();
         }
         (sum, full)
     }
 }
 
+impl fmt::Display for Fullness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { used, places, waiting, ready, starting } = *self;
+        let (there, may) = match starting {
+            0 => ("taken", "places"),
+            all if all == ready => ("without a first token", "that may be so"),
+            _ => ("taken or without a first token", "places"),
+        };
+        let noun = if ready == 1 { "backend" } else { "backends" };
+        write!(f, "{used:.0} {there} and {waiting} waiting, of {places:.0} {may} at {ready} {noun}")
+    }
+}
+
 /// What is there and what may be, by the bound of a backend that leaves the least room to those who
-/// may have this share of it.
-fn tightest(limits: &Limits, ours: f64) -> (f64, f64) {
+/// may have this share of it; and whether that is the one on those without a first token.
+fn tightest(limits: &Limits, ours: f64) -> ((f64, f64), bool) {
     let Limits { unstarted, tokens, slots, pace, binding, by_metrics, .. } = *limits;
     let there = f64::from(slots.0);
     let waiting = f64::from(unstarted.0);
     if binding.is_some() {
-        return (there, there);
+        return ((there, there), false);
     }
     // Many short prompts may be unstarted at once: while it is open, one more may.
     let may_wait = unstarted.1.max(waiting + 1.0);
     // In requests as large as those that are there.
     let by_tokens = tokens.1 / (tokens.0 as f64 / there);
     let by_slots = if by_metrics { slots.1 } else { f64::INFINITY };
-    let bounds = [(there, by_slots), (there, pace.1), (there, by_tokens), (waiting, may_wait)];
-    let known = bounds.into_iter().filter(|(_, most)| most.is_finite());
+    let bounds = [(there, by_slots), (there, pace.1), (there, by_tokens)];
     let room = |&(used, most): &(f64, f64)| most * ours - used;
-    known.min_by(|a, b| room(a).total_cmp(&room(b))).unwrap_or((waiting, may_wait))
+    let known = bounds.into_iter().filter(|(_, most)| most.is_finite());
+    let tightest = known.min_by(|a, b| room(a).total_cmp(&room(b)));
+    let starts = (waiting, may_wait);
+    match tightest.filter(|bound| room(bound) <= room(&starts)) {
+        Some(bound) => (bound, false),
+        None => (starts, true),
+    }
 }

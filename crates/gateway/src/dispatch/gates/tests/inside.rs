@@ -43,13 +43,22 @@ fn offer(core: &mut Controller, band: Band, count: u32) {
 #[test]
 fn d02_with_a_watermark_the_stock_of_the_ready_backends_counts() {
     let mut core = core(fixed(10.0), 3);
-    assert_eq!(seen(&core), Fullness { used: 0.0, places: 30.0, waiting: 0, ready: 3 });
+    assert_eq!(
+        seen(&core),
+        Fullness { used: 0.0, places: 30.0, waiting: 0, ready: 3, starting: 0 }
+    );
     offer(&mut core, Band::Normal, 12);
-    assert_eq!(seen(&core), Fullness { used: 12.0, places: 30.0, waiting: 0, ready: 3 });
+    assert_eq!(
+        seen(&core),
+        Fullness { used: 12.0, places: 30.0, waiting: 0, ready: 3, starting: 0 }
+    );
     let supply =
         |id| BackendSupply { ready: id > 1, ..BackendSupply::new(BackendId(id), vec![ModelId(1)]) };
     core.supply(&[supply(1), supply(2), supply(3)], NOW);
-    assert_eq!(seen(&core), Fullness { used: 8.0, places: 20.0, waiting: 0, ready: 2 });
+    assert_eq!(
+        seen(&core),
+        Fullness { used: 8.0, places: 20.0, waiting: 0, ready: 2, starting: 0 }
+    );
     core.supply(&[], NOW);
     assert_eq!(seen(&core), Fullness::default());
 }
@@ -59,7 +68,7 @@ fn d02_whoever_waits_counts_as_well() {
     let mut core = core(fixed(2.0), 2);
     offer(&mut core, Band::Normal, 7);
     offer(&mut core, Band::BestEffort, 2);
-    assert_eq!(seen(&core), Fullness { used: 4.0, places: 4.0, waiting: 5, ready: 2 });
+    assert_eq!(seen(&core), Fullness { used: 4.0, places: 4.0, waiting: 5, ready: 2, starting: 0 });
 }
 
 /// A flow that is at its own limit waits for that, and keeps nobody else out.
@@ -68,7 +77,10 @@ fn d02_who_waits_for_a_limit_of_his_own_does_not_count_while_there_is_room() {
     let class = FlowClass { in_flight_max: Some(1), ..FlowClass::default() };
     let mut core = core(Settings { classes: vec![class], ..fixed(10.0) }, 1);
     offer(&mut core, Band::Normal, 5);
-    assert_eq!(seen(&core), Fullness { used: 1.0, places: 10.0, waiting: 0, ready: 1 });
+    assert_eq!(
+        seen(&core),
+        Fullness { used: 1.0, places: 10.0, waiting: 0, ready: 1, starting: 0 }
+    );
     offer(&mut core, Band::BestEffort, 3);
     assert_eq!(seen(&core).waiting, 3, "these may be ours");
 }
@@ -80,7 +92,10 @@ fn d02_tokens_are_counted_as_requests_of_the_usual_size() {
     assert_eq!(seen(&core).places, 2.0, "the first ones show how large they are");
     let flow = core.flow("f", 0);
     (0..4).for_each(|_| _ = core.offer(Ask { tokens: 100, ..Ask::new(flow, ModelId(1)) }, NOW));
-    assert_eq!(seen(&core), Fullness { used: 4.0, places: 20.0, waiting: 0, ready: 2 });
+    assert_eq!(
+        seen(&core),
+        Fullness { used: 4.0, places: 20.0, waiting: 0, ready: 2, starting: 0 }
+    );
 }
 
 #[test]
