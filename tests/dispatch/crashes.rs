@@ -68,6 +68,26 @@ fn d07_a_claim_is_renewed_for_as_long_as_its_request_takes() {
     assert_eq!(backend.seen().len(), 1, "nobody else has taken it for lost");
 }
 
+/// Somebody else has it, or nobody: what is still under way here is of no use to anybody.
+#[test]
+fn d07_a_request_whose_claim_is_lost_is_cut_off() {
+    let (redis, backend) = (Redis::start(), Backend::held());
+    submit(&redis, "lost", unix() + 600);
+    let sections = format!("{QUICK}lease = \"3s\"\n");
+    let config = config(&sections, "\"open\"", &redis, backend.address());
+    let dispatcher = Dispatcher::start(&config);
+    backend.await_running(1);
+    let keys = ["claimed", "claim-owners", "claims-idx"].map(|key| format!("{QUEUE}:{key}"));
+    let [claimed, owners, index] = keys.each_ref().map(String::as_str);
+    redis.call(&["DEL", claimed, owners, index]);
+    eventually("it is let go", || match dispatcher.queue(QUEUE) {
+        queue if queue["ends"]["lost"] == 1 && queue["in_flight"] == 0 => Ok(()),
+        queue => Err(queue.to_string()),
+    });
+    backend.await_running(0);
+    assert_eq!(results(&redis).len(), 0);
+}
+
 #[test]
 fn d08_two_dispatchers_share_a_queue_and_nothing_is_done_twice() {
     let (redis, backend) = (Redis::start(), Backend::held());

@@ -10,7 +10,8 @@
 //! long for a step of its own.
 //!
 //! All of that is for the sake of others. While none of them has been there for a minute the
-//! turnstile is open.
+//! turnstile is open. And it does not wait for ever: where no backend is calm for long, because too
+//! many come or because a stream never starts, one goes all the same.
 
 use std::collections::VecDeque;
 
@@ -23,6 +24,8 @@ const REST_MAX: Span = Span::from_secs(60);
 const STEP: u64 = 512;
 /// For so long those who were there may come again at any moment.
 const QUIET: Span = Span::from_secs(60);
+/// After so long without a calm backend one goes all the same.
+const PATIENCE: Span = Span::from_secs(10);
 /// For so long one that passed may be on its way, and not be seen at a backend yet.
 const TRANSIT: Span = Span::from_millis(20);
 
@@ -35,9 +38,9 @@ pub struct TurnstileLaw {
 /// What is about to begin at the backends at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Beginnings {
-    /// Backends that are ready, and those of them at which nothing waits for its first token.
+    /// Backends that are ready.
     pub ready: u32,
-    /// See above.
+    /// Those of them at which nothing waits for its first token.
     pub calm: u32,
     /// How long a first token takes of late, and after how long a prompt, where that is known.
     pub start: Option<(Span, u64)>,
@@ -64,6 +67,8 @@ pub struct Turnstile {
     law: TurnstileLaw,
     seen: Beginnings,
     others_at: Option<Time>,
+    /// Since when no backend has been calm, but for one that went all the same.
+    busy_since: Option<Time>,
     /// When those passed that may still be on their way; no more than backends were calm.
     passed: VecDeque<Time>,
     opens_at: Time,
@@ -88,6 +93,7 @@ impl Turnstile {
             law,
             seen: Beginnings::default(),
             others_at: None,
+            busy_since: None,
             passed: VecDeque::new(),
             opens_at: Time::ZERO,
         }
@@ -99,9 +105,18 @@ impl Turnstile {
         if beginnings.others {
             self.others_at = Some(now);
         }
+        self.busy_since = match beginnings.calm {
+            0 => self.busy_since.or(Some(now)),
+            _ => None,
+        };
         while self.passed.front().is_some_and(|&at| now.since(at) >= TRANSIT) {
             self.passed.pop_front();
         }
+    }
+
+    /// Nobody knows any more how the backends are: it is open until somebody is seen.
+    pub fn forget(&mut self) {
+        *self = Self::new(self.law);
     }
 
     /// Whether one more may begin.
@@ -112,19 +127,31 @@ impl Turnstile {
         if now < self.opens_at {
             return Passage::Rests(self.opens_at.since(now));
         }
+        let waited = self.busy_since.is_some_and(|since| now.since(since) >= PATIENCE);
         match self.seen.calm.saturating_sub(self.passed.len() as u32) {
+            0 if waited => Passage::Open(1),
             0 => Passage::Busy,
+            // After one of them it rests.
+            _ if self.seen.start.is_some() => Passage::Open(1),
             open => Passage::Open(open),
         }
     }
 
-    /// One with a prompt of so many tokens goes through.
-    pub fn pass(&mut self, prompt: u64, now: Time) {
+    /// One goes through.
+    pub fn pass(&mut self, now: Time) {
         if self.passage(now) == Passage::Free {
             return;
         }
         self.passed.push_back(now);
-        self.opens_at = now.after(self.rest_after(prompt));
+        self.busy_since = self.busy_since.map(|_| now);
+        self.opens_at = now.after(self.rest_after(0));
+    }
+
+    /// The prompt of one that went through just now has so many tokens.
+    pub fn weigh(&mut self, prompt: u64, now: Time) {
+        if self.passage(now) != Passage::Free {
+            self.opens_at = self.opens_at.max(now.after(self.rest_after(prompt)));
+        }
     }
 
     fn rest_after(&self, prompt: u64) -> Span {

@@ -29,6 +29,7 @@ use self::body::{Named, Peek};
 use self::estimate::Estimate;
 use self::headers::{Controls, text};
 use self::path::{Api, Kind, Route};
+use self::weight::BYTES_PER_TOKEN;
 use self::workload::Origin;
 use crate::config::Settled;
 use crate::config::settled::Identity;
@@ -192,6 +193,11 @@ fn look<'a>(
 }
 
 /// A model's name that can be shown, logged and sent on.
+/// The tokens of a body's prompt, roughly. What cannot be read counts as text.
+pub(crate) fn prompt_tokens(body: &[u8]) -> u64 {
+    body::peek(body).map_or(body.len() as u64 / BYTES_PER_TOKEN, |peek| peek.weight.tokens())
+}
+
 fn checked(named: Named<'_>) -> Result<Named<'_>, Fault> {
     let name = &named.name;
     let problem = match name.len() {

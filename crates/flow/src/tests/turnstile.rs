@@ -24,7 +24,7 @@ fn d02_one_begins_at_a_calm_backend_and_the_next_one_after_a_rest() {
     let mut turnstile = turnstile(1.0);
     turnstile.see(seen(1, 1), now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Open(1));
-    turnstile.pass(1000, now(0));
+    turnstile.pass(now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Rests(Span::from_millis(100)));
     assert_eq!(turnstile.passage(now(99)), Passage::Rests(Span::from_millis(1)));
     turnstile.see(seen(1, 1), now(100));
@@ -40,6 +40,39 @@ fn d02_nothing_begins_where_others_are_about_to() {
     assert_eq!(turnstile.passage(now(5)), Passage::Open(1));
 }
 
+/// A rest follows each: to claim more would be to hand them back.
+#[test]
+fn d02_however_many_backends_are_calm_one_goes_before_the_rest() {
+    let mut turnstile = turnstile(0.0);
+    turnstile.see(seen(32, 32), now(0));
+    assert_eq!(turnstile.passage(now(0)), Passage::Open(1));
+}
+
+#[test]
+fn d02_a_stream_that_never_starts_does_not_stop_batch_work_for_ever() {
+    let mut turnstile = turnstile(0.0);
+    for at in (0..=9_999).step_by(101) {
+        turnstile.see(seen(0, 1), now(at));
+        assert_eq!(turnstile.passage(now(at)), Passage::Busy, "{at}");
+    }
+    turnstile.see(seen(0, 1), now(10_000));
+    assert_eq!(turnstile.passage(now(10_000)), Passage::Open(1));
+    turnstile.pass(now(10_000));
+    turnstile.see(seen(0, 1), now(19_999));
+    assert_eq!(turnstile.passage(now(19_999)), Passage::Busy, "one in ten seconds");
+    turnstile.see(seen(0, 1), now(20_000));
+    assert_eq!(turnstile.passage(now(20_000)), Passage::Open(1));
+}
+
+#[test]
+fn d02_where_nothing_is_known_of_the_backends_any_more_nothing_is_held_back() {
+    let mut turnstile = turnstile(1.0);
+    turnstile.see(seen(0, 1), now(0));
+    assert_eq!(turnstile.passage(now(0)), Passage::Busy);
+    turnstile.forget();
+    assert_eq!(turnstile.passage(now(0)), Passage::Free);
+}
+
 /// Of two that pass at once the second must find a calm backend besides that of the first, which is
 /// on its way there.
 #[test]
@@ -48,9 +81,9 @@ fn d02_who_is_on_the_way_counts_before_being_seen() {
     let unknown = Beginnings { start: None, ..seen(2, 4) };
     turnstile.see(unknown, now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Open(2));
-    turnstile.pass(1000, now(0));
+    turnstile.pass(now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Open(1));
-    turnstile.pass(1000, now(0));
+    turnstile.pass(now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Busy);
     turnstile.see(unknown, now(19));
     assert_eq!(turnstile.passage(now(19)), Passage::Busy);
@@ -63,7 +96,8 @@ fn d02_more_backends_rest_for_less_and_long_prompts_for_longer() {
     let rest = |ready: u32, prompt: u64| {
         let mut turnstile = turnstile(2.0);
         turnstile.see(seen(ready, ready), now(0));
-        turnstile.pass(prompt, now(0));
+        turnstile.pass(now(0));
+        turnstile.weigh(prompt, now(0));
         match turnstile.passage(now(0)) {
             Passage::Rests(span) => span,
             other => panic!("{other:?}"),
@@ -83,7 +117,8 @@ fn d02_a_prompt_that_fits_a_step_counts_once() {
         let mut turnstile = turnstile(0.0);
         let short = Beginnings { start: Some((Span::from_millis(50), 10)), ..seen(1, 1) };
         turnstile.see(short, now(0));
-        turnstile.pass(prompt, now(0));
+        turnstile.pass(now(0));
+        turnstile.weigh(prompt, now(0));
         turnstile.passage(now(0))
     };
     assert_eq!(rest(512), Passage::Rests(Span::from_millis(50)));
@@ -96,12 +131,12 @@ fn d02_without_others_nothing_is_held_back() {
     let alone = Beginnings { others: false, ..seen(0, 1) };
     turnstile.see(alone, now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Free);
-    turnstile.pass(1000, now(0));
+    turnstile.pass(now(0));
     assert_eq!(turnstile.passage(now(0)), Passage::Free);
     turnstile.see(seen(0, 1), now(10));
     assert_eq!(turnstile.passage(now(10)), Passage::Busy, "somebody has come");
     turnstile.see(alone, now(60_010));
-    assert_eq!(turnstile.passage(now(60_010)), Passage::Busy, "and may come again");
+    assert_ne!(turnstile.passage(now(60_010)), Passage::Free, "and may come again");
     assert_eq!(turnstile.passage(now(60_011)), Passage::Free);
 }
 
@@ -128,8 +163,9 @@ proptest! {
             let start = Some((Span::from_millis(prompt % 9000), prompt % 77));
             turnstile.see(Beginnings { ready: 8, calm, start, others }, now(at));
             if let Passage::Open(open) = turnstile.passage(now(at)) {
-                prop_assert!(open >= 1 && open <= calm);
-                turnstile.pass(prompt, now(at));
+                prop_assert!(open >= 1 && open <= calm.max(1));
+                turnstile.pass(now(at));
+                turnstile.weigh(prompt, now(at));
             }
         }
         at += 60_000;

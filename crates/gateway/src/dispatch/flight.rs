@@ -20,6 +20,7 @@ use super::{Dispatcher, Line, Whereabouts, Word};
 use crate::client::Unanswered;
 use crate::clock::moment;
 use crate::ingress::path::is_work;
+use crate::ingress::prompt_tokens;
 use crate::ingress::stamp::Stamp;
 use crate::observe::BAND_NAMES;
 use crate::observe::dispatch::End;
@@ -107,7 +108,7 @@ impl Dispatcher {
         (pass, told): (Option<Pass>, oneshot::Receiver<Word>),
     ) {
         let ended = tokio::select! {
-            verdict = self.attempt(line, &claim) => Ended::By(verdict),
+            verdict = self.attempt(line, &claim, pass.as_ref()) => Ended::By(verdict),
             word = told => Ended::Told(word.unwrap_or(Word::HandBack)),
         };
         let Claim { held, message, failures, .. } = claim;
@@ -198,7 +199,7 @@ impl Dispatcher {
     }
 
     /// Sends a message once.
-    async fn attempt(&self, line: &Line, claim: &Claim) -> Verdict {
+    async fn attempt(&self, line: &Line, claim: &Claim, pass: Option<&Pass>) -> Verdict {
         if claim.cancelled {
             return Verdict::Final(cancelled());
         }
@@ -225,6 +226,9 @@ impl Dispatcher {
                 };
             }
         };
+        if let Some(pass) = pass {
+            pass.weighs(prompt_tokens(&body));
+        }
         let request = match request(line, message, body) {
             Ok(request) => request,
             Err(error) => {

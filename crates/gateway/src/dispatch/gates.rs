@@ -19,7 +19,6 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,9 +47,7 @@ pub(crate) struct Gates {
     books: Mutex<Vec<Book>>,
     /// Something may have opened.
     opened: Notify,
-    /// Somebody was turned away, and has not heard of anything that opened since; and the ring for
-    /// those who look more often then.
-    hungry: AtomicBool,
+    /// Somebody was turned away: whoever looks more often then hears it.
     wanted: Notify,
     /// A gate was latched.
     latched: Notify,
@@ -102,7 +99,6 @@ impl Gates {
             sources,
             books: Mutex::new(books),
             opened: Notify::new(),
-            hungry: AtomicBool::new(false),
             wanted: Notify::new(),
             latched: Notify::new(),
         }))
@@ -129,15 +125,16 @@ impl Gates {
     /// How many requests may go now. Where sizes count, 1 if something may go.
     pub(crate) fn room(&self, way: &Way) -> u64 {
         let now = self.clock.now();
-        let books = self.fresh(way, now);
+        let mut books = self.fresh(way, now);
         let left = |&at: &usize| {
             let room = books[at].room(now);
+            books[at].wanted |= room == 0;
             if self.counts_sizes(at) { room.min(1) } else { room }
         };
         let room = way.0.iter().map(left).min().unwrap_or(u64::MAX);
         drop(books);
         if room == 0 {
-            self.turned_away();
+            self.wanted.notify_waiters();
         }
         room
     }
@@ -153,22 +150,23 @@ impl Gates {
                 let (gates, way) = (Arc::clone(self), way.clone());
                 Ok(Pass { gates, way, bytes, sent: now })
             }
-            Err(closed) => {
-                self.turned_away();
-                Err(closed)
+            Err((at, why)) => {
+                self.books()[at].wanted = true;
+                self.wanted.notify_waiters();
+                Err(Closed { gate: self.specs[at].name.clone(), why })
             }
         }
     }
 
+    /// Takes from all of a way's gates, or says which one does not let it and why.
     fn take_from(
         &self,
         books: &mut [Book],
         way: &Way,
         bytes: u64,
         now: Time,
-    ) -> Result<(), Closed> {
-        let closed = |at: usize, why: String| Closed { gate: self.specs[at].name.clone(), why };
-        let held_back = |&at: &usize| books[at].held_back(now).map(|why| closed(at, why));
+    ) -> Result<(), (usize, String)> {
+        let held_back = |&at: &usize| books[at].held_back(now).map(|why| (at, why));
         if let Some(closed) = way.0.iter().find_map(held_back) {
             return Err(closed);
         }
@@ -177,9 +175,9 @@ impl Gates {
             ours.map(|(at, book)| (&mut book.budget, self.size(at, bytes))).collect();
         take_all(&mut budgets, now).map_err(|(place, why)| {
             let at = way.0[place];
-            closed(at, books[at].state(&self.specs[at], why))
+            (at, books[at].state(&self.specs[at], why))
         })?;
-        way.0.iter().for_each(|&at| books[at].begins(bytes, now));
+        way.0.iter().for_each(|&at| books[at].begins(now));
         Ok(())
     }
 
@@ -219,11 +217,6 @@ impl Gates {
         self.opened.notified().await;
     }
 
-    fn turned_away(&self) {
-        self.hungry.store(true, Ordering::Relaxed);
-        self.wanted.notify_waiters();
-    }
-
     fn books(&self) -> MutexGuard<'_, Vec<Book>> {
         // A panic under the lock is a fault of one request; budgets check their own arguments.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
@@ -241,8 +234,10 @@ impl Gates {
             Source::Constant(free, system) => book.read(source::steady(*free, *system, now)),
             Source::Answers => book.read_window(now),
             Source::Inside(inside) => {
-                if let (Some(turnstile), Some(seen)) = (&mut book.turnstile, inside.beginnings()) {
-                    turnstile.see(seen, now);
+                let Some(turnstile) = &mut book.turnstile else { return };
+                match inside.beginnings() {
+                    Some(seen) => turnstile.see(seen, now),
+                    None => turnstile.forget(),
                 }
             }
             Source::Away(_) => {}
@@ -270,6 +265,13 @@ impl Pass {
         }
         drop(books);
         self.gates.latched.notify_one();
+    }
+
+    /// It is sent, with a prompt of so many tokens.
+    pub(crate) fn weighs(&self, prompt: u64) {
+        let now = self.gates.clock.now();
+        let mut books = self.gates.books();
+        self.way.0.iter().for_each(|&at| books[at].weighs(prompt, now));
     }
 
     /// The gateway answered well.

@@ -96,10 +96,11 @@ impl Pump {
 
     async fn run(mut self) {
         let dispatcher = Arc::clone(&self.dispatcher);
+        let mut look = true;
         while !dispatcher.is_closing() {
             // Whatever changes from here on ends the rest below.
             let changed = dispatcher.store.changed();
-            let started = match self.round().await {
+            let started = match self.round(look).await {
                 Ok(started) => started,
                 Err(error) => {
                     self.complain(&error);
@@ -112,22 +113,23 @@ impl Pump {
                 continue;
             }
             let rest = self.revive_at.min(Instant::now() + REST_MAX);
-            tokio::select! {
-                () = changed => {}
-                () = dispatcher.gates.changed() => {}
-                () = dispatcher.freed.notified() => {}
-                () = dispatcher.closed() => {}
-                () = tokio::time::sleep_until(rest) => {}
-            }
+            look = tokio::select! {
+                () = changed => true,
+                () = dispatcher.gates.changed() => false,
+                () = dispatcher.freed.notified() => false,
+                () = dispatcher.closed() => false,
+                () = tokio::time::sleep_until(rest) => true,
+            };
         }
     }
 
-    /// Sends all that may go now; says how many.
-    async fn round(&mut self) -> Result<usize, StoreError> {
+    /// Sends all that may go now; says how many. Where nothing may, the store is only looked into if
+    /// it may have changed: some have gates that ring often, and a look costs more than a ring.
+    async fn round(&mut self, look: bool) -> Result<usize, StoreError> {
         self.revive().await?;
         let mut started = self.pass_those_at_gates();
-        if self.free() == 0 {
-            // To ask for turns now would say that nobody waits for one.
+        // To ask for turns with no worker free would say that nobody waits for one.
+        if self.free() == 0 || !(look || self.has_room()) {
             return Ok(started);
         }
         let lanes = self.lanes().await?;
@@ -184,6 +186,12 @@ impl Pump {
             }
         }
         started
+    }
+
+    /// Whether a message of some queue could go.
+    fn has_room(&self) -> bool {
+        let mut lines = self.dispatcher.lines.iter().zip(&self.at_gate);
+        lines.any(|(line, at_gate)| at_gate.is_none() && self.dispatcher.gates.room(&line.way) > 0)
     }
 
     /// The lanes of each queue.

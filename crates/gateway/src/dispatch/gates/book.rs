@@ -30,6 +30,8 @@ pub(super) struct Book {
     by: String,
     /// Why it cannot be read.
     trouble: Option<String>,
+    /// Somebody was turned away by it, and has not heard since that it may be open.
+    pub(super) wanted: bool,
 }
 
 /// What a look has changed.
@@ -63,6 +65,7 @@ impl Book {
             turnstile: None,
             by: String::new(),
             trouble: None,
+            wanted: false,
         }
     }
 
@@ -90,10 +93,17 @@ impl Book {
         }
     }
 
-    /// One of so many bytes goes.
-    pub(super) fn begins(&mut self, bytes: u64, now: Time) {
+    /// One goes.
+    pub(super) fn begins(&mut self, now: Time) {
         if let Some(turnstile) = &mut self.turnstile {
-            turnstile.pass(size(Unit::Tokens, bytes), now);
+            turnstile.pass(now);
+        }
+    }
+
+    /// The prompt of one that goes has so many tokens.
+    pub(super) fn weighs(&mut self, prompt: u64, now: Time) {
+        if let Some(turnstile) = &mut self.turnstile {
+            turnstile.weigh(prompt, now);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use flow::Time;
@@ -50,7 +49,7 @@ impl Gates {
             let mut wanted = pin!(self.wanted.notified());
             // Whoever is turned away after this is heard, and before this is seen.
             wanted.as_mut().enable();
-            if self.hungry.load(Ordering::Relaxed) {
+            if self.books()[at].wanted {
                 continue;
             }
             tokio::select! {
@@ -81,7 +80,8 @@ impl Gates {
         let mut books = self.books();
         let news = books[at].tell(look);
         self.freshen(at, &mut books[at], now);
-        let open = books[at].room(now) > 0;
+        // Whoever was not turned away by this gate has nothing to hear of it.
+        let open = books[at].room(now) > 0 && std::mem::take(&mut books[at].wanted);
         drop(books);
         match news {
             Some(News::Well) => tracing::info!(gate = %name, "the gate can be read again"),
@@ -97,7 +97,6 @@ impl Gates {
 
     /// Tells whoever waits that something may have opened.
     pub(super) fn open(&self) {
-        self.hungry.store(false, Ordering::Relaxed);
         // All who wait, and one who is about to.
         self.opened.notify_waiters();
         self.opened.notify_one();

@@ -274,11 +274,38 @@ async fn d02_after_one_has_begun_the_next_one_rests() {
     let _watching = watched(&gates);
     let way = way(&gates);
     until(&gates, "open", |gate| gate.open).await;
-    // A prompt that is a thousand times as long as the usual one.
-    let _pass = gates.take(&way, 1_200_000).unwrap();
+    let pass = gates.take(&way, 1200).unwrap();
+    // A thousand times as long as the usual one.
+    pass.weighs(300_000);
     assert_eq!(gates.room(&way), 0);
     let shown = gates.explain().remove(0);
     assert!(shown.state.starts_with("holding back: one more in "), "{shown:?}");
+}
+
+/// One gate that is closed and one that is open: nobody rings for the one that is not waited for.
+#[tokio::test]
+async fn d03_a_gate_that_is_open_does_not_ring_for_one_that_is_closed() {
+    let gate = Gate::new(Settled { flow: fixed(100.0), ..Settled::default() });
+    gate.keeper.with(|core, now| {
+        core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
+    });
+    let specs =
+        [spec("g", GateKind::Gateway { rest: 1.0 }, System::Known), constant("shut", 0.1, 10.0)];
+    let gates = Gates::new(&specs, Some(Arc::clone(&gate)), gate.clock, Arc::default()).unwrap();
+    let _watching = watched(&gates);
+    until(&gates, "open", |gate| gate.open).await;
+    let way = way(&gates);
+    let mut rings = 0;
+    let ringing = async {
+        loop {
+            assert_eq!(gates.room(&way), 0);
+            gates.changed().await;
+            rings += 1;
+        }
+    };
+    // Time for fifteen looks into the gateway.
+    _ = tokio::time::timeout(Duration::from_millis(300), ringing).await;
+    assert!(rings <= 2, "{rings} rings");
 }
 
 /// A watermark says nothing of who is about to begin.

@@ -203,7 +203,8 @@ impl<'a> Yard<'a> {
         } else {
             self.batch += 1;
             self.presumed.push(self.now.after(Span::from_secs_f64(self.start)));
-            self.turnstile.pass(u64::from(prompt), self.now);
+            self.turnstile.pass(self.now);
+            self.turnstile.weigh(u64::from(prompt), self.now);
         }
         Ok(())
     }
