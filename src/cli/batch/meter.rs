@@ -61,7 +61,7 @@ impl Meter {
         self.bar.set_length(total);
         self.bar.set_position(done);
         self.bar.set_message(format!("{status}{note}"));
-        let tenth = (done * 10).checked_div(total).unwrap_or_default();
+        let tenth = done.saturating_mul(10).checked_div(total).unwrap_or_default();
         let now = (status.to_owned(), tenth);
         if !self.is_seen && self.told.as_ref() != Some(&now) {
             self.say(&match total {
@@ -84,5 +84,18 @@ impl Meter {
 impl Drop for Meter {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d10_counts_that_nobody_has_are_told_all_the_same() {
+        let mut meter = Meter::requests();
+        for (done, total) in [(u64::MAX, u64::MAX), (u64::MAX, 1), (1, u64::MAX), (1, 0)] {
+            meter.show("in_progress", done, total, "");
+        }
     }
 }
