@@ -327,3 +327,117 @@ fn d10_the_start_tells_of_the_batch_api() {
         if told.contains(&expected) { Ok(()) } else { Err(told) }
     });
 }
+
+/// A server that ends batches as it likes, under names of its own choice.
+fn hostile(told: Value) -> Backend {
+    Backend::start(move |seen: &Seen| match seen.path.split('?').next().unwrap() {
+        "/dispatch.txt" => Answer::json(200, "gate\tone\n\u{1b}[2Jtwo\n"),
+        "/dispatch/dead" => {
+            let grave = json!({"number": 1, "id": "a\u{1b}[31m", "failures": 2, "why": "\u{9b}2J"});
+            Answer::json(200, &json!({"dead": [grave], "next": null}).to_string())
+        }
+        "/dispatch/dead/redrive" => {
+            let stays = json!({"id": "a\u{1b}[31m", "why": "b\rc"});
+            Answer::json(200, &json!({"messages": 0, "stay": 1, "why": [stays]}).to_string())
+        }
+        "/v1/files/file-out/content" | "/v1/files/file-err/content" => Answer::json(
+            200,
+            &json!({"error": {"code": "\u{1b}c", "message": "\u{1b}]0;m"}}).to_string(),
+        ),
+        "/v1/batches/batch_1" => Answer::json(200, &told.to_string()),
+        "/v1/batches" => Answer::json(200, &json!({ "data": [told] }).to_string()),
+        _ => {
+            let error = json!({"message": "\u{1b}[2J no", "code": "x_not_found"});
+            Answer::json(404, &json!({ "error": error }).to_string())
+        }
+    })
+}
+
+fn ended(id: &str) -> Value {
+    json!({"id": id, "status": "completed", "endpoint": "/v1\u{1b}[1m", "created_at": 1,
+        "input_file_id": "in\u{1b}[2m", "completion_window": "24h\u{1b}[3m", "expires_at": 2,
+        "output_file_id": "file-out", "error_file_id": "file-err",
+        "metadata": {"key\u{1b}[4m": "value\u{1b}[5m\u{202e}"},
+        "errors": {"data": [{"message": "flaw\u{1b}[6m"}]},
+        "request_counts": {"total": 2, "completed": 1, "failed": 1}})
+}
+
+#[test]
+fn d10_files_of_others_stay_whatever_they_are_called() {
+    let (api, folder) = (fake("completed", 0), folder());
+    let url = format!("http://{}", api.address());
+    let (output, part) = (folder.join("answers.jsonl"), folder.join("answers.jsonl.part"));
+    let input = folder.join("in.jsonl");
+    requests(&folder, 1);
+    std::os::unix::fs::symlink(&input, &part).unwrap();
+    let before = fs::read_to_string(&input).unwrap();
+    let paths = [&input, &output].map(|path| path.to_str().unwrap());
+    let words = ["submit", paths[0], "--wait", "--output", paths[1], "--window", "30m"];
+    let (code, _, said) = run(&url, &[&words[..], &["--metadata", "team=a=b"]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(fs::read_to_string(&output).unwrap(), "{\"custom_id\":\"good\"}\n");
+    assert!(part.is_symlink(), "it is not ours");
+    assert_eq!(fs::read_to_string(&input).unwrap(), before);
+    fs::rename(&input, &part).unwrap();
+    fs::remove_file(&output).unwrap();
+    let words = ["submit", part.to_str().unwrap(), "--wait", "--output", paths[1]];
+    let (code, _, said) = run("http://127.0.0.1:1", &words);
+    assert!(code == 1 && said.contains("cannot connect"), "{said}");
+    assert_eq!(fs::read_to_string(&part).unwrap(), before, "requests are no draft of answers");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no trace is left");
+}
+
+#[test]
+fn d10_one_file_by_two_names_is_still_one_file() {
+    let folder = folder();
+    requests(&folder, 1);
+    fs::write(folder.join("old.jsonl"), "old").unwrap();
+    std::os::unix::fs::symlink(&folder, folder.join("here")).unwrap();
+    std::os::unix::fs::symlink("old.jsonl", folder.join("link.jsonl")).unwrap();
+    let whole = folder.join("one.jsonl");
+    let both = |output: &str, errors: &str, flags: &[&str]| {
+        let words = ["submit", "in.jsonl", "--wait", "--output", output, "--errors", errors];
+        let mut command = command("http://127.0.0.1:1", &[&words[..], flags].concat());
+        let said = command.current_dir(&folder).output().unwrap().stderr;
+        String::from_utf8(said).unwrap()
+    };
+    for errors in ["one.jsonl", "./one.jsonl", "here/one.jsonl", whole.to_str().unwrap()] {
+        let said = both("one.jsonl", errors, &[]);
+        assert!(said.contains("--output and --errors are both"), "{errors}: {said}");
+    }
+    let said = both("old.jsonl", "link.jsonl", &["--force"]);
+    assert!(said.contains("--output and --errors are both"), "{said}");
+    for (output, errors) in [("one.jsonl", "here/two.jsonl"), ("-", "-"), ("-", "./-")] {
+        let said = both(output, errors, &[]);
+        assert!(said.contains("cannot connect"), "{errors}: {said}");
+    }
+    let said = both("one.jsonl/", "two.jsonl", &[]);
+    assert!(said.contains("this is a folder"), "{said}");
+}
+
+#[test]
+fn d10_a_link_to_nothing_stays_unless_it_is_forced() {
+    let folder = folder();
+    let (input, link) = (requests(&folder, 1), folder.join("link.jsonl"));
+    std::os::unix::fs::symlink("nothing", &link).unwrap();
+    let [input, output] = [&input, &link].map(|path| path.to_str().unwrap());
+    let words = ["submit", input, "--wait", "--output", output];
+    let (code, _, said) = run("http://127.0.0.1:1", &words);
+    assert!(code == 1 && said.contains("--force replaces it"), "{said}");
+    let (_, _, said) = run("http://127.0.0.1:1", &[&words[..], &["--force"]].concat());
+    assert!(said.contains("cannot connect"), "{said}");
+}
+
+#[test]
+fn d10_answers_are_written_where_the_user_says_and_not_where_a_server_says() {
+    let folder = folder();
+    fs::create_dir(folder.join("sub")).unwrap();
+    let elsewhere = folder.join("sub/evil");
+    let api = hostile(ended(elsewhere.to_str().unwrap()));
+    let mut fetch = command(&format!("http://{}", api.address()), &["fetch", "batch_1"]);
+    let Output { status, stderr, .. } = fetch.current_dir(&folder).output().unwrap();
+    assert_eq!(status.code(), Some(3), "{}", String::from_utf8_lossy(&stderr));
+    assert!(folder.join("batch_1.output.jsonl").is_file());
+    assert!(folder.join("batch_1.errors.jsonl").is_file());
+    assert_eq!(fs::read_dir(folder.join("sub")).unwrap().count(), 0);
+}

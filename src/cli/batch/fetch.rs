@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 
 use super::api::Api;
 use super::info::Info;
-use super::{Files, Server, failures};
+use super::{Files, Server, failures, form};
 
 /// What stands for the terminal.
 const TERMINAL: &str = "-";
@@ -38,6 +38,12 @@ pub(super) struct Fetch {
     server: Server,
 }
 
+/// A file that is not all there yet. It goes when this does, unless it is kept.
+struct Draft {
+    file: File,
+    path: PathBuf,
+}
+
 // === impl Fetch ===
 
 impl Fetch {
@@ -48,7 +54,8 @@ impl Fetch {
             let wait = api.command(&format!("status {} --watch", batch.id));
             bail!("it is {} and has no answers yet: {wait} waits for it", batch.status);
         }
-        let files = self.files.or_beside(Path::new(&batch.id));
+        // Not the id that the server answers with: it might name a place of its own choice.
+        let files = self.files.or_beside(Path::new(&self.id));
         files.check(None)?;
         let mut told = fetch(&api, &batch, &files, out).await?;
         if self.server.json {
@@ -86,8 +93,8 @@ impl Files {
         for path in paths.into_iter().flatten().filter(|path| !is_terminal(path)) {
             check_place(path, input, self.force).with_context(|| path.display().to_string())?;
         }
-        match paths {
-            [Some(one), Some(other)] if one == other && !is_terminal(one) => {
+        match paths.map(|path| path.filter(|path| !is_terminal(path))) {
+            [Some(one), Some(other)] if is_one_place(one, other) => {
                 bail!("--output and --errors are both {}", one.display())
             }
             _ => Ok(()),
@@ -101,6 +108,11 @@ fn is_terminal(path: &Path) -> bool {
 
 fn check_place(path: &Path, input: Option<&Path>, force: bool) -> Result<()> {
     let input = input.and_then(|input| input.metadata().ok());
+    let there = "this is there already: --force replaces it, --output and --errors name others";
+    let spelt = path.as_os_str().as_encoded_bytes();
+    if spelt.ends_with(b"/") || spelt.ends_with(b"/.") {
+        bail!("this is a folder: name a file in it");
+    }
     match path.metadata() {
         Ok(found) if found.is_dir() => bail!("this is a folder: name a file in it"),
         Ok(found) if input.is_some_and(|input| is_same(&input, &found)) => {
@@ -108,29 +120,62 @@ fn check_place(path: &Path, input: Option<&Path>, force: bool) -> Result<()> {
         }
         // Devices and pipes are written to as they are.
         Ok(found) if !found.is_file() => return Ok(()),
-        Ok(_) if !force => {
-            bail!("this is there already: --force replaces it, --output and --errors name others")
-        }
+        Ok(_) if !force => bail!(there),
+        // A link to nothing is something all the same.
+        Err(_) if !force && path.is_symlink() => bail!(there),
         _ => {}
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+    let folder = folder(path);
+    if !folder.is_dir() {
         bail!("there is no folder {}", folder.display());
     }
-    let draft = draft(path);
-    File::create(&draft).context("this cannot be written")?;
-    Ok(fs::remove_file(draft)?)
+    Draft::beside(path).map(drop).context("this cannot be written")
+}
+
+/// Where a file is.
+fn folder(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Whether two names mean one file, however they are spelt.
+fn is_one_place(one: &Path, other: &Path) -> bool {
+    // Devices are left out: one terminal may well be standard output and standard error.
+    let file = |path: &Path| path.metadata().ok().filter(fs::Metadata::is_file);
+    if let (Some(one), Some(other)) = (file(one), file(other)) {
+        return is_same(&one, &other);
+    }
+    let place =
+        |path: &Path| Some((folder(path).canonicalize().ok()?, path.file_name()?.to_owned()));
+    place(one).is_some_and(|at| place(other) == Some(at))
 }
 
 fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// What a file is called until all of it is there.
-fn draft(path: &Path) -> PathBuf {
-    let mut draft = OsString::from(path);
-    draft.push(".part");
-    draft.into()
+// === impl Draft ===
+
+impl Draft {
+    /// Begins one under a name that nobody has: whatever is there is not ours to write to.
+    fn beside(path: &Path) -> io::Result<Self> {
+        let path = folder(path).join(format!(".tidegate-{:016x}.part", form::random()));
+        let file = File::options().write(true).create_new(true).open(&path)?;
+        Ok(Self { file, path })
+    }
+
+    /// Gives it the name that it was written for.
+    fn keep(&self, path: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.path, path)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // It is gone already where it was kept.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 /// Fetches what there is; gives what there is to say about it.
@@ -179,7 +224,7 @@ fn commonest_failure(batch: &Info, files: &Files) -> Option<String> {
 pub(super) fn tell(lines: &[String]) {
     for line in lines {
         // There is nobody to tell if this fails.
-        let _ = writeln!(std::io::stderr(), "{line}");
+        let _ = writeln!(io::stderr(), "{line}");
     }
 }
 
@@ -188,18 +233,9 @@ async fn save(body: &mut Incoming, path: &Path) -> Result<()> {
     if path.metadata().is_ok_and(|found| !found.is_file()) {
         return copy(body, &mut File::options().write(true).open(path)?).await;
     }
-    let draft = draft(path);
-    let mut writer = BufWriter::new(File::create(&draft)?);
-    let copied = copy(body, &mut writer).await;
-    let kept = copied.and_then(|()| {
-        writer.into_inner()?.sync_all()?;
-        Ok(fs::rename(&draft, path)?)
-    });
-    if kept.is_err() {
-        // It may not even be there.
-        let _ = fs::remove_file(&draft);
-    }
-    kept
+    let draft = Draft::beside(path)?;
+    copy(body, &mut BufWriter::new(&draft.file)).await?;
+    Ok(draft.keep(path)?)
 }
 
 async fn copy(body: &mut Incoming, to: &mut dyn Write) -> Result<()> {

@@ -88,7 +88,8 @@ impl Whole {
     }
 }
 
-fn random() -> u64 {
+/// A number that nobody can guess.
+pub(super) fn random() -> u64 {
     RandomState::new().hash_one(0)
 }
 
