@@ -9,6 +9,7 @@ mod dispatch;
 mod engine;
 mod epp;
 mod measure;
+mod plain;
 mod remote;
 mod serve;
 mod source;

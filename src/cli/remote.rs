@@ -5,6 +5,8 @@ use gateway::client::{Answer, Base};
 use http::StatusCode;
 use serde_json::Value;
 
+use super::plain;
+
 /// A server.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
@@ -33,7 +35,7 @@ impl Remote {
     /// was meant is known by this alone, so it is named.
     pub(super) fn refusal(&self, answer: &Answer, path: &str, meant: &str) -> String {
         let (asked, status) = (self.at(path), answer.status);
-        let said: Option<Value> = serde_json::from_slice(&answer.body).ok();
+        let said: Option<Value> = serde_json::from_slice(&answer.body).ok().map(plain::value);
         let error = said.as_ref().map(|said| &said["error"]);
         let code = error.and_then(|error| error["code"].as_str()).unwrap_or_default();
         // Ours says what is not there; others do not know the path at all.

@@ -441,3 +441,33 @@ fn d10_answers_are_written_where_the_user_says_and_not_where_a_server_says() {
     assert!(folder.join("batch_1.errors.jsonl").is_file());
     assert_eq!(fs::read_dir(folder.join("sub")).unwrap().count(), 0);
 }
+
+#[test]
+fn d10_nothing_that_a_server_says_moves_a_cursor() {
+    let folder = folder();
+    let api = hostile(ended("batch_1\u{1b}[31m"));
+    let url = format!("http://{}", api.address());
+    let harmless = |words: &[&str], part: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let command = command.args(words).args(["--url", &url]).current_dir(&folder);
+        let Output { stdout, stderr, .. } = command.output().unwrap();
+        let said = String::from_utf8([stdout, stderr].concat()).unwrap();
+        assert!(said.contains(part), "{words:?}: {said}");
+        let bad = |letter: char| letter.is_control() && !"\n\t".contains(letter);
+        assert!(!said.contains(bad) && !said.contains('\u{202e}'), "{words:?}: {said:?}");
+    };
+    harmless(&["batch", "status", "batch_1"], "flaw");
+    harmless(&["batch", "list"], "batch_1");
+    harmless(&["batch", "status", "batch_2"], "[2J no");
+    harmless(&["batch", "fetch", "batch_1"], "1 of 1 failures");
+    harmless(&["dispatch", "explain"], "gate\tone\n");
+    harmless(&["dispatch", "dead", "list", "--queue", "q"], "a [31m");
+    harmless(&["dispatch", "dead", "redrive", "--queue", "q", "--all"], "b c");
+    let (_, out, _) = run(&url, &["status", "batch_1", "--json"]);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told, ended("batch_1\u{1b}[31m"), "programs get it as it is");
+    let file = folder.join("bad.jsonl");
+    let line = json!({"custom_id": "a", "method": "POST", "url": "/v1/\u{9b}", "body": {}});
+    fs::write(&file, line.to_string()).unwrap();
+    harmless(&["batch", "submit", file.to_str().unwrap()], "line 1");
+}

@@ -5,10 +5,10 @@ use std::io::{BufRead as _, BufReader, Read};
 
 use serde_json::Value;
 
+use crate::cli::plain;
+
 /// How much of the file is read: many failures have few causes.
 const READ_MAX: u64 = 8 << 20;
-/// Letters of a message that are shown.
-const SHOWN_MAX: usize = 300;
 
 /// The commonest cause in a sentence, if any line can be read.
 pub(super) fn commonest(file: impl Read) -> Option<String> {
@@ -22,7 +22,7 @@ pub(super) fn commonest(file: impl Read) -> Option<String> {
         read += 1;
     }
     let (code, (count, message)) = causes.into_iter().max_by_key(|(_, (count, _))| *count)?;
-    let message = shortened(&message);
+    let [code, message] = [&code, &message].map(|text| plain::shortened(text));
     Some(format!("{count} of {read} failures are {code}, such as: {message}"))
 }
 
@@ -40,16 +40,6 @@ fn cause(line: &[u8]) -> Option<(String, String)> {
 
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// A message from elsewhere on one line, of bounded length and with nothing that moves a cursor.
-fn shortened(message: &str) -> String {
-    let plain = message.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-    let mut shown: String = plain.take(SHOWN_MAX).collect();
-    if message.chars().nth(SHOWN_MAX).is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 #[cfg(test)]
@@ -71,7 +61,7 @@ mod tests {
     fn d10_however_long_a_message_is_a_line_of_it_is_shown() {
         let line = format!("{{\"error\":{{\"code\":\"x\",\"message\":\"{}\"}}}}", "é".repeat(9999));
         let told = commonest(line.as_bytes()).unwrap();
-        assert_eq!(told.matches('é').count(), SHOWN_MAX);
+        assert_eq!(told.matches('é').count(), plain::SHOWN_MAX);
         let endless = std::io::repeat(b'x');
         assert_eq!(commonest(endless), None, "it ends all the same");
     }

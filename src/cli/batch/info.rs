@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::api::Problem;
+use crate::cli::plain;
 
 /// Mistakes that are shown of a file: whoever has made more has made one many times.
 pub(super) const FLAWS_SHOWN: usize = 20;
@@ -28,7 +29,7 @@ pub(super) struct Info {
     pub(super) request_counts: Counts,
     errors: Option<Errors>,
     metadata: Option<BTreeMap<String, Value>>,
-    /// As it was told.
+    /// As it was told: all else is as it may be shown.
     #[serde(skip)]
     pub(super) raw: Value,
 }
@@ -86,7 +87,7 @@ pub(super) fn table(batches: &[Info], out: &mut dyn Write) -> io::Result<()> {
 
 impl Info {
     pub(super) fn read(raw: Value) -> Result<Self, Problem> {
-        let info: Result<Self, _> = serde_json::from_value(raw.clone());
+        let info: Result<Self, _> = serde_json::from_value(plain::value(raw.clone()));
         let strange = |error: serde_json::Error| {
             Problem::Refused(format!("the gateway's answer is no batch: {error}"))
         };

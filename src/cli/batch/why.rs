@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::api::Api;
 use super::info::Info;
+use crate::cli::plain;
 
 /// How long nothing may move before somebody wonders.
 const STILL: Duration = Duration::from_secs(10);
@@ -28,14 +29,15 @@ pub(super) struct Stillness {
 /// What keeps the requests of batches from going.
 pub(super) async fn why(api: &Api) -> Vec<String> {
     // The pages may be at another address, or forbidden: then there is still the command.
-    let mut told = api.overview().await.map(|page| read(&page)).unwrap_or_default();
+    let mut told = api.overview().await.map(read).unwrap_or_default();
     if told.is_empty() {
         told.push(format!("{} says why, where the status pages are", api.explain()));
     }
     told
 }
 
-fn read(page: &Value) -> Vec<String> {
+fn read(page: Value) -> Vec<String> {
+    let page = plain::value(page);
     let rows = |key: &str| page[key].as_array().map(Vec::as_slice).unwrap_or_default();
     let troubles = rows("trouble").iter().filter_map(Value::as_str);
     let mut told: Vec<String> =
@@ -89,16 +91,16 @@ mod tests {
             "queues": [{"name": "q", "gates": ["other"]},
                 {"name": "batch", "gates": ["gateway"], "retry": 3}],
             "gates": [{"name": "other", "state": "open"},
-                {"name": "gateway", "state": "closed", "by": "8 taken"}],
+                {"name": "gateway", "state": "closed", "by": "8\u{1b}taken"}],
             "trouble": ["the disk is full"]});
         let told = [
             "the queue cannot be used: the disk is full",
             "gate gateway is closed (8 taken)",
             "3 wait for another try",
         ];
-        assert_eq!(read(&page), told);
+        assert_eq!(read(page), told);
         for strange in [json!(null), json!([]), json!({"queues": 5}), json!({"queues": [1]})] {
-            assert!(read(&strange).is_empty());
+            assert!(read(strange).is_empty());
         }
     }
 

@@ -6,7 +6,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, Subcommand};
 use gateway::client;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
+use crate::cli::plain;
 use crate::cli::remote::Remote;
 
 /// What is asked where an answer makes no sense.
@@ -115,6 +117,7 @@ impl Explain {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
         let page = if self.json { "/dispatch" } else { "/dispatch.txt" };
         let said = self.at.ask("GET", page, Vec::new())?;
+        let said = if self.json { said } else { plain::lines(&said) };
         writeln!(out, "{}", said.trim_end())?;
         Ok(())
     }
@@ -208,8 +211,10 @@ impl At {
         Ok(String::from_utf8_lossy(&answer.body).into_owned())
     }
 
-    fn read<'a, T: Deserialize<'a>>(&self, said: &'a str, path: &str) -> Result<T> {
+    /// What an answer says, as it may be shown.
+    fn read<T: DeserializeOwned>(&self, said: &str, path: &str) -> Result<T> {
         let strange = || format!("what {}{path} answered makes no sense: is it {MEANT}?", self.url);
-        serde_json::from_str(said).with_context(strange)
+        let said = serde_json::from_str(said).with_context(strange)?;
+        serde_json::from_value(plain::value(said)).with_context(strange)
     }
 }
