@@ -123,8 +123,8 @@ impl Pump {
         }
     }
 
-    /// Sends all that may go now; says how many. Where nothing may, the store is only looked into if
-    /// it may have changed: some have gates that ring often, and a look costs more than a ring.
+    /// Sends all that may go now; says how many. Where nothing may, the store is only looked into
+    /// if it may have changed: some gates ring often, and a look costs more than a ring.
     async fn round(&mut self, look: bool) -> Result<usize, StoreError> {
         self.revive().await?;
         let mut started = self.pass_those_at_gates();
