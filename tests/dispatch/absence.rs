@@ -114,6 +114,55 @@ fn a_redis_that_goes_away_is_told_and_the_end_does_not_wait_for_it() {
     assert!(watch.elapsed() < Duration::from_secs(8), "{:?}", watch.elapsed());
 }
 
+#[test]
+fn a_dispatcher_that_holds_nothing_ends_at_once_though_redis_is_away() {
+    let mut yard = Yard::start("", |_| Answer::ok());
+    yard.redis.kill();
+    eventually("trouble", || match yard.dispatcher.page("/ready").status {
+        503 => Ok(()),
+        other => Err(other.to_string()),
+    });
+    let watch = Stopwatch::start();
+    yard.dispatcher.process.signal("TERM");
+    assert!(yard.dispatcher.process.exit().success());
+    // It is half a second; with something to hand back it would be 4.
+    assert!(watch.elapsed() < Duration::from_secs(3), "{:?}", watch.elapsed());
+    let log = yard.dispatcher.process.log();
+    assert!(!log.contains("the end took too long"), "{log}");
+}
+
+#[test]
+fn a_redis_that_says_nothing_is_told_to_whoever_asks_for_the_dead() {
+    let yard = Yard::start("", |_| Answer::ok());
+    yard.redis.call(&["CLIENT", "PAUSE", "60000"]);
+    let watch = Stopwatch::start();
+    assert_away(&yard.dispatcher.page(&format!("/dispatch/dead?queue={QUEUE}")));
+    // It is 2 s; what the store would try makes more than 9.
+    assert!(watch.elapsed() < Duration::from_secs(6), "{:?}", watch.elapsed());
+}
+
+/// It does not know its user at first.
+#[test]
+fn a_redis_that_is_mended_after_it_came_is_asked_how_it_is_set() {
+    let mut redis = Redis::start_with(&["--appendonly", "no"]);
+    redis.kill();
+    let backend = Backend::start(|_| Answer::ok());
+    let sections = config(QUICK, "\"open\"", &redis, backend.address());
+    let dispatcher = Dispatcher::start(&sections.replace("redis://", "redis://bob:secret@"));
+    let await_words = |words: &str| {
+        eventually(words, || match dispatcher.process.log() {
+            log if log.contains(words) => Ok(()),
+            log => Err(log),
+        });
+    };
+    redis.restart();
+    await_words("Redis is not as it is configured here");
+    redis.call(&["ACL", "SETUSER", "bob", "on", ">secret", "~*", "&*", "+@all"]);
+    await_words("appendonly no");
+    let log = dispatcher.process.log();
+    assert_eq!(log.matches("not as it is configured").count(), 1, "{log}");
+}
+
 /// What was answered meanwhile is kept here and not asked for again: the lease is a minute, by the
 /// end of which nobody would wait for this test.
 #[test]
@@ -169,9 +218,12 @@ fn x03_a_gateway_serves_while_the_disk_of_its_batches_is_full() {
     );
     let gateway = Gateway::start(&sections);
     assert_eq!(gateway.ask(&chat("m")).status, 200, "who asks now needs no disk");
-    assert_away(&gateway.get("/v1/batches"));
+    let away = gateway.get("/v1/batches");
+    assert_away(&away);
+    let folder = disk.0.to_str().unwrap();
+    assert!(!away.text().contains(folder), "it is nobody's business: {}", away.text());
     let text = gateway.get("/dispatch.txt").text();
-    assert!(text.contains("cannot be used"), "{text}");
+    assert!(text.contains("cannot be used") && text.contains(folder), "{text}");
     fs::remove_file(disk.ballast()).unwrap();
     eventually("the Batch API", || match gateway.get("/v1/batches").status {
         200 => Ok(()),

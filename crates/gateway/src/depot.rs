@@ -99,9 +99,11 @@ impl Depot {
         Ok(Self { folder, shared, gates: Arc::clone(&kit.gates) })
     }
 
-    /// The Batch API, where there is one; or why it cannot be used yet.
+    /// The Batch API, where there is one. Whoever asks for it need not know where its folder is:
+    /// why it cannot be used yet stands in the log and on the dispatcher's page.
     pub(crate) fn batches(&self) -> Option<Result<&Arc<Batches>, String>> {
-        self.folder.as_ref().map(|folder| folder.batches())
+        let away = || "the folder of the Batch API cannot be used yet".to_owned();
+        self.folder.as_ref().map(|folder| folder.batches().ok_or_else(away))
     }
 
     /// Why stores cannot be used.

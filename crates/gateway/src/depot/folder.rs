@@ -62,9 +62,9 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The Batch API, or why it cannot be used yet.
-    pub(super) fn batches(&self) -> Result<&Arc<Batches>, String> {
-        self.open.get().map(|open| &open.batches).ok_or_else(|| self.why())
+    /// The Batch API, once it can be used.
+    pub(super) fn batches(&self) -> Option<&Arc<Batches>> {
+        self.open.get().map(|open| &open.batches)
     }
 
     pub(super) fn dispatcher(&self) -> Option<&Arc<Dispatcher>> {

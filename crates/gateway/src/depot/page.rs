@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use store::{Dead, Redriven, StoreError, Trouble, Which};
+use store::{Dead, Redriven, Store, StoreError, Trouble, Which};
 
 use super::Depot;
 use crate::clock::moment;
@@ -14,6 +14,9 @@ use crate::dispatch::{Dispatcher, View};
 
 /// How long queues may take to be counted.
 const COUNT_LIMIT: Duration = Duration::from_secs(1);
+/// How long a store may take to say that it is there before anything is asked of its dead. What is
+/// asked then may take longer: half of it done would be worse.
+const WAKE_LIMIT: Duration = Duration::from_secs(2);
 /// The most of the dead on one page.
 const PAGE_MAX: usize = 1000;
 
@@ -104,9 +107,7 @@ impl Depot {
         let closed = self.folder.as_ref().and_then(|folder| folder.trouble());
         let (mut queues, mut trouble) = (Vec::new(), Vec::from_iter(closed));
         for dispatcher in self.dispatchers() {
-            let silent = || Err(StoreError::new(Trouble::Away, "the store does not answer"));
-            let counted = tokio::time::timeout(COUNT_LIMIT, dispatcher.count()).await;
-            let counted = counted.unwrap_or_else(|_| silent());
+            let counted = within(COUNT_LIMIT, dispatcher.count()).await;
             let error = counted.as_ref().err().map(ToString::to_string);
             // What was found before is worth more than that nothing is found now.
             let why = dispatcher.trouble().or(error);
@@ -123,7 +124,7 @@ impl Depot {
         queue: &str,
         after: Option<u64>,
     ) -> Result<Graveyard, StoreError> {
-        let dead = self.of(queue)?.store().dead(queue, after, PAGE_MAX).await?;
+        let dead = self.awake(queue).await?.dead(queue, after, PAGE_MAX).await?;
         let next = (dead.len() == PAGE_MAX).then(|| dead.last().map(|dead| dead.number)).flatten();
         Ok(Graveyard { queue: queue.into(), dead: dead.into_iter().map(Grave::of).collect(), next })
     }
@@ -132,7 +133,7 @@ impl Depot {
     pub(crate) async fn act(&self, deed: Deed, meant: Meant) -> Result<Done, StoreError> {
         let Meant { queue, ids } = meant;
         let which = ids.map_or(Which::All, Which::Ids);
-        let store = self.of(&queue)?.store();
+        let store = self.awake(&queue).await?;
         let Redriven { again, stay, why } = match deed {
             Deed::Redrive => store.redrive(&queue, which, moment()).await?,
             Deed::Purge => {
@@ -142,6 +143,12 @@ impl Depot {
         };
         let why = why.into_iter().map(|(id, why)| Stays { id, why }).collect();
         Ok(Done { queue, messages: again, stay, why })
+    }
+
+    /// The store of a queue, which answers.
+    async fn awake(&self, queue: &str) -> Result<&Arc<dyn Store>, StoreError> {
+        let store = self.of(queue)?.store();
+        within(WAKE_LIMIT, store.depth(queue)).await.map(|_| store)
     }
 
     fn of(&self, queue: &str) -> Result<&Arc<Dispatcher>, StoreError> {
@@ -157,6 +164,15 @@ impl Depot {
             StoreError::new(Trouble::Asked, what)
         })
     }
+}
+
+/// What a store says, if it says it in time.
+async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let silent = |_| Err(StoreError::new(Trouble::Away, "the store does not answer"));
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(silent)
 }
 
 // === impl Overview ===

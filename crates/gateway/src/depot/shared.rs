@@ -58,15 +58,17 @@ impl Shared {
     }
 }
 
-/// Asks how the server is set, until it has said so.
+/// Asks how the server is set, until it has said so. What is wrong now may be mended without us.
 async fn get_to_know(store: Arc<RedisStore>) {
-    let mut pause = PAUSE;
+    let (mut pause, mut told) = (PAUSE, String::new());
     loop {
         match greet(&store).await {
             Ok(()) => return,
-            Err(error) if passes(&error) => {}
+            // Of one that is away whoever sends complains.
+            Err(error) if passes(&error) || error.text == told => {}
             Err(error) => {
-                return tracing::error!(%error, "Redis is not as it is configured here");
+                tracing::error!(%error, "Redis is not as it is configured here, trying again");
+                told = error.text;
             }
         }
         tokio::time::sleep(pause).await;

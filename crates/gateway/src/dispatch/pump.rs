@@ -21,6 +21,8 @@ const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
 /// What comes back is looked for at least this often.
 const REVIVE_MAX: Duration = Duration::from_secs(5);
 
+/// How long the end may take when there is nothing to hand back and nobody to tell.
+const PARTING: Duration = Duration::from_millis(500);
 /// How long the end may take, all in all.
 const END_LIMIT: Duration = Duration::from_secs(4);
 
@@ -59,8 +61,10 @@ impl Dispatcher {
             () = Arc::clone(&self).work() => {}
             () = self.overdue() => {
                 let messages = self.held().len();
-                tracing::warn!(messages, "the end took too long; what is not handed back comes \
-                                          back when its lease has run out");
+                if !self.has_nothing_to_lose() {
+                    tracing::warn!(messages, "the end took too long; what is not handed back \
+                                              comes back when its lease has run out");
+                }
             }
         }
     }
@@ -70,13 +74,22 @@ impl Dispatcher {
         task::spawn(Arc::clone(&self).tend());
         Pump::new(Arc::clone(&self)).run().await;
         self.hand_back().await;
-        self.leave().await;
+        // The others count it out by themselves after a while.
+        let _ = tokio::time::timeout(PARTING, self.leave()).await;
     }
 
     /// Resolves when the end has taken too long, whatever it is that waits for the store.
     async fn overdue(&self) {
         self.closed().await;
-        tokio::time::sleep(END_LIMIT).await;
+        tokio::time::sleep(PARTING).await;
+        if !self.has_nothing_to_lose() {
+            tokio::time::sleep(END_LIMIT - PARTING).await;
+        }
+    }
+
+    /// Whether the store is away while nothing of it is held.
+    fn has_nothing_to_lose(&self) -> bool {
+        self.held().is_empty() && self.trouble().is_some()
     }
 }
 

@@ -26,8 +26,12 @@ pub(super) struct Seen {
 /// be is an error.
 pub(super) async fn cautions(link: &Link) -> Result<Vec<String>, StoreError> {
     let info: Result<String, StoreError> = link.ask(Step::new("INFO", "all"), Kept::Here).await;
-    // A user who may not ask is not told.
-    let Ok(info) = info else { return Ok(Vec::new()) };
+    let info = match info {
+        Ok(info) => info,
+        Err(error) if error.trouble == Trouble::Away => return Err(error),
+        // A user who may not ask is not told.
+        Err(_) => return Ok(Vec::new()),
+    };
     let field = |name: &str| {
         let lines = info.lines().filter_map(|line| line.split_once(':'));
         lines.filter(|(field, _)| *field == name).map(|(_, value)| value.trim()).next()
