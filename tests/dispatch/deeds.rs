@@ -146,9 +146,14 @@ fn what_cannot_be_sent_says_what_it_lacks() {
     let bare = message("bare", unix() + 600)["data"].to_string();
     yard.redis.call(&["ZADD", QUEUE, "1764045130", &endless.to_string()]);
     yard.redis.call(&["ZADD", QUEUE, "1764045130", &bare]);
-    let results = await_results(&yard.redis, 1);
-    assert_eq!(results[0]["error_code"], "INVALID_REQUEST", "{results:?}");
-    assert!(results[0]["error_message"].to_string().contains("no `deadline`"), "{results:?}");
+    let mut early = message("early", 0);
+    early["data"]["deadline"] = (-5).into();
+    yard.redis.call(&["ZADD", QUEUE, "1764045130", &early.to_string()]);
+    for result in await_results(&yard.redis, 2) {
+        assert_eq!(result["error_code"], "INVALID_REQUEST", "{result}");
+        let said = result["error_message"].to_string();
+        assert!(said.contains("`deadline` is missing or not a time"), "{result}");
+    }
     let list = yard.dispatcher.page(&format!("/dispatch/dead?queue={QUEUE}")).json();
     assert_eq!(list["dead"][0]["id"], "bare", "{list}");
     let why = list["dead"][0]["why"].as_str().unwrap();

@@ -205,7 +205,7 @@ impl Dispatcher {
         }
         let message = &claim.message;
         if message.deadline == Moment::default() {
-            let text = "it has no `deadline`: give one, in seconds since 1970";
+            let text = "its `deadline` is missing or not a time: give whole seconds since 1970";
             return Verdict::Final(Outcome::failed(Outcome::INVALID, text));
         }
         let left = message.deadline.since(moment());
