@@ -195,13 +195,17 @@ fn calls_that_are_answered_here_are_counted_and_logged() {
     let dispatcher = &yard.dispatcher;
     assert_eq!(dispatcher.page("/dispatch").status, 200);
     assert_eq!(dispatcher.page("/v1/files").code(), "batch_disabled");
+    assert_eq!(dispatcher.page("/dispatch/dead/purge").code(), "method_not_allowed");
     let metrics = Metrics::read(&dispatcher.page("/metrics").text());
     assert_eq!(metrics.sum_where("tidegate_requests_total", "outcome=\"ok\""), 1.0);
     assert_eq!(metrics.sum_where("tidegate_requests_total", "batch_disabled"), 1.0);
-    eventually("both lines", || {
+    let of_no_band = metrics.sum_where("tidegate_requests_total", "band=\"-\"");
+    assert_eq!(of_no_band, 3.0, "they take nobody's turn");
+    eventually("all lines", || {
         let lines = dispatcher.process.access();
-        let both = ["/dispatch", "/v1/files"].iter().all(|path| lines.contains(path));
-        if both { Ok(()) } else { Err(lines) }
+        let all = ["=/dispatch ", "=/v1/files ", "method_not_allowed"];
+        let all = all.iter().all(|words| lines.contains(words));
+        if all && !lines.contains("priority=") { Ok(()) } else { Err(lines) }
     });
 }
 

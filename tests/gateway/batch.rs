@@ -249,6 +249,51 @@ fn d10_a_file_goes_out_over_http2() {
     assert!(printed == content);
 }
 
+#[test]
+fn d10_what_was_left_early_is_told_with_the_bytes_that_passed() {
+    let gateway = gateway("");
+    let content = line("x", 3000).repeat(10_000);
+    let file = upload(&gateway, &content);
+    let path = format!("/v1/files/{}/content", file["id"].as_str().unwrap());
+    let mut leaving = gateway.send(&Ask::get(&path));
+    assert_eq!(leaving.head().status, 200);
+    drop(leaving);
+    let mut leaving = begin(&gateway, 30 * MIB);
+    leaving.send(&vec![b'x'; MIB]).unwrap();
+    eventually("a draft", || match names(&gateway, "drafts").len() {
+        1 => Ok(()),
+        other => Err(other.to_string()),
+    });
+    drop(leaving);
+    let count = |line: &str, key: &str| -> usize {
+        let word = line.split_whitespace().find_map(|word| word.strip_prefix(key));
+        word.unwrap().parse().unwrap()
+    };
+    eventually("both lines", || {
+        let lines = gateway.process.access();
+        let left: Vec<_> = lines.lines().filter(|line| line.contains("client_closed")).collect();
+        let [download, upload] = left[..] else { return Err(lines) };
+        assert!(count(download, "bytes_out=") < content.len(), "{download}");
+        assert!(count(upload, "bytes_in=") <= 2 * MIB, "{upload}");
+        Ok(())
+    });
+    let whole = gateway.get(&path);
+    assert_eq!(whole.body.len(), content.len());
+    eventually("its line", || {
+        let lines = gateway.process.access();
+        let words = format!("bytes_out={}", content.len());
+        if lines.lines().any(|line| line.contains("outcome=ok") && line.contains(&words)) {
+            Ok(())
+        } else {
+            Err(lines)
+        }
+    });
+    let metrics = gateway.metrics();
+    assert_eq!(metrics.sum("tidegate_requests_cancelled_total"), 0.0, "nobody waited");
+    assert!(!metrics.has("tidegate_request_duration_seconds_count"), "nobody had a turn");
+    assert_eq!(metrics.sum_where("tidegate_requests_total", "band=\"normal\""), 0.0);
+}
+
 /// A small disk of its own, where whoever runs the tests may have one.
 struct Disk(std::path::PathBuf);
 

@@ -57,7 +57,8 @@ pub(crate) struct Record {
     pub(crate) model: String,
     pub(crate) target: String,
     pub(crate) flow: String,
-    pub(crate) band: Band,
+    /// Nothing for what is answered here and never takes a turn.
+    pub(crate) band: Option<Band>,
     /// The backend's name, empty if it never reached one, and why it was chosen.
     pub(crate) backend: String,
     pub(crate) reason: &'static str,

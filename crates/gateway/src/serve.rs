@@ -6,6 +6,7 @@
 
 mod batching;
 mod connection;
+mod download;
 mod inbound;
 mod journey;
 mod listing;

@@ -48,7 +48,7 @@ impl Trip {
         record.model = intent.model.clone().unwrap_or_default();
         record.target = intent.target.clone().unwrap_or_default();
         record.flow.clone_from(&intent.flow);
-        record.band = intent.band;
+        record.band = Some(intent.band);
     }
 
     /// It has a place in the core.
@@ -118,7 +118,7 @@ fn blank(parts: &Parts) -> Record {
         model: String::new(),
         target: String::new(),
         flow: String::new(),
-        band: Band::Normal,
+        band: Some(Band::Normal),
         backend: String::new(),
         reason: "",
         boost: 0.0,

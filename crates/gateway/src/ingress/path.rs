@@ -79,7 +79,7 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
         return if reads { Ok(Route::Visibility(page)) } else { Err(Fault::MethodNotAllowed) };
     }
     if let Some(route) = queues::at(method, path) {
-        return route;
+        return Ok(route);
     }
     let api = match path {
         _ if path.starts_with("/v1/") => Api::OpenAi,

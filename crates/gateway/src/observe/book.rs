@@ -19,7 +19,8 @@ const PAGES_MAX: usize = 1000;
 const NAME_MAX: usize = 256;
 
 const OTHER: &str = "other";
-const NONE: &str = "-";
+/// The value of a label that does not apply.
+pub(super) const NONE: &str = "-";
 
 /// A name that may be a label value, by its place in the index.
 type Label = u16;

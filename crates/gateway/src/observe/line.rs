@@ -35,7 +35,7 @@ pub(super) fn write(record: &Record, format: LogFormat, moment: Duration) -> Str
     line.word("model", &record.model);
     line.word("target_model", &record.target);
     line.word("flow", &record.flow);
-    line.word("priority", BAND_NAMES[record.band as usize]);
+    line.word("priority", record.band.map_or("", |band| BAND_NAMES[band as usize]));
     if !record.backend.is_empty() {
         line.word("backend", &record.backend);
         line.word("reason", record.reason);

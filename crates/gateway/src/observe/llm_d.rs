@@ -102,7 +102,9 @@ fn add_durations(family: &mut Family<'_>, names: &Names, page: &Page) {
 fn write_endings(text: &mut Text, pages: &[(Names, Arc<Page>)]) {
     let mut counts: BTreeMap<(&str, usize), u64> = BTreeMap::new();
     for ending in pages.iter().flat_map(|(_, page)| page.endings()) {
-        *counts.entry((outcome(ending.outcome), ending.band)).or_default() += ending.count;
+        // What is answered here was none of flow control's.
+        let Some(band) = ending.band else { continue };
+        *counts.entry((outcome(ending.outcome), band)).or_default() += ending.count;
     }
     for name in twins!("flow_control_requests_total") {
         let help = "Requests that have ended, by what flow control made of them.";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::BAND_NAMES;
-use super::book::{Book, Names};
+use super::book::{Book, NONE, Names};
 use super::histogram::Histogram;
 use super::outcome::{PUSH_ERRORS, QUEUE_TIMEOUT};
 use super::page::{self, Page};
@@ -30,9 +30,7 @@ pub(super) fn write(text: &mut Text, book: &Book, servers: &Servers) {
 
 /// Writes what is counted of requests that no backend answered.
 pub(super) fn write_ended(text: &mut Text, book: &Book) {
-    let pages = book.pages();
-    write_requests(text, &pages);
-    write_durations(text, &pages);
+    write_requests(text, &book.pages());
 }
 
 /// Writes how many lines of the access log were lost.
@@ -47,7 +45,7 @@ fn write_requests(text: &mut Text, pages: &Pages) {
     for (names, page) in pages {
         for ending in page.endings() {
             let [model, target] = names.pairs();
-            let band = ("band", BAND_NAMES[ending.band]);
+            let band = ("band", ending.band.map_or(NONE, |band| BAND_NAMES[band]));
             let ways = [("outcome", ending.outcome), ("code", ending.class)];
             family.add(&[model, target, band, ways[0], ways[1]], ending.count);
         }

@@ -19,7 +19,9 @@ pub(super) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 #[derive(Debug, Default)]
 pub(super) struct Page {
     /// By band, outcome and class of status.
-    requests: [[[AtomicU64; CLASSES.len()]; OUTCOMES.len()]; BANDS],
+    requests: [Endings; BANDS],
+    /// The same of what has no band.
+    local: Endings,
     /// By band, then failed or served.
     pub(super) queue_latency: [[Histogram; 2]; BANDS],
     pub(super) first_byte: [Histogram; BANDS],
@@ -33,9 +35,13 @@ pub(super) struct Page {
     pub(super) bytes: [AtomicU64; 2],
 }
 
+/// By outcome and class of status.
+type Endings = [[AtomicU64; CLASSES.len()]; OUTCOMES.len()];
+
 /// How many requests of a band ended in one way.
 pub(super) struct Ending {
-    pub(super) band: usize,
+    /// Nothing for what has none.
+    pub(super) band: Option<usize>,
     pub(super) outcome: &'static str,
     pub(super) class: &'static str,
     pub(super) count: u64,
@@ -45,9 +51,17 @@ pub(super) struct Ending {
 
 impl Page {
     pub(super) fn count(&self, record: &Record) {
-        let band = record.band as usize;
+        for (sum, bytes) in self.bytes.iter().zip([record.bytes_in, record.bytes_out]) {
+            sum.fetch_add(bytes, Relaxed);
+        }
         let class = (usize::from(record.status) / 100).clamp(1, CLASSES.len()) - 1;
-        self.requests[band][outcome::index(record.outcome)][class].fetch_add(1, Relaxed);
+        let outcome = outcome::index(record.outcome);
+        // What took no turn says nothing of how long turns take, nor of who gave up waiting.
+        let Some(band) = record.band.map(|band| band as usize) else {
+            self.local[outcome][class].fetch_add(1, Relaxed);
+            return;
+        };
+        self.requests[band][outcome][class].fetch_add(1, Relaxed);
         self.total[band].add(record.total);
         if let Some(first_byte) = record.first_byte {
             self.first_byte[band].add(first_byte);
@@ -67,14 +81,12 @@ impl Page {
         for (sum, tokens) in self.tokens.iter().zip(tokens) {
             sum.fetch_add(tokens.unwrap_or(0), Relaxed);
         }
-        for (sum, bytes) in self.bytes.iter().zip([record.bytes_in, record.bytes_out]) {
-            sum.fetch_add(bytes, Relaxed);
-        }
     }
 
     /// Every way in which a request has ended so far.
     pub(super) fn endings(&self) -> impl Iterator<Item = Ending> {
-        let counts = self.requests.iter().enumerate().flat_map(|(band, outcomes)| {
+        let bands = self.requests.iter().enumerate().map(|(band, endings)| (Some(band), endings));
+        let counts = bands.chain([(None, &self.local)]).flat_map(|(band, outcomes)| {
             let outcomes = outcomes.iter().zip(OUTCOMES);
             outcomes.flat_map(move |(classes, outcome)| {
                 let classes = classes.iter().zip(CLASSES);

@@ -23,7 +23,7 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         model: model.into(),
         target: target.into(),
         flow: "team-a".into(),
-        band: Band::Normal,
+        band: Some(Band::Normal),
         backend: "gpu-a".into(),
         reason: "normal-balanced",
         boost: 200.0,

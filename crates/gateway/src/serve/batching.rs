@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Response, Version};
 use hyper::body::Incoming;
 
 use super::inbound::{self, Arriving};
-use super::outbound::Content;
 use crate::batch::{Answered, Batches, Upload};
 use crate::clock;
 use crate::depot::Depot;
@@ -22,47 +20,40 @@ use crate::reply::Fault;
 /// whose connection is closed meanwhile may never hear why.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Answers a call.
+/// Answers a call, and counts the bytes of a file as they come.
 pub(super) async fn answer(
     gate: &Gate,
     depot: Option<&Depot>,
     call: BatchCall,
     (parts, body): (&Parts, Incoming),
-) -> Result<Response<Content>, Fault> {
+    received: &mut u64,
+) -> Result<Answered, Fault> {
     let batches = match depot.and_then(Depot::batches) {
         Some(open) => open.map_err(Fault::StoreAway),
         None => Err(Fault::BatchDisabled),
     };
-    let answered = match (batches, call) {
-        (_, BatchCall::OtherMethod) => return Err(Fault::MethodNotAllowed),
-        (Err(fault), _) => return Err(fault),
-        (Ok(batches), BatchCall::Upload) => upload(gate, batches, parts, body).await?,
+    match (batches, call) {
+        (_, BatchCall::OtherMethod) => Err(Fault::MethodNotAllowed),
+        (Err(fault), _) => Err(fault),
+        (Ok(batches), BatchCall::Upload) => upload(gate, batches, (parts, body), received).await,
         (Ok(batches), BatchCall::Create) => {
             let server = &gate.settled.load_full().server;
             let (bytes, _held) = inbound::collect(body, server, gate).await?;
-            batches.answer(call, parts, &bytes, clock::moment()).await?
+            batches.answer(call, parts, &bytes, clock::moment()).await
         }
-        (Ok(batches), _) => batches.answer(call, parts, &Bytes::new(), clock::moment()).await?,
-    };
-    Ok(match answered {
-        Answered::Whole(response) => Content::whole(response),
-        Answered::File(response) if parts.version == Version::HTTP_2 => {
-            let limit = gate.settled.load().server.write_timeout;
-            response.map(|file| Content::handed(file, limit))
-        }
-        Answered::File(response) => response.map(Content::Stored),
-    })
+        (Ok(batches), _) => batches.answer(call, parts, &Bytes::new(), clock::moment()).await,
+    }
 }
 
 async fn upload(
     gate: &Gate,
     batches: &Arc<Batches>,
-    parts: &Parts,
-    body: Incoming,
+    (parts, body): (&Parts, Incoming),
+    received: &mut u64,
 ) -> Result<Answered, Fault> {
     let mut arriving = Arriving::new(body, gate.settled.load().server.body_timeout);
     let taken = tokio::select! {
-        taken = take(batches, parts, &mut arriving) => taken,
+        taken = take(batches, parts, &mut arriving, received) => taken,
         () = gate.closing() => return Err(Fault::ShuttingDown),
     };
     match taken {
@@ -84,9 +75,11 @@ async fn take(
     batches: &Arc<Batches>,
     parts: &Parts,
     arriving: &mut Arriving,
+    received: &mut u64,
 ) -> Result<Upload, Fault> {
     let mut upload = batches.upload(&parts.headers, arriving.announced())?;
     while let Some(bytes) = arriving.next().await? {
+        *received += bytes.len() as u64;
         upload.take(&bytes).await?;
     }
     Ok(upload)

@@ -1,15 +1,19 @@
 //! What is answered here and takes part in work: the Batch API and the dispatcher's pages. It is
-//! counted and logged as what a backend answers is.
+//! counted and logged as what a backend answers is, but has no band: it takes nobody's turn.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::{Request, Response};
+use http::request::Parts;
+use http::{Method, Request, Response, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
+use super::download::Told;
 use super::outbound::Content;
 use super::worker::Worker;
 use super::{batching, queues};
+use crate::batch::{Answered, Download};
 use crate::ingress;
 use crate::ingress::path::{BatchCall, QueueCall};
 use crate::reply::{error, headers};
@@ -33,20 +37,34 @@ pub(super) async fn answer(
     let request_id = ingress::headers::request_id(&parts.headers);
     let mut trip = Trip::begin(&parts, gate.clock, Arc::clone(&gate.observer));
     trip.name(&request_id);
-    trip.record.bytes_in = body.size_hint().exact().unwrap_or(0);
+    trip.record.band = None;
     let answered = match call {
-        Local::Batch(call) => batching::answer(gate, depot, call, (&parts, body)).await,
+        Local::Batch(call) => {
+            let received = &mut trip.record.bytes_in;
+            if call != BatchCall::Upload {
+                *received = body.size_hint().exact().unwrap_or(0);
+            }
+            batching::answer(gate, depot, call, (&parts, body), received).await
+        }
         Local::Queues(call) => {
-            queues::answer(gate, depot, call, (&parts, body)).await.map(Content::whole)
+            trip.record.bytes_in = body.size_hint().exact().unwrap_or(0);
+            queues::answer(gate, depot, call, (&parts, body)).await.map(Answered::Whole)
         }
     };
     let mut response = match answered {
-        Ok(response) => {
+        Ok(Answered::Whole(response)) => {
             trip.answered(response.status());
-            trip.record.bytes_out = response.body().size().exact().unwrap_or(0);
+            if parts.method != Method::HEAD {
+                trip.record.bytes_out = response.body().size_hint().exact().unwrap_or(0);
+            }
             let now = trip.now();
             trip.end(now);
-            response
+            Content::whole(response)
+        }
+        Ok(Answered::File(response)) => {
+            trip.answered(response.status());
+            let limit = gate.settled.load().server.write_timeout;
+            response.map(|file| send(file, trip, (&parts, limit)))
         }
         Err(fault) => {
             trip.fail(&fault);
@@ -55,4 +73,13 @@ pub(super) async fn answer(
     };
     headers::identify(response.headers_mut(), &request_id);
     response
+}
+
+/// Sends a file, whose call ends when the last of it has gone.
+fn send(file: Download, trip: Trip, (parts, limit): (&Parts, Duration)) -> Content {
+    let told = Told::new(file, trip, parts.method == Method::HEAD);
+    match parts.version {
+        Version::HTTP_2 => Content::handed(told, limit),
+        _ => Content::Stored(told),
+    }
 }

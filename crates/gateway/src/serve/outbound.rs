@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc;
 
 use super::connection::Serving;
-use crate::batch::Download;
+use super::download::Told;
 use crate::relay::{Answer, Broken};
 use crate::task;
 
@@ -46,7 +46,7 @@ pub(super) enum Content {
     /// From a backend.
     Relayed(Box<Answer>),
     /// From a file.
-    Stored(Download),
+    Stored(Told),
     /// From a task that hands over frame by frame.
     Handed(Handed),
 }

@@ -69,13 +69,17 @@ pub(super) async fn answer(
     call: QueueCall,
     (parts, body): (&Parts, Incoming),
 ) -> Result<Response<Full<Bytes>>, Fault> {
-    let depot = depot.ok_or(Fault::BatchDisabled)?;
+    let depot = depot.ok_or(match call {
+        QueueCall::OtherMethod => Fault::MethodNotAllowed,
+        _ => Fault::BatchDisabled,
+    })?;
     let (kind, body) = match call {
         QueueCall::Overview => json(&depot.overview().await)?,
         QueueCall::Text => ("text/plain; charset=utf-8", depot.overview().await.to_string().into()),
         QueueCall::Dead => dead(depot, parts.uri.query()).await?,
         QueueCall::Redrive => act(gate, depot, Deed::Redrive, (parts, body)).await?,
         QueueCall::Purge => act(gate, depot, Deed::Purge, (parts, body)).await?,
+        QueueCall::OtherMethod => return Err(Fault::MethodNotAllowed),
     };
     Ok(content(kind, body))
 }

@@ -16,6 +16,8 @@ pub(crate) enum QueueCall {
     Dead,
     Redrive,
     Purge,
+    /// A method that the path does not take.
+    OtherMethod,
 }
 
 /// Which of the dead a query asks for.
@@ -26,7 +28,7 @@ pub(crate) struct Graves {
 }
 
 /// Where a path of the dispatcher leads; nothing for any other path.
-pub(super) fn at(method: &Method, path: &str) -> Option<Result<Route, Fault>> {
+pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
     let (call, wanted) = match path.strip_prefix(ROOT)? {
         "" => (QueueCall::Overview, Method::GET),
         ".txt" => (QueueCall::Text, Method::GET),
@@ -36,7 +38,7 @@ pub(super) fn at(method: &Method, path: &str) -> Option<Result<Route, Fault>> {
         _ => return None,
     };
     let right = *method == wanted || (wanted == Method::GET && *method == Method::HEAD);
-    Some(if right { Ok(Route::Queues(call)) } else { Err(Fault::MethodNotAllowed) })
+    Some(Route::Queues(if right { call } else { QueueCall::OtherMethod }))
 }
 
 // === impl Graves ===
@@ -75,18 +77,16 @@ mod tests {
     #[test]
     fn the_dispatcher_has_pages_to_read_and_deeds_to_post() {
         let rows = [
-            ("/dispatch", Method::GET, Some(QueueCall::Overview)),
-            ("/dispatch.txt", Method::HEAD, Some(QueueCall::Text)),
-            ("/dispatch/dead", Method::GET, Some(QueueCall::Dead)),
-            ("/dispatch/dead/redrive", Method::POST, Some(QueueCall::Redrive)),
-            ("/dispatch/dead/purge", Method::POST, Some(QueueCall::Purge)),
-            ("/dispatch/dead/purge", Method::GET, None),
-            ("/dispatch", Method::POST, None),
+            ("/dispatch", Method::GET, QueueCall::Overview),
+            ("/dispatch.txt", Method::HEAD, QueueCall::Text),
+            ("/dispatch/dead", Method::GET, QueueCall::Dead),
+            ("/dispatch/dead/redrive", Method::POST, QueueCall::Redrive),
+            ("/dispatch/dead/purge", Method::POST, QueueCall::Purge),
+            ("/dispatch/dead/purge", Method::GET, QueueCall::OtherMethod),
+            ("/dispatch", Method::POST, QueueCall::OtherMethod),
         ];
         for (path, method, call) in rows {
-            let route = at(&method, path);
-            let expected = call.map(Route::Queues).ok_or(Fault::MethodNotAllowed);
-            assert_eq!(route, Some(expected), "{method} {path}");
+            assert_eq!(at(&method, path), Some(Route::Queues(call)), "{method} {path}");
         }
         for path in ["/dispatcher", "/dispatch/", "/dispatch/dead/", "/"] {
             assert_eq!(at(&Method::GET, path), None, "{path}");

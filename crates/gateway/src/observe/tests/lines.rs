@@ -27,7 +27,7 @@ fn json(record: &Record) -> Value {
 #[test]
 fn r05_a_line_tells_how_a_request_was_routed() {
     let record = Record {
-        band: Band::Critical,
+        band: Some(Band::Critical),
         bypassed: false,
         waited: Some(Span::from_nanos(12_345_678)),
         ..served("chat", "llama")

@@ -30,7 +30,9 @@ fn text(llm_d: bool) -> String {
     let waited = Some(Span::from_millis(30));
     ended(&Record { bypassed: false, waited, ..served("llama", "llama") });
     ended(&refused("llama", "queue_full", 503));
-    ended(&Record { band: Band::Critical, ..refused("llama", "queue_timeout", 503) });
+    // It took nobody's turn, so flow control knows nothing of it.
+    ended(&Record { band: None, ..served("", "") });
+    ended(&Record { band: Some(Band::Critical), ..refused("llama", "queue_timeout", 503) });
     let truth = observer.look(&mut busy(), Time::ZERO, &named);
     observer.metrics(&truth, &named)
 }

@@ -1,0 +1,82 @@
+//! A file on its way to a client: its call ends with the last byte, not with the first, and a
+//! client that leaves before is told as one.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::batch::Download;
+use crate::reply::Fault;
+use crate::trip::Trip;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Told {
+    file: Download,
+    /// Until the end.
+    trip: Option<Trip>,
+}
+
+// === impl Told ===
+
+impl Told {
+    /// `bare` means that only the head is asked for.
+    pub(super) fn new(file: Download, trip: Trip, bare: bool) -> Self {
+        let mut told = Self { file, trip: Some(trip) };
+        // Nobody asks for what is not there.
+        if bare || told.file.is_end_stream() {
+            told.complete();
+        }
+        told
+    }
+
+    fn passed(&mut self, frame: &Frame<Bytes>) {
+        if let (Some(data), Some(trip)) = (frame.data_ref(), &mut self.trip) {
+            trip.record.bytes_out += data.len() as u64;
+        }
+        if self.file.is_end_stream() {
+            self.complete();
+        }
+    }
+
+    fn complete(&mut self) {
+        if let Some(trip) = self.trip.take() {
+            let now = trip.now();
+            trip.end(now);
+        }
+    }
+}
+
+impl Body for Told {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let told = self.get_mut();
+        let next = ready!(Pin::new(&mut told.file).poll_frame(context));
+        match &next {
+            Some(Ok(frame)) => told.passed(frame),
+            Some(Err(_)) => {
+                if let Some(trip) = told.trip.take() {
+                    trip.fail(&Fault::Internal);
+                }
+            }
+            None => told.complete(),
+        }
+        Poll::Ready(next)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.file.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.file.size_hint()
+    }
+}
