@@ -137,6 +137,11 @@ impl Turnstile {
         }
     }
 
+    /// When its last rest is over.
+    pub fn opens_at(&self) -> Time {
+        self.opens_at
+    }
+
     /// One goes through.
     pub fn pass(&mut self, now: Time) {
         if self.passage(now) == Passage::Free {

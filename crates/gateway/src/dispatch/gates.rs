@@ -49,7 +49,7 @@ pub(crate) struct Gates {
     opened: Notify,
     /// Somebody was turned away: whoever looks more often then hears it.
     wanted: Notify,
-    /// A gate was latched.
+    /// A gate was latched, or rests.
     latched: Notify,
 }
 
@@ -147,6 +147,7 @@ impl Gates {
         drop(books);
         match taken {
             Ok(()) => {
+                self.latched.notify_one();
                 let (gates, way) = (Arc::clone(self), way.clone());
                 Ok(Pass { gates, way, bytes, sent: now })
             }
@@ -272,6 +273,8 @@ impl Pass {
         let now = self.gates.clock.now();
         let mut books = self.gates.books();
         self.way.0.iter().for_each(|&at| books[at].weighs(prompt, now));
+        drop(books);
+        self.gates.latched.notify_one();
     }
 
     /// The gateway answered well.

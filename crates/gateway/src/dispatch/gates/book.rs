@@ -93,6 +93,12 @@ impl Book {
         }
     }
 
+    /// When it opens as far as time alone opens it.
+    pub(super) fn opens_at(&self) -> Time {
+        let rests = self.turnstile.as_ref().map_or(Time::ZERO, Turnstile::opens_at);
+        self.budget.closed_until().max(rests)
+    }
+
     /// One goes.
     pub(super) fn begins(&mut self, now: Time) {
         if let Some(turnstile) = &mut self.turnstile {

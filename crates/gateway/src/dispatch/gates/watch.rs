@@ -1,4 +1,5 @@
-//! The tasks that look, one for each source that must be looked at, and one that ends latches.
+//! The tasks that look, one for each source that must be looked at, and one that ends latches and
+//! rests.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Gates;
-use super::book::News;
+use super::book::{Book, News};
 use super::inside::Inside;
 use super::look::Look;
 use super::source::{Away, Source, TRANSIT};
@@ -102,11 +103,11 @@ impl Gates {
         self.opened.notify_one();
     }
 
-    /// Says when a latch ends by time alone.
+    /// Says when a latch or a rest ends by time alone.
     async fn end_latches(self: Arc<Self>) {
         loop {
             let now = self.clock.now();
-            let ends = self.books().iter().map(|book| book.budget.closed_until()).collect();
+            let ends = self.books().iter().map(Book::opens_at).collect();
             let next = soonest(ends, now);
             let end = async {
                 match next {
