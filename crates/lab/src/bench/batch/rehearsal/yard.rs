@@ -13,7 +13,7 @@ use super::{Mix, Policy, Size};
 const SEED: u64 = 7;
 /// How long a burst lasts, and a lull.
 const PHASE: f64 = 11.0;
-/// How often the gateway's gate looks while something waits before it.
+/// How often the gateway's gate looks while something waits before it and nobody rests.
 const LOOK: Span = Span::from_millis(20);
 /// How much of the KV cache the gate lets be taken.
 const FULL: f64 = 0.8;
@@ -205,6 +205,7 @@ impl<'a> Yard<'a> {
             self.presumed.push(self.now.after(Span::from_secs_f64(self.start)));
             self.turnstile.pass(self.now);
             self.turnstile.weigh(u64::from(prompt), self.now);
+            self.look_at = self.turnstile.opens_at();
         }
         Ok(())
     }
