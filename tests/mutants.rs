@@ -303,8 +303,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the turnstile never rests",
         file: "turnstile.rs",
-        from: "self.opens_at = now.after(self.rest_after(prompt));",
-        to: "self.opens_at = now;\nlet _ = self.rest_after(prompt);",
+        from: "self.opens_at = now.after(self.rest_after(0));",
+        to: "self.opens_at = now;\nlet _ = self.rest_after(0);",
         noticed_by: "turnstile::d02_one_begins",
     },
     Mutant {
