@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use lab::bench::{self, Beside, FloorProxy, Plan};
+use lab::bench::{self, Beside, FloorProxy, GatewayReport, Plan};
 
 /// Measure the gateway beside a bare hyper proxy and nginx.
 ///
@@ -101,18 +101,23 @@ pub(crate) struct Floor {
     limit: Option<NonZeroUsize>,
 }
 
+/// Prints what was measured, for programs or for people.
+fn tell(report: &GatewayReport, json: bool, out: &mut dyn Write) -> Result<()> {
+    if json {
+        writeln!(out, "{}", report.json()?)?;
+    } else {
+        write!(out, "{report}")?;
+    }
+    Ok(())
+}
+
 // === impl Gateway ===
 
 impl Gateway {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         let plan = Plan { quick: self.quick, only: self.only };
         let report = bench::gateway(&plan, &mut std::io::stderr())?;
-        if self.json {
-            writeln!(out, "{}", report.json()?)?;
-        } else {
-            write!(out, "{report}")?;
-        }
-        Ok(())
+        tell(&report, self.json, out)
     }
 }
 
@@ -123,12 +128,7 @@ impl Epp {
         let plan = Plan { quick: self.quick, only: self.only };
         let beside = self.beside.map(|program| Beside { program });
         let report = bench::epp(&plan, beside, &mut std::io::stderr())?;
-        if self.json {
-            writeln!(out, "{}", report.json()?)?;
-        } else {
-            write!(out, "{report}")?;
-        }
-        Ok(())
+        tell(&report, self.json, out)
     }
 }
 
@@ -138,12 +138,7 @@ impl Batch {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         let plan = Plan { quick: self.quick, only: self.only };
         let report = bench::batch(&plan, &mut std::io::stderr())?;
-        if self.json {
-            writeln!(out, "{}", report.json()?)?;
-        } else {
-            write!(out, "{report}")?;
-        }
-        Ok(())
+        tell(&report, self.json, out)
     }
 }
 

@@ -29,11 +29,12 @@ use self::body::{Named, Peek};
 use self::estimate::Estimate;
 use self::headers::{Controls, text};
 use self::path::{Api, Kind, Route};
-use self::weight::BYTES_PER_TOKEN;
 use self::workload::Origin;
 use crate::config::Settled;
 use crate::config::settled::Identity;
 use crate::reply::Fault;
+
+pub(crate) use self::weight::BYTES_PER_TOKEN;
 
 /// What a request asks for, with everything that deciding over it needs.
 #[derive(Clone, Debug)]

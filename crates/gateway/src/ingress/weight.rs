@@ -12,7 +12,8 @@ pub(super) struct Weight {
     media: u64,
 }
 
-pub(super) const BYTES_PER_TOKEN: u64 = 4;
+/// A prompt's tokens are so many times fewer than its bytes.
+pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 /// A number is a token: prompts may come as those.
 const NUMBER_BYTES: u64 = BYTES_PER_TOKEN;
 /// What an engine makes of a picture of common size.

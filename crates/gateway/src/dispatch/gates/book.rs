@@ -10,9 +10,7 @@ use super::look::Look;
 use super::source::steady;
 use crate::clock::span;
 use crate::config::settled::dispatch::{Gate as Spec, Unit};
-
-/// A prompt's tokens are so many times fewer than its bytes.
-const BYTES_PER_TOKEN: u64 = 4;
+use crate::ingress::BYTES_PER_TOKEN;
 
 /// See the module's description.
 #[derive(Debug)]

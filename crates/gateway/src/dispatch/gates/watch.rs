@@ -104,7 +104,7 @@ impl Gates {
     }
 
     /// Says when a latch or a rest ends by time alone.
-    async fn end_latches(self: Arc<Self>) {
+    pub(super) async fn end_latches(self: Arc<Self>) {
         loop {
             let now = self.clock.now();
             let ends = self.books().iter().map(Book::opens_at).collect();
