@@ -29,9 +29,9 @@ impl Check {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
         let source = self.flags.source();
         match config::load(&source) {
-            Ok(settled) => {
+            Ok(config) => {
                 writeln!(out, "file      {}", told(&source))?;
-                Ok(write!(out, "{}", Summary(&settled))?)
+                Ok(write!(out, "{}", Summary(&config))?)
             }
             Err(error) => {
                 let count = error.problems.len();

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use gateway::Courier;
 use gateway::config::Source;
-use gateway::config::settled::dispatch::Queue;
+use gateway::config::resolved::dispatch::Queue;
 
 /// Send durable batch work into what interactive users leave free.
 ///

@@ -44,7 +44,7 @@ use flow::{ModelId, Time};
 use tokio::sync::{Notify, Semaphore, watch as broadcast};
 
 use crate::clock::Clock;
-use crate::config::settled::FleetSettings;
+use crate::config::resolved::FleetSettings;
 use crate::keeper::Keeper;
 use crew::{Board, Crew};
 use subset::Subset;

@@ -35,7 +35,7 @@ pub(crate) use self::answer::Answered;
 pub(crate) use self::download::Download;
 use self::shelf::{Draft, Share, Shelf};
 pub(crate) use self::upload::Upload;
-use crate::config::settled::dispatch;
+use crate::config::resolved::dispatch;
 use crate::reply::Fault;
 use crate::task;
 

@@ -25,7 +25,7 @@ use zbus::connection::Builder;
 use zbus::fdo::{self, RequestNameFlags, RequestNameReply};
 
 use crate::admin;
-use crate::config::settled::Bus;
+use crate::config::resolved::Bus;
 use crate::gate::Gate;
 use crate::task;
 use backends::Backends;

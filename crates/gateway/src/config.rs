@@ -1,22 +1,22 @@
 //! Configuration in two stages: what a file says, and what that means.
 //!
-//! `file` reads the text into a tree of values, `dialect` moves the sources' spellings to where
-//! they belong, and `settle` checks every value on its way into `settled`, which is what everyone
+//! `file` reads the text into a tree of values, `aliases` moves the sources' spellings to where
+//! they belong, and `resolve` checks every value on its way into `resolved`, which is what everyone
 //! else uses. All that is wrong is reported at once, before anything runs. `reload` does it again
 //! when the file changes.
 
-mod dialect;
+mod aliases;
 mod file;
+pub(crate) mod keywords;
 mod quantity;
 pub mod reload;
 mod report;
+mod resolve;
+pub mod resolved;
 mod section;
-mod settle;
-pub mod settled;
 mod suggest;
 mod summary;
 mod tree;
-pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;
@@ -25,8 +25,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-pub use settle::batch::BATCH_QUEUE;
-pub use settled::Settled;
+pub use resolve::batch::BATCH_QUEUE;
+pub use resolved::Resolved;
 pub use summary::Summary;
 
 use file::Format;
@@ -68,9 +68,9 @@ pub struct ConfigError {
 const DEFAULT_FILES: [&str; 3] = ["tidegate.toml", "tidegate.yaml", "tidegate.yml"];
 
 /// Reads and checks the configuration.
-pub fn load(source: &Source) -> Result<Settled, ConfigError> {
+pub fn load(source: &Source) -> Result<Resolved, ConfigError> {
     let text = read(source)?;
-    settle(source, &text)
+    resolve(source, &text)
 }
 
 /// What the file says; nothing where there is none.
@@ -91,7 +91,7 @@ fn read_bounded(path: &Path) -> io::Result<String> {
 }
 
 /// Checks what the file and the flags say.
-fn settle(source: &Source, text: &str) -> Result<Settled, ConfigError> {
+fn resolve(source: &Source, text: &str) -> Result<Resolved, ConfigError> {
     let name = source.file.as_ref().map_or(String::new(), |path| path.display().to_string());
     let format = match &source.file {
         Some(path) => Format::of(path).ok_or_else(|| {
@@ -101,10 +101,10 @@ fn settle(source: &Source, text: &str) -> Result<Settled, ConfigError> {
     };
     let report = Report::new(name);
     let mut table = file::parse(text, format, &report);
-    dialect::translate(&mut table, &report);
-    let mut settled = settle::settle(table, source, &report);
-    settled.notices = report.finish()?;
-    Ok(settled)
+    aliases::translate(&mut table, &report);
+    let mut resolved = resolve::resolve(table, source, &report);
+    resolved.notices = report.finish()?;
+    Ok(resolved)
 }
 
 // === impl Source ===

@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::config::settled::dispatch::Queue;
-use crate::config::{self, Settled, Source};
+use crate::config::resolved::dispatch::Queue;
+use crate::config::{self, Resolved, Source};
 use crate::depot;
 use crate::running::{self, Running, StartError};
 use crate::serve;
@@ -24,20 +24,20 @@ pub struct Courier {
 impl Courier {
     /// Starts what the source describes. It sends when this returns.
     pub fn start(source: Source) -> Result<Self, StartError> {
-        let mut settled = config::load(&source)?;
+        let mut config = config::load(&source)?;
         // There is nothing to relay to: model servers are the gateway's affair.
-        settled.fleet.backends.clear();
-        settled.fleet.endpoints_file = None;
-        settled.fleet.discover = false;
-        Self::start_with(settled)
+        config.fleet.backends.clear();
+        config.fleet.endpoints_file = None;
+        config.fleet.discover = false;
+        Self::start_with(config)
     }
 
-    fn start_with(settled: Settled) -> Result<Self, StartError> {
-        running::prepare(&settled);
-        let listeners = running::listen((settled.dispatch.listen, "--listen"), 1)?;
+    fn start_with(config: Resolved) -> Result<Self, StartError> {
+        running::prepare(&config);
+        let listeners = running::listen((config.dispatch.listen, "--listen"), 1)?;
         let address = running::address(&listeners)?;
-        let queues = settled.dispatch.queues.clone();
-        let mut running = Running::begin(settled, None, vec![address])?;
+        let queues = config.dispatch.queues.clone();
+        let mut running = Running::begin(config, None, vec![address])?;
         let what = "there is nothing to dispatch: give --redis URL, or a folder in [batch]";
         let nothing = || StartError::Unfit(what.into());
         let opened = depot::open(&running.gate, None).and_then(|depot| depot.ok_or_else(nothing));

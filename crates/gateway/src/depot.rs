@@ -22,8 +22,8 @@ use self::folder::Folder;
 use self::shared::Shared;
 use crate::batch::Batches;
 use crate::client::{Base, Client};
-use crate::config::Settled;
-use crate::config::settled::dispatch::{Dispatch, Queue};
+use crate::config::Resolved;
+use crate::config::resolved::dispatch::{Dispatch, Queue};
 use crate::dispatch::gates::Gates;
 use crate::dispatch::{Dispatcher, Parts};
 use crate::gate::Gate;
@@ -62,12 +62,12 @@ pub(crate) fn open(
     gate: &Arc<Gate>,
     own: Option<SocketAddr>,
 ) -> Result<Option<Opened>, StartError> {
-    let settled = gate.settled.load_full();
-    if settled.batch.folder.is_none() && settled.dispatch.redis.is_none() {
+    let config = gate.config.load_full();
+    if config.batch.folder.is_none() && config.dispatch.redis.is_none() {
         return Ok(None);
     }
     let runtime = task::runtime()?;
-    let depot = runtime.block_on(Depot::open(gate, &settled, own)).map_err(StartError::Unfit)?;
+    let depot = runtime.block_on(Depot::open(gate, &config, own)).map_err(StartError::Unfit)?;
     let depot = Arc::new(depot);
     let (ours, gate) = (Arc::clone(&depot), Arc::clone(gate));
     let thread = running::spawn("tidegate-depot", move || ours.run(&runtime, &gate))?;
@@ -79,20 +79,20 @@ pub(crate) fn open(
 impl Depot {
     async fn open(
         gate: &Arc<Gate>,
-        settled: &Settled,
+        config: &Resolved,
         own: Option<SocketAddr>,
     ) -> Result<Self, String> {
-        if let Some(queue) = settled.dispatch.queues.iter().find(|queue| queue.target.is_none())
+        if let Some(queue) = config.dispatch.queues.iter().find(|queue| queue.target.is_none())
             && own.is_none()
         {
             return Err(no_target(&queue.name));
         }
-        let kit = Kit::new(gate, &settled.dispatch, own)?;
-        let folder = match &settled.batch.folder {
-            Some(path) => Some(Folder::open(&kit, &settled.batch, path).await?),
+        let kit = Kit::new(gate, &config.dispatch, own)?;
+        let folder = match &config.batch.folder {
+            Some(path) => Some(Folder::open(&kit, &config.batch, path).await?),
             None => None,
         };
-        let shared = match &settled.dispatch.redis {
+        let shared = match &config.dispatch.redis {
             Some(redis) => Some(Shared::open(&kit, redis).await?),
             None => None,
         };

@@ -20,7 +20,7 @@ use store::{Held, Store};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::client::{Base, Client};
-use crate::config::settled::dispatch::{Dispatch, Queue};
+use crate::config::resolved::dispatch::{Dispatch, Queue};
 use crate::ingress::headers::fresh_id;
 use crate::observe::dispatch::{Board, Row};
 use gates::{Gates, Way};

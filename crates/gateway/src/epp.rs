@@ -28,7 +28,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
 use crate::backend::Upstream;
-use crate::config::{self, Settled, Source};
+use crate::config::{self, Resolved, Source};
 use crate::gate::Gate;
 use crate::running::{self, Running, StartError};
 use crate::{serve, task};
@@ -66,17 +66,17 @@ pub struct Picker {
 impl Picker {
     /// Starts what the source describes. It picks when this returns.
     pub fn start(source: Source) -> Result<Self, StartError> {
-        let settled = config::load(&source)?;
-        Self::start_with(settled, Some(source))
+        let config = config::load(&source)?;
+        Self::start_with(config, Some(source))
     }
 
     /// Starts with a configuration at hand, which is reloaded from its source if it has one.
-    pub fn start_with(mut settled: Settled, source: Option<Source>) -> Result<Self, StartError> {
-        running::prepare(&settled);
-        check(&settled)?;
-        settled.fleet.addressed = true;
-        let epp = settled.epp.clone();
-        let workers = settled.server.workers.unwrap_or_else(running::cores);
+    pub fn start_with(mut config: Resolved, source: Option<Source>) -> Result<Self, StartError> {
+        running::prepare(&config);
+        check(&config)?;
+        config.fleet.addressed = true;
+        let epp = config.epp.clone();
+        let workers = config.server.workers.unwrap_or_else(running::cores);
         let listeners = running::listen((epp.listen, "--listen"), workers)?;
         let health = running::listen((epp.health_listen, "--health-listen"), 1)?;
         let metrics = running::listen((epp.metrics_listen, "--metrics-listen"), 1)?;
@@ -85,7 +85,7 @@ impl Picker {
         let (address, health_address) = (address?, health_address?);
         let metrics_address = metrics_address?;
         let addresses = vec![address, health_address, metrics_address];
-        let mut running = Running::begin(settled, source, addresses)?;
+        let mut running = Running::begin(config, source, addresses)?;
         for listener in listeners.into_iter().chain(health) {
             running.add(start(Arc::clone(&running.gate), listener)?);
         }
@@ -128,8 +128,8 @@ impl Picker {
 }
 
 /// Envoy is told addresses, so each backend must have one, and there is nothing else to tell.
-fn check(settled: &Settled) -> Result<(), StartError> {
-    for spec in &settled.fleet.backends {
+fn check(config: &Resolved) -> Result<(), StartError> {
+    for spec in &config.fleet.backends {
         let upstream = Upstream::new(flow::BackendId(0), spec).map_err(StartError::Unfit)?;
         if upstream.socket.is_none() {
             return Err(StartError::Unfit(upstream.nameless()));
@@ -174,7 +174,7 @@ async fn accept(gate: Arc<Gate>, listener: TcpListener) {
 /// Takes one connection's calls to its end.
 async fn take_calls(gate: Arc<Gate>, stream: TcpStream) {
     let (most, patience) = {
-        let server = &gate.settled.load().server;
+        let server = &gate.config.load().server;
         (server.connections_max, server.header_timeout)
     };
     // One connection too many is closed: Envoy knows what to do.

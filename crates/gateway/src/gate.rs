@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::backend::Fleet;
 use crate::bodies::Bodies;
 use crate::clock::Clock;
-use crate::config::{Settled, Source, reload::Reloads};
+use crate::config::{Resolved, Source, reload::Reloads};
 use crate::connections::Connections;
 use crate::ingress;
 use crate::keeper::Keeper;
@@ -22,7 +22,7 @@ use crate::relay::RetryBudget;
 pub(crate) struct Gate {
     pub(crate) clock: Clock,
     /// The configuration in force; a reload replaces it whole.
-    pub(crate) settled: ArcSwap<Settled>,
+    pub(crate) config: ArcSwap<Resolved>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) observer: Arc<Observer>,
@@ -57,14 +57,14 @@ pub(crate) struct Standing<'a> {
 // === impl Gate ===
 
 impl Gate {
-    pub(crate) fn new(settled: Settled) -> Arc<Self> {
+    pub(crate) fn new(config: Resolved) -> Arc<Self> {
         let clock = Clock::start();
-        let keeper = Arc::new(Keeper::new(settled.flow.clone(), clock));
-        let fleet = Fleet::new(&settled.fleet, Arc::clone(&keeper), clock);
-        let observer = Arc::new(Observer::new(&settled.log, settled.epp.llm_d_metrics));
+        let keeper = Arc::new(Keeper::new(config.flow.clone(), clock));
+        let fleet = Fleet::new(&config.fleet, Arc::clone(&keeper), clock);
+        let observer = Arc::new(Observer::new(&config.log, config.epp.llm_d_metrics));
         Arc::new(Self {
             clock,
-            settled: ArcSwap::from_pointee(settled),
+            config: ArcSwap::from_pointee(config),
             keeper,
             fleet,
             observer,
@@ -120,7 +120,7 @@ impl Gate {
     /// somebody was in a hurry. Says how many are still connected.
     pub(crate) async fn ended(&self) -> usize {
         self.closing().await;
-        let grace = self.settled.load().server.grace;
+        let grace = self.config.load().server.grace;
         tokio::select! {
             () = self.connections.none() => {}
             () = self.reaches(Phase::Over) => {}
@@ -143,7 +143,7 @@ impl Gate {
         loop {
             learnt.borrow_and_update();
             self.observer.known(self.fleet.roster().numbered().map(|(name, _)| name));
-            self.observer.known(self.settled.load().names.ruled());
+            self.observer.known(self.config.load().names.ruled());
             if learnt.changed().await.is_err() {
                 return;
             }
@@ -152,19 +152,19 @@ impl Gate {
 
     /// Takes new configuration whenever there is one, for ever.
     pub(crate) async fn reload(self: Arc<Self>, source: Source) {
-        let mut reloads = match Reloads::new(source, Settled::clone(&self.settled.load())) {
+        let mut reloads = match Reloads::new(source, Resolved::clone(&self.config.load())) {
             Ok(reloads) => reloads,
             Err(error) => return tracing::warn!(%error, "the configuration is not watched"),
         };
         loop {
-            let settled = reloads.next().await;
-            for notice in &settled.notices {
+            let config = reloads.next().await;
+            for notice in &config.notices {
                 tracing::warn!("{notice}");
             }
-            self.keeper.with(|controller, now| controller.configure(settled.flow.clone(), now));
-            self.fleet.configure(&settled.fleet);
-            self.observer.known(settled.names.ruled());
-            self.settled.store(Arc::new(settled));
+            self.keeper.with(|controller, now| controller.configure(config.flow.clone(), now));
+            self.fleet.configure(&config.fleet);
+            self.observer.known(config.names.ruled());
+            self.config.store(Arc::new(config));
             tracing::info!("the configuration was reloaded");
         }
     }

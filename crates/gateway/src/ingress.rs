@@ -30,8 +30,8 @@ use self::estimate::Estimate;
 use self::headers::{Controls, text};
 use self::path::{Api, Kind, Route};
 use self::workload::Origin;
-use crate::config::Settled;
-use crate::config::settled::Identity;
+use crate::config::Resolved;
+use crate::config::resolved::Identity;
 use crate::reply::Fault;
 
 pub(crate) use self::weight::BYTES_PER_TOKEN;
@@ -71,7 +71,7 @@ pub(crate) struct Intent {
 /// Reads a request. The body comes back as it must be sent: the same bytes, unless the model's
 /// name stands for another one. `draw` decides splits between variants.
 pub(crate) fn read(
-    settled: &Settled,
+    config: &Resolved,
     parts: &Parts,
     body: Bytes,
     draw: u64,
@@ -79,12 +79,12 @@ pub(crate) fn read(
     let Route::Proxied { api, kind } = path::classify(&parts.method, parts.uri.path())? else {
         return Err(Fault::NoSuchPath);
     };
-    read_as((api, kind), settled, parts, body, draw)
+    read_as((api, kind), config, parts, body, draw)
 }
 
 /// As [`read`], where another has decided which paths there are.
 pub(crate) fn read_anything(
-    settled: &Settled,
+    config: &Resolved,
     parts: &Parts,
     body: Bytes,
     draw: u64,
@@ -93,12 +93,12 @@ pub(crate) fn read_anything(
         Route::Proxied { api, kind } => (api, kind),
         _ => (Api::OpenAi, Kind::Other),
     };
-    read_as(work, settled, parts, body, draw)
+    read_as(work, config, parts, body, draw)
 }
 
 fn read_as(
     (api, kind): (Api, Kind),
-    settled: &Settled,
+    config: &Resolved,
     parts: &Parts,
     body: Bytes,
     draw: u64,
@@ -106,12 +106,12 @@ fn read_as(
     let controls = Controls::of(&parts.headers);
     let (peek, named) = look(kind, &controls, &body)?;
     let model = named.as_ref().map(|named| named.name.as_ref());
-    let resolved = model.and_then(|model| settled.names.resolve(model, draw));
+    let resolved = model.and_then(|model| config.names.resolve(model, draw));
     let renamed = controls.rewrite().filter(|_| model.is_some());
     let target = renamed.or(resolved.map(|resolved| resolved.target));
     let origin = Origin::of(controls.workload);
 
-    let listed = listed(&settled.identity, &parts.headers);
+    let listed = listed(&config.identity, &parts.headers);
     let traits = identity::Traits {
         model,
         target_model: target,
@@ -120,23 +120,23 @@ fn read_as(
         fairness_id: controls.fairness_id(),
         headers: &listed,
     };
-    let flow = identity::flow_name(&settled.identity.parts, &traits);
-    let class = identity::class_of(&settled.identity.rules, &traits);
+    let flow = identity::flow_name(&config.identity.parts, &traits);
+    let class = identity::class_of(&config.identity.rules, &traits);
 
-    let estimate = Estimate::of(kind, &peek, body.len(), settled.cost);
+    let estimate = Estimate::of(kind, &peek, body.len(), config.cost);
     let streamed = peek.stream.unwrap_or(api == Api::Ollama && kind.generates());
     let intent = Intent {
         model: model.map(str::to_owned),
         target: target.map(str::to_owned),
         flow,
         class,
-        band: band::of(&controls, &settled.objectives, resolved.and_then(|found| found.band)),
+        band: band::of(&controls, &config.objectives, resolved.and_then(|found| found.band)),
         criticality: origin.criticality,
         cost: estimate.cost,
         prompt: estimate.prompt,
         tokens: estimate.tokens,
         streamed,
-        ttl: controls.ttl().map(|asked| asked.min(ttl_of(settled, class))),
+        ttl: controls.ttl().map(|asked| asked.min(ttl_of(config, class))),
         deadline: controls.deadline(),
         latency_max: controls.latency_max(),
         latency_critical: controls.latency_critical(),
@@ -229,8 +229,8 @@ fn listed<'a>(identity: &'a Identity, headers: &'a HeaderMap) -> Vec<(&'a str, &
 }
 
 /// How long a request of this class may wait: what a client asks for can only be less.
-pub(crate) fn ttl_of(settled: &Settled, class: u32) -> Span {
+pub(crate) fn ttl_of(config: &Resolved, class: u32) -> Span {
     let at = (class as usize).checked_sub(1);
-    let class = at.and_then(|at| settled.flow.classes.get(at));
-    class.unwrap_or(&settled.flow.default_class).ttl
+    let class = at.and_then(|at| config.flow.classes.get(at));
+    class.unwrap_or(&config.flow.default_class).ttl
 }

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use flow::{BANDS, BackendId, Band, Controller, ModelId, Span, Ticket, Time};
 
 use crate::backend::Attempt;
-use crate::config::settled::Log;
+use crate::config::resolved::Log;
 use access::AccessLog;
 use book::Book;
 use page::Page;

@@ -9,7 +9,7 @@ use flow::{ModelId, Span, Time};
 use tokio::time::Instant;
 
 use crate::backend::{Lookup, Spot};
-use crate::config::Settled;
+use crate::config::Resolved;
 use crate::gate::Gate;
 use crate::ingress::{self, Intent};
 use crate::keeper::{Grant, Seat, Target};
@@ -24,7 +24,7 @@ const RETRY_WHEN_AWAY: Span = Span::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Passage {
     pub(crate) gate: Arc<Gate>,
-    pub(crate) settled: Arc<Settled>,
+    pub(crate) config: Arc<Resolved>,
     pub(crate) intent: Intent,
     pub(crate) trip: Trip,
     /// Where alone it may go, if somebody said so.
@@ -71,7 +71,7 @@ impl Passage {
             return self.offer(model);
         }
         let mut learnt = self.gate.fleet.learnt();
-        let usual = ingress::ttl_of(&self.settled, self.intent.class);
+        let usual = ingress::ttl_of(&self.config, self.intent.class);
         let ttl = self.intent.ttl.unwrap_or(usual);
         loop {
             learnt.borrow_and_update();
@@ -115,7 +115,7 @@ impl Passage {
         Flight {
             seat,
             trip: self.trip,
-            cost: self.settled.cost,
+            cost: self.config.cost,
             prompt_estimate: self.intent.prompt,
             streamed: self.intent.streamed,
         }
@@ -123,7 +123,7 @@ impl Passage {
 
     /// Until when an answer must have begun that is asked for now, and why.
     pub(crate) fn hurry(&self, now: Time) -> (Instant, Hurry) {
-        let (clock, limit) = (self.gate.clock, self.settled.fleet.answer_timeout);
+        let (clock, limit) = (self.gate.clock, self.config.fleet.answer_timeout);
         let usual = clock.instant(now) + limit;
         let deadline =
             self.intent.deadline.map(|span| clock.instant(self.trip.arrived.after(span)));

@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::backend::Own;
 #[cfg(feature = "dbus")]
 use crate::bus;
-use crate::config::{ConfigError, Settled, Source};
+use crate::config::{ConfigError, Resolved, Source};
 use crate::gate::Gate;
 use crate::observe;
 use crate::task;
@@ -45,11 +45,11 @@ impl Running {
     /// Begins all that is not serving. `addresses` are those by which the door might be taken for a
     /// backend of its own.
     pub(crate) fn begin(
-        settled: Settled,
+        config: Resolved,
         source: Option<Source>,
         addresses: Vec<SocketAddr>,
     ) -> Result<Self, StartError> {
-        let gate = Gate::new(settled);
+        let gate = Gate::new(config);
         let watched = Arc::clone(&gate);
         let own = Own { addresses, instance: gate.standing().instance.into() };
         let watch = spawn("tidegate-watch", move || watch_over(watched, source, own))?;
@@ -108,10 +108,10 @@ impl Running {
 }
 
 /// What comes before anything is begun.
-pub(crate) fn prepare(settled: &Settled) {
+pub(crate) fn prepare(config: &Resolved) {
     raise_file_limit();
-    observe::log::init(&settled.log);
-    for notice in &settled.notices {
+    observe::log::init(&config.log);
+    for notice in &config.notices {
         tracing::warn!("{notice}");
     }
 }
@@ -183,7 +183,7 @@ fn watch_over(gate: Arc<Gate>, source: Option<Source>, own: Own) {
 #[cfg(feature = "dbus")]
 fn show_on_bus(gate: &Arc<Gate>) -> Result<Option<JoinHandle<()>>, StartError> {
     let gate = Arc::clone(gate);
-    let bus = gate.settled.load().dbus;
+    let bus = gate.config.load().dbus;
     bus.map(|bus| spawn("tidegate-bus", move || bus::show(gate, bus))).transpose()
 }
 

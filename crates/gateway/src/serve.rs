@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::config::{self, Settled, Source};
+use crate::config::{self, Resolved, Source};
 use crate::depot::{self, Depot};
 use crate::gate::Gate;
 use crate::reply::{Refused, error};
@@ -43,21 +43,21 @@ pub struct Gateway {
 impl Gateway {
     /// Starts what the source describes. It serves when this returns.
     pub fn start(source: Source) -> Result<Self, StartError> {
-        let settled = config::load(&source)?;
-        Self::start_with(settled, Some(source))
+        let config = config::load(&source)?;
+        Self::start_with(config, Some(source))
     }
 
     /// Starts with a configuration at hand, which is reloaded from its source if it has one.
-    pub fn start_with(settled: Settled, source: Option<Source>) -> Result<Self, StartError> {
-        running::prepare(&settled);
-        let workers = settled.server.workers.unwrap_or_else(running::cores);
-        let listeners = running::listen((settled.server.listen, "--listen"), workers)?;
+    pub fn start_with(config: Resolved, source: Option<Source>) -> Result<Self, StartError> {
+        running::prepare(&config);
+        let workers = config.server.workers.unwrap_or_else(running::cores);
+        let listeners = running::listen((config.server.listen, "--listen"), workers)?;
         let address = running::address(&listeners)?;
         let admin =
-            settled.admin.listen.map(|at| running::listen((at, "admin.listen"), 1)).transpose()?;
+            config.admin.listen.map(|at| running::listen((at, "admin.listen"), 1)).transpose()?;
         let admin_address = admin.as_deref().map(running::address).transpose()?;
         let addresses = [Some(address), admin_address].into_iter().flatten().collect();
-        let mut running = Running::begin(settled, source, addresses)?;
+        let mut running = Running::begin(config, source, addresses)?;
         let depot = match depot::open(&running.gate, Some(address)) {
             Ok(Some((depot, thread))) => {
                 running.add(thread);
@@ -89,7 +89,7 @@ impl Gateway {
 
     /// The folder of the Batch API, if there is one.
     pub fn batch_folder(&self) -> Option<PathBuf> {
-        self.running.gate.settled.load().batch.folder.clone()
+        self.running.gate.config.load().batch.folder.clone()
     }
 
     /// Begins the end: whoever waits is told, nobody new is taken, streams may finish within the

@@ -89,7 +89,7 @@ fn play(plan: &Plan, progress: &mut Progress<'_>) -> Result<(Story, Gateway, Sta
     let stage = Stage { engines, runtime, plan: *plan };
     let addresses = stage.engines.iter().map(Running::address).collect();
     let without = stage.act("1 of 2, without Tidegate", addresses, progress)?;
-    let gateway = Gateway::start_with(cast::settled(&stage.engines)?, None)?;
+    let gateway = Gateway::start_with(cast::config(&stage.engines)?, None)?;
     let with = stage.act("2 of 2, through Tidegate", vec![gateway.address()], progress)?;
     Ok((Story { without, with }, gateway, stage))
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::bands::Bands;
 use super::health::Queue;
 use crate::backend::BackendStatus;
-use crate::config::settled::Kind;
+use crate::config::resolved::BackendKind;
 use crate::gate::Gate;
 
 /// One entry of the page.
@@ -126,7 +126,7 @@ fn leaving(backend: BackendId) -> BackendStatus {
         backend,
         id: format!("#{}", backend.0),
         url: String::new(),
-        kind: Kind::default(),
+        kind: BackendKind::default(),
         ready: false,
         state: "leaving".into(),
         models: Vec::new(),
@@ -139,14 +139,14 @@ fn leaving(backend: BackendId) -> BackendStatus {
     }
 }
 
-fn kind_name(kind: Kind) -> &'static str {
+fn kind_name(kind: BackendKind) -> &'static str {
     match kind {
-        Kind::Vllm => "vllm",
-        Kind::Sglang => "sglang",
-        Kind::Ollama => "ollama",
-        Kind::LlamaCpp => "llamacpp",
-        Kind::OpenAi => "openai",
-        Kind::Generic => "generic",
+        BackendKind::Vllm => "vllm",
+        BackendKind::Sglang => "sglang",
+        BackendKind::Ollama => "ollama",
+        BackendKind::LlamaCpp => "llamacpp",
+        BackendKind::OpenAi => "openai",
+        BackendKind::Generic => "generic",
     }
 }
 

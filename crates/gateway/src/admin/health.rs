@@ -71,7 +71,7 @@ pub(super) fn readiness(gate: &Gate, standing: Standing<'_>) -> Ready {
     if backends.ready == 0 && gate.fleet.roster().models_merged().is_empty() {
         return Ready::no("no backend is ready and no model is known yet");
     }
-    if saturated && gate.settled.load().admin.ready_fails_when_saturated {
+    if saturated && gate.config.load().admin.ready_fails_when_saturated {
         return Ready::no("the queue is full for the normal band");
     }
     let waits = backends.ready == 0;

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::{answer, backends};
 use crate::backend::{Attempt, BackendStatus};
-use crate::config::Settled;
-use crate::config::settled::Kind;
+use crate::config::Resolved;
+use crate::config::resolved::BackendKind;
 use crate::gate::{Gate, Standing};
 use crate::ingress::path::Page;
 use crate::observe::{Account, Observer};
@@ -23,7 +23,7 @@ const STANDING: Standing<'_> = Standing { instance: "tide-1", shutting_down: fal
 const MODEL: ModelId = ModelId(1);
 
 fn gate(settings: Settings) -> Arc<Gate> {
-    Gate::new(Settled { flow: settings, ..Settled::default() })
+    Gate::new(Resolved { flow: settings, ..Resolved::default() })
 }
 
 fn limited_to(limit: f64) -> Settings {
@@ -80,7 +80,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         backend: BackendId(0),
         id: "ollama-npu".into(),
         url: "http://127.0.0.1:11434".into(),
-        kind: Kind::Ollama,
+        kind: BackendKind::Ollama,
         ready: true,
         state: "ready".into(),
         models: vec!["qwen2.5:0.5b".into()],
@@ -259,13 +259,13 @@ fn ready_fails_before_the_first_backend_and_after_the_last_day() {
 fn c11_ready_fails_while_saturated_where_that_is_wanted() {
     let gate = gate(Settings { total_capacity: 2, ..limited_to(1.0) });
     supply(&gate, true);
-    let mut settled = Settled::default();
+    let mut config = Resolved::default();
     for band in [Band::Normal, Band::BestEffort, Band::Normal] {
         send(&gate, "a", band);
     }
     assert_eq!(ready(&gate, STANDING).0, StatusCode::OK);
-    settled.admin.ready_fails_when_saturated = true;
-    gate.settled.store(Arc::new(settled));
+    config.admin.ready_fails_when_saturated = true;
+    gate.config.store(Arc::new(config));
     assert_eq!(ready(&gate, STANDING).0, StatusCode::OK, "a normal one may take a place");
     send(&gate, "a", Band::Normal);
     assert_eq!(ready(&gate, STANDING).0, StatusCode::SERVICE_UNAVAILABLE);

@@ -16,7 +16,7 @@ use super::names::{NOT_YET, Names};
 use super::roster::{Roster, Upstream};
 use super::subset::{Subset, Subsets};
 use crate::clock::span;
-use crate::config::settled::{BackendSpec, FleetSettings};
+use crate::config::resolved::{BackendSpec, FleetSettings};
 
 /// A grant that was on its way when its backend was taken out still finds it for so long.
 const LEAVING: Span = Span::from_secs(30);

@@ -15,7 +15,7 @@ use super::models::openai_list;
 use super::probe::{Limits, get};
 use super::roster::Upstream;
 use super::{Fleet, own};
-use crate::config::settled::{BackendSpec, Kind};
+use crate::config::resolved::{BackendKind, BackendSpec};
 
 /// Where Ollama, vLLM, llama.cpp, LM Studio and SGLang listen unless told otherwise.
 const PORTS: [u16; 5] = [11434, 8000, 8080, 1234, 30000];
@@ -62,13 +62,13 @@ pub(super) async fn look(ports: &[u16], own: &[u16]) -> Vec<BackendSpec> {
     found
 }
 
-fn spec(port: u16, kind: Kind) -> BackendSpec {
+fn spec(port: u16, kind: BackendKind) -> BackendSpec {
     let name = match kind {
-        Kind::Vllm => "vllm",
-        Kind::Sglang => "sglang",
-        Kind::Ollama => "ollama",
-        Kind::LlamaCpp => "llamacpp",
-        Kind::OpenAi | Kind::Generic => "local",
+        BackendKind::Vllm => "vllm",
+        BackendKind::Sglang => "sglang",
+        BackendKind::Ollama => "ollama",
+        BackendKind::LlamaCpp => "llamacpp",
+        BackendKind::OpenAi | BackendKind::Generic => "local",
     };
     BackendSpec {
         id: format!("{name}-{port}"),
@@ -80,8 +80,8 @@ fn spec(port: u16, kind: Kind) -> BackendSpec {
     }
 }
 
-async fn recognise(port: u16) -> Option<Kind> {
-    let upstream = Upstream::new(BackendId(0), &spec(port, Kind::Generic)).ok()?;
+async fn recognise(port: u16) -> Option<BackendKind> {
+    let upstream = Upstream::new(BackendId(0), &spec(port, BackendKind::Generic)).ok()?;
     let health = get(&upstream, "/health", LIMITS).await.ok()?;
     if own::instance(&health.body).is_some() {
         tracing::debug!(port, "another gateway, left alone");
@@ -100,14 +100,18 @@ async fn recognise(port: u16) -> Option<Kind> {
     }
     let version = read(&upstream, "/api/version").await.unwrap_or_default();
     if serde_json::from_slice::<Version>(&version).is_ok() {
-        return Some(Kind::Ollama);
+        return Some(BackendKind::Ollama);
     }
-    models.map(|_| Kind::Generic)
+    models.map(|_| BackendKind::Generic)
 }
 
 /// The engine whose name, and then `mark`, something begins with.
-fn engine(text: &[u8], mark: &str) -> Option<Kind> {
-    let engines = [("vllm", Kind::Vllm), ("sglang", Kind::Sglang), ("llamacpp", Kind::LlamaCpp)];
+fn engine(text: &[u8], mark: &str) -> Option<BackendKind> {
+    let engines = [
+        ("vllm", BackendKind::Vllm),
+        ("sglang", BackendKind::Sglang),
+        ("llamacpp", BackendKind::LlamaCpp),
+    ];
     let begins = |name: &str| {
         text.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(mark.as_bytes()))
     };

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use super::Fleet;
 use super::crew::Source;
 use super::roster::Upstream;
-use crate::config::settled::{BackendSpec, Kind};
+use crate::config::resolved::{BackendKind, BackendSpec};
 
 const BYTES_MAX: u64 = 1 << 20;
 const ENTRIES_MAX: usize = 4096;
@@ -173,7 +173,7 @@ impl Endpoint {
             }
         };
         let kind = self.kind.as_ref().or_else(|| self.labels.get(ENGINE_LABEL));
-        let kind = kind.map_or(Ok(Kind::default()), |kind| kind_named(kind))?;
+        let kind = kind.map_or(Ok(BackendKind::default()), |kind| kind_named(kind))?;
         let address = &self.address;
         let bare_v6 = address.contains(':') && !address.starts_with('[');
         let host = if bare_v6 { format!("[{address}]") } else { address.clone() };
@@ -193,14 +193,14 @@ impl Endpoint {
     }
 }
 
-fn kind_named(name: &str) -> Result<Kind, String> {
+fn kind_named(name: &str) -> Result<BackendKind, String> {
     Ok(match name.to_ascii_lowercase().as_str() {
-        "vllm" => Kind::Vllm,
-        "sglang" => Kind::Sglang,
-        "ollama" => Kind::Ollama,
-        "llamacpp" | "llama.cpp" => Kind::LlamaCpp,
-        "openai" => Kind::OpenAi,
-        "generic" => Kind::Generic,
+        "vllm" => BackendKind::Vllm,
+        "sglang" => BackendKind::Sglang,
+        "ollama" => BackendKind::Ollama,
+        "llamacpp" | "llama.cpp" => BackendKind::LlamaCpp,
+        "openai" => BackendKind::OpenAi,
+        "generic" => BackendKind::Generic,
         _ => {
             let kinds = "vllm, sglang, ollama, llamacpp, openai or generic";
             return Err(format!("kind {name:?} is not known; write {kinds}"));

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::health::{Down, Health, Standing};
 use super::models::Listed;
 use super::roster::Upstream;
-use crate::config::settled::BackendSpec;
+use crate::config::resolved::BackendSpec;
 
 /// The name that stands for any name.
 const ANY: &str = "*";

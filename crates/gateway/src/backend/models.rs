@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::probe::{Answer, Limits, Unanswered, get};
 use super::roster::Upstream;
-use crate::config::settled::Kind;
+use crate::config::resolved::BackendKind;
 
 /// More names than this of one backend are left out.
 const NAMES_MAX: usize = 1024;
@@ -59,7 +59,7 @@ struct Entry {
 
 /// Asks a server for its list.
 pub(super) async fn learn(upstream: &Upstream, limits: Limits) -> Lesson {
-    let ollama = upstream.kind == Kind::Ollama;
+    let ollama = upstream.kind == BackendKind::Ollama;
     let path = if ollama { "/api/tags" } else { "/v1/models" };
     let answer = match get(upstream, path, limits).await {
         Ok(answer) => answer,

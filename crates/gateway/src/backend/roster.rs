@@ -12,7 +12,7 @@ use super::catalogue::{Catalogue, ModelEntry};
 use super::names::{ANY_OTHER, NOT_YET};
 use super::pulse::Pulse;
 use super::subset::Subset;
-use crate::config::settled::{BackendSpec, Kind};
+use crate::config::resolved::{BackendKind, BackendSpec};
 
 /// Where a server is whose URL has no port.
 pub(super) const PORT: u16 = 80;
@@ -42,7 +42,7 @@ pub(crate) struct Upstream {
     /// Its configured name, as text and as a header's value.
     pub(crate) name: String,
     pub(crate) name_header: HeaderValue,
-    pub(crate) kind: Kind,
+    pub(crate) kind: BackendKind,
     /// Host and port.
     pub(crate) authority: Authority,
     /// What stands before every path, without a slash at its end.

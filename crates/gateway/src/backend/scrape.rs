@@ -11,7 +11,7 @@ use super::Fleet;
 use super::metrics::{Gauges, read};
 use super::probe::{Limits, get};
 use super::roster::Upstream;
-use crate::config::settled::Kind;
+use crate::config::resolved::BackendKind;
 use crate::jitter::Jitter;
 
 const PATH: &str = "/metrics";
@@ -101,11 +101,11 @@ async fn fetch(upstream: &Upstream, time: Duration) -> Result<Gauges, String> {
 // === impl Habit ===
 
 impl Habit {
-    fn of(kind: Kind) -> Self {
+    fn of(kind: BackendKind) -> Self {
         match kind {
-            Kind::Vllm | Kind::Sglang | Kind::LlamaCpp => Self::Has,
-            Kind::Generic => Self::Untried,
-            Kind::Ollama | Kind::OpenAi => Self::HasNone,
+            BackendKind::Vllm | BackendKind::Sglang | BackendKind::LlamaCpp => Self::Has,
+            BackendKind::Generic => Self::Untried,
+            BackendKind::Ollama | BackendKind::OpenAi => Self::HasNone,
         }
     }
 

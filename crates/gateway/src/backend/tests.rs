@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use super::roster::Upstream;
 use super::{Fleet, Lookup, Own};
 use crate::clock::Clock;
-use crate::config::settled::{BackendSpec, FleetSettings, Kind};
+use crate::config::resolved::{BackendKind, BackendSpec, FleetSettings};
 use crate::keeper::Keeper;
 
 type Pages = Arc<Mutex<BTreeMap<String, (u16, String)>>>;
@@ -42,7 +42,7 @@ fn at(millis: u64) -> Time {
     Time::from_millis(millis)
 }
 
-fn spec(id: &str, port: u16, kind: Kind, models: &[&str]) -> BackendSpec {
+fn spec(id: &str, port: u16, kind: BackendKind, models: &[&str]) -> BackendSpec {
     BackendSpec {
         id: id.into(),
         url: format!("http://127.0.0.1:{port}"),
@@ -53,7 +53,7 @@ fn spec(id: &str, port: u16, kind: Kind, models: &[&str]) -> BackendSpec {
     }
 }
 
-fn upstream(port: u16, kind: Kind) -> Upstream {
+fn upstream(port: u16, kind: BackendKind) -> Upstream {
     Upstream::new(BackendId(1), &spec("a", port, kind, &[])).unwrap()
 }
 

@@ -5,7 +5,7 @@ use flow::{BackendId, Reading, Span, Time, Traits};
 use super::crew::Crew;
 use super::health::Standing;
 use super::member::{Member, Models};
-use crate::config::settled::Kind;
+use crate::config::resolved::BackendKind;
 
 /// A backend as the admin page shows it.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct BackendStatus {
     /// Its configured name.
     pub(crate) id: String,
     pub(crate) url: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: BackendKind,
     pub(crate) ready: bool,
     /// `ready`, `starting`, `full`, `ejected 3.2 s more`, `unready: connection refused`, …
     pub(crate) state: String,

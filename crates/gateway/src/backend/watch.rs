@@ -21,7 +21,7 @@ use super::probe::{Limits, Unanswered, get};
 use super::roster::Upstream;
 use super::{Fleet, Own, discover, endpoints, scrape};
 use crate::clock;
-use crate::config::settled::Kind;
+use crate::config::resolved::BackendKind;
 use crate::jitter::Jitter;
 
 /// How often lists of models are asked for.
@@ -131,12 +131,14 @@ impl Fleet {
 /// Asks a server how it is, in the way of its kind.
 pub(super) async fn check(upstream: &Upstream, own: &Own, limits: Limits) -> Check {
     let path = match upstream.kind {
-        Kind::Ollama => "/api/version",
-        Kind::OpenAi => "/v1/models",
-        Kind::Vllm | Kind::Sglang | Kind::LlamaCpp | Kind::Generic => "/health",
+        BackendKind::Ollama => "/api/version",
+        BackendKind::OpenAi => "/v1/models",
+        BackendKind::Vllm | BackendKind::Sglang | BackendKind::LlamaCpp | BackendKind::Generic => {
+            "/health"
+        }
     };
     // These need not have the path, or not for us: that they answer is all that can be asked.
-    let lenient = matches!(upstream.kind, Kind::OpenAi | Kind::Generic);
+    let lenient = matches!(upstream.kind, BackendKind::OpenAi | BackendKind::Generic);
     match get(upstream, path, limits).await {
         Ok(answer) if own.wrote(&answer.body) => Check::Own,
         Ok(answer) if answer.status.is_success() => Check::Good,

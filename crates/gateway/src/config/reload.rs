@@ -18,13 +18,13 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
-use super::{ConfigError, Settled, Source, read, settle};
+use super::{ConfigError, Resolved, Source, read, resolve};
 
 /// The changes of a configuration, one after the other.
 #[derive(Debug)]
 pub struct Reloads {
     source: Source,
-    in_force: Settled,
+    in_force: Resolved,
     /// What the file said when it was last looked at.
     seen: Option<String>,
     /// What was last found wrong with it, until it is good again.
@@ -46,7 +46,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 
 impl Reloads {
     /// Begins to watch. What has changed since `in_force` was loaded is the first change.
-    pub fn new(source: Source, in_force: Settled) -> io::Result<Self> {
+    pub fn new(source: Source, in_force: Resolved) -> io::Result<Self> {
         let changed = Arc::new(Notify::new());
         let hangup = signal(SignalKind::hangup())?;
         let watcher = watch(&source, &changed).unwrap_or_else(|error| {
@@ -61,19 +61,19 @@ impl Reloads {
 
     /// Waits for configuration that differs from what is in force. Nothing is lost when the wait is
     /// given up: the next call finds it.
-    pub async fn next(&mut self) -> Settled {
+    pub async fn next(&mut self) -> Resolved {
         loop {
             if !self.stale {
                 self.something_happens().await;
                 self.stale = true;
                 tokio::time::sleep(SETTLING).await;
             }
-            let settled = self.look().await;
+            let resolved = self.look().await;
             // A change while it was looked at has left its own mark in `changed`.
             self.stale = false;
-            if let Some(settled) = settled {
-                self.in_force = settled.clone();
-                return settled;
+            if let Some(resolved) = resolved {
+                self.in_force = resolved.clone();
+                return resolved;
             }
         }
     }
@@ -89,20 +89,20 @@ impl Reloads {
     }
 
     /// What the file says, if that is good and differs from what is in force.
-    async fn look(&mut self) -> Option<Settled> {
+    async fn look(&mut self) -> Option<Resolved> {
         let source = self.source.clone();
         let seen = self.seen.clone();
         // Reading and parsing may take a moment in which others want to go on.
         let looked = spawn_blocking(move || {
             let text = read(&source)?;
-            let settled = (seen.as_ref() != Some(&text)).then(|| settle(&source, &text));
-            Ok((text, settled))
+            let resolved = (seen.as_ref() != Some(&text)).then(|| resolve(&source, &text));
+            Ok((text, resolved))
         });
         let outcome = looked.await.unwrap_or_else(|error| Err(ConfigError::of(error.to_string())));
-        let settled = match outcome {
-            Ok((text, settled)) => {
+        let resolved = match outcome {
+            Ok((text, resolved)) => {
                 self.seen = Some(text);
-                settled?
+                resolved?
             }
             Err(error) => {
                 // What comes after it is judged anew, even if it is what was there before.
@@ -110,15 +110,15 @@ impl Reloads {
                 Err(error)
             }
         };
-        match settled {
-            Ok(settled) => {
+        match resolved {
+            Ok(resolved) => {
                 let expected = self.told.take().is_some() || std::mem::take(&mut self.asked);
-                let settled = self.keep_fixed(settled);
-                let news = settled != self.in_force;
+                let resolved = self.keep_fixed(resolved);
+                let news = resolved != self.in_force;
                 if expected && !news {
                     info!("the configuration is good, and in force already");
                 }
-                news.then_some(settled)
+                news.then_some(resolved)
             }
             Err(error) => {
                 self.complain(error);
@@ -139,7 +139,7 @@ impl Reloads {
     }
 
     /// Keeps what cannot change while it runs.
-    fn keep_fixed(&self, mut new: Settled) -> Settled {
+    fn keep_fixed(&self, mut new: Resolved) -> Resolved {
         let old = &self.in_force;
         let fixed = [
             ("server.listen", new.server.listen != old.server.listen),

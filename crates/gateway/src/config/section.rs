@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use flow::OutOfRange;
 
+use super::keywords::{self, Keywords};
 use super::quantity;
 use super::report::Report;
 use super::suggest;
 use super::tree::{Node, Place, Table, Value, joined};
-use super::words::{self, Words};
 
 /// A table that is being read.
 pub(super) struct Section<'r> {
@@ -175,15 +175,15 @@ impl<'r> Section<'r> {
         }
     }
 
-    pub(super) fn word<T: Copy>(&mut self, key: &'static str, words: Words<T>) -> Option<T> {
+    pub(super) fn word<T: Copy>(&mut self, key: &'static str, words: Keywords<T>) -> Option<T> {
         let node = self.take(key)?;
         self.as_word(&node, words)
     }
 
     /// A value as one of some words.
-    pub(super) fn as_word<T: Copy>(&self, node: &Node, words: Words<T>) -> Option<T> {
+    pub(super) fn as_word<T: Copy>(&self, node: &Node, words: Keywords<T>) -> Option<T> {
         let found = match &node.value {
-            Value::Text(text) => words::find(words, text),
+            Value::Text(text) => keywords::find(words, text),
             _ => None,
         };
         if found.is_none() {
@@ -192,7 +192,7 @@ impl<'r> Section<'r> {
                 _ => None,
             };
             let meant = meant.map_or(String::new(), |word| format!("; did you mean {word:?}?"));
-            let problem = wrong(&node.value, &words::list(words)) + &meant;
+            let problem = wrong(&node.value, &keywords::list(words)) + &meant;
             self.report.problem(&node.place, problem);
         }
         found

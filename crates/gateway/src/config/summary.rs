@@ -6,14 +6,14 @@ use flow::identity::{Part, Rule};
 use flow::{Band, Bounds, Cascade, FlowClass, Order};
 
 use super::quantity::{show_duration, show_size};
-use super::settled::dispatch::{Gate, GateKind, Queue, System};
-use super::settled::{BackendSpec, Epp, Settled};
-use super::{BATCH_QUEUE, words};
+use super::resolved::dispatch::{Gate, GateKind, Queue, System};
+use super::resolved::{BackendSpec, Epp, Resolved};
+use super::{BATCH_QUEUE, keywords};
 use crate::clock;
 
 /// Shows what is in force.
 #[derive(Clone, Copy, Debug)]
-pub struct Summary<'a>(pub &'a Settled);
+pub struct Summary<'a>(pub &'a Resolved);
 
 // === impl Summary ===
 
@@ -66,13 +66,13 @@ impl Summary<'_> {
             return writeln!(f, "queue     off: what would have to wait is refused");
         }
         let FlowClass { capacity, ttl, .. } = settings.default_class;
-        let cost = words::name(words::COSTS, self.0.cost);
+        let cost = keywords::name(keywords::COSTS, self.0.cost);
         write!(f, "queue     {} in all, {capacity} a flow", settings.total_capacity)?;
         write!(f, ", {} each, cost in {cost}", show_span(ttl))?;
         if settings.order != Order::Fifo {
-            write!(f, ", order {}", words::name(words::ORDERS, settings.order))?;
+            write!(f, ", order {}", keywords::name(keywords::ORDERS, settings.order))?;
         }
-        let admission = words::name(words::ADMISSIONS, settings.admission);
+        let admission = keywords::name(keywords::ADMISSIONS, settings.admission);
         writeln!(f, ", admission {admission}")
     }
 
@@ -84,7 +84,7 @@ impl Summary<'_> {
                 None => "auto".into(),
             },
             Bounds::Fixed(hysteresis) => {
-                let unit = words::name(words::STOCKS, settings.stock);
+                let unit = keywords::name(keywords::STOCKS, settings.stock);
                 let [lower, watermark, upper] = hysteresis.scaled(1).map(|bound| {
                     // The core keeps bounds in binary and rounds them down.
                     (bound * 1e4).round() / 1e4
@@ -101,7 +101,7 @@ impl Summary<'_> {
         let Cascade::Weighted(weights) = &self.0.flow.cascade else { return "strict".into() };
         let share = |band: Band| {
             let weight = (weights[band as usize].value() * 100.0).round() / 100.0;
-            format!("{} {weight}", words::name(words::BANDS, band))
+            format!("{} {weight}", keywords::name(keywords::BANDS, band))
         };
         Band::DESCENDING.map(share).join(", ")
     }
@@ -204,7 +204,7 @@ fn without_secrets(url: &str) -> String {
 
 fn show_queue(queue: &Queue) -> String {
     let target = queue.target.as_deref().map_or("this gateway".to_owned(), without_secrets);
-    let band = words::name(words::BANDS, queue.band);
+    let band = keywords::name(keywords::BANDS, queue.band);
     format!("queue {} to {target} as {band}, through {}", queue.name, queue.gates.join(" and "))
 }
 
@@ -256,7 +256,7 @@ fn show_rule(rule: &Rule, class: Option<&FlowClass>) -> String {
 }
 
 fn show_backend(backend: &BackendSpec) -> String {
-    let kind = words::name(words::KINDS, backend.kind);
+    let kind = keywords::name(keywords::KINDS, backend.kind);
     let models = match backend.models.as_slice() {
         [] => "models learnt from it".into(),
         models => models.join(", "),

@@ -1,6 +1,6 @@
 //! What files mean, what is wrong with them, and that the documents tell the truth.
 
-mod dialect;
+mod aliases;
 mod dispatch;
 mod documents;
 mod flags;
@@ -8,22 +8,22 @@ mod keys;
 mod problems;
 mod quantities;
 
-use super::{ConfigError, Settled, Source, settle};
+use super::{ConfigError, Resolved, Source, resolve};
 
 fn source(file: &str) -> Source {
     Source { file: Some(file.into()), ..Source::default() }
 }
 
-fn toml(text: &str) -> Result<Settled, ConfigError> {
-    settle(&source("t.toml"), text)
+fn toml(text: &str) -> Result<Resolved, ConfigError> {
+    resolve(&source("t.toml"), text)
 }
 
-fn yaml(text: &str) -> Result<Settled, ConfigError> {
-    settle(&source("t.yaml"), text)
+fn yaml(text: &str) -> Result<Resolved, ConfigError> {
+    resolve(&source("t.yaml"), text)
 }
 
 #[track_caller]
-fn good(text: &str) -> Settled {
+fn good(text: &str) -> Resolved {
     toml(text).unwrap_or_else(|error| panic!("{text}\n{error}"))
 }
 

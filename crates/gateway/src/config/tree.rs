@@ -1,7 +1,7 @@
 //! What a file says, before anybody asks what it means: values with the place they stand at.
 //!
 //! The path of a value is kept as it was written, so that a problem is told in the words of the
-//! file even after `dialect` has moved the value to where it belongs.
+//! file even after `aliases` has moved the value to where it belongs.
 
 use std::collections::BTreeMap;
 use std::fmt;

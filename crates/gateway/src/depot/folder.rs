@@ -9,7 +9,7 @@ use store::{Sqlite, StoreError, Trouble};
 use super::{Kit, PAUSE, later};
 use crate::batch::Batches;
 use crate::config::BATCH_QUEUE;
-use crate::config::settled::dispatch::Batch;
+use crate::config::resolved::dispatch::Batch;
 use crate::dispatch::Dispatcher;
 use crate::gate::Gate;
 use crate::task;

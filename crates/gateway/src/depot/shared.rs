@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::{Kit, PAUSE, later};
 use crate::config::BATCH_QUEUE;
-use crate::config::settled::dispatch::{Dispatch, Queue, Redis};
+use crate::config::resolved::dispatch::{Dispatch, Queue, Redis};
 use crate::dispatch::Dispatcher;
 use crate::gate::Gate;
 use crate::task;

@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::clock::{Clock, span};
-use crate::config::settled::dispatch::Gate as Spec;
+use crate::config::resolved::dispatch::Gate as Spec;
 use crate::gate::Gate;
 use crate::observe::dispatch::GateGauge;
 

@@ -15,7 +15,7 @@ use super::grpc::{Code, Incoming, Status};
 use super::script::{LB, SERVED, SUBSET, SUBSET_HINT};
 use crate::backend::{SPOTS_MAX, Spot};
 use crate::bodies::Held;
-use crate::config::settled::Server;
+use crate::config::resolved::Server;
 use crate::reply::Fault;
 
 /// The first message of a conversation.

@@ -21,7 +21,7 @@ use super::opening::{self, Hitch, Opening, Rest};
 use super::script;
 use crate::alarm::Alarm;
 use crate::backend::{Spot, Upstream};
-use crate::config::Settled;
+use crate::config::Resolved;
 use crate::gate::Gate;
 use crate::ingress;
 use crate::keeper::{Grant, Seat};
@@ -32,7 +32,7 @@ use crate::trip::Trip;
 /// A conversation that is going on.
 struct Talk {
     gate: Arc<Gate>,
-    settled: Arc<Settled>,
+    config: Arc<Resolved>,
     incoming: Incoming,
     outgoing: Outgoing,
     alarm: Alarm,
@@ -52,15 +52,15 @@ pub(super) async fn converse(
     incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), Status> {
-    let settled = gate.settled.load_full();
-    Talk { gate, settled, incoming, outgoing, alarm: Alarm::default() }.hold().await
+    let config = gate.config.load_full();
+    Talk { gate, config, incoming, outgoing, alarm: Alarm::default() }.hold().await
 }
 
 // === impl Talk ===
 
 impl Talk {
     async fn hold(mut self) -> Result<(), Status> {
-        let server = &self.settled.server;
+        let server = &self.config.server;
         let due = Instant::now() + server.header_timeout;
         let hearing = Opening::hear(&mut self.incoming, server.header_limit);
         let heard = self.alarm.within(due, hearing).await;
@@ -101,7 +101,7 @@ impl Talk {
             let (body, held) = (Bytes::new(), self.gate.bodies.hold());
             return Ok(Rest { body, _held: held, came: false, trailers: false });
         }
-        let server = &self.settled.server;
+        let server = &self.config.server;
         let due = Instant::now() + server.body_timeout;
         let hearing = Rest::hear(&mut self.incoming, server, self.gate.bodies.hold());
         let heard = self.alarm.within(due, hearing).await;
@@ -118,14 +118,14 @@ impl Talk {
         let Opening { parts, within, sees_bodies, .. } = opening;
         trip.record.bytes_in = body.len() as u64;
         let draw = trip.arrived.nanos();
-        match ingress::read_anything(&self.settled, &parts, body, draw) {
+        match ingress::read_anything(&self.config, &parts, body, draw) {
             Ok((mut intent, body)) => {
                 // Tokens that are not seen cannot be counted.
                 intent.streamed &= sees_bodies;
                 trip.read(&intent);
-                let (gate, settled) = (Arc::clone(&self.gate), Arc::clone(&self.settled));
+                let (gate, config) = (Arc::clone(&self.gate), Arc::clone(&self.config));
                 let within = within.or_else(|| self.conformance(&parts.headers));
-                Some((Passage { gate, settled, intent, trip, within, model: None }, body))
+                Some((Passage { gate, config, intent, trip, within, model: None }, body))
             }
             Err(fault) => {
                 self.fail(trip, fault, &parts.headers);
@@ -172,7 +172,7 @@ impl Talk {
             self.cut(&mut answer, hurry);
             return Ok(());
         };
-        let limit = self.settled.fleet.stall_timeout;
+        let limit = self.config.fleet.stall_timeout;
         while more {
             let due = Instant::now() + limit;
             let hearing = self.hear(&mut answer);
@@ -213,7 +213,7 @@ impl Talk {
     /// Where to send it: the one that was chosen, and as many others of its kind as are wanted.
     fn endpoints(&self, granted: &Granted) -> String {
         let chosen = granted.upstream.socket;
-        let others = match self.settled.epp.fallbacks {
+        let others = match self.config.epp.fallbacks {
             0 => Vec::new(),
             most => self.fallbacks(granted, most),
         };
@@ -268,13 +268,13 @@ impl Talk {
     /// Where the conformance suite wants a request to go, if it may.
     fn conformance(&self, headers: &HeaderMap) -> Option<BTreeSet<Spot>> {
         let wanted =
-            ingress::headers::selection(headers).filter(|_| self.settled.epp.conformance)?;
+            ingress::headers::selection(headers).filter(|_| self.config.epp.conformance)?;
         Some(wanted.split(',').filter_map(Spot::parse).collect())
     }
 
     /// Tells the conformance suite where a request went.
     fn echo(&self, served: Option<&str>, told: &mut HeaderMap) {
-        if let Some(served) = served.filter(|_| self.settled.epp.conformance) {
+        if let Some(served) = served.filter(|_| self.config.epp.conformance) {
             headers::served_by(told, served);
         }
     }

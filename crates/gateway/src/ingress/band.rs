@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use flow::Band;
 
 use super::headers::{Controls, text};
-use crate::config::words;
+use crate::config::keywords;
 
 /// The band that headers give, then the one that is the model's default, then normal.
 pub(super) fn of(
@@ -16,7 +16,7 @@ pub(super) fn of(
 ) -> Band {
     let said =
         |value: Option<_>, known: fn(&str) -> Option<Band>| value.and_then(text).and_then(known);
-    said(controls.priority, words::band)
+    said(controls.priority, keywords::band)
         .or_else(|| said(controls.nexus_priority, nexus_priority))
         .or_else(|| objective(controls, objectives))
         .or_else(|| said(controls.media_type, media_type))
@@ -37,7 +37,7 @@ fn objective(controls: &Controls<'_>, objectives: &BTreeMap<String, Band>) -> Op
     let band = |named: &str| {
         let exact = objectives.get(named);
         let alike = || objectives.iter().find(|(name, _)| name.eq_ignore_ascii_case(named));
-        let numbered = || named.parse().ok().map(words::numbered_band);
+        let numbered = || named.parse().ok().map(keywords::numbered_band);
         exact.or_else(|| alike().map(|(_, band)| band)).copied().or_else(numbered)
     };
     controls.objective.into_iter().flatten().filter_map(text).find_map(band)

@@ -2,7 +2,7 @@
 
 use super::body::Peek;
 use super::path::Kind;
-use crate::config::settled::Cost;
+use crate::config::resolved::Cost;
 
 /// Estimates of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,15 +30,15 @@ fn parts(method: Method, path: &str, headers: &[(&str, &[u8])]) -> Parts {
 
 fn posted(path: &str, body: &[u8]) -> Result<(Intent, Bytes), Fault> {
     let parts = parts(Method::POST, path, &[]);
-    read(&Settled::default(), &parts, Bytes::copy_from_slice(body), 0)
+    read(&Resolved::default(), &parts, Bytes::copy_from_slice(body), 0)
 }
 
 /// What a chat with these headers is taken for.
-fn chat(settled: &Settled, headers: &[(&str, &str)]) -> Intent {
+fn chat(config: &Resolved, headers: &[(&str, &str)]) -> Intent {
     let bytes: Vec<(&str, &[u8])> =
         headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let body = Bytes::from_static(br#"{"model":"llama","messages":[],"stream":true}"#);
-    read(settled, &parts(Method::POST, CHAT, &bytes), body, 0).unwrap().0
+    read(config, &parts(Method::POST, CHAT, &bytes), body, 0).unwrap().0
 }
 
 /// Any bytes that a header may have.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{Record, line};
 use crate::clock;
-use crate::config::settled::LogFormat;
+use crate::config::resolved::LogFormat;
 
 /// The most bytes that may wait to be written.
 const PENDING_MAX: usize = 4 << 20;

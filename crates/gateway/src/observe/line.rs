@@ -10,7 +10,7 @@ use flow::Span;
 
 use super::stamp::{self, digits};
 use super::{BAND_NAMES, Record};
-use crate::config::settled::LogFormat;
+use crate::config::resolved::LogFormat;
 
 /// The longest value, in bytes.
 const VALUE_MAX: usize = 256;

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::config::settled::{Log, LogFormat};
+use crate::config::resolved::{Log, LogFormat};
 
 /// Where the wanted level is looked up, the first that is set wins.
 const VARIABLES: [&str; 2] = ["TIDEGATE_LOG", "RUST_LOG"];

@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 
 use super::meter::{Meter, Shape, Tokens};
 use super::source::Source;
-use crate::config::settled::Cost;
+use crate::config::resolved::Cost;
 use crate::keeper::Seat;
 use crate::reply::Fault;
 use crate::trip::Trip;

@@ -37,7 +37,7 @@ pub(super) async fn answer(
         (Err(fault), _) => Err(fault),
         (Ok(batches), BatchCall::Upload) => upload(gate, batches, (parts, body), received).await,
         (Ok(batches), BatchCall::Create) => {
-            let server = &gate.settled.load_full().server;
+            let server = &gate.config.load_full().server;
             let (bytes, _held) = inbound::collect(body, server, gate).await?;
             batches.answer(call, parts, &bytes, clock::moment()).await
         }
@@ -51,7 +51,7 @@ async fn upload(
     (parts, body): (&Parts, Incoming),
     received: &mut u64,
 ) -> Result<Answered, Fault> {
-    let mut arriving = Arriving::new(body, gate.settled.load().server.body_timeout);
+    let mut arriving = Arriving::new(body, gate.config.load().server.body_timeout);
     let taken = tokio::select! {
         taken = take(batches, parts, &mut arriving, received) => taken,
         () = gate.closing() => return Err(Fault::ShuttingDown),

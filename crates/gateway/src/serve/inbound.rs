@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use crate::bodies::Held;
-use crate::config::settled::Server;
+use crate::config::resolved::Server;
 use crate::gate::Gate;
 use crate::reply::Fault;
 

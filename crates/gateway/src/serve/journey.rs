@@ -51,7 +51,7 @@ impl Journey {
         mut seat: Seat,
     ) -> Result<Response<Answer>, Refused> {
         self.passage.trip.began(seat.ticket());
-        self.passage.gate.retries.deposit(self.passage.settled.fleet.retry_share);
+        self.passage.gate.retries.deposit(self.passage.config.fleet.retry_share);
         self.passage.trip.record.bypassed = !seat.waits();
         loop {
             let grant = match seat.grant().await {
@@ -97,7 +97,7 @@ impl Journey {
     async fn attempt(&mut self, upstream: &Upstream, now: Time) -> Next {
         self.passage.trip.record.backend.clone_from(&upstream.name);
         let (answer_by, hurry) = self.passage.hurry(now);
-        let limits = Limits { connect: self.passage.settled.fleet.connect_timeout, answer_by };
+        let limits = Limits { connect: self.passage.config.fleet.connect_timeout, answer_by };
         let outcome = attempt(&self.worker.pool, upstream, &self.errand, limits).await;
         match outcome {
             Outcome::Answered(response) => {
@@ -132,7 +132,7 @@ impl Journey {
 
     /// A failed attempt is made again while attempts are left, for it and for all.
     fn after(&self, failure: Failure, upstream: &Upstream) -> Next {
-        let left = self.passage.trip.record.attempts < self.passage.settled.fleet.attempts_max;
+        let left = self.passage.trip.record.attempts < self.passage.config.fleet.attempts_max;
         if left && self.passage.gate.retries.withdraw() {
             return Next::Again(failure.place);
         }
@@ -146,14 +146,14 @@ impl Journey {
 
     /// How much room there is, where answers are to tell it.
     fn room(&self) -> Option<Room> {
-        let server = &self.passage.settled.server;
+        let server = &self.passage.config.server;
         let wanted = server.headroom_headers || server.orca;
         let band = self.passage.intent.band;
         wanted.then(|| self.passage.gate.keeper.with(|core, _| Room::of(core, band)))
     }
 
     fn tell(&self, headers: &mut HeaderMap, grant: &Grant, upstream: &Upstream) {
-        let server = &self.passage.settled.server;
+        let server = &self.passage.config.server;
         let room = self.room();
         let told = headers::Told {
             backend: &upstream.name_header,
@@ -184,7 +184,7 @@ impl Journey {
         let own = std::mem::take(response.headers_mut());
         *response.headers_mut() = headers::from_upstream(own);
         self.tell(response.headers_mut(), grant, upstream);
-        let stall_limit = self.passage.settled.fleet.stall_timeout;
+        let stall_limit = self.passage.config.fleet.stall_timeout;
         Answer::new(response, self.passage.fly(seat), stall_limit)
     }
 }

@@ -45,19 +45,19 @@ struct Version {
 
 /// `GET /v1/models`.
 pub(super) fn models(gate: &Gate) -> Response<Full<Bytes>> {
-    let (settled, roster) = (gate.settled.load(), gate.fleet.roster());
+    let (config, roster) = (gate.config.load(), gate.fleet.roster());
     let listed = roster.models_merged();
     let mut data: Vec<Card<'_>> = listed.iter().map(Card::of).collect();
     let unlisted =
-        settled.names.ruled().filter(|name| !listed.iter().any(|entry| entry.id == *name));
+        config.names.ruled().filter(|name| !listed.iter().any(|entry| entry.id == *name));
     data.extend(unlisted.map(Card::alias));
     json(&List { object: "list", data })
 }
 
 /// `GET /v1/models/{id}`.
 pub(super) fn model(gate: &Gate, id: &str) -> Response<Full<Bytes>> {
-    let (settled, roster) = (gate.settled.load(), gate.fleet.roster());
-    let alias = settled.names.ruled().any(|name| name == id);
+    let (config, roster) = (gate.config.load(), gate.fleet.roster());
+    let alias = config.names.ruled().any(|name| name == id);
     match roster.models_merged().iter().find(|entry| entry.id == id) {
         Some(entry) => json(&Card::of(entry)),
         None if alias || matches!(roster.lookup(id), Lookup::Known(_)) => json(&Card::alias(id)),

@@ -63,7 +63,7 @@ pub(super) async fn answer(
         }
         Ok(Answered::File(response)) => {
             trip.answered(response.status());
-            let limit = gate.settled.load().server.write_timeout;
+            let limit = gate.config.load().server.write_timeout;
             response.map(|file| send(file, trip, (&parts, limit)))
         }
         Err(fault) => {

@@ -100,8 +100,8 @@ async fn act(
         let what = "Send it with the header Content-Type: application/json.";
         return Err(Fault::InvalidRequest(what.into()));
     }
-    let settled = gate.settled.load_full();
-    let (body, _held) = inbound::collect(body, &settled.server, gate).await?;
+    let config = gate.config.load_full();
+    let (body, _held) = inbound::collect(body, &config.server, gate).await?;
     let meant: Meant = serde_json::from_slice(&body).map_err(|error| {
         let what = format!("Say which of the dead are meant, as {{\"queue\": …}}: {error}.");
         Fault::InvalidRequest(what)

@@ -65,15 +65,15 @@ pub(super) async fn answer(
 
 /// Carries a request to a backend, in its turn.
 async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Content> {
-    let settled = worker.gate.settled.load_full();
+    let config = worker.gate.config.load_full();
     let (parts, body) = request.into_parts();
     let shares_connection = parts.version == Version::HTTP_2;
-    let write_limit = settled.server.write_timeout;
+    let write_limit = config.server.write_timeout;
     let mut trip = Trip::begin(&parts, worker.gate.clock, Arc::clone(&worker.gate.observer));
-    let read = match inbound::collect(body, &settled.server, &worker.gate).await {
+    let read = match inbound::collect(body, &config.server, &worker.gate).await {
         Ok((body, held)) => {
             trip.record.bytes_in = body.len() as u64;
-            let read = ingress::read(&settled, &parts, body, trip.arrived.nanos());
+            let read = ingress::read(&config, &parts, body, trip.arrived.nanos());
             read.map(|(intent, body)| (intent, body, held))
         }
         Err(fault) => Err(fault),
@@ -92,7 +92,7 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     let errand = errand(parts, (body, held), &intent);
     // Moved from hand to hand on its way, so it has one place in memory.
     let gate = Arc::clone(&worker.gate);
-    let passage = Passage { gate, settled, intent, trip, within: None, model: None };
+    let passage = Passage { gate, config, intent, trip, within: None, model: None };
     let mut journey = Box::new(Journey { worker, passage, errand, failed_at: Vec::new() });
     let seat = match journey.passage.seat().await {
         Ok(seat) => seat,

@@ -35,7 +35,7 @@ pub(super) fn tell(journey: Box<Journey>, seat: Seat) -> Response<Content> {
 
 async fn drive(journey: Box<Journey>, seat: Seat, frames: Frames) {
     let window = seat.window();
-    let write_limit = journey.passage.settled.server.write_timeout;
+    let write_limit = journey.passage.config.server.write_timeout;
     let mut flight = std::pin::pin!(journey.fly(seat));
     let outcome = loop {
         let (outlook, depth) = window.look();

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use super::connection::{Activity, Socket};
 use super::seldom::Seldom;
 use super::{raw, route};
-use crate::config::settled::Server;
+use crate::config::resolved::Server;
 use crate::depot::Depot;
 use crate::gate::Gate;
 use crate::relay::Pool;
@@ -98,8 +98,8 @@ async fn accept(worker: Arc<Worker>, listener: TcpListener) {
 /// Serves one connection to its end.
 async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     let gate = Arc::clone(&worker.gate);
-    let settled = gate.settled.load();
-    let server = &settled.server;
+    let config = gate.config.load();
+    let server = &config.server;
     let Some(_place) = gate.connections.join(server.connections_max) else {
         let _ = stream.try_write(&raw(&Fault::Overloaded.into()));
         return;
@@ -108,7 +108,7 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     let socket =
         Socket::new(stream, Arc::clone(&activity), server.header_timeout, server.write_timeout);
     let builder = builder(server, gate.is_closing());
-    drop(settled);
+    drop(config);
     let service = service_fn(|request| {
         let (worker, serving) = (Arc::clone(&worker), activity.serve());
         async move { Ok::<_, Infallible>(route::answer(worker, request, serving).await) }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Result;
 use flow::identity::Part;
 use flow::{Cascade, FlowClass, Settings as FlowSettings, Span, Traits, Weight};
-use gateway::config::Settled;
-use gateway::config::settled::{
-    BackendSpec, FleetSettings, Identity, Kind, Log, LogFormat, Server,
+use gateway::config::Resolved;
+use gateway::config::resolved::{
+    BackendKind, BackendSpec, FleetSettings, Identity, Log, LogFormat, Server,
 };
 use serde_json::json;
 
@@ -146,11 +146,11 @@ pub(super) fn classes() -> Vec<Class> {
 
 /// What the gateway is told: who the engines are, that teams are flows, and little else. How much
 /// each engine can take it finds by itself.
-pub(super) fn settled(engines: &[Running]) -> Result<Settled> {
+pub(super) fn config(engines: &[Running]) -> Result<Resolved> {
     let specs = ENGINES.iter().zip(engines).map(|(cast, engine)| BackendSpec {
         id: cast.name.to_owned(),
         url: format!("http://{}", engine.address()),
-        kind: Kind::Vllm,
+        kind: BackendKind::Vllm,
         models: vec![MODEL.to_owned()],
         traits: Traits { power_watts: cast.watts, latency_ms: cast.first_token_ms as f32 },
         http2: false,
@@ -159,7 +159,7 @@ pub(super) fn settled(engines: &[Running]) -> Result<Settled> {
     let class = FlowClass { capacity: FLOW_CAPACITY, ttl, ..FlowClass::default() };
     let [best_effort, normal, high, critical] = SHARES.map(Weight::new);
     let weights = [best_effort?, normal?, high?, critical?];
-    Ok(Settled {
+    Ok(Resolved {
         server: Server { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..Server::default() },
         flow: FlowSettings {
             default_class: class,
@@ -169,6 +169,6 @@ pub(super) fn settled(engines: &[Running]) -> Result<Settled> {
         identity: Identity { parts: vec![Part::Header(TEAM.to_owned())], ..Identity::default() },
         fleet: FleetSettings { backends: specs.collect(), ..FleetSettings::default() },
         log: Log { access: false, format: LogFormat::Text },
-        ..Settled::default()
+        ..Resolved::default()
     })
 }

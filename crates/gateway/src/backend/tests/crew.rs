@@ -46,9 +46,9 @@ fn serves(board: &Board, id: BackendId) -> &[ModelId] {
 #[test]
 fn r07_failures_alone_never_take_the_last_backend_of_a_model() {
     let specs = vec![
-        spec("a", 1, Kind::Vllm, &["m"]),
-        spec("b", 2, Kind::Vllm, &["m", "own"]),
-        spec("c", 3, Kind::Vllm, &["m", "own"]),
+        spec("a", 1, BackendKind::Vllm, &["m"]),
+        spec("b", 2, BackendKind::Vllm, &["m", "own"]),
+        spec("c", 3, BackendKind::Vllm, &["m", "own"]),
     ];
     let (mut crew, board) = crew(specs);
     assert_eq!(ready(&board), [1, 2, 3]);
@@ -72,8 +72,10 @@ fn r07_failures_alone_never_take_the_last_backend_of_a_model() {
 
 #[test]
 fn n05_one_that_is_full_is_paused_and_no_reason_to_use_one_that_fails() {
-    let (mut crew, _) =
-        crew(vec![spec("a", 1, Kind::Vllm, &["m"]), spec("b", 2, Kind::Vllm, &["m"])]);
+    let (mut crew, _) = crew(vec![
+        spec("a", 1, BackendKind::Vllm, &["m"]),
+        spec("b", 2, BackendKind::Vllm, &["m"]),
+    ]);
     fail(&mut crew, A, at(0));
     crew.report(B, Attempt::Full(None), at(0));
     let board = crew.settle(at(0)).unwrap();
@@ -87,7 +89,7 @@ fn n05_one_that_is_full_is_paused_and_no_reason_to_use_one_that_fails() {
 
 #[test]
 fn x01_a_list_that_is_not_learnt_is_waited_for() {
-    let specs = vec![spec("a", 1, Kind::Vllm, &["m"]), spec("b", 2, Kind::Vllm, &[])];
+    let specs = vec![spec("a", 1, BackendKind::Vllm, &["m"]), spec("b", 2, BackendKind::Vllm, &[])];
     let (mut crew, board) = crew(specs);
     assert_eq!(ready(&board), [1], "without its list it is not ready");
     assert_eq!(crew.views(at(0))[1].state, "starting: its list of models is not learnt");
@@ -118,7 +120,8 @@ fn x01_a_list_that_is_not_learnt_is_waited_for() {
 
 #[test]
 fn x01_a_backend_without_a_list_takes_any_name() {
-    let specs = vec![spec("a", 1, Kind::Generic, &[]), spec("b", 2, Kind::Vllm, &["m"])];
+    let specs =
+        vec![spec("a", 1, BackendKind::Generic, &[]), spec("b", 2, BackendKind::Vllm, &["m"])];
     let (mut crew, _) = crew(specs);
     crew.learn(A, Lesson::NoList("404".into()));
     let board = crew.settle(at(1)).unwrap();
@@ -135,9 +138,9 @@ fn x01_a_backend_without_a_list_takes_any_name() {
 #[test]
 fn x01_a_request_that_names_no_model_goes_to_ready_backends_in_turns() {
     let specs = vec![
-        spec("a", 1, Kind::Vllm, &["m"]),
-        spec("b", 2, Kind::Vllm, &["n"]),
-        spec("c", 3, Kind::Vllm, &["*"]),
+        spec("a", 1, BackendKind::Vllm, &["m"]),
+        spec("b", 2, BackendKind::Vllm, &["n"]),
+        spec("c", 3, BackendKind::Vllm, &["*"]),
     ];
     let (mut crew, board) = crew(specs);
     let models = |board: &Board| -> Vec<u32> {
@@ -153,7 +156,7 @@ fn x01_a_request_that_names_no_model_goes_to_ready_backends_in_turns() {
     let mut empty = Crew::default();
     empty.configure(&quick(Vec::new()), at(0));
     assert_eq!(empty.settle(at(0)).unwrap().roster.anywhere(5), Lookup::Unknown);
-    empty.set_source(Source::EndpointsFile, vec![spec("a", 1, Kind::Vllm, &[])], at(0));
+    empty.set_source(Source::EndpointsFile, vec![spec("a", 1, BackendKind::Vllm, &[])], at(0));
     let board = empty.settle(at(0)).unwrap();
     assert!(matches!(board.roster.anywhere(5), Lookup::NotYet(_)));
 }
@@ -161,9 +164,9 @@ fn x01_a_request_that_names_no_model_goes_to_ready_backends_in_turns() {
 #[test]
 fn x01_lists_are_merged_by_name() {
     let specs = vec![
-        spec("a", 1, Kind::Vllm, &[]),
-        spec("b", 2, Kind::Vllm, &["m"]),
-        spec("c", 3, Kind::Ollama, &[]),
+        spec("a", 1, BackendKind::Vllm, &[]),
+        spec("b", 2, BackendKind::Vllm, &["m"]),
+        spec("c", 3, BackendKind::Ollama, &[]),
     ];
     let (mut crew, _) = crew(specs);
     let text = br#"{"data":[{"id":"n"},{"id":"m","owned_by":"us","created":9}]}"#;
@@ -183,7 +186,7 @@ fn x01_lists_are_merged_by_name() {
 
 #[test]
 fn x06_a_reload_keeps_those_who_stay_and_lets_the_others_end() {
-    let [a, b] = [spec("a", 1, Kind::Vllm, &["m"]), spec("b", 2, Kind::Vllm, &["m"])];
+    let [a, b] = [spec("a", 1, BackendKind::Vllm, &["m"]), spec("b", 2, BackendKind::Vllm, &["m"])];
     let (mut crew, _) = crew(vec![a.clone(), b.clone()]);
     fail(&mut crew, A, at(1));
     let moved = BackendSpec { url: "http://127.0.0.1:9".into(), ..b };
@@ -195,7 +198,11 @@ fn x06_a_reload_keeps_those_who_stay_and_lets_the_others_end() {
     assert_eq!(board.supply[0].traits.power_watts, 9.0);
     assert_eq!(crew.views(at(2))[0].state.split(' ').nth(1), Some("ejected"), "its past stays");
     assert!(board.roster.upstream(B).is_some(), "a grant on its way still finds it");
-    crew.set_source(Source::EndpointsFile, vec![moved, spec("d", 4, Kind::Vllm, &["m"])], at(3));
+    crew.set_source(
+        Source::EndpointsFile,
+        vec![moved, spec("d", 4, BackendKind::Vllm, &["m"])],
+        at(3),
+    );
     let told: Vec<u32> =
         crew.settle(at(3)).unwrap().supply.iter().map(|supply| supply.id.0).collect();
     assert_eq!(told, [1, 3, 4], "a name counts once");
@@ -206,7 +213,7 @@ fn x06_a_reload_keeps_those_who_stay_and_lets_the_others_end() {
 
 #[test]
 fn r01_loaded_adapters_are_told_by_the_number_of_their_name() {
-    let (mut crew, board) = crew(vec![spec("a", 1, Kind::Vllm, &["base", "sql"])]);
+    let (mut crew, board) = crew(vec![spec("a", 1, BackendKind::Vllm, &["base", "sql"])]);
     let [base, sql] = ["base", "sql"].map(|name| board.roster.lookup(name).known());
     let adapters = vec!["sql".into(), "never heard of".into()];
     assert!(crew.scraped(A, Ok(Gauges { adapters, ..Gauges::default() }), at(1)));
@@ -220,12 +227,12 @@ fn r01_loaded_adapters_are_told_by_the_number_of_their_name() {
 #[test]
 fn x06_urls_that_cannot_be_used_are_named() {
     for url in ["", "host:1", "https://host", "http://", "ftp://host", "http://ho st", "/path"] {
-        let spec = BackendSpec { url: url.into(), ..spec("a", 1, Kind::Vllm, &[]) };
+        let spec = BackendSpec { url: url.into(), ..spec("a", 1, BackendKind::Vllm, &[]) };
         let problem = Upstream::new(A, &spec).unwrap_err();
         assert!(problem.contains("backend a: url"), "{problem}");
     }
     let at = |url: &str| {
-        let spec = BackendSpec { url: url.into(), ..spec("a", 1, Kind::Vllm, &[]) };
+        let spec = BackendSpec { url: url.into(), ..spec("a", 1, BackendKind::Vllm, &[]) };
         let upstream = Upstream::new(A, &spec).unwrap();
         (upstream.authority.to_string(), upstream.base_path)
     };

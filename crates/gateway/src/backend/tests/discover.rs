@@ -1,9 +1,9 @@
 //! Looking for servers on local ports.
 
 use super::super::discover::look;
-use super::{Fake, Kind};
+use super::{BackendKind, Fake};
 
-async fn kind_of(pages: &[(&str, u16, &str)]) -> Option<Kind> {
+async fn kind_of(pages: &[(&str, u16, &str)]) -> Option<BackendKind> {
     let fake = Fake::start(pages).await;
     let found = look(&[fake.port], &[]).await;
     assert!(found.iter().all(|spec| spec.url.ends_with(&format!(":{}", fake.port))));
@@ -13,14 +13,14 @@ async fn kind_of(pages: &[(&str, u16, &str)]) -> Option<Kind> {
 #[tokio::test]
 async fn x06_servers_are_known_by_what_they_answer() {
     let models = ("/v1/models", 200, r#"{"data":[{"id":"m"}]}"#);
-    assert_eq!(kind_of(&[models]).await, Some(Kind::Generic));
+    assert_eq!(kind_of(&[models]).await, Some(BackendKind::Generic));
     let owned = ("/v1/models", 200, r#"{"data":[{"id":"m","owned_by":"llamacpp"}]}"#);
-    assert_eq!(kind_of(&[owned]).await, Some(Kind::LlamaCpp));
+    assert_eq!(kind_of(&[owned]).await, Some(BackendKind::LlamaCpp));
     let metrics = |text| ("/metrics", 200, text);
-    assert_eq!(kind_of(&[models, metrics("# a\nvllm:x 1")]).await, Some(Kind::Vllm));
-    assert_eq!(kind_of(&[models, metrics("sglang:x 1")]).await, Some(Kind::Sglang));
+    assert_eq!(kind_of(&[models, metrics("# a\nvllm:x 1")]).await, Some(BackendKind::Vllm));
+    assert_eq!(kind_of(&[models, metrics("sglang:x 1")]).await, Some(BackendKind::Sglang));
     let ollama = ("/api/version", 200, r#"{"version":"0.9"}"#);
-    assert_eq!(kind_of(&[models, ollama]).await, Some(Kind::Ollama));
+    assert_eq!(kind_of(&[models, ollama]).await, Some(BackendKind::Ollama));
     assert_eq!(kind_of(&[("/", 200, "<html>")]).await, None);
     assert_eq!(kind_of(&[("/api/version", 200, "7")]).await, None);
 }

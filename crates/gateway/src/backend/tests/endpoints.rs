@@ -26,7 +26,7 @@ fn yaml(text: &str) -> Result<Vec<BackendSpec>, String> {
 fn x06_endpoints_are_read_in_both_spellings() {
     let specs = yaml(YAML).unwrap();
     assert_eq!(specs[0].url, "http://10.0.0.1:8000");
-    assert_eq!((specs[0].kind, specs[1].kind), (Kind::Sglang, Kind::Vllm));
+    assert_eq!((specs[0].kind, specs[1].kind), (BackendKind::Sglang, BackendKind::Vllm));
     assert_eq!(specs[1].url, "http://[fd00::1]:8001");
     assert_eq!((specs[1].models.len(), specs[1].traits.power_watts), (1, 55.0));
     let json = r#"{"endpoints":[{"name":"a","address":"h","port":1}]}"#;

@@ -24,7 +24,7 @@ fn member(fleet: &Fleet, id: u32) -> Arc<Upstream> {
 #[tokio::test]
 async fn r07_a_server_that_goes_and_comes_back_is_followed() {
     let fake = vllm(METRICS).await;
-    let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, Kind::Vllm, &[])]));
+    let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, BackendKind::Vllm, &[])]));
     let mut learnt = fleet.learnt();
     assert!(matches!(fleet.roster().lookup("m"), Lookup::NotYet(_)));
     let watching = tokio::spawn(fleet.clone().watch(Own::default()));
@@ -59,7 +59,7 @@ async fn r07_a_server_that_goes_and_comes_back_is_followed() {
 #[tokio::test]
 async fn r07_a_server_that_is_ill_is_left_out_until_it_is_well() {
     let fake = vllm("").await;
-    let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, Kind::Vllm, &["m"])]));
+    let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, BackendKind::Vllm, &["m"])]));
     let watching = tokio::spawn(fleet.clone().watch(Own::default()));
     until("it is ready", || is_ready(&keeper, 1)).await;
     fake.set("/health", 503, "loading");
@@ -73,8 +73,10 @@ async fn r07_a_server_that_is_ill_is_left_out_until_it_is_well() {
 #[tokio::test]
 async fn n05_a_pause_and_an_ejection_end_by_themselves() {
     let [a, b] = [vllm("").await, vllm("").await];
-    let backends =
-        vec![spec("a", a.port, Kind::Vllm, &["m"]), spec("b", b.port, Kind::Vllm, &["m"])];
+    let backends = vec![
+        spec("a", a.port, BackendKind::Vllm, &["m"]),
+        spec("b", b.port, BackendKind::Vllm, &["m"]),
+    ];
     let eject_for = Duration::from_millis(100);
     let (fleet, keeper) = fleet(&FleetSettings { eject_for, ..quick(backends) });
     let watching = tokio::spawn(fleet.clone().watch(Own::default()));
@@ -92,8 +94,8 @@ async fn n05_a_pause_and_an_ejection_end_by_themselves() {
 #[tokio::test]
 async fn c10_a_generic_server_is_asked_for_metrics_once() {
     let [with, without] = [vllm(METRICS).await, vllm("nothing known 1\n").await];
-    let backends =
-        [("a", &with), ("b", &without)].map(|(id, at)| spec(id, at.port, Kind::Generic, &["m"]));
+    let backends = [("a", &with), ("b", &without)]
+        .map(|(id, at)| spec(id, at.port, BackendKind::Generic, &["m"]));
     let (fleet, keeper) = fleet(&quick(backends.to_vec()));
     let watching = tokio::spawn(fleet.clone().watch(Own::default()));
     until("one is read", || fleet.views()[0].last_reading.is_some()).await;
@@ -113,7 +115,7 @@ async fn c10_a_generic_server_is_asked_for_metrics_once() {
 
 #[test]
 fn r06_the_mean_of_first_bytes_is_kept_without_a_lock() {
-    let (fleet, _) = fleet(&quick(vec![spec("a", 1, Kind::Vllm, &["m"])]));
+    let (fleet, _) = fleet(&quick(vec![spec("a", 1, BackendKind::Vllm, &["m"])]));
     assert_eq!(fleet.views()[0].latency, None);
     let first = member(&fleet, 1);
     first.note(Span::from_millis(80));
@@ -190,7 +192,7 @@ fn fault7_no_deadlock_under_health_checks() {
     let specs: Vec<BackendSpec> = ["a", "b", "c"]
         .into_iter()
         .zip(&fakes)
-        .map(|(id, fake)| spec(id, fake.port, Kind::Vllm, &[]))
+        .map(|(id, fake)| spec(id, fake.port, BackendKind::Vllm, &[]))
         .collect();
     let settings = FleetSettings {
         health_interval: Duration::from_millis(1),

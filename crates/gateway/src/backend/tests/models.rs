@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::models::{Lesson, learn, ollama_list, openai_list};
 use super::super::probe::Limits;
-use super::{Fake, Kind, upstream};
+use super::{BackendKind, Fake, upstream};
 
 const LIMITS: Limits = Limits { time: Duration::from_secs(10), body: 1000 };
 
@@ -50,7 +50,7 @@ fn x01_what_is_no_list_is_told_from_an_empty_one() {
 #[tokio::test]
 async fn x01_a_server_without_a_list_is_told_from_one_that_is_not_there() {
     let fake = Fake::start(&[("/api/tags", 200, r#"{"models":[{"name":"m"}]}"#)]).await;
-    let server = upstream(fake.port, Kind::Generic);
+    let server = upstream(fake.port, BackendKind::Generic);
     assert!(matches!(learn(&server, LIMITS).await, Lesson::NoList(_)), "404");
     let long = " ".repeat(2000);
     for (status, body) in [(200, "hello"), (401, "{}"), (302, "{}"), (200, long.as_str())] {
@@ -61,7 +61,7 @@ async fn x01_a_server_without_a_list_is_told_from_one_that_is_not_there() {
         fake.set("/v1/models", status, r#"{"data":[]}"#);
         assert!(matches!(learn(&server, LIMITS).await, Lesson::Later(_)), "{status}");
     }
-    let ollama = upstream(fake.port, Kind::Ollama);
+    let ollama = upstream(fake.port, BackendKind::Ollama);
     assert!(matches!(learn(&ollama, LIMITS).await, Lesson::List(list) if list.len() == 1));
     fake.stop().await;
     assert!(matches!(learn(&ollama, LIMITS).await, Lesson::Later(_)), "refused");

@@ -31,8 +31,8 @@ async fn a_gateway_knows_its_own_health_page_and_takes_others_for_servers() {
     let page = r#"{"status":"ok","tidegate":"tide-1"}"#;
     let itself = Fake::start(&[("/health", 200, page)]).await;
     let other = Fake::start(&[("/health", 200, &page.replace("-1", "-2"))]).await;
-    let backends =
-        [("a", &itself), ("b", &other)].map(|(id, at)| spec(id, at.port, Kind::Generic, &["m"]));
+    let backends = [("a", &itself), ("b", &other)]
+        .map(|(id, at)| spec(id, at.port, BackendKind::Generic, &["m"]));
     let (fleet, keeper) = fleet(&quick(backends.to_vec()));
     let watching = tokio::spawn(fleet.clone().watch(own("127.0.0.1:1")));
     until("the other is ready", || is_ready(&keeper, 2)).await;
@@ -45,7 +45,7 @@ async fn a_gateway_knows_its_own_health_page_and_takes_others_for_servers() {
 #[tokio::test]
 async fn a_gateway_asks_itself_nothing() {
     let itself = Fake::start(&[("/health", 200, "")]).await;
-    let (fleet, keeper) = fleet(&quick(vec![spec("a", itself.port, Kind::Vllm, &["m"])]));
+    let (fleet, keeper) = fleet(&quick(vec![spec("a", itself.port, BackendKind::Vllm, &["m"])]));
     let address = format!("127.0.0.1:{}", itself.port);
     let watching = tokio::spawn(fleet.clone().watch(own(&address)));
     until("it is known", || fleet.views()[0].state != "starting").await;

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use super::super::health::Check;
 use super::super::probe::{Limits, Unanswered, get};
 use super::super::watch::check;
-use super::{Fake, Kind, Own, Upstream, upstream};
+use super::{BackendKind, Fake, Own, Upstream, upstream};
 
 const LIMITS: Limits = Limits { time: Duration::from_secs(10), body: 100 };
 
@@ -22,7 +22,7 @@ async fn r07_an_answer_is_read_within_its_limits() {
     let long = "x".repeat(101);
     let pages = [("/good", 200, "hello"), ("/long", 200, &long), ("/moved", 302, "")];
     let fake = Fake::start(&pages).await;
-    let server = upstream(fake.port, Kind::Generic);
+    let server = upstream(fake.port, BackendKind::Generic);
     let answer = get(&server, "/good", LIMITS).await.unwrap();
     assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, &b"hello"[..]));
     assert_eq!(get(&server, "/long", LIMITS).await.unwrap_err(), Unanswered::TooLong);
@@ -34,7 +34,7 @@ async fn r07_an_answer_is_read_within_its_limits() {
 #[tokio::test]
 async fn r07_a_server_that_says_nothing_or_nonsense_is_told_apart() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = upstream(listener.local_addr().unwrap().port(), Kind::Generic);
+    let server = upstream(listener.local_addr().unwrap().port(), BackendKind::Generic);
     let soon = Limits { time: Duration::from_millis(50), ..LIMITS };
     assert_eq!(get(&server, "/", soon).await.unwrap_err(), Unanswered::TimedOut);
     let silent = listener.accept().await.unwrap();
@@ -63,7 +63,7 @@ async fn r07_a_server_of_http2_alone_is_asked_in_http2() {
         let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         server.serve_connection(TokioIo::new(stream), service_fn(answer)).await
     });
-    let server = Upstream { http2: true, ..upstream(port, Kind::Generic) };
+    let server = Upstream { http2: true, ..upstream(port, BackendKind::Generic) };
     let answer = get(&server, "/health", LIMITS).await.unwrap();
     assert_eq!(answer.body, format!("http://127.0.0.1:{port}/health"));
     serving.abort();
@@ -73,13 +73,13 @@ async fn r07_a_server_of_http2_alone_is_asked_in_http2() {
 #[tokio::test]
 async fn r07_each_kind_is_checked_in_its_own_way() {
     let cases = [
-        (Kind::Vllm, "/health", 401, false),
-        (Kind::Sglang, "/health", 503, false),
-        (Kind::LlamaCpp, "/health", 302, false),
-        (Kind::Ollama, "/api/version", 404, false),
-        (Kind::OpenAi, "/v1/models", 401, true),
-        (Kind::Generic, "/health", 404, true),
-        (Kind::Generic, "/health", 500, false),
+        (BackendKind::Vllm, "/health", 401, false),
+        (BackendKind::Sglang, "/health", 503, false),
+        (BackendKind::LlamaCpp, "/health", 302, false),
+        (BackendKind::Ollama, "/api/version", 404, false),
+        (BackendKind::OpenAi, "/v1/models", 401, true),
+        (BackendKind::Generic, "/health", 404, true),
+        (BackendKind::Generic, "/health", 500, false),
     ];
     let own = Own::default();
     for (kind, path, status, good) in cases {

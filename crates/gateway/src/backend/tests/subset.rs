@@ -36,9 +36,9 @@ fn choices(fleet: &Fleet, model: ModelId) -> Vec<String> {
 #[test]
 fn x02_a_subset_is_a_model_that_only_its_backends_serve() {
     let specs = vec![
-        spec("a", 1, Kind::Vllm, &["m"]),
-        spec("b", 2, Kind::Vllm, &["m", "n"]),
-        spec("c", 3, Kind::Vllm, &["n"]),
+        spec("a", 1, BackendKind::Vllm, &["m"]),
+        spec("b", 2, BackendKind::Vllm, &["m", "n"]),
+        spec("c", 3, BackendKind::Vllm, &["n"]),
     ];
     let fleet = fleet(specs);
     let (m, n) = (model(&fleet, "m"), model(&fleet, "n"));
@@ -58,7 +58,7 @@ fn x02_a_subset_is_a_model_that_only_its_backends_serve() {
 
 #[test]
 fn x02_a_subset_that_nobody_is_in_has_no_number() {
-    let fleet = fleet(vec![spec("a", 1, Kind::Vllm, &["m"])]);
+    let fleet = fleet(vec![spec("a", 1, BackendKind::Vllm, &["m"])]);
     let model = model(&fleet, "m");
     for texts in [&[][..], &["10.0.0.1"], &["127.0.0.1:2"]] {
         assert_eq!(fleet.within(model, &spots(texts)), None, "{texts:?}");
@@ -67,10 +67,10 @@ fn x02_a_subset_that_nobody_is_in_has_no_number() {
 
 #[test]
 fn x02_a_subset_follows_its_addresses() {
-    let fleet = fleet(vec![spec("a", 1, Kind::Vllm, &["m"])]);
+    let fleet = fleet(vec![spec("a", 1, BackendKind::Vllm, &["m"])]);
     let (model, hint) = (model(&fleet, "m"), spots(&["127.0.0.1:1"]));
     let number = fleet.within(model, &hint).unwrap();
-    let backends = vec![spec("b", 1, Kind::Vllm, &["m"])];
+    let backends = vec![spec("b", 1, BackendKind::Vllm, &["m"])];
     fleet.configure(&FleetSettings { backends, ..FleetSettings::default() });
     assert_eq!(fleet.within(model, &hint), Some(number), "those who wait for it hold its number");
     assert_eq!(choices(&fleet, number), ["b"]);
@@ -78,7 +78,7 @@ fn x02_a_subset_follows_its_addresses() {
 
 #[test]
 fn x02_hints_that_mean_the_same_backends_are_one_subset() {
-    let fleet = fleet(vec![spec("a", 1, Kind::Vllm, &["m"])]);
+    let fleet = fleet(vec![spec("a", 1, BackendKind::Vllm, &["m"])]);
     let model = model(&fleet, "m");
     let number = fleet.within(model, &spots(&["127.0.0.1"]));
     for other in 0..100 {
@@ -90,7 +90,7 @@ fn x02_hints_that_mean_the_same_backends_are_one_subset() {
 /// Every choice among nine backends is a subset of its own.
 #[test]
 fn x02_there_is_a_limit_to_subsets_and_they_move_with_the_times() {
-    let specs = (1..=9).map(|port| spec(&format!("b{port}"), port, Kind::Vllm, &["m"]));
+    let specs = (1..=9).map(|port| spec(&format!("b{port}"), port, BackendKind::Vllm, &["m"]));
     let fleet = fleet(specs.collect());
     let model = model(&fleet, "m");
     let hint = |mask: u16| -> BTreeSet<Spot> {
@@ -119,8 +119,8 @@ fn x02_spots_are_addresses_with_or_without_a_port() {
 
 #[test]
 fn x02_an_address_is_that_of_the_newest_backend_there() {
-    let fleet = fleet(vec![spec("old", 1, Kind::Vllm, &["m"])]);
-    let backends = vec![spec("new", 1, Kind::Vllm, &["m"])];
+    let fleet = fleet(vec![spec("old", 1, BackendKind::Vllm, &["m"])]);
+    let backends = vec![spec("new", 1, BackendKind::Vllm, &["m"])];
     fleet.configure(&FleetSettings { backends, ..FleetSettings::default() });
     let roster = fleet.roster();
     assert_eq!(roster.backends.len(), 2, "one of them is leaving");
@@ -130,11 +130,11 @@ fn x02_an_address_is_that_of_the_newest_backend_there() {
 
 #[test]
 fn x02_where_addresses_are_told_a_backend_without_one_is_left_out() {
-    let mut named = spec("named", 1, Kind::Vllm, &["m"]);
+    let mut named = spec("named", 1, BackendKind::Vllm, &["m"]);
     named.url = "http://some.host:8000".into();
     for (addressed, count) in [(true, 1), (false, 2)] {
         let fleet = fleet(Vec::new());
-        let backends = vec![named.clone(), spec("b", 2, Kind::Vllm, &["m"])];
+        let backends = vec![named.clone(), spec("b", 2, BackendKind::Vllm, &["m"])];
         let settings = FleetSettings { backends, addressed, ..FleetSettings::default() };
         fleet.configure(&settings);
         assert_eq!(fleet.roster().backends.len(), count);

@@ -10,7 +10,7 @@ use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
 use notify::{Event, EventKind};
 
 use super::{Reloads, is_change};
-use crate::config::{Settled, Source, load};
+use crate::config::{Resolved, Source, load};
 
 /// A folder that goes away with the test.
 struct Folder(PathBuf);
@@ -48,11 +48,11 @@ fn capacity(number: u32) -> String {
 
 fn reloads(file: &Path) -> Reloads {
     let source = Source { file: Some(file.into()), ..Source::default() };
-    let settled = load(&source).unwrap();
-    Reloads::new(source, settled).unwrap()
+    let resolved = load(&source).unwrap();
+    Reloads::new(source, resolved).unwrap()
 }
 
-async fn next(reloads: &mut Reloads) -> Settled {
+async fn next(reloads: &mut Reloads) -> Resolved {
     // Only a test that fails waits for this long.
     tokio::time::timeout(Duration::from_secs(60), reloads.next()).await.expect("a reload")
 }
@@ -74,9 +74,9 @@ async fn x06_a_change_before_the_watch_began_is_found() {
     let folder = Folder::new("before");
     let file = folder.write("t.toml", &capacity(1));
     let source = Source { file: Some(file), ..Source::default() };
-    let settled = load(&source).unwrap();
+    let resolved = load(&source).unwrap();
     folder.write("t.toml", &capacity(2));
-    let mut reloads = Reloads::new(source, settled).unwrap();
+    let mut reloads = Reloads::new(source, resolved).unwrap();
     assert!(reloads.stale, "another test's SIGHUP could stand in for it");
     assert_eq!(next(&mut reloads).await.flow.total_capacity, 2);
 }
@@ -170,15 +170,15 @@ async fn a_wait_that_is_given_up_loses_nothing() {
     for _ in 0..3 {
         tokio::select! {
             biased;
-            settled = reloads.next(), if found.is_none() => found = Some(settled),
+            resolved = reloads.next(), if found.is_none() => found = Some(resolved),
             () = tokio::task::yield_now() => {}
         }
     }
-    let settled = match found {
-        Some(settled) => settled,
+    let resolved = match found {
+        Some(resolved) => resolved,
         None => next(&mut reloads).await,
     };
-    assert_eq!(settled.flow.total_capacity, 2);
+    assert_eq!(resolved.flow.total_capacity, 2);
 }
 
 #[test]
@@ -219,8 +219,8 @@ fn other_files_beside_the_configuration_cause_no_look() {
 #[tokio::test]
 async fn flags_alone_never_change() {
     let source = Source { backends: vec!["http://h".into()], ..Source::default() };
-    let settled = load(&source).unwrap();
-    let mut reloads = Reloads::new(source, settled).unwrap();
+    let resolved = load(&source).unwrap();
+    let mut reloads = Reloads::new(source, resolved).unwrap();
     assert!(!reloads.stale);
     assert!(reloads.look().await.is_none());
 }

@@ -6,40 +6,40 @@ use std::time::Duration;
 use flow::Band;
 
 use super::{bad, good};
-use crate::config::settled::dispatch::{GateKind, Says, System, Unit};
-use crate::config::{Source, Summary, settle};
+use crate::config::resolved::dispatch::{GateKind, Says, System, Unit};
+use crate::config::{Source, Summary, resolve};
 
 #[test]
 fn d10_a_folder_opens_the_batch_api_with_a_queue_of_its_own() {
     assert!(good("").dispatch.queues.is_empty());
-    let settled = good("[batch]\nfolder = '/srv/batch'\nkeep = '1d'\nlines_max = 10");
-    assert_eq!(settled.batch.folder.as_deref(), Some(Path::new("/srv/batch")));
-    assert_eq!((settled.batch.lines_max, settled.batch.keep), (10, Duration::from_secs(86_400)));
-    let [queue] = settled.dispatch.queues.as_slice() else { panic!("one queue") };
+    let resolved = good("[batch]\nfolder = '/srv/batch'\nkeep = '1d'\nlines_max = 10");
+    assert_eq!(resolved.batch.folder.as_deref(), Some(Path::new("/srv/batch")));
+    assert_eq!((resolved.batch.lines_max, resolved.batch.keep), (10, Duration::from_secs(86_400)));
+    let [queue] = resolved.dispatch.queues.as_slice() else { panic!("one queue") };
     assert_eq!((queue.name.as_str(), queue.band), ("batch", Band::BestEffort));
     assert_eq!(queue.gates, ["gateway"]);
-    assert_eq!(settled.dispatch.gates[0].kind, GateKind::Gateway { rest: 1.0 });
+    assert_eq!(resolved.dispatch.gates[0].kind, GateKind::Gateway { rest: 1.0 });
 }
 
 #[test]
 fn d08_queues_have_weights_tenants_gates_and_a_band_of_their_own() {
-    let settled = good(
+    let resolved = good(
         "[[dispatch.queues]]\nname = 'a'\nweight = 3\ntenants = { x = 2.5 }\n\
          target = 'http://h:1'\nband = 'normal'\n\
          [[dispatch.queues]]\nname = 'b'\ntarget = 'http://h:1'\ngates = ['c']\n\
          [[dispatch.gates]]\nname = 'c'\nkind = 'constant'\ncapacity = 7",
     );
-    let [a, b] = settled.dispatch.queues.as_slice() else { panic!("two queues") };
+    let [a, b] = resolved.dispatch.queues.as_slice() else { panic!("two queues") };
     assert_eq!((a.weight, a.tenants.as_slice()), (3.0, &[("x".to_owned(), 2.5)][..]));
     assert_eq!((a.band, b.band), (Band::Normal, Band::BestEffort));
     assert_eq!((a.gates.as_slice(), b.gates.as_slice()), (&["aimd".into()][..], &["c".into()][..]));
-    let names: Vec<&str> = settled.dispatch.gates.iter().map(|gate| gate.name.as_str()).collect();
+    let names: Vec<&str> = resolved.dispatch.gates.iter().map(|gate| gate.name.as_str()).collect();
     assert_eq!(names, ["c", "aimd"], "a gate that a queue has by default is made");
 }
 
 #[test]
 fn d02_every_kind_of_gate_is_configured() {
-    let settled = good(
+    let resolved = good(
         "[[dispatch.gates]]\nname = 'a'\nkind = 'scrape'\nurl = 'http://h:1/metrics'\n\
          metric = 'm'\n\
          says = 'count'\ncapacity_per_server = 10\nlabels = { pool = 'p' }\nunit = 'tokens'\n\
@@ -49,7 +49,7 @@ fn d02_every_kind_of_gate_is_configured() {
          [[dispatch.gates]]\nname = 'c'\nkind = 'redis'\nurl = 'redis://h:1'\ncapacity = 5\n\
          [[dispatch.gates]]\nname = 'd'\nkind = 'aimd'\nmax = 9",
     );
-    let [a, b, c, d] = settled.dispatch.gates.as_slice() else { panic!("four gates") };
+    let [a, b, c, d] = resolved.dispatch.gates.as_slice() else { panic!("four gates") };
     assert_eq!((a.baseline, a.unit), (0.3, Unit::Tokens));
     assert_eq!(a.system, System::PerServer { each: 10.0, ready: None });
     let GateKind::Scrape { says, labels, .. } = &a.kind else { panic!("{a:?}") };
@@ -126,17 +126,17 @@ fn d01_flags_name_a_queue_its_server_and_its_target() {
         listen: Some("127.0.0.1:99".into()),
         ..Source::default()
     };
-    let dispatch = settle(&source, "[dispatch.redis]\nurls = 'redis://other'").unwrap().dispatch;
+    let dispatch = resolve(&source, "[dispatch.redis]\nurls = 'redis://other'").unwrap().dispatch;
     assert_eq!(dispatch.redis.unwrap().urls, ["redis://h:1"]);
     assert_eq!(dispatch.queues[0].target.as_deref(), Some("http://t:2"));
     assert_eq!(dispatch.listen.port(), 99);
     let wrong = Source { redis: vec!["h:1".into()], ..Source::default() };
-    assert!(settle(&wrong, "").unwrap_err().problems[0].contains("--redis"));
+    assert!(resolve(&wrong, "").unwrap_err().problems[0].contains("--redis"));
 }
 
 #[test]
 fn d10_the_summary_tells_of_the_batch_api_its_queues_and_its_gates() {
-    let settled = good(
+    let resolved = good(
         "[batch]\nfolder = '/srv/batch'\n[dispatch.redis]\nurls = 'redis://me:secret@h:6379'\n\
          [[dispatch.queues]]\nname = 'q'\n\
          [[dispatch.queues]]\nname = 'r'\nband = 'normal'\ntarget = 'http://t:1'\n\
@@ -154,7 +154,7 @@ dispatch  up to 64 requests at once, 5m each, dead after 5 failures, shared at r
           gate aimd: aimd, 1 to 256 under way
 note      the queue \"q\" has no target: `serve` sends it to itself, `dispatch` needs --target URL
 ";
-    let shown = Summary(&settled).to_string();
+    let shown = Summary(&resolved).to_string();
     let (_, shown) = shown.split_once("batch     ").unwrap();
     assert_eq!(format!("batch     {shown}"), told);
     let shown =

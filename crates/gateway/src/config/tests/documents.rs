@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::{bad, good, source, toml};
-use crate::config::settled::{FleetSettings, Settled};
+use crate::config::resolved::{FleetSettings, Resolved};
 use crate::config::{Source, load};
 
 fn root() -> PathBuf {
@@ -83,25 +83,25 @@ fn every_example_can_be_used() {
     assert!(count >= 5);
 }
 
-fn example(name: &str) -> Settled {
+fn example(name: &str) -> Resolved {
     let path = root().join("examples").join(name);
     load(&Source { file: Some(path), ..Source::default() }).unwrap()
 }
 
 #[test]
 fn the_full_example_has_the_defaults_and_its_twin_says_the_same() {
-    let mut settled = example("tidegate.toml");
-    assert_eq!(settled, example("tidegate.yaml"));
-    assert!(!settled.identity.rules.is_empty() && !settled.objectives.is_empty());
-    settled.identity = Settled::default().identity;
-    settled.flow.classes.clear();
-    settled.names = Settled::default().names;
-    settled.objectives.clear();
-    assert_eq!((settled.dispatch.queues.len(), settled.dispatch.gates.len()), (1, 8));
-    settled.dispatch.queues.clear();
-    settled.dispatch.gates.clear();
-    settled.fleet = FleetSettings { backends: Vec::new(), ..settled.fleet };
-    assert_eq!(settled, Settled::default());
+    let mut resolved = example("tidegate.toml");
+    assert_eq!(resolved, example("tidegate.yaml"));
+    assert!(!resolved.identity.rules.is_empty() && !resolved.objectives.is_empty());
+    resolved.identity = Resolved::default().identity;
+    resolved.flow.classes.clear();
+    resolved.names = Resolved::default().names;
+    resolved.objectives.clear();
+    assert_eq!((resolved.dispatch.queues.len(), resolved.dispatch.gates.len()), (1, 8));
+    resolved.dispatch.queues.clear();
+    resolved.dispatch.gates.clear();
+    resolved.fleet = FleetSettings { backends: Vec::new(), ..resolved.fleet };
+    assert_eq!(resolved, Resolved::default());
 }
 
 #[test]
@@ -126,14 +126,14 @@ fn commented_lines_of_the_full_example_can_be_used_as_well() {
     let uncomment = |line: &str| if is_setting(line) { line[2..].to_owned() } else { line.into() };
     let all: Vec<String> = text.lines().map(uncomment).collect();
     assert!(all.iter().any(|line| line.starts_with("watermark_per_backend")));
-    let settled = toml(&all.join("\n")).unwrap();
-    assert!(settled.server.workers.is_some() && settled.admin.listen.is_some());
+    let resolved = toml(&all.join("\n")).unwrap();
+    assert!(resolved.server.workers.is_some() && resolved.admin.listen.is_some());
 }
 
 #[test]
 fn n01_the_example_of_nexus_is_as_written_there() {
     let flow = example("nexus.toml").flow;
     assert_eq!((flow.total_capacity, flow.default_class.capacity), (100, 100));
-    let problems = super::settle(&source("t.toml"), "[queue]\nmax_sise = 3").unwrap_err().problems;
+    let problems = super::resolve(&source("t.toml"), "[queue]\nmax_sise = 3").unwrap_err().problems;
     assert_eq!(problems.len(), 1);
 }

@@ -1,10 +1,10 @@
 //! Configuration without a file, and flags beside one.
 
-use super::{Source, settle, source};
-use crate::config::settled::Kind;
-use crate::config::{ConfigError, Settled, Summary, load};
+use super::{Source, resolve, source};
+use crate::config::resolved::BackendKind;
+use crate::config::{ConfigError, Resolved, Summary, load};
 
-fn flags(backends: &[&str]) -> Result<Settled, ConfigError> {
+fn flags(backends: &[&str]) -> Result<Resolved, ConfigError> {
     let backends = backends.iter().map(|flag| (*flag).to_owned()).collect();
     load(&Source { backends, ..Source::default() })
 }
@@ -20,8 +20,8 @@ fn flags_name_backends_by_address_or_by_id() {
     assert_eq!(
         shown,
         [
-            ("127.0.0.1:11434", "http://127.0.0.1:11434", Kind::Ollama),
-            ("big", "http://h:8000/v2", Kind::Vllm)
+            ("127.0.0.1:11434", "http://127.0.0.1:11434", BackendKind::Ollama),
+            ("big", "http://h:8000/v2", BackendKind::Vllm)
         ]
     );
     assert!(!fleet.discover);
@@ -30,12 +30,12 @@ fn flags_name_backends_by_address_or_by_id() {
 #[test]
 fn well_known_ports_tell_the_kind() {
     let kinds = [
-        (11_434, Kind::Ollama),
-        (8000, Kind::Vllm),
-        (30_000, Kind::Sglang),
-        (8080, Kind::LlamaCpp),
-        (1234, Kind::Generic),
-        (80, Kind::Generic),
+        (11_434, BackendKind::Ollama),
+        (8000, BackendKind::Vllm),
+        (30_000, BackendKind::Sglang),
+        (8080, BackendKind::LlamaCpp),
+        (1234, BackendKind::Generic),
+        (80, BackendKind::Generic),
     ];
     for (port, kind) in kinds {
         let fleet = flags(&[&format!("http://localhost:{port}")]).unwrap().fleet;
@@ -45,8 +45,8 @@ fn well_known_ports_tell_the_kind() {
 
 #[test]
 fn neither_file_nor_flag_means_looking_around() {
-    let settled = flags(&[]).unwrap();
-    assert!(settled.fleet.discover && settled.fleet.backends.is_empty());
+    let resolved = flags(&[]).unwrap();
+    assert!(resolved.fleet.discover && resolved.fleet.backends.is_empty());
 }
 
 #[test]
@@ -57,9 +57,10 @@ fn flags_add_to_a_file_and_replace_its_listener() {
         listen: Some("127.0.0.1:2".into()),
         ..source("t.toml")
     };
-    let settled = settle(&flags, text).unwrap();
-    assert_eq!(settled.server.listen, "127.0.0.1:2".parse().unwrap());
-    let ids: Vec<&str> = settled.fleet.backends.iter().map(|backend| backend.id.as_str()).collect();
+    let resolved = resolve(&flags, text).unwrap();
+    assert_eq!(resolved.server.listen, "127.0.0.1:2".parse().unwrap());
+    let ids: Vec<&str> =
+        resolved.fleet.backends.iter().map(|backend| backend.id.as_str()).collect();
     assert_eq!(ids, ["a", "b"]);
 }
 
@@ -71,7 +72,7 @@ fn bad_flags_are_told_as_flags_beside_the_files_problems() {
         listen: Some("nowhere".into()),
         ..source("t.toml")
     };
-    let problems = settle(&flags, text).unwrap_err().problems;
+    let problems = resolve(&flags, text).unwrap_err().problems;
     let told = [
         "--listen is \"nowhere\", allowed is an address",
         "--backend a=http://h:1: \"a\" is the id of backends[0] already",
@@ -103,7 +104,7 @@ fn the_default_file_is_taken_where_none_is_named() {
 #[test]
 fn a_path_in_a_file_is_meant_from_the_files_folder() {
     let text = "[discovery]\nendpoints_file = 'more.txt'";
-    let fleet = settle(&source("etc/t.toml"), text).unwrap().fleet;
+    let fleet = resolve(&source("etc/t.toml"), text).unwrap().fleet;
     assert_eq!(fleet.endpoints_file, Some("etc/more.txt".into()));
 }
 
@@ -126,8 +127,8 @@ backends  h:8000: vllm at http://h:8000, models learnt from it
 notice    controller.num_poppers has no effect: requests leave the queue when there is room, \
 not by polling
 ";
-    assert_eq!(Summary(&settle(&source("t.toml"), text).unwrap()).to_string(), told);
-    let off = settle(&source("t.toml"), "[queue]\nmax_size = 0").unwrap();
+    assert_eq!(Summary(&resolve(&source("t.toml"), text).unwrap()).to_string(), told);
+    let off = resolve(&source("t.toml"), "[queue]\nmax_size = 0").unwrap();
     assert!(Summary(&off).to_string().contains("queue     off: "));
     assert!(Summary(&off).to_string().contains("bounds    auto\nbands     strict\n"));
 }

@@ -7,7 +7,7 @@ use proptest::sample::select;
 use super::{bad, good, source, toml, yaml};
 use crate::config::file::FILE_MAX;
 use crate::config::suggest::nearest;
-use crate::config::{Source, load, settle};
+use crate::config::{Source, load, resolve};
 
 #[test]
 fn x06_unknown_keys_are_told_with_line_and_suggestion() {
@@ -157,7 +157,7 @@ fn every_fault_of_syntax_has_its_line() {
 fn files_that_cannot_be_read_are_told_by_name() {
     let problem = load(&source("/nowhere/at/all.toml")).unwrap_err().problems.remove(0);
     assert!(problem.starts_with("/nowhere/at/all.toml: cannot be read"), "{problem}");
-    let problem = settle(&source("t.json"), "").unwrap_err().problems.remove(0);
+    let problem = resolve(&source("t.json"), "").unwrap_err().problems.remove(0);
     assert_eq!(problem, "t.json: the name must end in .toml, .yaml or .yml");
 }
 

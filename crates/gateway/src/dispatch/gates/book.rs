@@ -9,7 +9,7 @@ use super::explain::Explanation;
 use super::look::Look;
 use super::source::steady;
 use crate::clock::span;
-use crate::config::settled::dispatch::{Gate as Spec, Unit};
+use crate::config::resolved::dispatch::{Gate as Spec, Unit};
 use crate::ingress::BYTES_PER_TOKEN;
 
 /// See the module's description.

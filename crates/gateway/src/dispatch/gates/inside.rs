@@ -19,7 +19,7 @@ use flow::turnstile::Beginnings;
 use flow::{BackendView, Bounds, Controller, Hysteresis, Limits, Span, StockUnit};
 
 use super::look::{Look, size};
-use crate::config::settled::dispatch::System;
+use crate::config::resolved::dispatch::System;
 use crate::gate::Gate;
 
 /// A look into this process.

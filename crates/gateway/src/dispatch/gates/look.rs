@@ -2,7 +2,7 @@
 
 use flow::{Span, Time};
 
-use crate::config::settled::dispatch::System;
+use crate::config::resolved::dispatch::System;
 
 /// How free a system was at some moment.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@
 use super::fetch::Server;
 use super::look::{Look, size, sound};
 use crate::client::Base;
-use crate::config::settled::dispatch::{Says, System};
+use crate::config::resolved::dispatch::{Says, System};
 use crate::exposition;
 
 /// Pages beyond this are not read.

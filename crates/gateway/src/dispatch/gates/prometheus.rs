@@ -9,7 +9,7 @@ use super::fetch::Server;
 use super::look::{Look, size, sound};
 use super::promql::{self, Number, Sample};
 use crate::clock::span;
-use crate::config::settled::dispatch::System;
+use crate::config::resolved::dispatch::System;
 
 /// Answers beyond this are not read.
 const ANSWER_MAX: usize = 1 << 20;

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use super::look::{Look, size, sound};
 use crate::clock::Clock;
-use crate::config::settled::dispatch::System;
+use crate::config::resolved::dispatch::System;
 
 /// The longest line of a reply.
 const LINE_MAX: u64 = 512;

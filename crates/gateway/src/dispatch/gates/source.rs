@@ -17,7 +17,7 @@ use super::promql::Number;
 use super::redis::{Address, Key};
 use crate::client::{Base, Client};
 use crate::clock::{Clock, span};
-use crate::config::settled::dispatch::{Gate as Spec, GateKind, System, Unit};
+use crate::config::resolved::dispatch::{Gate as Spec, GateKind, System, Unit};
 use crate::gate::Gate;
 
 /// How long a request may be on its way to the system, or the news of its end on its way back.

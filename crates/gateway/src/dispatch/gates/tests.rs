@@ -16,7 +16,7 @@ use flow::budget::Allowance;
 
 use super::{Explanation, Gates, Pass, Way};
 use crate::clock::Clock;
-use crate::config::settled::dispatch::{Gate as Spec, GateKind, System, Unit};
+use crate::config::resolved::dispatch::{Gate as Spec, GateKind, System, Unit};
 
 /// A gate with this name that is read soon.
 fn spec(name: &str, kind: GateKind, system: System) -> Spec {

@@ -7,12 +7,12 @@ use envoy::health::health_check_response::ServingStatus::{self, NotServing, Serv
 use flow::{BackendId, BackendSupply, ModelId};
 
 use super::SUBJECTS;
-use crate::config::Settled;
+use crate::config::Resolved;
 use crate::gate::Gate;
 
 /// A picker that knows one backend, ready or not.
 fn gate(ready: bool) -> Arc<Gate> {
-    let gate = Gate::new(Settled::default());
+    let gate = Gate::new(Resolved::default());
     let backend = BackendSupply { ready, ..BackendSupply::new(BackendId(0), vec![ModelId(1)]) };
     gate.keeper.with(|core, now| core.supply(&[backend], now));
     gate

@@ -4,23 +4,23 @@ use flow::{BANDS, NameRule, Names};
 
 use super::*;
 
-fn settled() -> Settled {
+fn config() -> Resolved {
     let rule = |name: &str, band| NameRule {
         name: name.into(),
         band: Some(band),
         targets: vec![(name.into(), 1)],
     };
-    Settled {
+    Resolved {
         objectives: [("chat-critical", Band::Critical), ("batch", Band::BestEffort)]
             .map(|(name, band)| (name.to_owned(), band))
             .into(),
         names: Names::new(&[rule("llama", Band::BestEffort)]).unwrap(),
-        ..Settled::default()
+        ..Resolved::default()
     }
 }
 
-fn band(settled: &Settled, headers: &[(&str, &str)]) -> Band {
-    chat(settled, headers).band
+fn band(config: &Resolved, headers: &[(&str, &str)]) -> Band {
+    chat(config, headers).band
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn p01_there_are_four_bands_and_normal_is_the_default() {
     assert_eq!(BANDS, 4);
     let numbers = Band::DESCENDING.map(|band| band as u8);
     assert_eq!(numbers, [3, 2, 1, 0], "critical, high, normal, best-effort");
-    assert_eq!(band(&Settled::default(), &[]), Band::Normal);
+    assert_eq!(band(&Resolved::default(), &[]), Band::Normal);
 }
 
 #[test]
@@ -62,10 +62,10 @@ fn p02_every_word_is_known_in_any_case() {
         ("x-gateway-inference-objective", "9", Band::High),
         ("x-llm-d-inference-objective", "10", Band::Critical),
     ];
-    let settled = Settled { names: Names::default(), ..settled() };
+    let config = Resolved { names: Names::default(), ..config() };
     for (name, value, expected) in words {
-        assert_eq!(band(&settled, &[(name, value)]), expected, "{name}: {value}");
-        assert_eq!(band(&settled, &[(name, &format!(" {value} "))]), expected, "{name}: {value}");
+        assert_eq!(band(&config, &[(name, value)]), expected, "{name}: {value}");
+        assert_eq!(band(&config, &[(name, &format!(" {value} "))]), expected, "{name}: {value}");
     }
 }
 
@@ -90,7 +90,7 @@ const UNKNOWN: [(&str, &str); 5] = [
 
 #[test]
 fn p02_the_first_known_value_wins_whatever_the_others_say() {
-    let settled = settled();
+    let config = config();
     // Each source is absent, unknown, or known.
     for number in 0..3u32.pow(5) {
         let state = |at: usize| number / 3u32.pow(at as u32) % 3;
@@ -110,15 +110,15 @@ fn p02_the_first_known_value_wins_whatever_the_others_say() {
         // The order in which headers arrive must not matter.
         headers.reverse();
         let expected = expected.unwrap_or(Band::BestEffort);
-        assert_eq!(band(&settled, &headers), expected, "{headers:?}");
+        assert_eq!(band(&config, &headers), expected, "{headers:?}");
     }
 }
 
 #[test]
 fn p02_the_models_default_comes_last_and_then_normal() {
-    assert_eq!(band(&settled(), &[]), Band::BestEffort);
-    assert_eq!(band(&settled(), &[("x-nexus-priority", "nonsense")]), Band::BestEffort);
-    assert_eq!(band(&Settled::default(), &[("x-priority", "")]), Band::Normal);
+    assert_eq!(band(&config(), &[]), Band::BestEffort);
+    assert_eq!(band(&config(), &[("x-nexus-priority", "nonsense")]), Band::BestEffort);
+    assert_eq!(band(&Resolved::default(), &[("x-priority", "")]), Band::Normal);
 }
 
 #[test]
@@ -126,5 +126,5 @@ fn p02_a_value_that_is_no_text_falls_through() {
     let headers: [(&str, &[u8]); 2] = [("x-priority", b"\xff\xfe"), ("x-media-type", b"audio")];
     let parts = parts(Method::POST, CHAT, &headers);
     let body = Bytes::from_static(br#"{"model":"llama"}"#);
-    assert_eq!(read(&Settled::default(), &parts, body, 0).unwrap().0.band, Band::High);
+    assert_eq!(read(&Resolved::default(), &parts, body, 0).unwrap().0.band, Band::High);
 }

@@ -17,19 +17,19 @@ const KNOWN: [&str; 8] = [
 ];
 
 /// `chat` stands for `target`, `split` for two others.
-fn aliased(target: &str) -> Settled {
+fn aliased(target: &str) -> Resolved {
     let rule = |name: &str, targets: &[(&str, u32)]| NameRule {
         name: name.into(),
         band: None,
         targets: targets.iter().map(|(model, weight)| ((*model).into(), *weight)).collect(),
     };
     let rules = [rule("chat", &[(target, 1)]), rule("split", &[("a", 9), ("b", 1)])];
-    Settled { names: Names::new(&rules).unwrap(), ..Settled::default() }
+    Resolved { names: Names::new(&rules).unwrap(), ..Resolved::default() }
 }
 
-fn rewritten(settled: &Settled, body: &str, draw: u64) -> (Intent, String) {
+fn rewritten(config: &Resolved, body: &str, draw: u64) -> (Intent, String) {
     let body = Bytes::copy_from_slice(body.as_bytes());
-    let (intent, body) = read(settled, &parts(Method::POST, CHAT, &[]), body, draw).unwrap();
+    let (intent, body) = read(config, &parts(Method::POST, CHAT, &[]), body, draw).unwrap();
     (intent, String::from_utf8(body.to_vec()).unwrap())
 }
 
@@ -46,7 +46,7 @@ fn x02_a_router_may_name_the_model_that_answers() {
         assert_eq!(&sent[..], br#"{"model":"llama","n":1}"#);
     }
     let parts = parts(Method::POST, CHAT, &[("x-llm-d-model-name-rewrite", b"")]);
-    let (intent, _) = read(&Settled::default(), &parts, body, 0).unwrap();
+    let (intent, _) = read(&Resolved::default(), &parts, body, 0).unwrap();
     assert_eq!(intent.target.as_deref(), Some("chat"), "an empty name is none");
 }
 
@@ -97,7 +97,7 @@ fn x01_other_paths_use_a_model_where_they_have_one() {
         };
         let parts = parts(Method::POST, "/v1/rerank", &headers);
         let body = Bytes::copy_from_slice(body.as_bytes());
-        let (intent, sent) = read(&Settled::default(), &parts, body.clone(), 0).unwrap();
+        let (intent, sent) = read(&Resolved::default(), &parts, body.clone(), 0).unwrap();
         assert_eq!(sent, body);
         intent.model
     };
@@ -118,7 +118,7 @@ fn x01_other_paths_use_a_model_where_they_have_one() {
     assert_eq!(code(posted("/v1/rerank", twice)), "invalid_request");
     for method in [Method::GET, Method::HEAD, Method::DELETE] {
         let parts = parts(method, "/v1/responses/r1", &[]);
-        let (intent, body) = read(&Settled::default(), &parts, Bytes::new(), 0).unwrap();
+        let (intent, body) = read(&Resolved::default(), &parts, Bytes::new(), 0).unwrap();
         assert_eq!((intent.model, intent.target, body.len()), (None, None, 0));
     }
 }
@@ -127,15 +127,15 @@ const FORM: &str = "--B\r\n\
     Content-Disposition: form-data; name=\"file\"; filename=\"model\"\r\n\r\n\
     RIFF\r\n--B\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nchat\r\n--B--\r\n";
 
-fn form(settled: &Settled, kind: &str, body: &str) -> Result<(Intent, Bytes), Fault> {
+fn form(config: &Resolved, kind: &str, body: &str) -> Result<(Intent, Bytes), Fault> {
     let parts =
         parts(Method::POST, "/v1/audio/transcriptions", &[("content-type", kind.as_bytes())]);
-    read(settled, &parts, Bytes::copy_from_slice(body.as_bytes()), 0)
+    read(config, &parts, Bytes::copy_from_slice(body.as_bytes()), 0)
 }
 
 #[test]
 fn x01_a_form_names_its_model() {
-    let plain = Settled::default();
+    let plain = Resolved::default();
     for kind in ["multipart/form-data; boundary=B", "Multipart/Form-Data;x=y; Boundary=\"B\""] {
         let (intent, body) = form(&plain, kind, FORM).unwrap();
         assert_eq!(intent.model.as_deref(), Some("chat"), "{kind}");
@@ -164,9 +164,9 @@ fn r10_a_forms_model_is_rewritten_in_place() {
 
 #[test]
 fn r10_only_the_models_value_is_rewritten() {
-    let settled = aliased("llama \"3\"\\");
+    let config = aliased("llama \"3\"\\");
     let body = "{ \"chat\" : \"chat\",\n\"model\"\t: \"chat\" , \"a\":{\"model\":\"chat\"}} ";
-    let (intent, sent) = rewritten(&settled, body, 0);
+    let (intent, sent) = rewritten(&config, body, 0);
     assert_eq!(intent.model.as_deref(), Some("chat"));
     assert_eq!(intent.target.as_deref(), Some("llama \"3\"\\"));
     assert_eq!(sent, body.replacen("\t: \"chat\"", "\t: \"llama \\\"3\\\"\\\\\"", 1));
@@ -185,8 +185,8 @@ fn r10_a_name_without_a_rule_leaves_the_body_alone() {
 
 #[test]
 fn r10_variants_share_by_weight() {
-    let settled = aliased("t");
-    let target = |draw| rewritten(&settled, r#"{"model":"split"}"#, draw);
+    let config = aliased("t");
+    let target = |draw| rewritten(&config, r#"{"model":"split"}"#, draw);
     let bodies: Vec<String> = (0..10).map(|draw| target(draw).1).collect();
     assert_eq!(bodies.iter().filter(|body| *body == r#"{"model":"b"}"#).count(), 1);
     assert_eq!(bodies.iter().filter(|body| *body == r#"{"model":"a"}"#).count(), 9);

@@ -4,11 +4,11 @@ use flow::FlowClass;
 use flow::identity::Rule;
 
 use super::*;
-use crate::config::settled::Cost;
+use crate::config::resolved::Cost;
 
-fn by(parts: &[Part]) -> Settled {
+fn by(parts: &[Part]) -> Resolved {
     let identity = Identity { parts: parts.to_vec(), rules: Vec::new() };
-    Settled { identity, ..Settled::default() }
+    Resolved { identity, ..Resolved::default() }
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn q01_whoever_leaves_the_value_out_shares_one_flow() {
     let body = Bytes::from_static(br#"{"model":"llama"}"#);
     assert_eq!(read(&team, &parts, body, 0).unwrap().0.flow, "-", "not text: not there");
     let get = super::parts(Method::GET, "/v1/fine_tuning/jobs", &[]);
-    assert_eq!(read(&Settled::default(), &get, Bytes::new(), 0).unwrap().0.flow, "-");
+    assert_eq!(read(&Resolved::default(), &get, Bytes::new(), 0).unwrap().0.flow, "-");
 }
 
 #[test]
@@ -54,17 +54,17 @@ fn q01_rules_give_classes_also_by_headers_that_name_no_flow() {
         rule(&[(Part::Model, "lla*"), (Part::Header("x-team".into()), "blue")], 1),
     ];
     let identity = Identity { rules, ..Identity::default() };
-    let mut settled = Settled { identity, ..Settled::default() };
-    assert_eq!(chat(&settled, &[("x-team", "redder")]).class, 2);
-    assert_eq!(chat(&settled, &[("x-team", "blue")]).class, 1);
-    assert_eq!(chat(&settled, &[]).class, 0);
+    let mut config = Resolved { identity, ..Resolved::default() };
+    assert_eq!(chat(&config, &[("x-team", "redder")]).class, 2);
+    assert_eq!(chat(&config, &[("x-team", "blue")]).class, 1);
+    assert_eq!(chat(&config, &[]).class, 0);
 
     // A client may shorten its time to live, from that of its class.
-    let short = FlowClass { ttl: Span::from_secs(1), ..settled.flow.default_class };
-    settled.flow.classes = vec![short];
-    settled.flow.default_class.ttl = Span::from_secs(30);
+    let short = FlowClass { ttl: Span::from_secs(1), ..config.flow.default_class };
+    config.flow.classes = vec![short];
+    config.flow.default_class.ttl = Span::from_secs(30);
     let ttl =
-        |team, asked| chat(&settled, &[("x-team", team), ("x-llm-d-inference-ttl", asked)]).ttl;
+        |team, asked| chat(&config, &[("x-team", team), ("x-llm-d-inference-ttl", asked)]).ttl;
     assert_eq!(ttl("blue", "500ms"), Some(Span::from_millis(500)));
     assert_eq!(ttl("blue", "10s"), Some(Span::from_secs(1)));
     assert_eq!(ttl("none", "10s"), Some(Span::from_secs(10)));
@@ -144,9 +144,9 @@ fn q04_pictures_count_by_the_piece() {
 fn q04_the_queue_charges_in_its_own_unit() {
     let body = r#"{"model":"m","prompt":"abcdabcd","max_tokens":10}"#;
     let cost = |unit| {
-        let settled = Settled { cost: unit, ..Settled::default() };
+        let config = Resolved { cost: unit, ..Resolved::default() };
         let parts = parts(Method::POST, "/v1/completions", &[]);
-        read(&settled, &parts, Bytes::from_static(body.as_bytes()), 0).unwrap().0.cost
+        read(&config, &parts, Bytes::from_static(body.as_bytes()), 0).unwrap().0.cost
     };
     assert_eq!(cost(Cost::Requests), 1);
     assert_eq!(cost(Cost::Tokens), 12);

@@ -20,11 +20,11 @@ fn reading_a_chat_of_a_kilobyte_is_measured() {
         ("x-priority", b"high"),
     ];
     let (parts, body) = (parts(Method::POST, CHAT, &headers), Bytes::from(body));
-    let settled = Settled::default();
+    let config = Resolved::default();
     let rounds = 2_000;
     let began = tokio::time::Instant::now();
     for draw in 0..rounds {
-        let (intent, _) = read(&settled, &parts, body.clone(), draw).unwrap();
+        let (intent, _) = read(&config, &parts, body.clone(), draw).unwrap();
         assert_eq!(intent.band, Band::High);
     }
     let each = began.elapsed() / rounds as u32;

@@ -6,7 +6,7 @@ use flow::{Band, Span};
 use serde_json::Value;
 
 use super::{refused, served};
-use crate::config::settled::LogFormat;
+use crate::config::resolved::LogFormat;
 use crate::observe::Record;
 use crate::observe::line;
 use crate::observe::stamp;

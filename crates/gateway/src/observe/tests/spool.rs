@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use super::served;
-use crate::config::settled::LogFormat;
+use crate::config::resolved::LogFormat;
 use crate::observe::access::AccessLog;
 
 /// Keeps what is written.

@@ -4,7 +4,7 @@ use flow::Traits;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::config::settled::{BackendSpec, Kind};
+use crate::config::resolved::{BackendKind, BackendSpec};
 
 const BACKEND: BackendId = BackendId(1);
 
@@ -49,7 +49,7 @@ async fn x01_a_backend_without_a_port_is_at_that_of_http() {
     let spec = BackendSpec {
         id: "a".into(),
         url: "http://127.0.0.1".into(),
-        kind: Kind::Generic,
+        kind: BackendKind::Generic,
         models: Vec::new(),
         traits: Traits::default(),
         http2: false,

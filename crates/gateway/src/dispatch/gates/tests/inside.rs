@@ -7,7 +7,7 @@ use flow::{
 
 use super::super::inside::{Fullness, beginnings};
 use super::*;
-use crate::config::Settled;
+use crate::config::Resolved;
 use crate::gate::Gate;
 
 const NOW: Time = Time::from_millis(1000);
@@ -138,8 +138,8 @@ fn d02_under_auto_the_bound_that_leaves_the_least_room_counts() {
 
 #[tokio::test]
 async fn d02_the_gate_follows_the_gateway_it_is_in() {
-    let settled = Settled { flow: fixed(100.0), ..Settled::default() };
-    let gate = Gate::new(settled);
+    let config = Resolved { flow: fixed(100.0), ..Resolved::default() };
+    let gate = Gate::new(config);
     let specs = [spec("g", GateKind::Gateway { rest: 1.0 }, System::Known)];
     let slow = [Spec {
         interval: Duration::from_secs(3600),
@@ -193,7 +193,7 @@ async fn live(pass: Pass, gate: Arc<Gate>, served: Duration) {
 /// but for what was on its way, and as soon as one ends the next one goes.
 #[tokio::test]
 async fn d03_the_gateways_own_readings_hold_its_threshold() {
-    let gate = Gate::new(Settled { flow: fixed(100.0), ..Settled::default() });
+    let gate = Gate::new(Resolved { flow: fixed(100.0), ..Resolved::default() });
     gate.keeper.with(|core, now| {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
         offer(core, Band::Normal, 30);
@@ -224,8 +224,8 @@ async fn d03_the_gateways_own_readings_hold_its_threshold() {
 
 /// One backend of a gateway that finds its bounds, at which prompts of 300 tokens start in 40 ms.
 fn at_work() -> (Arc<Gate>, Arc<Gates>) {
-    let settled = Settled { flow: Settings::default(), ..Settled::default() };
-    let gate = Gate::new(settled);
+    let config = Resolved { flow: Settings::default(), ..Resolved::default() };
+    let gate = Gate::new(config);
     gate.keeper.with(|core, now| {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
         let later = now.after(Span::from_millis(40));
@@ -308,7 +308,7 @@ async fn d02_a_rest_ends_without_another_look() {
 /// One gate that is closed and one that is open: nobody rings for the one that is not waited for.
 #[tokio::test]
 async fn d03_a_gate_that_is_open_does_not_ring_for_one_that_is_closed() {
-    let gate = Gate::new(Settled { flow: fixed(100.0), ..Settled::default() });
+    let gate = Gate::new(Resolved { flow: fixed(100.0), ..Resolved::default() });
     gate.keeper.with(|core, now| {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
     });

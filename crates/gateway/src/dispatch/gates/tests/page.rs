@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::fake::{Fake, Reply, page};
 use super::*;
-use crate::config::settled::dispatch::Says;
+use crate::config::resolved::dispatch::Says;
 use crate::dispatch::gates::page::{Wanted, read, split};
 
 const PAGE: &str = "# HELP full How full.\n# TYPE full gauge\n\

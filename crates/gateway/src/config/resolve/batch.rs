@@ -9,10 +9,10 @@ use super::server::{address, listen};
 use super::{DAY, HOUR, MILLI, beside, gates, set};
 use crate::client::Base;
 use crate::config::Source;
+use crate::config::keywords;
+use crate::config::resolved::dispatch::{Batch, Dispatch, Queue, Redis};
 use crate::config::section::Section;
-use crate::config::settled::dispatch::{Batch, Dispatch, Queue, Redis};
 use crate::config::tree::{Node, Value};
-use crate::config::words;
 
 /// The queue of the Batch API.
 pub const BATCH_QUEUE: &str = "batch";
@@ -42,7 +42,7 @@ pub(super) fn batch(mut section: Section<'_>, source: &Source) -> Batch {
 
 pub(super) fn dispatch(mut section: Section<'_>, source: &Source, batch: &Batch) -> Dispatch {
     let default = Dispatch::default();
-    let (gates, mut names) = gates::settle(section.sections("gates"));
+    let (gates, mut names) = gates::resolve(section.sections("gates"));
     let mut dispatch = Dispatch {
         listen: listen(&mut section, "listen").unwrap_or(default.listen),
         redis: redis(section.section("redis"), source),
@@ -141,7 +141,7 @@ fn queue(section: &mut Section<'_>) -> Queue {
         tenants: tenants(section),
         target: target(section),
         path: path(section).unwrap_or(default.path),
-        band: section.word("band", words::BANDS).unwrap_or(Band::BestEffort),
+        band: section.word("band", keywords::BANDS).unwrap_or(Band::BestEffort),
         objective: section.text("objective"),
         gates: section
             .texts("gates")

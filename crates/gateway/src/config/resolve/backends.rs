@@ -7,10 +7,10 @@ use flow::identity::NAME_MAX;
 use http::Uri;
 
 use crate::config::Source;
+use crate::config::keywords;
 use crate::config::report::Report;
+use crate::config::resolved::{BackendKind, BackendSpec};
 use crate::config::section::Section;
-use crate::config::settled::{BackendSpec, Kind};
-use crate::config::words;
 
 /// A server's address that was checked.
 struct Address {
@@ -19,10 +19,10 @@ struct Address {
     /// Host and port, which name a backend that has no other name.
     authority: String,
     /// What is likely to run at this port.
-    kind: Kind,
+    kind: BackendKind,
 }
 
-pub(super) fn settle(
+pub(super) fn resolve(
     sections: Vec<Section<'_>>,
     source: &Source,
     report: &Report,
@@ -62,7 +62,7 @@ fn backend(section: &mut Section<'_>) -> Option<BackendSpec> {
     let id_problem = id.as_deref().and_then(|id| check_id(id).err());
     section.require("url");
     let url = section.text("url").map(|url| address(&url));
-    let kind = section.word("kind", words::KINDS);
+    let kind = section.word("kind", keywords::KINDS);
     let models = section.texts("models").unwrap_or_default();
     let traits = traits(section);
     let http2 = section.flag("http2").unwrap_or_default();
@@ -151,12 +151,12 @@ fn address(text: &str) -> Result<Address, String> {
 }
 
 /// What usually listens at a port.
-fn kind_at(port: Option<u16>) -> Kind {
+fn kind_at(port: Option<u16>) -> BackendKind {
     match port {
-        Some(11_434) => Kind::Ollama,
-        Some(8000) => Kind::Vllm,
-        Some(30_000) => Kind::Sglang,
-        Some(8080) => Kind::LlamaCpp,
-        _ => Kind::Generic,
+        Some(11_434) => BackendKind::Ollama,
+        Some(8000) => BackendKind::Vllm,
+        Some(30_000) => BackendKind::Sglang,
+        Some(8080) => BackendKind::LlamaCpp,
+        _ => BackendKind::Generic,
     }
 }

@@ -14,7 +14,7 @@ use flow::{Band, Names, Settings, Traits};
 
 /// Everything the gateway is told.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settled {
+pub struct Resolved {
     /// The listener and its limits.
     pub server: Server,
     /// The visibility routes.
@@ -167,7 +167,7 @@ pub struct BackendSpec {
     /// Where it is: `http://host:port` and perhaps a path.
     pub url: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: BackendKind,
     /// The models it serves; learnt from it when empty. `*` stands for any.
     pub models: Vec<String>,
     /// What is said of its speed and power.
@@ -178,7 +178,7 @@ pub struct BackendSpec {
 
 /// What a model server is, which says where its health, its models and its metrics are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum BackendKind {
     /// vLLM.
     Vllm,
     /// SGLang.

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use super::Source;
 use super::report::Report;
+use super::resolved::Resolved;
 use super::section::Section;
-use super::settled::Settled;
 use super::tree::{Place, Table};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -24,17 +24,17 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Settles everything. What has a problem has its default, and the report says so.
-pub(super) fn settle(mut table: Table, source: &Source, report: &Report) -> Settled {
+pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Resolved {
     refuse_tenants(&mut table, report);
     let mut root = Section::new(Place::default(), table, report);
-    let mut flow = queue::settle(root.section("queue"));
+    let mut flow = queue::resolve(root.section("queue"));
     queue::controller(root.section("controller"), &mut flow.settings);
-    let rules = flows::settle(root.sections("flows"), &mut flow.settings);
-    router::settle(root.section("router"), &mut flow.settings);
+    let rules = flows::resolve(root.sections("flows"), &mut flow.settings);
+    router::resolve(root.section("router"), &mut flow.settings);
     queue::workload(root.section("workload"), &mut flow.settings);
     let batch = batch::batch(root.section("batch"), source);
-    let settled = Settled {
-        server: server::settle(root.section("server"), source),
+    let resolved = Resolved {
+        server: server::resolve(root.section("server"), source),
         admin: server::admin(root.section("admin")),
         epp: server::epp(root.section("epp"), source),
         log: server::log(root.section("log")),
@@ -42,15 +42,15 @@ pub(super) fn settle(mut table: Table, source: &Source, report: &Report) -> Sett
         identity: flows::identity(flow.parts, rules),
         cost: flow.cost,
         flow: flow.settings,
-        names: models::settle(root.sections("models"), report),
+        names: models::resolve(root.sections("models"), report),
         objectives: models::objectives(root.sections("objectives")),
-        fleet: fleet::settle(&mut root, source),
+        fleet: fleet::resolve(&mut root, source),
         dispatch: batch::dispatch(root.section("dispatch"), source, &batch),
         batch,
         notices: Vec::new(),
     };
     root.finish();
-    settled
+    resolved
 }
 
 /// A path in a file is meant from where that file is.

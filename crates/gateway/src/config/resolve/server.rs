@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::{DAY, HOUR, MILLI};
 use crate::config::Source;
+use crate::config::keywords;
+use crate::config::resolved::{Admin, Bus, Epp, Log, Server};
 use crate::config::section::Section;
-use crate::config::settled::{Admin, Bus, Epp, Log, Server};
-use crate::config::words;
 
 const ADDRESS: &str = "an address and a port such as 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080";
 
-pub(super) fn settle(mut section: Section<'_>, source: &Source) -> Server {
+pub(super) fn resolve(mut section: Section<'_>, source: &Source) -> Server {
     let default = Server::default();
     let usize_of = |number: Option<u64>| number.and_then(|number| usize::try_from(number).ok());
     let mut server = Server {
@@ -94,7 +94,7 @@ pub(super) fn log(mut section: Section<'_>) -> Log {
     let default = Log::default();
     let log = Log {
         access: section.flag("access").unwrap_or(default.access),
-        format: section.word("format", words::LOG_FORMATS).unwrap_or(default.format),
+        format: section.word("format", keywords::LOG_FORMATS).unwrap_or(default.format),
     };
     section.finish();
     log
@@ -102,7 +102,7 @@ pub(super) fn log(mut section: Section<'_>) -> Log {
 
 pub(super) fn dbus(mut section: Section<'_>) -> Option<Bus> {
     let enabled = section.flag("enabled").unwrap_or_default();
-    let bus = section.word("bus", words::BUSES).unwrap_or_default();
+    let bus = section.word("bus", keywords::BUSES).unwrap_or_default();
     if enabled && !cfg!(feature = "dbus") {
         section.notice("enabled", "has no effect: this program was built without D-Bus");
     }

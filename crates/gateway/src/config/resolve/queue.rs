@@ -7,10 +7,10 @@ use flow::{
 
 use super::{DAY, HOUR, MILLI, flows};
 use crate::clock;
+use crate::config::keywords;
+use crate::config::resolved::Cost;
 use crate::config::section::Section;
-use crate::config::settled::Cost;
 use crate::config::tree::{Node, Value};
-use crate::config::words;
 
 /// What the section `queue` says.
 pub(super) struct Queue {
@@ -29,7 +29,7 @@ const URGENCY: [(&str, f64); 3] = [("wait", 0.4), ("criticality", 0.4), ("rate",
 /// The keys of the bands' weights, from best-effort to critical.
 const BAND_KEYS: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
 
-pub(super) fn settle(mut section: Section<'_>) -> Queue {
+pub(super) fn resolve(mut section: Section<'_>) -> Queue {
     let mut settings = Settings::default();
     let class = &mut settings.default_class;
     if let Some(enabled) = section.flag("enabled") {
@@ -45,9 +45,9 @@ pub(super) fn settle(mut section: Section<'_>) -> Queue {
         class.ttl = clock::span(ttl);
     }
     let parts = flows::parts(&mut section);
-    settings.order = section.word("order", words::ORDERS).unwrap_or_default();
-    let cost = section.word("cost", words::COSTS).unwrap_or_default();
-    settings.admission = section.word("admission", words::ADMISSIONS).unwrap_or_default();
+    settings.order = section.word("order", keywords::ORDERS).unwrap_or_default();
+    let cost = section.word("cost", keywords::COSTS).unwrap_or_default();
+    settings.admission = section.word("admission", keywords::ADMISSIONS).unwrap_or_default();
     settings.cascade = cascade(&mut section);
     settings.refuse_hopeless = section.flag("refuse_hopeless").unwrap_or_default();
     settings.existing_flows_may_exceed_total =
@@ -92,7 +92,7 @@ fn band_weights(mut section: Section<'_>) -> [Weight; BANDS] {
 
 pub(super) fn controller(mut section: Section<'_>, settings: &mut Settings) {
     settings.bounds = bounds(&mut section);
-    settings.stock = section.word("stock", words::STOCKS).unwrap_or_default();
+    settings.stock = section.word("stock", keywords::STOCKS).unwrap_or_default();
     settings.pace_max = section.duration("pace_max", MILLI..=HOUR).map(clock::span);
     match settings.bounds {
         Bounds::Auto if settings.stock == StockUnit::Tokens => {

@@ -7,10 +7,10 @@ use flow::turnstile::TurnstileLaw;
 
 use super::{DAY, HOUR, MILLI, set};
 use crate::client::Base;
+use crate::config::keywords::{self, Keywords};
+use crate::config::resolved::dispatch::{Gate, GateKind, Says, System};
 use crate::config::section::Section;
-use crate::config::settled::dispatch::{Gate, GateKind, Says, System};
 use crate::config::tree::{Node, Value};
-use crate::config::words::{self, Words};
 
 /// Half of the time at most goes into starts of batch work while somebody else is there.
 const REST: f64 = 1.0;
@@ -28,7 +28,7 @@ enum Kind {
     Aimd,
 }
 
-const KINDS: Words<Kind> = &[
+const KINDS: Keywords<Kind> = &[
     ("gateway", Kind::Gateway),
     ("constant", Kind::Constant),
     ("redis", Kind::Redis),
@@ -74,7 +74,7 @@ struct Own {
 
 /// The gates that can be used, and the names of all: one that is wrong is told once, not again by
 /// every queue that names it.
-pub(super) fn settle(sections: Vec<Section<'_>>) -> (Vec<Gate>, Vec<String>) {
+pub(super) fn resolve(sections: Vec<Section<'_>>) -> (Vec<Gate>, Vec<String>) {
     let mut names = BTreeMap::new();
     let mut gates = Vec::new();
     for mut section in sections {
@@ -116,7 +116,7 @@ fn gate(section: &mut Section<'_>) -> Option<Gate> {
     let kind = kind?;
     for &(key, kinds) in OWN.iter().filter(|(key, _)| given.contains(key)) {
         if !kinds.contains(&kind) {
-            let kind = words::name(KINDS, kind);
+            let kind = keywords::name(KINDS, kind);
             section.refuse(key, format!("means nothing to a gate of the kind {kind:?}"));
         }
     }
@@ -145,7 +145,7 @@ fn common(section: &mut Section<'_>) -> Gate {
         }
     }
     gate.system = system(section);
-    set(&mut gate.unit, section.word("unit", words::UNITS));
+    set(&mut gate.unit, section.word("unit", keywords::UNITS));
     set(&mut gate.interval, section.duration("interval", MILLI * 10..=HOUR));
     gate.stale_after = section
         .duration("stale_after", MILLI * 10..=DAY)
@@ -235,7 +235,7 @@ impl Own {
             key: section.text("key"),
             metric: section.text("metric"),
             labels: labels(section),
-            says: section.word("says", words::SAYS),
+            says: section.word("says", keywords::SAYS),
             pool: section.text("pool"),
             max_concurrency: positive(section, "max_concurrency"),
             query: section.text("query"),

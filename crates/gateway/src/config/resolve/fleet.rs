@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::{DAY, HOUR, MILLI, backends, beside, set};
 use crate::config::Source;
+use crate::config::resolved::FleetSettings;
 use crate::config::section::Section;
-use crate::config::settled::FleetSettings;
 
-pub(super) fn settle(root: &mut Section<'_>, source: &Source) -> FleetSettings {
+pub(super) fn resolve(root: &mut Section<'_>, source: &Source) -> FleetSettings {
     let mut fleet = FleetSettings {
-        backends: backends::settle(root.sections("backends"), source, root.report()),
+        backends: backends::resolve(root.sections("backends"), source, root.report()),
         ..FleetSettings::default()
     };
     discovery(root.section("discovery"), &mut fleet, source);

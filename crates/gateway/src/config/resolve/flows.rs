@@ -6,8 +6,8 @@ use http::HeaderName;
 
 use super::{DAY, MILLI};
 use crate::clock;
+use crate::config::resolved::Identity;
 use crate::config::section::Section;
-use crate::config::settled::Identity;
 use crate::config::suggest;
 
 /// The names of parts; `header:NAME` stands for any header.
@@ -63,7 +63,7 @@ fn part(name: &str) -> Result<Part, String> {
 }
 
 /// The rules in their order; each has a class of its own, numbered from 1.
-pub(super) fn settle(sections: Vec<Section<'_>>, settings: &mut Settings) -> Vec<Rule> {
+pub(super) fn resolve(sections: Vec<Section<'_>>, settings: &mut Settings) -> Vec<Rule> {
     let mut rules = Vec::new();
     for (at, mut section) in sections.into_iter().enumerate() {
         rules.push(Rule { patterns: patterns(&mut section), class: at as u32 + 1 });

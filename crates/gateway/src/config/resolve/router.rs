@@ -22,7 +22,7 @@ const TERMS: [Term; 8] = [
 const BOOSTS: [&str; flow::BANDS] =
     ["best_effort_penalty", "normal_boost", "high_boost", "critical_boost"];
 
-pub(super) fn settle(mut section: Section<'_>, settings: &mut Settings) {
+pub(super) fn resolve(mut section: Section<'_>, settings: &mut Settings) {
     let mut terms = RouteTerms::default();
     for (key, term) in TERMS {
         let Some(value) = section.number(key) else { continue };

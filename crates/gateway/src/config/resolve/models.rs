@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use flow::{Band, NameRule, Names};
 
+use crate::config::keywords;
 use crate::config::report::Report;
 use crate::config::section::Section;
 use crate::config::tree::{Node, Place, Value};
-use crate::config::words;
 
-pub(super) fn settle(sections: Vec<Section<'_>>, report: &Report) -> Names {
+pub(super) fn resolve(sections: Vec<Section<'_>>, report: &Report) -> Names {
     let places: Vec<Place> = sections.iter().map(|section| section.place().clone()).collect();
     let rules: Vec<Option<NameRule>> = sections.into_iter().map(rule).collect();
     let complete: Option<Vec<NameRule>> = rules.into_iter().collect();
@@ -25,7 +25,7 @@ pub(super) fn settle(sections: Vec<Section<'_>>, report: &Report) -> Names {
 
 fn rule(mut section: Section<'_>) -> Option<NameRule> {
     let name = name(&mut section);
-    let band = section.word("band", words::BANDS);
+    let band = section.word("band", keywords::BANDS);
     let targets = targets(&mut section);
     section.finish();
     let name = name?;
@@ -65,9 +65,9 @@ pub(super) fn objectives(sections: Vec<Section<'_>>) -> BTreeMap<String, Band> {
         if !section.has("priority") {
             section.require("band");
         }
-        let named = section.word("band", words::BANDS);
+        let named = section.word("band", keywords::BANDS);
         let priority = section.number("priority").map(|number| number.floor() as i64);
-        let band = named.or(priority.map(words::numbered_band));
+        let band = named.or(priority.map(keywords::numbered_band));
         if let Some(name) = name
             && let Some(_) = objectives.insert(name.clone(), band.unwrap_or_default())
         {

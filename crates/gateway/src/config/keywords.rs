@@ -4,14 +4,14 @@
 
 use flow::{Admission, Band, Order, StockUnit};
 
-use super::settled::dispatch::{Says, Unit};
-use super::settled::{Bus, Cost, Kind, LogFormat};
+use super::resolved::dispatch::{Says, Unit};
+use super::resolved::{BackendKind, Bus, Cost, LogFormat};
 
 /// Spellings and their values.
-pub(super) type Words<T> = &'static [(&'static str, T)];
+pub(super) type Keywords<T> = &'static [(&'static str, T)];
 
 /// The bands, with the names that the sources give them.
-pub(super) const BANDS: Words<Band> = &[
+pub(super) const BANDS: Keywords<Band> = &[
     ("critical", Band::Critical),
     ("high", Band::High),
     ("normal", Band::Normal),
@@ -23,41 +23,41 @@ pub(super) const BANDS: Words<Band> = &[
     ("realtime", Band::Critical),
 ];
 
-pub(super) const ORDERS: Words<Order> =
+pub(super) const ORDERS: Keywords<Order> =
     &[("fifo", Order::Fifo), ("deadline", Order::Deadline), ("workload", Order::Workload)];
 
-pub(super) const COSTS: Words<Cost> =
+pub(super) const COSTS: Keywords<Cost> =
     &[("requests", Cost::Requests), ("tokens", Cost::Tokens), ("bytes", Cost::Bytes)];
 
-pub(super) const UNITS: Words<Unit> =
+pub(super) const UNITS: Keywords<Unit> =
     &[("requests", Unit::Requests), ("tokens", Unit::Tokens), ("bytes", Unit::Bytes)];
 
-pub(super) const SAYS: Words<Says> =
+pub(super) const SAYS: Keywords<Says> =
     &[("saturation", Says::Saturation), ("budget", Says::Budget), ("count", Says::Count)];
 
-pub(super) const ADMISSIONS: Words<Admission> =
+pub(super) const ADMISSIONS: Keywords<Admission> =
     &[("all", Admission::All), ("critical-only", Admission::CriticalOnly)];
 
-pub(super) const STOCKS: Words<StockUnit> =
+pub(super) const STOCKS: Keywords<StockUnit> =
     &[("requests", StockUnit::Requests), ("tokens", StockUnit::Tokens)];
 
-pub(super) const KINDS: Words<Kind> = &[
-    ("vllm", Kind::Vllm),
-    ("sglang", Kind::Sglang),
-    ("ollama", Kind::Ollama),
-    ("llamacpp", Kind::LlamaCpp),
-    ("openai", Kind::OpenAi),
-    ("generic", Kind::Generic),
-    ("llama.cpp", Kind::LlamaCpp),
+pub(super) const KINDS: Keywords<BackendKind> = &[
+    ("vllm", BackendKind::Vllm),
+    ("sglang", BackendKind::Sglang),
+    ("ollama", BackendKind::Ollama),
+    ("llamacpp", BackendKind::LlamaCpp),
+    ("openai", BackendKind::OpenAi),
+    ("generic", BackendKind::Generic),
+    ("llama.cpp", BackendKind::LlamaCpp),
 ];
 
-pub(super) const LOG_FORMATS: Words<LogFormat> =
+pub(super) const LOG_FORMATS: Keywords<LogFormat> =
     &[("text", LogFormat::Text), ("json", LogFormat::Json)];
 
-pub(super) const BUSES: Words<Bus> = &[("session", Bus::Session), ("system", Bus::System)];
+pub(super) const BUSES: Keywords<Bus> = &[("session", Bus::Session), ("system", Bus::System)];
 
 /// What a word stands for. Case, `-` and `_` make no difference.
-pub(super) fn find<T: Copy>(words: Words<T>, text: &str) -> Option<T> {
+pub(super) fn find<T: Copy>(words: Keywords<T>, text: &str) -> Option<T> {
     words.iter().find(|(word, _)| alike(word, text)).map(|&(_, value)| value)
 }
 
@@ -71,12 +71,12 @@ fn letters(word: &str) -> impl Iterator<Item = u8> {
 }
 
 /// The word for a value.
-pub(super) fn name<T: Copy + PartialEq>(words: Words<T>, value: T) -> &'static str {
+pub(super) fn name<T: Copy + PartialEq>(words: Keywords<T>, value: T) -> &'static str {
     words.iter().find(|&&(_, known)| known == value).map_or("", |&(word, _)| word)
 }
 
 /// All words, for the reader.
-pub(super) fn list<T>(words: Words<T>) -> String {
+pub(super) fn list<T>(words: Keywords<T>) -> String {
     let words: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
     match words.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
