@@ -60,12 +60,12 @@ fn the_published_comparison_keeps_its_promises_under_overload() {
 }
 
 #[test]
-fn the_example_of_the_readme_keeps_its_promise() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let (_, rest) = readme.split_once("```toml\ntitle").unwrap();
+fn the_example_of_the_document_keeps_its_promise() {
+    let document = fs::read_to_string(root().join("docs/SCENARIOS.md")).unwrap();
+    let (_, rest) = document.split_once("```toml\ntitle").unwrap();
     let (example, _) = rest.split_once("```").unwrap();
     let example = format!("title{example}");
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.toml");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("document.toml");
     fs::write(&path, example).unwrap();
     keeps(&path, None);
 }
