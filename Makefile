@@ -26,13 +26,13 @@ loop: ## the core's own tests, for working on it
 	$(CARGO) test -p flow --lib
 
 study: ## the watermark that tunes itself against the best fixed one, on recorded traffic
-	$(CARGO) run --release -- bench auto
+	$(CARGO) run --release -p bench -- auto
 
 bench: ## the core against a bare structure, the gateway against a bare proxy, the picker against Envoy alone, batch work
-	$(CARGO) run --release -- bench gateway
-	$(CARGO) run --release -- bench epp
-	$(CARGO) run --release -- bench batch
-	$(CARGO) run --release --features memory -- bench core
+	$(CARGO) run --release -p bench -- gateway
+	$(CARGO) run --release -p bench -- epp
+	$(CARGO) run --release -p bench -- batch
+	$(CARGO) run --release -p bench --features memory -- core
 	@if command -v valgrind >/dev/null; then tools/callgrind.sh; else echo "no instruction counts: install Debian's valgrind"; fi
 
 # The pictures that the documents show, as scenario/picture.

@@ -11,7 +11,6 @@ use crate::cli::Cli;
 
 /// A request makes some thirty small allocations, and a worker is never the first thread: the
 /// system's allocator is at its slowest there.
-#[cfg(not(feature = "memory"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -12,8 +12,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("sim", &["flow"]),
     ("store", &[]),
     ("gateway", &["envoy", "flow", "store"]),
-    ("lab", &["envoy", "flow", "gateway", "sim", "store"]),
-    ("tidegate", &["gateway", "lab"]),
+    ("testbed", &["flow", "gateway", "sim"]),
+    ("bench", &["envoy", "flow", "gateway", "sim", "store", "testbed"]),
+    ("tidegate", &["gateway", "testbed"]),
 ];
 
 /// Crates that must not depend on anything at all.

@@ -4,7 +4,7 @@
 #
 # usage: tools/callgrind.sh [CYCLES]
 # Each cell runs twice, with CYCLES and with twice as many cycles of the same preparation; the
-# difference is the cycles alone. Prints a Markdown table. TIDEGATE names another binary.
+# difference is the cycles alone. Prints a Markdown table. TIDEGATE_BENCH names another binary.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,17 +19,17 @@ if [[ ! $cycles =~ ^[1-9][0-9]*$ ]]; then
     echo "tools/callgrind.sh: '$cycles' is no number of cycles; try: tools/callgrind.sh 20000" >&2
     exit 2
 fi
-binary=${TIDEGATE:-}
+binary=${TIDEGATE_BENCH:-}
 if [[ -z $binary ]]; then
-    cargo build --release --quiet
-    binary=${CARGO_TARGET_DIR:-target}/release/tidegate
+    cargo build --release --quiet -p bench
+    binary=${CARGO_TARGET_DIR:-target}/release/tidegate-bench
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 # Instructions of one whole run: SUBJECT QUEUED FLOWS CYCLES.
 instructions() {
-    valgrind --tool=callgrind --callgrind-out-file="$scratch/out" "$binary" bench cycles \
+    valgrind --tool=callgrind --callgrind-out-file="$scratch/out" "$binary" cycles \
         --subject "$1" --queued "$2" --flows "$3" --cycles "$4" --prepared $((2 * cycles)) \
         2>"$scratch/log" || { cat "$scratch/log" >&2; exit 1; }
     awk '/^totals:/ { print $2 }' "$scratch/out"

@@ -4,7 +4,7 @@
 #
 #   tools/existing-picker.sh                       builds it; needs Go, takes minutes
 #   tools/existing-picker.sh PORT SERVER_PORT      becomes it: listens on PORT, before one server
-#   tidegate bench epp --beside tools/existing-picker.sh
+#   tidegate-bench epp --beside tools/existing-picker.sh
 #
 # It is the last release of the Inference Extension that has the whole picker (queue, scorers,
 # parsers); the picker has moved since, and later ones are not to be had as a module.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use lab::demo::{self, Plan, Progress};
+use testbed::demo::{self, Plan, Progress};
 
 /// Show the whole story: three engines, a flood, and what the queue does for everyone else.
 ///

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use lab::engine::{Engine, Fault, Pace, Settings, Text, TokenPace};
+use testbed::engine::{Engine, Fault, Pace, Settings, Text, TokenPace};
 
 /// Run a stand-in model server: OpenAI's and Ollama's APIs, no model, no GPU.
 ///

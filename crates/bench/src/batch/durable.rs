@@ -1,0 +1,188 @@
+//! What a durable queue costs beside bare writes: submitted, claimed and completed, each step safe
+//! on disk before the next.
+//!
+//! The floor writes the bytes that a group of such messages has, and waits for the disk: three
+//! times for each group, into a file that does not grow, and keeps no order, no leases, nothing
+//! that could be read back. Both take turns, since disks are shared, too.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use store::{Body, Message, Moment, Outcome, Receipt, Sqlite, Store as _, Want};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::Bench;
+use crate::gateway::report::median;
+use crate::gateway::{Column, Figures, Promise, Row};
+
+const AT_ONCE: [usize; 3] = [1, 64, 256];
+const ROUNDS: usize = 6;
+const ROUND: f64 = 1.5;
+/// At most so long for each message: 2000 a second.
+const MICROS_MAX: f64 = 500.0;
+
+const QUEUE: &str = "bench";
+const BODY: usize = 2 << 10;
+const ANSWER: usize = 512;
+/// What a claim writes at least: who holds the message, and until when.
+const CLAIM: usize = 64;
+/// The floor's file; it begins again when it is full.
+const FILE: usize = 16 << 20;
+const NOW: Moment = Moment::from_secs(1_800_000_000);
+const LEASE: Duration = Duration::from_secs(3600);
+
+/// Submits, claims and completes one message after the other.
+#[derive(Clone, Debug)]
+struct Worker {
+    store: Arc<Sqlite>,
+    name: usize,
+    body: bytes::Bytes,
+    over: Rc<Cell<bool>>,
+    done: Rc<Cell<usize>>,
+}
+
+/// The bare writes.
+#[derive(Debug)]
+struct Floor {
+    file: File,
+    at: usize,
+    bytes: Vec<u8>,
+}
+
+/// Messages per second of the store beside the floor.
+pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promise>)> {
+    let (mut rows, mut promises) = (Vec::new(), Vec::new());
+    for at_once in AT_ONCE {
+        let store = Sqlite::open(bench.stage.file("db"))?;
+        let mut floor = Floor::new(&bench.stage.file("floor"), at_once)?;
+        let (mut ours, mut bare) = (Vec::new(), Vec::new());
+        for round in 0..bench.count(ROUNDS) {
+            bare.push(floor.rate(at_once, bench.seconds(ROUND / 3.0))?);
+            ours.push(rate(&store, (at_once, round), bench.seconds(ROUND)).await?);
+        }
+        let (ours, bare) = (median(&ours), median(&bare));
+        let figures = [ours, bare, 100.0 * ours / bare, 1e6 / ours];
+        rows.push(Row::new(&format!("{at_once} at once"), figures.map(Some).to_vec()));
+        promises.extend(match at_once {
+            64 => Some(Promise::new("µs for each message, 64 at once", MICROS_MAX, 1e6 / ours)),
+            256 => Some(Promise::new("µs for each message, 256 at once", MICROS_MAX, 1e6 / ours)),
+            _ => None,
+        });
+    }
+    let column = |head, decimals| Column { head, decimals };
+    let columns = vec![
+        column("messages/s", 0),
+        column("bare writes/s", 0),
+        column("of that %", 0),
+        column("µs each", 0),
+    ];
+    let title = "The embedded queue: submit, claim, complete, each durable; 2 KiB".to_owned();
+    Ok((Figures { name: "store", title, columns, rows }, promises))
+}
+
+/// Messages per second of so many workers at once, whose names are of this round.
+async fn rate(store: &Arc<Sqlite>, round: (usize, usize), time: Duration) -> Result<f64> {
+    let (at_once, round) = round;
+    let (over, done) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    let body = bytes::Bytes::from(vec![b'x'; BODY]);
+    let mut workers = JoinSet::new();
+    for at in 0..at_once {
+        let worker = Worker {
+            store: Arc::clone(store),
+            name: round * at_once + at,
+            body: body.clone(),
+            over: Rc::clone(&over),
+            done: Rc::clone(&done),
+        };
+        workers.spawn_local(worker.run());
+    }
+    let began = Instant::now();
+    tokio::time::sleep(time).await;
+    over.set(true);
+    let rate = done.get() as f64 / began.elapsed().as_secs_f64();
+    while let Some(ended) = workers.join_next().await {
+        ended??;
+    }
+    Ok(rate)
+}
+
+// === impl Worker ===
+
+impl Worker {
+    async fn run(self) -> Result<()> {
+        let mut number = 0;
+        while !self.over.get() {
+            self.one(number).await?;
+            self.done.set(self.done.get() + 1);
+            number += 1;
+        }
+        Ok(())
+    }
+
+    async fn one(&self, number: usize) -> Result<()> {
+        let message = Message {
+            id: format!("{}-{number}", self.name),
+            queue: QUEUE.to_owned(),
+            created: NOW,
+            deadline: NOW.after(LEASE),
+            body: Body::Bytes(self.body.clone()),
+            ..Message::default()
+        };
+        if self.store.submit(vec![message], NOW).await? != [Receipt::Accepted] {
+            bail!("a new message is known");
+        }
+        let want = Want {
+            queue: QUEUE.to_owned(),
+            tenant: String::new(),
+            most: 1,
+            until: NOW.after(LEASE),
+        };
+        let claimed = self.store.claim(want, NOW).await?;
+        // Somebody's, not always its own; as many wait as are about to claim.
+        let claim = claimed.into_iter().next().context("nothing to claim")?;
+        let outcome = Outcome::Answered { status: 200, body: self.body.slice(..ANSWER) };
+        if !self.store.complete(claim.held, outcome, NOW).await? {
+            bail!("a claim was lost");
+        }
+        Ok(())
+    }
+}
+
+// === impl Floor ===
+
+impl Floor {
+    fn new(path: &Path, at_once: usize) -> Result<Self> {
+        let file = File::options().create(true).truncate(true).write(true).open(path)?;
+        file.write_all_at(&vec![0; FILE], 0)?;
+        file.sync_all()?;
+        Ok(Self { file, at: 0, bytes: vec![b'x'; at_once * BODY] })
+    }
+
+    /// Messages per second, so many in a group.
+    fn rate(&mut self, at_once: usize, time: Duration) -> Result<f64> {
+        let (began, mut groups) = (Instant::now(), 0);
+        while began.elapsed() < time {
+            for size in [BODY, CLAIM, ANSWER] {
+                self.write(at_once * size)?;
+            }
+            groups += 1;
+        }
+        Ok((groups * at_once) as f64 / began.elapsed().as_secs_f64())
+    }
+
+    fn write(&mut self, length: usize) -> Result<()> {
+        if self.at + length > FILE {
+            self.at = 0;
+        }
+        self.file.write_all_at(&self.bytes[..length], self.at as u64)?;
+        self.at += length;
+        Ok(self.file.sync_data()?)
+    }
+}

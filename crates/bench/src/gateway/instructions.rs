@@ -1,0 +1,95 @@
+//! Instructions per request, which no neighbour on the machine can disturb.
+//!
+//! Two runs under callgrind that differ only in the number of requests; their difference is the
+//! requests alone. Counts what the process does itself, not what the kernel does for it.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+
+use super::Bench;
+use super::load::{Client, Request};
+use super::origin::{Manner, Origin};
+use super::peer::{floor, ourselves};
+use super::process::{Process, Ready, installed};
+use super::report::{Column, Figures, Promise, Row};
+use super::settings::{flow_control, priorities_off, workloads};
+
+const WARM: usize = 200;
+const PRIORITY_MAX: f64 = 1.01;
+const WORKLOAD_MAX: f64 = 1.10;
+
+/// Who is counted.
+struct Counted {
+    name: &'static str,
+    /// Nothing for the floor.
+    config: Option<String>,
+    headers: &'static str,
+}
+
+/// Whether instructions can be counted here.
+pub(crate) fn available() -> bool {
+    installed("valgrind")
+}
+
+/// The priority path on and off and the awareness of workloads (R09, W04), beside the floor.
+pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+    let on = "x-priority: high\r\n";
+    let context = "x-priority: high\r\n\
+                   x-workload-context: {\"workload_id\": \"nightly\", \"criticality\": 4}\r\n";
+    let counted = [
+        Counted { name: "gateway, priorities on", config: Some(flow_control()), headers: on },
+        Counted { name: "gateway, priorities off", config: Some(priorities_off()), headers: on },
+        Counted { name: "gateway, workloads", config: Some(workloads()), headers: context },
+        Counted { name: "floor", config: None, headers: on },
+    ];
+    let requests = bench.count(1000);
+    let mut each = Vec::new();
+    for counted in &counted {
+        let few = counted.run(bench, WARM).await?;
+        let many = counted.run(bench, WARM + requests).await?;
+        each.push((many - few) / requests as f64);
+    }
+    let row = |(counted, &each_one): (&Counted, &f64)| {
+        Row::new(counted.name, vec![Some(each_one), Some(each_one / each[3])])
+    };
+    let rows = counted.iter().zip(&each).map(row).collect();
+    let promises = vec![
+        Promise::new("instructions with priorities on over off", PRIORITY_MAX, each[0] / each[1]),
+        Promise::new("instructions with workloads over without", WORKLOAD_MAX, each[2] / each[0]),
+    ];
+    let column = |head, decimals| Column { head, decimals };
+    let columns = vec![column("instructions/request", 0), column("× floor", 3)];
+    let title = "Instructions outside the kernel: POST of 1 KB, one connection".to_owned();
+    Ok((Figures { name: "instructions", title, columns, rows }, promises))
+}
+
+// === impl Counted ===
+
+impl Counted {
+    /// All instructions of a run with so many requests.
+    async fn run(&self, bench: &mut Bench, requests: usize) -> Result<f64> {
+        let origin = Origin::start(Manner::default())?;
+        let (log, counts) = (bench.stage.file("log"), bench.stage.file("callgrind"));
+        let (program, arguments) = match &self.config {
+            Some(config) => {
+                (bench.stage.tidegate.clone(), bench.stage.ours(config, origin.address)?)
+            }
+            None => (ourselves()?, floor(origin.address, None)),
+        };
+        let mut command = bench.stage.cores.command("valgrind");
+        command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", counts.display()));
+        command.arg(program).args(arguments);
+        let process = Process::start(self.name, &mut command, &log, Ready::Says).await?;
+        let request = Request::chat(false, self.headers);
+        let mut client = Client::connect(process.address).await?;
+        for _ in 0..requests {
+            client.ask_well(&request).await?;
+        }
+        drop(client);
+        process.end()?;
+        let text = fs::read_to_string(&counts).with_context(|| counts.display().to_string())?;
+        let total = text.lines().find_map(|line| line.strip_prefix("totals:"));
+        Ok(total.context("callgrind counted nothing")?.trim().parse()?)
+    }
+}

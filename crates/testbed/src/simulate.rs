@@ -1,0 +1,196 @@
+//! Scenarios from files, played on all cores: `tidegate simulate`.
+//!
+//! The simulator itself is pure. Here are its hands: files of scenarios and traces, threads, the
+//! terminal, and pictures on disk. What is printed depends on the scenario alone, never on how the
+//! threads took turns; times of this machine go to where progress goes.
+
+mod document;
+mod read;
+mod runner;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use sim::report::Report;
+use sim::scenario::{Scenario, Traces};
+
+pub use read::{TRACE_BYTES_MAX, text as read_text};
+pub use runner::Timing;
+
+/// Where traces are looked for unless a folder is named.
+const TRACES: &str = "../shared/traces";
+/// Where pictures go unless a folder is named.
+const PICTURES: &str = "target/simulate";
+/// More seeds than this tell nothing more.
+const SEEDS_MAX: u64 = 1000;
+
+/// What to run, and where its results go.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Scenario files, or folders of them.
+    pub paths: Vec<PathBuf>,
+    /// Where the traces lie.
+    pub traces: Option<PathBuf>,
+    /// Where the pictures go, each scenario's into a folder of its name.
+    pub pictures: Option<PathBuf>,
+    /// The first seed, instead of the scenario's own.
+    pub seed: Option<u64>,
+    /// How many seeds, instead of the scenario's own.
+    pub seeds: Option<u64>,
+    /// The only load to run.
+    pub load: Option<f64>,
+    /// The only policy to run.
+    pub only: Option<String>,
+    /// Print JSON instead of tables.
+    pub json: bool,
+    /// A document whose tables are brought up to date.
+    pub document: Option<PathBuf>,
+}
+
+/// Where a run says what it is at, and whether somebody watches.
+pub struct Progress<'a> {
+    /// Where it goes.
+    pub out: &'a mut (dyn Write + Send),
+    /// Whether a line may be written over.
+    pub live: bool,
+}
+
+/// A scenario that has been run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its name, from its file.
+    pub name: String,
+    /// What came out.
+    pub report: Report,
+}
+
+/// A scenario that has been read and found sound.
+struct Ready<'a> {
+    path: &'a Path,
+    name: String,
+    scenario: Scenario,
+    only: Option<usize>,
+}
+
+/// Runs what the plan names, prints the reports and writes the pictures. An expectation that is
+/// broken is an error, after everything has been printed.
+pub fn run(plan: &Plan, out: &mut dyn Write, mut progress: Progress<'_>) -> Result<()> {
+    let files = read::files(&plan.paths)?;
+    // Whatever can be wrong shows before the runs, which may take long.
+    let all: Result<Vec<Ready<'_>>> = files.iter().map(|path| Ready::new(plan, path)).collect();
+    let all = all?;
+    if let Some(path) = &plan.document {
+        document::check(path)?;
+    }
+    let pictures = plan.pictures.as_deref().unwrap_or(Path::new(PICTURES));
+    all.iter().try_for_each(|ready| make_folder(&pictures.join(&ready.name)))?;
+    let mut outcomes = Vec::new();
+    let mut printed = Vec::new();
+    for ready in all {
+        let (outcome, timing) = ready.play(plan, &mut progress)?;
+        writeln!(progress.out, "{}: {timing}", outcome.name)?;
+        if plan.json {
+            printed.push(json!({"scenario": outcome.name, "report": outcome.report.json()}));
+        } else {
+            writeln!(out, "{}", outcome.report)?;
+        }
+        let folder = pictures.join(&outcome.name);
+        save_pictures(&folder, &outcome.report)?;
+        writeln!(progress.out, "{}: pictures in {}", outcome.name, folder.display())?;
+        outcomes.push(outcome);
+    }
+    if plan.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&Value::Array(printed))?)?;
+    }
+    if let Some(path) = &plan.document {
+        document::update(path, &outcomes)?;
+        writeln!(progress.out, "{} is up to date", path.display())?;
+    }
+    judge(&outcomes)
+}
+
+/// Reads one scenario and runs it; writes nothing but progress.
+pub fn play(plan: &Plan, path: &Path, progress: &mut Progress<'_>) -> Result<(Outcome, Timing)> {
+    Ready::new(plan, path)?.play(plan, progress)
+}
+
+// === impl Ready ===
+
+impl<'a> Ready<'a> {
+    fn new(plan: &Plan, path: &'a Path) -> Result<Self> {
+        let within = || format!("{}", path.display());
+        let mut scenario = read::scenario(path)?;
+        adjust(&mut scenario, plan).with_context(within)?;
+        let only = chosen(&scenario, plan).with_context(within)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { path, name, scenario, only })
+    }
+
+    fn play(self, plan: &Plan, progress: &mut Progress<'_>) -> Result<(Outcome, Timing)> {
+        let Self { path, name, scenario, only } = self;
+        let within = || format!("{}", path.display());
+        let traces = read::traces(&scenario, plan.traces.as_deref()).with_context(within)?;
+        let job = runner::Job { name: &name, scenario: &scenario, traces: &traces, only };
+        let (digests, timing) = runner::run(&job, progress).with_context(within)?;
+        Ok((Outcome { name, report: Report::new(&scenario, &digests) }, timing))
+    }
+}
+
+/// Puts what the command line says in place of what the file says.
+fn adjust(scenario: &mut Scenario, plan: &Plan) -> Result<()> {
+    if plan.seed.is_some() || plan.seeds.is_some() {
+        let count = plan.seeds.unwrap_or(scenario.seeds.len() as u64);
+        ensure!((1..=SEEDS_MAX).contains(&count), "--seeds {count}: must be 1 to {SEEDS_MAX}");
+        let first = plan.seed.or(scenario.seeds.first().copied()).unwrap_or(1);
+        scenario.seeds = (0..count).map(|at| first.wrapping_add(at)).collect();
+    }
+    if let Some(load) = plan.load {
+        ensure!(load > 0.0 && load <= 100.0, "--load {load}: must be above 0, up to 100");
+        scenario.loads = vec![load];
+    }
+    Ok(scenario.check_work()?)
+}
+
+/// The policy that alone is run, by its place.
+fn chosen(scenario: &Scenario, plan: &Plan) -> Result<Option<usize>> {
+    let Some(only) = &plan.only else { return Ok(None) };
+    let found = scenario.policies.iter().position(|policy| policy.name == *only);
+    let names: Vec<&str> = scenario.policies.iter().map(|policy| policy.name.as_str()).collect();
+    let missing =
+        || format!("--only '{only}' is not a policy here; there are: {}", names.join(", "));
+    found.map(Some).with_context(missing)
+}
+
+fn make_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    let found = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    ensure!(!found.permissions().readonly(), "cannot write into {}", path.display());
+    Ok(())
+}
+
+fn save_pictures(folder: &Path, report: &Report) -> Result<()> {
+    for picture in report.pictures() {
+        let path = folder.join(format!("{}.svg", picture.name));
+        let failed = || format!("cannot write {}", path.display());
+        fs::write(&path, picture.svg()).with_context(failed)?;
+    }
+    Ok(())
+}
+
+fn judge(outcomes: &[Outcome]) -> Result<()> {
+    let verdicts = || outcomes.iter().flat_map(|outcome| &outcome.report.verdicts);
+    let broken = verdicts().filter(|verdict| !verdict.kept).count();
+    if broken > 0 {
+        let names = outcomes.iter().filter(|outcome| !outcome.report.is_kept());
+        let names: Vec<&str> = names.map(|outcome| outcome.name.as_str()).collect();
+        let all = verdicts().count();
+        bail!("{broken} of {all} expectations are broken, in {}", names.join(", "));
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Scenario files and the traces they name.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use sim::trace::Trace;
+
+use super::{Scenario, TRACES, Traces};
+
+/// Nothing sensible is anywhere near these sizes.
+const SCENARIO_BYTES_MAX: u64 = 1 << 20;
+/// The largest trace that is read.
+pub const TRACE_BYTES_MAX: u64 = 512 << 20;
+pub(super) const DOCUMENT_BYTES_MAX: u64 = 16 << 20;
+
+/// The files that are named, and those inside folders that are named, in the order of their names;
+/// each once, however often it is named.
+pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let failed = || format!("cannot read {}", path.display());
+        let entries = fs::read_dir(path).with_context(failed)?;
+        let inside: Result<Vec<PathBuf>, _> =
+            entries.map(|entry| entry.map(|e| e.path())).collect();
+        let mut inside = inside.with_context(failed)?;
+        inside.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+        ensure!(!inside.is_empty(), "no scenario (*.toml) is in {}", path.display());
+        inside.sort();
+        files.extend(inside);
+    }
+    let mut seen = BTreeSet::new();
+    files.retain(|path| seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())));
+    Ok(files)
+}
+
+/// The scenario in a file.
+pub(super) fn scenario(path: &Path) -> Result<Scenario> {
+    let parsed = Scenario::parse(&text(path, SCENARIO_BYTES_MAX)?);
+    parsed.with_context(|| path.display().to_string())
+}
+
+/// The traces that a scenario names, from the folder that is named or the usual one.
+pub(super) fn traces(scenario: &Scenario, folder: Option<&Path>) -> Result<Traces> {
+    let mut traces = Traces::new();
+    for name in scenario.traces() {
+        if traces.contains_key(name) {
+            continue;
+        }
+        let folder = folder.unwrap_or(Path::new(TRACES));
+        let path = folder.join(name);
+        let missing = || {
+            anyhow!(
+                "the trace {} is missing: name the folder that holds {name} with --traces",
+                path.display()
+            )
+        };
+        ensure!(path.exists(), missing());
+        let text = text(&path, TRACE_BYTES_MAX)?;
+        let trace = Trace::parse(&text).with_context(|| path.display().to_string())?;
+        traces.insert(name.to_owned(), Arc::new(trace));
+    }
+    Ok(traces)
+}
+
+/// The text of a regular file of at most so many bytes. What a file is comes before it is opened:
+/// to open a pipe could wait for ever.
+pub fn text(path: &Path, most: u64) -> Result<String> {
+    let failed = || format!("cannot read {}", path.display());
+    let found = fs::metadata(path).with_context(failed)?;
+    ensure!(!found.is_dir(), "{} is a folder, not a regular file", path.display());
+    ensure!(found.is_file(), "{} is not a regular file", path.display());
+    let long = || format!("{} has more than {most} bytes", path.display());
+    ensure!(found.len() <= most, long());
+    bounded(File::open(path).with_context(failed)?, most).with_context(failed)?.with_context(long)
+}
+
+/// All that is read, or nothing where it is more than so many bytes, whatever was promised before.
+pub(super) fn bounded(file: impl Read, most: u64) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Ok(None);
+    }
+    String::from_utf8(bytes).map(Some).map_err(io::Error::other)
+}

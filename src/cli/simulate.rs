@@ -1,0 +1,72 @@
+//! `tidegate simulate`.
+
+use std::io::{IsTerminal as _, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use testbed::simulate::{self, Plan, Progress};
+
+/// Play scenarios in virtual time: engines, traffic and faults, behind several policies.
+///
+/// A scenario is a TOML file (docs/SCENARIOS.md). Every policy, load and seed in it is one run; the
+/// runs take all cores, and one seed gives one result on every machine. Prints a table and what
+/// became of the scenario's expectations; a broken one makes the exit code 1.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tidegate simulate scenarios/first-look.toml        a first look, needs nothing
+  tidegate simulate scenarios                        all of them
+  tidegate simulate scenarios/flood.toml --only 'fifo 32' --seeds 1
+                                                     one policy, one seed
+  tidegate simulate scenarios/policies.toml --load 1.5 --json
+                                                     one load, for programs
+  tidegate simulate my.toml --traces ~/traces --out /tmp/pictures")]
+pub(super) struct Simulate {
+    /// Scenario files, or folders of them.
+    #[arg(required = true, value_name = "SCENARIO")]
+    scenarios: Vec<PathBuf>,
+    /// The folder of the traces that scenarios name; ../shared/traces unless given.
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+    /// Where pictures go, each scenario's into a folder of its name; target/simulate unless given.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The first seed.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How many seeds.
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
+    /// Run only this load.
+    #[arg(long, value_name = "FACTOR")]
+    load: Option<f64>,
+    /// Run only this policy.
+    #[arg(long, value_name = "POLICY")]
+    only: Option<String>,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Also put the tables into this document, between its marks.
+    #[arg(long, value_name = "FILE")]
+    document: Option<PathBuf>,
+}
+
+// === impl Simulate ===
+
+impl Simulate {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
+        let plan = Plan {
+            paths: self.scenarios,
+            traces: self.traces,
+            pictures: self.out,
+            seed: self.seed,
+            seeds: self.seeds,
+            load: self.load,
+            only: self.only,
+            json: self.json,
+            document: self.document,
+        };
+        let live = std::io::stderr().is_terminal();
+        simulate::run(&plan, out, Progress { out: &mut std::io::stderr(), live })
+    }
+}
