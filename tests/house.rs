@@ -37,7 +37,7 @@ const FLOW: &[Room] = &[
     ("weight", &["range"]),
     ("budget", &["range", "time"]),
     ("aimd", &["range", "time"]),
-    ("turnstile", &["range", "time"]),
+    ("start_limiter", &["range", "time"]),
     ("route", &["ask", "identity", "range", "time"]),
     ("settings", &["ask", "range", "route", "time", "weight"]),
     ("drain", &["time"]),
@@ -47,7 +47,7 @@ const FLOW: &[Room] = &[
     ("supply", &["ask", "auto", "links", "route", "settings", "time"]),
     ("workload", &["ask", "links", "lru", "settings", "time"]),
     ("queue", &["ask", "links", "outcome", "settings", "time", "weight", "workload"]),
-    ("turns", &["queue", "weight"]),
+    ("lane_scheduler", &["queue", "weight"]),
     ("capacity", &["ask", "queue", "settings", "weight"]),
     (
         "controller",

@@ -17,7 +17,7 @@ const DECREASE: f64 = 0.5;
 
 /// Between which numbers a window moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AimdLaw {
+pub struct AimdSettings {
     min: u32,
     max: u32,
     hold: Span,
@@ -26,15 +26,15 @@ pub struct AimdLaw {
 /// How many requests may be under way.
 #[derive(Clone, Debug)]
 pub struct Aimd {
-    law: AimdLaw,
+    law: AimdSettings,
     window: f64,
     /// When it was cut last.
     cut_at: Option<Time>,
 }
 
-// === impl AimdLaw ===
+// === impl AimdSettings ===
 
-impl AimdLaw {
+impl AimdSettings {
     /// A window between `min` and `max` that is cut at most once in each `hold`.
     pub fn new(min: u32, max: u32, hold: Span) -> Checked<Self> {
         check(min > 0, "min", f64::from(min), "1 or more")?;
@@ -47,7 +47,7 @@ impl AimdLaw {
 
 impl Aimd {
     /// Begins with the least.
-    pub fn new(law: AimdLaw) -> Self {
+    pub fn new(law: AimdSettings) -> Self {
         Self { law, window: f64::from(law.min), cut_at: None }
     }
 

@@ -52,7 +52,7 @@ const CLOSED_MEMORY: Span = Span::from_secs(30);
 
 /// What an engine says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Reading {
+pub struct EngineReading {
     /// Requests in its batch.
     pub running: u32,
     /// Requests in its own queue.
@@ -67,7 +67,7 @@ pub struct Reading {
 
 /// One of the three quantities that `auto` bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum AutoBound {
     /// Asks without a first token.
     Unstarted,
     /// Tokens in flight.
@@ -80,7 +80,7 @@ pub enum Bound {
 
 /// The bounds of one backend under `auto`, and how near it is to them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
+pub struct AutoLimits {
     /// Asks in flight without a first token, and how many there may be.
     pub unstarted: (u32, f64),
     /// Tokens in flight, and how many there may be; infinite while nothing is known.
@@ -94,7 +94,7 @@ pub struct Limits {
     /// seen.
     pub start: Option<(Span, u64)>,
     /// The bound that keeps the backend closed now.
-    pub binding: Option<Bound>,
+    pub binding: Option<AutoBound>,
     /// Whether the engine's own metrics move the bounds, or only what its streams show.
     pub by_metrics: bool,
 }
@@ -127,7 +127,7 @@ pub(crate) struct Gauge {
     metrics: MetricsLaw,
     streams: StreamLaw,
     starts: Starts,
-    reading: Option<Reading>,
+    reading: Option<EngineReading>,
     /// How many asks are known to have begun since it came up.
     proven: u32,
     /// The most that were in flight when it was closed, of late.
@@ -177,21 +177,21 @@ impl Gauge {
     }
 
     /// Why nothing more may go there, if that is so.
-    pub(crate) fn closed_by(&self) -> Option<Bound> {
+    pub(crate) fn closed_by(&self) -> Option<AutoBound> {
         if self.tally.in_flight == 0 {
             return None;
         }
         if f64::from(self.tally.in_flight) + 1.0 > self.caps.slots.max(1.0) {
-            return Some(Bound::Slots);
+            return Some(AutoBound::Slots);
         }
         if f64::from(self.tally.in_flight) + 1.0 > self.caps.pace.max(1.0) {
-            return Some(Bound::Pace);
+            return Some(AutoBound::Pace);
         }
         if self.tally.tokens as f64 >= self.caps.tokens {
-            return Some(Bound::Tokens);
+            return Some(AutoBound::Tokens);
         }
         let full = f64::from(self.tally.unstarted) >= self.caps.unstarted;
-        (full && !self.is_allowed_more()).then_some(Bound::Unstarted)
+        (full && !self.is_allowed_more()).then_some(AutoBound::Unstarted)
     }
 
     /// Short prompts fill a step by many, so that more of them may be unstarted: up to as many as
@@ -202,8 +202,8 @@ impl Gauge {
         unstarted_prompt < PROMPT_ALLOWANCE && unstarted < self.proven
     }
 
-    pub(crate) fn limits(&self, now: Time) -> Limits {
-        Limits {
+    pub(crate) fn limits(&self, now: Time) -> AutoLimits {
+        AutoLimits {
             unstarted: (self.tally.unstarted, self.caps.unstarted),
             tokens: (self.tally.tokens, self.caps.tokens),
             slots: (self.tally.in_flight, self.caps.slots),
@@ -232,7 +232,7 @@ impl Gauge {
     }
 
     /// What the engine said last, while that holds.
-    pub(crate) fn reading(&self, now: Time) -> Option<Reading> {
+    pub(crate) fn reading(&self, now: Time) -> Option<EngineReading> {
         self.reading.filter(|_| self.metrics.is_fresh(now))
     }
 
@@ -314,7 +314,7 @@ impl Gauge {
     }
 
     /// The engine says how it is.
-    pub(crate) fn read(&mut self, reading: Reading, now: Time) {
+    pub(crate) fn read(&mut self, reading: EngineReading, now: Time) {
         if !self.metrics.is_fresh(now) {
             // What streams alone could tell of slots was a guess.
             self.caps.slots = f64::INFINITY;

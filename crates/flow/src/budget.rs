@@ -58,7 +58,7 @@ pub enum Basis {
 
 /// How readings become budgets.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BudgetLaw {
+pub struct BudgetSettings {
     basis: Basis,
     baseline: f64,
     /// How old a reading may be.
@@ -90,7 +90,7 @@ pub struct Share {
 /// How much may go by one gate.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    law: BudgetLaw,
+    law: BudgetSettings,
     share: Share,
     reading: Option<GateReading>,
     /// What the reading allows, for all who share it, and of ours it shows so much.
@@ -112,24 +112,24 @@ pub enum Allowance {
     /// So much, in the unit of the budget.
     Left(u64),
     /// Nothing has been read, or nothing can be any more.
-    Unread,
+    NoReading,
     /// What was read is so old.
     Stale(Span),
     /// What was read is not a number.
-    Senseless,
+    Invalid,
     /// The gateway was full. So long at least nothing goes, and not before a newer reading.
     Congested(Span),
     /// The free share is at or below the baseline.
     Closed,
     /// What may go is too little for every dispatcher to have a part of it.
-    Elsewhere,
+    NoShare,
     /// All that may go is under way.
     Spent,
 }
 
-// === impl BudgetLaw ===
+// === impl BudgetSettings ===
 
-impl BudgetLaw {
+impl BudgetSettings {
     /// A law that is closed up to `baseline`, believes readings for `stale_after`, and closes for
     /// `hold` at least when the gateway was full.
     pub fn new(basis: Basis, baseline: f64, stale_after: Span, hold: Span) -> Checked<Self> {
@@ -188,7 +188,7 @@ impl Share {
 
 impl Budget {
     /// Nothing may go before the first reading.
-    pub fn new(law: BudgetLaw) -> Self {
+    pub fn new(law: BudgetSettings) -> Self {
         Self {
             law,
             share: Share::WHOLE,
@@ -275,23 +275,23 @@ impl Budget {
 
     /// What may go now.
     pub fn allowance(&self, now: Time) -> Allowance {
-        let Some(reading) = self.reading else { return Allowance::Unread };
+        let Some(reading) = self.reading else { return Allowance::NoReading };
         let age = now.since(reading.at);
         if age > self.law.stale_after {
             return Allowance::Stale(age);
         }
         if self.law.allows(&reading).is_none() {
-            return Allowance::Senseless;
+            return Allowance::Invalid;
         }
         let outdated = self.congested_at.is_some_and(|at| reading.at <= at);
         if outdated || now < self.closed_until {
             return Allowance::Congested(self.closed_until.since(now));
         }
         match u64::try_from(self.left()) {
-            _ if self.share.is_none() => Allowance::Elsewhere,
+            _ if self.share.is_none() => Allowance::NoShare,
             Ok(left) if left > 0 => Allowance::Left(left),
             _ if self.total <= 0 => Allowance::Closed,
-            _ if self.part() == 0 => Allowance::Elsewhere,
+            _ if self.part() == 0 => Allowance::NoShare,
             _ => Allowance::Spent,
         }
     }

@@ -33,7 +33,7 @@ use crate::queue::claim::Claims;
 use crate::queue::expiry::Wheel;
 use crate::queue::heap::Positions;
 use crate::queue::round::Round;
-use crate::route::{Choice, Wish};
+use crate::route::{RouteChoice, RoutePreference};
 use crate::settings::Settings;
 use crate::supply::Supply;
 use crate::time::Time;
@@ -74,9 +74,9 @@ pub struct Controller {
     /// Under `auto`, what it counts of each ask in flight, by slot.
     pub(crate) flights: Vec<Flight>,
     /// What asks wish of their backends, by slot, of those that do.
-    pub(crate) wishes: BTreeMap<u32, Wish>,
+    pub(crate) wishes: BTreeMap<u32, RoutePreference>,
     /// Why each ask in flight is where it is, by slot, where there was a choice.
-    pub(crate) choices: Vec<Option<Choice>>,
+    pub(crate) choices: Vec<Option<RouteChoice>>,
     pub(crate) flows: Flows,
     pub(crate) claims: Claims,
     /// Where each claim that takes part stands in its round's heap.

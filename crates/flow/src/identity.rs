@@ -6,7 +6,7 @@
 
 /// What is known of a request when its flow is chosen.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Traits<'a> {
+pub struct RequestAttributes<'a> {
     /// The model asked for.
     pub model: Option<&'a str>,
     /// The model it resolved to.
@@ -23,7 +23,7 @@ pub struct Traits<'a> {
 
 /// One trait of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum Attribute {
     /// The model asked for.
     Model,
     /// The model it resolved to.
@@ -40,9 +40,9 @@ pub enum Part {
 
 /// Flows whose traits match all these patterns are in this class.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct ClassRule {
     /// Traits and the patterns they must match; `*` stands for any run of characters.
-    pub patterns: Vec<(Part, String)>,
+    pub patterns: Vec<(Attribute, String)>,
     /// The number of the class.
     pub class: u32,
 }
@@ -54,7 +54,7 @@ const ABSENT: &str = "-";
 const SEPARATOR: &str = "/";
 
 /// The name of the flow that a request belongs to.
-pub fn flow_name(parts: &[Part], traits: &Traits<'_>) -> String {
+pub fn flow_name(parts: &[Attribute], traits: &RequestAttributes<'_>) -> String {
     let values: Vec<&str> = parts.iter().map(|part| part.of(traits).unwrap_or(ABSENT)).collect();
     if values.iter().all(|&value| value == ABSENT) {
         return ABSENT.to_owned();
@@ -74,8 +74,8 @@ fn escaped(value: &str) -> String {
 }
 
 /// The class of a request's flow: that of the first rule that matches, or 0.
-pub fn class_of(rules: &[Rule], traits: &Traits<'_>) -> u32 {
-    let matches = |rule: &&Rule| {
+pub fn class_of(rules: &[ClassRule], traits: &RequestAttributes<'_>) -> u32 {
+    let matches = |rule: &&ClassRule| {
         let mut patterns = rule.patterns.iter();
         patterns.all(|(part, pattern)| part.of(traits).is_some_and(|text| glob(pattern, text)))
     };
@@ -97,8 +97,8 @@ pub fn glob(pattern: &str, text: &str) -> bool {
 
 // === impl Part ===
 
-impl Part {
-    fn of<'a>(&self, traits: &Traits<'a>) -> Option<&'a str> {
+impl Attribute {
+    fn of<'a>(&self, traits: &RequestAttributes<'a>) -> Option<&'a str> {
         let value = match self {
             Self::Model => traits.model,
             Self::TargetModel => traits.target_model,

@@ -24,8 +24,8 @@
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
 //! `capacity` decides what may wait; `supply` and `route` know the backends and their stock;
 //! `drain` measures how fast it goes; [`budget`] says how much batch work may go into what is left,
-//! [`turnstile`] when, [`aimd`] how much where nothing can be read, [`Turns`] whose turn it is;
-//! [`identity`] names flows; `workload` is the registry behind the `workload` order.
+//! [`start_limiter`] when, [`aimd`] how much where nothing can be read, [`LaneScheduler`]
+//! whose turn it is; [`identity`] names flows; `workload` is the registry behind the `workload` order.
 
 pub mod aimd;
 mod ask;
@@ -38,6 +38,7 @@ mod drain;
 mod flows;
 pub mod identity;
 pub mod invariant;
+mod lane_scheduler;
 mod links;
 mod lru;
 mod outcome;
@@ -45,10 +46,9 @@ mod queue;
 mod range;
 mod route;
 mod settings;
+pub mod start_limiter;
 mod supply;
 mod time;
-mod turns;
-pub mod turnstile;
 mod weight;
 mod workload;
 
@@ -58,24 +58,24 @@ mod tests;
 pub use ask::{
     Ask, BANDS, BackendId, Band, COST_MAX, FlowId, ModelId, Ticket, Usage, Workload, WorkloadId,
 };
-pub use auto::{Bound, Limits, Reading};
+pub use auto::{AutoBound, AutoLimits, EngineReading};
 pub use controller::Controller;
-pub use controller::forecast::Outlook;
+pub use controller::forecast::WaitForecast;
 pub use controller::view::{AskView, FlowView};
 pub use counters::Counters;
-pub use outcome::{Event, Eviction, Misuse, Place, Refusal, Stage, Verdict};
+pub use lane_scheduler::LaneScheduler;
+pub use outcome::{Event, Eviction, Misuse, Refusal, RequeuePosition, Stage, Verdict};
 pub use range::OutOfRange;
 pub use route::{
-    Candidate, Choice, NameError, NameRule, Names, Reason, Resolved, RouteLaw, RouteTerms, Score,
-    Traits, Wish, choose,
+    BackendTraits, Candidate, ModelNameError, ModelNameRule, ModelNames, ResolvedModel,
+    RouteChoice, RoutePreference, RouteReason, RouteScore, RouteTerms, RouteWeights, choose,
 };
 pub use settings::{
     Admission, Bounds, CAPACITY_MAX, Cascade, FlowClass, Hysteresis, Order, Settings, StockUnit,
-    UrgencyLaw, WorkloadLimits,
+    UrgencyWeights, WorkloadLimits,
 };
 pub use supply::{BackendSupply, BackendView, MODELS_MAX};
 pub use time::{Span, Time};
-pub use turns::Turns;
 pub use weight::Weight;
 pub use workload::WorkloadView;
 

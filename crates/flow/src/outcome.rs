@@ -105,9 +105,9 @@ pub enum Stage {
 
 /// Where a re-queued ask goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RequeuePosition {
     /// Where it was: the backend was full, which is not the ask's fault.
-    Old,
+    Original,
     /// Behind its flow: the backend failed on it.
     Back,
 }

@@ -5,7 +5,7 @@
 
 use crate::ask::BANDS;
 use crate::range::{Checked, check};
-use crate::route::RouteLaw;
+use crate::route::RouteWeights;
 use crate::time::Span;
 use crate::weight::Weight;
 
@@ -101,7 +101,7 @@ pub struct FlowClass {
 
 /// How urgency is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UrgencyLaw {
+pub struct UrgencyWeights {
     pub(crate) wait: f64,
     pub(crate) criticality: f64,
     pub(crate) rate: f64,
@@ -145,13 +145,13 @@ pub struct Settings {
     /// What stock is counted in where bounds are fixed.
     pub stock: StockUnit,
     /// How backends are weighed against each other.
-    pub route: RouteLaw,
+    pub route: RouteWeights,
     /// The class of every flow that asks for no other one.
     pub default_class: FlowClass,
     /// Further classes, by the number that [`crate::Controller::flow`] is given, from 1.
     pub classes: Vec<FlowClass>,
     /// How urgency is computed.
-    pub urgency: UrgencyLaw,
+    pub urgency: UrgencyWeights,
     /// The workload registry's bounds.
     pub workloads: WorkloadLimits,
     /// How many flows with nothing waiting and nothing in flight are remembered.
@@ -240,9 +240,9 @@ impl Default for Hysteresis {
     }
 }
 
-// === impl UrgencyLaw ===
+// === impl UrgencyWeights ===
 
-impl UrgencyLaw {
+impl UrgencyWeights {
     /// Weights of wait, criticality and rate (0 to 1000 each), and the wait and the rate per
     /// second at which those two stop counting further.
     pub fn new(weights: [f64; 3], wait_cap: Span, rate_cap: f64) -> Checked<Self> {
@@ -257,7 +257,7 @@ impl UrgencyLaw {
     }
 }
 
-impl Default for UrgencyLaw {
+impl Default for UrgencyWeights {
     fn default() -> Self {
         Self { wait: 0.4, criticality: 0.4, rate: 0.2, wait_cap: 60.0, rate_cap: 100.0 }
     }
@@ -311,10 +311,10 @@ impl Default for Settings {
             bounds: Bounds::default(),
             pace_max: None,
             stock: StockUnit::default(),
-            route: RouteLaw::default(),
+            route: RouteWeights::default(),
             default_class: FlowClass::default(),
             classes: Vec::new(),
-            urgency: UrgencyLaw::default(),
+            urgency: UrgencyWeights::default(),
             workloads: WorkloadLimits::default(),
             idle_flows_max: 16_384,
         }

@@ -20,7 +20,7 @@ mod workload;
 mod tests;
 
 use bytes::Bytes;
-use flow::identity::{self, NAME_MAX, Part};
+use flow::identity::{self, Attribute, NAME_MAX};
 use flow::{Band, Span};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
@@ -112,7 +112,7 @@ fn read_as(
     let origin = Origin::of(controls.workload);
 
     let listed = listed(&config.identity, &parts.headers);
-    let traits = identity::Traits {
+    let traits = identity::RequestAttributes {
         model,
         target_model: target,
         tenant: None,
@@ -217,7 +217,7 @@ fn listed<'a>(identity: &'a Identity, headers: &'a HeaderMap) -> Vec<(&'a str, &
     let patterns = identity.rules.iter().flat_map(|rule| &rule.patterns).map(|(part, _)| part);
     let mut listed: Vec<(&str, &str)> = Vec::new();
     for part in identity.parts.iter().chain(patterns) {
-        let Part::Header(name) = part else { continue };
+        let Attribute::Header(name) = part else { continue };
         if listed.iter().any(|(known, _)| known == name) {
             continue;
         }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flow::{
-    Ask, BackendId, Choice, Controller, Event, ModelId, Settings, Span, Ticket, Time, Verdict,
+    Ask, BackendId, Controller, Event, ModelId, RouteChoice, Settings, Span, Ticket, Time, Verdict,
     Workload,
 };
 use tokio::sync::{Notify, oneshot};
@@ -55,7 +55,7 @@ pub(crate) struct Target {
 pub(crate) struct Grant {
     pub(crate) backend: BackendId,
     /// Why there, where that can be told.
-    pub(crate) choice: Option<Choice>,
+    pub(crate) choice: Option<RouteChoice>,
     /// How long it waited this time, and until when.
     pub(crate) waited: Span,
     pub(crate) at: Time,

@@ -23,7 +23,7 @@ use flow::Time;
 pub use batch::Batch;
 pub use cost::StepCost;
 // What an engine says of itself is what the core takes.
-pub use flow::Reading;
+pub use flow::EngineReading;
 pub use profile::{BadProfile, BatchShape, Policy, Profile, Shape, SlotsShape};
 pub use slots::Slots;
 
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// What its metrics page would say.
-    pub fn reading(&self) -> Reading {
+    pub fn reading(&self) -> EngineReading {
         match self {
             Self::Batch(batch) => batch.reading(),
             Self::Slots(slots) => slots.reading(),

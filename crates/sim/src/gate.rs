@@ -9,9 +9,9 @@ pub mod direct;
 pub mod line;
 pub mod ours;
 
-use flow::{Band, Bound, Span, Time};
+use flow::{AutoBound, Band, Span, Time};
 
-use crate::engine::Reading;
+use crate::engine::EngineReading;
 
 /// Requests are numbered in the order in which they arrive.
 pub type RequestId = u32;
@@ -134,7 +134,7 @@ pub trait Gate {
     fn engines(&mut self, ready: &[bool], now: Time);
 
     /// What an engine says of itself.
-    fn reading(&mut self, engine: EngineId, reading: &Reading, now: Time);
+    fn reading(&mut self, engine: EngineId, reading: &EngineReading, now: Time);
 
     /// When [`Gate::wake`] must be called next, if nothing else happens before.
     fn next_wake(&self) -> Option<Time>;
@@ -161,7 +161,7 @@ pub trait Gate {
     }
 
     /// What keeps an engine closed now, under a stock that tunes itself.
-    fn binding(&self, _engine: EngineId) -> Option<Bound> {
+    fn binding(&self, _engine: EngineId) -> Option<AutoBound> {
         None
     }
 }

@@ -1,7 +1,7 @@
 //! One run: engines, traffic and a stock, and the figures that are kept of it.
 
 use anyhow::Result;
-use flow::{Band, Bound, Bounds, CAPACITY_MAX, FlowClass, Hysteresis, Settings, Span, Time};
+use flow::{AutoBound, Band, Bounds, CAPACITY_MAX, FlowClass, Hysteresis, Settings, Span, Time};
 use serde::Serialize;
 use sim::arrivals::{Arrivals, Lengths, Process, Request};
 use sim::dice::Dice;
@@ -195,7 +195,7 @@ impl Figures {
             tpot: Stat::of(tpots).map_or(0.0, |stat| stat.mean.secs_f64()),
             preemptions: history.preemptions as f64,
             in_flight: sampled(history, |engine| f64::from(engine.in_flight)),
-            bound: [Bound::Unstarted, Bound::Tokens, Bound::Slots].map(|bound| {
+            bound: [AutoBound::Unstarted, AutoBound::Tokens, AutoBound::Slots].map(|bound| {
                 let closed = |engine: &EngineMoment| f64::from(engine.binding == Some(bound));
                 sampled(history, closed) / engines(history)
             }),

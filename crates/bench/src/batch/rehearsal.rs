@@ -2,7 +2,7 @@
 //!
 //! What [`super::protection`] measures through real processes takes a minute for each policy, and a
 //! machine of its own. Here the simulated engines alone are played to, so that a quarter of an hour
-//! of each mix takes a moment and every figure can be had again. The turnstile is the gateway's
+//! of each mix takes a moment and every figure can be had again. The start limiter is the gateway's
 //! own; the gate before it is as simple as can be: four fifths of the KV cache.
 
 mod yard;
@@ -49,7 +49,7 @@ pub(super) enum Policy {
     Without,
     Fixed(usize),
     /// As the gateway does, with so long a rest.
-    Turnstile(f64),
+    StartLimiter(f64),
 }
 
 /// What came of one run.
@@ -60,7 +60,7 @@ pub(super) struct Came {
     pub(super) batch: f64,
 }
 
-/// Our turnstile beside the best that a fixed budget can do.
+/// Our start limiter beside the best that a fixed budget can do.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compared {
     pub(super) alone_ms: f64,
@@ -121,7 +121,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promise>)> 
             1.0 - first.ours.batch / first.best_fixed,
         ),
     ];
-    let title = "The turnstile and the best fixed budget, in virtual time".to_owned();
+    let title = "The start limiter and the best fixed budget, in virtual time".to_owned();
     Ok((Figures { name: "rehearsal", title, columns: columns(), rows }, promises))
 }
 
@@ -158,7 +158,7 @@ impl Mix {
             let came = self.play(Policy::Fixed(budget), seconds)?;
             best_fixed = if within(&came) { came.batch.max(best_fixed) } else { best_fixed };
         }
-        let ours = self.play(Policy::Turnstile(REST), seconds)?;
+        let ours = self.play(Policy::StartLimiter(REST), seconds)?;
         Ok(Compared { alone_ms: alone.p99_ms, best_fixed, ours })
     }
 

@@ -58,7 +58,7 @@ fn what_was_seen_is_its_average_least_and_most() {
 /// On four engines and mixes, in virtual time: interactive users stay within 1.2 times of what they
 /// have alone, and the batch gets at least nine tenths of what the best fixed budget would get.
 #[test]
-fn d02_the_turnstile_protects_interactive_users_and_outdoes_fixed_budgets() {
+fn d02_the_start_limiter_protects_interactive_users_and_outdoes_fixed_budgets() {
     for mix in MIXES.iter().filter(|mix| PROVEN.contains(&mix.name)) {
         let compared = mix.compare(1760.0).unwrap();
         eprintln!("{}: {compared:?}", mix.name);

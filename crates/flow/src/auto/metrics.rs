@@ -5,7 +5,7 @@
 //! queue in the engine: a backlog of prefills waits too, but then the batch still grows.
 
 use super::pressure::Binding;
-use super::{Bound, Caps, Reading, TOKENS_CUT, TOKENS_HOLD};
+use super::{AutoBound, Caps, EngineReading, TOKENS_CUT, TOKENS_HOLD};
 use crate::time::{Span, Time};
 
 /// Metrics are fresh for this long, or for three of their intervals.
@@ -53,7 +53,7 @@ pub(super) struct MetricsLaw {
 /// A reading beside our own count of what is in flight, and what bound it since the last one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
-    pub(super) reading: Reading,
+    pub(super) reading: EngineReading,
     pub(super) in_flight: u32,
     pub(super) unstarted: u32,
     pub(super) tokens: u64,
@@ -125,7 +125,7 @@ impl MetricsLaw {
                 self.tokens_hold = now.after(TOKENS_HOLD);
                 self.tokens_grown = now;
             }
-        } else if binding.on(Bound::Tokens)
+        } else if binding.on(AutoBound::Tokens)
             && reading.kv_used < KV_ROOMY
             && now >= self.tokens_grown.after(GROW_EVERY)
         {
@@ -152,7 +152,7 @@ impl MetricsLaw {
                 self.cut_slots(fits, caps, now);
             }
             self.queue = None;
-        } else if caps.slots.is_finite() && binding.on(Bound::Slots) && reading.waiting == 0 {
+        } else if caps.slots.is_finite() && binding.on(AutoBound::Slots) && reading.waiting == 0 {
             self.grow_slots(caps, now);
         }
     }
@@ -183,8 +183,8 @@ impl MetricsLaw {
 impl Queue {
     /// What a reading makes of the queue seen so far. A batch that grows has room, and one that
     /// shrinks is about to: only what stays as it is, or waits for memory, stands.
-    fn seen(known: Option<Self>, reading: Reading, now: Time) -> Option<Self> {
-        let Reading { running, waiting, kv_used, .. } = reading;
+    fn seen(known: Option<Self>, reading: EngineReading, now: Time) -> Option<Self> {
+        let EngineReading { running, waiting, kv_used, .. } = reading;
         if waiting == 0 {
             return None;
         }

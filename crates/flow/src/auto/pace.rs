@@ -4,7 +4,7 @@
 //! longest time from token to token is given, asks in flight are cut in proportion while it is
 //! passed, and grow again while they bind and there is slack.
 
-use super::Bound;
+use super::AutoBound;
 use super::pressure::Pressure;
 use crate::time::{Span, Time};
 
@@ -67,7 +67,7 @@ impl PaceLaw {
             self.hold = now.after(HOLD);
             let held = cap.min(f64::from(in_flight));
             *cap = (held * (1.0 / ratio).max(CUT_LEAST)).max(1.0);
-        } else if ratio < SLACK && binding.on(Bound::Pace) {
+        } else if ratio < SLACK && binding.on(AutoBound::Pace) {
             *cap += (*cap * GROWTH).max(1.0);
         }
     }

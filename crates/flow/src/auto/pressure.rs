@@ -1,12 +1,12 @@
 //! Which bound has kept asks waiting, and for how much of the time.
 
-use super::Bound;
+use super::AutoBound;
 use crate::time::Time;
 
 /// Time spent closed by each bound while something waited, since the last look.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pressure {
-    blocking: Option<Bound>,
+    blocking: Option<AutoBound>,
     noted: Time,
     looked: Time,
     closed: [u64; 4],
@@ -19,7 +19,7 @@ pub(super) struct Binding([bool; 4]);
 // === impl Pressure ===
 
 impl Pressure {
-    pub(super) fn note(&mut self, blocking: Option<Bound>, now: Time) {
+    pub(super) fn note(&mut self, blocking: Option<AutoBound>, now: Time) {
         self.settle(now);
         self.blocking = blocking;
     }
@@ -48,7 +48,7 @@ impl Pressure {
 // === impl Binding ===
 
 impl Binding {
-    pub(super) const fn on(self, bound: Bound) -> bool {
+    pub(super) const fn on(self, bound: AutoBound) -> bool {
         self.0[bound as usize]
     }
 }

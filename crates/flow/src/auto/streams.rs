@@ -7,7 +7,7 @@
 use super::peak::Peak;
 use super::pressure::Pressure;
 use super::probe::Probe;
-use super::{Bound, Caps, TOKENS_CUT, TOKENS_HOLD, Tally, UNSTARTED};
+use super::{AutoBound, Caps, TOKENS_CUT, TOKENS_HOLD, Tally, UNSTARTED};
 use crate::time::{Span, Time};
 
 /// How often it is asked which bound binds.
@@ -118,12 +118,12 @@ impl StreamLaw {
         }
         if now.since(pressure.looked()) >= LOOK_EVERY {
             let binding = pressure.since_last_look(now);
-            if binding.on(Bound::Tokens) && now >= self.tokens_grown.after(GROW_EVERY) {
+            if binding.on(AutoBound::Tokens) && now >= self.tokens_grown.after(GROW_EVERY) {
                 caps.tokens *= 1.0 + self.growth;
                 self.growth = (self.growth * 2.0).min(GROWTH_MAX);
                 self.tokens_grown = now;
             }
-            self.probe.look(binding.on(Bound::Unstarted), &mut caps.unstarted, now);
+            self.probe.look(binding.on(AutoBound::Unstarted), &mut caps.unstarted, now);
         }
         let rising = now.since(self.grew) <= RISING;
         let ahead = if rising { caps.unstarted } else { 1.0 + caps.unstarted - UNSTARTED };

@@ -5,7 +5,7 @@ use super::routing::Route;
 use super::turn::Spot;
 use crate::ask::{Ask, Band, COST_MAX, Ticket};
 use crate::links::{Link, NONE};
-use crate::outcome::{Eviction, Place, Refusal, Verdict};
+use crate::outcome::{Eviction, Refusal, RequeuePosition, Verdict};
 use crate::queue::asks::{AskRecord, Asks, Limit, PROMPT_BLOCK, Phase};
 use crate::settings::Admission;
 use crate::time::{Span, Time};
@@ -44,7 +44,7 @@ impl Controller {
         }
         let (slot, ticket) = self.admit(&candidate, now);
         self.counters.queued += 1;
-        self.enqueue(slot, Place::Back, now);
+        self.enqueue(slot, RequeuePosition::Back, now);
         // What kept it from passing may wait for other backends than it does.
         if self.supply.is_open(candidate.spot.pool, self.settings.bounds.to_dequeue()) {
             self.drain(self.supply.pools[candidate.spot.pool as usize].domain, now);
@@ -193,7 +193,7 @@ impl Controller {
     }
 
     /// Puts an admitted ask into its claim's line.
-    pub(super) fn enqueue(&mut self, slot: u32, place: Place, now: Time) {
+    pub(super) fn enqueue(&mut self, slot: u32, place: RequeuePosition, now: Time) {
         let record = &mut self.asks[slot];
         record.phase = Phase::Waiting;
         let (at, band, cost) = (record.claim, record.band.index(), record.cost);

@@ -3,7 +3,7 @@
 use super::Controller;
 use super::turn::Spot;
 use crate::ask::{BackendId, COST_MAX, Ticket, Usage};
-use crate::outcome::{Eviction, Misuse, Place, Stage};
+use crate::outcome::{Eviction, Misuse, RequeuePosition, Stage};
 use crate::queue::asks::Phase;
 use crate::queue::claim::Claim;
 use crate::time::Time;
@@ -49,7 +49,12 @@ impl Controller {
 
     /// A backend failed the ask before it did anything. The charge is refunded whole, the deadline
     /// stays, there is always room, and that backend is left out if the model has another.
-    pub fn requeue(&mut self, ticket: Ticket, place: Place, now: Time) -> Result<(), Misuse> {
+    pub fn requeue(
+        &mut self,
+        ticket: Ticket,
+        place: RequeuePosition,
+        now: Time,
+    ) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
         let backend = self.asks[slot].backend;
@@ -61,7 +66,7 @@ impl Controller {
         self.fit_to_supply();
         self.asks[slot].claim = self.claim_for(Spot { flow, band, pool });
         self.asks[slot].cost = self.asks[slot].estimate;
-        if place == Place::Back {
+        if place == RequeuePosition::Back {
             self.asks[slot].sequence = self.next_sequence();
             self.asks[slot].arrival = now;
         }

@@ -18,7 +18,7 @@ const RETRY_AFTER_MAX: Span = Span::from_secs(60);
 
 /// What an ask that waits can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outlook {
+pub struct WaitForecast {
     /// Its place among those of its flow that wait for the same backends, from 1 up, by arrival.
     pub position: u32,
     /// How long it still waits, if a rate is known.
@@ -29,7 +29,7 @@ pub struct Outlook {
 
 impl Controller {
     /// What an ask that waits can be told. It looks at everyone who waits: ask now and then.
-    pub fn outlook(&mut self, ticket: Ticket, now: Time) -> Option<Outlook> {
+    pub fn wait_forecast(&mut self, ticket: Ticket, now: Time) -> Option<WaitForecast> {
         let now = self.advance(now);
         let slot = self.asks.find(ticket)?;
         let own = &self.asks[slot];
@@ -43,7 +43,7 @@ impl Controller {
             earlier.fold((0, 0), |(count, cost), ask| (count + 1, cost + u64::from(ask.cost)));
         let Claim { flow, band, pool, .. } = self.claims[own.claim];
         let wait = self.wait_behind(Spot { flow, band, pool }, cost, now);
-        Some(Outlook { position: before + 1, wait })
+        Some(WaitForecast { position: before + 1, wait })
     }
 
     /// When a client whose ask was not served should try again.

@@ -5,7 +5,7 @@
 
 use super::Controller;
 use crate::ask::{BackendId, COST_MAX, Ticket};
-use crate::auto::{Flight, Gauge, Reading};
+use crate::auto::{EngineReading, Flight, Gauge};
 use crate::outcome::Misuse;
 use crate::settings::Bounds;
 use crate::time::Time;
@@ -44,7 +44,7 @@ impl Controller {
     }
 
     /// A backend's engine says how it is. Tell every reading as soon as it is there.
-    pub fn reading(&mut self, backend: BackendId, reading: Reading, now: Time) {
+    pub fn reading(&mut self, backend: BackendId, reading: EngineReading, now: Time) {
         let now = self.advance(now);
         let Some(at) = self.supply.find(backend).filter(|_| self.is_auto()) else { return };
         self.supply.backends[at as usize].gauge.read(reading, now);

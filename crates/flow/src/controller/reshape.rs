@@ -10,7 +10,7 @@ use super::turn::Spot;
 use super::{Controller, Domain};
 use crate::ask::ModelId;
 use crate::links::NONE;
-use crate::outcome::Place;
+use crate::outcome::RequeuePosition;
 use crate::queue::asks::Phase;
 use crate::queue::claim::{Claim, Claims};
 use crate::queue::fair::NEW;
@@ -134,7 +134,7 @@ impl Controller {
     fn rejoin_line(&mut self, slot: u32, at: u32) {
         let cost = u64::from(self.asks[slot].cost);
         let claim = &mut self.claims[at];
-        claim.line.insert(slot, Place::Back, &mut self.asks);
+        claim.line.insert(slot, RequeuePosition::Back, &mut self.asks);
         claim.waiting += 1;
         claim.cost_waiting += cost;
         let (pool, band) = (claim.pool, claim.band.index());

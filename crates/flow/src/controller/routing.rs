@@ -6,7 +6,7 @@
 use super::Controller;
 use crate::ask::{Ask, Ticket};
 use crate::queue::asks::Phase;
-use crate::route::{Candidate, Choice, Wish, choose};
+use crate::route::{Candidate, RouteChoice, RoutePreference, choose};
 use crate::settings::{Bounds, Room, StockUnit};
 use crate::supply::Backend;
 
@@ -18,14 +18,14 @@ const FULL_COUNTS_AS: f64 = 20.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) backend: u32,
-    choice: Option<Choice>,
+    choice: Option<RouteChoice>,
 }
 
 // === impl Controller ===
 
 impl Controller {
-    /// Why an ask in flight is where it is; [`Choice::at`] is its backend's number.
-    pub fn choice(&self, ticket: Ticket) -> Option<Choice> {
+    /// Why an ask in flight is where it is; [`RouteChoice::at`] is its backend's number.
+    pub fn choice(&self, ticket: Ticket) -> Option<RouteChoice> {
         let slot = self.asks.find(ticket)?;
         let record = &self.asks[slot];
         if record.phase != Phase::InFlight {
@@ -49,7 +49,7 @@ impl Controller {
         flow: u32,
         pool: u32,
         room: Room,
-        wish: impl FnOnce() -> Wish,
+        wish: impl FnOnce() -> RoutePreference,
     ) -> Option<Route> {
         let limited = self.flows[flow].limited;
         let usable = |&at: &u32| {
@@ -65,7 +65,7 @@ impl Controller {
         let choice = choose(&wish, &self.settings.route, candidates)?;
         let backend = choice.at;
         let at = self.supply.backends[backend as usize].id.0;
-        Some(Route { backend, choice: Some(Choice { at, ..choice }) })
+        Some(Route { backend, choice: Some(RouteChoice { at, ..choice }) })
     }
 
     /// Keeps the reason of a grant.
@@ -80,13 +80,13 @@ impl Controller {
         self.choices[slot] = route.choice;
     }
 
-    pub(super) fn wish_of(&self, slot: u32) -> Wish {
+    pub(super) fn wish_of(&self, slot: u32) -> RoutePreference {
         let record = &self.asks[slot];
         let kept = record.wishful.then(|| self.wishes.get(&slot)).flatten();
-        kept.copied().unwrap_or(Wish { band: record.band, ..Wish::default() })
+        kept.copied().unwrap_or(RoutePreference { band: record.band, ..RoutePreference::default() })
     }
 
-    fn candidate(&self, at: u32, wish: &Wish) -> Candidate {
+    fn candidate(&self, at: u32, wish: &RoutePreference) -> Candidate {
         let now = self.clock;
         let backend = &self.supply.backends[at as usize];
         let reading = backend.gauge.reading(now);
@@ -128,9 +128,9 @@ impl Controller {
 
 impl Ask {
     /// What it wishes of its backend.
-    pub(super) fn wish(&self) -> Wish {
+    pub(super) fn wish(&self) -> RoutePreference {
         let &Self { band, latency_max, latency_critical, session, adapter, .. } = self;
-        Wish { band, latency_max, latency_critical, session, adapter }
+        RoutePreference { band, latency_max, latency_critical, session, adapter }
     }
 
     /// Whether it wishes for more than its band says.

@@ -2,63 +2,75 @@
 
 use super::*;
 
-fn traits<'a>(headers: &'a [(&'a str, &'a str)]) -> Traits<'a> {
-    Traits { model: Some("llama-3-8b"), tenant: Some("team-a"), headers, ..Traits::default() }
+fn traits<'a>(headers: &'a [(&'a str, &'a str)]) -> RequestAttributes<'a> {
+    RequestAttributes {
+        model: Some("llama-3-8b"),
+        tenant: Some("team-a"),
+        headers,
+        ..RequestAttributes::default()
+    }
 }
 
 #[test]
 fn q01_a_name_has_the_listed_parts_in_order() {
     let headers = [("x-team", "blue")];
     let traits = traits(&headers);
-    assert_eq!(flow_name(&[Part::Model], &traits), "llama-3-8b");
-    assert_eq!(flow_name(&[Part::Tenant, Part::Model], &traits), "team-a/llama-3-8b");
-    assert_eq!(flow_name(&[Part::Header("x-team".into())], &traits), "blue");
+    assert_eq!(flow_name(&[Attribute::Model], &traits), "llama-3-8b");
+    assert_eq!(flow_name(&[Attribute::Tenant, Attribute::Model], &traits), "team-a/llama-3-8b");
+    assert_eq!(flow_name(&[Attribute::Header("x-team".into())], &traits), "blue");
 }
 
 #[test]
 fn q01_different_parts_make_different_names() {
     let name = |tenant, model| {
-        let traits = Traits { tenant: Some(tenant), model: Some(model), ..Traits::default() };
-        flow_name(&[Part::Tenant, Part::Model], &traits)
+        let traits = RequestAttributes {
+            tenant: Some(tenant),
+            model: Some(model),
+            ..RequestAttributes::default()
+        };
+        flow_name(&[Attribute::Tenant, Attribute::Model], &traits)
     };
     assert_ne!(name("a", "b/c"), name("a/b", "c"));
     assert_ne!(name("a%2Fb", "c"), name("a/b", "c"));
-    let alone = Traits { model: Some("org/model"), ..Traits::default() };
-    assert_eq!(flow_name(&[Part::Model], &alone), "org/model");
+    let alone = RequestAttributes { model: Some("org/model"), ..RequestAttributes::default() };
+    assert_eq!(flow_name(&[Attribute::Model], &alone), "org/model");
 }
 
 #[test]
 fn q01_whoever_leaves_the_value_out_shares_one_flow() {
     let headers = [("x-team", "")];
-    let by_team = [Part::Header("x-team".into())];
+    let by_team = [Attribute::Header("x-team".into())];
     assert_eq!(flow_name(&by_team, &traits(&[])), "-");
     assert_eq!(flow_name(&by_team, &traits(&headers)), "-", "an empty value is none");
-    assert_eq!(flow_name(&[Part::Workload, Part::FairnessId], &traits(&[])), "-");
-    assert_eq!(flow_name(&[Part::Model, Part::Workload], &traits(&[])), "llama-3-8b/-");
+    assert_eq!(flow_name(&[Attribute::Workload, Attribute::FairnessId], &traits(&[])), "-");
+    assert_eq!(flow_name(&[Attribute::Model, Attribute::Workload], &traits(&[])), "llama-3-8b/-");
     assert_eq!(flow_name(&[], &traits(&[])), "-");
 }
 
 #[test]
 fn q01_long_names_are_cut_between_characters() {
     let long = "ü".repeat(NAME_MAX);
-    let traits = Traits { model: Some(&long), ..Traits::default() };
-    let name = flow_name(&[Part::Model], &traits);
+    let traits = RequestAttributes { model: Some(&long), ..RequestAttributes::default() };
+    let name = flow_name(&[Attribute::Model], &traits);
     assert!(name.len() <= NAME_MAX && name.chars().all(|letter| letter == 'ü'));
 }
 
 #[test]
 fn q01_the_first_rule_that_matches_gives_the_class() {
-    let rule = |part, pattern: &str, class| Rule { patterns: vec![(part, pattern.into())], class };
+    let rule =
+        |part, pattern: &str, class| ClassRule { patterns: vec![(part, pattern.into())], class };
     let rules = [
-        rule(Part::Model, "gpt-*", 1),
-        rule(Part::Model, "llama-*", 2),
-        rule(Part::Tenant, "team-a", 3),
+        rule(Attribute::Model, "gpt-*", 1),
+        rule(Attribute::Model, "llama-*", 2),
+        rule(Attribute::Tenant, "team-a", 3),
     ];
     assert_eq!(class_of(&rules, &traits(&[])), 2);
     assert_eq!(class_of(&rules[2..], &traits(&[])), 3);
     assert_eq!(class_of(&rules[..1], &traits(&[])), 0, "the default");
-    let both =
-        Rule { patterns: vec![(Part::Model, "*".into()), (Part::Workload, "*".into())], class: 4 };
+    let both = ClassRule {
+        patterns: vec![(Attribute::Model, "*".into()), (Attribute::Workload, "*".into())],
+        class: 4,
+    };
     assert_eq!(class_of(&[both], &traits(&[])), 0, "an absent trait matches nothing");
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::asks::Asks;
 use super::fifo::Fifo;
 use super::urgency::UrgencyLines;
-use crate::outcome::Place;
-use crate::settings::{Order, UrgencyLaw};
+use crate::outcome::RequeuePosition;
+use crate::settings::{Order, UrgencyWeights};
 use crate::time::Time;
 use crate::workload::Registry;
 
@@ -27,7 +27,7 @@ pub(crate) struct DeadlineLine {
 /// What choosing the first ask of a line may depend on.
 pub(crate) struct Moment<'a> {
     pub(crate) now: Time,
-    pub(crate) law: &'a UrgencyLaw,
+    pub(crate) law: &'a UrgencyWeights,
     pub(crate) registry: &'a mut Registry,
 }
 
@@ -42,7 +42,7 @@ impl Line {
         }
     }
 
-    pub(crate) fn insert(&mut self, slot: u32, place: Place, asks: &mut Asks) {
+    pub(crate) fn insert(&mut self, slot: u32, place: RequeuePosition, asks: &mut Asks) {
         match self {
             Self::Fifo(fifo) => insert(fifo, slot, place, asks),
             Self::Deadline(line) => {
@@ -83,10 +83,10 @@ impl Line {
     }
 }
 
-pub(crate) fn insert(fifo: &mut Fifo, slot: u32, place: Place, asks: &mut Asks) {
+pub(crate) fn insert(fifo: &mut Fifo, slot: u32, place: RequeuePosition, asks: &mut Asks) {
     match place {
-        Place::Back => fifo.push_back(slot, asks),
-        Place::Old => fifo.restore(slot, asks),
+        RequeuePosition::Back => fifo.push_back(slot, asks),
+        RequeuePosition::Original => fifo.restore(slot, asks),
     }
 }
 

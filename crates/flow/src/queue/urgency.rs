@@ -19,8 +19,8 @@ use super::fifo::Fifo;
 use super::line::{self, Moment};
 use crate::ask::WorkloadId;
 use crate::links::NONE;
-use crate::outcome::Place;
-use crate::settings::UrgencyLaw;
+use crate::outcome::RequeuePosition;
+use crate::settings::UrgencyWeights;
 use crate::time::{Span, Time};
 
 /// The most (workload, criticality) pairs that have a line of their own in one claim.
@@ -45,7 +45,7 @@ struct Head {
 }
 
 /// The urgency of one ask, as the formula above.
-pub(crate) fn urgency(law: &UrgencyLaw, wait: Span, criticality: u8, rate: f64) -> f64 {
+pub(crate) fn urgency(law: &UrgencyWeights, wait: Span, criticality: u8, rate: f64) -> f64 {
     let wait = (wait.secs_f64() / law.wait_cap).min(1.0);
     let rate = (rate / law.rate_cap).min(1.0);
     law.wait * wait + law.criticality * (f64::from(criticality) / 5.0) - law.rate * rate
@@ -54,7 +54,7 @@ pub(crate) fn urgency(law: &UrgencyLaw, wait: Span, criticality: u8, rate: f64) 
 // === impl UrgencyLines ===
 
 impl UrgencyLines {
-    pub(crate) fn insert(&mut self, slot: u32, place: Place, asks: &mut Asks) {
+    pub(crate) fn insert(&mut self, slot: u32, place: RequeuePosition, asks: &mut Asks) {
         let at = self.line_for(slot, asks);
         asks[slot].urgency_line = at;
         line::insert(&mut self.fifos[at as usize], slot, place, asks);

@@ -2,11 +2,11 @@
 
 use crate::ask::Band;
 
-use super::view::Wish;
+use super::view::RoutePreference;
 
 /// Why a backend was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum RouteReason {
     /// It was the only one that could take the ask.
     OnlyBackend,
     /// It was the only one of several that keeps the ask's latency limit.
@@ -44,7 +44,7 @@ pub(super) struct Standing {
 
 // === impl Reason ===
 
-impl Reason {
+impl RouteReason {
     /// As it stands in the header.
     pub const fn text(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl Reason {
     }
 
     /// The reason of a choice that the scores made.
-    pub(super) fn of(wish: &Wish, standing: Standing) -> Self {
+    pub(super) fn of(wish: &RoutePreference, standing: Standing) -> Self {
         let short = standing.shortest_queue;
         match wish.band {
             Band::Critical if short => Self::CriticalLowQueue,
@@ -81,7 +81,7 @@ impl Reason {
     }
 }
 
-impl std::fmt::Display for Reason {
+impl std::fmt::Display for RouteReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.text())
     }

@@ -1,9 +1,9 @@
 //! The choice of a backend: a soft filter, a score, and turns among equals.
 
-use super::explain::{Reason, Standing};
-use super::law::RouteLaw;
-use super::score::{Scale, Score};
-use super::view::{Candidate, Wish};
+use super::explain::{RouteReason, Standing};
+use super::score::{RouteScore, Scale};
+use super::view::{Candidate, RoutePreference};
+use super::weights::RouteWeights;
 use crate::ask::BackendId;
 
 /// Where no backend keeps a latency limit, those within this factor of the fastest count as
@@ -12,13 +12,13 @@ const FASTEST_WITHIN: f64 = 1.1;
 
 /// A chosen backend, and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Choice {
+pub struct RouteChoice {
     /// The caller's number for it.
     pub at: u32,
     /// Why it was chosen.
-    pub reason: Reason,
+    pub reason: RouteReason,
     /// Its score.
-    pub score: Score,
+    pub score: RouteScore,
     /// Asks in flight there, before this one.
     pub depth: u32,
     /// The same, weighted as the penalty weighs them.
@@ -38,7 +38,7 @@ struct Merit {
 #[derive(Clone, Copy, Debug)]
 struct Field {
     best: Candidate,
-    score: Score,
+    score: RouteScore,
     depth: f64,
     /// Who would lead without affinity, and by what merit.
     plain: u32,
@@ -56,35 +56,35 @@ struct Field {
 /// The candidates are read up to three times, so they are best computed as they are asked for.
 ///
 /// ```
-/// use flow::{BackendId, Band, Candidate, RouteLaw, Traits, Wish, choose};
+/// use flow::{BackendId, Band, Candidate, RouteWeights, BackendTraits, RoutePreference, choose};
 ///
 /// let backend = |at, power_watts, latency_ms| Candidate {
-///     traits: Traits { power_watts, latency_ms },
+///     traits: BackendTraits { power_watts, latency_ms },
 ///     ..Candidate::new(at, BackendId(at))
 /// };
 /// let field = [backend(0, 55.0, 150.0), backend(1, 12.0, 400.0), backend(2, 3.0, 800.0)];
-/// let wish = Wish { band: Band::BestEffort, ..Wish::default() };
-/// let choice = choose(&wish, &RouteLaw::default(), field.into_iter()).unwrap();
+/// let wish = RoutePreference { band: Band::BestEffort, ..RoutePreference::default() };
+/// let choice = choose(&wish, &RouteWeights::default(), field.into_iter()).unwrap();
 /// assert_eq!((choice.at, choice.reason.text()), (2, "best-effort-power-efficient"));
 /// ```
 pub fn choose(
-    wish: &Wish,
-    law: &RouteLaw,
+    wish: &RoutePreference,
+    law: &RouteWeights,
     candidates: impl Iterator<Item = Candidate> + Clone,
-) -> Option<Choice> {
+) -> Option<RouteChoice> {
     let limit = wish.limit_ms().unwrap_or(f64::INFINITY);
     let ceiling = if limit.is_finite() { ceiling(limit, candidates.clone()) } else { limit };
     let unmet = ceiling > limit;
     // Who sets a limit that nobody keeps wants speed, and economy no more.
-    let wish = Wish { latency_critical: wish.latency_critical || unmet, ..*wish };
+    let wish = RoutePreference { latency_critical: wish.latency_critical || unmet, ..*wish };
     let eligible = candidates.clone().filter(|candidate| candidate.latency() <= ceiling);
     let scale = Scale::new(&wish, law, home(&wish, eligible.clone()));
     let field = survey(&scale, eligible)?;
     let reason = if unmet {
-        Reason::LimitUnmet
+        RouteReason::LimitUnmet
     } else if field.count == 1 {
         let others = candidates.take(2).count() > 1;
-        if others { Reason::OnlyWithinLimit } else { Reason::OnlyBackend }
+        if others { RouteReason::OnlyWithinLimit } else { RouteReason::OnlyBackend }
     } else {
         field.reason(&wish)
     };
@@ -100,7 +100,10 @@ fn ceiling(limit: f64, candidates: impl Iterator<Item = Candidate>) -> f64 {
 
 /// Where a session belongs while nobody is known to hold anything of its prompt: by rendezvous
 /// hashing, so that it stays there whatever other backends come and go.
-fn home(wish: &Wish, candidates: impl Iterator<Item = Candidate> + Clone) -> Option<BackendId> {
+fn home(
+    wish: &RoutePreference,
+    candidates: impl Iterator<Item = Candidate> + Clone,
+) -> Option<BackendId> {
     let session = wish.session?;
     if candidates.clone().any(|candidate| candidate.prefix_share() > 0.0) {
         return None;
@@ -179,20 +182,20 @@ impl Field {
         self.power_most = self.power_most.max(power);
     }
 
-    fn reason(&self, wish: &Wish) -> Reason {
+    fn reason(&self, wish: &RoutePreference) -> RouteReason {
         if self.plain != self.best.at {
-            return Reason::Affinity;
+            return RouteReason::Affinity;
         }
         let power = self.best.power();
         let standing = Standing {
             shortest_queue: self.depth <= self.depth_least,
             most_economical: power <= self.power_least && power < self.power_most,
         };
-        Reason::of(wish, standing)
+        RouteReason::of(wish, standing)
     }
 
-    fn choice(&self, reason: Reason) -> Choice {
-        Choice {
+    fn choice(&self, reason: RouteReason) -> RouteChoice {
+        RouteChoice {
             at: self.best.at,
             reason,
             score: self.score,

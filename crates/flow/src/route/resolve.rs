@@ -17,7 +17,7 @@ const WEIGHT_MAX: u32 = 1_000_000;
 
 /// What one requested name stands for, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameRule {
+pub struct ModelNameRule {
     /// The name that clients ask for.
     pub name: String,
     /// The band of asks that name none; without it, the one that the target's own rule gives.
@@ -28,13 +28,13 @@ pub struct NameRule {
 
 /// What requested names stand for. The default knows no rule: every name stands for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct ModelNames {
     entries: BTreeMap<String, Entry>,
 }
 
 /// What a requested name stands for, this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resolved<'a> {
+pub struct ResolvedModel<'a> {
     /// The model that serves it.
     pub target: &'a str,
     /// The band of an ask that names none.
@@ -43,7 +43,7 @@ pub struct Resolved<'a> {
 
 /// A rule that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameError {
+pub struct ModelNameError {
     /// Which setting is wrong.
     pub key: String,
     /// What is wrong with it, and what would be right.
@@ -68,20 +68,20 @@ struct Variant {
 
 // === impl Names ===
 
-impl Names {
+impl ModelNames {
     /// Checks the rules; the error names the key in `models`.
-    pub fn new(rules: &[NameRule]) -> Result<Self, NameError> {
+    pub fn new(rules: &[ModelNameRule]) -> Result<Self, ModelNameError> {
         if rules.len() > NAMES_MAX {
             let problem = format!("has {} entries, at most {NAMES_MAX} are allowed", rules.len());
-            return Err(NameError { key: "models".into(), problem });
+            return Err(ModelNameError { key: "models".into(), problem });
         }
-        let mut by_name: BTreeMap<&str, &NameRule> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, &ModelNameRule> = BTreeMap::new();
         for (at, rule) in rules.iter().enumerate() {
             let key = format!("models[{at}]");
             check_name(&rule.name, &format!("{key}.name"))?;
             if by_name.insert(&rule.name, rule).is_some() {
                 let problem = format!("'{}' has a rule already: merge the two", rule.name);
-                return Err(NameError { key: format!("{key}.name"), problem });
+                return Err(ModelNameError { key: format!("{key}.name"), problem });
             }
         }
         let mut entries = BTreeMap::new();
@@ -101,24 +101,24 @@ impl Names {
     /// weights add up to, each target gets exactly its weight, well mixed; a hash of the request's
     /// id gives the same shares on average. A name without a rule stands for itself. Nothing is
     /// called by an empty or overlong name.
-    pub fn resolve<'a>(&'a self, requested: &'a str, draw: u64) -> Option<Resolved<'a>> {
+    pub fn resolve<'a>(&'a self, requested: &'a str, draw: u64) -> Option<ResolvedModel<'a>> {
         if requested.is_empty() || requested.len() > NAME_MAX {
             return None;
         }
         let Some(entry) = self.entries.get(requested) else {
-            return Some(Resolved { target: requested, band: None });
+            return Some(ResolvedModel { target: requested, band: None });
         };
         let Variant { model, band, .. } = entry.drawn(draw)?;
-        Some(Resolved { target: model, band: *band })
+        Some(ResolvedModel { target: model, band: *band })
     }
 }
 
 fn check_targets(
-    rule: &NameRule,
-    by_name: &BTreeMap<&str, &NameRule>,
+    rule: &ModelNameRule,
+    by_name: &BTreeMap<&str, &ModelNameRule>,
     key: &str,
-) -> Result<(), NameError> {
-    let wrong = |key: String, problem: String| Err(NameError { key, problem });
+) -> Result<(), ModelNameError> {
+    let wrong = |key: String, problem: String| Err(ModelNameError { key, problem });
     if rule.targets.is_empty() || rule.targets.len() > TARGETS_MAX {
         let count = rule.targets.len();
         return wrong(key.into(), format!("has {count} entries, 1 to {TARGETS_MAX} are allowed"));
@@ -145,18 +145,18 @@ fn check_targets(
     Ok(())
 }
 
-fn check_name(name: &str, key: &str) -> Result<(), NameError> {
+fn check_name(name: &str, key: &str) -> Result<(), ModelNameError> {
     let problem = match name.len() {
         0 => "is empty: give a model's name".to_owned(),
         long if long > NAME_MAX => format!("has {long} bytes, at most {NAME_MAX} are allowed"),
         _ => return Ok(()),
     };
-    Err(NameError { key: key.into(), problem })
+    Err(ModelNameError { key: key.into(), problem })
 }
 
-// === impl NameRule ===
+// === impl ModelNameRule ===
 
-impl NameRule {
+impl ModelNameRule {
     fn leads_elsewhere(&self) -> bool {
         self.targets.iter().any(|(model, _)| *model != self.name)
     }
@@ -165,7 +165,7 @@ impl NameRule {
 // === impl Entry ===
 
 impl Entry {
-    fn new(rule: &NameRule, by_name: &BTreeMap<&str, &NameRule>) -> Self {
+    fn new(rule: &ModelNameRule, by_name: &BTreeMap<&str, &ModelNameRule>) -> Self {
         let common = rule.targets.iter().fold(0, |sum, &(_, weight)| gcd(sum, weight.into()));
         let mut total = 0;
         let mut variants = Vec::with_capacity(rule.targets.len());
@@ -196,12 +196,12 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-// === impl NameError ===
+// === impl ModelNameError ===
 
-impl std::fmt::Display for NameError {
+impl std::fmt::Display for ModelNameError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.key, self.problem)
     }
 }
 
-impl std::error::Error for NameError {}
+impl std::error::Error for ModelNameError {}

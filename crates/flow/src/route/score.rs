@@ -4,8 +4,8 @@
 //! backends (55 W and 150 ms, 12 W and 400 ms, 3 W and 800 ms) lies below the line between the
 //! other two, and no exchange rate would ever choose it; on linear scales it lies above.
 
-use super::law::RouteLaw;
-use super::view::{Candidate, Wish};
+use super::view::{Candidate, RoutePreference};
+use super::weights::RouteWeights;
 use crate::ask::{BANDS, BackendId, Band};
 
 /// Shifts that are the same for all backends and so change no choice: with them an idle backend
@@ -25,7 +25,7 @@ static DEPTH_WEIGHTS: [[f64; BANDS]; BANDS] = depth_weights();
 /// A score and what it is made of: `total` is the sum of the next three and `affinity`, less the
 /// penalties.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Score {
+pub struct RouteScore {
     /// What is compared.
     pub total: f64,
     /// 1000 less the expected latency in milliseconds.
@@ -49,7 +49,7 @@ pub struct Score {
 /// How the candidates of one ask are scored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale<'a> {
-    law: &'a RouteLaw,
+    law: &'a RouteWeights,
     depth_weights: &'static [f64; BANDS],
     wants_adapter: bool,
     /// What a watt is worth, in milliseconds.
@@ -76,7 +76,11 @@ const fn depth_weights() -> [[f64; BANDS]; BANDS] {
 // === impl Scale ===
 
 impl<'a> Scale<'a> {
-    pub(super) fn new(wish: &Wish, law: &'a RouteLaw, home: Option<BackendId>) -> Self {
+    pub(super) fn new(
+        wish: &RoutePreference,
+        law: &'a RouteWeights,
+        home: Option<BackendId>,
+    ) -> Self {
         let pull = if wish.latency_critical { Band::Critical } else { wish.band };
         Self {
             law,
@@ -89,11 +93,11 @@ impl<'a> Scale<'a> {
     }
 
     /// The score of a candidate whose weighted depth is known.
-    pub(super) fn score(&self, candidate: &Candidate, depth: f64) -> Score {
+    pub(super) fn score(&self, candidate: &Candidate, depth: f64) -> RouteScore {
         let terms = &self.law.terms;
         let waiting = f64::from(candidate.engine_waiting.unwrap_or(0));
         let crowding = candidate.kv_used() - terms.kv_threshold;
-        let score = Score {
+        let score = RouteScore {
             total: 0.0,
             speed: SPEED_SHIFT - self.latency(candidate),
             economy: ECONOMY_SHIFT - self.rate * candidate.power(),
@@ -105,7 +109,7 @@ impl<'a> Scale<'a> {
             handicap: candidate.handicap(),
             affinity: self.affinity(candidate),
         };
-        Score { total: score.without_affinity() + score.affinity, ..score }
+        RouteScore { total: score.without_affinity() + score.affinity, ..score }
     }
 
     /// `Σ count × min(1, weight / own weight)`, with weights 1 to 4 from best-effort to critical.
@@ -137,7 +141,7 @@ impl<'a> Scale<'a> {
 
 // === impl Score ===
 
-impl Score {
+impl RouteScore {
     pub(super) fn without_affinity(&self) -> f64 {
         let gained = self.speed + self.economy + self.boost;
         gained - self.depth_penalty - self.queue_penalty - self.kv_penalty - self.handicap

@@ -17,7 +17,7 @@ const IGPU: u32 = 1;
 const NPU: u32 = 2;
 
 fn backend(at: u32, power_watts: f32, latency_ms: f32) -> Candidate {
-    let traits = Traits { power_watts, latency_ms };
+    let traits = BackendTraits { power_watts, latency_ms };
     Candidate { traits, ..Candidate::new(at, BackendId(at)) }
 }
 
@@ -46,20 +46,20 @@ fn equals<const N: usize>(pending: [[u32; BANDS]; N]) -> [Candidate; N] {
     })
 }
 
-fn wish(band: Band) -> Wish {
-    Wish { band, ..Wish::default() }
+fn wish(band: Band) -> RoutePreference {
+    RoutePreference { band, ..RoutePreference::default() }
 }
 
-fn law(change: impl FnOnce(&mut RouteTerms)) -> RouteLaw {
+fn law(change: impl FnOnce(&mut RouteTerms)) -> RouteWeights {
     let mut terms = RouteTerms::default();
     change(&mut terms);
-    RouteLaw::new(terms).unwrap()
+    RouteWeights::new(terms).unwrap()
 }
 
-fn pick(wish: &Wish, candidates: &[Candidate]) -> Choice {
-    pick_by(&RouteLaw::default(), wish, candidates)
+fn pick(wish: &RoutePreference, candidates: &[Candidate]) -> RouteChoice {
+    pick_by(&RouteWeights::default(), wish, candidates)
 }
 
-fn pick_by(law: &RouteLaw, wish: &Wish, candidates: &[Candidate]) -> Choice {
+fn pick_by(law: &RouteWeights, wish: &RoutePreference, candidates: &[Candidate]) -> RouteChoice {
     choose(wish, law, candidates.iter().copied()).expect("there is a candidate")
 }

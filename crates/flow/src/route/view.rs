@@ -18,7 +18,7 @@ const HANDICAP_MAX: f32 = 1e4;
 
 /// What the operator says of a backend. Given for all backends or for none it is fair to each.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Traits {
+pub struct BackendTraits {
     /// What it draws while it works.
     pub power_watts: f32,
     /// How long it takes to begin an answer when it is idle.
@@ -27,7 +27,7 @@ pub struct Traits {
 
 /// What an ask wants of its backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct RoutePreference {
     /// Its priority.
     pub band: Band,
     /// The latency it would like not to exceed. Soft: if nobody keeps it, the fastest is taken.
@@ -48,7 +48,7 @@ pub struct Candidate {
     /// Its lasting name, which a session's home is computed from.
     pub backend: BackendId,
     /// What the operator says of it.
-    pub traits: Traits,
+    pub traits: BackendTraits,
     /// Points that it loses whatever the ask; nonsense counts as none.
     pub handicap: f32,
     /// Its measured latency. The caller drops a value that is old: a backend that is avoided is
@@ -85,7 +85,7 @@ fn share(value: f32) -> f64 {
 
 // === impl Traits ===
 
-impl Traits {
+impl BackendTraits {
     /// Refuses traits that no backend has.
     pub fn new(power_watts: f32, latency_ms: f32) -> Checked<Self> {
         let power_good = (0.0..=POWER_MAX_WATTS).contains(&power_watts);
@@ -96,7 +96,7 @@ impl Traits {
     }
 }
 
-impl Default for Traits {
+impl Default for BackendTraits {
     /// What nobody has described: no claim about power, and a latency in the middle of the field.
     fn default() -> Self {
         Self { power_watts: 0.0, latency_ms: 500.0 }
@@ -105,7 +105,7 @@ impl Default for Traits {
 
 // === impl Wish ===
 
-impl Wish {
+impl RoutePreference {
     pub(super) fn limit_ms(&self) -> Option<f64> {
         self.latency_max.map(|limit| limit.secs_f64() * 1000.0)
     }
@@ -119,7 +119,7 @@ impl Candidate {
         Self {
             at,
             backend,
-            traits: Traits::default(),
+            traits: BackendTraits::default(),
             handicap: 0.0,
             measured_latency_ms: None,
             pending: [0; BANDS],
@@ -143,7 +143,7 @@ impl Candidate {
 
     pub(super) fn stated_latency(&self) -> f64 {
         let stated = sound(self.traits.latency_ms, LATENCY_MAX_MS);
-        stated.unwrap_or_else(|| f64::from(Traits::default().latency_ms))
+        stated.unwrap_or_else(|| f64::from(BackendTraits::default().latency_ms))
     }
 
     pub(super) fn measured_latency(&self) -> Option<f64> {

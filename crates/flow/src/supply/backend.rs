@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::ask::{BANDS, BackendId, ModelId};
-use crate::auto::{Gauge, Limits};
-use crate::route::Traits;
+use crate::auto::{AutoLimits, Gauge};
+use crate::route::BackendTraits;
 use crate::time::Time;
 
 /// What the caller says of one backend.
@@ -21,7 +21,7 @@ pub struct BackendSupply {
     /// Points that it loses in every choice, for one that has just come back and is cold.
     pub handicap: f32,
     /// What the operator says of its speed and power.
-    pub traits: Traits,
+    pub traits: BackendTraits,
     /// The adapters (LoRA) that it has loaded.
     pub adapters: Vec<u32>,
 }
@@ -38,7 +38,7 @@ pub struct BackendView {
     /// Stock there, in the configured unit.
     pub stock: u64,
     /// Its own bounds, which count under `auto`.
-    pub limits: Limits,
+    pub limits: AutoLimits,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct Backend {
     pub(crate) granted_at: u64,
     /// What bounds it under `auto`, and whether that lets it take one more.
     pub(crate) gauge: Gauge,
-    pub(crate) traits: Traits,
+    pub(crate) traits: BackendTraits,
     pub(crate) handicap: f32,
     pub(crate) adapters: BTreeSet<u32>,
     /// Whether it was said to be ready, paused or not.
@@ -75,7 +75,7 @@ impl BackendSupply {
             ready: true,
             paused: false,
             handicap: 0.0,
-            traits: Traits::default(),
+            traits: BackendTraits::default(),
             adapters: Vec::new(),
         }
     }
@@ -94,7 +94,7 @@ impl Backend {
             granted_at: 0,
             gauge: Gauge::default(),
             open: false,
-            traits: Traits::default(),
+            traits: BackendTraits::default(),
             handicap: 0.0,
             adapters: BTreeSet::new(),
             up: false,

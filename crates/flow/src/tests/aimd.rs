@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use crate::aimd::{Aimd, AimdLaw};
+use crate::aimd::{Aimd, AimdSettings};
 use crate::{Span, Time};
 
 fn aimd(min: u32, max: u32) -> Aimd {
-    Aimd::new(AimdLaw::new(min, max, Span::from_secs(1)).unwrap())
+    Aimd::new(AimdSettings::new(min, max, Span::from_secs(1)).unwrap())
 }
 
 fn now(millis: u64) -> Time {
@@ -72,7 +72,7 @@ fn d02_the_window_ends_at_its_most() {
 #[test]
 fn d02_impossible_windows_are_refused() {
     for (min, max) in [(0, 5), (6, 5), (0, 0)] {
-        assert!(AimdLaw::new(min, max, Span::ZERO).is_err(), "{min} to {max}");
+        assert!(AimdSettings::new(min, max, Span::ZERO).is_err(), "{min} to {max}");
     }
 }
 

@@ -1,13 +1,13 @@
 //! C10: the stock that tunes itself, law by law. How well it does on engines is for simulation.
 
 use super::bench::{Bench, limited_to};
-use crate::auto::{Bound, Limits, Reading};
+use crate::auto::{AutoBound, AutoLimits, EngineReading};
 use crate::{Ask, BackendId, Band, Settings, Span, StockUnit, Ticket, Usage, Verdict};
 
 /// More prompt than may be unstarted whatever its number.
 const LONG: u64 = 5000;
-const CALM: Reading =
-    Reading { running: 1, waiting: 0, kv_used: 0.5, preemptions: 0, kv_tokens: None };
+const CALM: EngineReading =
+    EngineReading { running: 1, waiting: 0, kv_used: 0.5, preemptions: 0, kv_tokens: None };
 
 /// One backend under `auto`, and what is in flight there, the oldest first.
 struct Tide {
@@ -78,14 +78,14 @@ impl Tide {
         }
     }
 
-    fn read(&mut self, reading: Reading) {
+    fn read(&mut self, reading: EngineReading) {
         self.bench.pass(Span::from_millis(200));
         self.bench.gate.reading(BackendId(0), reading, self.bench.now);
         self.bench.collect();
         self.collect();
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> AutoLimits {
         self.bench.gate.backends().next().unwrap().limits
     }
 }
@@ -100,7 +100,7 @@ fn c10_no_more_asks_go_than_may_be_unstarted() {
     assert_eq!(tide.flying.len(), 3, "its first token lets the one that waits go");
     assert!(tide.offer(LONG, LONG), "and from now on three may be unstarted");
     assert!(!tide.offer(LONG, LONG));
-    assert_eq!(tide.limits().binding, Some(Bound::Unstarted));
+    assert_eq!(tide.limits().binding, Some(AutoBound::Unstarted));
     assert_eq!(tide.limits().unstarted, (3, 3.0));
 }
 
@@ -130,16 +130,16 @@ fn c10_a_burst_goes_no_further_than_what_has_begun_before() {
 #[test]
 fn c10_an_idle_backend_takes_anything() {
     let mut tide = Tide::new();
-    tide.read(Reading { kv_tokens: Some(100), ..CALM });
+    tide.read(EngineReading { kv_tokens: Some(100), ..CALM });
     assert!(tide.offer(LONG, 9000), "though it is larger than every bound");
     assert!(!tide.offer(1, 1));
-    assert_eq!(tide.limits().binding, Some(Bound::Tokens));
+    assert_eq!(tide.limits().binding, Some(AutoBound::Tokens));
 }
 
 #[test]
 fn c10_tokens_in_flight_stay_within_the_kv_cache() {
     let mut tide = Tide::warm();
-    tide.read(Reading { kv_tokens: Some(1000), ..CALM });
+    tide.read(EngineReading { kv_tokens: Some(1000), ..CALM });
     let gone = (0..30).filter(|_| tide.offer(10, 100)).count();
     assert_eq!(gone, 9, "nine tenths of it");
     tide.bench.gate.settle(tide.flying[0], Usage::Unknown, tide.bench.now).unwrap();
@@ -158,22 +158,22 @@ fn c10_a_stream_that_grows_past_its_estimate_counts_for_more() {
 #[test]
 fn c10_preemption_cuts_tokens_once_and_only_demand_raises_them() {
     let mut tide = Tide::new();
-    tide.read(Reading { kv_tokens: Some(100_000), ..CALM });
+    tide.read(EngineReading { kv_tokens: Some(100_000), ..CALM });
     assert_eq!(tide.limits().tokens.1, 90_000.0);
     tide.crowd();
     tide.start_all(usize::MAX);
-    assert_eq!(tide.limits().binding, Some(Bound::Tokens));
-    let preempting = Reading { preemptions: 1, ..CALM };
+    assert_eq!(tide.limits().binding, Some(AutoBound::Tokens));
+    let preempting = EngineReading { preemptions: 1, ..CALM };
     tide.read(preempting);
     assert_eq!(tide.limits().tokens.1, 0.95 * 90_000.0);
-    tide.read(Reading { preemptions: 2, ..CALM });
+    tide.read(EngineReading { preemptions: 2, ..CALM });
     assert_eq!(tide.limits().tokens.1, 0.95 * 90_000.0, "the effect of a cut is awaited");
     for _ in 0..12 {
-        tide.read(Reading { preemptions: 2, kv_used: 0.9, ..CALM });
+        tide.read(EngineReading { preemptions: 2, kv_used: 0.9, ..CALM });
     }
     assert_eq!(tide.limits().tokens.1, 0.95 * 90_000.0, "no room to grow in");
     for _ in 0..12 {
-        tide.read(Reading { preemptions: 2, ..CALM });
+        tide.read(EngineReading { preemptions: 2, ..CALM });
     }
     assert!(tide.limits().tokens.1 > 0.95 * 90_000.0, "it binds, and there is room");
 }
@@ -181,7 +181,7 @@ fn c10_preemption_cuts_tokens_once_and_only_demand_raises_them() {
 #[test]
 fn c10_nothing_grows_without_demand() {
     let mut tide = Tide::new();
-    tide.read(Reading { kv_tokens: Some(100_000), ..CALM });
+    tide.read(EngineReading { kv_tokens: Some(100_000), ..CALM });
     for _ in 0..100 {
         tide.read(CALM);
     }
@@ -195,12 +195,12 @@ fn c10_a_standing_queue_lowers_slots_to_what_runs() {
     tide.start_all(12);
     let in_flight = tide.flying.len() as u32;
     for _ in 0..9 {
-        tide.read(Reading { running: 9, waiting: in_flight - 9, ..CALM });
+        tide.read(EngineReading { running: 9, waiting: in_flight - 9, ..CALM });
     }
     assert_eq!(tide.limits().slots.1, 9.0);
-    assert_eq!(tide.limits().binding, Some(Bound::Slots));
+    assert_eq!(tide.limits().binding, Some(AutoBound::Slots));
     for _ in 0..40 {
-        tide.read(Reading { running: 9, ..CALM });
+        tide.read(EngineReading { running: 9, ..CALM });
     }
     assert!(tide.limits().slots.1 > 9.0, "it is tried again while it binds");
 }
@@ -211,7 +211,7 @@ fn c10_a_backlog_of_prefills_is_not_a_standing_queue() {
     tide.crowd();
     tide.start_all(12);
     for running in [2, 4, 6, 8, 10, 12] {
-        tide.read(Reading { running, waiting: 2, ..CALM });
+        tide.read(EngineReading { running, waiting: 2, ..CALM });
     }
     assert!(tide.limits().slots.1.is_infinite(), "the batch still grows");
 }
@@ -296,7 +296,7 @@ fn c10_a_longest_pace_bounds_what_is_in_flight() {
     let mut tide = Tide::new();
     let settings = Settings { pace_max: Some(Span::from_millis(50)), ..Settings::default() };
     tide.bench.gate.configure(settings, tide.bench.now);
-    tide.read(Reading { kv_tokens: Some(1_000_000), ..CALM });
+    tide.read(EngineReading { kv_tokens: Some(1_000_000), ..CALM });
     tide.crowd();
     tide.start_all(20);
     stream(&mut tide, Span::from_millis(40), 30, 0);
@@ -305,7 +305,7 @@ fn c10_a_longest_pace_bounds_what_is_in_flight() {
     stream(&mut tide, Span::from_millis(60), 40, 30);
     let cut = tide.limits().pace.1;
     assert!((0.79 * held..0.9 * held).contains(&cut), "{cut} of {held}: by 50 over 60");
-    assert_eq!(tide.limits().binding, Some(Bound::Pace));
+    assert_eq!(tide.limits().binding, Some(AutoBound::Pace));
     assert_eq!(tide.limits().pace.0, Some(Span::from_millis(60)));
     stream(&mut tide, Span::from_millis(48), 60, 70);
     assert_eq!(tide.limits().pace.1, cut, "so near to what is allowed it stays");
@@ -349,7 +349,7 @@ fn c10_presumption_keeps_an_asks_own_deadline() {
     let ttl = Some(Span::from_secs(3));
     tide.send(Ask { prompt: LONG, tokens: LONG, streamed: false, ttl, ..ask });
     tide.bench.supply(&[]);
-    tide.bench.gate.requeue(tide.flying[0], crate::Place::Back, tide.bench.now).unwrap();
+    tide.bench.gate.requeue(tide.flying[0], crate::RequeuePosition::Back, tide.bench.now).unwrap();
     tide.bench.pass(Span::from_millis(2900));
     assert_eq!(tide.bench.gate.depth(), 1);
     tide.bench.pass(Span::from_millis(200));
@@ -379,7 +379,7 @@ fn c10_auto_can_be_switched_on_and_off_with_asks_in_flight() {
 #[test]
 fn c10_a_backend_that_returns_is_met_as_a_cold_one() {
     let mut tide = Tide::new();
-    tide.read(Reading { kv_tokens: Some(1000), ..CALM });
+    tide.read(EngineReading { kv_tokens: Some(1000), ..CALM });
     tide.offer(LONG, LONG);
     tide.start(0);
     let backend = super::bench::backend(0, &[super::bench::MODEL.0]);
@@ -395,7 +395,7 @@ fn c10_a_backend_that_returns_is_met_as_a_cold_one() {
 #[test]
 fn c10_a_backend_that_pauses_keeps_its_bounds() {
     let mut tide = Tide::new();
-    tide.read(Reading { kv_tokens: Some(1000), ..CALM });
+    tide.read(EngineReading { kv_tokens: Some(1000), ..CALM });
     let backend = super::bench::backend(0, &[super::bench::MODEL.0]);
     tide.bench.supply(&[crate::BackendSupply { paused: true, ..backend.clone() }]);
     assert!(!tide.bench.gate.backends().next().unwrap().ready, "it takes nothing");
@@ -408,7 +408,7 @@ fn c10_a_backend_that_pauses_keeps_its_bounds() {
 fn c10_a_mixed_pool_fills_by_each_backends_own_bounds() {
     let mut bench = Bench::new(Settings::default(), 2);
     for (id, kv) in [(0, 1_000), (1, 10_000)] {
-        let reading = Reading { kv_tokens: Some(kv), ..CALM };
+        let reading = EngineReading { kv_tokens: Some(kv), ..CALM };
         bench.gate.reading(BackendId(id), reading, bench.now);
     }
     let ask = bench.ask("a");

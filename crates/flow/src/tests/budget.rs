@@ -5,18 +5,18 @@ mod world;
 
 use proptest::prelude::*;
 
-use crate::budget::{Allowance, Basis, Budget, BudgetLaw, GateReading, Share, take_all};
+use crate::budget::{Allowance, Basis, Budget, BudgetSettings, GateReading, Share, take_all};
 use crate::{Span, Time};
 
 /// With requests that are there as soon as they are sent.
 const MEASURED: Basis = Basis::Measured { transit: Span::ZERO, all: false };
 
-fn law(baseline: f64) -> BudgetLaw {
+fn law(baseline: f64) -> BudgetSettings {
     law_of(MEASURED, baseline)
 }
 
-fn law_of(basis: Basis, baseline: f64) -> BudgetLaw {
-    BudgetLaw::new(basis, baseline, Span::from_secs(10), Span::from_millis(500)).unwrap()
+fn law_of(basis: Basis, baseline: f64) -> BudgetSettings {
+    BudgetSettings::new(basis, baseline, Span::from_secs(10), Span::from_millis(500)).unwrap()
 }
 
 fn at(free: f64, system: f64, secs: u64) -> GateReading {
@@ -36,7 +36,7 @@ fn go(budget: &mut Budget, size: u64, secs: u64) -> u64 {
 fn d03_the_worked_example_gives_thirty() {
     for basis in [MEASURED, Basis::Stated] {
         let mut budget = Budget::new(law_of(basis, 0.1));
-        assert_eq!(budget.allowance(now(0)), Allowance::Unread);
+        assert_eq!(budget.allowance(now(0)), Allowance::NoReading);
         budget.read(at(1.0 - 0.3, 5.0 * 10.0, 1));
         assert_eq!(budget.allowance(now(1)), Allowance::Left(30));
         assert_eq!(go(&mut budget, 1, 1), 30);
@@ -253,12 +253,12 @@ fn d06_what_cannot_be_read_allows_nothing() {
     assert_eq!(budget.allowance(now(11)), Allowance::Left(10));
     assert_eq!(budget.allowance(now(12)), Allowance::Stale(Span::from_secs(11)));
     budget.unreadable();
-    assert_eq!(budget.allowance(now(2)), Allowance::Unread);
+    assert_eq!(budget.allowance(now(2)), Allowance::NoReading);
     for (second, bad) in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].into_iter().enumerate() {
         budget.read(at(bad, 10.0, 20 + second as u64));
-        assert_eq!(budget.allowance(now(23)), Allowance::Senseless, "{bad}");
+        assert_eq!(budget.allowance(now(23)), Allowance::Invalid, "{bad}");
         budget.read(at(0.5, bad, 30 + second as u64));
-        assert_eq!(budget.allowance(now(33)), Allowance::Senseless, "{bad}");
+        assert_eq!(budget.allowance(now(33)), Allowance::Invalid, "{bad}");
     }
     budget.read(at(0.5, 0.0, 40));
     assert_eq!(budget.allowance(now(40)), Allowance::Closed, "no server is ready");
@@ -295,7 +295,7 @@ fn d02_of_several_gates_all_decide_and_nothing_is_taken_in_part() {
 #[test]
 fn d03_impossible_baselines_are_refused() {
     for baseline in [-0.1, 1.0, f64::NAN, f64::INFINITY] {
-        let law = BudgetLaw::new(MEASURED, baseline, Span::from_secs(1), Span::ZERO);
+        let law = BudgetSettings::new(MEASURED, baseline, Span::from_secs(1), Span::ZERO);
         assert!(law.is_err(), "{baseline}");
     }
 }
@@ -305,7 +305,7 @@ fn d08_a_part_too_small_for_all_goes_to_the_first() {
     let mut budget = Budget::new(law(0.0));
     budget.share(Share::new(1, 2));
     budget.read(at(0.1, 10.0, 1));
-    assert_eq!(budget.allowance(now(1)), Allowance::Elsewhere);
+    assert_eq!(budget.allowance(now(1)), Allowance::NoShare);
     assert!(budget.take(1, now(1)).is_err(), "not even alone");
     budget.share(Share::new(0, 2));
     assert_eq!(budget.allowance(now(1)), Allowance::Left(1));
@@ -313,7 +313,7 @@ fn d08_a_part_too_small_for_all_goes_to_the_first() {
     budget.read(at(0.9, 10.0, 2));
     budget.ended(1, now(2));
     budget.share(Share::new(2, 2));
-    assert_eq!(budget.allowance(now(2)), Allowance::Elsewhere, "nobody has this rank");
+    assert_eq!(budget.allowance(now(2)), Allowance::NoShare, "nobody has this rank");
     assert_eq!(Share::new(0, 0), Share::WHOLE);
 }
 
@@ -361,7 +361,7 @@ struct Naive {
 }
 
 impl Naive {
-    fn may_go(&self, law: &BudgetLaw, basis: Basis, size: u64) -> bool {
+    fn may_go(&self, law: &BudgetSettings, basis: Basis, size: u64) -> bool {
         let Some(reading) = self.reading else { return false };
         if self.congested.is_some_and(|at| reading.at <= at) {
             return false;
@@ -412,7 +412,7 @@ proptest! {
         baseline in 0.0..0.9_f64,
     ) {
         let basis = if stated { Basis::Stated } else { MEASURED };
-        let law = BudgetLaw::new(basis, baseline, Span::from_secs(1000), Span::ZERO).unwrap();
+        let law = BudgetSettings::new(basis, baseline, Span::from_secs(1000), Span::ZERO).unwrap();
         let (mut budget, mut naive) = (Budget::new(law), Naive::default());
         for (second, step) in (1..).zip(steps) {
             match step {

@@ -2,8 +2,8 @@
 
 use super::bench::{Bench, MODEL, backend, limited_to};
 use crate::{
-    Ask, BackendId, Band, Event, Eviction, FlowClass, Misuse, Place, Refusal, Settings, Span,
-    Stage, Ticket, Time, Usage, Verdict,
+    Ask, BackendId, Band, Event, Eviction, FlowClass, Misuse, Refusal, RequeuePosition, Settings,
+    Span, Stage, Ticket, Time, Usage, Verdict,
 };
 
 fn evicted(bench: &mut Bench) -> Vec<(Ticket, Eviction)> {
@@ -137,7 +137,7 @@ fn n05_a_requeued_ask_keeps_its_deadline_and_avoids_the_backend() {
     bench.queue("b", Band::Normal);
     let failed = bench.gate.backend_of(first).unwrap();
     bench.pass(Span::from_secs(20));
-    bench.gate.requeue(first, Place::Back, bench.now).unwrap();
+    bench.gate.requeue(first, RequeuePosition::Back, bench.now).unwrap();
     bench.collect();
     assert_eq!(bench.granted().len(), 1, "the other flow takes the freed place");
     assert_eq!(bench.gate.depth(), 1);
@@ -154,7 +154,7 @@ fn n05_a_requeued_ask_keeps_its_deadline_and_avoids_the_backend() {
 fn n05_the_only_backend_is_not_avoided() {
     let mut bench = Bench::new(limited_to(1.0), 1);
     let first = bench.start("a");
-    bench.gate.requeue(first, Place::Old, bench.now).unwrap();
+    bench.gate.requeue(first, RequeuePosition::Original, bench.now).unwrap();
     bench.collect();
     assert_eq!(bench.granted(), [first]);
 }
@@ -162,7 +162,9 @@ fn n05_the_only_backend_is_not_avoided() {
 /// N05: old place for a full backend, back of the line for a failure.
 #[test]
 fn n05_places_after_a_requeue() {
-    for (place, expected) in [(Place::Old, [0, 1, 2]), (Place::Back, [1, 2, 0])] {
+    for (place, expected) in
+        [(RequeuePosition::Original, [0, 1, 2]), (RequeuePosition::Back, [1, 2, 0])]
+    {
         let mut bench = Bench::new(limited_to(1.0), 1);
         let blocker = bench.start("x");
         let tickets: Vec<_> = (0..3).map(|_| bench.queue("a", Band::Normal)).collect();
@@ -187,7 +189,7 @@ fn n05_a_requeue_is_refunded_whole() {
     bench.settle(blocker, 1);
     assert_eq!(bench.granted(), [a[0]]);
     for _ in 0..5 {
-        bench.gate.requeue(a[0], Place::Old, bench.now).unwrap();
+        bench.gate.requeue(a[0], RequeuePosition::Original, bench.now).unwrap();
         bench.collect();
         bench.granted();
         let running = bench.gate.backend_of(a[0]).map_or(b[0], |_| a[0]);
@@ -211,7 +213,7 @@ fn n07_close_evicts_all_waiting_and_lets_flights_land() {
     let told: Vec<_> = evicted(&mut bench);
     assert_eq!(told, waiting.iter().map(|&t| (t, Eviction::ShuttingDown)).collect::<Vec<_>>());
     assert_eq!(bench.refusal("a", Band::Critical), Refusal::ShuttingDown);
-    bench.gate.requeue(running, Place::Old, bench.now).unwrap();
+    bench.gate.requeue(running, RequeuePosition::Original, bench.now).unwrap();
     bench.collect();
     assert_eq!(evicted(&mut bench), [(running, Eviction::ShuttingDown)]);
     assert_eq!(bench.gate.settle(running, Usage::Unknown, bench.now), Err(Misuse::UnknownTicket));

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::bench::{Bench, Dice, MODEL, limited_to};
-use crate::{Ask, Band, Event, FlowClass, Place, Settings, Span, Ticket, Verdict, Weight};
+use crate::{
+    Ask, Band, Event, FlowClass, RequeuePosition, Settings, Span, Ticket, Verdict, Weight,
+};
 
 /// The weights of the flows in these tests, by class.
 pub(super) const WEIGHTS: [f64; 5] = [1.0, 0.5, 2.0, 4.0, 3.3];
@@ -116,7 +118,11 @@ impl Trial {
         let Attempt { ticket, flow, actual, fails, given_up, .. } = self.in_flight.swap_remove(at);
         let (gate, now) = (&mut self.bench.gate, self.bench.now);
         if fails {
-            let place = if self.dice.chance(50) { Place::Back } else { Place::Old };
+            let place = if self.dice.chance(50) {
+                RequeuePosition::Back
+            } else {
+                RequeuePosition::Original
+            };
             self.waiting[flow].push(ticket);
             gate.requeue(ticket, place, now).unwrap();
         } else if given_up {

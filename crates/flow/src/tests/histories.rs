@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use super::bench::{Bench, backend};
 use crate::queue::fair::HORIZON;
 use crate::{
-    Ask, BANDS, BackendId, BackendSupply, Band, Bounds, Cascade, Event, FlowClass, Hysteresis,
-    ModelId, Order, Place, Reading, Settings, Span, StockUnit, Ticket, Time, Usage, Verdict,
-    Weight,
+    Ask, BANDS, BackendId, BackendSupply, Band, Bounds, Cascade, EngineReading, Event, FlowClass,
+    Hysteresis, ModelId, Order, RequeuePosition, Settings, Span, StockUnit, Ticket, Time, Usage,
+    Verdict, Weight,
 };
 
 /// What the ledger knows of an ask that waits.
@@ -202,7 +202,7 @@ impl History {
     }
 
     fn read(&mut self, value: u64) {
-        let reading = Reading {
+        let reading = EngineReading {
             running: if value.is_multiple_of(9) { u32::MAX } else { value as u32 % 5 },
             waiting: (value >> 8) as u32 % 3,
             kv_used: match value >> 16 & 15 {
@@ -245,7 +245,7 @@ impl History {
         }
         self.returned += 1;
         self.waiting.insert(ticket, known);
-        let place = if back { Place::Back } else { Place::Old };
+        let place = if back { RequeuePosition::Back } else { RequeuePosition::Original };
         self.bench.gate.requeue(ticket, place, self.bench.now).unwrap();
         self.bench.collect();
     }

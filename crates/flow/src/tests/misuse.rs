@@ -2,8 +2,8 @@
 
 use super::bench::{Bench, Dice, MODEL, limited_to};
 use crate::{
-    Ask, BackendId, Band, COST_MAX, FlowClass, Misuse, ModelId, Place, Refusal, Settings, Span,
-    Time, Usage, Verdict, Weight, Workload, WorkloadId, invariant,
+    Ask, BackendId, Band, COST_MAX, FlowClass, Misuse, ModelId, Refusal, RequeuePosition, Settings,
+    Span, Time, Usage, Verdict, Weight, Workload, WorkloadId, invariant,
 };
 
 #[test]
@@ -113,11 +113,14 @@ fn unknown_and_ended_tickets_change_nothing() {
     assert_eq!(bench.gate.settle(ended, Usage::Cost(1), now), Err(Misuse::UnknownTicket));
     assert_eq!(bench.gate.charge(ended, 9, now), Err(Misuse::UnknownTicket));
     assert_eq!(bench.gate.cancel(ended, now), Err(Misuse::UnknownTicket));
-    assert_eq!(bench.gate.requeue(ended, Place::Back, now), Err(Misuse::UnknownTicket));
+    assert_eq!(bench.gate.requeue(ended, RequeuePosition::Back, now), Err(Misuse::UnknownTicket));
     assert_eq!(bench.gate.moved(ended, BackendId(0), now), Err(Misuse::UnknownTicket));
     assert_eq!(bench.gate.settle(waiting, Usage::Cost(1), now), Err(Misuse::NotInFlight));
     assert_eq!(bench.gate.charge(waiting, 9, now), Err(Misuse::NotInFlight));
-    assert_eq!(bench.gate.requeue(waiting, Place::Old, now), Err(Misuse::NotInFlight));
+    assert_eq!(
+        bench.gate.requeue(waiting, RequeuePosition::Original, now),
+        Err(Misuse::NotInFlight)
+    );
     assert_eq!(bench.gate.moved(waiting, BackendId(0), now), Err(Misuse::NotInFlight));
     let invented = crate::Ticket(u64::MAX);
     assert_eq!(bench.gate.cancel(invented, now), Err(Misuse::UnknownTicket));

@@ -3,8 +3,8 @@
 use super::bench::{Bench, Dice, MODEL, limited_to};
 use crate::queue::urgency::{LINES_MAX, urgency};
 use crate::{
-    Ask, Band, FlowClass, Order, Place, Settings, Span, Ticket, Time, UrgencyLaw, Usage, Verdict,
-    Workload, WorkloadId, WorkloadLimits,
+    Ask, Band, FlowClass, Order, RequeuePosition, Settings, Span, Ticket, Time, UrgencyWeights,
+    Usage, Verdict, Workload, WorkloadId, WorkloadLimits,
 };
 
 fn ordered(order: Order) -> Settings {
@@ -23,7 +23,7 @@ fn ordered(order: Order) -> Settings {
 /// W03: the formula, number by number.
 #[test]
 fn w03_urgency_is_the_formula_of_the_source() {
-    let law = UrgencyLaw::default();
+    let law = UrgencyWeights::default();
     let of = |secs, criticality, rate| urgency(&law, Span::from_secs(secs), criticality, rate);
     let close = |value: f64, expected: f64| (value - expected).abs() < 1e-12;
     assert!(close(of(0, 5, 0.0), 0.4));
@@ -36,11 +36,11 @@ fn w03_urgency_is_the_formula_of_the_source() {
 #[test]
 fn w03_impossible_laws_are_refused() {
     let minute = Span::from_secs(60);
-    assert!(UrgencyLaw::new([0.4, 0.4, 0.2], minute, 100.0).is_ok());
-    assert!(UrgencyLaw::new([f64::NAN, 0.4, 0.2], minute, 100.0).is_err());
-    assert!(UrgencyLaw::new([-0.1, 0.4, 0.2], minute, 100.0).is_err());
-    assert!(UrgencyLaw::new([0.4, 0.4, 0.2], Span::ZERO, 100.0).is_err());
-    assert!(UrgencyLaw::new([0.4, 0.4, 0.2], minute, 0.0).is_err());
+    assert!(UrgencyWeights::new([0.4, 0.4, 0.2], minute, 100.0).is_ok());
+    assert!(UrgencyWeights::new([f64::NAN, 0.4, 0.2], minute, 100.0).is_err());
+    assert!(UrgencyWeights::new([-0.1, 0.4, 0.2], minute, 100.0).is_err());
+    assert!(UrgencyWeights::new([0.4, 0.4, 0.2], Span::ZERO, 100.0).is_err());
+    assert!(UrgencyWeights::new([0.4, 0.4, 0.2], minute, 0.0).is_err());
 }
 
 /// One waiting ask, as brute force sees it.
@@ -216,7 +216,7 @@ fn n05_many_returns_keep_the_order_of_arrival() {
         running.swap(0, 4);
         running.swap(2, 5);
         for ticket in running {
-            bench.gate.requeue(ticket, Place::Old, bench.now).unwrap();
+            bench.gate.requeue(ticket, RequeuePosition::Original, bench.now).unwrap();
         }
         bench.gate.configure(ordered(order), bench.now);
         bench.supply(&[super::bench::backend(0, &[MODEL.0])]);

@@ -16,7 +16,7 @@ mod registry;
 
 use crate::ask::{Ask, BANDS, BackendId, Band, COST_MAX, FlowId, Usage, WorkloadId};
 use crate::counters::Counters;
-use crate::outcome::{Eviction, Misuse, Place, Refusal, Stage};
+use crate::outcome::{Eviction, Misuse, Refusal, RequeuePosition, Stage};
 use crate::supply::BackendSupply;
 use crate::time::{Span, Time};
 use crate::{FlowClass, Settings, Weight};
@@ -248,7 +248,12 @@ impl Reference {
         Ok(Stage::InFlight)
     }
 
-    pub(super) fn requeue(&mut self, name: usize, place: Place, now: Time) -> Result<(), Misuse> {
+    pub(super) fn requeue(
+        &mut self,
+        name: usize,
+        place: RequeuePosition,
+        now: Time,
+    ) -> Result<(), Misuse> {
         self.advance(now);
         let at = self.find_in_flight(name)?;
         self.recharge(at, 0);
@@ -263,7 +268,7 @@ impl Reference {
         let ask = &mut self.asks[at];
         ask.claim = claim;
         ask.cost = ask.estimate;
-        if place == Place::Back {
+        if place == RequeuePosition::Back {
             ask.sequence = sequence;
             ask.arrival = clock;
         }

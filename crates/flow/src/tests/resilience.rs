@@ -2,10 +2,12 @@
 //! one token, models that move.
 
 use super::bench::{Bench, backend};
-use crate::{Ask, BackendId, FlowClass, Limits, Reading, Settings, Span, Ticket, Usage, Verdict};
+use crate::{
+    Ask, AutoLimits, BackendId, EngineReading, FlowClass, Settings, Span, Ticket, Usage, Verdict,
+};
 
-const CALM: Reading =
-    Reading { running: 1, waiting: 0, kv_used: 0.01, preemptions: 0, kv_tokens: None };
+const CALM: EngineReading =
+    EngineReading { running: 1, waiting: 0, kv_used: 0.01, preemptions: 0, kv_tokens: None };
 
 /// One engine, and what is in flight there with the tokens it has made.
 struct Shore {
@@ -40,7 +42,7 @@ impl Shore {
         self.flying.extend(self.bench.granted().into_iter().map(|ticket| (ticket, 0)));
     }
 
-    fn read(&mut self, reading: Reading) {
+    fn read(&mut self, reading: EngineReading) {
         self.bench.gate.reading(BackendId(0), reading, self.bench.now);
         self.board();
     }
@@ -64,7 +66,7 @@ impl Shore {
         self.board();
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> AutoLimits {
         self.bench.gate.backends().next().unwrap().limits
     }
 }
@@ -78,7 +80,7 @@ fn c10_absurd_numbers_are_survived() {
         shore.bench.gate.streamed(ticket, u64::MAX, shore.bench.now).unwrap();
         shore.bench.collect();
     }
-    let absurd = Reading {
+    let absurd = EngineReading {
         running: u32::MAX,
         waiting: u32::MAX,
         kv_used: f64::NAN,
@@ -88,7 +90,7 @@ fn c10_absurd_numbers_are_survived() {
     for _ in 0..9 {
         shore.bench.pass(Span::from_secs(1));
         shore.read(absurd);
-        shore.read(Reading { kv_used: f64::INFINITY, kv_tokens: Some(0), ..absurd });
+        shore.read(EngineReading { kv_used: f64::INFINITY, kv_tokens: Some(0), ..absurd });
     }
     let limits = shore.limits();
     assert!(limits.tokens.1 > 0.0 && limits.slots.1 >= 1.0, "{limits:?}");
@@ -100,11 +102,11 @@ fn c10_memory_that_others_fill_is_not_held_against_us_for_ever() {
         let mut shore = Shore::new();
         shore.offer(in_flight, 500, 700);
         let kv_tokens = Some(400_000);
-        shore.read(Reading { kv_used: 0.97, kv_tokens, ..CALM });
+        shore.read(EngineReading { kv_used: 0.97, kv_tokens, ..CALM });
         shore.offer(3000, 500, 700);
         for _ in 0..60 {
             shore.bench.pass(Span::from_secs(1));
-            shore.read(Reading { kv_tokens, ..CALM });
+            shore.read(EngineReading { kv_tokens, ..CALM });
             shore.step(u64::MAX, |_| true);
         }
         assert!(shore.limits().tokens.1 > 300_000.0, "{in_flight}: {:?}", shore.limits());
@@ -116,7 +118,7 @@ fn c10_a_cache_that_is_told_anew_counts_anew() {
     let mut shore = Shore::new();
     for kv in [16, 400_000] {
         shore.bench.pass(Span::from_secs(1));
-        shore.read(Reading { kv_tokens: Some(kv), ..CALM });
+        shore.read(EngineReading { kv_tokens: Some(kv), ..CALM });
     }
     assert_eq!(shore.limits().tokens.1, 360_000.0);
 }

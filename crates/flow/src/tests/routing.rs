@@ -2,15 +2,15 @@
 
 use super::bench::{Bench, backend, limited_to};
 use crate::{
-    Ask, BackendId, BackendSupply, Band, Choice, ModelId, Reason, RouteLaw, RouteTerms, Settings,
-    Span, Ticket, Traits, Usage, Verdict,
+    Ask, BackendId, BackendSupply, BackendTraits, Band, ModelId, RouteChoice, RouteReason,
+    RouteTerms, RouteWeights, Settings, Span, Ticket, Usage, Verdict,
 };
 
 /// The model that every backend serves; each also serves one of its own, 10 and up.
 const SHARED: ModelId = ModelId(0);
 
 fn described(id: u32, power_watts: f32, latency_ms: f32) -> BackendSupply {
-    let traits = Traits { power_watts, latency_ms };
+    let traits = BackendTraits { power_watts, latency_ms };
     BackendSupply { traits, ..backend(id, &[SHARED.0, 10 + id]) }
 }
 
@@ -34,7 +34,7 @@ impl Bench {
     }
 
     /// Offers an ask that must go at once; says where and why.
-    fn go(&mut self, ask: Ask) -> (Ticket, BackendId, Choice) {
+    fn go(&mut self, ask: Ask) -> (Ticket, BackendId, RouteChoice) {
         match self.offer(ask) {
             Verdict::Granted { ticket, backend } => {
                 (ticket, backend, self.gate.choice(ticket).unwrap())
@@ -64,7 +64,7 @@ fn r02_each_band_goes_where_the_chart_says_and_boosts_move_it() {
         bench.settle(ticket, 1);
     }
     let boosts = [0.0, 300.0, 300.0, 500.0];
-    let route = RouteLaw::new(RouteTerms { boosts, ..RouteTerms::default() }).unwrap();
+    let route = RouteWeights::new(RouteTerms { boosts, ..RouteTerms::default() }).unwrap();
     bench.gate.configure(Settings { route, ..limited_to(8.0) }, bench.now);
     let ask = bench.shared(Band::Normal);
     assert_eq!(bench.go(ask).1, BackendId(0), "a boosted band prefers speed");
@@ -101,7 +101,7 @@ fn r04_scenario_3_an_unmet_limit_takes_the_fastest_with_the_least_ahead() {
     bench.occupy(2, Band::Critical, 3);
     let ask = bench.shared(Band::Critical);
     let (_, chosen, choice) = bench.go(Ask { latency_max: Some(Span::from_millis(100)), ..ask });
-    assert_eq!(choice.reason, Reason::LimitUnmet);
+    assert_eq!(choice.reason, RouteReason::LimitUnmet);
     // Ten that it overtakes weigh 2.5, five normal ones 2.5, three of its own band 3; of the two
     // equal ones the longest unused goes first.
     assert_eq!((chosen, choice.weighted_depth), (BackendId(0), 2.5));
@@ -126,11 +126,11 @@ fn r05_a_wish_is_kept_while_its_ask_waits() {
 #[test]
 fn r07_best_effort_goes_wherever_there_is_room() {
     let boosts = [-1000.0, 0.0, 0.0, 0.0];
-    let route = RouteLaw::new(RouteTerms { boosts, ..RouteTerms::default() }).unwrap();
+    let route = RouteWeights::new(RouteTerms { boosts, ..RouteTerms::default() }).unwrap();
     let [nvidia, ..] = trio();
     let mut bench = Bench::with(Settings { route, ..limited_to(1.0) }, &[nvidia]);
     let ask = bench.shared(Band::BestEffort);
-    assert_eq!(bench.go(ask).2.reason, Reason::OnlyBackend);
+    assert_eq!(bench.go(ask).2.reason, RouteReason::OnlyBackend);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn r03_equal_backends_are_taken_in_turn_and_pending_never_drifts() {
     }
     assert_eq!(chosen, [0, 1, 2, 3, 0, 1, 2, 3]);
     bench.gate.cancel(tickets[0], bench.now).unwrap();
-    bench.gate.requeue(tickets[1], crate::Place::Old, bench.now).unwrap();
+    bench.gate.requeue(tickets[1], crate::RequeuePosition::Original, bench.now).unwrap();
     for &ticket in &tickets[1..] {
         bench.gate.settle(ticket, Usage::Unknown, bench.now).unwrap();
     }
@@ -183,7 +183,7 @@ fn r01_a_session_stays_and_an_adapter_is_found() {
         bench.settle(ticket, 1);
     }
     let (_, backend, choice) = bench.go(Ask { adapter: Some(7), ..ask });
-    assert_eq!((backend, choice.reason), (BackendId(2), Reason::Affinity));
+    assert_eq!((backend, choice.reason), (BackendId(2), RouteReason::Affinity));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn r01_under_auto_depth_counts_by_what_a_backend_can_hold() {
     let mut bench = Bench::with(Settings::default(), &equals(2));
     // One closes with 2 in flight, the other with many.
     for (id, kv) in [(0, 200), (1, 20_000)] {
-        let reading = crate::Reading {
+        let reading = crate::EngineReading {
             running: 1,
             waiting: 0,
             kv_used: 0.5,

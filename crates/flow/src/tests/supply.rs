@@ -149,7 +149,7 @@ fn c07_a_requeued_ask_follows_its_model() {
     let mut bench = Bench::with(limited_to(1.0), &[backend(0, &[1])]);
     let running = bench.start("a");
     bench.supply(&[backend(0, &[2]), backend(1, &[1])]);
-    bench.gate.requeue(running, crate::Place::Old, bench.now).unwrap();
+    bench.gate.requeue(running, crate::RequeuePosition::Original, bench.now).unwrap();
     bench.collect();
     assert_eq!(bench.granted(), [running]);
     assert_eq!(bench.gate.backend_of(running), Some(BackendId(1)));
@@ -195,7 +195,7 @@ fn n05_a_requeued_ask_does_not_wait_for_a_dead_backend() {
     let down = BackendSupply { ready: false, ..backend(1, &[MODEL.0]) };
     let mut bench = Bench::with(limited_to(1.0), &[backend(0, &[MODEL.0]), down]);
     let running = bench.start("a");
-    bench.gate.requeue(running, crate::Place::Old, bench.now).unwrap();
+    bench.gate.requeue(running, crate::RequeuePosition::Original, bench.now).unwrap();
     bench.collect();
     assert_eq!(bench.granted(), [running]);
 }

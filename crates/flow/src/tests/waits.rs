@@ -151,10 +151,10 @@ fn an_ask_that_waits_is_told_its_place_and_its_wait() {
     steady(&mut bench, 200, 1, 20, 100);
     let last = bench.queue("flow-0", Band::Normal);
     let now = bench.now;
-    let outlook = bench.gate.outlook(last, now).unwrap();
+    let outlook = bench.gate.wait_forecast(last, now).unwrap();
     assert_eq!(outlook.position, bench.gate.depth());
     let wait = outlook.wait.unwrap().secs_f64();
     assert!((3.0..=5.0).contains(&wait), "20 asks at 5 a second: {wait}");
     bench.gate.cancel(last, now).unwrap();
-    assert_eq!(bench.gate.outlook(last, now), None);
+    assert_eq!(bench.gate.wait_forecast(last, now), None);
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use flow::{BANDS, BackendId, BackendView, Bound, Bounds, Limits, Reading, Span, Traits};
+use flow::{
+    AutoBound, AutoLimits, BANDS, BackendId, BackendTraits, BackendView, Bounds, EngineReading,
+    Span,
+};
 use serde::Serialize;
 
 use super::bands::Bands;
@@ -133,7 +136,7 @@ fn leaving(backend: BackendId) -> BackendStatus {
         last_check: None,
         last_reading: None,
         scrape_error: None,
-        traits: Traits::default(),
+        traits: BackendTraits::default(),
         failures: 0,
         latency: None,
     }
@@ -150,12 +153,12 @@ fn kind_name(kind: BackendKind) -> &'static str {
     }
 }
 
-fn bound_name(bound: Bound) -> &'static str {
+fn bound_name(bound: AutoBound) -> &'static str {
     match bound {
-        Bound::Unstarted => "unstarted",
-        Bound::Tokens => "tokens",
-        Bound::Slots => "slots",
-        Bound::Pace => "pace",
+        AutoBound::Unstarted => "unstarted",
+        AutoBound::Tokens => "tokens",
+        AutoBound::Slots => "slots",
+        AutoBound::Pace => "pace",
     }
 }
 
@@ -198,7 +201,7 @@ impl Entry {
 // === impl LimitsShown ===
 
 impl LimitsShown {
-    fn new(bounds: Bounds, limits: &Limits) -> Self {
+    fn new(bounds: Bounds, limits: &AutoLimits) -> Self {
         match bounds {
             Bounds::Fixed(hysteresis) => {
                 let [lower, watermark, upper] = hysteresis.scaled(1);
@@ -237,9 +240,9 @@ impl From<(Span, String)> for Check {
 
 // === impl Metrics ===
 
-impl From<(Span, Reading)> for Metrics {
-    fn from((ago, reading): (Span, Reading)) -> Self {
-        let Reading { running, waiting, kv_used, preemptions, .. } = reading;
+impl From<(Span, EngineReading)> for Metrics {
+    fn from((ago, reading): (Span, EngineReading)) -> Self {
+        let EngineReading { running, waiting, kv_used, preemptions, .. } = reading;
         Self { ago_ms: millis(ago), running, waiting, kv_used, preemptions }
     }
 }

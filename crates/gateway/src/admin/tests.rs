@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flow::{
-    Ask, BackendId, BackendSupply, Band, Bounds, Controller, FlowClass, Hysteresis, ModelId,
-    Reading, Settings, Span, Time, Traits, Verdict, Weight,
+    Ask, BackendId, BackendSupply, BackendTraits, Band, Bounds, Controller, EngineReading,
+    FlowClass, Hysteresis, ModelId, Settings, Span, Time, Verdict, Weight,
 };
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -75,7 +75,8 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
     for band in [Band::BestEffort, Band::BestEffort, Band::Normal, Band::Critical] {
         assert!(matches!(send(&gate, "a", band), Verdict::Granted { .. }));
     }
-    let reading = Reading { running: 4, waiting: 1, kv_used: 0.5, ..Reading::default() };
+    let reading =
+        EngineReading { running: 4, waiting: 1, kv_used: 0.5, ..EngineReading::default() };
     let status = BackendStatus {
         backend: BackendId(0),
         id: "ollama-npu".into(),
@@ -87,7 +88,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         last_check: Some((Span::from_millis(1500), "ok".into())),
         last_reading: Some((Span::from_millis(20), reading)),
         scrape_error: None,
-        traits: Traits { power_watts: 3.0, latency_ms: 800.0 },
+        traits: BackendTraits { power_watts: 3.0, latency_ms: 800.0 },
         failures: 2,
         latency: Some(Span::from_millis(120)),
     };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow::{BackendId, Traits};
+use flow::{BackendId, BackendTraits};
 use serde::Deserialize;
 
 use super::crew::Source;
@@ -75,7 +75,7 @@ fn spec(port: u16, kind: BackendKind) -> BackendSpec {
         url: format!("http://127.0.0.1:{port}"),
         kind,
         models: Vec::new(),
-        traits: Traits::default(),
+        traits: BackendTraits::default(),
         http2: false,
     }
 }

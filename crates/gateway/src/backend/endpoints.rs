@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flow::{BackendId, Traits};
+use flow::{BackendId, BackendTraits};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use serde::Deserialize;
 use tokio::sync::Notify;
@@ -177,7 +177,7 @@ impl Endpoint {
         let address = &self.address;
         let bare_v6 = address.contains(':') && !address.starts_with('[');
         let host = if bare_v6 { format!("[{address}]") } else { address.clone() };
-        let Traits { power_watts, latency_ms } = Traits::default();
+        let BackendTraits { power_watts, latency_ms } = BackendTraits::default();
         let power_watts = self.power_watts.unwrap_or(power_watts);
         let latency_ms = self.latency_ms.unwrap_or(latency_ms);
         let spec = BackendSpec {
@@ -185,7 +185,8 @@ impl Endpoint {
             url: format!("http://{host}:{port}"),
             kind,
             models: self.models,
-            traits: Traits::new(power_watts, latency_ms).map_err(|error| error.to_string())?,
+            traits: BackendTraits::new(power_watts, latency_ms)
+                .map_err(|error| error.to_string())?,
             http2: false,
         };
         Upstream::new(BackendId(0), &spec)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use flow::{ModelId, Reading, Time};
+use flow::{EngineReading, ModelId, Time};
 use tokio::sync::Notify;
 
 use super::health::{Down, Health, Standing};
@@ -30,7 +30,7 @@ pub(super) struct Member {
     /// The numbers of the subsets that it is in.
     pub(super) inside: Vec<ModelId>,
     pub(super) last_check: Option<(Time, String)>,
-    pub(super) last_reading: Option<(Time, Reading)>,
+    pub(super) last_reading: Option<(Time, EngineReading)>,
     pub(super) scrape_error: Option<String>,
     pub(super) adapters: Vec<String>,
 }

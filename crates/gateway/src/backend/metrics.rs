@@ -5,7 +5,7 @@
 //! engines behind one server (data-parallel ranks) write one line each: counts are added up, shares
 //! are averaged. A number that is not a number makes the whole reading worthless.
 
-use flow::Reading;
+use flow::EngineReading;
 
 use crate::exposition::{self, label};
 
@@ -15,7 +15,7 @@ const ADAPTERS_MAX: usize = 256;
 /// A reading, and the adapters (LoRA) that are loaded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Gauges {
-    pub(super) reading: Reading,
+    pub(super) reading: EngineReading,
     pub(super) adapters: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ impl Sums {
 
     fn gauges(self) -> Option<Gauges> {
         let kv_tokens = self.kv_tokens.or(self.kv_block_tokens).filter(|&tokens| tokens >= 1.0);
-        let reading = Reading {
+        let reading = EngineReading {
             running: self.running? as u32,
             waiting: self.waiting.unwrap_or(0.0) as u32,
             kv_used: (self.kv_used / self.kv_used_lines.max(1.0)).min(1.0),

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flow::{BackendId, Settings, Time, Traits};
+use flow::{BackendId, BackendTraits, Settings, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -48,7 +48,7 @@ fn spec(id: &str, port: u16, kind: BackendKind, models: &[&str]) -> BackendSpec 
         url: format!("http://127.0.0.1:{port}"),
         kind,
         models: models.iter().map(|&model| model.into()).collect(),
-        traits: Traits::default(),
+        traits: BackendTraits::default(),
         http2: false,
     }
 }

@@ -1,6 +1,6 @@
 //! What a person is shown of each backend.
 
-use flow::{BackendId, Reading, Span, Time, Traits};
+use flow::{BackendId, BackendTraits, EngineReading, Span, Time};
 
 use super::crew::Crew;
 use super::health::Standing;
@@ -23,10 +23,10 @@ pub(crate) struct BackendStatus {
     /// How long ago it was last checked, and what came of it.
     pub(crate) last_check: Option<(Span, String)>,
     /// How long ago its metrics were last read, and what they said.
-    pub(crate) last_reading: Option<(Span, Reading)>,
+    pub(crate) last_reading: Option<(Span, EngineReading)>,
     /// Why they could not be read the last time.
     pub(crate) scrape_error: Option<String>,
-    pub(crate) traits: Traits,
+    pub(crate) traits: BackendTraits,
     /// Failed requests in a row.
     pub(crate) failures: u32,
     /// The smoothed time to the first byte of its answers.

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use flow::identity::{Part, Rule};
-use flow::{Band, Names, Settings, Traits};
+use flow::identity::{Attribute, ClassRule};
+use flow::{BackendTraits, Band, ModelNames, Settings};
 
 /// Everything the gateway is told.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,7 +26,7 @@ pub struct Resolved {
     /// Which flow a request belongs to.
     pub identity: Identity,
     /// What requested model names stand for.
-    pub names: Names,
+    pub names: ModelNames,
     /// The band of each objective by its name.
     pub objectives: BTreeMap<String, Band>,
     /// What a request costs in the queue.
@@ -107,9 +107,9 @@ pub struct Epp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The parts of a flow's name.
-    pub parts: Vec<Part>,
+    pub parts: Vec<Attribute>,
     /// The classes, the first that matches wins.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ClassRule>,
 }
 
 /// What a request costs in the queue.
@@ -171,7 +171,7 @@ pub struct BackendSpec {
     /// The models it serves; learnt from it when empty. `*` stands for any.
     pub models: Vec<String>,
     /// What is said of its speed and power.
-    pub traits: Traits,
+    pub traits: BackendTraits,
     /// Whether it is spoken to in HTTP/2.
     pub http2: bool,
 }
@@ -265,7 +265,7 @@ impl Default for Epp {
 
 impl Default for Identity {
     fn default() -> Self {
-        Self { parts: vec![Part::Model], rules: Vec::new() }
+        Self { parts: vec![Attribute::Model], rules: Vec::new() }
     }
 }
 

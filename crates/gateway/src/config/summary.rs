@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use flow::identity::{Part, Rule};
+use flow::identity::{Attribute, ClassRule};
 use flow::{Band, Bounds, Cascade, FlowClass, Order};
 
 use super::quantity::{show_duration, show_size};
@@ -226,19 +226,19 @@ fn show_span(span: flow::Span) -> String {
     show_duration(clock::duration(span))
 }
 
-fn show_part(part: &Part) -> String {
+fn show_part(part: &Attribute) -> String {
     match part {
-        Part::Model => "model".into(),
-        Part::TargetModel => "target_model".into(),
-        Part::Tenant => "tenant".into(),
-        Part::Workload => "workload".into(),
-        Part::FairnessId => "fairness_id".into(),
-        Part::Header(name) => format!("header:{name}"),
+        Attribute::Model => "model".into(),
+        Attribute::TargetModel => "target_model".into(),
+        Attribute::Tenant => "tenant".into(),
+        Attribute::Workload => "workload".into(),
+        Attribute::FairnessId => "fairness_id".into(),
+        Attribute::Header(name) => format!("header:{name}"),
     }
 }
 
-fn show_rule(rule: &Rule, class: Option<&FlowClass>) -> String {
-    let pattern = |(part, pattern): &(Part, String)| format!("{} {pattern}", show_part(part));
+fn show_rule(rule: &ClassRule, class: Option<&FlowClass>) -> String {
+    let pattern = |(part, pattern): &(Attribute, String)| format!("{} {pattern}", show_part(part));
     let patterns: Vec<String> = rule.patterns.iter().map(pattern).collect();
     let mut shown = patterns.join(" and ");
     if let Some(class) = class {

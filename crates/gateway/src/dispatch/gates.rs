@@ -235,10 +235,10 @@ impl Gates {
             Source::Constant(free, system) => book.read(source::steady(*free, *system, now)),
             Source::Answers => book.read_window(now),
             Source::Inside(inside) => {
-                let Some(turnstile) = &mut book.turnstile else { return };
-                match inside.beginnings() {
-                    Some(seen) => turnstile.see(seen, now),
-                    None => turnstile.forget(),
+                let Some(start_limiter) = &mut book.start_limiter else { return };
+                match inside.start_load() {
+                    Some(seen) => start_limiter.observe(seen, now),
+                    None => start_limiter.reset(),
                 }
             }
             Source::Away(_) => {}

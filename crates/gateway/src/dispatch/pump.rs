@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use flow::{Turns, Weight};
+use flow::{LaneScheduler, Weight};
 use store::{Claim, Lane, StoreError, Want};
 use tokio::time::Instant;
 
@@ -31,8 +31,8 @@ const END_LIMIT: Duration = Duration::from_secs(4);
 struct Pump {
     dispatcher: Arc<Dispatcher>,
     /// Whose turn it is, among queues and then among the tenants of each.
-    queues: Turns<usize>,
-    tenants: Vec<Turns<String>>,
+    queues: LaneScheduler<usize>,
+    tenants: Vec<LaneScheduler<String>>,
     /// Of each queue, a message that was claimed and does not fit through its gates yet.
     at_gate: Vec<Option<Claim>>,
     /// When to look for what comes back.
@@ -100,8 +100,8 @@ impl Pump {
         let count = dispatcher.lines.len();
         Self {
             dispatcher,
-            queues: Turns::default(),
-            tenants: (0..count).map(|_| Turns::default()).collect(),
+            queues: LaneScheduler::default(),
+            tenants: (0..count).map(|_| LaneScheduler::default()).collect(),
             at_gate: (0..count).map(|_| None).collect(),
             revive_at: Instant::now(),
         }

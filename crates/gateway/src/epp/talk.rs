@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use envoy::ext_proc::processing_request::Request as Said;
 use envoy::ext_proc::{ProcessingRequest, ProcessingResponse};
-use flow::{BackendId, Place};
+use flow::{BackendId, RequeuePosition};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
@@ -306,7 +306,7 @@ async fn granted(passage: &mut Passage) -> Result<(Seat, Grant, Arc<Upstream>), 
         }
         // It left between the grant and now.
         passage.trip.record.bypassed = false;
-        seat.requeue(Place::Old);
+        seat.requeue(RequeuePosition::Original);
     }
 }
 

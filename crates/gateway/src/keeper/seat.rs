@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flow::{BackendId, Controller, Misuse, Outlook, Place, Ticket, Time, Usage};
+use flow::{BackendId, Controller, Misuse, RequeuePosition, Ticket, Time, Usage, WaitForecast};
 use tokio::sync::oneshot;
 
 use super::{Grant, Keeper, Outcome};
@@ -101,7 +101,7 @@ impl Seat {
     }
 
     /// The backend failed it before it did anything: it waits again.
-    pub(crate) fn requeue(&mut self, place: Place) {
+    pub(crate) fn requeue(&mut self, place: RequeuePosition) {
         let ticket = self.ticket;
         self.stage = self.keeper.locked(|state, now| {
             let outcome = state.expect(ticket);
@@ -139,9 +139,10 @@ impl Drop for Seat {
 
 impl Window {
     /// What the request can be told while it waits, and how many wait in all.
-    pub(crate) fn look(&self) -> (Option<Outlook>, u32) {
-        self.keeper
-            .with(|controller, now| (controller.outlook(self.ticket, now), controller.depth()))
+    pub(crate) fn look(&self) -> (Option<WaitForecast>, u32) {
+        self.keeper.with(|controller, now| {
+            (controller.wait_forecast(self.ticket, now), controller.depth())
+        })
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::{
-    BackendId, BackendSupply, Band, Bounds, Hysteresis, ModelId, Place, Settings, Span, Usage,
+    BackendId, BackendSupply, Band, Bounds, Hysteresis, ModelId, RequeuePosition, Settings, Span,
+    Usage,
 };
 use http::HeaderValue;
 
@@ -97,7 +98,7 @@ async fn n05_a_request_that_is_sent_back_waits_again() {
     let keeper = keeper(1.0);
     let mut seat = offer(&keeper, &intent("a"));
     seat.grant().await.unwrap();
-    seat.requeue(Place::Old);
+    seat.requeue(RequeuePosition::Original);
     seat.grant().await.unwrap();
     assert_eq!(counts(&keeper), (0, 1));
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use flow::Place;
+use flow::RequeuePosition;
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body_util::Full;
@@ -59,7 +59,7 @@ pub(crate) struct Failure {
     /// What the fleet is told.
     pub(crate) attempt: Attempt,
     /// Where the request goes to wait.
-    pub(crate) place: Place,
+    pub(crate) place: RequeuePosition,
     /// The backend's answer, if it gave one.
     pub(crate) answer: Option<Response<Source>>,
     /// What happened, for the client and the log.
@@ -141,8 +141,8 @@ fn judge(response: Response<Source>) -> Outcome {
     let attempt = verdict(status, response.headers().get(header::RETRY_AFTER));
     let place = match attempt {
         Attempt::Answered => return Outcome::Answered(response),
-        Attempt::Full(_) => Place::Old,
-        Attempt::Refused | Attempt::Failed => Place::Back,
+        Attempt::Full(_) => RequeuePosition::Original,
+        Attempt::Refused | Attempt::Failed => RequeuePosition::Back,
     };
     let text = format!("it answered {status}");
     let answer = (!status.is_informational()).then_some(response);
@@ -221,6 +221,6 @@ impl From<Unanswered> for Outcome {
                 (Attempt::Refused, error.to_string())
             }
         };
-        Self::Failed(Failure { attempt, place: Place::Back, answer: None, text })
+        Self::Failed(Failure { attempt, place: RequeuePosition::Back, answer: None, text })
     }
 }

@@ -3,7 +3,7 @@
 //! They are written for every answer, so numbers go through small buffers and the commonest value,
 //! zero, is a constant.
 
-use flow::{Choice, Span};
+use flow::{RouteChoice, Span};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -36,7 +36,7 @@ pub(crate) struct Told<'a> {
     /// The backend's name.
     pub(crate) backend: &'a HeaderValue,
     /// Why it was chosen, if that is known.
-    pub(crate) choice: Option<Choice>,
+    pub(crate) choice: Option<RouteChoice>,
     /// How long the request waited.
     pub(crate) waited: Span,
     pub(crate) request_id: &'a HeaderValue,

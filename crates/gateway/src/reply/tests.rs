@@ -1,7 +1,7 @@
 //! C09, N02, R04: what clients hear, as programs read it.
 
 use bytes::Bytes;
-use flow::{Choice, Eviction, Reason, Refusal, Score, Span};
+use flow::{Eviction, Refusal, RouteChoice, RouteReason, RouteScore, Span};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -205,13 +205,13 @@ fn c09_an_error_is_one_line_of_json_whatever_it_quotes() {
     assert!(value["error"]["message"].as_str().unwrap().contains("a\"b\n\u{0}\u{2028}é"));
 }
 
-fn choice(boost: f64, power_watts: f64) -> Choice {
-    let score = Score { total: 1.0, boost, ..Score::default() };
-    let reason = Reason::BestEffortPowerEfficient;
-    Choice { at: 0, reason, score, depth: 0, weighted_depth: 0.0, power_watts }
+fn choice(boost: f64, power_watts: f64) -> RouteChoice {
+    let score = RouteScore { total: 1.0, boost, ..RouteScore::default() };
+    let reason = RouteReason::BestEffortPowerEfficient;
+    RouteChoice { at: 0, reason, score, depth: 0, weighted_depth: 0.0, power_watts }
 }
 
-fn told(choice: Option<Choice>, waited: Span, headroom: Option<u64>) -> HeaderMap {
+fn told(choice: Option<RouteChoice>, waited: Span, headroom: Option<u64>) -> HeaderMap {
     let (backend, request_id) =
         (&HeaderValue::from_static("ollama-npu"), &HeaderValue::from_static("r-1"));
     let mut headers = HeaderMap::new();

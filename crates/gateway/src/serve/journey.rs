@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use flow::{BackendId, Band, Controller, Place, Time, Usage};
+use flow::{BackendId, Band, Controller, RequeuePosition, Time, Usage};
 use http::{HeaderMap, Response, Version};
 
 use super::worker::Worker;
@@ -37,7 +37,7 @@ enum Next {
     /// Pass this on.
     Answer(Response<Source>),
     /// Wait for another one.
-    Again(Place),
+    Again(RequeuePosition),
     /// Give up.
     Refuse(Fault),
 }
@@ -65,7 +65,7 @@ impl Journey {
             let upstream = self.passage.gate.fleet.roster().upstream(grant.backend).cloned();
             let Some(upstream) = upstream else {
                 // It left between the grant and now.
-                self.requeue(&mut seat, Place::Old);
+                self.requeue(&mut seat, RequeuePosition::Original);
                 continue;
             };
             match self.attempt(&upstream, grant.at).await {
@@ -89,7 +89,7 @@ impl Journey {
     }
 
     /// It waits again, so it has not passed the queue by.
-    fn requeue(&mut self, seat: &mut Seat, place: Place) {
+    fn requeue(&mut self, seat: &mut Seat, place: RequeuePosition) {
         self.passage.trip.record.bypassed = false;
         seat.requeue(place);
     }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use flow::Outlook;
+use flow::WaitForecast;
 use http::Response;
 use http_body::Frame;
 use http_body_util::BodyExt as _;
@@ -70,8 +70,8 @@ async fn send_error(json: &[u8], frames: Frames, limit: Duration) {
     }
 }
 
-fn comment(outlook: Outlook, depth: u32) -> Frame<Bytes> {
-    let Outlook { position, wait } = outlook;
+fn comment(outlook: WaitForecast, depth: u32) -> Frame<Bytes> {
+    let WaitForecast { position, wait } = outlook;
     let wait = wait.map(|wait| format!(" estimated_wait_ms={}", clock::duration(wait).as_millis()));
     let wait = wait.unwrap_or_default();
     Frame::data(format!(": queue position={position} waiting={depth}{wait}\n\n").into())

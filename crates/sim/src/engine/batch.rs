@@ -16,7 +16,7 @@ use super::blocks::{BLOCK_TOKENS, Pool};
 use super::cost::Load;
 use super::profile::{BatchShape, Policy};
 use super::sequence::{Rank, Sequence};
-use super::{Job, JobId, Progress, Reading, Rejected};
+use super::{EngineReading, Job, JobId, Progress, Rejected};
 
 /// A batching engine; see [`super::Engine`] for what its verbs promise.
 #[derive(Clone, Debug)]
@@ -110,9 +110,9 @@ impl Batch {
         }
     }
 
-    pub(super) fn reading(&self) -> Reading {
+    pub(super) fn reading(&self) -> EngineReading {
         let blocks = self.pool.count();
-        Reading {
+        EngineReading {
             running: self.seen.running,
             waiting: self.seen.waiting,
             kv_used: f64::from(blocks - self.pool.unused()) / f64::from(blocks),

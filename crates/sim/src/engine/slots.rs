@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use flow::{Span, Time};
 
 use super::profile::SlotsShape;
-use super::{Job, JobId, Progress, Reading, Rejected};
+use super::{EngineReading, Job, JobId, Progress, Rejected};
 
 /// An engine with slots; see [`super::Engine`] for what its verbs promise.
 #[derive(Clone, Debug)]
@@ -79,11 +79,11 @@ impl Slots {
         }
     }
 
-    pub(super) fn reading(&self) -> Reading {
-        Reading {
+    pub(super) fn reading(&self) -> EngineReading {
+        EngineReading {
             running: self.busy.len() as u32,
             waiting: self.waiting.len() as u32,
-            ..Reading::default()
+            ..EngineReading::default()
         }
     }
 

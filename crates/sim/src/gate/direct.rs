@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use flow::Time;
 
 use super::{Decision, EngineId, Failure, Gate, Offer, RequestId, Spent, Why};
-use crate::engine::Reading;
+use crate::engine::EngineReading;
 
 /// Round robin over the ready engines, without a queue.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Gate for Direct {
         self.ready.extend_from_slice(ready);
     }
 
-    fn reading(&mut self, _engine: EngineId, _reading: &Reading, _now: Time) {}
+    fn reading(&mut self, _engine: EngineId, _reading: &EngineReading, _now: Time) {}
 
     fn next_wake(&self) -> Option<Time> {
         None

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use flow::{BANDS, Span, Time};
 
 use super::{Cost, Decision, EngineId, Failure, Gate, Offer, RequestId, Spent, Why};
-use crate::engine::Reading;
+use crate::engine::EngineReading;
 
 /// Who goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +221,7 @@ impl Gate for Line {
         self.drain();
     }
 
-    fn reading(&mut self, _engine: EngineId, _reading: &Reading, _now: Time) {}
+    fn reading(&mut self, _engine: EngineId, _reading: &EngineReading, _now: Time) {}
 
     fn next_wake(&self) -> Option<Time> {
         self.deadlines.first().map(|&(deadline, _)| deadline)

@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use flow::{
-    Ask, BackendId, BackendSupply, Bound, Bounds, Controller, Event, Eviction, FlowClass, ModelId,
-    Place, Refusal, Settings, Ticket, Time, Usage, Verdict, Weight,
+    Ask, AutoBound, BackendId, BackendSupply, Bounds, Controller, Event, Eviction, FlowClass,
+    ModelId, Refusal, RequeuePosition, Settings, Ticket, Time, Usage, Verdict, Weight,
 };
 
 use super::{Cost, Decision, EngineId, Failure, Gate, Offer, RequestId, Spent, Tenant, Why};
-use crate::engine::Reading;
+use crate::engine::EngineReading;
 
 const MODEL: ModelId = ModelId(0);
 /// The output expected before anything has completed.
@@ -220,7 +220,7 @@ impl Gate for Ours {
         match failure {
             Failure::Untouched => {
                 if let Some(ticket) = self.ticket(request) {
-                    let _ = self.controller.requeue(ticket, Place::Back, now);
+                    let _ = self.controller.requeue(ticket, RequeuePosition::Back, now);
                 }
                 self.gather();
             }
@@ -241,7 +241,7 @@ impl Gate for Ours {
         self.gather();
     }
 
-    fn reading(&mut self, engine: EngineId, reading: &Reading, now: Time) {
+    fn reading(&mut self, engine: EngineId, reading: &EngineReading, now: Time) {
         self.controller.reading(BackendId(engine), *reading, now);
         self.gather();
     }
@@ -267,7 +267,7 @@ impl Gate for Ours {
         self.cost
     }
 
-    fn binding(&self, engine: EngineId) -> Option<Bound> {
+    fn binding(&self, engine: EngineId) -> Option<AutoBound> {
         let view = self.controller.backends().find(|view| view.id == BackendId(engine))?;
         view.limits.binding
     }

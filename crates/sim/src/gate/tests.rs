@@ -6,7 +6,7 @@ use super::direct::Direct;
 use super::line::{Line, LineConfig, Order};
 use super::ours::{Ours, OursConfig};
 use super::{Cost, Decision, Failure, Gate, Offer, RequestId, Spent, Tenant, Why};
-use crate::engine::Reading;
+use crate::engine::EngineReading;
 
 const START: Time = Time::ZERO;
 
@@ -194,7 +194,7 @@ fn what_keeps_an_engine_closed_is_told() {
     gate.offer(&Offer { request: 0, tenant, known, band, prompt, ttl }, START);
     assert_eq!(gate.binding(0), None);
     gate.offer(&Offer { request: 1, tenant, known, band, prompt, ttl }, START);
-    assert_eq!(gate.binding(0), Some(flow::Bound::Unstarted));
+    assert_eq!(gate.binding(0), Some(flow::AutoBound::Unstarted));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn the_core_hears_of_first_tokens_streams_and_metrics() {
     gate.streamed(0, 1000, START);
     assert!(limits(&gate).tokens.0 >= 1010, "it holds more than was expected");
     assert!(!limits(&gate).by_metrics);
-    let reading = Reading { kv_tokens: Some(10_000), ..Reading::default() };
+    let reading = EngineReading { kv_tokens: Some(10_000), ..EngineReading::default() };
     gate.reading(0, &reading, START);
     assert!(limits(&gate).by_metrics);
 }

@@ -1,6 +1,6 @@
 //! The state of the world from moment to moment, for plots.
 
-use flow::{BANDS, Bound, Span, Time};
+use flow::{AutoBound, BANDS, Span, Time};
 
 use super::shares::Share;
 
@@ -36,7 +36,7 @@ pub struct EngineMoment {
     /// How many of these the gateway allows, where it has a limit.
     pub limit: Option<f64>,
     /// What keeps it closed, under a stock that tunes itself.
-    pub binding: Option<Bound>,
+    pub binding: Option<AutoBound>,
     /// Jobs in its batch.
     pub running: u32,
     /// Jobs that wait inside it.

@@ -6,7 +6,7 @@ use flow::Time;
 
 use super::agenda::Event;
 use super::{Stage, World};
-use crate::engine::{Engine, Job, JobId, Profile, Progress, Reading};
+use crate::engine::{Engine, EngineReading, Job, JobId, Profile, Progress};
 use crate::gate::{EngineId, RequestId};
 use crate::measure::EngineMoment;
 
@@ -27,7 +27,7 @@ pub(super) struct Batches {
     slots: Vec<Vec<Progress>>,
     free: Vec<u32>,
     /// All readings take equally long, so the first to leave is the first to arrive.
-    readings: VecDeque<(EngineId, Reading)>,
+    readings: VecDeque<(EngineId, EngineReading)>,
 }
 
 // === impl Server ===
@@ -153,7 +153,7 @@ impl World<'_> {
     /// Writes down the state of the world.
     pub(super) fn sample(&mut self) {
         let moment = |(server, engine): (&Server, EngineId)| {
-            let Reading { running, waiting, kv_used, .. } = server.engine.reading();
+            let EngineReading { running, waiting, kv_used, .. } = server.engine.reading();
             let (limit, binding) = (self.gate.limit(engine), self.gate.binding(engine));
             EngineMoment { up: server.up, in_flight: 0, limit, binding, running, waiting, kv_used }
         };

@@ -11,7 +11,7 @@ use flow::{Bounds, FlowClass, Hysteresis, Settings};
 use super::*;
 use crate::arrivals::{Arrivals, Lengths, Process};
 use crate::dice::Dice;
-use crate::engine::{Engine, Job, JobId, Reading, Shape, SlotsShape};
+use crate::engine::{Engine, EngineReading, Job, JobId, Shape, SlotsShape};
 use crate::gate::direct::Direct;
 use crate::gate::line::{Line, LineConfig, Order};
 use crate::gate::ours::{Ours, OursConfig};

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Result;
-use flow::identity::Part;
-use flow::{Cascade, FlowClass, Settings as FlowSettings, Span, Traits, Weight};
+use flow::identity::Attribute;
+use flow::{BackendTraits, Cascade, FlowClass, Settings as FlowSettings, Span, Weight};
 use gateway::config::Resolved;
 use gateway::config::resolved::{
     BackendKind, BackendSpec, FleetSettings, Identity, Log, LogFormat, Server,
@@ -152,7 +152,7 @@ pub(super) fn config(engines: &[Running]) -> Result<Resolved> {
         url: format!("http://{}", engine.address()),
         kind: BackendKind::Vllm,
         models: vec![MODEL.to_owned()],
-        traits: Traits { power_watts: cast.watts, latency_ms: cast.first_token_ms as f32 },
+        traits: BackendTraits { power_watts: cast.watts, latency_ms: cast.first_token_ms as f32 },
         http2: false,
     });
     let ttl = Span::from_nanos(PATIENCE.as_nanos() as u64);
@@ -166,7 +166,10 @@ pub(super) fn config(engines: &[Running]) -> Result<Resolved> {
             cascade: Cascade::Weighted(weights),
             ..FlowSettings::default()
         },
-        identity: Identity { parts: vec![Part::Header(TEAM.to_owned())], ..Identity::default() },
+        identity: Identity {
+            parts: vec![Attribute::Header(TEAM.to_owned())],
+            ..Identity::default()
+        },
         fleet: FleetSettings { backends: specs.collect(), ..FleetSettings::default() },
         log: Log { access: false, format: LogFormat::Text },
         ..Resolved::default()

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow::Time;
-use sim::engine::{Engine, Job, JobId, Progress, Reading, Rejected};
+use sim::engine::{Engine, EngineReading, Job, JobId, Progress, Rejected};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -61,7 +61,7 @@ pub(super) struct Seat {
 /// What the machine is doing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
-    pub(super) reading: Reading,
+    pub(super) reading: EngineReading,
     pub(super) running_max: u32,
     pub(super) busy: Duration,
 }

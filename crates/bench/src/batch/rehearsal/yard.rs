@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use flow::turnstile::{Beginnings, Passage, Turnstile, TurnstileLaw};
+use flow::start_limiter::{StartAllowance, StartLimiter, StartLimiterSettings, StartLoad};
 use flow::{Span, Time};
 use sim::dice::Dice;
 use sim::engine::{Engine, Job, JobId, Profile, Progress};
@@ -39,7 +39,7 @@ pub(super) struct Yard<'a> {
     held_tokens: u64,
     /// The mean of interactive requests' seconds to the first token.
     start: f64,
-    turnstile: Turnstile,
+    start_limiter: StartLimiter,
     look_at: Time,
     sizes: Dice,
     out: Vec<Progress>,
@@ -82,7 +82,7 @@ impl<'a> Yard<'a> {
         profile: &Profile,
         kv_tokens: u64,
     ) -> Result<Self> {
-        let rest = if let Policy::Turnstile(rest) = policy { rest } else { 0.0 };
+        let rest = if let Policy::StartLimiter(rest) = policy { rest } else { 0.0 };
         Ok(Self {
             mix,
             policy,
@@ -96,7 +96,7 @@ impl<'a> Yard<'a> {
             batch: 0,
             held_tokens: 0,
             start: UNKNOWN,
-            turnstile: Turnstile::new(TurnstileLaw::new(rest)?),
+            start_limiter: StartLimiter::new(StartLimiterSettings::new(rest)?),
             look_at: Time::ZERO,
             sizes: Dice::new(SEED).fork("batch"),
             out: Vec::new(),
@@ -120,7 +120,7 @@ impl<'a> Yard<'a> {
     }
 
     fn next_event(&self) -> Option<Time> {
-        let looks = matches!(self.policy, Policy::Turnstile(_));
+        let looks = matches!(self.policy, Policy::StartLimiter(_));
         let look = Some(self.look_at).filter(|_| looks);
         self.engine.next_event().into_iter().chain(look).min()
     }
@@ -166,25 +166,25 @@ impl<'a> Yard<'a> {
         match self.policy {
             Policy::Without => false,
             Policy::Fixed(budget) => self.batch < budget,
-            Policy::Turnstile(_) if self.now < self.look_at => false,
-            Policy::Turnstile(_) => {
+            Policy::StartLimiter(_) if self.now < self.look_at => false,
+            Policy::StartLimiter(_) => {
                 self.look_at = self.now.after(LOOK);
-                let seen = self.beginnings();
-                self.turnstile.see(seen, self.now);
+                let seen = self.start_load();
+                self.start_limiter.observe(seen, self.now);
                 let next = u64::from(self.mix.batch.prompt + self.mix.batch.output);
                 let fits = (self.held_tokens + next) as f64 <= FULL * self.kv_tokens as f64;
-                fits && matches!(self.turnstile.passage(self.now), Passage::Open(_))
+                fits && matches!(self.start_limiter.allowance(self.now), StartAllowance::Allowed(_))
             }
         }
     }
 
-    fn beginnings(&mut self) -> Beginnings {
+    fn start_load(&mut self) -> StartLoad {
         let now = self.now;
         self.presumed.retain(|&starts| starts > now);
         let calm = self.unstarted == 0 && self.presumed.is_empty();
         let usual = u64::from(self.mix.interactive.prompt);
         let start = Some((Span::from_secs_f64(self.start), usual));
-        Beginnings { ready: 1, calm: u32::from(calm), start, others: true }
+        StartLoad { ready: 1, calm: u32::from(calm), start, others: true }
     }
 
     fn submit(&mut self, size: Size, dice: &mut Dice, interactive: bool) -> Result<()> {
@@ -203,9 +203,9 @@ impl<'a> Yard<'a> {
         } else {
             self.batch += 1;
             self.presumed.push(self.now.after(Span::from_secs_f64(self.start)));
-            self.turnstile.pass(self.now);
-            self.turnstile.weigh(u64::from(prompt), self.now);
-            self.look_at = self.turnstile.opens_at();
+            self.start_limiter.record_start(self.now);
+            self.start_limiter.record_prompt(u64::from(prompt), self.now);
+            self.look_at = self.start_limiter.opens_at();
         }
         Ok(())
     }

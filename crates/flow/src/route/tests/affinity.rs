@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn session(session: u64) -> Wish {
-    Wish { session: Some(session), ..Wish::default() }
+fn session(session: u64) -> RoutePreference {
+    RoutePreference { session: Some(session), ..RoutePreference::default() }
 }
 
 #[test]
@@ -49,21 +49,21 @@ fn r01_affinity_yields_to_load() {
         let [warm, cold] = equals([[0, pending, 0, 0], [0; BANDS]]);
         [Candidate { prefix_share: 1.0, ..warm }, cold]
     };
-    assert_eq!(pick(&Wish::default(), &warm(1)).at, 0, "worth one ask ahead of it");
-    assert_eq!(pick(&Wish::default(), &warm(3)).at, 1, "not worth three");
+    assert_eq!(pick(&RoutePreference::default(), &warm(1)).at, 0, "worth one ask ahead of it");
+    assert_eq!(pick(&RoutePreference::default(), &warm(3)).at, 1, "not worth three");
 }
 
 #[test]
 fn r01_affinity_is_named_when_it_decided() {
     let [warm, cold] = equals([[0, 1, 0, 0], [0; BANDS]]);
     let field = [Candidate { prefix_share: 1.0, ..warm }, cold];
-    assert_eq!(pick(&Wish::default(), &field).reason.text(), "cache-affinity");
+    assert_eq!(pick(&RoutePreference::default(), &field).reason.text(), "cache-affinity");
     let field = [warm, Candidate { prefix_share: 1.0, ..cold }];
-    let choice = pick(&Wish::default(), &field);
-    assert_eq!(choice.reason, Reason::NormalBalanced, "it would have been chosen anyway");
-    let adapter = Wish { adapter: Some(1), ..Wish::default() };
+    let choice = pick(&RoutePreference::default(), &field);
+    assert_eq!(choice.reason, RouteReason::NormalBalanced, "it would have been chosen anyway");
+    let adapter = RoutePreference { adapter: Some(1), ..RoutePreference::default() };
     let field = [Candidate { has_adapter: true, ..warm }, cold];
-    assert_eq!(pick(&adapter, &field).reason, Reason::Affinity);
+    assert_eq!(pick(&adapter, &field).reason, RouteReason::Affinity);
 }
 
 /// A home that does not keep the latency limit is no home: another of the eligible is.
@@ -74,7 +74,7 @@ fn r05_a_session_has_its_home_among_those_within_the_limit() {
         let mut field = equals([[0; BANDS]; 4]);
         let home = pick(&session(id), &field).at;
         field[home as usize].traits.latency_ms = 700.0;
-        let choice = pick(&Wish { latency_max: Some(limit), ..session(id) }, &field);
+        let choice = pick(&RoutePreference { latency_max: Some(limit), ..session(id) }, &field);
         assert_ne!(choice.at, home);
         assert_eq!(choice.score.affinity, 100.0, "session {id}");
     }

@@ -74,7 +74,7 @@ fn r03_a_depth_beyond_counting_stops_at_the_largest_number() {
 #[test]
 fn r04_a_critical_request_avoids_congested_backends() {
     let field = equals([[0, 5, 0, 0], [0; BANDS], [0, 0, 0, 2]]);
-    let wish = Wish { latency_critical: true, ..wish(Band::Critical) };
+    let wish = RoutePreference { latency_critical: true, ..wish(Band::Critical) };
     let choice = pick(&wish, &field);
     assert_eq!((choice.at, choice.depth, choice.score.boost), (1, 0, 500.0));
     assert_eq!(choice.reason.text(), "critical-priority-low-queue");
@@ -99,7 +99,7 @@ fn r04_voice_does_not_wait_behind_batch_jobs() {
     // Ten best-effort and five normal requests are spread over equal backends, and one of these
     // has critical work as well.
     let field = equals([[4, 1, 0, 1], [3, 2, 0, 0], [3, 2, 0, 1]]);
-    let limit = |millis| Wish {
+    let limit = |millis| RoutePreference {
         latency_max: Some(Span::from_millis(millis)),
         latency_critical: true,
         ..wish(Band::Critical)
@@ -119,7 +119,7 @@ fn r02_the_documented_scores_are_the_computed_ones() {
             .unwrap();
     for band in Band::DESCENDING {
         let name = ["best-effort", "normal", "high", "critical"][band.index()];
-        let boost = RouteLaw::default().boost(band);
+        let boost = RouteWeights::default().boost(band);
         let scores = trio().map(|candidate| pick(&wish(band), &[candidate]).score.total);
         let best = pick(&wish(band), &trio()).at;
         let cells: Vec<String> = (0..)

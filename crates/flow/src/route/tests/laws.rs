@@ -29,16 +29,16 @@ const POINTS: [(&str, Setter); 8] = [
 fn refused(set: Setter, value: f64) -> OutOfRange {
     let mut terms = RouteTerms::default();
     set(&mut terms, value);
-    RouteLaw::new(terms).expect_err("it is out of range")
+    RouteWeights::new(terms).expect_err("it is out of range")
 }
 
 #[test]
 fn r02_the_default_has_the_sources_values() {
-    let law = RouteLaw::default();
+    let law = RouteWeights::default();
     let boosts = Band::DESCENDING.map(|band| law.boost(band));
     assert_eq!(boosts, [500.0, 200.0, 0.0, -100.0]);
     assert_eq!(law.terms().depth_penalty, 50.0);
-    assert_eq!(RouteLaw::new(RouteTerms::default()), Ok(law), "and passes its own checks");
+    assert_eq!(RouteWeights::new(RouteTerms::default()), Ok(law), "and passes its own checks");
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn r02_boosts_may_not_fall_from_one_band_to_the_next() {
 
 #[test]
 fn r01_traits_are_checked_by_their_keys() {
-    assert!(Traits::new(55.0, 150.0).is_ok());
-    assert!(Traits::new(0.0, 0.0).is_ok());
+    assert!(BackendTraits::new(55.0, 150.0).is_ok());
+    assert!(BackendTraits::new(0.0, 0.0).is_ok());
     for bad in [f32::NAN, f32::INFINITY, -1.0, 1e8] {
-        assert_eq!(Traits::new(bad, 1.0).unwrap_err().what, "power_watts");
-        assert_eq!(Traits::new(1.0, bad).unwrap_err().what, "latency_ms");
+        assert_eq!(BackendTraits::new(bad, 1.0).unwrap_err().what, "power_watts");
+        assert_eq!(BackendTraits::new(1.0, bad).unwrap_err().what, "latency_ms");
     }
 }

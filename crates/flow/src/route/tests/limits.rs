@@ -3,8 +3,8 @@
 use super::*;
 use crate::time::Span;
 
-fn within(band: Band, millis: u64) -> Wish {
-    Wish { latency_max: Some(Span::from_millis(millis)), ..wish(band) }
+fn within(band: Band, millis: u64) -> RoutePreference {
+    RoutePreference { latency_max: Some(Span::from_millis(millis)), ..wish(band) }
 }
 
 #[test]
@@ -12,7 +12,7 @@ fn r05_a_latency_limit_leaves_out_whoever_is_slower() {
     let choice = pick(&within(Band::BestEffort, 400), &trio());
     assert_eq!((choice.at, choice.reason.text()), (IGPU, "best-effort-power-efficient"));
     let choice = pick(&within(Band::BestEffort, 399), &trio());
-    assert_eq!((choice.at, choice.reason), (NVIDIA, Reason::OnlyWithinLimit));
+    assert_eq!((choice.at, choice.reason), (NVIDIA, RouteReason::OnlyWithinLimit));
     let choice = pick(&within(Band::BestEffort, 10_000), &trio());
     assert_eq!(choice.at, NPU, "a limit that all keep changes nothing");
     assert_eq!(choice.score.boost, -100.0);
@@ -42,7 +42,7 @@ fn r04_a_limit_that_nobody_keeps_takes_the_fastest_and_says_so() {
     let choice = pick(&within(Band::BestEffort, 100), &[frugal, nvidia()]);
     assert_eq!(choice.at, NVIDIA, "economy does not count any more, also where they are close");
     let alone = pick(&within(Band::Normal, 100), &[npu()]);
-    assert_eq!(alone.reason, Reason::LimitUnmet, "also where there is no other");
+    assert_eq!(alone.reason, RouteReason::LimitUnmet, "also where there is no other");
 }
 
 /// Twins differ by a hair in what is measured: the limit must not send everyone to one of them.
@@ -62,15 +62,15 @@ fn r04_twins_share_a_limit_that_neither_keeps() {
 #[test]
 fn r05_latency_critical_prefers_speed_like_a_critical_ask() {
     for band in Band::DESCENDING {
-        let choice = pick(&Wish { latency_critical: true, ..wish(band) }, &trio());
+        let choice = pick(&RoutePreference { latency_critical: true, ..wish(band) }, &trio());
         assert_eq!((choice.at, choice.score.boost), (NVIDIA, 500.0), "{band:?}");
     }
     // Its place among what is pending stays that of its band.
     let [busy] = equals([[0, 0, 0, 4]]);
-    let choice = pick(&Wish { latency_critical: true, ..wish(Band::Normal) }, &[busy]);
+    let choice = pick(&RoutePreference { latency_critical: true, ..wish(Band::Normal) }, &[busy]);
     assert_eq!(choice.weighted_depth, 4.0);
     let [busy] = equals([[4, 0, 0, 0]]);
-    let choice = pick(&Wish { latency_critical: true, ..wish(Band::Normal) }, &[busy]);
+    let choice = pick(&RoutePreference { latency_critical: true, ..wish(Band::Normal) }, &[busy]);
     assert_eq!(choice.weighted_depth, 2.0);
 }
 
@@ -99,7 +99,7 @@ fn r07_best_effort_never_fails_because_of_its_penalty() {
 
 #[test]
 fn r01_nobody_is_chosen_from_nobody() {
-    assert_eq!(choose(&Wish::default(), &RouteLaw::default(), [].into_iter()), None);
+    assert_eq!(choose(&RoutePreference::default(), &RouteWeights::default(), [].into_iter()), None);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn r04_every_reason_is_given_where_it_holds() {
     let lone = pick(&wish(Band::Critical), &[npu()]);
     assert_eq!(lone.reason.text(), "only-backend");
     let busy = [Candidate { pending: [0, 0, 0, 1], ..nvidia() }, igpu(), npu()];
-    let rush = |band| Wish { latency_critical: true, ..wish(band) };
+    let rush = |band| RoutePreference { latency_critical: true, ..wish(band) };
     let expected = [
         (wish(Band::Critical), &trio(), "critical-priority-low-queue"),
         (wish(Band::Critical), &busy, "critical-priority-fastest"),
@@ -126,5 +126,5 @@ fn r04_every_reason_is_given_where_it_holds() {
     assert_eq!(pick(&wish(Band::BestEffort), &crowded).reason.text(), "best-effort-balanced");
     let equal = equals([[0; BANDS]; 2]);
     let choice = pick(&wish(Band::BestEffort), &equal);
-    assert_eq!(choice.reason, Reason::BestEffortBalanced, "nobody draws more than another");
+    assert_eq!(choice.reason, RouteReason::BestEffortBalanced, "nobody draws more than another");
 }

@@ -4,18 +4,18 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn rule(name: &str, targets: &[(&str, u32)]) -> NameRule {
+fn rule(name: &str, targets: &[(&str, u32)]) -> ModelNameRule {
     let targets = targets.iter().map(|&(model, weight)| (model.to_owned(), weight)).collect();
-    NameRule { name: name.to_owned(), band: None, targets }
+    ModelNameRule { name: name.to_owned(), band: None, targets }
 }
 
-fn refused(rules: &[NameRule]) -> NameError {
-    Names::new(rules).expect_err("the rules are wrong")
+fn refused(rules: &[ModelNameRule]) -> ModelNameError {
+    ModelNames::new(rules).expect_err("the rules are wrong")
 }
 
 #[test]
 fn r10_an_alias_stands_for_its_target() {
-    let names = Names::new(&[rule("chat", &[("llama-3-8b", 1)])]).unwrap();
+    let names = ModelNames::new(&[rule("chat", &[("llama-3-8b", 1)])]).unwrap();
     for draw in [0, 1, 7, u64::MAX] {
         let resolved = names.resolve("chat", draw).unwrap();
         assert_eq!(resolved.target, "llama-3-8b");
@@ -24,33 +24,33 @@ fn r10_an_alias_stands_for_its_target() {
 
 #[test]
 fn r10_a_name_without_a_rule_stands_for_itself() {
-    let names = Names::new(&[rule("chat", &[("llama-3-8b", 1)])]).unwrap();
-    let itself = Resolved { target: "llama-3-8b", band: None };
+    let names = ModelNames::new(&[rule("chat", &[("llama-3-8b", 1)])]).unwrap();
+    let itself = ResolvedModel { target: "llama-3-8b", band: None };
     assert_eq!(names.resolve("llama-3-8b", 5), Some(itself));
     let longest = "m".repeat(256);
-    assert_eq!(Names::default().resolve(&longest, 0).unwrap().target, longest);
+    assert_eq!(ModelNames::default().resolve(&longest, 0).unwrap().target, longest);
 }
 
 #[test]
 fn r10_nothing_has_an_empty_or_overlong_name() {
-    assert_eq!(Names::default().resolve("", 0), None);
-    assert_eq!(Names::default().resolve(&"m".repeat(257), 0), None);
+    assert_eq!(ModelNames::default().resolve("", 0), None);
+    assert_eq!(ModelNames::default().resolve(&"m".repeat(257), 0), None);
 }
 
 #[test]
 fn r10_bands_come_from_the_name_or_else_from_its_target() {
     let rules = [
-        NameRule { band: Some(Band::High), ..rule("voice", &[("llama", 1)]) },
-        NameRule { band: Some(Band::BestEffort), ..rule("llama", &[("llama", 1)]) },
+        ModelNameRule { band: Some(Band::High), ..rule("voice", &[("llama", 1)]) },
+        ModelNameRule { band: Some(Band::BestEffort), ..rule("llama", &[("llama", 1)]) },
         rule("chat", &[("llama", 1), ("qwen", 1)]),
     ];
-    let names = Names::new(&rules).unwrap();
+    let names = ModelNames::new(&rules).unwrap();
     let band = |name| names.resolve(name, 0).unwrap().band;
     assert_eq!(band("voice"), Some(Band::High));
     assert_eq!(band("llama"), Some(Band::BestEffort));
     assert_eq!(band("qwen"), None);
     for draw in 0..2 {
-        let Resolved { target, band, .. } = names.resolve("chat", draw).unwrap();
+        let ResolvedModel { target, band, .. } = names.resolve("chat", draw).unwrap();
         assert_eq!(band, (target == "llama").then_some(Band::BestEffort));
     }
 }
@@ -59,7 +59,8 @@ fn r10_bands_come_from_the_name_or_else_from_its_target() {
 fn r10_rules_that_cannot_work_are_refused_by_their_keys() {
     let good = rule("chat", &[("llama", 1)]);
     let long = "m".repeat(257);
-    let many: Vec<NameRule> = (0..4097).map(|at| rule(&format!("m{at}"), &[("x", 1)])).collect();
+    let many: Vec<ModelNameRule> =
+        (0..4097).map(|at| rule(&format!("m{at}"), &[("x", 1)])).collect();
     let numbered: Vec<String> = (0..65).map(|at| format!("m{at}")).collect();
     let crowd: Vec<(&str, u32)> = numbered.iter().map(|name| (name.as_str(), 1)).collect();
     let cases = [
@@ -94,12 +95,12 @@ fn r10_targets_are_final() {
     let split = [rule("a", &[("b", 1)]), rule("b", &[("b", 9), ("c", 1)])];
     assert_eq!(refused(&split).key, "models[0].targets[0].model");
     let onto_itself = [rule("a", &[("b", 1)]), rule("b", &[("b", 1)])];
-    assert!(Names::new(&onto_itself).is_ok(), "that is the end of it");
+    assert!(ModelNames::new(&onto_itself).is_ok(), "that is the end of it");
 }
 
 #[test]
 fn r10_a_target_of_weight_nothing_is_never_drawn() {
-    let names = Names::new(&[rule("a", &[("x", 0), ("y", 3), ("z", 0)])]).unwrap();
+    let names = ModelNames::new(&[rule("a", &[("x", 0), ("y", 3), ("z", 0)])]).unwrap();
     for draw in 0..100 {
         assert_eq!(names.resolve("a", draw).unwrap().target, "y");
     }
@@ -112,7 +113,7 @@ fn r10_the_largest_split_is_drawn_from_without_overflow() {
     let most = |at: usize| 1_000_000 - u32::from(at == 0);
     let targets: Vec<(&str, u32)> =
         numbered.iter().enumerate().map(|(at, name)| (name.as_str(), most(at))).collect();
-    let names = Names::new(&[rule("a", &targets)]).unwrap();
+    let names = ModelNames::new(&[rule("a", &targets)]).unwrap();
     for draw in [0, 1, 63_999_998, 63_999_999, u64::MAX - 1, u64::MAX] {
         assert!(names.resolve("a", draw).is_some());
     }
@@ -123,7 +124,7 @@ fn shares(weights: &[u32], draws: impl Iterator<Item = u64>) -> Vec<u64> {
     let numbered: Vec<String> = (0..weights.len()).map(|at| format!("m{at}")).collect();
     let targets: Vec<(&str, u32)> =
         numbered.iter().zip(weights).map(|(name, &weight)| (name.as_str(), weight)).collect();
-    let names = Names::new(&[rule("a", &targets)]).unwrap();
+    let names = ModelNames::new(&[rule("a", &targets)]).unwrap();
     let mut counts = vec![0; weights.len()];
     for draw in draws {
         let target = names.resolve("a", draw).unwrap().target;

@@ -10,12 +10,12 @@ fn any_band() -> impl Strategy<Value = Band> {
 }
 
 /// Any wish, with limits in the range in which backends lie.
-fn any_wish() -> impl Strategy<Value = Wish> {
+fn any_wish() -> impl Strategy<Value = RoutePreference> {
     let limit = proptest::option::of((0..2000u64).prop_map(Span::from_millis));
     let session = proptest::option::of(any::<u64>());
     let adapter = proptest::option::of(any::<u32>());
     (any_band(), limit, any::<bool>(), session, adapter).prop_map(
-        |(band, latency_max, latency_critical, session, adapter)| Wish {
+        |(band, latency_max, latency_critical, session, adapter)| RoutePreference {
             band,
             latency_max,
             latency_critical,
@@ -36,7 +36,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
     let loads = (proptest::array::uniform4(count.clone()), proptest::option::of(count));
     let shares = (proptest::option::of(gauge(1.2)), gauge(1.2), gauge(1.2), any::<bool>());
     (figures, loads, shares, 0..5u64).prop_map(|(figures, loads, shares, last_granted)| Candidate {
-        traits: Traits { power_watts: figures.0, latency_ms: figures.1 },
+        traits: BackendTraits { power_watts: figures.0, latency_ms: figures.1 },
         measured_latency_ms: figures.2,
         pending: loads.0,
         engine_waiting: loads.1,
@@ -59,7 +59,7 @@ fn any_field() -> impl Strategy<Value = Vec<Candidate>> {
 }
 
 /// The same score from the formula in docs/FLOW.md, for sensible numbers and without sessions.
-fn documented(wish: &Wish, boost: f64, candidate: &Candidate) -> f64 {
+fn documented(wish: &RoutePreference, boost: f64, candidate: &Candidate) -> f64 {
     let unit = |value: f32| if value.is_nan() || value < 0.0 { 0.0 } else { f64::from(value) };
     let (stated, power) = (candidate.traits.latency_ms, candidate.traits.power_watts);
     let latency = match candidate.measured_latency_ms {
@@ -180,13 +180,13 @@ proptest! {
     fn r05_a_limit_that_can_be_kept_is_kept(wish in any_wish(), field in any_field()) {
         let choice = pick(&wish, &field);
         let Some(limit) = wish.latency_max else {
-            prop_assert_ne!(choice.reason, Reason::LimitUnmet);
+            prop_assert_ne!(choice.reason, RouteReason::LimitUnmet);
             return Ok(());
         };
         let limit = limit.secs_f64() * 1000.0;
         let least = field.iter().map(|candidate| candidate.latency()).fold(f64::MAX, f64::min);
         let chosen = field[choice.at as usize].latency();
-        prop_assert_eq!(choice.reason == Reason::LimitUnmet, least > limit);
+        prop_assert_eq!(choice.reason == RouteReason::LimitUnmet, least > limit);
         prop_assert!(chosen <= limit.max(least * 1.1), "{chosen} for {limit}, least {least}");
     }
 
@@ -201,8 +201,8 @@ proptest! {
     ) {
         let field: Vec<Candidate> =
             (0..).zip(numbers).map(|(at, numbers)| sensible(at, numbers)).collect();
-        let wish = Wish { latency_critical, adapter, ..wish(band) };
-        let boost = if latency_critical { 500.0 } else { RouteLaw::default().boost(band) };
+        let wish = RoutePreference { latency_critical, adapter, ..wish(band) };
+        let boost = if latency_critical { 500.0 } else { RouteWeights::default().boost(band) };
         let choice = pick(&wish, &field);
         let totals: Vec<f64> =
             field.iter().map(|candidate| documented(&wish, boost, candidate)).collect();

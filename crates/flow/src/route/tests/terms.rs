@@ -3,7 +3,7 @@
 use super::*;
 
 /// What one of two twins gains or loses by a change, in points.
-fn effect(wish: &Wish, change: impl Fn(Candidate) -> Candidate) -> f64 {
+fn effect(wish: &RoutePreference, change: impl Fn(Candidate) -> Candidate) -> f64 {
     let twin = backend(0, 10.0, 200.0);
     let score = |candidate| pick(wish, &[candidate]).score;
     let (before, after) = (score(twin), score(change(twin)));
@@ -19,18 +19,18 @@ fn effect(wish: &Wish, change: impl Fn(Candidate) -> Candidate) -> f64 {
 }
 
 fn assert_effect(expected: f64, change: impl Fn(Candidate) -> Candidate) {
-    let found = effect(&Wish::default(), change);
+    let found = effect(&RoutePreference::default(), change);
     assert!((found - expected).abs() < 1e-4, "{found}, not {expected}");
 }
 
 #[test]
 fn r01_stated_speed_and_power_count() {
     assert_effect(100.0, |twin| Candidate {
-        traits: Traits { latency_ms: 100.0, ..twin.traits },
+        traits: BackendTraits { latency_ms: 100.0, ..twin.traits },
         ..twin
     });
     assert_effect(-160.0, |twin| Candidate {
-        traits: Traits { power_watts: 20.0, ..twin.traits },
+        traits: BackendTraits { power_watts: 20.0, ..twin.traits },
         ..twin
     });
 }
@@ -46,9 +46,9 @@ fn r01_a_measured_latency_counts_half_and_within_reason() {
         assert_effect(0.0, measured(Some(nonsense)));
     }
     let unstated = Candidate { measured_latency_ms: Some(300.0), ..backend(0, 10.0, 0.0) };
-    assert_eq!(pick(&Wish::default(), &[unstated]).score.speed, 850.0);
+    assert_eq!(pick(&RoutePreference::default(), &[unstated]).score.speed, 850.0);
     let trusting = law(|terms| terms.measured_share = 1.0);
-    assert_eq!(pick_by(&trusting, &Wish::default(), &[unstated]).score.speed, 700.0);
+    assert_eq!(pick_by(&trusting, &RoutePreference::default(), &[unstated]).score.speed, 700.0);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn r01_a_cached_prompt_and_a_loaded_adapter_count() {
     assert_effect(50.0, |twin| Candidate { prefix_share: 0.5, ..twin });
     assert_effect(100.0, |twin| Candidate { prefix_share: 9.0, ..twin });
     assert_effect(0.0, |twin| Candidate { has_adapter: true, ..twin });
-    let tuned = Wish { adapter: Some(3), ..Wish::default() };
+    let tuned = RoutePreference { adapter: Some(3), ..RoutePreference::default() };
     assert_eq!(effect(&tuned, |twin| Candidate { has_adapter: true, ..twin }), 150.0);
 }
 
@@ -114,7 +114,7 @@ fn r01_equal_idle_backends_take_turns() {
         for round in 0..3 {
             let mut hit: Vec<u32> = Vec::new();
             for _ in 0..count {
-                let at = pick(&Wish::default(), &field).at;
+                let at = pick(&RoutePreference::default(), &field).at;
                 grants += 1;
                 field[at as usize].last_granted = grants;
                 hit.push(at);
@@ -130,7 +130,7 @@ fn r01_equal_idle_backends_take_turns() {
 fn r01_a_burst_is_spread_over_equal_backends() {
     let mut field = equals([[0; BANDS]; 5]);
     for grants in 1..=50 {
-        let at = pick(&Wish::default(), &field).at as usize;
+        let at = pick(&RoutePreference::default(), &field).at as usize;
         field[at].pending[Band::Normal.index()] += 1;
         field[at].last_granted = grants;
     }

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Basis, Budget, BudgetLaw, GateReading};
+use super::{Basis, Budget, BudgetSettings, GateReading};
 use crate::{Span, Time};
 
 /// Saturation is looked at this often.
@@ -104,7 +104,7 @@ impl World {
     pub(super) fn counted(&self) -> Gate {
         let stale = Span::from_secs(10);
         let basis = Basis::Measured { transit: self.transit, all: true };
-        let law = BudgetLaw::new(basis, 1.0 - self.threshold, stale, Span::ZERO).unwrap();
+        let law = BudgetSettings::new(basis, 1.0 - self.threshold, stale, Span::ZERO).unwrap();
         Gate::Counted(Box::new(Budget::new(law)))
     }
 

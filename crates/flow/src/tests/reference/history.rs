@@ -5,8 +5,8 @@
 
 use crate::{
     Admission, Ask, BackendId, BackendSupply, Band, Bounds, COST_MAX, Cascade, FlowClass, FlowId,
-    Hysteresis, ModelId, Order, Place, RouteLaw, Settings, Span, StockUnit, Time, UrgencyLaw,
-    Usage, Weight, Workload, WorkloadId, WorkloadLimits,
+    Hysteresis, ModelId, Order, RequeuePosition, RouteWeights, Settings, Span, StockUnit, Time,
+    UrgencyWeights, Usage, Weight, Workload, WorkloadId, WorkloadLimits,
 };
 
 /// The longest time to live, in milliseconds. Deadlines that lie beyond the reach of the timing
@@ -31,7 +31,7 @@ pub(in crate::tests) enum Action {
     Settle(u64, Usage),
     Charge(u64, u64),
     Cancel(u64),
-    Requeue(u64, Place),
+    Requeue(u64, RequeuePosition),
     Ready(Vec<(BackendId, bool)>),
     Wake,
     Close,
@@ -155,10 +155,10 @@ impl Random {
             bounds: self.bounds(stock),
             pace_max: None,
             stock,
-            route: RouteLaw::default(),
+            route: RouteWeights::default(),
             default_class: self.class(),
             classes: vec![self.class(), self.class()],
-            urgency: UrgencyLaw::new(law, Span::from_millis(500), 50.0).unwrap(),
+            urgency: UrgencyWeights::new(law, Span::from_millis(500), 50.0).unwrap(),
             workloads: WorkloadLimits {
                 window: Span::from_millis(self.pick(&[60, 300, 60_000])),
                 idle: Span::from_millis(self.pick(&[20, 2_000])),
@@ -234,9 +234,10 @@ impl History {
                 Action::Cancel(self.random.pick(&present.waiting))
             }
             23..28 => Action::Cancel(self.ask(present)),
-            28..33 => {
-                Action::Requeue(self.ask(present), self.random.pick(&[Place::Old, Place::Back]))
-            }
+            28..33 => Action::Requeue(
+                self.ask(present),
+                self.random.pick(&[RequeuePosition::Original, RequeuePosition::Back]),
+            ),
             33..36 => self.readiness(),
             _ => {
                 let next = present.next_wake.filter(|_| self.random.one_in(4));

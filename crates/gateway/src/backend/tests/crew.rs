@@ -190,7 +190,7 @@ fn x06_a_reload_keeps_those_who_stay_and_lets_the_others_end() {
     let (mut crew, _) = crew(vec![a.clone(), b.clone()]);
     fail(&mut crew, A, at(1));
     let moved = BackendSpec { url: "http://127.0.0.1:9".into(), ..b };
-    let renewed = BackendSpec { traits: Traits { power_watts: 9.0, ..a.traits }, ..a };
+    let renewed = BackendSpec { traits: BackendTraits { power_watts: 9.0, ..a.traits }, ..a };
     crew.configure(&quick(vec![moved.clone(), renewed.clone()]), at(2));
     let board = crew.settle(at(2)).unwrap();
     let told: Vec<u32> = board.supply.iter().map(|supply| supply.id.0).collect();

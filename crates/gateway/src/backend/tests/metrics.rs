@@ -1,6 +1,6 @@
 //! What engines say of themselves, as they spell it.
 
-use flow::Reading;
+use flow::EngineReading;
 use proptest::prelude::*;
 
 use super::super::metrics::{Gauges, read};
@@ -44,22 +44,27 @@ llamacpp:requests_deferred 9
 llamacpp:n_busy_slots_per_decode 0
 ";
 
-fn reading(text: &str) -> Option<Reading> {
+fn reading(text: &str) -> Option<EngineReading> {
     read(text.as_bytes()).map(|gauges| gauges.reading)
 }
 
 #[test]
 fn c10_vllm_is_read_over_all_its_engines() {
     let Gauges { reading, adapters } = read(VLLM.as_bytes()).unwrap();
-    let expected =
-        Reading { running: 12, waiting: 2, kv_used: 0.5, preemptions: 4, kv_tokens: Some(32_000) };
+    let expected = EngineReading {
+        running: 12,
+        waiting: 2,
+        kv_used: 0.5,
+        preemptions: 4,
+        kv_tokens: Some(32_000),
+    };
     assert_eq!(reading, expected);
     assert_eq!(adapters, ["sql", "chat"]);
 }
 
 #[test]
 fn c10_sglang_is_read() {
-    let expected = Reading {
+    let expected = EngineReading {
         running: 12,
         waiting: 3,
         kv_used: 0.28,
@@ -68,20 +73,20 @@ fn c10_sglang_is_read() {
     };
     assert_eq!(reading(SGLANG), Some(expected));
     let counted = format!("{SGLANG}sglang:num_retracted_requests_total{{}} 40\n");
-    assert_eq!(reading(&counted), Some(Reading { preemptions: 40, ..expected }));
+    assert_eq!(reading(&counted), Some(EngineReading { preemptions: 40, ..expected }));
     let paged = SGLANG.replace(
         "sglang:max_total_num_tokens{model_name=\"m\"} 471258.0",
         "sglang:cache_config_info{num_pages=\"100\",page_size=\"64\"} 1",
     );
-    assert_eq!(reading(&paged), Some(Reading { kv_tokens: Some(6400), ..expected }));
+    assert_eq!(reading(&paged), Some(EngineReading { kv_tokens: Some(6400), ..expected }));
 }
 
 #[test]
 fn c10_llamacpp_is_read() {
-    let expected = Reading { running: 4, waiting: 9, ..Reading::default() };
+    let expected = EngineReading { running: 4, waiting: 9, ..EngineReading::default() };
     assert_eq!(reading(LLAMACPP), Some(expected));
     let older = format!("{LLAMACPP}llamacpp:kv_cache_usage_ratio 0.63");
-    assert_eq!(reading(&older), Some(Reading { kv_used: 0.63, ..expected }));
+    assert_eq!(reading(&older), Some(EngineReading { kv_used: 0.63, ..expected }));
 }
 
 #[test]

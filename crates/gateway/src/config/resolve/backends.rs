@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flow::Traits;
+use flow::BackendTraits;
 use flow::identity::NAME_MAX;
 use http::Uri;
 
@@ -81,16 +81,16 @@ fn backend(section: &mut Section<'_>) -> Option<BackendSpec> {
 }
 
 /// Each is checked alone, so that both can be told.
-fn traits(section: &mut Section<'_>) -> Traits {
-    let default = Traits::default();
+fn traits(section: &mut Section<'_>) -> BackendTraits {
+    let default = BackendTraits::default();
     let mut read = |key, given: fn(f32) -> (f32, f32)| {
         let value = section.number(key)? as f32;
         let (power, latency) = given(value);
         let checked =
-            Traits::new(power, latency).map_err(|error| section.refuse_number(key, error));
+            BackendTraits::new(power, latency).map_err(|error| section.refuse_number(key, error));
         checked.ok().map(|_| value)
     };
-    Traits {
+    BackendTraits {
         power_watts: read("power_watts", |watts| (watts, 0.0)).unwrap_or(default.power_watts),
         latency_ms: read("latency_ms", |millis| (0.0, millis)).unwrap_or(default.latency_ms),
     }
@@ -109,7 +109,7 @@ fn from_flag(flag: &str) -> Result<BackendSpec, String> {
         url: address.url,
         kind: address.kind,
         models: Vec::new(),
-        traits: Traits::default(),
+        traits: BackendTraits::default(),
         http2: false,
     })
 }

@@ -1,6 +1,6 @@
 //! Which flow a request belongs to, and the list `flows`: what a kind of flow may have.
 
-use flow::identity::{Part, Rule};
+use flow::identity::{Attribute, ClassRule};
 use flow::{CAPACITY_MAX, FlowClass, Settings, Weight};
 use http::HeaderName;
 
@@ -11,23 +11,23 @@ use crate::config::section::Section;
 use crate::config::suggest;
 
 /// The names of parts; `header:NAME` stands for any header.
-const PARTS: [(&str, Part); 4] = [
-    ("model", Part::Model),
-    ("target_model", Part::TargetModel),
-    ("workload", Part::Workload),
-    ("fairness_id", Part::FairnessId),
+const PARTS: [(&str, Attribute); 4] = [
+    ("model", Attribute::Model),
+    ("target_model", Attribute::TargetModel),
+    ("workload", Attribute::Workload),
+    ("fairness_id", Attribute::FairnessId),
 ];
 const HEADER: &str = "header:";
 const ALLOWED: &str = "model, target_model, workload, fairness_id or header:NAME";
 
-pub(super) fn identity(parts: Vec<Part>, rules: Vec<Rule>) -> Identity {
+pub(super) fn identity(parts: Vec<Attribute>, rules: Vec<ClassRule>) -> Identity {
     let default = Identity::default();
     let parts = if parts.is_empty() { default.parts } else { parts };
     Identity { parts, rules }
 }
 
 /// `flow_by`, in the order given.
-pub(super) fn parts(section: &mut Section<'_>) -> Vec<Part> {
+pub(super) fn parts(section: &mut Section<'_>) -> Vec<Attribute> {
     let Some(texts) = section.texts("flow_by") else { return Vec::new() };
     if texts.is_empty() {
         section.refuse("flow_by", format!("is an empty list, allowed is at least one {ALLOWED}"));
@@ -46,7 +46,7 @@ pub(super) fn parts(section: &mut Section<'_>) -> Vec<Part> {
 }
 
 /// The part that a name stands for, or what would be right.
-fn part(name: &str) -> Result<Part, String> {
+fn part(name: &str) -> Result<Attribute, String> {
     if name == "tenant" {
         return Err("it is not available yet: there are no API keys and no tenants".into());
     }
@@ -55,7 +55,7 @@ fn part(name: &str) -> Result<Part, String> {
     }
     let header = name.strip_prefix(HEADER).map(str::trim);
     if let Some(header) = header.and_then(|header| HeaderName::from_bytes(header.as_bytes()).ok()) {
-        return Ok(Part::Header(header.as_str().to_owned()));
+        return Ok(Attribute::Header(header.as_str().to_owned()));
     }
     let meant = suggest::nearest(name, PARTS.iter().map(|(known, _)| *known));
     let meant = meant.map_or(String::new(), |known| format!("did you mean '{known}'? "));
@@ -63,10 +63,10 @@ fn part(name: &str) -> Result<Part, String> {
 }
 
 /// The rules in their order; each has a class of its own, numbered from 1.
-pub(super) fn resolve(sections: Vec<Section<'_>>, settings: &mut Settings) -> Vec<Rule> {
+pub(super) fn resolve(sections: Vec<Section<'_>>, settings: &mut Settings) -> Vec<ClassRule> {
     let mut rules = Vec::new();
     for (at, mut section) in sections.into_iter().enumerate() {
-        rules.push(Rule { patterns: patterns(&mut section), class: at as u32 + 1 });
+        rules.push(ClassRule { patterns: patterns(&mut section), class: at as u32 + 1 });
         let class = class(&mut section, settings.default_class);
         settings.classes.push(class);
         section.finish();
@@ -74,7 +74,7 @@ pub(super) fn resolve(sections: Vec<Section<'_>>, settings: &mut Settings) -> Ve
     rules
 }
 
-fn patterns(section: &mut Section<'_>) -> Vec<(Part, String)> {
+fn patterns(section: &mut Section<'_>) -> Vec<(Attribute, String)> {
     let keys = section.section("match").into_table();
     if keys.is_empty() {
         let what = format!("is empty, allowed is at least one {ALLOWED}, each with a pattern");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use flow::turnstile::TurnstileLaw;
+use flow::start_limiter::StartLimiterSettings;
 
 use super::{DAY, HOUR, MILLI, set};
 use crate::client::Base;
@@ -179,7 +179,7 @@ fn positive(section: &mut Section<'_>, key: &'static str) -> Option<f64> {
 
 fn rest(section: &mut Section<'_>) -> Option<f64> {
     let rest = section.number("rest")?;
-    let law = TurnstileLaw::new(rest);
+    let law = StartLimiterSettings::new(rest);
     if law.is_err() {
         section.refuse("rest", format!("is {rest}, allowed is 0 to 1000"));
     }

@@ -2,28 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use flow::{Band, NameRule, Names};
+use flow::{Band, ModelNameRule, ModelNames};
 
 use crate::config::keywords;
 use crate::config::report::Report;
 use crate::config::section::Section;
 use crate::config::tree::{Node, Place, Value};
 
-pub(super) fn resolve(sections: Vec<Section<'_>>, report: &Report) -> Names {
+pub(super) fn resolve(sections: Vec<Section<'_>>, report: &Report) -> ModelNames {
     let places: Vec<Place> = sections.iter().map(|section| section.place().clone()).collect();
-    let rules: Vec<Option<NameRule>> = sections.into_iter().map(rule).collect();
-    let complete: Option<Vec<NameRule>> = rules.into_iter().collect();
+    let rules: Vec<Option<ModelNameRule>> = sections.into_iter().map(rule).collect();
+    let complete: Option<Vec<ModelNameRule>> = rules.into_iter().collect();
     // With a rule left out the numbers in the core's message would point at others.
-    let Some(rules) = complete else { return Names::default() };
-    Names::new(&rules).unwrap_or_else(|error| {
+    let Some(rules) = complete else { return ModelNames::default() };
+    ModelNames::new(&rules).unwrap_or_else(|error| {
         let near = places.iter().find(|place| error.key.starts_with(&place.path));
         let line = near.map_or(0, |place| place.line);
         report.problem(&Place { path: error.key, line }, error.problem);
-        Names::default()
+        ModelNames::default()
     })
 }
 
-fn rule(mut section: Section<'_>) -> Option<NameRule> {
+fn rule(mut section: Section<'_>) -> Option<ModelNameRule> {
     let name = name(&mut section);
     let band = section.word("band", keywords::BANDS);
     let targets = targets(&mut section);
@@ -31,7 +31,7 @@ fn rule(mut section: Section<'_>) -> Option<NameRule> {
     let name = name?;
     // A name that only has a band stands for itself.
     let targets = targets.unwrap_or_else(|| vec![(name.clone(), 1)]);
-    Some(NameRule { name, band, targets })
+    Some(ModelNameRule { name, band, targets })
 }
 
 /// Models by name, or tables with a weight.

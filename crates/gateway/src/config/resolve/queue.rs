@@ -1,8 +1,9 @@
 //! The sections `queue`, `controller` and `workload`: what waits, how much goes, who is urgent.
 
-use flow::identity::Part;
+use flow::identity::Attribute;
 use flow::{
-    BANDS, Bounds, CAPACITY_MAX, Cascade, Hysteresis, Settings, Span, StockUnit, UrgencyLaw, Weight,
+    BANDS, Bounds, CAPACITY_MAX, Cascade, Hysteresis, Settings, Span, StockUnit, UrgencyWeights,
+    Weight,
 };
 
 use super::{DAY, HOUR, MILLI, flows};
@@ -15,7 +16,7 @@ use crate::config::tree::{Node, Value};
 /// What the section `queue` says.
 pub(super) struct Queue {
     pub(super) settings: Settings,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<Attribute>,
     pub(super) cost: Cost,
 }
 
@@ -162,7 +163,7 @@ fn urgency_weights(mut section: Section<'_>) -> [f64; 3] {
     let weights = URGENCY.map(|(key, default)| {
         let weight = section.number(key).unwrap_or(default);
         // Each is tried alone, so that all that are wrong are told at once.
-        match UrgencyLaw::new([weight; 3], Span::from_secs(1), 1.0) {
+        match UrgencyWeights::new([weight; 3], Span::from_secs(1), 1.0) {
             Ok(_) => weight,
             Err(error) => {
                 section.refuse_number(key, error);
@@ -174,11 +175,11 @@ fn urgency_weights(mut section: Section<'_>) -> [f64; 3] {
     weights
 }
 
-fn urgency(section: &mut Section<'_>) -> Option<UrgencyLaw> {
+fn urgency(section: &mut Section<'_>) -> Option<UrgencyWeights> {
     let weights = urgency_weights(section.section("weights"));
     let wait_cap =
         section.duration("wait_cap", MILLI..=DAY).map_or(Span::from_secs(60), clock::span);
     let rate_cap = section.number("rate_cap").unwrap_or(100.0);
-    let law = UrgencyLaw::new(weights, wait_cap, rate_cap);
+    let law = UrgencyWeights::new(weights, wait_cap, rate_cap);
     law.map_err(|error| section.refuse_number("rate_cap", error)).ok()
 }

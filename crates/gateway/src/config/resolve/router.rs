@@ -1,6 +1,6 @@
 //! The section `router`: how backends are weighed against each other.
 
-use flow::{RouteLaw, RouteTerms, Settings};
+use flow::{RouteTerms, RouteWeights, Settings};
 
 use crate::config::section::Section;
 
@@ -29,14 +29,14 @@ pub(super) fn resolve(mut section: Section<'_>, settings: &mut Settings) {
         // Each is tried alone, so that all that are wrong are told at once.
         let mut alone = RouteTerms::default();
         *term(&mut alone) = value;
-        match RouteLaw::new(alone) {
+        match RouteWeights::new(alone) {
             Ok(_) => *term(&mut terms) = value,
             Err(error) => section.refuse_number(key, error),
         }
     }
     let mut keys = section.section("priority_scoring");
     boosts(&mut keys, &mut terms);
-    match RouteLaw::new(terms) {
+    match RouteWeights::new(terms) {
         Ok(law) => settings.route = law,
         // All that is left to go wrong is the order of the boosts.
         Err(error) => {
@@ -52,7 +52,7 @@ fn boosts(keys: &mut Section<'_>, terms: &mut RouteTerms) {
     for (band, key) in BOOSTS.into_iter().enumerate() {
         let Some(boost) = keys.number(key) else { continue };
         let alone = RouteTerms { boosts: [boost; flow::BANDS], ..RouteTerms::default() };
-        match RouteLaw::new(alone) {
+        match RouteWeights::new(alone) {
             Ok(_) => terms.boosts[band] = boost,
             Err(error) => keys.refuse_number(key, error),
         }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use flow::identity::{Part, Rule};
+use flow::identity::{Attribute, ClassRule};
 use flow::{
-    Admission, Band, Bounds, Cascade, FlowClass, Hysteresis, Order, RouteLaw, RouteTerms, Span,
-    StockUnit, Traits, UrgencyLaw, Weight, WorkloadLimits,
+    Admission, BackendTraits, Band, Bounds, Cascade, FlowClass, Hysteresis, Order, RouteTerms,
+    RouteWeights, Span, StockUnit, UrgencyWeights, Weight, WorkloadLimits,
 };
 
 use super::{bad, good, yaml};
@@ -163,11 +163,17 @@ fn a_pace_is_for_automatic_bounds() {
 fn q01_flows_are_keyed_by_any_combination_in_order() {
     let text = "[queue]\nflow_by = ['header:X-Team', 'model', 'target_model', 'workload', \
                 'fairness_id']";
-    let header = Part::Header("x-team".into());
-    let parts = [header, Part::Model, Part::TargetModel, Part::Workload, Part::FairnessId];
+    let header = Attribute::Header("x-team".into());
+    let parts = [
+        header,
+        Attribute::Model,
+        Attribute::TargetModel,
+        Attribute::Workload,
+        Attribute::FairnessId,
+    ];
     assert_eq!(good(text).identity.parts, parts);
-    assert_eq!(good("").identity.parts, [Part::Model]);
-    assert_eq!(good("[queue]\nflow_by = 'workload'").identity.parts, [Part::Workload]);
+    assert_eq!(good("").identity.parts, [Attribute::Model]);
+    assert_eq!(good("[queue]\nflow_by = 'workload'").identity.parts, [Attribute::Workload]);
 }
 
 #[test]
@@ -177,10 +183,12 @@ fn q01_flows_have_what_the_first_matching_entry_gives() {
                 capacity = 200\nqueue_ttl = '10s'\n\
                 [[flows]]\nmatch = { workload = '*' }\n";
     let resolved = good(text);
-    let patterns =
-        [(Part::Header("x-team".into()), "a".to_owned()), (Part::Model, "llama-*".to_owned())];
-    let first = Rule { patterns: patterns.into(), class: 1 };
-    let second = Rule { patterns: vec![(Part::Workload, "*".into())], class: 2 };
+    let patterns = [
+        (Attribute::Header("x-team".into()), "a".to_owned()),
+        (Attribute::Model, "llama-*".to_owned()),
+    ];
+    let first = ClassRule { patterns: patterns.into(), class: 1 };
+    let second = ClassRule { patterns: vec![(Attribute::Workload, "*".into())], class: 2 };
     assert_eq!(resolved.identity.rules, [first, second]);
     let inherited = FlowClass { capacity: 7, ttl: Span::from_secs(9), ..FlowClass::default() };
     let own = FlowClass {
@@ -292,8 +300,8 @@ fn r02_boosts_and_penalties_are_configured() {
         adapter_bonus: 7.0,
         measured_share: 0.8,
     };
-    assert_eq!(good(text).flow.route, RouteLaw::new(terms).unwrap());
-    assert_eq!(good("").flow.route, RouteLaw::default());
+    assert_eq!(good(text).flow.route, RouteWeights::new(terms).unwrap());
+    assert_eq!(good("").flow.route, RouteWeights::default());
 }
 
 #[test]
@@ -336,9 +344,9 @@ fn w02_the_registry_is_configured() {
 fn w03_urgency_is_configured() {
     let text = "[workload]\nwait_cap = '10s'\nrate_cap = 5\n\
                 weights = { wait = 0.1, criticality = 0.2, rate = 0.3 }";
-    let law = UrgencyLaw::new([0.1, 0.2, 0.3], Span::from_secs(10), 5.0).unwrap();
+    let law = UrgencyWeights::new([0.1, 0.2, 0.3], Span::from_secs(10), 5.0).unwrap();
     assert_eq!(good(text).flow.urgency, law);
-    assert_eq!(good("[workload]\nrate_cap = 100").flow.urgency, UrgencyLaw::default());
+    assert_eq!(good("[workload]\nrate_cap = 100").flow.urgency, UrgencyWeights::default());
     assert!(bad("[workload]\nrate_cap = 0")[0].contains("workload.rate_cap is 0, allowed is"));
 }
 
@@ -362,9 +370,9 @@ fn backends_have_all_that_is_said_of_them() {
     assert_eq!((first.id.as_str(), first.url.as_str()), ("gpu-a", "http://h:1/base"));
     assert_eq!(first.kind, BackendKind::LlamaCpp);
     assert_eq!(first.models, ["m", "*"]);
-    assert_eq!(first.traits, Traits { power_watts: 300.0, latency_ms: 150.5 });
+    assert_eq!(first.traits, BackendTraits { power_watts: 300.0, latency_ms: 150.5 });
     assert!(first.http2 && !second.http2);
     assert_eq!((second.id.as_str(), second.kind), ("[::1]:30000", BackendKind::Sglang));
-    assert_eq!(second.traits, Traits::default());
+    assert_eq!(second.traits, BackendTraits::default());
     assert!(!fleet.discover, "something is named");
 }

@@ -1,8 +1,8 @@
 //! What is kept of one gate: its budget, what was seen last, and what is wrong with it.
 
 use flow::aimd::Aimd;
-use flow::budget::{Allowance, Budget, BudgetLaw, GateReading};
-use flow::turnstile::{Passage, Turnstile};
+use flow::budget::{Allowance, Budget, BudgetSettings, GateReading};
+use flow::start_limiter::{StartAllowance, StartLimiter};
 use flow::{Span, Time};
 
 use super::explain::Explanation;
@@ -18,12 +18,12 @@ pub(super) struct Book {
     kind: &'static str,
     /// Where it looks, in words.
     source: String,
-    law: BudgetLaw,
+    law: BudgetSettings,
     pub(super) budget: Budget,
     /// The window of one that looks at its answers.
     pub(super) window: Option<Aimd>,
-    /// The turnstile of one that sees who is about to begin.
-    pub(super) turnstile: Option<Turnstile>,
+    /// The start limiter of one that sees who is about to begin.
+    pub(super) start_limiter: Option<StartLimiter>,
     /// What said it last, where that is not always the same.
     by: String,
     /// Why it cannot be read.
@@ -53,14 +53,14 @@ pub(super) fn size(unit: Unit, bytes: u64) -> u64 {
 // === impl Book ===
 
 impl Book {
-    pub(super) fn new(kind: &'static str, source: String, law: BudgetLaw) -> Self {
+    pub(super) fn new(kind: &'static str, source: String, law: BudgetSettings) -> Self {
         Self {
             kind,
             source,
             law,
             budget: Budget::new(law),
             window: None,
-            turnstile: None,
+            start_limiter: None,
             by: String::new(),
             trouble: None,
             wanted: false,
@@ -70,22 +70,24 @@ impl Book {
     /// How much may go now.
     pub(super) fn room(&self, now: Time) -> u64 {
         match (self.budget.allowance(now), self.passage(now)) {
-            (Allowance::Left(left), Passage::Free) => left,
-            (Allowance::Left(left), Passage::Open(open)) => left.min(open.into()),
+            (Allowance::Left(left), StartAllowance::Unrestricted) => left,
+            (Allowance::Left(left), StartAllowance::Allowed(open)) => left.min(open.into()),
             _ => 0,
         }
     }
 
-    fn passage(&self, now: Time) -> Passage {
-        self.turnstile.as_ref().map_or(Passage::Free, |turnstile| turnstile.passage(now))
+    fn passage(&self, now: Time) -> StartAllowance {
+        self.start_limiter
+            .as_ref()
+            .map_or(StartAllowance::Unrestricted, |start_limiter| start_limiter.allowance(now))
     }
 
     /// Why nothing may begin now, though it may go by the budget.
     pub(super) fn held_back(&self, now: Time) -> Option<String> {
         match self.passage(now) {
-            Passage::Free | Passage::Open(_) => None,
-            Passage::Busy => Some("holding back: others are about to begin".into()),
-            Passage::Rests(span) => {
+            StartAllowance::Unrestricted | StartAllowance::Allowed(_) => None,
+            StartAllowance::Busy => Some("holding back: others are about to begin".into()),
+            StartAllowance::Resting(span) => {
                 Some(format!("holding back: one more in {:.2} s", span.secs_f64()))
             }
         }
@@ -93,21 +95,21 @@ impl Book {
 
     /// When it opens as far as time alone opens it.
     pub(super) fn opens_at(&self) -> Time {
-        let rests = self.turnstile.as_ref().map_or(Time::ZERO, Turnstile::opens_at);
+        let rests = self.start_limiter.as_ref().map_or(Time::ZERO, StartLimiter::opens_at);
         self.budget.closed_until().max(rests)
     }
 
     /// One goes.
     pub(super) fn begins(&mut self, now: Time) {
-        if let Some(turnstile) = &mut self.turnstile {
-            turnstile.pass(now);
+        if let Some(start_limiter) = &mut self.start_limiter {
+            start_limiter.record_start(now);
         }
     }
 
     /// The prompt of one that goes has so many tokens.
     pub(super) fn weighs(&mut self, prompt: u64, now: Time) {
-        if let Some(turnstile) = &mut self.turnstile {
-            turnstile.weigh(prompt, now);
+        if let Some(start_limiter) = &mut self.start_limiter {
+            start_limiter.record_prompt(prompt, now);
         }
     }
 
@@ -158,7 +160,7 @@ impl Book {
         let secs = |span: Span| format!("{:.1} s", span.secs_f64());
         match allowance {
             Allowance::Left(_) => "open".into(),
-            Allowance::Unread => match &self.trouble {
+            Allowance::NoReading => match &self.trouble {
                 Some(why) => format!("unreadable: {why}"),
                 None => "not read yet".into(),
             },
@@ -166,11 +168,11 @@ impl Book {
                 let most = secs(span(spec.stale_after));
                 format!("stale: what was read is {} old, {most} is the most", secs(age))
             }
-            Allowance::Senseless => "unreadable: what was read is not a number".into(),
+            Allowance::Invalid => "unreadable: what was read is not a number".into(),
             Allowance::Congested(Span::ZERO) => "congested until there is a newer reading".into(),
             Allowance::Congested(left) => format!("congested for {} more", secs(left)),
             Allowance::Closed => self.closed(),
-            Allowance::Elsewhere => "closed: what may go is with other dispatchers".into(),
+            Allowance::NoShare => "closed: what may go is with other dispatchers".into(),
             Allowance::Spent => "spent: all that may go is under way".into(),
         }
     }

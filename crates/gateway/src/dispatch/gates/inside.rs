@@ -10,13 +10,13 @@
 //! they may be ours: not to count them would mean to send ever more. Those of other bands count
 //! while some backend is full; while none is, they wait for limits of their own, not for room.
 //!
-//! Under `auto` it is also known who waits for a first token, and the turnstile looks at that.
+//! Under `auto` it is also known who waits for a first token, and the start limiter looks at that.
 
 use std::fmt;
 use std::sync::Arc;
 
-use flow::turnstile::Beginnings;
-use flow::{BackendView, Bounds, Controller, Hysteresis, Limits, Span, StockUnit};
+use flow::start_limiter::StartLoad;
+use flow::{AutoLimits, BackendView, Bounds, Controller, Hysteresis, Span, StockUnit};
 
 use super::look::{Look, size};
 use crate::config::resolved::dispatch::System;
@@ -55,13 +55,13 @@ impl Inside {
         Ok(Look { free, system, at, lag: Span::ZERO, by: fullness.to_string() })
     }
 
-    pub(super) fn beginnings(&self) -> Option<Beginnings> {
-        self.gate.keeper.with(|core, _| beginnings(core))
+    pub(super) fn start_load(&self) -> Option<StartLoad> {
+        self.gate.keeper.with(|core, _| start_load(core))
     }
 }
 
 /// Who is about to begin at the ready backends; under a watermark that is not known.
-pub(super) fn beginnings(core: &Controller) -> Option<Beginnings> {
+pub(super) fn start_load(core: &Controller) -> Option<StartLoad> {
     if core.settings().bounds != Bounds::Auto {
         return None;
     }
@@ -69,7 +69,7 @@ pub(super) fn beginnings(core: &Controller) -> Option<Beginnings> {
     let calm = ready.iter().filter(|backend| backend.limits.unstarted.0 == 0).count();
     let [_, above @ ..] = core.waiting();
     let there = |backend: &BackendView| backend.in_flight[1..].iter().any(|&count| count > 0);
-    Some(Beginnings {
+    Some(StartLoad {
         ready: ready.len() as u32,
         calm: calm as u32,
         start: mean_start(&ready),
@@ -153,8 +153,8 @@ impl fmt::Display for Fullness {
 
 /// What is there and what may be, by the bound of a backend that leaves the least room to those who
 /// may have this share of it; and whether that is the one on those without a first token.
-fn tightest(limits: &Limits, ours: f64) -> ((f64, f64), bool) {
-    let Limits { unstarted, tokens, slots, pace, binding, by_metrics, .. } = *limits;
+fn tightest(limits: &AutoLimits, ours: f64) -> ((f64, f64), bool) {
+    let AutoLimits { unstarted, tokens, slots, pace, binding, by_metrics, .. } = *limits;
     let there = f64::from(slots.0);
     let waiting = f64::from(unstarted.0);
     if binding.is_some() {

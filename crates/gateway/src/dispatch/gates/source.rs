@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use flow::aimd::{Aimd, AimdLaw};
-use flow::budget::{Basis, BudgetLaw};
-use flow::turnstile::{Turnstile, TurnstileLaw};
+use flow::aimd::{Aimd, AimdSettings};
+use flow::budget::{Basis, BudgetSettings};
+use flow::start_limiter::{StartLimiter, StartLimiterSettings};
 use flow::{OutOfRange, Span, Time};
 
 use super::book::Book;
@@ -57,25 +57,25 @@ pub(super) fn made(spec: &Spec, parts: &Parts) -> Result<(Source, Book), String>
     let (source, words) = source(spec, parts)?;
     let window = match spec.kind {
         GateKind::Aimd { min, max } => {
-            let law = AimdLaw::new(min, max, span(spec.hold));
+            let law = AimdSettings::new(min, max, span(spec.hold));
             Some(Aimd::new(law.map_err(|error| error.to_string())?))
         }
         _ => None,
     };
-    let turnstile = match spec.kind {
+    let start_limiter = match spec.kind {
         GateKind::Gateway { rest } => {
-            let law = TurnstileLaw::new(rest).map_err(|error| error.to_string())?;
-            Some(Turnstile::new(law))
+            let law = StartLimiterSettings::new(rest).map_err(|error| error.to_string())?;
+            Some(StartLimiter::new(law))
         }
         _ => None,
     };
     let law = law(spec).map_err(|error| error.to_string())?;
     let mut book = Book::new(spec.kind.name(), words, law);
-    (book.window, book.turnstile) = (window, turnstile);
+    (book.window, book.start_limiter) = (window, start_limiter);
     Ok((source, book))
 }
 
-fn law(spec: &Spec) -> Result<BudgetLaw, OutOfRange> {
+fn law(spec: &Spec) -> Result<BudgetSettings, OutOfRange> {
     let basis = match spec.kind {
         GateKind::Constant(_) | GateKind::RedisKey { .. } | GateKind::Aimd { .. } => Basis::Stated,
         // The places that it leaves free may be those of a part of the backends' work.
@@ -85,7 +85,7 @@ fn law(spec: &Spec) -> Result<BudgetLaw, OutOfRange> {
     // A window leaves nothing to others: it is what they leave.
     let is_window = matches!(spec.kind, GateKind::Aimd { .. });
     let baseline = if is_window { 0.0 } else { spec.baseline };
-    BudgetLaw::new(basis, baseline, span(spec.stale_after), span(spec.hold))
+    BudgetSettings::new(basis, baseline, span(spec.stale_after), span(spec.hold))
 }
 
 /// The numbers that the core takes as they are.

@@ -283,7 +283,7 @@ fn d06_every_state_has_words() {
     );
     assert_eq!(words(Allowance::Congested(long)), "congested for 31.2 s more");
     assert_eq!(words(Allowance::Congested(Span::ZERO)), "congested until there is a newer reading");
-    assert_eq!(words(Allowance::Senseless), "unreadable: what was read is not a number");
-    assert_eq!(words(Allowance::Elsewhere), "closed: what may go is with other dispatchers");
+    assert_eq!(words(Allowance::Invalid), "unreadable: what was read is not a number");
+    assert_eq!(words(Allowance::NoShare), "closed: what may go is with other dispatchers");
     assert_eq!(words(Allowance::Closed), "closed: no server is ready");
 }

@@ -1,11 +1,11 @@
 //! P01, P02: which band a request is in.
 
-use flow::{BANDS, NameRule, Names};
+use flow::{BANDS, ModelNameRule, ModelNames};
 
 use super::*;
 
 fn config() -> Resolved {
-    let rule = |name: &str, band| NameRule {
+    let rule = |name: &str, band| ModelNameRule {
         name: name.into(),
         band: Some(band),
         targets: vec![(name.into(), 1)],
@@ -14,7 +14,7 @@ fn config() -> Resolved {
         objectives: [("chat-critical", Band::Critical), ("batch", Band::BestEffort)]
             .map(|(name, band)| (name.to_owned(), band))
             .into(),
-        names: Names::new(&[rule("llama", Band::BestEffort)]).unwrap(),
+        names: ModelNames::new(&[rule("llama", Band::BestEffort)]).unwrap(),
         ..Resolved::default()
     }
 }
@@ -62,7 +62,7 @@ fn p02_every_word_is_known_in_any_case() {
         ("x-gateway-inference-objective", "9", Band::High),
         ("x-llm-d-inference-objective", "10", Band::Critical),
     ];
-    let config = Resolved { names: Names::default(), ..config() };
+    let config = Resolved { names: ModelNames::default(), ..config() };
     for (name, value, expected) in words {
         assert_eq!(band(&config, &[(name, value)]), expected, "{name}: {value}");
         assert_eq!(band(&config, &[(name, &format!(" {value} "))]), expected, "{name}: {value}");

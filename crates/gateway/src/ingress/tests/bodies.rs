@@ -1,6 +1,6 @@
 //! R10, X01: models in bodies, and bodies that are rewritten.
 
-use flow::{NameRule, Names};
+use flow::{ModelNameRule, ModelNames};
 use proptest::prelude::*;
 
 use super::*;
@@ -18,13 +18,13 @@ const KNOWN: [&str; 8] = [
 
 /// `chat` stands for `target`, `split` for two others.
 fn aliased(target: &str) -> Resolved {
-    let rule = |name: &str, targets: &[(&str, u32)]| NameRule {
+    let rule = |name: &str, targets: &[(&str, u32)]| ModelNameRule {
         name: name.into(),
         band: None,
         targets: targets.iter().map(|(model, weight)| ((*model).into(), *weight)).collect(),
     };
     let rules = [rule("chat", &[(target, 1)]), rule("split", &[("a", 9), ("b", 1)])];
-    Resolved { names: Names::new(&rules).unwrap(), ..Resolved::default() }
+    Resolved { names: ModelNames::new(&rules).unwrap(), ..Resolved::default() }
 }
 
 fn rewritten(config: &Resolved, body: &str, draw: u64) -> (Intent, String) {

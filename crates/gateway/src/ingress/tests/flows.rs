@@ -1,12 +1,12 @@
 //! Q01, Q04: which flow a request belongs to, and what it is taken to cost.
 
 use flow::FlowClass;
-use flow::identity::Rule;
+use flow::identity::ClassRule;
 
 use super::*;
 use crate::config::resolved::Cost;
 
-fn by(parts: &[Part]) -> Resolved {
+fn by(parts: &[Attribute]) -> Resolved {
     let identity = Identity { parts: parts.to_vec(), rules: Vec::new() };
     Resolved { identity, ..Resolved::default() }
 }
@@ -19,22 +19,22 @@ fn q01_a_flow_is_named_by_what_is_configured() {
         ("x-gateway-inference-fairness-id", "old"),
         ("x-llm-d-inference-fairness-id", "new"),
     ];
-    let flow = |parts: &[Part]| chat(&by(parts), &headers).flow;
-    assert_eq!(flow(&[Part::Model]), "llama");
-    assert_eq!(flow(&[Part::TargetModel]), "llama");
-    assert_eq!(flow(&[Part::Workload]), "etl");
-    assert_eq!(flow(&[Part::FairnessId]), "new");
-    assert_eq!(flow(&[Part::Header("x-team".into())]), "blue");
-    assert_eq!(flow(&[Part::Header("x-team".into()), Part::Model]), "blue/llama");
-    assert_eq!(flow(&[Part::Tenant]), "-");
+    let flow = |parts: &[Attribute]| chat(&by(parts), &headers).flow;
+    assert_eq!(flow(&[Attribute::Model]), "llama");
+    assert_eq!(flow(&[Attribute::TargetModel]), "llama");
+    assert_eq!(flow(&[Attribute::Workload]), "etl");
+    assert_eq!(flow(&[Attribute::FairnessId]), "new");
+    assert_eq!(flow(&[Attribute::Header("x-team".into())]), "blue");
+    assert_eq!(flow(&[Attribute::Header("x-team".into()), Attribute::Model]), "blue/llama");
+    assert_eq!(flow(&[Attribute::Tenant]), "-");
 }
 
 #[test]
 fn q01_whoever_leaves_the_value_out_shares_one_flow() {
-    let team = by(&[Part::Header("x-team".into())]);
+    let team = by(&[Attribute::Header("x-team".into())]);
     assert_eq!(chat(&team, &[]).flow, "-");
     assert_eq!(chat(&team, &[("x-team", "")]).flow, "-");
-    assert_eq!(chat(&by(&[Part::Workload]), &[("x-workload-context", "{}")]).flow, "-");
+    assert_eq!(chat(&by(&[Attribute::Workload]), &[("x-workload-context", "{}")]).flow, "-");
     let bytes: [(&str, &[u8]); 1] = [("x-team", b"\xff")];
     let parts = parts(Method::POST, CHAT, &bytes);
     let body = Bytes::from_static(br#"{"model":"llama"}"#);
@@ -45,13 +45,13 @@ fn q01_whoever_leaves_the_value_out_shares_one_flow() {
 
 #[test]
 fn q01_rules_give_classes_also_by_headers_that_name_no_flow() {
-    let rule = |patterns: &[(Part, &str)], class| {
+    let rule = |patterns: &[(Attribute, &str)], class| {
         let patterns = patterns.iter().map(|(part, text)| (part.clone(), (*text).into()));
-        Rule { patterns: patterns.collect(), class }
+        ClassRule { patterns: patterns.collect(), class }
     };
     let rules = vec![
-        rule(&[(Part::Header("x-team".into()), "red*")], 2),
-        rule(&[(Part::Model, "lla*"), (Part::Header("x-team".into()), "blue")], 1),
+        rule(&[(Attribute::Header("x-team".into()), "red*")], 2),
+        rule(&[(Attribute::Model, "lla*"), (Attribute::Header("x-team".into()), "blue")], 1),
     ];
     let identity = Identity { rules, ..Identity::default() };
     let mut config = Resolved { identity, ..Resolved::default() };

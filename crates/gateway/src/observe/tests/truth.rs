@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flow::{
     Ask, BANDS, BackendId, BackendSupply, Band, Bounds, Controller, Event, FlowClass, Hysteresis,
-    ModelId, Place, Settings, Span, StockUnit, Ticket, Time, Usage, Verdict, WorkloadId,
+    ModelId, RequeuePosition, Settings, Span, StockUnit, Ticket, Time, Usage, Verdict, WorkloadId,
 };
 
 use super::{named, parsed, sum};
@@ -130,7 +130,7 @@ impl Ledger {
     fn requeue(&mut self) {
         if let Some(ticket) = self.pick(true) {
             self.alive.get_mut(&ticket).unwrap().at = None;
-            self.core.requeue(ticket, Place::Old, self.now).unwrap();
+            self.core.requeue(ticket, RequeuePosition::Original, self.now).unwrap();
         }
     }
 

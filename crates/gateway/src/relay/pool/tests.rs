@@ -1,6 +1,6 @@
 //! X01: connections are kept for who comes next, and not for ever.
 
-use flow::Traits;
+use flow::BackendTraits;
 use tokio::net::TcpListener;
 
 use super::*;
@@ -51,7 +51,7 @@ async fn x01_a_backend_without_a_port_is_at_that_of_http() {
         url: "http://127.0.0.1".into(),
         kind: BackendKind::Generic,
         models: Vec::new(),
-        traits: Traits::default(),
+        traits: BackendTraits::default(),
         http2: false,
     };
     let upstream = Upstream::new(BACKEND, &spec).unwrap();

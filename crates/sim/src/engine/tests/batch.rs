@@ -3,7 +3,7 @@
 use flow::Time;
 
 use super::super::{
-    BatchShape, Engine, JobId, Policy, Profile, Progress, Reading, Rejected, Shape,
+    BatchShape, Engine, EngineReading, JobId, Policy, Profile, Progress, Rejected, Shape,
 };
 use super::{assert_close, batch, drain, engine, job, ms, small, step, urgent};
 
@@ -99,7 +99,7 @@ fn no_more_sequences_run_than_allowed_and_the_rest_is_read_as_waiting() {
     assert_eq!((reading.running, reading.waiting), (2, 3));
     assert_eq!(reading.kv_tokens, Some(11 * 16));
     assert_eq!(drain(&mut engine).iter().filter(|(_, progress)| progress.finished).count(), 5);
-    assert_eq!(Reading { kv_tokens: None, ..engine.reading() }, Reading::default());
+    assert_eq!(EngineReading { kv_tokens: None, ..engine.reading() }, EngineReading::default());
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_crash_loses_everything() {
     assert_eq!(engine.crash(), [JobId(4), JobId(2), JobId(9)]);
     assert_eq!((engine.next_event(), engine.crash()), (None, vec![]));
     let reading = engine.reading();
-    assert_eq!(reading, Reading { kv_tokens: Some(11 * 16), ..Reading::default() });
+    assert_eq!(reading, EngineReading { kv_tokens: Some(11 * 16), ..EngineReading::default() });
     engine.submit(job(4, 30, 5), ms(500)).unwrap();
     assert_eq!(drain(&mut engine).len(), 5);
 }

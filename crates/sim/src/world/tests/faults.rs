@@ -6,7 +6,7 @@ use super::*;
 #[derive(Default)]
 struct Listener {
     inner: Direct,
-    readings: Vec<(Time, EngineId, Reading)>,
+    readings: Vec<(Time, EngineId, EngineReading)>,
 }
 
 impl Gate for Listener {
@@ -23,7 +23,7 @@ impl Gate for Listener {
     fn engines(&mut self, ready: &[bool], now: Time) {
         self.inner.engines(ready, now);
     }
-    fn reading(&mut self, engine: EngineId, reading: &Reading, now: Time) {
+    fn reading(&mut self, engine: EngineId, reading: &EngineReading, now: Time) {
         self.readings.push((now, engine, *reading));
     }
     fn next_wake(&self) -> Option<Time> {

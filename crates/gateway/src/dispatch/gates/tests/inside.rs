@@ -1,11 +1,11 @@
 //! How full this process's own backends are.
 
 use flow::{
-    Ask, BackendId, BackendSupply, Band, Bounds, Controller, FlowClass, Hysteresis, ModelId,
-    Reading, Settings, StockUnit, Ticket, Time, Usage, Verdict,
+    Ask, BackendId, BackendSupply, Band, Bounds, Controller, EngineReading, FlowClass, Hysteresis,
+    ModelId, Settings, StockUnit, Ticket, Time, Usage, Verdict,
 };
 
-use super::super::inside::{Fullness, beginnings};
+use super::super::inside::{Fullness, start_load};
 use super::*;
 use crate::config::Resolved;
 use crate::gate::Gate;
@@ -126,7 +126,8 @@ fn d02_under_auto_the_bound_that_leaves_the_least_room_counts() {
             let Verdict::Granted { ticket, .. } = core.offer(ask, NOW) else { panic!("it waits") };
             core.started(ticket, NOW).unwrap();
         }
-        let reading = Reading { running: 8, kv_tokens: Some(200), ..Reading::default() };
+        let reading =
+            EngineReading { running: 8, kv_tokens: Some(200), ..EngineReading::default() };
         core.reading(BackendId(1), reading, NOW);
         let Fullness { used, places, .. } = seen(core);
         (used, places)
@@ -233,7 +234,7 @@ fn at_work() -> (Arc<Gate>, Arc<Gates>) {
         core.started(ticket, later).unwrap();
         core.reading(
             BackendId(1),
-            Reading { kv_tokens: Some(100_000), ..Reading::default() },
+            EngineReading { kv_tokens: Some(100_000), ..EngineReading::default() },
             later,
         );
     });
@@ -333,11 +334,11 @@ async fn d03_a_gate_that_is_open_does_not_ring_for_one_that_is_closed() {
 
 /// A watermark says nothing of who is about to begin.
 #[test]
-fn d02_under_a_watermark_there_is_no_turnstile() {
+fn d02_under_a_watermark_there_is_no_start_limiter() {
     let mut core = core(fixed(10.0), 2);
-    assert_eq!(beginnings(&core), None);
+    assert_eq!(start_load(&core), None);
     core.configure(Settings::default(), NOW);
-    let seen = beginnings(&core).unwrap();
+    let seen = start_load(&core).unwrap();
     assert_eq!((seen.ready, seen.calm, seen.start, seen.others), (2, 2, None, false));
 }
 
@@ -346,10 +347,10 @@ fn d02_who_is_about_to_begin_is_counted_by_backend() {
     let mut core = core(Settings::default(), 3);
     let later = NOW.after(Span::from_millis(40));
     let ours = ask(&mut core, Band::BestEffort, NOW);
-    assert!(!beginnings(&core).unwrap().others, "one of the lowest band may be ours");
+    assert!(!start_load(&core).unwrap().others, "one of the lowest band may be ours");
     core.started(ours, later).unwrap();
     ask(&mut core, Band::Normal, later);
-    let seen = beginnings(&core).unwrap();
+    let seen = start_load(&core).unwrap();
     assert_eq!((seen.ready, seen.calm, seen.others), (3, 2, true));
     let (took, prompt) = seen.start.unwrap();
     assert_eq!(took, Span::from_millis(40));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use crate::{Turns, Weight};
+use crate::{LaneScheduler, Weight};
 
 fn weight(value: f64) -> Weight {
     Weight::new(value).unwrap()
@@ -12,7 +12,7 @@ fn weight(value: f64) -> Weight {
 
 /// Plans so many turns and takes them all; what each lane got is added up.
 fn serve<K: Ord + Clone>(
-    turns: &mut Turns<K>,
+    turns: &mut LaneScheduler<K>,
     waiting: &[(K, f64, usize)],
     most: usize,
     got: &mut BTreeMap<K, usize>,
@@ -28,7 +28,7 @@ fn serve<K: Ord + Clone>(
 #[test]
 fn d08_lanes_share_by_their_weights() {
     for most in [1, 7, 100] {
-        let (mut turns, mut got) = (Turns::default(), BTreeMap::new());
+        let (mut turns, mut got) = (LaneScheduler::default(), BTreeMap::new());
         let waiting = [("a", 1.0, 1000), ("b", 2.0, 1000), ("c", 5.0, 1000)];
         while got.values().sum::<usize>() < 800 {
             serve(&mut turns, &waiting, most, &mut got);
@@ -43,7 +43,7 @@ fn d08_lanes_share_by_their_weights() {
 
 #[test]
 fn d08_no_more_is_planned_than_there_is() {
-    let mut turns = Turns::default();
+    let mut turns = LaneScheduler::default();
     let lanes = [("a", weight(1.0), 2), ("b", weight(1000.0), 1), ("c", weight(1.0), 0)];
     let mut plan = turns.plan(lanes, 100);
     plan.sort_unstable();
@@ -55,7 +55,7 @@ fn d08_no_more_is_planned_than_there_is() {
 
 #[test]
 fn d08_a_plan_that_is_not_carried_out_costs_nothing() {
-    let mut turns = Turns::default();
+    let mut turns = LaneScheduler::default();
     let lanes = [("a", weight(1.0), 9), ("b", weight(1.0), 9)];
     for _ in 0..50 {
         assert_eq!(turns.plan(lanes, 1), [("a", 1)], "it was not sent, so it is next again");
@@ -68,7 +68,7 @@ fn d08_a_plan_that_is_not_carried_out_costs_nothing() {
 /// far must not have its turns before those who come now.
 #[test]
 fn d08_newcomers_stand_beside_whoever_waits_for_turns_that_were_planned() {
-    let mut turns = Turns::default();
+    let mut turns = LaneScheduler::default();
     let lanes = [("a", weight(1.0), 99), ("b", weight(1.0), 99)];
     assert_eq!(turns.plan(lanes, 20), [("a", 10), ("b", 10)]);
     (0..10).for_each(|_| turns.charge(&"a", Weight::ONE));
@@ -78,7 +78,7 @@ fn d08_newcomers_stand_beside_whoever_waits_for_turns_that_were_planned() {
 
 #[test]
 fn d08_a_lane_that_was_away_has_hoarded_nothing() {
-    let (mut turns, mut got) = (Turns::default(), BTreeMap::new());
+    let (mut turns, mut got) = (LaneScheduler::default(), BTreeMap::new());
     let both = [("a", 1.0, 99), ("b", 1.0, 99)];
     serve(&mut turns, &both, 2, &mut got);
     (0..100).for_each(|_| serve(&mut turns, &both[..1], 5, &mut got));
@@ -90,8 +90,8 @@ fn d08_a_lane_that_was_away_has_hoarded_nothing() {
 /// Two levels: however many tenants a queue has, and of whatever weights, its share is its own.
 #[test]
 fn d08_tenants_cannot_move_their_queues_share() {
-    let mut queues = Turns::default();
-    let mut tenants = [Turns::default(), Turns::default()];
+    let mut queues = LaneScheduler::default();
+    let mut tenants = [LaneScheduler::default(), LaneScheduler::default()];
     let mut got: BTreeMap<(usize, u32), usize> = BTreeMap::new();
     for _ in 0..100 {
         let waiting = [(0, weight(3.0), 1000), (1, weight(1.0), 1000)];
@@ -116,7 +116,7 @@ fn d08_tenants_cannot_move_their_queues_share() {
 /// Names that are used once are forgotten, and gain nothing over one that is kept.
 #[test]
 fn d08_a_flood_of_names_neither_starves_a_lane_nor_fills_memory() {
-    let mut turns = Turns::default();
+    let mut turns = LaneScheduler::default();
     let mut kept = 0;
     for round in 0..20_000_u32 {
         let lanes = [(0, Weight::ONE, 1), (round + 1, Weight::ONE, 1)];
@@ -146,7 +146,7 @@ proptest! {
             1..80,
         ),
     ) {
-        let (mut turns, mut got) = (Turns::default(), BTreeMap::new());
+        let (mut turns, mut got) = (LaneScheduler::default(), BTreeMap::new());
         let shares = [weight(pair.0).value(), weight(pair.1).value()];
         for (most, others) in plans {
             let mut waiting = vec![(0, pair.0, 1000), (1, pair.1, 1000)];
@@ -170,7 +170,7 @@ proptest! {
     ) {
         let lane = |(at, &(share, count)): (usize, &(f64, usize))| (at, weight(share), count);
         let waiting: Vec<(usize, Weight, usize)> = lanes.iter().enumerate().map(lane).collect();
-        let plan = Turns::default().plan(waiting, most);
+        let plan = LaneScheduler::default().plan(waiting, most);
         let total: usize = lanes.iter().map(|(_, count)| count).sum();
         prop_assert_eq!(plan.iter().map(|(_, count)| count).sum::<usize>(), total.min(most));
         prop_assert!(plan.iter().all(|&(at, count)| count > 0 && count <= lanes[at].1));

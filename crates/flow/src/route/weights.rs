@@ -23,7 +23,7 @@ const BOOST_KEYS: [&str; BANDS] = [
 const BOOST_MAX: f64 = 1000.0;
 const POINTS_MAX: f64 = 10_000.0;
 
-/// The numbers of a [`RouteLaw`] before they are checked; the default has the source's.
+/// The numbers of a [`RouteWeights`] before they are checked; the default has the source's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteTerms {
     /// How strongly each band prefers speed to economy, from best-effort to critical.
@@ -48,7 +48,7 @@ pub struct RouteTerms {
 
 /// The law that scores follow: [`RouteTerms`] that were checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RouteLaw {
+pub struct RouteWeights {
     pub(super) terms: RouteTerms,
     /// What a watt is worth in each band, in milliseconds.
     pub(super) rates: [f64; BANDS],
@@ -109,9 +109,9 @@ impl RouteTerms {
     }
 }
 
-// === impl RouteLaw ===
+// === impl RouteWeights ===
 
-impl RouteLaw {
+impl RouteWeights {
     /// The law with these terms. Boosts lie within ±1000 and do not fall from best-effort to
     /// critical, points lie in 0 to 10000; what does not is named by its key.
     pub fn new(terms: RouteTerms) -> Checked<Self> {
@@ -136,7 +136,7 @@ impl RouteLaw {
     }
 }
 
-impl Default for RouteLaw {
+impl Default for RouteWeights {
     fn default() -> Self {
         Self::of(RouteTerms::default())
     }

@@ -1,17 +1,17 @@
-//! A turnstile for batch work: it begins one at a time, and only where nobody else is about to.
+//! A start limiter for batch work: it begins one at a time, and only where nobody else is about to.
 //!
 //! What interactive users notice of batch work is less how much of it runs beside them than what is
 //! begun at the moment in which they come: an engine reads a prompt in whole steps, and whoever
 //! comes during one waits for its end, and for its share of the next. So a batch request begins
 //! only while some backend is *calm*, which is when nothing there waits for its first token. Then
-//! the turnstile rests for as long as that start is expected to take, and a multiple of it, divided
-//! by the number of backends: at most `1 / (1 + rest)` of their time goes into starts of batch
+//! the start limiter rests for as long as that start is expected to take, and a multiple of it,
+//! divided by the number of backends: at most `1 / (1 + rest)` of their time goes into starts of batch
 //! work. A prompt that is longer than those that were seen counts for so much more, once it is too
 //! long for a step of its own.
 //!
 //! All of that is for the sake of others. While none of them has been there for a minute the
-//! turnstile is open. And it does not wait for ever: where no backend is calm for long, because too
-//! many come or because a stream never starts, one goes all the same.
+//! start limiter is open. And it does not wait for ever: where no backend is calm for long, because
+//! too many come or because a stream never starts, one goes all the same.
 
 use std::collections::VecDeque;
 
@@ -29,15 +29,15 @@ const PATIENCE: Span = Span::from_secs(10);
 /// For so long one that passed may be on its way, and not be seen at a backend yet.
 const TRANSIT: Span = Span::from_millis(20);
 
-/// How long a turnstile rests.
+/// How long a start limiter rests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TurnstileLaw {
+pub struct StartLimiterSettings {
     rest: f64,
 }
 
 /// What is about to begin at the backends at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Beginnings {
+pub struct StartLoad {
     /// Backends that are ready.
     pub ready: u32,
     /// Those of them at which nothing waits for its first token.
@@ -50,22 +50,22 @@ pub struct Beginnings {
 
 /// Whether one more may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passage {
+pub enum StartAllowance {
     /// So many, one after the other.
-    Open(u32),
+    Allowed(u32),
     /// Nobody is there for whose sake to hold back.
-    Free,
+    Unrestricted,
     /// Somebody is about to begin at every backend.
     Busy,
     /// Enough has begun; one more may after this time.
-    Rests(Span),
+    Resting(Span),
 }
 
 /// See the module's description.
 #[derive(Clone, Debug)]
-pub struct Turnstile {
-    law: TurnstileLaw,
-    seen: Beginnings,
+pub struct StartLimiter {
+    law: StartLimiterSettings,
+    seen: StartLoad,
     others_at: Option<Time>,
     /// Since when no backend has been calm, but for one that went all the same.
     busy_since: Option<Time>,
@@ -74,24 +74,24 @@ pub struct Turnstile {
     opens_at: Time,
 }
 
-// === impl TurnstileLaw ===
+// === impl StartLimiterSettings ===
 
-impl TurnstileLaw {
-    /// A turnstile that rests so many times as long as a start takes.
+impl StartLimiterSettings {
+    /// A start limiter that rests so many times as long as a start takes.
     pub fn new(rest: f64) -> Checked<Self> {
         check((0.0..=1000.0).contains(&rest), "rest", rest, "0 to 1000")?;
         Ok(Self { rest })
     }
 }
 
-// === impl Turnstile ===
+// === impl StartLimiter ===
 
-impl Turnstile {
+impl StartLimiter {
     /// It is open until somebody is seen.
-    pub fn new(law: TurnstileLaw) -> Self {
+    pub fn new(law: StartLimiterSettings) -> Self {
         Self {
             law,
-            seen: Beginnings::default(),
+            seen: StartLoad::default(),
             others_at: None,
             busy_since: None,
             passed: VecDeque::new(),
@@ -100,12 +100,12 @@ impl Turnstile {
     }
 
     /// The backends are like this now.
-    pub fn see(&mut self, beginnings: Beginnings, now: Time) {
-        self.seen = beginnings;
-        if beginnings.others {
+    pub fn observe(&mut self, start_load: StartLoad, now: Time) {
+        self.seen = start_load;
+        if start_load.others {
             self.others_at = Some(now);
         }
-        self.busy_since = match beginnings.calm {
+        self.busy_since = match start_load.calm {
             0 => self.busy_since.or(Some(now)),
             _ => None,
         };
@@ -115,25 +115,25 @@ impl Turnstile {
     }
 
     /// Nobody knows any more how the backends are: it is open until somebody is seen.
-    pub fn forget(&mut self) {
+    pub fn reset(&mut self) {
         *self = Self::new(self.law);
     }
 
     /// Whether one more may begin.
-    pub fn passage(&self, now: Time) -> Passage {
+    pub fn allowance(&self, now: Time) -> StartAllowance {
         if self.others_at.is_none_or(|at| now.since(at) > QUIET) {
-            return Passage::Free;
+            return StartAllowance::Unrestricted;
         }
         if now < self.opens_at {
-            return Passage::Rests(self.opens_at.since(now));
+            return StartAllowance::Resting(self.opens_at.since(now));
         }
         let waited = self.busy_since.is_some_and(|since| now.since(since) >= PATIENCE);
         match self.seen.calm.saturating_sub(self.passed.len() as u32) {
-            0 if waited => Passage::Open(1),
-            0 => Passage::Busy,
+            0 if waited => StartAllowance::Allowed(1),
+            0 => StartAllowance::Busy,
             // After one of them it rests.
-            _ if self.seen.start.is_some() => Passage::Open(1),
-            open => Passage::Open(open),
+            _ if self.seen.start.is_some() => StartAllowance::Allowed(1),
+            open => StartAllowance::Allowed(open),
         }
     }
 
@@ -143,8 +143,8 @@ impl Turnstile {
     }
 
     /// One goes through.
-    pub fn pass(&mut self, now: Time) {
-        if self.passage(now) == Passage::Free {
+    pub fn record_start(&mut self, now: Time) {
+        if self.allowance(now) == StartAllowance::Unrestricted {
             return;
         }
         self.passed.push_back(now);
@@ -153,8 +153,8 @@ impl Turnstile {
     }
 
     /// The prompt of one that went through just now has so many tokens.
-    pub fn weigh(&mut self, prompt: u64, now: Time) {
-        if self.passage(now) != Passage::Free {
+    pub fn record_prompt(&mut self, prompt: u64, now: Time) {
+        if self.allowance(now) != StartAllowance::Unrestricted {
             self.opens_at = self.opens_at.max(now.after(self.rest_after(prompt)));
         }
     }

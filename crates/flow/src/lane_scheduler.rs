@@ -9,8 +9,8 @@
 //! The rules and the bound are those of the fair queue (`queue::fair`), with a cost of one for each
 //! turn: from plan to plan, two lanes that both wait and take their turns differ in turns over
 //! weight by at most one step of each, and a lane that was away has hoarded nothing. For two levels
-//! (queues, and tenants inside each) nest them: one `Turns` divides a number among the queues, and
-//! one for each queue divides what that gave among its tenants; both are charged. Neither knows of
+//! (queues, and tenants inside each) nest them: one `LaneScheduler` divides a number among the
+//! queues, and one for each queue divides what that gave among its tenants; both are charged. Neither knows of
 //! the other, so tenants cannot move their queue's share.
 //!
 //! A lane that does not wait is forgotten once others have caught up with it, so memory is bounded
@@ -27,7 +27,7 @@ const IDLE_MAX: usize = 4096;
 
 /// See the module's description.
 #[derive(Clone, Debug)]
-pub struct Turns<K> {
+pub struct LaneScheduler<K> {
     clock: Clock,
     lanes: BTreeMap<K, Lane>,
     /// Counts moves, so that of equal tags the one moved longest ago goes first.
@@ -42,15 +42,15 @@ struct Lane {
     moved: u64,
 }
 
-// === impl Turns ===
+// === impl LaneScheduler ===
 
-impl<K> Default for Turns<K> {
+impl<K> Default for LaneScheduler<K> {
     fn default() -> Self {
         Self { clock: Clock::default(), lanes: BTreeMap::new(), moves: 0 }
     }
 }
 
-impl<K: Ord + Clone> Turns<K> {
+impl<K: Ord + Clone> LaneScheduler<K> {
     /// Plans the next `most` turns among the lanes that wait, each told once with how many it has.
     /// Says how many each is to send, in the order of their first turns. A lane that is not told of
     /// waits no more.
