@@ -20,14 +20,14 @@ struct Mutant {
 const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no lift: a flow that was away keeps its old tag",
-        file: "queue/fair.rs",
+        file: "queue/virtual_clock.rs",
         from: "} else { tag.max(self.now) };",
         to: "} else { tag };",
         noticed_by: "fairness::q06_idle_flows",
     },
     Mutant {
         name: "newcomers start at once: a flood of fresh names starves its neighbours",
-        file: "queue/fair.rs",
+        file: "queue/virtual_clock.rs",
         from: "if newcomer { self.now + weight.stretch(cost) }",
         to: "if newcomer { self.now + 0 * weight.stretch(cost) }",
         noticed_by: "fairness::q06_a_f",
@@ -42,13 +42,13 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "refunds from before a flow waited are credit",
         file: "controller/complete.rs",
-        from: "let void = difference < 0",
-        to: "let void = difference == i64::MIN",
+        from: "difference < 0 && flow_queue.active",
+        to: "difference == i64::MIN && flow_queue.active",
         noticed_by: "fairness::q06_over",
     },
     Mutant {
         name: "bands are refunded what they were charged before they came back",
-        file: "queue/band.rs",
+        file: "queue/hierarchy.rs",
         from: "        if charge < 0 {",
         to: "        if charge == i128::MIN {",
         noticed_by: "p04_over",
@@ -62,30 +62,30 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "no true-up",
-        file: "queue/fair.rs",
+        file: "queue/virtual_clock.rs",
         from: "        self.bounded(moved)",
         to: "        self.bounded(if true { tag } else { moved })",
         noticed_by: "fairness::q04",
     },
     Mutant {
         name: "true-up without refunds",
-        file: "queue/fair.rs",
+        file: "queue/virtual_clock.rs",
         from: "if difference < 0 { tag.saturating_sub(step) }",
         to: "if difference < 0 { tag }",
         noticed_by: "fairness::q04",
     },
     Mutant {
         name: "no idle rule: old service is held against a flow",
-        file: "queue/fair.rs",
+        file: "queue/virtual_clock.rs",
         from: "self.now = self.now.max(self.tag_max);",
         to: "",
         noticed_by: "fairness::q06_old_service",
     },
     Mutant {
         name: "comparator: the largest tag goes first",
-        file: "queue/round.rs",
-        from: "entry(self.tag, self.turn, self.claim)",
-        to: "entry(!self.tag, self.turn, self.claim)",
+        file: "queue/fair_queue.rs",
+        from: "entry(self.tag, self.tie_break, self.flow_queue)",
+        to: "entry(!self.tag, self.tie_break, self.flow_queue)",
         noticed_by: "fairness::q03",
     },
     Mutant {
@@ -97,7 +97,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "costs ignored",
-        file: "queue/fair.rs",
+        file: "queue/virtual_clock.rs",
         from: "self.bounded(tag + weight.stretch(cost))",
         to: "self.bounded(tag + weight.stretch(cost.min(1)))",
         noticed_by: "fairness::q03",
@@ -111,7 +111,7 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "credit hoarded at a limit",
-        file: "queue/fair.rs",
+        file: "queue/virtual_clock.rs",
         from: "        tag.max(self.now)\n",
         to: "        tag\n",
         noticed_by: "limits::p09_no_credit",
@@ -119,8 +119,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "band inversion",
         file: "controller/dispatch.rs",
-        from: "self.rounds[pool as usize].iter().rev()",
-        to: "self.rounds[pool as usize].iter()",
+        from: "self.fair_queues[pool as usize].iter().rev()",
+        to: "self.fair_queues[pool as usize].iter()",
         noticed_by: "p03_strict_bands",
     },
     Mutant {
@@ -140,8 +140,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "stale urgency: the wait is not counted",
         file: "queue/urgency.rs",
-        from: "urgency(law, now.since(head.arrival), head.criticality, rate)",
-        to: "urgency(law, now.since(now.max(head.arrival)), head.criticality, rate)",
+        from: "urgency(weights, now.since(head.arrival), head.criticality, rate)",
+        to: "urgency(weights, now.since(now.max(head.arrival)), head.criticality, rate)",
         noticed_by: "w03_the_order_is_exact",
     },
     Mutant {
@@ -153,23 +153,23 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "the oldest ask is preempted",
-        file: "queue/line.rs",
+        file: "queue/ordered_asks.rs",
         from: "Self::Fifo(fifo) => fifo.tail(),",
         to: "Self::Fifo(fifo) => fifo.head(),",
         noticed_by: "p06",
     },
     Mutant {
         name: "preemption always hits the same flow",
-        file: "queue/evict.rs",
+        file: "queue/eviction.rs",
         from: "self.stamp_last += 1;",
         to: "self.stamp_last += 0;",
         noticed_by: "p06",
     },
     Mutant {
-        name: "rebasing forgets the claims",
+        name: "rebasing forgets the flow_queues",
         file: "controller/dispatch.rs",
-        from: "claim.tag.saturating_sub(shift)",
-        to: "claim.tag.saturating_sub(shift / 2)",
+        from: "flow_queue.tag.saturating_sub(shift)",
+        to: "flow_queue.tag.saturating_sub(shift / 2)",
         noticed_by: "range::q10",
     },
     Mutant {
@@ -182,13 +182,13 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "credit hoarded at doors without room",
         file: "controller/dispatch.rs",
-        from: "claim.tag = claim.tag.max(round.clock.now());",
+        from: "flow_queue.tag = flow_queue.tag.max(fair_queue.clock.now());",
         to: "",
         noticed_by: "p09_no_credit",
     },
     Mutant {
         name: "a release opens a door past a limit that shrank",
-        file: "controller/turn.rs",
+        file: "controller/eligibility.rs",
         from: "let opens = per_backend && self.flows.may_use(flow, backend);",
         to: "let opens = per_backend;",
         noticed_by: "p09_a_shrunken",
@@ -202,15 +202,15 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a rebuild forgets who leads",
-        file: "controller/reshape.rs",
-        from: "self.claims[at].tag = self.claims[at].tag.max(tag);",
-        to: "self.claims[at].tag = self.claims[at].tag.max(tag.min(now));",
+        file: "controller/reconfigure.rs",
+        from: "self.flow_queues[at].tag = self.flow_queues[at].tag.max(tag);",
+        to: "self.flow_queues[at].tag = self.flow_queues[at].tag.max(tag.min(now));",
         noticed_by: "c07_a_new_shape_keeps_leads",
     },
     Mutant {
         name: "a completion wakes nobody",
         file: "controller/complete.rs",
-        from: "        self.drain(domain, now);\n        if let Some",
+        from: "        self.dispatch(domain, now);\n        if let Some",
         to: "        let _ = domain;\n        if let Some",
         noticed_by: "c04",
     },
@@ -246,7 +246,7 @@ const MUTANTS: &[Mutant] = &[
         name: "a first token frees nothing",
         file: "auto.rs",
         from: "        self.tally.unstarted -= 1;\n\
-             \x20       self.tally.unstarted_prompt -= flight.prompt;\n        self.caps",
+             \x20       self.tally.unstarted_prompt -= progress.prompt;\n        self.caps",
         to: "        self.caps",
         noticed_by: "c10_no_more",
     },
@@ -273,10 +273,10 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "an ask that does not stream never starts",
-        file: "controller/remove.rs",
-        from: "Phase::InFlight => self.begin(slot, false, now),",
+        file: "controller/evict.rs",
+        from: "Phase::InFlight => self.mark_started(slot, false, now),",
         to: "Phase::InFlight => { self.wheel.remove(slot, &mut self.asks); \
-             self.flights[slot as usize].deadline = None }",
+             self.progress[slot as usize].deadline = None }",
         noticed_by: "c10_asks_that",
     },
     Mutant {
@@ -287,10 +287,10 @@ const MUTANTS: &[Mutant] = &[
         noticed_by: "r02_each_band",
     },
     Mutant {
-        name: "the wish of an ask that waits is forgotten",
+        name: "the preference of an ask that waits is forgotten",
         file: "controller/routing.rs",
-        from: "record.wishful.then(",
-        to: "(!record.wishful).then(",
+        from: "record.has_preference.then(",
+        to: "(!record.has_preference).then(",
         noticed_by: "r05_a_wish",
     },
     Mutant {

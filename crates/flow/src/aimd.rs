@@ -26,7 +26,7 @@ pub struct AimdSettings {
 /// How many requests may be under way.
 #[derive(Clone, Debug)]
 pub struct Aimd {
-    law: AimdSettings,
+    settings: AimdSettings,
     window: f64,
     /// When it was cut last.
     cut_at: Option<Time>,
@@ -47,8 +47,8 @@ impl AimdSettings {
 
 impl Aimd {
     /// Begins with the least.
-    pub fn new(law: AimdSettings) -> Self {
-        Self { law, window: f64::from(law.min), cut_at: None }
+    pub fn new(settings: AimdSettings) -> Self {
+        Self { settings, window: f64::from(settings.min), cut_at: None }
     }
 
     /// How many may be under way.
@@ -63,16 +63,16 @@ impl Aimd {
             return;
         }
         let step = if self.cut_at.is_none() { 1.0 } else { self.window.recip() };
-        self.window = (self.window + step).min(f64::from(self.law.max));
+        self.window = (self.window + step).min(f64::from(self.settings.max));
     }
 
     /// One that was sent at `sent` was refused for want of room. Says whether that cut the window.
     pub fn congested(&mut self, sent: Time, now: Time) -> bool {
-        let known = |cut: Time| sent < cut || now < cut.after(self.law.hold);
+        let known = |cut: Time| sent < cut || now < cut.after(self.settings.hold);
         if self.cut_at.is_some_and(known) {
             return false;
         }
-        self.window = (self.window * DECREASE).max(f64::from(self.law.min));
+        self.window = (self.window * DECREASE).max(f64::from(self.settings.min));
         self.cut_at = Some(now);
         true
     }

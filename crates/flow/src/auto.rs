@@ -18,20 +18,20 @@
 //! filling, and fairness is what it is with a fixed watermark. The price is that a bound can be
 //! passed by one ask.
 
+mod blocked_time;
+mod first_token_time;
 mod metrics;
 mod pace;
-mod peak;
-mod pressure;
-mod probe;
-mod starts;
 mod streams;
+mod unstarted_probe;
+mod windowed_max;
 
-use metrics::{Look, MetricsLaw};
-use pace::PaceLaw;
-use peak::Peak;
-use pressure::Pressure;
-use starts::Starts;
-use streams::StreamLaw;
+use blocked_time::BlockedTime;
+use first_token_time::FirstTokenTimes;
+use metrics::{MetricsTuner, Observation};
+use pace::PaceTuner;
+use streams::StreamTuner;
+use windowed_max::WindowedMax;
 
 use crate::time::{Span, Time};
 
@@ -119,24 +119,24 @@ pub(crate) struct Tally {
 
 /// What is in flight at one backend, its bounds, and the laws that move them.
 #[derive(Clone, Debug)]
-pub(crate) struct Gauge {
+pub(crate) struct AutoState {
     tally: Tally,
     caps: Caps,
-    pressure: Pressure,
-    pace: PaceLaw,
-    metrics: MetricsLaw,
-    streams: StreamLaw,
-    starts: Starts,
+    blocked_time: BlockedTime,
+    pace: PaceTuner,
+    metrics: MetricsTuner,
+    streams: StreamTuner,
+    first_token: FirstTokenTimes,
     reading: Option<EngineReading>,
     /// How many asks are known to have begun since it came up.
     proven: u32,
     /// The most that were in flight when it was closed, of late.
-    closed_at: Peak,
+    closed_at: WindowedMax,
 }
 
 /// One ask in flight, as `auto` sees it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Flight {
+pub(crate) struct AskProgress {
     prompt: u64,
     tokens: u64,
     output: u64,
@@ -144,12 +144,12 @@ pub(crate) struct Flight {
     pub(crate) started: bool,
     /// The ask's own deadline, while the wheel is used to presume that it has begun.
     pub(crate) deadline: Option<Time>,
-    mark: streams::Mark,
+    mark: streams::StreamMark,
 }
 
 // === impl Gauge ===
 
-impl Default for Gauge {
+impl Default for AutoState {
     fn default() -> Self {
         Self {
             tally: Tally::default(),
@@ -159,19 +159,19 @@ impl Default for Gauge {
                 slots: f64::INFINITY,
                 pace: f64::INFINITY,
             },
-            pressure: Pressure::default(),
-            pace: PaceLaw::default(),
-            metrics: MetricsLaw::default(),
-            streams: StreamLaw::default(),
-            starts: Starts::default(),
+            blocked_time: BlockedTime::default(),
+            pace: PaceTuner::default(),
+            metrics: MetricsTuner::default(),
+            streams: StreamTuner::default(),
+            first_token: FirstTokenTimes::default(),
             reading: None,
             proven: 0,
-            closed_at: Peak::over(CLOSED_MEMORY),
+            closed_at: WindowedMax::over(CLOSED_MEMORY),
         }
     }
 }
 
-impl Gauge {
+impl AutoState {
     pub(crate) const fn tally(&self) -> Tally {
         self.tally
     }
@@ -208,7 +208,7 @@ impl Gauge {
             tokens: (self.tally.tokens, self.caps.tokens),
             slots: (self.tally.in_flight, self.caps.slots),
             pace: (self.pace.last(), self.caps.pace),
-            start: self.starts.seen(),
+            start: self.first_token.seen(),
             binding: self.closed_by(),
             by_metrics: self.metrics.is_fresh(now),
         }
@@ -228,7 +228,7 @@ impl Gauge {
 
     /// How long asks take to start on the whole; nothing where that is not known any more.
     pub(crate) fn measured_start(&self, now: Time) -> Option<Span> {
-        self.starts.steady(now)
+        self.first_token.steady(now)
     }
 
     /// What the engine said last, while that holds.
@@ -246,34 +246,34 @@ impl Gauge {
     /// When an ask granted now counts as started if its stream is not seen.
     pub(crate) fn presumed_start(&self, now: Time) -> Time {
         let calm = self.reading(now).is_some_and(|reading| reading.waiting == 0);
-        match self.starts.is_known() {
+        match self.first_token.is_known() {
             // Nothing streams, but the engine says that nobody waits: it starts what it gets.
             false if calm => now.after(STARTS_WHEN_CALM),
-            _ => now.after(self.starts.usual()),
+            _ => now.after(self.first_token.usual()),
         }
     }
 
     /// An ask with so many prompt tokens and tokens in all goes there.
-    pub(crate) fn granted(&mut self, prompt: u64, tokens: u64, now: Time) -> Flight {
+    pub(crate) fn granted(&mut self, prompt: u64, tokens: u64, now: Time) -> AskProgress {
         let mark = self.streams.mark(now);
-        let flight = Flight { prompt, tokens, granted: now, mark, ..Flight::default() };
-        self.tally.add(&flight);
-        flight
+        let progress = AskProgress { prompt, tokens, granted: now, mark, ..AskProgress::default() };
+        self.tally.add(&progress);
+        progress
     }
 
     /// An ask has produced its first token, or is presumed to.
-    pub(crate) fn started(&mut self, flight: &mut Flight, seen: bool, now: Time) {
-        if std::mem::replace(&mut flight.started, true) {
+    pub(crate) fn started(&mut self, progress: &mut AskProgress, seen: bool, now: Time) {
+        if std::mem::replace(&mut progress.started, true) {
             return;
         }
         self.pace.note(self.started_now(), now);
         self.tally.unstarted -= 1;
-        self.tally.unstarted_prompt -= flight.prompt;
+        self.tally.unstarted_prompt -= progress.prompt;
         self.caps.unstarted = self.caps.unstarted.max(UNSTARTED);
-        flight.mark = self.streams.mark(now);
+        progress.mark = self.streams.mark(now);
         if seen {
             self.proven = self.proven.saturating_add(1);
-            self.starts.learn(now.since(flight.granted), flight.prompt, now);
+            self.first_token.learn(now.since(progress.granted), progress.prompt, now);
         }
         self.streams.started(self.started_now(), now);
         self.revise(now);
@@ -282,33 +282,33 @@ impl Gauge {
     /// An ask has produced so many tokens: it holds at least those and its prompt.
     pub(crate) fn streamed(
         &mut self,
-        flight: &mut Flight,
+        progress: &mut AskProgress,
         output: u64,
         pace_max: Option<Span>,
         now: Time,
     ) {
-        let produced = output.saturating_sub(flight.output);
-        flight.output = flight.output.max(output);
+        let produced = output.saturating_sub(progress.output);
+        progress.output = progress.output.max(output);
         self.keep_pace(produced, pace_max, now);
-        let holds = flight.prompt + output;
-        if holds > flight.tokens {
-            self.tally.tokens += holds - flight.tokens;
-            flight.tokens = holds;
+        let holds = progress.prompt + output;
+        if holds > progress.tokens {
+            self.tally.tokens += holds - progress.tokens;
+            progress.tokens = holds;
         }
         let started = self.started_now();
-        self.streams.advanced(&mut flight.mark, started, now);
+        self.streams.advanced(&mut progress.mark, started, now);
         self.revise(now);
     }
 
     /// An ask has ended there.
-    pub(crate) fn ended(&mut self, flight: &Flight, now: Time) {
+    pub(crate) fn ended(&mut self, progress: &AskProgress, now: Time) {
         self.pace.note(self.started_now(), now);
         self.tally.in_flight -= 1;
-        self.tally.tokens -= flight.tokens;
-        if !flight.started {
+        self.tally.tokens -= progress.tokens;
+        if !progress.started {
             self.proven = self.proven.saturating_add(1);
             self.tally.unstarted -= 1;
-            self.tally.unstarted_prompt -= flight.prompt;
+            self.tally.unstarted_prompt -= progress.prompt;
         }
         self.revise(now);
     }
@@ -321,11 +321,12 @@ impl Gauge {
             self.streams.forget_stalls();
         }
         self.reading = Some(reading);
-        let binding = self.pressure.since_last_look(now);
+        let binding = self.blocked_time.since_last_sample(now);
         let Tally { in_flight, unstarted, tokens, .. } = self.tally;
-        let usual_start = self.starts.usual();
-        let look = Look { reading, in_flight, unstarted, tokens, binding, usual_start, now };
-        self.metrics.take(look, &mut self.caps);
+        let usual_start = self.first_token.usual();
+        let observation =
+            Observation { reading, in_flight, unstarted, tokens, binding, usual_start, now };
+        self.metrics.take(observation, &mut self.caps);
     }
 
     /// Takes note of whether it is closed while something waits for it.
@@ -334,8 +335,8 @@ impl Gauge {
         if closed.is_some() {
             self.closed_at.push(self.tally.in_flight, now);
         }
-        self.pressure.note(closed.filter(|_| wanted), now);
-        self.pace.pressure.note(closed.filter(|_| wanted), now);
+        self.blocked_time.note(closed.filter(|_| wanted), now);
+        self.pace.blocked_time.note(closed.filter(|_| wanted), now);
     }
 
     /// The backend came back: its engine may be a new one, and cold.
@@ -366,19 +367,19 @@ impl Gauge {
         if self.metrics.is_fresh(now) {
             return;
         }
-        self.streams.revise(&mut self.pressure, &self.tally, &mut self.caps, now);
+        self.streams.revise(&mut self.blocked_time, &self.tally, &mut self.caps, now);
     }
 }
 
 // === impl Tally ===
 
 impl Tally {
-    pub(crate) fn add(&mut self, flight: &Flight) {
+    pub(crate) fn add(&mut self, progress: &AskProgress) {
         self.in_flight += 1;
-        self.tokens += flight.tokens;
-        if !flight.started {
+        self.tokens += progress.tokens;
+        if !progress.started {
             self.unstarted += 1;
-            self.unstarted_prompt += flight.prompt;
+            self.unstarted_prompt += progress.prompt;
         }
     }
 }

@@ -28,9 +28,9 @@
 //! baseline at least one request may always go. One that is larger than all that is allowed goes
 //! alone. Several gates are several budgets, and [`take_all`] asks them all.
 
-mod flight;
+mod in_flight_history;
 
-use flight::{Flight, Window};
+use in_flight_history::{InFlightHistory, ReadingWindow};
 
 use crate::range::{Checked, check};
 use crate::time::{Span, Time};
@@ -90,7 +90,7 @@ pub struct Share {
 /// How much may go by one gate.
 #[derive(Clone, Debug)]
 pub struct Budget {
-    law: BudgetSettings,
+    settings: BudgetSettings,
     share: Share,
     reading: Option<GateReading>,
     /// What the reading allows, for all who share it, and of ours it shows so much.
@@ -100,7 +100,7 @@ pub struct Budget {
     carried: f64,
     /// The load of others by the last reading.
     others: Option<f64>,
-    flight: Flight,
+    history: InFlightHistory,
     /// Nothing goes before this moment, nor by a reading from before the other.
     closed_until: Time,
     congested_at: Option<Time>,
@@ -188,9 +188,9 @@ impl Share {
 
 impl Budget {
     /// Nothing may go before the first reading.
-    pub fn new(law: BudgetSettings) -> Self {
+    pub fn new(settings: BudgetSettings) -> Self {
         Self {
-            law,
+            settings,
             share: Share::WHOLE,
             reading: None,
             total: 0,
@@ -198,8 +198,8 @@ impl Budget {
             carried: 0.0,
             others: None,
             // A reading that is believed is no older than this, and may lag as much again.
-            flight: Flight::remembering(Span::from_nanos(
-                law.stale_after.nanos().saturating_mul(2),
+            history: InFlightHistory::remembering(Span::from_nanos(
+                settings.stale_after.nanos().saturating_mul(2),
             )),
             closed_until: Time::ZERO,
             congested_at: None,
@@ -217,14 +217,14 @@ impl Budget {
             return;
         }
         self.reading = Some(reading);
-        let exact = self.law.allows(&reading);
-        self.shown = match (self.law.basis, exact) {
+        let exact = self.settings.allows(&reading);
+        self.shown = match (self.settings.basis, exact) {
             (Basis::Measured { transit, .. }, Some(_)) => self.seen_in(&reading, transit),
             _ => 0,
         };
         let total = exact.map_or(0, |exact| self.whole(exact));
-        self.total = match self.law.basis {
-            Basis::Measured { all: true, .. } => total.min(self.law.most(&reading)),
+        self.total = match self.settings.basis {
+            Basis::Measured { all: true, .. } => total.min(self.settings.most(&reading)),
             _ => total,
         };
     }
@@ -232,9 +232,9 @@ impl Budget {
     /// How much of ours a reading shows.
     fn seen_in(&mut self, reading: &GateReading, transit: Span) -> u64 {
         let used = (1.0 - reading.free.min(1.0)) * reading.system.clamp(0.0, SYSTEM_MAX);
-        let lag = reading.lag.min(self.law.stale_after);
+        let lag = reading.lag.min(self.settings.stale_after);
         let from = Time::from_nanos(reading.at.nanos().saturating_sub(lag.nanos()));
-        let (least, most) = self.flight.seen(Window { from, to: reading.at, transit });
+        let (least, most) = self.history.seen(ReadingWindow { from, to: reading.at, transit });
         // `as` takes what is below zero for zero.
         let likely = |others: f64| (used - others).round() as u64;
         let shown = self.others.map_or(least, |others| likely(others).clamp(least, most));
@@ -248,10 +248,10 @@ impl Budget {
             self.carried = 0.0;
             let debt = (exact + ROUNDING).floor().min(0.0) as i64;
             // A level that is stated cannot be owed.
-            return if self.law.basis == Basis::Stated { 0 } else { debt };
+            return if self.settings.basis == Basis::Stated { 0 } else { debt };
         }
         let whole = (exact + self.carried + ROUNDING).floor();
-        if self.law.basis != Basis::Stated {
+        if self.settings.basis != Basis::Stated {
             self.carried = (exact + self.carried - whole).clamp(0.0, 1.0);
         }
         // Above the baseline something always goes, or a small system would stand still.
@@ -268,7 +268,7 @@ impl Budget {
     /// The gateway said that it is full, perhaps until when. Nothing goes before that, before the
     /// hold is over, and before a reading from after this moment.
     pub fn congested(&mut self, retry_after: Option<Span>, now: Time) {
-        let pause = retry_after.unwrap_or(Span::ZERO).max(self.law.hold);
+        let pause = retry_after.unwrap_or(Span::ZERO).max(self.settings.hold);
         self.closed_until = self.closed_until.max(now.after(pause));
         self.congested_at = Some(self.congested_at.map_or(now, |before| before.max(now)));
     }
@@ -277,10 +277,10 @@ impl Budget {
     pub fn allowance(&self, now: Time) -> Allowance {
         let Some(reading) = self.reading else { return Allowance::NoReading };
         let age = now.since(reading.at);
-        if age > self.law.stale_after {
+        if age > self.settings.stale_after {
             return Allowance::Stale(age);
         }
-        if self.law.allows(&reading).is_none() {
+        if self.settings.allows(&reading).is_none() {
             return Allowance::Invalid;
         }
         let outdated = self.congested_at.is_some_and(|at| reading.at <= at);
@@ -298,11 +298,11 @@ impl Budget {
 
     /// What would go by the last reading, were it believed; below zero where too much is under way.
     fn left(&self) -> i64 {
-        let (shown, held) = (self.shown as i64, self.flight.size() as i64);
+        let (shown, held) = (self.shown as i64, self.history.size() as i64);
         let by_reading = self.part().saturating_add(shown).saturating_sub(held);
-        match (self.law.basis, &self.reading) {
+        match (self.settings.basis, &self.reading) {
             (Basis::Measured { all: true, .. }, Some(reading)) => {
-                by_reading.min(self.share.part(self.law.most(reading)).saturating_sub(held))
+                by_reading.min(self.share.part(self.settings.most(reading)).saturating_sub(held))
             }
             _ => by_reading,
         }
@@ -313,30 +313,30 @@ impl Budget {
     pub fn check(&self, size: u64, now: Time) -> Result<(), Allowance> {
         let allowance = self.allowance(now);
         let Allowance::Left(left) = allowance else { return Err(allowance) };
-        let alone = self.flight.count() == 0;
+        let alone = self.history.count() == 0;
         if size <= left || alone { Ok(()) } else { Err(allowance) }
     }
 
     /// Takes this much, if it may go now.
     pub fn take(&mut self, size: u64, now: Time) -> Result<(), Allowance> {
         self.check(size, now)?;
-        self.flight.take(size.min(SIZE_MAX), now);
+        self.history.take(size.min(SIZE_MAX), now);
         Ok(())
     }
 
     /// Something of this size that was taken has ended.
     pub fn ended(&mut self, size: u64, now: Time) {
-        self.flight.ended(size.min(SIZE_MAX), now);
+        self.history.ended(size.min(SIZE_MAX), now);
     }
 
     /// How many requests that were taken have not ended.
     pub fn in_flight(&self) -> u64 {
-        self.flight.count()
+        self.history.count()
     }
 
     /// How large they are together.
     pub fn held(&self) -> u64 {
-        self.flight.size()
+        self.history.size()
     }
 
     /// Our part of what the last reading allowed; below zero where so much must end first.
@@ -346,7 +346,7 @@ impl Budget {
 
     /// How much of that is taken: what is under way and not in the reading.
     pub fn taken(&self) -> i64 {
-        self.flight.size() as i64 - self.shown as i64
+        self.history.size() as i64 - self.shown as i64
     }
 
     /// The last reading.
@@ -367,7 +367,7 @@ pub fn take_all(budgets: &mut [(&mut Budget, u64)], now: Time) -> Result<(), (us
         budget.check(*size, now).map_err(|why| (at, why))?;
     }
     for (budget, size) in budgets {
-        budget.flight.take((*size).min(SIZE_MAX), now);
+        budget.history.take((*size).min(SIZE_MAX), now);
     }
     Ok(())
 }

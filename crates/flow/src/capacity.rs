@@ -1,7 +1,7 @@
 //! What may wait: the limits on the queue, and who gives way when it is full.
 
 use crate::ask::{BANDS, Band};
-use crate::queue::evict::Ranking;
+use crate::queue::eviction::EvictionRanking;
 use crate::settings::{Admission, Cascade, Settings};
 use crate::weight::Weight;
 
@@ -9,7 +9,7 @@ use crate::weight::Weight;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Capacity {
     pub(crate) waiting: [u32; BANDS],
-    pub(crate) rankings: [Ranking; BANDS],
+    pub(crate) rankings: [EvictionRanking; BANDS],
 }
 
 // === impl Capacity ===
@@ -22,7 +22,7 @@ impl Capacity {
     /// The band from which a newcomer may take a place: the lowest below its own that holds more
     /// than it is protected for. Under a strict cascade no band is protected; under weights each
     /// keeps its share of the total.
-    pub(crate) fn yielding(&self, newcomer: Band, settings: &Settings) -> Option<Band> {
+    pub(crate) fn band_to_preempt(&self, newcomer: Band, settings: &Settings) -> Option<Band> {
         let mut below = Band::DESCENDING.into_iter().rev().filter(|&band| band < newcomer);
         below.find(|&band| self.waiting[band.index()] > protected(band, settings))
     }

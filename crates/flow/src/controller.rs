@@ -9,30 +9,30 @@
 mod admit;
 mod complete;
 mod dispatch;
+mod eligibility;
+mod evict;
 pub(crate) mod forecast;
 mod progress;
-mod remove;
-mod reshape;
+mod reconfigure;
 mod routing;
-mod turn;
 pub(crate) mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ask::{BANDS, FlowId, WorkloadId};
-use crate::auto::Flight;
+use crate::auto::AskProgress;
 use crate::capacity::Capacity;
 use crate::counters::Counters;
-use crate::drain::DrainRate;
+use crate::drain_rate::DrainRate;
 use crate::flows::Flows;
 use crate::identity::NAME_MAX;
 use crate::outcome::Event;
 use crate::queue::asks::Asks;
-use crate::queue::band::Level;
-use crate::queue::claim::Claims;
-use crate::queue::expiry::Wheel;
+use crate::queue::fair_queue::FairQueue;
+use crate::queue::flow_queue::FlowQueues;
 use crate::queue::heap::Positions;
-use crate::queue::round::Round;
+use crate::queue::hierarchy::Level;
+use crate::queue::timing_wheel::TimingWheel;
 use crate::route::{RouteChoice, RoutePreference};
 use crate::settings::Settings;
 use crate::supply::Supply;
@@ -72,23 +72,23 @@ pub struct Controller {
     pub(crate) sequence: u64,
     pub(crate) asks: Asks,
     /// Under `auto`, what it counts of each ask in flight, by slot.
-    pub(crate) flights: Vec<Flight>,
+    pub(crate) progress: Vec<AskProgress>,
     /// What asks wish of their backends, by slot, of those that do.
-    pub(crate) wishes: BTreeMap<u32, RoutePreference>,
+    pub(crate) preferences: BTreeMap<u32, RoutePreference>,
     /// Why each ask in flight is where it is, by slot, where there was a choice.
     pub(crate) choices: Vec<Option<RouteChoice>>,
     pub(crate) flows: Flows,
-    pub(crate) claims: Claims,
+    pub(crate) flow_queues: FlowQueues,
     /// Where each claim that takes part stands in its round's heap.
     pub(crate) positions: Positions,
     pub(crate) supply: Supply,
     /// By pool, then by band.
-    pub(crate) rounds: Vec<[Round; BANDS]>,
+    pub(crate) fair_queues: Vec<[FairQueue; BANDS]>,
     pub(crate) domains: Vec<Domain>,
     /// Whether anything is to be chosen between bands or pools by weight.
-    pub(crate) levelled: bool,
+    pub(crate) hierarchical: bool,
     pub(crate) capacity: Capacity,
-    pub(crate) wheel: Wheel,
+    pub(crate) wheel: TimingWheel,
     pub(crate) registry: Registry,
     pub(crate) counters: Counters,
     pub(crate) events: VecDeque<Event>,
@@ -101,7 +101,7 @@ pub(crate) struct Domain {
     pub(crate) bands: Level,
     /// For each band, the level that chooses among the domain's pools.
     pub(crate) pools: [Level; BANDS],
-    pub(crate) drain: DrainRate,
+    pub(crate) drain_rate: DrainRate,
 }
 
 // === impl Controller ===
@@ -117,17 +117,17 @@ impl Controller {
             closed: false,
             sequence: 0,
             asks: Asks::default(),
-            flights: Vec::new(),
-            wishes: BTreeMap::new(),
+            progress: Vec::new(),
+            preferences: BTreeMap::new(),
             choices: Vec::new(),
-            claims: Claims::default(),
+            flow_queues: FlowQueues::default(),
             positions: Positions::new(),
             supply: Supply::default(),
-            rounds: Vec::new(),
+            fair_queues: Vec::new(),
             domains: Vec::new(),
-            levelled: false,
+            hierarchical: false,
             capacity: Capacity::default(),
-            wheel: Wheel::default(),
+            wheel: TimingWheel::default(),
             counters: Counters::default(),
             events: VecDeque::new(),
         }
@@ -191,8 +191,8 @@ impl Controller {
     }
 
     fn forget_flow(&mut self, flow: u32) {
-        for claim in self.claims_of(flow) {
-            self.claims.remove(claim);
+        for flow_queue in self.flow_queues_of(flow) {
+            self.flow_queues.remove(flow_queue);
         }
         self.capacity.rankings.iter_mut().for_each(|ranking| ranking.forget(flow));
         self.flows.remove(flow);
@@ -214,7 +214,7 @@ impl Domain {
 
     pub(crate) fn began_waiting(&mut self, now: Time) {
         if self.waiting == 0 {
-            self.drain.start(now);
+            self.drain_rate.start(now);
         }
         self.waiting += 1;
     }

@@ -20,7 +20,7 @@ pub(crate) struct Flow {
     /// What the eviction ranking of each band believes of `waiting` at most.
     pub(crate) rank_bound: [u32; BANDS],
     pub(crate) in_flight: u32,
-    pub(crate) claim_first: u32,
+    pub(crate) first_flow_queue: u32,
     pub(crate) class: u32,
     generation: u32,
     /// Whether its class has any limit on what is in flight.
@@ -208,7 +208,7 @@ impl Default for Flow {
             waiting: [0; BANDS],
             rank_bound: [0; BANDS],
             in_flight: 0,
-            claim_first: NONE,
+            first_flow_queue: NONE,
             class: 0,
             generation: 0,
             limited: false,

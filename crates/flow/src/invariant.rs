@@ -9,7 +9,7 @@ use crate::ask::BANDS;
 use crate::auto::Tally;
 use crate::controller::Controller;
 use crate::queue::asks::Phase;
-use crate::queue::fair::HORIZON;
+use crate::queue::virtual_clock::HORIZON;
 use crate::settings::Bounds;
 
 /// A broken promise, in words.
@@ -19,9 +19,9 @@ pub type Violation = String;
 pub fn check(controller: &Controller) -> Result<(), Violation> {
     counters(controller)?;
     stock(controller)?;
-    gauges(controller)?;
+    auto_counts(controller)?;
     waiting(controller)?;
-    turns(controller)?;
+    heaps(controller)?;
     work_conservation(controller)
 }
 
@@ -40,8 +40,9 @@ fn counters(c: &Controller) -> Result<(), Violation> {
     let ended = n.granted + n.cancelled_waiting + n.evictions();
     equal("waits", n.queued + n.requeued, ended + waiting)?;
     equal("grants", n.bypassed + n.granted, n.settled + n.requeued + flying)?;
-    let wishful: Vec<u32> = c.asks.slots().filter(|&slot| c.asks[slot].wishful).collect();
-    equal("wishes", c.wishes.keys().copied().collect::<Vec<_>>(), wishful)?;
+    let has_preference: Vec<u32> =
+        c.asks.slots().filter(|&slot| c.asks[slot].has_preference).collect();
+    equal("preferences", c.preferences.keys().copied().collect::<Vec<_>>(), has_preference)?;
     let known = c.asks.slots().filter(|&slot| c.asks[slot].workload != u32::MAX);
     equal("active workloads", c.registry.active_total(), known.count() as u64)
 }
@@ -54,7 +55,7 @@ fn stock(c: &Controller) -> Result<(), Violation> {
         if record.phase == Phase::InFlight {
             stock[record.backend as usize] += record.stock(c.settings.stock);
             in_flight[record.backend as usize][record.band.index()] += 1;
-            *by_flow.entry(c.claims[record.claim].flow).or_default() += 1;
+            *by_flow.entry(c.flow_queues[record.flow_queue].flow).or_default() += 1;
         }
     }
     for (at, backend) in c.supply.backends.iter().enumerate() {
@@ -63,35 +64,35 @@ fn stock(c: &Controller) -> Result<(), Violation> {
     }
     for slot in c.flows.slots() {
         let counted = by_flow.get(&slot).copied().unwrap_or(0);
-        equal("in flight of a flow", c.flows[slot].in_flight, counted)?;
+        equal("in progress of a flow", c.flows[slot].in_flight, counted)?;
     }
     Ok(())
 }
 
 /// What `auto` counts is what is in flight, and no door is open or shut by mistake.
-fn gauges(c: &Controller) -> Result<(), Violation> {
+fn auto_counts(c: &Controller) -> Result<(), Violation> {
     let mut counted = vec![Tally::default(); c.supply.backends.len()];
     for slot in c.asks.slots().filter(|&slot| c.asks[slot].phase == Phase::InFlight) {
         if c.settings.bounds == Bounds::Auto {
-            counted[c.asks[slot].backend as usize].add(&c.flights[slot as usize]);
+            counted[c.asks[slot].backend as usize].add(&c.progress[slot as usize]);
         }
     }
     for (at, backend) in c.supply.backends.iter().enumerate() {
-        equal("what auto counts", backend.gauge.tally(), counted[at])?;
+        equal("what auto counts", backend.auto.tally(), counted[at])?;
     }
-    c.supply.check_doors()
+    c.supply.check_open_counts()
 }
 
 fn waiting(c: &Controller) -> Result<(), Violation> {
     let mut by_flow: BTreeMap<u32, [u32; BANDS]> = BTreeMap::new();
-    let mut by_claim: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
+    let mut by_flow_queue: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
     let mut total = [0; BANDS];
     for record in c.asks.slots().map(|slot| &c.asks[slot]) {
         if record.phase == Phase::Waiting {
             let band = record.band.index();
             total[band] += 1;
-            by_flow.entry(c.claims[record.claim].flow).or_default()[band] += 1;
-            let entry = by_claim.entry(record.claim).or_default();
+            by_flow.entry(c.flow_queues[record.flow_queue].flow).or_default()[band] += 1;
+            let entry = by_flow_queue.entry(record.flow_queue).or_default();
             *entry = (entry.0 + 1, entry.1 + u64::from(record.cost));
         }
     }
@@ -100,34 +101,44 @@ fn waiting(c: &Controller) -> Result<(), Violation> {
         let counted = by_flow.get(&slot).copied().unwrap_or_default();
         equal("waiting of a flow", c.flows[slot].waiting, counted)?;
     }
-    for at in c.claims.ids() {
-        let claim = &c.claims[at];
-        let counted = by_claim.get(&at).copied().unwrap_or_default();
-        equal("waiting of a claim", (claim.waiting, claim.cost_waiting), counted)?;
-        require(claim.waiting > 0 || !claim.active, || format!("claim {at} waits for nothing"))?;
+    for at in c.flow_queues.ids() {
+        let flow_queue = &c.flow_queues[at];
+        let counted = by_flow_queue.get(&at).copied().unwrap_or_default();
+        equal("waiting of a flow_queue", (flow_queue.waiting, flow_queue.cost_waiting), counted)?;
+        require(flow_queue.waiting > 0 || !flow_queue.active, || {
+            format!("flow_queue {at} waits for nothing")
+        })?;
     }
     let domains: u32 = c.domains.iter().map(|domain| domain.waiting).sum();
     equal("waiting by domain", domains, c.depth())
 }
 
 /// Heaps hold exactly the claims that take part, under the tags those have.
-fn turns(c: &Controller) -> Result<(), Violation> {
-    for (pool, rounds) in c.rounds.iter().enumerate() {
-        for (band, round) in rounds.iter().enumerate() {
-            let of_round = |claim: &u32| {
-                let claim = &c.claims[*claim];
-                claim.active && (claim.pool as usize, claim.band.index()) == (pool, band)
+fn heaps(c: &Controller) -> Result<(), Violation> {
+    for (pool, fair_queues) in c.fair_queues.iter().enumerate() {
+        for (band, fair_queue) in fair_queues.iter().enumerate() {
+            let in_fair_queue = |flow_queue: &u32| {
+                let flow_queue = &c.flow_queues[*flow_queue];
+                flow_queue.active
+                    && (flow_queue.pool as usize, flow_queue.band.index()) == (pool, band)
             };
-            let active: Vec<u32> = c.claims.ids().filter(of_round).collect();
-            let mut turning: Vec<u32> = round.turns().map(|turn| turn.claim).collect();
-            turning.sort_unstable();
-            turning.dedup();
-            equal("claims in a round", turning, active)?;
-            for turn in round.turns() {
-                let claim = &c.claims[turn.claim];
-                equal("tag in a heap", (turn.tag, turn.turn), (claim.tag, claim.turn))?;
-                let lead = claim.tag.abs_diff(round.clock.now());
-                require(lead <= HORIZON, || format!("claim {} is {lead} off", turn.claim))?;
+            let active: Vec<u32> = c.flow_queues.ids().filter(in_fair_queue).collect();
+            let mut queued: Vec<u32> =
+                fair_queue.service_orders().map(|order| order.flow_queue).collect();
+            queued.sort_unstable();
+            queued.dedup();
+            equal("flow_queues in a fair_queue", queued, active)?;
+            for order in fair_queue.service_orders() {
+                let flow_queue = &c.flow_queues[order.flow_queue];
+                equal(
+                    "tag in a heap",
+                    (order.tag, order.tie_break),
+                    (flow_queue.tag, flow_queue.tie_break),
+                )?;
+                let lead = flow_queue.tag.abs_diff(fair_queue.clock.now());
+                require(lead <= HORIZON, || {
+                    format!("flow_queue {} is {lead} off", order.flow_queue)
+                })?;
             }
         }
     }

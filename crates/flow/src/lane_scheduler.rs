@@ -6,7 +6,7 @@
 //! what really went is charged, before turns are planned again. A lane may turn out to be empty: a
 //! turn that is not taken costs nothing.
 //!
-//! The rules and the bound are those of the fair queue (`queue::fair`), with a cost of one for each
+//! The rules and the bound are those of the fair queue (`queue::virtual_clock`), with a cost of one for each
 //! turn: from plan to plan, two lanes that both wait and take their turns differ in turns over
 //! weight by at most one step of each, and a lane that was away has hoarded nothing. For two levels
 //! (queues, and tenants inside each) nest them: one `LaneScheduler` divides a number among the
@@ -19,7 +19,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use crate::queue::fair::{Clock, NEW};
+use crate::queue::virtual_clock::{NEW, VirtualClock};
 use crate::weight::Weight;
 
 /// Lanes that are remembered at most while they do not wait.
@@ -28,7 +28,7 @@ const IDLE_MAX: usize = 4096;
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct LaneScheduler<K> {
-    clock: Clock,
+    clock: VirtualClock,
     lanes: BTreeMap<K, Lane>,
     /// Counts moves, so that of equal tags the one moved longest ago goes first.
     moves: u64,
@@ -46,7 +46,7 @@ struct Lane {
 
 impl<K> Default for LaneScheduler<K> {
     fn default() -> Self {
-        Self { clock: Clock::default(), lanes: BTreeMap::new(), moves: 0 }
+        Self { clock: VirtualClock::default(), lanes: BTreeMap::new(), moves: 0 }
     }
 }
 

@@ -34,7 +34,7 @@ pub mod budget;
 mod capacity;
 mod controller;
 mod counters;
-mod drain;
+mod drain_rate;
 mod flows;
 pub mod identity;
 pub mod invariant;

@@ -13,5 +13,5 @@ pub(crate) struct Link {
 // === impl Link ===
 
 impl Link {
-    pub(crate) const LOOSE: Self = Self { prev: NONE, next: NONE };
+    pub(crate) const UNLINKED: Self = Self { prev: NONE, next: NONE };
 }

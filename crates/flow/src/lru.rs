@@ -26,7 +26,7 @@ impl Lru {
     /// Adds a slot that is not in the list, as the most recently used.
     pub(crate) fn push(&mut self, slot: u32) {
         if self.links.len() <= slot as usize {
-            self.links.resize(slot as usize + 1, Link::LOOSE);
+            self.links.resize(slot as usize + 1, Link::UNLINKED);
         }
         let newest = self.newest;
         self.join(newest, slot);

@@ -5,19 +5,19 @@
 //! its bound, within the flow's limits), so no score can overrule fairness or a limit. Both are
 //! pure: the same arguments give the same answer, and the caller counts the grant in the same step.
 
-mod explain;
-mod pick;
-mod resolve;
+mod candidate;
+mod choose;
+mod model_names;
+mod reason;
 mod score;
-mod view;
 mod weights;
 
 #[cfg(test)]
 mod tests;
 
-pub use explain::RouteReason;
-pub use pick::{RouteChoice, choose};
-pub use resolve::{ModelNameError, ModelNameRule, ModelNames, ResolvedModel};
+pub use candidate::{BackendTraits, Candidate, RoutePreference};
+pub use choose::{RouteChoice, choose};
+pub use model_names::{ModelNameError, ModelNameRule, ModelNames, ResolvedModel};
+pub use reason::RouteReason;
 pub use score::RouteScore;
-pub use view::{BackendTraits, Candidate, RoutePreference};
 pub use weights::{RouteTerms, RouteWeights};

@@ -64,7 +64,7 @@ pub enum StartAllowance {
 /// See the module's description.
 #[derive(Clone, Debug)]
 pub struct StartLimiter {
-    law: StartLimiterSettings,
+    settings: StartLimiterSettings,
     seen: StartLoad,
     others_at: Option<Time>,
     /// Since when no backend has been calm, but for one that went all the same.
@@ -88,9 +88,9 @@ impl StartLimiterSettings {
 
 impl StartLimiter {
     /// It is open until somebody is seen.
-    pub fn new(law: StartLimiterSettings) -> Self {
+    pub fn new(settings: StartLimiterSettings) -> Self {
         Self {
-            law,
+            settings,
             seen: StartLoad::default(),
             others_at: None,
             busy_since: None,
@@ -116,7 +116,7 @@ impl StartLimiter {
 
     /// Nobody knows any more how the backends are: it is open until somebody is seen.
     pub fn reset(&mut self) {
-        *self = Self::new(self.law);
+        *self = Self::new(self.settings);
     }
 
     /// Whether one more may begin.
@@ -162,7 +162,7 @@ impl StartLimiter {
     fn rest_after(&self, prompt: u64) -> Span {
         let Some((start, usual)) = self.seen.start else { return Span::ZERO };
         let longer = (prompt as f64 / usual.max(STEP) as f64).max(1.0);
-        let each = start.secs_f64() * longer * (1.0 + self.law.rest);
+        let each = start.secs_f64() * longer * (1.0 + self.settings.rest);
         Span::from_secs_f64(each / f64::from(self.seen.ready.max(1))).min(REST_MAX)
     }
 }

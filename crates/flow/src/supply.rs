@@ -55,7 +55,7 @@ pub(crate) struct Supply {
 
 impl Supply {
     /// Takes the new state of all backends. Says whether sets of backends have changed; if so,
-    /// [`Supply::reshape`] must follow.
+    /// [`Supply::rebuild_pools`] must follow.
     pub(crate) fn update(&mut self, listed: &[BackendSupply]) -> bool {
         let mut changed = false;
         let mut gone: BTreeSet<BackendId> = self.by_id.keys().copied().collect();
@@ -100,7 +100,7 @@ impl Supply {
         let backend = &mut self.backends[at as usize];
         let was_up = std::mem::replace(&mut backend.up, given.ready);
         if given.ready && !was_up {
-            backend.gauge.restarted();
+            backend.auto.restarted();
         }
         backend.ready = given.ready && !given.paused;
         backend.traits = given.traits;
@@ -112,7 +112,7 @@ impl Supply {
     }
 
     /// Works out pools and domains anew. `alive` are models that asks still need, listed or not.
-    pub(crate) fn reshape(&mut self, alive: &BTreeSet<ModelId>) {
+    pub(crate) fn rebuild_pools(&mut self, alive: &BTreeSet<ModelId>) {
         let mut members: BTreeMap<ModelId, Vec<u32>> =
             alive.iter().map(|&model| (model, Vec::new())).collect();
         for (at, backend) in self.backends.iter().enumerate() {
@@ -295,7 +295,7 @@ impl Supply {
     }
 
     /// Counts again which backends are open; for checks.
-    pub(crate) fn check_doors(&self) -> Result<(), String> {
+    pub(crate) fn check_open_counts(&self) -> Result<(), String> {
         for backend in &self.backends {
             if backend.open != backend.is_open() {
                 return Err(format!("backend {:?} is open: {}", backend.id, backend.open));

@@ -39,15 +39,15 @@ pub struct WorkloadView<'a> {
 pub(crate) struct Registry {
     limits: WorkloadLimits,
     by_name: HashMap<Box<str>, u32>,
-    entries: Vec<Entry>,
-    rates: Vec<Rate>,
+    entries: Vec<WorkloadEntry>,
+    rates: Vec<WorkloadRate>,
     free: Vec<u32>,
     /// Workloads with nothing alive.
     idle: Lru,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct WorkloadEntry {
     name: Box<str>,
     generation: u32,
     total: u64,
@@ -59,14 +59,14 @@ struct Entry {
 
 /// The part of an entry that urgency reads, kept dense because it is read for every line.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rate {
+struct WorkloadRate {
     bucket: Bucket,
     in_window: u32,
 }
 
 // === impl Entry ===
 
-impl Entry {
+impl WorkloadEntry {
     fn is_named(&self) -> bool {
         !self.name.is_empty()
     }
@@ -91,8 +91,8 @@ impl Registry {
         Self {
             limits,
             by_name: HashMap::new(),
-            entries: vec![Entry::new(OVERFLOW_NAME, Time::ZERO)],
-            rates: vec![Rate::default()],
+            entries: vec![WorkloadEntry::new(OVERFLOW_NAME, Time::ZERO)],
+            rates: vec![WorkloadRate::default()],
             free: Vec::new(),
             idle: Lru::default(),
         }
@@ -101,7 +101,7 @@ impl Registry {
     /// Takes new limits; a new window starts all rates afresh.
     pub(crate) fn configure(&mut self, limits: WorkloadLimits) {
         if limits.window != self.limits.window {
-            self.rates.fill(Rate::default());
+            self.rates.fill(WorkloadRate::default());
             self.entries.iter_mut().for_each(|entry| entry.buckets = [0; BUCKETS as usize]);
         }
         self.limits = limits;
@@ -121,8 +121,8 @@ impl Registry {
         }
         let at = self.vacant_slot();
         let generation = self.entries[at as usize].generation.wrapping_add(1);
-        self.entries[at as usize] = Entry { generation, ..Entry::new(name, now) };
-        self.rates[at as usize] = Rate::default();
+        self.entries[at as usize] = WorkloadEntry { generation, ..WorkloadEntry::new(name, now) };
+        self.rates[at as usize] = WorkloadRate::default();
         self.by_name.insert(name.into(), at);
         self.rest(at, now);
         self.id(at)
@@ -197,7 +197,7 @@ impl Registry {
     /// Every workload, and the overflow entry if it was used.
     pub(crate) fn views(&mut self, now: Time) -> Vec<WorkloadView<'_>> {
         self.drop_idle(now);
-        let used = |entry: &Entry| entry.total > 0 && entry.is_named();
+        let used = |entry: &WorkloadEntry| entry.total > 0 && entry.is_named();
         let slots: Vec<u32> =
             (0..self.entries.len() as u32).filter(|&at| used(&self.entries[at as usize])).collect();
         let bucket = self.bucket(now);
@@ -253,8 +253,8 @@ impl Registry {
 
     fn vacant_slot(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Entry::new("", Time::ZERO));
-            self.rates.push(Rate::default());
+            self.entries.push(WorkloadEntry::new("", Time::ZERO));
+            self.rates.push(WorkloadRate::default());
             self.entries.len() as u32 - 1
         })
     }

@@ -4,7 +4,7 @@
 //! engine preempts, raised while they bind and the cache has room. Slots move only by a *standing*
 //! queue in the engine: a backlog of prefills waits too, but then the batch still grows.
 
-use super::pressure::Binding;
+use super::blocked_time::Binding;
 use super::{AutoBound, Caps, EngineReading, TOKENS_CUT, TOKENS_HOLD};
 use crate::time::{Span, Time};
 
@@ -35,14 +35,14 @@ const SLOTS_HOLD: Span = Span::from_secs(5);
 const SLOTS_HOLD_MAX: Span = Span::from_secs(80);
 
 #[derive(Clone, Debug)]
-pub(super) struct MetricsLaw {
+pub(super) struct MetricsTuner {
     read: Option<Time>,
     interval: Span,
     preemptions: Option<u64>,
     kv: Option<f64>,
     tokens_hold: Time,
     tokens_grown: Time,
-    queue: Option<Queue>,
+    queue: Option<EngineQueue>,
     slots_step: f64,
     slots_hold: Span,
     /// Whether slots have grown since they were last cut.
@@ -52,7 +52,7 @@ pub(super) struct MetricsLaw {
 
 /// A reading beside our own count of what is in flight, and what bound it since the last one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct Observation {
     pub(super) reading: EngineReading,
     pub(super) in_flight: u32,
     pub(super) unstarted: u32,
@@ -65,7 +65,7 @@ pub(super) struct Look {
 
 /// A queue inside the engine while its batch does not grow.
 #[derive(Clone, Copy, Debug)]
-struct Queue {
+struct EngineQueue {
     since: Time,
     /// The batch when it was first seen.
     running: u32,
@@ -75,7 +75,7 @@ struct Queue {
 
 // === impl MetricsLaw ===
 
-impl Default for MetricsLaw {
+impl Default for MetricsTuner {
     fn default() -> Self {
         Self {
             read: None,
@@ -93,22 +93,22 @@ impl Default for MetricsLaw {
     }
 }
 
-impl MetricsLaw {
+impl MetricsTuner {
     pub(super) fn is_fresh(&self, now: Time) -> bool {
         let three = Span::from_nanos(self.interval.nanos().saturating_mul(3));
         let lasts = three.clamp(FRESH, FRESH_MAX);
         self.read.is_some_and(|read| now.since(read) <= lasts)
     }
 
-    pub(super) fn take(&mut self, look: Look, caps: &mut Caps) {
-        self.interval = self.read.map_or(Span::ZERO, |read| look.now.since(read));
-        self.read = Some(look.now);
-        self.move_tokens(look, caps);
-        self.move_slots(look, caps);
+    pub(super) fn take(&mut self, observation: Observation, caps: &mut Caps) {
+        self.interval = self.read.map_or(Span::ZERO, |read| observation.now.since(read));
+        self.read = Some(observation.now);
+        self.move_tokens(observation, caps);
+        self.move_slots(observation, caps);
     }
 
-    fn move_tokens(&mut self, look: Look, caps: &mut Caps) {
-        let Look { reading, binding, now, .. } = look;
+    fn move_tokens(&mut self, observation: Observation, caps: &mut Caps) {
+        let Observation { reading, binding, now, .. } = observation;
         let kv = reading.kv_tokens.map(|tokens| tokens as f64).filter(|&tokens| tokens > 0.0);
         if kv.is_some() && kv != self.kv {
             caps.tokens = kv.map_or(f64::INFINITY, |kv| KV_SHARE * kv);
@@ -120,8 +120,8 @@ impl MetricsLaw {
         if preempted || reading.kv_used > KV_HIGH {
             let floor = kv.map_or(0.0, |kv| KV_FLOOR * kv);
             // What is not ours cannot be cut, and a single ask must always go.
-            if now >= self.tokens_hold && look.in_flight > 1 {
-                caps.tokens = (TOKENS_CUT * caps.tokens.min(look.tokens as f64)).max(floor);
+            if now >= self.tokens_hold && observation.in_flight > 1 {
+                caps.tokens = (TOKENS_CUT * caps.tokens.min(observation.tokens as f64)).max(floor);
                 self.tokens_hold = now.after(TOKENS_HOLD);
                 self.tokens_grown = now;
             }
@@ -136,18 +136,19 @@ impl MetricsLaw {
         }
     }
 
-    fn move_slots(&mut self, look: Look, caps: &mut Caps) {
-        let Look { reading, binding, now, .. } = look;
-        self.queue = Queue::seen(self.queue, reading, now);
+    fn move_slots(&mut self, observation: Observation, caps: &mut Caps) {
+        let Observation { reading, binding, now, .. } = observation;
+        self.queue = EngineQueue::seen(self.queue, reading, now);
         if self.queue.is_some() {
             self.slots_step = 1.0;
         }
-        let enough = STANDS.max(Span::from_secs_f64(STANDS_STARTS * look.usual_start.secs_f64()));
+        let enough =
+            STANDS.max(Span::from_secs_f64(STANDS_STARTS * observation.usual_start.secs_f64()));
         let standing = self.queue.filter(|queue| now.since(queue.since) >= enough);
         if let Some(queue) = standing {
             // What waits there and is not ours makes no difference to us.
-            let ours = queue.waiting.min(look.unstarted);
-            let fits = f64::from(look.in_flight.saturating_sub(ours)).max(1.0);
+            let ours = queue.waiting.min(observation.unstarted);
+            let fits = f64::from(observation.in_flight.saturating_sub(ours)).max(1.0);
             if fits < caps.slots {
                 self.cut_slots(fits, caps, now);
             }
@@ -180,7 +181,7 @@ impl MetricsLaw {
 
 // === impl Queue ===
 
-impl Queue {
+impl EngineQueue {
     /// What a reading makes of the queue seen so far. A batch that grows has room, and one that
     /// shrinks is about to: only what stays as it is, or waits for memory, stands.
     fn seen(known: Option<Self>, reading: EngineReading, now: Time) -> Option<Self> {

@@ -5,7 +5,7 @@
 //! passed, and grow again while they bind and there is slack.
 
 use super::AutoBound;
-use super::pressure::Pressure;
+use super::blocked_time::BlockedTime;
 use crate::time::{Span, Time};
 
 /// A measurement needs this long, and so many tokens.
@@ -20,20 +20,20 @@ const SLACK: f64 = 0.95;
 const GROWTH: f64 = 0.02;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PaceLaw {
+pub(super) struct PaceTuner {
     noted: Time,
     since: Time,
     /// Stream-seconds and tokens since then.
     streaming: f64,
     tokens: u64,
     hold: Time,
-    pub(super) pressure: Pressure,
+    pub(super) blocked_time: BlockedTime,
     last: Option<Span>,
 }
 
 // === impl PaceLaw ===
 
-impl PaceLaw {
+impl PaceTuner {
     /// So many streams ran until now.
     pub(super) fn note(&mut self, streams: u32, now: Time) {
         self.streaming += f64::from(streams) * now.since(self.noted).secs_f64();
@@ -62,7 +62,7 @@ impl PaceLaw {
 
     /// Moves the bound on asks in flight; `ratio` is the measured pace over the longest allowed.
     pub(super) fn revise(&mut self, cap: &mut f64, in_flight: u32, ratio: f64, now: Time) {
-        let binding = self.pressure.since_last_look(now);
+        let binding = self.blocked_time.since_last_sample(now);
         if ratio > 1.0 && now >= self.hold {
             self.hold = now.after(HOLD);
             let held = cap.min(f64::from(in_flight));

@@ -4,14 +4,14 @@
 //! and one more asks for the next. A full KV cache shows as a stream that stands still while its
 //! neighbours advance: it was preempted.
 
-use super::peak::Peak;
-use super::pressure::Pressure;
-use super::probe::Probe;
+use super::blocked_time::BlockedTime;
+use super::unstarted_probe::UnstartedProbe;
+use super::windowed_max::WindowedMax;
 use super::{AutoBound, Caps, TOKENS_CUT, TOKENS_HOLD, Tally, UNSTARTED};
 use crate::time::{Span, Time};
 
 /// How often it is asked which bound binds.
-const LOOK_EVERY: Span = Span::from_millis(200);
+const SAMPLE_EVERY: Span = Span::from_millis(200);
 /// Steps that a stream may miss, and the time it may stand still, before it counts as stalled.
 const MISSED_STEPS: f64 = 3.0;
 const STALL: Span = Span::from_millis(200);
@@ -28,23 +28,23 @@ const SLOTS_MIN: f64 = 2.0;
 const TOGETHER: Span = Span::from_millis(10);
 
 #[derive(Clone, Debug)]
-pub(super) struct StreamLaw {
+pub(super) struct StreamTuner {
     /// Steps made by an average stream.
     steps: f64,
     stalled: bool,
-    started_peak: Peak,
+    started_peak: WindowedMax,
     grew: Time,
     together: u32,
     together_since: Time,
     tokens_hold: Time,
     tokens_grown: Time,
     growth: f64,
-    probe: Probe,
+    probe: UnstartedProbe,
 }
 
 /// How far the average stream was when this one last moved.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mark {
+pub(super) struct StreamMark {
     steps: f64,
     moved: Time,
     stalls: u8,
@@ -52,26 +52,26 @@ pub(super) struct Mark {
 
 // === impl StreamLaw ===
 
-impl Default for StreamLaw {
+impl Default for StreamTuner {
     fn default() -> Self {
         Self {
             steps: 0.0,
             stalled: false,
-            started_peak: Peak::over(Span::from_secs(10)),
+            started_peak: WindowedMax::over(Span::from_secs(10)),
             grew: Time::ZERO,
             together: 0,
             together_since: Time::ZERO,
             tokens_hold: Time::ZERO,
             tokens_grown: Time::ZERO,
             growth: GROWTH,
-            probe: Probe::default(),
+            probe: UnstartedProbe::default(),
         }
     }
 }
 
-impl StreamLaw {
-    pub(super) const fn mark(&self, now: Time) -> Mark {
-        Mark { steps: self.steps, moved: now, stalls: 0 }
+impl StreamTuner {
+    pub(super) const fn mark(&self, now: Time) -> StreamMark {
+        StreamMark { steps: self.steps, moved: now, stalls: 0 }
     }
 
     pub(super) fn started(&mut self, started: u32, now: Time) {
@@ -89,14 +89,14 @@ impl StreamLaw {
     }
 
     /// One of `started` streams has moved.
-    pub(super) fn advanced(&mut self, mark: &mut Mark, started: u32, now: Time) {
+    pub(super) fn advanced(&mut self, mark: &mut StreamMark, started: u32, now: Time) {
         self.steps += 1.0 / f64::from(started.max(1));
         let missed = self.steps - mark.steps > MISSED_STEPS;
         let stalled = missed && now.since(mark.moved) > STALL;
         // One that stalls again and again is slow itself: its client, or what parses it.
         self.stalled |= stalled && mark.stalls < STALLS_BELIEVED;
         let stalls = mark.stalls.saturating_add(u8::from(stalled));
-        *mark = Mark { stalls, ..self.mark(now) };
+        *mark = StreamMark { stalls, ..self.mark(now) };
     }
 
     pub(super) fn forget_stalls(&mut self) {
@@ -105,7 +105,7 @@ impl StreamLaw {
 
     pub(super) fn revise(
         &mut self,
-        pressure: &mut Pressure,
+        blocked_time: &mut BlockedTime,
         tally: &Tally,
         caps: &mut Caps,
         now: Time,
@@ -116,14 +116,14 @@ impl StreamLaw {
             self.tokens_grown = now;
             self.growth = GROWTH;
         }
-        if now.since(pressure.looked()) >= LOOK_EVERY {
-            let binding = pressure.since_last_look(now);
+        if now.since(blocked_time.sampled_at()) >= SAMPLE_EVERY {
+            let binding = blocked_time.since_last_sample(now);
             if binding.on(AutoBound::Tokens) && now >= self.tokens_grown.after(GROW_EVERY) {
                 caps.tokens *= 1.0 + self.growth;
                 self.growth = (self.growth * 2.0).min(GROWTH_MAX);
                 self.tokens_grown = now;
             }
-            self.probe.look(binding.on(AutoBound::Unstarted), &mut caps.unstarted, now);
+            self.probe.update(binding.on(AutoBound::Unstarted), &mut caps.unstarted, now);
         }
         let rising = now.since(self.grew) <= RISING;
         let ahead = if rising { caps.unstarted } else { 1.0 + caps.unstarted - UNSTARTED };

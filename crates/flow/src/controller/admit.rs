@@ -1,8 +1,8 @@
 //! Offer to queue: bypass, wait or refuse.
 
 use super::Controller;
+use super::eligibility::QueueKey;
 use super::routing::Route;
-use super::turn::Spot;
 use crate::ask::{Ask, Band, COST_MAX, Ticket};
 use crate::links::{Link, NONE};
 use crate::outcome::{Eviction, Refusal, RequeuePosition, Verdict};
@@ -11,10 +11,10 @@ use crate::settings::Admission;
 use crate::time::{Span, Time};
 
 /// An ask that has passed the checks which do not depend on load.
-struct Candidate<'a> {
+struct CheckedAsk<'a> {
     ask: &'a Ask,
     workload: u32,
-    spot: Spot,
+    key: QueueKey,
     /// When its wait would end, and what would end it.
     deadline: Time,
     limit: Limit,
@@ -27,27 +27,27 @@ impl Controller {
     pub fn offer(&mut self, ask: Ask, now: Time) -> Verdict {
         let now = self.advance(now);
         self.counters.offered += 1;
-        let candidate = match self.check(&ask, now) {
-            Ok(candidate) => candidate,
+        let checked = match self.check(&ask, now) {
+            Ok(checked) => checked,
             Err(reason) => return self.refuse(reason, Span::ZERO),
         };
-        if let Some(route) = self.bypass(&candidate) {
-            let (slot, ticket) = self.admit(&candidate, now);
+        if let Some(route) = self.bypass(&checked) {
+            let (slot, ticket) = self.admit(&checked, now);
             self.counters.bypassed += 1;
             self.grant(slot, &route);
             let backend = self.supply.backends[route.backend as usize].id;
             return Verdict::Granted { ticket, backend };
         }
-        if let Err(reason) = self.make_room(&candidate, now) {
-            let retry_after = self.retry_after(candidate.spot, now);
+        if let Err(reason) = self.make_room(&checked, now) {
+            let retry_after = self.retry_after(checked.key, now);
             return self.refuse(reason, retry_after);
         }
-        let (slot, ticket) = self.admit(&candidate, now);
+        let (slot, ticket) = self.admit(&checked, now);
         self.counters.queued += 1;
         self.enqueue(slot, RequeuePosition::Back, now);
         // What kept it from passing may wait for other backends than it does.
-        if self.supply.is_open(candidate.spot.pool, self.settings.bounds.to_dequeue()) {
-            self.drain(self.supply.pools[candidate.spot.pool as usize].domain, now);
+        if self.supply.is_open(checked.key.pool, self.settings.bounds.to_dequeue()) {
+            self.dispatch(self.supply.pools[checked.key.pool as usize].domain, now);
         }
         Verdict::Queued { ticket }
     }
@@ -57,7 +57,7 @@ impl Controller {
         Verdict::Refused { reason, retry_after }
     }
 
-    fn check<'a>(&mut self, ask: &'a Ask, now: Time) -> Result<Candidate<'a>, Refusal> {
+    fn check<'a>(&mut self, ask: &'a Ask, now: Time) -> Result<CheckedAsk<'a>, Refusal> {
         let flow = self.flows.resolve(ask.flow).ok_or(Refusal::UnknownFlow)?;
         if self.closed {
             return Err(Refusal::ShuttingDown);
@@ -76,21 +76,21 @@ impl Controller {
             Some(deadline) if deadline < expiry => (deadline, Limit::Client),
             _ => (expiry, Limit::Ttl),
         };
-        let spot = Spot { flow, band: ask.band, pool };
-        Ok(Candidate { ask, workload, spot, deadline, limit })
+        let key = QueueKey { flow, band: ask.band, pool };
+        Ok(CheckedAsk { ask, workload, key, deadline, limit })
     }
 
-    fn admit(&mut self, candidate: &Candidate<'_>, now: Time) -> (u32, Ticket) {
-        let &Candidate { ask, workload, spot, deadline, limit } = candidate;
+    fn admit(&mut self, checked: &CheckedAsk<'_>, now: Time) -> (u32, Ticket) {
+        let &CheckedAsk { ask, workload, key, deadline, limit } = checked;
         self.registry.began(workload);
-        let claim = self.claim_for(spot);
+        let flow_queue = self.flow_queue_for(key);
         let cost = ask.cost.clamp(1, COST_MAX) as u32;
         let sequence = self.next_sequence();
         let (slot, ticket) = self.asks.insert(AskRecord {
-            line: Link::LOOSE,
-            wheel: Link::LOOSE,
+            fifo_link: Link::UNLINKED,
+            wheel_link: Link::UNLINKED,
             deadline,
-            claim,
+            flow_queue,
             cost,
             tokens: ask.tokens.clamp(1, COST_MAX) as u32,
             generation: 0,
@@ -107,37 +107,37 @@ impl Controller {
             units: 0,
             model: ask.model.0 as u16,
             streamed: ask.streamed,
-            wishful: ask.is_wishful(),
+            has_preference: ask.has_preference(),
             workload,
-            urgency_line: NONE,
+            urgency_fifo: NONE,
             backend: NONE,
         });
-        if ask.is_wishful() {
-            self.wishes.insert(slot, ask.wish());
+        if ask.has_preference() {
+            self.preferences.insert(slot, ask.preference());
         }
         (slot, ticket)
     }
 
     /// The backend that can take the ask at once: there is room below the upper bound, and nothing
     /// waits that could use it.
-    fn bypass(&self, candidate: &Candidate<'_>) -> Option<Route> {
+    fn bypass(&self, checked: &CheckedAsk<'_>) -> Option<Route> {
         let room = self.settings.bounds.to_bypass();
         let at_limit =
-            self.flows[candidate.spot.flow].limited && self.flows.is_at_limit(candidate.spot.flow);
-        if at_limit || !self.supply.is_open(candidate.spot.pool, room) {
+            self.flows[checked.key.flow].limited && self.flows.is_at_limit(checked.key.flow);
+        if at_limit || !self.supply.is_open(checked.key.pool, room) {
             return None;
         }
-        let domain = self.supply.pools[candidate.spot.pool as usize].domain;
+        let domain = self.supply.pools[checked.key.pool as usize].domain;
         if self.domains[domain as usize].waiting > 0 && self.any_could_go(domain, room) {
             return None;
         }
-        self.choose_backend(candidate.spot.flow, candidate.spot.pool, room, || candidate.ask.wish())
+        self.choose_backend(checked.key.flow, checked.key.pool, room, || checked.ask.preference())
     }
 
     /// Whether the ask may wait; evicts another one for it if need be.
-    fn make_room(&mut self, candidate: &Candidate<'_>, now: Time) -> Result<(), Refusal> {
-        let &Candidate { spot, deadline, .. } = candidate;
-        let Spot { flow, band, .. } = spot;
+    fn make_room(&mut self, checked: &CheckedAsk<'_>, now: Time) -> Result<(), Refusal> {
+        let &CheckedAsk { key, deadline, .. } = checked;
+        let QueueKey { flow, band, .. } = key;
         let capacity = self.settings.capacity();
         if capacity == 0 {
             return Err(Refusal::QueueDisabled);
@@ -152,7 +152,7 @@ impl Controller {
             return Err(Refusal::FlowFull);
         }
         let hopeless = |wait| now.after(wait) > deadline;
-        if self.settings.refuse_hopeless && self.predicted_wait(spot, now).is_some_and(hopeless) {
+        if self.settings.refuse_hopeless && self.predicted_wait(key, now).is_some_and(hopeless) {
             return Err(Refusal::WaitTooLong);
         }
         if self.capacity.total() < capacity || self.preempt_for(band, now) {
@@ -166,7 +166,9 @@ impl Controller {
     }
 
     fn preempt_for(&mut self, newcomer: Band, now: Time) -> bool {
-        let Some(band) = self.capacity.yielding(newcomer, &self.settings) else { return false };
+        let Some(band) = self.capacity.band_to_preempt(newcomer, &self.settings) else {
+            return false;
+        };
         let at = band.index();
         let mut bounds = Vec::new();
         let flows = &self.flows;
@@ -185,10 +187,10 @@ impl Controller {
     }
 
     fn newest_of(&self, flow: u32, band: Band) -> Option<u32> {
-        let claims = self.claims_of(flow).into_iter().map(|at| &self.claims[at]);
-        let newest = claims.filter(|claim| claim.band == band);
+        let flow_queues = self.flow_queues_of(flow).into_iter().map(|at| &self.flow_queues[at]);
+        let newest = flow_queues.filter(|flow_queue| flow_queue.band == band);
         newest
-            .filter_map(|claim| claim.line.newest(&self.asks))
+            .filter_map(|flow_queue| flow_queue.ordered.newest(&self.asks))
             .max_by_key(|&slot| self.asks[slot].sequence)
     }
 
@@ -196,13 +198,13 @@ impl Controller {
     pub(super) fn enqueue(&mut self, slot: u32, place: RequeuePosition, now: Time) {
         let record = &mut self.asks[slot];
         record.phase = Phase::Waiting;
-        let (at, band, cost) = (record.claim, record.band.index(), record.cost);
+        let (at, band, cost) = (record.flow_queue, record.band.index(), record.cost);
         self.wheel.insert(slot, &mut self.asks);
-        let claim = &mut self.claims[at];
-        claim.line.insert(slot, place, &mut self.asks);
-        claim.cost_waiting += u64::from(cost);
-        claim.waiting += 1;
-        let (flow, pool, first) = (claim.flow, claim.pool, claim.waiting == 1);
+        let flow_queue = &mut self.flow_queues[at];
+        flow_queue.ordered.insert(slot, place, &mut self.asks);
+        flow_queue.cost_waiting += u64::from(cost);
+        flow_queue.waiting += 1;
+        let (flow, pool, first) = (flow_queue.flow, flow_queue.pool, flow_queue.waiting == 1);
         let counts = &mut self.flows[flow];
         counts.waiting[band] += 1;
         if counts.waiting[band] > counts.rank_bound[band] {
@@ -211,7 +213,7 @@ impl Controller {
         }
         self.capacity.waiting[band] += 1;
         self.domain_of(pool).began_waiting(now);
-        self.rounds[pool as usize][band].cost_waiting += u64::from(cost);
+        self.fair_queues[pool as usize][band].cost_waiting += u64::from(cost);
         if first {
             self.join(at, cost);
         }

@@ -1,11 +1,11 @@
 //! Backend to end: true-up, release, and going back to wait.
 
 use super::Controller;
-use super::turn::Spot;
+use super::eligibility::QueueKey;
 use crate::ask::{BackendId, COST_MAX, Ticket, Usage};
 use crate::outcome::{Eviction, Misuse, RequeuePosition, Stage};
 use crate::queue::asks::Phase;
-use crate::queue::claim::Claim;
+use crate::queue::flow_queue::FlowQueue;
 use crate::time::Time;
 
 // === impl Controller ===
@@ -61,10 +61,10 @@ impl Controller {
         self.recharge(slot, 0);
         let (flow, was_at_limit) = self.release(slot);
         self.counters.requeued += 1;
-        let Claim { pool, band, .. } = self.claims[self.asks[slot].claim];
+        let FlowQueue { pool, band, .. } = self.flow_queues[self.asks[slot].flow_queue];
         let pool = self.supply.detour(pool, backend);
         self.fit_to_supply();
-        self.asks[slot].claim = self.claim_for(Spot { flow, band, pool });
+        self.asks[slot].flow_queue = self.flow_queue_for(QueueKey { flow, band, pool });
         self.asks[slot].cost = self.asks[slot].estimate;
         if place == RequeuePosition::Back {
             self.asks[slot].sequence = self.next_sequence();
@@ -75,8 +75,8 @@ impl Controller {
             self.evict(slot, Eviction::ShuttingDown, now);
         }
         // The backend may have left the domain in which the ask waits.
-        self.drain(self.supply.pools[pool as usize].domain, now);
-        self.drain_after(backend, was_at_limit.then_some(flow), now);
+        self.dispatch(self.supply.pools[pool as usize].domain, now);
+        self.dispatch_after(backend, was_at_limit.then_some(flow), now);
         Ok(())
     }
 
@@ -89,24 +89,24 @@ impl Controller {
         let Some(to) = self.supply.find(to).filter(|&to| to != from) else { return Ok(()) };
         let record = &self.asks[slot];
         let (band, stock) = (record.band.index(), record.stock(self.settings.stock));
-        let flow = self.claims[record.claim].flow;
+        let flow = self.flow_queues[record.flow_queue].flow;
         let limited = self.flows[flow].limited;
         self.supply.give_back(from, band, stock);
         if self.is_auto() {
-            self.land(slot);
+            self.count_end(slot);
         }
         if limited {
-            self.open_doors(flow, from);
+            self.limits_after_release(flow, from);
         }
         self.asks[slot].backend = to;
         self.supply.take(to, band, stock);
         if self.is_auto() {
-            self.take_off(slot);
+            self.count_grant(slot);
         }
         if limited {
-            self.close_doors(flow, to);
+            self.limits_after_grant(flow, to);
         }
-        self.drain_after(from, limited.then_some(flow), now);
+        self.dispatch_after(from, limited.then_some(flow), now);
         Ok(())
     }
 
@@ -124,48 +124,50 @@ impl Controller {
         if charged == cost {
             return;
         }
-        let at = self.asks[slot].claim;
+        let at = self.asks[slot].flow_queue;
         let difference = i64::from(cost) - i64::from(charged);
-        let claim = &mut self.claims[at];
-        let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
-        let void = difference < 0 && claim.active && self.asks[slot].period != claim.period;
+        let flow_queue = &mut self.flow_queues[at];
+        let fair_queue = &mut self.fair_queues[flow_queue.pool as usize][flow_queue.band.index()];
+        let void =
+            difference < 0 && flow_queue.active && self.asks[slot].period != flow_queue.period;
         if !void {
-            claim.tag = round.clock.true_up(claim.tag, claim.weight, difference);
+            flow_queue.tag =
+                fair_queue.clock.true_up(flow_queue.tag, flow_queue.weight, difference);
         }
-        if claim.active {
-            round.moved(claim.turn(at), &mut self.positions);
+        if flow_queue.active {
+            fair_queue.moved(flow_queue.service_order(at), &mut self.positions);
         }
-        if self.levelled {
+        if self.hierarchical {
             self.charge_levels(slot, charged, cost);
         }
     }
 
     fn finish(&mut self, slot: u32, now: Time) {
         let (backend, cost) = (self.asks[slot].backend, self.asks[slot].cost);
-        let pool = self.claims[self.asks[slot].claim].pool;
+        let pool = self.flow_queues[self.asks[slot].flow_queue].pool;
         let domain = self.domain_of(pool);
         if domain.waiting > 0 {
-            domain.drain.completed(cost, now);
+            domain.drain_rate.completed(cost, now);
         }
         let (flow, was_at_limit) = self.release(slot);
         self.counters.settled += 1;
         self.end(slot, now);
-        self.drain_after(backend, was_at_limit.then_some(flow), now);
+        self.dispatch_after(backend, was_at_limit.then_some(flow), now);
     }
 
     /// Gives back what an ask in flight holds; returns its flow, and whether that was at its limit.
     fn release(&mut self, slot: u32) -> (u32, bool) {
         let record = &self.asks[slot];
-        let (backend, flow) = (record.backend, self.claims[record.claim].flow);
+        let (backend, flow) = (record.backend, self.flow_queues[record.flow_queue].flow);
         let stock = record.stock(self.settings.stock);
         self.supply.give_back(backend, record.band.index(), stock);
         if self.is_auto() {
-            self.land(slot);
+            self.count_end(slot);
         }
         let was_at_limit = self.flows[flow].limited && self.flows.is_at_limit(flow);
         self.flows[flow].in_flight -= 1;
         if self.flows[flow].limited {
-            self.open_doors(flow, backend);
+            self.limits_after_release(flow, backend);
         }
         (flow, was_at_limit)
     }
@@ -173,29 +175,32 @@ impl Controller {
     /// An ask is over: nothing of it remains but the flow's tag.
     pub(super) fn end(&mut self, slot: u32, now: Time) {
         self.registry.ended(self.asks[slot].workload, now);
-        if self.asks[slot].wishful {
-            self.wishes.remove(&slot);
+        if self.asks[slot].has_preference {
+            self.preferences.remove(&slot);
         }
         self.asks.remove(slot);
     }
 
     /// Grants what a release has made possible: at the backend, and for a flow that was at its
     /// limit wherever else it waits.
-    fn drain_after(&mut self, backend: u32, was_at_limit: Option<u32>, now: Time) {
+    fn dispatch_after(&mut self, backend: u32, was_at_limit: Option<u32>, now: Time) {
         let domain = self.supply.backends[backend as usize].domain;
-        self.drain(domain, now);
+        self.dispatch(domain, now);
         if let Some(flow) = was_at_limit {
-            self.drain_for(flow, now);
+            self.dispatch_for(flow, now);
         }
     }
 
     /// Grants what can go wherever a flow waits.
-    pub(super) fn drain_for(&mut self, flow: u32, now: Time) {
-        let pools = self.claims_of(flow).into_iter().map(|claim| self.claims[claim].pool);
+    pub(super) fn dispatch_for(&mut self, flow: u32, now: Time) {
+        let pools = self
+            .flow_queues_of(flow)
+            .into_iter()
+            .map(|flow_queue| self.flow_queues[flow_queue].pool);
         let domains: Vec<u32> = pools.map(|pool| self.supply.pools[pool as usize].domain).collect();
         for (at, &domain) in domains.iter().enumerate() {
             if !domains[..at].contains(&domain) {
-                self.drain(domain, now);
+                self.dispatch(domain, now);
             }
         }
     }

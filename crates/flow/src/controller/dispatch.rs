@@ -5,10 +5,10 @@ use super::routing::Route;
 use crate::ask::Band;
 use crate::outcome::Event;
 use crate::queue::asks::Phase;
-use crate::queue::band::{charge_by_sum, charge_by_weight};
-use crate::queue::claim::Claim;
-use crate::queue::fair::NEW;
-use crate::queue::line::Moment;
+use crate::queue::flow_queue::FlowQueue;
+use crate::queue::hierarchy::{charge_by_sum, charge_by_weight};
+use crate::queue::ordered_asks::OrderContext;
+use crate::queue::virtual_clock::NEW;
 use crate::settings::{Cascade, Room};
 use crate::supply::Pool;
 use crate::time::Time;
@@ -17,19 +17,19 @@ use crate::time::Time;
 
 impl Controller {
     /// Grants everything that can go in a domain.
-    pub(super) fn drain(&mut self, domain: u32, now: Time) {
-        while let Some(claim) = self.next_claim(domain) {
-            let Some(slot) = self.first_of(claim, now) else { return };
+    pub(super) fn dispatch(&mut self, domain: u32, now: Time) {
+        while let Some(flow_queue) = self.next_flow_queue(domain) {
+            let Some(slot) = self.first_ask_of(flow_queue, now) else { return };
             if self.asks[slot].deadline <= now {
                 self.expire(slot, now);
                 continue;
             }
-            let Claim { flow, pool, .. } = self.claims[claim];
+            let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
             let room = self.settings.bounds.to_dequeue();
-            let wish = || self.wish_of(slot);
-            let Some(route) = self.choose_backend(flow, pool, room, wish) else { return };
+            let preference = || self.preference_of(slot);
+            let Some(route) = self.choose_backend(flow, pool, room, preference) else { return };
             let waited = now.since(self.asks[slot].arrival);
-            self.take_out(slot);
+            self.dequeue(slot);
             self.counters.granted += 1;
             self.grant(slot, &route);
             self.events.push_back(Event::Granted {
@@ -40,25 +40,26 @@ impl Controller {
         }
     }
 
-    pub(super) fn drain_all(&mut self, now: Time) {
+    pub(super) fn dispatch_all(&mut self, now: Time) {
         for domain in 0..self.domains.len() as u32 {
-            self.drain(domain, now);
+            self.dispatch(domain, now);
         }
     }
 
-    fn first_of(&mut self, claim: u32, now: Time) -> Option<u32> {
-        let moment = Moment { now, law: &self.settings.urgency, registry: &mut self.registry };
-        self.claims[claim].line.first(moment)
+    fn first_ask_of(&mut self, flow_queue: u32, now: Time) -> Option<u32> {
+        let context =
+            OrderContext { now, weights: &self.settings.urgency, registry: &mut self.registry };
+        self.flow_queues[flow_queue].ordered.first(context)
     }
 
     /// The claim whose turn it is, among those whose backends have room below the lower bound.
-    fn next_claim(&mut self, domain: u32) -> Option<u32> {
+    fn next_flow_queue(&mut self, domain: u32) -> Option<u32> {
         // A backend that serves nothing any more is in no domain.
         if self.domains.get(domain as usize).is_none_or(|domain| domain.waiting == 0) {
             return None;
         }
         let room = self.settings.bounds.to_dequeue();
-        if !self.levelled {
+        if !self.hierarchical {
             return self.first_in_pool(self.supply.domains[domain as usize][0], room);
         }
         let band = match self.settings.cascade {
@@ -96,8 +97,9 @@ impl Controller {
         if !self.supply.is_open(pool, room) {
             return None;
         }
-        let mut rounds = self.rounds[pool as usize].iter().rev();
-        rounds.find_map(|round| round.first(|backend| self.supply.has_room(backend, room)))
+        let mut fair_queues = self.fair_queues[pool as usize].iter().rev();
+        fair_queues
+            .find_map(|fair_queue| fair_queue.first(|backend| self.supply.has_room(backend, room)))
     }
 
     fn band_could_go(&self, domain: u32, band: usize, room: Room) -> bool {
@@ -106,11 +108,11 @@ impl Controller {
     }
 
     fn pool_first(&self, pool: u32, band: usize, room: Room) -> Option<u32> {
-        let round = &self.rounds[pool as usize][band];
-        if round.is_idle() || !self.supply.is_open(pool, room) {
+        let fair_queue = &self.fair_queues[pool as usize][band];
+        if fair_queue.is_idle() || !self.supply.is_open(pool, room) {
             return None;
         }
-        round.first(|backend| self.supply.has_room(backend, room))
+        fair_queue.first(|backend| self.supply.has_room(backend, room))
     }
 
     /// Sends an ask that is in no line to a backend, and charges its flow.
@@ -120,68 +122,71 @@ impl Controller {
         let record = &mut self.asks[slot];
         record.phase = Phase::InFlight;
         record.backend = backend;
-        let (claim, cost, band) = (record.claim, record.cost, record.band.index());
+        let (flow_queue, cost, band) = (record.flow_queue, record.cost, record.band.index());
         self.supply.take(backend, band, record.stock(self.settings.stock));
         if self.is_auto() {
-            self.take_off(slot);
+            self.count_grant(slot);
         }
-        self.asks[slot].period = self.claims[claim].period;
-        let flow = self.claims[claim].flow;
+        self.asks[slot].period = self.flow_queues[flow_queue].period;
+        let flow = self.flow_queues[flow_queue].flow;
         self.flows[flow].in_flight += 1;
-        if self.levelled {
+        if self.hierarchical {
             self.serve_levels(slot);
         }
-        self.charge_claim(claim, cost);
+        self.charge_flow_queue(flow_queue, cost);
         if self.flows[flow].limited {
-            self.close_doors(flow, backend);
+            self.limits_after_grant(flow, backend);
         }
     }
 
-    fn charge_claim(&mut self, at: u32, cost: u32) {
-        let claim = &mut self.claims[at];
-        let round = &mut self.rounds[claim.pool as usize][claim.band.index()];
-        let bypassed = !claim.active;
+    fn charge_flow_queue(&mut self, at: u32, cost: u32) {
+        let flow_queue = &mut self.flow_queues[at];
+        let fair_queue = &mut self.fair_queues[flow_queue.pool as usize][flow_queue.band.index()];
+        let bypassed = !flow_queue.active;
         if bypassed {
-            claim.tag = round.clock.join(claim.tag, claim.weight, cost);
+            flow_queue.tag = fair_queue.clock.join(flow_queue.tag, flow_queue.weight, cost);
         }
-        if self.flows[claim.flow].limited && self.flows.is_limited_per_backend(claim.flow) {
+        if self.flows[flow_queue.flow].limited && self.flows.is_limited_per_backend(flow_queue.flow)
+        {
             // It may have stood at doors without room while others went: that earned no credit.
-            claim.tag = claim.tag.max(round.clock.now());
+            flow_queue.tag = flow_queue.tag.max(fair_queue.clock.now());
         }
-        claim.tag = round.clock.serve(claim.tag, claim.weight, cost);
+        flow_queue.tag = fair_queue.clock.serve(flow_queue.tag, flow_queue.weight, cost);
         if bypassed {
-            round.clock.leave(claim.weight);
-        } else if claim.waiting == 0 {
+            fair_queue.clock.leave(flow_queue.weight);
+        } else if flow_queue.waiting == 0 {
             self.deactivate(at);
         } else {
-            claim.turn = round.next_turn();
-            round.moved(claim.turn(at), &mut self.positions);
+            flow_queue.tie_break = fair_queue.next_tie_break();
+            fair_queue.moved(flow_queue.service_order(at), &mut self.positions);
         }
-        if self.round_of(at).clock.has_run_far() {
+        if self.fair_queue_of(at).clock.has_run_far() {
             self.rebase(at);
         }
     }
 
     /// Brings the tags of a claim's round down before they grow too large.
     pub(super) fn rebase(&mut self, at: u32) {
-        let Claim { pool, band, .. } = self.claims[at];
-        let round = &mut self.rounds[pool as usize][band.index()];
-        let shift = round.clock.rebase();
-        round.shift(shift);
-        for claim in self.claims.iter_mut() {
-            if claim.pool == pool && claim.band == band {
+        let FlowQueue { pool, band, .. } = self.flow_queues[at];
+        let fair_queue = &mut self.fair_queues[pool as usize][band.index()];
+        let shift = fair_queue.clock.rebase();
+        fair_queue.shift(shift);
+        for flow_queue in self.flow_queues.iter_mut() {
+            if flow_queue.pool == pool && flow_queue.band == band {
                 // One that is not new stays so.
-                claim.tag = claim.tag.saturating_sub(shift).max(claim.tag.min(NEW + 1));
+                flow_queue.tag =
+                    flow_queue.tag.saturating_sub(shift).max(flow_queue.tag.min(NEW + 1));
             }
         }
     }
 
     /// Lets the levels above a claim's round know that one of its asks goes, and charges them.
     fn serve_levels(&mut self, slot: u32) {
-        let Claim { pool, band, weight, active, .. } = self.claims[self.asks[slot].claim];
+        let FlowQueue { pool, band, weight, active, .. } =
+            self.flow_queues[self.asks[slot].flow_queue];
         let Pool { place, domain, .. } = self.supply.pools[pool as usize];
         let own = if active { 0 } else { u64::from(weight.units) };
-        let units = self.rounds[pool as usize][band.index()].clock.weight() + own;
+        let units = self.fair_queues[pool as usize][band.index()].clock.weight() + own;
         let pools = self.supply.domains[domain as usize].len();
         // A single pool needs no account.
         self.asks[slot].units = if pools > 1 { units } else { 0 };
@@ -194,7 +199,7 @@ impl Controller {
 
     /// Replaces what an ask was charged at the levels above its round.
     pub(super) fn charge_levels(&mut self, slot: u32, was: u32, cost: u32) {
-        let Claim { pool, band, .. } = self.claims[self.asks[slot].claim];
+        let FlowQueue { pool, band, .. } = self.flow_queues[self.asks[slot].flow_queue];
         let Pool { place, domain, .. } = self.supply.pools[pool as usize];
         let units = self.asks[slot].units;
         let domain = &mut self.domains[domain as usize];

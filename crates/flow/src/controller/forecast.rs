@@ -5,10 +5,10 @@
 //! flow more than it has.
 
 use super::Controller;
-use super::turn::Spot;
+use super::eligibility::QueueKey;
 use crate::ask::Ticket;
 use crate::queue::asks::Phase;
-use crate::queue::claim::Claim;
+use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Cascade;
 use crate::time::{Span, Time};
 
@@ -37,41 +37,44 @@ impl Controller {
             return None;
         }
         let earlier = self.asks.slots().map(|slot| &self.asks[slot]).filter(|ask| {
-            ask.phase == Phase::Waiting && ask.claim == own.claim && ask.sequence < own.sequence
+            ask.phase == Phase::Waiting
+                && ask.flow_queue == own.flow_queue
+                && ask.sequence < own.sequence
         });
         let (before, cost) =
             earlier.fold((0, 0), |(count, cost), ask| (count + 1, cost + u64::from(ask.cost)));
-        let Claim { flow, band, pool, .. } = self.claims[own.claim];
-        let wait = self.wait_behind(Spot { flow, band, pool }, cost, now);
+        let FlowQueue { flow, band, pool, .. } = self.flow_queues[own.flow_queue];
+        let wait = self.wait_behind(QueueKey { flow, band, pool }, cost, now);
         Some(WaitForecast { position: before + 1, wait })
     }
 
     /// When a client whose ask was not served should try again.
-    pub(super) fn retry_after(&self, spot: Spot, now: Time) -> Span {
-        let wait = self.predicted_wait(spot, now).unwrap_or(RETRY_AFTER_MIN);
+    pub(super) fn retry_after(&self, key: QueueKey, now: Time) -> Span {
+        let wait = self.predicted_wait(key, now).unwrap_or(RETRY_AFTER_MIN);
         wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
     }
 
     /// How long an ask that joined there now would wait; nothing before a rate is known.
-    pub(super) fn predicted_wait(&self, spot: Spot, now: Time) -> Option<Span> {
-        let own = self.find_claim(spot).map_or(0, |at| self.claims[at].cost_waiting);
-        self.wait_behind(spot, own, now)
+    pub(super) fn predicted_wait(&self, key: QueueKey, now: Time) -> Option<Span> {
+        let own = self.find_flow_queue(key).map_or(0, |at| self.flow_queues[at].cost_waiting);
+        self.wait_behind(key, own, now)
     }
 
     /// How long it takes until this much of a flow's own backlog has been served.
-    fn wait_behind(&self, spot: Spot, own: u64, now: Time) -> Option<Span> {
-        let domain = self.supply.pools[spot.pool as usize].domain;
-        let rate = self.domains[domain as usize].drain.at(now)?;
-        Some(Span::from_secs_f64(self.cost_ahead(spot, own) / rate))
+    fn wait_behind(&self, key: QueueKey, own: u64, now: Time) -> Option<Span> {
+        let domain = self.supply.pools[key.pool as usize].domain;
+        let rate = self.domains[domain as usize].drain_rate.at(now)?;
+        Some(Span::from_secs_f64(self.cost_ahead(key, own) / rate))
     }
 
-    fn cost_ahead(&self, spot: Spot, own: u64) -> f64 {
-        let Spot { flow, band, pool } = spot;
-        let claim = self.find_claim(spot).map(|at| &self.claims[at]);
-        let weight = claim.map_or(self.flows.policy(flow).weight, |claim| claim.weight);
-        let active = claim.is_some_and(|claim| claim.active);
+    fn cost_ahead(&self, key: QueueKey, own: u64) -> f64 {
+        let QueueKey { flow, band, pool } = key;
+        let flow_queue = self.find_flow_queue(key).map(|at| &self.flow_queues[at]);
+        let weight =
+            flow_queue.map_or(self.flows.policy(flow).weight, |flow_queue| flow_queue.weight);
+        let active = flow_queue.is_some_and(|flow_queue| flow_queue.active);
         let domain = self.supply.pools[pool as usize].domain;
-        let units = self.rounds[pool as usize][band.index()].clock.weight();
+        let units = self.fair_queues[pool as usize][band.index()].clock.weight();
         let others = units.saturating_sub(if active { u64::from(weight.units) } else { 0 });
         let shared = 1.0 + others as f64 / f64::from(weight.units);
         let own_band = self.band_cost(domain, band.index());
@@ -93,6 +96,6 @@ impl Controller {
 
     fn band_cost(&self, domain: u32, band: usize) -> f64 {
         let pools = &self.supply.domains[domain as usize];
-        pools.iter().map(|&pool| self.rounds[pool as usize][band].cost_waiting as f64).sum()
+        pools.iter().map(|&pool| self.fair_queues[pool as usize][band].cost_waiting as f64).sum()
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Controller;
 use crate::ask::{BackendId, COST_MAX, Ticket};
-use crate::auto::{EngineReading, Flight, Gauge};
+use crate::auto::{AskProgress, AutoState, EngineReading};
 use crate::outcome::Misuse;
 use crate::settings::Bounds;
 use crate::time::Time;
@@ -19,7 +19,7 @@ impl Controller {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
         if self.is_auto() {
-            self.begin(slot, true, now);
+            self.mark_started(slot, true, now);
         }
         Ok(())
     }
@@ -32,13 +32,13 @@ impl Controller {
         if !self.is_auto() {
             return Ok(());
         }
-        if !self.flights[slot as usize].started {
-            self.begin(slot, true, now);
+        if !self.progress[slot as usize].started {
+            self.mark_started(slot, true, now);
         }
         let backend = self.asks[slot].backend;
-        let gauge = &mut self.supply.backends[backend as usize].gauge;
+        let auto = &mut self.supply.backends[backend as usize].auto;
         let tokens = tokens.min(COST_MAX);
-        gauge.streamed(&mut self.flights[slot as usize], tokens, self.settings.pace_max, now);
+        auto.streamed(&mut self.progress[slot as usize], tokens, self.settings.pace_max, now);
         self.bounds_moved(backend, now);
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Controller {
     pub fn reading(&mut self, backend: BackendId, reading: EngineReading, now: Time) {
         let now = self.advance(now);
         let Some(at) = self.supply.find(backend).filter(|_| self.is_auto()) else { return };
-        self.supply.backends[at as usize].gauge.read(reading, now);
+        self.supply.backends[at as usize].auto.read(reading, now);
         self.bounds_moved(at, now);
     }
 
@@ -56,76 +56,76 @@ impl Controller {
     }
 
     /// An ask has been granted: `auto` counts it.
-    pub(super) fn take_off(&mut self, slot: u32) {
+    pub(super) fn count_grant(&mut self, slot: u32) {
         let now = self.clock;
         let record = &self.asks[slot];
         let (backend, streamed) = (record.backend, record.streamed);
-        let gauge = &mut self.supply.backends[backend as usize].gauge;
-        let mut flight = gauge.granted(record.prompt(), u64::from(record.tokens), now);
+        let auto = &mut self.supply.backends[backend as usize].auto;
+        let mut progress = auto.granted(record.prompt(), u64::from(record.tokens), now);
         if !streamed {
             // In flight nothing else needs the ask's deadline, nor its place in the wheel.
-            let presumed = gauge.presumed_start(now);
-            flight.deadline = Some(std::mem::replace(&mut self.asks[slot].deadline, presumed));
+            let presumed = auto.presumed_start(now);
+            progress.deadline = Some(std::mem::replace(&mut self.asks[slot].deadline, presumed));
             self.wheel.insert(slot, &mut self.asks);
         }
-        if self.flights.len() <= slot as usize {
-            self.flights.resize(slot as usize + 1, Flight::default());
+        if self.progress.len() <= slot as usize {
+            self.progress.resize(slot as usize + 1, AskProgress::default());
         }
-        self.flights[slot as usize] = flight;
+        self.progress[slot as usize] = progress;
         self.watch(backend, now);
     }
 
     /// An ask in flight has ended: `auto` forgets it.
-    pub(super) fn land(&mut self, slot: u32) {
+    pub(super) fn count_end(&mut self, slot: u32) {
         self.stop_presuming(slot);
         let backend = self.asks[slot].backend;
-        let gauge = &mut self.supply.backends[backend as usize].gauge;
-        gauge.ended(&self.flights[slot as usize], self.clock);
+        let auto = &mut self.supply.backends[backend as usize].auto;
+        auto.ended(&self.progress[slot as usize], self.clock);
         self.watch(backend, self.clock);
     }
 
     /// An ask has begun, as was seen or as is presumed by now.
-    pub(super) fn begin(&mut self, slot: u32, seen: bool, now: Time) {
+    pub(super) fn mark_started(&mut self, slot: u32, seen: bool, now: Time) {
         self.stop_presuming(slot);
         let backend = self.asks[slot].backend;
-        let gauge = &mut self.supply.backends[backend as usize].gauge;
-        gauge.started(&mut self.flights[slot as usize], seen, now);
+        let auto = &mut self.supply.backends[backend as usize].auto;
+        auto.started(&mut self.progress[slot as usize], seen, now);
         self.bounds_moved(backend, now);
     }
 
     /// Counts everything in flight anew, because `auto` was switched on; what is under way by now
     /// has most likely begun.
-    pub(super) fn recount_flights(&mut self) {
-        self.flights.clear();
-        self.reset_gauges();
+    pub(super) fn recount_auto(&mut self) {
+        self.progress.clear();
+        self.reset_auto();
         for slot in self.in_flight_slots() {
-            self.take_off(slot);
+            self.count_grant(slot);
             self.stop_presuming(slot);
             let backend = self.asks[slot].backend;
-            let gauge = &mut self.supply.backends[backend as usize].gauge;
-            gauge.started(&mut self.flights[slot as usize], false, self.clock);
+            let auto = &mut self.supply.backends[backend as usize].auto;
+            auto.started(&mut self.progress[slot as usize], false, self.clock);
             self.watch(backend, self.clock);
         }
     }
 
     /// Takes asks that are presumed to begin out of the wheel, because `auto` was switched off.
-    pub(super) fn drop_flights(&mut self) {
+    pub(super) fn drop_auto(&mut self) {
         for slot in self.in_flight_slots() {
             self.stop_presuming(slot);
         }
-        self.flights.clear();
-        self.reset_gauges();
+        self.progress.clear();
+        self.reset_auto();
     }
 
-    fn reset_gauges(&mut self) {
+    fn reset_auto(&mut self) {
         for at in 0..self.supply.backends.len() as u32 {
-            self.supply.backends[at as usize].gauge = Gauge::default();
+            self.supply.backends[at as usize].auto = AutoState::default();
             self.supply.refresh(at);
         }
     }
 
     fn stop_presuming(&mut self, slot: u32) {
-        if let Some(deadline) = self.flights[slot as usize].deadline.take() {
+        if let Some(deadline) = self.progress[slot as usize].deadline.take() {
             self.wheel.remove(slot, &mut self.asks);
             self.asks[slot].deadline = deadline;
         }
@@ -135,7 +135,7 @@ impl Controller {
         let was_open = self.supply.is_backend_open(backend);
         self.watch(backend, now);
         if !was_open && self.supply.is_backend_open(backend) {
-            self.drain(self.supply.backends[backend as usize].domain, now);
+            self.dispatch(self.supply.backends[backend as usize].domain, now);
         }
     }
 
@@ -144,6 +144,6 @@ impl Controller {
         self.supply.refresh(backend);
         let at = &mut self.supply.backends[backend as usize];
         let wanted = self.domains.get(at.domain as usize).is_some_and(|domain| domain.waiting > 0);
-        at.gauge.watch(wanted, now);
+        at.auto.watch(wanted, now);
     }
 }

@@ -35,12 +35,12 @@ impl Controller {
             return Some(choice);
         }
         // There was no choice: what there is to say of the one backend can be told afterwards.
-        let wish = self.wish_of(slot);
-        let only = self.candidate(record.backend, &wish);
+        let preference = self.preference_of(slot);
+        let only = self.candidate(record.backend, &preference);
         let mut only = Candidate { at: only.backend.0, ..only };
         let own = &mut only.pending[record.band.index()];
         *own = own.saturating_sub(1);
-        choose(&wish, &self.settings.route, std::iter::once(only))
+        choose(&preference, &self.settings.route, std::iter::once(only))
     }
 
     /// The backend of a pool for an ask with a wish, which is only looked at if there is a choice.
@@ -49,7 +49,7 @@ impl Controller {
         flow: u32,
         pool: u32,
         room: Room,
-        wish: impl FnOnce() -> RoutePreference,
+        preference: impl FnOnce() -> RoutePreference,
     ) -> Option<Route> {
         let limited = self.flows[flow].limited;
         let usable = |&at: &u32| {
@@ -60,9 +60,9 @@ impl Controller {
             return usable(&only).then_some(Route { backend: only, choice: None });
         }
         let usable = members.iter().copied().filter(usable);
-        let wish = wish();
-        let candidates = usable.map(|at| self.candidate(at, &wish));
-        let choice = choose(&wish, &self.settings.route, candidates)?;
+        let preference = preference();
+        let candidates = usable.map(|at| self.candidate(at, &preference));
+        let choice = choose(&preference, &self.settings.route, candidates)?;
         let backend = choice.at;
         let at = self.supply.backends[backend as usize].id.0;
         Some(Route { backend, choice: Some(RouteChoice { at, ..choice }) })
@@ -80,17 +80,17 @@ impl Controller {
         self.choices[slot] = route.choice;
     }
 
-    pub(super) fn wish_of(&self, slot: u32) -> RoutePreference {
+    pub(super) fn preference_of(&self, slot: u32) -> RoutePreference {
         let record = &self.asks[slot];
-        let kept = record.wishful.then(|| self.wishes.get(&slot)).flatten();
+        let kept = record.has_preference.then(|| self.preferences.get(&slot)).flatten();
         kept.copied().unwrap_or(RoutePreference { band: record.band, ..RoutePreference::default() })
     }
 
-    fn candidate(&self, at: u32, wish: &RoutePreference) -> Candidate {
+    fn candidate(&self, at: u32, preference: &RoutePreference) -> Candidate {
         let now = self.clock;
         let backend = &self.supply.backends[at as usize];
-        let reading = backend.gauge.reading(now);
-        let start = backend.gauge.measured_start(now);
+        let reading = backend.auto.reading(now);
+        let start = backend.auto.measured_start(now);
         let full = self.full_at(backend);
         let in_flight = f64::from(backend.in_flight_total());
         Candidate {
@@ -101,11 +101,13 @@ impl Controller {
             measured_latency_ms: start.map(|start| (start.secs_f64() * 1e3) as f32),
             pending: backend.in_flight,
             request_weight: full.map_or(1.0, |full| FULL_COUNTS_AS / full) as f32,
-            engine_waiting: Some(backend.gauge.engine_waiting(now)),
+            engine_waiting: Some(backend.auto.engine_waiting(now)),
             kv_used: reading.map(|reading| reading.kv_used as f32),
             fill: full.map_or(0.0, |full| in_flight / full) as f32,
             prefix_share: 0.0,
-            has_adapter: wish.adapter.is_some_and(|adapter| backend.adapters.contains(&adapter)),
+            has_adapter: preference
+                .adapter
+                .is_some_and(|adapter| backend.adapters.contains(&adapter)),
             last_granted: backend.granted_at,
         }
     }
@@ -114,7 +116,7 @@ impl Controller {
     fn full_at(&self, backend: &Backend) -> Option<f64> {
         let in_flight = f64::from(backend.in_flight_total());
         match (self.settings.bounds, self.settings.stock) {
-            (Bounds::Auto, _) => backend.gauge.full_at(),
+            (Bounds::Auto, _) => backend.auto.full_at(),
             (Bounds::Fixed(_), StockUnit::Requests) => None,
             (Bounds::Fixed(bounds), StockUnit::Tokens) => {
                 let [_, watermark, _] = bounds.scaled(1);
@@ -128,13 +130,13 @@ impl Controller {
 
 impl Ask {
     /// What it wishes of its backend.
-    pub(super) fn wish(&self) -> RoutePreference {
+    pub(super) fn preference(&self) -> RoutePreference {
         let &Self { band, latency_max, latency_critical, session, adapter, .. } = self;
         RoutePreference { band, latency_max, latency_critical, session, adapter }
     }
 
     /// Whether it wishes for more than its band says.
-    pub(super) fn is_wishful(&self) -> bool {
+    pub(super) fn has_preference(&self) -> bool {
         self.latency_max.is_some()
             || self.latency_critical
             || self.session.is_some()

@@ -1,7 +1,7 @@
 //! What is there now, for status pages, metrics and tests.
 
 use super::Controller;
-use super::turn::Spot;
+use super::eligibility::QueueKey;
 use crate::ask::{BANDS, BackendId, Band, FlowId, ModelId, Ticket};
 use crate::counters::Counters;
 use crate::outcome::Stage;
@@ -128,7 +128,7 @@ impl Controller {
             Bounds::Auto => {
                 let found = ready.filter_map(|&at| {
                     let backend = &self.supply.backends[at as usize];
-                    backend.gauge.watermark()
+                    backend.auto.watermark()
                 });
                 [f64::from(found.sum::<u32>()); 3]
             }
@@ -147,6 +147,6 @@ impl Controller {
     pub fn forecast(&mut self, flow: FlowId, band: Band, model: ModelId) -> Option<Span> {
         let flow = self.flows.resolve(flow)?;
         let pool = self.supply.pool_of(model)?;
-        self.predicted_wait(Spot { flow, band, pool }, self.clock)
+        self.predicted_wait(QueueKey { flow, band, pool }, self.clock)
     }
 }

@@ -32,10 +32,10 @@ pub(crate) enum Limit {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct AskRecord {
-    pub(crate) line: Link,
-    pub(crate) wheel: Link,
+    pub(crate) fifo_link: Link,
+    pub(crate) wheel_link: Link,
     pub(crate) deadline: Time,
-    pub(crate) claim: u32,
+    pub(crate) flow_queue: u32,
     /// Charged so far, in the queue's unit.
     pub(crate) cost: u32,
     /// Its estimated tokens.
@@ -59,12 +59,12 @@ pub(crate) struct AskRecord {
     pub(crate) units: u64,
     pub(crate) model: u16,
     /// Whether it has wishes about its backend, kept elsewhere because few have.
-    pub(crate) wishful: bool,
+    pub(crate) has_preference: bool,
     /// Whether its first token will be told.
     pub(crate) streamed: bool,
     pub(crate) workload: u32,
     /// The line inside a claim ordered by urgency.
-    pub(crate) urgency_line: u32,
+    pub(crate) urgency_fifo: u32,
     /// The backend it is at, by its place in the supply.
     pub(crate) backend: u32,
 }

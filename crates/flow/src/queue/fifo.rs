@@ -43,18 +43,18 @@ impl Fifo {
         }
         let mut at = self.head;
         while at != NONE && asks[at].sequence < asks[slot].sequence {
-            at = asks[at].line.next;
+            at = asks[at].fifo_link.next;
         }
         self.link_before(at, slot, asks);
     }
 
     pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
-        let Link { prev, next } = asks[slot].line;
+        let Link { prev, next } = asks[slot].fifo_link;
         self.join(prev, next, asks);
     }
 
     fn link_before(&mut self, next: u32, slot: u32, asks: &mut Asks) {
-        let prev = if next == NONE { self.tail } else { asks[next].line.prev };
+        let prev = if next == NONE { self.tail } else { asks[next].fifo_link.prev };
         self.join(prev, slot, asks);
         self.join(slot, next, asks);
     }
@@ -64,12 +64,12 @@ impl Fifo {
         if prev == NONE {
             self.head = next;
         } else {
-            asks[prev].line.next = next;
+            asks[prev].fifo_link.next = next;
         }
         if next == NONE {
             self.tail = prev;
         } else {
-            asks[next].line.prev = prev;
+            asks[next].fifo_link.prev = prev;
         }
     }
 }

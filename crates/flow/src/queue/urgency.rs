@@ -9,14 +9,14 @@
 //! arrival never changes. So each such pair keeps a FIFO, and a dequeue compares only the heads.
 //! Their arrival times are cached here, so that the comparison walks one array.
 //!
-//! The number of lines is capped: beyond [`LINES_MAX`] asks share one line per criticality, under
+//! The number of lines is capped: beyond [`FIFOS_MAX`] asks share one line per criticality, under
 //! the rate that all overflowing workloads have together.
 
 use std::collections::BTreeMap;
 
 use super::asks::Asks;
 use super::fifo::Fifo;
-use super::line::{self, Moment};
+use super::ordered_asks::{self, OrderContext};
 use crate::ask::WorkloadId;
 use crate::links::NONE;
 use crate::outcome::RequeuePosition;
@@ -24,10 +24,10 @@ use crate::settings::UrgencyWeights;
 use crate::time::{Span, Time};
 
 /// The most (workload, criticality) pairs that have a line of their own in one claim.
-pub(crate) const LINES_MAX: usize = 1024;
+pub(crate) const FIFOS_MAX: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct UrgencyLines {
+pub(crate) struct UrgencyOrder {
     heads: Vec<Head>,
     fifos: Vec<Fifo>,
     by_pair: BTreeMap<(u32, u8), u32>,
@@ -45,24 +45,24 @@ struct Head {
 }
 
 /// The urgency of one ask, as the formula above.
-pub(crate) fn urgency(law: &UrgencyWeights, wait: Span, criticality: u8, rate: f64) -> f64 {
-    let wait = (wait.secs_f64() / law.wait_cap).min(1.0);
-    let rate = (rate / law.rate_cap).min(1.0);
-    law.wait * wait + law.criticality * (f64::from(criticality) / 5.0) - law.rate * rate
+pub(crate) fn urgency(weights: &UrgencyWeights, wait: Span, criticality: u8, rate: f64) -> f64 {
+    let wait = (wait.secs_f64() / weights.wait_cap).min(1.0);
+    let rate = (rate / weights.rate_cap).min(1.0);
+    weights.wait * wait + weights.criticality * (f64::from(criticality) / 5.0) - weights.rate * rate
 }
 
 // === impl UrgencyLines ===
 
-impl UrgencyLines {
+impl UrgencyOrder {
     pub(crate) fn insert(&mut self, slot: u32, place: RequeuePosition, asks: &mut Asks) {
-        let at = self.line_for(slot, asks);
-        asks[slot].urgency_line = at;
-        line::insert(&mut self.fifos[at as usize], slot, place, asks);
+        let at = self.fifo_for(slot, asks);
+        asks[slot].urgency_fifo = at;
+        ordered_asks::insert(&mut self.fifos[at as usize], slot, place, asks);
         self.refresh(at, asks);
     }
 
     pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
-        let at = asks[slot].urgency_line;
+        let at = asks[slot].urgency_fifo;
         self.fifos[at as usize].remove(slot, asks);
         if self.heads[at as usize].slot == slot {
             self.refresh(at, asks);
@@ -74,13 +74,13 @@ impl UrgencyLines {
         }
     }
 
-    pub(crate) fn most_urgent(&self, moment: Moment<'_>) -> Option<u32> {
-        let Moment { now, law, registry } = moment;
+    pub(crate) fn most_urgent(&self, context: OrderContext<'_>) -> Option<u32> {
+        let OrderContext { now, weights, registry } = context;
         let bucket = registry.bucket(now);
         let mut best: Option<(f64, &Head)> = None;
         for head in self.heads.iter().filter(|head| head.slot != NONE) {
             let rate = registry.rate(head.workload, bucket);
-            let value = urgency(law, now.since(head.arrival), head.criticality, rate);
+            let value = urgency(weights, now.since(head.arrival), head.criticality, rate);
             let better = best.is_none_or(|(most, leader)| {
                 value > most || (value == most && head.sequence < leader.sequence)
             });
@@ -95,9 +95,9 @@ impl UrgencyLines {
         self.fifos.iter().filter_map(Fifo::tail).max_by_key(|&slot| asks[slot].sequence)
     }
 
-    fn line_for(&mut self, slot: u32, asks: &Asks) -> u32 {
+    fn fifo_for(&mut self, slot: u32, asks: &Asks) -> u32 {
         let mut pair = (asks[slot].workload, asks[slot].criticality);
-        if !self.by_pair.contains_key(&pair) && self.by_pair.len() >= LINES_MAX {
+        if !self.by_pair.contains_key(&pair) && self.by_pair.len() >= FIFOS_MAX {
             pair.0 = WorkloadId::OVERFLOW.slot;
         }
         if let Some(&at) = self.by_pair.get(&pair) {

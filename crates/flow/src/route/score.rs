@@ -4,7 +4,7 @@
 //! backends (55 W and 150 ms, 12 W and 400 ms, 3 W and 800 ms) lies below the line between the
 //! other two, and no exchange rate would ever choose it; on linear scales it lies above.
 
-use super::view::{Candidate, RoutePreference};
+use super::candidate::{Candidate, RoutePreference};
 use super::weights::RouteWeights;
 use crate::ask::{BANDS, BackendId, Band};
 
@@ -48,8 +48,8 @@ pub struct RouteScore {
 
 /// How the candidates of one ask are scored.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale<'a> {
-    law: &'a RouteWeights,
+pub(super) struct Scorer<'a> {
+    weights: &'a RouteWeights,
     depth_weights: &'static [f64; BANDS],
     wants_adapter: bool,
     /// What a watt is worth, in milliseconds.
@@ -75,26 +75,26 @@ const fn depth_weights() -> [[f64; BANDS]; BANDS] {
 
 // === impl Scale ===
 
-impl<'a> Scale<'a> {
+impl<'a> Scorer<'a> {
     pub(super) fn new(
-        wish: &RoutePreference,
-        law: &'a RouteWeights,
+        preference: &RoutePreference,
+        weights: &'a RouteWeights,
         home: Option<BackendId>,
     ) -> Self {
-        let pull = if wish.latency_critical { Band::Critical } else { wish.band };
+        let pull = if preference.latency_critical { Band::Critical } else { preference.band };
         Self {
-            law,
-            depth_weights: &DEPTH_WEIGHTS[wish.band.index()],
-            wants_adapter: wish.adapter.is_some(),
-            rate: law.rates[pull.index()],
-            boost: law.boost(pull),
+            weights,
+            depth_weights: &DEPTH_WEIGHTS[preference.band.index()],
+            wants_adapter: preference.adapter.is_some(),
+            rate: weights.rates[pull.index()],
+            boost: weights.boost(pull),
             home,
         }
     }
 
     /// The score of a candidate whose weighted depth is known.
     pub(super) fn score(&self, candidate: &Candidate, depth: f64) -> RouteScore {
-        let terms = &self.law.terms;
+        let terms = &self.weights.terms;
         let waiting = f64::from(candidate.engine_waiting.unwrap_or(0));
         let crowding = candidate.kv_used() - terms.kv_threshold;
         let score = RouteScore {
@@ -105,7 +105,7 @@ impl<'a> Scale<'a> {
             depth_penalty: terms.depth_penalty * candidate.request_weight() * depth,
             queue_penalty: terms.engine_waiting_penalty * waiting
                 + terms.fill_penalty * candidate.fill(),
-            kv_penalty: if crowding > 0.0 { self.law.kv_slope * crowding } else { 0.0 },
+            kv_penalty: if crowding > 0.0 { self.weights.kv_slope * crowding } else { 0.0 },
             handicap: candidate.handicap(),
             affinity: self.affinity(candidate),
         };
@@ -127,11 +127,11 @@ impl<'a> Scale<'a> {
         // One that is stated as nothing at all has no measure to hold the other against.
         let most = if stated > 0.0 { MEASURED_MOST * stated } else { measured };
         let measured = if measured < most { measured } else { most };
-        stated + self.law.terms.measured_share * (measured - stated)
+        stated + self.weights.terms.measured_share * (measured - stated)
     }
 
     fn affinity(&self, candidate: &Candidate) -> f64 {
-        let terms = &self.law.terms;
+        let terms = &self.weights.terms;
         let at_home = self.home == Some(candidate.backend);
         let share = if at_home { 1.0 } else { candidate.prefix_share() };
         let adapter = self.wants_adapter && candidate.has_adapter;

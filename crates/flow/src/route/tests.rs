@@ -2,11 +2,11 @@
 
 mod affinity;
 mod chart;
-mod laws;
 mod limits;
-mod names;
+mod model_names;
 mod properties;
 mod terms;
+mod weights;
 
 use super::*;
 use crate::ask::{BANDS, BackendId, Band};
@@ -46,20 +46,24 @@ fn equals<const N: usize>(pending: [[u32; BANDS]; N]) -> [Candidate; N] {
     })
 }
 
-fn wish(band: Band) -> RoutePreference {
+fn preference(band: Band) -> RoutePreference {
     RoutePreference { band, ..RoutePreference::default() }
 }
 
-fn law(change: impl FnOnce(&mut RouteTerms)) -> RouteWeights {
+fn weights(change: impl FnOnce(&mut RouteTerms)) -> RouteWeights {
     let mut terms = RouteTerms::default();
     change(&mut terms);
     RouteWeights::new(terms).unwrap()
 }
 
-fn pick(wish: &RoutePreference, candidates: &[Candidate]) -> RouteChoice {
-    pick_by(&RouteWeights::default(), wish, candidates)
+fn pick(preference: &RoutePreference, candidates: &[Candidate]) -> RouteChoice {
+    pick_by(&RouteWeights::default(), preference, candidates)
 }
 
-fn pick_by(law: &RouteWeights, wish: &RoutePreference, candidates: &[Candidate]) -> RouteChoice {
-    choose(wish, law, candidates.iter().copied()).expect("there is a candidate")
+fn pick_by(
+    weights: &RouteWeights,
+    preference: &RoutePreference,
+    candidates: &[Candidate],
+) -> RouteChoice {
+    choose(preference, weights, candidates.iter().copied()).expect("there is a candidate")
 }

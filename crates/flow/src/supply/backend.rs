@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::ask::{BANDS, BackendId, ModelId};
-use crate::auto::{AutoLimits, Gauge};
+use crate::auto::{AutoLimits, AutoState};
 use crate::route::BackendTraits;
 use crate::time::Time;
 
@@ -51,7 +51,7 @@ pub(crate) struct Backend {
     /// When it was last granted something, as a count of grants; spreads ties.
     pub(crate) granted_at: u64,
     /// What bounds it under `auto`, and whether that lets it take one more.
-    pub(crate) gauge: Gauge,
+    pub(crate) auto: AutoState,
     pub(crate) traits: BackendTraits,
     pub(crate) handicap: f32,
     pub(crate) adapters: BTreeSet<u32>,
@@ -92,7 +92,7 @@ impl Backend {
             in_flight: [0; BANDS],
             stock: 0,
             granted_at: 0,
-            gauge: Gauge::default(),
+            auto: AutoState::default(),
             open: false,
             traits: BackendTraits::default(),
             handicap: 0.0,
@@ -106,11 +106,11 @@ impl Backend {
 
     pub(crate) fn view(&self, now: Time) -> BackendView {
         let Self { id, ready, in_flight, stock, .. } = *self;
-        BackendView { id, ready, in_flight, stock, limits: self.gauge.limits(now) }
+        BackendView { id, ready, in_flight, stock, limits: self.auto.limits(now) }
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.ready && self.gauge.closed_by().is_none()
+        self.ready && self.auto.closed_by().is_none()
     }
 
     pub(crate) fn in_flight_total(&self) -> u32 {

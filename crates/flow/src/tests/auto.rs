@@ -339,7 +339,7 @@ fn c10_asks_that_do_not_stream_are_presumed_to_start() {
     tide.collect();
     tide.bench.gate.settle(tide.flying[2], Usage::Unknown, tide.bench.now).unwrap();
     tide.bench.pass(Span::from_secs(40));
-    assert_eq!(tide.bench.gate.in_flight(), 2, "no ask in flight ever expires");
+    assert_eq!(tide.bench.gate.in_flight(), 2, "no ask in progress ever expires");
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn c10_a_backend_that_returns_is_met_as_a_cold_one() {
     tide.bench.supply(&[crate::BackendSupply { ready: false, ..backend.clone() }]);
     tide.bench.supply(&[backend]);
     let limits = tide.limits();
-    assert_eq!((limits.unstarted.1, limits.slots.0), (2.0, 1), "what is in flight stays counted");
+    assert_eq!((limits.unstarted.1, limits.slots.0), (2.0, 1), "what is in progress stays counted");
     assert!(limits.tokens.1.is_infinite(), "its memory may be another now");
 }
 

@@ -222,7 +222,7 @@ fn d05_after_a_refusal_nothing_goes_before_a_newer_reading() {
     budget.congested(None, now(2));
     assert_eq!(budget.allowance(now(5)), Allowance::Congested(Span::ZERO));
     budget.read(at(1.0, 10.0, 2));
-    assert_eq!(budget.allowance(now(5)), Allowance::Congested(Span::ZERO), "from the same moment");
+    assert_eq!(budget.allowance(now(5)), Allowance::Congested(Span::ZERO), "from the same context");
     budget.ended(1, now(3));
     budget.read(at(1.0, 10.0, 4));
     assert_eq!(budget.allowance(now(5)), Allowance::Left(10));

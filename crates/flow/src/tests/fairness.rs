@@ -189,11 +189,11 @@ impl Trial {
 
     fn step(&mut self, operation: u8, a: u16, b: u16) {
         let flow = a as usize % WEIGHTS.len();
-        let flight = self.in_flight.len();
+        let progress = self.in_flight.len();
         match operation % 16 {
             0..=6 => self.offer(flow, 1 + u64::from(b) % 100),
-            7..=13 if flight > 0 => self.end(b as usize % flight),
-            14 if flight > 0 && !self.exact => self.charge_midway(b as usize % flight),
+            7..=13 if progress > 0 => self.end(b as usize % progress),
+            14 if progress > 0 && !self.exact => self.charge_midway(b as usize % progress),
             15 => self.cancel(flow),
             _ => {}
         }
@@ -253,7 +253,7 @@ struct Steady {
 }
 
 /// What each flow is served in a run of one slot where all of them always wait.
-fn shares(flows: &[Steady], rounds: usize) -> Vec<u64> {
+fn shares(flows: &[Steady], fair_queues: usize) -> Vec<u64> {
     let mut bench = Bench::new(weighted(1.0), 1);
     let mut owner = std::collections::BTreeMap::new();
     let mut running = bench.start("first");
@@ -270,7 +270,7 @@ fn shares(flows: &[Steady], rounds: usize) -> Vec<u64> {
         owner.insert(refill(&mut bench, at), at);
     }
     let mut cost = 1;
-    for _ in 0..rounds {
+    for _ in 0..fair_queues {
         bench.settle(running, cost);
         running = bench.granted()[0];
         let at = owner[&running];

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::bench::{Bench, backend};
-use crate::queue::fair::HORIZON;
+use crate::queue::virtual_clock::HORIZON;
 use crate::{
     Ask, BANDS, BackendId, BackendSupply, Band, Bounds, Cascade, EngineReading, Event, FlowClass,
     Hysteresis, ModelId, Order, RequeuePosition, Settings, Span, StockUnit, Ticket, Time, Usage,
@@ -292,8 +292,8 @@ impl History {
     }
 
     fn check_clocks(&mut self) {
-        let rounds = self.bench.gate.rounds.iter().flatten();
-        let clocks: Vec<u64> = rounds.map(|round| round.clock.now()).collect();
+        let fair_queues = self.bench.gate.fair_queues.iter().flatten();
+        let clocks: Vec<u64> = fair_queues.map(|fair_queue| fair_queue.clock.now()).collect();
         if clocks.len() >= self.clocks.len() && self.plain {
             for (now, before) in clocks.iter().zip(&self.clocks) {
                 assert!(now >= before && *before >= HORIZON, "virtual time ran backwards");

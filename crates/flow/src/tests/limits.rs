@@ -146,7 +146,7 @@ fn p09_a_shrunken_limit_holds_until_enough_has_ended() {
     bench.collect();
     bench.settle(running[0], 1);
     bench.settle(running[1], 1);
-    assert_eq!(bench.granted(), [], "one is still in flight");
+    assert_eq!(bench.granted(), [], "one is still in progress");
     bench.settle(running[2], 1);
     assert_eq!(bench.granted(), [kept]);
 }

@@ -246,7 +246,7 @@ fn refused_offers_make_no_claims() {
         let ask = Ask { model: ModelId(model), ..bench.ask("refused") };
         assert!(matches!(bench.offer(ask), Verdict::Refused { .. }));
     }
-    assert_eq!(bench.gate.claims.ids().count(), 1);
+    assert_eq!(bench.gate.flow_queues.ids().count(), 1);
 }
 
 /// Names are kept only so far.

@@ -1,7 +1,7 @@
 //! W03, W05: the order inside a flow, held against brute force at every dequeue.
 
 use super::bench::{Bench, Dice, MODEL, limited_to};
-use crate::queue::urgency::{LINES_MAX, urgency};
+use crate::queue::urgency::{FIFOS_MAX, urgency};
 use crate::{
     Ask, Band, FlowClass, Order, RequeuePosition, Settings, Span, Ticket, Time, UrgencyWeights,
     Usage, Verdict, Workload, WorkloadId, WorkloadLimits,
@@ -128,7 +128,7 @@ fn w03_the_number_of_lines_is_capped() {
     let mut bench = Bench::new(ordered(Order::Workload), 1);
     let running = bench.start("flow");
     let mut sent = Vec::new();
-    for at in 0..3 * LINES_MAX {
+    for at in 0..3 * FIFOS_MAX {
         let id = bench.gate.workload(&format!("load-{at}"), bench.now);
         let ask = Ask { workload: Workload { id, criticality: 3 }, ..bench.ask("flow") };
         let Verdict::Queued { ticket } = bench.gate.offer(ask, bench.now) else { panic!("full") };

@@ -1,7 +1,7 @@
 //! Q10, Q02: no run is long enough to overflow a tag.
 
 use super::bench::{Bench, MODEL, limited_to};
-use crate::queue::fair::{Clock, HORIZON};
+use crate::queue::virtual_clock::{HORIZON, VirtualClock};
 use crate::{Ask, COST_MAX, FlowClass, Settings, Span, Verdict, Weight, invariant};
 
 /// One charge is at most `(2^28 − 1) × 2^24/0.01 < 2^59`, a tag at most a horizon of 2^61 from
@@ -23,7 +23,7 @@ fn q10_the_largest_tag_fits_into_64_bits() {
 #[test]
 fn q10_rebasing_never_changes_a_difference() {
     let weight = Weight::new(0.01).unwrap();
-    let mut clock = Clock::default();
+    let mut clock = VirtualClock::default();
     let (mut ahead, mut behind) = (clock.now(), clock.now());
     ahead = clock.join(ahead, weight, 1);
     behind = clock.join(behind, weight, 1);

@@ -20,7 +20,7 @@ use crate::outcome::{Eviction, Misuse, Refusal, RequeuePosition, Stage};
 use crate::supply::BackendSupply;
 use crate::time::{Span, Time};
 use crate::{FlowClass, Settings, Weight};
-use fair::{Clock, Level};
+use fair::{Level, VirtualClock};
 use place::Places;
 pub(super) use registry::Interned;
 use registry::Registry;
@@ -52,7 +52,7 @@ pub(super) struct Flow {
     preempted: [u64; BANDS],
 }
 
-struct Claim {
+struct FlowQueue {
     flow: usize,
     pool: usize,
     band: Band,
@@ -71,7 +71,7 @@ pub(super) struct Record {
     /// Where it is in flight.
     pub(super) backend: Option<usize>,
     pub(super) deadline: Time,
-    claim: usize,
+    flow_queue: usize,
     cost: u32,
     estimate: u32,
     tokens: u64,
@@ -102,10 +102,10 @@ pub(super) struct Reference {
     settings: Settings,
     clock: Time,
     closed: bool,
-    claims: Vec<Claim>,
+    flow_queues: Vec<FlowQueue>,
     places: Places,
     /// By pool, then by band.
-    rounds: Vec<[Clock; BANDS]>,
+    fair_queues: Vec<[VirtualClock; BANDS]>,
     levels: Vec<Levels>,
     registry: Registry,
     /// Counts everything whose order matters.
@@ -126,9 +126,9 @@ impl Reference {
             settings,
             clock: Time::ZERO,
             closed: false,
-            claims: Vec::new(),
+            flow_queues: Vec::new(),
             places: Places::new(supply),
-            rounds: Vec::new(),
+            fair_queues: Vec::new(),
             levels: Vec::new(),
             sequence: 0,
             names: 0,
@@ -139,7 +139,7 @@ impl Reference {
     }
 
     fn fit(&mut self) {
-        self.rounds.resize_with(self.places.pools.len(), Default::default);
+        self.fair_queues.resize_with(self.places.pools.len(), Default::default);
         for (levels, pools) in self.levels.iter_mut().zip(&self.places.domains) {
             levels.bands.resize(BANDS);
             levels.pools.iter_mut().for_each(|level| level.resize(pools.len()));
@@ -182,14 +182,14 @@ impl Reference {
     pub(super) fn reclassify(&mut self, flow: usize, class: u32) {
         self.flows[flow].class = class;
         let weight = self.class_of(flow).weight;
-        for at in self.claims_of(flow) {
-            if self.claims[at].takes_part {
+        for at in self.flow_queues_of(flow) {
+            if self.flow_queues[at].takes_part {
                 self.leave(at);
             }
-            self.claims[at].weight = weight;
+            self.flow_queues[at].weight = weight;
         }
         self.reconsider(flow);
-        self.drain_all();
+        self.dispatch_all();
     }
 
     pub(super) fn workload(&mut self, name: &str, now: Time) -> Interned {
@@ -214,7 +214,7 @@ impl Reference {
                 _ => {}
             }
         }
-        self.drain_all();
+        self.dispatch_all();
         answer
     }
 
@@ -259,14 +259,14 @@ impl Reference {
         self.recharge(at, 0);
         let (flow, backend) = self.release(at);
         self.counters.requeued += 1;
-        let Claim { pool, band, .. } = self.claims[self.asks[at].claim];
+        let FlowQueue { pool, band, .. } = self.flow_queues[self.asks[at].flow_queue];
         let pool = self.places.detour(pool, backend);
         self.fit();
-        let claim = self.claim_for(flow, pool, band);
+        let flow_queue = self.flow_queue_for(flow, pool, band);
         let sequence = self.next();
         let clock = self.clock;
         let ask = &mut self.asks[at];
-        ask.claim = claim;
+        ask.flow_queue = flow_queue;
         ask.cost = ask.estimate;
         if place == RequeuePosition::Back {
             ask.sequence = sequence;
@@ -288,7 +288,7 @@ impl Reference {
     /// Readiness has changed, of as many backends as it may.
     pub(super) fn supplied(&mut self, now: Time) {
         self.advance(now);
-        self.drain_all();
+        self.dispatch_all();
     }
 
     /// Evictions at one wake have no order of their own, so they follow the one that was seen.
@@ -343,11 +343,11 @@ impl Reference {
     }
 
     pub(super) fn band_of(&self, ask: &Record) -> Band {
-        self.claims[ask.claim].band
+        self.flow_queues[ask.flow_queue].band
     }
 
     pub(super) fn flow_of(&self, ask: &Record) -> usize {
-        self.claims[ask.claim].flow
+        self.flow_queues[ask.flow_queue].flow
     }
 
     pub(super) fn backends(&self) -> &[place::Backend] {

@@ -112,8 +112,8 @@ fn r05_a_wish_is_kept_while_its_ask_waits() {
     let mut bench = Bench::with(limited_to(1.0), &trio());
     let busy: Vec<Ticket> = (0..3).flat_map(|id| bench.occupy(id, Band::BestEffort, 1)).collect();
     let ask = bench.shared(Band::BestEffort);
-    let wishful = Ask { latency_max: Some(Span::from_millis(200)), ..ask };
-    let Verdict::Queued { ticket } = bench.offer(wishful) else { panic!("all are busy") };
+    let has_preference = Ask { latency_max: Some(Span::from_millis(200)), ..ask };
+    let Verdict::Queued { ticket } = bench.offer(has_preference) else { panic!("all are busy") };
     assert_eq!(bench.gate.choice(ticket), None, "nothing was chosen yet");
     bench.gate.configure(limited_to(2.0), bench.now);
     bench.collect();

@@ -12,11 +12,11 @@ fn full_at(total: u32) -> Settings {
 }
 
 /// One server that takes `millis` for each ask, with `depth` others waiting in `flows` flows.
-fn steady(bench: &mut Bench, millis: u64, flows: usize, depth: u32, rounds: usize) {
+fn steady(bench: &mut Bench, millis: u64, flows: usize, depth: u32, fair_queues: usize) {
     let mut running = bench.start("flow-0");
-    for round in 0..rounds {
+    for fair_queue in 0..fair_queues {
         while bench.gate.depth() < depth {
-            let flow = format!("flow-{}", (round + bench.gate.depth() as usize) % flows);
+            let flow = format!("flow-{}", (fair_queue + bench.gate.depth() as usize) % flows);
             bench.queue(&flow, Band::Normal);
         }
         bench.pass(Span::from_millis(millis));

@@ -92,6 +92,8 @@ fn w02_a_full_registry_forgets_the_least_recent_and_then_shares_one_entry() {
 /// W04: 1000 workloads take well under 10 MB.
 #[test]
 fn w04_a_thousand_workloads_are_small() {
-    let size = size_of::<Entry>() + size_of::<Rate>() + 2 * (size_of::<(Box<str>, u32)>() + 64);
+    let size = size_of::<WorkloadEntry>()
+        + size_of::<WorkloadRate>()
+        + 2 * (size_of::<(Box<str>, u32)>() + 64);
     assert!(1000 * size < 10_000_000 / 10, "{size} bytes each");
 }

@@ -12,36 +12,40 @@ fn r02_the_flow_chart_comes_out() {
         (Band::BestEffort, NPU, -100.0),
     ];
     for (band, expected, boost) in chart {
-        let choice = pick(&wish(band), &trio());
+        let choice = pick(&preference(band), &trio());
         assert_eq!((choice.at, choice.score.boost), (expected, boost), "{band:?}");
         let mut turned = trio();
         turned.reverse();
-        assert_eq!(pick(&wish(band), &turned).at, expected, "{band:?}: whatever their order");
+        assert_eq!(pick(&preference(band), &turned).at, expected, "{band:?}: whatever their order");
     }
 }
 
 #[test]
 fn r02_the_boosts_are_what_moves_the_choice() {
-    let flat = law(|terms| terms.boosts = [0.0; BANDS]);
+    let flat = weights(|terms| terms.boosts = [0.0; BANDS]);
     for band in Band::DESCENDING {
-        assert_eq!(pick_by(&flat, &wish(band), &trio()).at, IGPU, "no boost, no difference");
+        assert_eq!(pick_by(&flat, &preference(band), &trio()).at, IGPU, "no boost, no difference");
     }
-    let gentle = law(|terms| terms.boosts[0] = -50.0);
-    assert_eq!(pick_by(&gentle, &wish(Band::BestEffort), &trio()).at, IGPU);
-    let thrifty = law(|terms| terms.boosts = [-200.0; BANDS]);
-    assert_eq!(pick_by(&thrifty, &wish(Band::Critical), &trio()).at, NPU);
+    let gentle = weights(|terms| terms.boosts[0] = -50.0);
+    assert_eq!(pick_by(&gentle, &preference(Band::BestEffort), &trio()).at, IGPU);
+    let thrifty = weights(|terms| terms.boosts = [-200.0; BANDS]);
+    assert_eq!(pick_by(&thrifty, &preference(Band::Critical), &trio()).at, NPU);
 }
 
 #[test]
 fn r02_the_depth_penalty_moves_the_choice() {
     let busy = Candidate { pending: [0, 0, 0, 2], ..nvidia() };
     let field = [busy, igpu(), npu()];
-    assert_eq!(pick(&wish(Band::Critical), &field).at, NVIDIA, "100 points are worth 250 ms less");
-    let shy = law(|terms| terms.depth_penalty = 200.0);
-    assert_eq!(pick_by(&shy, &wish(Band::Critical), &field).at, IGPU);
-    let blind = law(|terms| terms.depth_penalty = 0.0);
+    assert_eq!(
+        pick(&preference(Band::Critical), &field).at,
+        NVIDIA,
+        "100 points are worth 250 ms less"
+    );
+    let shy = weights(|terms| terms.depth_penalty = 200.0);
+    assert_eq!(pick_by(&shy, &preference(Band::Critical), &field).at, IGPU);
+    let blind = weights(|terms| terms.depth_penalty = 0.0);
     let swamped = [Candidate { pending: [1000; BANDS], ..nvidia() }, igpu()];
-    assert_eq!(pick_by(&blind, &wish(Band::Critical), &swamped).at, NVIDIA);
+    assert_eq!(pick_by(&blind, &preference(Band::Critical), &swamped).at, NVIDIA);
 }
 
 /// Every pair of bands: the whole of an equal or higher one, a part of those below.
@@ -53,7 +57,7 @@ fn r03_the_weighted_depth_is_the_designs_formula() {
             let mut pending = [0; BANDS];
             pending[other] = 12;
             let [candidate] = equals([pending]);
-            let choice = pick(&wish(band), &[candidate]);
+            let choice = pick(&preference(band), &[candidate]);
             let expected = 12.0 * (weight(other) / weight(own)).min(1.0);
             assert!((choice.weighted_depth - expected).abs() < 1e-9, "{band:?} and {other}");
             assert!((choice.score.depth_penalty - 50.0 * expected).abs() < 1e-9);
@@ -61,34 +65,34 @@ fn r03_the_weighted_depth_is_the_designs_formula() {
         }
     }
     let [mixed] = equals([[4, 2, 0, 1]]);
-    assert_eq!(pick(&wish(Band::Critical), &[mixed]).weighted_depth, 1.0 + 1.0 + 1.0);
-    assert_eq!(pick(&wish(Band::BestEffort), &[mixed]).weighted_depth, 7.0);
+    assert_eq!(pick(&preference(Band::Critical), &[mixed]).weighted_depth, 1.0 + 1.0 + 1.0);
+    assert_eq!(pick(&preference(Band::BestEffort), &[mixed]).weighted_depth, 7.0);
 }
 
 #[test]
 fn r03_a_depth_beyond_counting_stops_at_the_largest_number() {
     let [full] = equals([[u32::MAX; BANDS]]);
-    assert_eq!(pick(&wish(Band::Normal), &[full]).depth, u32::MAX);
+    assert_eq!(pick(&preference(Band::Normal), &[full]).depth, u32::MAX);
 }
 
 #[test]
 fn r04_a_critical_request_avoids_congested_backends() {
     let field = equals([[0, 5, 0, 0], [0; BANDS], [0, 0, 0, 2]]);
-    let wish = RoutePreference { latency_critical: true, ..wish(Band::Critical) };
-    let choice = pick(&wish, &field);
+    let preference = RoutePreference { latency_critical: true, ..preference(Band::Critical) };
+    let choice = pick(&preference, &field);
     assert_eq!((choice.at, choice.depth, choice.score.boost), (1, 0, 500.0));
     assert_eq!(choice.reason.text(), "critical-priority-low-queue");
     // Alone against each other the two busy ones stand as their weighted depths do: 2.5 and 2.
     let busy = [field[0], field[2]];
-    let second = pick(&wish, &busy);
+    let second = pick(&preference, &busy);
     assert_eq!((second.at, second.score.depth_penalty), (2, 100.0));
-    assert_eq!(pick(&wish, &busy[..1]).score.depth_penalty, 125.0);
+    assert_eq!(pick(&preference, &busy[..1]).score.depth_penalty, 125.0);
 }
 
 #[test]
 fn r04_batch_work_leaves_the_fast_backend_free() {
     let field = [nvidia(), Candidate { pending: [1, 0, 0, 0], ..npu() }];
-    let choice = pick(&wish(Band::BestEffort), &field);
+    let choice = pick(&preference(Band::BestEffort), &field);
     assert_eq!((choice.at, choice.power_watts, choice.depth), (NPU, 3.0, 1));
     assert_eq!((choice.score.boost, choice.score.depth_penalty), (-100.0, 50.0));
     assert_eq!(choice.reason.text(), "best-effort-power-efficient");
@@ -102,7 +106,7 @@ fn r04_voice_does_not_wait_behind_batch_jobs() {
     let limit = |millis| RoutePreference {
         latency_max: Some(Span::from_millis(millis)),
         latency_critical: true,
-        ..wish(Band::Critical)
+        ..preference(Band::Critical)
     };
     let choice = pick(&limit(100), &field);
     assert_eq!((choice.at, choice.depth), (1, 5), "the fewest critical requests");
@@ -120,8 +124,8 @@ fn r02_the_documented_scores_are_the_computed_ones() {
     for band in Band::DESCENDING {
         let name = ["best-effort", "normal", "high", "critical"][band.index()];
         let boost = RouteWeights::default().boost(band);
-        let scores = trio().map(|candidate| pick(&wish(band), &[candidate]).score.total);
-        let best = pick(&wish(band), &trio()).at;
+        let scores = trio().map(|candidate| pick(&preference(band), &[candidate]).score.total);
+        let best = pick(&preference(band), &trio()).at;
         let cells: Vec<String> = (0..)
             .zip(scores)
             .map(

@@ -4,7 +4,7 @@ use super::*;
 use crate::time::Span;
 
 fn within(band: Band, millis: u64) -> RoutePreference {
-    RoutePreference { latency_max: Some(Span::from_millis(millis)), ..wish(band) }
+    RoutePreference { latency_max: Some(Span::from_millis(millis)), ..preference(band) }
 }
 
 #[test]
@@ -62,21 +62,23 @@ fn r04_twins_share_a_limit_that_neither_keeps() {
 #[test]
 fn r05_latency_critical_prefers_speed_like_a_critical_ask() {
     for band in Band::DESCENDING {
-        let choice = pick(&RoutePreference { latency_critical: true, ..wish(band) }, &trio());
+        let choice = pick(&RoutePreference { latency_critical: true, ..preference(band) }, &trio());
         assert_eq!((choice.at, choice.score.boost), (NVIDIA, 500.0), "{band:?}");
     }
     // Its place among what is pending stays that of its band.
     let [busy] = equals([[0, 0, 0, 4]]);
-    let choice = pick(&RoutePreference { latency_critical: true, ..wish(Band::Normal) }, &[busy]);
+    let choice =
+        pick(&RoutePreference { latency_critical: true, ..preference(Band::Normal) }, &[busy]);
     assert_eq!(choice.weighted_depth, 4.0);
     let [busy] = equals([[4, 0, 0, 0]]);
-    let choice = pick(&RoutePreference { latency_critical: true, ..wish(Band::Normal) }, &[busy]);
+    let choice =
+        pick(&RoutePreference { latency_critical: true, ..preference(Band::Normal) }, &[busy]);
     assert_eq!(choice.weighted_depth, 2.0);
 }
 
 #[test]
 fn r07_best_effort_never_fails_because_of_its_penalty() {
-    let harsh = law(|terms| {
+    let harsh = weights(|terms| {
         terms.boosts[0] = -1000.0;
         terms.depth_penalty = 10_000.0;
         terms.kv_penalty = 10_000.0;
@@ -94,7 +96,7 @@ fn r07_best_effort_never_fails_because_of_its_penalty() {
     let choice = choice.expect("a ready backend is never refused");
     assert_eq!(choice.at, 9);
     assert!(choice.score.total.is_finite());
-    assert!(choose(&wish(Band::BestEffort), &harsh, [worst; 3].into_iter()).is_some());
+    assert!(choose(&preference(Band::BestEffort), &harsh, [worst; 3].into_iter()).is_some());
 }
 
 #[test]
@@ -104,27 +106,27 @@ fn r01_nobody_is_chosen_from_nobody() {
 
 #[test]
 fn r04_every_reason_is_given_where_it_holds() {
-    let lone = pick(&wish(Band::Critical), &[npu()]);
+    let lone = pick(&preference(Band::Critical), &[npu()]);
     assert_eq!(lone.reason.text(), "only-backend");
     let busy = [Candidate { pending: [0, 0, 0, 1], ..nvidia() }, igpu(), npu()];
-    let rush = |band| RoutePreference { latency_critical: true, ..wish(band) };
+    let rush = |band| RoutePreference { latency_critical: true, ..preference(band) };
     let expected = [
-        (wish(Band::Critical), &trio(), "critical-priority-low-queue"),
-        (wish(Band::Critical), &busy, "critical-priority-fastest"),
+        (preference(Band::Critical), &trio(), "critical-priority-low-queue"),
+        (preference(Band::Critical), &busy, "critical-priority-fastest"),
         (rush(Band::Critical), &busy, "critical-priority-fastest"),
-        (wish(Band::High), &trio(), "high-priority-low-queue"),
-        (wish(Band::High), &busy, "high-priority-fastest"),
+        (preference(Band::High), &trio(), "high-priority-low-queue"),
+        (preference(Band::High), &busy, "high-priority-fastest"),
         (rush(Band::High), &trio(), "latency-critical-low-queue"),
         (rush(Band::BestEffort), &busy, "latency-critical-fastest"),
-        (wish(Band::Normal), &trio(), "normal-balanced"),
-        (wish(Band::BestEffort), &trio(), "best-effort-power-efficient"),
+        (preference(Band::Normal), &trio(), "normal-balanced"),
+        (preference(Band::BestEffort), &trio(), "best-effort-power-efficient"),
     ];
-    for (wish, field, text) in expected {
-        assert_eq!(pick(&wish, field).reason.to_string(), text, "{wish:?}");
+    for (preference, field, text) in expected {
+        assert_eq!(pick(&preference, field).reason.to_string(), text, "{preference:?}");
     }
     let crowded = [nvidia(), igpu(), Candidate { pending: [9, 0, 0, 0], ..npu() }];
-    assert_eq!(pick(&wish(Band::BestEffort), &crowded).reason.text(), "best-effort-balanced");
+    assert_eq!(pick(&preference(Band::BestEffort), &crowded).reason.text(), "best-effort-balanced");
     let equal = equals([[0; BANDS]; 2]);
-    let choice = pick(&wish(Band::BestEffort), &equal);
+    let choice = pick(&preference(Band::BestEffort), &equal);
     assert_eq!(choice.reason, RouteReason::BestEffortBalanced, "nobody draws more than another");
 }

@@ -10,7 +10,7 @@ fn any_band() -> impl Strategy<Value = Band> {
 }
 
 /// Any wish, with limits in the range in which backends lie.
-fn any_wish() -> impl Strategy<Value = RoutePreference> {
+fn any_preference() -> impl Strategy<Value = RoutePreference> {
     let limit = proptest::option::of((0..2000u64).prop_map(Span::from_millis));
     let session = proptest::option::of(any::<u64>());
     let adapter = proptest::option::of(any::<u32>());
@@ -26,15 +26,15 @@ fn any_wish() -> impl Strategy<Value = RoutePreference> {
 }
 
 /// Numbers as they come from gauges: mostly sensible, sometimes any bits at all.
-fn gauge(most: f32) -> impl Strategy<Value = f32> {
+fn auto(most: f32) -> impl Strategy<Value = f32> {
     prop_oneof![8 => 0.0..most, 1 => Just(0.0), 1 => any::<f32>(), 1 => Just(f32::NAN)]
 }
 
 fn any_candidate() -> impl Strategy<Value = Candidate> {
     let count = prop_oneof![6 => 0..20u32, 1 => any::<u32>()];
-    let figures = (gauge(100.0), gauge(1000.0), proptest::option::of(gauge(1500.0)));
+    let figures = (auto(100.0), auto(1000.0), proptest::option::of(auto(1500.0)));
     let loads = (proptest::array::uniform4(count.clone()), proptest::option::of(count));
-    let shares = (proptest::option::of(gauge(1.2)), gauge(1.2), gauge(1.2), any::<bool>());
+    let shares = (proptest::option::of(auto(1.2)), auto(1.2), auto(1.2), any::<bool>());
     (figures, loads, shares, 0..5u64).prop_map(|(figures, loads, shares, last_granted)| Candidate {
         traits: BackendTraits { power_watts: figures.0, latency_ms: figures.1 },
         measured_latency_ms: figures.2,
@@ -59,19 +59,19 @@ fn any_field() -> impl Strategy<Value = Vec<Candidate>> {
 }
 
 /// The same score from the formula in docs/FLOW.md, for sensible numbers and without sessions.
-fn documented(wish: &RoutePreference, boost: f64, candidate: &Candidate) -> f64 {
+fn documented(preference: &RoutePreference, boost: f64, candidate: &Candidate) -> f64 {
     let unit = |value: f32| if value.is_nan() || value < 0.0 { 0.0 } else { f64::from(value) };
     let (stated, power) = (candidate.traits.latency_ms, candidate.traits.power_watts);
     let latency = match candidate.measured_latency_ms {
         Some(measured) => (f64::from(measured.min(10.0 * stated)) + f64::from(stated)) / 2.0,
         None => f64::from(stated),
     };
-    let own = wish.band as u32 + 1;
+    let own = preference.band as u32 + 1;
     let pairs = (1..=4u32).zip(candidate.pending);
     let depth: f64 = pairs
         .map(|(weight, count)| f64::from(count) * f64::from(weight.min(own)) / f64::from(own))
         .sum();
-    let adapter = wish.adapter.is_some() && candidate.has_adapter;
+    let adapter = preference.adapter.is_some() && candidate.has_adapter;
     1500.0 + boost
         - latency
         - 16.0 * f64::powf(2.0, -boost / 50.0) * f64::from(power)
@@ -114,8 +114,8 @@ proptest! {
             .collect();
         let (low, high) = (boosts[0].min(boosts[1]), boosts[0].max(boosts[1]));
         let latency = |boost: i32| {
-            let law = law(|terms| terms.boosts = [f64::from(boost); BANDS]);
-            field[pick_by(&law, &wish(band), &field).at as usize].traits.latency_ms
+            let weights = weights(|terms| terms.boosts = [f64::from(boost); BANDS]);
+            field[pick_by(&weights, &preference(band), &field).at as usize].traits.latency_ms
         };
         prop_assert!(latency(high) <= latency(low), "{} at {low}, {} at {high}",
             latency(low), latency(high));
@@ -131,55 +131,55 @@ proptest! {
             .map(|(at, (power, latency))| backend(at, f32::from(power), f32::from(latency)))
             .collect();
         let chosen = Band::DESCENDING
-            .map(|band| field[pick(&wish(band), &field).at as usize].traits.latency_ms);
+            .map(|band| field[pick(&preference(band), &field).at as usize].traits.latency_ms);
         prop_assert!(chosen.is_sorted(), "{chosen:?} from critical to best-effort");
     }
 
     /// More pending never makes a backend more attractive, whatever else is claimed of it.
     #[test]
     fn r01_more_pending_never_attracts(
-        wish in any_wish(),
+        preference in any_preference(),
         field in any_field(),
         who in any::<prop::sample::Index>(),
         band in 0..BANDS,
         more in 1..50u32,
     ) {
         let who = who.index(field.len());
-        let before = pick(&wish, &field).at as usize;
+        let before = pick(&preference, &field).at as usize;
         let mut loaded = field.clone();
         loaded[who].pending[band] = loaded[who].pending[band].saturating_add(more);
-        let after = pick(&wish, &loaded).at as usize;
+        let after = pick(&preference, &loaded).at as usize;
         prop_assert!(after == before || before == who, "load moved {before} to {after}");
         prop_assert!(after != who || before == who);
-        let score = |field: &[Candidate]| pick(&wish, &field[who..=who]).score.total;
+        let score = |field: &[Candidate]| pick(&preference, &field[who..=who]).score.total;
         prop_assert!(score(&loaded) <= score(&field));
     }
 
     /// Somebody is chosen whatever the numbers, the score is finite, and the candidates' order
     /// plays no part unless two are equal in everything that counts.
     #[test]
-    fn r07_somebody_is_always_chosen_and_always_the_same(wish in any_wish(), field in any_field()) {
+    fn r07_somebody_is_always_chosen_and_always_the_same(preference in any_preference(), field in any_field()) {
         let mut field = field;
         for (at, candidate) in (0..).zip(&mut field) {
             candidate.last_granted = candidate.last_granted * 10 + at;
         }
-        let choice = pick(&wish, &field);
+        let choice = pick(&preference, &field);
         prop_assert!(choice.score.total.is_finite());
-        prop_assert_eq!(choice, pick(&wish, &field), "the same twice");
+        prop_assert_eq!(choice, pick(&preference, &field), "the same twice");
         for turn in 0..field.len() {
             let mut turned = field.clone();
             turned.rotate_left(turn);
-            prop_assert_eq!(choice, pick(&wish, &turned));
+            prop_assert_eq!(choice, pick(&preference, &turned));
             turned.reverse();
-            prop_assert_eq!(choice, pick(&wish, &turned));
+            prop_assert_eq!(choice, pick(&preference, &turned));
         }
     }
 
     /// A limit that some backend keeps is kept; without one the choice is among the fastest.
     #[test]
-    fn r05_a_limit_that_can_be_kept_is_kept(wish in any_wish(), field in any_field()) {
-        let choice = pick(&wish, &field);
-        let Some(limit) = wish.latency_max else {
+    fn r05_a_limit_that_can_be_kept_is_kept(preference in any_preference(), field in any_field()) {
+        let choice = pick(&preference, &field);
+        let Some(limit) = preference.latency_max else {
             prop_assert_ne!(choice.reason, RouteReason::LimitUnmet);
             return Ok(());
         };
@@ -201,11 +201,11 @@ proptest! {
     ) {
         let field: Vec<Candidate> =
             (0..).zip(numbers).map(|(at, numbers)| sensible(at, numbers)).collect();
-        let wish = RoutePreference { latency_critical, adapter, ..wish(band) };
+        let preference = RoutePreference { latency_critical, adapter, ..preference(band) };
         let boost = if latency_critical { 500.0 } else { RouteWeights::default().boost(band) };
-        let choice = pick(&wish, &field);
+        let choice = pick(&preference, &field);
         let totals: Vec<f64> =
-            field.iter().map(|candidate| documented(&wish, boost, candidate)).collect();
+            field.iter().map(|candidate| documented(&preference, boost, candidate)).collect();
         let best = totals.iter().copied().fold(f64::MIN, f64::max);
         prop_assert!((choice.score.total - best).abs() < 0.01, "{choice:?}, not {best}");
         prop_assert!((totals[choice.at as usize] - best).abs() < 0.01);

@@ -3,9 +3,9 @@
 use super::*;
 
 /// What one of two twins gains or loses by a change, in points.
-fn effect(wish: &RoutePreference, change: impl Fn(Candidate) -> Candidate) -> f64 {
+fn effect(preference: &RoutePreference, change: impl Fn(Candidate) -> Candidate) -> f64 {
     let twin = backend(0, 10.0, 200.0);
-    let score = |candidate| pick(wish, &[candidate]).score;
+    let score = |candidate| pick(preference, &[candidate]).score;
     let (before, after) = (score(twin), score(change(twin)));
     let parts = after.speed + after.economy + after.boost + after.affinity;
     let lost = after.depth_penalty + after.queue_penalty + after.kv_penalty + after.handicap;
@@ -13,7 +13,7 @@ fn effect(wish: &RoutePreference, change: impl Fn(Candidate) -> Candidate) -> f6
     // The choice follows the score.
     let changed = Candidate { at: 1, backend: BackendId(1), ..change(twin) };
     let better = usize::from(after.total > before.total);
-    let choice = pick(wish, &[twin, Candidate { last_granted: 1, ..changed }]);
+    let choice = pick(preference, &[twin, Candidate { last_granted: 1, ..changed }]);
     assert_eq!(choice.at as usize, better);
     after.total - before.total
 }
@@ -47,7 +47,7 @@ fn r01_a_measured_latency_counts_half_and_within_reason() {
     }
     let unstated = Candidate { measured_latency_ms: Some(300.0), ..backend(0, 10.0, 0.0) };
     assert_eq!(pick(&RoutePreference::default(), &[unstated]).score.speed, 850.0);
-    let trusting = law(|terms| terms.measured_share = 1.0);
+    let trusting = weights(|terms| terms.measured_share = 1.0);
     assert_eq!(pick_by(&trusting, &RoutePreference::default(), &[unstated]).score.speed, 700.0);
 }
 
@@ -111,7 +111,7 @@ fn r01_equal_idle_backends_take_turns() {
         let mut field: Vec<Candidate> =
             (0..count).map(|at| Candidate::new(at, BackendId(at))).collect();
         let mut grants = 0;
-        for round in 0..3 {
+        for fair_queue in 0..3 {
             let mut hit: Vec<u32> = Vec::new();
             for _ in 0..count {
                 let at = pick(&RoutePreference::default(), &field).at;
@@ -120,7 +120,7 @@ fn r01_equal_idle_backends_take_turns() {
                 hit.push(at);
             }
             let expected: Vec<u32> = (0..count).collect();
-            assert_eq!(hit, expected, "round {round} of {count}");
+            assert_eq!(hit, expected, "fair_queue {fair_queue} of {count}");
         }
     }
 }
@@ -139,9 +139,9 @@ fn r01_a_burst_is_spread_over_equal_backends() {
 
 #[test]
 fn r01_a_nonsense_trait_counts_as_if_none_was_given() {
-    let usual = pick(&wish(Band::BestEffort), &[Candidate::new(0, BackendId(0))]).score;
+    let usual = pick(&preference(Band::BestEffort), &[Candidate::new(0, BackendId(0))]).score;
     for nonsense in [f32::NAN, f32::INFINITY, -3.0] {
-        let odd = pick(&wish(Band::BestEffort), &[backend(0, nonsense, nonsense)]);
+        let odd = pick(&preference(Band::BestEffort), &[backend(0, nonsense, nonsense)]);
         assert_eq!(odd.score, usual);
         assert_eq!(odd.power_watts, 0.0);
     }

@@ -19,12 +19,12 @@ impl Reference {
         if ask.deadline.is_some_and(|deadline| deadline <= self.clock) {
             return Err(Refusal::DeadlineExceeded);
         }
-        let claim = self.claim_for(flow, pool, ask.band);
-        let record = self.record(ask, claim);
+        let flow_queue = self.flow_queue_for(flow, pool, ask.band);
+        let record = self.record(ask, flow_queue);
         if let Some(workload) = record.workload {
             self.registry.arrived(workload, self.clock);
         }
-        if let Some(backend) = self.bypass(claim) {
+        if let Some(backend) = self.bypass(flow_queue) {
             let at = self.admit(record);
             self.counters.bypassed += 1;
             self.grant_bypass(at, backend);
@@ -38,8 +38,8 @@ impl Reference {
         Ok(Answer::Queued { name: self.asks[at].name })
     }
 
-    fn record(&mut self, ask: &Ask, claim: usize) -> Record {
-        let class = self.class_of(self.claims[claim].flow);
+    fn record(&mut self, ask: &Ask, flow_queue: usize) -> Record {
+        let class = self.class_of(self.flow_queues[flow_queue].flow);
         let expiry = self.clock.after(ask.ttl.unwrap_or(class.ttl));
         let deadline = ask.deadline.unwrap_or(Time::NEVER);
         let cost = ask.cost.clamp(1, COST_MAX) as u32;
@@ -48,7 +48,7 @@ impl Reference {
             waits: false,
             backend: None,
             deadline: expiry.min(deadline),
-            claim,
+            flow_queue,
             cost,
             estimate: cost,
             tokens: ask.tokens.clamp(1, COST_MAX),
@@ -74,18 +74,18 @@ impl Reference {
         self.asks.len() - 1
     }
 
-    fn bypass(&self, claim: usize) -> Option<usize> {
+    fn bypass(&self, flow_queue: usize) -> Option<usize> {
         let Room::Below(bound) = self.settings.bounds.to_bypass() else { return None };
-        let (flow, pool) = (self.claims[claim].flow, self.claims[claim].pool);
+        let (flow, pool) = (self.flow_queues[flow_queue].flow, self.flow_queues[flow_queue].pool);
         let domain = self.places.domain_of(pool);
-        let others = (0..self.claims.len()).any(|at| {
-            self.places.domain_of(self.claims[at].pool) == domain && self.could_go(at, bound)
+        let others = (0..self.flow_queues.len()).any(|at| {
+            self.places.domain_of(self.flow_queues[at].pool) == domain && self.could_go(at, bound)
         });
         let open = self.places.is_open(pool, bound);
         if others || !open || self.is_at_limit(flow) {
             return None;
         }
-        self.choose_backend(claim, bound)
+        self.choose_backend(flow_queue, bound)
     }
 
     fn make_room(&mut self, flow: usize, band: Band, deadline: Time) -> Result<(), Refusal> {
@@ -115,17 +115,17 @@ impl Reference {
     }
 
     fn waiting_of(&self, flow: usize, band: Band) -> usize {
-        let claims = self.waiting().map(|at| &self.claims[self.asks[at].claim]);
-        claims.filter(|claim| claim.flow == flow && claim.band == band).count()
+        let flow_queues = self.waiting().map(|at| &self.flow_queues[self.asks[at].flow_queue]);
+        flow_queues.filter(|flow_queue| flow_queue.flow == flow && flow_queue.band == band).count()
     }
 
     fn preempt_below(&mut self, newcomer: Band) -> bool {
         let below = Band::DESCENDING.into_iter().rev().filter(|&band| band < newcomer);
-        let mut yielding = below.filter(|&band| {
+        let mut band_to_preempt = below.filter(|&band| {
             let waits = self.waiting().filter(|&at| self.band_of(&self.asks[at]) == band).count();
             waits as u64 > self.protected(band)
         });
-        let Some(band) = yielding.next() else { return false };
+        let Some(band) = band_to_preempt.next() else { return false };
         let flows = (0..self.flows.len()).filter(|&at| self.waiting_of(at, band) > 0);
         let victim = flows.min_by_key(|&at| {
             let flow = &self.flows[at];
@@ -135,8 +135,8 @@ impl Reference {
         });
         let victim = victim.expect("a band with something waiting has a flow");
         let of_victim = |at: &usize| {
-            let claim = &self.claims[self.asks[*at].claim];
-            claim.flow == victim && claim.band == band
+            let flow_queue = &self.flow_queues[self.asks[*at].flow_queue];
+            flow_queue.flow == victim && flow_queue.band == band
         };
         let newest = self.waiting().filter(of_victim).max_by_key(|&at| self.asks[at].sequence);
         self.flows[victim].preempted[band.index()] = self.next();
@@ -154,11 +154,11 @@ impl Reference {
     }
 
     pub(super) fn enqueue(&mut self, at: usize) {
-        let (claim, cost) = (self.asks[at].claim, self.asks[at].cost);
-        let first = self.waiting().all(|other| self.asks[other].claim != claim);
+        let (flow_queue, cost) = (self.asks[at].flow_queue, self.asks[at].cost);
+        let first = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
         self.asks[at].waits = true;
-        if first && self.limits_allow(claim) {
-            self.begin(claim, Some(cost));
+        if first && self.limits_allow(flow_queue) {
+            self.begin(flow_queue, Some(cost));
         }
     }
 
@@ -184,12 +184,12 @@ impl Reference {
 
     /// Ends a wait without a grant.
     pub(super) fn withdraw(&mut self, at: usize) {
-        let claim = self.asks[at].claim;
-        let domain = self.places.domain_of(self.claims[claim].pool);
+        let flow_queue = self.asks[at].flow_queue;
+        let domain = self.places.domain_of(self.flow_queues[flow_queue].pool);
         self.end(at);
-        let emptied = self.waiting().all(|other| self.asks[other].claim != claim);
-        if emptied && self.claims[claim].takes_part {
-            self.leave(claim);
+        let emptied = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
+        if emptied && self.flow_queues[flow_queue].takes_part {
+            self.leave(flow_queue);
         }
         self.settle_levels(domain);
     }

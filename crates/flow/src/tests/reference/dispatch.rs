@@ -1,26 +1,37 @@
 //! Queue to backend and backend to end: who takes part, who goes, and what it is charged.
 
 use super::fair::{share, stretch};
-use super::{Claim, Outcome, Record, Reference};
+use super::{FlowQueue, Outcome, Record, Reference};
 use crate::ask::{BANDS, Band};
 use crate::settings::{Bounds, Cascade, Order, Room, StockUnit};
 
 // === impl Reference ===
 
 impl Reference {
-    pub(super) fn claim_for(&mut self, flow: usize, pool: usize, band: Band) -> usize {
-        let same = |claim: &Claim| claim.flow == flow && claim.pool == pool && claim.band == band;
-        if let Some(known) = self.claims.iter().position(same) {
+    pub(super) fn flow_queue_for(&mut self, flow: usize, pool: usize, band: Band) -> usize {
+        let same = |flow_queue: &FlowQueue| {
+            flow_queue.flow == flow && flow_queue.pool == pool && flow_queue.band == band
+        };
+        if let Some(known) = self.flow_queues.iter().position(same) {
             return known;
         }
         let weight = self.class_of(flow).weight;
         let (tag, period, moved, takes_part) = (None, 0, 0, false);
-        self.claims.push(Claim { flow, pool, band, weight, tag, period, moved, takes_part });
-        self.claims.len() - 1
+        self.flow_queues.push(FlowQueue {
+            flow,
+            pool,
+            band,
+            weight,
+            tag,
+            period,
+            moved,
+            takes_part,
+        });
+        self.flow_queues.len() - 1
     }
 
-    pub(super) fn claims_of(&self, flow: usize) -> Vec<usize> {
-        (0..self.claims.len()).filter(|&at| self.claims[at].flow == flow).collect()
+    pub(super) fn flow_queues_of(&self, flow: usize) -> Vec<usize> {
+        (0..self.flow_queues.len()).filter(|&at| self.flow_queues[at].flow == flow).collect()
     }
 
     pub(super) fn is_at_limit(&self, flow: usize) -> bool {
@@ -37,15 +48,15 @@ impl Reference {
         most.is_none_or(|most| self.asks.iter().filter(there).count() < most as usize)
     }
 
-    pub(super) fn limits_allow(&self, claim: usize) -> bool {
-        let Claim { flow, pool, .. } = self.claims[claim];
+    pub(super) fn limits_allow(&self, flow_queue: usize) -> bool {
+        let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
         let mut members = self.places.pools[pool].iter();
         !self.is_at_limit(flow) && members.any(|&backend| self.may_use(flow, backend))
     }
 
     /// Whether a claim takes part and some backend with room may take it.
     pub(super) fn could_go(&self, at: usize, bound: u64) -> bool {
-        let Claim { flow, pool, takes_part, .. } = self.claims[at];
+        let FlowQueue { flow, pool, takes_part, .. } = self.flow_queues[at];
         let takes =
             |&backend: &usize| self.places.has_room(backend, bound) && self.may_use(flow, backend);
         takes_part && self.places.is_open(pool, bound) && self.places.pools[pool].iter().any(takes)
@@ -53,37 +64,43 @@ impl Reference {
 
     /// The weights of all claims that take part in a round.
     fn units(&self, pool: usize, band: Band) -> u64 {
-        let here = |claim: &&Claim| claim.takes_part && claim.pool == pool && claim.band == band;
-        self.claims.iter().filter(here).map(|claim| u64::from(claim.weight.units)).sum()
+        let here = |flow_queue: &&FlowQueue| {
+            flow_queue.takes_part && flow_queue.pool == pool && flow_queue.band == band
+        };
+        self.flow_queues
+            .iter()
+            .filter(here)
+            .map(|flow_queue| u64::from(flow_queue.weight.units))
+            .sum()
     }
 
     /// A claim begins to take part, because of an ask of this cost or because a limit was lifted.
     pub(super) fn begin(&mut self, at: usize, arrival: Option<u32>) {
-        let claim = &mut self.claims[at];
-        let clock = &mut self.rounds[claim.pool][claim.band.index()];
-        claim.tag = Some(match arrival {
-            Some(cost) => clock.arrive(claim.tag, stretch(cost.into(), claim.weight)),
-            None => clock.come_back(claim.tag),
+        let flow_queue = &mut self.flow_queues[at];
+        let clock = &mut self.fair_queues[flow_queue.pool][flow_queue.band.index()];
+        flow_queue.tag = Some(match arrival {
+            Some(cost) => clock.arrive(flow_queue.tag, stretch(cost.into(), flow_queue.weight)),
+            None => clock.come_back(flow_queue.tag),
         });
-        claim.period += 1;
-        claim.moved = clock.next_move();
-        claim.takes_part = true;
+        flow_queue.period += 1;
+        flow_queue.moved = clock.next_move();
+        flow_queue.takes_part = true;
     }
 
     pub(super) fn leave(&mut self, at: usize) {
-        self.claims[at].takes_part = false;
-        let Claim { pool, band, .. } = self.claims[at];
+        self.flow_queues[at].takes_part = false;
+        let FlowQueue { pool, band, .. } = self.flow_queues[at];
         if self.units(pool, band) == 0 {
-            self.rounds[pool][band.index()].idle();
+            self.fair_queues[pool][band.index()].idle();
         }
     }
 
     /// Lets the claims of a flow take part, or not, as its limits now say.
     pub(super) fn reconsider(&mut self, flow: usize) {
-        for at in self.claims_of(flow) {
-            let waits = self.waiting().any(|ask| self.asks[ask].claim == at);
+        for at in self.flow_queues_of(flow) {
+            let waits = self.waiting().any(|ask| self.asks[ask].flow_queue == at);
             let may = waits && self.limits_allow(at);
-            match (may, self.claims[at].takes_part) {
+            match (may, self.flow_queues[at].takes_part) {
                 (true, false) => self.begin(at, None),
                 (false, true) => self.leave(at),
                 _ => {}
@@ -94,17 +111,20 @@ impl Reference {
     /// Nothing waits in the domain any more: its levels forget old service.
     pub(super) fn settle_levels(&mut self, domain: usize) {
         let pools = &self.places.domains[domain];
-        if self.waiting().all(|at| !pools.contains(&self.claims[self.asks[at].claim].pool)) {
+        if self
+            .waiting()
+            .all(|at| !pools.contains(&self.flow_queues[self.asks[at].flow_queue].pool))
+        {
             self.levels[domain].bands.idle();
             self.levels[domain].pools.iter_mut().for_each(super::Level::idle);
         }
     }
 
-    pub(super) fn choose_backend(&self, claim: usize, bound: u64) -> Option<usize> {
-        let Claim { flow, pool, .. } = self.claims[claim];
+    pub(super) fn choose_backend(&self, flow_queue: usize, bound: u64) -> Option<usize> {
+        let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
         let usable = |at: &usize| self.places.has_room(*at, bound) && self.may_use(flow, *at);
         // Backends of equal traits: the least weighted depth, then the longest unused.
-        let band = self.claims[claim].band;
+        let band = self.flow_queues[flow_queue].band;
         let usable = self.places.pools[pool].iter().copied().filter(usable);
         usable.min_by(|&a, &b| {
             let (a, b) = (&self.places.backends[a], &self.places.backends[b]);
@@ -132,40 +152,41 @@ impl Reference {
         ((50.0 * weight * depth + 50.0 * fill) * 1e6).round() as i64
     }
 
-    pub(super) fn drain_all(&mut self) {
+    pub(super) fn dispatch_all(&mut self) {
         for domain in 0..self.places.domains.len() {
-            self.drain(domain);
+            self.dispatch(domain);
         }
     }
 
     /// A backend has been released: its domain first, then wherever else the flow has a claim, the
     /// newest first.
     pub(super) fn drain_from(&mut self, flow: usize, backend: usize) {
-        self.drain(self.places.domain_of_backend(backend));
-        for claim in self.claims_of(flow).into_iter().rev() {
-            self.drain(self.places.domain_of(self.claims[claim].pool));
+        self.dispatch(self.places.domain_of_backend(backend));
+        for flow_queue in self.flow_queues_of(flow).into_iter().rev() {
+            self.dispatch(self.places.domain_of(self.flow_queues[flow_queue].pool));
         }
-        self.drain_all();
+        self.dispatch_all();
     }
 
-    fn drain(&mut self, domain: usize) {
+    fn dispatch(&mut self, domain: usize) {
         let Room::Below(bound) = self.settings.bounds.to_dequeue() else { return };
         loop {
-            let mut able = (0..self.claims.len()).collect::<Vec<_>>();
+            let mut able = (0..self.flow_queues.len()).collect::<Vec<_>>();
             able.retain(|&at| {
-                self.places.domains[domain].contains(&self.claims[at].pool)
+                self.places.domains[domain].contains(&self.flow_queues[at].pool)
                     && self.could_go(at, bound)
             });
             if able.is_empty() {
                 return;
             }
-            let claim = self.next_claim(domain, &able);
-            let at = self.first_of(claim);
+            let flow_queue = self.next_flow_queue(domain, &able);
+            let at = self.first_ask_of(flow_queue);
             if self.asks[at].deadline <= self.clock {
                 self.expire(at);
                 continue;
             }
-            let backend = self.choose_backend(claim, bound).expect("an open pool has a backend");
+            let backend =
+                self.choose_backend(flow_queue, bound).expect("an open pool has a backend");
             self.outcomes.push(Outcome::Granted {
                 name: self.asks[at].name,
                 backend: self.places.backends[backend].id,
@@ -175,36 +196,39 @@ impl Reference {
         }
     }
 
-    fn next_claim(&mut self, domain: usize, able: &[usize]) -> usize {
+    fn next_flow_queue(&mut self, domain: usize, able: &[usize]) -> usize {
         let bands = self.bands_of(able);
         let band = match self.settings.cascade {
-            Cascade::Strict => (0..BANDS).rev().find(|&at| bands[at]).expect("some claim is able"),
+            Cascade::Strict => {
+                (0..BANDS).rev().find(|&at| bands[at]).expect("some flow_queue is able")
+            }
             Cascade::Weighted(_) => self.levels[domain].bands.choose(&bands),
         };
         let pools = self.pools_of(able, domain, band);
         let place = self.levels[domain].pools[band].choose(&pools);
         let pool = self.places.domains[domain][place];
-        let here =
-            |at: &&usize| self.claims[**at].pool == pool && self.claims[**at].band.index() == band;
+        let here = |at: &&usize| {
+            self.flow_queues[**at].pool == pool && self.flow_queues[**at].band.index() == band
+        };
         let first = able.iter().filter(here).min_by_key(|&&at| {
-            let claim = &self.claims[at];
-            (claim.tag, claim.moved)
+            let flow_queue = &self.flow_queues[at];
+            (flow_queue.tag, flow_queue.moved)
         });
-        *first.expect("the chosen pool has a claim")
+        *first.expect("the chosen pool has a flow_queue")
     }
 
     fn bands_of(&self, able: &[usize]) -> [bool; BANDS] {
-        std::array::from_fn(|band| able.iter().any(|&at| self.claims[at].band.index() == band))
+        std::array::from_fn(|band| able.iter().any(|&at| self.flow_queues[at].band.index() == band))
     }
 
     fn pools_of(&self, able: &[usize], domain: usize, band: usize) -> Vec<bool> {
-        let in_band = able.iter().filter(|&&at| self.claims[at].band.index() == band);
-        let pools: Vec<usize> = in_band.map(|&at| self.claims[at].pool).collect();
+        let in_band = able.iter().filter(|&&at| self.flow_queues[at].band.index() == band);
+        let pools: Vec<usize> = in_band.map(|&at| self.flow_queues[at].pool).collect();
         self.places.domains[domain].iter().map(|pool| pools.contains(pool)).collect()
     }
 
-    fn first_of(&self, claim: usize) -> usize {
-        let line = self.waiting().filter(|&at| self.asks[at].claim == claim);
+    fn first_ask_of(&self, flow_queue: usize) -> usize {
+        let line = self.waiting().filter(|&at| self.asks[at].flow_queue == flow_queue);
         let first = match self.settings.order {
             Order::Fifo => line.min_by_key(|&at| self.asks[at].sequence),
             Order::Deadline => {
@@ -215,7 +239,7 @@ impl Reference {
                 urgency.then(self.asks[one].sequence.cmp(&self.asks[other].sequence))
             }),
         };
-        first.expect("a claim that takes part has something waiting")
+        first.expect("a flow_queue that takes part has something waiting")
     }
 
     fn urgency(&self, at: usize) -> f64 {
@@ -228,34 +252,34 @@ impl Reference {
     }
 
     fn grant_waiting(&mut self, at: usize, backend: usize, able: &[usize]) {
-        let claim = self.asks[at].claim;
+        let flow_queue = self.asks[at].flow_queue;
         self.counters.granted += 1;
         self.charge_levels(at, able);
         self.send(at, backend);
         self.serve(at);
-        let emptied = self.waiting().all(|other| self.asks[other].claim != claim);
+        let emptied = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
         if emptied {
-            self.leave(claim);
+            self.leave(flow_queue);
         } else {
-            let Claim { pool, band, .. } = self.claims[claim];
-            self.claims[claim].moved = self.rounds[pool][band.index()].next_move();
+            let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
+            self.flow_queues[flow_queue].moved = self.fair_queues[pool][band.index()].next_move();
         }
-        self.finish_grant(claim);
+        self.finish_grant(flow_queue);
     }
 
     /// An ask that begins to wait and is granted in the same moment.
     pub(super) fn grant_bypass(&mut self, at: usize, backend: usize) {
-        let (claim, cost) = (self.asks[at].claim, self.asks[at].cost);
-        self.begin(claim, Some(cost));
-        self.charge_levels(at, &[claim]);
+        let (flow_queue, cost) = (self.asks[at].flow_queue, self.asks[at].cost);
+        self.begin(flow_queue, Some(cost));
+        self.charge_levels(at, &[flow_queue]);
         self.send(at, backend);
         self.serve(at);
-        self.leave(claim);
-        self.finish_grant(claim);
+        self.leave(flow_queue);
+        self.finish_grant(flow_queue);
     }
 
-    fn finish_grant(&mut self, claim: usize) {
-        let Claim { flow, pool, .. } = self.claims[claim];
+    fn finish_grant(&mut self, flow_queue: usize) {
+        let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
         self.reconsider(flow);
         self.settle_levels(self.places.domain_of(pool));
     }
@@ -282,17 +306,18 @@ impl Reference {
     fn serve(&mut self, at: usize) {
         let class = self.class_of(self.flow_of(&self.asks[at]));
         let limited = class.in_flight_per_backend_max.is_some();
-        let claim = &mut self.claims[self.asks[at].claim];
-        self.asks[at].period = claim.period;
-        let step = stretch(self.asks[at].cost.into(), claim.weight);
-        let clock = &mut self.rounds[claim.pool][claim.band.index()];
-        let tag = claim.tag.map_or(clock.now, |tag| if limited { tag.max(clock.now) } else { tag });
-        claim.tag = Some(clock.serve(tag, step));
+        let flow_queue = &mut self.flow_queues[self.asks[at].flow_queue];
+        self.asks[at].period = flow_queue.period;
+        let step = stretch(self.asks[at].cost.into(), flow_queue.weight);
+        let clock = &mut self.fair_queues[flow_queue.pool][flow_queue.band.index()];
+        let tag =
+            flow_queue.tag.map_or(clock.now, |tag| if limited { tag.max(clock.now) } else { tag });
+        flow_queue.tag = Some(clock.serve(tag, step));
     }
 
     /// Charges the levels; a domain with a single pool keeps no account of pools.
     fn charge_levels(&mut self, at: usize, able: &[usize]) {
-        let Claim { pool, band, .. } = self.claims[self.asks[at].claim];
+        let FlowQueue { pool, band, .. } = self.flow_queues[self.asks[at].flow_queue];
         let domain = self.places.domain_of(pool);
         let (bands, pools) = (self.bands_of(able), self.pools_of(able, domain, band.index()));
         let units = if pools.len() > 1 { self.units(pool, band) } else { 0 };
@@ -318,12 +343,13 @@ impl Reference {
     pub(super) fn recharge(&mut self, at: usize, cost: u32) {
         let charged = std::mem::replace(&mut self.asks[at].cost, cost);
         let difference = i64::from(cost) - i64::from(charged);
-        let claim = &mut self.claims[self.asks[at].claim];
-        let (pool, band) = (claim.pool, claim.band.index());
-        let void = difference < 0 && claim.takes_part && self.asks[at].period != claim.period;
+        let flow_queue = &mut self.flow_queues[self.asks[at].flow_queue];
+        let (pool, band) = (flow_queue.pool, flow_queue.band.index());
+        let void =
+            difference < 0 && flow_queue.takes_part && self.asks[at].period != flow_queue.period;
         if !void {
-            let tag = claim.tag.map_or(0, |tag| tag + stretch(difference, claim.weight));
-            claim.tag = Some(self.rounds[pool][band].note(tag));
+            let tag = flow_queue.tag.map_or(0, |tag| tag + stretch(difference, flow_queue.weight));
+            flow_queue.tag = Some(self.fair_queues[pool][band].note(tag));
         }
         let (domain, place) = (self.places.domain_of(pool), self.place_of(pool));
         let units = self.asks[at].units;
@@ -347,7 +373,7 @@ impl Reference {
     pub(super) fn release(&mut self, at: usize) -> (usize, usize) {
         let (band, flow) = (self.band_of(&self.asks[at]).index(), self.flow_of(&self.asks[at]));
         let stock = self.stock_of(at);
-        let backend = self.asks[at].backend.take().expect("only asks in flight are released");
+        let backend = self.asks[at].backend.take().expect("only asks in progress are released");
         self.places.backends[backend].in_flight[band] -= 1;
         self.places.backends[backend].stock -= stock;
         self.reconsider(flow);

@@ -4,7 +4,7 @@ use crate::Weight;
 
 /// The virtual clock of one round.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct VirtualClock {
     pub(super) now: i128,
     tag_most: i128,
     moves: u64,
@@ -38,7 +38,7 @@ pub(super) fn share(cost: i64, units: u64) -> i128 {
 
 // === impl Clock ===
 
-impl Clock {
+impl VirtualClock {
     pub(super) fn next_move(&mut self) -> u64 {
         self.moves += 1;
         self.moves

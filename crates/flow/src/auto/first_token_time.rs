@@ -15,7 +15,7 @@ const STEADY: f64 = 0.02;
 const MEMORY: Span = Span::from_secs(60);
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Starts {
+pub(super) struct FirstTokenTimes {
     count: u32,
     quick: f64,
     steady: f64,
@@ -26,7 +26,7 @@ pub(super) struct Starts {
 
 // === impl Starts ===
 
-impl Starts {
+impl FirstTokenTimes {
     pub(super) fn learn(&mut self, took: Span, prompt: u64, now: Time) {
         let took = took.secs_f64();
         self.count = self.count.saturating_add(1);

@@ -5,7 +5,7 @@ use crate::time::{Span, Time};
 /// A maximum over a window, kept as two halves of it: what is older than the window is forgotten,
 /// what is younger than half of it is kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peak {
+pub(super) struct WindowedMax {
     half: Span,
     since: Time,
     current: u32,
@@ -14,18 +14,18 @@ pub(super) struct Peak {
 
 // === impl Peak ===
 
-impl Peak {
+impl WindowedMax {
     pub(super) const fn over(half: Span) -> Self {
         Self { half, since: Time::ZERO, current: 0, previous: 0 }
     }
 
     pub(super) fn push(&mut self, value: u32, now: Time) {
-        self.turn(now);
+        self.roll(now);
         self.current = self.current.max(value);
     }
 
     pub(super) fn at(&mut self, now: Time) -> u32 {
-        self.turn(now);
+        self.roll(now);
         self.current.max(self.previous)
     }
 
@@ -34,7 +34,7 @@ impl Peak {
         self.current.max(self.previous)
     }
 
-    fn turn(&mut self, now: Time) {
+    fn roll(&mut self, now: Time) {
         let age = now.since(self.since).nanos() / self.half.nanos();
         if age == 0 {
             return;

@@ -42,7 +42,7 @@ const REBASE_AT: u64 = 3 * HORIZON;
 
 /// The virtual clock of one round.
 #[derive(Clone, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct VirtualClock {
     now: u64,
     tag_max: u64,
     weight: u64,
@@ -50,13 +50,13 @@ pub(crate) struct Clock {
 
 // === impl Clock ===
 
-impl Default for Clock {
+impl Default for VirtualClock {
     fn default() -> Self {
         Self { now: HORIZON, tag_max: HORIZON, weight: 0 }
     }
 }
 
-impl Clock {
+impl VirtualClock {
     pub(crate) fn now(&self) -> u64 {
         self.now
     }

@@ -1,8 +1,8 @@
 //! The choice of a backend: a soft filter, a score, and turns among equals.
 
-use super::explain::{RouteReason, Standing};
-use super::score::{RouteScore, Scale};
-use super::view::{Candidate, RoutePreference};
+use super::candidate::{Candidate, RoutePreference};
+use super::reason::{RouteReason, Standing};
+use super::score::{RouteScore, Scorer};
 use super::weights::RouteWeights;
 use crate::ask::BackendId;
 
@@ -36,7 +36,7 @@ struct Merit {
 
 /// What was seen of the candidates.
 #[derive(Clone, Copy, Debug)]
-struct Field {
+struct Survey {
     best: Candidate,
     score: RouteScore,
     depth: f64,
@@ -68,27 +68,28 @@ struct Field {
 /// assert_eq!((choice.at, choice.reason.text()), (2, "best-effort-power-efficient"));
 /// ```
 pub fn choose(
-    wish: &RoutePreference,
-    law: &RouteWeights,
+    preference: &RoutePreference,
+    weights: &RouteWeights,
     candidates: impl Iterator<Item = Candidate> + Clone,
 ) -> Option<RouteChoice> {
-    let limit = wish.limit_ms().unwrap_or(f64::INFINITY);
+    let limit = preference.limit_ms().unwrap_or(f64::INFINITY);
     let ceiling = if limit.is_finite() { ceiling(limit, candidates.clone()) } else { limit };
     let unmet = ceiling > limit;
     // Who sets a limit that nobody keeps wants speed, and economy no more.
-    let wish = RoutePreference { latency_critical: wish.latency_critical || unmet, ..*wish };
+    let preference =
+        RoutePreference { latency_critical: preference.latency_critical || unmet, ..*preference };
     let eligible = candidates.clone().filter(|candidate| candidate.latency() <= ceiling);
-    let scale = Scale::new(&wish, law, home(&wish, eligible.clone()));
-    let field = survey(&scale, eligible)?;
+    let scorer = Scorer::new(&preference, weights, home(&preference, eligible.clone()));
+    let survey = survey_candidates(&scorer, eligible)?;
     let reason = if unmet {
         RouteReason::LimitUnmet
-    } else if field.count == 1 {
+    } else if survey.count == 1 {
         let others = candidates.take(2).count() > 1;
         if others { RouteReason::OnlyWithinLimit } else { RouteReason::OnlyBackend }
     } else {
-        field.reason(&wish)
+        survey.reason(&preference)
     };
-    Some(field.choice(reason))
+    Some(survey.choice(reason))
 }
 
 /// The latency up to which candidates are eligible: the limit if anyone keeps it, else a little
@@ -101,10 +102,10 @@ fn ceiling(limit: f64, candidates: impl Iterator<Item = Candidate>) -> f64 {
 /// Where a session belongs while nobody is known to hold anything of its prompt: by rendezvous
 /// hashing, so that it stays there whatever other backends come and go.
 fn home(
-    wish: &RoutePreference,
+    preference: &RoutePreference,
     candidates: impl Iterator<Item = Candidate> + Clone,
 ) -> Option<BackendId> {
-    let session = wish.session?;
+    let session = preference.session?;
     if candidates.clone().any(|candidate| candidate.prefix_share() > 0.0) {
         return None;
     }
@@ -120,12 +121,15 @@ fn mixed(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn survey(scale: &Scale<'_>, mut candidates: impl Iterator<Item = Candidate>) -> Option<Field> {
-    let mut field = Field::of(scale, candidates.next()?);
+fn survey_candidates(
+    scorer: &Scorer<'_>,
+    mut candidates: impl Iterator<Item = Candidate>,
+) -> Option<Survey> {
+    let mut survey = Survey::of(scorer, candidates.next()?);
     for candidate in candidates {
-        field.join(scale, &candidate);
+        survey.join(scorer, &candidate);
     }
-    Some(field)
+    Some(survey)
 }
 
 fn millionths(points: f64) -> i64 {
@@ -144,10 +148,10 @@ impl Merit {
 
 // === impl Field ===
 
-impl Field {
-    fn of(scale: &Scale<'_>, first: Candidate) -> Self {
-        let depth = scale.weighted_depth(&first);
-        let score = scale.score(&first, depth);
+impl Survey {
+    fn of(scorer: &Scorer<'_>, first: Candidate) -> Self {
+        let depth = scorer.weighted_depth(&first);
+        let score = scorer.score(&first, depth);
         let power = first.power();
         let plain = Merit { total: score.without_affinity(), last_granted: first.last_granted };
         Self {
@@ -163,9 +167,9 @@ impl Field {
         }
     }
 
-    fn join(&mut self, scale: &Scale<'_>, next: &Candidate) {
-        let depth = scale.weighted_depth(next);
-        let score = scale.score(next, depth);
+    fn join(&mut self, scorer: &Scorer<'_>, next: &Candidate) {
+        let depth = scorer.weighted_depth(next);
+        let score = scorer.score(next, depth);
         let merit = |total| Merit { total, last_granted: next.last_granted };
         let lead = Merit { total: self.score.total, last_granted: self.best.last_granted };
         if merit(score.total).beats(lead) {
@@ -182,7 +186,7 @@ impl Field {
         self.power_most = self.power_most.max(power);
     }
 
-    fn reason(&self, wish: &RoutePreference) -> RouteReason {
+    fn reason(&self, preference: &RoutePreference) -> RouteReason {
         if self.plain != self.best.at {
             return RouteReason::Affinity;
         }
@@ -191,7 +195,7 @@ impl Field {
             shortest_queue: self.depth <= self.depth_least,
             most_economical: power <= self.power_least && power < self.power_most,
         };
-        RouteReason::of(wish, standing)
+        RouteReason::of(preference, standing)
     }
 
     fn choice(&self, reason: RouteReason) -> RouteChoice {

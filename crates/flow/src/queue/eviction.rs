@@ -10,7 +10,7 @@
 use super::heap::{Entry, Heap, Positions, entry, id};
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ranking {
+pub(crate) struct EvictionRanking {
     heap: Heap,
     positions: Positions,
     /// When each flow was last preempted, by flow; 0 is never.
@@ -40,7 +40,7 @@ impl Rank {
 
 // === impl Ranking ===
 
-impl Ranking {
+impl EvictionRanking {
     /// Notes that a flow's queue has passed its bound; returns the new one.
     pub(crate) fn raise(&mut self, flow: u32, length: u32) -> u32 {
         let length_bound = length.next_power_of_two();

@@ -22,7 +22,7 @@ const SPAN: u64 = 1 << (SLOT_BITS * LEVELS as u32);
 const REACH: u64 = SPAN - (SPAN >> SLOT_BITS);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Wheel {
+pub(crate) struct TimingWheel {
     heads: Box<[u32; LEVELS * SLOTS as usize]>,
     occupied: [u64; LEVELS],
     /// Every tick before this one has been dealt with.
@@ -38,13 +38,13 @@ struct Next {
 
 // === impl Wheel ===
 
-impl Default for Wheel {
+impl Default for TimingWheel {
     fn default() -> Self {
         Self { heads: Box::new([NONE; LEVELS * SLOTS as usize]), occupied: [0; LEVELS], tick: 0 }
     }
 }
 
-impl Wheel {
+impl TimingWheel {
     pub(crate) fn insert(&mut self, slot: u32, asks: &mut Asks) {
         let due = (asks[slot].deadline.nanos() >> TICK_BITS) + 1;
         let due = due.clamp(self.tick, self.tick.saturating_add(REACH));
@@ -55,19 +55,19 @@ impl Wheel {
         let at = level * SLOTS as usize + place as usize;
         let next = std::mem::replace(&mut self.heads[at], slot);
         if next != NONE {
-            asks[next].wheel.prev = slot;
+            asks[next].wheel_link.prev = slot;
         }
-        asks[slot].wheel = Link { prev: NONE, next };
+        asks[slot].wheel_link = Link { prev: NONE, next };
         asks[slot].wheel_slot = at as u16;
     }
 
     pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
-        let Link { prev, next } = asks[slot].wheel;
+        let Link { prev, next } = asks[slot].wheel_link;
         if next != NONE {
-            asks[next].wheel.prev = prev;
+            asks[next].wheel_link.prev = prev;
         }
         if prev != NONE {
-            asks[prev].wheel.next = next;
+            asks[prev].wheel_link.next = next;
             return;
         }
         let at = asks[slot].wheel_slot as usize;
@@ -102,7 +102,7 @@ impl Wheel {
         let mut slot = std::mem::replace(&mut self.heads[at], NONE);
         self.occupied[at / SLOTS as usize] &= !(1 << (at as u64 % SLOTS));
         while slot != NONE {
-            let next = asks[slot].wheel.next;
+            let next = asks[slot].wheel_link.next;
             self.insert(slot, asks);
             slot = next;
         }

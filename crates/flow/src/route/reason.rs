@@ -2,7 +2,7 @@
 
 use crate::ask::Band;
 
-use super::view::RoutePreference;
+use super::candidate::RoutePreference;
 
 /// Why a backend was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,13 +65,13 @@ impl RouteReason {
     }
 
     /// The reason of a choice that the scores made.
-    pub(super) fn of(wish: &RoutePreference, standing: Standing) -> Self {
+    pub(super) fn of(preference: &RoutePreference, standing: Standing) -> Self {
         let short = standing.shortest_queue;
-        match wish.band {
+        match preference.band {
             Band::Critical if short => Self::CriticalLowQueue,
             Band::Critical => Self::CriticalFastest,
-            _ if wish.latency_critical && short => Self::LatencyCriticalLowQueue,
-            _ if wish.latency_critical => Self::LatencyCriticalFastest,
+            _ if preference.latency_critical && short => Self::LatencyCriticalLowQueue,
+            _ if preference.latency_critical => Self::LatencyCriticalFastest,
             Band::High if short => Self::HighLowQueue,
             Band::High => Self::HighFastest,
             Band::Normal => Self::NormalBalanced,

@@ -12,19 +12,19 @@ use crate::time::{Span, Time};
 const GRAINS: u64 = 1024;
 
 #[derive(Clone, Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlightHistory {
     count: u64,
     /// All sizes that were ever taken and that have ended; their difference is under way.
     taken: u128,
     ended: u128,
     /// Never empty.
-    past: VecDeque<Stretch>,
+    past: VecDeque<Interval>,
     memory: Span,
 }
 
 /// A time in which something changed, and the steady time after it up to the next one.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct Interval {
     from: Time,
     /// The last change.
     until: Time,
@@ -38,7 +38,7 @@ struct Stretch {
 /// Between which two moments a reading was taken, and how long a request or the news of its end may
 /// be on the way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct ReadingWindow {
     pub(super) from: Time,
     pub(super) to: Time,
     pub(super) transit: Span,
@@ -46,9 +46,9 @@ pub(super) struct Window {
 
 // === impl Flight ===
 
-impl Flight {
+impl InFlightHistory {
     pub(super) fn remembering(memory: Span) -> Self {
-        let begin = Stretch { from: Time::ZERO, until: Time::ZERO, most: 0, taken: 0, ended: 0 };
+        let begin = Interval { from: Time::ZERO, until: Time::ZERO, most: 0, taken: 0, ended: 0 };
         Self { count: 0, taken: 0, ended: 0, past: VecDeque::from([begin]), memory }
     }
 
@@ -84,10 +84,10 @@ impl Flight {
             // A clock that stands still or jumps back changes the same moment again.
             Some(last) if now <= last.until || now.since(last.from) < grain => {
                 let (until, most) = (last.until.max(now), last.most.max(most));
-                *last = Stretch { from: last.from, until, most, taken, ended };
+                *last = Interval { from: last.from, until, most, taken, ended };
             }
             _ => {
-                self.past.push_back(Stretch { from: now, until: now, most, taken, ended });
+                self.past.push_back(Interval { from: now, until: now, most, taken, ended });
                 self.forget(now);
             }
         }
@@ -101,18 +101,18 @@ impl Flight {
 
     /// The least and the most of ours that can have been there, at any moment of a window: what had
     /// been sent long enough before and was not heard of soon after, and all that was under way.
-    pub(super) fn seen(&self, window: Window) -> (u64, u64) {
-        let Window { from, to, transit } = window;
+    pub(super) fn seen(&self, window: ReadingWindow) -> (u64, u64) {
+        let ReadingWindow { from, to, transit } = window;
         let (mut least, mut most) = (u64::MAX, 0);
         let mut end = to;
-        for stretch in self.past.iter().rev().filter(|stretch| stretch.from <= to) {
-            let begin = stretch.from.max(from);
+        for interval in self.past.iter().rev().filter(|interval| interval.from <= to) {
+            let begin = interval.from.max(from);
             least = least.min(self.sure(begin, end, transit));
-            most = most.max(if from > stretch.until { stretch.held() } else { stretch.most });
-            if stretch.from <= from {
+            most = most.max(if from > interval.until { interval.held() } else { interval.most });
+            if interval.from <= from {
                 break;
             }
-            end = stretch.from;
+            end = interval.from;
         }
         // Before all that is remembered there is no telling.
         if least > most { (0, most.max(self.size())) } else { (least, most) }
@@ -121,9 +121,9 @@ impl Flight {
     /// What was there all the time between two moments.
     fn sure(&self, from: Time, to: Time, transit: Span) -> u64 {
         let sent = Time::from_nanos(from.nanos().saturating_sub(transit.nanos()));
-        let sent = self.past.partition_point(|stretch| stretch.until <= sent);
+        let sent = self.past.partition_point(|interval| interval.until <= sent);
         let taken = sent.checked_sub(1).map_or(0, |at| self.past[at].taken);
-        let heard = self.past.partition_point(|stretch| stretch.from <= to.after(transit));
+        let heard = self.past.partition_point(|interval| interval.from <= to.after(transit));
         let ended = self.past[heard.saturating_sub(1)].ended;
         taken.saturating_sub(ended) as u64
     }
@@ -131,7 +131,7 @@ impl Flight {
 
 // === impl Stretch ===
 
-impl Stretch {
+impl Interval {
     /// Under way after it.
     fn held(&self) -> u64 {
         (self.taken - self.ended) as u64
@@ -146,25 +146,25 @@ mod tests {
     #[test]
     fn d03_the_past_is_bounded() {
         for pause in [1, 1_000, 1_000_000, 50_000_000] {
-            let mut flight = Flight::remembering(Span::from_secs(20));
+            let mut history = InFlightHistory::remembering(Span::from_secs(20));
             let mut now = Time::ZERO;
             for _ in 0..20_000 {
                 now = now.after(Span::from_nanos(pause));
-                flight.take(1, now);
-                flight.ended(1, now);
+                history.take(1, now);
+                history.ended(1, now);
             }
-            assert!(flight.past.len() <= GRAINS as usize + 2, "{}", flight.past.len());
-            let kept = now.since(flight.past[0].from).min(Span::from_secs(20));
+            assert!(history.past.len() <= GRAINS as usize + 2, "{}", history.past.len());
+            let kept = now.since(history.past[0].from).min(Span::from_secs(20));
             assert!(kept >= Span::from_nanos(20_000 * pause).min(Span::from_secs(20)));
         }
     }
 
     #[test]
     fn d03_of_a_time_that_is_forgotten_nothing_is_sure() {
-        let mut flight = Flight::remembering(Span::from_secs(1));
-        (1..100).for_each(|second| flight.take(1, Time::from_millis(second * 1000)));
+        let mut history = InFlightHistory::remembering(Span::from_secs(1));
+        (1..100).for_each(|second| history.take(1, Time::from_millis(second * 1000)));
         let early = Time::from_millis(1500);
-        let window = Window { from: early, to: early, transit: Span::ZERO };
-        assert_eq!(flight.seen(window), (0, 99));
+        let window = ReadingWindow { from: early, to: early, transit: Span::ZERO };
+        assert_eq!(history.seen(window), (0, 99));
     }
 }

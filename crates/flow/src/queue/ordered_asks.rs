@@ -4,36 +4,36 @@ use std::collections::BTreeSet;
 
 use super::asks::Asks;
 use super::fifo::Fifo;
-use super::urgency::UrgencyLines;
+use super::urgency::UrgencyOrder;
 use crate::outcome::RequeuePosition;
 use crate::settings::{Order, UrgencyWeights};
 use crate::time::Time;
 use crate::workload::Registry;
 
 #[derive(Clone, Debug)]
-pub(crate) enum Line {
+pub(crate) enum OrderedAsks {
     Fifo(Fifo),
-    Deadline(Box<DeadlineLine>),
-    Workload(Box<UrgencyLines>),
+    Deadline(Box<DeadlineOrder>),
+    Workload(Box<UrgencyOrder>),
 }
 
 /// Earliest deadline first; the list in arrival order knows the newest.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DeadlineLine {
+pub(crate) struct DeadlineOrder {
     arrivals: Fifo,
     by_deadline: BTreeSet<(Time, u64, u32)>,
 }
 
 /// What choosing the first ask of a line may depend on.
-pub(crate) struct Moment<'a> {
+pub(crate) struct OrderContext<'a> {
     pub(crate) now: Time,
-    pub(crate) law: &'a UrgencyWeights,
+    pub(crate) weights: &'a UrgencyWeights,
     pub(crate) registry: &'a mut Registry,
 }
 
 // === impl Line ===
 
-impl Line {
+impl OrderedAsks {
     pub(crate) fn new(order: Order) -> Self {
         match order {
             Order::Fifo => Self::Fifo(Fifo::default()),
@@ -45,31 +45,31 @@ impl Line {
     pub(crate) fn insert(&mut self, slot: u32, place: RequeuePosition, asks: &mut Asks) {
         match self {
             Self::Fifo(fifo) => insert(fifo, slot, place, asks),
-            Self::Deadline(line) => {
-                insert(&mut line.arrivals, slot, place, asks);
-                line.by_deadline.insert(deadline_key(slot, asks));
+            Self::Deadline(order) => {
+                insert(&mut order.arrivals, slot, place, asks);
+                order.by_deadline.insert(deadline_key(slot, asks));
             }
-            Self::Workload(lines) => lines.insert(slot, place, asks),
+            Self::Workload(order) => order.insert(slot, place, asks),
         }
     }
 
     pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
         match self {
             Self::Fifo(fifo) => fifo.remove(slot, asks),
-            Self::Deadline(line) => {
-                line.by_deadline.remove(&deadline_key(slot, asks));
-                line.arrivals.remove(slot, asks);
+            Self::Deadline(order) => {
+                order.by_deadline.remove(&deadline_key(slot, asks));
+                order.arrivals.remove(slot, asks);
             }
-            Self::Workload(lines) => lines.remove(slot, asks),
+            Self::Workload(order) => order.remove(slot, asks),
         }
     }
 
     /// The ask that goes next.
-    pub(crate) fn first(&self, moment: Moment<'_>) -> Option<u32> {
+    pub(crate) fn first(&self, context: OrderContext<'_>) -> Option<u32> {
         match self {
             Self::Fifo(fifo) => fifo.head(),
-            Self::Deadline(line) => line.by_deadline.first().map(|&(_, _, slot)| slot),
-            Self::Workload(lines) => lines.most_urgent(moment),
+            Self::Deadline(order) => order.by_deadline.first().map(|&(_, _, slot)| slot),
+            Self::Workload(order) => order.most_urgent(context),
         }
     }
 
@@ -77,8 +77,8 @@ impl Line {
     pub(crate) fn newest(&self, asks: &Asks) -> Option<u32> {
         match self {
             Self::Fifo(fifo) => fifo.tail(),
-            Self::Deadline(line) => line.arrivals.tail(),
-            Self::Workload(lines) => lines.newest(asks),
+            Self::Deadline(order) => order.arrivals.tail(),
+            Self::Workload(order) => order.newest(asks),
         }
     }
 }

@@ -33,7 +33,7 @@ enum Phase {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Probe {
+pub(super) struct UnstartedProbe {
     phase: Phase,
     since: Option<Time>,
     firsts: u32,
@@ -43,19 +43,19 @@ pub(super) struct Probe {
 
 // === impl Probe ===
 
-impl Default for Probe {
+impl Default for UnstartedProbe {
     fn default() -> Self {
         Self { phase: Phase::Base, since: None, firsts: 0, wait: WAIT_FIRST, lower_next: false }
     }
 }
 
-impl Probe {
+impl UnstartedProbe {
     pub(super) fn started(&mut self) {
         self.firsts = self.firsts.saturating_add(1);
     }
 
     /// Moves the bound on; `binding` says whether it kept asks waiting since the last look.
-    pub(super) fn look(&mut self, binding: bool, unstarted: &mut f64, now: Time) {
+    pub(super) fn update(&mut self, binding: bool, unstarted: &mut f64, now: Time) {
         if !binding && self.phase == Phase::Base {
             self.since = None;
             return;

@@ -29,7 +29,7 @@ pub struct ModelNameRule {
 /// What requested names stand for. The default knows no rule: every name stands for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelNames {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, NameEntry>,
 }
 
 /// What a requested name stands for, this time.
@@ -51,7 +51,7 @@ pub struct ModelNameError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct NameEntry {
     variants: Vec<Variant>,
     total: u64,
     /// Consecutive draws are this far apart, modulo the total.
@@ -87,7 +87,7 @@ impl ModelNames {
         let mut entries = BTreeMap::new();
         for (at, rule) in rules.iter().enumerate() {
             check_targets(rule, &by_name, &format!("models[{at}].targets"))?;
-            entries.insert(rule.name.clone(), Entry::new(rule, &by_name));
+            entries.insert(rule.name.clone(), NameEntry::new(rule, &by_name));
         }
         Ok(Self { entries })
     }
@@ -164,7 +164,7 @@ impl ModelNameRule {
 
 // === impl Entry ===
 
-impl Entry {
+impl NameEntry {
     fn new(rule: &ModelNameRule, by_name: &BTreeMap<&str, &ModelNameRule>) -> Self {
         let common = rule.targets.iter().fold(0, |sum, &(_, weight)| gcd(sum, weight.into()));
         let mut total = 0;

@@ -34,11 +34,11 @@ fn refused(set: Setter, value: f64) -> OutOfRange {
 
 #[test]
 fn r02_the_default_has_the_sources_values() {
-    let law = RouteWeights::default();
-    let boosts = Band::DESCENDING.map(|band| law.boost(band));
+    let weights = RouteWeights::default();
+    let boosts = Band::DESCENDING.map(|band| weights.boost(band));
     assert_eq!(boosts, [500.0, 200.0, 0.0, -100.0]);
-    assert_eq!(law.terms().depth_penalty, 50.0);
-    assert_eq!(RouteWeights::new(RouteTerms::default()), Ok(law), "and passes its own checks");
+    assert_eq!(weights.terms().depth_penalty, 50.0);
+    assert_eq!(RouteWeights::new(RouteTerms::default()), Ok(weights), "and passes its own checks");
 }
 
 #[test]
@@ -59,14 +59,14 @@ fn r02_absurd_numbers_are_refused_by_their_keys() {
 
 #[test]
 fn r02_the_edges_of_what_is_allowed_are_allowed() {
-    law(|terms| terms.boosts = [-1000.0, -1000.0, 1000.0, 1000.0]);
+    weights(|terms| terms.boosts = [-1000.0, -1000.0, 1000.0, 1000.0]);
     for (_, set) in POINTS {
-        law(|terms| set(terms, 0.0));
+        weights(|terms| set(terms, 0.0));
     }
     for (_, set) in &POINTS[..6] {
-        law(|terms| set(terms, 10_000.0));
+        weights(|terms| set(terms, 10_000.0));
     }
-    law(|terms| terms.measured_share = 1.0);
+    weights(|terms| terms.measured_share = 1.0);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn r02_boosts_may_not_fall_from_one_band_to_the_next() {
         assert_eq!((error.what, error.value), (key, below - 1.0));
         assert!(error.to_string().contains("no less than the boost of the band below"));
     }
-    let equal = law(|terms| terms.boosts = [0.0, 0.0, 0.0, 500.0]);
+    let equal = weights(|terms| terms.boosts = [0.0, 0.0, 0.0, 500.0]);
     assert_eq!(equal.boost(Band::High), 0.0, "equal ones are good");
 }
 

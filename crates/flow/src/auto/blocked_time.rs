@@ -5,10 +5,10 @@ use crate::time::Time;
 
 /// Time spent closed by each bound while something waited, since the last look.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pressure {
+pub(super) struct BlockedTime {
     blocking: Option<AutoBound>,
     noted: Time,
-    looked: Time,
+    sampled_at: Time,
     closed: [u64; 4],
 }
 
@@ -18,26 +18,26 @@ pub(super) struct Binding([bool; 4]);
 
 // === impl Pressure ===
 
-impl Pressure {
+impl BlockedTime {
     pub(super) fn note(&mut self, blocking: Option<AutoBound>, now: Time) {
-        self.settle(now);
+        self.accumulate(now);
         self.blocking = blocking;
     }
 
-    pub(super) const fn looked(&self) -> Time {
-        self.looked
+    pub(super) const fn sampled_at(&self) -> Time {
+        self.sampled_at
     }
 
-    pub(super) fn since_last_look(&mut self, now: Time) -> Binding {
-        self.settle(now);
-        let half = now.since(self.looked).nanos() / 2;
+    pub(super) fn since_last_sample(&mut self, now: Time) -> Binding {
+        self.accumulate(now);
+        let half = now.since(self.sampled_at).nanos() / 2;
         let binding = Binding(self.closed.map(|nanos| nanos > half));
         self.closed = [0; 4];
-        self.looked = now;
+        self.sampled_at = now;
         binding
     }
 
-    fn settle(&mut self, now: Time) {
+    fn accumulate(&mut self, now: Time) {
         if let Some(bound) = self.blocking {
             self.closed[bound as usize] += now.since(self.noted).nanos();
         }

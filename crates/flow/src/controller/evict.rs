@@ -1,10 +1,10 @@
 //! Queue to nowhere: expiry, preemption, shutdown.
 
 use super::Controller;
-use super::turn::Spot;
+use super::eligibility::QueueKey;
 use crate::outcome::{Event, Eviction};
 use crate::queue::asks::{Limit, Phase};
-use crate::queue::claim::Claim;
+use crate::queue::flow_queue::FlowQueue;
 use crate::time::Time;
 
 // === impl Controller ===
@@ -15,7 +15,7 @@ impl Controller {
         let now = self.advance(now);
         while let Some(slot) = self.wheel.due(now, &mut self.asks) {
             match self.asks[slot].phase {
-                Phase::InFlight => self.begin(slot, false, now),
+                Phase::InFlight => self.mark_started(slot, false, now),
                 _ => self.expire(slot, now),
             }
         }
@@ -57,37 +57,37 @@ impl Controller {
         self.withdraw(slot);
         self.counters.count_eviction(reason, self.asks[slot].band.index());
         let ticket = self.asks.ticket(slot);
-        let Claim { flow, band, pool, .. } = self.claims[self.asks[slot].claim];
-        let retry_after = self.retry_after(Spot { flow, band, pool }, now);
+        let FlowQueue { flow, band, pool, .. } = self.flow_queues[self.asks[slot].flow_queue];
+        let retry_after = self.retry_after(QueueKey { flow, band, pool }, now);
         self.end(slot, now);
         self.events.push_back(Event::Evicted { ticket, reason, retry_after });
     }
 
     /// Takes a waiting ask that will not be granted out of the queue.
     pub(super) fn withdraw(&mut self, slot: u32) {
-        self.take_out(slot);
-        let claim = self.asks[slot].claim;
-        if self.claims[claim].waiting == 0 {
-            self.deactivate(claim);
+        self.dequeue(slot);
+        let flow_queue = self.asks[slot].flow_queue;
+        if self.flow_queues[flow_queue].waiting == 0 {
+            self.deactivate(flow_queue);
         }
     }
 
     /// Takes a waiting ask out of its line and out of every count of what waits. Its claim stays
     /// in its round; the grant that follows, or [`Self::withdraw`], sees to that.
-    pub(super) fn take_out(&mut self, slot: u32) {
+    pub(super) fn dequeue(&mut self, slot: u32) {
         self.wheel.remove(slot, &mut self.asks);
         let record = &self.asks[slot];
-        let (at, band, cost) = (record.claim, record.band.index(), u64::from(record.cost));
-        let claim = &mut self.claims[at];
-        claim.line.remove(slot, &mut self.asks);
-        claim.waiting -= 1;
-        claim.cost_waiting -= cost;
-        let (flow, pool) = (claim.flow, claim.pool);
-        self.rounds[pool as usize][band].cost_waiting -= cost;
-        let levelled = self.levelled;
+        let (at, band, cost) = (record.flow_queue, record.band.index(), u64::from(record.cost));
+        let flow_queue = &mut self.flow_queues[at];
+        flow_queue.ordered.remove(slot, &mut self.asks);
+        flow_queue.waiting -= 1;
+        flow_queue.cost_waiting -= cost;
+        let (flow, pool) = (flow_queue.flow, flow_queue.pool);
+        self.fair_queues[pool as usize][band].cost_waiting -= cost;
+        let hierarchical = self.hierarchical;
         let domain = self.domain_of(pool);
         domain.stopped_waiting();
-        if levelled {
+        if hierarchical {
             domain.rest();
         }
         self.flows[flow].waiting[band] -= 1;

@@ -6,15 +6,15 @@
 
 use std::collections::BTreeSet;
 
-use super::turn::Spot;
+use super::eligibility::QueueKey;
 use super::{Controller, Domain};
 use crate::ask::ModelId;
 use crate::links::NONE;
 use crate::outcome::RequeuePosition;
 use crate::queue::asks::Phase;
-use crate::queue::claim::{Claim, Claims};
-use crate::queue::fair::NEW;
-use crate::queue::round::Round;
+use crate::queue::fair_queue::FairQueue;
+use crate::queue::flow_queue::{FlowQueue, FlowQueues};
+use crate::queue::virtual_clock::NEW;
 use crate::settings::{Cascade, Settings};
 use crate::supply::BackendSupply;
 use crate::time::Time;
@@ -29,7 +29,7 @@ impl Controller {
         if self.supply.update(backends) {
             self.rebuild();
         }
-        self.drain_all(now);
+        self.dispatch_all(now);
     }
 
     /// The settings are now these. Nobody who waits is evicted, even where limits have shrunk.
@@ -41,11 +41,11 @@ impl Controller {
         self.settings = settings;
         self.rebuild();
         match (was_auto, self.is_auto()) {
-            (false, true) => self.recount_flights(),
-            (true, false) => self.drop_flights(),
+            (false, true) => self.recount_auto(),
+            (true, false) => self.drop_auto(),
             _ => {}
         }
-        self.drain_all(now);
+        self.dispatch_all(now);
     }
 
     /// Moves a flow into another class.
@@ -53,42 +53,42 @@ impl Controller {
         self.flows.reclassify(flow, class);
         let weight = self.flows.policy(flow).weight;
         self.recount_held(|at| at == flow);
-        for claim in self.claims_of(flow) {
-            self.deactivate(claim);
-            self.claims[claim].weight = weight;
-            self.rejoin(claim);
+        for flow_queue in self.flow_queues_of(flow) {
+            self.deactivate(flow_queue);
+            self.flow_queues[flow_queue].weight = weight;
+            self.rejoin(flow_queue);
         }
         // The new class may allow what the old one forbade.
-        self.drain_for(flow, self.clock);
+        self.dispatch_for(flow, self.clock);
     }
 
     /// Makes room for pools that have been added since.
     pub(super) fn fit_to_supply(&mut self) {
-        self.rounds.resize_with(self.supply.pools.len(), Default::default);
+        self.fair_queues.resize_with(self.supply.pools.len(), Default::default);
         for (domain, pools) in self.domains.iter_mut().zip(&self.supply.domains) {
             domain.fit(pools.len());
         }
         let several = self.supply.domains.iter().any(|pools| pools.len() > 1);
-        self.levelled = several || self.settings.cascade != Cascade::Strict;
+        self.hierarchical = several || self.settings.cascade != Cascade::Strict;
     }
 
     fn rebuild(&mut self) {
         self.relocate_backends();
         let alive: BTreeSet<ModelId> =
             self.asks.slots().map(|slot| self.asks[slot].model_id()).collect();
-        self.supply.reshape(&alive);
-        let claims = std::mem::take(&mut self.claims);
+        self.supply.rebuild_pools(&alive);
+        let flow_queues = std::mem::take(&mut self.flow_queues);
         self.positions.clear();
-        let rounds = std::mem::take(&mut self.rounds);
+        let fair_queues = std::mem::take(&mut self.fair_queues);
         self.domains = vec![Domain::default(); self.supply.domains.len()];
         self.fit_to_supply();
         for flow in self.flows.slots().collect::<Vec<_>>() {
-            self.flows[flow].claim_first = NONE;
+            self.flows[flow].first_flow_queue = NONE;
         }
-        self.rehome(&claims, &rounds);
+        self.reassign_asks(&flow_queues, &fair_queues);
         self.recount_held(|_| true);
-        for claim in self.claims.ids().collect::<Vec<_>>() {
-            self.resume(claim);
+        for flow_queue in self.flow_queues.ids().collect::<Vec<_>>() {
+            self.resume(flow_queue);
         }
     }
 
@@ -108,37 +108,41 @@ impl Controller {
     }
 
     /// Puts every living ask into the claim it belongs to now.
-    fn rehome(&mut self, claims: &Claims, rounds: &[[Round; crate::BANDS]]) {
+    fn reassign_asks(
+        &mut self,
+        flow_queues: &FlowQueues,
+        fair_queues: &[[FairQueue; crate::BANDS]],
+    ) {
         let mut slots: Vec<u32> = self.asks.slots().collect();
         slots.sort_by_key(|&slot| self.asks[slot].sequence);
         for slot in slots {
-            let Claim { tag, flow, pool, band, .. } = claims[self.asks[slot].claim];
-            let was = &rounds[pool as usize][band.index()].clock;
+            let FlowQueue { tag, flow, pool, band, .. } = flow_queues[self.asks[slot].flow_queue];
+            let was = &fair_queues[pool as usize][band.index()].clock;
             let Some(pool) = self.supply.pool_of(self.asks[slot].model_id()) else { continue };
-            let at = self.claim_for(Spot { flow, band, pool });
-            self.asks[slot].claim = at;
-            let now = self.rounds[pool as usize][band.index()].clock.now();
+            let at = self.flow_queue_for(QueueKey { flow, band, pool });
+            self.asks[slot].flow_queue = at;
+            let now = self.fair_queues[pool as usize][band.index()].clock.now();
             if tag != NEW {
                 let tag = now.saturating_add(tag).saturating_sub(was.now()).max(NEW + 1);
-                self.claims[at].tag = self.claims[at].tag.max(tag);
+                self.flow_queues[at].tag = self.flow_queues[at].tag.max(tag);
             }
             // The levels are new, and know nothing of what is in flight.
             self.asks[slot].units = 0;
             self.asks[slot].period = 1;
             if self.asks[slot].phase == Phase::Waiting {
-                self.rejoin_line(slot, at);
+                self.enqueue_again(slot, at);
             }
         }
     }
 
-    fn rejoin_line(&mut self, slot: u32, at: u32) {
+    fn enqueue_again(&mut self, slot: u32, at: u32) {
         let cost = u64::from(self.asks[slot].cost);
-        let claim = &mut self.claims[at];
-        claim.line.insert(slot, RequeuePosition::Back, &mut self.asks);
-        claim.waiting += 1;
-        claim.cost_waiting += cost;
-        let (pool, band) = (claim.pool, claim.band.index());
-        self.rounds[pool as usize][band].cost_waiting += cost;
+        let flow_queue = &mut self.flow_queues[at];
+        flow_queue.ordered.insert(slot, RequeuePosition::Back, &mut self.asks);
+        flow_queue.waiting += 1;
+        flow_queue.cost_waiting += cost;
+        let (pool, band) = (flow_queue.pool, flow_queue.band.index());
+        self.fair_queues[pool as usize][band].cost_waiting += cost;
         let now = self.clock;
         self.domain_of(pool).began_waiting(now);
     }
@@ -148,7 +152,7 @@ impl Controller {
         self.flows.release_all(&of);
         for slot in self.asks.slots().collect::<Vec<_>>() {
             let record = &self.asks[slot];
-            let flow = self.claims[record.claim].flow;
+            let flow = self.flow_queues[record.flow_queue].flow;
             let limited = self.flows.is_limited_per_backend(flow);
             if record.phase == Phase::InFlight && limited && of(flow) {
                 self.flows.hold(flow, record.backend);
