@@ -7,7 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use testbed::simulate::{Plan, Progress, play};
+use testbed::progress::Progress;
+use testbed::simulate::{SimulateOptions, play};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -36,9 +37,14 @@ fn keeps(path: &Path, load: Option<f64>) {
         eprintln!("not played: {} needs {absent}, which is not here", path.display());
         return;
     }
-    let plan = Plan { traces: Some(folder), seeds: Some(1), load, ..Plan::default() };
+    let options = SimulateOptions {
+        traces: Some(folder),
+        seeds: Some(1),
+        load,
+        ..SimulateOptions::default()
+    };
     let mut progress = Progress { out: &mut std::io::sink(), live: false };
-    let (outcome, _) = play(&plan, path, &mut progress).unwrap();
+    let (outcome, _) = play(&options, path, &mut progress).unwrap();
     assert!(!outcome.report.verdicts.is_empty(), "{} promises nothing", path.display());
     assert!(outcome.report.is_kept(), "\n{}", outcome.report);
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use testbed::demo::{self, Plan, Progress};
+use testbed::demo::{self, DemoOptions};
+use testbed::progress::Progress;
 
 /// Show the whole story: three engines, a flood, and what the queue does for everyone else.
 ///
@@ -34,8 +35,8 @@ pub(super) struct Demo {
 impl Demo {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
         let Self { seconds, keep, seed } = self;
-        let plan = Plan { length: Duration::from_secs(seconds), keep, seed };
+        let options = DemoOptions { length: Duration::from_secs(seconds), keep, seed };
         let live = std::io::stderr().is_terminal();
-        demo::run(&plan, out, Progress { out: &mut std::io::stderr(), live })
+        demo::run(&options, out, Progress { out: &mut std::io::stderr(), live })
     }
 }

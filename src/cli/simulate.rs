@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use testbed::simulate::{self, Plan, Progress};
+use testbed::progress::Progress;
+use testbed::simulate::{self, SimulateOptions};
 
 /// Play scenarios in virtual time: engines, traffic and faults, behind several policies.
 ///
@@ -55,7 +56,7 @@ pub(super) struct Simulate {
 
 impl Simulate {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let plan = Plan {
+        let options = SimulateOptions {
             paths: self.scenarios,
             traces: self.traces,
             pictures: self.out,
@@ -67,6 +68,6 @@ impl Simulate {
             document: self.document,
         };
         let live = std::io::stderr().is_terminal();
-        simulate::run(&plan, out, Progress { out: &mut std::io::stderr(), live })
+        simulate::run(&options, out, Progress { out: &mut std::io::stderr(), live })
     }
 }

@@ -21,14 +21,14 @@ use anyhow::{Context as _, Result};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
-use crate::gateway::peer::Stage;
+use crate::gateway::proxies::Fixture;
 use crate::gateway::{Figures, GatewayReport, Promise};
 use crate::runner::{Runner, Selection};
 
 /// Where it happens, and how thoroughly.
 struct Bench<'a> {
     quick: bool,
-    stage: Stage,
+    fixture: Fixture,
     progress: &'a mut dyn Write,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn batch(selection: &Selection, progress: &mut dyn Write) -> Result<G
 
 async fn measure(selection: &Selection, progress: &mut dyn Write) -> Result<GatewayReport> {
     let mut run = Runner::new(selection, progress);
-    let mut stage = Stage::shared()?;
+    let mut fixture = Fixture::shared()?;
     let mut report = GatewayReport {
         quick: selection.quick,
         notes: notes(),
@@ -58,9 +58,9 @@ async fn measure(selection: &Selection, progress: &mut dyn Write) -> Result<Gate
     };
     for which in Benchmark::ALL {
         if run.wants(which.name())? {
-            let mut bench = Bench { quick: selection.quick, stage, progress: run.progress };
+            let mut bench = Bench { quick: selection.quick, fixture, progress: run.progress };
             let measured = which.measure(&mut bench).await;
-            stage = bench.stage;
+            fixture = bench.fixture;
             let (table, targets) = measured.context(which.name())?;
             report.tables.push(table);
             report.targets.extend(targets);

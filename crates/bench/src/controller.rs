@@ -5,18 +5,18 @@
 //! the code.
 
 mod chance;
-mod counted;
+mod counted_cycles;
 mod cycles;
+mod fixture;
 mod floor;
-mod gate;
+mod llm_d_grid;
 mod memory;
-mod relative;
 mod report;
 mod sample;
-mod scan;
-mod storm;
+mod storms;
 mod subject;
-mod target;
+mod targets;
+mod workload_order;
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ use subject::{FLOWS, Shape};
 
 use crate::runner::{Runner, Selection};
 
-pub(crate) use counted::{Counted, Which};
+pub(crate) use counted_cycles::{Counted, Which};
 pub(crate) use report::Report;
 
 /// Measures the core; says on `progress` what it is at.
@@ -38,15 +38,15 @@ pub(crate) fn core(selection: &Selection, progress: &mut dyn Write) -> Result<Re
     let report = Report {
         quick: selection.quick,
         growth: cycles::growth(&cycles),
-        scan: scan::measure(&mut run)?,
-        storms: storm::measure(&mut run)?,
+        scan: workload_order::measure(&mut run)?,
+        storms: storms::measure(&mut run)?,
         memory: memory::measure(&mut run)?,
-        relative: relative::measure(&mut run)?,
+        relative: llm_d_grid::measure(&mut run)?,
         cycles,
         targets: Vec::new(),
     };
     run.check_any(!report.is_empty())?;
-    Ok(Report { targets: target::judge(&report), ..report })
+    Ok(Report { targets: targets::judge(&report), ..report })
 }
 
 // === impl Runner ===

@@ -6,10 +6,10 @@
 
 mod decision;
 mod envoy;
+mod envoy_setup;
 mod grpc;
-mod line;
-mod pace;
-mod rush;
+mod latency;
+mod throughput;
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
-use crate::gateway::peer::Stage;
+use crate::gateway::proxies::Fixture;
 use crate::gateway::{Figures, GatewayReport, Promise};
 use crate::runner::{Runner, Selection};
 
@@ -40,7 +40,7 @@ pub(crate) struct Beside {
 /// Where it happens, and how thoroughly.
 struct Bench {
     quick: bool,
-    stage: Stage,
+    fixture: Fixture,
     beside: Option<Beside>,
 }
 
@@ -69,7 +69,7 @@ async fn measure(
     progress: &mut dyn Write,
 ) -> Result<GatewayReport> {
     let mut run = Runner::new(selection, progress);
-    let mut bench = Bench { quick: selection.quick, stage: Stage::shared()?, beside };
+    let mut bench = Bench { quick: selection.quick, fixture: Fixture::shared()?, beside };
     let mut report = GatewayReport {
         quick: selection.quick,
         notes: notes(),
@@ -114,10 +114,10 @@ impl Benchmark {
 
     async fn measure(self, bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
         match self {
-            Self::Post => rush::post(bench).await,
-            Self::Prompt => rush::prompt(bench).await,
-            Self::Stream => rush::stream(bench).await,
-            Self::Added => pace::added(bench).await,
+            Self::Post => throughput::post(bench).await,
+            Self::Prompt => throughput::prompt(bench).await,
+            Self::Stream => throughput::stream(bench).await,
+            Self::Added => latency::measure(bench).await,
             Self::Decision => decision::measure(bench).await,
         }
     }

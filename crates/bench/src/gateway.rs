@@ -5,20 +5,20 @@
 //! what is measured in the same second can be compared.
 
 mod cost;
-mod crowd;
 mod floor;
 mod grant;
 mod headline;
+mod http1;
 mod instructions;
 mod latency;
 pub(crate) mod load;
+mod memory_at_10k;
 pub(crate) mod origin;
-pub(crate) mod peer;
 pub(crate) mod process;
+pub(crate) mod proxies;
 mod refusal;
 pub(crate) mod report;
 pub(crate) mod settings;
-mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +34,8 @@ pub(crate) use floor::FloorProxy;
 pub(crate) use report::{Column, Figures, GatewayReport, Promise, Row};
 
 use crate::runner::{Runner, Selection};
-use peer::Stage;
 use process::Cores;
+use proxies::Fixture;
 
 const ROUNDS: usize = 8;
 const ROUNDS_QUICK: usize = 3;
@@ -43,7 +43,7 @@ const ROUNDS_QUICK: usize = 3;
 /// Where it happens, and how thoroughly.
 struct Bench {
     quick: bool,
-    stage: Stage,
+    fixture: Fixture,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ enum Benchmark {
     Latency,
     Grant,
     Refusal,
-    Crowd,
+    ClosedLoop,
     Headline,
     Instructions,
 }
@@ -68,10 +68,10 @@ pub(crate) fn gateway(selection: &Selection, progress: &mut dyn Write) -> Result
 
 async fn measure(selection: &Selection, progress: &mut dyn Write) -> Result<GatewayReport> {
     let mut run = Runner::new(selection, progress);
-    let mut bench = Bench { quick: selection.quick, stage: Stage::set()? };
+    let mut bench = Bench { quick: selection.quick, fixture: Fixture::set()? };
     let mut report = GatewayReport {
         quick: selection.quick,
-        notes: notes(bench.stage.cores),
+        notes: notes(bench.fixture.cores),
         tables: Vec::new(),
         targets: Vec::new(),
     };
@@ -96,7 +96,7 @@ fn notes(cores: Cores) -> Vec<String> {
     };
     note(cores == Cores::Shared, "Only one core: load and proxy share it.");
     note(cfg!(debug_assertions), "A debug build: only a release build says anything.");
-    note(!peer::has_nginx(), "nginx is missing beside us: apt-get install nginx-light");
+    note(!proxies::has_nginx(), "nginx is missing beside us: apt-get install nginx-light");
     note(!instructions::available(), "No instructions counted: apt-get install valgrind");
     notes
 }
@@ -112,7 +112,7 @@ impl Benchmark {
         Self::Latency,
         Self::Grant,
         Self::Refusal,
-        Self::Crowd,
+        Self::ClosedLoop,
         Self::Headline,
         Self::Instructions,
     ];
@@ -126,7 +126,7 @@ impl Benchmark {
             Self::Latency => "latency",
             Self::Grant => "grant",
             Self::Refusal => "refusal",
-            Self::Crowd => "crowd",
+            Self::ClosedLoop => "crowd",
             Self::Headline => "headline",
             Self::Instructions => "instructions",
         }
@@ -145,7 +145,7 @@ impl Benchmark {
             Self::Latency => latency::measure(bench).await,
             Self::Grant => grant::measure(bench).await,
             Self::Refusal => refusal::measure(bench).await,
-            Self::Crowd => crowd::measure(bench).await,
+            Self::ClosedLoop => memory_at_10k::measure(bench).await,
             Self::Headline => headline::measure(bench).await,
             Self::Instructions => instructions::measure(bench).await,
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use sim::engine::Profile;
-use sim::engine::truth::{compare as errors_of, parse, replay};
+use sim::engine::recording::{compare as errors_of, parse, replay};
 use testbed::simulate;
 
 /// Prints the simulated engine's errors against a recorded run.

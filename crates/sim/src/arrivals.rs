@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use flow::{Span, Time};
 
-use crate::dice::Dice;
-use crate::trace::{Row, TOKENS_MAX, Trace};
+use crate::random::Random;
+use crate::trace::{TOKENS_MAX, Trace, TraceRow};
 
 pub use check::ArrivalsError;
 
@@ -30,7 +30,7 @@ pub struct Request {
     pub prompt: u32,
     /// Tokens of its answer.
     pub output: u32,
-    /// Ids of its prompt's segments, as in [`crate::trace::Row::prefix`].
+    /// Ids of its prompt's segments, as in [`crate::trace::TraceRow::prefix`].
     pub prefix: Arc<[u64]>,
 }
 
@@ -104,7 +104,7 @@ pub struct Arrivals {
 #[derive(Clone, Debug)]
 enum Source {
     Replayed { trace: Arc<Trace>, speed: f64, next: usize },
-    Drawn { clock: Clock, lengths: Lengths, dice: Dice, next: usize },
+    Drawn { clock: Clock, lengths: Lengths, random: Random, next: usize },
 }
 
 // === impl Arrivals ===
@@ -115,7 +115,7 @@ impl Arrivals {
     pub fn new(
         process: Process,
         lengths: Lengths,
-        dice: &Dice,
+        random: &Random,
         until: Time,
     ) -> Result<Self, ArrivalsError> {
         process.check()?;
@@ -129,9 +129,9 @@ impl Arrivals {
                 Source::Replayed { trace, speed, next: 0 }
             }
             (process, lengths) => {
-                let clock = Clock::new(process, dice.fork("moments"))?;
-                let next = dice.fork("start").below(rows) as usize;
-                Source::Drawn { clock, lengths, dice: dice.fork("lengths"), next }
+                let clock = Clock::new(process, random.fork("moments"))?;
+                let next = random.fork("start").below(rows) as usize;
+                Source::Drawn { clock, lengths, random: random.fork("lengths"), next }
             }
         };
         Ok(Self { source, until })
@@ -149,9 +149,9 @@ impl Iterator for Arrivals {
                 *next += 1;
                 (at < self.until).then(|| Request::from_row(at, row))
             }
-            Source::Drawn { clock, lengths, dice, next } => {
+            Source::Drawn { clock, lengths, random, next } => {
                 let at = clock.next(self.until)?;
-                lengths.request(at, dice, next)
+                lengths.request(at, random, next)
             }
         }
     }
@@ -161,12 +161,12 @@ impl Iterator for Arrivals {
 
 impl Lengths {
     /// The request that arrives at `at`; `next` is the row of the trace to take.
-    fn request(&self, at: Time, dice: &mut Dice, next: &mut usize) -> Option<Request> {
+    fn request(&self, at: Time, random: &mut Random, next: &mut usize) -> Option<Request> {
         match self {
             Self::Fixed { prompt, output } => Some(Request::plain(at, *prompt, *output)),
             Self::Lognormal { prompt_mean, prompt_cv, output_mean, output_cv } => {
-                let prompt = tokens(dice.lognormal(*prompt_mean, *prompt_cv));
-                let output = tokens(dice.lognormal(*output_mean, *output_cv));
+                let prompt = tokens(random.lognormal(*prompt_mean, *prompt_cv));
+                let output = tokens(random.lognormal(*output_mean, *output_cv));
                 Some(Request::plain(at, prompt, output))
             }
             Self::Trace(trace) => {
@@ -185,8 +185,8 @@ impl Request {
         Self { at, client: 0, prompt, output, prefix: Arc::default() }
     }
 
-    fn from_row(at: Time, row: &Row) -> Self {
-        let Row { client, prompt, output, .. } = *row;
+    fn from_row(at: Time, row: &TraceRow) -> Self {
+        let TraceRow { client, prompt, output, .. } = *row;
         Self { at, client, prompt, output, prefix: Arc::clone(&row.prefix) }
     }
 }

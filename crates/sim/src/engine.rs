@@ -9,11 +9,11 @@ mod batch;
 mod blocks;
 mod cost;
 mod profile;
+pub mod recording;
 mod sequence;
 mod slots;
 #[cfg(test)]
 mod tests;
-pub mod truth;
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub struct Progress {
     pub finished: bool,
 }
 
-/// Why a job cannot run here, now or ever.
+/// RefusalReason a job cannot run here, now or ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
     /// Prompt and output together exceed the model's context.

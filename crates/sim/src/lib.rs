@@ -3,11 +3,11 @@
 //! Pure like the core: no clock, no files, no threads. One seed gives one history.
 
 pub mod arrivals;
-pub mod dice;
 pub mod engine;
-pub mod gate;
 pub mod measure;
 pub mod plot;
+pub mod policy;
+pub mod random;
 pub mod report;
 pub mod scenario;
 pub mod trace;

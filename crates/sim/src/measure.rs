@@ -5,7 +5,7 @@
 //! engine computes a second time after a preemption counts once.
 
 mod ledger;
-mod rank;
+mod percentile;
 mod recorder;
 mod series;
 mod shares;
@@ -14,13 +14,13 @@ mod summary;
 use flow::{Band, Time};
 
 pub use ledger::{Gap, Ledger};
-pub use rank::{Stat, nearest_rank};
+pub use percentile::{Stat, nearest_rank};
 pub(crate) use recorder::{Arrival, Recorder};
 pub use series::{EngineMoment, Moment, Series};
 pub use shares::{Share, Shares};
 pub use summary::{Counts, Slo, Summary, TenantSummary};
 
-use crate::gate::{EngineId, Tenant, Why};
+use crate::policy::{EngineId, RefusalReason, Tenant};
 
 /// What became of one request. Moments that never came are [`Time::NEVER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub enum Outcome {
     /// It was answered in full.
     Served,
     /// The gateway did not serve it.
-    Refused(Why),
+    Refused(RefusalReason),
     /// The client went away.
     GaveUp,
     /// Its engine failed it for good.

@@ -4,11 +4,11 @@
 //! needs. Everything here is a pure function of the digests: two runs give the same bytes.
 
 mod columns;
-mod compare;
+mod comparison_charts;
 mod curve;
 mod number;
+mod run_charts;
 mod table;
-mod views;
 
 use serde_json::{Map, Value, json};
 
@@ -46,13 +46,13 @@ pub struct Report {
     about: String,
     runs: String,
     headings: Vec<Heading>,
-    rows: Vec<Row>,
+    rows: Vec<ReportRow>,
     pictures: Vec<Picture>,
 }
 
 /// One policy under one load.
 #[derive(Clone, Debug)]
-struct Row {
+struct ReportRow {
     policy: String,
     load: f64,
     /// Means over the seeds, by heading, by figure.
@@ -81,8 +81,8 @@ impl Digest {
             values: headings.iter().map(value).collect(),
             sample: scenario.sample(cell, history),
             pictured: pictured.then(|| Pictured {
-                views: views::all(history, &scenario.policies[cell.policy].name),
-                curves: Curves::new(history, &scenario.slo, &compare::groups(scenario)),
+                views: run_charts::all(history, &scenario.policies[cell.policy].name),
+                curves: Curves::new(history, &scenario.slo, &comparison_charts::groups(scenario)),
             }),
         }
     }
@@ -114,7 +114,7 @@ impl Report {
                 columns: 2,
             })
             .collect();
-        pictures.extend(compare::pictures(scenario, &rows, digests));
+        pictures.extend(comparison_charts::pictures(scenario, &rows, digests));
         Self {
             title: scenario.title.clone(),
             about: scenario.about.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -138,7 +138,7 @@ impl Report {
 
     /// All figures, for programs.
     pub fn json(&self) -> Value {
-        let row = |row: &Row| {
+        let row = |row: &ReportRow| {
             let figures: Map<String, Value> = self.named(row).collect();
             json!({"policy": row.policy, "load": row.load, "figures": figures})
         };
@@ -153,7 +153,7 @@ impl Report {
         })
     }
 
-    fn named(&self, row: &Row) -> impl Iterator<Item = (String, Value)> {
+    fn named(&self, row: &ReportRow) -> impl Iterator<Item = (String, Value)> {
         let pairs = self.headings.iter().zip(&row.values).flat_map(|(heading, values)| {
             heading.figures.iter().map(ToString::to_string).zip(values)
         });
@@ -162,7 +162,7 @@ impl Report {
 }
 
 /// The rows in the order of the policies and loads, for all that has been run.
-fn rows(scenario: &Scenario, digests: &[Digest]) -> Vec<Row> {
+fn rows(scenario: &Scenario, digests: &[Digest]) -> Vec<ReportRow> {
     let mut rows = Vec::new();
     for (at, policy) in scenario.policies.iter().enumerate() {
         for &load in &scenario.loads {
@@ -170,7 +170,7 @@ fn rows(scenario: &Scenario, digests: &[Digest]) -> Vec<Row> {
             let cells: Vec<&Digest> = digests.iter().filter(same).collect();
             if !cells.is_empty() {
                 let policy = policy.name.clone();
-                rows.push(Row { policy, load, values: means(&cells) });
+                rows.push(ReportRow { policy, load, values: means(&cells) });
             }
         }
     }
@@ -208,7 +208,7 @@ fn slug(scenario: &Scenario, policy: usize) -> String {
         words.collect::<Vec<_>>().join("-").to_lowercase()
     };
     let own = of(&scenario.policies[policy].name);
-    let taken = compare::NAMES.contains(&own.as_str())
+    let taken = comparison_charts::NAMES.contains(&own.as_str())
         || scenario.policies[..policy].iter().any(|other| of(&other.name) == own);
     if taken || own.is_empty() { format!("{own}-{policy}") } else { own }
 }

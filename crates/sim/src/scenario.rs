@@ -6,10 +6,10 @@
 
 mod build;
 mod check;
+mod duration;
 mod expect;
 mod figure;
 mod file;
-mod length;
 mod policy;
 
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use flow::{BANDS, Band, Span};
 
 use crate::engine::Profile;
-use crate::gate::Tenant;
 use crate::measure::{History, Slo};
+use crate::policy::Tenant;
 use crate::trace::Trace;
 use crate::world::{self, Fault, Metrics};
 
@@ -28,7 +28,7 @@ pub(crate) use expect::Sample;
 pub use expect::{Expectation, Verdict};
 pub(crate) use figure::BAND_NAMES;
 pub use figure::{Figure, Measure, Point, Scope};
-pub use policy::{Kind, Policy};
+pub use policy::{PolicyConfig, PolicyKind};
 
 /// How much of a line an error shows: a list of all keys that could be meant, and little more.
 const SHOWN_MAX: usize = 250;
@@ -41,7 +41,7 @@ pub type Traces = BTreeMap<String, Arc<Trace>>;
 pub struct Scenario {
     /// What it shows, in one line.
     pub title: String,
-    /// Why, in a paragraph.
+    /// RefusalReason, in a paragraph.
     pub about: String,
     /// How long requests arrive.
     pub duration: Span,
@@ -62,7 +62,7 @@ pub struct Scenario {
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// What stands between clients and engines.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<PolicyConfig>,
     /// By what all rates are multiplied.
     pub loads: Vec<f64>,
     /// One history for each.
@@ -180,8 +180,8 @@ impl Scenario {
     pub fn run(&self, traces: &Traces, cell: Cell) -> Result<History, ScenarioError> {
         let policy = &self.policies[cell.policy];
         let setup = build::setup(self, traces, cell)?;
-        let mut gate = policy.gate(&setup.tenants)?;
-        Ok(world::run(setup, gate.as_mut()))
+        let mut policy = policy.build(&setup.tenants)?;
+        Ok(world::run(setup, policy.as_mut()))
     }
 }
 

@@ -26,7 +26,7 @@ use table::Table;
 
 /// The most tokens that a prompt or an answer may have.
 pub const TOKENS_MAX: u32 = 10_000_000;
-/// The tokens that one id of [`Row::prefix`] stands for.
+/// The tokens that one id of [`TraceRow::prefix`] stands for.
 pub const SEGMENT_TOKENS: u32 = 512;
 
 /// The name of the only client where the trace names none.
@@ -38,7 +38,7 @@ const LIMITS: Limits = Limits { rows: 10_000_000, clients: 1_000_000, line_bytes
 
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct TraceRow {
     /// When it arrived; the first row of a trace arrives at zero.
     pub at: Time,
     /// Who sent it: an index into [`Trace::clients`].
@@ -58,10 +58,10 @@ pub struct Trace {
     /// Who sent them, in the order of their first request.
     pub clients: Vec<String>,
     /// What they sent.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TraceRow>,
 }
 
-/// Why a text is not a trace.
+/// RefusalReason a text is not a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
     /// The line at fault, counted from 1.
@@ -203,7 +203,7 @@ impl<'a> Reading<'a> {
         let client = self.client(entry.client)?;
         let at = Time::ZERO.after(entry.at.since(self.first));
         let Entry { prompt, output, prefix, .. } = entry;
-        self.trace.rows.push(Row { at, client, prompt, output, prefix });
+        self.trace.rows.push(TraceRow { at, client, prompt, output, prefix });
         Ok(())
     }
 

@@ -1,12 +1,12 @@
-//! A whole day in a moment: clients, a gate, engines, the network between them and their faults.
+//! A whole day in a moment: clients, a policy, engines, the network between them and their faults.
 //!
 //! One heap of events in virtual time, one seed, one history: nothing here depends on a clock, on
 //! threads or on the order of a hash map. The engines keep their own next moment, because it moves
 //! with everything that reaches them; the heap holds the rest. Where moments are equal, engines go
-//! first, then events in the order in which they were scheduled, then the gate's own timer.
+//! first, then events in the order in which they were scheduled, then the policy's own timer.
 
-mod agenda;
 mod clients;
+mod event_queue;
 mod faults;
 mod gateway;
 mod servers;
@@ -17,11 +17,11 @@ use flow::{Band, Span, Time};
 
 use crate::arrivals::Request;
 use crate::engine::Profile;
-use crate::gate::{EngineId, Gate, Tenant};
 use crate::measure::{History, Outcome, Recorder, Series, Window};
+use crate::policy::{EngineId, Policy, Tenant};
 
-use agenda::{Agenda, Event};
-use clients::Tap;
+use clients::ClientSource;
+use event_queue::{Event, EventQueue};
 use servers::{Batches, Server};
 
 /// How often a request that failed before its first token is tried at most.
@@ -29,7 +29,7 @@ const ATTEMPTS_MAX: u8 = 4;
 /// The most samples of a series, where their distance is not given.
 const SAMPLES_MAX: u64 = 600;
 
-/// Everything a run needs to know besides its gate.
+/// Everything a run needs to know besides its policy.
 pub struct Setup {
     /// The engines.
     pub engines: Vec<Profile>,
@@ -106,12 +106,12 @@ pub struct Fault {
     /// Where.
     pub engine: EngineId,
     /// What.
-    pub what: Trouble,
+    pub what: FaultKind,
 }
 
 /// What can happen to an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Trouble {
+pub enum FaultKind {
     /// It dies: its jobs fail, and it takes no others.
     Crash,
     /// It is back, empty.
@@ -127,12 +127,12 @@ pub enum Trouble {
 /// A run in progress. Each part of what happens has a file of its own.
 struct World<'a> {
     now: Time,
-    gate: &'a mut dyn Gate,
+    policy: &'a mut dyn Policy,
     follows_streams: bool,
-    agenda: Agenda,
+    event_queue: EventQueue,
     servers: Vec<Server>,
     batches: Batches,
-    taps: Vec<Tap>,
+    sources: Vec<ClientSource>,
     tenants: Vec<Tenant>,
     /// By request, what the world keeps while it is open.
     open: Vec<Open>,
@@ -171,10 +171,10 @@ enum Next {
     Wake,
 }
 
-/// Plays a setup to a gate until everything has ended or the time is up.
-pub fn run(setup: Setup, gate: &mut dyn Gate) -> History {
+/// Plays a setup to a policy until everything has ended or the time is up.
+pub fn run(setup: Setup, policy: &mut dyn Policy) -> History {
     let limit = Time::ZERO.after(setup.length).after(setup.drain);
-    let mut world = World::new(setup, gate);
+    let mut world = World::new(setup, policy);
     world.start();
     while let Some((at, next)) = world.next().filter(|&(at, _)| at <= limit) {
         world.now = at;
@@ -228,20 +228,20 @@ impl Source {
 // === impl World ===
 
 impl<'a> World<'a> {
-    fn new(setup: Setup, gate: &'a mut dyn Gate) -> Self {
+    fn new(setup: Setup, policy: &'a mut dyn Policy) -> Self {
         let arrivals_end = Time::ZERO.after(setup.length);
         let window = Window { from: Time::ZERO.after(setup.warm_up), to: arrivals_end };
         let series = Series { every: setup.sample, moments: Vec::new() };
-        let recorder = Recorder::new(window, setup.engines.len(), series, gate.cost());
+        let recorder = Recorder::new(window, setup.engines.len(), series, policy.cost());
         Self {
             now: Time::ZERO,
-            follows_streams: gate.follows_streams(),
-            gate,
-            agenda: Agenda::default(),
+            follows_streams: policy.follows_streams(),
+            policy,
+            event_queue: EventQueue::default(),
             ready: vec![true; setup.engines.len()],
             servers: setup.engines.iter().map(Server::new).collect(),
             batches: Batches::default(),
-            taps: Tap::all(setup.sources, setup.seed),
+            sources: ClientSource::all(setup.sources, setup.seed),
             tenants: setup.tenants,
             open: Vec::new(),
             open_count: 0,
@@ -258,16 +258,16 @@ impl<'a> World<'a> {
     }
 
     fn start(&mut self) {
-        self.gate.engines(&self.ready, Time::ZERO);
+        self.policy.engines(&self.ready, Time::ZERO);
         for (number, fault) in self.rules.faults.iter().enumerate() {
-            self.agenda.add(fault.at, Event::Fault(number as u32));
+            self.event_queue.add(fault.at, Event::Fault(number as u32));
         }
-        self.agenda.add(self.recorder.window().from, Event::Begin);
-        self.agenda.add(Time::ZERO, Event::Sample);
+        self.event_queue.add(self.recorder.window().from, Event::Begin);
+        self.event_queue.add(Time::ZERO, Event::Sample);
         if let Some(metrics) = self.rules.metrics {
-            self.agenda.add(Time::ZERO.after(metrics.every), Event::Scrape);
+            self.event_queue.add(Time::ZERO.after(metrics.every), Event::Scrape);
         }
-        for tap in 0..self.taps.len() {
+        for tap in 0..self.sources.len() {
             self.pull(tap);
         }
     }
@@ -275,8 +275,8 @@ impl<'a> World<'a> {
     fn next(&mut self) -> Option<(Time, Next)> {
         let dues = self.servers.iter().enumerate().map(|(at, server)| (server.due, at));
         let (due, engine) = dues.min().unwrap_or((Time::NEVER, 0));
-        let event = self.agenda.next_time().unwrap_or(Time::NEVER);
-        let wake = self.gate.next_wake().map_or(Time::NEVER, |at| at.max(self.now));
+        let event = self.event_queue.next_time().unwrap_or(Time::NEVER);
+        let wake = self.policy.next_wake().map_or(Time::NEVER, |at| at.max(self.now));
         if due == Time::NEVER && event == Time::NEVER && wake == Time::NEVER {
             return None;
         }
@@ -284,7 +284,7 @@ impl<'a> World<'a> {
             return Some((due, Next::Engine(engine)));
         }
         if event <= wake {
-            return self.agenda.pop().map(|(at, event)| (at, Next::Event(event)));
+            return self.event_queue.pop().map(|(at, event)| (at, Next::Event(event)));
         }
         Some((wake, Next::Wake))
     }
@@ -294,8 +294,8 @@ impl<'a> World<'a> {
             Next::Engine(engine) => self.step(engine),
             Next::Event(event) => self.happen(event),
             Next::Wake => {
-                self.gate.wake(self.now);
-                self.obey();
+                self.policy.wake(self.now);
+                self.apply_decisions();
             }
         }
     }
@@ -310,7 +310,7 @@ impl<'a> World<'a> {
             Event::Fail(request) => self.fail(request, false),
             Event::Reject(request) => self.fail(request, true),
             Event::Ready(engine, ready) => self.note_ready(engine, ready),
-            Event::Fault(number) => self.strike(number as usize),
+            Event::Fault(number) => self.inject_fault(number as usize),
             Event::Scrape => self.scrape(),
             Event::Reading => self.deliver_reading(),
             Event::Begin => self.recorder.begin(self.now),
@@ -319,7 +319,7 @@ impl<'a> World<'a> {
     }
 
     fn is_over(&self) -> bool {
-        self.open_count == 0 && self.taps.iter().all(Tap::is_dry)
+        self.open_count == 0 && self.sources.iter().all(ClientSource::is_dry)
     }
 
     fn finish(mut self) -> History {

@@ -4,9 +4,9 @@
 //! traffic is the same both times: first straight to the engines in turns, as a plain load
 //! balancer would send it, then through the gateway.
 
-mod cast;
 mod screen;
-mod story;
+mod setup;
+mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -21,13 +21,14 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::engine::Running;
 use crate::load;
+use crate::progress::Progress;
 
 use screen::Screen;
-use story::{Act, Story};
+use summary::{Comparison, Phase};
 
 /// How the demonstration is played.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct DemoOptions {
     /// How long it takes in all.
     pub length: Duration,
     /// Whether everything goes on serving at the end.
@@ -36,19 +37,11 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Where progress is shown.
-pub struct Progress<'a> {
-    /// Usually standard error.
-    pub out: &'a mut dyn Write,
-    /// Whether it is a terminal, whose lines can be written again.
-    pub live: bool,
-}
-
 /// Engines, and a runtime for the clients.
 struct Stage {
     engines: Vec<Running>,
     runtime: Runtime,
-    plan: Plan,
+    options: DemoOptions,
 }
 
 /// Shorter ones show nothing: much of it goes by until the first answers are there.
@@ -58,14 +51,14 @@ const LENGTH_MIN: Duration = Duration::from_secs(20);
 const DRAIN_SHARE: u32 = 10;
 
 /// Plays both acts, shows progress, and prints what happened.
-pub fn run(plan: &Plan, out: &mut dyn Write, mut progress: Progress<'_>) -> Result<()> {
-    ensure!(plan.length >= LENGTH_MIN, "a demonstration takes at least 20 seconds");
+pub fn run(options: &DemoOptions, out: &mut dyn Write, mut progress: Progress<'_>) -> Result<()> {
+    ensure!(options.length >= LENGTH_MIN, "a demonstration takes at least 20 seconds");
     quieten();
-    write!(progress.out, "{}", story::Prologue(plan.length / 2))?;
-    let (story, gateway, stage) = play(plan, &mut progress)?;
+    write!(progress.out, "{}", summary::Prologue(options.length / 2))?;
+    let (story, gateway, stage) = play(options, &mut progress)?;
     write!(out, "{story}")?;
-    if plan.keep {
-        write!(out, "{}", story::Invitation(gateway.address()))?;
+    if options.keep {
+        write!(out, "{}", summary::Invitation(gateway.address()))?;
         out.flush()?;
         gateway.run_until_signal()?;
     } else {
@@ -83,15 +76,18 @@ fn quieten() {
     let _ = log.with_writer(std::io::stderr).try_init();
 }
 
-fn play(plan: &Plan, progress: &mut Progress<'_>) -> Result<(Story, Gateway, Stage)> {
-    let engines = cast::engines(plan.seed)?;
+fn play(
+    options: &DemoOptions,
+    progress: &mut Progress<'_>,
+) -> Result<(Comparison, Gateway, Stage)> {
+    let engines = setup::engines(options.seed)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    let stage = Stage { engines, runtime, plan: *plan };
+    let stage = Stage { engines, runtime, options: *options };
     let addresses = stage.engines.iter().map(Running::address).collect();
     let without = stage.act("1 of 2, without Tidegate", addresses, progress)?;
-    let gateway = Gateway::start_with(cast::config(&stage.engines)?, None)?;
+    let gateway = Gateway::start_with(setup::config(&stage.engines)?, None)?;
     let with = stage.act("2 of 2, through Tidegate", vec![gateway.address()], progress)?;
-    Ok((Story { without, with }, gateway, stage))
+    Ok((Comparison { without, with }, gateway, stage))
 }
 
 // === impl Stage ===
@@ -103,18 +99,18 @@ impl Stage {
         title: &'static str,
         targets: Vec<SocketAddr>,
         progress: &mut Progress<'_>,
-    ) -> Result<Act> {
-        let half = self.plan.length / 2;
+    ) -> Result<Phase> {
+        let half = self.options.length / 2;
         let drain = half / DRAIN_SHARE;
         let before = self.joules();
         let mut screen = Screen::new(title, half, progress);
-        let load = load::Plan {
+        let load = load::LoadPlan {
             targets,
-            classes: cast::classes(),
+            classes: setup::classes(),
             duration: half - drain,
             drain,
             progress_every: screen.every(),
-            seed: self.plan.seed,
+            seed: self.options.seed,
         };
         let mut shown = Ok(());
         let show = |report: &load::Report| {
@@ -125,7 +121,7 @@ impl Stage {
         let report = self.runtime.block_on(load::run(load, show))?;
         shown?;
         self.empty();
-        Ok(Act { report, joules: self.joules() - before })
+        Ok(Phase { report, joules: self.joules() - before })
     }
 
     /// Lets the engines hear that those who were cut off are gone.

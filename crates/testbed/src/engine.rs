@@ -4,21 +4,21 @@
 //! Ollama's languages, tells its metrics by vLLM's names, and does wrong whatever it is asked to.
 //! Each engine has a thread of its own, so that it can stand beside a gateway in one process.
 
+mod api;
+mod api_request;
 mod body;
+mod connection;
 mod control;
-mod door;
 mod fault;
-mod line;
+mod generated_text;
+mod handler;
+mod listener;
 mod machine;
-mod question;
-mod serve;
 mod settings;
-mod speak;
-mod status;
-mod telling;
+mod status_pages;
+mod stream;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::io;
 use std::net::SocketAddr;
@@ -33,8 +33,8 @@ pub use control::{Control, Counters, digest};
 pub use fault::{Fault, UnknownFault};
 pub use settings::{Pace, Settings, Text, TokenPace};
 
+use handler::Server;
 use machine::Machine;
-use serve::Server;
 
 /// A stand-in model server.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +57,10 @@ impl Engine {
         let rules = settings.rules()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let within = runtime.enter();
-        let listener = door::bind(settings.listen).and_then(door::listen).map_err(|error| {
-            io::Error::new(error.kind(), StartError::Listen(settings.listen, "--listen", error))
-        })?;
+        let listener =
+            listener::bind(settings.listen).and_then(listener::listen).map_err(|error| {
+                io::Error::new(error.kind(), StartError::Listen(settings.listen, "--listen", error))
+            })?;
         let machine = Arc::new(Machine::new(rules));
         drop(within);
         let address = listener.local_addr()?;
@@ -68,7 +69,7 @@ impl Engine {
         let (stop, stopped) = oneshot::channel();
         let life = async move {
             tokio::select! {
-                served = door::serve(server, listener) => served,
+                served = listener::serve(server, listener) => served,
                 () = machine.drive() => Ok(()),
                 _ = stopped => Ok(()),
             }

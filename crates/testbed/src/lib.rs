@@ -6,6 +6,7 @@
 pub mod demo;
 pub mod engine;
 pub mod load;
+pub mod progress;
 pub mod simulate;
 pub mod stopwatch;
 pub mod table;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sim::dice::Dice;
+use sim::random::Random;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout_at};
 
@@ -27,7 +27,7 @@ use tally::Tally;
 
 /// What to send, where and for how long.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LoadPlan {
     /// Where requests go, in turns.
     pub targets: Vec<SocketAddr>,
     /// Who sends.
@@ -87,21 +87,21 @@ struct Worker {
 #[derive(Debug)]
 struct Sender {
     worker: Worker,
-    dice: Dice,
+    random: Random,
     began: Instant,
     ends: Instant,
     gives_up: Instant,
 }
 
 /// Sends what the plan says and tells what came of it; `progress` hears of it on the way.
-pub async fn run(plan: Plan, mut progress: impl FnMut(&Report)) -> io::Result<Report> {
+pub async fn run(plan: LoadPlan, mut progress: impl FnMut(&Report)) -> io::Result<Report> {
     if plan.targets.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a load needs a target"));
     }
     let client = Arc::new(Client::new(plan.targets));
     let began = Instant::now();
     let ends = began + plan.duration;
-    let dice = Dice::new(plan.seed);
+    let random = Random::new(plan.seed);
     let mut tallies = Vec::new();
     let mut senders = JoinSet::new();
     for class in plan.classes {
@@ -110,7 +110,7 @@ pub async fn run(plan: Plan, mut progress: impl FnMut(&Report)) -> io::Result<Re
         let template = Arc::new(Template::new(&class)?);
         let sender = Sender {
             worker: Worker { client: client.clone(), template, tally },
-            dice: dice.fork(&class.name),
+            random: random.fork(&class.name),
             began,
             ends,
             gives_up: ends + plan.drain,
@@ -143,8 +143,8 @@ impl Sender {
             }
             Arrivals::Poisson(rate) => {
                 let mean = 1.0 / rate.clamp(1e-6, 1e6);
-                self.send_open(&mut open, |dice| {
-                    Duration::from_secs_f64(dice.exponential() * mean)
+                self.send_open(&mut open, |random| {
+                    Duration::from_secs_f64(random.exponential() * mean)
                 })
                 .await;
             }
@@ -155,14 +155,14 @@ impl Sender {
     }
 
     /// Sends at moments of its own until the end.
-    async fn send_open(&mut self, open: &mut JoinSet<()>, step: impl Fn(&mut Dice) -> Duration) {
-        let mut due = self.began + step(&mut self.dice);
+    async fn send_open(&mut self, open: &mut JoinSet<()>, step: impl Fn(&mut Random) -> Duration) {
+        let mut due = self.began + step(&mut self.random);
         while due < self.ends {
             sleep_until(due).await;
             open.spawn(self.worker.clone().send(due));
             // Those that have ended need no memory.
             while open.try_join_next().is_some() {}
-            due += step(&mut self.dice);
+            due += step(&mut self.random);
         }
     }
 }

@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 use sim::report::Report;
 use sim::scenario::{Scenario, Traces};
 
+use crate::progress::Progress;
 pub use read::{TRACE_BYTES_MAX, text as read_text};
+
 pub use runner::Timing;
 
 /// Where traces are looked for unless a folder is named.
@@ -32,7 +34,7 @@ const SEEDS_MAX: u64 = 1000;
 
 /// What to run, and where its results go.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct SimulateOptions {
     /// Scenario files, or folders of them.
     pub paths: Vec<PathBuf>,
     /// Where the traces lie.
@@ -53,14 +55,6 @@ pub struct Plan {
     pub document: Option<PathBuf>,
 }
 
-/// Where a run says what it is at, and whether somebody watches.
-pub struct Progress<'a> {
-    /// Where it goes.
-    pub out: &'a mut (dyn Write + Send),
-    /// Whether a line may be written over.
-    pub live: bool,
-}
-
 /// A scenario that has been run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -71,31 +65,36 @@ pub struct Outcome {
 }
 
 /// A scenario that has been read and found sound.
-struct Ready<'a> {
+struct LoadedScenario<'a> {
     path: &'a Path,
     name: String,
     scenario: Scenario,
     only: Option<usize>,
 }
 
-/// Runs what the plan names, prints the reports and writes the pictures. An expectation that is
+/// Runs what the options names, prints the reports and writes the pictures. An expectation that is
 /// broken is an error, after everything has been printed.
-pub fn run(plan: &Plan, out: &mut dyn Write, mut progress: Progress<'_>) -> Result<()> {
-    let files = read::files(&plan.paths)?;
+pub fn run(
+    options: &SimulateOptions,
+    out: &mut dyn Write,
+    mut progress: Progress<'_>,
+) -> Result<()> {
+    let files = read::files(&options.paths)?;
     // Whatever can be wrong shows before the runs, which may take long.
-    let all: Result<Vec<Ready<'_>>> = files.iter().map(|path| Ready::new(plan, path)).collect();
+    let all: Result<Vec<LoadedScenario<'_>>> =
+        files.iter().map(|path| LoadedScenario::new(options, path)).collect();
     let all = all?;
-    if let Some(path) = &plan.document {
+    if let Some(path) = &options.document {
         document::check(path)?;
     }
-    let pictures = plan.pictures.as_deref().unwrap_or(Path::new(PICTURES));
+    let pictures = options.pictures.as_deref().unwrap_or(Path::new(PICTURES));
     all.iter().try_for_each(|ready| make_folder(&pictures.join(&ready.name)))?;
     let mut outcomes = Vec::new();
     let mut printed = Vec::new();
     for ready in all {
-        let (outcome, timing) = ready.play(plan, &mut progress)?;
+        let (outcome, timing) = ready.play(options, &mut progress)?;
         writeln!(progress.out, "{}: {timing}", outcome.name)?;
-        if plan.json {
+        if options.json {
             printed.push(json!({"scenario": outcome.name, "report": outcome.report.json()}));
         } else {
             writeln!(out, "{}", outcome.report)?;
@@ -105,10 +104,10 @@ pub fn run(plan: &Plan, out: &mut dyn Write, mut progress: Progress<'_>) -> Resu
         writeln!(progress.out, "{}: pictures in {}", outcome.name, folder.display())?;
         outcomes.push(outcome);
     }
-    if plan.json {
+    if options.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&Value::Array(printed))?)?;
     }
-    if let Some(path) = &plan.document {
+    if let Some(path) = &options.document {
         document::update(path, &outcomes)?;
         writeln!(progress.out, "{} is up to date", path.display())?;
     }
@@ -116,26 +115,34 @@ pub fn run(plan: &Plan, out: &mut dyn Write, mut progress: Progress<'_>) -> Resu
 }
 
 /// Reads one scenario and runs it; writes nothing but progress.
-pub fn play(plan: &Plan, path: &Path, progress: &mut Progress<'_>) -> Result<(Outcome, Timing)> {
-    Ready::new(plan, path)?.play(plan, progress)
+pub fn play(
+    options: &SimulateOptions,
+    path: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<(Outcome, Timing)> {
+    LoadedScenario::new(options, path)?.play(options, progress)
 }
 
-// === impl Ready ===
+// === impl LoadedScenario ===
 
-impl<'a> Ready<'a> {
-    fn new(plan: &Plan, path: &'a Path) -> Result<Self> {
+impl<'a> LoadedScenario<'a> {
+    fn new(options: &SimulateOptions, path: &'a Path) -> Result<Self> {
         let within = || format!("{}", path.display());
         let mut scenario = read::scenario(path)?;
-        adjust(&mut scenario, plan).with_context(within)?;
-        let only = chosen(&scenario, plan).with_context(within)?;
+        adjust(&mut scenario, options).with_context(within)?;
+        let only = chosen(&scenario, options).with_context(within)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self { path, name, scenario, only })
     }
 
-    fn play(self, plan: &Plan, progress: &mut Progress<'_>) -> Result<(Outcome, Timing)> {
+    fn play(
+        self,
+        options: &SimulateOptions,
+        progress: &mut Progress<'_>,
+    ) -> Result<(Outcome, Timing)> {
         let Self { path, name, scenario, only } = self;
         let within = || format!("{}", path.display());
-        let traces = read::traces(&scenario, plan.traces.as_deref()).with_context(within)?;
+        let traces = read::traces(&scenario, options.traces.as_deref()).with_context(within)?;
         let job = runner::Job { name: &name, scenario: &scenario, traces: &traces, only };
         let (digests, timing) = runner::run(&job, progress).with_context(within)?;
         Ok((Outcome { name, report: Report::new(&scenario, &digests) }, timing))
@@ -143,14 +150,14 @@ impl<'a> Ready<'a> {
 }
 
 /// Puts what the command line says in place of what the file says.
-fn adjust(scenario: &mut Scenario, plan: &Plan) -> Result<()> {
-    if plan.seed.is_some() || plan.seeds.is_some() {
-        let count = plan.seeds.unwrap_or(scenario.seeds.len() as u64);
+fn adjust(scenario: &mut Scenario, options: &SimulateOptions) -> Result<()> {
+    if options.seed.is_some() || options.seeds.is_some() {
+        let count = options.seeds.unwrap_or(scenario.seeds.len() as u64);
         ensure!((1..=SEEDS_MAX).contains(&count), "--seeds {count}: must be 1 to {SEEDS_MAX}");
-        let first = plan.seed.or(scenario.seeds.first().copied()).unwrap_or(1);
+        let first = options.seed.or(scenario.seeds.first().copied()).unwrap_or(1);
         scenario.seeds = (0..count).map(|at| first.wrapping_add(at)).collect();
     }
-    if let Some(load) = plan.load {
+    if let Some(load) = options.load {
         ensure!(load > 0.0 && load <= 100.0, "--load {load}: must be above 0, up to 100");
         scenario.loads = vec![load];
     }
@@ -158,8 +165,8 @@ fn adjust(scenario: &mut Scenario, plan: &Plan) -> Result<()> {
 }
 
 /// The policy that alone is run, by its place.
-fn chosen(scenario: &Scenario, plan: &Plan) -> Result<Option<usize>> {
-    let Some(only) = &plan.only else { return Ok(None) };
+fn chosen(scenario: &Scenario, options: &SimulateOptions) -> Result<Option<usize>> {
+    let Some(only) = &options.only else { return Ok(None) };
     let found = scenario.policies.iter().position(|policy| policy.name == *only);
     let names: Vec<&str> = scenario.policies.iter().map(|policy| policy.name.as_str()).collect();
     let missing =

@@ -5,7 +5,7 @@
 
 use flow::{Span, Time};
 use sim::arrivals::{Lengths, Process};
-use sim::world::{Fault, Metrics, Trouble};
+use sim::world::{Fault, FaultKind, Metrics};
 
 use super::case::{Known, LOAD};
 use super::run::Run;
@@ -89,12 +89,12 @@ fn replay(known: &Known) -> Run {
     run
 }
 
-fn fault(secs: u64, what: Trouble) -> Fault {
+fn fault(secs: u64, what: FaultKind) -> Fault {
     Fault { at: Time::ZERO.after(Span::from_secs(secs)), engine: 0, what }
 }
 
 pub(super) fn slow(known: &Known, window: (u64, u64)) -> Run {
-    let faults = vec![fault(STRIKES, Trouble::Slow(2.0)), fault(PASSES, Trouble::Slow(1.0))];
+    let faults = vec![fault(STRIKES, FaultKind::Slow(2.0)), fault(PASSES, FaultKind::Slow(1.0))];
     Run { faults, ..known.run(LOAD, window) }
 }
 
@@ -123,12 +123,12 @@ fn scraped(known: &Known, every: u64) -> Run {
 }
 
 pub(super) fn vanish(known: &Known, window: (u64, u64)) -> Run {
-    Run { faults: vec![fault(STRIKES, Trouble::NoMetrics)], ..known.run(LOAD, window) }
+    Run { faults: vec![fault(STRIKES, FaultKind::NoMetrics)], ..known.run(LOAD, window) }
 }
 
 /// Twenty seconds without metrics, twenty with them, and so on.
 fn flicker(known: &Known) -> Run {
-    let turns = [Trouble::NoMetrics, Trouble::Metrics].into_iter().cycle();
+    let turns = [FaultKind::NoMetrics, FaultKind::Metrics].into_iter().cycle();
     let faults = (60..END).step_by(20).zip(turns).map(|(secs, what)| fault(secs, what));
     Run { faults: faults.collect(), ..known.run(LOAD, (60, END)) }
 }

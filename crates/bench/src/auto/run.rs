@@ -4,11 +4,11 @@ use anyhow::Result;
 use flow::{AutoBound, Band, Bounds, CAPACITY_MAX, FlowClass, Hysteresis, Settings, Span, Time};
 use serde::Serialize;
 use sim::arrivals::{Arrivals, Lengths, Process, Request};
-use sim::dice::Dice;
 use sim::engine::Profile;
-use sim::gate::Cost;
-use sim::gate::ours::{Ours, OursConfig};
 use sim::measure::{EngineMoment, History, Outcome, Record, Stat};
+use sim::policy::Cost;
+use sim::policy::tidegate::{Tidegate, TidegateConfig};
+use sim::random::Random;
 use sim::world::{self, Bands, Fault, Metrics, Setup, Source};
 
 /// One request in ten is critical.
@@ -137,8 +137,8 @@ impl Run {
             },
             ..Settings::default()
         };
-        let config = OursConfig { settings, cost: Cost::Requests };
-        let mut gate = Ours::new(config, &[]).unstreamed(self.unstreamed);
+        let config = TidegateConfig { settings, cost: Cost::Requests };
+        let mut gate = Tidegate::new(config, &[]).unstreamed(self.unstreamed);
         Ok(world::run(setup, &mut gate))
     }
 }
@@ -159,9 +159,9 @@ impl Stock {
 impl Traffic {
     fn source(&self, seed: u64, at: usize) -> Result<Source> {
         let (from, to) = self.between;
-        let dice = Dice::new(seed).fork(&format!("traffic {at}"));
+        let random = Random::new(seed).fork(&format!("traffic {at}"));
         let until = Time::ZERO.after(Span::from_secs(to - from));
-        let arrivals = Arrivals::new(self.process, self.lengths.clone(), &dice, until)?;
+        let arrivals = Arrivals::new(self.process, self.lengths.clone(), &random, until)?;
         let later = move |request: Request| {
             let at = request.at.after(Span::from_secs(from));
             Request { at, ..request }

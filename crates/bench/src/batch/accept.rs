@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use super::Bench;
 use super::api::{Api, chat, lines};
 use super::settings::{Gate, bounds, work};
-use crate::gateway::load::{Crowd, Request};
-use crate::gateway::origin::{Manner, Origin};
-use crate::gateway::peer::Peer;
+use crate::gateway::load::{ClosedLoop, Request};
+use crate::gateway::origin::{Behaviour, Origin};
 use crate::gateway::process::Process;
+use crate::gateway::proxies::Proxy;
 use crate::gateway::{Column, Figures, Promise, Row};
 
 const LINES: usize = 50_000;
@@ -39,10 +39,10 @@ struct Times {
 /// How long a batch takes, and what it takes of memory.
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promise>)> {
     let count = bench.count(LINES);
-    let origin = Origin::start(Manner::default())?;
-    let folder = bench.stage.file("batches");
+    let origin = Origin::start(Behaviour::default())?;
+    let folder = bench.fixture.file("batches");
     let config = work(&folder, Gate::OPEN, "best-effort", None) + &bounds(None);
-    let gateway = bench.stage.start(&Peer::ours("batch", config), origin.address).await?;
+    let gateway = bench.fixture.start(&Proxy::ours("batch", config), origin.address).await?;
     let times = play(gateway.address, count).await?;
     let peak = gateway.peak_megabytes()?;
     let direct = relay(bench, &gateway, &origin).await?;
@@ -95,7 +95,7 @@ async fn play(gateway: SocketAddr, count: usize) -> Result<Times> {
 async fn relay(bench: &Bench<'_>, gateway: &Process, origin: &Origin) -> Result<f64> {
     let body = chat(PROMPT, 16, false).to_string();
     let kind = "content-type: application/json\r\n";
-    let crowd = Crowd {
+    let crowd = ClosedLoop {
         clients: CLIENTS,
         request: Request::post("/v1/chat/completions", kind, body.as_bytes()),
         warm: bench.seconds(1.0),

@@ -17,8 +17,8 @@ use super::Bench;
 use super::api::{Api, chat, lines};
 use super::settings::{Gate, bounds, work};
 use crate::gateway::load::{Client, Request};
-use crate::gateway::peer::Peer;
 use crate::gateway::process::{Process, Ready};
+use crate::gateway::proxies::Proxy;
 use crate::gateway::{Column, Figures, Promise, Row};
 use testbed::engine::{Engine, Pace, Running, Settings};
 
@@ -120,19 +120,19 @@ impl Way {
 
     /// The process that has the gate; nothing for workers of our own.
     async fn start(self, bench: &mut Bench<'_>, engine: SocketAddr) -> Result<Option<Process>> {
-        let folder = bench.stage.file("batches");
+        let folder = bench.fixture.file("batches");
         match self {
             Self::Gateway => {
                 let gate = Gate::Gateway { baseline: 1.0 - THRESHOLD, rest: 0.0 };
                 let config = work(&folder, gate, "best-effort", None);
                 let config = config + &bounds(Some(PLACES as usize));
-                bench.stage.start(&Peer::ours("gateway", config), engine).await.map(Some)
+                bench.fixture.start(&Proxy::ours("gateway", config), engine).await.map(Some)
             }
             Self::Scrape(every) => {
                 let gate = Gate::Scrape { engine, places: PLACES, every };
                 let config = work(&folder, gate, "best-effort", Some(engine));
-                let (config, log) = (bench.stage.written(&config)?, bench.stage.file("log"));
-                let mut command = bench.stage.cores.command(&bench.stage.tidegate);
+                let (config, log) = (bench.fixture.written(&config)?, bench.fixture.file("log"));
+                let mut command = bench.fixture.cores.command(&bench.fixture.tidegate);
                 command.args(["dispatch", "--config", &config, "--listen", "127.0.0.1:0"]);
                 Process::start("dispatch", &mut command, &log, Ready::Says).await.map(Some)
             }

@@ -60,8 +60,8 @@ struct Floor {
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promise>)> {
     let (mut rows, mut promises) = (Vec::new(), Vec::new());
     for at_once in AT_ONCE {
-        let store = Sqlite::open(bench.stage.file("db"))?;
-        let mut floor = Floor::new(&bench.stage.file("floor"), at_once)?;
+        let store = Sqlite::open(bench.fixture.file("db"))?;
+        let mut floor = Floor::new(&bench.fixture.file("floor"), at_once)?;
         let (mut ours, mut bare) = (Vec::new(), Vec::new());
         for round in 0..bench.count(ROUNDS) {
             bare.push(floor.rate(at_once, bench.seconds(ROUND / 3.0))?);

@@ -18,7 +18,7 @@ use crate::gateway::process::{Process, Ready};
 use crate::gateway::report::quantile;
 use crate::gateway::{Column, Figures, Promise, Row};
 use interactive::Traffic;
-use sim::dice::Dice;
+use sim::random::Random;
 use testbed::engine::{Engine, Pace, Running, Settings};
 
 const PROFILE: &str = "rtx4090-8b";
@@ -129,8 +129,8 @@ async fn play(bench: &mut Bench<'_>, policy: Policy, traffic: &Traffic) -> Resul
     let gateway = start(bench, policy, &engine).await?;
     if policy != Policy::Without {
         // Of many lengths: equal ones would end, and begin, in step.
-        let mut dice = Dice::new(SEED).fork("batch");
-        let file = lines(LINES, || chat(PROMPT, tokens(&mut dice), false));
+        let mut random = Random::new(SEED).fork("batch");
+        let file = lines(LINES, || chat(PROMPT, tokens(&mut random), false));
         Api::at(gateway.address).await?.begin(&file, ACCEPTED_WITHIN).await?;
     }
     traffic.lull(gateway.address, bench.seconds(WARM)).await?;
@@ -152,17 +152,17 @@ async fn start(bench: &mut Bench<'_>, policy: Policy, engine: &Running) -> Resul
         Policy::Through(gate) => (gate, "best-effort"),
         Policy::Naive => (Gate::Fixed(UNGATED), "high"),
     };
-    let folder = bench.stage.file("batches");
+    let folder = bench.fixture.file("batches");
     let config = work(&folder, gate, band, None) + &backend(engine.address());
-    let (config, log) = (bench.stage.written(&config)?, bench.stage.file("log"));
-    let mut command = bench.stage.cores.command(&bench.stage.tidegate);
+    let (config, log) = (bench.fixture.written(&config)?, bench.fixture.file("log"));
+    let mut command = bench.fixture.cores.command(&bench.fixture.tidegate);
     command.args(["serve", "--config", &config, "--listen", "127.0.0.1:0"]);
     Process::start("gateway", &mut command, &log, Ready::Says).await
 }
 
 /// How many tokens a request wants.
-fn tokens(dice: &mut Dice) -> u64 {
-    SHORTEST + dice.below(LONGEST - SHORTEST + 1)
+fn tokens(random: &mut Random) -> u64 {
+    SHORTEST + random.below(LONGEST - SHORTEST + 1)
 }
 
 // === impl Policy ===

@@ -4,7 +4,7 @@ use anyhow::Result;
 use flow::Order;
 
 use super::chance::{Chance, Draw};
-use super::gate::WORKLOADS;
+use super::fixture::WORKLOADS;
 use super::report::{Cell, Growth};
 use super::sample::{Effort, Source, in_turns};
 use super::subject::core::CoreSubject;

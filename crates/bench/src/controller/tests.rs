@@ -8,7 +8,7 @@ use super::sample::Sample;
 use super::subject::core::CoreSubject;
 use super::subject::floor::FloorSubject;
 use super::subject::{Shape, Subject, power};
-use super::{core, target};
+use super::{core, targets};
 use crate::runner::Selection;
 
 fn report() -> Report {
@@ -27,7 +27,7 @@ fn report() -> Report {
         relative: vec![Relative::new("L0".to_owned(), dequeue, Some(348_900.0))],
         targets: Vec::new(),
     };
-    Report { targets: target::judge(&report), ..report }
+    Report { targets: targets::judge(&report), ..report }
 }
 
 #[test]

@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::Bench;
+use super::envoy_setup::{OURS, beside, ours};
 use super::grpc::Caller;
-use super::line::{OURS, beside, ours};
 use crate::gateway::load::Request;
-use crate::gateway::origin::{Manner, Origin};
+use crate::gateway::origin::{Behaviour, Origin};
 use crate::gateway::process::Process;
 use crate::gateway::report::{Column, Figures, Promise, Row, median, quantile};
 
@@ -32,7 +32,7 @@ struct Round {
 
 /// The time that decisions take.
 pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
-    let origin = Origin::start(Manner::default())?;
+    let origin = Origin::start(Behaviour::default())?;
     let mut pickers = vec![ours(bench, origin.address).await?];
     pickers.extend(beside(bench, origin.address).await?);
     let mut rounds: Vec<Vec<Round>> = pickers.iter().map(|_| Vec::new()).collect();

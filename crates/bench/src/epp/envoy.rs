@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::gateway::peer::{Stage, free};
 use crate::gateway::process::{Process, Ready};
+use crate::gateway::proxies::{Fixture, free};
 
 const ORIGINAL_DST: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/envoy/original-dst.yaml"));
@@ -33,18 +33,18 @@ pub(crate) enum Mode {
 
 /// Starts Envoy; the picker is needed unless it asks nobody.
 pub(crate) async fn start(
-    stage: &mut Stage,
+    fixture: &mut Fixture,
     mode: Mode,
     picker: Option<SocketAddr>,
     origin: SocketAddr,
 ) -> Result<Process> {
     let listen = free()?;
-    let file = stage.file("yaml");
+    let file = fixture.file("yaml");
     fs::write(&file, bootstrap(mode, listen, picker, origin)?)?;
-    let mut command = stage.cores.command(&program()?);
+    let mut command = fixture.cores.command(&program()?);
     command.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "critical"]);
     command.arg("--config-path").arg(file);
-    let log = stage.file("log");
+    let log = fixture.file("log");
     Process::start("Envoy", &mut command, &log, Ready::Listens(listen)).await
 }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Bench;
-use super::load::{Crowd, Request};
-use super::origin::{EVENTS, Manner, Origin};
-use super::peer::Peer;
+use super::load::{ClosedLoop, Request};
+use super::origin::{Behaviour, EVENTS, Origin};
+use super::proxies::Proxy;
 use super::report::{Column, Figures, Promise, Row, median};
 use super::settings::{flow_control, logged, queue_off};
 
@@ -42,13 +42,13 @@ struct Found {
 /// POST of a kilobyte, answered with a small JSON.
 pub(crate) async fn post(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let peers = [
-        Peer::ours(OURS, flow_control()),
-        Peer::ours("gateway, queue off", queue_off()),
-        Peer::ours("gateway, access log", logged()),
+        Proxy::ours(OURS, flow_control()),
+        Proxy::ours("gateway, queue off", queue_off()),
+        Proxy::ours("gateway, access log", logged()),
     ];
     let request = Request::chat(false, "");
-    let crowd = Crowd { clients: CLIENTS, request, warm: WARM, counted: SHORT };
-    let found = in_turns(bench, &peers, &crowd, Manner::default()).await?;
+    let crowd = ClosedLoop { clients: CLIENTS, request, warm: WARM, counted: SHORT };
+    let found = in_turns(bench, &peers, &crowd, Behaviour::default()).await?;
     let columns = columns("CPU µs/request", "requests/s");
     let rows = found.iter().map(|one| one.row(&found)).collect();
     let title = "A request: POST of 1 KB, 64 connections".to_owned();
@@ -60,9 +60,9 @@ pub(crate) async fn post(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
 /// POST of a prompt as agents send them.
 pub(crate) async fn prompt(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let request = Request::chat_of(PROMPT, false, "");
-    let crowd = Crowd { clients: CLIENTS, request, warm: WARM, counted: SHORT };
-    let ours = [Peer::ours(OURS, flow_control())];
-    let found = in_turns(bench, &ours, &crowd, Manner::default()).await?;
+    let crowd = ClosedLoop { clients: CLIENTS, request, warm: WARM, counted: SHORT };
+    let ours = [Proxy::ours(OURS, flow_control())];
+    let found = in_turns(bench, &ours, &crowd, Behaviour::default()).await?;
     let columns = columns("CPU µs/request", "requests/s");
     let rows = found.iter().map(|one| one.row(&found)).collect();
     let title = "A request with a long prompt: POST of 16 KB, 64 connections".to_owned();
@@ -72,8 +72,8 @@ pub(crate) async fn prompt(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)>
 /// A stream of events, as fast as it goes.
 pub(crate) async fn stream(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let request = Request::chat(true, "");
-    let crowd = Crowd { clients: CLIENTS, request, warm: WARM, counted: SHORT };
-    let (found, figures) = streamed(bench, "stream", &crowd, Manner::default()).await?;
+    let crowd = ClosedLoop { clients: CLIENTS, request, warm: WARM, counted: SHORT };
+    let (found, figures) = streamed(bench, "stream", &crowd, Behaviour::default()).await?;
     let ours = found.iter().find(|one| one.who == OURS).map(|one| median(&one.micros));
     let micros = ours.unwrap_or(f64::NAN);
     Ok((figures, vec![Promise::new("CPU µs per streamed event", CHUNK_MICROS_MAX, micros)]))
@@ -82,8 +82,8 @@ pub(crate) async fn stream(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)>
 /// Streams at the pace of an engine: every event is a wakeup of its own.
 pub(crate) async fn paced(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let request = Request::chat(true, "");
-    let crowd = Crowd { clients: STREAMS, request, warm: WARM, counted: LONG };
-    let manner = Manner { pace: Some(PACE), ..Manner::default() };
+    let crowd = ClosedLoop { clients: STREAMS, request, warm: WARM, counted: LONG };
+    let manner = Behaviour { pace: Some(PACE), ..Behaviour::default() };
     let (_, figures) = streamed(bench, "paced", &crowd, manner).await?;
     Ok((figures, Vec::new()))
 }
@@ -91,10 +91,10 @@ pub(crate) async fn paced(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> 
 async fn streamed(
     bench: &mut Bench,
     name: &'static str,
-    crowd: &Crowd,
-    manner: Manner,
+    crowd: &ClosedLoop,
+    manner: Behaviour,
 ) -> Result<(Vec<Found>, Figures)> {
-    let found = in_turns(bench, &[Peer::ours(OURS, flow_control())], crowd, manner).await?;
+    let found = in_turns(bench, &[Proxy::ours(OURS, flow_control())], crowd, manner).await?;
     let rows = found.iter().map(|one| one.row(&found)).collect();
     let pace = match manner.pace {
         Some(pace) => format!("one every {} ms", pace.as_millis()),
@@ -108,14 +108,14 @@ async fn streamed(
 /// Measures `ours`, the floor and nginx by turns.
 async fn in_turns(
     bench: &mut Bench,
-    ours: &[Peer],
-    crowd: &Crowd,
-    manner: Manner,
+    ours: &[Proxy],
+    crowd: &ClosedLoop,
+    manner: Behaviour,
 ) -> Result<Vec<Found>> {
     let origin = Origin::start(manner)?;
     let mut proxies = Vec::new();
-    for peer in ours.iter().chain(&Peer::others(None)) {
-        proxies.push(bench.stage.start(peer, origin.address).await?);
+    for peer in ours.iter().chain(&Proxy::others(None)) {
+        proxies.push(bench.fixture.start(peer, origin.address).await?);
     }
     let new = |who| Found { who, micros: Vec::new(), rates: Vec::new() };
     let mut found: Vec<Found> = proxies.iter().map(|proxy| new(proxy.name)).collect();

@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Bench;
-use super::load::{Crowd, Request};
-use super::origin::{Manner, Origin};
-use super::peer::Peer;
+use super::load::{ClosedLoop, Request};
+use super::origin::{Behaviour, Origin};
+use super::proxies::Proxy;
 use super::report::{Column, Figures, Promise, Row, quantile};
 use super::settings::one_at_a_time;
 
@@ -22,13 +22,13 @@ const OURS: &str = "gateway";
 
 /// From a completion to the next grant.
 pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
-    let peers = [Peer::ours(OURS, one_at_a_time()), Peer::Floor { limit: Some(1) }];
+    let peers = [Proxy::ours(OURS, one_at_a_time()), Proxy::Floor { limit: Some(1) }];
     let mut proxies = Vec::new();
     for peer in &peers {
-        let origin = Origin::start(Manner { delay: Some(DELAY), pace: None })?;
-        proxies.push((bench.stage.start(peer, origin.address).await?, origin, Vec::new()));
+        let origin = Origin::start(Behaviour { delay: Some(DELAY), pace: None })?;
+        proxies.push((bench.fixture.start(peer, origin.address).await?, origin, Vec::new()));
     }
-    let crowd = Crowd {
+    let crowd = ClosedLoop {
         clients: CLIENTS,
         request: Request::chat(false, ""),
         warm: Duration::from_millis(100),

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use super::Bench;
 use super::load::{Client, Request};
-use super::origin::{Manner, Origin};
-use super::peer::Peer;
+use super::origin::{Behaviour, Origin};
 use super::process::Process;
+use super::proxies::Proxy;
 use super::report::{Column, Figures, Promise, Row, quantile};
 use super::settings::{HEADLINE_AT_ONCE, headline};
 
@@ -43,10 +43,10 @@ struct Quiet {
 pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let asks = bench.count(32);
     let mut running = JoinSet::new();
-    let peers = [Peer::ours(OURS, headline())];
-    for (at, peer) in peers.iter().chain(&Peer::others(Some(HEADLINE_AT_ONCE))).enumerate() {
-        let origin = Origin::start(Manner { delay: Some(TAKES), pace: None })?;
-        let proxy = bench.stage.start(peer, origin.address).await?;
+    let peers = [Proxy::ours(OURS, headline())];
+    for (at, peer) in peers.iter().chain(&Proxy::others(Some(HEADLINE_AT_ONCE))).enumerate() {
+        let origin = Origin::start(Behaviour { delay: Some(TAKES), pace: None })?;
+        let proxy = bench.fixture.start(peer, origin.address).await?;
         running.spawn_local(async move { anyhow::Ok((at, play(&proxy, &origin, asks).await?)) });
     }
     let mut rows = Vec::new();

@@ -9,9 +9,9 @@ use anyhow::{Context as _, Result};
 
 use super::Bench;
 use super::load::{Client, Request};
-use super::origin::{Manner, Origin};
-use super::peer::{floor, ourselves};
+use super::origin::{Behaviour, Origin};
 use super::process::{Process, Ready, installed};
+use super::proxies::{floor, ourselves};
 use super::report::{Column, Figures, Promise, Row};
 use super::settings::{flow_control, priorities_off, workloads};
 
@@ -69,15 +69,15 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)
 impl Counted {
     /// All instructions of a run with so many requests.
     async fn run(&self, bench: &mut Bench, requests: usize) -> Result<f64> {
-        let origin = Origin::start(Manner::default())?;
-        let (log, counts) = (bench.stage.file("log"), bench.stage.file("callgrind"));
+        let origin = Origin::start(Behaviour::default())?;
+        let (log, counts) = (bench.fixture.file("log"), bench.fixture.file("callgrind"));
         let (program, arguments) = match &self.config {
             Some(config) => {
-                (bench.stage.tidegate.clone(), bench.stage.ours(config, origin.address)?)
+                (bench.fixture.tidegate.clone(), bench.fixture.ours(config, origin.address)?)
             }
             None => (ourselves()?, floor(origin.address, None)),
         };
-        let mut command = bench.stage.cores.command("valgrind");
+        let mut command = bench.fixture.cores.command("valgrind");
         command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", counts.display()));
         command.arg(program).args(arguments);
         let process = Process::start(self.name, &mut command, &log, Ready::Says).await?;

@@ -12,8 +12,8 @@ use tokio::time::MissedTickBehavior;
 
 use super::Bench;
 use super::load::{Client, Request};
-use super::origin::{Manner, Origin};
-use super::peer::Peer;
+use super::origin::{Behaviour, Origin};
+use super::proxies::Proxy;
 use super::report::{Column, Figures, Promise, Row, median, quantile};
 use super::settings::flow_control;
 
@@ -32,10 +32,10 @@ struct Round {
 
 /// The latency that a proxy adds at low load.
 pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
-    let origin = Origin::start(Manner::default())?;
+    let origin = Origin::start(Behaviour::default())?;
     let mut proxies = Vec::new();
-    for peer in [Peer::ours(OURS, flow_control())].iter().chain(&Peer::others(None)) {
-        proxies.push(bench.stage.start(peer, origin.address).await?);
+    for peer in [Proxy::ours(OURS, flow_control())].iter().chain(&Proxy::others(None)) {
+        proxies.push(bench.fixture.start(peer, origin.address).await?);
     }
     let named = proxies.iter().map(|proxy| (proxy.name, proxy.address));
     let all: Vec<_> = [(DIRECT, origin.address)].into_iter().chain(named).collect();

@@ -12,9 +12,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::http1::{Head, Inbox};
 use super::origin::{Origin, STREAMED};
 use super::process::Process;
-use super::wire::{Head, Inbox};
 
 /// The size of a request's body where nothing else is said.
 const BODY: usize = 1024;
@@ -53,7 +53,7 @@ pub(crate) struct Stretch {
 
 /// Many clients that ask again as soon as they have an answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ClosedLoop {
     pub(crate) clients: usize,
     pub(crate) request: Request,
     /// Before the count begins, and while it goes on.
@@ -169,9 +169,9 @@ impl Client {
     }
 }
 
-// === impl Crowd ===
+// === impl ClosedLoop ===
 
-impl Crowd {
+impl ClosedLoop {
     /// What `proxy` did in front of `origin` while it was counted. Runs inside a `LocalSet`.
     pub(crate) async fn run(&self, proxy: &Process, origin: &Origin) -> Result<Stretch> {
         let over = Rc::new(Cell::new(false));

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::wire::{Ends, Head, Inbox};
+use super::http1::{Ends, Head, Inbox};
 
 /// How many events a stream has.
 pub(crate) const EVENTS: usize = 64;
@@ -26,7 +26,7 @@ const BACKLOG: u32 = 4096;
 
 /// How the origin answers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct Behaviour {
     /// How long it takes before it answers.
     pub(crate) delay: Option<Duration>,
     /// How long it takes from one event of a stream to the next.
@@ -60,7 +60,7 @@ struct Freed {
 // === impl Origin ===
 
 impl Origin {
-    pub(crate) fn start(manner: Manner) -> Result<Self> {
+    pub(crate) fn start(manner: Behaviour) -> Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let listener = socket.listen(BACKLOG)?;
@@ -100,7 +100,7 @@ impl Drop for Origin {
     }
 }
 
-async fn accept(listener: TcpListener, manner: Manner, counts: Arc<Counts>) {
+async fn accept(listener: TcpListener, manner: Behaviour, counts: Arc<Counts>) {
     // Aborted with the set, connections end when their backend does.
     let mut open = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -109,7 +109,7 @@ async fn accept(listener: TcpListener, manner: Manner, counts: Arc<Counts>) {
     }
 }
 
-async fn converse(mut stream: TcpStream, manner: Manner, counts: Arc<Counts>) -> Result<()> {
+async fn converse(mut stream: TcpStream, manner: Behaviour, counts: Arc<Counts>) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut inbox = Inbox::default();
     while let Some(head) = inbox.head(&mut stream).await? {

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::Bench;
 use super::load::{Client, Request};
-use super::origin::{Manner, Origin};
-use super::peer::{Peer, has_nginx};
+use super::origin::{Behaviour, Origin};
 use super::process::Process;
+use super::proxies::{Proxy, has_nginx};
 use super::report::{Column, Figures, Promise, Row, quantile};
 use super::settings::{FULL_AT, full};
 
@@ -29,11 +29,11 @@ const OURS: &str = "gateway";
 /// Refusals of a full queue.
 pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
     let lasts = bench.seconds(3.0);
-    let nginx = has_nginx().then_some(Peer::Nginx { limit: Some(FULL_AT) });
+    let nginx = has_nginx().then_some(Proxy::Nginx { limit: Some(FULL_AT) });
     let mut rows = Vec::new();
-    for peer in [Peer::ours(OURS, full())].iter().chain(&nginx) {
-        let origin = Origin::start(Manner { delay: Some(NEVER), pace: None })?;
-        let proxy = bench.stage.start(peer, origin.address).await?;
+    for peer in [Proxy::ours(OURS, full())].iter().chain(&nginx) {
+        let origin = Origin::start(Behaviour { delay: Some(NEVER), pace: None })?;
+        let proxy = bench.fixture.start(peer, origin.address).await?;
         rows.push(refused(&proxy, lasts).await?);
     }
     let p99 = rows.iter().find(|row| row.who == OURS).and_then(|row| row.figures[2]);

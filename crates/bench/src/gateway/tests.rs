@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
 
-use super::crowd::depth;
 use super::floor::{Pool, accept, listen};
+use super::http1::{Ends, head};
 use super::load::{Client, Request};
-use super::origin::{EVENTS, Manner, Origin};
+use super::memory_at_10k::depth;
+use super::origin::{Behaviour, EVENTS, Origin};
 use super::report::{Column, Figures, GatewayReport, Promise, Row, median, quantile};
 use super::settings;
-use super::wire::{Ends, head};
 
 /// Runs `test` as the bench runs.
 fn alone<T>(test: impl Future<Output = T>) -> T {
@@ -46,7 +46,7 @@ fn a_head_tells_where_its_body_ends() {
 #[test]
 fn the_origin_keeps_to_the_lengths_it_declares() {
     alone(async {
-        let origin = Origin::start(Manner::default()).unwrap();
+        let origin = Origin::start(Behaviour::default()).unwrap();
         let mut client = Client::connect(origin.address).await.unwrap();
         // A wrong length would leave bytes behind that spoil the next answer.
         for _ in 0..2 {
@@ -64,7 +64,7 @@ fn the_origin_keeps_to_the_lengths_it_declares() {
 #[test]
 fn the_floor_passes_bodies_on_as_they_are() {
     alone(async {
-        let origin = Origin::start(Manner::default()).unwrap();
+        let origin = Origin::start(Behaviour::default()).unwrap();
         let mut direct = Client::connect(origin.address).await.unwrap();
         let mut through = Client::connect(floor(&origin, None)).await.unwrap();
         for streamed in [false, true, false] {
@@ -85,7 +85,7 @@ fn the_floor_passes_bodies_on_as_they_are() {
 fn the_floor_lets_in_as_many_as_it_is_told_and_the_origin_counts_them() {
     alone(async {
         let delay = Some(Duration::from_millis(2));
-        let origin = Origin::start(Manner { delay, pace: None }).unwrap();
+        let origin = Origin::start(Behaviour { delay, pace: None }).unwrap();
         let address = floor(&origin, Some(3));
         let mut clients = JoinSet::new();
         for _ in 0..20 {

@@ -16,7 +16,7 @@ const SPEED_MAX: f64 = 1e6;
 /// Shorter periods would be walked through one by one for nothing: no queue can see them.
 const PERIOD_MIN: Span = Span::from_millis(1);
 
-/// Why there is no such stream of requests.
+/// RefusalReason there is no such stream of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrivalsError {
     /// The setting at fault.

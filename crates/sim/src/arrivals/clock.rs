@@ -6,12 +6,12 @@
 use flow::{Span, Time};
 
 use super::{ArrivalsError, Process};
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// Draws moments.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
-    dice: Dice,
+    random: Random,
     now: Time,
     pace: Pace,
 }
@@ -33,7 +33,7 @@ struct Phase {
 
 impl Clock {
     /// Starts at zero. A replay has no clock of its own.
-    pub(super) fn new(process: Process, mut dice: Dice) -> Result<Self, ArrivalsError> {
+    pub(super) fn new(process: Process, mut random: Random) -> Result<Self, ArrivalsError> {
         let pace = match process {
             Process::Poisson { rate } => Pace::Poisson { rate },
             Process::Gamma { rate, cv } => {
@@ -45,34 +45,34 @@ impl Clock {
                     (Phase { rate, mean: on }, Phase { rate: quiet_rate, mean: off });
                 let busy_part = on.secs_f64() / (on.secs_f64() + off.secs_f64());
                 let (phase, other) =
-                    if dice.unit() < busy_part { (busy, quiet) } else { (quiet, busy) };
-                Pace::OnOff { phase, other, ends: Time::ZERO.after(phase.length(&mut dice)) }
+                    if random.unit() < busy_part { (busy, quiet) } else { (quiet, busy) };
+                Pace::OnOff { phase, other, ends: Time::ZERO.after(phase.length(&mut random)) }
             }
             Process::Replay { .. } => {
                 return Err(ArrivalsError::new("speed", "a replay needs the lengths of a trace"));
             }
         };
-        Ok(Self { dice, now: Time::ZERO, pace })
+        Ok(Self { random, now: Time::ZERO, pace })
     }
 
     /// The next moment, unless it is `until` or later; then there is none, now and ever after.
     pub(super) fn next(&mut self, until: Time) -> Option<Time> {
-        let Self { dice, now, pace } = self;
+        let Self { random, now, pace } = self;
         match pace {
-            Pace::Poisson { rate } => *now = now.after(exponential(*rate, dice)),
+            Pace::Poisson { rate } => *now = now.after(exponential(*rate, random)),
             Pace::Gamma { shape, scale_secs, begun } => {
                 let gap = if *begun {
-                    dice.gamma(*shape)
+                    random.gamma(*shape)
                 } else {
                     // The rest of a gap into which a random moment falls: such gaps are long ones,
                     // with the density weighted by length.
-                    dice.unit() * dice.gamma(*shape + 1.0)
+                    random.unit() * random.gamma(*shape + 1.0)
                 };
                 *begun = true;
                 *now = now.after(Span::from_secs_f64(gap * *scale_secs));
             }
             Pace::OnOff { phase, other, ends } => loop {
-                let at = now.after(exponential(phase.rate, dice));
+                let at = now.after(exponential(phase.rate, random));
                 if at < *ends || *ends >= until {
                     *now = at;
                     break;
@@ -80,7 +80,7 @@ impl Clock {
                 // The exponential distribution has no memory, so the gap is drawn anew.
                 *now = *ends;
                 std::mem::swap(phase, other);
-                *ends = now.after(phase.length(dice));
+                *ends = now.after(phase.length(random));
             },
         }
         (*now < until).then_some(*now)
@@ -90,13 +90,13 @@ impl Clock {
 // === impl Phase ===
 
 impl Phase {
-    fn length(&self, dice: &mut Dice) -> Span {
-        Span::from_secs_f64(dice.exponential() * self.mean.secs_f64())
+    fn length(&self, random: &mut Random) -> Span {
+        Span::from_secs_f64(random.exponential() * self.mean.secs_f64())
     }
 }
 
 /// A gap at this rate; at a rate of zero the longest there is.
-fn exponential(rate: f64, dice: &mut Dice) -> Span {
-    let gap = dice.exponential();
+fn exponential(rate: f64, random: &mut Random) -> Span {
+    let gap = random.exponential();
     if rate > 0.0 { Span::from_secs_f64(gap / rate) } else { Span::from_nanos(u64::MAX) }
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use flow::{Span, Time};
 
 use super::{Arrivals, Lengths, Process, Request};
-use crate::dice::Dice;
-use crate::trace::{Row, Trace};
+use crate::random::Random;
+use crate::trace::{Trace, TraceRow};
 
 const FIXED: Lengths = Lengths::Fixed { prompt: 100, output: 10 };
 
 fn stream(process: Process, lengths: Lengths, seed: u64, secs: u64) -> Arrivals {
     let until = Time::ZERO.after(Span::from_secs(secs));
-    Arrivals::new(process, lengths, &Dice::new(seed), until).unwrap()
+    Arrivals::new(process, lengths, &Random::new(seed), until).unwrap()
 }
 
 /// Rate and coefficient of variation of the gaps.
@@ -35,7 +35,7 @@ fn assert_near(found: f64, wanted: f64, part: f64, what: &str) {
 
 /// Two clients, five rows; the output tells the row.
 fn small_trace() -> Arc<Trace> {
-    let row = |index: u32| Row {
+    let row = |index: u32| TraceRow {
         at: Time::from_millis(u64::from(index) * 300),
         client: index % 2,
         prompt: 1000 + index,
@@ -116,7 +116,7 @@ fn a_quiet_period_may_be_silent() {
 fn periods_of_a_stream_without_end_go_on() {
     let (on, off) = (Span::from_millis(1), Span::from_millis(1));
     let process = Process::OnOff { rate: 10.0, quiet_rate: 0.0, on, off };
-    let endless = Arrivals::new(process, FIXED, &Dice::new(5), Time::NEVER).unwrap();
+    let endless = Arrivals::new(process, FIXED, &Random::new(5), Time::NEVER).unwrap();
     assert_eq!(endless.take(1000).count(), 1000);
 }
 
@@ -141,7 +141,7 @@ fn the_stream_stops_before_its_end_and_stays_there() {
     }
     assert_eq!(stream(processes[0], FIXED, 6, 0).count(), 0);
     let never = Process::Poisson { rate: f64::MIN_POSITIVE };
-    assert_eq!(Arrivals::new(never, FIXED, &Dice::new(6), Time::NEVER).unwrap().count(), 0);
+    assert_eq!(Arrivals::new(never, FIXED, &Random::new(6), Time::NEVER).unwrap().count(), 0);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_replay_plays_the_trace_once_at_its_speed() {
     for (speed, gap) in [(1.0, 300), (2.0, 150), (0.5, 600)] {
         let process = Process::Replay { speed };
         let lengths = Lengths::Trace(Arc::clone(&trace));
-        let replay = Arrivals::new(process, lengths, &Dice::new(13), Time::NEVER).unwrap();
+        let replay = Arrivals::new(process, lengths, &Random::new(13), Time::NEVER).unwrap();
         let requests: Vec<Request> = replay.collect();
         assert_eq!(requests.len(), 5);
         for (index, request) in requests.iter().enumerate() {

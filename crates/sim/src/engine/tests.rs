@@ -4,8 +4,8 @@ mod batch;
 mod cache;
 mod laws;
 mod profile;
+mod recording;
 mod slots;
-mod truth;
 
 use flow::{Span, Time};
 

@@ -7,7 +7,7 @@
 
 use flow::{BANDS, Band};
 
-use crate::gate::Tenant;
+use crate::policy::Tenant;
 
 /// The most lines that are compared, those with the most grants first: pairs grow with the square.
 const LINES_MAX: usize = 256;

@@ -5,7 +5,7 @@ use flow::{BANDS, Band, Time};
 use super::{
     EngineMoment, History, Ledger, Moment, Outcome, Produced, Record, Series, Shares, Window,
 };
-use crate::gate::{Cost, EngineId, RequestId, Spent, Tenant};
+use crate::policy::{Cost, EngineId, RequestId, Spent, Tenant};
 
 /// What is known of a request when it arrives.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use flow::{BANDS, Span};
 
 use super::{Gap, History, Outcome, Record, Stat};
-use crate::gate::Why;
+use crate::policy::RefusalReason;
 
 /// What an answer must keep to be a good one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,11 +143,11 @@ impl Counts {
             Outcome::Served => &mut self.served,
             Outcome::GaveUp => &mut self.gave_up,
             Outcome::Failed => &mut self.failed,
-            Outcome::Refused(Why::Full) => &mut self.full,
-            Outcome::Refused(Why::Hopeless) => &mut self.hopeless,
-            Outcome::Refused(Why::Expired) => &mut self.expired,
-            Outcome::Refused(Why::Preempted) => &mut self.preempted,
-            Outcome::Refused(Why::NoEngine) => &mut self.no_engine,
+            Outcome::Refused(RefusalReason::Full) => &mut self.full,
+            Outcome::Refused(RefusalReason::Hopeless) => &mut self.hopeless,
+            Outcome::Refused(RefusalReason::Expired) => &mut self.expired,
+            Outcome::Refused(RefusalReason::Preempted) => &mut self.preempted,
+            Outcome::Refused(RefusalReason::NoEngine) => &mut self.no_engine,
         } += 1;
     }
 

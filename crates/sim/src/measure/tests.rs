@@ -4,7 +4,7 @@ use flow::{BANDS, Band, Span, Time};
 
 use super::recorder::{Arrival, Recorder};
 use super::*;
-use crate::gate::Cost;
+use crate::policy::Cost;
 
 const NORMAL: usize = 1;
 
@@ -236,11 +236,11 @@ fn a_good_answer_is_whole_prompt_and_steady() {
 fn outcomes_are_counted_each_by_its_name() {
     let mut recorder = recorder(0, 10);
     let ends = [
-        Outcome::Refused(Why::Full),
-        Outcome::Refused(Why::Hopeless),
-        Outcome::Refused(Why::Expired),
-        Outcome::Refused(Why::Preempted),
-        Outcome::Refused(Why::NoEngine),
+        Outcome::Refused(RefusalReason::Full),
+        Outcome::Refused(RefusalReason::Hopeless),
+        Outcome::Refused(RefusalReason::Expired),
+        Outcome::Refused(RefusalReason::Preempted),
+        Outcome::Refused(RefusalReason::NoEngine),
         Outcome::GaveUp,
         Outcome::Failed,
     ];

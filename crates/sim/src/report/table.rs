@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Heading, Report, Row, Verdict, number};
+use super::{Heading, Report, ReportRow, Verdict, number};
 
 const NOTHING: &str = "–";
 const LEGEND: &str = "TTFT is p50 / p99 in seconds, wait in seconds, TPOT in milliseconds; goodput \
@@ -74,7 +74,7 @@ impl Report {
     fn says(&self, at: usize) -> bool {
         let zero_is_nothing = self.headings[at].zero_is_nothing;
         let says = |value: &f64| !(zero_is_nothing && *value == 0.0);
-        self.rows.iter().flat_map(|row: &Row| row.values[at].iter().flatten()).any(says)
+        self.rows.iter().flat_map(|row: &ReportRow| row.values[at].iter().flatten()).any(says)
     }
 }
 

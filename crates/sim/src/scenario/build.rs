@@ -6,7 +6,7 @@ use flow::{BANDS, Time};
 
 use super::{Cell, Lengths, Rhythm, Scenario, ScenarioError, Traces, Traffic};
 use crate::arrivals::{self, Arrivals, Process, Request};
-use crate::dice::Dice;
+use crate::random::Random;
 use crate::trace::Trace;
 use crate::world::{Bands, Setup, Source, Tenancy};
 
@@ -69,8 +69,8 @@ impl Traffic {
         let from = self.from;
         let end = self.until.map_or(scenario.duration, |until| until.min(scenario.duration));
         let until = Time::from_nanos(end.nanos().saturating_sub(from.nanos()));
-        let dice = Dice::new(cell.seed).fork(&format!("traffic {at}"));
-        let arrivals = Arrivals::new(self.rhythm.at(cell.load), lengths, &dice, until)
+        let random = Random::new(cell.seed).fork(&format!("traffic {at}"));
+        let arrivals = Arrivals::new(self.rhythm.at(cell.load), lengths, &random, until)
             .map_err(|error| ScenarioError::new(format!("traffic[{at}]"), error.to_string()))?;
         let names = match (&self.tenant, trace) {
             (Some(name), _) => vec![name.clone()],

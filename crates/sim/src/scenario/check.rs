@@ -6,11 +6,11 @@ mod traffic;
 
 use flow::{Span, Time};
 
-use super::{Policy, Scenario, ScenarioError, Traffic, file};
+use super::{PolicyConfig, Scenario, ScenarioError, Traffic, file};
 use crate::engine::{Profile, Shape};
-use crate::gate::Tenant;
 use crate::measure::Slo;
-use crate::world::{Fault, Metrics, Trouble};
+use crate::policy::Tenant;
+use crate::world::{Fault, FaultKind, Metrics};
 
 /// Bounds on what one scenario may ask for.
 const ENGINES_MAX: usize = 256;
@@ -94,7 +94,7 @@ fn indexed<T, U>(
     entries.iter().enumerate().map(checked).collect()
 }
 
-fn check_cells(policies: &[Policy], loads: &[f64], seeds: &[u64]) -> Checked<()> {
+fn check_cells(policies: &[PolicyConfig], loads: &[f64], seeds: &[u64]) -> Checked<()> {
     // First, so that looking for what is there twice takes no time.
     check_runs(policies.len(), loads.len(), seeds.len())?;
     for (at, policy) in policies.iter().enumerate() {
@@ -230,18 +230,18 @@ fn fault(key: &str, given: &file::Fault, engines: usize) -> Checked<Fault> {
     let message = format!("there are engines 0 to {}", engines - 1);
     require((given.engine as usize) < engines, format!("{key}.engine"), message)?;
     let factor = given.factor.filter(|factor| *factor > 0.0 && *factor <= 1e4);
-    let slow = given.what == file::Trouble::Slow;
+    let slow = given.what == file::FaultKind::Slow;
     let message = "only `slow` has a factor";
     require(slow || given.factor.is_none(), format!("{key}.factor"), message)?;
     let what = match (given.what, factor) {
-        (file::Trouble::Slow, Some(factor)) => Trouble::Slow(factor),
-        (file::Trouble::Slow, None) => {
+        (file::FaultKind::Slow, Some(factor)) => FaultKind::Slow(factor),
+        (file::FaultKind::Slow, None) => {
             return wrong(format!("{key}.factor"), "say how many times slower, above 0 to 10000");
         }
-        (file::Trouble::Crash, _) => Trouble::Crash,
-        (file::Trouble::Return, _) => Trouble::Return,
-        (file::Trouble::NoMetrics, _) => Trouble::NoMetrics,
-        (file::Trouble::Metrics, _) => Trouble::Metrics,
+        (file::FaultKind::Crash, _) => FaultKind::Crash,
+        (file::FaultKind::Return, _) => FaultKind::Return,
+        (file::FaultKind::NoMetrics, _) => FaultKind::NoMetrics,
+        (file::FaultKind::Metrics, _) => FaultKind::Metrics,
     };
     Ok(Fault { at: Time::ZERO.after(given.at.0), engine: given.engine, what })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::length::Length;
+use super::duration::DurationText;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -12,10 +12,10 @@ pub(super) struct File {
     pub(super) title: String,
     #[serde(default)]
     pub(super) about: String,
-    pub(super) duration: Length,
-    pub(super) warm_up: Option<Length>,
-    pub(super) drain: Option<Length>,
-    pub(super) network: Option<Length>,
+    pub(super) duration: DurationText,
+    pub(super) warm_up: Option<DurationText>,
+    pub(super) drain: Option<DurationText>,
+    pub(super) network: Option<DurationText>,
     pub(super) metrics: Option<Metrics>,
     pub(super) engines: Vec<Engine>,
     pub(super) traffic: Vec<Traffic>,
@@ -36,8 +36,8 @@ pub(super) struct File {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Metrics {
-    pub(super) every: Length,
-    pub(super) lag: Option<Length>,
+    pub(super) every: DurationText,
+    pub(super) lag: Option<DurationText>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -54,8 +54,8 @@ pub(super) struct Engine {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Traffic {
-    pub(super) from: Option<Length>,
-    pub(super) until: Option<Length>,
+    pub(super) from: Option<DurationText>,
+    pub(super) until: Option<DurationText>,
     pub(super) trace: Option<String>,
     pub(super) prompt: Option<f64>,
     pub(super) prompt_cv: Option<f64>,
@@ -65,14 +65,14 @@ pub(super) struct Traffic {
     pub(super) rate: Option<f64>,
     pub(super) cv: Option<f64>,
     pub(super) quiet_rate: Option<f64>,
-    pub(super) on: Option<Length>,
-    pub(super) off: Option<Length>,
+    pub(super) on: Option<DurationText>,
+    pub(super) off: Option<DurationText>,
     pub(super) speed: Option<f64>,
     pub(super) tenant: Option<String>,
     pub(super) band: Option<Band>,
     pub(super) bands: Option<BTreeMap<Band, f64>>,
-    pub(super) patience: Option<Length>,
-    pub(super) ttl: Option<Length>,
+    pub(super) patience: Option<DurationText>,
+    pub(super) ttl: Option<DurationText>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -103,15 +103,15 @@ pub(super) struct Tenant {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Fault {
-    pub(super) at: Length,
+    pub(super) at: DurationText,
     pub(super) engine: u32,
-    pub(super) what: Trouble,
+    pub(super) what: FaultKind,
     pub(super) factor: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Trouble {
+pub(super) enum FaultKind {
     Crash,
     Return,
     Slow,
@@ -125,11 +125,11 @@ pub(super) struct Policy {
     pub(super) name: Option<String>,
     pub(super) kind: Kind,
     pub(super) watermark: Option<f64>,
-    pub(super) pace: Option<Length>,
+    pub(super) pace: Option<DurationText>,
     pub(super) cost: Option<Cost>,
     pub(super) capacity: Option<u32>,
     pub(super) flow_capacity: Option<u32>,
-    pub(super) ttl: Option<Length>,
+    pub(super) ttl: Option<DurationText>,
     #[serde(default)]
     pub(super) without: Vec<String>,
     pub(super) metrics: Option<bool>,
@@ -155,8 +155,8 @@ pub(super) enum Cost {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Slo {
-    pub(super) ttft: Length,
-    pub(super) tpot: Length,
+    pub(super) ttft: DurationText,
+    pub(super) tpot: DurationText,
 }
 
 #[derive(Debug, Deserialize)]
@@ -168,8 +168,8 @@ pub(super) struct Column {
     pub(super) tenant: Option<String>,
     #[serde(default)]
     pub(super) except: Vec<String>,
-    pub(super) from: Option<Length>,
-    pub(super) until: Option<Length>,
+    pub(super) from: Option<DurationText>,
+    pub(super) until: Option<DurationText>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -180,8 +180,8 @@ pub(super) struct Expect {
     pub(super) tenant: Option<String>,
     #[serde(default)]
     pub(super) except: Vec<String>,
-    pub(super) from: Option<Length>,
-    pub(super) until: Option<Length>,
+    pub(super) from: Option<DurationText>,
+    pub(super) until: Option<DurationText>,
     pub(super) policy: Option<String>,
     pub(super) load: Option<f64>,
     pub(super) over: Option<String>,

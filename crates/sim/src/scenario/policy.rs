@@ -3,18 +3,18 @@
 use flow::{FlowClass, Hysteresis, Settings, Span};
 
 use super::ScenarioError;
-use crate::gate::direct::Direct;
-use crate::gate::line::{Line, LineConfig, Order};
-use crate::gate::ours::{Ours, OursConfig};
-use crate::gate::{Cost, Gate, Tenant};
+use crate::policy::direct::Direct;
+use crate::policy::plain_queue::{PlainQueue, PlainQueueConfig, QueueOrder};
+use crate::policy::tidegate::{Tidegate, TidegateConfig};
+use crate::policy::{Cost, Policy, Tenant};
 
 /// Something to play a scenario to.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct PolicyConfig {
     /// What it is called in tables.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: PolicyKind,
     /// The most requests that may wait.
     pub capacity: u32,
     /// The most that may wait in one band of a tenant; only our own queue knows such a limit.
@@ -31,30 +31,30 @@ pub struct Policy {
 
 /// What a policy is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum PolicyKind {
     /// No queue: round robin over the engines.
     Direct,
     /// A plain queue in front of so many requests in flight at each engine.
-    Line(Order, u32),
+    PlainQueue(QueueOrder, u32),
     /// The core, charging in this unit, with a fixed number in flight at each engine or `auto`.
-    Ours(Cost, Option<f64>),
+    Tidegate(Cost, Option<f64>),
 }
 
-// === impl Policy ===
+// === impl PolicyConfig ===
 
-impl Policy {
-    /// A gate of this kind that knows these tenants.
-    pub fn gate(&self, tenants: &[Tenant]) -> Result<Box<dyn Gate>, ScenarioError> {
+impl PolicyConfig {
+    /// A policy of this kind that knows these tenants.
+    pub fn build(&self, tenants: &[Tenant]) -> Result<Box<dyn Policy>, ScenarioError> {
         let &Self { capacity, ttl, .. } = self;
         Ok(match self.kind {
-            Kind::Direct => Box::new(Direct::new()),
-            Kind::Line(order, watermark) => {
+            PolicyKind::Direct => Box::new(Direct::new()),
+            PolicyKind::PlainQueue(order, watermark) => {
                 let capacity = capacity as usize;
-                Box::new(Line::new(LineConfig { order, watermark, capacity, ttl }))
+                Box::new(PlainQueue::new(PlainQueueConfig { order, watermark, capacity, ttl }))
             }
-            Kind::Ours(cost, watermark) => {
+            PolicyKind::Tidegate(cost, watermark) => {
                 let settings = self.settings(watermark)?;
-                Box::new(Ours::new(OursConfig { settings, cost }, tenants))
+                Box::new(Tidegate::new(TidegateConfig { settings, cost }, tenants))
             }
         })
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use flow::{Span, Time};
 
-use super::{Row, Trace};
+use super::{Trace, TraceRow};
 
 /// A trace in numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,7 +111,7 @@ impl fmt::Display for Spread {
     }
 }
 
-fn gap_cv(rows: &[Row]) -> f64 {
+fn gap_cv(rows: &[TraceRow]) -> f64 {
     let gaps: Vec<f64> =
         rows.windows(2).map(|pair| pair[1].at.since(pair[0].at).secs_f64()).collect();
     let count = gaps.len().max(1) as f64;

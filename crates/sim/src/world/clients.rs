@@ -4,31 +4,31 @@ use std::collections::BTreeMap;
 
 use flow::Band;
 
-use super::agenda::Event;
+use super::event_queue::Event;
 use super::{Bands, Open, Source, Stage, Tenancy, World};
 use crate::arrivals::Request;
-use crate::dice::Dice;
-use crate::gate::{Offer, RequestId, Tenant};
 use crate::measure::{Arrival, Outcome};
+use crate::policy::{Offer, RequestId, Tenant};
+use crate::random::Random;
 
 /// A source with the request that comes next.
-pub(super) struct Tap {
+pub(super) struct ClientSource {
     source: Source,
     next: Option<Request>,
-    dice: Dice,
+    random: Random,
     /// The tenants of its clients, as far as they have been seen.
     tenants: BTreeMap<u32, u32>,
 }
 
-// === impl Tap ===
+// === impl ClientSource ===
 
-impl Tap {
+impl ClientSource {
     pub(super) fn all(sources: Vec<Source>, seed: u64) -> Vec<Self> {
-        let dice = Dice::new(seed);
+        let random = Random::new(seed);
         let tap = |(at, source): (usize, Source)| Self {
             source,
             next: None,
-            dice: dice.fork(&format!("bands of source {at}")),
+            random: random.fork(&format!("bands of source {at}")),
             tenants: BTreeMap::new(),
         };
         sources.into_iter().enumerate().map(tap).collect()
@@ -44,19 +44,19 @@ impl Tap {
 impl World<'_> {
     /// Takes the next request from a source and waits for its time.
     pub(super) fn pull(&mut self, at: usize) {
-        let tap = &mut self.taps[at];
+        let tap = &mut self.sources[at];
         let end = self.rules.arrivals_end;
         tap.next = tap.source.arrivals.next().filter(|request| request.at < end);
         if let Some(request) = &tap.next {
-            self.agenda.add(request.at.max(self.now), Event::Arrive(at as u32));
+            self.event_queue.add(request.at.max(self.now), Event::Arrive(at as u32));
         }
     }
 
     pub(super) fn arrive(&mut self, at: usize) {
-        let Some(arrived) = self.taps[at].next.take() else { return };
+        let Some(arrived) = self.sources[at].next.take() else { return };
         let tenant = self.tenant_of(at, arrived.client);
-        let tap = &mut self.taps[at];
-        let band = tap.source.bands.draw(&mut tap.dice);
+        let tap = &mut self.sources[at];
+        let band = tap.source.bands.draw(&mut tap.random);
         let (patience, ttl) = (tap.source.patience, tap.source.ttl);
         let Request { prompt, output, prefix, .. } = arrived;
         let known = &self.tenants[tenant as usize];
@@ -65,10 +65,10 @@ impl World<'_> {
         self.open.push(Open { stage: Stage::Waiting, prefix });
         self.open_count += 1;
         if let Some(patience) = patience {
-            self.agenda.add(self.now.after(patience), Event::GiveUp(request));
+            self.event_queue.add(self.now.after(patience), Event::GiveUp(request));
         }
-        self.gate.offer(&Offer { request, tenant, known, band, prompt, ttl }, self.now);
-        self.obey();
+        self.policy.offer(&Offer { request, tenant, known, band, prompt, ttl }, self.now);
+        self.apply_decisions();
         self.pull(at);
     }
 
@@ -81,15 +81,15 @@ impl World<'_> {
         }
         if let Stage::At(engine) = stage {
             let arrives = self.now.after(self.rules.network);
-            self.agenda.add(arrives, Event::Abort(request, engine));
+            self.event_queue.add(arrives, Event::Abort(request, engine));
         }
         self.close(request, Outcome::GaveUp, None);
-        self.gate.gave_up(request, spent, self.now);
-        self.obey();
+        self.policy.gave_up(request, spent, self.now);
+        self.apply_decisions();
     }
 
     fn tenant_of(&mut self, at: usize, client: u32) -> u32 {
-        let tap = &mut self.taps[at];
+        let tap = &mut self.sources[at];
         let (key, name) = match &tap.source.tenancy {
             Tenancy::One(name) => (0, Some(name)),
             Tenancy::Clients(names) => (client, names.get(client as usize)),
@@ -111,12 +111,12 @@ impl World<'_> {
 // === impl Bands ===
 
 impl Bands {
-    fn draw(self, dice: &mut Dice) -> Band {
+    fn draw(self, random: &mut Random) -> Band {
         let shares = match self {
             Self::Fixed(band) => return band,
             Self::Mixed(shares) => shares,
         };
-        let mut left = dice.unit() * shares.iter().sum::<f64>();
+        let mut left = random.unit() * shares.iter().sum::<f64>();
         let ascending = Band::DESCENDING.into_iter().rev().zip(shares);
         for (band, share) in ascending {
             if left < share {

@@ -1,25 +1,25 @@
 //! What goes wrong.
 
-use super::agenda::Event;
-use super::{Trouble, World};
-use crate::gate::EngineId;
+use super::event_queue::Event;
+use super::{FaultKind, World};
+use crate::policy::EngineId;
 
 // === impl World ===
 
 impl World<'_> {
     /// A fault of the setup happens. One that names no engine happens to nobody.
-    pub(super) fn strike(&mut self, number: usize) {
+    pub(super) fn inject_fault(&mut self, number: usize) {
         let fault = self.rules.faults[number];
         let Some(server) = self.servers.get_mut(fault.engine as usize) else { return };
         match fault.what {
-            Trouble::Crash => self.crash(fault.engine),
-            Trouble::Return => self.come_back(fault.engine),
-            Trouble::Slow(factor) => {
+            FaultKind::Crash => self.crash(fault.engine),
+            FaultKind::Return => self.come_back(fault.engine),
+            FaultKind::Slow(factor) => {
                 server.engine.slow_down(factor);
                 server.look_ahead();
             }
-            Trouble::NoMetrics => server.tells = false,
-            Trouble::Metrics => server.tells = true,
+            FaultKind::NoMetrics => server.tells = false,
+            FaultKind::Metrics => server.tells = true,
         }
     }
 
@@ -32,15 +32,15 @@ impl World<'_> {
         let lost = server.engine.crash();
         server.look_ahead();
         let noticed = self.one_way();
-        self.agenda.add(noticed, Event::Ready(engine, false));
+        self.event_queue.add(noticed, Event::Ready(engine, false));
         for job in lost {
-            self.agenda.add(noticed, Event::Fail(job.0));
+            self.event_queue.add(noticed, Event::Fail(job.0));
         }
     }
 
     fn come_back(&mut self, engine: EngineId) {
         self.servers[engine as usize].up = true;
         let noticed = self.one_way();
-        self.agenda.add(noticed, Event::Ready(engine, true));
+        self.event_queue.add(noticed, Event::Ready(engine, true));
     }
 }

@@ -2,24 +2,24 @@
 
 use flow::Time;
 
-use super::agenda::Event;
+use super::event_queue::Event;
 use super::{ATTEMPTS_MAX, Stage, World};
 use crate::engine::Progress;
-use crate::gate::{Decision, EngineId, Failure, RequestId};
 use crate::measure::Outcome;
+use crate::policy::{Decision, EngineId, Failure, RequestId};
 
 // === impl World ===
 
 impl World<'_> {
-    /// Carries out what the gate has decided.
-    pub(super) fn obey(&mut self) {
-        while let Some(decision) = self.gate.decide() {
+    /// Carries out what the policy has decided.
+    pub(super) fn apply_decisions(&mut self) {
+        while let Some(decision) = self.policy.decide() {
             match decision {
                 Decision::Send { request, engine, charged } => {
                     self.open[request as usize].stage = Stage::At(engine);
                     self.recorder.sent(request, engine, charged, self.now);
                     let arrives = self.one_way();
-                    self.agenda.add(arrives, Event::Submit(request, engine));
+                    self.event_queue.add(arrives, Event::Submit(request, engine));
                 }
                 Decision::Refuse { request, why } => {
                     self.close(request, Outcome::Refused(why), None);
@@ -44,18 +44,18 @@ impl World<'_> {
             return;
         }
         if self.recorder.token(request, tokens, self.now) {
-            self.gate.started(request, self.now);
-            self.obey();
+            self.policy.started(request, self.now);
+            self.apply_decisions();
         }
         if self.follows_streams {
-            self.gate.streamed(request, tokens, self.now);
-            self.obey();
+            self.policy.streamed(request, tokens, self.now);
+            self.apply_decisions();
         }
         if finished {
             let real = self.recorder.real(request);
             self.close(request, Outcome::Served, real);
-            self.gate.ended(request, self.recorder.spent(request), self.now);
-            self.obey();
+            self.policy.ended(request, self.recorder.spent(request), self.now);
+            self.apply_decisions();
         }
     }
 
@@ -78,15 +78,15 @@ impl World<'_> {
             self.recorder.returned(request);
             Failure::Untouched
         };
-        self.gate.failed(request, failure, self.now);
-        self.obey();
+        self.policy.failed(request, failure, self.now);
+        self.apply_decisions();
     }
 
     /// The gateway learns whether an engine takes requests.
     pub(super) fn note_ready(&mut self, engine: EngineId, ready: bool) {
         self.ready[engine as usize] = ready;
-        self.gate.engines(&self.ready, self.now);
-        self.obey();
+        self.policy.engines(&self.ready, self.now);
+        self.apply_decisions();
     }
 
     /// Ends a request, with what it really cost where it was at an engine and that is known.

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use flow::Time;
 
-use super::agenda::Event;
+use super::event_queue::Event;
 use super::{Stage, World};
 use crate::engine::{Engine, EngineReading, Job, JobId, Profile, Progress};
-use crate::gate::{EngineId, RequestId};
 use crate::measure::EngineMoment;
+use crate::policy::{EngineId, RequestId};
 
 /// One engine as a machine that can die and come back.
 pub(super) struct Server {
@@ -95,7 +95,7 @@ impl World<'_> {
         }
         self.batches.send(number, batch);
         let arrives = self.one_way();
-        self.agenda.add(arrives, Event::Tokens(number));
+        self.event_queue.add(arrives, Event::Tokens(number));
     }
 
     /// A request reaches its engine.
@@ -107,7 +107,7 @@ impl World<'_> {
             return;
         }
         if !server.up {
-            self.agenda.add(answer, Event::Fail(request));
+            self.event_queue.add(answer, Event::Fail(request));
             return;
         }
         let record = &self.recorder.records[request as usize];
@@ -120,7 +120,7 @@ impl World<'_> {
         };
         match server.engine.submit(job, self.now) {
             Ok(()) => server.look_ahead(),
-            Err(_) => self.agenda.add(answer, Event::Reject(request)),
+            Err(_) => self.event_queue.add(answer, Event::Reject(request)),
         }
     }
 
@@ -137,28 +137,28 @@ impl World<'_> {
         for (server, engine) in self.servers.iter().zip(0..) {
             if server.up && server.tells {
                 self.batches.readings.push_back((engine, server.engine.reading()));
-                self.agenda.add(self.now.after(metrics.lag), Event::Reading);
+                self.event_queue.add(self.now.after(metrics.lag), Event::Reading);
             }
         }
-        self.agenda.add(self.now.after(metrics.every), Event::Scrape);
+        self.event_queue.add(self.now.after(metrics.every), Event::Scrape);
     }
 
     /// An answer to that reaches the gateway.
     pub(super) fn deliver_reading(&mut self) {
         let Some((engine, reading)) = self.batches.readings.pop_front() else { return };
-        self.gate.reading(engine, &reading, self.now);
-        self.obey();
+        self.policy.reading(engine, &reading, self.now);
+        self.apply_decisions();
     }
 
     /// Writes down the state of the world.
     pub(super) fn sample(&mut self) {
         let moment = |(server, engine): (&Server, EngineId)| {
             let EngineReading { running, waiting, kv_used, .. } = server.engine.reading();
-            let (limit, binding) = (self.gate.limit(engine), self.gate.binding(engine));
+            let (limit, binding) = (self.policy.limit(engine), self.policy.binding(engine));
             EngineMoment { up: server.up, in_flight: 0, limit, binding, running, waiting, kv_used }
         };
         let engines = self.servers.iter().zip(0..).map(moment).collect();
         self.recorder.sample(engines, self.tenants.len(), self.now);
-        self.agenda.add(self.now.after(self.rules.sample), Event::Sample);
+        self.event_queue.add(self.now.after(self.rules.sample), Event::Sample);
     }
 }

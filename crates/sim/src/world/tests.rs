@@ -10,13 +10,13 @@ use flow::{Bounds, FlowClass, Hysteresis, Settings};
 
 use super::*;
 use crate::arrivals::{Arrivals, Lengths, Process};
-use crate::dice::Dice;
 use crate::engine::{Engine, EngineReading, Job, JobId, Shape, SlotsShape};
-use crate::gate::direct::Direct;
-use crate::gate::line::{Line, LineConfig, Order};
-use crate::gate::ours::{Ours, OursConfig};
-use crate::gate::{Cost, Decision, Failure, Offer, RequestId, Spent, Why};
 use crate::measure::Record;
+use crate::policy::direct::Direct;
+use crate::policy::plain_queue::{PlainQueue, PlainQueueConfig, QueueOrder};
+use crate::policy::tidegate::{Tidegate, TidegateConfig};
+use crate::policy::{Cost, Decision, Failure, Offer, RefusalReason, RequestId, Spent};
+use crate::random::Random;
 
 /// A request at this many milliseconds with this prompt and output.
 fn request(millis: u64, prompt: u32, output: u32) -> Request {
@@ -41,11 +41,11 @@ fn drawn(rate: f64, seed: u64) -> Arrivals {
         output_mean: 100.0,
         output_cv: 1.0,
     };
-    Arrivals::new(Process::Poisson { rate }, lengths, &Dice::new(seed), Time::NEVER).unwrap()
+    Arrivals::new(Process::Poisson { rate }, lengths, &Random::new(seed), Time::NEVER).unwrap()
 }
 
-fn line(order: Order, watermark: u32) -> Line {
-    Line::new(LineConfig { order, watermark, capacity: 1000, ttl: Span::from_secs(30) })
+fn line(order: QueueOrder, watermark: u32) -> PlainQueue {
+    PlainQueue::new(PlainQueueConfig { order, watermark, capacity: 1000, ttl: Span::from_secs(30) })
 }
 
 fn settings(bounds: Bounds) -> Settings {
@@ -57,12 +57,12 @@ fn fixed(watermark: f64) -> Bounds {
     Hysteresis::limit(watermark).unwrap().into()
 }
 
-fn ours(bounds: Bounds) -> Ours {
-    Ours::new(OursConfig { settings: settings(bounds), cost: Cost::Tokens }, &[])
+fn ours(bounds: Bounds) -> Tidegate {
+    Tidegate::new(TidegateConfig { settings: settings(bounds), cost: Cost::Tokens }, &[])
 }
 
 /// One run on one plain engine with this many slots.
-fn on_plain(slots: u32, requests: Vec<Request>, gate: &mut dyn Gate) -> History {
+fn on_plain(slots: u32, requests: Vec<Request>, policy: &mut dyn Policy) -> History {
     let source = Source::new("all", requests.into_iter());
-    run(Setup::new(vec![plain(slots)], vec![source], Span::from_secs(60)), gate)
+    run(Setup::new(vec![plain(slots)], vec![source], Span::from_secs(60)), policy)
 }

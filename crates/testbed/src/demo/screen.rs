@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
-use super::cast::{ENGINES, TENANTS};
-use super::{Progress, seconds};
+use super::seconds;
+use super::setup::{ENGINES, TENANTS};
 use crate::engine::Running;
 use crate::load::{Report, Summary, Waits};
+use crate::progress::Progress;
 
 /// One act on the screen.
 pub(super) struct Screen<'a, 'b> {
@@ -98,11 +99,11 @@ impl<'a, 'b> Screen<'a, 'b> {
             );
         }
         let _ = writeln!(page, "\n  engine      watts   running   in its own queue");
-        for (cast, engine) in ENGINES.iter().zip(engines) {
+        for (setup, engine) in ENGINES.iter().zip(engines) {
             let seen = engine.control().counters();
             let (running, waiting) = (seen.running, seen.waiting);
             let _ =
-                writeln!(page, "  {:10} {:>6} {running:>9} {waiting:>18}", cast.name, cast.watts);
+                writeln!(page, "  {:10} {:>6} {running:>9} {waiting:>18}", setup.name, setup.watts);
         }
         page
     }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::screen::Screen;
-use super::story::{Act, Prologue, Story};
-use super::{Plan, Progress, cast, play, run};
+use super::summary::{Comparison, Phase, Prologue};
+use super::{DemoOptions, play, run, setup};
 use crate::load::{Quantiles, Report, Summary, Waits};
+use crate::progress::Progress;
 
-fn plan() -> Plan {
-    Plan { length: Duration::from_secs(4), keep: false, seed: 1 }
+fn options() -> DemoOptions {
+    DemoOptions { length: Duration::from_secs(4), keep: false, seed: 1 }
 }
 
 fn summary(name: &str, half: Option<u64>) -> Summary {
@@ -26,7 +27,7 @@ fn summary(name: &str, half: Option<u64>) -> Summary {
 }
 
 fn report() -> Report {
-    let classes = cast::TENANTS.iter().map(|tenant| summary(tenant.name, Some(1234)));
+    let classes = setup::TENANTS.iter().map(|tenant| summary(tenant.name, Some(1234)));
     Report { elapsed: Duration::from_secs(30), classes: classes.collect() }
 }
 
@@ -35,7 +36,7 @@ fn report() -> Report {
 fn both_acts_are_played_and_everyone_who_sends_is_answered_through_tidegate() {
     let mut log = Vec::new();
     let mut progress = Progress { out: &mut log, live: false };
-    let (story, gateway, stage) = play(&plan(), &mut progress).unwrap();
+    let (story, gateway, stage) = play(&options(), &mut progress).unwrap();
     gateway.shut_down();
     gateway.join();
     for act in [&story.without, &story.with] {
@@ -49,7 +50,7 @@ fn both_acts_are_played_and_everyone_who_sends_is_answered_through_tidegate() {
     assert_eq!(left.sum::<u32>(), 0, "the engines are empty");
 
     let text = story.to_string();
-    for tenant in &cast::TENANTS {
+    for tenant in &setup::TENANTS {
         assert!(text.contains(&format!("  {:10} {}", tenant.name, tenant.band)), "{text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "it fits a terminal:\n{text}");
@@ -59,7 +60,7 @@ fn both_acts_are_played_and_everyone_who_sends_is_answered_through_tidegate() {
 
 #[test]
 fn a_demonstration_that_shows_nothing_is_refused() {
-    let short = Plan { length: Duration::from_secs(19), ..plan() };
+    let short = DemoOptions { length: Duration::from_secs(19), ..options() };
     let progress = Progress { out: &mut Vec::new(), live: false };
     let error = run(&short, &mut Vec::new(), progress).unwrap_err();
     assert!(error.to_string().contains("at least 20 seconds"), "{error}");
@@ -69,7 +70,7 @@ fn a_demonstration_that_shows_nothing_is_refused() {
 fn in_a_terminal_the_table_is_drawn_over_itself() {
     let mut drawn = Vec::new();
     let mut progress = Progress { out: &mut drawn, live: true };
-    let engines = cast::engines(1).unwrap();
+    let engines = setup::engines(1).unwrap();
     let mut screen = Screen::new("1 of 2", Duration::from_secs(60), &mut progress);
     screen.show(&report(), &engines).unwrap();
     screen.show(&report(), &engines).unwrap();
@@ -109,9 +110,9 @@ fn a_team_without_an_answer_is_said_to_have_none_yet() {
 fn the_story_boasts_of_nothing_that_did_not_happen() {
     let act = |half, ok| {
         let classes = vec![Summary { ok, ..summary("quiet", half) }];
-        Act { report: Report { classes, ..report() }, joules: 1.0 }
+        Phase { report: Report { classes, ..report() }, joules: 1.0 }
     };
-    let told = |without, with| Story { without, with }.to_string();
+    let told = |without, with| Comparison { without, with }.to_string();
     let better = told(act(None, 100), act(Some(300), 180));
     assert!(better.contains("wait at most 0.3 s;\nwithout Tidegate most of them"), "{better}");
     assert!(better.ends_with("The engines give 1.8 times as many answers.\n"), "{better}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
-use sim::dice::Dice;
+use sim::random::Random;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -68,7 +68,7 @@ pub struct Counters {
 /// What shall go wrong: a fault by its name, or `none`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Demand {
+pub(super) struct FaultRequest {
     fault: String,
     /// For how many requests; for all without it.
     #[serde(default)]
@@ -80,7 +80,7 @@ pub(super) struct Demand {
 
 /// One request that is here. It is aborted unless it says how it ended.
 #[derive(Debug)]
-pub(super) struct Visit {
+pub(super) struct RequestGuard {
     control: Control,
     over: bool,
 }
@@ -89,7 +89,7 @@ pub(super) struct Visit {
 struct Inner {
     counters: Counters,
     fault: Option<Pending>,
-    dice: Dice,
+    random: Random,
     failure_share: f64,
     failures: Vec<Fault>,
 }
@@ -111,7 +111,7 @@ impl Control {
         let inner = Inner {
             counters: Counters::default(),
             fault: None,
-            dice: Dice::new(settings.seed).fork("failures"),
+            random: Random::new(settings.seed).fork("failures"),
             failure_share: settings.failure_share,
             failures: settings.failures.clone(),
         };
@@ -152,8 +152,8 @@ impl Control {
         self.set(None);
     }
 
-    pub(super) fn demand(&self, demand: &Demand) -> Result<(), UnknownFault> {
-        let Demand { fault, count, everywhere } = demand;
+    pub(super) fn demand(&self, demand: &FaultRequest) -> Result<(), UnknownFault> {
+        let FaultRequest { fault, count, everywhere } = demand;
         let fault = match fault.as_str() {
             "none" => None,
             name => Some(name.parse()?),
@@ -188,12 +188,12 @@ impl Control {
     }
 
     /// A request for work has arrived.
-    pub(super) fn visit(&self) -> Visit {
+    pub(super) fn guard(&self) -> RequestGuard {
         let counters = &mut self.lock().counters;
         counters.received += 1;
         counters.in_flight += 1;
         counters.max_in_flight_seen = counters.max_in_flight_seen.max(counters.in_flight);
-        Visit { control: self.clone(), over: false }
+        RequestGuard { control: self.clone(), over: false }
     }
 
     pub(super) fn note_request(&self, request: String, headers: &HeaderMap) {
@@ -246,17 +246,17 @@ impl Inner {
     }
 
     fn drawn(&mut self, for_work: bool) -> Option<Fault> {
-        if !for_work || self.failure_share <= 0.0 || self.dice.unit() >= self.failure_share {
+        if !for_work || self.failure_share <= 0.0 || self.random.unit() >= self.failure_share {
             return None;
         }
-        let at = self.dice.below(self.failures.len().max(1) as u64) as usize;
+        let at = self.random.below(self.failures.len().max(1) as u64) as usize;
         self.failures.get(at).copied()
     }
 }
 
-// === impl Visit ===
+// === impl RequestGuard ===
 
-impl Visit {
+impl RequestGuard {
     /// It was answered in full.
     pub(super) fn complete(mut self) {
         self.end(|counters| counters.completed += 1);
@@ -276,7 +276,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.end(|counters| counters.aborted += 1);
     }

@@ -52,7 +52,7 @@ struct Waiter {
 
 /// A job's place in the machine; dropped before its end, the job is aborted.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct JobHandle {
     machine: Arc<Machine>,
     job: JobId,
     tokens: watch::Receiver<u32>,
@@ -87,7 +87,7 @@ impl Machine {
     }
 
     /// Takes a job in.
-    pub(super) fn enter(self: &Arc<Self>, work: Work) -> Result<Seat, Rejected> {
+    pub(super) fn enter(self: &Arc<Self>, work: Work) -> Result<JobHandle, Rejected> {
         let tokens = u64::from(work.prompt) + u64::from(work.output);
         let limit = u64::from(self.rules.max_len);
         if tokens > limit {
@@ -103,7 +103,7 @@ impl Machine {
         inner.jobs.insert(id, Waiter { output: work.output, tokens: tell });
         inner.look(now);
         self.changed.notify_one();
-        Ok(Seat { machine: self.clone(), job: id, tokens })
+        Ok(JobHandle { machine: self.clone(), job: id, tokens })
     }
 
     pub(super) fn state(&self) -> State {
@@ -180,7 +180,7 @@ impl Inner {
                 true => waiter.output,
                 false => progress.tokens.saturating_sub(rules.silent),
             };
-            // Nobody listens once the seat is gone, and then the job is about to be aborted.
+            // Nobody listens once the job is gone, and then the job is about to be aborted.
             let _ = waiter.tokens.send(shown);
             if progress.finished {
                 self.jobs.remove(&progress.job);
@@ -204,9 +204,9 @@ impl Inner {
     }
 }
 
-// === impl Seat ===
+// === impl JobHandle ===
 
-impl Seat {
+impl JobHandle {
     /// Waits until more than `shown` tokens are there; how many there are. Nothing once the machine
     /// is gone.
     pub(super) async fn beyond(&mut self, shown: u32) -> Option<u32> {
@@ -215,7 +215,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for JobHandle {
     fn drop(&mut self) {
         self.machine.leave(self.job);
     }

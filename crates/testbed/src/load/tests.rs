@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Arrivals, Class, Plan, Quantiles, Report, Waits, run};
+use super::{Arrivals, Class, LoadPlan, Quantiles, Report, Waits, run};
 use crate::engine::{Engine, Fault, Pace, Running, Settings};
 
 fn engine(millis: u64, at_once: u32) -> Running {
@@ -21,8 +21,8 @@ fn class(name: &str, arrivals: Arrivals) -> Class {
     }
 }
 
-fn plan(engines: &[&Running], classes: Vec<Class>) -> Plan {
-    Plan {
+fn plan(engines: &[&Running], classes: Vec<Class>) -> LoadPlan {
+    LoadPlan {
         targets: engines.iter().map(|engine| engine.address()).collect(),
         classes,
         duration: Duration::from_millis(400),
@@ -107,7 +107,8 @@ async fn failures_are_told_apart_by_their_codes() {
     assert_eq!(report.classes[0].failed.get("timeout"), Some(&1));
     let address = engine.address();
     engine.stop().unwrap();
-    let gone = Plan { targets: vec![address], ..plan(&[], vec![class("only", outstanding(1))]) };
+    let gone =
+        LoadPlan { targets: vec![address], ..plan(&[], vec![class("only", outstanding(1))]) };
     let report = run(gone, |_| ()).await.unwrap();
     assert!(report.classes[0].failed.contains_key("no_connection"), "{report}");
 }

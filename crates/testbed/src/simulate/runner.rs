@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 use sim::report::Digest;
 use sim::scenario::{Cell, ScenarioError};
 
-use super::{Progress, Scenario, Traces};
+use super::{Scenario, Traces};
+use crate::progress::Progress;
 use crate::stopwatch::Stopwatch;
 
 /// A scenario to run.

@@ -4,7 +4,8 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::{Plan, Progress, document, read, run};
+use super::{SimulateOptions, document, read, run};
+use crate::progress::Progress;
 
 const SMALL: &str = r#"
 title = "small"
@@ -37,28 +38,33 @@ fn folder(name: &str) -> PathBuf {
     path
 }
 
-fn plan(folder: &Path, scenario: &str) -> Plan {
+fn options(folder: &Path, scenario: &str) -> SimulateOptions {
     let path = folder.join("small.toml");
     fs::write(&path, scenario).unwrap();
     let pictures = Some(folder.join("pictures"));
-    Plan { paths: vec![path], traces: Some(folder.into()), pictures, ..Plan::default() }
+    SimulateOptions {
+        paths: vec![path],
+        traces: Some(folder.into()),
+        pictures,
+        ..SimulateOptions::default()
+    }
 }
 
-/// What a plan prints, and its error if it ends with one.
-fn play(plan: &Plan) -> (String, Option<String>) {
+/// What a options prints, and its error if it ends with one.
+fn play(options: &SimulateOptions) -> (String, Option<String>) {
     let mut out = Vec::new();
-    let result = run(plan, &mut out, Progress { out: &mut std::io::sink(), live: true });
+    let result = run(options, &mut out, Progress { out: &mut std::io::sink(), live: true });
     (String::from_utf8(out).unwrap(), result.err().map(|error| format!("{error:#}")))
 }
 
-fn error(plan: &Plan) -> String {
-    play(plan).1.unwrap()
+fn error(options: &SimulateOptions) -> String {
+    play(options).1.unwrap()
 }
 
 #[test]
 fn a_scenario_is_printed_and_drawn() {
     let folder = folder("printed");
-    let (text, error) = play(&plan(&folder, SMALL));
+    let (text, error) = play(&options(&folder, SMALL));
     assert_eq!(error, None);
     assert!(text.starts_with("### small\n"), "{text}");
     assert_eq!(text.matches("| fifo 4 |").count(), 2, "{text}");
@@ -71,22 +77,23 @@ fn a_scenario_is_printed_and_drawn() {
 #[test]
 fn threads_change_nothing() {
     let folder = folder("threads");
-    let plan = plan(&folder, SMALL);
-    assert_eq!(play(&plan), play(&plan));
+    let options = options(&folder, SMALL);
+    assert_eq!(play(&options), play(&options));
 }
 
 #[test]
 fn the_command_line_chooses_policy_load_and_seeds() {
     let folder = folder("chosen");
-    let plan = plan(&folder, SMALL);
-    let only = Plan { only: Some("direct".to_owned()), load: Some(3.0), ..plan.clone() };
+    let options = options(&folder, SMALL);
+    let only =
+        SimulateOptions { only: Some("direct".to_owned()), load: Some(3.0), ..options.clone() };
     let (text, _) = play(&only);
     assert!(!text.contains("fifo"), "{text}");
     assert!(text.contains("| direct |    3 |"), "{text}");
-    let (seeded, _) = play(&Plan { seed: Some(1), seeds: Some(2), ..plan.clone() });
-    assert_eq!(seeded, play(&plan).0, "1 and 2 are the seeds of the file");
-    assert_ne!(play(&Plan { seed: Some(9), ..plan.clone() }).0, seeded);
-    let json = play(&Plan { json: true, ..plan }).0;
+    let (seeded, _) = play(&SimulateOptions { seed: Some(1), seeds: Some(2), ..options.clone() });
+    assert_eq!(seeded, play(&options).0, "1 and 2 are the seeds of the file");
+    assert_ne!(play(&SimulateOptions { seed: Some(9), ..options.clone() }).0, seeded);
+    let json = play(&SimulateOptions { json: true, ..options }).0;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json[0]["scenario"], "small");
     assert_eq!(json[0]["report"]["rows"].as_array().unwrap().len(), 4);
@@ -95,7 +102,7 @@ fn the_command_line_chooses_policy_load_and_seeds() {
 #[test]
 fn a_broken_expectation_is_an_error_after_the_table() {
     let folder = folder("broken");
-    let (text, error) = play(&plan(&folder, &SMALL.replace("min = 1.0", "max = 0.5")));
+    let (text, error) = play(&options(&folder, &SMALL.replace("min = 1.0", "max = 0.5")));
     assert!(text.contains("**NO**"), "{text}");
     assert_eq!(error.unwrap(), "4 of 4 expectations are broken, in small");
 }
@@ -103,7 +110,7 @@ fn a_broken_expectation_is_an_error_after_the_table() {
 #[test]
 fn errors_name_the_file_and_the_place() {
     let folder = folder("errors");
-    let bad = |from: &str, to: &str| error(&plan(&folder, &SMALL.replace(from, to)));
+    let bad = |from: &str, to: &str| error(&options(&folder, &SMALL.replace(from, to)));
     let file = folder.join("small.toml").display().to_string();
     for (message, place) in [
         (bad("rate = 2.0", "rate = -2.0"), "traffic[0].rate"),
@@ -113,28 +120,31 @@ fn errors_name_the_file_and_the_place() {
     ] {
         assert!(message.contains(place) && message.contains(&file), "{message}");
     }
-    let plan = plan(&folder, SMALL);
-    let only = error(&Plan { only: Some("lifo".to_owned()), ..plan.clone() });
+    let options = options(&folder, SMALL);
+    let only = error(&SimulateOptions { only: Some("lifo".to_owned()), ..options.clone() });
     assert!(only.contains("there are: direct, fifo 4"), "{only}");
     for seeds in [0, 1001] {
-        assert!(error(&Plan { seeds: Some(seeds), ..plan.clone() }).contains("--seeds"));
+        assert!(
+            error(&SimulateOptions { seeds: Some(seeds), ..options.clone() }).contains("--seeds")
+        );
     }
     for load in [0.0, -1.0, f64::NAN, 101.0] {
-        assert!(error(&Plan { load: Some(load), ..plan.clone() }).contains("--load"));
+        assert!(error(&SimulateOptions { load: Some(load), ..options.clone() }).contains("--load"));
     }
-    let absent = error(&Plan { paths: vec![folder.join("absent.toml")], ..plan });
+    let absent = error(&SimulateOptions { paths: vec![folder.join("absent.toml")], ..options });
     assert!(absent.contains("absent.toml"), "{absent}");
 }
 
 #[test]
 fn a_bad_trace_is_named_with_its_line() {
     let folder = folder("traces");
-    let plan = plan(&folder, &SMALL.replace("prompt = 100\noutput = 20", "trace = \"t.csv\""));
+    let options =
+        options(&folder, &SMALL.replace("prompt = 100\noutput = 20", "trace = \"t.csv\""));
     let head = "arrived_at_s,client,prompt_tokens,output_tokens\n";
     for (rows, place) in [("", "line 1"), ("2,a,9,9\n1,a,9,9\n", "line 3"), ("0,a,9,x\n", "line 2")]
     {
         fs::write(folder.join("t.csv"), format!("{head}{rows}")).unwrap();
-        let message = error(&plan);
+        let message = error(&options);
         assert!(message.contains("t.csv") && message.contains(place), "{message}");
     }
 }
@@ -142,15 +152,15 @@ fn a_bad_trace_is_named_with_its_line() {
 #[test]
 fn a_folder_means_all_scenarios_in_it() {
     let folder = folder("folder");
-    let plan = plan(&folder, SMALL);
+    let options = options(&folder, SMALL);
     fs::write(folder.join("another.toml"), SMALL.replace("small", "another")).unwrap();
     fs::write(folder.join("notes.txt"), "not a scenario").unwrap();
-    let (text, error) = play(&Plan { paths: vec![folder.clone()], ..plan.clone() });
+    let (text, error) = play(&SimulateOptions { paths: vec![folder.clone()], ..options.clone() });
     assert_eq!(error, None);
     let places = ["### another", "### small"].map(|title| text.find(title).unwrap());
     assert!(places.is_sorted(), "in the order of their names");
     let empty = folder.join("pictures");
-    let error = play(&Plan { paths: vec![empty], ..plan }).1.unwrap();
+    let error = play(&SimulateOptions { paths: vec![empty], ..options }).1.unwrap();
     assert!(error.contains("no scenario (*.toml)"), "{error}");
 }
 
@@ -168,10 +178,10 @@ fn a_document_keeps_what_is_outside_its_marks() {
 #[test]
 fn a_scenario_that_is_named_twice_is_played_once() {
     let folder = folder("twice");
-    let plan = plan(&folder, SMALL);
+    let options = options(&folder, SMALL);
     let again = folder.join(".").join("small.toml");
-    let paths = vec![plan.paths[0].clone(), again, folder.clone()];
-    let (text, error) = play(&Plan { paths, ..plan });
+    let paths = vec![options.paths[0].clone(), again, folder.clone()];
+    let (text, error) = play(&SimulateOptions { paths, ..options });
     assert_eq!(error, None);
     assert_eq!(text.matches("### small").count(), 1, "{text}");
 }
@@ -179,20 +189,21 @@ fn a_scenario_that_is_named_twice_is_played_once() {
 #[test]
 fn only_regular_files_of_a_sensible_size_are_read() {
     let folder = folder("regular");
-    let plan = plan(&folder, &SMALL.replace("prompt = 100\noutput = 20", "trace = \"t.csv\""));
+    let options =
+        options(&folder, &SMALL.replace("prompt = 100\noutput = 20", "trace = \"t.csv\""));
     fs::create_dir_all(folder.join("t.csv")).unwrap();
-    let trace = error(&plan);
+    let trace = error(&options);
     assert!(trace.contains("t.csv is a folder, not a regular file"), "{trace}");
     fs::remove_dir(folder.join("t.csv")).unwrap();
     fs::File::create(folder.join("t.csv")).unwrap().set_len((512 << 20) + 1).unwrap();
-    let trace = error(&plan);
+    let trace = error(&options);
     assert!(trace.contains("t.csv has more than 536870912 bytes"), "{trace}");
     if cfg!(unix) {
-        let device = error(&Plan { paths: vec!["/dev/zero".into()], ..plan.clone() });
+        let device = error(&SimulateOptions { paths: vec!["/dev/zero".into()], ..options.clone() });
         assert!(device.contains("/dev/zero is not a regular file"), "{device}");
     }
-    fs::write(&plan.paths[0], " ".repeat((1 << 20) + 1)).unwrap();
-    let scenario = error(&plan);
+    fs::write(&options.paths[0], " ".repeat((1 << 20) + 1)).unwrap();
+    let scenario = error(&options);
     assert!(scenario.contains("small.toml has more than 1048576 bytes"), "{scenario}");
 }
 
@@ -205,19 +216,19 @@ fn a_file_that_grows_while_it_is_read_is_refused() {
 #[test]
 fn where_results_go_is_checked_before_anything_runs() {
     let folder = folder("before");
-    let plan = plan(&folder, SMALL);
+    let options = options(&folder, SMALL);
     let taken = folder.join("taken");
     fs::write(&taken, "a file").unwrap();
     let unmarked = folder.join("unmarked.md");
     fs::write(&unmarked, "no marks").unwrap();
-    let document = |path: PathBuf| Plan { document: Some(path), ..plan.clone() };
-    for (plan, problem) in [
-        (Plan { pictures: Some(taken.clone()), ..plan.clone() }, "cannot make"),
+    let document = |path: PathBuf| SimulateOptions { document: Some(path), ..options.clone() };
+    for (options, problem) in [
+        (SimulateOptions { pictures: Some(taken.clone()), ..options.clone() }, "cannot make"),
         (document(folder.join("absent.md")), "absent.md"),
         (document(folder.clone()), "is a folder"),
         (document(unmarked), "no lines"),
     ] {
-        let (text, error) = play(&plan);
+        let (text, error) = play(&options);
         assert!(error.as_ref().is_some_and(|error| error.contains(problem)), "{error:?}");
         assert_eq!(text, "", "{problem}");
     }
@@ -226,14 +237,15 @@ fn where_results_go_is_checked_before_anything_runs() {
 #[test]
 fn every_scenario_is_checked_before_the_first_runs() {
     let folder = folder("checked");
-    let plan = plan(&folder, SMALL);
+    let options = options(&folder, SMALL);
     let bad = folder.join("worse.toml");
     fs::write(&bad, SMALL.replace("rate = 2.0", "rate = -2.0")).unwrap();
-    let (text, error) = play(&Plan { paths: vec![plan.paths[0].clone(), bad], ..plan.clone() });
+    let (text, error) =
+        play(&SimulateOptions { paths: vec![options.paths[0].clone(), bad], ..options.clone() });
     assert!(error.unwrap().contains("traffic[0].rate"));
     assert_eq!(text, "");
     let often = SMALL.replace("\"20s\"", "\"20s\"\nmetrics = { every = \"1ms\" }");
-    fs::write(&plan.paths[0], often).unwrap();
-    let seeds = play(&Plan { seeds: Some(1000), ..plan }).1.unwrap();
+    fs::write(&options.paths[0], often).unwrap();
+    let seeds = play(&SimulateOptions { seeds: Some(1000), ..options }).1.unwrap();
     assert!(seeds.contains("metrics.every"), "what the command line says counts too: {seeds}");
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
-use sim::dice::Dice;
+use sim::random::Random;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -45,12 +45,14 @@ impl Traffic {
     /// The same moments whenever it is drawn.
     pub(super) fn drawn(quick: bool) -> Self {
         let (phase, phases) = if quick { (PHASE_QUICK, PHASES_QUICK) } else { (PHASE, PHASES) };
-        let mut dice = Dice::new(SEED);
+        let mut random = Random::new(SEED);
         let mut asks = Vec::new();
         for number in 0..phases {
             let begins = phase * number as u32;
             let rate = if number % 2 == 0 { BURST } else { LULL };
-            asks.extend(moments(&mut dice, rate, phase).map(|(at, tokens)| (begins + at, tokens)));
+            asks.extend(
+                moments(&mut random, rate, phase).map(|(at, tokens)| (begins + at, tokens)),
+            );
         }
         Self { asks, lasts: phase * phases as u32 }
     }
@@ -61,7 +63,7 @@ impl Traffic {
 
     /// A lull that nobody looks at.
     pub(super) async fn lull(&self, gateway: SocketAddr, time: Duration) -> Result<()> {
-        let asks = moments(&mut Dice::new(SEED).fork("warm"), LULL, time).collect();
+        let asks = moments(&mut Random::new(SEED).fork("warm"), LULL, time).collect();
         Self { asks, lasts: time }.play(gateway, || ()).await?;
         Ok(())
     }
@@ -91,14 +93,14 @@ impl Traffic {
 
 /// Moments of this rate, at random.
 fn moments(
-    dice: &mut Dice,
+    random: &mut Random,
     rate: f64,
     time: Duration,
 ) -> impl Iterator<Item = (Duration, u64)> + use<'_> {
     let mut at = Duration::ZERO;
     std::iter::from_fn(move || {
-        at += Duration::from_secs_f64(dice.exponential() / rate);
-        Some((at, tokens(dice)))
+        at += Duration::from_secs_f64(random.exponential() / rate);
+        Some((at, tokens(random)))
     })
     .take_while(move |(at, _)| *at < time)
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use anyhow::Result;
 use flow::start_limiter::{StartAllowance, StartLimiter, StartLimiterSettings, StartLoad};
 use flow::{Span, Time};
-use sim::dice::Dice;
 use sim::engine::{Engine, Job, JobId, Profile, Progress};
+use sim::random::Random;
 
 use super::{Mix, Policy, Size};
 
@@ -41,7 +41,7 @@ pub(super) struct Yard<'a> {
     start: f64,
     start_limiter: StartLimiter,
     look_at: Time,
-    sizes: Dice,
+    sizes: Random,
     out: Vec<Progress>,
     /// Interactive requests' milliseconds to the first token.
     pub(super) first_ms: Vec<f64>,
@@ -57,12 +57,12 @@ struct Running {
 }
 
 /// Moments of interactive requests, in bursts and lulls.
-fn moments(mix: &Mix, seconds: f64, dice: &mut Dice) -> Vec<Time> {
+fn moments(mix: &Mix, seconds: f64, random: &mut Random) -> Vec<Time> {
     let (mut at, mut moments) = (0.0, Vec::new());
     while at < seconds {
         let phase = (at / PHASE).floor();
         let rate = if phase % 2.0 == 0.0 { mix.burst } else { mix.lull };
-        let next = at + dice.exponential() / rate;
+        let next = at + random.exponential() / rate;
         let ends = (phase + 1.0) * PHASE;
         // Without memory, chance begins anew with the next phase.
         at = next.min(ends);
@@ -98,7 +98,7 @@ impl<'a> Yard<'a> {
             start: UNKNOWN,
             start_limiter: StartLimiter::new(StartLimiterSettings::new(rest)?),
             look_at: Time::ZERO,
-            sizes: Dice::new(SEED).fork("batch"),
+            sizes: Random::new(SEED).fork("batch"),
             out: Vec::new(),
             first_ms: Vec::new(),
             done: 0,
@@ -106,9 +106,9 @@ impl<'a> Yard<'a> {
     }
 
     pub(super) fn play(&mut self, seconds: f64) -> Result<()> {
-        let mut dice = Dice::new(SEED);
-        let mut sizes = Dice::new(SEED).fork("interactive");
-        for arrival in moments(self.mix, seconds, &mut dice) {
+        let mut random = Random::new(SEED);
+        let mut sizes = Random::new(SEED).fork("interactive");
+        for arrival in moments(self.mix, seconds, &mut random) {
             while let Some(next) = self.next_event().filter(|next| *next < arrival) {
                 self.advance(next)?;
             }
@@ -187,12 +187,12 @@ impl<'a> Yard<'a> {
         StartLoad { ready: 1, calm: u32::from(calm), start, others: true }
     }
 
-    fn submit(&mut self, size: Size, dice: &mut Dice, interactive: bool) -> Result<()> {
+    fn submit(&mut self, size: Size, random: &mut Random, interactive: bool) -> Result<()> {
         let Size { prompt, output } = size;
         let id = JobId(self.next_id);
         self.next_id += 1;
         // From half the mean to half as much again.
-        let length = output / 2 + dice.below(u64::from(output) + 1) as u32;
+        let length = output / 2 + random.below(u64::from(output) + 1) as u32;
         let job = Job { id, prompt, output: length, priority: 0, prefix: [].into() };
         self.engine.submit(job, self.now)?;
         let tokens = u64::from(prompt + output);

@@ -5,8 +5,8 @@ use flow::{Ask, Controller, Order, Time};
 
 use crate::controller::chance::Draw;
 use crate::controller::cycles::filling;
+use crate::controller::fixture::{self, MODEL, settings};
 use crate::controller::floor::Floor;
-use crate::controller::gate::{self, MODEL, settings};
 use crate::controller::report::{Bytes, Memory};
 use crate::controller::subject::{IN_FLIGHT, Shape, TTL_NANOS};
 
@@ -29,13 +29,13 @@ fn counted<T>(fill: impl FnOnce() -> Result<T>) -> Result<Bytes> {
 }
 
 fn fill_core(draws: &[Draw]) -> Result<Controller> {
-    let mut gate = gate::open(settings(Order::Fifo, f64::from(IN_FLIGHT))?);
-    let flows = gate::flows(&mut gate, SHAPE.flows);
+    let mut controller = fixture::open(settings(Order::Fifo, f64::from(IN_FLIGHT))?);
+    let flows = fixture::flows(&mut controller, SHAPE.flows);
     for draw in draws {
         let ask = Ask::new(flows[draw.flow as usize], MODEL);
-        gate.offer(Ask { cost: u64::from(draw.cost), ..ask }, Time::ZERO);
+        controller.offer(Ask { cost: u64::from(draw.cost), ..ask }, Time::ZERO);
     }
-    Ok(gate)
+    Ok(controller)
 }
 
 fn fill_floor(draws: &[Draw]) -> Floor {

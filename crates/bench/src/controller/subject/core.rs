@@ -10,11 +10,11 @@ use flow::{
 
 use super::{AGE_SEED, IN_FLIGHT, STEP_NANOS, STORM_NANOS, Shape, Subject};
 use crate::controller::chance::{Chance, Draw};
-use crate::controller::gate::{self, MODEL, WORKLOADS, settings};
+use crate::controller::fixture::{self, MODEL, WORKLOADS, settings};
 
 #[derive(Clone, Debug)]
 pub(crate) struct CoreSubject {
-    gate: Controller,
+    controller: Controller,
     /// The band of every ask but those that preempt.
     band: Band,
     flows: Vec<FlowId>,
@@ -63,11 +63,11 @@ impl CoreSubject {
 
     fn empty(shape: Shape, settings: Settings) -> Self {
         let named = if settings.order == Order::Workload { WORKLOADS } else { 0 };
-        let mut gate = gate::open(settings);
-        let flows = gate::flows(&mut gate, shape.flows);
-        let workloads = gate::workloads(&mut gate, named);
+        let mut controller = fixture::open(settings);
+        let flows = fixture::flows(&mut controller, shape.flows);
+        let workloads = fixture::workloads(&mut controller, named);
         let (waiting, in_flight, steps) = (Vec::new(), VecDeque::new(), Vec::new());
-        Self { gate, band: Band::Normal, flows, workloads, waiting, in_flight, steps, now: 0 }
+        Self { controller, band: Band::Normal, flows, workloads, waiting, in_flight, steps, now: 0 }
     }
 
     fn fill(&mut self, draws: &[Draw], ttl: impl Fn(&Draw) -> Option<Span>) -> Result<()> {
@@ -76,7 +76,7 @@ impl CoreSubject {
         let mut waiting = std::mem::take(&mut self.waiting);
         Chance::new(AGE_SEED).shuffle(&mut waiting);
         for ticket in waiting {
-            self.gate.cancel(ticket, Time::ZERO)?;
+            self.controller.cancel(ticket, Time::ZERO)?;
         }
         self.steps.drain(..IN_FLIGHT as usize);
         self.offer_all(&ttl)
@@ -85,7 +85,7 @@ impl CoreSubject {
     fn offer_all(&mut self, ttl: &impl Fn(&Draw) -> Option<Span>) -> Result<()> {
         for step in &self.steps {
             let ask = Ask { ttl: ttl(&step.ask), ..step.ask(self.band) };
-            match self.gate.offer(ask, Time::ZERO) {
+            match self.controller.offer(ask, Time::ZERO) {
                 Verdict::Granted { ticket, .. } => self.in_flight.push_back(ticket),
                 Verdict::Queued { ticket } => self.waiting.push(ticket),
                 Verdict::Refused { reason, .. } => bail!("the core refused an ask: {reason:?}"),
@@ -96,15 +96,15 @@ impl CoreSubject {
 
     #[cfg(test)]
     pub(crate) fn waiting_by_flow(&self) -> Vec<u32> {
-        self.gate.flows().map(|flow| flow.waiting.iter().sum()).collect()
+        self.controller.flows().map(|flow| flow.waiting.iter().sum()).collect()
     }
 
     /// Runs the batch as asks of a high band, each of which takes the place of another ask.
     pub(crate) fn preempt(&mut self) -> Result<()> {
         let now = Time::from_nanos(self.now);
         for step in &self.steps {
-            self.gate.offer(step.ask(Band::High), now);
-            let evicted = self.gate.poll_event();
+            self.controller.offer(step.ask(Band::High), now);
+            let evicted = self.controller.poll_event();
             ensure!(matches!(evicted, Some(Event::Evicted { .. })), "nobody was preempted");
         }
         Ok(())
@@ -129,14 +129,14 @@ impl Subject for CoreSubject {
     }
 
     fn cycle(&mut self) -> Result<()> {
-        self.gate.wake(Time::from_nanos(self.now));
+        self.controller.wake(Time::from_nanos(self.now));
         for step in &self.steps {
             self.now += STEP_NANOS;
             let now = Time::from_nanos(self.now);
             let oldest = self.in_flight.pop_front().context("nothing is in flight")?;
-            self.gate.settle(oldest, Usage::Cost(u64::from(step.ask.actual)), now)?;
-            self.in_flight.extend(gate::granted(&mut self.gate));
-            self.gate.offer(step.ask(self.band), now);
+            self.controller.settle(oldest, Usage::Cost(u64::from(step.ask.actual)), now)?;
+            self.in_flight.extend(fixture::granted(&mut self.controller));
+            self.controller.offer(step.ask(self.band), now);
         }
         Ok(())
     }
@@ -146,8 +146,8 @@ impl Subject for CoreSubject {
             self.now += STEP_NANOS;
             let now = Time::from_nanos(self.now);
             let place = &mut self.waiting[step.ask.pick as usize];
-            self.gate.cancel(*place, now)?;
-            let Verdict::Queued { ticket } = self.gate.offer(step.ask(self.band), now) else {
+            self.controller.cancel(*place, now)?;
+            let Verdict::Queued { ticket } = self.controller.offer(step.ask(self.band), now) else {
                 bail!("an ask that should wait did not");
             };
             *place = ticket;
@@ -157,9 +157,9 @@ impl Subject for CoreSubject {
 
     fn expire(&mut self) -> Result<u32> {
         let mut gone = 0;
-        while let Some(due) = self.gate.next_wake() {
-            self.gate.wake(due);
-            while self.gate.poll_event().is_some() {
+        while let Some(due) = self.controller.next_wake() {
+            self.controller.wake(due);
+            while self.controller.poll_event().is_some() {
                 gone += 1;
             }
         }
@@ -167,7 +167,7 @@ impl Subject for CoreSubject {
     }
 
     fn check(&self) -> Result<()> {
-        let (depth, flying) = (self.gate.depth() as usize, self.gate.in_flight());
+        let (depth, flying) = (self.controller.depth() as usize, self.controller.in_flight());
         ensure!(depth == self.waiting.len(), "{depth} wait instead of {}", self.waiting.len());
         ensure!(flying == IN_FLIGHT, "{flying} are in flight instead of {IN_FLIGHT}");
         Ok(())

@@ -6,14 +6,14 @@ use flow::{Span, Time};
 
 use super::super::{Arrivals, Lengths, Process};
 use super::{FIXED, small_trace};
-use crate::dice::Dice;
+use crate::random::Random;
 use crate::trace::Trace;
 
 const SECOND: Span = Span::from_secs(1);
 const POISSON: Process = Process::Poisson { rate: 1.0 };
 
 fn refusal(process: Process, lengths: Lengths) -> String {
-    Arrivals::new(process, lengths, &Dice::new(1), Time::NEVER).unwrap_err().to_string()
+    Arrivals::new(process, lengths, &Random::new(1), Time::NEVER).unwrap_err().to_string()
 }
 
 #[test]

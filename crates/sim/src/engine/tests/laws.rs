@@ -6,7 +6,7 @@ use flow::{Span, Time};
 
 use super::super::{BatchShape, Engine, Job, JobId, Policy, Profile, Progress, Shape, SlotsShape};
 use super::{audit, batch, small};
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// Says which history broke a law.
 struct Seed(u64);
@@ -21,7 +21,7 @@ impl Drop for Seed {
 
 /// A random history of one engine, and what is known about its jobs from outside.
 struct History {
-    dice: Dice,
+    random: Random,
     engine: Engine,
     now: Time,
     next: u32,
@@ -31,17 +31,17 @@ struct History {
     finished: u32,
 }
 
-fn profile(dice: &mut Dice) -> Profile {
-    if dice.below(8) == 0 {
-        let slots = 1 + dice.below(4) as u32;
+fn profile(random: &mut Random) -> Profile {
+    if random.below(8) == 0 {
+        let slots = 1 + random.below(4) as u32;
         let shape = SlotsShape { slots, prefill_rate: 900.0, decode_rate: 50.0, max_len: 400 };
         return Profile::new("slots", Shape::Slots(shape)).unwrap();
     }
-    let policy = if dice.below(2) == 0 { Policy::Arrival } else { Policy::Priority };
+    let policy = if random.below(2) == 0 { Policy::Arrival } else { Policy::Priority };
     let shape = BatchShape {
-        kv_tokens: 16 * (2 + dice.below(40)) + dice.below(16),
-        max_seqs: 1 + dice.below(12) as u32,
-        max_batched_tokens: 1 + dice.below(100) as u32,
+        kv_tokens: 16 * (2 + random.below(40)) + random.below(16),
+        max_seqs: 1 + random.below(12) as u32,
+        max_batched_tokens: 1 + random.below(100) as u32,
         max_len: 400,
         policy,
         ..small()
@@ -51,10 +51,10 @@ fn profile(dice: &mut Dice) -> Profile {
 
 impl History {
     fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let engine = Engine::new(&profile(&mut dice));
+        let mut random = Random::new(seed);
+        let engine = Engine::new(&profile(&mut random));
         Self {
-            dice,
+            random,
             engine,
             now: Time::ZERO,
             next: 0,
@@ -66,10 +66,10 @@ impl History {
 
     /// One thing happens, and every law is checked.
     fn act(&mut self) {
-        match self.dice.below(200) {
+        match self.random.below(200) {
             0 => self.crash(),
             1..=9 => self.abort(),
-            10..=12 => self.engine.slow_down(self.dice.unit() * 3.0),
+            10..=12 => self.engine.slow_down(self.random.unit() * 3.0),
             13..=70 => self.submit(),
             _ => self.step(),
         }
@@ -83,17 +83,17 @@ impl History {
     fn submit(&mut self) {
         // Part of the time that is left until the next event goes by.
         if let Some(due) = self.engine.next_event() {
-            let part = self.dice.unit() * due.since(self.now).secs_f64();
+            let part = self.random.unit() * due.since(self.now).secs_f64();
             self.now = self.now.after(Span::from_secs_f64(part));
         }
         let mut prefix = [0; 1];
-        prefix[0] = self.dice.below(3);
-        let shared = self.dice.below(2) as usize;
+        prefix[0] = self.random.below(3);
+        let shared = self.random.below(2) as usize;
         let job = Job {
             id: JobId(self.next),
-            prompt: self.dice.below(120) as u32,
-            output: self.dice.below(60) as u32,
-            priority: self.dice.below(3) as u8,
+            prompt: self.random.below(120) as u32,
+            output: self.random.below(60) as u32,
+            priority: self.random.below(3) as u8,
             prefix: prefix[..shared].into(),
         };
         self.next += 1;
@@ -105,7 +105,7 @@ impl History {
     }
 
     fn abort(&mut self) {
-        let id = JobId(self.dice.below(u64::from(self.next) + 1) as u32);
+        let id = JobId(self.random.below(u64::from(self.next) + 1) as u32);
         let here = self.open.remove(&id).is_some();
         assert_eq!(self.engine.abort(id, self.now), here, "{id:?}");
     }

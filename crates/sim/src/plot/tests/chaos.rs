@@ -2,8 +2,8 @@
 
 use super::xml::{assert_well_formed, attributes};
 use super::{chart, line};
-use crate::dice::Dice;
 use crate::plot::{Axis, Chart, Scale, Series, Style, Unit, page};
+use crate::random::Random;
 
 const SIZE_MAX: usize = 200_000;
 
@@ -57,54 +57,54 @@ fn assert_drawn_inside(svg: &str, width: f64, height: f64) {
     }
 }
 
-fn nasty(dice: &mut Dice) -> f64 {
-    match dice.below(3) {
-        0 => NASTY[dice.below(NASTY.len() as u64) as usize],
-        1 => f64::from_bits(dice.bits()),
-        _ => dice.unit(),
+fn nasty(random: &mut Random) -> f64 {
+    match random.below(3) {
+        0 => NASTY[random.below(NASTY.len() as u64) as usize],
+        1 => f64::from_bits(random.bits()),
+        _ => random.unit(),
     }
 }
 
-fn points(dice: &mut Dice) -> Vec<(f64, f64)> {
-    let count = [0, 1, 2, 5, 40, 3000][dice.below(6) as usize];
-    let same = nasty(dice);
-    let flat = dice.below(4) == 0;
-    (0..count).map(|_| (nasty(dice), if flat { same } else { nasty(dice) })).collect()
+fn points(random: &mut Random) -> Vec<(f64, f64)> {
+    let count = [0, 1, 2, 5, 40, 3000][random.below(6) as usize];
+    let same = nasty(random);
+    let flat = random.below(4) == 0;
+    (0..count).map(|_| (nasty(random), if flat { same } else { nasty(random) })).collect()
 }
 
-fn series(dice: &mut Dice) -> Series {
-    let style = match dice.below(6) {
+fn series(random: &mut Random) -> Series {
+    let style = match random.below(6) {
         0 => Style::Line,
         1 => Style::Step,
         2 => Style::Dashed,
         3 => Style::Markers,
         4 => Style::Area { low: Vec::new() },
-        _ => Style::Area { low: points(dice) },
+        _ => Style::Area { low: points(random) },
     };
     let letters = ['a', '<', '&', '"', '\'', ' ', '\u{7}', '\u{202e}', '\u{ffff}', '漢', 'W', '…'];
-    let name = (0..dice.below(60)).map(|_| letters[dice.below(letters.len() as u64) as usize]);
+    let name = (0..random.below(60)).map(|_| letters[random.below(letters.len() as u64) as usize]);
     let name: String = name.collect();
-    Series::new(name, style, dice.bits() as usize, points(dice))
+    Series::new(name, style, random.bits() as usize, points(random))
 }
 
-fn axis(dice: &mut Dice) -> Axis {
-    let scale = if dice.below(2) == 0 { Scale::Linear } else { Scale::Log };
-    let unit = [Unit::Plain, Unit::Seconds, Unit::Share][dice.below(3) as usize];
+fn axis(random: &mut Random) -> Axis {
+    let scale = if random.below(2) == 0 { Scale::Linear } else { Scale::Log };
+    let unit = [Unit::Plain, Unit::Seconds, Unit::Share][random.below(3) as usize];
     Axis { label: "\"<&>\" \0".into(), scale, unit }
 }
 
-fn nasty_chart(dice: &mut Dice) -> Chart {
-    let count = dice.below(16);
-    let series = (0..count).map(|_| series(dice)).collect();
-    let title = "a <title> & more ".repeat(dice.below(20) as usize);
-    Chart { subtitle: title.clone(), title, x: axis(dice), y: axis(dice), series }
+fn nasty_chart(random: &mut Random) -> Chart {
+    let count = random.below(16);
+    let series = (0..count).map(|_| series(random)).collect();
+    let title = "a <title> & more ".repeat(random.below(20) as usize);
+    Chart { subtitle: title.clone(), title, x: axis(random), y: axis(random), series }
 }
 
 #[test]
 fn every_chart_is_well_formed_and_stays_inside_its_frame() {
     for seed in 0..150 {
         eprintln!("seed {seed}");
-        let chart = nasty_chart(&mut Dice::new(seed));
+        let chart = nasty_chart(&mut Random::new(seed));
         let svg = chart.svg();
         assert_well_formed(&svg);
         let height = attributes(&svg, "height")[0].parse().unwrap();
@@ -118,9 +118,9 @@ fn every_chart_is_well_formed_and_stays_inside_its_frame() {
 fn every_page_is_well_formed() {
     for seed in 0..40 {
         eprintln!("seed {seed}");
-        let mut dice = Dice::new(seed);
-        let charts: Vec<Chart> = (0..dice.below(6)).map(|_| nasty_chart(&mut dice)).collect();
-        let columns = [0, 1, 2, 3, 9, usize::MAX][dice.below(6) as usize];
+        let mut random = Random::new(seed);
+        let charts: Vec<Chart> = (0..random.below(6)).map(|_| nasty_chart(&mut random)).collect();
+        let columns = [0, 1, 2, 3, 9, usize::MAX][random.below(6) as usize];
         let svg = page(&charts, columns);
         assert_well_formed(&svg);
         let size = |name| attributes(&svg, name)[0].parse().unwrap();
@@ -131,8 +131,8 @@ fn every_page_is_well_formed() {
 #[test]
 fn the_largest_chart_is_small() {
     let endless = "name ".repeat(100_000);
-    let mut dice = Dice::new(1);
-    let mut noise = || (0..20_000).map(|at| (f64::from(at), dice.unit())).collect::<Vec<_>>();
+    let mut random = Random::new(1);
+    let mut noise = || (0..20_000).map(|at| (f64::from(at), random.unit())).collect::<Vec<_>>();
     for area in [true, false] {
         let style = |low| if area { Style::Area { low } } else { Style::Step };
         let series = (0..12).map(|hue| Series::new(&endless, style(noise()), hue, noise()));

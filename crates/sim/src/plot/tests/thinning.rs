@@ -2,8 +2,8 @@
 
 use super::xml::attributes;
 use super::{chart, line};
-use crate::dice::Dice;
 use crate::plot::thin::thin;
+use crate::random::Random;
 
 const COLUMNS: usize = 250;
 
@@ -21,9 +21,9 @@ fn a_short_series_is_kept_as_it_is() {
 fn a_long_series_keeps_its_ends_and_the_extremes_of_every_column() {
     for seed in 0..4 {
         eprintln!("seed {seed}");
-        let mut dice = Dice::new(seed);
+        let mut random = Random::new(seed);
         let points: Vec<(f64, f64)> =
-            (0..50_000).map(|at| (f64::from(at), dice.unit() * dice.unit())).collect();
+            (0..50_000).map(|at| (f64::from(at), random.unit() * random.unit())).collect();
         let runs = thin(seen(&points), COLUMNS);
         assert_eq!(runs.len(), 1);
         let kept = &runs[0];

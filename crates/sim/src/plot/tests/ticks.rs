@@ -1,8 +1,8 @@
 //! Ticks stand on round numbers with short labels that differ.
 
-use crate::dice::Dice;
 use crate::plot::ruler::Ruler;
 use crate::plot::{Axis, Scale, Unit};
+use crate::random::Random;
 
 fn labels(ruler: &Ruler) -> Vec<String> {
     ruler.ticks().into_iter().map(|tick| tick.label).collect()
@@ -115,13 +115,13 @@ fn what_is_nearer_to_zero_than_any_measurement_is_zero() {
 #[test]
 fn ticks_of_any_range_rise_inside_it_and_differ() {
     for seed in 0..20_000 {
-        let mut dice = Dice::new(seed);
-        let mut any = || (dice.unit() - 0.5) * 10f64.powi(dice.below(30) as i32 - 15);
+        let mut random = Random::new(seed);
+        let mut any = || (random.unit() - 0.5) * 10f64.powi(random.below(30) as i32 - 15);
         let (one, other) = (any(), any());
-        let scale = if dice.below(2) == 0 { Scale::Linear } else { Scale::Log };
-        let unit = [Unit::Plain, Unit::Seconds, Unit::Share][dice.below(3) as usize];
+        let scale = if random.below(2) == 0 { Scale::Linear } else { Scale::Log };
+        let unit = [Unit::Plain, Unit::Seconds, Unit::Share][random.below(3) as usize];
         let axis = Axis { label: String::new(), scale, unit };
-        let most = 1 + dice.below(12) as usize;
+        let most = 1 + random.below(12) as usize;
         let values = || [one, other].into_iter();
         for (ruler, least) in
             [(Ruler::across(&axis, values(), most), 0), (Ruler::up(&axis, values(), most), 1)]

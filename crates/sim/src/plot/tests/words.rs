@@ -2,10 +2,10 @@
 
 use super::xml::{assert_well_formed, texts};
 use super::{chart, line};
-use crate::dice::Dice;
 use crate::plot::legend::spread;
 use crate::plot::text::{escape, fit, fit_middle, width, wrap};
 use crate::plot::{Chart, Series, Style};
+use crate::random::Random;
 
 #[test]
 fn signs_of_markup_lose_their_meaning() {
@@ -109,8 +109,8 @@ fn rows_are_apart_inside_and_near_to_where_they_want_to_be() {
     assert_eq!(spread(&[0.0, 0.0, 55.0], 10.0, 0.0, 100.0), [0.0, 10.0, 55.0]);
     assert!(spread(&[], 10.0, 0.0, 100.0).is_empty());
     for seed in 0..1000 {
-        let mut dice = Dice::new(seed);
-        let mut wanted: Vec<f64> = (0..dice.below(14)).map(|_| dice.unit() * 180.0).collect();
+        let mut random = Random::new(seed);
+        let mut wanted: Vec<f64> = (0..random.below(14)).map(|_| random.unit() * 180.0).collect();
         wanted.sort_by(f64::total_cmp);
         let rows = spread(&wanted, 14.0, 0.0, 182.0);
         let apart = rows.windows(2).all(|pair| pair[1] - pair[0] >= 14.0 - 1e-9);

@@ -3,9 +3,11 @@
 use flow::{Band, Time};
 
 use super::{Checked, one_line, require, wrong};
+use crate::scenario::duration::DurationText;
 use crate::scenario::figure::BAND_NAMES;
-use crate::scenario::length::Length;
-use crate::scenario::{Column, Expectation, Figure, Measure, Policy, ScenarioError, Scope, file};
+use crate::scenario::{
+    Column, Expectation, Figure, Measure, PolicyConfig, ScenarioError, Scope, file,
+};
 
 /// The column of a table that a scenario asks for.
 pub(super) fn column(key: &str, given: &file::Column) -> Checked<Column> {
@@ -25,7 +27,7 @@ pub(super) fn column(key: &str, given: &file::Column) -> Checked<Column> {
 pub(super) fn expectation(
     key: &str,
     given: &file::Expect,
-    policies: &[Policy],
+    policies: &[PolicyConfig],
     loads: &[f64],
 ) -> Checked<Expectation> {
     let find = |field: &str, name: &Option<String>| -> Checked<Option<usize>> {
@@ -74,6 +76,6 @@ fn band(given: file::Band) -> Band {
     Band::DESCENDING[BAND_NAMES.len() - 1 - given as usize]
 }
 
-fn moment(given: Length) -> Time {
+fn moment(given: DurationText) -> Time {
     Time::ZERO.after(given.0)
 }

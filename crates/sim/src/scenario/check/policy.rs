@@ -3,17 +3,17 @@
 use flow::Span;
 
 use super::{Checked, one_line, require, wrong};
-use crate::gate::Cost;
-use crate::gate::line::Order;
-use crate::scenario::{Kind, Policy, file};
+use crate::policy::Cost;
+use crate::policy::plain_queue::QueueOrder;
+use crate::scenario::{PolicyConfig, PolicyKind, file};
 
-pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<Policy> {
-    let line = |order: Order| -> Checked<Kind> {
+pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
+    let line = |order: QueueOrder| -> Checked<PolicyKind> {
         let watermark = given.watermark.filter(|mark| *mark >= 1.0 && mark.fract() == 0.0);
         let Some(watermark) = watermark.filter(|mark| *mark <= 1e6) else {
             return wrong(format!("{key}.watermark"), "give a whole number from 1 up");
         };
-        Ok(Kind::Line(order, watermark as u32))
+        Ok(PolicyKind::PlainQueue(order, watermark as u32))
     };
     let ours = given.kind == file::Kind::Ours;
     for (field, is_given) in
@@ -29,22 +29,22 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<Policy> {
     let kind = match given.kind {
         file::Kind::Direct => {
             require(given.watermark.is_none(), format!("{key}.watermark"), "`direct` has none")?;
-            Kind::Direct
+            PolicyKind::Direct
         }
-        file::Kind::Fifo => line(Order::Fifo)?,
-        file::Kind::RoundRobin => line(Order::RoundRobin)?,
-        file::Kind::Strict => line(Order::StrictBands)?,
+        file::Kind::Fifo => line(QueueOrder::Fifo)?,
+        file::Kind::RoundRobin => line(QueueOrder::RoundRobin)?,
+        file::Kind::Strict => line(QueueOrder::StrictBands)?,
         file::Kind::Ours => {
             let cost = match given.cost.unwrap_or(file::Cost::Tokens) {
                 file::Cost::Requests => Cost::Requests,
                 file::Cost::Tokens => Cost::Tokens,
             };
-            Kind::Ours(cost, given.watermark)
+            PolicyKind::Tidegate(cost, given.watermark)
         }
     };
     one_line(format!("{key}.name"), &given.name)?;
     let capacity = given.capacity.unwrap_or(1000);
-    let policy = Policy {
+    let policy = PolicyConfig {
         name: given.name.clone().unwrap_or_else(|| name_of(kind)),
         kind,
         capacity,
@@ -54,23 +54,29 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<Policy> {
         without: given.without.clone(),
         metrics: given.metrics.unwrap_or(true),
     };
-    match policy.gate(&[]) {
+    match policy.build(&[]) {
         Err(error) => wrong(format!("{key}.watermark"), error.message),
         Ok(_) => Ok(policy),
     }
 }
 
-fn name_of(kind: Kind) -> String {
+fn name_of(kind: PolicyKind) -> String {
     let bound = |watermark: Option<f64>| match watermark {
         Some(watermark) => format!("{watermark}"),
         None => "auto".to_owned(),
     };
     match kind {
-        Kind::Direct => "direct".to_owned(),
-        Kind::Line(Order::Fifo, watermark) => format!("fifo {watermark}"),
-        Kind::Line(Order::RoundRobin, watermark) => format!("round-robin {watermark}"),
-        Kind::Line(Order::StrictBands, watermark) => format!("strict {watermark}"),
-        Kind::Ours(Cost::Requests, watermark) => format!("ours requests {}", bound(watermark)),
-        Kind::Ours(Cost::Tokens, watermark) => format!("ours tokens {}", bound(watermark)),
+        PolicyKind::Direct => "direct".to_owned(),
+        PolicyKind::PlainQueue(QueueOrder::Fifo, watermark) => format!("fifo {watermark}"),
+        PolicyKind::PlainQueue(QueueOrder::RoundRobin, watermark) => {
+            format!("round-robin {watermark}")
+        }
+        PolicyKind::PlainQueue(QueueOrder::StrictBands, watermark) => format!("strict {watermark}"),
+        PolicyKind::Tidegate(Cost::Requests, watermark) => {
+            format!("ours requests {}", bound(watermark))
+        }
+        PolicyKind::Tidegate(Cost::Tokens, watermark) => {
+            format!("ours tokens {}", bound(watermark))
+        }
     }
 }

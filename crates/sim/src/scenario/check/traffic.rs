@@ -3,7 +3,7 @@
 use flow::{BANDS, Span};
 
 use super::{Checked, one_line, require, wrong};
-use crate::scenario::length::Length;
+use crate::scenario::duration::DurationText;
 use crate::scenario::{Lengths, Rhythm, Traffic, file};
 
 const RATE_MAX: f64 = 1e5;
@@ -82,8 +82,8 @@ fn rhythm(key: &str, given: &file::Traffic) -> Checked<Rhythm> {
             let quiet_rate = given.quiet_rate.unwrap_or(0.0);
             let sound = (0.0..=RATE_MAX).contains(&quiet_rate);
             require(sound, format!("{key}.quiet_rate"), "must be 0 to 1e5")?;
-            let period = |field: &str, length: Option<Length>| match length {
-                Some(Length(span)) if span > Span::ZERO => Ok(span),
+            let period = |field: &str, length: Option<DurationText>| match length {
+                Some(DurationText(span)) if span > Span::ZERO => Ok(span),
                 _ => wrong(format!("{key}.{field}"), "give a length of more than 0"),
             };
             let (on, off) = (period("on", given.on)?, period("off", given.off)?);

@@ -2,7 +2,7 @@
 
 use super::super::Trace;
 use super::{AZURE, JSONL, TABLE};
-use crate::dice::Dice;
+use crate::random::Random;
 
 const TURNS: u64 = 20_000;
 /// Pieces that parsers stumble over.
@@ -52,18 +52,18 @@ fn check(text: &str, seed: u64) {
 }
 
 /// A random place between two characters.
-fn place(text: &str, dice: &mut Dice) -> usize {
-    let mut place = dice.below(text.len() as u64 + 1) as usize;
+fn place(text: &str, random: &mut Random) -> usize {
+    let mut place = random.below(text.len() as u64 + 1) as usize;
     while !text.is_char_boundary(place) {
         place -= 1;
     }
     place
 }
 
-fn mutate(text: &mut String, dice: &mut Dice) {
-    let (one, other) = (place(text, dice), place(text, dice));
-    let piece = PIECES[dice.below(PIECES.len() as u64) as usize];
-    match dice.below(4) {
+fn mutate(text: &mut String, random: &mut Random) {
+    let (one, other) = (place(text, random), place(text, random));
+    let piece = PIECES[random.below(PIECES.len() as u64) as usize];
+    match random.below(4) {
         0 => text.insert_str(one, piece),
         1 => text.replace_range(one.min(other)..one.max(other), piece),
         2 => text.truncate(one),
@@ -77,10 +77,10 @@ fn mutate(text: &mut String, dice: &mut Dice) {
 #[test]
 fn damaged_traces_are_read_or_refused_with_a_line() {
     for seed in 0..TURNS {
-        let mut dice = Dice::new(seed);
-        let mut text = [TABLE, AZURE, JSONL][dice.below(3) as usize].to_owned();
-        for _ in 0..=dice.below(4) {
-            mutate(&mut text, &mut dice);
+        let mut random = Random::new(seed);
+        let mut text = [TABLE, AZURE, JSONL][random.below(3) as usize].to_owned();
+        for _ in 0..=random.below(4) {
+            mutate(&mut text, &mut random);
         }
         check(&text, seed);
     }
@@ -89,8 +89,8 @@ fn damaged_traces_are_read_or_refused_with_a_line() {
 #[test]
 fn random_bytes_are_refused_with_a_line() {
     for seed in 0..TURNS {
-        let mut dice = Dice::new(seed);
-        let bytes: Vec<u8> = (0..dice.below(80)).map(|_| dice.bits() as u8).collect();
+        let mut random = Random::new(seed);
+        let bytes: Vec<u8> = (0..random.below(80)).map(|_| random.bits() as u8).collect();
         let text = String::from_utf8_lossy(&bytes);
         assert!(Trace::parse(&text).is_err(), "seed {seed}: {text:?}");
         check(&text, seed);

@@ -118,7 +118,8 @@ fn the_collected_conversations_come_a_little_burstier_than_by_chance() {
 #[test]
 fn the_collected_prompts_are_covered_by_their_segments() {
     if let Some(trace) = trace("mooncake_synthetic.jsonl") {
-        let covered = |row: &super::super::Row| row.prefix.len() as u32 == row.prompt.div_ceil(512);
+        let covered =
+            |row: &super::super::TraceRow| row.prefix.len() as u32 == row.prompt.div_ceil(512);
         assert!(trace.rows.iter().all(covered));
         let shared = trace.rows.windows(2).filter(|pair| pair[0].prefix[0] == pair[1].prefix[0]);
         assert!(shared.count() > 0, "some neighbours begin alike");

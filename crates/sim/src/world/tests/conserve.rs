@@ -12,33 +12,33 @@ fn rough(seed: u64) -> Setup {
     let calm = Source::new("calm", drawn(4.0, seed + 2));
     let engines = vec![named("rtx4090-8b"), named("rtx4090-8b"), plain(4)];
     let mut setup = Setup::new(engines, vec![hasty, brief, calm], Span::from_secs(60));
-    let fault = |secs: u64, engine: u32, what: Trouble| Fault {
+    let fault = |secs: u64, engine: u32, what: FaultKind| Fault {
         at: Time::from_millis(secs * 1000),
         engine,
         what,
     };
     setup.faults = vec![
-        fault(10, 0, Trouble::Crash),
-        fault(12, 1, Trouble::Slow(3.0)),
-        fault(14, 1, Trouble::Crash),
-        fault(15, 2, Trouble::Crash),
-        fault(16, 2, Trouble::Return),
-        fault(20, 0, Trouble::Return),
-        fault(25, 0, Trouble::NoMetrics),
-        fault(30, 1, Trouble::Return),
-        fault(40, 0, Trouble::Metrics),
+        fault(10, 0, FaultKind::Crash),
+        fault(12, 1, FaultKind::Slow(3.0)),
+        fault(14, 1, FaultKind::Crash),
+        fault(15, 2, FaultKind::Crash),
+        fault(16, 2, FaultKind::Return),
+        fault(20, 0, FaultKind::Return),
+        fault(25, 0, FaultKind::NoMetrics),
+        fault(30, 1, FaultKind::Return),
+        fault(40, 0, FaultKind::Metrics),
     ];
     setup.metrics = Some(Metrics { every: Span::from_secs(1), lag: Span::from_millis(100) });
     setup.seed = seed;
     setup
 }
 
-fn every_gate() -> Vec<(&'static str, Box<dyn Gate>)> {
+fn every_gate() -> Vec<(&'static str, Box<dyn Policy>)> {
     vec![
         ("direct", Box::new(Direct::new())),
-        ("fifo", Box::new(line(Order::Fifo, 16))),
-        ("round robin", Box::new(line(Order::RoundRobin, 16))),
-        ("bands", Box::new(line(Order::StrictBands, 16))),
+        ("fifo", Box::new(line(QueueOrder::Fifo, 16))),
+        ("round robin", Box::new(line(QueueOrder::RoundRobin, 16))),
+        ("bands", Box::new(line(QueueOrder::StrictBands, 16))),
         ("fixed", Box::new(ours(fixed(16.0)))),
         ("auto", Box::new(ours(Bounds::Auto))),
     ]
@@ -46,8 +46,8 @@ fn every_gate() -> Vec<(&'static str, Box<dyn Gate>)> {
 
 #[test]
 fn one_seed_gives_one_history() {
-    for ((name, mut gate), (_, mut again)) in every_gate().into_iter().zip(every_gate()) {
-        let (one, two) = (run(rough(7), &mut *gate), run(rough(7), &mut *again));
+    for ((name, mut policy), (_, mut again)) in every_gate().into_iter().zip(every_gate()) {
+        let (one, two) = (run(rough(7), &mut *policy), run(rough(7), &mut *again));
         assert!(one.records.len() > 500, "{name}: the day is busy");
         assert_eq!(format!("{:?}", one.records), format!("{:?}", two.records), "{name}");
         assert_eq!(one.series, two.series, "{name}");
@@ -59,8 +59,8 @@ fn one_seed_gives_one_history() {
 #[test]
 fn every_request_ends_exactly_once() {
     for seed in 0..5 {
-        for (name, mut gate) in every_gate() {
-            let history = run(rough(seed), &mut *gate);
+        for (name, mut policy) in every_gate() {
+            let history = run(rough(seed), &mut *policy);
             for record in &history.records {
                 check_end(record, &format!("{name}, seed {seed}: {record:?}"));
             }
@@ -88,9 +88,9 @@ fn check_end(record: &Record, context: &str) {
 fn nothing_is_left_in_the_core_after_a_rough_day() {
     for seed in 0..5 {
         for bounds in [fixed(16.0), Bounds::Auto] {
-            let mut gate = ours(bounds);
-            let history = run(rough(seed), &mut gate);
-            let core = gate.controller();
+            let mut policy = ours(bounds);
+            let history = run(rough(seed), &mut policy);
+            let core = policy.controller();
             assert_eq!((core.depth(), core.in_flight()), (0, 0), "seed {seed}, {bounds:?}");
             assert_eq!(core.counters().offered, history.records.len() as u64, "seed {seed}");
             assert!(core.counters().requeued > 0, "seed {seed}: crashes send asks back");
@@ -103,11 +103,11 @@ fn at_low_load_only_the_network_is_added() {
     let profile = named("rtx4090-8b");
     let requests: Vec<Request> = (0..20).map(|at| request(at * 30_000, 700, 50)).collect();
     let alone = first_token_alone(&profile, &requests[0]);
-    for (name, mut gate) in every_gate() {
+    for (name, mut policy) in every_gate() {
         let source = Source::new("all", requests.clone().into_iter());
         let mut setup = Setup::new(vec![profile.clone(); 2], vec![source], Span::from_secs(601));
         setup.network = Span::from_millis(7);
-        let history = run(setup, &mut *gate);
+        let history = run(setup, &mut *policy);
         for record in &history.records {
             let expected = Time::ZERO.after(alone).after(Span::from_millis(14));
             assert_eq!(record.ttft(), Some(expected.since(Time::ZERO)), "{name}");
@@ -131,15 +131,15 @@ fn first_token_alone(profile: &Profile, request: &Request) -> Span {
 
 #[test]
 fn a_client_that_goes_away_frees_the_slot() {
-    let gates: [Box<dyn Gate>; 3] =
-        [Box::new(Direct::new()), Box::new(line(Order::Fifo, 1)), Box::new(ours(fixed(1.0)))];
-    for mut gate in gates {
+    let gates: [Box<dyn Policy>; 3] =
+        [Box::new(Direct::new()), Box::new(line(QueueOrder::Fifo, 1)), Box::new(ours(fixed(1.0)))];
+    for mut policy in gates {
         // The first would be read until 10 s. The second waits in the engine or at the gateway.
         let mut hasty = Source::new("hasty", std::iter::once(request(0, 10_000, 10)));
         hasty.patience = Some(Span::from_secs(2));
         let calm = Source::new("calm", std::iter::once(request(1, 100, 10)));
         let setup = Setup::new(vec![plain(1)], vec![hasty, calm], Span::from_secs(60));
-        let history = run(setup, &mut *gate);
+        let history = run(setup, &mut *policy);
         let [first, second] = history.records[..] else { panic!("two requests") };
         assert_eq!((first.outcome, first.end), (Outcome::GaveUp, Time::from_millis(2000)));
         assert_eq!(second.outcome, Outcome::Served);

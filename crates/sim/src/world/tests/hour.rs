@@ -14,9 +14,9 @@ fn a_recorded_hour_is_served_whole() {
         return;
     };
     let trace = Arc::new(Trace::parse(&text).unwrap());
-    let (rows, dice) = (trace.rows.len(), Dice::new(0));
+    let (rows, random) = (trace.rows.len(), Random::new(0));
     let replay = Process::Replay { speed: 1.0 };
-    let arrivals = Arrivals::new(replay, Lengths::Trace(trace), &dice, Time::NEVER).unwrap();
+    let arrivals = Arrivals::new(replay, Lengths::Trace(trace), &random, Time::NEVER).unwrap();
     let source = Source::new("all", arrivals);
     let mut setup = Setup::new(vec![named("rtx4090-8b"); 4], vec![source], Span::from_secs(3502));
     setup.metrics = Some(Metrics { every: Span::from_secs(1), lag: Span::from_millis(100) });

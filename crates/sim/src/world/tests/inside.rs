@@ -38,7 +38,7 @@ fn preemptions_before_a_crash_are_not_forgotten() {
     let fault = |secs: u64, what| Fault { at: Time::from_millis(secs * 1000), engine: 0, what };
     let healthy = count(Vec::new());
     assert!(healthy > 0);
-    assert_eq!(count(vec![fault(80, Trouble::Crash), fault(81, Trouble::Return)]), healthy);
+    assert_eq!(count(vec![fault(80, FaultKind::Crash), fault(81, FaultKind::Return)]), healthy);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn an_engine_ends_its_step_before_it_takes_what_comes_at_that_moment() {
 #[test]
 fn samples_show_the_queue_the_engines_and_the_service() {
     let requests = (0..5).map(|at| request(at, 1500, 1000)).collect();
-    let history = on_plain(1, requests, &mut line(Order::Fifo, 2));
+    let history = on_plain(1, requests, &mut line(QueueOrder::Fifo, 2));
     let series = &history.series;
     assert_eq!(series.every, Span::from_secs(1));
     let second = &series.moments[2];

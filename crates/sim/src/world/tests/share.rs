@@ -1,4 +1,4 @@
-//! Who gets what: the order of each gate as its clients see it, and the proof held against a run.
+//! Who gets what: the order of each policy as its clients see it, and the proof held against a run.
 
 use super::*;
 use crate::measure::Slo;
@@ -12,7 +12,7 @@ fn contest(seed: u64, engine: &str) -> Setup {
             output_mean: f64::from(output),
             output_cv: 0.5,
         };
-        Arrivals::new(Process::Poisson { rate }, lengths, &Dice::new(seed), Time::NEVER).unwrap()
+        Arrivals::new(Process::Poisson { rate }, lengths, &Random::new(seed), Time::NEVER).unwrap()
     };
     let sources = vec![
         Source::new("long", drawn(8.0, 400, seed)),
@@ -27,15 +27,18 @@ fn contest(seed: u64, engine: &str) -> Setup {
     setup
 }
 
-fn roomy(bounds: Bounds, cost: Cost) -> Ours {
+fn roomy(bounds: Bounds, cost: Cost) -> Tidegate {
     let class = FlowClass { capacity: 100_000, ttl: Span::from_secs(1000), ..FlowClass::default() };
     let settings = Settings { total_capacity: 100_000, default_class: class, ..settings(bounds) };
-    Ours::new(OursConfig { settings, cost }, &[Tenant { name: "heavy".into(), weight: 2.0 }])
+    Tidegate::new(
+        TidegateConfig { settings, cost },
+        &[Tenant { name: "heavy".into(), weight: 2.0 }],
+    )
 }
 
-fn roomy_line(watermark: u32) -> Line {
+fn roomy_line(watermark: u32) -> PlainQueue {
     let ttl = Span::from_secs(1000);
-    Line::new(LineConfig { order: Order::Fifo, watermark, capacity: 100_000, ttl })
+    PlainQueue::new(PlainQueueConfig { order: QueueOrder::Fifo, watermark, capacity: 100_000, ttl })
 }
 
 #[test]
@@ -86,15 +89,15 @@ fn a_plain_queue_and_the_core_agree_where_there_is_one_tenant() {
 
 #[test]
 fn p08_critical_requests_do_not_wait_behind_others() {
-    for mut gate in [
-        Box::new(line(Order::StrictBands, 16)) as Box<dyn Gate>,
+    for mut policy in [
+        Box::new(line(QueueOrder::StrictBands, 16)) as Box<dyn Policy>,
         Box::new(ours(fixed(16.0))),
         Box::new(ours(Bounds::Auto)),
     ] {
         let mut source = Source::new("all", drawn(60.0, 3));
         source.bands = Bands::Mixed([0.0, 9.0, 0.0, 1.0]);
         let setup = Setup::new(vec![named("rtx4090-8b"); 2], vec![source], Span::from_secs(60));
-        let summary = run(setup, &mut *gate).summary(&Slo::default());
+        let summary = run(setup, &mut *policy).summary(&Slo::default());
         let wait = |band: Band| summary.wait_by_band[band as usize].unwrap().mean.secs_f64();
         assert!(wait(Band::Normal) > 1.0, "there is a queue: {}", wait(Band::Normal));
         assert!(wait(Band::Critical) < 0.1 * wait(Band::Normal), "{}", wait(Band::Critical));

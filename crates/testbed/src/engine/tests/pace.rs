@@ -25,10 +25,10 @@ fn work(prompt: u32, output: u32) -> Work {
 async fn moments(machine: &Arc<Machine>, work: Work) -> Vec<u128> {
     let began = Instant::now();
     let output = work.output;
-    let mut seat = machine.enter(work).unwrap();
+    let mut job = machine.enter(work).unwrap();
     let mut moments = Vec::new();
     while (moments.len() as u32) < output {
-        let there = seat.beyond(moments.len() as u32).await.unwrap();
+        let there = job.beyond(moments.len() as u32).await.unwrap();
         moments.resize(there as usize, began.elapsed().as_millis());
     }
     moments

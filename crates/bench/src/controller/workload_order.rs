@@ -1,0 +1,93 @@
+//! The `workload` order by itself: what choosing among a thousand workloads costs.
+//!
+//! One flow, one ask for each workload, so that every dequeue compares them all. The same with a
+//! single workload costs everything but the comparison; the difference is the price of a score.
+
+use std::collections::VecDeque;
+
+use anyhow::{Context as _, Result, bail};
+use flow::{Ask, Controller, Event, FlowId, Order, Ticket, Time, Usage, Verdict, Workload};
+
+use super::fixture::{self, MODEL, WORKLOADS, settings};
+use super::report::Scan;
+use super::sample::Sample;
+use super::subject::STEP_NANOS;
+use crate::runner::Runner;
+use testbed::stopwatch::Stopwatch;
+
+const BATCHES: usize = 60;
+const STEPS: usize = 500;
+
+/// One flow with one ask of each workload, and one ask in flight.
+struct Line {
+    controller: Controller,
+    flow: FlowId,
+    workloads: Vec<Workload>,
+    /// The workload of each living ask, by its ticket's index.
+    of_ticket: Vec<u32>,
+    in_flight: VecDeque<Ticket>,
+    now: u64,
+}
+
+pub(crate) fn measure(run: &mut Runner<'_>) -> Result<Option<Scan>> {
+    if !run.wants("scan")? {
+        return Ok(None);
+    }
+    let (mut many, mut one) = (Line::new(WORKLOADS)?, Line::new(1)?);
+    let (mut dequeue, mut alone) = (Vec::new(), Vec::new());
+    for _ in 0..run.batches(BATCHES) {
+        alone.push(one.time_dequeues(STEPS)?);
+        dequeue.push(many.time_dequeues(STEPS)?);
+    }
+    let (dequeue, alone) = (Sample::of(dequeue), Sample::of(alone));
+    let score = (dequeue.min - alone.min) / f64::from(WORKLOADS - 1);
+    Ok(Some(Scan { workloads: WORKLOADS, dequeue, alone, score }))
+}
+
+// === impl Line ===
+
+impl Line {
+    fn new(count: u32) -> Result<Self> {
+        let mut controller = fixture::open(settings(Order::Workload, 1.0)?);
+        let flow = fixture::flows(&mut controller, 1)[0];
+        let workloads = fixture::workloads(&mut controller, count);
+        let (of_ticket, in_flight) = (vec![0; count as usize + 1], VecDeque::new());
+        let mut line = Self { controller, flow, workloads, of_ticket, in_flight, now: 0 };
+        line.offer(0)?;
+        for workload in 0..count {
+            line.offer(workload)?;
+        }
+        Ok(line)
+    }
+
+    fn offer(&mut self, workload: u32) -> Result<()> {
+        let ask = Ask { workload: self.workloads[workload as usize], ..Ask::new(self.flow, MODEL) };
+        let ticket = match self.controller.offer(ask, Time::from_nanos(self.now)) {
+            Verdict::Queued { ticket } => ticket,
+            Verdict::Granted { ticket, .. } => {
+                self.in_flight.push_back(ticket);
+                ticket
+            }
+            Verdict::Refused { reason, .. } => bail!("the core refused an ask: {reason:?}"),
+        };
+        self.of_ticket[ticket.index()] = workload;
+        Ok(())
+    }
+
+    /// Nanoseconds from settling one ask until the next one is granted.
+    fn time_dequeues(&mut self, steps: usize) -> Result<f64> {
+        let mut nanos = 0.0;
+        for _ in 0..steps {
+            self.now += STEP_NANOS;
+            let oldest = self.in_flight.pop_front().context("nothing is in flight")?;
+            let watch = Stopwatch::start();
+            self.controller.settle(oldest, Usage::Unknown, Time::from_nanos(self.now))?;
+            let event = self.controller.poll_event();
+            nanos += watch.nanos();
+            let Some(Event::Granted { ticket, .. }) = event else { bail!("nothing was granted") };
+            self.in_flight.push_back(ticket);
+            self.offer(self.of_ticket[ticket.index()])?;
+        }
+        Ok(nanos / steps as f64)
+    }
+}

@@ -1,0 +1,87 @@
+//! A setup of those who serve a request: Envoy, and the picker that it asks.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result};
+
+use super::Bench;
+use super::envoy::{self, Mode};
+use crate::gateway::origin::Origin;
+use crate::gateway::process::{Process, Ready};
+use crate::gateway::proxies::free;
+use crate::gateway::settings::flow_control;
+
+pub(crate) const OURS: &str = "Tidegate";
+pub(crate) const HEADS: &str = "Tidegate, heads only";
+pub(crate) const ALONE: &str = "Envoy alone";
+pub(crate) const BESIDE: &str = "another picker";
+
+/// Who serves.
+#[derive(Debug)]
+pub(crate) struct EnvoySetup {
+    pub(crate) name: &'static str,
+    pub(crate) envoy: Process,
+    pub(crate) picker: Option<Process>,
+}
+
+/// Starts a setup for each who is measured.
+pub(crate) async fn setups(bench: &mut Bench, origin: &Origin) -> Result<Vec<EnvoySetup>> {
+    let mut setups = Vec::new();
+    for (name, mode) in [(OURS, Mode::Whole), (HEADS, Mode::HeadsOnly), (ALONE, Mode::Alone)] {
+        let picker = match mode {
+            Mode::Alone => None,
+            _ => Some(ours(bench, origin.address).await?),
+        };
+        setups.push(EnvoySetup::start(bench, name, mode, picker, origin.address).await?);
+    }
+    if let Some(picker) = beside(bench, origin.address).await? {
+        setups.push(
+            EnvoySetup::start(bench, BESIDE, Mode::Whole, Some(picker), origin.address).await?,
+        );
+    }
+    Ok(setups)
+}
+
+/// Starts our picker before one server.
+pub(crate) async fn ours(bench: &mut Bench, origin: SocketAddr) -> Result<Process> {
+    let file = bench.fixture.config(&flow_control(), origin)?;
+    let log = bench.fixture.file("log");
+    let free = "127.0.0.1:0";
+    let mut command = bench.fixture.cores.command(&bench.fixture.tidegate);
+    command.args(["epp", "--config", &file, "--listen", free]);
+    command.args(["--health-listen", free, "--metrics-listen", free]);
+    Process::start(OURS, &mut command, &log, Ready::Says).await
+}
+
+/// Starts the other picker before one server, if there is one.
+pub(crate) async fn beside(bench: &mut Bench, origin: SocketAddr) -> Result<Option<Process>> {
+    let Some(beside) = bench.beside.clone() else { return Ok(None) };
+    let program = beside.program.to_str().context("the other picker has an odd path")?;
+    let listen = free()?;
+    let mut command = bench.fixture.cores.command(program);
+    command.args([listen.port().to_string(), origin.port().to_string()]);
+    let log = bench.fixture.file("log");
+    Process::start(BESIDE, &mut command, &log, Ready::Listens(listen)).await.map(Some)
+}
+
+// === impl EnvoySetup ===
+
+impl EnvoySetup {
+    async fn start(
+        bench: &mut Bench,
+        name: &'static str,
+        mode: Mode,
+        picker: Option<Process>,
+        origin: SocketAddr,
+    ) -> Result<Self> {
+        let asked = picker.as_ref().map(|picker| picker.address);
+        let envoy = envoy::start(&mut bench.fixture, mode, asked, origin).await?;
+        Ok(Self { name, envoy, picker })
+    }
+
+    /// Processor time in microseconds that Envoy and its picker have used so far.
+    pub(crate) fn cpu_micros(&self) -> Result<[f64; 2]> {
+        let picker = self.picker.as_ref().map_or(Ok(0), Process::cpu_nanos)?;
+        Ok([self.envoy.cpu_nanos()? as f64 / 1e3, picker as f64 / 1e3])
+    }
+}

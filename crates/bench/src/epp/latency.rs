@@ -1,0 +1,80 @@
+//! What a picker adds to an answer's time when there is nothing to wait for: a thousand requests a
+//! second through Envoy, with it and without.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::Bench;
+use super::envoy_setup::{ALONE, setups};
+use crate::gateway::load::{Client, Request};
+use crate::gateway::origin::{Behaviour, Origin};
+use crate::gateway::report::{Column, Figures, Promise, Row, median, quantile};
+
+const CLIENTS: u32 = 20;
+/// Each client asks so often: a thousand a second together.
+const EVERY: Duration = Duration::from_millis(20);
+const BODY: usize = 2 << 10;
+const SECONDS: f64 = 1.5;
+
+/// The latency that a picker adds.
+pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+    let origin = Origin::start(Behaviour::default())?;
+    let setups = setups(bench, &origin).await?;
+    let mut rounds = vec![Vec::new(); setups.len()];
+    for round in 0..bench.rounds() {
+        for turn in 0..setups.len() {
+            let at = (turn + round) % setups.len();
+            let lasting = bench.seconds(SECONDS);
+            rounds[at].push(paced(setups[at].envoy.address, lasting).await?);
+        }
+    }
+    let alone = setups.iter().position(|setup| setup.name == ALONE).unwrap_or_default();
+    let row = |at: usize| {
+        let own = |pick: fn(&[f64; 2]) -> f64| rounds[at].iter().map(pick).collect::<Vec<_>>();
+        let more = |which: usize| {
+            let pairs = rounds[at].iter().zip(&rounds[alone]);
+            let more: Vec<f64> = pairs.map(|(own, alone)| own[which] - alone[which]).collect();
+            (at != alone).then(|| median(&more))
+        };
+        let (p50, p99) = (median(&own(|round| round[0])), median(&own(|round| round[1])));
+        Row::new(setups[at].name, vec![Some(p50), Some(p99), more(0), more(1)])
+    };
+    let rows: Vec<Row> = (0..setups.len()).map(row).collect();
+    let heads = ["p50 ms", "p99 ms", "added p50", "added p99"];
+    let columns = heads.map(|head| Column { head, decimals: 2 }).to_vec();
+    let title = "Latency through Envoy: POST of 2 KB, 1000 requests a second".to_owned();
+    Ok((Figures { name: "added", title, columns, rows }, Vec::new()))
+}
+
+/// Milliseconds that half of the answers did not exceed, and that 99 of 100 did not.
+async fn paced(address: SocketAddr, lasting: Duration) -> Result<[f64; 2]> {
+    let millis = Rc::new(RefCell::new(Vec::new()));
+    let mut clients = JoinSet::new();
+    let began = Instant::now();
+    for number in 0..CLIENTS {
+        let millis = Rc::clone(&millis);
+        clients.spawn_local(async move {
+            let mut client = Client::connect(address).await?;
+            let request = Request::chat_of(BODY, false, "");
+            let mut ticks = tokio::time::interval_at(began + EVERY / CLIENTS * number, EVERY);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            while began.elapsed() < lasting {
+                ticks.tick().await;
+                let answer = client.ask_well(&request).await?;
+                millis.borrow_mut().push(answer.total.as_secs_f64() * 1e3);
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = clients.join_next().await {
+        ended??;
+    }
+    let millis = millis.take();
+    Ok([median(&millis), quantile(&millis, 0.99)])
+}

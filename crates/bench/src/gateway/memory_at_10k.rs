@@ -1,0 +1,145 @@
+//! What waiting clients cost in memory: ten thousand of them, and none.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::time::Instant;
+
+use super::Bench;
+use super::load::{Client, Request};
+use super::origin::{Behaviour, Origin};
+use super::process::Process;
+use super::proxies::Proxy;
+use super::report::{Column, Figures, Promise, Row};
+use super::settings::patient;
+
+const CLIENTS: usize = 10_000;
+/// Longer than anyone waits here.
+const NEVER: Duration = Duration::from_secs(3600);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+const WAITING_MEGABYTES_MAX: f64 = 250.0;
+const IDLE_MEGABYTES_MAX: f64 = 20.0;
+/// What waits is not to grow by itself; a page here and there is no drift.
+const DRIFT_MEGABYTES_MAX: f64 = 1.0;
+const OURS: &str = "gateway";
+
+/// Megabytes in use at one time or another.
+struct Memory {
+    idle: f64,
+    waiting: f64,
+    later: f64,
+    after: f64,
+    /// How many waited according to the proxy itself.
+    waited: Option<f64>,
+}
+
+/// Memory with ten thousand waiting clients, and with none.
+pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+    let hold = bench.seconds(5.0);
+    let mut rows = Vec::new();
+    let mut promises = Vec::new();
+    for peer in [Proxy::ours(OURS, patient()), Proxy::Floor { limit: Some(1) }] {
+        let origin = Origin::start(Behaviour { delay: Some(NEVER), pace: None })?;
+        let proxy = bench.fixture.start(&peer, origin.address).await?;
+        let told = proxy.name == OURS;
+        let memory = fill(&proxy, &origin, hold, told).await?;
+        if told {
+            promises = memory.promises();
+        }
+        let each = (memory.waiting - memory.idle) * 1024.0 / CLIENTS as f64;
+        let megabytes = [memory.idle, memory.waiting, memory.later, memory.after, each].map(Some);
+        rows.push(Row::new(proxy.name, megabytes.into_iter().chain([memory.waited]).collect()));
+    }
+    let column = |head, decimals| Column { head, decimals };
+    let columns = vec![
+        column("idle MB", 1),
+        column("waiting MB", 1),
+        column("later MB", 1),
+        column("gone MB", 1),
+        column("KB each", 1),
+        column("waiting", 0),
+    ];
+    let title = format!("Memory: {CLIENTS} waiting clients");
+    Ok((Figures { name: "crowd", title, columns, rows }, promises))
+}
+
+async fn fill(proxy: &Process, origin: &Origin, hold: Duration, told: bool) -> Result<Memory> {
+    let idle = proxy.resident_megabytes()?;
+    let request = Request::chat(false, "");
+    let mut clients = Vec::with_capacity(CLIENTS);
+    for _ in 0..CLIENTS {
+        let mut client = Client::connect(proxy.address).await?;
+        client.send(&request).await?;
+        clients.push(client);
+    }
+    let waited = if told { Some(all_wait(proxy.address, CLIENTS - 1).await?) } else { None };
+    let waiting = settled(proxy).await?;
+    tokio::time::sleep(hold).await;
+    let later = settled(proxy).await?;
+    let at_once = origin.in_flight();
+    if at_once != 1 {
+        bail!("{} sent {at_once} requests to a backend that takes one", proxy.name);
+    }
+    drop(clients);
+    if told {
+        all_wait(proxy.address, 0).await?;
+    }
+    let after = settled(proxy).await?;
+    Ok(Memory { idle, waiting, later, after, waited })
+}
+
+/// Waits until so many wait according to the proxy.
+async fn all_wait(address: SocketAddr, expected: usize) -> Result<f64> {
+    let mut client = Client::connect(address).await?;
+    let began = Instant::now();
+    loop {
+        let text = client.text(&Request::get("/metrics")).await?;
+        let depth = depth(&text).context("/metrics has no nexus_queue_depth")?;
+        if depth == expected as f64 {
+            return Ok(depth);
+        }
+        if began.elapsed() > SETTLED_WITHIN {
+            bail!("{depth} clients wait, not {expected}");
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// The sum of the queue's gauges; nothing where there is none.
+pub(crate) fn depth(metrics: &str) -> Option<f64> {
+    let lines = metrics.lines().filter(|line| line.starts_with("nexus_queue_depth"));
+    let values = lines.map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.reduce(|sum, value| Some(sum? + value?))?
+}
+
+/// The memory in use once it has stopped changing.
+async fn settled(proxy: &Process) -> Result<f64> {
+    let mut before = f64::NAN;
+    for _ in 0..SETTLED_WITHIN.as_millis() / LOOK_EVERY.as_millis() {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now = proxy.resident_megabytes()?;
+        if now == before {
+            return Ok(now);
+        }
+        before = now;
+    }
+    bail!("the memory of {} does not settle", proxy.name)
+}
+
+// === impl Memory ===
+
+impl Memory {
+    fn promises(&self) -> Vec<Promise> {
+        vec![
+            Promise::new("10 000 waiting clients, MB", WAITING_MEGABYTES_MAX, self.waiting),
+            Promise::new(
+                "drift while they wait, MB",
+                DRIFT_MEGABYTES_MAX,
+                self.later - self.waiting,
+            ),
+            Promise::new("idle, MB", IDLE_MEGABYTES_MAX, self.idle),
+        ]
+    }
+}

@@ -1,0 +1,202 @@
+//! Who is measured: the gateway in several configurations, the floor, and nginx.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::process::{Cores, Process, Ready, installed, run};
+
+/// Connections that the peers keep to the backend.
+const KEPT: usize = 256;
+
+/// A proxy to start.
+#[derive(Clone, Debug)]
+pub(crate) enum Proxy {
+    /// The gateway, with this configuration beside its one backend.
+    Ours { name: &'static str, config: String },
+    /// Bare hyper, at most so many requests at the backend.
+    Floor { limit: Option<usize> },
+    /// nginx, at most so many requests at the backend.
+    Nginx { limit: Option<usize> },
+}
+
+/// Starts peers; their files are gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Fixture {
+    pub(crate) cores: Cores,
+    /// The `tidegate` program that is measured.
+    pub(crate) tidegate: String,
+    folder: PathBuf,
+    started: usize,
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    pub(crate) fn ours(name: &'static str, config: String) -> Self {
+        Self::Ours { name, config }
+    }
+
+    /// Those to compare with that are installed here.
+    pub(crate) fn others(limit: Option<usize>) -> Vec<Self> {
+        let nginx = has_nginx().then_some(Self::Nginx { limit });
+        [Self::Floor { limit }].into_iter().chain(nginx).collect()
+    }
+}
+
+/// Whether nginx can be measured beside us.
+pub(crate) fn has_nginx() -> bool {
+    installed("nginx")
+}
+
+// === impl Fixture ===
+
+impl Fixture {
+    pub(crate) fn set() -> Result<Self> {
+        Self::on(Cores::divide)
+    }
+
+    /// A fixture where everybody may use all cores.
+    pub(crate) fn shared() -> Result<Self> {
+        Self::on(Cores::share)
+    }
+
+    fn on(cores: fn() -> Result<Cores>) -> Result<Self> {
+        // A build may use all cores, so it comes before they are divided.
+        let tidegate = tidegate()?;
+        let cores = cores()?;
+        let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        Ok(Self { cores, tidegate, folder, started: 0 })
+    }
+
+    /// A file for what somebody writes on the side.
+    pub(crate) fn file(&mut self, ending: &str) -> PathBuf {
+        self.started += 1;
+        self.folder.join(format!("{}.{ending}", self.started))
+    }
+
+    /// Starts a peer in front of `backend`.
+    pub(crate) async fn start(&mut self, peer: &Proxy, backend: SocketAddr) -> Result<Process> {
+        let log = self.file("log");
+        match peer {
+            Proxy::Ours { name, config } => {
+                let arguments = self.ours(config, backend)?;
+                let mut command = self.cores.command(&self.tidegate);
+                Process::start(name, command.args(arguments), &log, Ready::Says).await
+            }
+            Proxy::Floor { limit } => {
+                let mut command = self.cores.command(&ourselves()?);
+                command.args(floor(backend, *limit));
+                Process::start("floor", &mut command, &log, Ready::Says).await
+            }
+            Proxy::Nginx { limit } => {
+                let listen = free()?;
+                let config = self.file("conf");
+                fs::write(&config, self.nginx(listen, backend, *limit))?;
+                let mut command = self.cores.command("/usr/sbin/nginx");
+                command.arg("-e").arg("stderr").arg("-c").arg(config).arg("-p").arg(&self.folder);
+                Process::start("nginx", &mut command, &log, Ready::Listens(listen)).await
+            }
+        }
+    }
+
+    /// The arguments that start the gateway.
+    pub(crate) fn ours(&mut self, config: &str, backend: SocketAddr) -> Result<Vec<String>> {
+        let file = self.config(config, backend)?;
+        let arguments = ["serve", "--config", &file, "--listen", "127.0.0.1:0"];
+        Ok(arguments.map(str::to_owned).to_vec())
+    }
+
+    /// A file with this configuration before one backend.
+    pub(crate) fn config(&mut self, config: &str, backend: SocketAddr) -> Result<String> {
+        self.written(&format!(
+            "{config}\n[[backends]]\nid = \"origin\"\nurl = \"http://{backend}\"\n\
+             kind = \"generic\"\nmodels = [\"m\"]\n"
+        ))
+    }
+
+    /// A file with this configuration.
+    pub(crate) fn written(&mut self, config: &str) -> Result<String> {
+        // The gateway watches the folder, and the others write their logs beside each other.
+        let folder = self.file("folder");
+        fs::create_dir(&folder)?;
+        let file = folder.join("tidegate.toml");
+        fs::write(&file, config)?;
+        let file = file.to_str().context("the folder for temporary files has an odd name")?;
+        Ok(file.to_owned())
+    }
+
+    fn nginx(&self, listen: SocketAddr, backend: SocketAddr, limit: Option<usize>) -> String {
+        let limit = limit.map(|limit| format!(" max_conns={limit}")).unwrap_or_default();
+        let folder = self.folder.display();
+        format!(
+            "daemon off; master_process off; worker_processes 1;\n\
+             pid {folder}/nginx.pid; error_log stderr crit;\n\
+             events {{ worker_connections 16384; }}\n\
+             http {{\n\
+               access_log off; tcp_nodelay on; keepalive_requests 1000000000;\n\
+               client_body_buffer_size 64k;\n\
+               client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;\n\
+               fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;\n\
+               scgi_temp_path {folder}/scgi;\n\
+               upstream origin {{\n\
+                 server {backend}{limit} max_fails=0; keepalive {KEPT};\n\
+                 keepalive_requests 1000000000;\n\
+               }}\n\
+               server {{\n\
+                 listen {listen} backlog=4096;\n\
+                 location / {{\n\
+                   proxy_pass http://origin; proxy_http_version 1.1; proxy_buffering off;\n\
+                   proxy_set_header Connection \"\"; proxy_read_timeout 600s;\n\
+                 }}\n\
+               }}\n\
+             }}\n"
+        )
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        // What is left lies in the folder for temporary files.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The arguments that start the floor.
+pub(crate) fn floor(backend: SocketAddr, limit: Option<usize>) -> Vec<String> {
+    let mut arguments = vec!["floor-proxy".into(), "--backend".into(), backend.to_string()];
+    if let Some(limit) = limit {
+        arguments.extend(["--limit".into(), limit.to_string()]);
+    }
+    arguments
+}
+
+/// The `tidegate` program to measure: `TIDEGATE` names it, or it lies beside this one.
+///
+/// Under `cargo run` it is brought up to date first, so that a stale build is never measured.
+fn tidegate() -> Result<String> {
+    if let Ok(program) = std::env::var("TIDEGATE") {
+        return Ok(program);
+    }
+    if let Ok(cargo) = std::env::var("CARGO") {
+        let profile: &[&str] = if cfg!(debug_assertions) { &[] } else { &["--release"] };
+        run(&cargo, &[&["build", "--quiet", "-p", "tidegate"], profile].concat())?;
+    }
+    let program = std::env::current_exe()?.with_file_name("tidegate");
+    ensure!(program.exists(), "{} is missing: build it, or name it in TIDEGATE", program.display());
+    program.into_os_string().into_string().ok().context("the program has an odd name")
+}
+
+/// This program, which is also the bare proxy.
+pub(crate) fn ourselves() -> Result<String> {
+    let program = std::env::current_exe()?.into_os_string();
+    program.into_string().ok().context("this program has an odd name")
+}
+
+/// An address where nobody listens.
+pub(crate) fn free() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
