@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use store::ledger::{Added, File, Ledger, Removed};
-use store::{Sqlite, StoreError};
+use store::{SqliteStore, StoreError};
 use tokio::sync::{Notify, Semaphore};
 
 pub(crate) use self::answer::Answered;
@@ -64,7 +64,7 @@ impl Batches {
     pub(crate) async fn open(
         settings: &dispatch::Batch,
         folder: &Path,
-        queue: Arc<Sqlite>,
+        queue: Arc<SqliteStore>,
     ) -> Result<Arc<Self>, StoreError> {
         let disk = |error: std::io::Error| StoreError::disk(folder, &error);
         let shelf = Shelf::open(folder, settings.files_limit).map_err(disk)?;

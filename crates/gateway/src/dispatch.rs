@@ -16,7 +16,7 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use store::{Held, Store};
+use store::{ClaimRef, Store};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::client::{Base, Client};
@@ -39,7 +39,7 @@ pub(crate) struct Dispatcher {
     client: Arc<Client>,
     board: Arc<Board>,
     /// The messages that are claimed.
-    held: Mutex<BTreeMap<Held, Whereabouts>>,
+    held: Mutex<BTreeMap<ClaimRef, Whereabouts>>,
     /// Why the store cannot be used, while that is so.
     trouble: Mutex<Option<String>>,
     /// Somebody has ended: there is room.
@@ -168,11 +168,11 @@ impl Dispatcher {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<Held, Whereabouts>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<ClaimRef, Whereabouts>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, held: &Held, word: Word) {
+    fn tell(&self, held: &ClaimRef, word: Word) {
         match self.held().get_mut(held) {
             Some(Whereabouts::AtGate(told)) => {
                 *told = Some(word);
@@ -189,7 +189,7 @@ impl Dispatcher {
     }
 
     /// What a message before a gate was told.
-    fn told(&self, held: &Held) -> Option<Word> {
+    fn told(&self, held: &ClaimRef) -> Option<Word> {
         match self.held().get(held) {
             Some(Whereabouts::AtGate(told)) => *told,
             _ => None,

@@ -6,30 +6,30 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     /// Of which kind it is, which says what can be done.
-    pub trouble: Trouble,
+    pub kind: ErrorKind,
     /// What happened, in words.
     pub text: String,
 }
 
 /// Kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum ErrorKind {
     /// The server cannot be reached or is changing: trying again later helps.
-    Away,
+    Unavailable,
     /// There is no room left to write.
     Full,
     /// What is stored is not what was expected, or the server does not do what is needed.
     Broken,
     /// What was asked for makes no sense.
-    Asked,
+    Invalid,
 }
 
 // === impl StoreError ===
 
 impl StoreError {
     /// A failure of this kind.
-    pub fn new(trouble: Trouble, text: impl Into<String>) -> Self {
-        Self { trouble, text: text.into() }
+    pub fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
     }
 
     /// A failure of the disk. One that is full has room again some time; the rest is for whoever
@@ -37,8 +37,8 @@ impl StoreError {
     pub fn disk(place: &std::path::Path, error: &io::Error) -> Self {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         let full = matches!(error.kind(), StorageFull | QuotaExceeded);
-        let trouble = if full { Trouble::Full } else { Trouble::Asked };
-        Self::new(trouble, format!("{}: {error}", place.display()))
+        let kind = if full { ErrorKind::Full } else { ErrorKind::Invalid };
+        Self::new(kind, format!("{}: {error}", place.display()))
     }
 }
 

@@ -8,7 +8,7 @@
 //! ```text
 //! submit ─▶ pending ──claim──▶ claimed ──complete──▶ result
 //!              ▲                 │  │
-//!              ├── lease ran out ┘  ├──bury──▶ dead, with a result ──redrive──▶ pending
+//!              ├── lease ran out ┘  ├──dead_letter──▶ dead, with a result ──redrive──▶ pending
 //!              └──── due ── retry ◀─┘ put back
 //! ```
 //!
@@ -27,15 +27,15 @@ mod sqlite;
 mod tests;
 
 pub use self::redis::{RedisQueue, RedisSettings, RedisStore};
-pub use error::{StoreError, Trouble};
-pub use message::{BATCH_ROUTE, Body, Message, Outcome, Stored};
+pub use error::{ErrorKind, StoreError};
+pub use message::{BATCH_ROUTE, Body, Message, Outcome, StoredResult};
 pub use moment::Moment;
-pub use sqlite::{Sqlite, ledger};
+pub use sqlite::{SqliteStore, ledger};
 
 use std::pin::Pin;
 
 /// What every verb of a store gives.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Queues that outlive the process.
 pub trait Store: std::fmt::Debug + Send + Sync {
@@ -43,70 +43,83 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// durable. A message that is known under its id with the same content is not kept again; an
     /// engine knows it for a while after it has ended, too. The moment at which it was made is not
     /// content: whoever tries again makes it again.
-    fn submit(&self, messages: Vec<Message>, now: Moment) -> Answer<'_, Vec<Receipt>>;
+    fn submit(&self, messages: Vec<Message>, now: Moment) -> StoreFuture<'_, Vec<Receipt>>;
 
     /// Whose messages could be claimed in a queue, and about how many each has. An engine that
     /// cannot look at all of them looks at those with the earliest deadlines.
-    fn lanes<'a>(&'a self, queue: &'a str, now: Moment) -> Answer<'a, Vec<Lane>>;
+    fn lanes<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Vec<Lane>>;
 
     /// Takes messages of one lane for a while: those with the earliest deadline, and the first
     /// submitted among equals. Those whose deadline has passed, or that were cancelled, come too:
     /// whoever claims them gives them the result that says so.
-    fn claim(&self, want: Want, now: Moment) -> Answer<'_, Vec<Claim>>;
+    fn claim(&self, want: ClaimRequest, now: Moment) -> StoreFuture<'_, Vec<Claim>>;
 
     /// Holds claims until `until`, and says of each how it stands.
-    fn renew(&self, held: Vec<Held>, until: Moment) -> Answer<'_, Vec<Standing>>;
+    fn renew(&self, held: Vec<ClaimRef>, until: Moment) -> StoreFuture<'_, Vec<Standing>>;
 
     /// How claims stand, without holding them longer: whether somebody wants them cancelled.
-    fn standing(&self, held: Vec<Held>) -> Answer<'_, Vec<Standing>>;
+    fn standing(&self, held: Vec<ClaimRef>) -> StoreFuture<'_, Vec<Standing>>;
 
     /// Keeps the result and forgets the message, in one step. `false` when the claim was lost: then
     /// nothing is kept.
-    fn complete(&self, held: Held, outcome: Outcome, now: Moment) -> Answer<'_, bool>;
+    fn complete(&self, held: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool>;
 
     /// Gives a message back, to be claimed again at once or later. `false` when the claim was lost.
-    fn put_back(&self, held: Held, back: Back, now: Moment) -> Answer<'_, bool>;
+    fn release(&self, held: ClaimRef, back: Release, now: Moment) -> StoreFuture<'_, bool>;
 
     /// Keeps the result as [`Store::complete`] does, and the message among the dead. That counts as
     /// a failure.
-    fn bury(&self, held: Held, outcome: Outcome, now: Moment) -> Answer<'_, bool>;
+    fn dead_letter(&self, held: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool>;
 
     /// Wants a message cancelled, wherever it is. One that waits may get its result at once; of one
     /// that is claimed, its owner hears. `false` when none is known by that id, or it has ended.
-    fn cancel<'a>(&'a self, id: &'a str, now: Moment) -> Answer<'a, bool>;
+    fn cancel<'a>(&'a self, id: &'a str, now: Moment) -> StoreFuture<'a, bool>;
 
     /// Brings back what is due: claims whose lease has run out, and messages that were put back for
     /// later. A lost claim counts as a failure: a message that ends whoever sends it must end, too.
     /// Says how many came back, and when it is worth looking again.
-    fn revive<'a>(&'a self, queue: &'a str, now: Moment) -> Answer<'a, Revived>;
+    fn reclaim<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Reclaimed>;
 
     /// How much of what a queue has.
-    fn depth<'a>(&'a self, queue: &'a str) -> Answer<'a, Depth>;
+    fn depth<'a>(&'a self, queue: &'a str) -> StoreFuture<'a, Depth>;
 
     /// The dead of a queue, oldest first, after the one with this number.
-    fn dead<'a>(&'a self, queue: &'a str, after: Option<u64>, most: usize)
-    -> Answer<'a, Vec<Dead>>;
+    fn dead_letters<'a>(
+        &'a self,
+        queue: &'a str,
+        after: Option<u64>,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<DeadLetter>>;
 
     /// Lets the dead wait again, as if they had just been submitted, with as much time as they had
     /// at first. Those of a batch stay: it has had their final answer. So does what cannot be read.
-    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, Redriven>;
+    fn redrive<'a>(
+        &'a self,
+        queue: &'a str,
+        which: Selection,
+        now: Moment,
+    ) -> StoreFuture<'a, Redriven>;
 
     /// Forgets the dead; says how many.
-    fn purge<'a>(&'a self, queue: &'a str, which: Which) -> Answer<'a, u64>;
+    fn purge<'a>(&'a self, queue: &'a str, which: Selection) -> StoreFuture<'a, u64>;
 
     /// Takes results away, oldest first. Those of a message that names no route go by the name of
     /// its queue, unless the engine was told otherwise.
-    fn take_results<'a>(&'a self, route: &'a str, most: usize) -> Answer<'a, Vec<Stored>>;
+    fn take_results<'a>(
+        &'a self,
+        route: &'a str,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<StoredResult>>;
 
     /// Says that a dispatcher of this name is there until then, unless it says so again, and hears
     /// which one it is of those who said the same for this group. One that ends says `now`.
-    fn attend<'a>(
+    fn join<'a>(
         &'a self,
         group: &'a str,
         name: &'a str,
         until: Moment,
         now: Moment,
-    ) -> Answer<'a, Attendance>;
+    ) -> StoreFuture<'a, Membership>;
 
     /// Resolves when something may have changed that whoever claims wants to know: messages came,
     /// or somebody wants some cancelled. Whoever calls this before looking, and waits after it,
@@ -121,7 +134,7 @@ pub enum Receipt {
     /// It is kept.
     Accepted,
     /// It was kept before.
-    Known,
+    Duplicate,
     /// Another message is known under its id.
     Conflict,
 }
@@ -139,13 +152,13 @@ pub struct Lane {
 
 /// What is to be claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Want {
+pub struct ClaimRequest {
     /// From this queue.
     pub queue: String,
     /// Of this tenant; empty for nobody's.
     pub tenant: String,
     /// So many at most.
-    pub most: usize,
+    pub limit: usize,
     /// Until then, unless renewed.
     pub until: Moment,
 }
@@ -154,7 +167,7 @@ pub struct Want {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// What every later word about it must name.
-    pub held: Held,
+    pub reference: ClaimRef,
     /// What is to be done.
     pub message: Message,
     /// How often it was claimed and failed before, congestion apart.
@@ -165,7 +178,7 @@ pub struct Claim {
 
 /// The name of a claim. Nobody else has it, and a later claim of the same message has another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Held {
+pub struct ClaimRef {
     /// The queue of the message.
     pub queue: String,
     /// What the engine knows the message by.
@@ -187,7 +200,7 @@ pub enum Standing {
 
 /// How a message goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Back {
+pub struct Release {
     /// Not before then, if later than now.
     pub due: Moment,
     /// Whether that was a failure of its own.
@@ -196,7 +209,7 @@ pub struct Back {
 
 /// What came back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Revived {
+pub struct Reclaimed {
     /// Claims whose lease had run out.
     pub lost: u64,
     /// Messages that were due again.
@@ -220,16 +233,16 @@ pub struct Depth {
 
 /// Which one of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attendance {
+pub struct Membership {
     /// Its place, from 0 on.
     pub rank: u32,
     /// How many there are, at least one.
-    pub of: u32,
+    pub size: u32,
 }
 
 /// A message that failed too often.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dead {
+pub struct DeadLetter {
     /// Its place among the dead.
     pub number: u64,
     /// Its id; that of a message in which none can be found is made up.
@@ -246,16 +259,16 @@ pub struct Dead {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redriven {
     /// So many do.
-    pub again: u64,
+    pub requeued: u64,
     /// So many cannot.
-    pub stay: u64,
+    pub skipped: u64,
     /// Why, by their ids, for the first of them.
-    pub why: Vec<(String, String)>,
+    pub reasons: Vec<(String, String)>,
 }
 
 /// Which of the dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum Selection {
     /// All of them.
     All,
     /// Those with these ids.
@@ -270,9 +283,9 @@ impl Redriven {
 
     /// One cannot wait again; gives back that it does not.
     pub(crate) fn stays(&mut self, id: &str, why: String) -> bool {
-        self.stay += 1;
-        if self.why.len() < Self::NAMED {
-            self.why.push((id.to_owned(), why));
+        self.skipped += 1;
+        if self.reasons.len() < Self::NAMED {
+            self.reasons.push((id.to_owned(), why));
         }
         false
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use crate::error::{StoreError, Trouble};
+use crate::error::{ErrorKind, StoreError};
 use crate::moment::Moment;
 
 /// How the routes of batches begin, whose messages have one final answer each.
@@ -84,7 +84,7 @@ pub enum Outcome {
 
 /// A result that was kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredResult {
     /// The message's id.
     pub id: String,
     /// What became of it.
@@ -102,7 +102,7 @@ pub struct Stored {
 impl Message {
     /// Whether it can be kept at all.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
-        let refuse = |text| Err(StoreError::new(Trouble::Asked, text));
+        let refuse = |text| Err(StoreError::new(ErrorKind::Invalid, text));
         match &self.id {
             id if id.is_empty() => refuse("a message needs an id".into()),
             id if id.len() > ID_MAX => {
@@ -186,15 +186,15 @@ impl Outcome {
     }
 
     /// As it is kept.
-    pub(crate) fn stored(self, id: &str) -> Stored {
+    pub(crate) fn stored(self, id: &str) -> StoredResult {
         let id = id.to_owned();
         match self {
             Self::Answered { status, body } => {
-                Stored { id, status: Some(status), body, error: None, text: None }
+                StoredResult { id, status: Some(status), body, error: None, text: None }
             }
             Self::Failed { code, text } => {
                 let body = serde_json::json!({ "error": text }).to_string().into();
-                Stored { id, status: None, body, error: Some(code.into()), text: Some(text) }
+                StoredResult { id, status: None, body, error: Some(code.into()), text: Some(text) }
             }
         }
     }

@@ -21,20 +21,21 @@ use self::keys::Layout;
 use self::link::Link;
 use self::nodes::Nodes;
 use crate::error::StoreError;
-use crate::message::{Message, Outcome, Stored};
+use crate::message::{Message, Outcome, StoredResult};
 use crate::moment::Moment;
 use crate::{
-    Answer, Attendance, Back, Claim, Dead, Depth, Held, Lane, Receipt, Redriven, Revived, Standing,
-    Store, Want, Which,
+    Claim, ClaimRef, ClaimRequest, DeadLetter, Depth, Lane, Membership, Receipt, Reclaimed,
+    Redriven, Release, Selection, Standing, Store, StoreFuture,
 };
 
-mod attend;
 mod claim;
 mod ear;
 mod end;
 mod envelope;
+mod error;
 mod fields;
 mod grave;
+mod join;
 mod keys;
 mod link;
 mod look;
@@ -46,7 +47,6 @@ mod scripts;
 mod step;
 mod submit;
 mod token;
-mod trouble;
 
 /// How long nobody hears of a message that a foreign producer sent: those tell nobody.
 const POLL: Duration = Duration::from_secs(1);
@@ -130,7 +130,7 @@ impl RedisStore {
 
     /// Asks once for the server that takes writes. Says what of its settings may lose messages, in
     /// words; a server of another kind than it was said to be is an error.
-    pub async fn greet(&self) -> Result<Vec<String>, StoreError> {
+    pub async fn check_server(&self) -> Result<Vec<String>, StoreError> {
         self.link.wire().await?;
         look::cautions(&self.link).await
     }
@@ -139,7 +139,7 @@ impl RedisStore {
     #[cfg(test)]
     pub(crate) async fn connect(settings: RedisSettings) -> Result<Arc<Self>, StoreError> {
         let store = Self::new(settings)?;
-        store.greet().await?;
+        store.check_server().await?;
         Ok(store)
     }
 }
@@ -151,78 +151,87 @@ impl fmt::Debug for RedisStore {
 }
 
 impl Store for RedisStore {
-    fn submit(&self, messages: Vec<Message>, now: Moment) -> Answer<'_, Vec<Receipt>> {
+    fn submit(&self, messages: Vec<Message>, now: Moment) -> StoreFuture<'_, Vec<Receipt>> {
         Box::pin(self.keep(messages, now))
     }
 
-    fn lanes<'a>(&'a self, queue: &'a str, now: Moment) -> Answer<'a, Vec<Lane>> {
+    fn lanes<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Vec<Lane>> {
         Box::pin(self.look_for_lanes(queue, now))
     }
 
-    fn claim(&self, want: Want, now: Moment) -> Answer<'_, Vec<Claim>> {
+    fn claim(&self, want: ClaimRequest, now: Moment) -> StoreFuture<'_, Vec<Claim>> {
         Box::pin(self.take(want, now))
     }
 
-    fn renew(&self, held: Vec<Held>, until: Moment) -> Answer<'_, Vec<Standing>> {
+    fn renew(&self, held: Vec<ClaimRef>, until: Moment) -> StoreFuture<'_, Vec<Standing>> {
         Box::pin(self.check_claims(held, Some(until)))
     }
 
-    fn standing(&self, held: Vec<Held>) -> Answer<'_, Vec<Standing>> {
+    fn standing(&self, held: Vec<ClaimRef>) -> StoreFuture<'_, Vec<Standing>> {
         Box::pin(self.check_claims(held, None))
     }
 
-    fn complete(&self, held: Held, outcome: Outcome, _now: Moment) -> Answer<'_, bool> {
+    fn complete(&self, held: ClaimRef, outcome: Outcome, _now: Moment) -> StoreFuture<'_, bool> {
         Box::pin(self.end(held, outcome))
     }
 
-    fn put_back(&self, held: Held, back: Back, now: Moment) -> Answer<'_, bool> {
+    fn release(&self, held: ClaimRef, back: Release, now: Moment) -> StoreFuture<'_, bool> {
         Box::pin(self.give_back(held, back, now))
     }
 
-    fn bury(&self, held: Held, outcome: Outcome, now: Moment) -> Answer<'_, bool> {
+    fn dead_letter(&self, held: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool> {
         Box::pin(self.lay_to_rest(held, outcome, now))
     }
 
-    fn cancel<'a>(&'a self, id: &'a str, _now: Moment) -> Answer<'a, bool> {
+    fn cancel<'a>(&'a self, id: &'a str, _now: Moment) -> StoreFuture<'a, bool> {
         Box::pin(self.mark_cancelled(id))
     }
 
-    fn revive<'a>(&'a self, queue: &'a str, now: Moment) -> Answer<'a, Revived> {
+    fn reclaim<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Reclaimed> {
         Box::pin(self.bring_back(queue, now))
     }
 
-    fn depth<'a>(&'a self, queue: &'a str) -> Answer<'a, Depth> {
+    fn depth<'a>(&'a self, queue: &'a str) -> StoreFuture<'a, Depth> {
         Box::pin(self.count(queue))
     }
 
-    fn dead<'a>(
+    fn dead_letters<'a>(
         &'a self,
         queue: &'a str,
         after: Option<u64>,
         most: usize,
-    ) -> Answer<'a, Vec<Dead>> {
+    ) -> StoreFuture<'a, Vec<DeadLetter>> {
         Box::pin(self.list_dead(queue, after, most))
     }
 
-    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, Redriven> {
+    fn redrive<'a>(
+        &'a self,
+        queue: &'a str,
+        which: Selection,
+        now: Moment,
+    ) -> StoreFuture<'a, Redriven> {
         Box::pin(self.let_wait_again(queue, which, now))
     }
 
-    fn purge<'a>(&'a self, queue: &'a str, which: Which) -> Answer<'a, u64> {
+    fn purge<'a>(&'a self, queue: &'a str, which: Selection) -> StoreFuture<'a, u64> {
         Box::pin(self.forget_dead(queue, which))
     }
 
-    fn take_results<'a>(&'a self, route: &'a str, most: usize) -> Answer<'a, Vec<Stored>> {
+    fn take_results<'a>(
+        &'a self,
+        route: &'a str,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<StoredResult>> {
         Box::pin(self.take_away(route, most))
     }
 
-    fn attend<'a>(
+    fn join<'a>(
         &'a self,
         group: &'a str,
         name: &'a str,
         until: Moment,
         now: Moment,
-    ) -> Answer<'a, Attendance> {
+    ) -> StoreFuture<'a, Membership> {
         Box::pin(self.sign(group, name, until, now))
     }
 

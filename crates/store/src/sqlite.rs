@@ -17,13 +17,14 @@ use tokio::sync::Notify;
 
 use self::threads::Desk;
 use crate::error::StoreError;
-use crate::message::{Message, Outcome, Stored};
+use crate::message::{Message, Outcome, StoredResult};
 use crate::moment::Moment;
 use crate::{
-    Answer, Attendance, Back, Claim, Dead, Depth, Held, Lane, Receipt, Redriven, Revived, Standing,
-    Store, Want, Which,
+    Claim, ClaimRef, ClaimRequest, DeadLetter, Depth, Lane, Membership, Receipt, Reclaimed,
+    Redriven, Release, Selection, Standing, Store, StoreFuture,
 };
 
+mod error;
 mod file;
 mod grave;
 pub mod ledger;
@@ -35,30 +36,29 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod threads;
-mod trouble;
 
-/// The most messages that one step of [`Sqlite::cancel_route`] ends, so that others get a turn.
+/// The most messages that one step of [`SqliteStore::cancel_route`] ends, so that others get a turn.
 const CANCEL: usize = 1000;
 
 /// Queues in one file.
 #[derive(Debug)]
-pub struct Sqlite {
+pub struct SqliteStore {
     reader: Desk,
     /// Goes after the reader: whoever closes the file last puts the log away.
     writer: Desk,
     woken: Arc<Notify>,
 }
 
-// === impl Sqlite ===
+// === impl SqliteStore ===
 
-impl Sqlite {
+impl SqliteStore {
     /// Opens a queue, or makes a new one. What was claimed when it was last in use waits again.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>, StoreError> {
         let path = path.as_ref();
         let lock = file::lock(path)?;
         let mut writer = file::writer(path)?;
-        let step = writer.transaction().map_err(trouble::from)?;
-        queue::recover(&step).and_then(|()| step.commit()).map_err(trouble::from)?;
+        let step = writer.transaction().map_err(error::from)?;
+        queue::recover(&step).and_then(|()| step.commit()).map_err(error::from)?;
         let woken = Arc::new(Notify::new());
         Ok(Arc::new(Self {
             reader: Desk::reader(file::reader(path)?)?,
@@ -75,7 +75,7 @@ impl Sqlite {
             let route = route.to_owned();
             let step = self.write_and_wake(
                 |_| true,
-                move |step| queue::cancel_route(step, &route, CANCEL, now).map_err(trouble::from),
+                move |step| queue::cancel_route(step, &route, CANCEL, now).map_err(error::from),
             );
             match step.await? {
                 0 => return Ok(count),
@@ -89,16 +89,16 @@ impl Sqlite {
     pub(crate) fn write<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> Answer<'_, T> {
+    ) -> StoreFuture<'_, T> {
         Box::pin(self.writer.ask(|_| false, operation))
     }
 
-    /// As [`Sqlite::write`]. Wakes whoever waits for something to claim when what came out says so.
+    /// As [`SqliteStore::write`]. Wakes whoever waits for something to claim when what came out says so.
     pub(crate) fn write_and_wake<T: Send + 'static>(
         &self,
         wakes: fn(&T) -> bool,
         operation: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> Answer<'_, T> {
+    ) -> StoreFuture<'_, T> {
         Box::pin(self.writer.ask(wakes, operation))
     }
 
@@ -106,106 +106,115 @@ impl Sqlite {
     pub(crate) fn read<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> Answer<'_, T> {
+    ) -> StoreFuture<'_, T> {
         Box::pin(self.reader.ask(|_| false, operation))
     }
 }
 
-impl Store for Sqlite {
-    fn submit(&self, messages: Vec<Message>, _now: Moment) -> Answer<'_, Vec<Receipt>> {
+impl Store for SqliteStore {
+    fn submit(&self, messages: Vec<Message>, _now: Moment) -> StoreFuture<'_, Vec<Receipt>> {
         let wakes = |receipts: &Vec<Receipt>| receipts.contains(&Receipt::Accepted);
         self.write_and_wake(wakes, move |step| queue::submit(step, &messages))
     }
 
-    fn lanes<'a>(&'a self, queue: &'a str, _now: Moment) -> Answer<'a, Vec<Lane>> {
+    fn lanes<'a>(&'a self, queue: &'a str, _now: Moment) -> StoreFuture<'a, Vec<Lane>> {
         let queue = queue.to_owned();
-        self.read(move |step| look::lanes(step, &queue).map_err(trouble::from))
+        self.read(move |step| look::lanes(step, &queue).map_err(error::from))
     }
 
-    fn claim(&self, want: Want, _now: Moment) -> Answer<'_, Vec<Claim>> {
-        self.write(move |step| queue::claim(step, &want).map_err(trouble::from))
+    fn claim(&self, want: ClaimRequest, _now: Moment) -> StoreFuture<'_, Vec<Claim>> {
+        self.write(move |step| queue::claim(step, &want).map_err(error::from))
     }
 
-    fn renew(&self, held: Vec<Held>, until: Moment) -> Answer<'_, Vec<Standing>> {
-        self.write(move |step| queue::renew(step, &held, until).map_err(trouble::from))
+    fn renew(&self, held: Vec<ClaimRef>, until: Moment) -> StoreFuture<'_, Vec<Standing>> {
+        self.write(move |step| queue::renew(step, &held, until).map_err(error::from))
     }
 
-    fn standing(&self, held: Vec<Held>) -> Answer<'_, Vec<Standing>> {
-        self.read(move |step| queue::standing(step, &held).map_err(trouble::from))
+    fn standing(&self, held: Vec<ClaimRef>) -> StoreFuture<'_, Vec<Standing>> {
+        self.read(move |step| queue::standing(step, &held).map_err(error::from))
     }
 
-    fn complete(&self, held: Held, outcome: Outcome, now: Moment) -> Answer<'_, bool> {
-        self.write(move |step| queue::complete(step, &held, outcome, now).map_err(trouble::from))
+    fn complete(&self, held: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool> {
+        self.write(move |step| queue::complete(step, &held, outcome, now).map_err(error::from))
     }
 
-    fn put_back(&self, held: Held, back: Back, now: Moment) -> Answer<'_, bool> {
+    fn release(&self, held: ClaimRef, back: Release, now: Moment) -> StoreFuture<'_, bool> {
         // Also one that waits for later: whoever sleeps until the next is due must know of it.
         self.write_and_wake(bool::clone, move |step| {
-            queue::put_back(step, &held, back, now).map_err(trouble::from)
+            queue::release(step, &held, back, now).map_err(error::from)
         })
     }
 
-    fn bury(&self, held: Held, outcome: Outcome, now: Moment) -> Answer<'_, bool> {
-        self.write(move |step| queue::bury(step, &held, outcome, now).map_err(trouble::from))
+    fn dead_letter(&self, held: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool> {
+        self.write(move |step| queue::dead_letter(step, &held, outcome, now).map_err(error::from))
     }
 
-    fn cancel<'a>(&'a self, id: &'a str, now: Moment) -> Answer<'a, bool> {
+    fn cancel<'a>(&'a self, id: &'a str, now: Moment) -> StoreFuture<'a, bool> {
         let id = id.to_owned();
         self.write_and_wake(bool::clone, move |step| {
-            queue::cancel(step, &id, now).map_err(trouble::from)
+            queue::cancel(step, &id, now).map_err(error::from)
         })
     }
 
-    fn revive<'a>(&'a self, queue: &'a str, now: Moment) -> Answer<'a, Revived> {
+    fn reclaim<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Reclaimed> {
         let queue = queue.to_owned();
-        let wakes = |revived: &Revived| revived.lost + revived.due > 0;
+        let wakes = |reclaimed: &Reclaimed| reclaimed.lost + reclaimed.due > 0;
         self.write_and_wake(wakes, move |step| {
-            queue::revive(step, &queue, now).map_err(trouble::from)
+            queue::reclaim(step, &queue, now).map_err(error::from)
         })
     }
 
-    fn depth<'a>(&'a self, queue: &'a str) -> Answer<'a, Depth> {
+    fn depth<'a>(&'a self, queue: &'a str) -> StoreFuture<'a, Depth> {
         let queue = queue.to_owned();
-        self.read(move |step| look::depth(step, &queue).map_err(trouble::from))
+        self.read(move |step| look::depth(step, &queue).map_err(error::from))
     }
 
-    fn dead<'a>(
+    fn dead_letters<'a>(
         &'a self,
         queue: &'a str,
         after: Option<u64>,
         most: usize,
-    ) -> Answer<'a, Vec<Dead>> {
+    ) -> StoreFuture<'a, Vec<DeadLetter>> {
         let queue = queue.to_owned();
-        self.read(move |step| grave::list(step, &queue, after, most).map_err(trouble::from))
+        self.read(move |step| grave::list(step, &queue, after, most).map_err(error::from))
     }
 
-    fn redrive<'a>(&'a self, queue: &'a str, which: Which, now: Moment) -> Answer<'a, Redriven> {
+    fn redrive<'a>(
+        &'a self,
+        queue: &'a str,
+        which: Selection,
+        now: Moment,
+    ) -> StoreFuture<'a, Redriven> {
         let queue = queue.to_owned();
         self.write_and_wake(
-            |redriven| redriven.again > 0,
-            move |step| grave::redrive(step, &queue, &which, now).map_err(trouble::from),
+            |redriven| redriven.requeued > 0,
+            move |step| grave::redrive(step, &queue, &which, now).map_err(error::from),
         )
     }
 
-    fn purge<'a>(&'a self, queue: &'a str, which: Which) -> Answer<'a, u64> {
+    fn purge<'a>(&'a self, queue: &'a str, which: Selection) -> StoreFuture<'a, u64> {
         let queue = queue.to_owned();
-        self.write(move |step| grave::purge(step, &queue, &which).map_err(trouble::from))
+        self.write(move |step| grave::purge(step, &queue, &which).map_err(error::from))
     }
 
-    fn take_results<'a>(&'a self, route: &'a str, most: usize) -> Answer<'a, Vec<Stored>> {
+    fn take_results<'a>(
+        &'a self,
+        route: &'a str,
+        most: usize,
+    ) -> StoreFuture<'a, Vec<StoredResult>> {
         let route = route.to_owned();
-        self.write(move |step| look::take_results(step, &route, most).map_err(trouble::from))
+        self.write(move |step| look::take_results(step, &route, most).map_err(error::from))
     }
 
-    fn attend<'a>(
+    fn join<'a>(
         &'a self,
         _group: &'a str,
         _name: &'a str,
         _until: Moment,
         _now: Moment,
-    ) -> Answer<'a, Attendance> {
+    ) -> StoreFuture<'a, Membership> {
         // The file is one process's own.
-        Box::pin(async { Ok(Attendance { rank: 0, of: 1 }) })
+        Box::pin(async { Ok(Membership { rank: 0, size: 1 }) })
     }
 
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use store::{Body, Message, Moment, Outcome, Receipt, Sqlite, Store as _, Want};
+use store::{Body, ClaimRequest, Message, Moment, Outcome, Receipt, SqliteStore, Store as _};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -41,7 +41,7 @@ const LEASE: Duration = Duration::from_secs(3600);
 /// Submits, claims and completes one message after the other.
 #[derive(Clone, Debug)]
 struct Worker {
-    store: Arc<Sqlite>,
+    store: Arc<SqliteStore>,
     name: usize,
     body: bytes::Bytes,
     over: Rc<Cell<bool>>,
@@ -60,7 +60,7 @@ struct Floor {
 pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promise>)> {
     let (mut rows, mut promises) = (Vec::new(), Vec::new());
     for at_once in AT_ONCE {
-        let store = Sqlite::open(bench.fixture.file("db"))?;
+        let store = SqliteStore::open(bench.fixture.file("db"))?;
         let mut floor = Floor::new(&bench.fixture.file("floor"), at_once)?;
         let (mut ours, mut bare) = (Vec::new(), Vec::new());
         for round in 0..bench.count(ROUNDS) {
@@ -88,7 +88,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promi
 }
 
 /// Messages per second of so many workers at once, whose names are of this round.
-async fn rate(store: &Arc<Sqlite>, round: (usize, usize), time: Duration) -> Result<f64> {
+async fn rate(store: &Arc<SqliteStore>, round: (usize, usize), time: Duration) -> Result<f64> {
     let (at_once, round) = round;
     let (over, done) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
     let body = bytes::Bytes::from(vec![b'x'; BODY]);
@@ -138,17 +138,17 @@ impl Worker {
         if self.store.submit(vec![message], NOW).await? != [Receipt::Accepted] {
             bail!("a new message is known");
         }
-        let want = Want {
+        let want = ClaimRequest {
             queue: QUEUE.to_owned(),
             tenant: String::new(),
-            most: 1,
+            limit: 1,
             until: NOW.after(LEASE),
         };
         let claimed = self.store.claim(want, NOW).await?;
         // Somebody's, not always its own; as many wait as are about to claim.
         let claim = claimed.into_iter().next().context("nothing to claim")?;
         let outcome = Outcome::Answered { status: 200, body: self.body.slice(..ANSWER) };
-        if !self.store.complete(claim.held, outcome, NOW).await? {
+        if !self.store.complete(claim.reference, outcome, NOW).await? {
             bail!("a claim was lost");
         }
         Ok(())

@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body_util::Full;
 use store::Moment;
-use store::ledger::{Added, Batch, File, Page, Removed};
+use store::ledger::{Added, Batch, File, ListQuery, Removed};
 
 use super::ask::Wanted;
 use super::shapes::{self, BatchShape, Deleted, FileShape};
@@ -184,9 +184,9 @@ impl Batches {
     }
 }
 
-fn page(paging: Paging, (most, usual): (usize, usize)) -> Page {
+fn page(paging: Paging, (most, usual): (usize, usize)) -> ListQuery {
     let Paging { after, limit, oldest_first, purpose } = paging;
-    Page { after, most: limit.unwrap_or(usual).min(most), oldest_first, purpose }
+    ListQuery { after, most: limit.unwrap_or(usual).min(most), oldest_first, purpose }
 }
 
 fn unknown_place() -> Fault {

@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io::{self, BufReader, Write as _};
 use std::sync::Arc;
 
-use store::ledger::{self, Batch, Counts, Written};
-use store::{Moment, Stored};
+use store::ledger::{self, Batch, BatchOutput, RequestCounts};
+use store::{Moment, StoredResult};
 
 use self::row::Row;
 use super::OUTPUT_PURPOSE;
@@ -72,7 +72,7 @@ impl Book {
     }
 
     /// Writes results, in the order of their lines and after those that were written before.
-    pub(super) fn write(&mut self, results: &[(u64, Stored)]) -> io::Result<()> {
+    pub(super) fn write(&mut self, results: &[(u64, StoredResult)]) -> io::Result<()> {
         for (line, stored) in results {
             // A number that no line has is no result of ours.
             if *line > 0 {
@@ -83,21 +83,21 @@ impl Book {
     }
 
     /// Writes what is left, and puts the files into their places.
-    pub(super) fn end(mut self, now: Moment) -> io::Result<Written> {
+    pub(super) fn end(mut self, now: Moment) -> io::Result<BatchOutput> {
         self.through(u64::MAX, None)?;
         let (completed, failed) = (self.output.rows, self.failures.rows);
-        let counts = Counts { total: completed + failed, completed, failed };
+        let counts = RequestCounts { total: completed + failed, completed, failed };
         let expires = now.after(self.batch.keep);
         let mut kept = [None, None];
         for (sheet, kept) in [self.output, self.failures].into_iter().zip(&mut kept) {
             *kept = sheet.keep(now, expires)?;
         }
         let [output, failures] = kept;
-        Ok(Written { output, failures, counts })
+        Ok(BatchOutput { output, failures, counts })
     }
 
     /// Reads on to a line, which has this result; those before it have none.
-    fn through(&mut self, until: u64, result: Option<&Stored>) -> io::Result<()> {
+    fn through(&mut self, until: u64, result: Option<&StoredResult>) -> io::Result<()> {
         while let Some(line) = self.lines.next()? {
             if line.is_blank() {
                 continue;

@@ -14,7 +14,7 @@ use http::{HeaderMap, Request};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use store::ledger::File;
-use store::{Body, Claim, Moment, Outcome, Sqlite, Store as _, Want};
+use store::{Body, Claim, ClaimRequest, Moment, Outcome, SqliteStore, Store as _};
 use tokio::runtime::Runtime;
 
 use super::*;
@@ -27,7 +27,7 @@ struct World {
     runtime: Runtime,
     folder: PathBuf,
     settings: dispatch::Batch,
-    store: Option<Arc<Sqlite>>,
+    store: Option<Arc<SqliteStore>>,
     batches: Option<Arc<Batches>>,
 }
 
@@ -50,7 +50,7 @@ impl World {
     /// Begins again, as after a crash: nothing but the folder is known.
     fn restart(&mut self) {
         (self.batches, self.store) = (None, None);
-        let store = Sqlite::open(self.folder.join("queue.db")).unwrap();
+        let store = SqliteStore::open(self.folder.join("queue.db")).unwrap();
         let opened = Batches::open(&self.settings, &self.folder, Arc::clone(&store));
         let batches = self.run(opened);
         (self.batches, self.store) = (Some(batches.unwrap()), Some(store));
@@ -60,7 +60,7 @@ impl World {
         self.batches.as_ref().unwrap()
     }
 
-    fn store(&self) -> &Sqlite {
+    fn store(&self) -> &SqliteStore {
         self.store.as_ref().unwrap()
     }
 
@@ -142,12 +142,17 @@ impl World {
 
     /// As the dispatcher does.
     fn claim(&self, most: usize) -> Vec<Claim> {
-        let want = Want { queue: "batch".into(), tenant: "alice".into(), most, until: at(1000) };
+        let want = ClaimRequest {
+            queue: "batch".into(),
+            tenant: "alice".into(),
+            limit: most,
+            until: at(1000),
+        };
         self.run(self.store().claim(want, at(1))).unwrap()
     }
 
     fn complete(&self, claim: &Claim, outcome: Outcome) -> bool {
-        self.run(self.store().complete(claim.held.clone(), outcome, at(2))).unwrap()
+        self.run(self.store().complete(claim.reference.clone(), outcome, at(2))).unwrap()
     }
 
     fn answer(&self, claim: &Claim, status: u16, body: &str) -> bool {

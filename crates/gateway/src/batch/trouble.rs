@@ -2,7 +2,7 @@
 
 use std::io;
 
-use store::{StoreError, Trouble};
+use store::{ErrorKind, StoreError};
 
 use crate::reply::Fault;
 
@@ -19,8 +19,8 @@ pub(super) fn disk(error: &io::Error) -> Fault {
 /// The ledger did not.
 pub(super) fn ledger(error: &StoreError) -> Fault {
     tracing::warn!(%error, "the ledger of the Batch API failed");
-    match error.trouble {
-        Trouble::Full => full("ledger's disk"),
+    match error.kind {
+        ErrorKind::Full => full("ledger's disk"),
         _ => Fault::Internal,
     }
 }

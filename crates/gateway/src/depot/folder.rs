@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use store::{Sqlite, StoreError, Trouble};
+use store::{ErrorKind, SqliteStore, StoreError};
 
 use super::{Kit, PAUSE, later};
 use crate::batch::Batches;
@@ -52,7 +52,7 @@ impl Folder {
         });
         match folder.try_open().await {
             Ok(()) => {}
-            Err(error) if error.trouble == Trouble::Full => {
+            Err(error) if error.kind == ErrorKind::Full => {
                 let error = folder.named(&error);
                 tracing::error!(error, "the Batch API is away until its folder can be used");
                 folder.note(error);
@@ -106,12 +106,12 @@ impl Folder {
         let path = self.path.clone();
         let opened = task::blocking(move || {
             if path.is_file() {
-                return Err(StoreError::new(Trouble::Asked, "this is a file: name a folder"));
+                return Err(StoreError::new(ErrorKind::Invalid, "this is a file: name a folder"));
             }
             std::fs::create_dir_all(&path).map_err(|error| StoreError::disk(&path, &error))?;
-            Sqlite::open(path.join(FILE))
+            SqliteStore::open(path.join(FILE))
         });
-        let broken = |text: String| StoreError::new(Trouble::Broken, text);
+        let broken = |text: String| StoreError::new(ErrorKind::Broken, text);
         let store = opened.await.unwrap_or_else(|error| Err(broken(error.to_string())))?;
         let batches = Batches::open(&self.settings, &self.path, Arc::clone(&store)).await?;
         let dispatcher =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use store::{Dead, Redriven, Store, StoreError, Trouble, Which};
+use store::{DeadLetter, ErrorKind, Redriven, Selection, Store, StoreError};
 
 use super::Depot;
 use crate::clock::moment;
@@ -124,7 +124,7 @@ impl Depot {
         queue: &str,
         after: Option<u64>,
     ) -> Result<Graveyard, StoreError> {
-        let dead = self.awake(queue).await?.dead(queue, after, PAGE_MAX).await?;
+        let dead = self.awake(queue).await?.dead_letters(queue, after, PAGE_MAX).await?;
         let next = (dead.len() == PAGE_MAX).then(|| dead.last().map(|dead| dead.number)).flatten();
         Ok(Graveyard { queue: queue.into(), dead: dead.into_iter().map(Grave::of).collect(), next })
     }
@@ -132,17 +132,17 @@ impl Depot {
     /// Lets some of the dead wait again, or forgets them.
     pub(crate) async fn act(&self, deed: Deed, meant: Meant) -> Result<Done, StoreError> {
         let Meant { queue, ids } = meant;
-        let which = ids.map_or(Which::All, Which::Ids);
+        let which = ids.map_or(Selection::All, Selection::Ids);
         let store = self.awake(&queue).await?;
-        let Redriven { again, stay, why } = match deed {
+        let Redriven { requeued, skipped, reasons } = match deed {
             Deed::Redrive => store.redrive(&queue, which, moment()).await?,
             Deed::Purge => {
-                let again = store.purge(&queue, which).await?;
-                Redriven { again, ..Redriven::default() }
+                let requeued = store.purge(&queue, which).await?;
+                Redriven { requeued, ..Redriven::default() }
             }
         };
-        let why = why.into_iter().map(|(id, why)| Stays { id, why }).collect();
-        Ok(Done { queue, messages: again, stay, why })
+        let why = reasons.into_iter().map(|(id, why)| Stays { id, why }).collect();
+        Ok(Done { queue, messages: requeued, stay: skipped, why })
     }
 
     /// The store of a queue, which answers.
@@ -157,11 +157,11 @@ impl Depot {
         self.dispatchers().find(has).ok_or_else(|| {
             let closed = self.folder.as_ref().filter(|_| queue == BATCH_QUEUE);
             if let Some(why) = closed.and_then(|folder| folder.trouble()) {
-                return StoreError::new(Trouble::Away, why);
+                return StoreError::new(ErrorKind::Unavailable, why);
             }
             let known = self.queues().join(", ");
             let what = format!("there is no queue {queue:?}; known are: {known}");
-            StoreError::new(Trouble::Asked, what)
+            StoreError::new(ErrorKind::Invalid, what)
         })
     }
 }
@@ -171,7 +171,7 @@ async fn within<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let silent = |_| Err(StoreError::new(Trouble::Away, "the store does not answer"));
+    let silent = |_| Err(StoreError::new(ErrorKind::Unavailable, "the store does not answer"));
     tokio::time::timeout(limit, answer).await.unwrap_or_else(silent)
 }
 
@@ -242,8 +242,8 @@ impl std::fmt::Display for QueueEntry {
 // === impl Grave ===
 
 impl Grave {
-    fn of(dead: Dead) -> Self {
-        let Dead { number, id, at, why, failures } = dead;
+    fn of(dead: DeadLetter) -> Self {
+        let DeadLetter { number, id, at, why, failures } = dead;
         Self { number, id, buried_at: at.secs(), failures, why }
     }
 }

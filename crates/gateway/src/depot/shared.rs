@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{RedisQueue, RedisSettings, RedisStore, StoreError, Trouble};
+use store::{ErrorKind, RedisQueue, RedisSettings, RedisStore, StoreError};
 use tokio::time::timeout;
 
 use super::{Kit, PAUSE, later};
@@ -78,8 +78,8 @@ async fn get_to_know(store: Arc<RedisStore>) {
 
 /// Asks for the server, and tells what of its settings may lose messages.
 async fn greet(store: &RedisStore) -> Result<(), StoreError> {
-    let silent = || StoreError::new(Trouble::Away, format!("{store:?} does not answer"));
-    let answer = timeout(GREETING, store.greet()).await;
+    let silent = || StoreError::new(ErrorKind::Unavailable, format!("{store:?} does not answer"));
+    let answer = timeout(GREETING, store.check_server()).await;
     for caution in answer.unwrap_or_else(|_| Err(silent()))? {
         tracing::warn!("{caution}");
     }
@@ -88,7 +88,7 @@ async fn greet(store: &RedisStore) -> Result<(), StoreError> {
 
 /// Whether waiting helps.
 fn passes(error: &StoreError) -> bool {
-    matches!(error.trouble, Trouble::Away | Trouble::Full)
+    matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Full)
 }
 
 fn settings(redis: &Redis, dispatch: &Dispatch) -> RedisSettings {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use store::{Answer, Back, Body, Claim, Held, Message, Moment, Outcome, StoreError, Trouble};
+use store::{
+    Body, Claim, ClaimRef, ErrorKind, Message, Moment, Outcome, Release, StoreError, StoreFuture,
+};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -38,22 +40,22 @@ enum Ended {
 /// A place among the held, given up when dropped.
 struct Place {
     dispatcher: Arc<Dispatcher>,
-    held: Held,
+    held: ClaimRef,
 }
 
 // === impl Dispatcher ===
 
 impl Dispatcher {
     /// Notes that a message is ours, so that its claim is renewed.
-    pub(super) fn hold(&self, held: &Held) {
+    pub(super) fn hold(&self, held: &ClaimRef) {
         self.held().insert(held.clone(), Whereabouts::AtGate(None));
     }
 
     /// Sends a message that is held, beside all others.
     pub(super) fn start(self: &Arc<Self>, line: usize, claim: Claim, pass: Option<Pass>) {
         let (tell, told) = oneshot::channel();
-        self.held().insert(claim.held.clone(), Whereabouts::UnderWay(Some(tell)));
-        let place = Place { dispatcher: Arc::clone(self), held: claim.held.clone() };
+        self.held().insert(claim.reference.clone(), Whereabouts::UnderWay(Some(tell)));
+        let place = Place { dispatcher: Arc::clone(self), held: claim.reference.clone() };
         task::spawn(async move {
             let line = &place.dispatcher.lines[line];
             place.dispatcher.fly(line, claim, (pass, told)).await;
@@ -61,15 +63,15 @@ impl Dispatcher {
     }
 
     /// A message is somebody else's.
-    pub(super) fn let_go(&self, held: &Held) {
+    pub(super) fn let_go(&self, held: &ClaimRef) {
         self.held().remove(held);
     }
 
     /// A message goes back at once, as if it had not been claimed.
-    pub(super) async fn give_back(self: &Arc<Self>, held: Held) {
+    pub(super) async fn give_back(self: &Arc<Self>, held: ClaimRef) {
         let place = Place { dispatcher: Arc::clone(self), held: held.clone() };
-        let back = Back { due: moment(), failed: false };
-        if let Err(error) = self.store.put_back(held, back, moment()).await {
+        let back = Release { due: moment(), failed: false };
+        if let Err(error) = self.store.release(held, back, moment()).await {
             tracing::warn!(%error, "a message could not be handed back; its lease will run out");
         }
         drop(place);
@@ -77,13 +79,13 @@ impl Dispatcher {
 
     /// Hands back all that is under way, so that others can have it at once.
     pub(super) async fn hand_back(self: &Arc<Self>) {
-        let all: Vec<Held> = self.held().keys().cloned().collect();
+        let all: Vec<ClaimRef> = self.held().keys().cloned().collect();
         for held in &all {
             self.tell(held, Word::HandBack);
         }
         self.landed().await;
         // Those that stood before a gate have nobody who could hear.
-        let left: Vec<Held> = self.held().keys().cloned().collect();
+        let left: Vec<ClaimRef> = self.held().keys().cloned().collect();
         for held in left {
             self.give_back(held).await;
         }
@@ -111,12 +113,12 @@ impl Dispatcher {
             verdict = self.attempt(line, &claim, pass.as_ref()) => Ended::By(verdict),
             word = told => Ended::Told(word.unwrap_or(Word::HandBack)),
         };
-        let Claim { held, message, failures, .. } = claim;
+        let Claim { reference: held, message, failures, .. } = claim;
         match ended {
             Ended::Told(Word::Lost) => line.row.ended(End::Lost),
             Ended::Told(Word::Cancelled) => self.finish(line, held, cancelled()).await,
             Ended::Told(Word::HandBack) => {
-                self.put_back(held, Back { due: moment(), failed: false }).await
+                self.release(held, Release { due: moment(), failed: false }).await
             }
             Ended::By(Verdict::Final(outcome)) => {
                 if let Some(pass) = &pass {
@@ -135,7 +137,7 @@ impl Dispatcher {
                     pass.congested(asked.map(|asked| asked.min(self.settings.backoff_max)));
                 }
                 let due = self.backoff().due((1, asked), (moment(), message.deadline), chance());
-                self.put_back(held, Back { due, failed: false }).await;
+                self.release(held, Release { due, failed: false }).await;
             }
             Ended::By(Verdict::Failed(outcome, asked)) => {
                 self.failed(line, (held, &message), (failures.saturating_add(1), outcome, asked))
@@ -147,22 +149,23 @@ impl Dispatcher {
     async fn failed(
         &self,
         line: &Line,
-        (held, message): (Held, &Message),
+        (held, message): (ClaimRef, &Message),
         (failures, outcome, asked): (u32, Outcome, Option<Duration>),
     ) {
         if failures >= self.settings.attempts_max {
             tracing::warn!(id = message.id, queue = line.queue.name, failures, "failed too often");
-            let kept =
-                self.persist(|| self.store.bury(held.clone(), outcome.clone(), moment())).await;
+            let kept = self
+                .persist(|| self.store.dead_letter(held.clone(), outcome.clone(), moment()))
+                .await;
             line.row.ended(if kept { End::Dead } else { End::Lost });
             return;
         }
         line.row.ended(End::Failed);
         let due = self.backoff().due((failures, asked), (moment(), message.deadline), chance());
-        self.put_back(held, Back { due, failed: true }).await;
+        self.release(held, Release { due, failed: true }).await;
     }
 
-    async fn finish(&self, line: &Line, held: Held, outcome: Outcome) {
+    async fn finish(&self, line: &Line, held: ClaimRef, outcome: Outcome) {
         let end = match &outcome {
             Outcome::Answered { .. } => End::Answered,
             Outcome::Failed { code, .. } if *code == Outcome::CANCELLED => End::Cancelled,
@@ -174,13 +177,13 @@ impl Dispatcher {
         line.row.ended(if kept { end } else { End::Lost });
     }
 
-    async fn put_back(&self, held: Held, back: Back) {
-        self.persist(|| self.store.put_back(held.clone(), back, moment())).await;
+    async fn release(&self, held: ClaimRef, back: Release) {
+        self.persist(|| self.store.release(held.clone(), back, moment())).await;
     }
 
     /// Does something with the store until it is done. While the store is away or full, what is to
     /// be kept waits here, in as many places as there are workers.
-    async fn persist<'a>(&self, mut verb: impl FnMut() -> Answer<'a, bool>) -> bool {
+    async fn persist<'a>(&self, mut verb: impl FnMut() -> StoreFuture<'a, bool>) -> bool {
         let mut told = false;
         loop {
             let error = match verb().await {
@@ -276,7 +279,7 @@ fn late() -> Outcome {
 }
 
 fn can_wait(error: &StoreError) -> bool {
-    matches!(error.trouble, Trouble::Away | Trouble::Full)
+    matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Full)
 }
 
 /// From 0 to 1, to spread what would happen at once.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow::{LaneScheduler, Weight};
-use store::{Claim, Lane, StoreError, Want};
+use store::{Claim, ClaimRequest, Lane, StoreError};
 use tokio::time::Instant;
 
 use super::gates::Pass;
@@ -139,7 +139,7 @@ impl Pump {
     /// Sends all that may go now; says how many. Where nothing may, the store is only looked into
     /// if it may have changed: some gates ring often, and a look costs more than a ring.
     async fn round(&mut self, look: bool) -> Result<usize, StoreError> {
-        self.revive().await?;
+        self.reclaim().await?;
         let mut started = self.pass_those_at_gates();
         // To ask for turns with no worker free would say that nobody waits for one.
         if self.free() == 0 || !(look || self.has_room()) {
@@ -153,7 +153,7 @@ impl Pump {
         Ok(started)
     }
 
-    async fn revive(&mut self) -> Result<(), StoreError> {
+    async fn reclaim(&mut self) -> Result<(), StoreError> {
         if Instant::now() < self.revive_at {
             return Ok(());
         }
@@ -161,7 +161,7 @@ impl Pump {
         let dispatcher = Arc::clone(&self.dispatcher);
         for line in &dispatcher.lines {
             let now = moment();
-            let revived = dispatcher.store.revive(&line.queue.name, now).await?;
+            let revived = dispatcher.store.reclaim(&line.queue.name, now).await?;
             line.row.revived(revived.lost);
             if revived.lost > 0 {
                 let queue = &line.queue.name;
@@ -182,9 +182,9 @@ impl Pump {
         let mut started = 0;
         for (at, line) in dispatcher.lines.iter().enumerate() {
             let Some(mut claim) = self.at_gate[at].take() else { continue };
-            match dispatcher.told(&claim.held) {
+            match dispatcher.told(&claim.reference) {
                 Some(Word::Lost) => {
-                    dispatcher.let_go(&claim.held);
+                    dispatcher.let_go(&claim.reference);
                     continue;
                 }
                 Some(Word::Cancelled) => claim.cancelled = true,
@@ -227,7 +227,7 @@ impl Pump {
             if lanes.iter().any(earlier)
                 && let Some(claim) = self.at_gate[*at].take()
             {
-                self.dispatcher.give_back(claim.held).await;
+                self.dispatcher.give_back(claim.reference).await;
             }
         }
     }
@@ -268,10 +268,15 @@ impl Pump {
         let dispatcher = Arc::clone(&self.dispatcher);
         let line = &dispatcher.lines[at];
         let until = moment().after(dispatcher.settings.lease);
-        let want = Want { queue: line.queue.name.clone(), tenant: tenant.clone(), most, until };
+        let want = ClaimRequest {
+            queue: line.queue.name.clone(),
+            tenant: tenant.clone(),
+            limit: most,
+            until,
+        };
         let mut started = 0;
         for claim in dispatcher.store.claim(want, moment()).await? {
-            dispatcher.hold(&claim.held);
+            dispatcher.hold(&claim.reference);
             match self.pass(line, &claim) {
                 Ok(pass) => {
                     self.charge((at, &tenant), pass.as_ref());
@@ -279,7 +284,7 @@ impl Pump {
                     started += 1;
                 }
                 Err(()) if self.at_gate[at].is_none() => self.at_gate[at] = Some(claim),
-                Err(()) => dispatcher.give_back(claim.held).await,
+                Err(()) => dispatcher.give_back(claim.reference).await,
             }
         }
         Ok(started)

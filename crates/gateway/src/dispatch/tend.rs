@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{Attendance, Held, Standing, StoreError};
+use store::{ClaimRef, Membership, Standing, StoreError};
 use tokio::time::Instant;
 
 use super::{Dispatcher, Word};
@@ -71,8 +71,8 @@ impl Dispatcher {
     async fn attend(&self, present_for: Duration) -> u32 {
         let (now, group) = (moment(), self.gates.group());
         let until = now.after(present_for);
-        match self.store.attend(&group, &self.name, until, now).await {
-            Ok(Attendance { rank, of }) => {
+        match self.store.join(&group, &self.name, until, now).await {
+            Ok(Membership { rank, size: of }) => {
                 self.gates.share(rank, of);
                 of
             }
@@ -83,7 +83,7 @@ impl Dispatcher {
 
     /// Asks how the claims stand, perhaps holding them for as long again.
     async fn look(&self, lease: Option<Duration>) {
-        let all: Vec<Held> = self.held().keys().cloned().collect();
+        let all: Vec<ClaimRef> = self.held().keys().cloned().collect();
         for some in all.chunks(NAMED_MAX) {
             let asked = match lease {
                 Some(lease) => self.store.renew(some.to_vec(), moment().after(lease)).await,
@@ -96,7 +96,7 @@ impl Dispatcher {
         }
     }
 
-    fn heard(&self, held: &[Held], standings: &[Standing]) {
+    fn heard(&self, held: &[ClaimRef], standings: &[Standing]) {
         for (held, standing) in held.iter().zip(standings) {
             match standing {
                 Standing::Held => {}

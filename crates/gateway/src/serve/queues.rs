@@ -8,7 +8,7 @@ use http::{HeaderValue, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use serde::Serialize;
-use store::{StoreError, Trouble};
+use store::{ErrorKind, StoreError};
 
 use super::inbound;
 use crate::depot::Depot;
@@ -126,11 +126,11 @@ fn content(kind: &'static str, body: Bytes) -> Response<Full<Bytes>> {
 }
 
 fn fault(error: StoreError) -> Fault {
-    match error.trouble {
-        Trouble::Asked => Fault::InvalidRequest(error.text),
-        Trouble::Full => Fault::StorageFull(error.text),
-        Trouble::Away => Fault::StoreAway(error.text),
-        Trouble::Broken => {
+    match error.kind {
+        ErrorKind::Invalid => Fault::InvalidRequest(error.text),
+        ErrorKind::Full => Fault::StorageFull(error.text),
+        ErrorKind::Unavailable => Fault::StoreAway(error.text),
+        ErrorKind::Broken => {
             tracing::error!(%error, "the queue is broken");
             Fault::Internal
         }

@@ -12,10 +12,10 @@ use super::look::Seen;
 use super::scripts::SCRIPTS;
 use super::step::Step;
 use super::{RedisStore, token};
-use crate::error::{StoreError, Trouble};
+use crate::error::{ErrorKind, StoreError};
 use crate::message::Body;
 use crate::moment::Moment;
-use crate::{Claim, Held, Standing, Want};
+use crate::{Claim, ClaimRef, ClaimRequest, Standing};
 
 /// The most that one claim takes, so that its bodies fit into memory.
 const CLAIM: usize = 256;
@@ -32,7 +32,7 @@ const ROUNDS: usize = 3;
 /// How long after its deadline a claim may last.
 const GRACE: Duration = Duration::from_secs(300);
 
-/// What is known of a claimed message without looking: the key of its [`Held`].
+/// What is known of a claimed message without looking: the key of its [`ClaimRef`].
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Ticket {
     pub(super) id: String,
@@ -69,15 +69,15 @@ fn claim(queue: &str, taken: Taken, ticket: &Ticket, found: Found) -> Result<Cla
         Payload::Apart(_) => found.body.map_or(Body::Gone, |bytes| Body::Bytes(bytes.into())),
         Payload::Gone => Body::Gone,
     };
-    let held = Held { queue: queue.to_owned(), key: ticket.key()?, token: owner };
-    Ok(Claim { held, message, failures: ticket.failures, cancelled: found.cancelled })
+    let held = ClaimRef { queue: queue.to_owned(), key: ticket.key()?, token: owner };
+    Ok(Claim { reference: held, message, failures: ticket.failures, cancelled: found.cancelled })
 }
 
 // === impl Ticket ===
 
 impl Ticket {
     /// What a claim says about itself, if it is one of ours.
-    pub(super) fn of(held: &Held) -> Option<Self> {
+    pub(super) fn of(held: &ClaimRef) -> Option<Self> {
         serde_json::from_str(&held.key).ok()
     }
 
@@ -93,7 +93,7 @@ impl Ticket {
 
     fn key(&self) -> Result<String, StoreError> {
         serde_json::to_string(self)
-            .map_err(|error| StoreError::new(Trouble::Broken, error.to_string()))
+            .map_err(|error| StoreError::new(ErrorKind::Broken, error.to_string()))
     }
 
     /// What the server knows the claim by.
@@ -116,8 +116,12 @@ impl Ticket {
 
 impl RedisStore {
     /// Takes messages of one lane.
-    pub(super) async fn take(&self, want: Want, now: Moment) -> Result<Vec<Claim>, StoreError> {
-        let (keys, most) = (self.layout.queue(&want.queue), want.most.min(CLAIM));
+    pub(super) async fn take(
+        &self,
+        want: ClaimRequest,
+        now: Moment,
+    ) -> Result<Vec<Claim>, StoreError> {
+        let (keys, most) = (self.layout.queue(&want.queue), want.limit.min(CLAIM));
         let mut taken = Vec::new();
         for _ in 0..ROUNDS {
             let chosen = self.choose(&keys, &want.tenant, most - taken.len(), now).await?;
@@ -202,7 +206,7 @@ impl RedisStore {
             .collect();
         let found = match self.fetch(&opened).await {
             // The keys of one message may be unusable: that is no affair of the others.
-            Err(error) if error.trouble == Trouble::Broken => self.fetch_each(&opened).await,
+            Err(error) if error.kind == ErrorKind::Broken => self.fetch_each(&opened).await,
             found => found?,
         };
         let claims = opened.into_iter().zip(found);
@@ -255,7 +259,7 @@ impl RedisStore {
     /// How claims stand, which are held longer if that is wanted.
     pub(super) async fn check_claims(
         &self,
-        held: Vec<Held>,
+        held: Vec<ClaimRef>,
         until: Option<Moment>,
     ) -> Result<Vec<Standing>, StoreError> {
         let tickets: Vec<Option<Ticket>> = held.iter().map(Ticket::of).collect();

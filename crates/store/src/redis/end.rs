@@ -8,10 +8,10 @@ use super::look;
 use super::scripts::SCRIPTS;
 use super::step::Step;
 use super::{RedisStore, outcome, token};
-use crate::error::{StoreError, Trouble};
+use crate::error::{ErrorKind, StoreError};
 use crate::message::Outcome;
 use crate::moment::Moment;
-use crate::{Back, Held};
+use crate::{ClaimRef, Release};
 
 /// How long it is known that a claim has ended, in seconds: longer than anybody tries again.
 const ENDED: u64 = 60;
@@ -33,7 +33,7 @@ enum List {
 
 /// A claim that is to end.
 struct Ending {
-    held: Held,
+    held: ClaimRef,
     ticket: Ticket,
     keys: Keys,
     claim: String,
@@ -42,7 +42,7 @@ struct Ending {
 }
 
 fn broken(error: &serde_json::Error) -> StoreError {
-    StoreError::new(Trouble::Broken, format!("a message cannot be written: {error}"))
+    StoreError::new(ErrorKind::Broken, format!("a message cannot be written: {error}"))
 }
 
 // === impl RedisStore ===
@@ -50,7 +50,7 @@ fn broken(error: &serde_json::Error) -> StoreError {
 impl RedisStore {
     /// A claim that is to end, if it is one of ours. A list that cannot be used is replaced by
     /// that of the queue: its name comes from whoever sent the message.
-    fn ending(&self, held: Held, list: List) -> Option<Ending> {
+    fn ending(&self, held: ClaimRef, list: List) -> Option<Ending> {
         let (mut ticket, keys) = (Ticket::of(&held)?, self.layout.queue(&held.queue));
         if list == List::OfQueue {
             let route = self.layout.route(&held.queue, "");
@@ -61,16 +61,21 @@ impl RedisStore {
     }
 
     /// Keeps the result and forgets the message.
-    pub(super) async fn end(&self, held: Held, outcome: Outcome) -> Result<bool, StoreError> {
+    pub(super) async fn end(&self, held: ClaimRef, outcome: Outcome) -> Result<bool, StoreError> {
         match self.try_end(held.clone(), outcome.clone(), List::AsWished).await {
-            Err(error) if error.trouble == Trouble::Broken => {
+            Err(error) if error.kind == ErrorKind::Broken => {
                 self.try_end(held, outcome, List::OfQueue).await
             }
             ended => ended,
         }
     }
 
-    async fn try_end(&self, held: Held, outcome: Outcome, list: List) -> Result<bool, StoreError> {
+    async fn try_end(
+        &self,
+        held: ClaimRef,
+        outcome: Outcome,
+        list: List,
+    ) -> Result<bool, StoreError> {
         let Some(ending) = self.ending(held, list) else { return Ok(false) };
         let result = ending.result(outcome)?;
         if !ending.along && !self.push(&ending, &result).await? {
@@ -100,13 +105,13 @@ impl RedisStore {
     /// Keeps the result, and the message among the dead.
     pub(super) async fn lay_to_rest(
         &self,
-        held: Held,
+        held: ClaimRef,
         outcome: Outcome,
         now: Moment,
     ) -> Result<bool, StoreError> {
         let wished = (outcome.clone(), List::AsWished);
         match self.try_lay_to_rest(held.clone(), wished, now).await {
-            Err(error) if error.trouble == Trouble::Broken => {
+            Err(error) if error.kind == ErrorKind::Broken => {
                 self.try_lay_to_rest(held, (outcome, List::OfQueue), now).await
             }
             buried => buried,
@@ -115,7 +120,7 @@ impl RedisStore {
 
     async fn try_lay_to_rest(
         &self,
-        held: Held,
+        held: ClaimRef,
         (outcome, list): (Outcome, List),
         now: Moment,
     ) -> Result<bool, StoreError> {
@@ -132,7 +137,7 @@ impl RedisStore {
         let graves = [&ended, &receipt, &keys.dead, &keys.reasons, &keys.corpses, &keys.count];
         let mut names: Vec<&str> = claimed.into_iter().chain(graves).map(String::as_str).collect();
         names.extend(along.then_some(ticket.list.as_str()));
-        let step = Step::script(&SCRIPTS.bury, &names)
+        let step = Step::script(&SCRIPTS.dead_letter, &names)
             .arg(claim)
             .arg(&held.token)
             .arg(token::owner())
@@ -189,8 +194,8 @@ impl RedisStore {
     /// Gives a message back, now or for later.
     pub(super) async fn give_back(
         &self,
-        held: Held,
-        back: Back,
+        held: ClaimRef,
+        back: Release,
         now: Moment,
     ) -> Result<bool, StoreError> {
         let Some(ending) = self.ending(held, List::AsWished) else { return Ok(false) };
@@ -208,8 +213,9 @@ impl RedisStore {
         let Some(member) = member.filter(|_| owner.as_ref() == Some(&held.token)) else {
             return Ok(false);
         };
-        let letter = envelope::read(&member, &held.queue)
-            .map_err(|why| StoreError::new(Trouble::Broken, format!("a claimed message: {why}")))?;
+        let letter = envelope::read(&member, &held.queue).map_err(|why| {
+            StoreError::new(ErrorKind::Broken, format!("a claimed message: {why}"))
+        })?;
         let member =
             envelope::again(&member, &held.queue, back.failed).map_err(|error| broken(&error))?;
         // Whoever wants it cancelled does not want to wait until it is due.

@@ -14,7 +14,7 @@ use super::{RedisStore, token};
 use crate::error::StoreError;
 use crate::message::{BATCH_ROUTE, ENDED_WITH_BATCH};
 use crate::moment::Moment;
-use crate::{Dead, Redriven, Which};
+use crate::{DeadLetter, Redriven, Selection};
 
 /// How many of the dead are looked at in one go.
 const PAGE: usize = 128;
@@ -51,7 +51,7 @@ impl RedisStore {
         queue: &str,
         after: Option<u64>,
         most: usize,
-    ) -> Result<Vec<Dead>, StoreError> {
+    ) -> Result<Vec<DeadLetter>, StoreError> {
         let keys = self.layout.queue(queue);
         let numbers = self.numbers(&keys, after, most).await?;
         if numbers.is_empty() {
@@ -61,7 +61,7 @@ impl RedisStore {
         let reasons: Vec<Option<Vec<u8>>> = self.link.ask(step, Kept::Here).await?;
         let dead = numbers.into_iter().zip(reasons).map(|(number, reason)| {
             let Reason { id, at, why, failures } = Reason::of(reason);
-            Dead { number, id, at: Moment::from_millis(at), why, failures }
+            DeadLetter { number, id, at: Moment::from_millis(at), why, failures }
         });
         Ok(dead.collect())
     }
@@ -105,7 +105,7 @@ impl RedisStore {
     pub(super) async fn let_wait_again(
         &self,
         queue: &str,
-        which: Which,
+        which: Selection,
         now: Moment,
     ) -> Result<Redriven, StoreError> {
         let (keys, wanted) = (self.layout.queue(queue), Wanted::from(which));
@@ -117,14 +117,14 @@ impl RedisStore {
                     Ok(letter) => self.let_one_wait(&keys, (&corpse, &letter), now).await?,
                     Err(why) => redriven.stays(&corpse.id, why),
                 };
-                redriven.again += u64::from(waits);
+                redriven.requeued += u64::from(waits);
             }
             if last.is_none() {
                 break;
             }
             after = last;
         }
-        if redriven.again > 0 {
+        if redriven.requeued > 0 {
             self.link.run(vec![Step::new("PUBLISH", NUDGE).arg(queue)], Kept::Here).await?;
         }
         Ok(redriven)
@@ -166,7 +166,11 @@ impl RedisStore {
     }
 
     /// Forgets the dead.
-    pub(super) async fn forget_dead(&self, queue: &str, which: Which) -> Result<u64, StoreError> {
+    pub(super) async fn forget_dead(
+        &self,
+        queue: &str,
+        which: Selection,
+    ) -> Result<u64, StoreError> {
         let (keys, wanted) = (self.layout.queue(queue), Wanted::from(which));
         let (mut count, mut after) = (0, None);
         loop {
@@ -233,11 +237,11 @@ impl Wanted {
     }
 }
 
-impl From<Which> for Wanted {
-    fn from(which: Which) -> Self {
+impl From<Selection> for Wanted {
+    fn from(which: Selection) -> Self {
         match which {
-            Which::All => Self::All,
-            Which::Ids(ids) => Self::These(ids.into_iter().collect()),
+            Selection::All => Self::All,
+            Selection::Ids(ids) => Self::These(ids.into_iter().collect()),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::RedisSettings;
-use crate::error::{StoreError, Trouble};
+use crate::error::{ErrorKind, StoreError};
 
 /// Where results go unless somebody says otherwise.
 pub(super) const RESULTS: &str = "result-list";
@@ -130,7 +130,7 @@ pub(super) fn pushed(list: &str, claim: &str) -> String {
 }
 
 fn refuse<T>(text: String) -> Result<T, StoreError> {
-    Err(StoreError::new(Trouble::Asked, text))
+    Err(StoreError::new(ErrorKind::Invalid, text))
 }
 
 // === impl Layout ===

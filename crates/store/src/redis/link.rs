@@ -15,11 +15,11 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::error::{self, Remedy};
 use super::nodes::Nodes;
 use super::scripts::SCRIPTS;
 use super::step::{Parcel, Step, parcels};
-use super::trouble::{self, Remedy};
-use crate::error::{StoreError, Trouble};
+use crate::error::{ErrorKind, StoreError};
 
 /// How long a verb tries by itself. A failover that a person or a sentinel decides on takes longer;
 /// then whoever asked hears that the server is away, and decides.
@@ -76,7 +76,7 @@ struct Failure {
 /// What an answer says.
 pub(super) fn said<T: FromRedisValue>(value: Value) -> Result<T, StoreError> {
     redis::from_redis_value(value).map_err(|error| {
-        StoreError::new(Trouble::Broken, format!("Redis answered something else: {error}"))
+        StoreError::new(ErrorKind::Broken, format!("Redis answered something else: {error}"))
     })
 }
 
@@ -152,7 +152,7 @@ impl Link {
 
     async fn attempt(&self, parcels: &[Parcel], replicas: u32) -> Result<Vec<Value>, Failure> {
         let wire = self.wire().await.map_err(|error| {
-            let again = error.trouble == Trouble::Away;
+            let again = error.kind == ErrorKind::Unavailable;
             Failure { again, error }
         })?;
         let failed = match wire.line.send(parcels, replicas).await {
@@ -206,7 +206,7 @@ enum Failed {
 impl Failed {
     fn remedy(&self) -> Remedy {
         match self {
-            Self::Said(error) => trouble::remedy(error),
+            Self::Said(error) => error::remedy(error),
             // It may be a primary of yesterday that nobody follows any more.
             Self::Alone(..) => Remedy::LookAgain,
         }
@@ -214,9 +214,9 @@ impl Failed {
 
     fn explain(&self) -> StoreError {
         match self {
-            Self::Said(error) => trouble::explain(error),
+            Self::Said(error) => error::explain(error),
             Self::Alone(have, want) => StoreError::new(
-                Trouble::Away,
+                ErrorKind::Unavailable,
                 format!("{have} replicas have the write, and {want} must: it may be lost"),
             ),
         }

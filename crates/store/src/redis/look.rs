@@ -9,7 +9,7 @@ use super::link::{Kept, Link, next};
 use super::scrap;
 use super::scripts::SCRIPTS;
 use super::step::Step;
-use crate::error::{StoreError, Trouble};
+use crate::error::{ErrorKind, StoreError};
 use crate::moment::Moment;
 use crate::{Depth, Lane};
 
@@ -28,7 +28,7 @@ pub(super) async fn cautions(link: &Link) -> Result<Vec<String>, StoreError> {
     let info: Result<String, StoreError> = link.ask(Step::new("INFO", "all"), Kept::Here).await;
     let info = match info {
         Ok(info) => info,
-        Err(error) if error.trouble == Trouble::Away => return Err(error),
+        Err(error) if error.kind == ErrorKind::Unavailable => return Err(error),
         // A user who may not ask is not told.
         Err(_) => return Ok(Vec::new()),
     };
@@ -40,7 +40,7 @@ pub(super) async fn cautions(link: &Link) -> Result<Vec<String>, StoreError> {
     let mode = field("redis_mode").or_else(|| field("server_mode"));
     if !link.cluster() && mode == Some("cluster") {
         let text = "this Redis is a cluster, which must be said: cluster = true";
-        return Err(StoreError::new(Trouble::Asked, text));
+        return Err(StoreError::new(ErrorKind::Invalid, text));
     }
     let mut cautions = Vec::new();
     if field("aof_enabled") == Some("0") {

@@ -12,9 +12,9 @@ use redis::{
 use tokio::sync::Notify;
 
 use super::ear::Ear;
+use super::error;
 use super::link::Line;
-use super::trouble;
-use crate::error::{StoreError, Trouble};
+use crate::error::{ErrorKind, StoreError};
 
 /// How long a server has to take a connection.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -52,13 +52,13 @@ impl Nodes {
     /// The servers at these addresses.
     pub(super) fn new(urls: &[String], cluster: bool) -> Result<Self, StoreError> {
         if urls.is_empty() {
-            return Err(StoreError::new(Trouble::Asked, "no address of Redis is given"));
+            return Err(StoreError::new(ErrorKind::Invalid, "no address of Redis is given"));
         }
         let node = |url: &String| {
             let shown = shown(url);
             let info = url.as_str().into_connection_info().map_err(|error| {
                 let text = format!("{shown:?} is not an address of Redis: {error}");
-                StoreError::new(Trouble::Asked, text)
+                StoreError::new(ErrorKind::Invalid, text)
             })?;
             Ok(Node { shown, info })
         };
@@ -101,8 +101,8 @@ impl Nodes {
         if self.cluster {
             let shown: Vec<&str> = self.nodes.iter().map(|node| node.shown.as_str()).collect();
             let line = self.join().await.map_err(|error| {
-                let error = trouble::explain(&error);
-                StoreError::new(error.trouble, format!("{}: {error}", shown.join(", ")))
+                let error = error::explain(&error);
+                StoreError::new(error.kind, format!("{}: {error}", shown.join(", ")))
             })?;
             self.listen().await;
             return Ok(line);
@@ -121,23 +121,23 @@ impl Nodes {
             }
         }
         // What waiting does not help with is worth more than a server that is away.
-        let mut troubles = errors.iter().map(|(_, error)| error.trouble);
-        let trouble = troubles.find(|trouble| *trouble != Trouble::Away);
+        let mut kinds = errors.iter().map(|(_, error)| error.kind);
+        let kind = kinds.find(|kind| *kind != ErrorKind::Unavailable);
         let texts: Vec<String> =
             errors.iter().map(|(shown, error)| format!("{shown}: {error}")).collect();
-        Err(StoreError::new(trouble.unwrap_or(Trouble::Away), texts.join("; ")))
+        Err(StoreError::new(kind.unwrap_or(ErrorKind::Unavailable), texts.join("; ")))
     }
 
     async fn open(node: &Node) -> Result<Line, StoreError> {
-        let mut line = Self::dial(node).await.map_err(|error| trouble::explain(&error))?;
-        match role(&mut line).await.map_err(|error| trouble::explain(&error))? {
+        let mut line = Self::dial(node).await.map_err(|error| error::explain(&error))?;
+        match role(&mut line).await.map_err(|error| error::explain(&error))? {
             Some(role) if role != "master" => {
-                return Err(StoreError::new(Trouble::Away, format!("it is a {role}")));
+                return Err(StoreError::new(ErrorKind::Unavailable, format!("it is a {role}")));
             }
             _ => {}
         }
         let line = Line::One(line);
-        line.teach().await.map_err(|error| trouble::explain(&error))?;
+        line.teach().await.map_err(|error| error::explain(&error))?;
         Ok(line)
     }
 

@@ -9,7 +9,7 @@ use super::scripts::SCRIPTS;
 use super::step::Step;
 use super::{RedisStore, keys, token};
 use crate::error::StoreError;
-use crate::message::Stored;
+use crate::message::StoredResult;
 
 /// The most that one script takes.
 const BATCH: usize = 32;
@@ -39,7 +39,7 @@ fn is_zero(status: &u16) -> bool {
 }
 
 /// A result of this generation of a request. A body that is no text is made one.
-pub(super) fn write(stored: Stored, token: &str) -> serde_json::Result<String> {
+pub(super) fn write(stored: StoredResult, token: &str) -> serde_json::Result<String> {
     serde_json::to_string(&Record {
         id: stored.id,
         status_code: stored.status.unwrap_or_default(),
@@ -51,16 +51,16 @@ pub(super) fn write(stored: Stored, token: &str) -> serde_json::Result<String> {
 }
 
 /// A result of anybody's. One that is none is handed out, too: it is gone from the list.
-pub(super) fn read(text: &[u8]) -> Stored {
+pub(super) fn read(text: &[u8]) -> StoredResult {
     match serde_json::from_slice::<Record>(text) {
-        Ok(record) => Stored {
+        Ok(record) => StoredResult {
             id: record.id,
             status: Some(record.status_code).filter(|status| *status > 0),
             body: Bytes::from(record.payload),
             error: Some(record.error_code).filter(|code| !code.is_empty()),
             text: Some(record.error_message).filter(|text| !text.is_empty()),
         },
-        Err(error) => Stored {
+        Err(error) => StoredResult {
             id: String::new(),
             status: None,
             body: Bytes::copy_from_slice(text),
@@ -78,7 +78,7 @@ impl RedisStore {
         &self,
         route: &str,
         most: usize,
-    ) -> Result<Vec<Stored>, StoreError> {
+    ) -> Result<Vec<StoredResult>, StoreError> {
         let mut results = Vec::new();
         while results.len() < most {
             match self.take_some(route, BATCH.min(most - results.len())).await {

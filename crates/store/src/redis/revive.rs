@@ -9,7 +9,7 @@ use super::link::{Kept, next};
 use super::look::{Seen, read};
 use super::scripts::SCRIPTS;
 use super::step::Step;
-use crate::Revived;
+use crate::Reclaimed;
 use crate::error::StoreError;
 use crate::moment::Moment;
 
@@ -42,24 +42,28 @@ fn moment(score: f64) -> Moment {
 
 impl RedisStore {
     /// Brings back what is due, so much at most that others get a turn.
-    pub(super) async fn bring_back(&self, queue: &str, now: Moment) -> Result<Revived, StoreError> {
+    pub(super) async fn bring_back(
+        &self,
+        queue: &str,
+        now: Moment,
+    ) -> Result<Reclaimed, StoreError> {
         let keys = self.layout.queue(queue);
-        let mut revived = Revived::default();
+        let mut reclaimed = Reclaimed::default();
         let (mut claims, mut retries, mut passed) = (BATCH, BATCH, 0);
         for _ in 0..ROUNDS {
             if claims == BATCH {
                 let (found, back) = self.reclaim(&keys, now).await?;
-                (claims, revived.lost) = (found, revived.lost + back);
+                (claims, reclaimed.lost) = (found, reclaimed.lost + back);
             }
             if retries == BATCH {
                 let page = self.promote(&keys, passed, now).await?;
-                (retries, revived.due) = (page.found, revived.due + page.came);
+                (retries, reclaimed.due) = (page.found, reclaimed.due + page.came);
                 passed += page.left;
             }
         }
         let more = claims == BATCH || retries == BATCH;
-        revived.next = if more { Some(now) } else { self.next(&keys, now).await? };
-        Ok(revived)
+        reclaimed.next = if more { Some(now) } else { self.next(&keys, now).await? };
+        Ok(reclaimed)
     }
 
     /// Brings back claims whose lease has run out; says how many there were and came back.

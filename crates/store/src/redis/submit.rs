@@ -15,7 +15,7 @@ use super::scripts::SCRIPTS;
 use super::step::Step;
 use super::{RedisStore, token};
 use crate::Receipt;
-use crate::error::{StoreError, Trouble};
+use crate::error::{ErrorKind, StoreError};
 use crate::message::{Body, Message};
 use crate::moment::Moment;
 
@@ -74,7 +74,7 @@ async fn load(file: PathBuf, offset: u64, length: u64) -> Result<Bytes, StoreErr
     };
     let read = tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other);
     read.and_then(|read| read).map(Bytes::from).map_err(|error| {
-        StoreError::new(Trouble::Broken, format!("the body in {shown} cannot be read: {error}"))
+        StoreError::new(ErrorKind::Broken, format!("the body in {shown} cannot be read: {error}"))
     })
 }
 
@@ -94,7 +94,7 @@ impl Draft {
         let apart = inline.is_err();
         let halves = envelope::write(&message, &token, inline).map_err(|error| {
             let text = format!("the message {:?} cannot be written: {error}", message.id);
-            StoreError::new(Trouble::Asked, text)
+            StoreError::new(ErrorKind::Invalid, text)
         })?;
         let apart = apart.then_some((key, body));
         Ok(Self { digest: message.digest(), message, token, halves, apart })
@@ -154,7 +154,7 @@ impl RedisStore {
                 0 => Receipt::Accepted,
                 // Ours, and the answer to the first try was lost.
                 1 if token == draft.token => Receipt::Accepted,
-                1 => Receipt::Known,
+                1 => Receipt::Duplicate,
                 _ => Receipt::Conflict,
             };
             receipts.push(receipt);

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::error;
 use super::schema::{self, Kind};
-use super::trouble;
-use crate::error::{StoreError, Trouble};
+use crate::error::{ErrorKind, StoreError};
 
 /// How long to wait for a person with a shell who is writing.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,13 +33,13 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let name = beside.display();
     let options = File::options().create(true).truncate(false).write(true).open(&beside);
     let file = options.map_err(|error| {
-        let StoreError { trouble, text } = StoreError::disk(&beside, &error);
-        StoreError::new(trouble, format!("{text}; the folder must exist and be writable"))
+        let StoreError { kind, text } = StoreError::disk(&beside, &error);
+        StoreError::new(kind, format!("{text}; the folder must exist and be writable"))
     })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::new(
-            Trouble::Away,
+            ErrorKind::Unavailable,
             format!(
                 "{} is in use by another process, which has locked {name}; stop it, or use \
                  another folder",
@@ -47,7 +47,7 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
             ),
         )),
         Err(TryLockError::Error(error)) => {
-            Err(StoreError::new(Trouble::Broken, format!("{name} cannot be locked: {error}")))
+            Err(StoreError::new(ErrorKind::Broken, format!("{name} cannot be locked: {error}")))
         }
     }
 }
@@ -66,7 +66,7 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     connection.busy_timeout(PATIENCE).map_err(named)?;
     let refuse = |text: String| {
         let text = format!("{}: {text}; move it away, or use another folder", path.display());
-        Err(StoreError::new(Trouble::Broken, text))
+        Err(StoreError::new(ErrorKind::Broken, text))
     };
     match schema::kind(&connection).map_err(named)? {
         Kind::Empty | Kind::Ours => {}
@@ -89,8 +89,8 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
 fn create(path: &Path) -> Result<(), StoreError> {
     let made = File::options().create(true).append(true).mode(0o600).open(path);
     made.map(|_| ()).map_err(|error| {
-        let StoreError { trouble, text } = StoreError::disk(path, &error);
-        StoreError::new(trouble, format!("{text}; it must be a file that can be written"))
+        let StoreError { kind, text } = StoreError::disk(path, &error);
+        StoreError::new(kind, format!("{text}; it must be a file that can be written"))
     })
 }
 
@@ -124,6 +124,6 @@ fn settle(connection: &Connection) -> rusqlite::Result<String> {
 }
 
 fn named(path: &Path, error: rusqlite::Error) -> StoreError {
-    let error = trouble::from(error);
-    StoreError::new(error.trouble, format!("{}: {}", path.display(), error.text))
+    let error = error::from(error);
+    StoreError::new(error.kind, format!("{}: {}", path.display(), error.text))
 }

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, params};
 use super::rows::{self, stamp};
 use crate::message::{BATCH_ROUTE, ENDED_WITH_BATCH};
 use crate::moment::Moment;
-use crate::{Dead, Redriven, Which};
+use crate::{DeadLetter, Redriven, Selection};
 
 /// The dead of a queue from a number on.
 pub(super) const DEAD: &str = "SELECT d.number, m.id, d.at, d.why, m.failures \
@@ -30,12 +30,12 @@ pub(super) fn list(
     queue: &str,
     after: Option<u64>,
     most: usize,
-) -> rusqlite::Result<Vec<Dead>> {
+) -> rusqlite::Result<Vec<DeadLetter>> {
     let after = after.map_or(0, |number| i64::try_from(number).unwrap_or(i64::MAX));
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let read = |row: &Row<'_>| {
         let (number, at) = (rows::count(row, 0)?, rows::moment(row, 2)?);
-        Ok(Dead { number, id: row.get(1)?, at, why: row.get(3)?, failures: row.get(4)? })
+        Ok(DeadLetter { number, id: row.get(1)?, at, why: row.get(3)?, failures: row.get(4)? })
     };
     step.prepare_cached(DEAD)?.query_map(params![queue, after, most], read)?.collect()
 }
@@ -45,7 +45,7 @@ pub(super) fn list(
 pub(super) fn redrive(
     step: &Transaction<'_>,
     queue: &str,
-    which: &Which,
+    which: &Selection,
     now: Moment,
 ) -> rusqlite::Result<Redriven> {
     let mut redriven = Redriven::default();
@@ -63,13 +63,17 @@ pub(super) fn redrive(
         let sql = "UPDATE bodies SET seq = ?2 WHERE seq = ?1";
         step.prepare_cached(sql)?.execute([grave.seq, seq])?;
         step.prepare_cached("DELETE FROM dead WHERE number = ?1")?.execute([grave.number])?;
-        redriven.again += 1;
+        redriven.requeued += 1;
     }
     Ok(redriven)
 }
 
 /// Forgets the dead.
-pub(super) fn purge(step: &Transaction<'_>, queue: &str, which: &Which) -> rusqlite::Result<u64> {
+pub(super) fn purge(
+    step: &Transaction<'_>,
+    queue: &str,
+    which: &Selection,
+) -> rusqlite::Result<u64> {
     let graves = graves(step, queue, which)?;
     for grave in &graves {
         step.prepare_cached("DELETE FROM dead WHERE number = ?1")?.execute([grave.number])?;
@@ -79,7 +83,7 @@ pub(super) fn purge(step: &Transaction<'_>, queue: &str, which: &Which) -> rusql
     Ok(graves.len() as u64)
 }
 
-fn graves(step: &Transaction<'_>, queue: &str, which: &Which) -> rusqlite::Result<Vec<Grave>> {
+fn graves(step: &Transaction<'_>, queue: &str, which: &Selection) -> rusqlite::Result<Vec<Grave>> {
     let read = |row: &Row<'_>| {
         let (created, deadline) = (rows::moment(row, 4)?, rows::moment(row, 5)?);
         let (number, seq, id, route) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
@@ -87,12 +91,12 @@ fn graves(step: &Transaction<'_>, queue: &str, which: &Which) -> rusqlite::Resul
     };
     let columns = "SELECT d.number, m.seq, m.id, m.route, m.created, m.deadline FROM";
     match which {
-        Which::All => {
+        Selection::All => {
             let from = "dead d JOIN messages m USING (seq) WHERE d.queue = ?1 ORDER BY d.number";
             let mut sql = step.prepare_cached(&format!("{columns} {from}"))?;
             sql.query_map([queue], read)?.collect()
         }
-        Which::Ids(ids) => {
+        Selection::Ids(ids) => {
             let from = "messages m JOIN dead d USING (seq) WHERE d.queue = ?1 AND m.id = ?2";
             let mut sql = step.prepare_cached(&format!("{columns} {from}"))?;
             let find = |id: &String| sql.query_row([queue, id], read).optional().transpose();

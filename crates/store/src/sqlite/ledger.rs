@@ -22,10 +22,10 @@ pub(super) mod tables;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Sqlite, trouble};
-use crate::message::{Message, Stored};
+use super::{SqliteStore, error};
+use crate::message::{Message, StoredResult};
 use crate::moment::Moment;
-use crate::{Answer, StoreError};
+use crate::{StoreError, StoreFuture};
 
 pub use self::status::Status;
 
@@ -37,7 +37,7 @@ const OPEN_MAX: u64 = 1000;
 /// Batches and files.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    store: Arc<Sqlite>,
+    store: Arc<SqliteStore>,
 }
 
 /// A file.
@@ -81,9 +81,9 @@ pub struct Batch {
     /// How it stands.
     pub status: Status,
     /// When it came to where it is.
-    pub times: Times,
+    pub times: BatchTimes,
     /// Its requests.
-    pub counts: Counts,
+    pub counts: RequestCounts,
     /// How many lines wait as messages.
     pub queued: u64,
     /// The one model that all ask for.
@@ -100,7 +100,7 @@ pub struct Batch {
 
 /// When a batch came to where it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct BatchTimes {
     /// All its requests wait or are further.
     pub in_progress: Option<Moment>,
     /// Its files are being written.
@@ -113,7 +113,7 @@ pub struct Times {
 
 /// How many requests a batch has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RequestCounts {
     /// All of them.
     pub total: u64,
     /// Answered well.
@@ -124,7 +124,7 @@ pub struct Counts {
 
 /// Which part of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct ListQuery {
     /// What comes after this one.
     pub after: Option<String>,
     /// So many at most.
@@ -168,7 +168,7 @@ pub enum Removed {
 
 /// A batch's result: which line it is of, and where it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ResultPlace {
     /// The line.
     pub line: u64,
     /// Where it is kept.
@@ -177,7 +177,7 @@ pub struct Place {
 
 /// What there is to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct DueBatches {
     /// The batches to be looked after, oldest first.
     pub ids: Vec<String>,
     /// Whether there are others, whose lines are being answered.
@@ -195,74 +195,73 @@ pub fn message_id(batch: &str, line: u64) -> String {
 
 impl Ledger {
     /// The ledger in a queue's file.
-    pub fn new(store: Arc<Sqlite>) -> Self {
+    pub fn new(store: Arc<SqliteStore>) -> Self {
         Self { store }
     }
 
     /// Keeps a file's row.
-    pub fn add_file(&self, file: File) -> Answer<'_, Added> {
-        self.store.write(move |step| files::add(step, &file).map_err(trouble::from))
+    pub fn add_file(&self, file: File) -> StoreFuture<'_, Added> {
+        self.store.write(move |step| files::add(step, &file).map_err(error::from))
     }
 
     /// A file.
-    pub fn file(&self, id: &str) -> Answer<'_, Option<File>> {
+    pub fn file(&self, id: &str) -> StoreFuture<'_, Option<File>> {
         let id = id.to_owned();
-        self.store.read(move |step| files::get(step, &id).map_err(trouble::from))
+        self.store.read(move |step| files::get(step, &id).map_err(error::from))
     }
 
     /// Files; nothing when the one to begin after is not known.
-    pub fn files(&self, page: Page) -> Answer<'_, Option<Listed<File>>> {
-        self.store.read(move |step| files::list(step, &page).map_err(trouble::from))
+    pub fn files(&self, page: ListQuery) -> StoreFuture<'_, Option<Listed<File>>> {
+        self.store.read(move |step| files::list(step, &page).map_err(error::from))
     }
 
     /// All ids, and how many bytes the files have together.
-    pub fn all_files(&self) -> Answer<'_, (Vec<String>, u64)> {
-        self.store.read(|step| files::all(step).map_err(trouble::from))
+    pub fn all_files(&self) -> StoreFuture<'_, (Vec<String>, u64)> {
+        self.store.read(|step| files::all(step).map_err(error::from))
     }
 
     /// Forgets a file that no batch needs.
-    pub fn remove_file(&self, id: &str) -> Answer<'_, Removed> {
+    pub fn remove_file(&self, id: &str) -> StoreFuture<'_, Removed> {
         let id = id.to_owned();
-        self.store.write(move |step| files::remove(step, &id).map_err(trouble::from))
+        self.store.write(move |step| files::remove(step, &id).map_err(error::from))
     }
 
     /// Files whose time has come and that no batch needs, so many at most.
-    pub fn old_files(&self, now: Moment, most: usize) -> Answer<'_, Vec<String>> {
-        self.store.read(move |step| files::old(step, now, most).map_err(trouble::from))
+    pub fn old_files(&self, now: Moment, most: usize) -> StoreFuture<'_, Vec<String>> {
+        self.store.read(move |step| files::old(step, now, most).map_err(error::from))
     }
 
     /// Keeps a new batch, which waits to be validated.
-    pub fn add_batch(&self, batch: Batch) -> Answer<'_, Added> {
-        self.store.write(move |step| batches::add(step, &batch).map_err(trouble::from))
+    pub fn add_batch(&self, batch: Batch) -> StoreFuture<'_, Added> {
+        self.store.write(move |step| batches::add(step, &batch).map_err(error::from))
     }
 
     /// A batch.
-    pub fn batch(&self, id: &str) -> Answer<'_, Option<Batch>> {
+    pub fn batch(&self, id: &str) -> StoreFuture<'_, Option<Batch>> {
         let id = id.to_owned();
-        self.store.read(move |step| batches::get(step, &id).map_err(trouble::from))
+        self.store.read(move |step| batches::get(step, &id).map_err(error::from))
     }
 
     /// Batches; nothing when the one to begin after is not known.
-    pub fn batches(&self, page: Page) -> Answer<'_, Option<Listed<Batch>>> {
-        self.store.read(move |step| batches::list(step, &page).map_err(trouble::from))
+    pub fn batches(&self, page: ListQuery) -> StoreFuture<'_, Option<Listed<Batch>>> {
+        self.store.read(move |step| batches::list(step, &page).map_err(error::from))
     }
 
     /// What there is to do. Batches that ended before `old` have been kept for long enough.
-    pub fn due(&self, now: Moment, old: Moment) -> Answer<'_, Due> {
-        self.store.read(move |step| batches::due(step, now, old).map_err(trouble::from))
+    pub fn due(&self, now: Moment, old: Moment) -> StoreFuture<'_, DueBatches> {
+        self.store.read(move |step| batches::due(step, now, old).map_err(error::from))
     }
 
     /// Forgets batches that ended before then, so many at most; says how many.
-    pub fn forget_batches(&self, before: Moment, most: usize) -> Answer<'_, u64> {
-        self.store.write(move |step| batches::forget(step, before, most).map_err(trouble::from))
+    pub fn forget_batches(&self, before: Moment, most: usize) -> StoreFuture<'_, u64> {
+        self.store.write(move |step| batches::forget(step, before, most).map_err(error::from))
     }
 
     /// The file of a batch is in order and has so many requests. `false` when the batch is no
     /// longer to be validated.
-    pub fn accept(&self, id: &str, total: u64, model: Option<String>) -> Answer<'_, bool> {
+    pub fn accept(&self, id: &str, total: u64, model: Option<String>) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store
-            .write(move |step| batches::accept(step, &id, total, model).map_err(trouble::from))
+        self.store.write(move |step| batches::accept(step, &id, total, model).map_err(error::from))
     }
 
     /// The next lines of a batch wait as messages; with the last of them it is in progress. `false`
@@ -273,7 +272,7 @@ impl Ledger {
         from: u64,
         lines: Vec<Message>,
         now: Moment,
-    ) -> Answer<'_, bool> {
+    ) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
         self.store.write_and_wake(bool::clone, move |step| {
             batches::enqueue(step, (&id, from), &lines, now)
@@ -281,29 +280,35 @@ impl Ledger {
     }
 
     /// A batch turns out to be one that cannot be done. `false` when it no longer stands as it did.
-    pub fn fail(&self, id: &str, from: Status, flaws: String, now: Moment) -> Answer<'_, bool> {
+    pub fn fail(
+        &self,
+        id: &str,
+        from: Status,
+        flaws: String,
+        now: Moment,
+    ) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
         self.store
-            .write(move |step| ending::fail(step, (&id, from), &flaws, now).map_err(trouble::from))
+            .write(move |step| ending::fail(step, (&id, from), &flaws, now).map_err(error::from))
     }
 
     /// Somebody wants a batch cancelled. Nothing when it is not known, else how it stands after
     /// this; `false` when it had ended or was ending already.
-    pub fn begin_cancel(&self, id: &str, now: Moment) -> Answer<'_, Option<(Batch, bool)>> {
+    pub fn begin_cancel(&self, id: &str, now: Moment) -> StoreFuture<'_, Option<(Batch, bool)>> {
         let id = id.to_owned();
-        self.store.write(move |step| ending::cancel(step, &id, now).map_err(trouble::from))
+        self.store.write(move |step| ending::cancel(step, &id, now).map_err(error::from))
     }
 
     /// All lines of a batch are answered, or its time is over: its files can be written.
-    pub fn begin_ending(&self, id: &str, ending: Status, now: Moment) -> Answer<'_, bool> {
+    pub fn begin_ending(&self, id: &str, ending: Status, now: Moment) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store.write(move |step| ending::begin(step, &id, ending, now).map_err(trouble::from))
+        self.store.write(move |step| ending::begin(step, &id, ending, now).map_err(error::from))
     }
 
     /// Whether some line of a batch was not answered before its deadline.
-    pub fn is_late(&self, id: &str) -> Answer<'_, bool> {
+    pub fn is_late(&self, id: &str) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store.read(move |step| ending::is_late(step, &id).map_err(trouble::from))
+        self.store.read(move |step| ending::is_late(step, &id).map_err(error::from))
     }
 
     /// Gives up the lines of a batch that have not been answered. Says how many are still being
@@ -311,51 +316,53 @@ impl Ledger {
     pub async fn give_up(&self, id: &str, now: Moment) -> Result<u64, StoreError> {
         self.store.cancel_route(id, now).await?;
         let id = id.to_owned();
-        let operation = move |step: &rusqlite::Transaction<'_>| {
-            lines::claimed(step, &id).map_err(trouble::from)
-        };
+        let operation =
+            move |step: &rusqlite::Transaction<'_>| lines::claimed(step, &id).map_err(error::from);
         self.store.write_and_wake(|count| *count > 0, operation).await
     }
 
     /// Forgets those lines of a batch that somebody still sends. What they get will not be kept.
-    pub fn abandon(&self, id: &str) -> Answer<'_, u64> {
+    pub fn abandon(&self, id: &str) -> StoreFuture<'_, u64> {
         let id = id.to_owned();
-        self.store.write(move |step| lines::abandon(step, &id).map_err(trouble::from))
+        self.store.write(move |step| lines::abandon(step, &id).map_err(error::from))
     }
 
     /// Where the results of a batch are, after this number, so many at most.
-    pub fn places(&self, id: &str, after: i64, most: usize) -> Answer<'_, Vec<Place>> {
+    pub fn places(&self, id: &str, after: i64, most: usize) -> StoreFuture<'_, Vec<ResultPlace>> {
         let id = id.to_owned();
-        self.store.read(move |step| lines::places(step, &id, after, most).map_err(trouble::from))
+        self.store.read(move |step| lines::places(step, &id, after, most).map_err(error::from))
     }
 
     /// The results at these places, as many as fit into so many bytes, at least one.
-    pub fn results(&self, places: Vec<Place>, bytes: usize) -> Answer<'_, Vec<(u64, Stored)>> {
-        self.store.read(move |step| lines::results(step, &places, bytes).map_err(trouble::from))
+    pub fn results(
+        &self,
+        places: Vec<ResultPlace>,
+        bytes: usize,
+    ) -> StoreFuture<'_, Vec<(u64, StoredResult)>> {
+        self.store.read(move |step| lines::results(step, &places, bytes).map_err(error::from))
     }
 
     /// A batch's files are written: it has ended. `false` when it had before.
-    pub fn finish(&self, id: &str, written: Written, now: Moment) -> Answer<'_, bool> {
+    pub fn finish(&self, id: &str, written: BatchOutput, now: Moment) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store
-            .write(move |step| ending::finish(step, &id, &written, now).map_err(trouble::from))
+        self.store.write(move |step| ending::finish(step, &id, &written, now).map_err(error::from))
     }
 
     /// Forgets what is left of the lines of a batch that has ended, so many at most. Says whether
     /// that was all of it.
-    pub fn clear(&self, id: &str, most: usize) -> Answer<'_, bool> {
+    pub fn clear(&self, id: &str, most: usize) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store.write(move |step| lines::clear(step, &id, most).map_err(trouble::from))
+        self.store.write(move |step| lines::clear(step, &id, most).map_err(error::from))
     }
 }
 
 /// What was written at the end of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct BatchOutput {
     /// The good answers, if there are any.
     pub output: Option<File>,
     /// All others, if there are any.
     pub failures: Option<File>,
     /// How many there are.
-    pub counts: Counts,
+    pub counts: RequestCounts,
 }

@@ -3,7 +3,7 @@
 use rusqlite::{Row, Transaction, params};
 
 use super::rows;
-use crate::message::Stored;
+use crate::message::StoredResult;
 use crate::{Depth, Lane};
 
 /// Tenants, how many messages each has waiting, and the first deadline among them.
@@ -40,16 +40,16 @@ pub(super) fn take_results(
     step: &Transaction<'_>,
     route: &str,
     most: usize,
-) -> rusqlite::Result<Vec<Stored>> {
+) -> rusqlite::Result<Vec<StoredResult>> {
     let read = |row: &Row<'_>| {
         let body = row.get::<_, Vec<u8>>(5)?.into();
         let (status, error, text) = (row.get(2)?, row.get(3)?, row.get(4)?);
-        Ok((row.get(0)?, Stored { id: row.get(1)?, status, body, error, text }))
+        Ok((row.get(0)?, StoredResult { id: row.get(1)?, status, body, error, text }))
     };
     let mut sql = step.prepare_cached(RESULTS)?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let found = sql.query_map(params![route, most], read)?;
-    let found: Vec<(i64, Stored)> = found.collect::<Result<_, _>>()?;
+    let found: Vec<(i64, StoredResult)> = found.collect::<Result<_, _>>()?;
     let mut forget = step.prepare_cached("DELETE FROM results WHERE number = ?1")?;
     let taken = found.into_iter().map(|(number, stored)| {
         forget.execute([number])?;

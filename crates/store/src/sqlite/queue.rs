@@ -3,11 +3,11 @@
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::rows::{self, stamp};
-use super::{receipts, trouble};
+use super::{error, receipts};
 use crate::error::StoreError;
 use crate::message::{Message, Outcome};
 use crate::moment::Moment;
-use crate::{Back, Claim, Held, Receipt, Revived, Standing, Want};
+use crate::{Claim, ClaimRef, ClaimRequest, Receipt, Reclaimed, Release, Standing};
 
 /// The most that one claim takes, so that its bodies fit into memory.
 const CLAIM: usize = 256;
@@ -53,22 +53,22 @@ fn submit_one(step: &Transaction<'_>, message: &Message) -> Result<Receipt, Stor
         let mut sql = step.prepare_cached("SELECT digest FROM messages WHERE id = ?1")?;
         sql.query_row([&message.id], |row| row.get::<_, Vec<u8>>(0)).optional()
     };
-    match known().map_err(trouble::from)? {
-        Some(digest) if digest == message.digest() => Ok(Receipt::Known),
+    match known().map_err(error::from)? {
+        Some(digest) if digest == message.digest() => Ok(Receipt::Duplicate),
         Some(_) => Ok(Receipt::Conflict),
         None => rows::insert(step, message).map(|()| Receipt::Accepted),
     }
 }
 
 /// Takes messages of one lane.
-pub(super) fn claim(step: &Transaction<'_>, want: &Want) -> rusqlite::Result<Vec<Claim>> {
-    let most = want.most.min(CLAIM) as i64;
+pub(super) fn claim(step: &Transaction<'_>, want: &ClaimRequest) -> rusqlite::Result<Vec<Claim>> {
+    let most = want.limit.min(CLAIM) as i64;
     let mut sql = step.prepare_cached(rows::NEXT)?;
     let found = sql.query_map(params![want.queue, want.tenant, most], |row| {
         let seq: i64 = row.get(16)?;
-        let held = Held { queue: row.get(1)?, key: seq.to_string(), token: String::new() };
+        let held = ClaimRef { queue: row.get(1)?, key: seq.to_string(), token: String::new() };
         let (failures, cancelled) = (row.get(14)?, row.get(15)?);
-        Ok((seq, Claim { held, message: rows::message(row)?, failures, cancelled }))
+        Ok((seq, Claim { reference: held, message: rows::message(row)?, failures, cancelled }))
     })?;
     let found: Vec<(i64, Claim)> = found.collect::<Result<_, _>>()?;
     let mut take = step.prepare_cached(
@@ -76,7 +76,8 @@ pub(super) fn claim(step: &Transaction<'_>, want: &Want) -> rusqlite::Result<Vec
          WHERE seq = ?1 RETURNING token",
     )?;
     let taken = found.into_iter().map(|(seq, mut claim)| {
-        claim.held.token = take.query_row(params![seq, stamp(want.until)], |row| row.get(0))?;
+        claim.reference.token =
+            take.query_row(params![seq, stamp(want.until)], |row| row.get(0))?;
         Ok(claim)
     });
     taken.collect()
@@ -85,12 +86,12 @@ pub(super) fn claim(step: &Transaction<'_>, want: &Want) -> rusqlite::Result<Vec
 /// Holds claims longer.
 pub(super) fn renew(
     step: &Transaction<'_>,
-    held: &[Held],
+    held: &[ClaimRef],
     until: Moment,
 ) -> rusqlite::Result<Vec<Standing>> {
     let sql = "UPDATE messages SET due = ?3 WHERE seq = ?1 AND token = ?2 RETURNING cancelled";
     let mut sql = step.prepare_cached(sql)?;
-    let look = |held: &Held| {
+    let look = |held: &ClaimRef| {
         let found = sql.query_row(params![held.seq(), held.token, stamp(until)], cancelled);
         Ok(Standing::of(found.optional()?))
     };
@@ -98,10 +99,13 @@ pub(super) fn renew(
 }
 
 /// How claims stand.
-pub(super) fn standing(step: &Transaction<'_>, held: &[Held]) -> rusqlite::Result<Vec<Standing>> {
+pub(super) fn standing(
+    step: &Transaction<'_>,
+    held: &[ClaimRef],
+) -> rusqlite::Result<Vec<Standing>> {
     let sql = "SELECT cancelled FROM messages WHERE seq = ?1 AND token = ?2";
     let mut sql = step.prepare_cached(sql)?;
-    let look = |held: &Held| {
+    let look = |held: &ClaimRef| {
         let found = sql.query_row(params![held.seq(), held.token], cancelled);
         Ok(Standing::of(found.optional()?))
     };
@@ -115,7 +119,7 @@ fn cancelled(row: &Row<'_>) -> rusqlite::Result<bool> {
 /// Keeps the result and a receipt.
 pub(super) fn complete(
     step: &Transaction<'_>,
-    held: &Held,
+    held: &ClaimRef,
     outcome: Outcome,
     now: Moment,
 ) -> rusqlite::Result<bool> {
@@ -125,9 +129,9 @@ pub(super) fn complete(
 }
 
 /// Keeps the result, and the message among the dead.
-pub(super) fn bury(
+pub(super) fn dead_letter(
     step: &Transaction<'_>,
-    held: &Held,
+    held: &ClaimRef,
     outcome: Outcome,
     now: Moment,
 ) -> rusqlite::Result<bool> {
@@ -143,7 +147,7 @@ pub(super) fn bury(
 }
 
 /// The message of a claim, unless that was lost.
-fn open(step: &Transaction<'_>, held: &Held) -> rusqlite::Result<Option<Open>> {
+fn open(step: &Transaction<'_>, held: &ClaimRef) -> rusqlite::Result<Option<Open>> {
     let sql = "SELECT seq, id, queue, route FROM messages WHERE seq = ?1 AND token = ?2";
     let read = |row: &Row<'_>| {
         Ok(Open { seq: row.get(0)?, id: row.get(1)?, queue: row.get(2)?, route: row.get(3)? })
@@ -189,10 +193,10 @@ fn keep(
 }
 
 /// Gives a message back.
-pub(super) fn put_back(
+pub(super) fn release(
     step: &Transaction<'_>,
-    held: &Held,
-    back: Back,
+    held: &ClaimRef,
+    back: Release,
     now: Moment,
 ) -> rusqlite::Result<bool> {
     // Whoever wants it cancelled does not want to wait until it is due.
@@ -253,11 +257,11 @@ fn cancel_one(
 }
 
 /// Brings back what is due.
-pub(super) fn revive(
+pub(super) fn reclaim(
     step: &Transaction<'_>,
     queue: &str,
     now: Moment,
-) -> rusqlite::Result<Revived> {
+) -> rusqlite::Result<Reclaimed> {
     let back = |state: &str| {
         let values = params![queue, state, stamp(now), REVIVE as i64];
         step.prepare_cached(BACK)?.execute(values).map(|count| count as u64)
@@ -270,7 +274,7 @@ pub(super) fn revive(
         })
     };
     let next = [next("claimed")?, next("retry")?].into_iter().flatten().min();
-    Ok(Revived { lost, due, next })
+    Ok(Reclaimed { lost, due, next })
 }
 
 /// After a start nobody holds anything any more. What was claimed may be what ended the process, so
@@ -281,9 +285,9 @@ pub(super) fn recover(step: &Transaction<'_>) -> rusqlite::Result<()> {
     step.execute(sql, []).map(|_| ())
 }
 
-// === impl Held ===
+// === impl ClaimRef ===
 
-impl Held {
+impl ClaimRef {
     /// The row of the message; none for a key that is not one of ours.
     fn seq(&self) -> Option<i64> {
         self.key.parse().ok()

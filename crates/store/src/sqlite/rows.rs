@@ -7,8 +7,8 @@ use bytes::Bytes;
 use rusqlite::types::Type;
 use rusqlite::{Row, Transaction, params};
 
-use super::trouble;
-use crate::error::{StoreError, Trouble};
+use super::error;
+use crate::error::{ErrorKind, StoreError};
 use crate::message::{Body, Message};
 use crate::moment::Moment;
 
@@ -80,7 +80,7 @@ pub(super) fn insert(step: &Transaction<'_>, message: &Message) -> Result<(), St
         Body::Slice { file, offset, .. } => {
             let file = file.to_str().ok_or_else(|| {
                 let text = format!("message {}: its file's name is not UTF-8", message.id);
-                StoreError::new(Trouble::Asked, text)
+                StoreError::new(ErrorKind::Invalid, text)
             })?;
             (Some(file), Some(signed(*offset)), None)
         }
@@ -113,7 +113,7 @@ pub(super) fn insert(step: &Transaction<'_>, message: &Message) -> Result<(), St
         }
         Ok(())
     };
-    keep(json(&message.metadata)?, json(&message.headers)?).map_err(trouble::from)
+    keep(json(&message.metadata)?, json(&message.headers)?).map_err(error::from)
 }
 
 fn signed(number: u64) -> i64 {
@@ -121,5 +121,6 @@ fn signed(number: u64) -> i64 {
 }
 
 fn json(map: &BTreeMap<String, String>) -> Result<String, StoreError> {
-    serde_json::to_string(map).map_err(|error| StoreError::new(Trouble::Asked, error.to_string()))
+    serde_json::to_string(map)
+        .map_err(|error| StoreError::new(ErrorKind::Invalid, error.to_string()))
 }

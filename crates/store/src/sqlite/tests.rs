@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::tests::sqlite::Folder;
-use crate::{Body, Claim, Message, Moment, Sqlite, Store, Want};
+use crate::{Body, Claim, ClaimRequest, Message, Moment, SqliteStore, Store};
 
 mod files;
 mod groups;
@@ -31,14 +31,14 @@ fn message(id: &str) -> Message {
     }
 }
 
-async fn claim(store: &Sqlite, most: usize) -> Vec<Claim> {
+async fn claim(store: &SqliteStore, most: usize) -> Vec<Claim> {
     let until = now().after(Duration::from_secs(60));
-    let want = Want { queue: QUEUE.into(), tenant: String::new(), most, until };
+    let want = ClaimRequest { queue: QUEUE.into(), tenant: String::new(), limit: most, until };
     store.claim(want, now()).await.unwrap()
 }
 
 /// A store with nothing in it. The folder goes when the store has gone.
-fn fresh() -> (Arc<Sqlite>, Folder) {
+fn fresh() -> (Arc<SqliteStore>, Folder) {
     let folder = Folder::new();
-    (Sqlite::open(folder.file()).unwrap(), folder)
+    (SqliteStore::open(folder.file()).unwrap(), folder)
 }

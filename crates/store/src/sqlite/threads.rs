@@ -13,8 +13,8 @@ use std::thread::{self, JoinHandle};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::trouble;
-use crate::error::{StoreError, Trouble};
+use super::error;
+use crate::error::{ErrorKind, StoreError};
 
 /// The most operations of one transaction, and the most that wait for the next.
 const GROUP: usize = 256;
@@ -65,7 +65,7 @@ impl Desk {
         let (jobs, inbox) = mpsc::channel(GROUP);
         let thread = thread::Builder::new().name(name.into()).spawn(move || work(inbox));
         let thread = thread.map_err(|error| {
-            StoreError::new(Trouble::Broken, format!("no thread for the queue: {error}"))
+            StoreError::new(ErrorKind::Broken, format!("no thread for the queue: {error}"))
         })?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
@@ -84,9 +84,9 @@ impl Desk {
             let tell = move |counts: Result<(), StoreError>| _ = tell.send(counts.and(result));
             Ran { failed, wakes, tell: Box::new(tell) }
         });
-        let jobs = self.jobs.as_ref().ok_or_else(trouble::stopped)?;
-        jobs.send(job).await.map_err(|_| trouble::stopped())?;
-        told.await.unwrap_or_else(|_| Err(trouble::stopped()))
+        let jobs = self.jobs.as_ref().ok_or_else(error::stopped)?;
+        jobs.send(job).await.map_err(|_| error::stopped())?;
+        told.await.unwrap_or_else(|_| Err(error::stopped()))
     }
 }
 
@@ -109,7 +109,7 @@ fn apart<T>(
     operation: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     let say = |sql| step.prepare_cached(sql).and_then(|mut sql| sql.execute([]));
-    say("SAVEPOINT operation").map_err(trouble::from)?;
+    say("SAVEPOINT operation").map_err(error::from)?;
     let result = operation(step);
     if step.is_autocommit() {
         return result;
@@ -118,7 +118,7 @@ fn apart<T>(
     if let Err(error) = undone.and_then(|_| say("RELEASE operation")) {
         // What cannot be undone alone is undone with all others: nothing half done is kept.
         _ = step.execute_batch("ROLLBACK");
-        return Err(trouble::from(error));
+        return Err(error::from(error));
     }
     result
 }
@@ -157,7 +157,7 @@ fn group(
     waiting: &mut VecDeque<Job>,
     behavior: TransactionBehavior,
 ) -> bool {
-    let step = match connection.transaction_with_behavior(behavior).map_err(trouble::from) {
+    let step = match connection.transaction_with_behavior(behavior).map_err(error::from) {
         Ok(step) => step,
         Err(error) => {
             for job in waiting.drain(..) {
@@ -176,7 +176,7 @@ fn group(
     let given_up = step.is_autocommit();
     let counts = match ran.last().and_then(|last| last.failed.clone()) {
         Some(error) if given_up => Err(error),
-        _ => step.commit().map_err(trouble::from),
+        _ => step.commit().map_err(error::from),
     };
     let wakes = counts.is_ok() && ran.iter().any(|ran| ran.wakes);
     for ran in ran {

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Back, Claim, Held, Message, Moment, Outcome, Receipt, Store, Stored, Want};
+use crate::{
+    Claim, ClaimRef, ClaimRequest, Message, Moment, Outcome, Receipt, Release, Store, StoredResult,
+};
 
 pub(crate) mod cancelling;
 pub(crate) mod ending;
@@ -225,7 +227,7 @@ impl<F: Fixture> Trial<F> {
 
     pub(crate) async fn claim_of(&self, queue: &str, tenant: &str, most: usize) -> Vec<Claim> {
         let (queue, tenant) = (queue.into(), tenant.into());
-        let want = Want { queue, tenant, most, until: self.now.after(LEASE) };
+        let want = ClaimRequest { queue, tenant, limit: most, until: self.now.after(LEASE) };
         self.store.claim(want, self.now).await.unwrap()
     }
 
@@ -236,18 +238,18 @@ impl<F: Fixture> Trial<F> {
         claims.remove(0)
     }
 
-    pub(crate) async fn complete(&self, held: &Held) -> bool {
+    pub(crate) async fn complete(&self, held: &ClaimRef) -> bool {
         self.store.complete(held.clone(), good(), self.now).await.unwrap()
     }
 
-    pub(crate) async fn put_back(&self, held: &Held, delay: Duration, failed: bool) -> bool {
-        let back = Back { due: self.now.after(delay), failed };
-        self.store.put_back(held.clone(), back, self.now).await.unwrap()
+    pub(crate) async fn release(&self, held: &ClaimRef, delay: Duration, failed: bool) -> bool {
+        let back = Release { due: self.now.after(delay), failed };
+        self.store.release(held.clone(), back, self.now).await.unwrap()
     }
 
-    pub(crate) async fn bury(&self, held: &Held) -> bool {
+    pub(crate) async fn dead_letter(&self, held: &ClaimRef) -> bool {
         let outcome = Outcome::failed(Outcome::FAILED, "it broke");
-        self.store.bury(held.clone(), outcome, self.now).await.unwrap()
+        self.store.dead_letter(held.clone(), outcome, self.now).await.unwrap()
     }
 
     pub(crate) async fn cancel(&self, id: &str) -> bool {
@@ -255,7 +257,7 @@ impl<F: Fixture> Trial<F> {
     }
 
     /// Takes all results.
-    pub(crate) async fn results(&self) -> Vec<Stored> {
+    pub(crate) async fn results(&self) -> Vec<StoredResult> {
         self.store.take_results(ROUTE, 1000).await.unwrap()
     }
 

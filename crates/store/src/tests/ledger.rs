@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::ledger::{Added, Batch, Counts, File, Ledger, Page, Status, message_id};
-use crate::{Claim, Message, Moment, Outcome, Sqlite, Store, Want};
+use crate::ledger::{Added, Batch, File, Ledger, ListQuery, RequestCounts, Status, message_id};
+use crate::{Claim, ClaimRequest, Message, Moment, Outcome, SqliteStore, Store};
 
 const QUEUE: &str = "batch";
 
 /// A ledger in a folder of its own, gone with this.
 struct World {
     folder: PathBuf,
-    store: Option<Arc<Sqlite>>,
+    store: Option<Arc<SqliteStore>>,
 }
 
 impl World {
@@ -34,10 +34,10 @@ impl World {
     /// Begins again, as after a crash: nothing but the file is known.
     fn reopen(&mut self) {
         self.store = None;
-        self.store = Some(Sqlite::open(self.folder.join("queue.db")).unwrap());
+        self.store = Some(SqliteStore::open(self.folder.join("queue.db")).unwrap());
     }
 
-    fn store(&self) -> &Arc<Sqlite> {
+    fn store(&self) -> &Arc<SqliteStore> {
         self.store.as_ref().unwrap()
     }
 
@@ -54,7 +54,7 @@ impl World {
     }
 
     async fn counts(&self, id: &str) -> (u64, u64, u64) {
-        let Counts { total, completed, failed } = self.batch(id).await.counts;
+        let RequestCounts { total, completed, failed } = self.batch(id).await.counts;
         (total, completed, failed)
     }
 
@@ -79,7 +79,8 @@ impl World {
     }
 
     async fn claim(&self, most: usize) -> Vec<Claim> {
-        let want = Want { queue: QUEUE.into(), tenant: "t".into(), most, until: at(1000) };
+        let want =
+            ClaimRequest { queue: QUEUE.into(), tenant: "t".into(), limit: most, until: at(1000) };
         self.store().claim(want, at(6)).await.unwrap()
     }
 
@@ -87,7 +88,7 @@ impl World {
     async fn answer(&self, claim: &Claim, status: u16) -> bool {
         let body = format!("{{\"of\":\"{}\"}}", claim.message.id).into();
         let outcome = Outcome::Answered { status, body };
-        self.store().complete(claim.held.clone(), outcome, at(7)).await.unwrap()
+        self.store().complete(claim.reference.clone(), outcome, at(7)).await.unwrap()
     }
 }
 
@@ -139,6 +140,6 @@ fn message(batch: &str, line: u64) -> Message {
     }
 }
 
-fn page(most: usize) -> Page {
-    Page { most, ..Page::default() }
+fn page(most: usize) -> ListQuery {
+    ListQuery { most, ..ListQuery::default() }
 }

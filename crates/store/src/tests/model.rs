@@ -142,7 +142,7 @@ impl Lease {
             next.push((Act::Send(at), world.after(|world| world.send(at, letter, token))));
         }
         if world.troubles > 0 {
-            let back = |world: &mut World| world.put_back(at, letter, counts);
+            let back = |world: &mut World| world.release(at, letter, counts);
             next.push((Act::PutBack(at), world.after(back)));
         }
         next
@@ -237,7 +237,7 @@ impl World {
         self.workers[worker] = Worker::Holds { letter: letter as u8, token, sent: false };
     }
 
-    fn put_back(&mut self, worker: usize, letter: usize, counts: bool) {
+    fn release(&mut self, worker: usize, letter: usize, counts: bool) {
         self.troubles -= 1;
         self.refused |= !counts;
         self.workers[worker] = Worker::Idle;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use self::server::{Redis, Reply, until};
 use super::conformance::{Fixture, conformance};
-use crate::{Body, Message, Moment, RedisSettings, RedisStore, Store, Want};
+use crate::{Body, ClaimRequest, Message, Moment, RedisSettings, RedisStore, Store};
 
 mod cluster;
 mod crash;
@@ -61,9 +61,9 @@ fn message(id: &str, now: Moment) -> Message {
 }
 
 /// So many messages of a tenant, for a minute.
-fn want(queue: &str, tenant: &str, most: usize, now: Moment) -> Want {
+fn want(queue: &str, tenant: &str, most: usize, now: Moment) -> ClaimRequest {
     let until = now.after(Duration::from_secs(60));
-    Want { queue: queue.into(), tenant: tenant.into(), most, until }
+    ClaimRequest { queue: queue.into(), tenant: tenant.into(), limit: most, until }
 }
 
 /// What a store on these servers needs to know.

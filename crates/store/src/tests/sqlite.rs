@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::conformance::{Fixture, conformance};
-use crate::{Sqlite, Store};
+use crate::{SqliteStore, Store};
 
 /// A folder of its own, gone with this.
 pub(crate) struct Folder(PathBuf);
 
 /// A queue in a folder of its own.
 struct Embedded {
-    store: Arc<Sqlite>,
+    store: Arc<SqliteStore>,
     folder: Folder,
 }
 
@@ -64,7 +64,7 @@ impl Fixture for Embedded {
 
     async fn fresh() -> Self {
         let folder = Folder::new();
-        Self { store: Sqlite::open(folder.file()).unwrap(), folder }
+        Self { store: SqliteStore::open(folder.file()).unwrap(), folder }
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -74,6 +74,6 @@ impl Fixture for Embedded {
     async fn reopen(self) -> Self {
         let Self { store, folder } = self;
         drop(store);
-        Self { store: Sqlite::open(folder.file()).unwrap(), folder }
+        Self { store: SqliteStore::open(folder.file()).unwrap(), folder }
     }
 }

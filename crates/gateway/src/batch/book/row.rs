@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use store::ledger::{Batch, Status, message_id};
-use store::{Outcome, Stored};
+use store::{Outcome, StoredResult};
 
 /// One line.
 #[derive(Serialize)]
@@ -45,7 +45,7 @@ impl<'a> Row<'a> {
     pub(super) fn new(
         batch: &Batch,
         (line, custom_id): (u64, &'a str),
-        result: Option<&'a Stored>,
+        result: Option<&'a StoredResult>,
     ) -> Self {
         let name = batch.id.strip_prefix(store::BATCH_ROUTE).unwrap_or(&batch.id);
         let response = result.and_then(|stored| {
@@ -80,7 +80,7 @@ impl<'a> Body<'a> {
 // === impl Failure ===
 
 impl<'a> Failure<'a> {
-    fn of(batch: &Batch, result: Option<&'a Stored>) -> Self {
+    fn of(batch: &Batch, result: Option<&'a StoredResult>) -> Self {
         let expired = batch.ending == Some(Status::Expired);
         let code = result.and_then(|stored| stored.error.as_deref());
         let given_up = match code {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use store::ledger::{Batch, Place, Status, Written};
-use store::{StoreError, Trouble};
+use store::ledger::{Batch, BatchOutput, ResultPlace, Status};
+use store::{ErrorKind, StoreError};
 
 use super::{GRACE, Now};
 use crate::batch::book::Book;
@@ -59,7 +59,7 @@ impl Batches {
         }
         // Of one whose file was not read there is nothing to say line by line.
         let written = match batch.counts.total {
-            0 => Written::default(),
+            0 => BatchOutput::default(),
             _ => match self.write(batch, now).await? {
                 Ok(written) => written,
                 Err(flaw) => return self.give_in(batch, flaw, now).await,
@@ -100,7 +100,7 @@ impl Batches {
         &self,
         batch: &Batch,
         now: Now<'_>,
-    ) -> Result<Result<Written, String>, StoreError> {
+    ) -> Result<Result<BatchOutput, String>, StoreError> {
         let places = self.places(&batch.id).await?;
         let (shelf, whole, limit) =
             (Arc::clone(&self.shelf), batch.clone(), self.settings.line_limit);
@@ -126,8 +126,8 @@ impl Batches {
     }
 
     /// Where the results of a batch are, in the order of its lines.
-    async fn places(&self, id: &str) -> Result<Vec<Place>, StoreError> {
-        let mut places: Vec<Place> = Vec::new();
+    async fn places(&self, id: &str) -> Result<Vec<ResultPlace>, StoreError> {
+        let mut places: Vec<ResultPlace> = Vec::new();
         loop {
             let after = places.last().map_or(0, |place| place.number);
             let more = self.ledger.places(id, after, PLACES).await?;
@@ -144,5 +144,5 @@ impl Batches {
 }
 
 fn on_disk(error: &std::io::Error) -> StoreError {
-    StoreError::new(Trouble::Full, format!("its files cannot be written: {error}"))
+    StoreError::new(ErrorKind::Full, format!("its files cannot be written: {error}"))
 }

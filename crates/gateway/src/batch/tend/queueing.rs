@@ -5,7 +5,7 @@ use std::io::{self, BufReader};
 use std::path::Path;
 
 use store::ledger::{Batch, Status, message_id};
-use store::{Body, Message, StoreError, Trouble};
+use store::{Body, ErrorKind, Message, StoreError};
 
 use super::Now;
 use crate::batch::lines::{self, Checked, Entry, Flaw, Rules};
@@ -41,7 +41,7 @@ impl Batches {
             // A disk or a process in trouble now may be well later, and the file is still there.
             Err(error) => {
                 let text = format!("its input cannot be read now: {error}");
-                return Err(StoreError::new(Trouble::Away, text));
+                return Err(StoreError::new(ErrorKind::Unavailable, text));
             }
         };
         if !checked.flaws.is_empty() {

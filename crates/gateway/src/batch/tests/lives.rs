@@ -61,7 +61,7 @@ fn d10_answers_that_are_not_good_go_into_the_other_file() {
     world.answer(&claims[0], 200, "{\n  \"pretty\": \"a\\nb\",\r\n  \"n\": 1.0e400\n}\n");
     world.answer(&claims[1], 404, "{\"error\":{\"code\":\"model_not_found\"}}");
     let failed = Outcome::failed(Outcome::FAILED, "no backend answered");
-    world.run(world.store().bury(claims[2].held.clone(), failed, at(2))).unwrap();
+    world.run(world.store().dead_letter(claims[2].reference.clone(), failed, at(2))).unwrap();
     world.answer(&claims[3], 201, "plain\ntext \u{fffd}");
     world.round(2);
     assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("completed", [4, 2, 2]));
@@ -160,7 +160,7 @@ fn d10_a_cancelled_batch_keeps_what_was_answered() {
     assert_eq!(again, batch, "asking twice is asking once");
     assert_eq!(world.round(3), Duration::from_millis(500));
     assert_eq!(world.claim(10), [], "what waited is not sent");
-    let held = claims[1..].iter().map(|claim| claim.held.clone()).collect();
+    let held = claims[1..].iter().map(|claim| claim.reference.clone()).collect();
     let standing = world.run(world.store().standing(held)).unwrap();
     assert_eq!(standing, [store::Standing::Cancelled; 2]);
     // One comes back as cancelled, the other was answered all the same.

@@ -89,7 +89,7 @@ fn d07_what_is_left_of_a_batch_that_has_ended_is_cleared_after_a_crash() {
     }
     let ledger = &world.batches().ledger;
     world.run(ledger.begin_ending(&id, store::ledger::Status::Completed, at(2))).unwrap();
-    world.run(ledger.finish(&id, store::ledger::Written::default(), at(2))).unwrap();
+    world.run(ledger.finish(&id, store::ledger::BatchOutput::default(), at(2))).unwrap();
     world.restart();
     assert_eq!(world.status(&id), "completed");
     world.round(3);
@@ -169,7 +169,7 @@ fn d10_thousands_of_lines_wait_in_steps() {
         let complete = |claim: Claim| {
             let store = Arc::clone(world.store.as_ref().unwrap());
             let outcome = Outcome::Answered { status: 200, body: "{}".into() };
-            task::detached(async move { store.complete(claim.held, outcome, at(2)).await })
+            task::detached(async move { store.complete(claim.reference, outcome, at(2)).await })
         };
         world.run(async {
             let tasks: Vec<_> = claims.into_iter().map(complete).collect();

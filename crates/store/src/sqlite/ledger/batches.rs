@@ -5,9 +5,12 @@ use std::time::Duration;
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 use super::super::rows::{self, stamp};
-use super::super::{queue, trouble};
+use super::super::{error, queue};
 use super::files::{self, first};
-use super::{Added, Batch, Counts, Due, KEPT_MAX, Listed, OPEN_MAX, Page, Status, Times};
+use super::{
+    Added, Batch, BatchTimes, DueBatches, KEPT_MAX, ListQuery, Listed, OPEN_MAX, RequestCounts,
+    Status,
+};
 use crate::error::StoreError;
 use crate::message::Message;
 use crate::moment::Moment;
@@ -56,7 +59,10 @@ pub(super) fn get(step: &Transaction<'_>, id: &str) -> rusqlite::Result<Option<B
     step.prepare_cached(&sql)?.query_row([id], read).optional()
 }
 
-pub(super) fn list(step: &Transaction<'_>, page: &Page) -> rusqlite::Result<Option<Listed<Batch>>> {
+pub(super) fn list(
+    step: &Transaction<'_>,
+    page: &ListQuery,
+) -> rusqlite::Result<Option<Listed<Batch>>> {
     let Some(after) = page.after_number(step, "batches")? else { return Ok(None) };
     let (relation, order) = page.direction();
     let sql = format!("{SELECT} WHERE number {relation} ?1 ORDER BY number {order} LIMIT ?2");
@@ -66,11 +72,15 @@ pub(super) fn list(step: &Transaction<'_>, page: &Page) -> rusqlite::Result<Opti
 }
 
 /// All but those whose lines are being answered and that have time left.
-pub(super) fn due(step: &Transaction<'_>, now: Moment, old: Moment) -> rusqlite::Result<Due> {
+pub(super) fn due(
+    step: &Transaction<'_>,
+    now: Moment,
+    old: Moment,
+) -> rusqlite::Result<DueBatches> {
     let sql = "SELECT b.id, status = 'in_progress' AND deadline > ?1 AND \
                t.answered_well + t.failed < t.total FROM batches b LEFT JOIN tallies t \
                ON t.route = b.id WHERE cleared = 0 ORDER BY number";
-    let mut due = Due { old: is_any_old(step, now, old)?, ..Due::default() };
+    let mut due = DueBatches { old: is_any_old(step, now, old)?, ..DueBatches::default() };
     let mut sql = step.prepare_cached(sql)?;
     let mut found = sql.query([stamp(now)])?;
     while let Some(row) = found.next()? {
@@ -127,7 +137,7 @@ pub(super) fn enqueue(
         let values = params![id, from as i64, next as i64, stamp(now)];
         step.prepare_cached(sql)?.execute(values)
     };
-    if advance().map_err(trouble::from)? == 0 {
+    if advance().map_err(error::from)? == 0 {
         return Ok(false);
     }
     queue::submit(step, lines)?;
@@ -148,13 +158,13 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Batch> {
         created: rows::moment(row, 7)?,
         deadline: rows::moment(row, 8)?,
         status: row.get(9)?,
-        times: Times {
+        times: BatchTimes {
             in_progress: time(10)?,
             finalizing: time(11)?,
             cancelling: time(12)?,
             ended: time(13)?,
         },
-        counts: Counts {
+        counts: RequestCounts {
             total: rows::count(row, 14)?,
             completed: rows::count(row, 15)?,
             failed: rows::count(row, 16)?,

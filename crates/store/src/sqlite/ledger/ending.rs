@@ -3,7 +3,7 @@
 use rusqlite::{Transaction, params};
 
 use super::super::rows::stamp;
-use super::{Batch, Status, Written, batches, files};
+use super::{Batch, BatchOutput, Status, batches, files};
 use crate::message::Outcome;
 use crate::moment::Moment;
 
@@ -48,7 +48,7 @@ pub(super) fn begin(
 pub(super) fn finish(
     step: &Transaction<'_>,
     id: &str,
-    written: &Written,
+    written: &BatchOutput,
     now: Moment,
 ) -> rusqlite::Result<bool> {
     let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);

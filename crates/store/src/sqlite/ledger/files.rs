@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 use super::super::rows::{self, stamp};
-use super::{Added, File, KEPT_MAX, Listed, Page, Removed};
+use super::{Added, File, KEPT_MAX, ListQuery, Listed, Removed};
 use crate::moment::Moment;
 
 const COLUMNS: &str = "id, name, purpose, bytes, created, expires";
@@ -37,7 +37,10 @@ pub(super) fn get(step: &Transaction<'_>, id: &str) -> rusqlite::Result<Option<F
     step.prepare_cached(&sql)?.query_row([id], read).optional()
 }
 
-pub(super) fn list(step: &Transaction<'_>, page: &Page) -> rusqlite::Result<Option<Listed<File>>> {
+pub(super) fn list(
+    step: &Transaction<'_>,
+    page: &ListQuery,
+) -> rusqlite::Result<Option<Listed<File>>> {
     let Some(after) = page.after_number(step, "files")? else { return Ok(None) };
     let (relation, order) = page.direction();
     let sql = format!(
@@ -98,9 +101,9 @@ fn read(row: &Row<'_>) -> rusqlite::Result<File> {
     })
 }
 
-// === impl Page ===
+// === impl ListQuery ===
 
-impl Page {
+impl ListQuery {
     /// The number of the row to begin after; nothing when that row is not known.
     pub(super) fn after_number(
         &self,

@@ -3,9 +3,9 @@
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 use super::super::rows;
-use super::Place;
+use super::ResultPlace;
 use super::files::first;
-use crate::message::Stored;
+use crate::message::StoredResult;
 
 /// How many lines are being sent.
 pub(super) fn claimed(step: &Transaction<'_>, id: &str) -> rusqlite::Result<u64> {
@@ -27,14 +27,14 @@ pub(super) fn places(
     id: &str,
     after: i64,
     most: usize,
-) -> rusqlite::Result<Vec<Place>> {
+) -> rusqlite::Result<Vec<ResultPlace>> {
     let sql = "SELECT number, id FROM results WHERE route = ?1 AND number > ?2 \
                ORDER BY number LIMIT ?3";
     let read = |row: &Row<'_>| {
         let id = row.get_ref(1)?.as_str()?;
         // A result that somebody else put there has no line, and is passed over.
         let line = id.rsplit('/').next().and_then(|line| line.parse().ok()).unwrap_or_default();
-        Ok(Place { line, number: row.get(0)? })
+        Ok(ResultPlace { line, number: row.get(0)? })
     };
     step.prepare_cached(sql)?.query_map(params![id, after, most as i64], read)?.collect()
 }
@@ -42,9 +42,9 @@ pub(super) fn places(
 /// The results at these places.
 pub(super) fn results(
     step: &Transaction<'_>,
-    places: &[Place],
+    places: &[ResultPlace],
     bytes: usize,
-) -> rusqlite::Result<Vec<(u64, Stored)>> {
+) -> rusqlite::Result<Vec<(u64, StoredResult)>> {
     let sql = "SELECT id, status, error, text, body FROM results WHERE number = ?1";
     let mut sql = step.prepare_cached(sql)?;
     let mut found = Vec::new();
@@ -61,10 +61,10 @@ pub(super) fn results(
     Ok(found)
 }
 
-fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
+fn stored(row: &Row<'_>) -> rusqlite::Result<StoredResult> {
     let body = row.get::<_, Vec<u8>>(4)?.into();
     let (status, error, text) = (row.get(1)?, row.get(2)?, row.get(3)?);
-    Ok(Stored { id: row.get(0)?, status, body, error, text })
+    Ok(StoredResult { id: row.get(0)?, status, body, error, text })
 }
 
 /// Forgets messages and results of a batch that has ended; when none is left, that there was

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 
-use super::super::trouble;
+use super::super::error;
 use super::{claim, fresh, message, now};
 use crate::tests::sqlite::Folder;
-use crate::{Depth, Sqlite, Store, StoreError, Trouble};
+use crate::{Depth, ErrorKind, SqliteStore, Store, StoreError};
 
 fn refused(path: &Path) -> StoreError {
-    let error = Sqlite::open(path).unwrap_err();
+    let error = SqliteStore::open(path).unwrap_err();
     assert!(error.text.contains(path.to_str().unwrap()), "{error} does not name the file");
     error
 }
@@ -24,10 +24,10 @@ async fn d09_one_process_owns_a_file() {
     let (store, folder) = fresh();
     store.submit(vec![message("a")], now()).await.unwrap();
     let error = refused(&folder.file());
-    assert_eq!(error.trouble, Trouble::Away);
+    assert_eq!(error.kind, ErrorKind::Unavailable);
     assert!(error.text.contains("queue.db.lock") && error.text.contains("stop it"), "{error}");
     drop(store);
-    Sqlite::open(folder.file()).unwrap();
+    SqliteStore::open(folder.file()).unwrap();
 }
 
 /// A program that is being started has a copy of every open file for a moment, and so the lock.
@@ -43,7 +43,7 @@ fn a_closed_file_can_be_opened_at_once_whoever_starts_programs() {
         };
         scope.spawn(starter);
         scope.spawn(starter);
-        let failed = (0..300).find_map(|_| Sqlite::open(folder.file()).err());
+        let failed = (0..300).find_map(|_| SqliteStore::open(folder.file()).err());
         done.store(true, Ordering::Relaxed);
         assert_eq!(failed, None);
     });
@@ -58,7 +58,7 @@ async fn d07_every_commit_is_flushed_and_nobody_else_can_read_the_file() {
         Ok((synchronous, mode))
     };
     let pragmas: (i64, String) =
-        store.write(move |step| pragmas(step).map_err(trouble::from)).await.unwrap();
+        store.write(move |step| pragmas(step).map_err(error::from)).await.unwrap();
     assert_eq!(pragmas, (2, "wal".into()), "2 is FULL");
     for file in ["queue.db", "queue.db-wal"] {
         let mode = fs::metadata(folder.path().join(file)).unwrap().permissions().mode();
@@ -70,7 +70,7 @@ async fn d07_every_commit_is_flushed_and_nobody_else_can_read_the_file() {
 fn a_folder_that_is_not_there_is_named() {
     let folder = Folder::new();
     let error = refused(&folder.file().join("queue.db"));
-    assert_eq!(error.trouble, Trouble::Asked);
+    assert_eq!(error.kind, ErrorKind::Invalid);
     assert!(error.text.contains("the folder must exist"), "{error}");
 }
 
@@ -80,7 +80,7 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
     let text = "These are my notes. ".repeat(1000);
     fs::write(folder.file(), &text).unwrap();
     let error = refused(&folder.file());
-    assert_eq!(error.trouble, Trouble::Broken);
+    assert_eq!(error.kind, ErrorKind::Broken);
     assert!(error.text.contains("no SQLite file"), "{error}");
     assert_eq!(fs::read_to_string(folder.file()).unwrap(), text);
 }
@@ -105,7 +105,7 @@ async fn a_newer_file_is_refused() {
     shell.pragma_update(None, "user_version", 77).unwrap();
     drop(shell);
     let error = refused(&folder.file());
-    assert_eq!(error.trouble, Trouble::Broken);
+    assert_eq!(error.kind, ErrorKind::Broken);
     assert!(error.text.contains("version 77"), "{error}");
 }
 
@@ -119,7 +119,7 @@ async fn a_damaged_file_is_told_as_such() {
     bytes[4096..].fill(0x5a);
     fs::write(folder.file(), bytes).unwrap();
     let error = refused(&folder.file());
-    assert_eq!(error.trouble, Trouble::Broken);
+    assert_eq!(error.kind, ErrorKind::Broken);
     assert!(error.text.contains("damaged") && error.text.contains(".recover"), "{error}");
 }
 

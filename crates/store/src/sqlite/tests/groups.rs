@@ -5,14 +5,14 @@ use std::sync::Arc;
 use rusqlite::Connection;
 
 use super::{QUEUE, claim, fresh, message, now};
-use crate::{Answer, Depth, Receipt, Sqlite, Store, StoreError, Trouble};
+use crate::{Depth, ErrorKind, Receipt, SqliteStore, Store, StoreError, StoreFuture};
 
 #[tokio::test]
 async fn an_operation_that_fails_takes_nothing_of_the_others_with_it() {
     let (store, _folder) = fresh();
     let fails = store.write(|step| {
         super::super::queue::submit(step, &[message("half")])?;
-        Err::<(), _>(StoreError::new(Trouble::Asked, "no"))
+        Err::<(), _>(StoreError::new(ErrorKind::Invalid, "no"))
     });
     let (first, failed, second) = tokio::join!(
         store.submit(vec![message("a")], now()),
@@ -78,7 +78,7 @@ async fn an_operation_counts_even_if_nobody_waits_for_it() {
     let (store, folder) = fresh();
     start(store.submit(vec![message("a")], now())).await;
     drop(store);
-    let store = Sqlite::open(folder.file()).unwrap();
+    let store = SqliteStore::open(folder.file()).unwrap();
     assert_eq!(claim(&store, 10).await.len(), 1);
 }
 
@@ -96,16 +96,16 @@ async fn the_last_handle_may_go_inside_an_operation() {
     }))
     .await;
     drop(store);
-    assert!(Sqlite::open(folder.file()).is_err(), "it is in use until the operation is over");
+    assert!(SqliteStore::open(folder.file()).is_err(), "it is in use until the operation is over");
     go.send(()).unwrap();
     gone.await.expect("the thread did not survive its own store");
-    while Sqlite::open(folder.file()).is_err() {
+    while SqliteStore::open(folder.file()).is_err() {
         tokio::task::yield_now().await;
     }
 }
 
 /// Sends an operation on its way, and does not wait for what comes of it.
-async fn start<T>(operation: Answer<'_, T>) {
+async fn start<T>(operation: StoreFuture<'_, T>) {
     tokio::select! {
         biased;
         _ = operation => {}

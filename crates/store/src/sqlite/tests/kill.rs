@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use super::super::trouble;
+use super::super::error;
 use super::{QUEUE, claim, message, now};
 use crate::tests::sqlite::Folder;
-use crate::{Back, Outcome, Receipt, Sqlite, Store};
+use crate::{Outcome, Receipt, Release, SqliteStore, Store};
 
 /// Tells the child where its queue is, and which round this is.
 const CHILD: &str = "TIDEGATE_KILLED_CHILD";
@@ -37,10 +37,10 @@ async fn d07_sudden_deaths_lose_nothing_and_keep_one_result_each() {
     for round in 0..ROUNDS {
         let lines = 10 + dice.roll(400);
         run_and_kill(&folder, round, lines, dice.roll(300_000), &mut said);
-        let store = Sqlite::open(folder.file()).unwrap();
+        let store = SqliteStore::open(folder.file()).unwrap();
         check(&store, &said).await;
     }
-    let store = Sqlite::open(folder.file()).unwrap();
+    let store = SqliteStore::open(folder.file()).unwrap();
     work_off(&store).await;
     let results = results(&store).await;
     for id in &said.submitted {
@@ -81,12 +81,12 @@ fn run_and_kill(folder: &Folder, round: u64, lines: u64, moment: u64, said: &mut
 }
 
 /// All that was acknowledged is there.
-async fn check(store: &Sqlite, said: &Said) {
+async fn check(store: &SqliteStore, said: &Said) {
     let known = |step: &rusqlite::Transaction<'_>| {
         let mut sql = step.prepare("SELECT id FROM messages")?;
         sql.query_map([], |row| row.get(0))?.collect::<Result<BTreeSet<String>, _>>()
     };
-    let known = store.read(move |step| known(step).map_err(trouble::from)).await.unwrap();
+    let known = store.read(move |step| known(step).map_err(error::from)).await.unwrap();
     let lost: Vec<_> = said.submitted.difference(&known).collect();
     assert!(lost.is_empty(), "lost: {lost:?}");
     let results = results(store).await;
@@ -97,24 +97,24 @@ async fn check(store: &Sqlite, said: &Said) {
     assert_eq!(store.depth(QUEUE).await.unwrap().claimed, 0, "nobody is left to hold anything");
 }
 
-async fn results(store: &Sqlite) -> BTreeMap<String, i64> {
+async fn results(store: &SqliteStore) -> BTreeMap<String, i64> {
     let count = |step: &rusqlite::Transaction<'_>| {
         let mut sql = step.prepare("SELECT id, count(*) FROM results GROUP BY id")?;
         sql.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()
     };
-    store.read(move |step| count(step).map_err(trouble::from)).await.unwrap()
+    store.read(move |step| count(step).map_err(error::from)).await.unwrap()
 }
 
-async fn work_off(store: &Sqlite) {
+async fn work_off(store: &SqliteStore) {
     let far = now().after(std::time::Duration::from_secs(1_000_000));
     loop {
-        let revived = store.revive(QUEUE, far).await.unwrap();
+        let reclaimed = store.reclaim(QUEUE, far).await.unwrap();
         let claims = claim(store, 200).await;
-        if claims.is_empty() && revived.due == 0 {
+        if claims.is_empty() && reclaimed.due == 0 {
             return;
         }
         for claim in claims {
-            assert!(store.complete(claim.held, good(), now()).await.unwrap());
+            assert!(store.complete(claim.reference, good(), now()).await.unwrap());
         }
     }
 }
@@ -166,7 +166,7 @@ fn the_child_works_until_it_is_killed() {
     let (round, path) = told.split_once(':').unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let store = Sqlite::open(path).unwrap();
+        let store = SqliteStore::open(path).unwrap();
         let work = |number| work(store.clone(), format!("{round}-{number}"));
         let workers: Vec<_> = (0..WORKERS).map(|number| tokio::spawn(work(number))).collect();
         for worker in workers {
@@ -176,7 +176,7 @@ fn the_child_works_until_it_is_killed() {
 }
 
 /// Submits and works for ever, and says whatever was acknowledged.
-async fn work(store: Arc<Sqlite>, name: String) {
+async fn work(store: Arc<SqliteStore>, name: String) {
     let seed = RandomState::new().hash_one(&name);
     let mut dice = Dice(seed);
     for number in 0.. {
@@ -185,16 +185,16 @@ async fn work(store: Arc<Sqlite>, name: String) {
         assert_eq!(receipts, [Receipt::Accepted]);
         say("submitted", &id);
         for claim in claim(&store, CLAIMS).await {
-            let (held, id) = (claim.held, claim.message.id);
+            let (held, id) = (claim.reference, claim.message.id);
             say("claimed", &id);
             let buried = claim.failures >= 3;
             let outcome = Outcome::failed(Outcome::FAILED, "x");
             match dice.roll(10) {
-                _ if buried => assert!(store.bury(held, outcome, now()).await.unwrap()),
+                _ if buried => assert!(store.dead_letter(held, outcome, now()).await.unwrap()),
                 0..7 => assert!(store.complete(held, good(), now()).await.unwrap()),
                 _ => {
-                    let back = Back { due: now(), failed: dice.roll(2) == 0 };
-                    assert!(store.put_back(held, back, now()).await.unwrap());
+                    let back = Release { due: now(), failed: dice.roll(2) == 0 };
+                    assert!(store.release(held, back, now()).await.unwrap());
                     say("returned", &id);
                     continue;
                 }

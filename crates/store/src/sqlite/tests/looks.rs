@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use rusqlite::StatementStatus;
 
-use super::super::{grave, look, queue, receipts, rows, trouble};
+use super::super::{error, grave, look, queue, receipts, rows};
 use super::{QUEUE, claim, fresh, message, now};
-use crate::{Back, Message, Moment, Outcome, Receipt, Revived, Sqlite, Store};
+use crate::{Message, Moment, Outcome, Receipt, Reclaimed, Release, SqliteStore, Store};
 
 /// How SQLite would do it.
-async fn plan(store: &Sqlite, sql: &'static str) -> String {
+async fn plan(store: &SqliteStore, sql: &'static str) -> String {
     let explain = move |step: &rusqlite::Transaction<'_>| {
         let mut sql = step.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
         let blanks = vec![None::<i64>; sql.parameter_count()];
         let lines = sql.query_map(rusqlite::params_from_iter(blanks), |row| row.get(3))?;
         lines.collect::<Result<Vec<String>, _>>()
     };
-    let lines = store.read(move |step| explain(step).map_err(trouble::from)).await.unwrap();
+    let lines = store.read(move |step| explain(step).map_err(error::from)).await.unwrap();
     lines.join("; ")
 }
 
@@ -64,7 +64,7 @@ async fn lanes_are_told_without_counting_what_waits() {
         let count = sql.query_map([QUEUE], |_| Ok(()))?.count();
         Ok((count, sql.get_status(StatementStatus::VmStep)))
     };
-    let (count, steps) = store.read(move |step| steps(step).map_err(trouble::from)).await.unwrap();
+    let (count, steps) = store.read(move |step| steps(step).map_err(error::from)).await.unwrap();
     assert_eq!(count, 5);
     assert!(steps < 500, "{steps} steps for five lanes of 50000 messages");
 }
@@ -72,25 +72,25 @@ async fn lanes_are_told_without_counting_what_waits() {
 #[tokio::test]
 async fn it_is_known_exactly_when_something_is_due_or_runs_out() {
     let (store, _folder) = fresh();
-    assert_eq!(store.revive(QUEUE, now()).await.unwrap(), Revived::default());
+    assert_eq!(store.reclaim(QUEUE, now()).await.unwrap(), Reclaimed::default());
     store.submit(vec![message("a"), message("b")], now()).await.unwrap();
     let claims = claim(&store, 2).await;
     let after = |secs| now().after(Duration::from_secs(secs));
-    assert_eq!(store.revive(QUEUE, now()).await.unwrap().next, Some(after(60)));
-    let back = Back { due: after(7), failed: false };
-    assert!(store.put_back(claims[0].held.clone(), back, now()).await.unwrap());
-    assert_eq!(store.revive(QUEUE, now()).await.unwrap().next, Some(after(7)));
-    let revived = store.revive(QUEUE, after(7)).await.unwrap();
-    assert_eq!(revived, Revived { lost: 0, due: 1, next: Some(after(60)) });
+    assert_eq!(store.reclaim(QUEUE, now()).await.unwrap().next, Some(after(60)));
+    let back = Release { due: after(7), failed: false };
+    assert!(store.release(claims[0].reference.clone(), back, now()).await.unwrap());
+    assert_eq!(store.reclaim(QUEUE, now()).await.unwrap().next, Some(after(7)));
+    let reclaimed = store.reclaim(QUEUE, after(7)).await.unwrap();
+    assert_eq!(reclaimed, Reclaimed { lost: 0, due: 1, next: Some(after(60)) });
 }
 
 /// Submits messages, and ends them all at this moment.
-async fn end_all(store: &Sqlite, messages: &[Message], at: Moment) {
+async fn end_all(store: &SqliteStore, messages: &[Message], at: Moment) {
     store.submit(messages.to_vec(), now()).await.unwrap();
     let mut claims = claim(store, 250).await;
     while let Some(claimed) = claims.pop() {
         let outcome = Outcome::failed(Outcome::FAILED, "x");
-        store.complete(claimed.held, outcome, at).await.unwrap();
+        store.complete(claimed.reference, outcome, at).await.unwrap();
         if claims.is_empty() {
             claims = claim(store, 250).await;
         }
@@ -106,11 +106,11 @@ async fn what_ended_is_forgotten_after_a_day() {
     let next: Vec<Message> = (0..1000).map(|number| message(&format!("next{number}"))).collect();
     end_all(&store, &next, hours(23)).await;
     let again = |messages: &[Message]| store.submit(messages.to_vec(), now());
-    assert_eq!(again(&old[..2]).await.unwrap(), [Receipt::Known; 2], "the day is not over");
+    assert_eq!(again(&old[..2]).await.unwrap(), [Receipt::Duplicate; 2], "the day is not over");
     let last: Vec<Message> = (0..1100).map(|number| message(&format!("last{number}"))).collect();
     end_all(&store, &last, hours(25)).await;
     assert_eq!(again(&old[..2]).await.unwrap(), [Receipt::Accepted; 2]);
-    assert_eq!(again(&next[..2]).await.unwrap(), [Receipt::Known; 2]);
+    assert_eq!(again(&next[..2]).await.unwrap(), [Receipt::Duplicate; 2]);
 }
 
 #[tokio::test]
@@ -120,11 +120,11 @@ async fn no_more_than_so_many_of_the_ended_are_known() {
     store.submit(messages.clone(), now()).await.unwrap();
     for (at, claim) in claim(&store, 10).await.into_iter().enumerate() {
         let at = now().after(Duration::from_secs(at as u64));
-        store.complete(claim.held, Outcome::failed(Outcome::FAILED, "x"), at).await.unwrap();
+        store.complete(claim.reference, Outcome::failed(Outcome::FAILED, "x"), at).await.unwrap();
     }
     let forget = |step: &rusqlite::Transaction<'_>| receipts::forget(step, receipts::OLD, 4);
-    store.write(move |step| forget(step).map_err(trouble::from)).await.unwrap();
+    store.write(move |step| forget(step).map_err(error::from)).await.unwrap();
     let receipts = store.submit(messages, now()).await.unwrap();
     assert_eq!(receipts[..6], [Receipt::Accepted; 6], "the oldest are forgotten");
-    assert_eq!(receipts[6..], [Receipt::Known; 4]);
+    assert_eq!(receipts[6..], [Receipt::Duplicate; 4]);
 }

@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use super::super::trouble;
+use super::super::error;
 use super::{QUEUE, claim, fresh, message, now};
 use crate::tests::sqlite::Folder;
-use crate::{Body, Message, Outcome, Receipt, Sqlite, Store, Trouble};
+use crate::{Body, ErrorKind, Message, Outcome, Receipt, SqliteStore, Store};
 
 /// A file system of two megabytes. Only root can have one.
 struct Tiny(PathBuf);
 
 /// Lets the file have so many more pages.
-async fn allow(store: &Sqlite, pages: i64) {
+async fn allow(store: &SqliteStore, pages: i64) {
     let set = move |step: &rusqlite::Transaction<'_>| {
         let now: i64 = step.pragma_query_value(None, "page_count", |row| row.get(0))?;
         step.pragma_update_and_check(None, "max_page_count", now + pages, |_| Ok(()))
     };
-    store.write(move |step| set(step).map_err(trouble::from)).await.unwrap();
+    store.write(move |step| set(step).map_err(error::from)).await.unwrap();
 }
 
 fn large(number: usize) -> Message {
@@ -27,7 +27,7 @@ fn large(number: usize) -> Message {
 }
 
 /// Submits many at once; the ids of those that were accepted and of those that were not.
-async fn flood(store: &Arc<Sqlite>, count: usize) -> (BTreeSet<String>, BTreeSet<String>) {
+async fn flood(store: &Arc<SqliteStore>, count: usize) -> (BTreeSet<String>, BTreeSet<String>) {
     let submits = (0..count).map(|number| {
         let store = store.clone();
         tokio::spawn(async move { store.submit(vec![large(number)], now()).await })
@@ -41,7 +41,7 @@ async fn flood(store: &Arc<Sqlite>, count: usize) -> (BTreeSet<String>, BTreeSet
                 accepted.insert(large(number).id);
             }
             Err(error) => {
-                assert_eq!(error.trouble, Trouble::Full, "{error}");
+                assert_eq!(error.kind, ErrorKind::Full, "{error}");
                 assert!(error.text.contains("no room"), "{error}");
                 refused.insert(large(number).id);
             }
@@ -50,19 +50,19 @@ async fn flood(store: &Arc<Sqlite>, count: usize) -> (BTreeSet<String>, BTreeSet
     (accepted, refused)
 }
 
-async fn pending(store: &Sqlite) -> BTreeSet<String> {
+async fn pending(store: &SqliteStore) -> BTreeSet<String> {
     let ids = |step: &rusqlite::Transaction<'_>| {
         let mut sql = step.prepare("SELECT id FROM messages WHERE state = 'pending'")?;
         sql.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()
     };
-    store.read(move |step| ids(step).map_err(trouble::from)).await.unwrap()
+    store.read(move |step| ids(step).map_err(error::from)).await.unwrap()
 }
 
 #[tokio::test]
 async fn d07_a_full_file_refuses_and_loses_nothing() {
     let (store, folder) = fresh();
     store.submit(vec![message("held")], now()).await.unwrap();
-    let held = claim(&store, 1).await.remove(0).held;
+    let held = claim(&store, 1).await.remove(0).reference;
     allow(&store, 100).await;
     // Those that come together share a transaction, which is given up for all of them at once;
     // so first one after another.
@@ -72,7 +72,7 @@ async fn d07_a_full_file_refuses_and_loses_nothing() {
         match store.submit(vec![large(number)], now()).await {
             Ok(_) => full |= !kept.insert(large(number).id),
             Err(error) => {
-                assert_eq!(error.trouble, Trouble::Full);
+                assert_eq!(error.kind, ErrorKind::Full);
                 full = true;
             }
         }
@@ -85,7 +85,7 @@ async fn d07_a_full_file_refuses_and_loses_nothing() {
     assert_eq!(pending(&store).await, kept, "what was acknowledged is there, and nothing else");
     let answer = || Outcome::Answered { status: 200, body: vec![b'y'; 50_000].into() };
     let error = store.complete(held.clone(), answer(), now()).await.unwrap_err();
-    assert_eq!(error.trouble, Trouble::Full);
+    assert_eq!(error.kind, ErrorKind::Full);
 
     allow(&store, 10_000).await;
     assert!(store.complete(held, answer(), now()).await.unwrap(), "the claim was not lost");
@@ -93,10 +93,10 @@ async fn d07_a_full_file_refuses_and_loses_nothing() {
     let again = store.submit(refused.clone(), now()).await.unwrap();
     assert_eq!(again, vec![Receipt::Accepted; refused.len()]);
     let known = store.submit(accepted.clone(), now()).await.unwrap();
-    assert_eq!(known, vec![Receipt::Known; accepted.len()]);
+    assert_eq!(known, vec![Receipt::Duplicate; accepted.len()]);
     kept.extend(refused.into_iter().map(|message| message.id));
     drop(store);
-    let store = Sqlite::open(folder.file()).unwrap();
+    let store = SqliteStore::open(folder.file()).unwrap();
     assert_eq!(pending(&store).await, kept);
     assert_eq!(store.take_results(QUEUE, 9).await.unwrap().len(), 1);
 }
@@ -111,7 +111,7 @@ async fn d07_a_full_disk_refuses_and_loses_nothing() {
     let path = disk.0.join("queue.db");
     let ballast = disk.0.join("ballast");
     std::fs::write(&ballast, vec![0; 1 << 20]).unwrap();
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     let (accepted, refused) = flood(&store, 200).await;
     assert!(!refused.is_empty(), "200 messages of 20 kB do not fit into a megabyte");
     assert_eq!(pending(&store).await, accepted);
@@ -119,7 +119,7 @@ async fn d07_a_full_disk_refuses_and_loses_nothing() {
     let more: Vec<Message> = (300..305).map(large).collect();
     assert_eq!(store.submit(more, now()).await.unwrap(), [Receipt::Accepted; 5]);
     drop(store);
-    let store = Sqlite::open(&path).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
     assert_eq!(pending(&store).await.len(), accepted.len() + 5);
 }
 

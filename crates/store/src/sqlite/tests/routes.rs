@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use rusqlite::params;
 
-use super::super::trouble;
+use super::super::error;
 use super::{QUEUE, claim, fresh, message, now};
-use crate::{Body, Depth, Message, Outcome, Sqlite, Standing, Store};
+use crate::{Body, Depth, Message, Outcome, SqliteStore, Standing, Store};
 
 const BATCH: &str = "batch_1";
 
@@ -14,26 +14,26 @@ fn line(id: &str) -> Message {
     Message { route: BATCH.into(), ..message(id) }
 }
 
-async fn count(store: &Sqlite) {
+async fn count(store: &SqliteStore) {
     let sql = "INSERT INTO tallies (route, total) VALUES (?1, 9)";
     let keep = move |step: &rusqlite::Transaction<'_>| step.execute(sql, params![BATCH]);
-    store.write(move |step| keep(step).map_err(trouble::from)).await.unwrap();
+    store.write(move |step| keep(step).map_err(error::from)).await.unwrap();
 }
 
 /// How many lines were answered well, and how many otherwise.
-async fn tally(store: &Sqlite) -> (i64, i64) {
+async fn tally(store: &SqliteStore) -> (i64, i64) {
     let sql = "SELECT answered_well, failed FROM tallies WHERE route = ?1";
     let read = move |step: &rusqlite::Transaction<'_>| {
         step.query_row(sql, [BATCH], |row| Ok((row.get(0)?, row.get(1)?)))
     };
-    store.read(move |step| read(step).map_err(trouble::from)).await.unwrap()
+    store.read(move |step| read(step).map_err(error::from)).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_message_without_a_route_has_its_result_under_its_queue() {
     let (store, _folder) = fresh();
     store.submit(vec![message("a")], now()).await.unwrap();
-    let held = claim(&store, 1).await.remove(0).held;
+    let held = claim(&store, 1).await.remove(0).reference;
     let outcome = Outcome::Answered { status: 200, body: "{}".into() };
     assert!(store.complete(held, outcome, now()).await.unwrap());
     assert_eq!(store.take_results(QUEUE, 9).await.unwrap()[0].id, "a");
@@ -50,13 +50,13 @@ async fn d10_every_way_to_end_a_line_is_counted() {
     let failed = || Outcome::failed(Outcome::DEADLINE, "late");
     let outcomes = [answered(200), answered(201), answered(500), failed()];
     for (claim, outcome) in claims.iter().zip(outcomes) {
-        assert!(store.complete(claim.held.clone(), outcome, now()).await.unwrap());
+        assert!(store.complete(claim.reference.clone(), outcome, now()).await.unwrap());
     }
     assert_eq!(tally(&store).await, (2, 2));
-    assert!(store.bury(claims[4].held.clone(), failed(), now()).await.unwrap());
+    assert!(store.dead_letter(claims[4].reference.clone(), failed(), now()).await.unwrap());
     assert!(store.cancel("waits", now()).await.unwrap());
     assert_eq!(tally(&store).await, (2, 4));
-    assert!(!store.complete(claims[0].held.clone(), answered(200), now()).await.unwrap());
+    assert!(!store.complete(claims[0].reference.clone(), answered(200), now()).await.unwrap());
     assert_eq!(tally(&store).await, (2, 4), "what was refused is not counted");
 }
 
@@ -72,7 +72,7 @@ async fn d10_a_whole_batch_is_cancelled_and_nothing_else() {
     assert_eq!(store.cancel_route(BATCH, now()).await.unwrap(), 2497);
     let patience = std::time::Duration::from_secs(60);
     tokio::time::timeout(patience, change).await.expect("who holds some was not told");
-    let held: Vec<_> = claims.iter().map(|claim| claim.held.clone()).collect();
+    let held: Vec<_> = claims.iter().map(|claim| claim.reference.clone()).collect();
     assert_eq!(store.standing(held).await.unwrap(), [Standing::Cancelled; 3]);
     let depth = Depth { pending: 1, claimed: 3, ..Depth::default() };
     assert_eq!(store.depth(QUEUE).await.unwrap(), depth);
@@ -109,17 +109,17 @@ async fn bodies_go_with_their_messages() {
         let count = |step: &rusqlite::Transaction<'_>| {
             step.query_row("SELECT count(*) FROM bodies", [], |row| row.get::<_, i64>(0))
         };
-        store.read(move |step| count(step).map_err(trouble::from)).await.unwrap()
+        store.read(move |step| count(step).map_err(error::from)).await.unwrap()
     };
     let claims = claim(&store, 2).await;
     let outcome = || Outcome::failed(Outcome::FAILED, "x");
-    assert!(store.complete(claims[0].held.clone(), outcome(), now()).await.unwrap());
+    assert!(store.complete(claims[0].reference.clone(), outcome(), now()).await.unwrap());
     assert_eq!(bodies().await, 2);
     assert!(store.cancel("cancelled", now()).await.unwrap());
     assert_eq!(bodies().await, 1);
-    assert!(store.bury(claims[1].held.clone(), outcome(), now()).await.unwrap());
+    assert!(store.dead_letter(claims[1].reference.clone(), outcome(), now()).await.unwrap());
     assert_eq!(bodies().await, 1, "the dead may live again");
-    assert_eq!(store.purge(QUEUE, crate::Which::All).await.unwrap(), 1);
+    assert_eq!(store.purge(QUEUE, crate::Selection::All).await.unwrap(), 1);
     assert_eq!(bodies().await, 0);
 }
 
@@ -128,7 +128,7 @@ async fn a_body_that_somebody_removed_is_told_as_gone() {
     let (store, _folder) = fresh();
     store.submit(vec![message("a")], now()).await.unwrap();
     let remove = |step: &rusqlite::Transaction<'_>| step.execute("DELETE FROM bodies", []);
-    store.write(move |step| remove(step).map_err(trouble::from)).await.unwrap();
+    store.write(move |step| remove(step).map_err(error::from)).await.unwrap();
     assert_eq!(claim(&store, 1).await[0].message.body, Body::Gone);
 }
 
@@ -136,11 +136,11 @@ async fn a_body_that_somebody_removed_is_told_as_gone() {
 async fn a_cancelled_message_does_not_wait_for_its_retry() {
     let (store, _folder) = fresh();
     store.submit(vec![message("a")], now()).await.unwrap();
-    let held = claim(&store, 1).await.remove(0).held;
+    let held = claim(&store, 1).await.remove(0).reference;
     assert!(store.cancel("a", now()).await.unwrap());
     let due = now().after(std::time::Duration::from_secs(600));
-    let back = crate::Back { due, failed: true };
-    assert!(store.put_back(held, back, now()).await.unwrap());
+    let back = crate::Release { due, failed: true };
+    assert!(store.release(held, back, now()).await.unwrap());
     assert!(claim(&store, 1).await[0].cancelled);
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Fixture, LEASE, QUEUE, Trial};
-use crate::{Depth, Outcome, Standing, Which};
+use crate::{Depth, Outcome, Selection, Standing};
 
 /// Ends what is cancelled, as a dispatcher would, and says how many had to be claimed for that.
 async fn end_cancelled<F: Fixture>(trial: &Trial<F>) -> usize {
@@ -12,7 +12,7 @@ async fn end_cancelled<F: Fixture>(trial: &Trial<F>) -> usize {
     for claim in &claims {
         assert!(claim.cancelled, "{claim:?} would be sent");
         let outcome = Outcome::failed(Outcome::CANCELLED, "it was cancelled");
-        assert!(trial.store.complete(claim.held.clone(), outcome, trial.now).await.unwrap());
+        assert!(trial.store.complete(claim.reference.clone(), outcome, trial.now).await.unwrap());
     }
     claims.len()
 }
@@ -40,10 +40,10 @@ pub(crate) async fn a_message_that_waits_for_a_retry_ends_cancelled_without_bein
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
-    assert!(trial.put_back(&claim.held, LEASE, true).await);
+    assert!(trial.release(&claim.reference, LEASE, true).await);
     assert!(trial.cancel("one").await);
     trial.pass(LEASE);
-    trial.store.revive(QUEUE, trial.now).await.unwrap();
+    trial.store.reclaim(QUEUE, trial.now).await.unwrap();
     end_cancelled(&trial).await;
     ended_once(&trial).await;
 }
@@ -52,13 +52,13 @@ pub(crate) async fn whoever_holds_a_message_hears_that_it_is_cancelled<F: Fixtur
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
-    let held = vec![claim.held.clone()];
+    let held = vec![claim.reference.clone()];
     assert!(trial.cancel("one").await);
     assert_eq!(trial.store.standing(held.clone()).await.unwrap(), [Standing::Cancelled]);
     let standing = trial.store.renew(held, trial.now.after(LEASE)).await.unwrap();
     assert_eq!(standing, [Standing::Cancelled]);
     let outcome = Outcome::failed(Outcome::CANCELLED, "it was cancelled");
-    assert!(trial.store.complete(claim.held, outcome, trial.now).await.unwrap());
+    assert!(trial.store.complete(claim.reference, outcome, trial.now).await.unwrap());
     ended_once(&trial).await;
 }
 
@@ -67,7 +67,7 @@ pub(crate) async fn what_the_owner_says_of_a_cancelled_message_counts<F: Fixture
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
     assert!(trial.cancel("one").await);
-    assert!(trial.complete(&claim.held).await, "the answer came before the word");
+    assert!(trial.complete(&claim.reference).await, "the answer came before the word");
     assert_eq!(trial.results().await[0].status, Some(200));
 }
 
@@ -77,9 +77,9 @@ pub(crate) async fn a_cancelled_message_that_is_put_back_is_not_sent_again<F: Fi
         trial.accept_ids(&[id]).await;
         let claim = trial.claim_one().await;
         assert!(trial.cancel(id).await);
-        assert!(trial.put_back(&claim.held, delay, true).await);
+        assert!(trial.release(&claim.reference, delay, true).await);
         trial.pass(LEASE);
-        trial.store.revive(QUEUE, trial.now).await.unwrap();
+        trial.store.reclaim(QUEUE, trial.now).await.unwrap();
         end_cancelled(&trial).await;
         ended_once(&trial).await;
     }
@@ -91,8 +91,8 @@ pub(crate) async fn d07_a_cancelled_message_whose_owner_died_ends_once<F: Fixtur
     let claim = trial.claim_one().await;
     assert!(trial.cancel("one").await);
     trial.pass(LEASE * 2);
-    trial.store.revive(QUEUE, trial.now).await.unwrap();
-    assert!(!trial.complete(&claim.held).await);
+    trial.store.reclaim(QUEUE, trial.now).await.unwrap();
+    assert!(!trial.complete(&claim.reference).await);
     end_cancelled(&trial).await;
     ended_once(&trial).await;
 }
@@ -102,14 +102,14 @@ pub(crate) async fn nothing_else_is_cancelled<F: Fixture>() {
     assert!(!trial.cancel("nobody").await);
     trial.accept_ids(&["ended", "dead", "other"]).await;
     let claims = trial.claim(3).await;
-    assert!(trial.complete(&claims[0].held).await);
-    assert!(trial.bury(&claims[1].held).await);
+    assert!(trial.complete(&claims[0].reference).await);
+    assert!(trial.dead_letter(&claims[1].reference).await);
     assert!(!trial.cancel("ended").await);
     assert!(!trial.cancel("dead").await);
-    let standing = trial.store.standing(vec![claims[2].held.clone()]).await.unwrap();
+    let standing = trial.store.standing(vec![claims[2].reference.clone()]).await.unwrap();
     assert_eq!(standing, [Standing::Held]);
     assert_eq!(trial.result_ids().await, ["ended", "dead"]);
-    trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap();
+    trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap();
     assert!(!trial.claim_one().await.cancelled, "what did not count then does not count now");
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Fixture, LEASE, QUEUE, Trial, ids};
-use crate::{Dead, Depth, Message, Outcome, Receipt, Which};
+use crate::{DeadLetter, Depth, Message, Outcome, Receipt, Selection};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -11,22 +11,22 @@ pub(crate) async fn d07_a_buried_message_has_its_result_and_is_among_the_dead<F:
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
-    assert!(trial.put_back(&claim.held, Duration::ZERO, true).await);
+    assert!(trial.release(&claim.reference, Duration::ZERO, true).await);
     let claim = trial.claim_one().await;
-    assert!(trial.bury(&claim.held).await);
+    assert!(trial.dead_letter(&claim.reference).await);
     let results = trial.results().await;
     assert_eq!(results[0].error.as_deref(), Some(Outcome::FAILED));
     let dead = dead(&trial).await;
     assert_eq!((dead[0].id.as_str(), dead[0].at, dead[0].failures), ("one", trial.now, 2));
     assert!(dead[0].why.contains("it broke"), "{dead:?}");
     trial.pass(LEASE * 10);
-    trial.store.revive(QUEUE, trial.now).await.unwrap();
+    trial.store.reclaim(QUEUE, trial.now).await.unwrap();
     assert_eq!(trial.claim(10).await, [], "the dead stay dead");
     assert_eq!(trial.store.depth(QUEUE).await.unwrap(), Depth { dead: 1, ..Depth::default() });
 }
 
-async fn dead<F: Fixture>(trial: &Trial<F>) -> Vec<Dead> {
-    trial.store.dead(QUEUE, None, 1000).await.unwrap()
+async fn dead<F: Fixture>(trial: &Trial<F>) -> Vec<DeadLetter> {
+    trial.store.dead_letters(QUEUE, None, 1000).await.unwrap()
 }
 
 /// Submits messages, and buries them in the order that is given.
@@ -37,7 +37,7 @@ async fn buried<F: Fixture>(trial: &Trial<F>, names: &[&str]) {
     let claims = trial.claim(names.len()).await;
     for name in names {
         let claim = claims.iter().find(|claim| claim.message.id == *name).unwrap();
-        assert!(trial.bury(&claim.held).await);
+        assert!(trial.dead_letter(&claim.reference).await);
     }
     assert_eq!(trial.results().await.len(), names.len());
 }
@@ -48,14 +48,14 @@ pub(crate) async fn the_dead_are_listed_oldest_first_and_page_by_page<F: Fixture
     buried(&trial, &["d", "b", "e", "a", "c"]).await;
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = trial.store.dead(QUEUE, after, 2).await.unwrap();
+        let page = trial.store.dead_letters(QUEUE, after, 2).await.unwrap();
         let Some(last) = page.last() else { break };
         assert!(page.len() <= 2, "{page:?}");
         after = Some(last.number);
         found.extend(page.into_iter().map(|dead| dead.id));
     }
     assert_eq!(found, ["d", "b", "e", "a", "c"]);
-    assert_eq!(trial.store.dead("elsewhere", None, 9).await.unwrap(), []);
+    assert_eq!(trial.store.dead_letters("elsewhere", None, 9).await.unwrap(), []);
 }
 
 pub(crate) async fn the_redriven_wait_as_if_they_had_just_been_submitted<F: Fixture>() {
@@ -64,7 +64,7 @@ pub(crate) async fn the_redriven_wait_as_if_they_had_just_been_submitted<F: Fixt
     trial.pass(HOUR * 5);
     trial.accept_ids(&["first"]).await;
     let change = trial.store.changed();
-    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap().again, 2);
+    assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 2);
     Trial::<F>::told(change).await;
     assert_eq!(dead(&trial).await, []);
     let claims = trial.claim(10).await;
@@ -79,20 +79,20 @@ pub(crate) async fn the_redriven_wait_as_if_they_had_just_been_submitted<F: Fixt
 pub(crate) async fn a_redriven_message_ends_with_a_result_of_its_own<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     buried(&trial, &["one"]).await;
-    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap().again, 1);
-    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap().again, 0);
+    assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 1);
+    assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 0);
     let claim = trial.claim_one().await;
-    assert!(trial.complete(&claim.held).await);
+    assert!(trial.complete(&claim.reference).await);
     assert_eq!(trial.result_ids().await, ["one"]);
 }
 
 pub(crate) async fn only_the_named_are_redriven_or_purged<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     buried(&trial, &["a", "b", "c", "d"]).await;
-    let which = |ids: &[&str]| Which::Ids(ids.iter().map(|id| (*id).to_owned()).collect());
+    let which = |ids: &[&str]| Selection::Ids(ids.iter().map(|id| (*id).to_owned()).collect());
     let (store, now) = (&trial.store, trial.now);
-    assert_eq!(store.redrive(QUEUE, which(&["c", "nobody", "c"]), now).await.unwrap().again, 1);
-    assert_eq!(store.redrive("elsewhere", which(&["a"]), now).await.unwrap().again, 0);
+    assert_eq!(store.redrive(QUEUE, which(&["c", "nobody", "c"]), now).await.unwrap().requeued, 1);
+    assert_eq!(store.redrive("elsewhere", which(&["a"]), now).await.unwrap().requeued, 0);
     assert_eq!(store.purge(QUEUE, which(&["a", "c", "nobody"])).await.unwrap(), 1);
     assert_eq!(store.purge("elsewhere", which(&["b"])).await.unwrap(), 0);
     let left: Vec<String> = dead(&trial).await.into_iter().map(|dead| dead.id).collect();
@@ -105,21 +105,24 @@ pub(crate) async fn the_dead_of_a_batch_are_not_redriven<F: Fixture>() {
     let line = Message { route: "batch_1".into(), ..trial.message("line") };
     trial.accept(&[line, trial.message("one")]).await;
     for claim in trial.claim(2).await {
-        assert!(trial.bury(&claim.held).await);
+        assert!(trial.dead_letter(&claim.reference).await);
     }
-    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap().again, 1);
-    let named = Which::Ids(vec!["line".into()]);
+    assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 1);
+    let named = Selection::Ids(vec!["line".into()]);
     let redriven = trial.store.redrive(QUEUE, named, trial.now).await.unwrap();
-    assert_eq!((redriven.again, redriven.stay), (0, 1));
-    assert!(redriven.why[0].0 == "line" && redriven.why[0].1.contains("batch"), "{redriven:?}");
+    assert_eq!((redriven.requeued, redriven.skipped), (0, 1));
+    assert!(
+        redriven.reasons[0].0 == "line" && redriven.reasons[0].1.contains("batch"),
+        "{redriven:?}"
+    );
     assert_eq!(dead(&trial).await[0].id, "line");
-    assert_eq!(trial.store.purge(QUEUE, Which::All).await.unwrap(), 1);
+    assert_eq!(trial.store.purge(QUEUE, Selection::All).await.unwrap(), 1);
 }
 
 pub(crate) async fn what_two_purge_at_once_is_counted_once<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     buried(&trial, &["a", "b", "c", "d", "e"]).await;
-    let purge = || trial.store.purge(QUEUE, Which::All);
+    let purge = || trial.store.purge(QUEUE, Selection::All);
     let (one, other) = tokio::join!(purge(), purge());
     assert_eq!(one.unwrap() + other.unwrap(), 5);
 }
@@ -127,9 +130,9 @@ pub(crate) async fn what_two_purge_at_once_is_counted_once<F: Fixture>() {
 pub(crate) async fn the_purged_are_forgotten<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     buried(&trial, &["a", "b"]).await;
-    assert_eq!(trial.store.purge(QUEUE, Which::All).await.unwrap(), 2);
-    assert_eq!(trial.store.purge(QUEUE, Which::All).await.unwrap(), 0);
-    assert_eq!(trial.store.redrive(QUEUE, Which::All, trial.now).await.unwrap().again, 0);
+    assert_eq!(trial.store.purge(QUEUE, Selection::All).await.unwrap(), 2);
+    assert_eq!(trial.store.purge(QUEUE, Selection::All).await.unwrap(), 0);
+    assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 0);
     assert_eq!(trial.store.depth(QUEUE).await.unwrap(), Depth::default());
     let again = trial.submit(&[trial.message("a")]).await;
     assert_ne!(again, [Receipt::Conflict]);

@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::reference::{Reference, State};
 use super::{Fixture, LEASE, QUEUE, Trial, good};
-use crate::{Back, Held, Message, Outcome, Stored, Which};
+use crate::{ClaimRef, Message, Outcome, Release, Selection, StoredResult};
 
 const TENANTS: [&str; 3] = ["", "ann", "bob"];
 
@@ -39,7 +39,7 @@ enum Op {
 struct Run<F: Fixture> {
     trial: Trial<F>,
     reference: Reference,
-    claims: Vec<Held>,
+    claims: Vec<ClaimRef>,
     purged: BTreeSet<String>,
     taken: BTreeMap<String, usize>,
 }
@@ -109,7 +109,7 @@ fn id(slot: u8) -> String {
 }
 
 /// What a result says, in a word.
-fn word(stored: &Stored) -> String {
+fn word(stored: &StoredResult) -> String {
     let status = stored.status.map(|status| status.to_string());
     status.or_else(|| stored.error.clone()).unwrap_or_default()
 }
@@ -133,15 +133,16 @@ impl<F: Fixture> Run<F> {
                     self.reference.restart();
                 }
             }
-            Op::Revive => self.revive().await,
+            Op::Revive => self.reclaim().await,
             Op::Cancel(slot) => self.cancel(&id(slot)).await,
             Op::Redrive => {
                 let now = self.trial.now;
-                let count = self.trial.store.redrive(QUEUE, Which::All, now).await.unwrap().again;
+                let count =
+                    self.trial.store.redrive(QUEUE, Selection::All, now).await.unwrap().requeued;
                 assert_eq!(count, self.reference.redrive(now));
             }
             Op::Purge(slot) => {
-                let which = Which::Ids(vec![id(slot)]);
+                let which = Selection::Ids(vec![id(slot)]);
                 let count = self.trial.store.purge(QUEUE, which).await.unwrap();
                 let purged = self.reference.purge(&id(slot));
                 assert_eq!(count, u64::from(purged));
@@ -154,11 +155,11 @@ impl<F: Fixture> Run<F> {
             Op::Renew(claim) => self.standing(claim, true).await,
             Op::Standing(claim) => self.standing(claim, false).await,
             Op::Complete(claim, good) => self.complete(claim, good).await,
-            Op::PutBack { claim, delay, failed } => self.put_back(claim, delay, failed).await,
+            Op::PutBack { claim, delay, failed } => self.release(claim, delay, failed).await,
             Op::Bury(claim) => {
                 let claim = claim % self.claims.len();
-                let done = self.trial.bury(&self.claims[claim]).await;
-                assert_eq!(done, self.reference.bury(claim, Outcome::FAILED));
+                let done = self.trial.dead_letter(&self.claims[claim]).await;
+                assert_eq!(done, self.reference.dead_letter(claim, Outcome::FAILED));
             }
         }
         self
@@ -196,7 +197,7 @@ impl<F: Fixture> Run<F> {
             .map(|entry| (&entry.message, entry.failures, entry.cancelled))
             .collect();
         assert_eq!(seen, known);
-        self.claims.extend(claims.into_iter().map(|claim| claim.held));
+        self.claims.extend(claims.into_iter().map(|claim| claim.reference));
     }
 
     async fn standing(&mut self, claim: usize, renew: bool) {
@@ -217,14 +218,14 @@ impl<F: Fixture> Run<F> {
         assert_eq!(done, self.reference.complete(claim, says));
     }
 
-    async fn put_back(&mut self, claim: usize, delay: u64, failed: bool) {
+    async fn release(&mut self, claim: usize, delay: u64, failed: bool) {
         let claim = claim % self.claims.len();
         // Whether a cancelled message waits until it is due is the engine's own affair.
         let delay = if self.reference.is_cancelled(claim) { 0 } else { delay };
         let delay = Duration::from_secs(delay);
-        let done = self.trial.put_back(&self.claims[claim], delay, failed).await;
-        let back = Back { due: self.trial.now.after(delay), failed };
-        assert_eq!(done, self.reference.put_back(claim, back, self.trial.now));
+        let done = self.trial.release(&self.claims[claim], delay, failed).await;
+        let back = Release { due: self.trial.now.after(delay), failed };
+        assert_eq!(done, self.reference.release(claim, back, self.trial.now));
     }
 
     async fn cancel(&mut self, id: &str) {
@@ -237,9 +238,9 @@ impl<F: Fixture> Run<F> {
         assert_eq!(done, self.reference.cancel(id, F::CANCELS_AT_ONCE));
     }
 
-    async fn revive(&mut self) {
-        let revived = self.trial.store.revive(QUEUE, self.trial.now).await.unwrap();
-        assert_eq!((revived.lost, revived.due), self.reference.revive(self.trial.now));
+    async fn reclaim(&mut self) {
+        let reclaimed = self.trial.store.reclaim(QUEUE, self.trial.now).await.unwrap();
+        assert_eq!((reclaimed.lost, reclaimed.due), self.reference.reclaim(self.trial.now));
     }
 
     async fn take(&mut self, most: usize) {
@@ -259,7 +260,7 @@ impl<F: Fixture> Run<F> {
         let mut lanes = store.lanes(QUEUE, self.trial.now).await.unwrap();
         lanes.sort_by(|left, right| left.tenant.cmp(&right.tenant));
         assert_eq!(lanes, self.reference.lanes());
-        let dead = store.dead(QUEUE, None, 100).await.unwrap();
+        let dead = store.dead_letters(QUEUE, None, 100).await.unwrap();
         let dead: Vec<_> = dead.into_iter().map(|dead| (dead.id, dead.failures)).collect();
         assert_eq!(dead, self.reference.dead());
     }
@@ -267,7 +268,7 @@ impl<F: Fixture> Run<F> {
     /// Works everything off.
     async fn work_off(&mut self) {
         self.trial.pass(LEASE * 10);
-        self.revive().await;
+        self.reclaim().await;
         for tenant in TENANTS {
             let first = self.claims.len();
             self.claim(tenant, 100).await;

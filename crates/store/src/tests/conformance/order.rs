@@ -36,7 +36,7 @@ pub(crate) async fn lanes_tell_who_waits_how_many_and_the_earliest_deadline<F: F
     assert_eq!(lanes(&trial).await, [lane("", 1, 200), lane("ann", 2, 100)]);
     let claims = trial.claim_of(QUEUE, "ann", 1).await;
     assert_eq!(lanes(&trial).await, [lane("", 1, 200), lane("ann", 1, 300)]);
-    trial.complete(&claims[0].held).await;
+    trial.complete(&claims[0].reference).await;
     trial.claim_of(QUEUE, "ann", 1).await;
     assert_eq!(lanes(&trial).await, [lane("", 1, 200)], "who is served is not waiting");
 }
@@ -79,7 +79,7 @@ pub(crate) async fn d07_one_whose_deadline_has_passed_can_be_claimed<F: Fixture>
     trial.pass(Duration::from_secs(7200));
     let claim = trial.claim_one().await;
     assert!(claim.message.deadline < trial.now, "and whoever claims it can tell");
-    assert!(trial.complete(&claim.held).await);
+    assert!(trial.complete(&claim.reference).await);
 }
 
 pub(crate) async fn a_message_is_claimed_as_it_was_submitted<F: Fixture>() {
@@ -97,7 +97,7 @@ pub(crate) async fn a_message_is_claimed_as_it_was_submitted<F: Fixture>() {
     let claims = trial.claim_of(QUEUE, "ann", 1).await;
     assert_eq!(claims[0].message, message);
     assert_eq!((claims[0].failures, claims[0].cancelled), (0, false));
-    assert_eq!(claims[0].held.queue, QUEUE);
+    assert_eq!(claims[0].reference.queue, QUEUE);
 }
 
 pub(crate) async fn a_large_body_comes_back_whole<F: Fixture>() {
@@ -108,7 +108,7 @@ pub(crate) async fn a_large_body_comes_back_whole<F: Fixture>() {
     trial.accept(std::slice::from_ref(&message)).await;
     let claim = trial.claim_one().await;
     assert!(claim.message == message, "a body of 1 MiB has changed");
-    assert!(trial.complete(&claim.held).await);
+    assert!(trial.complete(&claim.reference).await);
 }
 
 pub(crate) async fn odd_names_are_kept_as_they_are<F: Fixture>() {
@@ -120,7 +120,7 @@ pub(crate) async fn odd_names_are_kept_as_they_are<F: Fixture>() {
     let claims = trial.claim(names.len()).await;
     assert_eq!(ids(&claims), names);
     for claim in &claims {
-        assert!(trial.complete(&claim.held).await, "{}", claim.message.id);
+        assert!(trial.complete(&claim.reference).await, "{}", claim.message.id);
     }
     assert_eq!(trial.result_ids().await, names);
 }

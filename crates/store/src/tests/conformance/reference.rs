@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Back, Depth, Lane, Message, Moment, Outcome, Receipt, Standing};
+use crate::{Depth, Lane, Message, Moment, Outcome, Receipt, Release, Standing};
 
 /// Where a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Reference {
         if let Some(entry) = self.entries.get(&message.id) {
             let same =
                 entry.message.tenant == message.tenant && entry.message.model == message.model;
-            return if same { Receipt::Known } else { Receipt::Conflict };
+            return if same { Receipt::Duplicate } else { Receipt::Conflict };
         }
         let (turn, id) = (self.next(), message.id.clone());
         let (state, failures, cancelled, lives) = (State::Pending, 0, false, 1);
@@ -105,7 +105,7 @@ impl Reference {
         true
     }
 
-    pub(crate) fn bury(&mut self, claim: usize, says: &str) -> bool {
+    pub(crate) fn dead_letter(&mut self, claim: usize, says: &str) -> bool {
         let number = self.next();
         let Some(entry) = self.held(claim) else { return false };
         entry.state = State::Dead(number);
@@ -116,7 +116,7 @@ impl Reference {
         true
     }
 
-    pub(crate) fn put_back(&mut self, claim: usize, back: Back, now: Moment) -> bool {
+    pub(crate) fn release(&mut self, claim: usize, back: Release, now: Moment) -> bool {
         let Some(entry) = self.held(claim) else { return false };
         entry.state = if back.due > now { State::Retry(back.due) } else { State::Pending };
         entry.failures += u32::from(back.failed);
@@ -138,7 +138,7 @@ impl Reference {
     }
 
     /// How many claims were lost, and how many messages were due.
-    pub(crate) fn revive(&mut self, now: Moment) -> (u64, u64) {
+    pub(crate) fn reclaim(&mut self, now: Moment) -> (u64, u64) {
         let (mut lost, mut came) = (0, 0);
         for entry in self.entries.values_mut() {
             match entry.state {

@@ -24,11 +24,11 @@ pub(crate) async fn d07_what_was_claimed_at_a_crash_waits_again_with_one_failure
     let mut trial = trial.reopened().await;
     if !F::OWNED {
         trial.pass(LEASE);
-        assert_eq!(trial.store.revive(QUEUE, trial.now).await.unwrap().lost, 1);
+        assert_eq!(trial.store.reclaim(QUEUE, trial.now).await.unwrap().lost, 1);
     }
-    let standing = trial.store.standing(vec![before[0].held.clone()]).await.unwrap();
+    let standing = trial.store.standing(vec![before[0].reference.clone()]).await.unwrap();
     assert_eq!(standing, [Standing::Lost]);
-    assert!(!trial.complete(&before[0].held).await);
+    assert!(!trial.complete(&before[0].reference).await);
     let claims = trial.claim(10).await;
     assert_eq!(ids(&claims), ["one", "two"]);
     assert_eq!((claims[0].failures, claims[1].failures), (1, 0));
@@ -39,16 +39,16 @@ pub(crate) async fn d07_the_ended_stay_known_and_the_dead_dead_after_a_restart<F
     let messages = ["ended", "dead", "later"].map(|id| trial.message(id));
     trial.accept(&messages).await;
     let claims = trial.claim(3).await;
-    assert!(trial.complete(&claims[0].held).await);
-    assert!(trial.bury(&claims[1].held).await);
-    assert!(trial.put_back(&claims[2].held, LEASE, true).await);
+    assert!(trial.complete(&claims[0].reference).await);
+    assert!(trial.dead_letter(&claims[1].reference).await);
+    assert!(trial.release(&claims[2].reference, LEASE, true).await);
     let mut trial = trial.reopened().await;
     let depth = Depth { retry: 1, dead: 1, ..Depth::default() };
     assert_eq!(trial.store.depth(QUEUE).await.unwrap(), depth);
-    assert_eq!(trial.submit(&messages).await, [Receipt::Known; 3]);
-    assert_eq!(trial.store.dead(QUEUE, None, 9).await.unwrap()[0].id, "dead");
+    assert_eq!(trial.submit(&messages).await, [Receipt::Duplicate; 3]);
+    assert_eq!(trial.store.dead_letters(QUEUE, None, 9).await.unwrap()[0].id, "dead");
     assert_eq!(trial.result_ids().await, ["ended", "dead"]);
     trial.pass(LEASE + Duration::from_secs(1));
-    assert_eq!(trial.store.revive(QUEUE, trial.now).await.unwrap().due, 1);
+    assert_eq!(trial.store.reclaim(QUEUE, trial.now).await.unwrap().due, 1);
     assert_eq!(trial.claim_one().await.failures, 1);
 }

@@ -12,7 +12,7 @@ pub(crate) async fn a_message_put_back_waits_again_at_its_place<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["1", "2", "3"]).await;
     let claims = trial.claim(2).await;
-    assert!(trial.put_back(&claims[0].held, NOW, false).await);
+    assert!(trial.release(&claims[0].reference, NOW, false).await);
     assert_eq!(ids(&trial.claim(10).await), ["1", "3"]);
 }
 
@@ -23,7 +23,7 @@ pub(crate) async fn only_a_failure_counts_as_one<F: Fixture>() {
     for failed in [false, true, false, false, true] {
         let claim = trial.claim_one().await;
         assert_eq!(claim.failures, failures);
-        assert!(trial.put_back(&claim.held, NOW, failed).await);
+        assert!(trial.release(&claim.reference, NOW, failed).await);
         failures += u32::from(failed);
     }
     assert_eq!(trial.claim_one().await.failures, 2);
@@ -34,29 +34,29 @@ pub(crate) async fn a_message_put_back_for_later_waits_until_it_is_due<F: Fixtur
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
-    assert!(trial.put_back(&claim.held, LATER, true).await);
+    assert!(trial.release(&claim.reference, LATER, true).await);
     let waits = Depth { retry: 1, ..Depth::default() };
     assert_eq!(trial.store.depth(QUEUE).await.unwrap(), waits);
     trial.pass(LATER / 2);
-    assert_eq!(trial.store.revive(QUEUE, trial.now).await.unwrap().due, 0);
+    assert_eq!(trial.store.reclaim(QUEUE, trial.now).await.unwrap().due, 0);
     assert_eq!(trial.claim(10).await, []);
     trial.pass(LATER / 2);
-    let revived = trial.store.revive(QUEUE, trial.now).await.unwrap();
-    assert_eq!((revived.lost, revived.due), (0, 1));
+    let reclaimed = trial.store.reclaim(QUEUE, trial.now).await.unwrap();
+    assert_eq!((reclaimed.lost, reclaimed.due), (0, 1));
     let again = trial.claim_one().await;
     assert_eq!((again.failures, &again.message), (1, &claim.message));
-    assert!(trial.complete(&again.held).await);
+    assert!(trial.complete(&again.reference).await);
 }
 
 pub(crate) async fn it_is_known_when_the_next_message_is_due<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["1", "2"]).await;
     let claims = trial.claim(2).await;
-    assert!(trial.put_back(&claims[0].held, LATER * 2, true).await);
-    assert!(trial.put_back(&claims[1].held, LATER, true).await);
-    let revived = trial.store.revive(QUEUE, trial.now).await.unwrap();
-    assert_eq!(revived.due, 0);
-    assert!(revived.next.is_none_or(|next| next <= trial.now.after(LATER)), "{revived:?}");
+    assert!(trial.release(&claims[0].reference, LATER * 2, true).await);
+    assert!(trial.release(&claims[1].reference, LATER, true).await);
+    let reclaimed = trial.store.reclaim(QUEUE, trial.now).await.unwrap();
+    assert_eq!(reclaimed.due, 0);
+    assert!(reclaimed.next.is_none_or(|next| next <= trial.now.after(LATER)), "{reclaimed:?}");
 }
 
 pub(crate) async fn only_the_queue_that_is_asked_for_is_revived<F: Fixture>() {
@@ -65,10 +65,10 @@ pub(crate) async fn only_the_queue_that_is_asked_for_is_revived<F: Fixture>() {
     trial.accept(&[trial.message("1"), elsewhere]).await;
     let here = trial.claim_one().await;
     trial.claim_of("elsewhere", "", 1).await;
-    assert!(trial.put_back(&here.held, LATER, false).await);
+    assert!(trial.release(&here.reference, LATER, false).await);
     trial.pass(LEASE * 2);
-    let revived = trial.store.revive("elsewhere", trial.now).await.unwrap();
-    assert_eq!((revived.lost, revived.due), (1, 0));
+    let reclaimed = trial.store.reclaim("elsewhere", trial.now).await.unwrap();
+    assert_eq!((reclaimed.lost, reclaimed.due), (1, 0));
     assert_eq!(trial.store.depth(QUEUE).await.unwrap().retry, 1);
 }
 
@@ -77,6 +77,6 @@ pub(crate) async fn whoever_waits_for_changes_hears_of_a_message_put_back<F: Fix
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
     let change = trial.store.changed();
-    assert!(trial.put_back(&claim.held, NOW, false).await);
+    assert!(trial.release(&claim.reference, NOW, false).await);
     Trial::<F>::told(change).await;
 }

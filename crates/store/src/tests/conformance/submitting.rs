@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use super::{Fixture, Trial};
-use crate::{Body, Message, Receipt, Trouble};
+use crate::{Body, ErrorKind, Message, Receipt};
 
 pub(crate) async fn d07_a_message_submitted_twice_is_kept_once<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let (one, two) = (trial.message("one"), trial.message("two"));
     let twice = [one.clone(), one.clone()];
-    assert_eq!(trial.submit(&twice).await, [Receipt::Accepted, Receipt::Known]);
-    assert_eq!(trial.submit(&[one, two]).await, [Receipt::Known, Receipt::Accepted]);
+    assert_eq!(trial.submit(&twice).await, [Receipt::Accepted, Receipt::Duplicate]);
+    assert_eq!(trial.submit(&[one, two]).await, [Receipt::Duplicate, Receipt::Accepted]);
     let claims = trial.claim(10).await;
     assert_eq!(claims.len(), 2, "{claims:?}");
     for claim in &claims {
-        assert!(trial.complete(&claim.held).await);
+        assert!(trial.complete(&claim.reference).await);
     }
     assert_eq!(trial.result_ids().await, ["one", "two"]);
 }
@@ -48,10 +48,10 @@ pub(crate) async fn a_message_is_known_in_every_state<F: Fixture>() {
     let messages: Vec<Message> = ids.iter().map(|id| trial.message(id)).collect();
     trial.accept(&messages[1..]).await;
     let claims = trial.claim(3).await;
-    assert!(trial.put_back(&claims[1].held, Duration::from_secs(60), false).await);
-    assert!(trial.bury(&claims[2].held).await);
+    assert!(trial.release(&claims[1].reference, Duration::from_secs(60), false).await);
+    assert!(trial.dead_letter(&claims[2].reference).await);
     trial.accept(&messages[..1]).await;
-    assert_eq!(trial.submit(&messages).await, [Receipt::Known; 4]);
+    assert_eq!(trial.submit(&messages).await, [Receipt::Duplicate; 4]);
     let others = messages.iter().map(|message| Message { model: "n".into(), ..message.clone() });
     assert_eq!(trial.submit(&others.collect::<Vec<_>>()).await, [Receipt::Conflict; 4]);
 }
@@ -61,9 +61,9 @@ pub(crate) async fn a_message_is_known_for_a_while_after_it_has_ended<F: Fixture
     let message = trial.message("one");
     trial.accept(std::slice::from_ref(&message)).await;
     let claim = trial.claim_one().await;
-    assert!(trial.complete(&claim.held).await);
+    assert!(trial.complete(&claim.reference).await);
     trial.pass(Duration::from_secs(60));
-    assert_eq!(trial.submit(std::slice::from_ref(&message)).await, [Receipt::Known]);
+    assert_eq!(trial.submit(std::slice::from_ref(&message)).await, [Receipt::Duplicate]);
     let other = Message { model: "n".into(), ..message };
     assert_eq!(trial.submit(&[other]).await, [Receipt::Conflict]);
     assert_eq!(trial.claim(10).await, []);
@@ -76,7 +76,7 @@ pub(crate) async fn a_later_try_to_submit_is_the_same_message<F: Fixture>() {
     trial.accept(std::slice::from_ref(&message)).await;
     trial.pass(Duration::from_secs(7));
     let again = Message { created: trial.now, ..message };
-    assert_eq!(trial.submit(&[again]).await, [Receipt::Known]);
+    assert_eq!(trial.submit(&[again]).await, [Receipt::Duplicate]);
 }
 
 pub(crate) async fn an_id_that_cannot_be_kept_is_refused<F: Fixture>() {
@@ -85,11 +85,11 @@ pub(crate) async fn an_id_that_cannot_be_kept_is_refused<F: Fixture>() {
     for id in ["", "nul\0nul", &long] {
         let messages = vec![trial.message("fine"), trial.message(id)];
         let error = trial.store.submit(messages, trial.now).await.unwrap_err();
-        assert_eq!(error.trouble, Trouble::Asked, "{error}");
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     }
     let nowhere = Message { queue: String::new(), ..trial.message("lost") };
     let error = trial.store.submit(vec![nowhere], trial.now).await.unwrap_err();
-    assert_eq!(error.trouble, Trouble::Asked, "{error}");
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     assert!(error.text.contains("lost"), "{error}");
     assert_eq!(trial.claim(10).await, [], "nothing of a call that was refused is kept");
 }

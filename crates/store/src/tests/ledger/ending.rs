@@ -1,15 +1,15 @@
 //! How batches end: finished, cancelled, expired, and forgotten.
 
 use super::*;
-use crate::ledger::Written;
+use crate::ledger::BatchOutput;
 
-fn written(counts: (u64, u64, u64), output: Option<&str>, failures: Option<&str>) -> Written {
+fn written(counts: (u64, u64, u64), output: Option<&str>, failures: Option<&str>) -> BatchOutput {
     let (total, completed, failed) = counts;
     let made = |id: &str| File { purpose: "batch_output".into(), ..file(id) };
-    Written {
+    BatchOutput {
         output: output.map(made),
         failures: failures.map(made),
-        counts: Counts { total, completed, failed },
+        counts: RequestCounts { total, completed, failed },
     }
 }
 
@@ -34,7 +34,7 @@ async fn results(world: &World, id: &str, bytes: usize) -> Vec<(u64, Option<u16>
     found
 }
 
-fn number(place: &crate::ledger::Place) -> i64 {
+fn number(place: &crate::ledger::ResultPlace) -> i64 {
     place.number
 }
 
@@ -100,7 +100,7 @@ async fn d10_cancelling_ends_what_waits_and_tells_whoever_sends() {
     assert_eq!(ledger.give_up("batch_1", at(12)).await, Ok(2));
     woken.await;
     assert_eq!(world.counts("batch_1").await, (4, 0, 2));
-    let held = claims.iter().map(|claim| claim.held.clone()).collect();
+    let held = claims.iter().map(|claim| claim.reference.clone()).collect();
     let standing = world.store().standing(held).await.unwrap();
     assert_eq!(standing, [crate::Standing::Cancelled; 2]);
     // One was answered before its sender heard of it, the other one never will be.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ledger::Removed;
 
-async fn names(world: &World, page: Page) -> (Vec<String>, bool) {
+async fn names(world: &World, page: ListQuery) -> (Vec<String>, bool) {
     let listed = world.ledger().files(page).await.unwrap().unwrap();
     (listed.rows.into_iter().map(|file| file.id).collect(), listed.more)
 }
@@ -22,11 +22,11 @@ async fn d10_files_are_listed_page_by_page_in_both_orders() {
     let all = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
     assert_eq!(names(&world, page(4)).await, (all(&["d", "c", "b", "a"]), false));
     assert_eq!(names(&world, page(3)).await, (all(&["d", "c", "b"]), true));
-    let after = |id: &str, most| Page { after: Some(id.into()), ..page(most) };
+    let after = |id: &str, most| ListQuery { after: Some(id.into()), ..page(most) };
     assert_eq!(names(&world, after("b", 3)).await, (all(&["a"]), false));
-    let oldest = Page { oldest_first: true, ..after("b", 1) };
+    let oldest = ListQuery { oldest_first: true, ..after("b", 1) };
     assert_eq!(names(&world, oldest).await, (all(&["c"]), true));
-    let batch = Page { purpose: Some("batch".into()), ..page(9) };
+    let batch = ListQuery { purpose: Some("batch".into()), ..page(9) };
     assert_eq!(names(&world, batch).await, (all(&["d", "b", "a"]), false));
     assert_eq!(world.ledger().files(after("x", 9)).await, Ok(None));
     assert_eq!(world.ledger().all_files().await, Ok((all(&["a", "b", "c", "d"]), 400)));
@@ -89,7 +89,7 @@ async fn d10_batches_are_listed_page_by_page() {
     let listed = world.ledger().batches(page(2)).await.unwrap().unwrap();
     let ids: Vec<_> = listed.rows.iter().map(|batch| batch.id.as_str()).collect();
     assert_eq!((ids, listed.more), (vec!["batch_3", "batch_2"], true));
-    let rest = Page { after: Some("batch_2".into()), ..page(2) };
+    let rest = ListQuery { after: Some("batch_2".into()), ..page(2) };
     let listed = world.ledger().batches(rest).await.unwrap().unwrap();
     assert_eq!((listed.rows, listed.more), (vec![batch("batch_1")], false));
 }

@@ -46,7 +46,7 @@ async fn d10_counts_follow_the_answers() {
         assert!(world.answer(claim, status).await);
     }
     let failed = Outcome::failed(Outcome::FAILED, "five times");
-    assert!(world.store().bury(claims[3].held.clone(), failed, at(8)).await.unwrap());
+    assert!(world.store().dead_letter(claims[3].reference.clone(), failed, at(8)).await.unwrap());
     world.reopen();
     assert_eq!(world.counts("batch_1").await, (4, 2, 2));
     assert_eq!(world.due(99).await, (vec!["batch_1".to_owned()], true), "the other has time left");

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::server::{Redis, Reply, until};
 use super::{cluster_of_one, join, message, settings, want};
 use crate::{
-    Message, Moment, Outcome, Receipt, RedisQueue, RedisSettings, RedisStore, Store, Trouble, Which,
+    ErrorKind, Message, Moment, Outcome, Receipt, RedisQueue, RedisSettings, RedisStore, Selection,
+    Store,
 };
 
 const NOW: Moment = Moment::from_secs(1_800_000_000);
@@ -33,7 +34,7 @@ async fn names_in_several_slots_are_refused_at_the_start_with_a_better_one() {
     ];
     for (settings, hint) in cases {
         let error = RedisStore::connect(settings).await.expect_err(hint);
-        assert_eq!(error.trouble, Trouble::Asked, "{error}");
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
         assert!(error.text.contains(hint), "{error}");
     }
 }
@@ -46,7 +47,7 @@ async fn what_is_said_of_a_cluster_must_be_true() {
     let error = RedisStore::connect(wrong).await.expect_err("it is none");
     assert!(error.text.contains("cluster support disabled"), "{error}");
     let error = RedisStore::connect(settings(&[&cluster])).await.expect_err("it is one");
-    assert_eq!(error.trouble, Trouble::Asked, "{error}");
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     assert!(error.text.contains("cluster = true"), "{error}");
 }
 
@@ -59,11 +60,11 @@ async fn d09_in_a_cluster_all_that_belongs_to_a_queue_is_in_its_slot() {
     let claims = store.claim(want("q", "", 9, NOW), NOW).await.unwrap();
     let [a, b, c] = &claims[..] else { panic!("{claims:?}") };
     let outcome = Outcome::failed(Outcome::FAILED, "no");
-    assert!(store.complete(a.held.clone(), outcome.clone(), NOW).await.unwrap());
-    assert!(store.bury(b.held.clone(), outcome, NOW).await.unwrap());
+    assert!(store.complete(a.reference.clone(), outcome.clone(), NOW).await.unwrap());
+    assert!(store.dead_letter(b.reference.clone(), outcome, NOW).await.unwrap());
     let later = NOW.after(std::time::Duration::from_secs(9));
-    let back = crate::Back { due: later, failed: true };
-    assert!(store.put_back(c.held.clone(), back, NOW).await.unwrap());
+    let back = crate::Release { due: later, failed: true };
+    assert!(store.release(c.reference.clone(), back, NOW).await.unwrap());
     let slot = |key: &str| redis.call(&["CLUSTER", "KEYSLOT", key]);
     let keys: BTreeSet<String> = redis.call(&["KEYS", "*"]).texts().into_iter().collect();
     let by_id = |key: &&String| !key.starts_with("request-active:");
@@ -108,20 +109,20 @@ async fn exercise(store: &RedisStore, queue: &str, route: &str) {
     };
     let batch = vec![with("done"), with("dead"), with("cancelled")];
     assert_eq!(store.submit(batch.clone(), NOW).await.unwrap(), [Receipt::Accepted; 3]);
-    assert_eq!(store.submit(batch, NOW).await.unwrap(), [Receipt::Known; 3]);
+    assert_eq!(store.submit(batch, NOW).await.unwrap(), [Receipt::Duplicate; 3]);
     assert!(store.cancel(&with("cancelled").id, NOW).await.unwrap());
     let claims = store.claim(want(queue, "", 9, NOW), NOW).await.unwrap();
     let [done, dead, cancelled] = &claims[..] else { panic!("{claims:?}") };
     assert!(cancelled.cancelled && !done.cancelled);
     let outcome = || Outcome::failed(Outcome::FAILED, "no");
-    assert!(store.complete(done.held.clone(), outcome(), NOW).await.unwrap());
-    assert!(!store.complete(done.held.clone(), outcome(), NOW).await.unwrap());
-    assert!(store.bury(dead.held.clone(), outcome(), NOW).await.unwrap());
-    assert!(store.complete(cancelled.held.clone(), outcome(), NOW).await.unwrap());
+    assert!(store.complete(done.reference.clone(), outcome(), NOW).await.unwrap());
+    assert!(!store.complete(done.reference.clone(), outcome(), NOW).await.unwrap());
+    assert!(store.dead_letter(dead.reference.clone(), outcome(), NOW).await.unwrap());
+    assert!(store.complete(cancelled.reference.clone(), outcome(), NOW).await.unwrap());
     assert_eq!(store.take_results(&list, 99).await.unwrap().len(), 3);
-    assert_eq!(store.redrive(queue, Which::All, NOW).await.unwrap().again, 1);
+    assert_eq!(store.redrive(queue, Selection::All, NOW).await.unwrap().requeued, 1);
     let again = store.claim(want(queue, "", 9, NOW), NOW).await.unwrap().remove(0);
-    assert!(store.complete(again.held, outcome(), NOW).await.unwrap());
+    assert!(store.complete(again.reference, outcome(), NOW).await.unwrap());
     assert_eq!(store.take_results(&list, 99).await.unwrap().len(), 1);
 }
 
@@ -158,15 +159,15 @@ async fn d07_a_result_in_another_slot_is_kept_once_even_if_the_claim_comes_back(
     let saved: Vec<(String, Vec<String>)> = ["{q}:claimed", "{q}:claim-owners"]
         .map(|key| (key.to_owned(), redis.call(&["HGETALL", key]).texts()))
         .into();
-    assert!(store.complete(claim.held.clone(), outcome(), NOW).await.unwrap());
+    assert!(store.complete(claim.reference.clone(), outcome(), NOW).await.unwrap());
     // As if we had died after the result was kept and before the claim was dropped.
     for (key, pair) in &saved {
         redis.call(&["HSET", key, &pair[0], &pair[1]]);
         redis.call(&["ZADD", "{q}:claims-idx", "1", &pair[0]]);
     }
-    assert_eq!(store.revive("q", NOW).await.unwrap().lost, 1);
+    assert_eq!(store.reclaim("q", NOW).await.unwrap().lost, 1);
     let again = store.claim(want("q", "", 1, NOW), NOW).await.unwrap().remove(0);
-    assert!(!store.complete(claim.held, outcome(), NOW).await.unwrap(), "it lost its claim");
-    assert!(store.complete(again.held, outcome(), NOW).await.unwrap());
+    assert!(!store.complete(claim.reference, outcome(), NOW).await.unwrap(), "it lost its claim");
+    assert!(store.complete(again.reference, outcome(), NOW).await.unwrap());
     assert_eq!(store.take_results("out", 9).await.unwrap().len(), 1);
 }

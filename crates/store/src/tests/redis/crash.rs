@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use super::server::Redis;
 use super::{connect, message, want};
-use crate::{Back, Body, Claim, Message, Moment, Outcome, RedisSettings, RedisStore, Store, Which};
+use crate::{
+    Body, Claim, Message, Moment, Outcome, RedisSettings, RedisStore, Release, Selection, Store,
+};
 
 /// How the one that is killed is told where to work, when, and how.
 const URL: &str = "TIDEGATE_CRASH_URL";
@@ -59,7 +61,7 @@ async fn whoever_is_killed() {
         for message in batch {
             writeln!(std::io::stdout(), "accepted {}", message.id).unwrap();
         }
-        store.revive("q", now).await.unwrap();
+        store.reclaim("q", now).await.unwrap();
         for claim in store.claim(want("q", "", 3, now), now).await.unwrap() {
             end_somehow(&store, claim, &mut dice, now).await;
         }
@@ -79,12 +81,12 @@ fn some_message(id: &str, dice: &mut Dice, now: Moment) -> Message {
 /// Ends a claim in one way or another, or not at all.
 async fn end_somehow(store: &RedisStore, claim: Claim, dice: &mut Dice, now: Moment) {
     let due = now.after(Duration::from_secs(dice.below(2) * 10));
-    let back = Back { due, failed: true };
+    let back = Release { due, failed: true };
     match dice.below(8) {
         0 => false,
-        1 => store.bury(claim.held, outcome(), now).await.unwrap(),
-        2 => store.put_back(claim.held, back, now).await.unwrap(),
-        _ => store.complete(claim.held, outcome(), now).await.unwrap(),
+        1 => store.dead_letter(claim.reference, outcome(), now).await.unwrap(),
+        2 => store.release(claim.reference, back, now).await.unwrap(),
+        _ => store.complete(claim.reference, outcome(), now).await.unwrap(),
     };
 }
 
@@ -128,14 +130,14 @@ async fn d07_whoever_is_killed_wherever_every_accepted_message_has_one_result() 
     let store = connect(&redis).await;
     let now = moment(ROUNDS);
     loop {
-        let revived = store.revive("q", now).await.unwrap();
+        let reclaimed = store.reclaim("q", now).await.unwrap();
         let claims = store.claim(want("q", "", 100, now), now).await.unwrap();
-        if claims.is_empty() && revived.next.is_none() {
+        if claims.is_empty() && reclaimed.next.is_none() {
             break;
         }
         for claim in claims {
             assert!(claim.message.body.length() > 0, "{SEED}={seed}: a body is gone");
-            assert!(store.complete(claim.held, outcome(), now).await.unwrap());
+            assert!(store.complete(claim.reference, outcome(), now).await.unwrap());
         }
     }
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -147,7 +149,7 @@ async fn d07_whoever_is_killed_wherever_every_accepted_message_has_one_result() 
     assert!(lost.is_empty(), "{SEED}={seed}: accepted and without a result: {lost:?}");
     let twice: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
     assert!(twice.is_empty(), "{SEED}={seed}: kept twice: {twice:?}");
-    store.purge("q", Which::All).await.unwrap();
+    store.purge("q", Selection::All).await.unwrap();
     let bodies = redis.call(&["KEYS", "request-payload:*"]).texts();
     // One whose submission was cut off before it counted runs out by itself.
     assert!(bodies.len() as u64 <= ROUNDS * 4, "{SEED}={seed}: bodies stay: {bodies:?}");
@@ -188,7 +190,7 @@ async fn work_off(store: Arc<RedisStore>, most: usize) -> Vec<String> {
         }
         for claim in claims {
             done.push(claim.message.id);
-            assert!(store.complete(claim.held, outcome(), now).await.unwrap());
+            assert!(store.complete(claim.reference, outcome(), now).await.unwrap());
         }
     }
 }

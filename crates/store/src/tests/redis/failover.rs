@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::server::{Redis, Reply, until};
 use super::{connect, message, settings, want};
-use crate::{Message, Moment, Outcome, Receipt, RedisSettings, RedisStore, Store, Trouble};
+use crate::{ErrorKind, Message, Moment, Outcome, Receipt, RedisSettings, RedisStore, Store};
 
 const NOW: Moment = Moment::from_secs(1_800_000_000);
 
@@ -22,7 +22,7 @@ macro_rules! patiently {
             for _ in 0..20 {
                 match $ask.await {
                     Ok(answer) => break 'found answer,
-                    Err(error) => assert_eq!(error.trouble, Trouble::Away, "{error}"),
+                    Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{error}"),
                 }
             }
             panic!("it stays away");
@@ -37,7 +37,7 @@ async fn produce(store: Arc<RedisStore>, count: usize, heard: Arc<std::sync::Mut
         let batch: Vec<Message> = vec![message(&id, NOW)];
         let receipt = patiently!(store.submit(batch.clone(), NOW));
         // After an answer that never came it is known already.
-        assert!(matches!(receipt[0], Receipt::Accepted | Receipt::Known), "{receipt:?}");
+        assert!(matches!(receipt[0], Receipt::Accepted | Receipt::Duplicate), "{receipt:?}");
         heard.lock().unwrap().push(id);
     }
 }
@@ -52,13 +52,13 @@ async fn work(store: Arc<RedisStore>, no_more: Arc<AtomicBool>) {
         for claim in claims {
             let outcome = Outcome::Answered { status: 200, body: claim.message.id.into() };
             // Lost is as good as kept: then somebody else does it again.
-            let _ = patiently!(store.complete(claim.held.clone(), outcome.clone(), now));
+            let _ = patiently!(store.complete(claim.reference.clone(), outcome.clone(), now));
         }
         if idle {
             // Whoever was cut off in the middle of a claim lets it run out.
             now = now.after(Duration::from_secs(120));
-            let revived = patiently!(store.revive("q", now));
-            if last && revived.lost == 0 && revived.next.is_none() {
+            let reclaimed = patiently!(store.reclaim("q", now));
+            if last && reclaimed.lost == 0 && reclaimed.next.is_none() {
                 return;
             }
             tokio::task::yield_now().await;
@@ -156,13 +156,13 @@ async fn a_primary_without_its_replica_accepts_nothing() {
     assert_eq!(store.submit(vec![message("a", NOW)], NOW).await.unwrap(), [Receipt::Accepted]);
     second.kill();
     let error = store.submit(vec![message("b", NOW)], NOW).await.unwrap_err();
-    assert_eq!(error.trouble, Trouble::Away, "{error}");
+    assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
     // It may be there all the same, and whoever tries again is told so.
     second.restart();
     second.call(&["REPLICAOF", "127.0.0.1", &first.port().to_string()]);
     until("the replica follows", || follows(&second).then_some(()));
     let receipt = patiently!(store.submit(vec![message("b", NOW)], NOW));
-    assert_eq!(receipt, [Receipt::Known]);
+    assert_eq!(receipt, [Receipt::Duplicate]);
     assert_eq!(store.depth("q").await.unwrap().pending, 2);
 }
 

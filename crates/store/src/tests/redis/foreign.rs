@@ -58,7 +58,7 @@ async fn served(apart: &[&str]) {
         assert_eq!(claim.message.endpoint, "/v1/completions");
         let body = json!({ "id": claim.message.id, "saw": body["prompt"] }).to_string();
         let outcome = Outcome::Answered { status: 200, body: body.into() };
-        assert!(store.complete(claim.held, outcome, now).await.unwrap());
+        assert!(store.complete(claim.reference, outcome, now).await.unwrap());
     }
     let results = other_side(&redis, &["collect", "out", "6"]);
     for (place, number) in [1, 3, 5, 0, 2, 4].into_iter().enumerate() {
@@ -103,13 +103,13 @@ async fn d07_what_a_foreign_worker_held_when_it_died_is_done_by_us() {
     let now = now(&redis);
     assert_eq!(store.depth("q").await.unwrap().claimed, 2);
     let later = now.after(Duration::from_secs(60));
-    assert_eq!(store.revive("q", later).await.unwrap().lost, 2);
+    assert_eq!(store.reclaim("q", later).await.unwrap().lost, 2);
     let mut ids = Vec::new();
     for tenant in ["user-0", "user-1"] {
         for claim in store.claim(want("q", tenant, 9, later), later).await.unwrap() {
             ids.push(claim.message.id);
             let outcome = Outcome::failed(Outcome::FAILED, "no");
-            assert!(store.complete(claim.held, outcome, later).await.unwrap());
+            assert!(store.complete(claim.reference, outcome, later).await.unwrap());
         }
     }
     assert_eq!(ids, ["q-0", "q-2", "q-1"], "by their deadlines, as before");
@@ -126,7 +126,7 @@ async fn whoever_cancels_at_a_foreign_producer_is_heard() {
     for id in ["q-0", "q-1"] {
         assert_eq!(other_side(&redis, &["cancel", id]), ["cancelled"]);
     }
-    let standing = store.standing(vec![held.held]).await.unwrap();
+    let standing = store.standing(vec![held.reference]).await.unwrap();
     assert_eq!(standing, [crate::Standing::Cancelled]);
     assert!(store.claim(want("q", "user-1", 1, now), now).await.unwrap()[0].cancelled);
     assert!(!store.claim(want("q", "user-0", 1, now), now).await.unwrap()[0].cancelled);
@@ -149,14 +149,14 @@ async fn a_message_that_a_foreign_worker_put_back_is_taken_although_it_holds_on(
     let retry = member.replacen("{\"internal\": {", "{\"internal\": {\"retry_count\": 3, ", 1);
     let due = now.secs().to_string();
     redis.call(&["ZADD", "retry-sortedset", &due, &retry]);
-    assert_eq!(store.revive("q", Moment::from_secs(now.secs() - 10)).await.unwrap().due, 0);
-    assert_eq!(store.revive("q", now).await.unwrap().due, 1);
+    assert_eq!(store.reclaim("q", Moment::from_secs(now.secs() - 10)).await.unwrap().due, 0);
+    assert_eq!(store.reclaim("q", now).await.unwrap().due, 1);
     let ours = store.claim(want("q", "user-0", 9, now), now).await.unwrap().remove(0);
     assert_eq!(ours.failures, 3, "what others tried counts");
     let outcome = Outcome::failed(Outcome::FAILED, "no");
-    assert!(store.complete(ours.held, outcome, now).await.unwrap());
+    assert!(store.complete(ours.reference, outcome, now).await.unwrap());
     let later = now.after(Duration::from_secs(3600));
-    assert_eq!(store.revive("q", later).await.unwrap().lost, 0, "its claim is gone with ours");
+    assert_eq!(store.reclaim("q", later).await.unwrap().lost, 0, "its claim is gone with ours");
 }
 
 /// Of producers that give no token two may use one id at a time. Neither message may be lost.
@@ -179,7 +179,7 @@ async fn two_messages_of_one_id_without_a_token_are_done_one_after_the_other() {
         let claim = claims.remove(0);
         bodies.push(claim.message.body);
         let outcome = Outcome::failed(Outcome::FAILED, "no");
-        assert!(store.complete(claim.held, outcome, now).await.unwrap());
+        assert!(store.complete(claim.reference, outcome, now).await.unwrap());
     }
     let body = |prompt: &str| Body::Bytes(format!(r#"{{"prompt":"{prompt}"}}"#).into());
     assert_eq!(bodies, [body("first"), body("second")]);

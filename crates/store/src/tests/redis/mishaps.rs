@@ -10,7 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use super::server::{Redis, Reply};
 use super::{connect, message, settings, want};
 use crate::{
-    Back, Depth, Outcome, Receipt, RedisSettings, RedisStore, Standing, Store, StoreError, Trouble,
+    Depth, ErrorKind, Outcome, Receipt, RedisSettings, RedisStore, Release, Standing, Store,
+    StoreError,
 };
 
 const NOW: crate::Moment = crate::Moment::from_secs(1_800_000_000);
@@ -26,7 +27,7 @@ async fn a_server_that_is_not_there_is_away() {
     drop(redis);
     let url = settings.urls[0].clone();
     let error = refused(settings).await;
-    assert_eq!(error.trouble, Trouble::Away, "{error}");
+    assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
     assert!(error.text.contains(&url) && error.text.contains("refused"), "{error}");
 }
 
@@ -34,7 +35,7 @@ async fn a_server_that_is_not_there_is_away() {
 async fn an_address_that_is_none_is_said_to_be_none() {
     for urls in [vec![], vec!["http://x".to_owned()], vec!["rediss://x".to_owned()]] {
         let error = refused(RedisSettings { urls: urls.clone(), ..RedisSettings::default() }).await;
-        assert_eq!(error.trouble, Trouble::Asked, "{error}");
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
         assert!(urls.iter().all(|url| error.text.contains(url)), "{error}");
     }
 }
@@ -47,7 +48,7 @@ async fn a_wrong_password_is_said_to_be_wrong_and_is_shown_to_nobody() {
         let settings = RedisSettings { urls: vec![url], ..RedisSettings::default() };
         let shown = format!("{settings:?}");
         let error = refused(settings).await;
-        assert_eq!(error.trouble, Trouble::Broken, "{error}");
+        assert_eq!(error.kind, ErrorKind::Broken, "{error}");
         assert!(error.text.contains("password"), "{error}");
         assert!(!error.text.contains("wrong@") && !shown.contains("wrong"), "{error} {shown}");
     }
@@ -76,10 +77,10 @@ async fn a_key_that_holds_something_else_is_named_and_nothing_is_lost() {
         let outcome = || Outcome::failed(Outcome::FAILED, "no");
         let tried = async {
             let claim = store.claim(want("q", "", 1, NOW), NOW).await?.remove(0);
-            store.complete(claim.held, outcome(), NOW).await
+            store.complete(claim.reference, outcome(), NOW).await
         };
         let error = tried.await.expect_err(key);
-        assert_eq!(error.trouble, Trouble::Broken, "{key}: {error}");
+        assert_eq!(error.kind, ErrorKind::Broken, "{key}: {error}");
         assert!(error.text.contains("in use for something else"), "{key}: {error}");
         redis.call(&["DEL", key]);
         if key == "q" {
@@ -88,10 +89,10 @@ async fn a_key_that_holds_something_else_is_named_and_nothing_is_lost() {
         }
         // The one that was half claimed comes back when its lease has run out.
         let later = NOW.after(Duration::from_secs(100));
-        store.revive("q", later).await.unwrap();
+        store.reclaim("q", later).await.unwrap();
         let mut ids = Vec::new();
         for claim in store.claim(want("q", "", 9, later), later).await.unwrap() {
-            assert!(store.complete(claim.held, outcome(), later).await.unwrap(), "{key}");
+            assert!(store.complete(claim.reference, outcome(), later).await.unwrap(), "{key}");
             ids.push(claim.message.id);
         }
         assert_eq!(ids, ["a", "b"], "{key}");
@@ -107,10 +108,10 @@ async fn a_server_without_room_is_full_until_it_has_some() {
     redis.call(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     redis.call(&["CONFIG", "SET", "maxmemory", "1"]);
     let error = store.submit(vec![message("b", NOW)], NOW).await.unwrap_err();
-    assert_eq!(error.trouble, Trouble::Full, "{error}");
+    assert_eq!(error.kind, ErrorKind::Full, "{error}");
     redis.call(&["CONFIG", "SET", "maxmemory", "0"]);
     let submitted = store.submit(vec![message("a", NOW), message("b", NOW)], NOW).await.unwrap();
-    assert_eq!(submitted, [Receipt::Known, Receipt::Accepted]);
+    assert_eq!(submitted, [Receipt::Duplicate, Receipt::Accepted]);
 }
 
 #[tokio::test]
@@ -118,8 +119,8 @@ async fn a_server_that_comes_later_is_used_then() {
     let mut redis = Redis::start();
     redis.kill();
     let store = RedisStore::new(settings(&[&redis])).unwrap();
-    let error = store.greet().await.expect_err("nobody is there");
-    assert_eq!(error.trouble, Trouble::Away, "{error}");
+    let error = store.check_server().await.expect_err("nobody is there");
+    assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
     redis.restart();
     let submitted = store.submit(vec![message("a", NOW)], NOW).await.unwrap();
     assert_eq!(submitted, [Receipt::Accepted]);
@@ -128,12 +129,12 @@ async fn a_server_that_comes_later_is_used_then() {
 #[tokio::test]
 async fn what_may_lose_messages_is_told_at_the_start() {
     let redis = Redis::start();
-    let cautions = connect(&redis).await.greet().await.unwrap();
+    let cautions = connect(&redis).await.check_server().await.unwrap();
     assert_eq!(cautions, Vec::<String>::new());
     redis.call(&["CONFIG", "SET", "appendonly", "no"]);
     redis.call(&["CONFIG", "SET", "maxmemory", "1gb"]);
     redis.call(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let cautions = connect(&redis).await.greet().await.unwrap();
+    let cautions = connect(&redis).await.check_server().await.unwrap();
     let [log, memory] = cautions.as_slice() else { panic!("{cautions:?}") };
     assert!(log.contains("appendonly") && memory.contains("allkeys-lru"), "{log} {memory}");
 }
@@ -150,7 +151,7 @@ async fn a_server_that_forgot_the_scripts_is_taught_them() {
         let claim = store.claim(want("q", "", 1, NOW), NOW).await.unwrap().remove(0);
         redis.call(&["SCRIPT", "FLUSH"]);
         let outcome = Outcome::failed(Outcome::FAILED, "no");
-        assert!(store.complete(claim.held, outcome, NOW).await.unwrap());
+        assert!(store.complete(claim.reference, outcome, NOW).await.unwrap());
     }
 }
 
@@ -223,19 +224,19 @@ async fn d07_a_verb_whose_answer_was_lost_is_done_once() {
         count(1, &mut lost);
         let [a, b] = &claims[..] else { panic!("after {after} answers: {claims:?}") };
         assert_eq!((a.failures, b.failures), (0, 0));
-        let held = vec![a.held.clone(), b.held.clone()];
+        let held = vec![a.reference.clone(), b.reference.clone()];
         let standing = store.renew(held, NOW.after(Duration::from_secs(60))).await.unwrap();
         count(2, &mut lost);
         assert_eq!(standing, [Standing::Held; 2]);
-        assert!(store.complete(a.held.clone(), outcome(), NOW).await.unwrap());
+        assert!(store.complete(a.reference.clone(), outcome(), NOW).await.unwrap());
         count(3, &mut lost);
-        let back = Back { due: NOW, failed: true };
-        assert!(store.put_back(b.held.clone(), back, NOW).await.unwrap());
+        let back = Release { due: NOW, failed: true };
+        assert!(store.release(b.reference.clone(), back, NOW).await.unwrap());
         count(4, &mut lost);
         let again = store.claim(want("q", "", 9, NOW), NOW).await.unwrap().remove(0);
         lossy.swallow(after);
         assert_eq!(again.failures, 1);
-        assert!(store.bury(again.held, outcome(), NOW).await.unwrap());
+        assert!(store.dead_letter(again.reference, outcome(), NOW).await.unwrap());
         count(5, &mut lost);
         let results = store.take_results("result-list", 9).await.unwrap();
         count(6, &mut lost);
@@ -243,7 +244,7 @@ async fn d07_a_verb_whose_answer_was_lost_is_done_once() {
         assert_eq!(ids, ["a", "b"], "after {after} answers");
         lossy.swallow(-1);
         assert_eq!(store.depth("q").await.unwrap(), Depth { dead: 1, ..Depth::default() });
-        assert_eq!(store.dead("q", None, 9).await.unwrap()[0].failures, 2);
+        assert_eq!(store.dead_letters("q", None, 9).await.unwrap()[0].failures, 2);
         assert_eq!(redis.call(&["FLUSHALL"]), Reply::Text("OK".into()));
     }
     assert!(lost.iter().all(|lost| *lost > 0), "an answer of every verb was lost: {lost:?}");
@@ -276,10 +277,10 @@ async fn a_list_that_cannot_be_used_is_replaced_by_that_of_the_queue() {
     let mut claims = store.claim(want("q", "", 2, NOW), NOW).await.unwrap().into_iter();
     let (ends, dies) = (claims.next().unwrap(), claims.next().unwrap());
     let outcome = || Outcome::failed(Outcome::FAILED, "no");
-    assert!(store.complete(ends.held, outcome(), NOW).await.unwrap());
-    assert!(store.bury(dies.held, outcome(), NOW).await.unwrap());
+    assert!(store.complete(ends.reference, outcome(), NOW).await.unwrap());
+    assert!(store.dead_letter(dies.reference, outcome(), NOW).await.unwrap());
     let kept = store.take_results("result-list", 9).await.unwrap();
     let ids: Vec<&str> = kept.iter().map(|result| result.id.as_str()).collect();
     assert_eq!(ids, ["ends", "dies"]);
-    assert_eq!(store.dead("q", None, 9).await.unwrap().len(), 1, "it was buried once");
+    assert_eq!(store.dead_letters("q", None, 9).await.unwrap().len(), 1, "it was buried once");
 }

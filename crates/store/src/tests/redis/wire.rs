@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::server::{Redis, Reply};
 use super::{connect, message, settings, want};
 use crate::{
-    Back, Body, Claim, Message, Moment, Outcome, RedisQueue, RedisSettings, RedisStore, Store,
-    Which,
+    Body, Claim, Message, Moment, Outcome, RedisQueue, RedisSettings, RedisStore, Release,
+    Selection, Store,
 };
 
 /// 1 764 045 130 is the deadline of the format's own example.
@@ -84,12 +84,12 @@ async fn a_claim_lies_as_llm_d_async_has_it() {
     let (member, _) = member(&redis, "q");
     let token = text(&redis, &["GET", "request-active:a"]);
     let claim = claim(&store).await;
-    assert_eq!(claim.held.token.len(), 16);
+    assert_eq!(claim.reference.token.len(), 16);
     let name = format!("a\0{token}");
     let pairs = |one: &str, other: &str| vec![one.to_owned(), other.to_owned()];
     assert_eq!(redis.call(&["HGETALL", "q:claimed"]).texts(), pairs(&name, &member));
     let owners = redis.call(&["HGETALL", "q:claim-owners"]).texts();
-    assert_eq!(owners, pairs(&name, &claim.held.token));
+    assert_eq!(owners, pairs(&name, &claim.reference.token));
     let index = redis.call(&["ZRANGE", "q:claims-idx", "0", "-1", "WITHSCORES"]).texts();
     assert_eq!(index, pairs(&name, "1764041590"));
     assert_eq!(redis.call(&["EXISTS", "q"]), Reply::Number(0));
@@ -115,7 +115,7 @@ async fn d09_a_result_lies_as_llm_d_async_has_it() {
         store.submit(vec![message(&id, NOW)], NOW).await.unwrap();
         let token = text(&redis, &["GET", &format!("request-active:{id}")]);
         let claim = claim(&store).await;
-        assert!(store.complete(claim.held, outcome, NOW).await.unwrap());
+        assert!(store.complete(claim.reference, outcome, NOW).await.unwrap());
         expected.push(format!(r#"{{"id":"{id}",{rest}"request_token":"{token}"}}"#));
     }
     expected.reverse();
@@ -136,14 +136,14 @@ async fn a_message_that_goes_back_keeps_all_that_we_do_not_know() {
     let claim = claim(&store).await;
     assert_eq!((claim.failures, claim.message.body.length()), (2, 10));
     let due = NOW.after(Duration::from_millis(1500));
-    assert!(store.put_back(claim.held, Back { due, failed: true }, NOW).await.unwrap());
+    assert!(store.release(claim.reference, Release { due, failed: true }, NOW).await.unwrap());
     let (found, score) = member(&redis, "retry-sortedset");
     let expected = foreign
         .replace(r#""retry_count":2"#, r#""retry_count":3"#)
         .replace(r#""internal":{"#, r#""internal":{"request_queue_name":"q","#);
     assert_eq!(found, expected);
     assert_eq!(score, 1_764_041_531.5);
-    assert_eq!(store.revive("q", due).await.unwrap().due, 1);
+    assert_eq!(store.reclaim("q", due).await.unwrap().due, 1);
     let (found, score) = member(&redis, "q");
     assert_eq!((found, score), (expected, 1_764_045_130.0 + 7.0 / 2_097_152.0), "its old place");
 }
@@ -157,7 +157,9 @@ async fn older_producers_who_tell_the_time_keep_their_places() {
         + r#""request_kind":"plain","data":{"id":"x","deadline":1764045130,"payload":{}}}"#;
     redis.call(&["ZADD", "q", "1", &foreign]);
     let claim = claim(&store).await;
-    assert!(store.put_back(claim.held, Back { due: NOW, failed: false }, NOW).await.unwrap());
+    assert!(
+        store.release(claim.reference, Release { due: NOW, failed: false }, NOW).await.unwrap()
+    );
     // An hour before the end of a span of 2^17 seconds.
     let place = f64::from((131_072 - 3600) * 16) / 2_097_152.0;
     assert_eq!(member(&redis, "q"), (foreign, 1_764_045_130.0 + place));
@@ -183,7 +185,7 @@ async fn large_bodies_and_those_that_are_no_json_lie_apart_and_go_with_the_messa
         assert!((4000..=4200).contains(&life), "an hour, and ten minutes: {life}");
         let claim = claim(&store).await;
         assert_eq!(claim.message, message);
-        assert!(store.complete(claim.held, Outcome::failed("X", ""), NOW).await.unwrap());
+        assert!(store.complete(claim.reference, Outcome::failed("X", ""), NOW).await.unwrap());
         assert_eq!(redis.call(&["EXISTS", &key]), Reply::Number(0));
     }
 }
@@ -215,7 +217,7 @@ async fn a_body_that_is_gone_is_said_to_be_gone() {
     let claim = claim(&store).await;
     assert_eq!(claim.message.body, Body::Gone);
     let outcome = Outcome::failed(Outcome::BODY_GONE, "gone");
-    assert!(store.complete(claim.held, outcome, NOW).await.unwrap());
+    assert!(store.complete(claim.reference, outcome, NOW).await.unwrap());
 }
 
 /// Whoever can put a message into a queue must not be able to read or remove other keys by it.
@@ -229,7 +231,7 @@ async fn a_message_cannot_name_a_key_that_holds_no_body() {
     redis.call(&["ZADD", "q", "1", &foreign]);
     let claim = claim(&store).await;
     assert_eq!(claim.message.body, Body::Gone);
-    assert!(store.complete(claim.held, Outcome::failed("X", ""), NOW).await.unwrap());
+    assert!(store.complete(claim.reference, Outcome::failed("X", ""), NOW).await.unwrap());
     assert_eq!(text(&redis, &["GET", "secret"]), "treasure");
 }
 
@@ -252,7 +254,7 @@ async fn d07_what_cannot_be_read_is_among_the_dead_as_it_was() {
     }
     store.submit(vec![message("good", NOW)], NOW).await.unwrap();
     assert_eq!(store.lanes("q", NOW).await.unwrap()[0].waiting, 1);
-    let dead = store.dead("q", None, 100).await.unwrap();
+    let dead = store.dead_letters("q", None, 100).await.unwrap();
     assert_eq!(dead.len(), spoilt.len());
     for (dead, (member, why)) in dead.iter().zip(spoilt) {
         assert!(dead.why.contains(why), "{dead:?}");
@@ -261,11 +263,11 @@ async fn d07_what_cannot_be_read_is_among_the_dead_as_it_was() {
         assert_eq!(text(&redis, &["HGET", "{q}:dead-members", &dead.number.to_string()]), member);
     }
     assert_eq!(dead[1].id, "bare", "its sender knows it by that");
-    let redriven = store.redrive("q", Which::Ids(vec!["bare".into()]), NOW).await.unwrap();
-    assert_eq!((redriven.again, redriven.stay), (0, 1), "it would be back at once");
-    let [(id, why)] = redriven.why.as_slice() else { panic!("{redriven:?}") };
+    let redriven = store.redrive("q", Selection::Ids(vec!["bare".into()]), NOW).await.unwrap();
+    assert_eq!((redriven.requeued, redriven.skipped), (0, 1), "it would be back at once");
+    let [(id, why)] = redriven.reasons.as_slice() else { panic!("{redriven:?}") };
     assert!(id == "bare" && why.contains("cannot be read"), "{why}");
-    assert_eq!(store.purge("q", Which::All).await.unwrap(), spoilt.len() as u64);
+    assert_eq!(store.purge("q", Selection::All).await.unwrap(), spoilt.len() as u64);
     assert_eq!(redis.call(&["KEYS", "{q}:dead*"]).texts(), ["{q}:dead-count"]);
     assert_eq!(claim(&store).await.message.id, "good");
 }
@@ -291,7 +293,7 @@ async fn results_go_by_queue_then_message_then_default_and_run_out_if_told() {
         let message = Message { queue: queue.into(), route: route.into(), ..message };
         store.submit(vec![message], NOW).await.unwrap();
         let claim = store.claim(want(queue, "", 1, NOW), NOW).await.unwrap().remove(0);
-        assert!(store.complete(claim.held, Outcome::failed("X", ""), NOW).await.unwrap());
+        assert!(store.complete(claim.reference, Outcome::failed("X", ""), NOW).await.unwrap());
         assert_eq!(store.take_results(list, 9).await.unwrap()[0].id, id);
     }
     let fixed = r#"{"internal":{"result_queue_name":"fixed","result_routing_resolved":true,"#
@@ -299,7 +301,7 @@ async fn results_go_by_queue_then_message_then_default_and_run_out_if_told() {
         + r#""result_ttl_seconds":50},"request_kind":"plain","data":{"id":"f","deadline":9}}"#;
     redis.call(&["ZADD", "own", "1", &fixed]);
     let claim = store.claim(want("own", "", 1, NOW), NOW).await.unwrap().remove(0);
-    assert!(store.complete(claim.held, Outcome::failed("X", ""), NOW).await.unwrap());
+    assert!(store.complete(claim.reference, Outcome::failed("X", ""), NOW).await.unwrap());
     let life: u64 = text(&redis, &["TTL", "fixed"]).parse().unwrap();
     assert!((1..=50).contains(&life), "what another has settled stays: {life}");
 }
@@ -315,23 +317,26 @@ async fn the_body_of_a_dead_message_stays_until_it_is_purged_or_done() {
     let keys = bodies();
     for claim in store.claim(want("q", "", 9, NOW), NOW).await.unwrap() {
         let outcome = Outcome::failed(Outcome::FAILED, "no");
-        assert!(store.bury(claim.held, outcome, NOW).await.unwrap());
+        assert!(store.dead_letter(claim.reference, outcome, NOW).await.unwrap());
     }
     assert_eq!(keys.len(), 2);
     for key in &keys {
         assert_eq!(text(&redis, &["TTL", key]), "-1", "the dead wait for a person");
     }
     let known = store.submit(messages.to_vec(), NOW).await.unwrap();
-    assert_eq!(known, [crate::Receipt::Known; 2]);
+    assert_eq!(known, [crate::Receipt::Duplicate; 2]);
     assert!(
         !store.cancel("a", NOW).await.unwrap(),
         "it is dead, also for whoever submits it again"
     );
-    assert_eq!(store.redrive("q", Which::Ids(vec!["a".into()]), NOW).await.unwrap().again, 1);
+    assert_eq!(
+        store.redrive("q", Selection::Ids(vec!["a".into()]), NOW).await.unwrap().requeued,
+        1
+    );
     let again = claim(&store).await;
     assert_eq!(again.message.body, body);
-    assert!(store.complete(again.held, Outcome::failed("X", ""), NOW).await.unwrap());
+    assert!(store.complete(again.reference, Outcome::failed("X", ""), NOW).await.unwrap());
     assert_eq!(bodies().len(), 1);
-    assert_eq!(store.purge("q", Which::All).await.unwrap(), 1);
+    assert_eq!(store.purge("q", Selection::All).await.unwrap(), 1);
     assert_eq!(bodies(), Vec::<String>::new());
 }

@@ -1,8 +1,8 @@
 //! What an error of the server or of the way to it means for whoever asked.
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind as RedisErrorKind, RedisError, ServerErrorKind};
 
-use crate::error::{StoreError, Trouble};
+use crate::error::{ErrorKind, StoreError};
 
 /// What helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +35,9 @@ const FULL: &[&str] = &["OOM", "MISCONF"];
 /// What helps against an error.
 pub(super) fn remedy(error: &RedisError) -> Remedy {
     match error.kind() {
-        ErrorKind::Server(ServerErrorKind::NoScript) => Remedy::Teach,
+        RedisErrorKind::Server(ServerErrorKind::NoScript) => Remedy::Teach,
         _ if says(error, CHANGING) => Remedy::LookAgain,
-        ErrorKind::Io | ErrorKind::Parse | ErrorKind::ClusterConnectionNotFound => {
+        RedisErrorKind::Io | RedisErrorKind::Parse | RedisErrorKind::ClusterConnectionNotFound => {
             Remedy::LookAgain
         }
         _ if error.is_timeout() || error.is_connection_dropped() => Remedy::LookAgain,
@@ -47,21 +47,21 @@ pub(super) fn remedy(error: &RedisError) -> Remedy {
 
 /// An error as whoever asked hears it.
 pub(super) fn explain(error: &RedisError) -> StoreError {
-    let (trouble, hint) = match error.kind() {
-        _ if remedy(error) != Remedy::None => (Trouble::Away, ""),
-        _ if says(error, FULL) => (Trouble::Full, "Redis takes no more: "),
+    let (kind, hint) = match error.kind() {
+        _ if remedy(error) != Remedy::None => (ErrorKind::Unavailable, ""),
+        _ if says(error, FULL) => (ErrorKind::Full, "Redis takes no more: "),
         _ if says(error, &["WRONGTYPE"]) => {
-            (Trouble::Broken, "a key of the queue is in use for something else: ")
+            (ErrorKind::Broken, "a key of the queue is in use for something else: ")
         }
-        _ if says(error, &["CROSSSLOT"]) => (Trouble::Broken, "names in several slots: "),
-        ErrorKind::AuthenticationFailed => (Trouble::Broken, "user or password is wrong: "),
+        _ if says(error, &["CROSSSLOT"]) => (ErrorKind::Broken, "names in several slots: "),
+        RedisErrorKind::AuthenticationFailed => (ErrorKind::Broken, "user or password is wrong: "),
         _ if says(error, &["NOAUTH", "WRONGPASS", "NOPERM"]) => {
-            (Trouble::Broken, "user or password is wrong, or the user may not do this: ")
+            (ErrorKind::Broken, "user or password is wrong, or the user may not do this: ")
         }
-        ErrorKind::InvalidClientConfig => (Trouble::Asked, ""),
-        _ => (Trouble::Broken, ""),
+        RedisErrorKind::InvalidClientConfig => (ErrorKind::Invalid, ""),
+        _ => (ErrorKind::Broken, ""),
     };
-    StoreError::new(trouble, format!("{hint}{error}"))
+    StoreError::new(kind, format!("{hint}{error}"))
 }
 
 /// Whether an error says one of these words. Servers before 7 put what went wrong in a script into

@@ -3,7 +3,7 @@
 use super::RedisStore;
 use super::link::{Kept, next};
 use super::step::Step;
-use crate::Attendance;
+use crate::Membership;
 use crate::error::StoreError;
 use crate::moment::Moment;
 
@@ -19,7 +19,7 @@ impl RedisStore {
         name: &str,
         until: Moment,
         now: Moment,
-    ) -> Result<Attendance, StoreError> {
+    ) -> Result<Membership, StoreError> {
         let key = format!("{{tidegate}}:dispatchers:{group}");
         let steps = vec![
             Step::new("ZADD", &key).arg(until.millis()).arg(name),
@@ -33,6 +33,6 @@ impl RedisStore {
         names.sort_unstable();
         let rank = names.iter().position(|present| present == name).unwrap_or(0);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Ok(Attendance { rank: count(rank), of: count(names.len().max(1)) })
+        Ok(Membership { rank: count(rank), size: count(names.len().max(1)) })
     }
 }
