@@ -13,7 +13,7 @@ mod workloads;
 mod tests;
 
 #[cfg(feature = "dbus")]
-pub(crate) use {backends::Entry, health::Queue};
+pub(crate) use {backends::BackendEntry, health::QueueStatus};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -23,8 +23,8 @@ use serde::Serialize;
 
 use crate::backend::Roster;
 use crate::gate::{Gate, Standing};
-use crate::ingress::path::Page;
-use crate::observe::{METRICS_TYPE, Nameplates};
+use crate::ingress::path::AdminPage;
+use crate::observe::{IdNames, METRICS_TYPE};
 
 /// The most entries of a list.
 const LIST_MAX: usize = 1000;
@@ -35,22 +35,26 @@ pub(crate) fn is_ready(gate: &Gate) -> bool {
 }
 
 /// The content of a page.
-pub(crate) fn answer(gate: &Gate, page: Page, standing: Standing<'_>) -> Response<Full<Bytes>> {
+pub(crate) fn respond(
+    gate: &Gate,
+    page: AdminPage,
+    standing: Standing<'_>,
+) -> Response<Full<Bytes>> {
     match page {
-        Page::Backends => json(StatusCode::OK, &backends::page(gate)),
-        Page::Flows => json(StatusCode::OK, &flows::page(gate)),
-        Page::Workloads => json(StatusCode::OK, &workloads::page(gate)),
-        Page::Health => json(StatusCode::OK, &health::page(gate, standing)),
-        Page::Ready => {
+        AdminPage::Backends => json(StatusCode::OK, &backends::page(gate)),
+        AdminPage::Flows => json(StatusCode::OK, &flows::page(gate)),
+        AdminPage::Workloads => json(StatusCode::OK, &workloads::page(gate)),
+        AdminPage::Health => json(StatusCode::OK, &health::page(gate, standing)),
+        AdminPage::Ready => {
             let ready = health::readiness(gate, standing);
             let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             json(status, &ready)
         }
-        Page::Metrics => {
+        AdminPage::Metrics => {
             let roster = gate.fleet.roster();
-            let named = nameplates(&roster);
-            let truth = gate.keeper.with(|core, now| gate.observer.look(core, now, &named));
-            let text = gate.observer.metrics(&truth, &named);
+            let named = id_names(&roster);
+            let snapshot = gate.keeper.with(|core, now| gate.observer.snapshot(core, now, &named));
+            let text = gate.observer.metrics(&snapshot, &named);
             content(StatusCode::OK, METRICS_TYPE, text.into())
         }
     }
@@ -58,15 +62,15 @@ pub(crate) fn answer(gate: &Gate, page: Page, standing: Standing<'_>) -> Respons
 
 /// The queue and every backend at one moment, as `/health` and `/backends` show them.
 #[cfg(feature = "dbus")]
-pub(crate) fn look(gate: &Gate) -> (Queue, Vec<Entry>) {
-    backends::look(gate)
+pub(crate) fn status(gate: &Gate) -> (QueueStatus, Vec<BackendEntry>) {
+    backends::status(gate)
 }
 
-fn nameplates(roster: &Roster) -> Nameplates<'_> {
+fn id_names(roster: &Roster) -> IdNames<'_> {
     let backends = roster.backends.iter().map(|(&id, upstream)| (id, upstream.name.as_str()));
     let models = roster.numbered().map(|(name, id)| (id, name));
     let subsets = roster.narrowed().collect();
-    Nameplates { backends: backends.collect(), models: models.collect(), subsets }
+    IdNames { backends: backends.collect(), models: models.collect(), subsets }
 }
 
 fn json(status: StatusCode, page: &impl Serialize) -> Response<Full<Bytes>> {

@@ -7,32 +7,32 @@
 //! be told is made under the first, numbered, and told under the second, where an older number than
 //! the last is dropped. So it does not matter who calls whom, and nothing can lock up.
 
+mod backend_state;
 mod catalogue;
-mod crew;
-mod discover;
-mod endpoints;
+mod discovery;
+mod endpoints_file;
+mod engine_metrics;
+mod fleet_state;
 mod health;
-mod member;
-mod metrics;
-mod models;
-mod names;
-mod own;
+mod model_ids;
+mod model_list;
+mod passive_stats;
 mod probe;
-mod pulse;
 mod roster;
 mod scrape;
+mod self_detection;
+mod status;
 mod subset;
-mod view;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use catalogue::ModelEntry;
-pub(crate) use own::Own;
 pub(crate) use roster::{Lookup, Roster, Upstream};
-pub(crate) use subset::{SPOTS_MAX, Spot};
-pub(crate) use view::BackendStatus;
+pub(crate) use self_detection::GatewayIdentity;
+pub(crate) use status::BackendStatus;
+pub(crate) use subset::{EndpointAddress, SUBSET_ADDRESSES_MAX};
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ use tokio::sync::{Notify, Semaphore, watch as broadcast};
 use crate::clock::Clock;
 use crate::config::resolved::FleetSettings;
 use crate::keeper::Keeper;
-use crew::{Board, Crew};
+use fleet_state::{FleetState, FleetUpdate};
 use subset::Subset;
 
 /// Checks and scrapes that may be under way at once.
@@ -71,11 +71,11 @@ pub(crate) struct Fleet {
     clock: Clock,
     keeper: Arc<Keeper>,
     roster: ArcSwap<Roster>,
-    crew: Mutex<Crew>,
+    state: Mutex<FleetState>,
     /// The number of what was last told; only touched under the keeper's lock.
-    told: AtomicU64,
+    published: AtomicU64,
     /// Counts how often the set of known models has changed.
-    learnt: broadcast::Sender<u64>,
+    models_changed: broadcast::Sender<u64>,
     /// Tells the watching task that there is something to look at.
     changed: Notify,
     probes: Semaphore,
@@ -90,9 +90,9 @@ impl Fleet {
             clock,
             keeper,
             roster: ArcSwap::default(),
-            crew: Mutex::default(),
-            told: AtomicU64::new(0),
-            learnt: broadcast::Sender::new(0),
+            state: Mutex::default(),
+            published: AtomicU64::new(0),
+            models_changed: broadcast::Sender::new(0),
             changed: Notify::new(),
             probes: Semaphore::new(PROBES_MAX),
         };
@@ -103,7 +103,7 @@ impl Fleet {
     /// The settings are now these. A backend with the same name and URL stays who it is; one that
     /// is named no more gets nothing new, and ends what it has.
     pub(crate) fn configure(&self, settings: &FleetSettings) {
-        self.change(|crew, now| crew.configure(settings, now));
+        self.change(|state, now| state.configure(settings, now));
     }
 
     /// What there is now.
@@ -112,60 +112,64 @@ impl Fleet {
     }
 
     /// The number that a model has where only some spots may serve it; nothing where none does.
-    pub(crate) fn within(&self, model: ModelId, spots: &BTreeSet<Spot>) -> Option<ModelId> {
+    pub(crate) fn subset_model(
+        &self,
+        model: ModelId,
+        addresses: &BTreeSet<EndpointAddress>,
+    ) -> Option<ModelId> {
         let roster = self.roster.load();
-        let subset = Subset::of(model, spots, roster.backends.values())?;
+        let subset = Subset::of(model, addresses, roster.backends.values())?;
         if let Some(&known) = roster.subsets.get(&subset) {
             return Some(known);
         }
-        self.change(|crew, now| crew.narrow(subset.clone(), now));
+        self.change(|state, now| state.request_subset(subset.clone(), now));
         self.roster.load().subsets.get(&subset).copied()
     }
 
     /// Changes whenever other models are known: who waits for one should look again.
-    pub(crate) fn learnt(&self) -> broadcast::Receiver<u64> {
-        self.learnt.subscribe()
+    pub(crate) fn models_changed(&self) -> broadcast::Receiver<u64> {
+        self.models_changed.subscribe()
     }
 
     /// Takes note of how an attempt went. `Answered` is the common case and costs next to nothing.
     pub(crate) fn report(&self, upstream: &Upstream, attempt: Attempt) {
-        if attempt == Attempt::Answered && !upstream.pulse.is_troubled() {
+        if attempt == Attempt::Answered && !upstream.stats.has_failures() {
             return;
         }
-        self.change(|crew, now| crew.report(upstream.id, attempt, now));
+        self.change(|state, now| state.report(upstream.id, attempt, now));
     }
 
     /// All backends as a person is shown them.
-    pub(crate) fn views(&self) -> Vec<BackendStatus> {
+    pub(crate) fn statuses(&self) -> Vec<BackendStatus> {
         let now = self.clock.now();
-        self.crew().views(now)
+        self.state().statuses(now)
     }
 
     /// Changes the fleet's state, and tells whatever follows. Both under one lock: whoever changed
     /// something must find it told, not on its way in other hands.
-    fn change<T>(&self, act: impl FnOnce(&mut Crew, Time) -> T) -> T {
+    fn change<T>(&self, act: impl FnOnce(&mut FleetState, Time) -> T) -> T {
         let now = self.clock.now();
-        let mut crew = self.crew();
-        let outcome = act(&mut crew, now);
-        let board = crew.settle(now);
-        drop(crew);
-        board.into_iter().for_each(|board| self.tell(board));
+        let mut state = self.state();
+        let outcome = act(&mut state, now);
+        let update = state.take_update(now);
+        drop(state);
+        update.into_iter().for_each(|update| self.publish(update));
         // What changes next by time alone may be another moment now.
         self.changed.notify_one();
         outcome
     }
 
     /// Tells what follows from the fleet's state, if anything is new.
-    fn settle(&self) {
+    fn publish_changes(&self) {
         let now = self.clock.now();
-        let board = self.crew().settle(now);
-        board.into_iter().for_each(|board| self.tell(board));
+        let update = self.state().take_update(now);
+        update.into_iter().for_each(|update| self.publish(update));
     }
 
-    fn tell(&self, board: Board) {
-        let Board { generation, supply, roster, learnt } = board;
+    fn publish(&self, update: FleetUpdate) {
+        let FleetUpdate { generation, supply, roster, models_changed } = update;
         let was = self.keeper.with(|controller, now| {
-            if self.told.fetch_max(generation, Ordering::Relaxed) >= generation {
+            if self.published.fetch_max(generation, Ordering::Relaxed) >= generation {
                 return None;
             }
             // Whoever is granted a backend must find it.
@@ -175,12 +179,12 @@ impl Fleet {
         });
         // Freeing it takes a while, which the keeper need not wait for.
         drop(was);
-        if learnt {
-            self.learnt.send_modify(|count| *count += 1);
+        if models_changed {
+            self.models_changed.send_modify(|count| *count += 1);
         }
     }
 
-    fn crew(&self) -> MutexGuard<'_, Crew> {
-        self.crew.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, FleetState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

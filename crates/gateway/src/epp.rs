@@ -132,7 +132,7 @@ fn check(config: &Resolved) -> Result<(), StartError> {
     for spec in &config.fleet.backends {
         let upstream = Upstream::new(flow::BackendId(0), spec).map_err(StartError::Unfit)?;
         if upstream.socket.is_none() {
-            return Err(StartError::Unfit(upstream.nameless()));
+            return Err(StartError::Unfit(upstream.address_problem()));
         }
         if upstream.http2 || !upstream.base_path.is_empty() {
             let what = "its path and http2 have no effect: Envoy is told its address alone";

@@ -139,7 +139,7 @@ impl Gate {
 
     /// Tells the observer which models there are, whenever that changes, for ever.
     pub(crate) async fn learn_names(self: Arc<Self>) {
-        let mut learnt = self.fleet.learnt();
+        let mut learnt = self.fleet.models_changed();
         loop {
             learnt.borrow_and_update();
             self.observer.known(self.fleet.roster().numbered().map(|(name, _)| name));

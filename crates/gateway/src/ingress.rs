@@ -2,18 +2,18 @@
 //!
 //! Pure: a request goes in, an [`Intent`] comes out. Headers and body are walked once each.
 
-mod band;
-mod body;
-mod estimate;
-mod form;
+mod band_alias;
+mod cost_estimate;
+pub(crate) mod dispatch_headers;
+pub(crate) mod duration;
 pub(crate) mod headers;
-mod ident;
-pub(crate) mod lasting;
+mod identifier;
+mod json_body;
+mod json_scanner;
+mod multipart_form;
 pub(crate) mod paging;
 pub(crate) mod path;
-pub(crate) mod stamp;
-mod walk;
-mod weight;
+mod prompt_size;
 mod workload;
 
 #[cfg(test)]
@@ -25,16 +25,16 @@ use flow::{Band, Span};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 
-use self::body::{Named, Peek};
-use self::estimate::Estimate;
-use self::headers::{Controls, text};
-use self::path::{Api, Kind, Route};
-use self::workload::Origin;
+use self::cost_estimate::CostEstimate;
+use self::headers::{ControlHeaders, text};
+use self::json_body::{BodyFields, ModelName};
+use self::path::{Api, RequestKind, Route};
+use self::workload::WorkloadContext;
 use crate::config::Resolved;
 use crate::config::resolved::Identity;
 use crate::reply::Fault;
 
-pub(crate) use self::weight::BYTES_PER_TOKEN;
+pub(crate) use self::prompt_size::BYTES_PER_TOKEN;
 
 /// What a request asks for, with everything that deciding over it needs.
 #[derive(Clone, Debug)]
@@ -91,25 +91,25 @@ pub(crate) fn read_anything(
 ) -> Result<(Intent, Bytes), Fault> {
     let work = match path::classify(&parts.method, parts.uri.path())? {
         Route::Proxied { api, kind } => (api, kind),
-        _ => (Api::OpenAi, Kind::Other),
+        _ => (Api::OpenAi, RequestKind::Other),
     };
     read_as(work, config, parts, body, draw)
 }
 
 fn read_as(
-    (api, kind): (Api, Kind),
+    (api, kind): (Api, RequestKind),
     config: &Resolved,
     parts: &Parts,
     body: Bytes,
     draw: u64,
 ) -> Result<(Intent, Bytes), Fault> {
-    let controls = Controls::of(&parts.headers);
-    let (peek, named) = look(kind, &controls, &body)?;
+    let controls = ControlHeaders::of(&parts.headers);
+    let (fields, named) = look(kind, &controls, &body)?;
     let model = named.as_ref().map(|named| named.name.as_ref());
     let resolved = model.and_then(|model| config.names.resolve(model, draw));
     let renamed = controls.rewrite().filter(|_| model.is_some());
     let target = renamed.or(resolved.map(|resolved| resolved.target));
-    let origin = Origin::of(controls.workload);
+    let origin = WorkloadContext::of(controls.workload);
 
     let listed = listed(&config.identity, &parts.headers);
     let traits = identity::RequestAttributes {
@@ -123,14 +123,18 @@ fn read_as(
     let flow = identity::flow_name(&config.identity.parts, &traits);
     let class = identity::class_of(&config.identity.rules, &traits);
 
-    let estimate = Estimate::of(kind, &peek, body.len(), config.cost);
-    let streamed = peek.stream.unwrap_or(api == Api::Ollama && kind.generates());
+    let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);
+    let streamed = fields.stream.unwrap_or(api == Api::Ollama && kind.generates());
     let intent = Intent {
         model: model.map(str::to_owned),
         target: target.map(str::to_owned),
         flow,
         class,
-        band: band::of(&controls, &config.objectives, resolved.and_then(|found| found.band)),
+        band: band_alias::band_of(
+            &controls,
+            &config.objectives,
+            resolved.and_then(|found| found.band),
+        ),
         criticality: origin.criticality,
         cost: estimate.cost,
         prompt: estimate.prompt,
@@ -140,8 +144,8 @@ fn read_as(
         deadline: controls.deadline(),
         latency_max: controls.latency_max(),
         latency_critical: controls.latency_critical(),
-        session: peek.session.best(controls.session.and_then(text)),
-        request_id: ident::of(controls.request_id),
+        session: fields.session.best(controls.session.and_then(text)),
+        request_id: identifier::of(controls.request_id),
         // Lines between events belong to one of the two kinds of stream only.
         queue_status: streamed && api == Api::OpenAi && controls.queue_status(),
         workload: origin.id,
@@ -158,48 +162,49 @@ fn read_as(
 /// What the body says, and the model it names. Where a path needs a model, its body must be in
 /// order; anywhere else it is the backend's business.
 fn look<'a>(
-    kind: Kind,
-    controls: &Controls<'_>,
+    kind: RequestKind,
+    controls: &ControlHeaders<'_>,
     body: &'a [u8],
-) -> Result<(Peek<'a>, Option<Named<'a>>), Fault> {
+) -> Result<(BodyFields<'a>, Option<ModelName<'a>>), Fault> {
     if kind.needs_model() {
-        let peek = body::peek(body)?;
-        let Some(named) = peek.model()? else {
+        let fields = json_body::parse(body)?;
+        let Some(named) = fields.model()? else {
             let text = "'model' is missing: name the model that is to answer.";
             return Err(Fault::InvalidModel(text.into()));
         };
-        return Ok((peek, Some(checked(named)?)));
+        return Ok((fields, Some(checked(named)?)));
     }
     let content_type = controls.content_type.and_then(text).unwrap_or_default();
     let is = |kind: &str| {
         content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
     };
     if is("multipart/form-data") {
-        let named = form::model(content_type, body)?.map(checked).transpose()?;
-        return Ok((Peek::default(), named));
+        let named = multipart_form::model(content_type, body)?.map(checked).transpose()?;
+        return Ok((BodyFields::default(), named));
     }
     // Curl says of every body, if not told otherwise, that it is a form.
     let json = is("application/json") || is("application/x-www-form-urlencoded");
     if !(json || content_type.is_empty()) || body.is_empty() {
-        return Ok((Peek::default(), None));
+        return Ok((BodyFields::default(), None));
     }
-    match body::peek(body) {
-        Ok(peek) => {
-            let named = peek.model().ok().flatten().map(checked).transpose()?;
-            Ok((peek, named))
+    match json_body::parse(body) {
+        Ok(fields) => {
+            let named = fields.model().ok().flatten().map(checked).transpose()?;
+            Ok((fields, named))
         }
         Err(twice @ Fault::InvalidModel(_)) => Err(twice),
-        Err(_) => Ok((Peek::default(), None)),
+        Err(_) => Ok((BodyFields::default(), None)),
     }
 }
 
 /// A model's name that can be shown, logged and sent on.
 /// The tokens of a body's prompt, roughly. What cannot be read counts as text.
 pub(crate) fn prompt_tokens(body: &[u8]) -> u64 {
-    body::peek(body).map_or(body.len() as u64 / BYTES_PER_TOKEN, |peek| peek.weight.tokens())
+    json_body::parse(body)
+        .map_or(body.len() as u64 / BYTES_PER_TOKEN, |fields| fields.prompt_size.tokens())
 }
 
-fn checked(named: Named<'_>) -> Result<Named<'_>, Fault> {
+fn checked(named: ModelName<'_>) -> Result<ModelName<'_>, Fault> {
     let name = &named.name;
     let problem = match name.len() {
         0 => "'model' is empty: name the model that is to answer.".to_owned(),

@@ -11,17 +11,16 @@ mod alarm;
 mod backend;
 pub mod batch;
 mod bodies;
-#[cfg(feature = "dbus")]
-mod bus;
 pub mod client;
 mod clock;
 pub mod config;
 mod connections;
 mod courier;
+#[cfg(feature = "dbus")]
+mod dbus;
 mod depot;
 mod dispatch;
 mod epp;
-mod exposition;
 mod gate;
 mod hops;
 mod ingress;
@@ -29,6 +28,7 @@ mod jitter;
 mod keeper;
 mod observe;
 mod passage;
+mod prometheus_text;
 mod relay;
 mod reply;
 mod running;

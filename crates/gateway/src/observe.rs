@@ -6,29 +6,29 @@
 //! The registry is our own because there is so little to it: every counter is a field that is found
 //! once, names that clients invent must not become series, and the text format is one small file.
 
-mod access;
-mod book;
+mod access_line;
+mod access_log;
+mod backend_metrics;
 pub(crate) mod dispatch;
 mod gauges;
 mod histogram;
-mod line;
+mod labels;
 mod llm_d;
 pub(crate) mod log;
 mod metrics;
+mod model_metrics;
 mod outcome;
-mod page;
 mod process;
-mod servers;
-mod stamp;
-mod tags;
-mod text;
-mod truth;
+mod prometheus_writer;
+mod snapshot;
+mod ticket_labels;
+mod timestamp;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use text::MEDIA_TYPE as METRICS_TYPE;
-pub(crate) use truth::Truth;
+pub(crate) use prometheus_writer::MEDIA_TYPE as METRICS_TYPE;
+pub(crate) use snapshot::Snapshot;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,12 +37,12 @@ use flow::{BANDS, BackendId, Band, Controller, ModelId, Span, Ticket, Time};
 
 use crate::backend::Attempt;
 use crate::config::resolved::Log;
-use access::AccessLog;
-use book::Book;
-use page::Page;
-use servers::{Server, Servers};
-use tags::Tags;
-use text::Text;
+use access_log::AccessLog;
+use backend_metrics::{BackendCounters, BackendMetrics};
+use labels::ModelLabels;
+use model_metrics::ModelMetrics;
+use prometheus_writer::MetricsText;
+use ticket_labels::TicketLabels;
 
 /// How bands are called in metrics, logs and pages, from best-effort to critical.
 pub(crate) const BAND_NAMES: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
@@ -85,7 +85,7 @@ pub(crate) struct Record {
 
 /// How the core's numbers are called.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Nameplates<'a> {
+pub(crate) struct IdNames<'a> {
     pub(crate) backends: BTreeMap<BackendId, &'a str>,
     pub(crate) models: BTreeMap<ModelId, &'a str>,
     /// Numbers that stand for a model which only some of its backends may serve.
@@ -94,17 +94,17 @@ pub(crate) struct Nameplates<'a> {
 
 /// Where a request and its last attempt are counted, found once.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
-    page: Option<Arc<Page>>,
-    server: Option<Arc<Server>>,
+pub(crate) struct RequestCounters {
+    model: Option<Arc<ModelMetrics>>,
+    backend: Option<Arc<BackendCounters>>,
 }
 
 /// Counters, histograms and the access log.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
-    book: Book,
-    servers: Servers,
-    tags: Tags,
+    model_labels: ModelLabels,
+    backends: BackendMetrics,
+    ticket_labels: TicketLabels,
     access: Option<AccessLog>,
     /// What the dispatcher does, where there is one.
     pub(crate) board: Arc<dispatch::Board>,
@@ -133,33 +133,33 @@ impl Observer {
     /// These models' names may be label values from now on. Names that nobody listed, and those
     /// beyond the first thousand, share the value `other`.
     pub(crate) fn known<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
-        self.book.learn(names);
+        self.model_labels.learn(names);
     }
 
     /// An ask of the core stands for a request with these names: gauges count it under them.
-    pub(crate) fn began(&self, ticket: Ticket, model: &str, target: &str) -> Account {
-        let (number, page) = self.book.find(model, target);
-        self.tags.set(ticket.index(), number);
-        Account { page: Some(page), server: None }
+    pub(crate) fn began(&self, ticket: Ticket, model: &str, target: &str) -> RequestCounters {
+        let (index, metrics) = self.model_labels.find(model, target);
+        self.ticket_labels.set(ticket.index(), index);
+        RequestCounters { model: Some(metrics), backend: None }
     }
 
     /// An attempt at a backend has ended in one way or another.
-    pub(crate) fn attempt(&self, backend: &str, attempt: Attempt, account: &mut Account) {
-        let server = self.servers.find(backend);
-        server.count(attempt);
-        account.server = Some(server);
+    pub(crate) fn attempt(&self, backend: &str, attempt: Attempt, counters: &mut RequestCounters) {
+        let backend = self.backends.find(backend);
+        backend.count(attempt);
+        counters.backend = Some(backend);
     }
 
     /// A request has ended.
-    pub(crate) fn ended(&self, record: &Record, account: &Account) {
-        match &account.page {
-            Some(page) => page.count(record),
-            None => self.book.find(&record.model, &record.target).1.count(record),
+    pub(crate) fn ended(&self, record: &Record, counters: &RequestCounters) {
+        match &counters.model {
+            Some(model) => model.count(record),
+            None => self.model_labels.find(&record.model, &record.target).1.count(record),
         }
-        if let Some(server) = account.server.as_ref().filter(|_| record.succeeded()) {
+        if let Some(backend) = counters.backend.as_ref().filter(|_| record.succeeded()) {
             let waited = record.waited.unwrap_or(Span::ZERO);
             let served = record.total.nanos().saturating_sub(waited.nanos());
-            server.measured(Span::from_nanos(served));
+            backend.measured(Span::from_nanos(served));
         }
         if let Some(access) = &self.access {
             access.write(record);
@@ -169,32 +169,38 @@ impl Observer {
     /// Every backend that was ever tried, with the attempts that it began to answer and the others.
     #[cfg(feature = "dbus")]
     pub(crate) fn attempts(&self) -> Vec<(Arc<str>, [u64; 2])> {
-        let split = |(name, [answered, others @ ..]): (_, [u64; servers::RESULTS.len()])| {
-            (name, [answered, others.iter().sum()])
-        };
-        self.servers.all().into_iter().map(split).collect()
+        let split =
+            |(name, [answered, others @ ..]): (_, [u64; backend_metrics::RESULTS.len()])| {
+                (name, [answered, others.iter().sum()])
+            };
+        self.backends.all().into_iter().map(split).collect()
     }
 
     /// How long a backend's answers take of late, in milliseconds, without the wait in the queue.
     pub(crate) fn latency_ms(&self, backend: &str) -> Option<f64> {
-        self.servers.latency_ms(backend)
+        self.backends.latency_ms(backend)
     }
 
     /// Copies the truth out of the core. It is short, and all that a scrape does under the lock.
-    pub(crate) fn look(&self, core: &mut Controller, now: Time, named: &Nameplates<'_>) -> Truth {
-        Truth::copy(core, now, named, &self.tags)
+    pub(crate) fn snapshot(
+        &self,
+        core: &mut Controller,
+        now: Time,
+        named: &IdNames<'_>,
+    ) -> Snapshot {
+        Snapshot::copy(core, now, named, &self.ticket_labels)
     }
 
     /// Everything in the text format, given the truth of a moment.
-    pub(crate) fn metrics(&self, truth: &Truth, named: &Nameplates<'_>) -> String {
-        let mut text = Text::default();
-        let label = |(&model, name): (&ModelId, &&str)| (model, self.book.label(name));
+    pub(crate) fn metrics(&self, snapshot: &Snapshot, named: &IdNames<'_>) -> String {
+        let mut text = MetricsText::default();
+        let label = |(&model, name): (&ModelId, &&str)| (model, self.model_labels.label(name));
         let targets = named.models.iter().map(label).collect();
-        let alive = gauges::alive(truth, &targets, &self.book);
-        gauges::write(&mut text, truth, named, &targets, &alive);
-        metrics::write(&mut text, &self.book, &self.servers);
+        let alive = gauges::alive(snapshot, &targets, &self.model_labels);
+        gauges::write(&mut text, snapshot, named, &targets, &alive);
+        metrics::write(&mut text, &self.model_labels, &self.backends);
         if self.llm_d {
-            llm_d::write(&mut text, truth, &alive, &self.book);
+            llm_d::write(&mut text, snapshot, &alive, &self.model_labels);
         }
         self.board.write(&mut text);
         self.write_process(&mut text);
@@ -203,14 +209,14 @@ impl Observer {
 
     /// What there is in a dispatcher that stands alone: it has no backends and no queue for them.
     pub(crate) fn metrics_alone(&self) -> String {
-        let mut text = Text::default();
-        metrics::write_ended(&mut text, &self.book);
+        let mut text = MetricsText::default();
+        metrics::write_ended(&mut text, &self.model_labels);
         self.board.write(&mut text);
         self.write_process(&mut text);
         text.finish()
     }
 
-    fn write_process(&self, text: &mut Text) {
+    fn write_process(&self, text: &mut MetricsText) {
         let dropped = self.access.as_ref().map_or(0, AccessLog::dropped);
         metrics::write_lines_dropped(text, dropped);
         process::write(text);

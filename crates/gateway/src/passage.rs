@@ -8,7 +8,7 @@ use std::time::Duration;
 use flow::{ModelId, Span, Time};
 use tokio::time::Instant;
 
-use crate::backend::{Lookup, Spot};
+use crate::backend::{EndpointAddress, Lookup};
 use crate::config::Resolved;
 use crate::gate::Gate;
 use crate::ingress::{self, Intent};
@@ -28,7 +28,7 @@ pub(crate) struct Passage {
     pub(crate) intent: Intent,
     pub(crate) trip: Trip,
     /// Where alone it may go, if somebody said so.
-    pub(crate) within: Option<BTreeSet<Spot>>,
+    pub(crate) within: Option<BTreeSet<EndpointAddress>>,
     /// The model that it waits for, once it does.
     pub(crate) model: Option<ModelId>,
 }
@@ -70,7 +70,7 @@ impl Passage {
         if let Lookup::Known(model) = self.lookup() {
             return self.offer(model);
         }
-        let mut learnt = self.gate.fleet.learnt();
+        let mut learnt = self.gate.fleet.models_changed();
         let usual = ingress::ttl_of(&self.config, self.intent.class);
         let ttl = self.intent.ttl.unwrap_or(usual);
         loop {
@@ -166,7 +166,7 @@ impl Passage {
     fn narrowed(&self, model: ModelId) -> Result<ModelId, Refused> {
         let Some(spots) = &self.within else { return Ok(model) };
         let none = Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WHEN_AWAY) };
-        self.gate.fleet.within(model, spots).ok_or(none)
+        self.gate.fleet.subset_model(model, spots).ok_or(none)
     }
 
     fn offer(&mut self, model: ModelId) -> Result<Seat, Refused> {

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::backend::Own;
-#[cfg(feature = "dbus")]
-use crate::bus;
+use crate::backend::GatewayIdentity;
 use crate::config::{ConfigError, Resolved, Source};
+#[cfg(feature = "dbus")]
+use crate::dbus;
 use crate::gate::Gate;
 use crate::observe;
 use crate::task;
@@ -51,8 +51,8 @@ impl Running {
     ) -> Result<Self, StartError> {
         let gate = Gate::new(config);
         let watched = Arc::clone(&gate);
-        let own = Own { addresses, instance: gate.standing().instance.into() };
-        let watch = spawn("tidegate-watch", move || watch_over(watched, source, own))?;
+        let identity = GatewayIdentity { addresses, instance: gate.standing().instance.into() };
+        let watch = spawn("tidegate-watch", move || watch_over(watched, source, identity))?;
         let mut threads = vec![watch];
         threads.extend(show_on_bus(&gate)?);
         Ok(Self { gate, threads })
@@ -158,7 +158,7 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
 }
 
 /// What is done besides serving, until the gate has ended.
-fn watch_over(gate: Arc<Gate>, source: Option<Source>, own: Own) {
+fn watch_over(gate: Arc<Gate>, source: Option<Source>, identity: GatewayIdentity) {
     let runtime = match task::runtime() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!(%error, "the watch did not start"),
@@ -166,7 +166,7 @@ fn watch_over(gate: Arc<Gate>, source: Option<Source>, own: Own) {
     runtime.block_on(async {
         let keeper = Arc::clone(&gate.keeper);
         task::spawn(async move { keeper.keep_time().await });
-        task::spawn(Arc::clone(&gate.fleet).watch(own));
+        task::spawn(Arc::clone(&gate.fleet).watch(identity));
         task::spawn(Arc::clone(&gate).learn_names());
         if let Some(source) = source {
             task::spawn(Arc::clone(&gate).reload(source));
@@ -184,7 +184,7 @@ fn watch_over(gate: Arc<Gate>, source: Option<Source>, own: Own) {
 fn show_on_bus(gate: &Arc<Gate>) -> Result<Option<JoinHandle<()>>, StartError> {
     let gate = Arc::clone(gate);
     let bus = gate.config.load().dbus;
-    bus.map(|bus| spawn("tidegate-bus", move || bus::show(gate, bus))).transpose()
+    bus.map(|bus| spawn("tidegate-bus", move || dbus::serve(gate, bus))).transpose()
 }
 
 #[cfg(not(feature = "dbus"))]
@@ -222,7 +222,7 @@ impl std::fmt::Display for StartError {
                 match error.kind() {
                     io::ErrorKind::AddrNotAvailable => write!(
                         f,
-                        "this machine does not have that address; choose one of its own with \
+                        "this machine does not have that address; choose one of its identity with \
                          {flag}, or 0.0.0.0 for all of them"
                     ),
                     io::ErrorKind::PermissionDenied => write!(

@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode};
 use crate::backend::Attempt;
 use crate::clock::Clock;
 use crate::ingress::Intent;
-use crate::observe::{Account, Observer, Record};
+use crate::observe::{Observer, Record, RequestCounters};
 use crate::reply::Fault;
 
 /// What is known of a request so far. Dropped before it has ended, it tells that the client left.
@@ -20,7 +20,7 @@ pub(crate) struct Trip {
     pub(crate) arrived: Time,
     clock: Clock,
     observer: Option<Arc<Observer>>,
-    account: Account,
+    account: RequestCounters,
 }
 
 // === impl Trip ===
@@ -32,7 +32,7 @@ impl Trip {
             arrived: clock.now(),
             clock,
             observer: Some(observer),
-            account: Account::default(),
+            account: RequestCounters::default(),
         }
     }
 

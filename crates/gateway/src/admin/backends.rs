@@ -8,15 +8,15 @@ use flow::{
 };
 use serde::Serialize;
 
-use super::bands::Bands;
-use super::health::Queue;
+use super::bands::BandCounts;
+use super::health::QueueStatus;
 use crate::backend::BackendStatus;
 use crate::config::resolved::BackendKind;
 use crate::gate::Gate;
 
 /// One entry of the page.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Entry {
+pub(crate) struct BackendEntry {
     pub(crate) id: String,
     url: String,
     pub(crate) kind: &'static str,
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub(crate) models: Vec<String>,
     /// Requests at it.
     pub(crate) queue_depth: u32,
-    pub(crate) priority_counts: Bands,
+    pub(crate) priority_counts: BandCounts,
     stock: u64,
     /// How long its answers take of late, without the wait in the queue.
     pub(crate) avg_latency_ms: Option<f64>,
@@ -35,8 +35,8 @@ pub(crate) struct Entry {
     latency_ms: f32,
     limits: Option<LimitsShown>,
     failures: u32,
-    last_check: Option<Check>,
-    last_reading: Option<Metrics>,
+    last_check: Option<LastCheck>,
+    last_reading: Option<LastReading>,
     metrics_error: Option<String>,
 }
 
@@ -48,9 +48,9 @@ enum LimitsShown {
     Fixed { lower: f64, watermark: f64, upper: f64 },
     /// As found: what there is and what there may be; nothing where there is no bound yet.
     Auto {
-        unstarted: Use,
-        tokens: Use,
-        slots: Use,
+        unstarted: Usage,
+        tokens: Usage,
+        slots: Usage,
         pace: Pace,
         binding: Option<&'static str>,
         by_metrics: bool,
@@ -59,7 +59,7 @@ enum LimitsShown {
 
 /// How much of a bound is used.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Use {
+struct Usage {
     now: f64,
     most: Option<f64>,
 }
@@ -72,14 +72,14 @@ struct Pace {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Check {
+struct LastCheck {
     ago_ms: f64,
     result: String,
 }
 
 /// What the engine says of itself.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Metrics {
+struct LastReading {
     ago_ms: f64,
     running: u32,
     waiting: u32,
@@ -87,22 +87,22 @@ struct Metrics {
     preemptions: u64,
 }
 
-pub(super) fn page(gate: &Gate) -> Vec<Entry> {
-    look(gate).1
+pub(super) fn page(gate: &Gate) -> Vec<BackendEntry> {
+    status(gate).1
 }
 
 /// The queue and every backend at one moment.
-pub(super) fn look(gate: &Gate) -> (Queue, Vec<Entry>) {
-    join(gate, gate.fleet.views())
+pub(super) fn status(gate: &Gate) -> (QueueStatus, Vec<BackendEntry>) {
+    join(gate, gate.fleet.statuses())
 }
 
 /// Puts together what the fleet knows and what the core knows: whatever the fleet lists, and what
 /// has left it but still holds something.
-pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> (Queue, Vec<Entry>) {
+pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> (QueueStatus, Vec<BackendEntry>) {
     let (queue, bounds, mut views) = gate.keeper.with(|core, _| {
         let views: BTreeMap<BackendId, BackendView> =
             core.backends().map(|view| (view.id, view)).collect();
-        (Queue::of(core), core.settings().bounds, views)
+        (QueueStatus::of(core), core.settings().bounds, views)
     });
     let listed: Vec<_> = listed
         .into_iter()
@@ -118,7 +118,7 @@ pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> (Queue, Vec<Entry
     let entry = |(status, view): (BackendStatus, Option<BackendView>)| {
         let latency = gate.observer.latency_ms(&status.id);
         let limits = view.map(|view| LimitsShown::new(bounds, &view.limits));
-        Entry { avg_latency_ms: latency, limits, ..Entry::new(status, view) }
+        BackendEntry { avg_latency_ms: latency, limits, ..BackendEntry::new(status, view) }
     };
     (queue, listed.into_iter().chain(leaving).map(entry).collect())
 }
@@ -170,9 +170,9 @@ fn finite(bound: f64) -> Option<f64> {
     bound.is_finite().then_some(bound)
 }
 
-// === impl Entry ===
+// === impl BackendEntry ===
 
-impl Entry {
+impl BackendEntry {
     fn new(status: BackendStatus, view: Option<BackendView>) -> Self {
         let in_flight = view.map_or([0; BANDS], |view| view.in_flight);
         Self {
@@ -191,8 +191,8 @@ impl Entry {
             latency_ms: status.traits.latency_ms,
             limits: None,
             failures: status.failures,
-            last_check: status.last_check.map(Check::from),
-            last_reading: status.last_reading.map(Metrics::from),
+            last_check: status.last_check.map(LastCheck::from),
+            last_reading: status.last_reading.map(LastReading::from),
             metrics_error: status.scrape_error,
         }
     }
@@ -210,9 +210,9 @@ impl LimitsShown {
             Bounds::Auto => {
                 let (per_token, most) = limits.pace;
                 Self::Auto {
-                    unstarted: Use::of(limits.unstarted.0.into(), limits.unstarted.1),
-                    tokens: Use::of(limits.tokens.0 as f64, limits.tokens.1),
-                    slots: Use::of(limits.slots.0.into(), limits.slots.1),
+                    unstarted: Usage::of(limits.unstarted.0.into(), limits.unstarted.1),
+                    tokens: Usage::of(limits.tokens.0 as f64, limits.tokens.1),
+                    slots: Usage::of(limits.slots.0.into(), limits.slots.1),
                     pace: Pace { token_ms: per_token.map(millis), most: finite(most) },
                     binding: limits.binding.map(bound_name),
                     by_metrics: limits.by_metrics,
@@ -222,25 +222,25 @@ impl LimitsShown {
     }
 }
 
-// === impl Use ===
+// === impl Usage ===
 
-impl Use {
+impl Usage {
     fn of(now: f64, most: f64) -> Self {
         Self { now, most: finite(most) }
     }
 }
 
-// === impl Check ===
+// === impl LastCheck ===
 
-impl From<(Span, String)> for Check {
+impl From<(Span, String)> for LastCheck {
     fn from((ago, result): (Span, String)) -> Self {
         Self { ago_ms: millis(ago), result }
     }
 }
 
-// === impl Metrics ===
+// === impl LastReading ===
 
-impl From<(Span, EngineReading)> for Metrics {
+impl From<(Span, EngineReading)> for LastReading {
     fn from((ago, reading): (Span, EngineReading)) -> Self {
         let EngineReading { running, waiting, kv_used, preemptions, .. } = reading;
         Self { ago_ms: millis(ago), running, waiting, kv_used, preemptions }

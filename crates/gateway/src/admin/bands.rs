@@ -5,17 +5,17 @@ use serde::Serialize;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Bands {
+pub(crate) struct BandCounts {
     best_effort: u32,
     normal: u32,
     high: u32,
     critical: u32,
 }
 
-// === impl Bands ===
+// === impl BandCounts ===
 
 #[cfg(feature = "dbus")]
-impl Bands {
+impl BandCounts {
     /// The numbers with their names.
     pub(crate) fn named(self) -> [(&'static str, u32); BANDS] {
         let Self { best_effort, normal, high, critical } = self;
@@ -23,7 +23,7 @@ impl Bands {
     }
 }
 
-impl From<[u32; BANDS]> for Bands {
+impl From<[u32; BANDS]> for BandCounts {
     fn from([best_effort, normal, high, critical]: [u32; BANDS]) -> Self {
         Self { best_effort, normal, high, critical }
     }

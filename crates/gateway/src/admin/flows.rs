@@ -3,36 +3,36 @@
 use flow::{BANDS, FlowView, Settings};
 use serde::Serialize;
 
-use super::bands::Bands;
+use super::bands::BandCounts;
 use super::busiest;
 use crate::gate::Gate;
 
 /// The whole page.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Flows {
+pub(super) struct FlowsPage {
     /// The busiest, the busiest first.
-    flows: Vec<Entry>,
+    flows: Vec<FlowEntry>,
     /// How many more are remembered.
     truncated: usize,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Entry {
+struct FlowEntry {
     name: String,
     class: u32,
     weight: f64,
     /// Asks waiting, in all and by band.
     queue_depth: u32,
-    waiting: Bands,
+    waiting: BandCounts,
     in_flight: u32,
 }
 
-pub(super) fn page(gate: &Gate) -> Flows {
+pub(super) fn page(gate: &Gate) -> FlowsPage {
     gate.keeper.with(|core, _| {
         let mut flows: Vec<FlowView<'_>> = core.flows().collect();
         let truncated = busiest(&mut flows, |flow| depth(flow) + flow.in_flight);
-        let entry = |flow: &FlowView<'_>| Entry::new(flow, core.settings());
-        Flows { flows: flows.iter().map(entry).collect(), truncated }
+        let entry = |flow: &FlowView<'_>| FlowEntry::new(flow, core.settings());
+        FlowsPage { flows: flows.iter().map(entry).collect(), truncated }
     })
 }
 
@@ -46,9 +46,9 @@ fn tidy(weight: f64) -> f64 {
     (weight * 1e4).round() / 1e4
 }
 
-// === impl Entry ===
+// === impl FlowEntry ===
 
-impl Entry {
+impl FlowEntry {
     fn new(flow: &FlowView<'_>, settings: &Settings) -> Self {
         let class = (flow.class as usize).checked_sub(1).and_then(|at| settings.classes.get(at));
         Self {

@@ -6,52 +6,52 @@ use flow::{Admission, Band, Controller, Time};
 use serde::Serialize;
 
 use super::Standing;
-use super::bands::Bands;
+use super::bands::BandCounts;
 use crate::gate::Gate;
 
 /// The page `/health`.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Health<'a> {
+pub(super) struct HealthPage<'a> {
     status: &'static str,
     /// By this one gateway tells itself from a model server.
     tidegate: &'a str,
     version: &'static str,
     uptime_seconds: f64,
-    queue: Queue,
-    backends: Backends,
+    queue: QueueStatus,
+    backends: BackendCounts,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Queue {
+pub(crate) struct QueueStatus {
     pub(crate) depth: u32,
     pub(crate) capacity: u32,
-    pub(crate) waiting: Bands,
-    headroom: Bands,
+    pub(crate) waiting: BandCounts,
+    headroom: BandCounts,
     pub(crate) in_flight: u32,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Backends {
+struct BackendCounts {
     ready: usize,
     total: usize,
 }
 
 /// The page `/ready`.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Ready {
+pub(super) struct ReadyPage {
     pub(super) ready: bool,
     reason: &'static str,
 }
 
-pub(super) fn page<'a>(gate: &Gate, standing: Standing<'a>) -> Health<'a> {
+pub(super) fn page<'a>(gate: &Gate, standing: Standing<'a>) -> HealthPage<'a> {
     let (now, queue, backends) =
-        gate.keeper.with(|core, now| (now, Queue::of(core), Backends::of(core)));
+        gate.keeper.with(|core, now| (now, QueueStatus::of(core), BackendCounts::of(core)));
     let status = match backends {
         _ if standing.shutting_down => "shutting_down",
-        Backends { ready: 0, .. } => "no_backend_ready",
+        BackendCounts { ready: 0, .. } => "no_backend_ready",
         _ => "ok",
     };
-    Health {
+    HealthPage {
         status,
         tidegate: standing.instance,
         version: env!("CARGO_PKG_VERSION"),
@@ -63,19 +63,20 @@ pub(super) fn page<'a>(gate: &Gate, standing: Standing<'a>) -> Health<'a> {
 
 /// Whether clients should be sent here. A gateway whose backends are all away for a moment is
 /// ready: requests wait for them. One that has never known a model is not.
-pub(super) fn readiness(gate: &Gate, standing: Standing<'_>) -> Ready {
+pub(super) fn readiness(gate: &Gate, standing: Standing<'_>) -> ReadyPage {
     if standing.shutting_down {
-        return Ready::no("shutting down");
+        return ReadyPage::no("shutting down");
     }
-    let (backends, saturated) = gate.keeper.with(|core, _| (Backends::of(core), saturated(core)));
+    let (backends, saturated) =
+        gate.keeper.with(|core, _| (BackendCounts::of(core), saturated(core)));
     if backends.ready == 0 && gate.fleet.roster().models_merged().is_empty() {
-        return Ready::no("no backend is ready and no model is known yet");
+        return ReadyPage::no("no backend is ready and no model is known yet");
     }
     if saturated && gate.config.load().admin.ready_fails_when_saturated {
-        return Ready::no("the queue is full for the normal band");
+        return ReadyPage::no("the queue is full for the normal band");
     }
     let waits = backends.ready == 0;
-    Ready::yes(if waits { "no backend is ready: requests wait for one" } else { "ok" })
+    ReadyPage::yes(if waits { "no backend is ready: requests wait for one" } else { "ok" })
 }
 
 /// Whether a newcomer of the normal band that has to wait would be refused. Where only critical
@@ -88,9 +89,9 @@ fn saturated(core: &Controller) -> bool {
     }
 }
 
-// === impl Queue ===
+// === impl QueueStatus ===
 
-impl Queue {
+impl QueueStatus {
     pub(super) fn of(core: &Controller) -> Self {
         let mut headroom = [0; flow::BANDS];
         for band in Band::DESCENDING {
@@ -106,9 +107,9 @@ impl Queue {
     }
 }
 
-// === impl Backends ===
+// === impl BackendCounts ===
 
-impl Backends {
+impl BackendCounts {
     fn of(core: &Controller) -> Self {
         let (mut ready, mut total) = (0, 0);
         for backend in core.backends() {
@@ -119,9 +120,9 @@ impl Backends {
     }
 }
 
-// === impl Ready ===
+// === impl ReadyPage ===
 
-impl Ready {
+impl ReadyPage {
     fn yes(reason: &'static str) -> Self {
         Self { ready: true, reason }
     }

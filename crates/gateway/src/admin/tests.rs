@@ -11,13 +11,13 @@ use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
-use super::{answer, backends};
+use super::{backends, respond};
 use crate::backend::{Attempt, BackendStatus};
 use crate::config::Resolved;
 use crate::config::resolved::BackendKind;
 use crate::gate::{Gate, Standing};
-use crate::ingress::path::Page;
-use crate::observe::{Account, Observer};
+use crate::ingress::path::AdminPage;
+use crate::observe::{Observer, RequestCounters};
 
 const STANDING: Standing<'_> = Standing { instance: "tide-1", shutting_down: false };
 const MODEL: ModelId = ModelId(1);
@@ -53,14 +53,14 @@ fn body(response: Response<Full<Bytes>>) -> Bytes {
     }
 }
 
-fn page(gate: &Gate, page: Page) -> Value {
-    let response = answer(gate, page, STANDING);
+fn page(gate: &Gate, page: AdminPage) -> Value {
+    let response = respond(gate, page, STANDING);
     assert_eq!(response.headers()["content-type"], "application/json");
     serde_json::from_slice(&body(response)).unwrap()
 }
 
 fn ready(gate: &Gate, standing: Standing<'_>) -> (StatusCode, String) {
-    let response = answer(gate, Page::Ready, standing);
+    let response = respond(gate, AdminPage::Ready, standing);
     let status = response.status();
     let page: Value = serde_json::from_slice(&body(response)).unwrap();
     assert_eq!(page["ready"], status == StatusCode::OK);
@@ -126,7 +126,7 @@ fn r06_the_mean_latency_follows_the_answers_without_their_waits() {
     assert_eq!(observer.latency_ms("gpu-a"), None);
     let mut record = served("chat", "chat");
     record.waited = Some(Span::from_millis(400));
-    let mut account = Account::default();
+    let mut account = RequestCounters::default();
     observer.attempt("gpu-a", Attempt::Answered, &mut account);
     observer.ended(&record, &account);
     assert_eq!(observer.latency_ms("gpu-a"), Some(500.0), "900 ms, 400 of them in the queue");
@@ -137,7 +137,7 @@ fn r06_the_mean_latency_follows_the_answers_without_their_waits() {
     record.status = 502;
     record.total = Span::from_secs(60);
     observer.ended(&record, &account);
-    assert_eq!(observer.latency_ms("gpu-a"), Some(mean), "a failure is no answer");
+    assert_eq!(observer.latency_ms("gpu-a"), Some(mean), "a failure is no respond");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn r06_under_auto_the_page_says_which_bound_binds() {
     let gate = gate(Settings { bounds: Bounds::Auto, ..Settings::default() });
     supply(&gate, true);
     while let Verdict::Granted { .. } = send(&gate, "a", Band::Normal) {}
-    let limits = &page(&gate, Page::Backends)[0]["limits"];
+    let limits = &page(&gate, AdminPage::Backends)[0]["limits"];
     assert_eq!(limits["mode"], "auto");
     assert_eq!(limits["binding"], "unstarted");
     assert!(limits["unstarted"]["now"].as_f64() >= limits["unstarted"]["most"].as_f64());
@@ -158,7 +158,7 @@ fn a_backend_that_is_leaving_is_shown_while_it_holds_something() {
     supply(&gate, true);
     send(&gate, "a", Band::Normal);
     gate.keeper.with(|core, now| core.supply(&[], now));
-    let shown = page(&gate, Page::Backends);
+    let shown = page(&gate, AdminPage::Backends);
     assert_eq!(shown[0]["state"], "leaving");
     assert_eq!(shown[0]["queue_depth"], 1);
 }
@@ -172,7 +172,7 @@ fn flows_show_weight_and_what_waits_per_band() {
         send(&gate, "paid-team", band);
     }
     send(&gate, "small", Band::Normal);
-    let shown = page(&gate, Page::Flows);
+    let shown = page(&gate, AdminPage::Flows);
     let busiest = json!({
         "name": "paid-team", "class": 1, "weight": 3.0, "queue_depth": 3, "in_flight": 1,
         "waiting": { "best_effort": 1, "normal": 0, "high": 2, "critical": 0 },
@@ -190,7 +190,7 @@ fn flows_beyond_a_thousand_are_counted_not_listed() {
         send(&gate, &format!("flow-{number}"), Band::Normal);
     }
     (0..50).for_each(|_| _ = send(&gate, "flow-1499", Band::Normal));
-    let shown = page(&gate, Page::Flows);
+    let shown = page(&gate, AdminPage::Flows);
     assert_eq!(shown["flows"].as_array().unwrap().len(), 1000);
     assert_eq!(shown["truncated"], 500);
     assert_eq!(shown["flows"][0]["name"], "flow-1499");
@@ -211,7 +211,7 @@ fn w02_workloads_are_shown_and_bounded() {
     };
     (0..1200).for_each(|number| _ = arrive(&format!("job-{number}")));
     (0..59).for_each(|_| _ = arrive("job-7"));
-    let shown = page(&gate, Page::Workloads);
+    let shown = page(&gate, AdminPage::Workloads);
     let first = &shown["workloads"][0];
     assert_eq!(first["workload_id"], "job-7");
     assert_eq!((&first["total"], &first["active"]), (&json!(60), &json!(60)));
@@ -224,12 +224,12 @@ fn w02_workloads_are_shown_and_bounded() {
 #[test]
 fn health_answers_whatever_the_state_and_tells_the_queue() {
     let gate = gate(limited_to(1.0));
-    assert_eq!(page(&gate, Page::Health)["status"], "no_backend_ready");
+    assert_eq!(page(&gate, AdminPage::Health)["status"], "no_backend_ready");
     supply(&gate, true);
     for band in [Band::Normal, Band::Normal, Band::Critical] {
         send(&gate, "a", band);
     }
-    let shown = page(&gate, Page::Health);
+    let shown = page(&gate, AdminPage::Health);
     assert_eq!(shown["status"], "ok");
     assert_eq!(shown["tidegate"], "tide-1");
     assert_eq!(shown["version"], env!("CARGO_PKG_VERSION"));
@@ -241,7 +241,7 @@ fn health_answers_whatever_the_state_and_tells_the_queue() {
         "headroom": { "best_effort": 998, "normal": 998, "high": 999, "critical": 999 },
     });
     assert_eq!(shown["queue"], queue);
-    let closing = answer(&gate, Page::Health, Standing { shutting_down: true, ..STANDING });
+    let closing = respond(&gate, AdminPage::Health, Standing { shutting_down: true, ..STANDING });
     assert_eq!(closing.status(), StatusCode::OK);
 }
 
@@ -275,7 +275,7 @@ fn c11_ready_fails_while_saturated_where_that_is_wanted() {
 #[test]
 fn metrics_are_served_as_text_that_prometheus_knows() {
     let gate = gate(Settings::default());
-    let response = answer(&gate, Page::Metrics, STANDING);
+    let response = respond(&gate, AdminPage::Metrics, STANDING);
     let kind = response.headers()["content-type"].to_str().unwrap();
     assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
     let body = body(response);

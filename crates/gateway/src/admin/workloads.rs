@@ -8,15 +8,15 @@ use crate::gate::Gate;
 
 /// The whole page.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Workloads {
+pub(super) struct WorkloadsPage {
     /// The busiest, the busiest first.
-    workloads: Vec<Entry>,
+    workloads: Vec<WorkloadEntry>,
     /// How many more are remembered.
     truncated: usize,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Entry {
+struct WorkloadEntry {
     workload_id: String,
     total: u64,
     active: u64,
@@ -25,19 +25,19 @@ struct Entry {
     last_seen_ms: u64,
 }
 
-pub(super) fn page(gate: &Gate) -> Workloads {
+pub(super) fn page(gate: &Gate) -> WorkloadsPage {
     gate.keeper.with(|core, now| {
         let window = core.settings().workloads.window.secs_f64();
         let mut workloads = core.workloads(now);
         let truncated = busiest(&mut workloads, |workload| (workload.active, workload.in_window));
-        let entry = |workload: &WorkloadView<'_>| Entry::new(workload, window, now);
-        Workloads { workloads: workloads.iter().map(entry).collect(), truncated }
+        let entry = |workload: &WorkloadView<'_>| WorkloadEntry::new(workload, window, now);
+        WorkloadsPage { workloads: workloads.iter().map(entry).collect(), truncated }
     })
 }
 
-// === impl Entry ===
+// === impl WorkloadEntry ===
 
-impl Entry {
+impl WorkloadEntry {
     fn new(workload: &WorkloadView<'_>, window_secs: f64, now: Time) -> Self {
         Self {
             workload_id: workload.name.to_owned(),

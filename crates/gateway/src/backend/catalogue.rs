@@ -6,9 +6,9 @@ use std::sync::Arc;
 use flow::{BackendId, ModelId, Time};
 use serde_json::value::RawValue;
 
-use super::member::{Member, Models};
-use super::models::Listed;
-use super::names::{ANY_OTHER, NOT_YET, Names};
+use super::backend_state::{BackendState, ServedModels};
+use super::model_ids::{ANY_OTHER, ModelIds, NOT_YET};
+use super::model_list::ListedModel;
 
 /// The models that are listed.
 #[derive(Debug, Default)]
@@ -38,18 +38,19 @@ pub(crate) struct ModelEntry {
 impl Catalogue {
     /// Brings the lists of all backends together, and tells each the numbers of what it serves.
     pub(super) fn of(
-        members: &mut BTreeMap<BackendId, Member>,
-        names: &mut Names,
+        backends: &mut BTreeMap<BackendId, BackendState>,
+        model_ids: &mut ModelIds,
         now: Time,
     ) -> Self {
         let mut catalogue = Self::default();
         let mut entries: BTreeMap<String, ModelEntry> = BTreeMap::new();
-        for member in members.values_mut() {
-            catalogue.any |= matches!(member.models, Models::Any);
-            catalogue.not_yet |= matches!(member.models, Models::NotYet);
-            let Member { spec, models, serves, .. } = member;
+        for backend in backends.values_mut() {
+            catalogue.any |= matches!(backend.models, ServedModels::Any);
+            catalogue.not_yet |= matches!(backend.models, ServedModels::Unknown);
+            let BackendState { spec, models, serves, .. } = backend;
             let listed = models.listed().iter();
-            let known = listed.filter_map(|listed| Some((listed, names.number(&listed.id, now)?)));
+            let known =
+                listed.filter_map(|listed| Some((listed, model_ids.number(&listed.id, now)?)));
             serves.clear();
             for (listed, id) in known {
                 serves.push(id);
@@ -58,7 +59,7 @@ impl Catalogue {
             }
         }
         catalogue.entries = entries.into_values().collect();
-        members.values_mut().for_each(|member| catalogue.complete(member));
+        backends.values_mut().for_each(|backend| catalogue.complete(backend));
         catalogue
     }
 
@@ -67,23 +68,23 @@ impl Catalogue {
     }
 
     /// Who takes any name takes every name that another lists, too.
-    fn complete(&self, member: &mut Member) {
-        match member.models {
-            Models::NotYet => member.serves.push(NOT_YET),
-            Models::Any => {
-                member.serves.push(ANY_OTHER);
-                member.serves.extend(self.ids.values());
+    fn complete(&self, backend: &mut BackendState) {
+        match backend.models {
+            ServedModels::Unknown => backend.serves.push(NOT_YET),
+            ServedModels::Any => {
+                backend.serves.push(ANY_OTHER);
+                backend.serves.extend(self.ids.values());
             }
-            Models::Listed(_) => {}
+            ServedModels::Listed(_) => {}
         }
-        member.serves.sort_unstable();
-        member.serves.dedup();
+        backend.serves.sort_unstable();
+        backend.serves.dedup();
     }
 }
 
-// === impl Listed ===
+// === impl ListedModel ===
 
-impl Listed {
+impl ListedModel {
     /// Adds what a backend says of a model to what others say. Another name is no other model.
     fn enter(&self, entries: &mut BTreeMap<String, ModelEntry>, backend: &str) {
         if !self.alias {
@@ -100,7 +101,7 @@ impl ModelEntry {
         Self { id: id.into(), owned_by: None, created: None, tag: None, backends: Vec::new() }
     }
 
-    fn add(&mut self, listed: &Listed, backend: &str) {
+    fn add(&mut self, listed: &ListedModel, backend: &str) {
         self.owned_by = self.owned_by.take().or_else(|| listed.owned_by.clone());
         self.created = self.created.or(listed.created);
         self.tag = self.tag.take().or_else(|| listed.tag.clone());

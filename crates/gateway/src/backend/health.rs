@@ -21,7 +21,7 @@ use super::Attempt;
 const FULL_FIRST: Span = Span::from_millis(250);
 const FULL_MOST: Span = Span::from_secs(2);
 /// No backend keeps itself away for longer by `Retry-After`.
-const FULL_TOLD_MOST: Span = Span::from_secs(5);
+const RETRY_AFTER_MAX: Span = Span::from_secs(5);
 /// Ejections double up to this many times the first, and are forgotten after as long without one.
 const EJECT_MOST_TIMES: u64 = 10;
 /// Checks in a row without an answer that make a backend down: one may be a busy moment.
@@ -34,7 +34,7 @@ const HANDICAP_STEPS: u64 = 10;
 
 /// The numbers that the machine follows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Law {
+pub(super) struct HealthSettings {
     pub(super) eject_after: u32,
     pub(super) eject_for: Span,
     pub(super) slow_start: Span,
@@ -43,32 +43,32 @@ pub(super) struct Law {
 
 /// How a health check went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Check {
-    Good,
+pub(super) enum CheckResult {
+    Healthy,
     /// It answered, and not well: what it said.
-    Bad(String),
+    Unhealthy(String),
     Refused,
     /// No whole answer: a timeout, a reset.
-    Silent,
+    NoResponse,
     /// It is this gateway.
-    Own,
+    OwnGateway,
 }
 
 /// Why a backend is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Down {
+pub(super) enum DownReason {
     Starting,
     Refused,
-    Bad(String),
-    Silent,
-    Own,
+    Unhealthy(String),
+    NoResponse,
+    OwnGateway,
 }
 
 /// What a backend is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum HealthStatus {
     Ready,
-    Down(Down),
+    Down(DownReason),
     /// Until when.
     Ejected(Time),
     Full(Time),
@@ -76,7 +76,7 @@ pub(super) enum Standing {
 
 #[derive(Clone, Debug)]
 pub(super) struct Health {
-    down: Option<Down>,
+    down: Option<DownReason>,
     /// When it went down: a check that began earlier proves nothing.
     down_at: Time,
     ever_up: bool,
@@ -99,7 +99,7 @@ pub(super) struct Health {
 impl Health {
     pub(super) fn new() -> Self {
         Self {
-            down: Some(Down::Starting),
+            down: Some(DownReason::Starting),
             down_at: Time::ZERO,
             ever_up: false,
             checks_down: 0,
@@ -113,15 +113,15 @@ impl Health {
         }
     }
 
-    pub(super) fn standing(&self, now: Time) -> Standing {
+    pub(super) fn status(&self, now: Time) -> HealthStatus {
         if let Some(down) = &self.down {
-            Standing::Down(down.clone())
+            HealthStatus::Down(down.clone())
         } else if now < self.ejected_until {
-            Standing::Ejected(self.ejected_until)
+            HealthStatus::Ejected(self.ejected_until)
         } else if now < self.full_until {
-            Standing::Full(self.full_until)
+            HealthStatus::Full(self.full_until)
         } else {
-            Standing::Ready
+            HealthStatus::Ready
         }
     }
 
@@ -134,66 +134,66 @@ impl Health {
     }
 
     /// Whether an answer would change anything.
-    pub(super) fn is_troubled(&self) -> bool {
+    pub(super) fn has_failures(&self) -> bool {
         self.failures > 0 || self.fulls > 0
     }
 
     /// A request ended so.
-    pub(super) fn report(&mut self, attempt: Attempt, law: &Law, now: Time) {
+    pub(super) fn report(&mut self, attempt: Attempt, settings: &HealthSettings, now: Time) {
         match attempt {
             Attempt::Answered => (self.failures, self.fulls) = (0, 0),
-            Attempt::Refused => self.fall(Down::Refused, now),
-            Attempt::Failed => self.failed(law, now),
-            Attempt::Full(told) => self.pause(told.map(crate::clock::span), now),
+            Attempt::Refused => self.fall(DownReason::Refused, now),
+            Attempt::Failed => self.failed(settings, now),
+            Attempt::Full(retry_after) => self.pause(retry_after.map(crate::clock::span), now),
         }
     }
 
     /// A health check that began then went so.
-    pub(super) fn checked(&mut self, check: Check, began: Time, now: Time) {
+    pub(super) fn checked(&mut self, check: CheckResult, began: Time, now: Time) {
         self.checks_down = self.checks_down.saturating_add(1);
         match check {
-            Check::Good => {
+            CheckResult::Healthy => {
                 self.checks_silent = 0;
                 if began >= self.down_at {
                     self.rise(now);
                 }
             }
-            Check::Bad(said) => self.fall(Down::Bad(said), now),
-            Check::Refused => self.fall(Down::Refused, now),
-            Check::Own => self.fall(Down::Own, now),
-            Check::Silent => {
+            CheckResult::Unhealthy(said) => self.fall(DownReason::Unhealthy(said), now),
+            CheckResult::Refused => self.fall(DownReason::Refused, now),
+            CheckResult::OwnGateway => self.fall(DownReason::OwnGateway, now),
+            CheckResult::NoResponse => {
                 self.checks_silent += 1;
                 if self.checks_silent >= SILENT_CHECKS {
-                    self.fall(Down::Silent, now);
+                    self.fall(DownReason::NoResponse, now);
                 }
             }
         }
     }
 
     /// How long to wait before the next check.
-    pub(super) fn next_check(&self, law: &Law) -> Span {
+    pub(super) fn next_check(&self, settings: &HealthSettings) -> Span {
         let doubt = self.checks_silent > 0 || self.down.is_some();
         if !doubt {
-            return law.check_every;
+            return settings.check_every;
         }
-        doubled(CHECK_SOON, self.checks_down.max(1), law.check_every.max(CHECK_SOON))
+        doubled(CHECK_SOON, self.checks_down.max(1), settings.check_every.max(CHECK_SOON))
     }
 
     /// The points it loses while it is cold, falling in steps.
-    pub(super) fn handicap(&self, law: &Law, now: Time) -> f32 {
-        let Some(step) = self.cold_step(law, now) else { return 0.0 };
+    pub(super) fn handicap(&self, settings: &HealthSettings, now: Time) -> f32 {
+        let Some(step) = self.cold_step(settings, now) else { return 0.0 };
         HANDICAP_MOST * (HANDICAP_STEPS - step) as f32 / HANDICAP_STEPS as f32
     }
 
     /// When something changes by time alone.
-    pub(super) fn next_change(&self, law: &Law, now: Time) -> Option<Time> {
+    pub(super) fn next_change(&self, settings: &HealthSettings, now: Time) -> Option<Time> {
         let ends = [self.ejected_until, self.full_until].into_iter().filter(|&end| end > now);
-        let step = self.cold_step(law, now).zip(self.cold_since(now));
-        let step = step.map(|(step, since)| since.after(part(law.slow_start, step + 1)));
+        let step = self.cold_step(settings, now).zip(self.cold_since(now));
+        let step = step.map(|(step, since)| since.after(part(settings.slow_start, step + 1)));
         ends.chain(step).min()
     }
 
-    fn fall(&mut self, why: Down, now: Time) {
+    fn fall(&mut self, why: DownReason, now: Time) {
         if self.down.is_none() {
             self.checks_down = 0;
         }
@@ -209,33 +209,33 @@ impl Health {
         self.checks_down = 0;
     }
 
-    fn failed(&mut self, law: &Law, now: Time) {
+    fn failed(&mut self, settings: &HealthSettings, now: Time) {
         // What was in flight when it was ejected fails as well, and says nothing new.
         if now < self.ejected_until {
             return;
         }
         self.failures += 1;
-        if self.failures < law.eject_after.max(1) {
+        if self.failures < settings.eject_after.max(1) {
             return;
         }
-        let most = Span::from_nanos(law.eject_for.nanos().saturating_mul(EJECT_MOST_TIMES));
+        let most = Span::from_nanos(settings.eject_for.nanos().saturating_mul(EJECT_MOST_TIMES));
         if now.since(self.ejected_until) > most {
             self.ejections = 0;
         }
         self.ejections = self.ejections.saturating_add(1);
         self.failures = 0;
-        self.ejected_until = now.after(doubled(law.eject_for, self.ejections, most));
+        self.ejected_until = now.after(doubled(settings.eject_for, self.ejections, most));
     }
 
-    fn pause(&mut self, told: Option<Span>, now: Time) {
-        let told = told.map(|told| told.min(FULL_TOLD_MOST));
+    fn pause(&mut self, retry_after: Option<Span>, now: Time) {
+        let retry_after = retry_after.map(|retry_after| retry_after.min(RETRY_AFTER_MAX));
         // Many requests may hear the same "full" at once: that is one.
         if now >= self.full_until {
             self.fulls = self.fulls.saturating_add(1);
-            let span = told.unwrap_or_else(|| doubled(FULL_FIRST, self.fulls, FULL_MOST));
+            let span = retry_after.unwrap_or_else(|| doubled(FULL_FIRST, self.fulls, FULL_MOST));
             self.full_until = now.after(span);
-        } else if let Some(told) = told {
-            self.full_until = self.full_until.max(now.after(told));
+        } else if let Some(retry_after) = retry_after {
+            self.full_until = self.full_until.max(now.after(retry_after));
         }
     }
 
@@ -245,10 +245,10 @@ impl Health {
         self.back_at.max(ejection)
     }
 
-    fn cold_step(&self, law: &Law, now: Time) -> Option<u64> {
+    fn cold_step(&self, settings: &HealthSettings, now: Time) -> Option<u64> {
         let past = now.since(self.cold_since(now)?).nanos();
-        let step = past / part(law.slow_start, 1).nanos().max(1);
-        (step < HANDICAP_STEPS && law.slow_start > Span::ZERO).then_some(step)
+        let step = past / part(settings.slow_start, 1).nanos().max(1);
+        (step < HANDICAP_STEPS && settings.slow_start > Span::ZERO).then_some(step)
     }
 }
 
@@ -262,16 +262,16 @@ fn doubled(first: Span, times: u32, most: Span) -> Span {
     Span::from_nanos(first.nanos().saturating_mul(factor)).min(most)
 }
 
-// === impl Down ===
+// === impl DownReason ===
 
-impl std::fmt::Display for Down {
+impl std::fmt::Display for DownReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Starting => f.write_str("starting"),
             Self::Refused => f.write_str("unready: connection refused"),
-            Self::Bad(said) => write!(f, "unready: {said}"),
-            Self::Silent => f.write_str("unready: health checks are not answered"),
-            Self::Own => f.write_str("unready: it is this gateway itself"),
+            Self::Unhealthy(said) => write!(f, "unready: {said}"),
+            Self::NoResponse => f.write_str("unready: health checks are not answered"),
+            Self::OwnGateway => f.write_str("unready: it is this gateway itself"),
         }
     }
 }

@@ -20,39 +20,39 @@ const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
 
 /// What a question may cost.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct ProbeLimits {
     /// From the first packet to the last byte.
     pub(super) time: Duration,
     pub(super) body: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ProbeResponse {
     pub(super) status: StatusCode,
     pub(super) body: Bytes,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unanswered {
+pub(super) enum ProbeError {
     Refused,
     TimedOut,
-    TooLong,
+    TooLarge,
     /// Anything else that went wrong on the way.
-    Lost(String),
+    Failed(String),
 }
 
 /// Asks a server for a path below its base.
 pub(super) async fn get(
     upstream: &Upstream,
     path: &str,
-    limits: Limits,
-) -> Result<Answer, Unanswered> {
+    limits: ProbeLimits,
+) -> Result<ProbeResponse, ProbeError> {
     let asked = ask(upstream, path, limits.body);
-    tokio::time::timeout(limits.time, asked).await.unwrap_or(Err(Unanswered::TimedOut))
+    tokio::time::timeout(limits.time, asked).await.unwrap_or(Err(ProbeError::TimedOut))
 }
 
-async fn ask(upstream: &Upstream, path: &str, most: usize) -> Result<Answer, Unanswered> {
+async fn ask(upstream: &Upstream, path: &str, most: usize) -> Result<ProbeResponse, ProbeError> {
     let stream = TcpStream::connect(upstream.place()).await?;
     let io = TokioIo::new(stream);
     let path = format!("{}{path}", upstream.base_path);
@@ -68,8 +68,8 @@ async fn ask(upstream: &Upstream, path: &str, most: usize) -> Result<Answer, Una
     }
 }
 
-fn request(upstream: &Upstream, path: &str) -> Result<Request<Empty<Bytes>>, Unanswered> {
-    let strange = |error: http::Error| Unanswered::Lost(error.to_string());
+fn request(upstream: &Upstream, path: &str) -> Result<Request<Empty<Bytes>>, ProbeError> {
+    let strange = |error: http::Error| ProbeError::Failed(error.to_string());
     let request = Request::get(path).header(USER_AGENT, AGENT);
     if upstream.http2 {
         let uri = Uri::builder().scheme("http").authority(upstream.authority.clone());
@@ -82,53 +82,56 @@ fn request(upstream: &Upstream, path: &str) -> Result<Request<Empty<Bytes>>, Una
 
 /// Lets the connection run for as long as the answer takes, and ends both together.
 async fn drive<T>(
-    asked: impl Future<Output = Result<T, Unanswered>>,
+    asked: impl Future<Output = Result<T, ProbeError>>,
     wire: impl Future<Output = hyper::Result<()>>,
-) -> Result<T, Unanswered> {
+) -> Result<T, ProbeError> {
     let mut asked = std::pin::pin!(asked);
     tokio::select! {
-        answer = &mut asked => answer,
+        response = &mut asked => response,
         // The server has closed; what it said before is still to be read.
         _ = wire => asked.await,
     }
 }
 
-async fn read(response: http::Response<Incoming>, most: usize) -> Result<Answer, Unanswered> {
+async fn read(
+    response: http::Response<Incoming>,
+    most: usize,
+) -> Result<ProbeResponse, ProbeError> {
     let status = response.status();
     let body = Limited::new(response.into_body(), most).collect().await.map_err(|error| {
         if error.is::<LengthLimitError>() {
-            Unanswered::TooLong
+            ProbeError::TooLarge
         } else {
-            Unanswered::Lost(error.to_string())
+            ProbeError::Failed(error.to_string())
         }
     })?;
-    Ok(Answer { status, body: body.to_bytes() })
+    Ok(ProbeResponse { status, body: body.to_bytes() })
 }
 
-// === impl Unanswered ===
+// === impl ProbeError ===
 
-impl From<std::io::Error> for Unanswered {
+impl From<std::io::Error> for ProbeError {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::ConnectionRefused => Self::Refused,
-            _ => Self::Lost(error.to_string()),
+            _ => Self::Failed(error.to_string()),
         }
     }
 }
 
-impl From<hyper::Error> for Unanswered {
+impl From<hyper::Error> for ProbeError {
     fn from(error: hyper::Error) -> Self {
-        Self::Lost(error.to_string())
+        Self::Failed(error.to_string())
     }
 }
 
-impl std::fmt::Display for Unanswered {
+impl std::fmt::Display for ProbeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Refused => f.write_str("connection refused"),
-            Self::TimedOut => f.write_str("no answer in time"),
-            Self::TooLong => f.write_str("the answer is too long"),
-            Self::Lost(error) => f.write_str(error),
+            Self::TimedOut => f.write_str("no response in time"),
+            Self::TooLarge => f.write_str("the response is too long"),
+            Self::Failed(error) => f.write_str(error),
         }
     }
 }

@@ -9,8 +9,8 @@ use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Uri};
 
 use super::catalogue::{Catalogue, ModelEntry};
-use super::names::{ANY_OTHER, NOT_YET};
-use super::pulse::Pulse;
+use super::model_ids::{ANY_OTHER, NOT_YET};
+use super::passive_stats::PassiveStats;
 use super::subset::Subset;
 use crate::config::resolved::{BackendKind, BackendSpec};
 
@@ -24,7 +24,7 @@ pub(crate) struct Roster {
     pub(super) catalogue: Arc<Catalogue>,
     /// One model of each backend, of those that are ready if any is: where a request goes that
     /// names none.
-    pub(super) turns: Vec<ModelId>,
+    pub(super) default_models: Vec<ModelId>,
     /// The backends that are ready, with the models that each serves.
     pub(super) ready: Vec<(BackendId, Vec<ModelId>)>,
     /// Models that only some of their backends may serve.
@@ -53,7 +53,7 @@ pub(crate) struct Upstream {
     /// Its address, where that needs nobody to look it up.
     pub(crate) socket: Option<SocketAddr>,
     /// What requests leave behind.
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) stats: Arc<PassiveStats>,
 }
 
 /// What a model's name leads to.
@@ -81,8 +81,8 @@ impl Roster {
 
     /// A model for a request that names none: any backend will do, in turns by `draw`.
     pub(crate) fn anywhere(&self, draw: u64) -> Lookup {
-        let count = self.turns.len() as u64;
-        match draw.checked_rem(count).and_then(|at| self.turns.get(at as usize)) {
+        let count = self.default_models.len() as u64;
+        match draw.checked_rem(count).and_then(|at| self.default_models.get(at as usize)) {
             Some(&model) => Lookup::Known(model),
             None => self.unknown(),
         }
@@ -143,14 +143,14 @@ impl Roster {
 
 impl Upstream {
     /// What is wrong with it where others must be told its address.
-    pub(crate) fn nameless(&self) -> String {
+    pub(crate) fn address_problem(&self) -> String {
         let Self { name, authority, .. } = self;
         format!("backend {name}: {authority} is a name where Envoy needs an address; write its IP")
     }
 
     /// Takes note of how long an answer's first byte took.
     pub(crate) fn note(&self, first_byte: Span) {
-        self.pulse.note(first_byte);
+        self.stats.note(first_byte);
     }
 
     /// Host and port to connect to.
@@ -183,7 +183,7 @@ impl Upstream {
         let base_path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
         let BackendSpec { id: name, kind, http2, .. } = spec;
         let (name, kind, http2) = (name.clone(), *kind, *http2);
-        let (socket, pulse) = (socket(&authority), Arc::default());
+        let (socket, stats) = (socket(&authority), Arc::default());
         Ok(Self {
             id,
             name,
@@ -194,7 +194,7 @@ impl Upstream {
             http2,
             host_header,
             socket,
-            pulse,
+            stats,
         })
     }
 }

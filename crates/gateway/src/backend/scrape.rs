@@ -8,8 +8,8 @@ use std::time::Duration;
 use flow::BackendId;
 
 use super::Fleet;
-use super::metrics::{Gauges, read};
-use super::probe::{Limits, get};
+use super::engine_metrics::{EngineMetrics, read};
+use super::probe::{ProbeLimits, get};
 use super::roster::Upstream;
 use crate::config::resolved::BackendKind;
 use crate::jitter::Jitter;
@@ -21,17 +21,17 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What is known of a server's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Habit {
+enum MetricsSupport {
     /// It has had them, or should have them.
-    Has,
+    Supported,
     /// It may have them: it is asked once each time that it comes up.
-    Untried,
-    HasNone,
+    Unknown,
+    Unsupported,
 }
 
 /// What one round needs to know.
 #[derive(Debug)]
-struct Round {
+struct ScrapeTarget {
     upstream: Arc<Upstream>,
     is_up: bool,
     every: Duration,
@@ -41,17 +41,20 @@ struct Round {
 /// Reads one backend's metrics for as long as it is there.
 pub(super) async fn scrape(fleet: Arc<Fleet>, id: BackendId) {
     let mut jitter = Jitter::new(u64::from(id.0));
-    let mut habit = None;
+    let mut support = None;
     let mut misses = 0u32;
-    while let Some(round) = fleet.round(id) {
-        let tried = habit.filter(|_| round.is_up).unwrap_or_else(|| Habit::of(round.upstream.kind));
-        habit = Some(tried);
-        if round.is_up && tried != Habit::HasNone {
-            let gauges = fleet.scrape(id, &round).await;
-            misses = if gauges { 0 } else { misses.saturating_add(1) };
-            habit = Some(tried.after(gauges));
+    while let Some(target) = fleet.scrape_target(id) {
+        let tried = support
+            .filter(|_| target.is_up)
+            .unwrap_or_else(|| MetricsSupport::of(target.upstream.kind));
+        support = Some(tried);
+        if target.is_up && tried != MetricsSupport::Unsupported {
+            let metrics = fleet.scrape(id, &target).await;
+            misses = if metrics { 0 } else { misses.saturating_add(1) };
+            support = Some(tried.after(metrics));
         }
-        let pause = round.every.saturating_mul(1 << misses.min(16)).min(PAUSE_MAX.max(round.every));
+        let pause =
+            target.every.saturating_mul(1 << misses.min(16)).min(PAUSE_MAX.max(target.every));
         tokio::time::sleep(jitter.around(pause)).await;
     }
 }
@@ -59,60 +62,60 @@ pub(super) async fn scrape(fleet: Arc<Fleet>, id: BackendId) {
 // === impl Fleet ===
 
 impl Fleet {
-    fn round(&self, id: BackendId) -> Option<Round> {
-        let crew = self.crew();
-        let member = crew.members.get(&id)?;
-        Some(Round {
-            upstream: member.upstream.clone(),
-            is_up: !member.health.is_down(),
-            every: crew.settings.scrape_interval,
-            time: crew.settings.health_timeout,
+    fn scrape_target(&self, id: BackendId) -> Option<ScrapeTarget> {
+        let state = self.state();
+        let backend = state.backends.get(&id)?;
+        Some(ScrapeTarget {
+            upstream: backend.upstream.clone(),
+            is_up: !backend.health.is_down(),
+            every: state.settings.scrape_interval,
+            time: state.settings.health_timeout,
         })
     }
 
     /// Reads once; says whether there was something to read.
-    async fn scrape(&self, id: BackendId, round: &Round) -> bool {
-        let gauges = {
+    async fn scrape(&self, id: BackendId, target: &ScrapeTarget) -> bool {
+        let metrics = {
             let Ok(_permit) = self.probes.acquire().await else { return false };
-            fetch(&round.upstream, round.time).await
+            fetch(&target.upstream, target.time).await
         };
-        if let Ok(gauges) = &gauges {
-            self.keeper.with(|controller, now| controller.reading(id, gauges.reading, now));
+        if let Ok(metrics) = &metrics {
+            self.keeper.with(|controller, now| controller.reading(id, metrics.reading, now));
         }
-        let read = gauges.is_ok();
+        let read = metrics.is_ok();
         let now = self.clock.now();
-        let new_adapters = self.crew().scraped(id, gauges, now);
+        let new_adapters = self.state().scraped(id, metrics, now);
         if new_adapters {
-            self.settle();
+            self.publish_changes();
         }
         read
     }
 }
 
-async fn fetch(upstream: &Upstream, time: Duration) -> Result<Gauges, String> {
-    let limits = Limits { time, body: BODY_MAX };
-    let answer = get(upstream, PATH, limits).await.map_err(|error| error.to_string())?;
-    if !answer.status.is_success() {
-        return Err(format!("{PATH} answered {}", answer.status));
+async fn fetch(upstream: &Upstream, time: Duration) -> Result<EngineMetrics, String> {
+    let limits = ProbeLimits { time, body: BODY_MAX };
+    let response = get(upstream, PATH, limits).await.map_err(|error| error.to_string())?;
+    if !response.status.is_success() {
+        return Err(format!("{PATH} answered {}", response.status));
     }
-    read(&answer.body).ok_or_else(|| format!("{PATH} has no engine's numbers that are known"))
+    read(&response.body).ok_or_else(|| format!("{PATH} has no engine's numbers that are known"))
 }
 
-// === impl Habit ===
+// === impl MetricsSupport ===
 
-impl Habit {
+impl MetricsSupport {
     fn of(kind: BackendKind) -> Self {
         match kind {
-            BackendKind::Vllm | BackendKind::Sglang | BackendKind::LlamaCpp => Self::Has,
-            BackendKind::Generic => Self::Untried,
-            BackendKind::Ollama | BackendKind::OpenAi => Self::HasNone,
+            BackendKind::Vllm | BackendKind::Sglang | BackendKind::LlamaCpp => Self::Supported,
+            BackendKind::Generic => Self::Unknown,
+            BackendKind::Ollama | BackendKind::OpenAi => Self::Unsupported,
         }
     }
 
     fn after(self, read: bool) -> Self {
         match self {
-            Self::Untried if read => Self::Has,
-            Self::Untried => Self::HasNone,
+            Self::Unknown if read => Self::Supported,
+            Self::Unknown => Self::Unsupported,
             other => other,
         }
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use flow::{BackendId, ModelId, Span, Time};
 
-use super::member::Member;
-use super::names::Names;
+use super::backend_state::BackendState;
+use super::model_ids::ModelIds;
 use super::roster::Upstream;
 
 /// The most subsets at once. A router has a handful.
@@ -19,7 +19,7 @@ const SUBSETS_MAX: usize = 256;
 /// Longer than requests wait: then another subset may have its place.
 const KEPT: Span = Span::from_secs(300);
 /// The most spots that are read of a hint.
-pub(crate) const SPOTS_MAX: usize = 4096;
+pub(crate) const SUBSET_ADDRESSES_MAX: usize = 4096;
 
 /// A model, and where it may be served: no more addresses than there are backends, whatever a hint
 /// lists.
@@ -31,7 +31,7 @@ pub(crate) struct Subset {
 
 /// Where a backend is: with any port, unless one is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Spot {
+pub(crate) struct EndpointAddress {
     ip: IpAddr,
     port: Option<u16>,
 }
@@ -39,20 +39,20 @@ pub(crate) struct Spot {
 /// The subsets that were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Subsets {
-    asked: BTreeMap<Subset, Asked>,
+    requested: BTreeMap<Subset, RequestedSubset>,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct RequestedSubset {
     /// When it was asked for first.
     since: Time,
     /// The name under which it is numbered: one that no server lists.
     name: String,
 }
 
-// === impl Spot ===
+// === impl EndpointAddress ===
 
-impl Spot {
+impl EndpointAddress {
     /// Reads `ip:port` or `ip`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -69,21 +69,21 @@ impl Subset {
     /// Those of these backends that are on one of the spots; nothing where none is.
     pub(super) fn of<'a>(
         model: ModelId,
-        spots: &BTreeSet<Spot>,
+        addresses: &BTreeSet<EndpointAddress>,
         upstreams: impl Iterator<Item = &'a Arc<Upstream>>,
     ) -> Option<Self> {
         let hinted = |socket: &SocketAddr| {
-            let spot = |port| Spot { ip: socket.ip(), port };
-            spots.contains(&spot(Some(socket.port()))) || spots.contains(&spot(None))
+            let address = |port| EndpointAddress { ip: socket.ip(), port };
+            addresses.contains(&address(Some(socket.port()))) || addresses.contains(&address(None))
         };
         let sockets: BTreeSet<SocketAddr> =
             upstreams.filter_map(|upstream| upstream.socket).filter(hinted).collect();
         (!sockets.is_empty()).then_some(Self { model, sockets })
     }
 
-    fn holds(&self, member: &Member) -> bool {
+    fn holds(&self, backend: &BackendState) -> bool {
         let here = |address| self.sockets.contains(&address);
-        member.upstream.socket.is_some_and(here) && member.serves.contains(&self.model)
+        backend.upstream.socket.is_some_and(here) && backend.serves.contains(&self.model)
     }
 }
 
@@ -91,29 +91,29 @@ impl Subset {
 
 impl Subsets {
     /// Takes note that a subset is asked for; says whether it is new.
-    pub(super) fn ask(&mut self, subset: Subset, now: Time) -> bool {
-        if self.asked.contains_key(&subset) {
+    pub(super) fn request(&mut self, subset: Subset, now: Time) -> bool {
+        if self.requested.contains_key(&subset) {
             return false;
         }
-        if self.asked.len() >= SUBSETS_MAX && !self.drop_oldest(now) {
+        if self.requested.len() >= SUBSETS_MAX && !self.drop_oldest(now) {
             tracing::debug!("a subset was left out: there are {SUBSETS_MAX} already");
             return false;
         }
         // Names of models have no control characters.
         let name = format!("\u{1}{subset:?}");
-        self.asked.insert(subset, Asked { since: now, name });
+        self.requested.insert(subset, RequestedSubset { since: now, name });
         true
     }
 
     /// Makes room. One that is still in use comes back with its number when it is asked for.
     fn drop_oldest(&mut self, now: Time) -> bool {
-        let oldest = self.asked.iter().min_by_key(|(_, asked)| asked.since);
+        let oldest = self.requested.iter().min_by_key(|(_, requested)| requested.since);
         let Some((oldest, since)) = oldest.map(|(subset, at)| (subset.clone(), at.since)) else {
             return true;
         };
         let old = now.since(since) > KEPT;
         if old {
-            self.asked.remove(&oldest);
+            self.requested.remove(&oldest);
         }
         old
     }
@@ -121,19 +121,20 @@ impl Subsets {
     /// Numbers those that some backend can serve, and tells the backends.
     pub(super) fn number(
         &self,
-        members: &mut BTreeMap<BackendId, Member>,
-        names: &mut Names,
+        backends: &mut BTreeMap<BackendId, BackendState>,
+        model_ids: &mut ModelIds,
         now: Time,
     ) -> BTreeMap<Subset, ModelId> {
-        members.values_mut().for_each(|member| member.inside.clear());
+        backends.values_mut().for_each(|backend| backend.subset_models.clear());
         let mut numbered = BTreeMap::new();
-        for (subset, Asked { name, .. }) in &self.asked {
-            let mut inside = members.values_mut().filter(|member| subset.holds(member)).peekable();
-            if inside.peek().is_none() {
+        for (subset, RequestedSubset { name, .. }) in &self.requested {
+            let mut subset_models =
+                backends.values_mut().filter(|backend| subset.holds(backend)).peekable();
+            if subset_models.peek().is_none() {
                 continue;
             }
-            let Some(id) = names.number(name, now) else { continue };
-            inside.for_each(|member| member.inside.push(id));
+            let Some(id) = model_ids.number(name, now) else { continue };
+            subset_models.for_each(|backend| backend.subset_models.push(id));
             numbered.insert(subset.clone(), id);
         }
         numbered

@@ -1,14 +1,14 @@
 //! Tests of the fleet, and what they share: a server that answers what it is told to.
 
-mod crew;
-mod discover;
-mod endpoints;
+mod discovery;
+mod endpoints_file;
+mod engine_metrics;
 mod fleet;
+mod fleet_state;
 mod health;
-mod metrics;
-mod models;
-mod own;
+mod model_list;
 mod probe;
+mod self_detection;
 mod subset;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::roster::Upstream;
-use super::{Fleet, Lookup, Own};
+use super::{Fleet, GatewayIdentity, Lookup};
 use crate::clock::Clock;
 use crate::config::resolved::{BackendKind, BackendSpec, FleetSettings};
 use crate::keeper::Keeper;
@@ -104,10 +104,10 @@ async fn serve(mut stream: TcpStream, pages: Pages) {
     let page = pages.lock().unwrap().get(path).cloned();
     let (status, body) = page.unwrap_or((404, "nothing here".into()));
     let length = body.len();
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     );
-    _ = stream.write_all(answer.as_bytes()).await;
+    _ = stream.write_all(response.as_bytes()).await;
 }
 
 // === impl Fake ===

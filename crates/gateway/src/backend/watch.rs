@@ -13,19 +13,19 @@ use std::time::Duration;
 use flow::{BackendId, Span, Time};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::crew::Crew;
-use super::health::Check;
-use super::member::Models;
-use super::models::{Lesson, learn};
-use super::probe::{Limits, Unanswered, get};
+use super::backend_state::ServedModels;
+use super::fleet_state::FleetState;
+use super::health::CheckResult;
+use super::model_list::{ModelListReply, fetch_model_list};
+use super::probe::{ProbeError, ProbeLimits, get};
 use super::roster::Upstream;
-use super::{Fleet, Own, discover, endpoints, scrape};
+use super::{Fleet, GatewayIdentity, discovery, endpoints_file, scrape};
 use crate::clock;
 use crate::config::resolved::BackendKind;
 use crate::jitter::Jitter;
 
 /// How often lists of models are asked for.
-const LEARN_EVERY: Span = Span::from_secs(30);
+const MODEL_LIST_INTERVAL: Span = Span::from_secs(30);
 /// A health check's answer is not read further.
 const HEALTH_BODY_MAX: usize = 1 << 20;
 const LIST_BODY_MAX: usize = 4 << 20;
@@ -45,11 +45,11 @@ struct Tasks {
 
 /// What a round of one backend's loop needs to know.
 #[derive(Debug)]
-struct Ward {
+struct CheckTarget {
     upstream: Arc<Upstream>,
-    nudge: Arc<tokio::sync::Notify>,
+    check_now: Arc<tokio::sync::Notify>,
     time: Duration,
-    learns: bool,
+    lists_models: bool,
     /// Whether its list must be had before it can be ready.
     urgent: bool,
 }
@@ -58,78 +58,86 @@ struct Ward {
 
 impl Fleet {
     /// Watches the servers for ever.
-    pub(crate) async fn watch(self: Arc<Self>, own: Own) {
-        let own = Arc::new(own);
+    pub(crate) async fn watch(self: Arc<Self>, identity: GatewayIdentity) {
+        let identity = Arc::new(identity);
         let mut tasks = Tasks::default();
         loop {
-            tasks.follow(&self, &own);
+            tasks.follow(&self, &identity);
             let next = {
                 let now = self.clock.now();
-                self.crew().next_change(now).unwrap_or(now.after(IDLE)).min(now.after(IDLE))
+                self.state().next_change(now).unwrap_or(now.after(IDLE)).min(now.after(IDLE))
             };
             tokio::select! {
                 () = self.changed.notified() => {}
-                () = tokio::time::sleep_until(self.clock.instant(next)) => self.settle(),
+                () = tokio::time::sleep_until(self.clock.instant(next)) => self.publish_changes(),
             }
         }
     }
 
-    fn ward(&self, id: BackendId) -> Option<Ward> {
-        let crew = self.crew();
-        let member = crew.members.get(&id)?;
-        Some(Ward {
-            upstream: member.upstream.clone(),
-            nudge: member.nudge.clone(),
-            time: crew.settings.health_timeout,
-            learns: member.spec.models.is_empty(),
-            urgent: member.health.is_down() || matches!(member.models, Models::NotYet),
+    fn check_target(&self, id: BackendId) -> Option<CheckTarget> {
+        let state = self.state();
+        let backend = state.backends.get(&id)?;
+        Some(CheckTarget {
+            upstream: backend.upstream.clone(),
+            check_now: backend.check_now.clone(),
+            time: state.settings.health_timeout,
+            lists_models: backend.spec.models.is_empty(),
+            urgent: backend.health.is_down() || matches!(backend.models, ServedModels::Unknown),
         })
     }
 
     /// Looks after one backend for as long as it is there.
-    async fn look_after(self: Arc<Self>, id: BackendId, own: Arc<Own>) {
+    async fn check_loop(self: Arc<Self>, id: BackendId, identity: Arc<GatewayIdentity>) {
         let mut jitter = Jitter::new(u64::from(id.0));
-        let mut learn_at = Time::ZERO;
+        let mut list_at = Time::ZERO;
         tokio::time::sleep(jitter.part_of(SPREAD)).await;
-        while let Some(ward) = self.ward(id) {
+        while let Some(target) = self.check_target(id) {
             let began = self.clock.now();
-            let check = self.check(&ward, &own).await;
-            let mut lesson = None;
-            if check == Check::Good && ward.learns && (ward.urgent || began >= learn_at) {
-                lesson = Some(self.learn(&ward).await);
-                learn_at = began.after(LEARN_EVERY);
+            let check = self.check(&target, &identity).await;
+            let mut reply = None;
+            if check == CheckResult::Healthy
+                && target.lists_models
+                && (target.urgent || began >= list_at)
+            {
+                reply = Some(self.fetch_models(&target).await);
+                list_at = began.after(MODEL_LIST_INTERVAL);
             }
-            let pause = self.change(|crew, now| {
-                crew.checked(id, check, began, now);
-                lesson.into_iter().for_each(|lesson| crew.learn(id, lesson));
-                crew.next_check(id)
+            let pause = self.change(|state, now| {
+                state.checked(id, check, began, now);
+                reply.into_iter().for_each(|reply| state.set_model_list(id, reply));
+                state.next_check(id)
             });
             tokio::select! {
                 () = tokio::time::sleep(jitter.around(clock::duration(pause))) => {}
-                () = ward.nudge.notified() => {}
+                () = target.check_now.notified() => {}
             }
         }
     }
 
-    async fn check(&self, ward: &Ward, own: &Own) -> Check {
-        if own.is_at(&ward.upstream.authority) {
-            return Check::Own;
+    async fn check(&self, target: &CheckTarget, identity: &GatewayIdentity) -> CheckResult {
+        if identity.is_at(&target.upstream.authority) {
+            return CheckResult::OwnGateway;
         }
-        let Ok(_permit) = self.probes.acquire().await else { return Check::Silent };
-        let limits = Limits { time: ward.time, body: HEALTH_BODY_MAX };
-        check(&ward.upstream, own, limits).await
+        let Ok(_permit) = self.probes.acquire().await else { return CheckResult::NoResponse };
+        let limits = ProbeLimits { time: target.time, body: HEALTH_BODY_MAX };
+        check(&target.upstream, identity, limits).await
     }
 
-    async fn learn(&self, ward: &Ward) -> Lesson {
+    async fn fetch_models(&self, target: &CheckTarget) -> ModelListReply {
         let Ok(_permit) = self.probes.acquire().await else {
-            return Lesson::Later("shutting down".into());
+            return ModelListReply::Unavailable("shutting down".into());
         };
-        learn(&ward.upstream, Limits { time: ward.time, body: LIST_BODY_MAX }).await
+        fetch_model_list(&target.upstream, ProbeLimits { time: target.time, body: LIST_BODY_MAX })
+            .await
     }
 }
 
 /// Asks a server how it is, in the way of its kind.
-pub(super) async fn check(upstream: &Upstream, own: &Own, limits: Limits) -> Check {
+pub(super) async fn check(
+    upstream: &Upstream,
+    identity: &GatewayIdentity,
+    limits: ProbeLimits,
+) -> CheckResult {
     let path = match upstream.kind {
         BackendKind::Ollama => "/api/version",
         BackendKind::OpenAi => "/v1/models",
@@ -140,14 +148,14 @@ pub(super) async fn check(upstream: &Upstream, own: &Own, limits: Limits) -> Che
     // These need not have the path, or not for us: that they answer is all that can be asked.
     let lenient = matches!(upstream.kind, BackendKind::OpenAi | BackendKind::Generic);
     match get(upstream, path, limits).await {
-        Ok(answer) if own.wrote(&answer.body) => Check::Own,
-        Ok(answer) if answer.status.is_success() => Check::Good,
-        Ok(answer) if lenient && !answer.status.is_server_error() => Check::Good,
-        Ok(answer) => Check::Bad(format!("{path} answered {}", answer.status)),
+        Ok(response) if identity.wrote(&response.body) => CheckResult::OwnGateway,
+        Ok(response) if response.status.is_success() => CheckResult::Healthy,
+        Ok(response) if lenient && !response.status.is_server_error() => CheckResult::Healthy,
+        Ok(response) => CheckResult::Unhealthy(format!("{path} answered {}", response.status)),
         // It answers, and at length.
-        Err(Unanswered::TooLong) => Check::Good,
-        Err(Unanswered::Refused) => Check::Refused,
-        Err(Unanswered::TimedOut | Unanswered::Lost(_)) => Check::Silent,
+        Err(ProbeError::TooLarge) => CheckResult::Healthy,
+        Err(ProbeError::Refused) => CheckResult::Refused,
+        Err(ProbeError::TimedOut | ProbeError::Failed(_)) => CheckResult::NoResponse,
     }
 }
 
@@ -155,12 +163,12 @@ pub(super) async fn check(upstream: &Upstream, own: &Own, limits: Limits) -> Che
 
 impl Tasks {
     /// Starts what is missing and ends what is not wanted any more.
-    fn follow(&mut self, fleet: &Arc<Fleet>, own: &Arc<Own>) {
+    fn follow(&mut self, fleet: &Arc<Fleet>, identity: &Arc<GatewayIdentity>) {
         while self.set.try_join_next().is_some() {}
         let (ids, path, discover) = {
-            let crew = fleet.crew();
-            let ids: Vec<BackendId> = crew.members.keys().copied().collect();
-            (ids, crew.settings.endpoints_file.clone(), crew.settings.discover)
+            let state = fleet.state();
+            let ids: Vec<BackendId> = state.backends.keys().copied().collect();
+            (ids, state.settings.endpoints_file.clone(), state.settings.discover)
         };
         self.loops.retain(|id, handles| {
             let gone = ids.binary_search(id).is_err();
@@ -172,12 +180,12 @@ impl Tasks {
         });
         for id in ids {
             self.loops.entry(id).or_insert_with(|| {
-                let check = self.set.spawn(fleet.clone().look_after(id, own.clone()));
+                let check = self.set.spawn(fleet.clone().check_loop(id, identity.clone()));
                 [check, self.set.spawn(scrape::scrape(fleet.clone(), id))]
             });
         }
         self.follow_endpoints(fleet, path);
-        self.follow_discovery(fleet, discover, own);
+        self.follow_discovery(fleet, discover, identity);
     }
 
     fn follow_endpoints(&mut self, fleet: &Arc<Fleet>, path: Option<PathBuf>) {
@@ -188,15 +196,15 @@ impl Tasks {
             handle.abort();
         }
         if let Some(path) = path {
-            let task = endpoints::follow(fleet.clone(), path.clone());
+            let task = endpoints_file::follow(fleet.clone(), path.clone());
             self.endpoints = Some((path, self.set.spawn(task)));
         }
     }
 
-    fn follow_discovery(&mut self, fleet: &Arc<Fleet>, wanted: bool, own: &Own) {
+    fn follow_discovery(&mut self, fleet: &Arc<Fleet>, wanted: bool, identity: &GatewayIdentity) {
         match (&self.discovery, wanted) {
             (None, true) => {
-                let task = discover::search(fleet.clone(), own.ports());
+                let task = discovery::search(fleet.clone(), identity.ports());
                 self.discovery = Some(self.set.spawn(task));
             }
             (Some(handle), false) => {
@@ -208,15 +216,15 @@ impl Tasks {
     }
 }
 
-// === impl Crew ===
+// === impl FleetState ===
 
-impl Crew {
+impl FleetState {
     fn next_check(&self, id: BackendId) -> Span {
-        let law = self.law();
-        let Some(member) = self.members.get(&id) else { return Span::ZERO };
-        let every = member.health.next_check(&law);
+        let settings = self.health_settings();
+        let Some(backend) = self.backends.get(&id) else { return Span::ZERO };
+        let every = backend.health.next_check(&settings);
         // Whose list is missing is not ready, however well it is.
         let soon = Span::from_secs(1);
-        if matches!(member.models, Models::NotYet) { every.min(soon) } else { every }
+        if matches!(backend.models, ServedModels::Unknown) { every.min(soon) } else { every }
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::clock;
-use crate::ingress::lasting;
+use crate::ingress::duration;
 use crate::ingress::path::is_work;
 use crate::reply::Fault;
 
@@ -111,7 +111,7 @@ fn proxied(endpoint: String) -> Result<String, Fault> {
 }
 
 fn within(window: &str) -> Result<Duration, Fault> {
-    let within = lasting::parse(window).map(clock::duration);
+    let within = duration::parse(window).map(clock::duration);
     within.filter(|within| (WINDOW_MIN..=WINDOW_MAX).contains(within)).ok_or_else(|| {
         let text = "'completion_window' must be a duration from 1s to 365d, such as 24h or 90m.";
         invalid("completion_window", text.into())

@@ -21,9 +21,9 @@ use super::verdict::{Verdict, judge};
 use super::{Dispatcher, Line, Whereabouts, Word};
 use crate::client::Unanswered;
 use crate::clock::moment;
+use crate::ingress::dispatch_headers::DispatchHeaders;
 use crate::ingress::path::is_work;
 use crate::ingress::prompt_tokens;
-use crate::ingress::stamp::Stamp;
 use crate::observe::BAND_NAMES;
 use crate::observe::dispatch::End;
 use crate::task;
@@ -256,7 +256,7 @@ fn request(line: &Line, message: &Message, body: Bytes) -> Result<Request<Full<B
     if *path != line.queue.path && !is_work(path) {
         return Err(format!("{path:?} is not a path of the API that takes work"));
     }
-    let stamp = Stamp {
+    let headers = DispatchHeaders {
         id: &message.id,
         priority: BAND_NAMES[line.queue.band as usize],
         objective: line.queue.objective.as_deref(),
@@ -266,7 +266,7 @@ fn request(line: &Line, message: &Message, body: Bytes) -> Result<Request<Full<B
     };
     let request = Request::post(path.as_str()).body(Full::new(body));
     let mut request = request.map_err(|error| error.to_string())?;
-    *request.headers_mut() = stamp.headers();
+    *request.headers_mut() = headers.to_header_map();
     Ok(request)
 }
 

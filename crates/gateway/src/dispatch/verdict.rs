@@ -10,7 +10,7 @@ use http::StatusCode;
 use store::{Moment, Outcome};
 
 use crate::client::{Answer, Unanswered};
-use crate::ingress::stamp::retry_after;
+use crate::ingress::dispatch_headers::retry_after;
 
 /// What is to be done with a message after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]

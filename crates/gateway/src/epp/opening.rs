@@ -13,7 +13,7 @@ use prost_types::value::Kind;
 
 use super::grpc::{Code, Incoming, Status};
 use super::script::{LB, SERVED, SUBSET, SUBSET_HINT};
-use crate::backend::{SPOTS_MAX, Spot};
+use crate::backend::{EndpointAddress, SUBSET_ADDRESSES_MAX};
 use crate::bodies::Held;
 use crate::config::resolved::Server;
 use crate::reply::Fault;
@@ -23,7 +23,7 @@ use crate::reply::Fault;
 pub(super) struct Opening {
     pub(super) parts: Parts,
     /// Where alone the request may go, if somebody said so.
-    pub(super) within: Option<BTreeSet<Spot>>,
+    pub(super) within: Option<BTreeSet<EndpointAddress>>,
     /// Whether the head is all there is.
     pub(super) whole: bool,
     /// Whether response bodies will be seen.
@@ -120,7 +120,7 @@ impl Rest {
 }
 
 /// Where the request may go, as the one before us says. A hint that names nobody leaves nobody.
-fn subset(message: &ProcessingRequest) -> Option<BTreeSet<Spot>> {
+fn subset(message: &ProcessingRequest) -> Option<BTreeSet<EndpointAddress>> {
     let metadata = &message.metadata_context.as_ref()?.filter_metadata;
     let hint = metadata.get(SUBSET_HINT)?.fields.get(SUBSET)?;
     let texts = match hint.kind.as_ref()? {
@@ -128,7 +128,7 @@ fn subset(message: &ProcessingRequest) -> Option<BTreeSet<Spot>> {
         Kind::StringValue(text) => text.split(',').collect(),
         _ => Vec::new(),
     };
-    Some(texts.into_iter().take(SPOTS_MAX).filter_map(Spot::parse).collect())
+    Some(texts.into_iter().take(SUBSET_ADDRESSES_MAX).filter_map(EndpointAddress::parse).collect())
 }
 
 /// Where the request really went.

@@ -20,7 +20,7 @@ use super::grpc::{Incoming, Outgoing, Status};
 use super::opening::{self, Hitch, Opening, Rest};
 use super::script;
 use crate::alarm::Alarm;
-use crate::backend::{Spot, Upstream};
+use crate::backend::{EndpointAddress, Upstream};
 use crate::config::Resolved;
 use crate::gate::Gate;
 use crate::ingress;
@@ -266,10 +266,10 @@ impl Talk {
     }
 
     /// Where the conformance suite wants a request to go, if it may.
-    fn conformance(&self, headers: &HeaderMap) -> Option<BTreeSet<Spot>> {
+    fn conformance(&self, headers: &HeaderMap) -> Option<BTreeSet<EndpointAddress>> {
         let wanted =
             ingress::headers::selection(headers).filter(|_| self.config.epp.conformance)?;
-        Some(wanted.split(',').filter_map(Spot::parse).collect())
+        Some(wanted.split(',').filter_map(EndpointAddress::parse).collect())
     }
 
     /// Tells the conformance suite where a request went.

@@ -9,7 +9,7 @@ use flow::identity::NAME_MAX;
 use http::header::{CONTENT_TYPE, EXPECT, TE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{form, ident, lasting};
+use super::{duration, identifier, multipart_form};
 use crate::hops;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -17,7 +17,7 @@ const SELECTION: HeaderName = HeaderName::from_static("test-epp-endpoint-selecti
 
 /// What a request's headers say, as they say it. Of a header that comes twice the first counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Controls<'a> {
+pub(super) struct ControlHeaders<'a> {
     pub(super) content_type: Option<&'a HeaderValue>,
     pub(super) request_id: Option<&'a HeaderValue>,
     pub(super) priority: Option<&'a HeaderValue>,
@@ -60,7 +60,7 @@ pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> H
 
 /// A request's id where nothing more of it could be read.
 pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
-    ident::of(headers.get(REQUEST_ID))
+    identifier::of(headers.get(REQUEST_ID))
 }
 
 /// What parts the form that is coming; nothing for what is not a form.
@@ -68,7 +68,7 @@ pub(crate) fn form_boundary(headers: &HeaderMap) -> Option<&str> {
     let content_type = text(headers.get(CONTENT_TYPE)?)?;
     let kind = content_type.split(';').next().unwrap_or_default();
     let is_form = kind.trim_ascii().eq_ignore_ascii_case("multipart/form-data");
-    form::boundary(content_type).filter(|_| is_form)
+    multipart_form::boundary(content_type).filter(|_| is_form)
 }
 
 /// Whether its sender waits for a word before it sends the body.
@@ -78,13 +78,13 @@ pub(crate) fn expects_word(headers: &HeaderMap) -> bool {
 
 /// Whose request it is, as far as its sender says; empty for nobody's.
 pub(crate) fn tenant(headers: &HeaderMap) -> &str {
-    let tenant = Controls::of(headers).fairness_id().unwrap_or_default();
+    let tenant = ControlHeaders::of(headers).fairness_id().unwrap_or_default();
     if tenant.len() <= NAME_MAX { tenant } else { "" }
 }
 
 /// A name that nothing else has.
 pub(crate) fn fresh_id() -> String {
-    ident::of(None).to_str().unwrap_or_default().to_owned()
+    identifier::of(None).to_str().unwrap_or_default().to_owned()
 }
 
 /// Whether a body is said to be JSON.
@@ -118,9 +118,9 @@ pub(super) fn ends_here(name: &str) -> bool {
     }
 }
 
-// === impl Controls ===
+// === impl ControlHeaders ===
 
-impl<'a> Controls<'a> {
+impl<'a> ControlHeaders<'a> {
     pub(super) fn of(headers: &'a HeaderMap) -> Self {
         let mut found = Self::default();
         for (name, value) in headers {
@@ -170,7 +170,7 @@ impl<'a> Controls<'a> {
 
     /// How long it may wait at most.
     pub(super) fn ttl(&self) -> Option<Span> {
-        self.ttl.and_then(text).and_then(lasting::parse)
+        self.ttl.and_then(text).and_then(duration::parse)
     }
 
     pub(super) fn latency_max(&self) -> Option<Span> {

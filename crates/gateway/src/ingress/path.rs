@@ -4,14 +4,14 @@
 //! read as another one is refused, so that nobody reaches what is not offered.
 
 mod batch;
-mod queues;
+mod dispatch;
 
 use std::borrow::Cow;
 
 use http::Method;
 
 pub(crate) use self::batch::{BatchCall, object_id};
-pub(crate) use self::queues::{Graves, QueueCall};
+pub(crate) use self::dispatch::{DeadLetterQuery, DispatchCall};
 use crate::reply::Fault;
 
 /// Where a request goes.
@@ -20,7 +20,7 @@ pub(crate) enum Route {
     /// To a backend.
     Proxied {
         api: Api,
-        kind: Kind,
+        kind: RequestKind,
     },
     /// The models of all backends, in the words of OpenAI and of Ollama.
     Models,
@@ -32,9 +32,9 @@ pub(crate) enum Route {
     /// To the Batch API.
     Batch(BatchCall),
     /// To the dispatcher's pages.
-    Queues(QueueCall),
-    Visibility(Page),
-    Nothing,
+    Dispatch(DispatchCall),
+    Visibility(AdminPage),
+    NotFound,
 }
 
 /// Whose words a request is in.
@@ -46,7 +46,7 @@ pub(crate) enum Api {
 
 /// What kind of work a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RequestKind {
     Chat,
     Completion,
     Response,
@@ -57,7 +57,7 @@ pub(crate) enum Kind {
 
 /// What the gateway shows of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Page {
+pub(crate) enum AdminPage {
     Backends,
     Flows,
     Workloads,
@@ -75,20 +75,20 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
         return Err(Fault::MethodNotAllowed);
     }
     let reads = matches!(*method, Method::GET | Method::HEAD);
-    if let Some(page) = Page::at(path) {
+    if let Some(page) = AdminPage::at(path) {
         return if reads { Ok(Route::Visibility(page)) } else { Err(Fault::MethodNotAllowed) };
     }
-    if let Some(route) = queues::at(method, path) {
+    if let Some(route) = dispatch::at(method, path) {
         return Ok(route);
     }
     let api = match path {
         _ if path.starts_with("/v1/") => Api::OpenAi,
         _ if path.starts_with("/api/") => Api::Ollama,
-        _ => return Ok(Route::Nothing),
+        _ => return Ok(Route::NotFound),
     };
     let kind = kind(method, path);
     // A path of a known kind is one that is written down here.
-    if kind == Kind::Other && !is_plain(path) {
+    if kind == RequestKind::Other && !is_plain(path) {
         let text = "The path has empty or dot segments: send it without them.";
         return Err(Fault::InvalidRequest(text.into()));
     }
@@ -97,7 +97,7 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
         "/api/tags" if reads => Route::Tags,
         "/api/version" if reads => Route::Version,
         _ if reads && path.len() > CARDS.len() && path.starts_with(CARDS) => Route::ModelCard,
-        _ if kind == Kind::Other && api == Api::OpenAi => {
+        _ if kind == RequestKind::Other && api == Api::OpenAi => {
             batch::at(method, path).unwrap_or(Route::Proxied { api, kind })
         }
         _ => Route::Proxied { api, kind },
@@ -121,16 +121,16 @@ pub(crate) fn card_id(path: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Work is posted; whatever else comes to the same path (a list, a cancellation) is not.
-fn kind(method: &Method, path: &str) -> Kind {
+fn kind(method: &Method, path: &str) -> RequestKind {
     if *method != Method::POST {
-        return Kind::Other;
+        return RequestKind::Other;
     }
     match path {
-        "/v1/chat/completions" | "/api/chat" => Kind::Chat,
-        "/v1/completions" | "/api/generate" => Kind::Completion,
-        "/v1/responses" => Kind::Response,
-        "/v1/embeddings" | "/api/embed" | "/api/embeddings" => Kind::Embedding,
-        _ => Kind::Other,
+        "/v1/chat/completions" | "/api/chat" => RequestKind::Chat,
+        "/v1/completions" | "/api/generate" => RequestKind::Completion,
+        "/v1/responses" => RequestKind::Response,
+        "/v1/embeddings" | "/api/embed" | "/api/embeddings" => RequestKind::Embedding,
+        _ => RequestKind::Other,
     }
 }
 
@@ -178,9 +178,9 @@ fn hex(code: &[u8; 2]) -> Option<u8> {
     u8::try_from(digit(code[0])? * 16 + digit(code[1])?).ok()
 }
 
-// === impl Kind ===
+// === impl RequestKind ===
 
-impl Kind {
+impl RequestKind {
     /// Whether its body must be a JSON object that names a model.
     pub(crate) const fn needs_model(self) -> bool {
         !matches!(self, Self::Other)
@@ -192,9 +192,9 @@ impl Kind {
     }
 }
 
-// === impl Page ===
+// === impl AdminPage ===
 
-impl Page {
+impl AdminPage {
     /// The page at a path.
     pub(crate) fn at(path: &str) -> Option<Self> {
         Some(match path {

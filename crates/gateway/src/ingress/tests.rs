@@ -3,12 +3,12 @@
 mod bands;
 mod bodies;
 mod flows;
-mod hostile;
+mod forwarded_headers;
+mod json_scanner;
+mod malformed;
 mod measure;
 mod paths;
-mod upstream;
-mod walked;
-mod wishes;
+mod preferences;
 mod workloads;
 
 use http::{HeaderName, Method, Request};

@@ -17,7 +17,7 @@ const CRITICALITY: u8 = 3;
 
 /// Where a request comes from and how urgent its sender says it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct WorkloadContext {
     /// Nothing where an id would have to be made up.
     pub(super) id: Option<String>,
     /// From 1 to 5.
@@ -25,25 +25,25 @@ pub(super) struct Origin {
 }
 
 #[derive(Deserialize)]
-struct Context<'a> {
+struct ContextJson<'a> {
     #[serde(borrow)]
     workload_id: Cow<'a, str>,
     #[serde(borrow)]
     criticality: Option<&'a RawValue>,
 }
 
-// === impl Origin ===
+// === impl WorkloadContext ===
 
-impl Origin {
+impl WorkloadContext {
     const UNKNOWN: Self = Self { id: None, criticality: CRITICALITY };
 
     pub(super) fn of(header: Option<&HeaderValue>) -> Self {
         let bounded = header.filter(|value| value.len() <= HEADER_MAX).and_then(text);
-        let context = bounded.and_then(|text| serde_json::from_str::<Context<'_>>(text).ok());
+        let context = bounded.and_then(|text| serde_json::from_str::<ContextJson<'_>>(text).ok());
         context.and_then(Self::given).unwrap_or(Self::UNKNOWN)
     }
 
-    fn given(context: Context<'_>) -> Option<Self> {
+    fn given(context: ContextJson<'_>) -> Option<Self> {
         let mut id = context.workload_id.into_owned();
         // Only through JSON's escapes could such letters come this far, into logs and pages.
         if id.is_empty() || id.contains(char::is_control) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use store::Depth;
 
-use super::text::{Kind, Text};
+use super::prometheus_writer::{MetricType, MetricsText};
 
 /// What became of an attempt, or of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Board {
     }
 
     /// Writes what there is; nothing where there is no dispatcher.
-    pub(super) fn write(&self, text: &mut Text) {
+    pub(super) fn write(&self, text: &mut MetricsText) {
         let rows = lock(&self.rows);
         if rows.is_empty() {
             return;
@@ -96,26 +96,26 @@ impl Board {
     }
 }
 
-fn write_rows(text: &mut Text, rows: &[Arc<Row>]) {
+fn write_rows(text: &mut MetricsText, rows: &[Arc<Row>]) {
     let help = "Batch requests that were sent, each attempt.";
-    let mut family = text.family("dispatch_sent_total", Kind::Counter, help);
+    let mut family = text.family("dispatch_sent_total", MetricType::Counter, help);
     for row in rows {
         family.add(&[("queue", &row.queue)], row.sent.load(Relaxed));
     }
     let help = "What became of batch requests and their attempts.";
-    let mut family = text.family("dispatch_ends_total", Kind::Counter, help);
+    let mut family = text.family("dispatch_ends_total", MetricType::Counter, help);
     for row in rows {
         for (end, count) in ENDS.into_iter().zip(&row.ends) {
             family.add(&[("queue", &row.queue), ("end", end)], count.load(Relaxed));
         }
     }
     let help = "Claims that ran out and came back.";
-    let mut family = text.family("dispatch_claims_lost_total", Kind::Counter, help);
+    let mut family = text.family("dispatch_claims_lost_total", MetricType::Counter, help);
     for row in rows {
         family.add(&[("queue", &row.queue)], row.revived.load(Relaxed));
     }
     let help = "Batch requests in a queue.";
-    let mut family = text.family("dispatch_depth", Kind::Gauge, help);
+    let mut family = text.family("dispatch_depth", MetricType::Gauge, help);
     for row in rows {
         for (state, count) in ["pending", "retry", "claimed", "dead"].into_iter().zip(&row.depth) {
             family.add(&[("queue", &row.queue), ("state", state)], count.load(Relaxed));
@@ -123,26 +123,26 @@ fn write_rows(text: &mut Text, rows: &[Arc<Row>]) {
     }
 }
 
-fn write_gates(text: &mut Text, gates: &[GateGauge]) {
+fn write_gates(text: &mut MetricsText, gates: &[GateGauge]) {
     let help = "Whether a gate can be read; nothing goes while it cannot.";
-    let mut family = text.family("dispatch_gate_readable", Kind::Gauge, help);
+    let mut family = text.family("dispatch_gate_readable", MetricType::Gauge, help);
     for gate in gates {
         family.add(&[("gate", &gate.name)], u8::from(gate.free.is_some()));
     }
     let help = "The free share that a gate reads.";
-    let mut family = text.family("dispatch_gate_free", Kind::Gauge, help);
+    let mut family = text.family("dispatch_gate_free", MetricType::Gauge, help);
     for gate in gates.iter() {
         if let Some(free) = gate.free {
             family.add(&[("gate", &gate.name)], free);
         }
     }
     let help = "How much may still go by a gate's last reading.";
-    let mut family = text.family("dispatch_gate_left", Kind::Gauge, help);
+    let mut family = text.family("dispatch_gate_left", MetricType::Gauge, help);
     for gate in gates {
         family.add(&[("gate", &gate.name)], gate.left);
     }
     let help = "How much is under way that went through a gate.";
-    let mut family = text.family("dispatch_gate_in_flight", Kind::Gauge, help);
+    let mut family = text.family("dispatch_gate_in_flight", MetricType::Gauge, help);
     for gate in gates {
         family.add(&[("gate", &gate.name)], gate.in_flight);
     }

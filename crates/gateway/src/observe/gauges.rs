@@ -1,19 +1,19 @@
-//! Gauges, and the counters that the core keeps: all from one [`Truth`].
+//! Gauges, and the counters that the core keeps: all from one [`Snapshot`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flow::{BANDS, BackendView, Counters, ModelId, Stage};
 
-use super::book::{Book, Names};
-use super::servers::{OTHER, SERVERS_MAX};
-use super::text::{Kind, Text};
-use super::truth::{Living, Truth};
-use super::{BAND_NAMES, Nameplates};
+use super::backend_metrics::{BACKENDS_MAX, OTHER};
+use super::labels::{ModelLabels, ModelNames};
+use super::prometheus_writer::{MetricType, MetricsText};
+use super::snapshot::{LiveAsk, Snapshot};
+use super::{BAND_NAMES, IdNames};
 
 /// What is alive under the names of one page.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Alive {
+pub(super) struct LiveCounts {
     /// Waiting, by band.
     pub(super) waiting: [u64; BANDS],
     stock: u64,
@@ -21,7 +21,7 @@ pub(super) struct Alive {
 
 /// What stands under the name of one backend.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct BackendGauges {
     in_flight: [u64; BANDS],
     stock: u64,
     ready: u64,
@@ -30,9 +30,9 @@ struct Held {
 /// The label values of models, by their numbers.
 pub(super) type Targets = BTreeMap<ModelId, Arc<str>>;
 
-// === impl Alive ===
+// === impl LiveCounts ===
 
-impl Alive {
+impl LiveCounts {
     fn add(&mut self, more: &Self) {
         for (count, more) in self.waiting.iter_mut().zip(more.waiting) {
             *count += more;
@@ -43,44 +43,50 @@ impl Alive {
 
 /// Writes every gauge, and the core's counters.
 pub(super) fn write(
-    text: &mut Text,
-    truth: &Truth,
-    named: &Nameplates<'_>,
+    text: &mut MetricsText,
+    snapshot: &Snapshot,
+    named: &IdNames<'_>,
     targets: &Targets,
-    alive: &BTreeMap<Names, Alive>,
+    alive: &BTreeMap<ModelNames, LiveCounts>,
 ) {
     write_alive(text, alive);
-    write_queue(text, truth);
-    write_bounds(text, truth, targets);
-    write_registries(text, truth);
-    write_backends(text, truth, named);
-    write_counters(text, &truth.counters);
+    write_queue(text, snapshot);
+    write_bounds(text, snapshot, targets);
+    write_registries(text, snapshot);
+    write_backends(text, snapshot, named);
+    write_counters(text, &snapshot.counters);
 }
 
 /// Counts what is alive by its names. A page that was noted for an ask is believed if it is one for
 /// that ask's target; without it the model asked for is taken to be the target itself.
-pub(super) fn alive(truth: &Truth, targets: &Targets, book: &Book) -> BTreeMap<Names, Alive> {
-    let pages: Vec<Names> = book.pages().into_iter().map(|(names, _)| names).collect();
-    let other = book.label(OTHER);
-    let names_of = |(page, model): (Option<u32>, ModelId)| {
+pub(super) fn alive(
+    snapshot: &Snapshot,
+    targets: &Targets,
+    model_labels: &ModelLabels,
+) -> BTreeMap<ModelNames, LiveCounts> {
+    let all_names: Vec<ModelNames> =
+        model_labels.all().into_iter().map(|(names, _)| names).collect();
+    let other = model_labels.label(OTHER);
+    let names_of = |(label_index, model): (Option<u32>, ModelId)| {
         let target = targets.get(&model).unwrap_or(&other);
-        let noted = page.and_then(|page| pages.get(page as usize));
+        let noted = label_index.and_then(|label_index| all_names.get(label_index as usize));
         let noted = noted.filter(|names| names.target == *target).cloned();
-        noted.unwrap_or_else(|| Names { model: Arc::clone(target), target: Arc::clone(target) })
+        noted
+            .unwrap_or_else(|| ModelNames { model: Arc::clone(target), target: Arc::clone(target) })
     };
-    let mut alive: BTreeMap<Names, Alive> =
-        pages.iter().map(|names| (names.clone(), Alive::default())).collect();
-    for (numbers, counts) in by_numbers(&truth.asks) {
+    let mut alive: BTreeMap<ModelNames, LiveCounts> =
+        all_names.iter().map(|names| (names.clone(), LiveCounts::default())).collect();
+    for (numbers, counts) in by_numbers(&snapshot.asks) {
         alive.entry(names_of(numbers)).or_default().add(&counts);
     }
     alive
 }
 
 /// Counts what is alive by page and target, which is quicker than by their names.
-fn by_numbers(asks: &[Living]) -> BTreeMap<(Option<u32>, ModelId), Alive> {
-    let mut alive: BTreeMap<(Option<u32>, ModelId), Alive> = BTreeMap::new();
+fn by_numbers(asks: &[LiveAsk]) -> BTreeMap<(Option<u32>, ModelId), LiveCounts> {
+    let mut alive: BTreeMap<(Option<u32>, ModelId), LiveCounts> = BTreeMap::new();
     for ask in asks {
-        let counts = alive.entry((ask.page, ask.model)).or_default();
+        let counts = alive.entry((ask.label_index, ask.model)).or_default();
         match ask.stage {
             Stage::Waiting => counts.waiting[ask.band as usize] += 1,
             Stage::InFlight => counts.stock += ask.stock,
@@ -89,53 +95,53 @@ fn by_numbers(asks: &[Living]) -> BTreeMap<(Option<u32>, ModelId), Alive> {
     alive
 }
 
-fn write_alive(text: &mut Text, alive: &BTreeMap<Names, Alive>) {
+fn write_alive(text: &mut MetricsText, alive: &BTreeMap<ModelNames, LiveCounts>) {
     let help = "Requests waiting in the queue.";
-    let mut lengths = text.family("queue_length", Kind::Gauge, help);
-    for (Names { model, target }, counts) in alive {
+    let mut lengths = text.family("queue_length", MetricType::Gauge, help);
+    for (ModelNames { model, target }, counts) in alive {
         for (band, count) in BAND_NAMES.into_iter().zip(counts.waiting) {
             lengths.add(&[("model", model), ("target_model", target), ("band", band)], count);
         }
     }
     let help = "Stock at the backends, in the unit that stock is counted in.";
-    let mut levels = text.family("stock_level", Kind::Gauge, help);
-    for (Names { model, target }, counts) in alive {
+    let mut levels = text.family("stock_level", MetricType::Gauge, help);
+    for (ModelNames { model, target }, counts) in alive {
         levels.add(&[("model", model), ("target_model", target)], counts.stock);
     }
 }
 
-fn write_queue(text: &mut Text, truth: &Truth) {
+fn write_queue(text: &mut MetricsText, snapshot: &Snapshot) {
     let help = "Requests waiting in the queue, over all models and bands.";
-    text.bare("nexus_queue_depth", Kind::Gauge, help).add(&[], truth.depth());
+    text.bare("nexus_queue_depth", MetricType::Gauge, help).add(&[], snapshot.depth());
     let help = "The most requests that may wait.";
-    text.family("queue_capacity", Kind::Gauge, help).add(&[], truth.capacity);
+    text.family("queue_capacity", MetricType::Gauge, help).add(&[], snapshot.capacity);
     let help = "How long the request that waits longest has waited.";
-    let oldest = truth.oldest.unwrap_or_default().secs_f64();
-    text.family("queue_oldest_seconds", Kind::Gauge, help).add(&[], oldest);
+    let oldest = snapshot.oldest.unwrap_or_default().secs_f64();
+    text.family("queue_oldest_seconds", MetricType::Gauge, help).add(&[], oldest);
     let help = "Requests that are at a backend.";
-    text.family("requests_in_flight", Kind::Gauge, help).add(&[], truth.in_flight);
+    text.family("requests_in_flight", MetricType::Gauge, help).add(&[], snapshot.in_flight);
     let help = "The part of the queue that a newcomer of the band cannot have, from 0 to 1.";
-    let mut saturation = text.family("saturation", Kind::Gauge, help);
-    for (band, share) in BAND_NAMES.into_iter().zip(saturations(truth)) {
+    let mut saturation = text.family("saturation", MetricType::Gauge, help);
+    for (band, share) in BAND_NAMES.into_iter().zip(saturations(snapshot)) {
         saturation.add(&[("band", band)], share);
     }
     let help = "How many more requests of the band may wait, flows' own limits aside.";
-    let mut headroom = text.family("headroom_requests", Kind::Gauge, help);
-    for (band, count) in BAND_NAMES.into_iter().zip(truth.headroom) {
+    let mut headroom = text.family("headroom_requests", MetricType::Gauge, help);
+    for (band, count) in BAND_NAMES.into_iter().zip(snapshot.headroom) {
         headroom.add(&[("band", band)], count);
     }
 }
 
 /// How full the queue is for a newcomer of each band. What it may take from lower bands counts as
 /// free, so under a strict cascade this is what waits at or above the band, over the capacity.
-pub(super) fn saturations(truth: &Truth) -> [f64; BANDS] {
-    let capacity = f64::from(truth.capacity);
-    truth.headroom.map(|room| if room == 0 { 1.0 } else { 1.0 - f64::from(room) / capacity })
+pub(super) fn saturations(snapshot: &Snapshot) -> [f64; BANDS] {
+    let capacity = f64::from(snapshot.capacity);
+    snapshot.headroom.map(|room| if room == 0 { 1.0 } else { 1.0 - f64::from(room) / capacity })
 }
 
-fn write_bounds(text: &mut Text, truth: &Truth, targets: &Targets) {
+fn write_bounds(text: &mut MetricsText, snapshot: &Snapshot, targets: &Targets) {
     let mut named: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
-    for (model, bounds) in &truth.model_bounds {
+    for (model, bounds) in &snapshot.model_bounds {
         if let Some(target) = targets.get(model).filter(|target| ***target != *OTHER) {
             named.insert(target, *bounds);
         }
@@ -149,42 +155,42 @@ fn write_bounds(text: &mut Text, truth: &Truth, targets: &Targets) {
         ("upper_bound", "Stock below which requests pass the queue by; under auto as watermark."),
     ];
     for (at, (name, help)) in families.into_iter().enumerate() {
-        let mut family = text.family(name, Kind::Gauge, help);
+        let mut family = text.family(name, MetricType::Gauge, help);
         for (target, bounds) in &named {
             family.add(&[("target_model", target)], bounds[at]);
         }
     }
 }
 
-fn write_registries(text: &mut Text, truth: &Truth) {
-    let [active, remembered] = truth.flows;
+fn write_registries(text: &mut MetricsText, snapshot: &Snapshot) {
+    let [active, remembered] = snapshot.flows;
     let help = "Flows with something waiting or in flight.";
-    text.family("active_flows", Kind::Gauge, help).add(&[], active);
+    text.family("active_flows", MetricType::Gauge, help).add(&[], active);
     let help = "Flows that are remembered.";
-    text.family("flows", Kind::Gauge, help).add(&[], remembered);
-    let [active, remembered] = truth.workloads;
+    text.family("flows", MetricType::Gauge, help).add(&[], remembered);
+    let [active, remembered] = snapshot.workloads;
     let help = "Workloads with something waiting or in flight.";
-    text.family("active_workloads", Kind::Gauge, help).add(&[], active);
+    text.family("active_workloads", MetricType::Gauge, help).add(&[], active);
     let help = "Workloads that are remembered.";
-    text.family("workloads", Kind::Gauge, help).add(&[], remembered);
+    text.family("workloads", MetricType::Gauge, help).add(&[], remembered);
 }
 
-fn write_backends(text: &mut Text, truth: &Truth, named: &Nameplates<'_>) {
-    let backends = held(&truth.backends, named);
+fn write_backends(text: &mut MetricsText, snapshot: &Snapshot, named: &IdNames<'_>) {
+    let backends = held(&snapshot.backends, named);
     let help = "Requests at a backend.";
-    let mut family = text.family("backend_in_flight", Kind::Gauge, help);
+    let mut family = text.family("backend_in_flight", MetricType::Gauge, help);
     for (backend, held) in &backends {
         for (band, count) in BAND_NAMES.into_iter().zip(held.in_flight) {
             family.add(&[("backend", backend), ("band", band)], count);
         }
     }
     let help = "Stock at a backend, in the unit that stock is counted in.";
-    let mut family = text.family("backend_stock", Kind::Gauge, help);
+    let mut family = text.family("backend_stock", MetricType::Gauge, help);
     for (backend, held) in &backends {
         family.add(&[("backend", backend)], held.stock);
     }
     let help = "Whether a backend takes requests.";
-    let mut family = text.family("backend_ready", Kind::Gauge, help);
+    let mut family = text.family("backend_ready", MetricType::Gauge, help);
     for (backend, held) in &backends {
         family.add(&[("backend", backend)], held.ready);
     }
@@ -192,11 +198,11 @@ fn write_backends(text: &mut Text, truth: &Truth, named: &Nameplates<'_>) {
 
 /// Backends by name. Those beyond the bound, and those that are leaving and have lost their name,
 /// are summed up.
-fn held<'a>(backends: &[BackendView], named: &Nameplates<'a>) -> BTreeMap<&'a str, Held> {
-    let mut held: BTreeMap<&str, Held> = BTreeMap::new();
+fn held<'a>(backends: &[BackendView], named: &IdNames<'a>) -> BTreeMap<&'a str, BackendGauges> {
+    let mut held: BTreeMap<&str, BackendGauges> = BTreeMap::new();
     for backend in backends {
         let name = named.backends.get(&backend.id).copied().unwrap_or(OTHER);
-        let fits = held.len() < SERVERS_MAX || held.contains_key(name);
+        let fits = held.len() < BACKENDS_MAX || held.contains_key(name);
         let sum = held.entry(if fits { name } else { OTHER }).or_default();
         for (sum, count) in sum.in_flight.iter_mut().zip(backend.in_flight) {
             *sum += u64::from(count);
@@ -207,23 +213,23 @@ fn held<'a>(backends: &[BackendView], named: &Nameplates<'a>) -> BTreeMap<&'a st
     held
 }
 
-fn write_counters(text: &mut Text, counters: &Counters) {
+fn write_counters(text: &mut MetricsText, counters: &Counters) {
     let help = "Requests offered to the queue, by what became of the offer.";
-    let mut offers = text.family("offers_total", Kind::Counter, help);
+    let mut offers = text.family("offers_total", MetricType::Counter, help);
     offers.add(&[("result", "bypassed")], counters.bypassed);
     offers.add(&[("result", "queued")], counters.queued);
     offers.add(&[("result", "refused")], counters.refused);
     // Dispatch waits for events and looks only when something can go, so it never tries in vain.
     let help = "Times a waiting request's turn came; event-driven dispatch never tries in vain.";
-    let mut attempts = text.family("popper_dequeue_attempts_total", Kind::Counter, help);
+    let mut attempts = text.family("popper_dequeue_attempts_total", MetricType::Counter, help);
     attempts.add(&[], counters.granted);
     let help = "Times a waiting request was sent to a backend.";
-    let mut successes = text.family("popper_dequeue_successes_total", Kind::Counter, help);
+    let mut successes = text.family("popper_dequeue_successes_total", MetricType::Counter, help);
     successes.add(&[], counters.granted);
     let help = "Requests that came back to the queue because their backend failed or was full.";
-    text.family("requeues_total", Kind::Counter, help).add(&[], counters.requeued);
+    text.family("requeues_total", MetricType::Counter, help).add(&[], counters.requeued);
     let help = "Waiting requests that made room for a higher band, by their own band.";
-    let mut preemptions = text.family("preemptions_total", Kind::Counter, help);
+    let mut preemptions = text.family("preemptions_total", MetricType::Counter, help);
     for (band, count) in BAND_NAMES.into_iter().zip(counters.preempted) {
         preemptions.add(&[("band", band)], count);
     }

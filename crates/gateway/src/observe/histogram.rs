@@ -40,7 +40,7 @@ pub(super) struct Histogram {
 
 /// A histogram at one moment, each step with all smaller ones in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Reading {
+pub(super) struct HistogramSnapshot {
     pub(super) up_to: [u64; STEPS.len()],
     pub(super) count: u64,
     pub(super) sum_secs: f64,
@@ -55,7 +55,7 @@ impl Histogram {
         self.sum.fetch_add(span.nanos().saturating_add(500) / 1000, Relaxed);
     }
 
-    pub(super) fn read(&self) -> Reading {
+    pub(super) fn read(&self) -> HistogramSnapshot {
         let mut count = 0;
         let mut running = self.counts.iter().map(|step| {
             count += step.load(Relaxed);
@@ -63,6 +63,6 @@ impl Histogram {
         });
         let up_to = std::array::from_fn(|_| running.next().unwrap_or_default());
         running.for_each(drop);
-        Reading { up_to, count, sum_secs: self.sum.load(Relaxed) as f64 / 1e6 }
+        HistogramSnapshot { up_to, count, sum_secs: self.sum.load(Relaxed) as f64 / 1e6 }
     }
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use flow::{BANDS, ModelId, Stage};
 
-use super::book::{Book, Names};
-use super::gauges::{Alive, saturations};
-use super::page::Page;
-use super::text::{Family, Kind, Text};
-use super::truth::Truth;
+use super::gauges::{LiveCounts, saturations};
+use super::labels::{ModelLabels, ModelNames};
+use super::model_metrics::ModelMetrics;
+use super::prometheus_writer::{Family, MetricType, MetricsText};
+use super::snapshot::Snapshot;
 
 /// A priority for each band, from best-effort to critical.
 const PRIORITIES: [&str; BANDS] = ["-1", "0", "1", "10"];
@@ -28,18 +28,23 @@ macro_rules! twins {
 }
 
 /// Writes them all.
-pub(super) fn write(text: &mut Text, truth: &Truth, alive: &BTreeMap<Names, Alive>, book: &Book) {
-    let pages = book.pages();
+pub(super) fn write(
+    text: &mut MetricsText,
+    snapshot: &Snapshot,
+    alive: &BTreeMap<ModelNames, LiveCounts>,
+    model_labels: &ModelLabels,
+) {
+    let all_metrics = model_labels.all();
     write_sizes(text, alive);
-    write_servers(text, truth);
-    write_fullness(text, truth);
-    write_durations(text, &pages);
-    write_endings(text, &pages);
+    write_servers(text, snapshot);
+    write_fullness(text, snapshot);
+    write_durations(text, &all_metrics);
+    write_endings(text, &all_metrics);
 }
 
-fn write_sizes(text: &mut Text, alive: &BTreeMap<Names, Alive>) {
+fn write_sizes(text: &mut MetricsText, alive: &BTreeMap<ModelNames, LiveCounts>) {
     for name in twins!("flow_control_queue_size") {
-        let mut family = text.bare(name, Kind::Gauge, "Requests waiting in the queue.");
+        let mut family = text.bare(name, MetricType::Gauge, "Requests waiting in the queue.");
         for (names, counts) in alive {
             for (priority, count) in PRIORITIES.into_iter().zip(counts.waiting) {
                 let [model, target] = labels(names);
@@ -50,45 +55,45 @@ fn write_sizes(text: &mut Text, alive: &BTreeMap<Names, Alive>) {
 }
 
 /// Whoever shares out what is left, such as a batch dispatcher, needs to know of how many servers.
-fn write_servers(text: &mut Text, truth: &Truth) {
-    let ready = truth.backends.iter().filter(|backend| backend.ready).count();
+fn write_servers(text: &mut MetricsText, snapshot: &Snapshot) {
+    let ready = snapshot.backends.iter().filter(|backend| backend.ready).count();
     for name in ["llm_d_epp_ready_endpoints", "inference_pool_ready_pods"] {
         let help = "Backends that take requests.";
-        text.bare(name, Kind::Gauge, help).add(&[("name", POOL.1)], ready);
+        text.bare(name, MetricType::Gauge, help).add(&[("name", POOL.1)], ready);
     }
 }
 
-fn write_fullness(text: &mut Text, truth: &Truth) {
+fn write_fullness(text: &mut MetricsText, snapshot: &Snapshot) {
     for name in twins!("flow_control_pool_saturation") {
         let help = "How full the backends are, 1 being what is aimed at.";
-        let mut family = text.bare(name, Kind::Gauge, help);
-        family.add(&[POOL, ("stage", "effective")], saturation(truth));
+        let mut family = text.bare(name, MetricType::Gauge, help);
+        family.add(&[POOL, ("stage", "effective")], saturation(snapshot));
     }
     for name in twins!("flow_control_capacity_utilization_requests") {
         let help = "The part of the queue that a newcomer of the priority cannot have.";
-        let mut family = text.bare(name, Kind::Gauge, help);
-        for (priority, share) in PRIORITIES.into_iter().zip(saturations(truth)) {
+        let mut family = text.bare(name, MetricType::Gauge, help);
+        for (priority, share) in PRIORITIES.into_iter().zip(saturations(snapshot)) {
             family.add(&[("priority", priority), POOL], share);
         }
     }
     for name in twins!("flow_control_global_capacity_utilization_requests") {
-        let share = f64::from(truth.depth()) / f64::from(truth.capacity.max(1));
+        let share = f64::from(snapshot.depth()) / f64::from(snapshot.capacity.max(1));
         let help = "The part of the queue that is taken.";
-        text.bare(name, Kind::Gauge, help).add(&[POOL], share);
+        text.bare(name, MetricType::Gauge, help).add(&[POOL], share);
     }
 }
 
-fn write_durations(text: &mut Text, pages: &[(Names, Arc<Page>)]) {
+fn write_durations(text: &mut MetricsText, all_metrics: &[(ModelNames, Arc<ModelMetrics>)]) {
     for name in twins!("flow_control_request_queue_duration_seconds") {
         let help = "How long requests were in the queue.";
-        let mut family = text.bare(name, Kind::Histogram, help);
-        pages.iter().for_each(|(names, page)| add_durations(&mut family, names, page));
+        let mut family = text.bare(name, MetricType::Histogram, help);
+        all_metrics.iter().for_each(|(names, metrics)| add_durations(&mut family, names, metrics));
     }
 }
 
-fn add_durations(family: &mut Family<'_>, names: &Names, page: &Page) {
+fn add_durations(family: &mut Family<'_>, names: &ModelNames, metrics: &ModelMetrics) {
     let [model, target] = labels(names);
-    for (priority, pair) in PRIORITIES.into_iter().zip(&page.queue_latency) {
+    for (priority, pair) in PRIORITIES.into_iter().zip(&metrics.queue_latency) {
         for (outcome, histogram) in ["NotDispatched", "Dispatched"].into_iter().zip(pair) {
             let ways = [("priority", priority), ("outcome", outcome)];
             let reading = histogram.read();
@@ -99,23 +104,23 @@ fn add_durations(family: &mut Family<'_>, names: &Names, page: &Page) {
     }
 }
 
-fn write_endings(text: &mut Text, pages: &[(Names, Arc<Page>)]) {
+fn write_endings(text: &mut MetricsText, all_metrics: &[(ModelNames, Arc<ModelMetrics>)]) {
     let mut counts: BTreeMap<(&str, usize), u64> = BTreeMap::new();
-    for ending in pages.iter().flat_map(|(_, page)| page.endings()) {
+    for ending in all_metrics.iter().flat_map(|(_, metrics)| metrics.endings()) {
         // What is answered here was none of flow control's.
         let Some(band) = ending.band else { continue };
         *counts.entry((outcome(ending.outcome), band)).or_default() += ending.count;
     }
     for name in twins!("flow_control_requests_total") {
         let help = "Requests that have ended, by what flow control made of them.";
-        let mut family = text.bare(name, Kind::Counter, help);
+        let mut family = text.bare(name, MetricType::Counter, help);
         for ((outcome, band), count) in &counts {
             family.add(&[("outcome", outcome), ("priority", PRIORITIES[*band]), POOL], count);
         }
     }
 }
 
-fn labels(names: &Names) -> [(&str, &str); 2] {
+fn labels(names: &ModelNames) -> [(&str, &str); 2] {
     [("model_name", &names.model), ("target_model_name", &names.target)]
 }
 
@@ -134,12 +139,12 @@ fn outcome(ours: &str) -> &'static str {
 }
 
 /// How full the fullest model's backends are.
-fn saturation(truth: &Truth) -> f64 {
+fn saturation(snapshot: &Snapshot) -> f64 {
     let mut stock: BTreeMap<ModelId, u64> = BTreeMap::new();
-    for ask in truth.asks.iter().filter(|ask| ask.stage == Stage::InFlight) {
+    for ask in snapshot.asks.iter().filter(|ask| ask.stage == Stage::InFlight) {
         *stock.entry(ask.model).or_default() += ask.stock;
     }
-    let full = truth.model_bounds.iter().filter_map(|(model, [_, watermark, _])| {
+    let full = snapshot.model_bounds.iter().filter_map(|(model, [_, watermark, _])| {
         let stock = *stock.get(model)? as f64;
         (watermark.is_finite() && *watermark > 0.0).then(|| stock / watermark)
     });

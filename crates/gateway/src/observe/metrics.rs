@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::BAND_NAMES;
-use super::book::{Book, NONE, Names};
+use super::backend_metrics::{BackendMetrics, RESULTS};
 use super::histogram::Histogram;
+use super::labels::{ModelLabels, ModelNames, NONE};
+use super::model_metrics::{self, ModelMetrics};
 use super::outcome::{PUSH_ERRORS, QUEUE_TIMEOUT};
-use super::page::{self, Page};
-use super::servers::{RESULTS, Servers};
-use super::text::{Family, Kind, Pair, Text};
+use super::prometheus_writer::{Family, MetricType, MetricsText, Pair};
 
-type Pages = [(Names, Arc<Page>)];
+type AllMetrics = [(ModelNames, Arc<ModelMetrics>)];
 
 /// Label values of a pair of counters.
 const DIRECTIONS: [&str; 2] = ["input", "output"];
@@ -19,31 +19,31 @@ const STAGES: [&str; 2] = ["waiting", "in_flight"];
 const SUCCESS: [&str; 2] = ["false", "true"];
 
 /// Writes everything that is counted of requests and attempts.
-pub(super) fn write(text: &mut Text, book: &Book, servers: &Servers) {
-    let pages = book.pages();
-    write_requests(text, &pages);
-    write_queue(text, &pages);
-    write_durations(text, &pages);
-    write_sizes(text, &pages);
-    write_attempts(text, servers);
+pub(super) fn write(text: &mut MetricsText, model_labels: &ModelLabels, backends: &BackendMetrics) {
+    let all_metrics = model_labels.all();
+    write_requests(text, &all_metrics);
+    write_queue(text, &all_metrics);
+    write_durations(text, &all_metrics);
+    write_sizes(text, &all_metrics);
+    write_attempts(text, backends);
 }
 
 /// Writes what is counted of requests that no backend answered.
-pub(super) fn write_ended(text: &mut Text, book: &Book) {
-    write_requests(text, &book.pages());
+pub(super) fn write_ended(text: &mut MetricsText, model_labels: &ModelLabels) {
+    write_requests(text, &model_labels.all());
 }
 
 /// Writes how many lines of the access log were lost.
-pub(super) fn write_lines_dropped(text: &mut Text, dropped: u64) {
+pub(super) fn write_lines_dropped(text: &mut MetricsText, dropped: u64) {
     let help = "Lines of the access log that were not written because nobody took them in time.";
-    text.family("access_log_dropped_total", Kind::Counter, help).add(&[], dropped);
+    text.family("access_log_dropped_total", MetricType::Counter, help).add(&[], dropped);
 }
 
-fn write_requests(text: &mut Text, pages: &Pages) {
+fn write_requests(text: &mut MetricsText, all_metrics: &AllMetrics) {
     let help = "Requests that have ended, by their outcome and the class of the status sent.";
-    let mut family = text.family("requests_total", Kind::Counter, help);
-    for (names, page) in pages {
-        for ending in page.endings() {
+    let mut family = text.family("requests_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        for ending in metrics.endings() {
             let [model, target] = names.pairs();
             let band = ("band", ending.band.map_or(NONE, |band| BAND_NAMES[band]));
             let ways = [("outcome", ending.outcome), ("code", ending.class)];
@@ -51,43 +51,43 @@ fn write_requests(text: &mut Text, pages: &Pages) {
         }
     }
     let help = "Attempts beyond the first that requests needed.";
-    let mut family = text.family("retries_total", Kind::Counter, help);
-    for (names, page) in pages {
-        family.add(&names.pairs(), page.retries.load(Relaxed));
+    let mut family = text.family("retries_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        family.add(&names.pairs(), metrics.retries.load(Relaxed));
     }
 }
 
-fn write_queue(text: &mut Text, pages: &Pages) {
+fn write_queue(text: &mut MetricsText, all_metrics: &AllMetrics) {
     let help = "Requests that passed the queue by.";
-    let mut family = text.family("bypass_total", Kind::Counter, help);
-    for (names, page) in pages {
-        family.add(&names.pairs(), page.bypassed.load(Relaxed));
+    let mut family = text.family("bypass_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        family.add(&names.pairs(), metrics.bypassed.load(Relaxed));
     }
     let help = "Requests whose time to live passed while they waited.";
-    let mut family = text.family("requests_expired_total", Kind::Counter, help);
-    for (names, page) in pages {
-        family.add(&names.pairs(), page.ended_in(QUEUE_TIMEOUT));
+    let mut family = text.family("requests_expired_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        family.add(&names.pairs(), metrics.ended_in(QUEUE_TIMEOUT));
     }
     let help = "Requests that the client ended: it left, or its own deadline passed.";
-    let mut family = text.family("requests_cancelled_total", Kind::Counter, help);
-    for (names, page) in pages {
-        add_pair(&mut family, names, ("stage", STAGES), page::read(&page.cancelled));
+    let mut family = text.family("requests_cancelled_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        add_pair(&mut family, names, ("stage", STAGES), model_metrics::read(&metrics.cancelled));
     }
     let help = "Requests that found no place to wait.";
-    let mut family = text.family("queue_push_errors_total", Kind::Counter, help);
-    for (names, page) in pages {
+    let mut family = text.family("queue_push_errors_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
         for error in PUSH_ERRORS {
             let [model, target] = names.pairs();
-            family.add(&[model, target, ("error_type", error)], page.ended_in(error));
+            family.add(&[model, target, ("error_type", error)], metrics.ended_in(error));
         }
     }
 }
 
-fn write_durations(text: &mut Text, pages: &Pages) {
+fn write_durations(text: &mut MetricsText, all_metrics: &AllMetrics) {
     let help = "How long requests were in the queue, by whether they were served in the end.";
-    let mut family = text.family("queue_latency_seconds", Kind::Histogram, help);
-    for (names, page) in pages {
-        for (band, pair) in BAND_NAMES.into_iter().zip(&page.queue_latency) {
+    let mut family = text.family("queue_latency_seconds", MetricType::Histogram, help);
+    for (names, metrics) in all_metrics {
+        for (band, pair) in BAND_NAMES.into_iter().zip(&metrics.queue_latency) {
             for (success, histogram) in SUCCESS.into_iter().zip(pair) {
                 let [model, target] = names.pairs();
                 let labels = [model, target, ("band", band), ("success", success)];
@@ -96,34 +96,44 @@ fn write_durations(text: &mut Text, pages: &Pages) {
         }
     }
     let help = "From a request's arrival to the first byte of its answer.";
-    let mut family = text.family("time_to_first_byte_seconds", Kind::Histogram, help);
-    for (names, page) in pages {
-        add_bands(&mut family, names, &page.first_byte);
+    let mut family = text.family("time_to_first_byte_seconds", MetricType::Histogram, help);
+    for (names, metrics) in all_metrics {
+        add_bands(&mut family, names, &metrics.first_byte);
     }
     let help = "From a request's arrival to the end of its answer.";
-    let mut family = text.family("request_duration_seconds", Kind::Histogram, help);
-    for (names, page) in pages {
-        add_bands(&mut family, names, &page.total);
+    let mut family = text.family("request_duration_seconds", MetricType::Histogram, help);
+    for (names, metrics) in all_metrics {
+        add_bands(&mut family, names, &metrics.total);
     }
 }
 
-fn write_sizes(text: &mut Text, pages: &Pages) {
+fn write_sizes(text: &mut MetricsText, all_metrics: &AllMetrics) {
     let help = "Tokens of prompts and of answers, as far as the backends told.";
-    let mut family = text.family("tokens_total", Kind::Counter, help);
-    for (names, page) in pages {
-        add_pair(&mut family, names, ("direction", DIRECTIONS), page::read(&page.tokens));
+    let mut family = text.family("tokens_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        add_pair(
+            &mut family,
+            names,
+            ("direction", DIRECTIONS),
+            model_metrics::read(&metrics.tokens),
+        );
     }
     let help = "Bytes of requests' bodies and of answers' bodies.";
-    let mut family = text.family("body_bytes_total", Kind::Counter, help);
-    for (names, page) in pages {
-        add_pair(&mut family, names, ("direction", DIRECTIONS), page::read(&page.bytes));
+    let mut family = text.family("body_bytes_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        add_pair(
+            &mut family,
+            names,
+            ("direction", DIRECTIONS),
+            model_metrics::read(&metrics.bytes),
+        );
     }
 }
 
-fn write_attempts(text: &mut Text, servers: &Servers) {
+fn write_attempts(text: &mut MetricsText, backends: &BackendMetrics) {
     let help = "Attempts at a backend, by how they went; all but answered are failures.";
-    let mut family = text.family("backend_attempts_total", Kind::Counter, help);
-    for (backend, attempts) in servers.all() {
+    let mut family = text.family("backend_attempts_total", MetricType::Counter, help);
+    for (backend, attempts) in backends.all() {
         for (result, count) in RESULTS.into_iter().zip(attempts) {
             family.add(&[("backend", &backend), ("result", result)], count);
         }
@@ -132,7 +142,7 @@ fn write_attempts(text: &mut Text, servers: &Servers) {
 
 fn add_pair(
     family: &mut Family<'_>,
-    names: &Names,
+    names: &ModelNames,
     (name, values): (&str, [&str; 2]),
     counts: [u64; 2],
 ) {
@@ -142,7 +152,7 @@ fn add_pair(
     }
 }
 
-fn add_bands(family: &mut Family<'_>, names: &Names, histograms: &[Histogram]) {
+fn add_bands(family: &mut Family<'_>, names: &ModelNames, histograms: &[Histogram]) {
     for (band, histogram) in BAND_NAMES.into_iter().zip(histograms) {
         let [model, target] = names.pairs();
         add_used(family, &[model, target, ("band", band)], histogram);
@@ -157,9 +167,9 @@ fn add_used(family: &mut Family<'_>, labels: &[Pair<'_>], histogram: &Histogram)
     }
 }
 
-// === impl Names ===
+// === impl ModelNames ===
 
-impl Names {
+impl ModelNames {
     fn pairs(&self) -> [Pair<'_>; 2] {
         [("model", &self.model), ("target_model", &self.target)]
     }

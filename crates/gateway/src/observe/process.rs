@@ -4,41 +4,41 @@
 
 use std::fs;
 
-use super::text::{Kind, Text};
+use super::prometheus_writer::{MetricType, MetricsText};
 
 /// Ticks per second in `/proc/self/stat`; the kernel shows a hundred on every architecture.
 const TICKS_PER_SEC: f64 = 100.0;
 
 /// Writes memory, processor time, open files and the build.
-pub(super) fn write(text: &mut Text) {
+pub(super) fn write(text: &mut MetricsText) {
     let status = read("/proc/self/status");
     let help = "Resident memory size in bytes.";
-    let mut family = text.bare("process_resident_memory_bytes", Kind::Gauge, help);
+    let mut family = text.bare("process_resident_memory_bytes", MetricType::Gauge, help);
     if let Some(kibibytes) = field(&status, "VmRSS:") {
         family.add(&[], kibibytes * 1024);
     }
     let help = "Number of OS threads in the process.";
-    let mut family = text.bare("process_threads", Kind::Gauge, help);
+    let mut family = text.bare("process_threads", MetricType::Gauge, help);
     if let Some(threads) = field(&status, "Threads:") {
         family.add(&[], threads);
     }
     let help = "Total user and system CPU time spent in seconds.";
-    let mut family = text.bare("process_cpu_seconds_total", Kind::Counter, help);
+    let mut family = text.bare("process_cpu_seconds_total", MetricType::Counter, help);
     if let Some(seconds) = cpu_seconds(&read("/proc/self/stat")) {
         family.add(&[], seconds);
     }
     let help = "Number of open file descriptors.";
-    let mut family = text.bare("process_open_fds", Kind::Gauge, help);
+    let mut family = text.bare("process_open_fds", MetricType::Gauge, help);
     if let Ok(entries) = fs::read_dir("/proc/self/fd") {
         family.add(&[], entries.count());
     }
     let help = "Maximum number of open file descriptors.";
-    let mut family = text.bare("process_max_fds", Kind::Gauge, help);
+    let mut family = text.bare("process_max_fds", MetricType::Gauge, help);
     if let Some(most) = field(&read("/proc/self/limits"), "Max open files") {
         family.add(&[], most);
     }
     let help = "What runs: always 1.";
-    let mut family = text.family("build_info", Kind::Gauge, help);
+    let mut family = text.family("build_info", MetricType::Gauge, help);
     family.add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
 }
 

@@ -1,18 +1,18 @@
 //! Tests of metrics and of the access log.
 
-mod bounded;
+mod access_line;
+mod access_log;
 mod exposition;
 mod histogram;
-mod lines;
+mod label_bounds;
 mod llm_d;
-mod spool;
-mod truth;
+mod snapshot;
 
 use std::collections::BTreeMap;
 
 use flow::{BackendId, Band, ModelId, Span};
 
-use super::{Nameplates, Record};
+use super::{IdNames, Record};
 
 /// A request that a backend answered at once.
 pub(crate) fn served(model: &str, target: &str) -> Record {
@@ -58,8 +58,8 @@ pub(super) fn refused(model: &str, outcome: &'static str, status: u16) -> Record
 }
 
 /// Backends and models by their names, numbered as they come.
-pub(super) fn named<'a>(backends: &[&'a str], models: &[&'a str]) -> Nameplates<'a> {
-    Nameplates {
+pub(super) fn named<'a>(backends: &[&'a str], models: &[&'a str]) -> IdNames<'a> {
+    IdNames {
         backends: (0..).zip(backends).map(|(id, name)| (BackendId(id), *name)).collect(),
         models: (0..).zip(models).map(|(id, name)| (ModelId(id), *name)).collect(),
         subsets: BTreeMap::new(),

@@ -15,7 +15,7 @@ use super::worker::Worker;
 use super::{batching, queues};
 use crate::batch::{Answered, Download};
 use crate::ingress;
-use crate::ingress::path::{BatchCall, QueueCall};
+use crate::ingress::path::{BatchCall, DispatchCall};
 use crate::reply::{error, headers};
 use crate::trip::Trip;
 
@@ -23,7 +23,7 @@ use crate::trip::Trip;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Local {
     Batch(BatchCall),
-    Queues(QueueCall),
+    Queues(DispatchCall),
 }
 
 /// Answers a call. A client that leaves before that is counted as one that left.

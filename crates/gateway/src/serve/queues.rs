@@ -15,7 +15,7 @@ use crate::depot::Depot;
 use crate::depot::page::{Deed, Meant};
 use crate::gate::Gate;
 use crate::ingress;
-use crate::ingress::path::{Graves, Page as Visible, QueueCall};
+use crate::ingress::path::{AdminPage, DeadLetterQuery, DispatchCall};
 use crate::observe::METRICS_TYPE;
 use crate::reply::{Fault, error};
 
@@ -34,12 +34,12 @@ struct Health<'a> {
 
 /// A page of a dispatcher that stands alone: it has no model servers of its own, and only its store
 /// can fail it.
-pub(super) fn alone(gate: &Gate, depot: &Depot, page: Visible) -> Response<Full<Bytes>> {
+pub(super) fn alone(gate: &Gate, depot: &Depot, page: AdminPage) -> Response<Full<Bytes>> {
     let standing = gate.standing();
     let trouble = depot.troubles();
     let page = match page {
-        Visible::Metrics => Ok((METRICS_TYPE, gate.observer.metrics_alone().into())),
-        Visible::Health => json(&Health {
+        AdminPage::Metrics => Ok((METRICS_TYPE, gate.observer.metrics_alone().into())),
+        AdminPage::Health => json(&Health {
             status: match trouble.as_slice() {
                 _ if standing.shutting_down => "shutting_down",
                 [] => "ok",
@@ -51,10 +51,10 @@ pub(super) fn alone(gate: &Gate, depot: &Depot, page: Visible) -> Response<Full<
             queues: depot.queues(),
             trouble,
         }),
-        Visible::Ready if standing.shutting_down => Err(Fault::ShuttingDown),
-        Visible::Ready if !trouble.is_empty() => Err(Fault::StoreAway(trouble.join("; "))),
-        Visible::Ready => Ok(("application/json", Bytes::from_static(b"{\"ready\":true}"))),
-        Visible::Backends | Visible::Flows | Visible::Workloads => Err(Fault::NoSuchPage),
+        AdminPage::Ready if standing.shutting_down => Err(Fault::ShuttingDown),
+        AdminPage::Ready if !trouble.is_empty() => Err(Fault::StoreAway(trouble.join("; "))),
+        AdminPage::Ready => Ok(("application/json", Bytes::from_static(b"{\"ready\":true}"))),
+        AdminPage::Backends | AdminPage::Flows | AdminPage::Workloads => Err(Fault::NoSuchPage),
     };
     match page {
         Ok((kind, body)) => content(kind, body),
@@ -66,26 +66,28 @@ pub(super) fn alone(gate: &Gate, depot: &Depot, page: Visible) -> Response<Full<
 pub(super) async fn answer(
     gate: &Gate,
     depot: Option<&Depot>,
-    call: QueueCall,
+    call: DispatchCall,
     (parts, body): (&Parts, Incoming),
 ) -> Result<Response<Full<Bytes>>, Fault> {
     let depot = depot.ok_or(match call {
-        QueueCall::OtherMethod => Fault::MethodNotAllowed,
+        DispatchCall::OtherMethod => Fault::MethodNotAllowed,
         _ => Fault::BatchDisabled,
     })?;
     let (kind, body) = match call {
-        QueueCall::Overview => json(&depot.overview().await)?,
-        QueueCall::Text => ("text/plain; charset=utf-8", depot.overview().await.to_string().into()),
-        QueueCall::Dead => dead(depot, parts.uri.query()).await?,
-        QueueCall::Redrive => act(gate, depot, Deed::Redrive, (parts, body)).await?,
-        QueueCall::Purge => act(gate, depot, Deed::Purge, (parts, body)).await?,
-        QueueCall::OtherMethod => return Err(Fault::MethodNotAllowed),
+        DispatchCall::Overview => json(&depot.overview().await)?,
+        DispatchCall::Text => {
+            ("text/plain; charset=utf-8", depot.overview().await.to_string().into())
+        }
+        DispatchCall::DeadLetters => dead(depot, parts.uri.query()).await?,
+        DispatchCall::Redrive => act(gate, depot, Deed::Redrive, (parts, body)).await?,
+        DispatchCall::Purge => act(gate, depot, Deed::Purge, (parts, body)).await?,
+        DispatchCall::OtherMethod => return Err(Fault::MethodNotAllowed),
     };
     Ok(content(kind, body))
 }
 
 async fn dead(depot: &Depot, query: Option<&str>) -> Result<Page, Fault> {
-    let Graves { queue, after } = Graves::read(query)?;
+    let DeadLetterQuery { queue, after } = DeadLetterQuery::read(query)?;
     json(&depot.dead(&queue, after).await.map_err(fault)?)
 }
 

@@ -48,10 +48,10 @@ pub(super) async fn answer(
             let alone = worker.depot.as_deref().filter(|_| doors.is_dispatcher());
             Content::whole(match alone {
                 Some(depot) => queues::alone(gate, depot, page),
-                None => admin::answer(gate, page, gate.standing()),
+                None => admin::respond(gate, page, gate.standing()),
             })
         }
-        Ok(Route::Queues(call)) if doors.visibility => {
+        Ok(Route::Dispatch(call)) if doors.visibility => {
             local::answer(&worker, Local::Queues(call), request).await
         }
         Ok(_) if doors.is_dispatcher() => {

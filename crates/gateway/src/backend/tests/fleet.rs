@@ -17,7 +17,7 @@ async fn vllm(metrics: &str) -> Fake {
 }
 
 /// One of its backends.
-fn member(fleet: &Fleet, id: u32) -> Arc<Upstream> {
+fn backend(fleet: &Fleet, id: u32) -> Arc<Upstream> {
     fleet.roster().upstream(BackendId(id)).cloned().unwrap()
 }
 
@@ -25,19 +25,19 @@ fn member(fleet: &Fleet, id: u32) -> Arc<Upstream> {
 async fn r07_a_server_that_goes_and_comes_back_is_followed() {
     let fake = vllm(METRICS).await;
     let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, BackendKind::Vllm, &[])]));
-    let mut learnt = fleet.learnt();
+    let mut models_changed = fleet.models_changed();
     assert!(matches!(fleet.roster().lookup("m"), Lookup::NotYet(_)));
-    let watching = tokio::spawn(fleet.clone().watch(Own::default()));
-    learnt.changed().await.unwrap();
+    let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
+    models_changed.changed().await.unwrap();
     let model = fleet.roster().lookup("m").known();
     assert!(is_ready(&keeper, 1));
-    until("its metrics are read", || fleet.views()[0].last_reading.is_some()).await;
-    assert_eq!(fleet.views()[0].last_reading.as_ref().unwrap().1.waiting, 2);
+    until("its metrics are read", || fleet.statuses()[0].last_reading.is_some()).await;
+    assert_eq!(fleet.statuses()[0].last_reading.as_ref().unwrap().1.waiting, 2);
 
     let port = fake.stop().await;
-    fleet.report(&member(&fleet, 1), Attempt::Refused);
+    fleet.report(&backend(&fleet, 1), Attempt::Refused);
     assert!(!is_ready(&keeper, 1), "at once, though it is the last");
-    assert_eq!(fleet.views()[0].state, "unready: connection refused");
+    assert_eq!(fleet.statuses()[0].state, "unready: connection refused");
     assert_eq!(fleet.roster().lookup("m"), Lookup::Known(model), "requests wait for it");
     let waiting = keeper.with(|controller, now| {
         let flow = controller.flow("x", 0);
@@ -60,11 +60,11 @@ async fn r07_a_server_that_goes_and_comes_back_is_followed() {
 async fn r07_a_server_that_is_ill_is_left_out_until_it_is_well() {
     let fake = vllm("").await;
     let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, BackendKind::Vllm, &["m"])]));
-    let watching = tokio::spawn(fleet.clone().watch(Own::default()));
+    let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
     until("it is ready", || is_ready(&keeper, 1)).await;
     fake.set("/health", 503, "loading");
     until("it is left out", || !is_ready(&keeper, 1)).await;
-    assert_eq!(fleet.views()[0].state, "unready: /health answered 503 Service Unavailable");
+    assert_eq!(fleet.statuses()[0].state, "unready: /health answered 503 Service Unavailable");
     fake.set("/health", 200, "");
     until("it is back", || is_ready(&keeper, 1)).await;
     watching.abort();
@@ -79,9 +79,9 @@ async fn n05_a_pause_and_an_ejection_end_by_themselves() {
     ];
     let eject_for = Duration::from_millis(100);
     let (fleet, keeper) = fleet(&FleetSettings { eject_for, ..quick(backends) });
-    let watching = tokio::spawn(fleet.clone().watch(Own::default()));
+    let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
     until("both are ready", || is_ready(&keeper, 1) && is_ready(&keeper, 2)).await;
-    let first = member(&fleet, 1);
+    let first = backend(&fleet, 1);
     fleet.report(&first, Attempt::Full(Some(Duration::from_millis(50))));
     assert!(!is_ready(&keeper, 1));
     until("the pause ends", || is_ready(&keeper, 1)).await;
@@ -97,32 +97,32 @@ async fn c10_a_generic_server_is_asked_for_metrics_once() {
     let backends = [("a", &with), ("b", &without)]
         .map(|(id, at)| spec(id, at.port, BackendKind::Generic, &["m"]));
     let (fleet, keeper) = fleet(&quick(backends.to_vec()));
-    let watching = tokio::spawn(fleet.clone().watch(Own::default()));
-    until("one is read", || fleet.views()[0].last_reading.is_some()).await;
-    until("the other is tried", || fleet.views()[1].scrape_error.is_some()).await;
+    let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
+    until("one is read", || fleet.statuses()[0].last_reading.is_some()).await;
+    until("the other is tried", || fleet.statuses()[1].scrape_error.is_some()).await;
     assert!(keeper.with(|controller, _| {
         controller.backends().find(|view| view.id == BackendId(1)).unwrap().limits.by_metrics
     }));
     without.set("/metrics", 200, METRICS);
-    let last = || fleet.views()[0].last_reading.as_ref().unwrap().0;
+    let last = || fleet.statuses()[0].last_reading.as_ref().unwrap().0;
     for _ in 0..3 {
         let before = last();
         until("the first is read again", || last() < before).await;
     }
-    assert!(fleet.views()[1].last_reading.is_none());
+    assert!(fleet.statuses()[1].last_reading.is_none());
     watching.abort();
 }
 
 #[test]
 fn r06_the_mean_of_first_bytes_is_kept_without_a_lock() {
     let (fleet, _) = fleet(&quick(vec![spec("a", 1, BackendKind::Vllm, &["m"])]));
-    assert_eq!(fleet.views()[0].latency, None);
-    let first = member(&fleet, 1);
+    assert_eq!(fleet.statuses()[0].latency, None);
+    let first = backend(&fleet, 1);
     first.note(Span::from_millis(80));
-    assert_eq!(fleet.views()[0].latency, Some(Span::from_millis(80)));
+    assert_eq!(fleet.statuses()[0].latency, Some(Span::from_millis(80)));
     first.note(Span::from_millis(160));
-    assert_eq!(fleet.views()[0].latency, Some(Span::from_millis(90)));
-    let held = fleet.crew();
+    assert_eq!(fleet.statuses()[0].latency, Some(Span::from_millis(90)));
+    let held = fleet.state();
     fleet.report(&first, Attempt::Answered);
     first.note(Span::from_millis(1));
     drop(held);
@@ -162,7 +162,7 @@ fn bustle(fleet: &Fleet, keeper: &Keeper, seed: u64, is_done: impl Fn() -> bool)
             while controller.poll_event().is_some() {}
             // A page that shows both at one moment.
             if number.is_multiple_of(64) {
-                fleet.views();
+                fleet.statuses();
             }
         });
     }
@@ -170,7 +170,7 @@ fn bustle(fleet: &Fleet, keeper: &Keeper, seed: u64, is_done: impl Fn() -> bool)
 
 /// Watches servers whose lists change all the time.
 async fn watch_changing_lists(fleet: Arc<Fleet>, fakes: &[Fake], done: &AtomicBool) {
-    let watching = tokio::spawn(fleet.watch(Own::default()));
+    let watching = tokio::spawn(fleet.watch(GatewayIdentity::default()));
     let lists = [LIST, r#"{"data":[{"id":"n"}]}"#];
     for turn in 0.. {
         if done.load(Ordering::Relaxed) {

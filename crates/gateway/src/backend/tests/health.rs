@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 use super::super::Attempt;
-use super::super::health::{Check, Down, Health, Law, Standing};
+use super::super::health::{CheckResult, DownReason, Health, HealthSettings, HealthStatus};
 use super::at;
 
-const LAW: Law = Law {
+const SETTINGS: HealthSettings = HealthSettings {
     eject_after: 3,
     eject_for: Span::from_secs(5),
     slow_start: Span::from_secs(10),
@@ -17,59 +17,63 @@ const LAW: Law = Law {
 
 fn up() -> Health {
     let mut health = Health::new();
-    health.checked(Check::Good, at(0), at(0));
+    health.checked(CheckResult::Healthy, at(0), at(0));
     health
 }
 
 fn fail(health: &mut Health, times: usize, now: Time) {
-    (0..times).for_each(|_| health.report(Attempt::Failed, &LAW, now));
+    (0..times).for_each(|_| health.report(Attempt::Failed, &SETTINGS, now));
 }
 
 #[test]
 fn r07_a_backend_is_starting_until_its_first_good_check() {
     let mut health = Health::new();
-    assert_eq!(health.standing(at(0)), Standing::Down(Down::Starting));
-    health.checked(Check::Good, at(1), at(2));
-    assert_eq!(health.standing(at(2)), Standing::Ready);
-    assert_eq!(health.handicap(&LAW, at(2)), 0.0, "nothing is slow at first start");
+    assert_eq!(health.status(at(0)), HealthStatus::Down(DownReason::Starting));
+    health.checked(CheckResult::Healthy, at(1), at(2));
+    assert_eq!(health.status(at(2)), HealthStatus::Ready);
+    assert_eq!(health.handicap(&SETTINGS, at(2)), 0.0, "nothing is slow at first start");
 }
 
 #[test]
 fn n05_a_refused_connection_takes_a_backend_out_at_once_until_a_good_check() {
     let mut health = up();
-    health.report(Attempt::Refused, &LAW, at(100));
-    assert_eq!(health.standing(at(100)), Standing::Down(Down::Refused));
-    health.report(Attempt::Answered, &LAW, at(101));
-    assert_eq!(health.standing(at(60_000)), Standing::Down(Down::Refused), "time heals nothing");
-    health.checked(Check::Good, at(99), at(102));
+    health.report(Attempt::Refused, &SETTINGS, at(100));
+    assert_eq!(health.status(at(100)), HealthStatus::Down(DownReason::Refused));
+    health.report(Attempt::Answered, &SETTINGS, at(101));
+    assert_eq!(
+        health.status(at(60_000)),
+        HealthStatus::Down(DownReason::Refused),
+        "time heals nothing"
+    );
+    health.checked(CheckResult::Healthy, at(99), at(102));
     assert!(health.is_down(), "a check from before proves nothing");
-    health.checked(Check::Good, at(102), at(103));
-    assert_eq!(health.standing(at(103)), Standing::Ready);
+    health.checked(CheckResult::Healthy, at(102), at(103));
+    assert_eq!(health.status(at(103)), HealthStatus::Ready);
 }
 
 #[test]
 fn n05_a_passing_check_does_not_lift_an_ejection_before_its_time() {
     let mut health = up();
     fail(&mut health, 2, at(0));
-    assert_eq!(health.standing(at(0)), Standing::Ready);
+    assert_eq!(health.status(at(0)), HealthStatus::Ready);
     fail(&mut health, 1, at(0));
-    assert_eq!(health.standing(at(0)), Standing::Ejected(at(5000)));
-    health.checked(Check::Good, at(10), at(11));
-    health.report(Attempt::Answered, &LAW, at(12));
-    assert_eq!(health.standing(at(4999)), Standing::Ejected(at(5000)));
-    assert_eq!(health.next_change(&LAW, at(12)), Some(at(5000)));
-    assert_eq!(health.standing(at(5000)), Standing::Ready);
+    assert_eq!(health.status(at(0)), HealthStatus::Ejected(at(5000)));
+    health.checked(CheckResult::Healthy, at(10), at(11));
+    health.report(Attempt::Answered, &SETTINGS, at(12));
+    assert_eq!(health.status(at(4999)), HealthStatus::Ejected(at(5000)));
+    assert_eq!(health.next_change(&SETTINGS, at(12)), Some(at(5000)));
+    assert_eq!(health.status(at(5000)), HealthStatus::Ready);
 }
 
 #[test]
 fn r07_an_answer_between_failures_begins_the_count_anew() {
     let mut health = up();
     fail(&mut health, 2, at(0));
-    assert!(health.is_troubled());
-    health.report(Attempt::Answered, &LAW, at(1));
-    assert!(!health.is_troubled());
+    assert!(health.has_failures());
+    health.report(Attempt::Answered, &SETTINGS, at(1));
+    assert!(!health.has_failures());
     fail(&mut health, 2, at(2));
-    assert_eq!(health.standing(at(2)), Standing::Ready);
+    assert_eq!(health.status(at(2)), HealthStatus::Ready);
 }
 
 #[test]
@@ -79,14 +83,14 @@ fn r07_ejections_double_up_to_ten_times_and_are_forgotten() {
     for secs in [5, 10, 20, 40, 50, 50] {
         fail(&mut health, 3, now);
         let until = now.after(Span::from_secs(secs));
-        assert_eq!(health.standing(now), Standing::Ejected(until));
+        assert_eq!(health.status(now), HealthStatus::Ejected(until));
         fail(&mut health, 9, now);
-        assert_eq!(health.standing(now), Standing::Ejected(until), "stragglers say nothing new");
+        assert_eq!(health.status(now), HealthStatus::Ejected(until), "stragglers say nothing new");
         now = until;
     }
     now = now.after(Span::from_secs(51));
     fail(&mut health, 3, now);
-    assert_eq!(health.standing(now), Standing::Ejected(now.after(Span::from_secs(5))));
+    assert_eq!(health.status(now), HealthStatus::Ejected(now.after(Span::from_secs(5))));
 }
 
 /// The source writes a backend off for an hour after one 429.
@@ -96,18 +100,22 @@ fn n05_a_backend_that_is_full_pauses_shortly_and_is_never_ejected() {
     let mut now = at(0);
     for millis in [250, 500, 1000, 2000, 2000, 2000] {
         for _ in 0..50 {
-            health.report(Attempt::Full(None), &LAW, now);
+            health.report(Attempt::Full(None), &SETTINGS, now);
         }
         let until = now.after(Span::from_millis(millis));
-        assert_eq!(health.standing(now), Standing::Full(until));
-        assert_eq!(health.next_change(&LAW, now), Some(until));
+        assert_eq!(health.status(now), HealthStatus::Full(until));
+        assert_eq!(health.next_change(&SETTINGS, now), Some(until));
         now = until;
-        assert_eq!(health.standing(now), Standing::Ready);
+        assert_eq!(health.status(now), HealthStatus::Ready);
     }
-    health.report(Attempt::Answered, &LAW, now);
-    health.report(Attempt::Full(None), &LAW, now);
-    assert_eq!(health.standing(now), Standing::Full(now.after(Span::from_millis(250))));
-    assert_eq!(health.handicap(&LAW, now.after(Span::from_millis(250))), 0.0, "it is not cold");
+    health.report(Attempt::Answered, &SETTINGS, now);
+    health.report(Attempt::Full(None), &SETTINGS, now);
+    assert_eq!(health.status(now), HealthStatus::Full(now.after(Span::from_millis(250))));
+    assert_eq!(
+        health.handicap(&SETTINGS, now.after(Span::from_millis(250))),
+        0.0,
+        "it is not cold"
+    );
 }
 
 #[test]
@@ -115,57 +123,57 @@ fn n05_a_backend_says_itself_how_long_it_is_full_within_reason() {
     for (told, paused) in [(1, 1000), (3600, 5000)] {
         let mut health = up();
         let told = Attempt::Full(Some(Duration::from_secs(told)));
-        health.report(told, &LAW, at(0));
-        assert_eq!(health.standing(at(0)), Standing::Full(at(paused)));
+        health.report(told, &SETTINGS, at(0));
+        assert_eq!(health.status(at(0)), HealthStatus::Full(at(paused)));
     }
 }
 
 #[test]
 fn r07_a_bad_check_counts_at_once_and_silence_when_it_lasts() {
     let mut health = up();
-    health.checked(Check::Silent, at(0), at(10));
-    assert_eq!(health.standing(at(10)), Standing::Ready);
-    assert_eq!(health.next_check(&LAW), Span::from_millis(250), "it is in doubt");
-    health.checked(Check::Silent, at(20), at(30));
-    assert_eq!(health.standing(at(30)), Standing::Down(Down::Silent));
-    health.checked(Check::Good, at(40), at(50));
-    assert_eq!(health.standing(at(50)), Standing::Ready);
-    health.checked(Check::Bad("500".into()), at(60), at(70));
-    assert_eq!(health.standing(at(70)), Standing::Down(Down::Bad("500".into())));
+    health.checked(CheckResult::NoResponse, at(0), at(10));
+    assert_eq!(health.status(at(10)), HealthStatus::Ready);
+    assert_eq!(health.next_check(&SETTINGS), Span::from_millis(250), "it is in doubt");
+    health.checked(CheckResult::NoResponse, at(20), at(30));
+    assert_eq!(health.status(at(30)), HealthStatus::Down(DownReason::NoResponse));
+    health.checked(CheckResult::Healthy, at(40), at(50));
+    assert_eq!(health.status(at(50)), HealthStatus::Ready);
+    health.checked(CheckResult::Unhealthy("500".into()), at(60), at(70));
+    assert_eq!(health.status(at(70)), HealthStatus::Down(DownReason::Unhealthy("500".into())));
 }
 
 #[test]
 fn r07_checks_come_faster_while_a_backend_is_down() {
     let mut health = up();
-    assert_eq!(health.next_check(&LAW), Span::from_secs(5));
-    health.report(Attempt::Refused, &LAW, at(0));
+    assert_eq!(health.next_check(&SETTINGS), Span::from_secs(5));
+    health.report(Attempt::Refused, &SETTINGS, at(0));
     let mut waits = Vec::new();
     for _ in 0..7 {
-        health.checked(Check::Refused, at(1), at(1));
-        waits.push(health.next_check(&LAW).nanos() / 1_000_000);
+        health.checked(CheckResult::Refused, at(1), at(1));
+        waits.push(health.next_check(&SETTINGS).nanos() / 1_000_000);
     }
     assert_eq!(waits, [250, 500, 1000, 2000, 4000, 5000, 5000]);
-    health.checked(Check::Good, at(2), at(2));
-    assert_eq!(health.next_check(&LAW), Span::from_secs(5));
+    health.checked(CheckResult::Healthy, at(2), at(2));
+    assert_eq!(health.next_check(&SETTINGS), Span::from_secs(5));
 }
 
 #[test]
 fn r07_a_backend_that_comes_back_starts_slowly() {
     let mut health = up();
-    health.report(Attempt::Refused, &LAW, at(0));
-    health.checked(Check::Good, at(1), at(1000));
+    health.report(Attempt::Refused, &SETTINGS, at(0));
+    health.checked(CheckResult::Healthy, at(1), at(1000));
     let mut now = at(1000);
     let mut seen = Vec::new();
-    while let Some(next) = health.next_change(&LAW, now) {
-        seen.push(health.handicap(&LAW, now));
+    while let Some(next) = health.next_change(&SETTINGS, now) {
+        seen.push(health.handicap(&SETTINGS, now));
         assert_eq!(next, now.after(Span::from_secs(1)), "a step each second");
         now = next;
     }
     assert_eq!(seen, [500.0, 450.0, 400.0, 350.0, 300.0, 250.0, 200.0, 150.0, 100.0, 50.0]);
-    assert_eq!(health.handicap(&LAW, now), 0.0);
+    assert_eq!(health.handicap(&SETTINGS, now), 0.0);
     fail(&mut health, 3, now);
     let back = now.after(Span::from_secs(5));
-    assert_eq!(health.handicap(&LAW, back), 500.0, "after an ejection too");
+    assert_eq!(health.handicap(&SETTINGS, back), 500.0, "after an ejection too");
 }
 
 fn any_step() -> impl Strategy<Value = (u8, u64)> {
@@ -185,22 +193,22 @@ proptest! {
             let began = now;
             now = now.after(Span::from_millis(millis));
             match step {
-                0 => health.report(Attempt::Answered, &LAW, now),
-                1 => health.report(Attempt::Refused, &LAW, now),
-                2..=4 => health.report(Attempt::Failed, &LAW, now),
-                5 => health.report(Attempt::Full(Some(Duration::from_millis(millis))), &LAW, now),
-                6 => health.checked(Check::Silent, began, now),
-                7 => health.checked(Check::Refused, began, now),
-                _ => health.checked(Check::Good, began, now),
+                0 => health.report(Attempt::Answered, &SETTINGS, now),
+                1 => health.report(Attempt::Refused, &SETTINGS, now),
+                2..=4 => health.report(Attempt::Failed, &SETTINGS, now),
+                5 => health.report(Attempt::Full(Some(Duration::from_millis(millis))), &SETTINGS, now),
+                6 => health.checked(CheckResult::NoResponse, began, now),
+                7 => health.checked(CheckResult::Refused, began, now),
+                _ => health.checked(CheckResult::Healthy, began, now),
             }
-            let (is, points) = (health.standing(now), health.handicap(&LAW, now));
-            let next = health.next_change(&LAW, now).unwrap_or(Time::NEVER);
+            let (is, points) = (health.status(now), health.handicap(&SETTINGS, now));
+            let next = health.next_change(&SETTINGS, now).unwrap_or(Time::NEVER);
             prop_assert!(next > now);
             let before = Time::from_nanos(next.nanos() - 1);
-            prop_assert_eq!(&is, &health.standing(before));
-            prop_assert_eq!(points, health.handicap(&LAW, before));
+            prop_assert_eq!(&is, &health.status(before));
+            prop_assert_eq!(points, health.handicap(&SETTINGS, before));
         }
-        health.checked(Check::Good, now, now);
-        prop_assert_eq!(health.standing(now.after(Span::from_secs(50))), Standing::Ready);
+        health.checked(CheckResult::Healthy, now, now);
+        prop_assert_eq!(health.status(now.after(Span::from_secs(50))), HealthStatus::Ready);
     }
 }

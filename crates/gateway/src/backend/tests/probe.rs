@@ -10,12 +10,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-use super::super::health::Check;
-use super::super::probe::{Limits, Unanswered, get};
+use super::super::health::CheckResult;
+use super::super::probe::{ProbeError, ProbeLimits, get};
 use super::super::watch::check;
-use super::{BackendKind, Fake, Own, Upstream, upstream};
+use super::{BackendKind, Fake, GatewayIdentity, Upstream, upstream};
 
-const LIMITS: Limits = Limits { time: Duration::from_secs(10), body: 100 };
+const LIMITS: ProbeLimits = ProbeLimits { time: Duration::from_secs(10), body: 100 };
 
 #[tokio::test]
 async fn r07_an_answer_is_read_within_its_limits() {
@@ -23,20 +23,20 @@ async fn r07_an_answer_is_read_within_its_limits() {
     let pages = [("/good", 200, "hello"), ("/long", 200, &long), ("/moved", 302, "")];
     let fake = Fake::start(&pages).await;
     let server = upstream(fake.port, BackendKind::Generic);
-    let answer = get(&server, "/good", LIMITS).await.unwrap();
-    assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, &b"hello"[..]));
-    assert_eq!(get(&server, "/long", LIMITS).await.unwrap_err(), Unanswered::TooLong);
+    let response = get(&server, "/good", LIMITS).await.unwrap();
+    assert_eq!((response.status, &response.body[..]), (StatusCode::OK, &b"hello"[..]));
+    assert_eq!(get(&server, "/long", LIMITS).await.unwrap_err(), ProbeError::TooLarge);
     assert_eq!(get(&server, "/moved", LIMITS).await.unwrap().status, StatusCode::FOUND);
     fake.stop().await;
-    assert_eq!(get(&server, "/good", LIMITS).await.unwrap_err(), Unanswered::Refused);
+    assert_eq!(get(&server, "/good", LIMITS).await.unwrap_err(), ProbeError::Refused);
 }
 
 #[tokio::test]
 async fn r07_a_server_that_says_nothing_or_nonsense_is_told_apart() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = upstream(listener.local_addr().unwrap().port(), BackendKind::Generic);
-    let soon = Limits { time: Duration::from_millis(50), ..LIMITS };
-    assert_eq!(get(&server, "/", soon).await.unwrap_err(), Unanswered::TimedOut);
+    let soon = ProbeLimits { time: Duration::from_millis(50), ..LIMITS };
+    assert_eq!(get(&server, "/", soon).await.unwrap_err(), ProbeError::TimedOut);
     let silent = listener.accept().await.unwrap();
     let answers =
         [&b""[..], b"\0\xff nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfew"];
@@ -45,8 +45,8 @@ async fn r07_a_server_that_says_nothing_or_nonsense_is_told_apart() {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.write_all(said).await.unwrap();
         };
-        let (answer, ()) = tokio::join!(get(&server, "/", LIMITS), answered);
-        assert!(matches!(answer, Err(Unanswered::Lost(_))), "{answer:?}");
+        let (response, ()) = tokio::join!(get(&server, "/", LIMITS), answered);
+        assert!(matches!(response, Err(ProbeError::Failed(_))), "{response:?}");
     }
     drop(silent);
 }
@@ -57,15 +57,15 @@ async fn r07_a_server_of_http2_alone_is_asked_in_http2() {
     let port = listener.local_addr().unwrap().port();
     let serving = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        let answer = |request: Request<Incoming>| async move {
+        let response = |request: Request<Incoming>| async move {
             Ok::<_, Infallible>(Response::new(request.uri().to_string()))
         };
         let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-        server.serve_connection(TokioIo::new(stream), service_fn(answer)).await
+        server.serve_connection(TokioIo::new(stream), service_fn(response)).await
     });
     let server = Upstream { http2: true, ..upstream(port, BackendKind::Generic) };
-    let answer = get(&server, "/health", LIMITS).await.unwrap();
-    assert_eq!(answer.body, format!("http://127.0.0.1:{port}/health"));
+    let response = get(&server, "/health", LIMITS).await.unwrap();
+    assert_eq!(response.body, format!("http://127.0.0.1:{port}/health"));
     serving.abort();
 }
 
@@ -81,14 +81,18 @@ async fn r07_each_kind_is_checked_in_its_own_way() {
         (BackendKind::Generic, "/health", 404, true),
         (BackendKind::Generic, "/health", 500, false),
     ];
-    let own = Own::default();
+    let identity = GatewayIdentity::default();
     for (kind, path, status, good) in cases {
         let fake = Fake::start(&[(path, 200, "{}")]).await;
         let server = upstream(fake.port, kind);
-        assert_eq!(check(&server, &own, LIMITS).await, Check::Good, "{kind:?}");
+        assert_eq!(check(&server, &identity, LIMITS).await, CheckResult::Healthy, "{kind:?}");
         fake.set(path, status, "{}");
-        assert_eq!(check(&server, &own, LIMITS).await == Check::Good, good, "{kind:?} {status}");
+        assert_eq!(
+            check(&server, &identity, LIMITS).await == CheckResult::Healthy,
+            good,
+            "{kind:?} {status}"
+        );
         fake.stop().await;
-        assert_eq!(check(&server, &own, LIMITS).await, Check::Refused);
+        assert_eq!(check(&server, &identity, LIMITS).await, CheckResult::Refused);
     }
 }

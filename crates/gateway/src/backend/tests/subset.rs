@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use flow::{ModelId, Span};
 
-use super::super::Spot;
+use super::super::EndpointAddress;
 use super::super::subset::Subset;
 use super::*;
 
@@ -15,8 +15,8 @@ fn fleet(specs: Vec<BackendSpec>) -> Arc<Fleet> {
     Fleet::new(&settings, keeper, clock)
 }
 
-fn spots(texts: &[&str]) -> BTreeSet<Spot> {
-    texts.iter().map(|text| Spot::parse(text).unwrap()).collect()
+fn addresses(texts: &[&str]) -> BTreeSet<EndpointAddress> {
+    texts.iter().map(|text| EndpointAddress::parse(text).unwrap()).collect()
 }
 
 fn model(fleet: &Fleet, name: &str) -> ModelId {
@@ -28,9 +28,9 @@ fn model(fleet: &Fleet, name: &str) -> ModelId {
 
 /// The names of those that the core may choose from.
 fn choices(fleet: &Fleet, model: ModelId) -> Vec<String> {
-    let crew = fleet.crew();
-    let takes = crew.members.values().filter(|member| member.takes().contains(&model));
-    takes.map(|member| member.spec.id.clone()).collect()
+    let state = fleet.state();
+    let takes = state.backends.values().filter(|backend| backend.takes().contains(&model));
+    takes.map(|backend| backend.spec.id.clone()).collect()
 }
 
 #[test]
@@ -42,17 +42,17 @@ fn x02_a_subset_is_a_model_that_only_its_backends_serve() {
     ];
     let fleet = fleet(specs);
     let (m, n) = (model(&fleet, "m"), model(&fleet, "n"));
-    let within = |model, texts: &[&str]| fleet.within(model, &spots(texts));
+    let subset_model = |model, texts: &[&str]| fleet.subset_model(model, &addresses(texts));
 
-    let best = within(m, &["127.0.0.1:2", "127.0.0.1:9"]).unwrap();
+    let best = subset_model(m, &["127.0.0.1:2", "127.0.0.1:9"]).unwrap();
     assert_eq!(choices(&fleet, best), ["b"]);
-    let by_ip = within(m, &["127.0.0.1"]).unwrap();
+    let by_ip = subset_model(m, &["127.0.0.1"]).unwrap();
     assert_eq!(choices(&fleet, by_ip), ["a", "b"]);
-    let other = within(n, &["127.0.0.1:2", "127.0.0.1:9"]).unwrap();
+    let other = subset_model(n, &["127.0.0.1:2", "127.0.0.1:9"]).unwrap();
     assert_eq!(choices(&fleet, other), ["b"]);
     assert_eq!(BTreeSet::from([m, n, best, by_ip, other]).len(), 5, "each has its own number");
 
-    assert_eq!(within(m, &["127.0.0.1:2", "127.0.0.1:9"]), Some(best), "and keeps it");
+    assert_eq!(subset_model(m, &["127.0.0.1:2", "127.0.0.1:9"]), Some(best), "and keeps it");
     assert_eq!(choices(&fleet, m), ["a", "b"], "the model itself is what it was");
 }
 
@@ -61,18 +61,22 @@ fn x02_a_subset_that_nobody_is_in_has_no_number() {
     let fleet = fleet(vec![spec("a", 1, BackendKind::Vllm, &["m"])]);
     let model = model(&fleet, "m");
     for texts in [&[][..], &["10.0.0.1"], &["127.0.0.1:2"]] {
-        assert_eq!(fleet.within(model, &spots(texts)), None, "{texts:?}");
+        assert_eq!(fleet.subset_model(model, &addresses(texts)), None, "{texts:?}");
     }
 }
 
 #[test]
 fn x02_a_subset_follows_its_addresses() {
     let fleet = fleet(vec![spec("a", 1, BackendKind::Vllm, &["m"])]);
-    let (model, hint) = (model(&fleet, "m"), spots(&["127.0.0.1:1"]));
-    let number = fleet.within(model, &hint).unwrap();
+    let (model, hint) = (model(&fleet, "m"), addresses(&["127.0.0.1:1"]));
+    let number = fleet.subset_model(model, &hint).unwrap();
     let backends = vec![spec("b", 1, BackendKind::Vllm, &["m"])];
     fleet.configure(&FleetSettings { backends, ..FleetSettings::default() });
-    assert_eq!(fleet.within(model, &hint), Some(number), "those who wait for it hold its number");
+    assert_eq!(
+        fleet.subset_model(model, &hint),
+        Some(number),
+        "those who wait for it hold its number"
+    );
     assert_eq!(choices(&fleet, number), ["b"]);
 }
 
@@ -80,10 +84,10 @@ fn x02_a_subset_follows_its_addresses() {
 fn x02_hints_that_mean_the_same_backends_are_one_subset() {
     let fleet = fleet(vec![spec("a", 1, BackendKind::Vllm, &["m"])]);
     let model = model(&fleet, "m");
-    let number = fleet.within(model, &spots(&["127.0.0.1"]));
+    let number = fleet.subset_model(model, &addresses(&["127.0.0.1"]));
     for other in 0..100 {
-        let hint = spots(&["127.0.0.1:1", &format!("10.0.0.{other}")]);
-        assert_eq!(fleet.within(model, &hint), number);
+        let hint = addresses(&["127.0.0.1:1", &format!("10.0.0.{other}")]);
+        assert_eq!(fleet.subset_model(model, &hint), number);
     }
 }
 
@@ -93,28 +97,35 @@ fn x02_there_is_a_limit_to_subsets_and_they_move_with_the_times() {
     let specs = (1..=9).map(|port| spec(&format!("b{port}"), port, BackendKind::Vllm, &["m"]));
     let fleet = fleet(specs.collect());
     let model = model(&fleet, "m");
-    let hint = |mask: u16| -> BTreeSet<Spot> {
+    let hint = |mask: u16| -> BTreeSet<EndpointAddress> {
         let ports = (0..9).filter(|bit| mask >> bit & 1 == 1).map(|bit| bit + 1);
-        ports.filter_map(|port| Spot::parse(&format!("127.0.0.1:{port}"))).collect()
+        ports.filter_map(|port| EndpointAddress::parse(&format!("127.0.0.1:{port}"))).collect()
     };
-    let numbered = (1..512).filter(|&mask| fleet.within(model, &hint(mask)).is_some());
+    let numbered = (1..512).filter(|&mask| fleet.subset_model(model, &hint(mask)).is_some());
     assert_eq!(numbered.count(), 256);
-    assert!(fleet.crew().members.values().all(|member| member.serves == [model]));
+    assert!(fleet.state().backends.values().all(|backend| backend.serves == [model]));
     let roster = fleet.roster();
     let new = Subset::of(model, &hint(511), roster.backends.values()).unwrap();
     let later = fleet.clock.now().after(Span::from_secs(301));
-    fleet.crew().narrow(new.clone(), later);
-    let board = fleet.crew().settle(later).unwrap();
-    assert_eq!(board.roster.subsets.len(), 256);
-    assert!(board.roster.subsets.contains_key(&new), "in the place of one that is old");
+    fleet.state().request_subset(new.clone(), later);
+    let update = fleet.state().take_update(later).unwrap();
+    assert_eq!(update.roster.subsets.len(), 256);
+    assert!(update.roster.subsets.contains_key(&new), "in the place of one that is old");
 }
 
 #[test]
 fn x02_spots_are_addresses_with_or_without_a_port() {
-    assert!(Spot::parse(" 10.0.0.1:8000 ").is_some());
-    assert!(Spot::parse("[::1]:8000").is_some());
-    assert!(Spot::parse("::1").is_some());
-    assert_eq!([Spot::parse(""), Spot::parse("host:80"), Spot::parse("10.0.0.1:x")], [None; 3]);
+    assert!(EndpointAddress::parse(" 10.0.0.1:8000 ").is_some());
+    assert!(EndpointAddress::parse("[::1]:8000").is_some());
+    assert!(EndpointAddress::parse("::1").is_some());
+    assert_eq!(
+        [
+            EndpointAddress::parse(""),
+            EndpointAddress::parse("host:80"),
+            EndpointAddress::parse("10.0.0.1:x")
+        ],
+        [None; 3]
+    );
 }
 
 #[test]

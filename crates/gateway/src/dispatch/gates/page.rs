@@ -8,7 +8,7 @@ use super::fetch::Server;
 use super::look::{Look, size, sound};
 use crate::client::Base;
 use crate::config::resolved::dispatch::{Says, System};
-use crate::exposition;
+use crate::prometheus_text;
 
 /// Pages beyond this are not read.
 const PAGE_MAX: usize = 4 << 20;
@@ -96,15 +96,15 @@ struct Found {
 impl Found {
     fn on(page: &[u8], metric: &str, wanted: &[(String, String)]) -> Self {
         let mut found = Self::default();
-        for line in exposition::lines(page) {
-            let Some((name, rest)) = exposition::name(line) else { continue };
+        for line in prometheus_text::lines(page) {
+            let Some((name, rest)) = prometheus_text::name(line) else { continue };
             if name != metric.as_bytes() {
                 continue;
             }
             // A line of this name that cannot be read might be one that counts.
-            let (labels, value) = exposition::sample(rest).unwrap_or(("", f64::NAN));
+            let (labels, value) = prometheus_text::sample(rest).unwrap_or(("", f64::NAN));
             let fits = |(name, text): &(String, String)| {
-                exposition::means(exposition::label(labels, name), text)
+                prometheus_text::means(prometheus_text::label(labels, name), text)
             };
             if value.is_nan() || wanted.iter().all(fits) {
                 found.lines = found.lines.saturating_add(1);

@@ -42,7 +42,7 @@ pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
         .split_once('/')
         .map_or_else(|| (rest.trim_start_matches('/'), None), |(id, verb)| (id, Some(verb)));
     if id.is_empty() {
-        return Some(Route::Nothing);
+        return Some(Route::NotFound);
     }
     Some(Route::Batch(match (files, verb) {
         (true, None) => chosen(
@@ -52,7 +52,7 @@ pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
         (true, Some("content")) => chosen(method, &[(Method::GET, BatchCall::Content)]),
         (false, None) => chosen(method, &[(Method::GET, BatchCall::Batch)]),
         (false, Some("cancel")) => chosen(method, &[(Method::POST, BatchCall::Cancel)]),
-        _ => return Some(Route::Nothing),
+        _ => return Some(Route::NotFound),
     }))
 }
 

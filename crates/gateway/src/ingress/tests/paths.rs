@@ -3,7 +3,7 @@
 use super::path::*;
 use super::*;
 
-fn proxied(api: Api, kind: Kind) -> Result<Route, Fault> {
+fn proxied(api: Api, kind: RequestKind) -> Result<Route, Fault> {
     Ok(Route::Proxied { api, kind })
 }
 
@@ -11,44 +11,44 @@ fn proxied(api: Api, kind: Kind) -> Result<Route, Fault> {
 fn x01_every_path_of_the_surface_leads_somewhere() {
     let (get, post) = (&Method::GET, &Method::POST);
     let rows = [
-        (post, "/v1/chat/completions", proxied(Api::OpenAi, Kind::Chat)),
-        (post, "/v1/completions", proxied(Api::OpenAi, Kind::Completion)),
-        (post, "/v1/embeddings", proxied(Api::OpenAi, Kind::Embedding)),
-        (post, "/v1/responses", proxied(Api::OpenAi, Kind::Response)),
-        (get, "/v1/responses/resp_1", proxied(Api::OpenAi, Kind::Other)),
-        (get, "/v1/chat/completions", proxied(Api::OpenAi, Kind::Other)),
-        (post, "/v1/audio/transcriptions", proxied(Api::OpenAi, Kind::Other)),
-        (&Method::DELETE, "/v1/models/ft:x", proxied(Api::OpenAi, Kind::Other)),
-        (post, "/api/chat", proxied(Api::Ollama, Kind::Chat)),
-        (post, "/api/generate", proxied(Api::Ollama, Kind::Completion)),
-        (post, "/api/embed", proxied(Api::Ollama, Kind::Embedding)),
-        (post, "/api/embeddings", proxied(Api::Ollama, Kind::Embedding)),
-        (post, "/api/show", proxied(Api::Ollama, Kind::Other)),
+        (post, "/v1/chat/completions", proxied(Api::OpenAi, RequestKind::Chat)),
+        (post, "/v1/completions", proxied(Api::OpenAi, RequestKind::Completion)),
+        (post, "/v1/embeddings", proxied(Api::OpenAi, RequestKind::Embedding)),
+        (post, "/v1/responses", proxied(Api::OpenAi, RequestKind::Response)),
+        (get, "/v1/responses/resp_1", proxied(Api::OpenAi, RequestKind::Other)),
+        (get, "/v1/chat/completions", proxied(Api::OpenAi, RequestKind::Other)),
+        (post, "/v1/audio/transcriptions", proxied(Api::OpenAi, RequestKind::Other)),
+        (&Method::DELETE, "/v1/models/ft:x", proxied(Api::OpenAi, RequestKind::Other)),
+        (post, "/api/chat", proxied(Api::Ollama, RequestKind::Chat)),
+        (post, "/api/generate", proxied(Api::Ollama, RequestKind::Completion)),
+        (post, "/api/embed", proxied(Api::Ollama, RequestKind::Embedding)),
+        (post, "/api/embeddings", proxied(Api::Ollama, RequestKind::Embedding)),
+        (post, "/api/show", proxied(Api::Ollama, RequestKind::Other)),
         (get, "/v1/models", Ok(Route::Models)),
         (&Method::HEAD, "/v1/models", Ok(Route::Models)),
-        (get, "/v1/models/", proxied(Api::OpenAi, Kind::Other)),
+        (get, "/v1/models/", proxied(Api::OpenAi, RequestKind::Other)),
         (get, "/v1/models/llama", Ok(Route::ModelCard)),
         (get, "/v1/models/org/llama", Ok(Route::ModelCard)),
         (get, "/api/tags", Ok(Route::Tags)),
         (get, "/api/version", Ok(Route::Version)),
-        (get, "/backends", Ok(Route::Visibility(Page::Backends))),
-        (get, "/flows", Ok(Route::Visibility(Page::Flows))),
-        (get, "/workloads", Ok(Route::Visibility(Page::Workloads))),
-        (get, "/health", Ok(Route::Visibility(Page::Health))),
-        (&Method::HEAD, "/ready", Ok(Route::Visibility(Page::Ready))),
-        (get, "/metrics", Ok(Route::Visibility(Page::Metrics))),
-        (get, "/dashboard", Ok(Route::Nothing)),
+        (get, "/backends", Ok(Route::Visibility(AdminPage::Backends))),
+        (get, "/flows", Ok(Route::Visibility(AdminPage::Flows))),
+        (get, "/workloads", Ok(Route::Visibility(AdminPage::Workloads))),
+        (get, "/health", Ok(Route::Visibility(AdminPage::Health))),
+        (&Method::HEAD, "/ready", Ok(Route::Visibility(AdminPage::Ready))),
+        (get, "/metrics", Ok(Route::Visibility(AdminPage::Metrics))),
+        (get, "/dashboard", Ok(Route::NotFound)),
         (post, "/metrics", Err(Fault::MethodNotAllowed)),
         (&Method::CONNECT, "/v1/chat/completions", Err(Fault::MethodNotAllowed)),
         (&Method::TRACE, "/v1/chat/completions", Err(Fault::MethodNotAllowed)),
-        (get, "/", Ok(Route::Nothing)),
-        (get, "*", Ok(Route::Nothing)),
-        (get, "", Ok(Route::Nothing)),
-        (get, "/v1", Ok(Route::Nothing)),
-        (get, "/v2/chat", Ok(Route::Nothing)),
-        (get, "/healthz", Ok(Route::Nothing)),
-        (get, "//v1/models", Ok(Route::Nothing)),
-        (get, "/%761/models", Ok(Route::Nothing)),
+        (get, "/", Ok(Route::NotFound)),
+        (get, "*", Ok(Route::NotFound)),
+        (get, "", Ok(Route::NotFound)),
+        (get, "/v1", Ok(Route::NotFound)),
+        (get, "/v2/chat", Ok(Route::NotFound)),
+        (get, "/healthz", Ok(Route::NotFound)),
+        (get, "//v1/models", Ok(Route::NotFound)),
+        (get, "/%761/models", Ok(Route::NotFound)),
     ];
     for (method, path, expected) in rows {
         assert_eq!(classify(method, path), expected, "{method} {path}");
@@ -80,9 +80,9 @@ fn d10_the_batch_api_has_its_paths_and_no_others() {
         assert_eq!(classify(method, path), Ok(Route::Batch(expected)), "{method} {path}");
     }
     for path in ["/v1/files/", "/v1/files/a/b", "/v1/files/a/content/", "/v1/batches/a/content"] {
-        assert_eq!(classify(get, path), Ok(Route::Nothing), "{path}");
+        assert_eq!(classify(get, path), Ok(Route::NotFound), "{path}");
     }
-    let elsewhere = proxied(Api::OpenAi, Kind::Other);
+    let elsewhere = proxied(Api::OpenAi, RequestKind::Other);
     assert_eq!(classify(get, "/v1/filesystem"), elsewhere);
     assert_eq!(classify(get, "/v1/batchesx/1"), elsewhere);
     assert!(classify(get, "/v1/files/../secrets").is_err());
@@ -124,7 +124,11 @@ fn x03_paths_that_could_be_read_as_others_are_refused() {
         assert!(matches!(route, Err(Fault::InvalidRequest(_))), "{path}: {route:?}");
     }
     for path in ["/v1/jobs/a%2Fb", "/v1/a.b/..c/", "/v1/jobs/%", "/v1/x;y=1/z", "/v1/.hidden"] {
-        assert_eq!(classify(&Method::GET, path), proxied(Api::OpenAi, Kind::Other), "{path}");
+        assert_eq!(
+            classify(&Method::GET, path),
+            proxied(Api::OpenAi, RequestKind::Other),
+            "{path}"
+        );
     }
 }
 

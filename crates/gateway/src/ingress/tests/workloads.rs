@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::*;
 
 fn origin(value: &[u8]) -> (Option<String>, u8) {
-    let Origin { id, criticality } = Origin::of(Some(&HeaderValue::from_bytes(value).unwrap()));
+    let WorkloadContext { id, criticality } =
+        WorkloadContext::of(Some(&HeaderValue::from_bytes(value).unwrap()));
     (id, criticality)
 }
 
@@ -40,7 +41,7 @@ fn w01_a_criticality_out_of_range_or_of_another_type_is_three() {
 
 #[test]
 fn w01_what_is_missing_invalid_or_empty_counts_as_generated() {
-    assert_eq!(Origin::of(None), Origin { id: None, criticality: 3 });
+    assert_eq!(WorkloadContext::of(None), WorkloadContext { id: None, criticality: 3 });
     let wrong: [&[u8]; 9] = [
         b"",
         b"not json",
@@ -79,7 +80,7 @@ fn w01_a_request_carries_its_workload() {
 proptest! {
     #[test]
     fn w01_no_bytes_are_an_error(bytes in header_bytes(200)) {
-        let origin = Origin::of(Some(&HeaderValue::from_bytes(&bytes).unwrap()));
+        let origin = WorkloadContext::of(Some(&HeaderValue::from_bytes(&bytes).unwrap()));
         prop_assert!((1..=5).contains(&origin.criticality));
     }
 
@@ -88,7 +89,7 @@ proptest! {
         // What a header cannot carry as it is, JSON can.
         let id: String = id.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
         let said = format!("{{\"workload_id\":\"{id}\",\"criticality\":{level}}}");
-        let origin = Origin::of(Some(&HeaderValue::from_str(&said).unwrap()));
+        let origin = WorkloadContext::of(Some(&HeaderValue::from_str(&said).unwrap()));
         prop_assert!((1..=5).contains(&origin.criticality));
         prop_assert!(origin.id.is_none_or(|id| (1..=256).contains(&id.len())));
     }

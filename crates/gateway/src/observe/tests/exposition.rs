@@ -8,7 +8,7 @@ use flow::{BackendSupply, Controller, ModelId, Settings, Span, Time};
 use super::{named, parsed, refused, served, sum};
 use crate::backend::Attempt;
 use crate::observe::outcome::OUTCOMES;
-use crate::observe::{Account, Observer, Record};
+use crate::observe::{Observer, Record, RequestCounters};
 use crate::reply::Fault;
 
 /// The metrics that the source names, as they are called here, with their labels and their kind.
@@ -36,29 +36,30 @@ fn eventful() -> String {
     let named = named(&["gpu-a", "gpu \"b\""], &["llama", odd]);
     let observer = Observer::default();
     observer.known(["chat", "llama", odd]);
-    observer.ended(&served("chat", "llama"), &Account::default());
-    observer.ended(&served(odd, odd), &Account::default());
+    observer.ended(&served("chat", "llama"), &RequestCounters::default());
+    observer.ended(&served(odd, odd), &RequestCounters::default());
     let queued = Record {
         bypassed: false,
         waited: Some(Span::from_millis(30)),
         attempts: 3,
         ..served("chat", "llama")
     };
-    observer.ended(&queued, &Account::default());
+    observer.ended(&queued, &RequestCounters::default());
     let late =
         Record { waited: Some(Span::from_secs(30)), ..refused("llama", "queue_timeout", 503) };
-    observer.ended(&late, &Account::default());
-    observer.ended(&refused("llama", "client_closed", 499), &Account::default());
-    observer.ended(&refused("llama", "too_many_flows", 503), &Account::default());
-    observer.ended(&refused("llama", "flow_full", 503), &Account::default());
-    observer.ended(&refused("nobody knows me", "model_not_found", 404), &Account::default());
-    observer.attempt("gpu-a", Attempt::Answered, &mut Account::default());
-    observer.attempt("gpu \"b\"", Attempt::Full(None), &mut Account::default());
+    observer.ended(&late, &RequestCounters::default());
+    observer.ended(&refused("llama", "client_closed", 499), &RequestCounters::default());
+    observer.ended(&refused("llama", "too_many_flows", 503), &RequestCounters::default());
+    observer.ended(&refused("llama", "flow_full", 503), &RequestCounters::default());
+    observer
+        .ended(&refused("nobody knows me", "model_not_found", 404), &RequestCounters::default());
+    observer.attempt("gpu-a", Attempt::Answered, &mut RequestCounters::default());
+    observer.attempt("gpu \"b\"", Attempt::Full(None), &mut RequestCounters::default());
     let mut core = Controller::new(Settings::default());
     let backends = [0, 1].map(|id| BackendSupply::new(flow::BackendId(id), vec![ModelId(id)]));
     core.supply(&backends, Time::ZERO);
-    let truth = observer.look(&mut core, Time::ZERO, &named);
-    observer.metrics(&truth, &named)
+    let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
+    observer.metrics(&snapshot, &named)
 }
 
 #[test]
@@ -171,8 +172,8 @@ fn a_gateway_that_has_seen_nothing_writes_a_text_that_can_be_read() {
     let observer = Observer::default();
     let mut core = Controller::new(Settings::default());
     let named = named(&[], &[]);
-    let truth = observer.look(&mut core, Time::ZERO, &named);
-    let samples = parsed(&observer.metrics(&truth, &named));
+    let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
+    let samples = parsed(&observer.metrics(&snapshot, &named));
     assert_eq!(samples["nexus_queue_depth"], 0.0);
     assert_eq!(samples["tidegate_saturation{band=\"normal\"}"], 0.0);
     assert_eq!(samples["tidegate_headroom_requests{band=\"normal\"}"], 1000.0);

@@ -5,7 +5,7 @@ use flow::{
 };
 
 use super::{named, parsed, refused, served, sum};
-use crate::observe::{Account, Observer, Record};
+use crate::observe::{Observer, Record, RequestCounters};
 
 /// One backend that takes two; three of one model, one of them within a subset.
 fn busy() -> Controller {
@@ -25,7 +25,7 @@ fn text(llm_d: bool) -> String {
     named.subsets.insert(ModelId(9), ModelId(0));
     let observer = Observer { llm_d, ..Observer::default() };
     observer.known(["llama"]);
-    let ended = |record: &Record| observer.ended(record, &Account::default());
+    let ended = |record: &Record| observer.ended(record, &RequestCounters::default());
     ended(&served("llama", "llama"));
     let waited = Some(Span::from_millis(30));
     ended(&Record { bypassed: false, waited, ..served("llama", "llama") });
@@ -33,8 +33,8 @@ fn text(llm_d: bool) -> String {
     // It took nobody's turn, so flow control knows nothing of it.
     ended(&Record { band: None, ..served("", "") });
     ended(&Record { band: Some(Band::Critical), ..refused("llama", "queue_timeout", 503) });
-    let truth = observer.look(&mut busy(), Time::ZERO, &named);
-    observer.metrics(&truth, &named)
+    let snapshot = observer.snapshot(&mut busy(), Time::ZERO, &named);
+    observer.metrics(&snapshot, &named)
 }
 
 #[test]

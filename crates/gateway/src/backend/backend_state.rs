@@ -1,0 +1,143 @@
+//! One backend of the fleet: what is configured, how it is, what it serves.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use flow::{EngineReading, ModelId, Time};
+use tokio::sync::Notify;
+
+use super::health::{DownReason, Health, HealthStatus};
+use super::model_list::ListedModel;
+use super::roster::Upstream;
+use crate::config::resolved::BackendSpec;
+
+/// The name that stands for any name.
+const ANY: &str = "*";
+
+/// One backend.
+#[derive(Debug)]
+pub(super) struct BackendState {
+    pub(super) spec: BackendSpec,
+    pub(super) upstream: Arc<Upstream>,
+    /// Calls for a check before its time.
+    pub(super) check_now: Arc<Notify>,
+    pub(super) health: Health,
+    /// What it was when that was last written down.
+    logged: HealthStatus,
+    pub(super) models: ServedModels,
+    /// The numbers of what it serves, in order.
+    pub(super) serves: Vec<ModelId>,
+    /// The numbers of the subsets that it is in.
+    pub(super) subset_models: Vec<ModelId>,
+    pub(super) last_check: Option<(Time, String)>,
+    pub(super) last_reading: Option<(Time, EngineReading)>,
+    pub(super) scrape_error: Option<String>,
+    pub(super) adapters: Vec<String>,
+}
+
+/// What a backend serves.
+#[derive(Clone, Debug)]
+pub(super) enum ServedModels {
+    Unknown,
+    Listed(Vec<ListedModel>),
+    Any,
+}
+
+/// What the core is told of a backend besides its models and traits.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct SupplyState {
+    pub(super) ready: bool,
+    pub(super) paused: bool,
+    pub(super) handicap: f32,
+    pub(super) adapters: Vec<u32>,
+}
+
+// === impl BackendState ===
+
+impl BackendState {
+    pub(super) fn new(spec: BackendSpec, upstream: Upstream) -> Self {
+        let health = Health::new();
+        Self {
+            logged: health.status(Time::ZERO),
+            health,
+            models: ServedModels::given(&spec),
+            spec,
+            upstream: Arc::new(upstream),
+            check_now: Arc::default(),
+            serves: Vec::new(),
+            subset_models: Vec::new(),
+            last_check: None,
+            last_reading: None,
+            scrape_error: None,
+            adapters: Vec::new(),
+        }
+    }
+
+    /// Everything it can be asked for, in order.
+    pub(super) fn takes(&self) -> Vec<ModelId> {
+        let mut takes = [self.serves.as_slice(), &self.subset_models].concat();
+        takes.sort_unstable();
+        takes
+    }
+
+    /// Writes down what it is now, if that is not what it was.
+    pub(super) fn log_change(&mut self, now: Time) {
+        let is = self.health.status(now);
+        if is == self.logged {
+            return;
+        }
+        let (backend, state) = (&self.spec.id, is.text(now));
+        match (&self.logged, &is) {
+            // Under load this comes and goes several times a second.
+            (_, HealthStatus::Full(_)) | (HealthStatus::Full(_), HealthStatus::Ready) => {
+                tracing::debug!(backend, state, "backend changed");
+            }
+            (_, HealthStatus::Ready) => tracing::info!(backend, state, "backend changed"),
+            (_, HealthStatus::Down(DownReason::OwnGateway)) => {
+                let url = &self.spec.url;
+                tracing::warn!(
+                    backend,
+                    url,
+                    "this backend is this gateway itself and gets nothing; is its port right?"
+                );
+            }
+            (_, HealthStatus::Down(_) | HealthStatus::Ejected(_)) => {
+                tracing::warn!(backend, state, "backend changed");
+            }
+        }
+        self.logged = is;
+    }
+
+    /// Failures alone never take the last backend of a model: it may answer some requests, and no
+    /// backend answers none.
+    pub(super) fn is_last_resort(&self, status: &HealthStatus, served: &BTreeSet<ModelId>) -> bool {
+        let ejected = matches!(status, HealthStatus::Ejected(_));
+        ejected && self.serves.iter().any(|model| !served.contains(model))
+    }
+}
+
+// === impl ServedModels ===
+
+impl ServedModels {
+    pub(super) fn given(spec: &BackendSpec) -> Self {
+        if spec.models.is_empty() {
+            Self::Unknown
+        } else if spec.models.iter().any(|name| name == ANY) {
+            Self::Any
+        } else {
+            Self::Listed(spec.models.iter().cloned().map(ListedModel::named).collect())
+        }
+    }
+
+    pub(super) fn listed(&self) -> &[ListedModel] {
+        match self {
+            Self::Listed(list) => list,
+            Self::Unknown | Self::Any => &[],
+        }
+    }
+
+    pub(super) fn same_names(&self, list: &[ListedModel]) -> bool {
+        matches!(self, Self::Listed(old)
+            if old.iter().map(|listed| &listed.id).eq(list.iter().map(|listed| &listed.id)))
+    }
+}

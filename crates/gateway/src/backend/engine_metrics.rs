@@ -1,0 +1,157 @@
+//! What an engine says of itself, out of its metrics' text.
+//!
+//! The text is long and read often, and a handful of its lines matter: so lines are looked at from
+//! their first byte, and only those are taken apart that begin with a name that counts. Several
+//! engines behind one server (data-parallel ranks) write one line each: counts are added up, shares
+//! are averaged. A number that is not a number makes the whole reading worthless.
+
+use flow::EngineReading;
+
+use crate::prometheus_text::{self, label};
+
+/// Adapters beyond this many are left out.
+const ADAPTERS_MAX: usize = 256;
+
+/// A reading, and the adapters (LoRA) that are loaded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct EngineMetrics {
+    pub(super) reading: EngineReading,
+    pub(super) adapters: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MetricKind {
+    Running,
+    Waiting,
+    KvUsed,
+    Preemptions,
+    /// A gauge that rises with preemptions, where there is no counter.
+    PreemptionsNow,
+    KvTokens,
+    /// Labels that say of how many blocks of how many tokens the cache is made.
+    KvBlocks(&'static str, &'static str),
+    Adapters,
+}
+
+/// The names of vLLM (0.6 and later), SGLang and llama.cpp.
+const NAMES: &[(&str, MetricKind)] = &[
+    ("vllm:num_requests_running", MetricKind::Running),
+    ("vllm:num_requests_waiting", MetricKind::Waiting),
+    ("vllm:kv_cache_usage_perc", MetricKind::KvUsed),
+    ("vllm:gpu_cache_usage_perc", MetricKind::KvUsed),
+    ("vllm:num_preemptions_total", MetricKind::Preemptions),
+    ("vllm:cache_config_info", MetricKind::KvBlocks("num_gpu_blocks", "block_size")),
+    ("vllm:lora_requests_info", MetricKind::Adapters),
+    ("sglang:num_running_reqs", MetricKind::Running),
+    ("sglang:num_queue_reqs", MetricKind::Waiting),
+    ("sglang:token_usage", MetricKind::KvUsed),
+    ("sglang:num_retracted_requests_total", MetricKind::Preemptions),
+    ("sglang:num_retracted_reqs_total", MetricKind::Preemptions),
+    ("sglang:num_retracted_reqs", MetricKind::PreemptionsNow),
+    ("sglang:max_total_num_tokens", MetricKind::KvTokens),
+    ("sglang:cache_config_info", MetricKind::KvBlocks("num_pages", "page_size")),
+    ("llamacpp:requests_processing", MetricKind::Running),
+    ("llamacpp:requests_deferred", MetricKind::Waiting),
+    ("llamacpp:kv_cache_usage_ratio", MetricKind::KvUsed),
+];
+
+/// Sums over the lines that count.
+#[derive(Debug, Default)]
+struct Sums {
+    running: Option<f64>,
+    waiting: Option<f64>,
+    kv_used: f64,
+    kv_used_lines: f64,
+    preemptions: Option<f64>,
+    preemptions_now: f64,
+    kv_tokens: Option<f64>,
+    kv_block_tokens: Option<f64>,
+    /// The newest line's time and its adapters.
+    adapters: Option<(f64, Vec<String>)>,
+}
+
+/// A line taken apart.
+#[derive(Clone, Copy, Debug)]
+struct Sample<'a> {
+    kind: MetricKind,
+    labels: &'a str,
+    value: f64,
+}
+
+/// Reads an engine's metrics. Nothing where it is no engine's that is known, or unreadable.
+pub(super) fn read(text: &[u8]) -> Option<EngineMetrics> {
+    let mut sums = Sums::default();
+    for line in prometheus_text::lines(text) {
+        if matches!(line.first(), Some(b'v' | b's' | b'l'))
+            && let Some(sample) = sample(line)
+        {
+            sums.add(sample)?;
+        }
+    }
+    sums.metrics()
+}
+
+fn sample(line: &[u8]) -> Option<Sample<'_>> {
+    let (name, rest) = prometheus_text::name(line)?;
+    let &(_, kind) = NAMES.iter().find(|(known, _)| known.as_bytes() == name)?;
+    let (labels, value) = prometheus_text::sample(rest)?;
+    Some(Sample { kind, labels, value })
+}
+
+fn sound(value: f64) -> Option<f64> {
+    (value.is_finite() && value >= 0.0).then_some(value)
+}
+
+// === impl Sums ===
+
+impl Sums {
+    /// Adds a line; nothing if that spoils the reading.
+    fn add(&mut self, sample: Sample<'_>) -> Option<()> {
+        let Sample { kind, labels, value } = sample;
+        match kind {
+            MetricKind::Running => add(&mut self.running, sound(value)?),
+            MetricKind::Waiting => add(&mut self.waiting, sound(value)?),
+            MetricKind::KvUsed => {
+                self.kv_used += sound(value)?;
+                self.kv_used_lines += 1.0;
+            }
+            MetricKind::Preemptions => add(&mut self.preemptions, sound(value)?),
+            MetricKind::PreemptionsNow => self.preemptions_now += sound(value)?,
+            MetricKind::KvTokens => add(&mut self.kv_tokens, sound(value)?),
+            MetricKind::KvBlocks(count, size) => {
+                let number = |name| label(labels, name)?.parse::<f64>().ok().and_then(sound);
+                if let Some(tokens) = number(count).zip(number(size)).map(|(a, b)| a * b) {
+                    add(&mut self.kv_block_tokens, tokens);
+                }
+            }
+            MetricKind::Adapters => self.add_adapters(labels, value),
+        }
+        Some(())
+    }
+
+    /// The engine leaves old lines standing; the one with the latest time counts.
+    fn add_adapters(&mut self, labels: &str, at: f64) {
+        let newest = self.adapters.as_ref().is_none_or(|(latest, _)| at >= *latest);
+        if let Some(names) = label(labels, "running_lora_adapters").filter(|_| newest) {
+            let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+            self.adapters = Some((at, names.take(ADAPTERS_MAX).map(str::to_owned).collect()));
+        }
+    }
+
+    fn metrics(self) -> Option<EngineMetrics> {
+        let kv_tokens = self.kv_tokens.or(self.kv_block_tokens).filter(|&tokens| tokens >= 1.0);
+        let reading = EngineReading {
+            running: self.running? as u32,
+            waiting: self.waiting.unwrap_or(0.0) as u32,
+            kv_used: (self.kv_used / self.kv_used_lines.max(1.0)).min(1.0),
+            preemptions: self.preemptions.unwrap_or(self.preemptions_now) as u64,
+            kv_tokens: kv_tokens.map(|tokens| tokens as u64),
+        };
+        let adapters = self.adapters.map(|(_, names)| names).unwrap_or_default();
+        Some(EngineMetrics { reading, adapters })
+    }
+}
+
+fn add(sum: &mut Option<f64>, value: f64) {
+    *sum = Some(sum.unwrap_or(0.0) + value);
+}

@@ -1,0 +1,345 @@
+//! The fleet's own state: who is in it, how each is, what each serves; and what follows for the
+//! core and for requests. No IO and no clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use flow::{BackendId, BackendSupply, ModelId, Span, Time};
+
+use super::Attempt;
+use super::backend_state::{BackendState, ServedModels, SupplyState};
+use super::catalogue::Catalogue;
+use super::engine_metrics::EngineMetrics;
+use super::health::{CheckResult, HealthSettings, HealthStatus};
+use super::model_ids::{ModelIds, NOT_YET};
+use super::model_list::ModelListReply;
+use super::roster::{Roster, Upstream};
+use super::subset::{Subset, Subsets};
+use crate::clock::span;
+use crate::config::resolved::{BackendSpec, FleetSettings};
+
+/// A grant that was on its way when its backend was taken out still finds it for so long.
+const LEAVING: Span = Span::from_secs(30);
+
+/// Where backends are named. On equal names the first wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum BackendSource {
+    Settings,
+    EndpointsFile,
+    Discovery,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct FleetState {
+    pub(super) settings: FleetSettings,
+    sources: BTreeMap<BackendSource, Vec<BackendSpec>>,
+    pub(super) backends: BTreeMap<BackendId, BackendState>,
+    last_id: u32,
+    model_ids: ModelIds,
+    catalogue: Arc<Catalogue>,
+    requested_subsets: Subsets,
+    subsets: Arc<BTreeMap<Subset, ModelId>>,
+    /// Whether lists have changed since the catalogue was made.
+    stale: bool,
+    leaving: Vec<(Time, Arc<Upstream>)>,
+    /// What was last told.
+    published: Vec<(BackendId, SupplyState)>,
+    generation: u64,
+}
+
+/// What is to be told: to the core and to requests, in the order of its generation.
+#[derive(Debug)]
+pub(super) struct FleetUpdate {
+    pub(super) generation: u64,
+    pub(super) supply: Vec<BackendSupply>,
+    pub(super) roster: Arc<Roster>,
+    /// Whether other models are known than before.
+    pub(super) models_changed: bool,
+}
+
+// === impl FleetState ===
+
+impl FleetState {
+    pub(super) fn health_settings(&self) -> HealthSettings {
+        let FleetSettings { eject_after, eject_for, slow_start, health_interval, .. } =
+            self.settings;
+        HealthSettings {
+            eject_after,
+            eject_for: span(eject_for),
+            slow_start: span(slow_start),
+            check_every: span(health_interval),
+        }
+    }
+
+    pub(super) fn configure(&mut self, settings: &FleetSettings, now: Time) {
+        self.settings = settings.clone();
+        if settings.endpoints_file.is_none() {
+            self.sources.remove(&BackendSource::EndpointsFile);
+        }
+        if !settings.discover {
+            self.sources.remove(&BackendSource::Discovery);
+        }
+        self.set_source(BackendSource::Settings, settings.backends.clone(), now);
+    }
+
+    /// A source names these backends now. One with the same name and URL stays who it is.
+    pub(super) fn set_source(&mut self, source: BackendSource, specs: Vec<BackendSpec>, now: Time) {
+        self.sources.insert(source, specs);
+        let mut known: BTreeMap<(String, String), BackendId> = BTreeMap::new();
+        for (&id, backend) in &self.backends {
+            known.insert((backend.spec.id.clone(), backend.spec.url.clone()), id);
+        }
+        let mut named = BTreeSet::new();
+        for spec in self.sources.values().flatten().cloned().collect::<Vec<_>>() {
+            if !named.insert(spec.id.clone()) {
+                tracing::warn!(backend = %spec.id, "named twice, the first is used");
+                continue;
+            }
+            match known.remove(&(spec.id.clone(), spec.url.clone())) {
+                Some(id) => self.update_spec(id, spec),
+                None => self.join(spec),
+            }
+        }
+        for id in known.into_values() {
+            self.leave(id, now);
+        }
+        self.stale = true;
+    }
+
+    pub(super) fn report(&mut self, id: BackendId, attempt: Attempt, now: Time) {
+        let settings = self.health_settings();
+        let Some(backend) = self.backends.get_mut(&id) else { return };
+        backend.health.report(attempt, &settings, now);
+        backend.upstream.stats.set_has_failures(backend.health.has_failures());
+        if backend.health.is_down() {
+            backend.check_now.notify_one();
+        }
+    }
+
+    pub(super) fn checked(&mut self, id: BackendId, check: CheckResult, began: Time, now: Time) {
+        let Some(backend) = self.backends.get_mut(&id) else { return };
+        let said = match &check {
+            CheckResult::Healthy => "good".into(),
+            CheckResult::Unhealthy(said) => said.clone(),
+            CheckResult::Refused => "connection refused".into(),
+            CheckResult::NoResponse => "no response".into(),
+            CheckResult::OwnGateway => "it is this gateway itself".into(),
+        };
+        backend.last_check = Some((now, said));
+        backend.health.checked(check, began, now);
+    }
+
+    /// A backend's list was asked for.
+    pub(super) fn set_model_list(&mut self, id: BackendId, reply: ModelListReply) {
+        let Some(backend) = self.backends.get_mut(&id) else { return };
+        // The configuration may have given a list in the meantime.
+        if !backend.spec.models.is_empty() {
+            return;
+        }
+        let name = &backend.spec.id;
+        match (reply, &backend.models) {
+            (ModelListReply::List(list), models) => {
+                self.stale |= !models.same_names(&list);
+                backend.models = ServedModels::Listed(list);
+            }
+            (ModelListReply::Unsupported(reason), ServedModels::Unknown) => {
+                tracing::warn!(
+                    backend = %name, reason, "no list of models: it is sent any name; give `models` to it"
+                );
+                backend.models = ServedModels::Any;
+                self.stale = true;
+            }
+            (ModelListReply::Unsupported(reason), _) => {
+                tracing::debug!(backend = %name, reason, "the old list is kept")
+            }
+            (ModelListReply::Unavailable(reason), _) => {
+                tracing::debug!(backend = %name, reason, "list of models not read")
+            }
+        }
+    }
+
+    /// A backend's metrics were read, or why not. Says whether it has other adapters than before.
+    pub(super) fn scraped(
+        &mut self,
+        id: BackendId,
+        metrics: Result<EngineMetrics, String>,
+        now: Time,
+    ) -> bool {
+        let Some(backend) = self.backends.get_mut(&id) else { return false };
+        match metrics {
+            Ok(EngineMetrics { reading, adapters }) => {
+                backend.last_reading = Some((now, reading));
+                backend.scrape_error = None;
+                adapters != std::mem::replace(&mut backend.adapters, adapters.clone())
+            }
+            Err(error) => {
+                if backend.scrape_error.is_none() {
+                    tracing::debug!(backend = %backend.spec.id, error, "metrics not read");
+                }
+                backend.scrape_error = Some(error);
+                false
+            }
+        }
+    }
+
+    /// A model is asked for that only some of its backends may serve.
+    pub(super) fn request_subset(&mut self, subset: Subset, now: Time) {
+        self.stale |= self.requested_subsets.request(subset, now);
+    }
+
+    /// When something changes by time alone.
+    pub(super) fn next_change(&self, now: Time) -> Option<Time> {
+        let settings = self.health_settings();
+        let backends =
+            self.backends.values().filter_map(|backend| backend.health.next_change(&settings, now));
+        backends.chain(self.leaving.iter().map(|&(until, _)| until)).min()
+    }
+
+    /// What is to be told, if anything is new.
+    pub(super) fn take_update(&mut self, now: Time) -> Option<FleetUpdate> {
+        let leaving = self.leaving.len();
+        self.leaving.retain(|&(until, _)| until > now);
+        let models_changed = std::mem::take(&mut self.stale);
+        if models_changed {
+            self.model_ids.touch(self.catalogue.names(), now);
+            self.catalogue = Arc::new(Catalogue::of(&mut self.backends, &mut self.model_ids, now));
+            self.subsets = Arc::new(self.requested_subsets.number(
+                &mut self.backends,
+                &mut self.model_ids,
+                now,
+            ));
+        }
+        self.backends.values_mut().for_each(|backend| backend.log_change(now));
+        let supply_states = self.supply_states(now);
+        if !models_changed && supply_states == self.published && leaving == self.leaving.len() {
+            return None;
+        }
+        self.generation += 1;
+        let supply = supply_states
+            .iter()
+            .filter_map(|(id, supply_state)| self.supply_of(*id, supply_state))
+            .collect();
+        let roster = Arc::new(self.roster(&supply_states));
+        self.published = supply_states;
+        Some(FleetUpdate { generation: self.generation, supply, roster, models_changed })
+    }
+
+    fn join(&mut self, spec: BackendSpec) {
+        self.last_id += 1;
+        let id = BackendId(self.last_id);
+        match Upstream::new(id, &spec) {
+            Ok(upstream) if self.settings.addressed && upstream.socket.is_none() => {
+                tracing::error!("{}; it is left out", upstream.address_problem());
+            }
+            Ok(upstream) => _ = self.backends.insert(id, BackendState::new(spec, upstream)),
+            Err(problem) => tracing::error!("{problem}"),
+        }
+    }
+
+    fn leave(&mut self, id: BackendId, now: Time) {
+        if let Some(backend) = self.backends.remove(&id) {
+            tracing::info!(backend = %backend.spec.id, "backend removed");
+            self.leaving.push((now.after(LEAVING), backend.upstream));
+        }
+    }
+
+    fn update_spec(&mut self, id: BackendId, spec: BackendSpec) {
+        let Some(backend) = self.backends.get_mut(&id) else { return };
+        if backend.spec == spec {
+            return;
+        }
+        if backend.spec.models != spec.models || backend.spec.kind != spec.kind {
+            backend.models = ServedModels::given(&spec);
+            backend.check_now.notify_one();
+        }
+        if let Ok(upstream) = Upstream::new(id, &spec) {
+            let stats = Arc::clone(&backend.upstream.stats);
+            backend.upstream = Arc::new(Upstream { stats, ..upstream });
+        }
+        backend.spec = spec;
+    }
+
+    fn supply_states(&self, now: Time) -> Vec<(BackendId, SupplyState)> {
+        let settings = self.health_settings();
+        let served = self.served(now);
+        let supply_state = |(&id, backend): (&BackendId, &BackendState)| {
+            let status = backend.health.status(now);
+            let up = matches!(status, HealthStatus::Ready | HealthStatus::Full(_));
+            let models_known = !matches!(backend.models, ServedModels::Unknown);
+            let adapters = backend.adapters.iter();
+            let adapters = adapters.filter_map(|name| self.catalogue.ids.get(name.as_str()));
+            let supply_state = SupplyState {
+                ready: models_known && (up || backend.is_last_resort(&status, &served)),
+                paused: matches!(status, HealthStatus::Full(_)),
+                handicap: backend.health.handicap(&settings, now),
+                adapters: adapters.map(|id| id.0).collect(),
+            };
+            (id, supply_state)
+        };
+        self.backends.iter().map(supply_state).collect()
+    }
+
+    /// The models that have a backend which is neither down nor ejected. Only asked for where one
+    /// is ejected.
+    fn served(&self, now: Time) -> BTreeSet<ModelId> {
+        let status = |backend: &BackendState| backend.health.status(now);
+        let ejected = |backend| matches!(status(backend), HealthStatus::Ejected(_));
+        if !self.backends.values().any(ejected) {
+            return BTreeSet::new();
+        }
+        let fit = |backend: &&BackendState| {
+            matches!(status(backend), HealthStatus::Ready | HealthStatus::Full(_))
+        };
+        self.backends.values().filter(fit).flat_map(|backend| &backend.serves).copied().collect()
+    }
+
+    pub(super) fn is_last_resort(&self, backend: &BackendState, now: Time) -> bool {
+        backend.is_last_resort(&backend.health.status(now), &self.served(now))
+    }
+
+    fn supply_of(&self, id: BackendId, supply_state: &SupplyState) -> Option<BackendSupply> {
+        let backend = self.backends.get(&id)?;
+        Some(BackendSupply {
+            ready: supply_state.ready,
+            paused: supply_state.paused,
+            handicap: supply_state.handicap,
+            traits: backend.spec.traits,
+            adapters: supply_state.adapters.clone(),
+            ..BackendSupply::new(id, backend.takes())
+        })
+    }
+
+    fn roster(&self, supply_states: &[(BackendId, SupplyState)]) -> Roster {
+        let default_models = |wanted: bool| -> Vec<ModelId> {
+            let ids = supply_states
+                .iter()
+                .filter(|(_, supply_state)| supply_state.ready || !wanted)
+                .map(|(id, _)| id);
+            let backends = ids.filter_map(|id| self.backends.get(id));
+            backends.filter_map(|backend| backend.serves.first().copied()).collect()
+        };
+        let mut default_models = [default_models(true), default_models(false)]
+            .into_iter()
+            .find(|default_models| !default_models.is_empty());
+        default_models
+            .iter_mut()
+            .for_each(|default_models| default_models.retain(|&model| model != NOT_YET));
+        let ready = supply_states.iter().filter(|(_, supply_state)| supply_state.ready);
+        let ready = ready.filter_map(|(id, _)| Some((*id, self.backends.get(id)?.takes())));
+        let leaving = self.leaving.iter().map(|(_, upstream)| (upstream.id, upstream.clone()));
+        let present = self.backends.iter().map(|(&id, backend)| (id, backend.upstream.clone()));
+        Roster {
+            backends: leaving.chain(present).collect(),
+            catalogue: self.catalogue.clone(),
+            default_models: default_models.unwrap_or_default(),
+            ready: ready.collect(),
+            subsets: self.subsets.clone(),
+            present: self.backends.len(),
+            adapters: supply_states
+                .iter()
+                .flat_map(|(_, at)| &at.adapters)
+                .map(|&id| ModelId(id))
+                .collect(),
+        }
+    }
+}

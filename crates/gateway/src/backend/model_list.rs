@@ -1,0 +1,124 @@
+//! Which models a server has: its list, read with mistrust.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::probe::{ProbeError, ProbeLimits, ProbeResponse, get};
+use super::roster::Upstream;
+use crate::config::resolved::BackendKind;
+
+/// More names than this of one backend are left out.
+const NAMES_MAX: usize = 1024;
+const NAME_BYTES_MAX: usize = flow::identity::NAME_MAX;
+/// A longer entry of Ollama's list is not kept whole.
+const TAG_BYTES_MAX: usize = 4 << 10;
+const LATEST: &str = ":latest";
+
+/// A model as one server lists it.
+#[derive(Clone, Debug)]
+pub(super) struct ListedModel {
+    pub(super) id: String,
+    pub(super) owned_by: Option<String>,
+    pub(super) created: Option<u64>,
+    pub(super) tag: Option<Arc<RawValue>>,
+    /// Whether this is only another name of one that is listed.
+    pub(super) alias: bool,
+}
+
+/// What came of asking for a list.
+#[derive(Clone, Debug)]
+pub(super) enum ModelListReply {
+    List(Vec<ListedModel>),
+    /// The server is there and has no list to give: why.
+    Unsupported(String),
+    /// It could not be asked; later perhaps.
+    Unavailable(String),
+}
+
+#[derive(Deserialize)]
+struct OpenAiList<'a> {
+    #[serde(borrow)]
+    data: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct OllamaList<'a> {
+    #[serde(borrow)]
+    models: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ModelJson {
+    id: Option<String>,
+    name: Option<String>,
+    owned_by: Option<serde_json::Value>,
+    created: Option<serde_json::Value>,
+}
+
+/// Asks a server for its list.
+pub(super) async fn fetch_model_list(upstream: &Upstream, limits: ProbeLimits) -> ModelListReply {
+    let ollama = upstream.kind == BackendKind::Ollama;
+    let path = if ollama { "/api/tags" } else { "/v1/models" };
+    let response = match get(upstream, path, limits).await {
+        Ok(response) => response,
+        Err(ProbeError::TooLarge) => {
+            return ModelListReply::Unsupported(format!("{path} is too long"));
+        }
+        Err(error) => return ModelListReply::Unavailable(format!("{path}: {error}")),
+    };
+    let ProbeResponse { status, body } = response;
+    if status.is_server_error() || status == http::StatusCode::TOO_MANY_REQUESTS {
+        return ModelListReply::Unavailable(format!("{path} answered {status}"));
+    }
+    if !status.is_success() {
+        return ModelListReply::Unsupported(format!("{path} answered {status}"));
+    }
+    match if ollama { ollama_list(&body) } else { openai_list(&body) } {
+        Some(list) => ModelListReply::List(list),
+        None => ModelListReply::Unsupported(format!("{path} answered no list")),
+    }
+}
+
+/// The list that OpenAI's API gives: `{"data": [{"id": …}]}`.
+pub(super) fn openai_list(body: &[u8]) -> Option<Vec<ListedModel>> {
+    let OpenAiList { data } = serde_json::from_slice(body).ok()?;
+    Some(data.into_iter().filter_map(listed).take(NAMES_MAX).collect())
+}
+
+/// The list that Ollama gives: `{"models": [{"name": …}]}`. It takes a name with the tag `latest`
+/// without the tag too.
+pub(super) fn ollama_list(body: &[u8]) -> Option<Vec<ListedModel>> {
+    let OllamaList { models } = serde_json::from_slice(body).ok()?;
+    let mut list = Vec::new();
+    for raw in models.into_iter().take(NAMES_MAX / 2) {
+        let Some(model) = listed(raw) else { continue };
+        let short = model.id.strip_suffix(LATEST).map(str::to_owned);
+        let tag = (raw.get().len() <= TAG_BYTES_MAX).then(|| Arc::from(raw.to_owned()));
+        list.push(ListedModel { tag, ..model });
+        list.extend(short.map(|id| ListedModel { alias: true, ..ListedModel::named(id) }));
+    }
+    Some(list)
+}
+
+fn listed(raw: &RawValue) -> Option<ListedModel> {
+    let ModelJson { id, name, owned_by, created } = serde_json::from_str(raw.get()).ok()?;
+    let id = id.or(name)?;
+    if id.is_empty() || id.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    let owned_by = owned_by.as_ref().and_then(|owner| owner.as_str());
+    let owned_by = owned_by.filter(|owner| owner.len() <= NAME_BYTES_MAX).map(str::to_owned);
+    let created = created.as_ref().and_then(|created| created.as_u64());
+    Some(ListedModel { owned_by, created, ..ListedModel::named(id) })
+}
+
+// === impl ListedModel ===
+
+impl ListedModel {
+    /// A model of which only the name is known.
+    pub(super) fn named(id: String) -> Self {
+        Self { id, owned_by: None, created: None, tag: None, alias: false }
+    }
+}

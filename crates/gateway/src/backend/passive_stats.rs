@@ -1,0 +1,41 @@
+//! What requests leave behind at a backend without taking a lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use flow::Span;
+
+/// The newest latency counts for one part in so many.
+const SMOOTHING: i64 = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct PassiveStats {
+    /// Whether failures or pauses are pending that an answer would clear.
+    has_failures: AtomicBool,
+    /// The smoothed time to the first byte in nanoseconds; 0 while nothing is known.
+    latency: AtomicU64,
+}
+
+// === impl PassiveStats ===
+
+impl PassiveStats {
+    pub(super) fn has_failures(&self) -> bool {
+        self.has_failures.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_has_failures(&self, has_failures: bool) {
+        self.has_failures.store(has_failures, Ordering::Relaxed);
+    }
+
+    /// Takes one more latency into the mean. Of two at once one may be lost: it is a mean.
+    pub(super) fn note(&self, latency: Span) {
+        let latency = i64::try_from(latency.nanos()).unwrap_or(i64::MAX).max(1);
+        let mean = self.latency.load(Ordering::Relaxed) as i64;
+        let next = if mean == 0 { latency } else { mean + (latency - mean) / SMOOTHING };
+        self.latency.store(next.max(1) as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn latency(&self) -> Option<Span> {
+        let mean = self.latency.load(Ordering::Relaxed);
+        (mean > 0).then(|| Span::from_nanos(mean))
+    }
+}

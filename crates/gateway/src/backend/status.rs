@@ -1,0 +1,99 @@
+//! What a person is shown of each backend.
+
+use flow::{BackendId, BackendTraits, EngineReading, Span, Time};
+
+use super::backend_state::{BackendState, ServedModels};
+use super::fleet_state::FleetState;
+use super::health::HealthStatus;
+use crate::config::resolved::BackendKind;
+
+/// A backend as the admin page shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct BackendStatus {
+    pub(crate) backend: BackendId,
+    /// Its configured name.
+    pub(crate) id: String,
+    pub(crate) url: String,
+    pub(crate) kind: BackendKind,
+    pub(crate) ready: bool,
+    /// `ready`, `starting`, `full`, `ejected 3.2 s more`, `unready: connection refused`, …
+    pub(crate) state: String,
+    /// The models it lists; `*` for any.
+    pub(crate) models: Vec<String>,
+    /// How long ago it was last checked, and what came of it.
+    pub(crate) last_check: Option<(Span, String)>,
+    /// How long ago its metrics were last read, and what they said.
+    pub(crate) last_reading: Option<(Span, EngineReading)>,
+    /// Why they could not be read the last time.
+    pub(crate) scrape_error: Option<String>,
+    pub(crate) traits: BackendTraits,
+    /// Failed requests in a row.
+    pub(crate) failures: u32,
+    /// The smoothed time to the first byte of its answers.
+    pub(crate) latency: Option<Span>,
+}
+
+// === impl FleetState ===
+
+impl FleetState {
+    pub(super) fn statuses(&self, now: Time) -> Vec<BackendStatus> {
+        let view = |(&id, backend): (&BackendId, &BackendState)| self.view(id, backend, now);
+        self.backends.iter().map(view).collect()
+    }
+
+    fn view(&self, id: BackendId, backend: &BackendState, now: Time) -> BackendStatus {
+        let status = backend.health.status(now);
+        let models_known = !matches!(backend.models, ServedModels::Unknown);
+        let last_resort = self.is_last_resort(backend, now);
+        let state = match status {
+            HealthStatus::Ready if !models_known => {
+                "starting: its list of models is not models_known".into()
+            }
+            HealthStatus::Ejected(_) if last_resort => {
+                format!("ready: {}, but nobody else serves its models", status.text(now))
+            }
+            _ => status.text(now),
+        };
+        let age = |at: Time| now.since(at);
+        BackendStatus {
+            backend: id,
+            id: backend.spec.id.clone(),
+            url: backend.spec.url.clone(),
+            kind: backend.spec.kind,
+            ready: models_known && (status == HealthStatus::Ready || last_resort),
+            state,
+            models: backend.models.names(),
+            last_check: backend.last_check.clone().map(|(at, said)| (age(at), said)),
+            last_reading: backend.last_reading.map(|(at, reading)| (age(at), reading)),
+            scrape_error: backend.scrape_error.clone(),
+            traits: backend.spec.traits,
+            failures: backend.health.failures(),
+            latency: backend.upstream.stats.latency(),
+        }
+    }
+}
+
+// === impl ServedModels ===
+
+impl ServedModels {
+    fn names(&self) -> Vec<String> {
+        match self {
+            Self::Unknown => Vec::new(),
+            Self::Any => vec!["*".into()],
+            Self::Listed(list) => list.iter().map(|listed| listed.id.clone()).collect(),
+        }
+    }
+}
+
+// === impl HealthStatus ===
+
+impl HealthStatus {
+    pub(super) fn text(&self, now: Time) -> String {
+        match self {
+            Self::Ready => "ready".into(),
+            Self::Down(down) => down.to_string(),
+            Self::Ejected(until) => format!("ejected {:.1} s more", until.since(now).secs_f64()),
+            Self::Full(_) => "full".into(),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! R07, X01, C07: what follows from how backends are and what they list.
+
+use flow::{BackendId, ModelId};
+
+use super::super::Attempt;
+use super::super::engine_metrics::EngineMetrics;
+use super::super::fleet_state::{BackendSource, FleetState, FleetUpdate};
+use super::super::health::CheckResult;
+use super::super::model_list::{ModelListReply, openai_list};
+use super::*;
+
+const A: BackendId = BackendId(1);
+const B: BackendId = BackendId(2);
+const C: BackendId = BackendId(3);
+
+/// A crew whose members have passed their first check.
+fn state(specs: Vec<BackendSpec>) -> (FleetState, FleetUpdate) {
+    let mut state = FleetState::default();
+    state.configure(&quick(specs), at(0));
+    for id in state.backends.keys().copied().collect::<Vec<_>>() {
+        state.checked(id, CheckResult::Healthy, at(0), at(0));
+    }
+    let update = state.take_update(at(0)).unwrap();
+    (state, update)
+}
+
+fn list(names: &[&str]) -> ModelListReply {
+    let entries: Vec<String> = names.iter().map(|name| format!(r#"{{"id":"{name}"}}"#)).collect();
+    let text = format!(r#"{{"data":[{}]}}"#, entries.join(","));
+    ModelListReply::List(openai_list(text.as_bytes()).unwrap())
+}
+
+fn fail(state: &mut FleetState, id: BackendId, now: Time) {
+    (0..3).for_each(|_| state.report(id, Attempt::Failed, now));
+}
+
+fn ready(update: &FleetUpdate) -> Vec<u32> {
+    let taking = update.supply.iter().filter(|supply| supply.ready && !supply.paused);
+    taking.map(|supply| supply.id.0).collect()
+}
+
+fn serves(update: &FleetUpdate, id: BackendId) -> &[ModelId] {
+    &update.supply.iter().find(|supply| supply.id == id).unwrap().models
+}
+
+#[test]
+fn r07_failures_alone_never_take_the_last_backend_of_a_model() {
+    let specs = vec![
+        spec("a", 1, BackendKind::Vllm, &["m"]),
+        spec("b", 2, BackendKind::Vllm, &["m", "own"]),
+        spec("c", 3, BackendKind::Vllm, &["m", "own"]),
+    ];
+    let (mut state, update) = state(specs);
+    assert_eq!(ready(&update), [1, 2, 3]);
+    fail(&mut state, A, at(1));
+    fail(&mut state, B, at(1));
+    assert_eq!(ready(&state.take_update(at(1)).unwrap()), [3], "others serve their models");
+    fail(&mut state, C, at(2));
+    assert_eq!(
+        ready(&state.take_update(at(2)).unwrap()),
+        [1, 2, 3],
+        "better some answers than none"
+    );
+    let states: Vec<String> = state.statuses(at(2)).into_iter().map(|view| view.state).collect();
+    assert_eq!(states[2], "ready: ejected 5.0 s more, but nobody else serves its models");
+    state.report(C, Attempt::Refused, at(3));
+    state.report(B, Attempt::Refused, at(3));
+    state.report(A, Attempt::Refused, at(3));
+    let update = state.take_update(at(3)).unwrap();
+    assert_eq!(ready(&update), [0; 0], "a refused connection takes even the last one");
+    assert!(
+        matches!(update.roster.lookup("own"), Lookup::Known(_)),
+        "and its models are waited for"
+    );
+}
+
+#[test]
+fn n05_one_that_is_full_is_paused_and_no_reason_to_use_one_that_fails() {
+    let (mut state, _) = state(vec![
+        spec("a", 1, BackendKind::Vllm, &["m"]),
+        spec("b", 2, BackendKind::Vllm, &["m"]),
+    ]);
+    fail(&mut state, A, at(0));
+    state.report(B, Attempt::Full(None), at(0));
+    let update = state.take_update(at(0)).unwrap();
+    assert_eq!(ready(&update), [0; 0]);
+    assert!(update.supply[1].ready && update.supply[1].paused, "it is the same engine afterwards");
+    assert_eq!(state.statuses(at(0))[1].state, "full");
+    assert_eq!(state.next_change(at(0)), Some(at(250)));
+    assert_eq!(ready(&state.take_update(at(250)).unwrap()), [2]);
+    assert!(state.take_update(at(251)).is_none(), "nothing new is not published");
+}
+
+#[test]
+fn x01_a_list_that_is_not_learnt_is_waited_for() {
+    let specs = vec![spec("a", 1, BackendKind::Vllm, &["m"]), spec("b", 2, BackendKind::Vllm, &[])];
+    let (mut state, update) = state(specs);
+    assert_eq!(ready(&update), [1], "without its list it is not ready");
+    assert_eq!(
+        state.statuses(at(0))[1].state,
+        "starting: its list of models is not models_changed"
+    );
+    let Lookup::NotYet(waited) = update.roster.lookup("x") else {
+        panic!("not models_changed yet")
+    };
+    assert_eq!(serves(&update, B), [waited]);
+    state.set_model_list(B, ModelListReply::Unavailable("503".into()));
+    assert!(state.take_update(at(1)).is_none());
+    state.set_model_list(B, list(&["x", "m"]));
+    let update = state.take_update(at(2)).unwrap();
+    assert!(update.models_changed);
+    assert_eq!(ready(&update), [1, 2]);
+    let x = update.roster.lookup("x").known();
+    assert!(serves(&update, B).contains(&x) && !serves(&update, A).contains(&x));
+    assert_eq!(update.roster.lookup("y"), Lookup::Unknown);
+    state.set_model_list(B, list(&["x", "m"]));
+    assert!(state.take_update(at(3)).is_none(), "the same list is no news");
+    state.set_model_list(B, ModelListReply::Unsupported("404".into()));
+    assert!(state.take_update(at(3)).is_none(), "the old list is kept");
+    state.set_model_list(B, list(&["m"]));
+    let update = state.take_update(at(4)).unwrap();
+    assert_eq!(update.roster.lookup("x"), Lookup::Unknown);
+    state.set_model_list(B, list(&["x"]));
+    let update = state.take_update(at(5)).unwrap();
+    assert_eq!(update.roster.lookup("x"), Lookup::Known(x), "its number is the same again");
+    state.set_model_list(A, list(&["z"]));
+    assert!(state.take_update(at(6)).is_none(), "what is configured is not models_changed");
+}
+
+#[test]
+fn x01_a_backend_without_a_list_takes_any_name() {
+    let specs =
+        vec![spec("a", 1, BackendKind::Generic, &[]), spec("b", 2, BackendKind::Vllm, &["m"])];
+    let (mut state, _) = state(specs);
+    state.set_model_list(A, ModelListReply::Unsupported("404".into()));
+    let update = state.take_update(at(1)).unwrap();
+    let [other, m] = ["whatever", "m"].map(|name| update.roster.lookup(name).known());
+    assert_eq!(other, update.roster.lookup("something else").known());
+    assert_eq!(serves(&update, A), [other, m], "it takes the names that others list too");
+    assert_eq!(serves(&update, B), [m]);
+    assert_eq!(state.statuses(at(1))[0].models, ["*"]);
+    state.set_model_list(A, list(&["n"]));
+    let update = state.take_update(at(2)).unwrap();
+    assert_eq!(update.roster.lookup("whatever"), Lookup::Unknown, "it has models_changed to say");
+}
+
+#[test]
+fn x01_a_request_that_names_no_model_goes_to_ready_backends_in_turns() {
+    let specs = vec![
+        spec("a", 1, BackendKind::Vllm, &["m"]),
+        spec("b", 2, BackendKind::Vllm, &["n"]),
+        spec("c", 3, BackendKind::Vllm, &["*"]),
+    ];
+    let (mut state, update) = state(specs);
+    let models = |update: &FleetUpdate| -> Vec<u32> {
+        (0..3).map(|draw| update.roster.anywhere(draw).known().0).collect()
+    };
+    let [m, n] = ["m", "n"].map(|name| update.roster.lookup(name).known().0);
+    assert_eq!(models(&update), [m, n, 0]);
+    state.report(A, Attempt::Refused, at(1));
+    assert_eq!(models(&state.take_update(at(1)).unwrap()), [n, 0, n]);
+    state.report(B, Attempt::Refused, at(2));
+    state.report(C, Attempt::Refused, at(2));
+    assert_eq!(models(&state.take_update(at(2)).unwrap()), [m, n, 0], "they are waited for");
+    let mut empty = FleetState::default();
+    empty.configure(&quick(Vec::new()), at(0));
+    assert_eq!(empty.take_update(at(0)).unwrap().roster.anywhere(5), Lookup::Unknown);
+    empty.set_source(
+        BackendSource::EndpointsFile,
+        vec![spec("a", 1, BackendKind::Vllm, &[])],
+        at(0),
+    );
+    let update = empty.take_update(at(0)).unwrap();
+    assert!(matches!(update.roster.anywhere(5), Lookup::NotYet(_)));
+}
+
+#[test]
+fn x01_lists_are_merged_by_name() {
+    let specs = vec![
+        spec("a", 1, BackendKind::Vllm, &[]),
+        spec("b", 2, BackendKind::Vllm, &["m"]),
+        spec("c", 3, BackendKind::Ollama, &[]),
+    ];
+    let (mut state, _) = state(specs);
+    let text = br#"{"data":[{"id":"n"},{"id":"m","owned_by":"us","created":9}]}"#;
+    state.set_model_list(A, ModelListReply::List(openai_list(text).unwrap()));
+    let text = br#"{"models":[{"name":"m:latest","size":4}]}"#;
+    state.set_model_list(
+        C,
+        ModelListReply::List(super::super::model_list::ollama_list(text).unwrap()),
+    );
+    let update = state.take_update(at(1)).unwrap();
+    let entries = update.roster.models_merged();
+    let names: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+    assert_eq!(names, ["m", "m:latest", "n"], "an alias is no entry of its own");
+    assert_eq!(entries[0].backends, ["a", "b"]);
+    assert_eq!((entries[0].owned_by.as_deref(), entries[0].created), (Some("us"), Some(9)));
+    assert!(entries[1].tag.is_some());
+    let m = update.roster.lookup("m").known();
+    assert!(serves(&update, C).contains(&m), "without its tag it is the same name");
+}
+
+#[test]
+fn x06_a_reload_keeps_those_who_stay_and_lets_the_others_end() {
+    let [a, b] = [spec("a", 1, BackendKind::Vllm, &["m"]), spec("b", 2, BackendKind::Vllm, &["m"])];
+    let (mut state, _) = state(vec![a.clone(), b.clone()]);
+    fail(&mut state, A, at(1));
+    let moved = BackendSpec { url: "http://127.0.0.1:9".into(), ..b };
+    let renewed = BackendSpec { traits: BackendTraits { power_watts: 9.0, ..a.traits }, ..a };
+    state.configure(&quick(vec![moved.clone(), renewed.clone()]), at(2));
+    let update = state.take_update(at(2)).unwrap();
+    let published: Vec<u32> = update.supply.iter().map(|supply| supply.id.0).collect();
+    assert_eq!(published, [1, 3], "who moves is another");
+    assert_eq!(update.supply[0].traits.power_watts, 9.0);
+    assert_eq!(state.statuses(at(2))[0].state.split(' ').nth(1), Some("ejected"), "its past stays");
+    assert!(update.roster.upstream(B).is_some(), "a grant on its way still finds it");
+    state.set_source(
+        BackendSource::EndpointsFile,
+        vec![moved, spec("d", 4, BackendKind::Vllm, &["m"])],
+        at(3),
+    );
+    let published: Vec<u32> =
+        state.take_update(at(3)).unwrap().supply.iter().map(|supply| supply.id.0).collect();
+    assert_eq!(published, [1, 3, 4], "a name counts once");
+    let later = state.next_change(at(10_000)).unwrap();
+    let update = state.take_update(later).unwrap();
+    assert!(update.roster.upstream(B).is_none());
+}
+
+#[test]
+fn r01_loaded_adapters_are_told_by_the_number_of_their_name() {
+    let (mut state, update) = state(vec![spec("a", 1, BackendKind::Vllm, &["base", "sql"])]);
+    let [base, sql] = ["base", "sql"].map(|name| update.roster.lookup(name).known());
+    let adapters = vec!["sql".into(), "never heard of".into()];
+    assert!(state.scraped(A, Ok(EngineMetrics { adapters, ..EngineMetrics::default() }), at(1)));
+    let update = state.take_update(at(1)).unwrap();
+    assert_eq!(update.supply[0].adapters, [sql.0]);
+    assert_eq!((update.roster.adapter(sql), update.roster.adapter(base)), (Some(sql.0), None));
+    assert!(!state.scraped(A, Err("gone".into()), at(2)));
+    assert_eq!(state.statuses(at(2))[0].scrape_error.as_deref(), Some("gone"));
+}
+
+#[test]
+fn x06_urls_that_cannot_be_used_are_named() {
+    for url in ["", "host:1", "https://host", "http://", "ftp://host", "http://ho st", "/path"] {
+        let spec = BackendSpec { url: url.into(), ..spec("a", 1, BackendKind::Vllm, &[]) };
+        let problem = Upstream::new(A, &spec).unwrap_err();
+        assert!(problem.contains("backend a: url"), "{problem}");
+    }
+    let at = |url: &str| {
+        let spec = BackendSpec { url: url.into(), ..spec("a", 1, BackendKind::Vllm, &[]) };
+        let upstream = Upstream::new(A, &spec).unwrap();
+        (upstream.authority.to_string(), upstream.base_path)
+    };
+    assert_eq!(at("http://host:1/"), ("host:1".into(), String::new()));
+    assert_eq!(at("http://user:word@[::1]:8/a/b/"), ("[::1]:8".into(), "/a/b".into()));
+    assert_eq!(at("http://host/v1"), ("host".into(), String::new()));
+}

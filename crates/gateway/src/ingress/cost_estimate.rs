@@ -1,0 +1,41 @@
+//! What a request will cost, before anybody knows: the answer's usage puts it right afterwards.
+
+use super::json_body::BodyFields;
+use super::path::RequestKind;
+use crate::config::resolved::Cost;
+
+/// Estimates of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CostEstimate {
+    /// In the queue's unit.
+    pub(super) cost: u64,
+    pub(super) prompt: u64,
+    /// Prompt and output.
+    pub(super) tokens: u64,
+}
+
+/// The length of an answer that is given no limit.
+const OUTPUT_TOKENS: u64 = 256;
+/// More answers to one prompt than any server gives.
+const ANSWERS_MAX: u64 = 128;
+
+// === impl CostEstimate ===
+
+impl CostEstimate {
+    pub(super) fn of(kind: RequestKind, fields: &BodyFields<'_>, bytes: usize, unit: Cost) -> Self {
+        let prompt = fields.prompt_size.tokens().max(1);
+        let answers = fields.n.unwrap_or(1).clamp(1, ANSWERS_MAX);
+        let output = match kind {
+            RequestKind::Embedding => 0,
+            _ if kind.generates() => fields.output.unwrap_or(OUTPUT_TOKENS),
+            _ => fields.output.unwrap_or(0),
+        };
+        let tokens = prompt.saturating_add(output.saturating_mul(answers));
+        let cost = match unit {
+            Cost::Requests => 1,
+            Cost::Tokens => tokens,
+            Cost::Bytes => (bytes as u64).max(1),
+        };
+        Self { cost, prompt, tokens }
+    }
+}

@@ -1,0 +1,164 @@
+//! What goes with a request that this program sends itself, so that a gateway knows it for batch
+//! work: the same headers that are read at the door.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use flow::identity::NAME_MAX;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::headers::{REQUEST_ID, ends_here, text};
+use crate::hops;
+
+const PRIORITY: HeaderName = HeaderName::from_static("x-priority");
+/// Under their newer name and their older one: whoever stands there may know either.
+const OBJECTIVE: [HeaderName; 2] = [
+    HeaderName::from_static("x-llm-d-inference-objective"),
+    HeaderName::from_static("x-gateway-inference-objective"),
+];
+const FAIRNESS: [HeaderName; 2] = [
+    HeaderName::from_static("x-llm-d-inference-fairness-id"),
+    HeaderName::from_static("x-gateway-inference-fairness-id"),
+];
+/// Nobody is left alone for longer because he asked for it.
+const ASKED_MAX: Duration = Duration::from_secs(24 * 3600);
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// What is said of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DispatchHeaders<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) priority: &'static str,
+    pub(crate) objective: Option<&'a str>,
+    /// Whose it is; empty for nobody's.
+    pub(crate) tenant: &'a str,
+    /// What its sender wants to go with it.
+    pub(crate) own: &'a BTreeMap<String, String>,
+    pub(crate) metadata: &'a BTreeMap<String, String>,
+}
+
+/// How long a server asks to be left alone, in seconds or until a date; a day at most.
+pub(crate) fn retry_after(headers: &HeaderMap, now: Duration) -> Option<Duration> {
+    let said = headers.get(RETRY_AFTER).and_then(text)?;
+    let asked = match said.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(said).ok()?;
+            date.duration_since(SystemTime::UNIX_EPOCH).ok()?.saturating_sub(now)
+        }
+    };
+    Some(asked.min(ASKED_MAX))
+}
+
+// === impl DispatchHeaders ===
+
+impl DispatchHeaders<'_> {
+    /// The headers of the request. What is meant for a gateway is said here alone, whatever its
+    /// sender wants; a value that cannot be a header's is left out.
+    pub(crate) fn to_header_map(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in self.own {
+            let name = HeaderName::from_bytes(name.as_bytes());
+            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+                headers.insert(name, value);
+            }
+        }
+        let not_theirs = |name: &str| ends_here(name) || matches!(name, "host" | "content-length");
+        hops::strip(&mut headers, not_theirs);
+        put(&mut headers, &HeaderName::from_static("traceparent"), self.trace());
+        headers.insert(CONTENT_TYPE, JSON);
+        headers.insert(PRIORITY, HeaderValue::from_static(self.priority));
+        put(&mut headers, &REQUEST_ID, Some(self.id));
+        let tenant = Some(self.tenant).filter(|name| !name.is_empty() && name.len() <= NAME_MAX);
+        for (objective, fairness) in OBJECTIVE.iter().zip(&FAIRNESS) {
+            put(&mut headers, objective, self.objective);
+            put(&mut headers, fairness, tenant);
+        }
+        headers
+    }
+
+    fn trace(&self) -> Option<&str> {
+        self.metadata.get("traceparent").map(String::as_str)
+    }
+}
+
+fn put(headers: &mut HeaderMap, name: &HeaderName, value: Option<&str>) {
+    if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+        headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+    }
+
+    fn dispatched(pairs: &[(&str, &str)], tenant: &str) -> HeaderMap {
+        let (own, metadata) = (own(pairs), own(&[("traceparent", "00-1-2-01")]));
+        let dispatch = DispatchHeaders {
+            id: "line-7",
+            priority: "best-effort",
+            objective: Some("nightly"),
+            tenant,
+            own: &own,
+            metadata: &metadata,
+        };
+        dispatch.to_header_map()
+    }
+
+    #[test]
+    fn a_gateway_is_told_whose_work_it_is_and_how_urgent() {
+        let headers = dispatched(&[], "team-a");
+        for (name, value) in [
+            ("x-priority", "best-effort"),
+            ("x-request-id", "line-7"),
+            ("x-llm-d-inference-objective", "nightly"),
+            ("x-gateway-inference-objective", "nightly"),
+            ("x-llm-d-inference-fairness-id", "team-a"),
+            ("x-gateway-inference-fairness-id", "team-a"),
+            ("traceparent", "00-1-2-01"),
+            ("content-type", "application/json"),
+        ] {
+            assert_eq!(headers[name], value, "{name}");
+        }
+        assert!(!dispatched(&[], "").contains_key("x-llm-d-inference-fairness-id"));
+    }
+
+    #[test]
+    fn a_sender_cannot_replace_what_is_said_of_its_message() {
+        let wanted = [
+            ("X-Priority", "critical"),
+            ("x-own", "kept"),
+            ("connection", "close"),
+            ("x-gateway-inference-fairness-id", "vip"),
+            ("bad name", "x"),
+            ("x-bad", "a\nb"),
+        ];
+        let headers = dispatched(&wanted, "");
+        assert_eq!(headers["x-priority"], "best-effort");
+        assert_eq!(headers["x-own"], "kept");
+        assert!(!headers.contains_key("connection"));
+        assert!(!headers.contains_key("x-gateway-inference-fairness-id"));
+        assert!(!headers.contains_key("x-bad"));
+    }
+
+    #[test]
+    fn a_server_may_ask_for_seconds_or_name_a_date() {
+        let asked = |said: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static(said));
+            retry_after(&headers, Duration::from_secs(784_111_770))
+        };
+        assert_eq!(asked("12"), Some(Duration::from_secs(12)));
+        assert_eq!(asked("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(7)));
+        assert_eq!(asked("Sun, 06 Nov 1994 08:49:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(asked("soon"), None);
+        let day = Some(Duration::from_secs(86_400));
+        assert_eq!(asked("18446744073709551615"), day, "what cannot be meant is cut");
+        assert_eq!(asked("Fri, 31 Dec 9999 23:59:59 GMT"), day);
+    }
+}

@@ -1,0 +1,259 @@
+//! What a JSON body asks for, read in one pass without building it.
+//!
+//! Only what decisions need is kept. The rest is walked over, which checks that it is JSON and that
+//! it nests no deeper than others take it: a body that would trouble the parsers behind ends here.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+
+use super::json_scanner::{DEPTH_MAX, JsonScanner, JsonString, JsonValue, ScanError};
+use super::prompt_size::PromptSize;
+use crate::reply::Fault;
+
+/// What a JSON body says.
+#[derive(Debug, Default)]
+pub(super) struct BodyFields<'a> {
+    model: ModelField<'a>,
+    pub(super) stream: Option<bool>,
+    /// The most tokens that the answer may have.
+    pub(super) output: Option<u64>,
+    /// How many answers.
+    pub(super) n: Option<u64>,
+    pub(super) prompt_size: PromptSize,
+    pub(super) session: SessionKeys,
+}
+
+/// Hashes of what may name a conversation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SessionKeys {
+    pub(super) cache_key: Option<u64>,
+    pub(super) session: Option<u64>,
+    pub(super) user: Option<u64>,
+}
+
+/// A model's name and where it stands in the body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ModelName<'a> {
+    pub(super) name: Cow<'a, str>,
+    pub(super) place: Range<usize>,
+    pub(super) form: NameEncoding,
+}
+
+/// How a name is written where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NameEncoding {
+    Json,
+    Plain,
+}
+
+/// What a body names as its model.
+#[derive(Debug, Default)]
+enum ModelField<'a> {
+    #[default]
+    None,
+    Text(JsonString<'a>),
+    NotText,
+    Twice,
+}
+
+/// A value from which one small thing is wanted; of any other type it is the backend's to refuse.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Scalar {
+    Bool(bool),
+    Number(u64),
+    /// The hash of a string.
+    Text(u64),
+    Other,
+}
+
+/// The longest part of a parser's complaint that is shown: it may quote the body.
+const COMPLAINT_MAX: usize = 200;
+
+/// Reads a body.
+pub(super) fn parse(body: &[u8]) -> Result<BodyFields<'_>, Fault> {
+    if body.is_empty() {
+        return wrong("The body is empty: send a JSON object.");
+    }
+    let Ok(text) = std::str::from_utf8(body) else {
+        return wrong("The body is not UTF-8: send JSON in UTF-8.");
+    };
+    let fields = read(text).or_else(|error| wrong(&complaint(error, text)))?;
+    if matches!(fields.model, ModelField::Twice) {
+        return Err(Fault::InvalidModel("The body names 'model' twice: name it once.".into()));
+    }
+    Ok(fields)
+}
+
+fn read(text: &str) -> Result<BodyFields<'_>, ScanError> {
+    let mut scanner = JsonScanner::new(text);
+    let mut fields = BodyFields::default();
+    let JsonValue::Object(mut object) = scanner.value()? else {
+        return Err(ScanError::NotAnObject);
+    };
+    while let Some(key) = scanner.key(&mut object)? {
+        fields.take(&key.read().unwrap_or_default(), &mut scanner)?;
+    }
+    scanner.end()?;
+    Ok(fields)
+}
+
+/// What is wrong with a body, and where: for that a parser is asked that keeps account of lines.
+fn complaint(error: ScanError, text: &str) -> String {
+    let mut complaint = match (error, serde_json::from_str::<IgnoredAny>(text)) {
+        (_, Err(error)) => error.to_string(),
+        (ScanError::TooDeep, _) => format!("it nests deeper than {DEPTH_MAX}"),
+        (ScanError::NotAnObject, _) => "an object was expected".to_owned(),
+        (ScanError::Syntax, _) => "a text has half a letter, or a number is too large".to_owned(),
+    };
+    complaint.truncate(complaint.floor_char_boundary(COMPLAINT_MAX));
+    format!("The body is not a JSON object that can be read: {complaint}.")
+}
+
+fn wrong<T>(text: &str) -> Result<T, Fault> {
+    Err(Fault::InvalidRequest(text.into()))
+}
+
+/// FNV-1a: short, and the same on every machine, so that all gateways send a conversation to the
+/// same place.
+pub(super) fn hash(text: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    text.bytes().fold(0xCBF2_9CE4_8422_2325, step)
+}
+
+// === impl BodyFields ===
+
+impl<'a> BodyFields<'a> {
+    /// The model that is named.
+    pub(super) fn model(&self) -> Result<Option<ModelName<'a>>, Fault> {
+        let text = match &self.model {
+            ModelField::None => return Ok(None),
+            ModelField::Text(text) => text.read().map(|name| (name, text.place())),
+            ModelField::NotText | ModelField::Twice => None,
+        };
+        let Some((name, place)) = text else {
+            return Err(Fault::InvalidModel("'model' must be a string.".into()));
+        };
+        Ok(Some(ModelName { name, place, form: NameEncoding::Json }))
+    }
+
+    fn limit(&mut self, said: Scalar) {
+        self.output = self.output.into_iter().chain(said.number()).min();
+    }
+
+    /// Takes the value of a key.
+    fn take(&mut self, key: &str, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
+        match key {
+            "model" => self.name(scanner)?,
+            "stream" => self.stream = small(scanner)?.bool_value(),
+            "max_tokens" | "max_completion_tokens" | "max_output_tokens" | "n_predict" => {
+                self.limit(small(scanner)?);
+            }
+            "n" => self.n = small(scanner)?.number(),
+            "options" => self.take_options(scanner)?,
+            "messages" | "prompt" | "input" | "system" | "instructions" | "tools" | "functions"
+            | "images" | "suffix" | "query" | "documents" => self.prompt_size.add(scanner)?,
+            "user" => self.session.user = small(scanner)?.text(),
+            "session" => self.session.session = small(scanner)?.text(),
+            "prompt_cache_key" => self.session.cache_key = small(scanner)?.text(),
+            _ => PromptSize::default().add(scanner)?,
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
+        let model = match scanner.value()? {
+            JsonValue::String(text) => ModelField::Text(text),
+            value => {
+                PromptSize::default().add_value(value, scanner)?;
+                ModelField::NotText
+            }
+        };
+        self.model = if matches!(self.model, ModelField::None) { model } else { ModelField::Twice };
+        Ok(())
+    }
+
+    /// Ollama's `options`.
+    fn take_options(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
+        let mut options = match scanner.value()? {
+            JsonValue::Object(options) => options,
+            JsonValue::Null => return Ok(()),
+            _ => return Err(ScanError::NotAnObject),
+        };
+        let mut limit = Scalar::Other;
+        while let Some(key) = scanner.key(&mut options)? {
+            match key.read().as_deref() {
+                Some("num_predict") => limit = small(scanner)?,
+                _ => PromptSize::default().add(scanner)?,
+            }
+        }
+        self.limit(limit);
+        Ok(())
+    }
+}
+
+/// The next value, if it is a small one.
+fn small(scanner: &mut JsonScanner<'_>) -> Result<Scalar, ScanError> {
+    Ok(match scanner.value()? {
+        JsonValue::Bool(bool_value) => Scalar::Bool(bool_value),
+        JsonValue::Number(number) => Scalar::of(number),
+        JsonValue::String(text) => match text.checked()?.read() {
+            Some(text) if !text.is_empty() => Scalar::Text(hash(&text)),
+            _ => Scalar::Other,
+        },
+        value => {
+            PromptSize::default().add_value(value, scanner)?;
+            Scalar::Other
+        }
+    })
+}
+
+// === impl ModelName ===
+
+impl ModelName<'_> {
+    /// The body with another name in this one's place and every other byte as it was.
+    pub(super) fn replaced(&self, body: &[u8], name: &str) -> Option<Bytes> {
+        let name = match self.form {
+            NameEncoding::Json => Cow::Owned(serde_json::to_string(name).ok()?),
+            NameEncoding::Plain => Cow::Borrowed(name),
+        };
+        let (before, after) = (body.get(..self.place.start)?, body.get(self.place.end..)?);
+        Some([before, name.as_bytes(), after].concat().into())
+    }
+}
+
+// === impl SessionKeys ===
+
+impl SessionKeys {
+    /// The hash of what names the conversation best; a header stands before the user.
+    pub(super) fn best(self, header: Option<&str>) -> Option<u64> {
+        let header = header.filter(|text| !text.is_empty()).map(hash);
+        self.cache_key.or(self.session).or(header).or(self.user)
+    }
+}
+
+// === impl Scalar ===
+
+impl Scalar {
+    fn of(number: &str) -> Self {
+        let whole = number.parse().ok();
+        // A negative number stands for no limit where it stands for anything.
+        let float = || number.parse().ok().filter(|&number: &f64| number >= 0.0);
+        let number = whole.or_else(|| float().map(|number| number as u64));
+        number.map_or(Self::Other, Self::Number)
+    }
+
+    fn bool_value(self) -> Option<bool> {
+        if let Self::Bool(bool_value) = self { Some(bool_value) } else { None }
+    }
+
+    fn number(self) -> Option<u64> {
+        if let Self::Number(number) = self { Some(number) } else { None }
+    }
+
+    fn text(self) -> Option<u64> {
+        if let Self::Text(hash) = self { Some(hash) } else { None }
+    }
+}

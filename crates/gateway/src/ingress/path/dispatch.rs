@@ -1,0 +1,105 @@
+//! The paths of the dispatcher's pages.
+
+use http::Method;
+
+use super::Route;
+use crate::reply::Fault;
+
+const ROOT: &str = "/dispatch";
+
+/// What is asked of the dispatcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DispatchCall {
+    /// Queues and gates, as JSON and as text.
+    Overview,
+    Text,
+    DeadLetters,
+    Redrive,
+    Purge,
+    /// A method that the path does not take.
+    OtherMethod,
+}
+
+/// Which of the dead a query asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeadLetterQuery {
+    pub(crate) queue: String,
+    pub(crate) after: Option<u64>,
+}
+
+/// Where a path of the dispatcher leads; nothing for any other path.
+pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
+    let (call, wanted) = match path.strip_prefix(ROOT)? {
+        "" => (DispatchCall::Overview, Method::GET),
+        ".txt" => (DispatchCall::Text, Method::GET),
+        "/dead" => (DispatchCall::DeadLetters, Method::GET),
+        "/dead/redrive" => (DispatchCall::Redrive, Method::POST),
+        "/dead/purge" => (DispatchCall::Purge, Method::POST),
+        _ => return None,
+    };
+    let right = *method == wanted || (wanted == Method::GET && *method == Method::HEAD);
+    Some(Route::Dispatch(if right { call } else { DispatchCall::OtherMethod }))
+}
+
+// === impl DeadLetterQuery ===
+
+impl DeadLetterQuery {
+    /// Reads a query.
+    pub(crate) fn read(query: Option<&str>) -> Result<Self, Fault> {
+        let mut wanted = Self::default();
+        for pair in query.unwrap_or_default().split('&') {
+            match pair.split_once('=').unwrap_or((pair, "")) {
+                ("queue", name) => {
+                    let name = String::from_utf8(super::decoded(name, |_| true)).ok();
+                    wanted.queue = name.unwrap_or_default();
+                }
+                ("after", number) => {
+                    let wrong = || "'after' must be the number of one of the dead.".to_owned();
+                    let number = number.parse().ok();
+                    wanted.after =
+                        Some(number.ok_or_else(|| Fault::InvalidField("after", wrong()))?);
+                }
+                _ => {}
+            }
+        }
+        if wanted.queue.is_empty() {
+            let what = "'queue' is missing: say whose dead are meant.";
+            return Err(Fault::InvalidField("queue", what.into()));
+        }
+        Ok(wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dispatcher_has_pages_to_read_and_deeds_to_post() {
+        let rows = [
+            ("/dispatch", Method::GET, DispatchCall::Overview),
+            ("/dispatch.txt", Method::HEAD, DispatchCall::Text),
+            ("/dispatch/dead", Method::GET, DispatchCall::DeadLetters),
+            ("/dispatch/dead/redrive", Method::POST, DispatchCall::Redrive),
+            ("/dispatch/dead/purge", Method::POST, DispatchCall::Purge),
+            ("/dispatch/dead/purge", Method::GET, DispatchCall::OtherMethod),
+            ("/dispatch", Method::POST, DispatchCall::OtherMethod),
+        ];
+        for (path, method, call) in rows {
+            assert_eq!(at(&method, path), Some(Route::Dispatch(call)), "{method} {path}");
+        }
+        for path in ["/dispatcher", "/dispatch/", "/dispatch/dead/", "/"] {
+            assert_eq!(at(&Method::GET, path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_query_names_the_queue_and_where_to_go_on() {
+        let read = |query| DeadLetterQuery::read(Some(query));
+        let wanted = DeadLetterQuery { queue: "a b".into(), after: Some(7) };
+        assert_eq!(read("queue=a%20b&after=7&x=y"), Ok(wanted));
+        assert!(matches!(read("after=7"), Err(Fault::InvalidField("queue", _))));
+        assert!(matches!(read("queue=q&after=x"), Err(Fault::InvalidField("after", _))));
+        assert!(matches!(DeadLetterQuery::read(None), Err(Fault::InvalidField("queue", _))));
+    }
+}

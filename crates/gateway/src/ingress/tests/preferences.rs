@@ -1,0 +1,127 @@
+//! R05 and the rest of what headers ask for: limits, ids, sessions, streams.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn with(name: &str, value: &str) -> Intent {
+    chat(&Resolved::default(), &[(name, value)])
+}
+
+#[test]
+fn r05_limits_are_read_and_nonsense_is_passed_over() {
+    assert_eq!(with("x-max-latency-ms", "100").latency_max, Some(Span::from_millis(100)));
+    assert_eq!(with("x-request-timeout-ms", "2500").deadline, Some(Span::from_millis(2500)));
+    for wrong in ["", "-1", "soon", "1.5", "99999999999999999999999"] {
+        assert_eq!(with("x-max-latency-ms", wrong).latency_max, None, "{wrong}");
+        assert_eq!(with("x-request-timeout-ms", wrong).deadline, None, "{wrong}");
+    }
+    let far = with("x-request-timeout-ms", &u64::MAX.to_string());
+    assert_eq!(far.deadline, Some(Span::from_nanos(u64::MAX)));
+}
+
+#[test]
+fn r05_of_a_header_that_comes_twice_the_first_counts() {
+    let twice = [("x-request-id", "a"), ("x-request-id", "b"), ("x-request-id", "c")];
+    assert_eq!(chat(&Resolved::default(), &twice).request_id, "a");
+}
+
+#[test]
+fn r05_speed_is_critical_for_those_who_say_so() {
+    for yes in ["true", "1", "YES", "on"] {
+        assert!(with("x-latency-critical", yes).latency_critical, "{yes}");
+    }
+    for no in ["false", "0", "", "maybe"] {
+        assert!(!with("x-latency-critical", no).latency_critical, "{no}");
+    }
+}
+
+#[test]
+fn r05_an_id_is_kept_if_it_is_short_and_visible() {
+    for good in ["voice-stream-001", &"a".repeat(128)] {
+        assert_eq!(with("x-request-id", good).request_id, good);
+    }
+    for bad in ["", "a b", &"a".repeat(129), "é"] {
+        let id = with("x-request-id", bad).request_id;
+        assert_eq!(id.len(), 16, "{bad}");
+        assert!(id.as_bytes().iter().all(u8::is_ascii_hexdigit), "{id:?}");
+    }
+}
+
+#[test]
+fn r05_generated_ids_differ() {
+    let id = |_| with("x-request-id", "").request_id.to_str().unwrap().to_owned();
+    let ids: BTreeSet<String> = (0..1000).map(id).collect();
+    assert_eq!(ids.len(), 1000);
+}
+
+#[test]
+fn durations_are_read_as_programs_write_them() {
+    let rows = [
+        ("500ms", 500_000_000),
+        ("2s", 2_000_000_000),
+        ("2", 2_000_000_000),
+        ("1.5", 1_500_000_000),
+        ("0.25s", 250_000_000),
+        ("1m30s", 90_000_000_000),
+        ("1h", 3_600_000_000_000),
+        ("10us", 10_000),
+        ("10µs", 10_000),
+        ("7ns", 7),
+        ("0", 0),
+    ];
+    for (text, nanos) in rows {
+        assert_eq!(duration::parse(text).map(Span::nanos), Some(nanos), "{text}");
+    }
+    for wrong in ["", "-1s", "s", "1x", "1s2", "1..2s", "1 s", "∞", &"1".repeat(65)] {
+        assert_eq!(duration::parse(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn streams_are_the_default_where_they_are_in_that_api() {
+    let streamed = |path, more: &str| {
+        let body = format!(r#"{{"model":"m"{more}}}"#);
+        posted(path, body.as_bytes()).unwrap().0.streamed
+    };
+    assert!(!streamed(CHAT, ""));
+    assert!(streamed(CHAT, r#","stream":true"#));
+    assert!(!streamed(CHAT, r#","stream":null"#));
+    assert!(streamed("/api/chat", ""));
+    assert!(streamed("/api/generate", r#","stream":true"#));
+    assert!(!streamed("/api/generate", r#","stream":false"#));
+    assert!(!streamed("/api/embed", ""));
+}
+
+#[test]
+fn a_place_in_the_queue_is_told_in_streams_of_events_only() {
+    let asked = |path, body: &'static str| {
+        let parts = parts(Method::POST, path, &[("x-queue-status", b"SSE")]);
+        read(&Resolved::default(), &parts, Bytes::from_static(body.as_bytes()), 0)
+            .unwrap()
+            .0
+            .queue_status
+    };
+    assert!(asked(CHAT, r#"{"model":"m","stream":true}"#));
+    assert!(!asked(CHAT, r#"{"model":"m"}"#));
+    assert!(!asked("/api/chat", r#"{"model":"m"}"#), "lines of JSON know no comments");
+    assert!(!with("x-queue-status", "yes").queue_status);
+}
+
+#[test]
+fn a_conversation_is_named_by_the_most_telling_of_its_marks() {
+    let session = |body: &str, header: Option<&str>| {
+        let headers: Vec<(&str, &[u8])> =
+            header.map(|value| ("x-session-id", value.as_bytes())).into_iter().collect();
+        let body = Bytes::from(format!(r#"{{"model":"m"{body}}}"#));
+        read(&Resolved::default(), &parts(Method::POST, CHAT, &headers), body, 0).unwrap().0.session
+    };
+    let a = Some(json_body::hash("a"));
+    assert_eq!(session("", None), None);
+    assert_eq!(session(r#","user":"a""#, None), a);
+    assert_eq!(session(r#","user":"u""#, Some("a")), a);
+    assert_eq!(session(r#","user":"u","session":"a""#, Some("h")), a);
+    assert_eq!(session(r#","session":"s","prompt_cache_key":"a","user":"u""#, Some("h")), a);
+    assert_eq!(session(r#","user":"","session":7,"prompt_cache_key":null"#, Some("")), None);
+    assert_eq!(json_body::hash("a"), 0xaf63_dc4c_8601_ec8c, "FNV-1a");
+}

@@ -1,0 +1,186 @@
+//! One request as one line: `key=value` for people, JSON for programs.
+//!
+//! Both forms come from one list of fields. What is unknown is left out. Values come from clients:
+//! they are cut, and nothing in them can end a line, a field or a terminal's good behaviour.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use flow::Span;
+
+use super::timestamp::{self, digits};
+use super::{BAND_NAMES, Record};
+use crate::config::resolved::LogFormat;
+
+/// The longest value, in bytes.
+const VALUE_MAX: usize = 256;
+const CUT_MARK: &str = "...";
+
+/// A line that is being written.
+#[derive(Debug)]
+struct AccessLine {
+    out: String,
+    format: LogFormat,
+}
+
+/// The line of a request that ended at this moment, counted from 1970.
+pub(super) fn write(record: &Record, format: LogFormat, moment: Duration) -> String {
+    let mut line = AccessLine { out: String::with_capacity(640), format };
+    line.stamp(moment);
+    line.word("request_id", &record.request_id);
+    line.word("method", record.method.as_str());
+    line.word("path", &record.path);
+    line.number("status", record.status);
+    line.word("outcome", record.outcome);
+    line.word("model", &record.model);
+    line.word("target_model", &record.target);
+    line.word("flow", &record.flow);
+    line.word("priority", record.band.map_or("", |band| BAND_NAMES[band as usize]));
+    if !record.backend.is_empty() {
+        line.word("backend", &record.backend);
+        line.word("reason", record.reason);
+        line.real("boost", record.boost);
+        line.real("score", record.score);
+        line.real("queue_penalty", record.queue_penalty);
+    }
+    line.number("attempts", record.attempts);
+    line.flag("bypassed", record.bypassed);
+    line.millis("wait_ms", record.waited);
+    line.millis("first_byte_ms", record.first_byte);
+    line.millis("total_ms", Some(record.total));
+    line.maybe("prompt_tokens", record.prompt_tokens);
+    line.maybe("output_tokens", record.output_tokens);
+    line.number("bytes_in", record.bytes_in);
+    line.number("bytes_out", record.bytes_out);
+    line.finish()
+}
+
+/// What needs no quotes in a line for people.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'=')
+}
+
+/// What stands in quotes as it is. Other letters than ASCII ones are shown if they are letters or
+/// digits; signs that a terminal may act upon, or that look like nothing, are not among these.
+fn is_harmless(letter: char) -> bool {
+    match letter {
+        '"' | '\\' => false,
+        ' ' => true,
+        _ if letter.is_ascii() => letter.is_ascii_graphic(),
+        _ => letter.is_alphanumeric(),
+    }
+}
+
+// === impl AccessLine ===
+
+impl AccessLine {
+    fn stamp(&mut self, moment: Duration) {
+        self.key("time");
+        let quote = if self.format == LogFormat::Json { "\"" } else { "" };
+        self.out.push_str(quote);
+        timestamp::write(&mut self.out, moment);
+        self.out.push_str(quote);
+    }
+
+    fn key(&mut self, key: &str) {
+        let first = self.out.is_empty();
+        let (before, after) = match self.format {
+            LogFormat::Text if first => ("", "="),
+            LogFormat::Text => (" ", "="),
+            LogFormat::Json if first => ("{\"", "\":"),
+            LogFormat::Json => (",\"", "\":"),
+        };
+        self.out.push_str(before);
+        self.out.push_str(key);
+        self.out.push_str(after);
+    }
+
+    fn word(&mut self, key: &str, value: &str) {
+        if value.is_empty() {
+            return;
+        }
+        self.key(key);
+        let kept = &value[..value.floor_char_boundary(VALUE_MAX)];
+        let mark = if kept.len() < value.len() { CUT_MARK } else { "" };
+        if self.format == LogFormat::Text && kept.bytes().all(is_plain) {
+            self.out.push_str(kept);
+            self.out.push_str(mark);
+            return;
+        }
+        self.out.push('"');
+        if kept.bytes().all(is_plain) {
+            self.out.push_str(kept);
+        } else {
+            self.escaped(kept);
+        }
+        self.out.push_str(mark);
+        self.out.push('"');
+    }
+
+    /// Writes a value as JSON has it, which people can read too.
+    fn escaped(&mut self, value: &str) {
+        for letter in value.chars() {
+            match letter {
+                _ if is_harmless(letter) => self.out.push(letter),
+                '"' => self.out.push_str("\\\""),
+                '\\' => self.out.push_str("\\\\"),
+                '\n' => self.out.push_str("\\n"),
+                _ => self.numbered(letter),
+            }
+        }
+    }
+
+    /// Writes a letter by its number.
+    fn numbered(&mut self, letter: char) {
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            _ = write!(self.out, "\\u{unit:04x}");
+        }
+    }
+
+    fn number(&mut self, key: &str, value: impl Into<u64>) {
+        self.key(key);
+        digits(&mut self.out, value.into(), 1);
+    }
+
+    fn maybe(&mut self, key: &str, value: Option<u64>) {
+        if let Some(value) = value {
+            self.number(key, value);
+        }
+    }
+
+    fn flag(&mut self, key: &str, value: bool) {
+        self.key(key);
+        self.out.push_str(if value { "true" } else { "false" });
+    }
+
+    fn millis(&mut self, key: &str, span: Option<Span>) {
+        if let Some(span) = span {
+            self.key(key);
+            self.thousandths(span.nanos() / 1000);
+        }
+    }
+
+    fn real(&mut self, key: &str, value: f64) {
+        // JSON has no word for what is not finite.
+        if value.is_finite() {
+            self.key(key);
+            self.out.push_str(if value < 0.0 { "-" } else { "" });
+            self.thousandths((value.abs() * 1000.0).round() as u64);
+        }
+    }
+
+    /// Writes a number with its three decimals.
+    fn thousandths(&mut self, value: u64) {
+        digits(&mut self.out, value / 1000, 1);
+        self.out.push('.');
+        digits(&mut self.out, value % 1000, 3);
+    }
+
+    fn finish(mut self) -> String {
+        self.out.push_str(match self.format {
+            LogFormat::Text => "\n",
+            LogFormat::Json => "}\n",
+        });
+        self.out
+    }
+}

@@ -1,0 +1,146 @@
+//! The access log: lines are handed over, a thread of its own writes them.
+//!
+//! A request never waits for whoever reads the log. Lines gather in one buffer of bounded size and
+//! go out together; when nobody takes them in time they are dropped, and counted.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::{Record, access_line};
+use crate::clock;
+use crate::config::resolved::LogFormat;
+
+/// The most bytes that may wait to be written.
+const PENDING_MAX: usize = 4 << 20;
+/// With so many bytes a write is worth its while.
+const BATCH: usize = 64 << 10;
+/// How long a line waits for others to be written with.
+const LINGER: Duration = Duration::from_millis(20);
+/// How long a flush waits for the writer.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
+
+/// The log of requests; see the module's description.
+#[derive(Debug)]
+pub(super) struct AccessLog {
+    format: LogFormat,
+    buffer: Arc<LogBuffer>,
+}
+
+/// What the requests' threads and the writer share.
+#[derive(Debug, Default)]
+struct LogBuffer {
+    state: Mutex<BufferState>,
+    /// For the writer: there is something to do.
+    wake: Condvar,
+    /// For whoever flushes: something was written.
+    written: Condvar,
+    dropped: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct BufferState {
+    pending: Vec<u8>,
+    writing: bool,
+    /// Somebody waits for the lines to be out.
+    hurry: bool,
+    closed: bool,
+}
+
+// === impl AccessLog ===
+
+impl AccessLog {
+    /// Starts the writer; nothing if there can be no thread for it.
+    pub(super) fn start(format: LogFormat, sink: impl Write + Send + 'static) -> Option<Self> {
+        let buffer = Arc::new(LogBuffer::default());
+        let shared = Arc::clone(&buffer);
+        let thread = thread::Builder::new().name("access-log".into());
+        match thread.spawn(move || shared.run(sink)) {
+            Ok(_) => Some(Self { format, buffer }),
+            Err(error) => {
+                tracing::error!(%error, "there is no access log: its thread did not start");
+                None
+            }
+        }
+    }
+
+    pub(super) fn write(&self, record: &Record) {
+        let line = access_line::write(record, self.format, clock::since_epoch());
+        self.buffer.push(line.as_bytes());
+    }
+
+    /// Lines that were not written.
+    pub(super) fn dropped(&self) -> u64 {
+        self.buffer.dropped.load(Relaxed)
+    }
+
+    pub(super) fn flush(&self) {
+        let mut state = self.buffer.lock();
+        state.hurry = true;
+        self.buffer.wake.notify_one();
+        let busy = |state: &mut BufferState| state.writing || !state.pending.is_empty();
+        drop(self.buffer.written.wait_timeout_while(state, FLUSH_MAX, busy));
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.buffer.lock().closed = true;
+        self.buffer.wake.notify_one();
+    }
+}
+
+// === impl LogBuffer ===
+
+impl LogBuffer {
+    fn lock(&self) -> MutexGuard<'_, BufferState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut state = self.lock();
+        let before = state.pending.len();
+        let after = before + line.len();
+        if after > PENDING_MAX {
+            self.dropped.fetch_add(1, Relaxed);
+            return;
+        }
+        state.pending.extend_from_slice(line);
+        drop(state);
+        // In between the writer knows already, and waits for more.
+        if before == 0 || (before < BATCH && after >= BATCH) {
+            self.wake.notify_one();
+        }
+    }
+
+    fn run(&self, mut sink: impl Write) {
+        let mut batch = Vec::new();
+        while self.next(&mut batch) {
+            let done = sink.write_all(&batch).and_then(|()| sink.flush());
+            if done.is_err() {
+                let lines = memchr::memchr_iter(b'\n', &batch).count();
+                self.dropped.fetch_add(lines as u64, Relaxed);
+            }
+            batch.clear();
+            self.lock().writing = false;
+            self.written.notify_all();
+        }
+    }
+
+    /// Waits for lines and takes them all; false when there will be none.
+    fn next(&self, batch: &mut Vec<u8>) -> bool {
+        let idle = |state: &mut BufferState| state.pending.is_empty() && !state.closed;
+        let state = self.wake.wait_while(self.lock(), idle);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let few =
+            |state: &mut BufferState| state.pending.len() < BATCH && !state.hurry && !state.closed;
+        let waited = self.wake.wait_timeout_while(state, LINGER, few);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut state.pending, batch);
+        state.hurry = false;
+        state.writing = !batch.is_empty();
+        state.writing
+    }
+}

@@ -1,0 +1,99 @@
+//! The core at one moment, copied out under its lock so that nothing is formatted there.
+//!
+//! The work is bounded by what is alive and by what the core remembers: some ten nanoseconds for
+//! each ask, flow and workload.
+
+use flow::{AskView, BANDS, BackendView, Band, Controller, Counters, ModelId, Span, Stage, Time};
+
+use super::IdNames;
+use super::labels::NAMES_MAX;
+use super::ticket_labels::TicketLabels;
+
+/// See the module's description. All gauges of one scrape come from one of these, so they agree.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(super) counters: Counters,
+    /// By band, from best-effort to critical.
+    pub(super) waiting: [u32; BANDS],
+    pub(super) headroom: [u32; BANDS],
+    pub(super) capacity: u32,
+    pub(super) in_flight: u32,
+    /// How long the one that waits longest has waited.
+    pub(super) oldest: Option<Span>,
+    pub(super) backends: Vec<BackendView>,
+    pub(super) asks: Vec<LiveAsk>,
+    /// Lower bound, watermark and upper bound of each model.
+    pub(super) model_bounds: Vec<(ModelId, [f64; 3])>,
+    /// Flows with something alive, and all that are remembered.
+    pub(super) flows: [u64; 2],
+    pub(super) workloads: [u64; 2],
+}
+
+/// One ask that is alive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LiveAsk {
+    /// The page that was noted for it.
+    pub(super) label_index: Option<u32>,
+    pub(super) model: ModelId,
+    pub(super) band: Band,
+    pub(super) stage: Stage,
+    pub(super) stock: u64,
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    pub(super) fn copy(
+        core: &mut Controller,
+        now: Time,
+        named: &IdNames<'_>,
+        ticket_labels: &TicketLabels,
+    ) -> Self {
+        let mut oldest: Option<Time> = None;
+        let mut asks = Vec::with_capacity((core.depth() + core.in_flight()) as usize);
+        for ask in core.asks() {
+            if ask.stage == Stage::Waiting {
+                oldest = Some(oldest.map_or(ask.arrival, |before| before.min(ask.arrival)));
+            }
+            asks.push(LiveAsk::of(&ask, named, ticket_labels));
+        }
+        let busy = core.flows().filter(|flow| flow.in_flight > 0 || flow.waiting != [0; BANDS]);
+        let flows = [busy.count() as u64, core.flows().count() as u64];
+        let workloads = core.workloads(now);
+        let active = workloads.iter().filter(|workload| workload.active > 0).count();
+        let workloads = [active as u64, workloads.len() as u64];
+        let mut headroom = [0; BANDS];
+        for band in Band::DESCENDING {
+            headroom[band as usize] = core.headroom(band);
+        }
+        let models = named.models.keys().take(NAMES_MAX);
+        Self {
+            counters: *core.counters(),
+            waiting: core.waiting(),
+            headroom,
+            capacity: core.capacity(),
+            in_flight: core.in_flight(),
+            oldest: oldest.map(|arrival| now.since(arrival)),
+            backends: core.backends().collect(),
+            asks,
+            model_bounds: models.map(|&model| (model, core.bounds(model))).collect(),
+            flows,
+            workloads,
+        }
+    }
+
+    /// How many wait in all.
+    pub(super) fn depth(&self) -> u32 {
+        self.waiting.iter().sum()
+    }
+}
+
+// === impl LiveAsk ===
+
+impl LiveAsk {
+    fn of(ask: &AskView, named: &IdNames<'_>, ticket_labels: &TicketLabels) -> Self {
+        let &AskView { ticket, model, band, stage, stock, .. } = ask;
+        let model = named.subsets.get(&model).copied().unwrap_or(model);
+        Self { label_index: ticket_labels.get(ticket.index()), model, band, stage, stock }
+    }
+}
