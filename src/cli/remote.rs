@@ -1,7 +1,7 @@
 //! A server that the command line asks: where it is, and what it says when it refuses.
 
 use anyhow::{Result, anyhow};
-use gateway::client::{Answer, Base};
+use gateway::client::{BaseUrl, ClientResponse};
 use http::StatusCode;
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::plain;
 /// A server.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
-    pub(super) base: Base,
+    pub(super) base: BaseUrl,
     url: String,
 }
 
@@ -22,7 +22,7 @@ impl Remote {
         let plain = url.trim_end_matches('/');
         let above = plain.strip_suffix("/v1").filter(|above| !above.ends_with('/'));
         let plain = above.unwrap_or(plain);
-        let base = Base::read(plain).map_err(|why| anyhow!("--url: {why}"))?;
+        let base = BaseUrl::parse(plain).map_err(|why| anyhow!("--url: {why}"))?;
         Ok(Self { base, url: plain.to_owned() })
     }
 
@@ -33,7 +33,7 @@ impl Remote {
 
     /// What an answer says that is not the one that was hoped for. Another server than the one that
     /// was meant is known by this alone, so it is named.
-    pub(super) fn refusal(&self, answer: &Answer, path: &str, meant: &str) -> String {
+    pub(super) fn refusal(&self, answer: &ClientResponse, path: &str, meant: &str) -> String {
         let (asked, status) = (self.at(path), answer.status);
         let said: Option<Value> = serde_json::from_slice(&answer.body).ok().map(plain::value);
         let error = said.as_ref().map(|said| &said["error"]);
@@ -72,7 +72,8 @@ mod tests {
         let remote = Remote::read("http://h:1/v1").unwrap();
         let said = |body: &'static str| {
             let body = body.into();
-            let answer = Answer { status: StatusCode::NOT_FOUND, headers: HeaderMap::new(), body };
+            let answer =
+                ClientResponse { status: StatusCode::NOT_FOUND, headers: HeaderMap::new(), body };
             remote.refusal(&answer, "/v1/files", "Tidegate")
         };
         let asked = "http://h:1/v1/files answered 404 Not Found";

@@ -22,39 +22,40 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use crate::backend::Roster;
-use crate::gate::{Gate, Standing};
 use crate::ingress::path::AdminPage;
 use crate::observe::{IdNames, METRICS_TYPE};
+use crate::state::{Standing, State};
 
 /// The most entries of a list.
 const LIST_MAX: usize = 1000;
 
 /// Whether requests should be sent here, as the page `/ready` says.
-pub(crate) fn is_ready(gate: &Gate) -> bool {
-    health::readiness(gate, gate.standing()).ready
+pub(crate) fn is_ready(state: &State) -> bool {
+    health::readiness(state, state.standing()).ready
 }
 
 /// The content of a page.
 pub(crate) fn respond(
-    gate: &Gate,
+    state: &State,
     page: AdminPage,
     standing: Standing<'_>,
 ) -> Response<Full<Bytes>> {
     match page {
-        AdminPage::Backends => json(StatusCode::OK, &backends::page(gate)),
-        AdminPage::Flows => json(StatusCode::OK, &flows::page(gate)),
-        AdminPage::Workloads => json(StatusCode::OK, &workloads::page(gate)),
-        AdminPage::Health => json(StatusCode::OK, &health::page(gate, standing)),
+        AdminPage::Backends => json(StatusCode::OK, &backends::page(state)),
+        AdminPage::Flows => json(StatusCode::OK, &flows::page(state)),
+        AdminPage::Workloads => json(StatusCode::OK, &workloads::page(state)),
+        AdminPage::Health => json(StatusCode::OK, &health::page(state, standing)),
         AdminPage::Ready => {
-            let ready = health::readiness(gate, standing);
+            let ready = health::readiness(state, standing);
             let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             json(status, &ready)
         }
         AdminPage::Metrics => {
-            let roster = gate.fleet.roster();
+            let roster = state.fleet.roster();
             let named = id_names(&roster);
-            let snapshot = gate.keeper.with(|core, now| gate.observer.snapshot(core, now, &named));
-            let text = gate.observer.metrics(&snapshot, &named);
+            let snapshot =
+                state.scheduler.with(|core, now| state.observer.snapshot(core, now, &named));
+            let text = state.observer.metrics(&snapshot, &named);
             content(StatusCode::OK, METRICS_TYPE, text.into())
         }
     }
@@ -62,8 +63,8 @@ pub(crate) fn respond(
 
 /// The queue and every backend at one moment, as `/health` and `/backends` show them.
 #[cfg(feature = "dbus")]
-pub(crate) fn status(gate: &Gate) -> (QueueStatus, Vec<BackendEntry>) {
-    backends::status(gate)
+pub(crate) fn status(state: &State) -> (QueueStatus, Vec<BackendEntry>) {
+    backends::status(state)
 }
 
 fn id_names(roster: &Roster) -> IdNames<'_> {

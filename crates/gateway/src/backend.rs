@@ -1,9 +1,9 @@
 //! The model servers: which there are, what they serve, how they are.
 //!
 //! Requests see an immutable [`Roster`]; nothing on their way takes a lock here. The fleet's own
-//! task watches the servers, replaces the roster and tells the keeper what there is.
+//! task watches the servers, replaces the roster and tells the scheduler what there is.
 //!
-//! There are two locks, the fleet's and the keeper's, and they are never held together: what is to
+//! There are two locks, the fleet's and the scheduler's, and they are never held together: what is to
 //! be told is made under the first, numbered, and told under the second, where an older number than
 //! the last is dropped. So it does not matter who calls whom, and nothing can lock up.
 
@@ -45,7 +45,7 @@ use tokio::sync::{Notify, Semaphore, watch as broadcast};
 
 use crate::clock::Clock;
 use crate::config::resolved::FleetSettings;
-use crate::keeper::Keeper;
+use crate::scheduler::Scheduler;
 use fleet_state::{FleetState, FleetUpdate};
 use subset::Subset;
 
@@ -69,10 +69,10 @@ pub(crate) enum Attempt {
 #[derive(Debug)]
 pub(crate) struct Fleet {
     clock: Clock,
-    keeper: Arc<Keeper>,
+    scheduler: Arc<Scheduler>,
     roster: ArcSwap<Roster>,
     state: Mutex<FleetState>,
-    /// The number of what was last told; only touched under the keeper's lock.
+    /// The number of what was last told; only touched under the scheduler's lock.
     published: AtomicU64,
     /// Counts how often the set of known models has changed.
     models_changed: broadcast::Sender<u64>,
@@ -85,10 +85,14 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// A fleet of which nothing is known but its settings. [`Fleet::watch`] brings it to life.
-    pub(crate) fn new(settings: &FleetSettings, keeper: Arc<Keeper>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(
+        settings: &FleetSettings,
+        scheduler: Arc<Scheduler>,
+        clock: Clock,
+    ) -> Arc<Self> {
         let fleet = Self {
             clock,
-            keeper,
+            scheduler,
             roster: ArcSwap::default(),
             state: Mutex::default(),
             published: AtomicU64::new(0),
@@ -168,7 +172,7 @@ impl Fleet {
 
     fn publish(&self, update: FleetUpdate) {
         let FleetUpdate { generation, supply, roster, models_changed } = update;
-        let was = self.keeper.with(|controller, now| {
+        let was = self.scheduler.with(|controller, now| {
             if self.published.fetch_max(generation, Ordering::Relaxed) >= generation {
                 return None;
             }
@@ -177,7 +181,7 @@ impl Fleet {
             controller.supply(&supply, now);
             Some(was)
         });
-        // Freeing it takes a while, which the keeper need not wait for.
+        // Freeing it takes a while, which the scheduler need not wait for.
         drop(was);
         if models_changed {
             self.models_changed.send_modify(|count| *count += 1);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::config::resolved::dispatch::Queue;
 use crate::config::{self, Resolved, Source};
 use crate::depot;
-use crate::running::{self, Running, StartError};
+use crate::lifecycle::{self, Running, StartError};
 use crate::serve;
 
 /// A running dispatcher. Dropping it does not end it; a signal does.
@@ -33,21 +33,21 @@ impl Courier {
     }
 
     fn start_with(config: Resolved) -> Result<Self, StartError> {
-        running::prepare(&config);
-        let listeners = running::listen((config.dispatch.listen, "--listen"), 1)?;
-        let address = running::address(&listeners)?;
+        lifecycle::prepare(&config);
+        let listeners = lifecycle::listen((config.dispatch.listen, "--listen"), 1)?;
+        let address = lifecycle::address(&listeners)?;
         let queues = config.dispatch.queues.clone();
         let mut running = Running::begin(config, None, vec![address])?;
         let what = "there is nothing to dispatch: give --redis URL, or a folder in [batch]";
         let nothing = || StartError::Unfit(what.into());
-        let opened = depot::open(&running.gate, None).and_then(|depot| depot.ok_or_else(nothing));
+        let opened = depot::open(&running.state, None).and_then(|depot| depot.ok_or_else(nothing));
         let (depot, thread) = match opened {
             Ok(opened) => opened,
             Err(error) => return Err(running.give_up(error)),
         };
         running.add(thread);
         for listener in listeners {
-            running.add(serve::pages(&running.gate, listener, &depot)?);
+            running.add(serve::pages(&running.state, listener, &depot)?);
         }
         Ok(Self { running, address, queues })
     }

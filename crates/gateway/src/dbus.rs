@@ -26,7 +26,7 @@ use zbus::fdo::{self, RequestNameFlags, RequestNameReply};
 
 use crate::admin;
 use crate::config::resolved::Bus;
-use crate::gate::Gate;
+use crate::state::State;
 use crate::task;
 use backends::BackendsService;
 use routing::RoutingService;
@@ -62,26 +62,26 @@ enum DbusError {
 struct Backoff(Duration);
 
 /// Shows the queue and the backends on a bus until the gateway ends.
-pub(crate) fn serve(gate: Arc<Gate>, bus: Bus) {
+pub(crate) fn serve(state: Arc<State>, bus: Bus) {
     let runtime = match task::runtime() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!(%error, "nothing is shown on D-Bus"),
     };
     runtime.block_on(async {
         tokio::select! {
-            _ = gate.ended() => {}
-            () = stay_connected(&gate, bus) => {}
+            _ = state.ended() => {}
+            () = stay_connected(&state, bus) => {}
         }
     });
 }
 
 /// Connects, and again whenever the connection is lost, for ever.
-async fn stay_connected(gate: &Arc<Gate>, bus: Bus) {
+async fn stay_connected(state: &Arc<State>, bus: Bus) {
     let mut backoff = Backoff(WAIT_MIN);
     let mut warned = None;
     loop {
         let began = Instant::now();
-        match connect(gate, bus).await {
+        match connect(state, bus).await {
             Ok(connection) => {
                 info!("the queue and the backends are shown on the {bus} bus");
                 warned = None;
@@ -101,15 +101,15 @@ async fn stay_connected(gate: &Arc<Gate>, bus: Bus) {
     }
 }
 
-async fn connect(gate: &Arc<Gate>, bus: Bus) -> Result<Connection, DbusError> {
+async fn connect(state: &Arc<State>, bus: Bus) -> Result<Connection, DbusError> {
     let connecting = async {
         let builder = match bus {
             Bus::Session => Builder::session(),
             Bus::System => Builder::system(),
         };
         let served = builder
-            .serve_at(BACKENDS.1, BackendsService(Arc::clone(gate)))
-            .serve_at(ROUTING.1, RoutingService(Arc::clone(gate)));
+            .serve_at(BACKENDS.1, BackendsService(Arc::clone(state)))
+            .serve_at(ROUTING.1, RoutingService(Arc::clone(state)));
         let connection = served.build().await.map_err(|error| DbusError::of(error, bus))?;
         for (name, _) in [BACKENDS, ROUTING] {
             request(&connection, bus, name).await?;
@@ -139,8 +139,8 @@ async fn request(connection: &Connection, bus: Bus, name: &'static str) -> Resul
 }
 
 /// The backend of this id.
-fn find(gate: &Gate, id: &str) -> fdo::Result<admin::BackendEntry> {
-    let (_, entries) = admin::status(gate);
+fn find(state: &State, id: &str) -> fdo::Result<admin::BackendEntry> {
+    let (_, entries) = admin::status(state);
     entries.into_iter().find(|entry| entry.id == id).ok_or_else(|| {
         fdo::Error::InvalidArgs("no backend has this id; ListBackends tells which there are".into())
     })

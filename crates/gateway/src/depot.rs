@@ -21,15 +21,15 @@ use tokio::sync::mpsc;
 use self::folder::Folder;
 use self::shared::Shared;
 use crate::batch::Batches;
-use crate::client::{Base, Client};
 use crate::config::Resolved;
 use crate::config::resolved::dispatch::{Dispatch, Queue};
 use crate::dispatch::gates::Gates;
 use crate::dispatch::{Dispatcher, Parts};
-use crate::gate::Gate;
+use crate::lifecycle::{self, StartError};
 use crate::observe::dispatch::Board;
-use crate::running::{self, StartError};
+use crate::state::State;
 use crate::task;
+use crate::upstream::client::{BaseUrl, Client};
 
 /// How long to wait before a store is tried again, at first and at most.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ struct Kit {
     settings: Dispatch,
     client: Arc<Client>,
     board: Arc<Board>,
-    own: Option<Base>,
+    own: Option<BaseUrl>,
 }
 
 /// A depot and the thread on which it runs.
@@ -59,18 +59,18 @@ pub(crate) type Opened = (Arc<Depot>, JoinHandle<()>);
 /// Opens what is configured and begins to send; nothing where nothing is configured. `own` is where
 /// messages go of queues that name no target.
 pub(crate) fn open(
-    gate: &Arc<Gate>,
+    state: &Arc<State>,
     own: Option<SocketAddr>,
 ) -> Result<Option<Opened>, StartError> {
-    let config = gate.config.load_full();
+    let config = state.config.load_full();
     if config.batch.folder.is_none() && config.dispatch.redis.is_none() {
         return Ok(None);
     }
     let runtime = task::runtime()?;
-    let depot = runtime.block_on(Depot::open(gate, &config, own)).map_err(StartError::Unfit)?;
+    let depot = runtime.block_on(Depot::open(state, &config, own)).map_err(StartError::Unfit)?;
     let depot = Arc::new(depot);
-    let (ours, gate) = (Arc::clone(&depot), Arc::clone(gate));
-    let thread = running::spawn("tidegate-depot", move || ours.run(&runtime, &gate))?;
+    let (ours, state) = (Arc::clone(&depot), Arc::clone(state));
+    let thread = lifecycle::spawn("tidegate-depot", move || ours.run(&runtime, &state))?;
     Ok(Some((depot, thread)))
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn open(
 
 impl Depot {
     async fn open(
-        gate: &Arc<Gate>,
+        state: &Arc<State>,
         config: &Resolved,
         own: Option<SocketAddr>,
     ) -> Result<Self, String> {
@@ -87,7 +87,7 @@ impl Depot {
         {
             return Err(no_target(&queue.name));
         }
-        let kit = Kit::new(gate, &config.dispatch, own)?;
+        let kit = Kit::new(state, &config.dispatch, own)?;
         let folder = match &config.batch.folder {
             Some(path) => Some(Folder::open(&kit, &config.batch, path).await?),
             None => None,
@@ -127,15 +127,15 @@ impl Depot {
     }
 
     /// Sends and tends until the gate closes, and hands back what is under way.
-    fn run(self: Arc<Self>, runtime: &Runtime, gate: &Arc<Gate>) {
+    fn run(self: Arc<Self>, runtime: &Runtime, state: &Arc<State>) {
         runtime.block_on(async {
             task::spawn(Arc::clone(&self.gates).watch());
             let (done, mut all_done) = mpsc::channel(1);
             if let Some(folder) = &self.folder {
-                task::spawn(until(Arc::clone(folder).run(Arc::clone(gate)), done.clone()));
+                task::spawn(until(Arc::clone(folder).run(Arc::clone(state)), done.clone()));
             }
             if let Some(shared) = &self.shared {
-                task::spawn(until(Arc::clone(shared).run(Arc::clone(gate)), done.clone()));
+                task::spawn(until(Arc::clone(shared).run(Arc::clone(state)), done.clone()));
             }
             drop(done);
             // Ends when the last of them has let go of its end.
@@ -148,15 +148,15 @@ impl Depot {
 
 impl Kit {
     fn new(
-        gate: &Arc<Gate>,
+        state: &Arc<State>,
         settings: &Dispatch,
         own: Option<SocketAddr>,
     ) -> Result<Arc<Self>, String> {
         let client = Arc::new(Client::default());
-        let inside = own.is_some().then(|| Arc::clone(gate));
-        let gates = Gates::new(&settings.gates, inside, gate.clock, Arc::clone(&client))?;
-        let own = own.map(|address| Base::read(&format!("http://{}", reachable(address))));
-        let (settings, board) = (settings.clone(), Arc::clone(&gate.observer.board));
+        let inside = own.is_some().then(|| Arc::clone(state));
+        let gates = Gates::new(&settings.gates, inside, state.clock, Arc::clone(&client))?;
+        let own = own.map(|address| BaseUrl::parse(&format!("http://{}", reachable(address))));
+        let (settings, board) = (settings.clone(), Arc::clone(&state.observer.board));
         Ok(Arc::new(Self { gates, settings, client, board, own: own.transpose()? }))
     }
 

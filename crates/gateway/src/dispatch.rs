@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{ClaimRef, Store};
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::client::{Base, Client};
 use crate::config::resolved::dispatch::{Dispatch, Queue};
 use crate::ingress::headers::fresh_id;
 use crate::observe::dispatch::{Board, Row};
+use crate::upstream::client::{BaseUrl, Client};
 use gates::{Gates, Way};
 use target::Condition;
 use verdict::Backoff;
@@ -51,7 +51,7 @@ pub(crate) struct Dispatcher {
 #[derive(Debug)]
 struct Line {
     queue: Queue,
-    target: Base,
+    target: BaseUrl,
     way: Way,
     row: Arc<Row>,
     condition: Condition,
@@ -97,7 +97,7 @@ pub(crate) struct Parts {
     pub(crate) client: Arc<Client>,
     pub(crate) board: Arc<Board>,
     /// Where messages go of queues that name no target.
-    pub(crate) own: Option<Base>,
+    pub(crate) own: Option<BaseUrl>,
 }
 
 // === impl Dispatcher ===
@@ -108,7 +108,7 @@ impl Dispatcher {
         let Parts { store, gates, settings, client, board, own } = parts;
         let line = |queue: &Queue| {
             let target = match (&queue.target, &own) {
-                (Some(url), _) => Base::read(url)
+                (Some(url), _) => BaseUrl::parse(url)
                     .map_err(|why| format!("the target of queue {:?}: {why}", queue.name))?,
                 (None, Some(own)) => own.clone(),
                 (None, None) => return Err(format!("the queue {:?} has no target", queue.name)),

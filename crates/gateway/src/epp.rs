@@ -5,13 +5,13 @@
 //! what it shows of the answer, `script` writes what is said to it, `grpc` carries both. `health`
 //! and `reflect` are gRPC's standard services, on every port of the picker that speaks it.
 
-mod answer;
 mod grpc;
 mod health;
-mod opening;
-mod reflect;
-mod script;
-mod talk;
+mod observed_response;
+mod reflection;
+mod request;
+mod response;
+mod session;
 
 use std::convert::Infallible;
 use std::io;
@@ -29,8 +29,8 @@ use tokio::net::TcpStream;
 
 use crate::backend::Upstream;
 use crate::config::{self, Resolved, Source};
-use crate::gate::Gate;
-use crate::running::{self, Running, StartError};
+use crate::lifecycle::{self, Running, StartError};
+use crate::state::State;
 use crate::{serve, task};
 use grpc::{Code, Reply, Status};
 
@@ -72,25 +72,25 @@ impl Picker {
 
     /// Starts with a configuration at hand, which is reloaded from its source if it has one.
     pub fn start_with(mut config: Resolved, source: Option<Source>) -> Result<Self, StartError> {
-        running::prepare(&config);
+        lifecycle::prepare(&config);
         check(&config)?;
         config.fleet.addressed = true;
         let epp = config.epp.clone();
-        let workers = config.server.workers.unwrap_or_else(running::cores);
-        let listeners = running::listen((epp.listen, "--listen"), workers)?;
-        let health = running::listen((epp.health_listen, "--health-listen"), 1)?;
-        let metrics = running::listen((epp.metrics_listen, "--metrics-listen"), 1)?;
+        let workers = config.server.workers.unwrap_or_else(lifecycle::cores);
+        let listeners = lifecycle::listen((epp.listen, "--listen"), workers)?;
+        let health = lifecycle::listen((epp.health_listen, "--health-listen"), 1)?;
+        let metrics = lifecycle::listen((epp.metrics_listen, "--metrics-listen"), 1)?;
         let [address, health_address, metrics_address] =
-            [&listeners, &health, &metrics].map(|listeners| running::address(listeners));
+            [&listeners, &health, &metrics].map(|listeners| lifecycle::address(listeners));
         let (address, health_address) = (address?, health_address?);
         let metrics_address = metrics_address?;
         let addresses = vec![address, health_address, metrics_address];
         let mut running = Running::begin(config, source, addresses)?;
         for listener in listeners.into_iter().chain(health) {
-            running.add(start(Arc::clone(&running.gate), listener)?);
+            running.add(start(Arc::clone(&running.state), listener)?);
         }
         for listener in metrics {
-            running.add(serve::visibility(&running.gate, listener)?);
+            running.add(serve::visibility(&running.state, listener)?);
         }
         Ok(Self { running, drain: epp.drain, address, health_address, metrics_address })
     }
@@ -113,7 +113,7 @@ impl Picker {
     /// Begins the end: whoever waits is told, nobody new is taken, answers may finish within the
     /// grace period.
     pub fn shut_down(&self) {
-        self.running.gate.close();
+        self.running.state.close();
     }
 
     /// Waits until everything has ended.
@@ -143,26 +143,26 @@ fn check(config: &Resolved) -> Result<(), StartError> {
 }
 
 /// Starts a thread that takes calls from a listener, and ends when the gate has ended.
-fn start(gate: Arc<Gate>, listener: TcpListener) -> Result<JoinHandle<()>, StartError> {
+fn start(state: Arc<State>, listener: TcpListener) -> Result<JoinHandle<()>, StartError> {
     let runtime = task::runtime()?;
-    running::spawn("tidegate-epp", move || {
+    lifecycle::spawn("tidegate-epp", move || {
         runtime.block_on(async {
             tokio::select! {
-                () = accept(Arc::clone(&gate), listener) => {}
-                _ = gate.ended() => {}
+                () = accept(Arc::clone(&state), listener) => {}
+                _ = state.ended() => {}
             }
         });
     })
 }
 
-async fn accept(gate: Arc<Gate>, listener: TcpListener) {
+async fn accept(state: Arc<State>, listener: TcpListener) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "a worker has no listener"),
     };
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => task::spawn(take_calls(Arc::clone(&gate), stream)),
+            Ok((stream, _)) => task::spawn(take_calls(Arc::clone(&state), stream)),
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -172,20 +172,20 @@ async fn accept(gate: Arc<Gate>, listener: TcpListener) {
 }
 
 /// Takes one connection's calls to its end.
-async fn take_calls(gate: Arc<Gate>, stream: TcpStream) {
+async fn take_calls(state: Arc<State>, stream: TcpStream) {
     let (most, patience) = {
-        let server = &gate.config.load().server;
+        let server = &state.config.load().server;
         (server.connections_max, server.header_timeout)
     };
     // One connection too many is closed: Envoy knows what to do.
-    let Some(_place) = gate.connections.join(most) else { return };
+    let Some(_place) = state.connections.join(most) else { return };
     if !matches!(tokio::time::timeout(patience, greeted(&stream)).await, Ok(true)) {
         return;
     }
     // Messages are small, and the one behind must not wait for the one before.
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| {
-        let response = answer(&gate, request);
+        let response = answer(&state, request);
         async move { Ok::<_, Infallible>(response) }
     });
     let connection = builder().serve_connection(TokioIo::new(stream), service);
@@ -194,7 +194,7 @@ async fn take_calls(gate: Arc<Gate>, stream: TcpStream) {
         biased;
         // Whoever breaks off has ended what it began; there is nobody to tell.
         _ = connection.as_mut() => return,
-        () = gate.closing() => connection.as_mut().graceful_shutdown(),
+        () = state.closing() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }
@@ -228,19 +228,19 @@ fn builder() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-fn answer(gate: &Arc<Gate>, request: Request<Incoming>) -> Response<Reply> {
+fn answer(state: &Arc<State>, request: Request<Incoming>) -> Response<Reply> {
     if !grpc::is_call(request.headers()) {
         return grpc::refuse(Status::new(Code::Unimplemented, "only gRPC is spoken here"));
     }
-    let gate = Arc::clone(gate);
+    let state = Arc::clone(state);
     match request.uri().path() {
         PROCESS => {
-            grpc::call(request, |incoming, outgoing| talk::converse(gate, incoming, outgoing))
+            grpc::call(request, |incoming, outgoing| session::converse(state, incoming, outgoing))
         }
-        health::CHECK => grpc::call(request, |incoming, out| health::check(gate, incoming, out)),
-        health::LIST => grpc::call(request, |_, outgoing| health::list(gate, outgoing)),
-        health::WATCH => grpc::call(request, |incoming, out| health::watch(gate, incoming, out)),
-        reflect::INFO | reflect::OLDER_INFO => grpc::call(request, reflect::inform),
+        health::CHECK => grpc::call(request, |incoming, out| health::check(state, incoming, out)),
+        health::LIST => grpc::call(request, |_, outgoing| health::list(state, outgoing)),
+        health::WATCH => grpc::call(request, |incoming, out| health::watch(state, incoming, out)),
+        reflection::INFO | reflection::OLDER_INFO => grpc::call(request, reflection::inform),
         _ => grpc::refuse(Status::new(Code::Unimplemented, "there is no such method")),
     }
 }

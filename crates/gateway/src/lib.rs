@@ -1,17 +1,15 @@
 //! The doors of Tidegate: bytes to asks, events to bytes.
 //!
-//! A request walks one way: `ingress` reads it, `keeper` asks the core, `relay` carries it to the
-//! backend that was chosen and the answer back, `reply` says what else there is to say, `observe`
-//! writes it down. `backend` knows the model servers, `config` what was configured, `admin` shows
+//! A request walks one way: `ingress` reads it, `scheduler` asks the core, `proxy` sends it to the
+//! backend that was chosen and the response back, `reply` builds all other responses, `observe`
+//! records it. `backend` knows the model servers, `config` what was configured, `admin` shows
 //! it all, and `bus` the queue and the backends on D-Bus. There are two doors: `serve` speaks HTTP,
 //! `epp` picks endpoints for Envoy.
 
 mod admin;
-mod alarm;
 mod backend;
 pub mod batch;
-mod bodies;
-pub mod client;
+mod body_memory;
 mod clock;
 pub mod config;
 mod connections;
@@ -21,23 +19,26 @@ mod dbus;
 mod depot;
 mod dispatch;
 mod epp;
-mod gate;
 mod hops;
 mod ingress;
 mod jitter;
-mod keeper;
+mod lazy_timer;
+mod lifecycle;
 mod observe;
 mod passage;
 mod prometheus_text;
-mod relay;
+mod proxy;
 mod reply;
-mod running;
+mod scheduler;
 mod serve;
+mod socket;
+mod state;
 mod task;
 mod trip;
-mod wire;
+mod upstream;
 
 pub use courier::Courier;
 pub use epp::Picker;
-pub use running::StartError;
+pub use lifecycle::StartError;
 pub use serve::Gateway;
+pub use upstream::client;

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use crate::backend::{EndpointAddress, Lookup};
 use crate::config::Resolved;
-use crate::gate::Gate;
 use crate::ingress::{self, Intent};
-use crate::keeper::{Grant, Seat, Target};
-use crate::relay::Flight;
+use crate::proxy::Flight;
 use crate::reply::{Fault, Refused};
+use crate::scheduler::{Grant, Permit, Target};
+use crate::state::State;
 use crate::trip::Trip;
 
 /// When to try again while no backend is there: nothing that waits says when one will be.
@@ -23,7 +23,7 @@ const RETRY_WHEN_AWAY: Span = Span::from_secs(5);
 /// A request under way.
 #[derive(Debug)]
 pub(crate) struct Passage {
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) state: Arc<State>,
     pub(crate) config: Arc<Resolved>,
     pub(crate) intent: Intent,
     pub(crate) trip: Trip,
@@ -66,11 +66,11 @@ impl Hurry {
 
 impl Passage {
     /// Takes a place, in flight or in the queue.
-    pub(crate) async fn seat(&mut self) -> Result<Seat, Refused> {
+    pub(crate) async fn permit(&mut self) -> Result<Permit, Refused> {
         if let Lookup::Known(model) = self.lookup() {
             return self.offer(model);
         }
-        let mut learnt = self.gate.fleet.models_changed();
+        let mut learnt = self.state.fleet.models_changed();
         let usual = ingress::ttl_of(&self.config, self.intent.class);
         let ttl = self.intent.ttl.unwrap_or(usual);
         loop {
@@ -81,9 +81,9 @@ impl Passage {
                 Lookup::Unknown => return Err(self.unknown_model()),
             };
             // A backend's models are not known yet: it waits like others, and looks again.
-            let mut seat = self.offer(model)?;
+            let mut permit = self.offer(model)?;
             tokio::select! {
-                outcome = seat.grant() => {
+                outcome = permit.grant() => {
                     outcome.map_err(|refused| self.waited_out(refused))?;
                 }
                 // The time that it has waited counts when it waits again.
@@ -94,7 +94,7 @@ impl Passage {
 
     /// How long ago it arrived.
     pub(crate) fn age(&self) -> Span {
-        self.gate.clock.now().since(self.trip.arrived)
+        self.state.clock.now().since(self.trip.arrived)
     }
 
     /// Writes down what was granted.
@@ -111,9 +111,9 @@ impl Passage {
     }
 
     /// It is at its backend: what comes now is its answer.
-    pub(crate) fn fly(self, seat: Seat) -> Flight {
+    pub(crate) fn fly(self, permit: Permit) -> Flight {
         Flight {
-            seat,
+            permit,
             trip: self.trip,
             cost: self.config.cost,
             prompt_estimate: self.intent.prompt,
@@ -123,7 +123,7 @@ impl Passage {
 
     /// Until when an answer must have begun that is asked for now, and why.
     pub(crate) fn hurry(&self, now: Time) -> (Instant, Hurry) {
-        let (clock, limit) = (self.gate.clock, self.config.fleet.answer_timeout);
+        let (clock, limit) = (self.state.clock, self.config.fleet.answer_timeout);
         let usual = clock.instant(now) + limit;
         let deadline =
             self.intent.deadline.map(|span| clock.instant(self.trip.arrived.after(span)));
@@ -147,7 +147,7 @@ impl Passage {
     fn is_away(&self) -> bool {
         match self.lookup() {
             Lookup::Known(model) => {
-                let served = |model| self.gate.fleet.roster().is_served(model);
+                let served = |model| self.state.fleet.roster().is_served(model);
                 !self.narrowed(model).is_ok_and(served)
             }
             Lookup::NotYet(_) | Lookup::Unknown => true,
@@ -155,7 +155,7 @@ impl Passage {
     }
 
     fn lookup(&self) -> Lookup {
-        let roster = self.gate.fleet.roster();
+        let roster = self.state.fleet.roster();
         match &self.intent.target {
             Some(model) => roster.lookup(model),
             None => roster.anywhere(self.trip.arrived.nanos()),
@@ -166,22 +166,22 @@ impl Passage {
     fn narrowed(&self, model: ModelId) -> Result<ModelId, Refused> {
         let Some(spots) = &self.within else { return Ok(model) };
         let none = Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WHEN_AWAY) };
-        self.gate.fleet.subset_model(model, spots).ok_or(none)
+        self.state.fleet.subset_model(model, spots).ok_or(none)
     }
 
-    fn offer(&mut self, model: ModelId) -> Result<Seat, Refused> {
-        let adapter = self.gate.fleet.roster().adapter(model);
+    fn offer(&mut self, model: ModelId) -> Result<Permit, Refused> {
+        let adapter = self.state.fleet.roster().adapter(model);
         let target = Target { model: self.narrowed(model)?, adapter };
         self.model = Some(target.model);
-        let seat = self.gate.keeper.offer(&self.intent, target, self.trip.arrived);
-        seat.map_err(|refused| {
+        let permit = self.state.scheduler.offer(&self.intent, target, self.trip.arrived);
+        permit.map_err(|refused| {
             let model = self.intent.model.as_deref().unwrap_or_default();
             Refused { fault: refused.fault.about(model), ..refused }
         })
     }
 
     fn unknown_model(&self) -> Refused {
-        if self.gate.fleet.roster().is_empty() {
+        if self.state.fleet.roster().is_empty() {
             return Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WHEN_AWAY) };
         }
         match &self.intent.model {

@@ -4,18 +4,18 @@
 //! connections over them. One more thread keeps the time of the core, watches the backends and
 //! waits for new configuration.
 
-mod batching;
+mod batch_api;
 mod connection;
-mod download;
-mod inbound;
+mod dispatch_pages;
+mod file_download;
 mod journey;
-mod listing;
-mod local;
-mod outbound;
-mod queues;
+mod lazy_waker;
+mod local_api;
+mod models;
+mod queue_status;
+mod request_body;
+mod response_writer;
 mod route;
-mod seldom;
-mod status;
 mod worker;
 
 use std::net::{SocketAddr, TcpListener};
@@ -26,9 +26,9 @@ use std::time::Duration;
 
 use crate::config::{self, Resolved, Source};
 use crate::depot::{self, Depot};
-use crate::gate::Gate;
+use crate::lifecycle::{self, Running, StartError};
 use crate::reply::{Refused, error};
-use crate::running::{self, Running, StartError};
+use crate::state::State;
 
 /// A running gateway. Dropping it does not end it; [`Gateway::shut_down`] does.
 #[derive(Debug)]
@@ -49,16 +49,16 @@ impl Gateway {
 
     /// Starts with a configuration at hand, which is reloaded from its source if it has one.
     pub fn start_with(config: Resolved, source: Option<Source>) -> Result<Self, StartError> {
-        running::prepare(&config);
-        let workers = config.server.workers.unwrap_or_else(running::cores);
-        let listeners = running::listen((config.server.listen, "--listen"), workers)?;
-        let address = running::address(&listeners)?;
+        lifecycle::prepare(&config);
+        let workers = config.server.workers.unwrap_or_else(lifecycle::cores);
+        let listeners = lifecycle::listen((config.server.listen, "--listen"), workers)?;
+        let address = lifecycle::address(&listeners)?;
         let admin =
-            config.admin.listen.map(|at| running::listen((at, "admin.listen"), 1)).transpose()?;
-        let admin_address = admin.as_deref().map(running::address).transpose()?;
+            config.admin.listen.map(|at| lifecycle::listen((at, "admin.listen"), 1)).transpose()?;
+        let admin_address = admin.as_deref().map(lifecycle::address).transpose()?;
         let addresses = [Some(address), admin_address].into_iter().flatten().collect();
         let mut running = Running::begin(config, source, addresses)?;
-        let depot = match depot::open(&running.gate, Some(address)) {
+        let depot = match depot::open(&running.state, Some(address)) {
             Ok(Some((depot, thread))) => {
                 running.add(thread);
                 Some(depot)
@@ -68,11 +68,11 @@ impl Gateway {
         };
         let doors = worker::Doors::api(admin.is_none());
         for listener in listeners {
-            running.add(worker::start(&running.gate, listener, (doors, depot.clone()))?);
+            running.add(worker::start(&running.state, listener, (doors, depot.clone()))?);
         }
         for listener in admin.into_iter().flatten() {
             let doors = worker::Doors::admin();
-            running.add(worker::start(&running.gate, listener, (doors, depot.clone()))?);
+            running.add(worker::start(&running.state, listener, (doors, depot.clone()))?);
         }
         Ok(Self { running, address, admin_address })
     }
@@ -89,13 +89,13 @@ impl Gateway {
 
     /// The folder of the Batch API, if there is one.
     pub fn batch_folder(&self) -> Option<PathBuf> {
-        self.running.gate.config.load().batch.folder.clone()
+        self.running.state.config.load().batch.folder.clone()
     }
 
     /// Begins the end: whoever waits is told, nobody new is taken, streams may finish within the
     /// grace period.
     pub fn shut_down(&self) {
-        self.running.gate.close();
+        self.running.state.close();
     }
 
     /// Waits until everything has ended.
@@ -111,19 +111,19 @@ impl Gateway {
 
 /// Serves the visibility routes alone.
 pub(crate) fn visibility(
-    gate: &Arc<Gate>,
+    state: &Arc<State>,
     listener: TcpListener,
 ) -> Result<JoinHandle<()>, StartError> {
-    worker::start(gate, listener, (worker::Doors::admin(), None))
+    worker::start(state, listener, (worker::Doors::admin(), None))
 }
 
 /// Serves the Batch API and the pages, with nothing to relay to.
 pub(crate) fn pages(
-    gate: &Arc<Gate>,
+    state: &Arc<State>,
     listener: TcpListener,
     depot: &Arc<Depot>,
 ) -> Result<JoinHandle<()>, StartError> {
-    worker::start(gate, listener, (worker::Doors::batch(), Some(Arc::clone(depot))))
+    worker::start(state, listener, (worker::Doors::batch(), Some(Arc::clone(depot))))
 }
 
 /// A refusal as bytes, for a connection that has no request to answer.

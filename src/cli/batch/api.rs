@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
-use gateway::client::{self, Answer, Client, Unanswered};
+use gateway::client::{self, Client, ClientError, ClientResponse};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::Full;
@@ -144,8 +144,8 @@ impl Api {
         let path = format!("/v1/files/{}/content", checked(id)?);
         let request = self.request(Method::GET, &path, Full::<Bytes>::default())?;
         let mut sender = client::connect(&self.remote.base).await?;
-        let request = self.remote.base.request(request).map_err(Unanswered::from)?;
-        let response = sender.send_request(request).await.map_err(Unanswered::from)?;
+        let request = self.remote.base.request(request).map_err(ClientError::from)?;
+        let response = sender.send_request(request).await.map_err(ClientError::from)?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -177,7 +177,7 @@ impl Api {
     }
 
     /// What a good answer says, or why there is none.
-    fn json(&self, path: &str, answer: &Answer) -> Result<Value, Problem> {
+    fn json(&self, path: &str, answer: &ClientResponse) -> Result<Value, Problem> {
         if answer.status.is_success() {
             let said = serde_json::from_slice(&answer.body);
             return said.map_err(|_| self.strange(path, "JSON"));
@@ -214,11 +214,11 @@ fn read_header(header: &str) -> Result<(HeaderName, HeaderValue)> {
 
 // === impl Problem ===
 
-impl From<Unanswered> for Problem {
-    fn from(why: Unanswered) -> Self {
+impl From<ClientError> for Problem {
+    fn from(why: ClientError) -> Self {
         match why {
-            Unanswered::Unreached(why) => Self::Nobody(why),
-            Unanswered::TooLong => Self::Refused(why.to_string()),
+            ClientError::Unreached(why) => Self::Nobody(why),
+            ClientError::TooLong => Self::Refused(why.to_string()),
             _ => Self::Away(why.to_string()),
         }
     }

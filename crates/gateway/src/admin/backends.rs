@@ -12,7 +12,7 @@ use super::bands::BandCounts;
 use super::health::QueueStatus;
 use crate::backend::BackendStatus;
 use crate::config::resolved::BackendKind;
-use crate::gate::Gate;
+use crate::state::State;
 
 /// One entry of the page.
 #[derive(Clone, Debug, Serialize)]
@@ -87,19 +87,19 @@ struct LastReading {
     preemptions: u64,
 }
 
-pub(super) fn page(gate: &Gate) -> Vec<BackendEntry> {
-    status(gate).1
+pub(super) fn page(state: &State) -> Vec<BackendEntry> {
+    status(state).1
 }
 
 /// The queue and every backend at one moment.
-pub(super) fn status(gate: &Gate) -> (QueueStatus, Vec<BackendEntry>) {
-    join(gate, gate.fleet.statuses())
+pub(super) fn status(state: &State) -> (QueueStatus, Vec<BackendEntry>) {
+    join(state, state.fleet.statuses())
 }
 
 /// Puts together what the fleet knows and what the core knows: whatever the fleet lists, and what
 /// has left it but still holds something.
-pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> (QueueStatus, Vec<BackendEntry>) {
-    let (queue, bounds, mut views) = gate.keeper.with(|core, _| {
+pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, Vec<BackendEntry>) {
+    let (queue, bounds, mut views) = state.scheduler.with(|core, _| {
         let views: BTreeMap<BackendId, BackendView> =
             core.backends().map(|view| (view.id, view)).collect();
         (QueueStatus::of(core), core.settings().bounds, views)
@@ -116,7 +116,7 @@ pub(super) fn join(gate: &Gate, listed: Vec<BackendStatus>) -> (QueueStatus, Vec
     let holds = |view: &BackendView| view.in_flight.iter().any(|&count| count > 0);
     let leaving = views.into_values().filter(holds).map(|view| (leaving(view.id), Some(view)));
     let entry = |(status, view): (BackendStatus, Option<BackendView>)| {
-        let latency = gate.observer.latency_ms(&status.id);
+        let latency = state.observer.latency_ms(&status.id);
         let limits = view.map(|view| LimitsShown::new(bounds, &view.limits));
         BackendEntry { avg_latency_ms: latency, limits, ..BackendEntry::new(status, view) }
     };

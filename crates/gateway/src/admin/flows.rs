@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::bands::BandCounts;
 use super::busiest;
-use crate::gate::Gate;
+use crate::state::State;
 
 /// The whole page.
 #[derive(Clone, Debug, Serialize)]
@@ -27,8 +27,8 @@ struct FlowEntry {
     in_flight: u32,
 }
 
-pub(super) fn page(gate: &Gate) -> FlowsPage {
-    gate.keeper.with(|core, _| {
+pub(super) fn page(state: &State) -> FlowsPage {
+    state.scheduler.with(|core, _| {
         let mut flows: Vec<FlowView<'_>> = core.flows().collect();
         let truncated = busiest(&mut flows, |flow| depth(flow) + flow.in_flight);
         let entry = |flow: &FlowView<'_>| FlowEntry::new(flow, core.settings());

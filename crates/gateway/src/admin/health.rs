@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Standing;
 use super::bands::BandCounts;
-use crate::gate::Gate;
+use crate::state::State;
 
 /// The page `/health`.
 #[derive(Clone, Debug, Serialize)]
@@ -43,9 +43,9 @@ pub(super) struct ReadyPage {
     reason: &'static str,
 }
 
-pub(super) fn page<'a>(gate: &Gate, standing: Standing<'a>) -> HealthPage<'a> {
+pub(super) fn page<'a>(state: &State, standing: Standing<'a>) -> HealthPage<'a> {
     let (now, queue, backends) =
-        gate.keeper.with(|core, now| (now, QueueStatus::of(core), BackendCounts::of(core)));
+        state.scheduler.with(|core, now| (now, QueueStatus::of(core), BackendCounts::of(core)));
     let status = match backends {
         _ if standing.shutting_down => "shutting_down",
         BackendCounts { ready: 0, .. } => "no_backend_ready",
@@ -63,16 +63,16 @@ pub(super) fn page<'a>(gate: &Gate, standing: Standing<'a>) -> HealthPage<'a> {
 
 /// Whether clients should be sent here. A gateway whose backends are all away for a moment is
 /// ready: requests wait for them. One that has never known a model is not.
-pub(super) fn readiness(gate: &Gate, standing: Standing<'_>) -> ReadyPage {
+pub(super) fn readiness(state: &State, standing: Standing<'_>) -> ReadyPage {
     if standing.shutting_down {
         return ReadyPage::no("shutting down");
     }
     let (backends, saturated) =
-        gate.keeper.with(|core, _| (BackendCounts::of(core), saturated(core)));
-    if backends.ready == 0 && gate.fleet.roster().models_merged().is_empty() {
+        state.scheduler.with(|core, _| (BackendCounts::of(core), saturated(core)));
+    if backends.ready == 0 && state.fleet.roster().models_merged().is_empty() {
         return ReadyPage::no("no backend is ready and no model is known yet");
     }
-    if saturated && gate.config.load().admin.ready_fails_when_saturated {
+    if saturated && state.config.load().admin.ready_fails_when_saturated {
         return ReadyPage::no("the queue is full for the normal band");
     }
     let waits = backends.ready == 0;

@@ -15,15 +15,15 @@ use super::{backends, respond};
 use crate::backend::{Attempt, BackendStatus};
 use crate::config::Resolved;
 use crate::config::resolved::BackendKind;
-use crate::gate::{Gate, Standing};
 use crate::ingress::path::AdminPage;
 use crate::observe::{Observer, RequestCounters};
+use crate::state::{Standing, State};
 
 const STANDING: Standing<'_> = Standing { instance: "tide-1", shutting_down: false };
 const MODEL: ModelId = ModelId(1);
 
-fn gate(settings: Settings) -> Arc<Gate> {
-    Gate::new(Resolved { flow: settings, ..Resolved::default() })
+fn state(settings: Settings) -> Arc<State> {
+    State::new(Resolved { flow: settings, ..Resolved::default() })
 }
 
 fn limited_to(limit: f64) -> Settings {
@@ -31,13 +31,13 @@ fn limited_to(limit: f64) -> Settings {
 }
 
 /// Gives the core one backend, ready or not.
-fn supply(gate: &Gate, ready: bool) {
+fn supply(state: &State, ready: bool) {
     let backend = BackendSupply { ready, ..BackendSupply::new(BackendId(0), vec![MODEL]) };
-    gate.keeper.with(|core, now| core.supply(&[backend], now));
+    state.scheduler.with(|core, now| core.supply(&[backend], now));
 }
 
-fn send(gate: &Gate, flow: &str, band: Band) -> Verdict {
-    gate.keeper.with(|core: &mut Controller, now: Time| {
+fn send(state: &State, flow: &str, band: Band) -> Verdict {
+    state.scheduler.with(|core: &mut Controller, now: Time| {
         let class = u32::from(flow.starts_with("paid"));
         let ask = Ask { band, ..Ask::new(core.flow(flow, class), MODEL) };
         core.offer(ask, now)
@@ -53,14 +53,14 @@ fn body(response: Response<Full<Bytes>>) -> Bytes {
     }
 }
 
-fn page(gate: &Gate, page: AdminPage) -> Value {
-    let response = respond(gate, page, STANDING);
+fn page(state: &State, page: AdminPage) -> Value {
+    let response = respond(state, page, STANDING);
     assert_eq!(response.headers()["content-type"], "application/json");
     serde_json::from_slice(&body(response)).unwrap()
 }
 
-fn ready(gate: &Gate, standing: Standing<'_>) -> (StatusCode, String) {
-    let response = respond(gate, AdminPage::Ready, standing);
+fn ready(state: &State, standing: Standing<'_>) -> (StatusCode, String) {
+    let response = respond(state, AdminPage::Ready, standing);
     let status = response.status();
     let page: Value = serde_json::from_slice(&body(response)).unwrap();
     assert_eq!(page["ready"], status == StatusCode::OK);
@@ -70,10 +70,10 @@ fn ready(gate: &Gate, standing: Standing<'_>) -> (StatusCode, String) {
 /// R06: the shape that the source promises, with the counts as they are.
 #[test]
 fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
-    let gate = gate(limited_to(8.0));
-    supply(&gate, true);
+    let state = state(limited_to(8.0));
+    supply(&state, true);
     for band in [Band::BestEffort, Band::BestEffort, Band::Normal, Band::Critical] {
-        assert!(matches!(send(&gate, "a", band), Verdict::Granted { .. }));
+        assert!(matches!(send(&state, "a", band), Verdict::Granted { .. }));
     }
     let reading =
         EngineReading { running: 4, waiting: 1, kv_used: 0.5, ..EngineReading::default() };
@@ -92,7 +92,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         failures: 2,
         latency: Some(Span::from_millis(120)),
     };
-    let shown = serde_json::to_value(backends::join(&gate, vec![status]).1).unwrap();
+    let shown = serde_json::to_value(backends::join(&state, vec![status]).1).unwrap();
     let expected = json!([{
         "id": "ollama-npu",
         "url": "http://127.0.0.1:11434",
@@ -142,10 +142,10 @@ fn r06_the_mean_latency_follows_the_answers_without_their_waits() {
 
 #[test]
 fn r06_under_auto_the_page_says_which_bound_binds() {
-    let gate = gate(Settings { bounds: Bounds::Auto, ..Settings::default() });
-    supply(&gate, true);
-    while let Verdict::Granted { .. } = send(&gate, "a", Band::Normal) {}
-    let limits = &page(&gate, AdminPage::Backends)[0]["limits"];
+    let state = state(Settings { bounds: Bounds::Auto, ..Settings::default() });
+    supply(&state, true);
+    while let Verdict::Granted { .. } = send(&state, "a", Band::Normal) {}
+    let limits = &page(&state, AdminPage::Backends)[0]["limits"];
     assert_eq!(limits["mode"], "auto");
     assert_eq!(limits["binding"], "unstarted");
     assert!(limits["unstarted"]["now"].as_f64() >= limits["unstarted"]["most"].as_f64());
@@ -154,11 +154,11 @@ fn r06_under_auto_the_page_says_which_bound_binds() {
 
 #[test]
 fn a_backend_that_is_leaving_is_shown_while_it_holds_something() {
-    let gate = gate(limited_to(8.0));
-    supply(&gate, true);
-    send(&gate, "a", Band::Normal);
-    gate.keeper.with(|core, now| core.supply(&[], now));
-    let shown = page(&gate, AdminPage::Backends);
+    let state = state(limited_to(8.0));
+    supply(&state, true);
+    send(&state, "a", Band::Normal);
+    state.scheduler.with(|core, now| core.supply(&[], now));
+    let shown = page(&state, AdminPage::Backends);
     assert_eq!(shown[0]["state"], "leaving");
     assert_eq!(shown[0]["queue_depth"], 1);
 }
@@ -166,13 +166,13 @@ fn a_backend_that_is_leaving_is_shown_while_it_holds_something() {
 #[test]
 fn flows_show_weight_and_what_waits_per_band() {
     let paid = FlowClass { weight: Weight::new(3.0).unwrap(), ..FlowClass::default() };
-    let gate = gate(Settings { classes: vec![paid], ..limited_to(1.0) });
-    supply(&gate, true);
+    let state = state(Settings { classes: vec![paid], ..limited_to(1.0) });
+    supply(&state, true);
     for band in [Band::Normal, Band::High, Band::High, Band::BestEffort] {
-        send(&gate, "paid-team", band);
+        send(&state, "paid-team", band);
     }
-    send(&gate, "small", Band::Normal);
-    let shown = page(&gate, AdminPage::Flows);
+    send(&state, "small", Band::Normal);
+    let shown = page(&state, AdminPage::Flows);
     let busiest = json!({
         "name": "paid-team", "class": 1, "weight": 3.0, "queue_depth": 3, "in_flight": 1,
         "waiting": { "best_effort": 1, "normal": 0, "high": 2, "critical": 0 },
@@ -184,13 +184,13 @@ fn flows_show_weight_and_what_waits_per_band() {
 
 #[test]
 fn flows_beyond_a_thousand_are_counted_not_listed() {
-    let gate = gate(Settings { total_capacity: 5000, ..limited_to(1.0) });
-    supply(&gate, false);
+    let state = state(Settings { total_capacity: 5000, ..limited_to(1.0) });
+    supply(&state, false);
     for number in 0..1500 {
-        send(&gate, &format!("flow-{number}"), Band::Normal);
+        send(&state, &format!("flow-{number}"), Band::Normal);
     }
-    (0..50).for_each(|_| _ = send(&gate, "flow-1499", Band::Normal));
-    let shown = page(&gate, AdminPage::Flows);
+    (0..50).for_each(|_| _ = send(&state, "flow-1499", Band::Normal));
+    let shown = page(&state, AdminPage::Flows);
     assert_eq!(shown["flows"].as_array().unwrap().len(), 1000);
     assert_eq!(shown["truncated"], 500);
     assert_eq!(shown["flows"][0]["name"], "flow-1499");
@@ -200,10 +200,10 @@ fn flows_beyond_a_thousand_are_counted_not_listed() {
 /// W02, W04: who sends, how much of it is alive, at which rate, and no more than a thousand.
 #[test]
 fn w02_workloads_are_shown_and_bounded() {
-    let gate = gate(Settings { total_capacity: 5000, ..limited_to(1.0) });
-    supply(&gate, false);
+    let state = state(Settings { total_capacity: 5000, ..limited_to(1.0) });
+    supply(&state, false);
     let arrive = |name: &str| {
-        gate.keeper.with(|core, now| {
+        state.scheduler.with(|core, now| {
             let mut ask = Ask::new(core.flow(name, 0), MODEL);
             ask.workload.id = core.workload(name, now);
             core.offer(ask, now)
@@ -211,7 +211,7 @@ fn w02_workloads_are_shown_and_bounded() {
     };
     (0..1200).for_each(|number| _ = arrive(&format!("job-{number}")));
     (0..59).for_each(|_| _ = arrive("job-7"));
-    let shown = page(&gate, AdminPage::Workloads);
+    let shown = page(&state, AdminPage::Workloads);
     let first = &shown["workloads"][0];
     assert_eq!(first["workload_id"], "job-7");
     assert_eq!((&first["total"], &first["active"]), (&json!(60), &json!(60)));
@@ -223,13 +223,13 @@ fn w02_workloads_are_shown_and_bounded() {
 
 #[test]
 fn health_answers_whatever_the_state_and_tells_the_queue() {
-    let gate = gate(limited_to(1.0));
-    assert_eq!(page(&gate, AdminPage::Health)["status"], "no_backend_ready");
-    supply(&gate, true);
+    let state = state(limited_to(1.0));
+    assert_eq!(page(&state, AdminPage::Health)["status"], "no_backend_ready");
+    supply(&state, true);
     for band in [Band::Normal, Band::Normal, Band::Critical] {
-        send(&gate, "a", band);
+        send(&state, "a", band);
     }
-    let shown = page(&gate, AdminPage::Health);
+    let shown = page(&state, AdminPage::Health);
     assert_eq!(shown["status"], "ok");
     assert_eq!(shown["tidegate"], "tide-1");
     assert_eq!(shown["version"], env!("CARGO_PKG_VERSION"));
@@ -241,41 +241,41 @@ fn health_answers_whatever_the_state_and_tells_the_queue() {
         "headroom": { "best_effort": 998, "normal": 998, "high": 999, "critical": 999 },
     });
     assert_eq!(shown["queue"], queue);
-    let closing = respond(&gate, AdminPage::Health, Standing { shutting_down: true, ..STANDING });
+    let closing = respond(&state, AdminPage::Health, Standing { shutting_down: true, ..STANDING });
     assert_eq!(closing.status(), StatusCode::OK);
 }
 
 #[test]
 fn ready_fails_before_the_first_backend_and_after_the_last_day() {
-    let gate = gate(limited_to(1.0));
-    assert_eq!(ready(&gate, STANDING).0, StatusCode::SERVICE_UNAVAILABLE);
-    supply(&gate, true);
-    assert_eq!(ready(&gate, STANDING), (StatusCode::OK, "ok".into()));
-    let closing = ready(&gate, Standing { shutting_down: true, ..STANDING });
+    let state = state(limited_to(1.0));
+    assert_eq!(ready(&state, STANDING).0, StatusCode::SERVICE_UNAVAILABLE);
+    supply(&state, true);
+    assert_eq!(ready(&state, STANDING), (StatusCode::OK, "ok".into()));
+    let closing = ready(&state, Standing { shutting_down: true, ..STANDING });
     assert_eq!(closing, (StatusCode::SERVICE_UNAVAILABLE, "shutting down".into()));
 }
 
 /// C11: by option a full queue turns load balancers away, and for the normal band alone.
 #[test]
 fn c11_ready_fails_while_saturated_where_that_is_wanted() {
-    let gate = gate(Settings { total_capacity: 2, ..limited_to(1.0) });
-    supply(&gate, true);
+    let state = state(Settings { total_capacity: 2, ..limited_to(1.0) });
+    supply(&state, true);
     let mut config = Resolved::default();
     for band in [Band::Normal, Band::BestEffort, Band::Normal] {
-        send(&gate, "a", band);
+        send(&state, "a", band);
     }
-    assert_eq!(ready(&gate, STANDING).0, StatusCode::OK);
+    assert_eq!(ready(&state, STANDING).0, StatusCode::OK);
     config.admin.ready_fails_when_saturated = true;
-    gate.config.store(Arc::new(config));
-    assert_eq!(ready(&gate, STANDING).0, StatusCode::OK, "a normal one may take a place");
-    send(&gate, "a", Band::Normal);
-    assert_eq!(ready(&gate, STANDING).0, StatusCode::SERVICE_UNAVAILABLE);
+    state.config.store(Arc::new(config));
+    assert_eq!(ready(&state, STANDING).0, StatusCode::OK, "a normal one may take a place");
+    send(&state, "a", Band::Normal);
+    assert_eq!(ready(&state, STANDING).0, StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[test]
 fn metrics_are_served_as_text_that_prometheus_knows() {
-    let gate = gate(Settings::default());
-    let response = respond(&gate, AdminPage::Metrics, STANDING);
+    let state = state(Settings::default());
+    let response = respond(&state, AdminPage::Metrics, STANDING);
     let kind = response.headers()["content-type"].to_str().unwrap();
     assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
     let body = body(response);

@@ -4,7 +4,7 @@ use flow::{Time, WorkloadView};
 use serde::Serialize;
 
 use super::busiest;
-use crate::gate::Gate;
+use crate::state::State;
 
 /// The whole page.
 #[derive(Clone, Debug, Serialize)]
@@ -25,8 +25,8 @@ struct WorkloadEntry {
     last_seen_ms: u64,
 }
 
-pub(super) fn page(gate: &Gate) -> WorkloadsPage {
-    gate.keeper.with(|core, now| {
+pub(super) fn page(state: &State) -> WorkloadsPage {
+    state.scheduler.with(|core, now| {
         let window = core.settings().workloads.window.secs_f64();
         let mut workloads = core.workloads(now);
         let truncated = busiest(&mut workloads, |workload| (workload.active, workload.in_window));

@@ -80,7 +80,7 @@ impl Fleet {
             fetch(&target.upstream, target.time).await
         };
         if let Ok(metrics) = &metrics {
-            self.keeper.with(|controller, now| controller.reading(id, metrics.reading, now));
+            self.scheduler.with(|controller, now| controller.reading(id, metrics.reading, now));
         }
         let read = metrics.is_ok();
         let now = self.clock.now();

@@ -25,7 +25,7 @@ use super::roster::Upstream;
 use super::{Fleet, GatewayIdentity, Lookup};
 use crate::clock::Clock;
 use crate::config::resolved::{BackendKind, BackendSpec, FleetSettings};
-use crate::keeper::Keeper;
+use crate::scheduler::Scheduler;
 
 type Pages = Arc<Mutex<BTreeMap<String, (u16, String)>>>;
 
@@ -68,14 +68,14 @@ fn quick(backends: Vec<BackendSpec>) -> FleetSettings {
     }
 }
 
-fn fleet(settings: &FleetSettings) -> (Arc<Fleet>, Arc<Keeper>) {
+fn fleet(settings: &FleetSettings) -> (Arc<Fleet>, Arc<Scheduler>) {
     let clock = Clock::start();
-    let keeper = Arc::new(Keeper::new(Settings::default(), clock));
-    (Fleet::new(settings, keeper.clone(), clock), keeper)
+    let scheduler = Arc::new(Scheduler::new(Settings::default(), clock));
+    (Fleet::new(settings, scheduler.clone(), clock), scheduler)
 }
 
-fn is_ready(keeper: &Keeper, backend: u32) -> bool {
-    keeper.with(|controller, _| {
+fn is_ready(scheduler: &Scheduler, backend: u32) -> bool {
+    scheduler.with(|controller, _| {
         controller.backends().any(|view| view.id == BackendId(backend) && view.ready)
     })
 }

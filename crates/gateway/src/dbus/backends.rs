@@ -7,10 +7,10 @@ use zbus::{Variant, fdo, interface};
 
 use super::{find, int, variant};
 use crate::admin::{self, BackendEntry};
-use crate::gate::Gate;
+use crate::state::State;
 
 /// The service `ie.fio.OllamaProxy.Backends`.
-pub(super) struct BackendsService(pub(super) Arc<Gate>);
+pub(super) struct BackendsService(pub(super) Arc<State>);
 
 /// Id, name, type, hardware, whether it takes requests, watts, mean latency in milliseconds.
 type BackendRow = (String, String, String, String, bool, f64, i32);

@@ -7,10 +7,10 @@ use zbus::{Variant, interface};
 
 use super::{Counts, int};
 use crate::admin::{self, QueueStatus};
-use crate::gate::Gate;
+use crate::state::State;
 
 /// The service `ie.fio.OllamaProxy.Routing`.
-pub(super) struct RoutingService(pub(super) Arc<Gate>);
+pub(super) struct RoutingService(pub(super) Arc<State>);
 
 // === impl RoutingService ===
 

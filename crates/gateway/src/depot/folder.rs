@@ -11,7 +11,7 @@ use crate::batch::Batches;
 use crate::config::BATCH_QUEUE;
 use crate::config::resolved::dispatch::Batch;
 use crate::dispatch::Dispatcher;
-use crate::gate::Gate;
+use crate::state::State;
 use crate::task;
 
 /// The name of the queue's file.
@@ -77,13 +77,13 @@ impl Folder {
     }
 
     /// Sends and tends what is in it once it is open, until the gate closes.
-    pub(super) async fn run(self: Arc<Self>, gate: Arc<Gate>) {
+    pub(super) async fn run(self: Arc<Self>, state: Arc<State>) {
         let open = tokio::select! {
             open = self.opened() => open,
-            () = gate.closing() => return,
+            () = state.closing() => return,
         };
         task::spawn(Arc::clone(&open.batches).tend());
-        Arc::clone(&open.dispatcher).run(gate.closing()).await;
+        Arc::clone(&open.dispatcher).run(state.closing()).await;
     }
 
     /// Tries until it is open.

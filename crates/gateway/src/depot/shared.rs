@@ -10,7 +10,7 @@ use super::{Kit, PAUSE, later};
 use crate::config::BATCH_QUEUE;
 use crate::config::resolved::dispatch::{Dispatch, Queue, Redis};
 use crate::dispatch::Dispatcher;
-use crate::gate::Gate;
+use crate::state::State;
 use crate::task;
 
 /// How long the door waits for the server before it opens without it.
@@ -50,11 +50,11 @@ impl Shared {
     }
 
     /// Sends what is there, until the gate closes.
-    pub(super) async fn run(self: Arc<Self>, gate: Arc<Gate>) {
+    pub(super) async fn run(self: Arc<Self>, state: Arc<State>) {
         if !self.greeted {
             task::spawn(get_to_know(Arc::clone(&self.store)));
         }
-        Arc::clone(&self.dispatcher).run(gate.closing()).await;
+        Arc::clone(&self.dispatcher).run(state.closing()).await;
     }
 }
 

@@ -19,7 +19,6 @@ use tokio::time::timeout;
 use super::gates::Pass;
 use super::verdict::{Verdict, judge};
 use super::{Dispatcher, Line, Whereabouts, Word};
-use crate::client::Unanswered;
 use crate::clock::moment;
 use crate::ingress::dispatch_headers::DispatchHeaders;
 use crate::ingress::path::is_work;
@@ -27,6 +26,7 @@ use crate::ingress::prompt_tokens;
 use crate::observe::BAND_NAMES;
 use crate::observe::dispatch::End;
 use crate::task;
+use crate::upstream::client::ClientError;
 
 /// Between tries to keep a result while the store is away.
 const KEEP_PAUSE: Duration = Duration::from_millis(500);
@@ -245,7 +245,7 @@ impl Dispatcher {
         match timeout(limit, sent).await {
             Ok(ended) => judge(ended, moment()),
             Err(_) if message.deadline <= moment() => Verdict::Final(late()),
-            Err(_) => judge(Err(Unanswered::Lost(format!("no answer in {limit:?}"))), moment()),
+            Err(_) => judge(Err(ClientError::Lost(format!("no answer in {limit:?}"))), moment()),
         }
     }
 }

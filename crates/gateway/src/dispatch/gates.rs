@@ -26,11 +26,11 @@ use flow::Time;
 use flow::budget::{Budget, Share, take_all};
 use tokio::sync::Notify;
 
-use crate::client::Client;
 use crate::clock::{Clock, span};
 use crate::config::resolved::dispatch::Gate as Spec;
-use crate::gate::Gate;
 use crate::observe::dispatch::GateGauge;
+use crate::state::State;
+use crate::upstream::client::Client;
 
 use book::Book;
 use source::{Parts, Source};
@@ -81,7 +81,7 @@ impl Gates {
     /// Makes them all. What is wrong with one is said with its name.
     pub(crate) fn new(
         specs: &[Spec],
-        inside: Option<Arc<Gate>>,
+        inside: Option<Arc<State>>,
         clock: Clock,
         client: Arc<Client>,
     ) -> Result<Arc<Self>, String> {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use http::StatusCode;
 use store::{Moment, Outcome};
 
-use crate::client::{Answer, Unanswered};
 use crate::ingress::dispatch_headers::retry_after;
+use crate::upstream::client::{ClientError, ClientResponse};
 
 /// What is to be done with a message after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,27 +31,27 @@ pub(super) struct Backoff {
 }
 
 /// What an attempt's end means.
-pub(super) fn judge(ended: Result<Answer, Unanswered>, now: Moment) -> Verdict {
+pub(super) fn judge(ended: Result<ClientResponse, ClientError>, now: Moment) -> Verdict {
     match ended {
         Ok(answer) => judge_answer(answer, now),
         // Nothing was sent: whoever should take it is not there.
-        Err(Unanswered::Unreached(why)) => Verdict::Congested(None, why),
+        Err(ClientError::Unreached(why)) => Verdict::Congested(None, why),
         // It would be as long the next time.
-        Err(error @ Unanswered::TooLong) => {
+        Err(error @ ClientError::TooLong) => {
             Verdict::Final(Outcome::failed(Outcome::FAILED, error.to_string()))
         }
-        Err(error @ Unanswered::Unwritable(_)) => {
+        Err(error @ ClientError::Unwritable(_)) => {
             Verdict::Final(Outcome::failed(Outcome::INVALID, error.to_string()))
         }
-        Err(error @ Unanswered::Lost(_)) => {
+        Err(error @ ClientError::Lost(_)) => {
             Verdict::Failed(Outcome::failed(Outcome::FAILED, error.to_string()), None)
         }
     }
 }
 
-fn judge_answer(answer: Answer, now: Moment) -> Verdict {
+fn judge_answer(answer: ClientResponse, now: Moment) -> Verdict {
     let later = retry_after(&answer.headers, Duration::from_millis(now.millis()));
-    let Answer { status, body, .. } = answer;
+    let ClientResponse { status, body, .. } = answer;
     match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             Verdict::Congested(later, format!("it answered {status}"))
@@ -101,7 +101,7 @@ mod tests {
             headers.insert("retry-after", HeaderValue::from_static(later));
         }
         let status = StatusCode::from_u16(status).unwrap();
-        judge(Ok(Answer { status, headers, body: Bytes::from_static(b"{}") }), NOW)
+        judge(Ok(ClientResponse { status, headers, body: Bytes::from_static(b"{}") }), NOW)
     }
 
     fn outcome(status: u16) -> Outcome {
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(answered(429, None), congested(None, "it answered 429 Too Many Requests"));
         let later = congested(Some(7), "it answered 503 Service Unavailable");
         assert_eq!(answered(503, Some("7")), later);
-        let nobody = judge(Err(Unanswered::Unreached("refused".into())), NOW);
+        let nobody = judge(Err(ClientError::Unreached("refused".into())), NOW);
         assert_eq!(nobody, congested(None, "refused"), "nobody there is no fault of the message");
     }
 
@@ -128,11 +128,11 @@ mod tests {
         for status in [200, 201, 301, 400, 401, 404, 413, 422] {
             assert_eq!(answered(status, None), Verdict::Final(outcome(status)));
         }
-        let lost = judge(Err(Unanswered::Lost("reset".into())), NOW);
+        let lost = judge(Err(ClientError::Lost("reset".into())), NOW);
         assert!(matches!(lost, Verdict::Failed(Outcome::Failed { .. }, None)), "{lost:?}");
-        let odd = judge(Err(Unanswered::Unwritable("a path".into())), NOW);
+        let odd = judge(Err(ClientError::Unwritable("a path".into())), NOW);
         assert!(matches!(odd, Verdict::Final(Outcome::Failed { .. })), "{odd:?}");
-        let long = judge(Err(Unanswered::TooLong), NOW);
+        let long = judge(Err(ClientError::TooLong), NOW);
         assert!(matches!(long, Verdict::Final(Outcome::Failed { .. })), "{long:?}");
     }
 

@@ -13,7 +13,7 @@ use envoy::health::{HealthCheckRequest, HealthCheckResponse, HealthListResponse}
 
 use super::grpc::{Code, Incoming, Outgoing, Status};
 use crate::admin;
-use crate::gate::Gate;
+use crate::state::State;
 
 pub(super) const CHECK: &str = "/grpc.health.v1.Health/Check";
 pub(super) const LIST: &str = "/grpc.health.v1.Health/List";
@@ -43,40 +43,40 @@ enum Subject {
 
 /// How one name is now.
 pub(super) async fn check(
-    gate: Arc<Gate>,
+    state: Arc<State>,
     mut incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), Status> {
     let Some(subject) = asked(&mut incoming).await? else {
         return Err(Status::new(Code::NotFound, "there is no such service"));
     };
-    outgoing.send(&response(subject.status(&gate)));
+    outgoing.send(&response(subject.status(&state)));
     Ok(())
 }
 
 /// How every name is now.
-pub(super) async fn list(gate: Arc<Gate>, outgoing: Outgoing) -> Result<(), Status> {
-    let entry = |(name, subject): (&str, Subject)| (name.into(), response(subject.status(&gate)));
+pub(super) async fn list(state: Arc<State>, outgoing: Outgoing) -> Result<(), Status> {
+    let entry = |(name, subject): (&str, Subject)| (name.into(), response(subject.status(&state)));
     outgoing.send(&HealthListResponse { statuses: SUBJECTS.map(entry).into() });
     Ok(())
 }
 
 /// How one name is now and whenever that changes, until the end begins.
 pub(super) async fn watch(
-    gate: Arc<Gate>,
+    state: Arc<State>,
     mut incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), Status> {
     let subject = asked(&mut incoming).await?;
-    let mut phases = gate.phases();
+    let mut phases = state.phases();
     let mut told = None;
     loop {
         // Whoever watches a name that is not known may hope for it: that is no error.
-        let status = subject.map_or(ServingStatus::ServiceUnknown, |found| found.status(&gate));
+        let status = subject.map_or(ServingStatus::ServiceUnknown, |found| found.status(&state));
         if told.replace(status) != Some(status) {
             outgoing.send(&response(status));
         }
-        if gate.is_closing() {
+        if state.is_closing() {
             return Ok(());
         }
         tokio::select! {
@@ -101,11 +101,11 @@ fn response(status: ServingStatus) -> HealthCheckResponse {
 // === impl Subject ===
 
 impl Subject {
-    fn status(self, gate: &Gate) -> ServingStatus {
+    fn status(self, state: &State) -> ServingStatus {
         let well = match self {
             Self::Life => true,
-            Self::Door => !gate.is_draining(),
-            Self::Readiness => admin::is_ready(gate),
+            Self::Door => !state.is_draining(),
+            Self::Readiness => admin::is_ready(state),
         };
         if well { ServingStatus::Serving } else { ServingStatus::NotServing }
     }

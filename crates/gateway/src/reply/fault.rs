@@ -98,7 +98,7 @@ impl From<Refusal> for Fault {
             Refusal::WaitTooLong => Self::WaitTooLong,
             Refusal::DeadlineExceeded => Self::DeadlineExceeded,
             Refusal::UnknownModel => Self::ModelNotFound(String::new()),
-            // The keeper interns the flow in the same step, so this cannot happen: fail closed.
+            // The scheduler interns the flow in the same step, so this cannot happen: fail closed.
             Refusal::UnknownFlow => Self::Internal,
             Refusal::ShuttingDown => Self::ShuttingDown,
         }

@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::alarm::Alarm;
+use crate::lazy_timer::LazyTimer;
 use crate::reply::Fault;
-use crate::wire::Wire;
+use crate::socket::Socket;
 
 /// How long a connection may do nothing between two requests.
 const IDLE: Duration = Duration::from_secs(75);
@@ -37,8 +37,8 @@ pub(super) struct Serving(Arc<Activity>);
 /// Nobody reads on while a client that sent more than one request waits for the first answer, so
 /// nobody would see it leave: the socket looks by itself then.
 #[derive(Debug)]
-pub(super) struct Socket {
-    stream: Wire,
+pub(super) struct ClientSocket {
+    stream: Socket,
     activity: Arc<Activity>,
     /// Requests served when it was last looked at, and whether one was being served.
     seen: usize,
@@ -58,7 +58,7 @@ struct Patience {
     limit: Duration,
     /// When it is over, while it runs.
     due: Option<Instant>,
-    alarm: Alarm,
+    timer: LazyTimer,
 }
 
 // === impl Activity ===
@@ -77,16 +77,16 @@ impl Drop for Serving {
     }
 }
 
-// === impl Socket ===
+// === impl ClientSocket ===
 
-impl Socket {
+impl ClientSocket {
     pub(super) fn new(
         stream: TcpStream,
         activity: Arc<Activity>,
         head_limit: Duration,
         write_limit: Duration,
     ) -> Self {
-        let stream = Wire::new(stream);
+        let stream = Socket::new(stream);
         let (head, write) = (Patience::new(head_limit), Patience::new(write_limit));
         Self {
             stream,
@@ -179,7 +179,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for ClientSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -199,7 +199,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for ClientSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -241,7 +241,7 @@ impl AsyncWrite for Socket {
 
 impl Patience {
     fn new(limit: Duration) -> Self {
-        Self { limit, due: None, alarm: Alarm::default() }
+        Self { limit, due: None, timer: LazyTimer::default() }
     }
 
     /// Nothing is awaited any more.
@@ -252,7 +252,7 @@ impl Patience {
     /// Ready when it has been awaited for as long as the limit.
     fn poll(&mut self, context: &mut Context<'_>, limit: Duration) -> Poll<()> {
         let due = *self.due.get_or_insert_with(|| Instant::now() + limit);
-        self.alarm.poll(context, due)
+        self.timer.poll(context, due)
     }
 }
 

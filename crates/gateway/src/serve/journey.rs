@@ -10,17 +10,18 @@ use http::{HeaderMap, Response, Version};
 
 use super::worker::Worker;
 use crate::backend::{Attempt, Upstream};
-use crate::keeper::{Grant, Seat};
 use crate::passage::{Hurry, Passage};
-use crate::relay::{Answer, Errand, Failure, Limits, Outcome, Source, attempt};
+use crate::proxy::{Failure, Limits, Outcome, ResponseBody, UpstreamRequest, attempt};
 use crate::reply::{Fault, Refused, headers};
+use crate::scheduler::{Grant, Permit};
+use crate::upstream::UpstreamBody;
 
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct Journey {
     pub(super) worker: Arc<Worker>,
     pub(super) passage: Passage,
-    pub(super) errand: Errand,
+    pub(super) outgoing: UpstreamRequest,
     /// The backends that have failed it.
     pub(super) failed_at: Vec<BackendId>,
 }
@@ -35,7 +36,7 @@ struct Room {
 /// What to do after an attempt.
 enum Next {
     /// Pass this on.
-    Answer(Response<Source>),
+    Answer(Response<UpstreamBody>),
     /// Wait for another one.
     Again(RequeuePosition),
     /// Give up.
@@ -48,13 +49,13 @@ impl Journey {
     /// Waits, goes, and comes back until there is an answer or none to be had.
     pub(super) async fn fly(
         mut self: Box<Self>,
-        mut seat: Seat,
-    ) -> Result<Response<Answer>, Refused> {
-        self.passage.trip.began(seat.ticket());
-        self.passage.gate.retries.deposit(self.passage.config.fleet.retry_share);
-        self.passage.trip.record.bypassed = !seat.waits();
+        mut permit: Permit,
+    ) -> Result<Response<ResponseBody>, Refused> {
+        self.passage.trip.began(permit.ticket());
+        self.passage.state.retries.deposit(self.passage.config.fleet.retry_share);
+        self.passage.trip.record.bypassed = !permit.waits();
         loop {
-            let grant = match seat.grant().await {
+            let grant = match permit.grant().await {
                 Ok(grant) => grant,
                 Err(refused) => {
                     let refused = self.passage.waited_out(refused);
@@ -62,20 +63,20 @@ impl Journey {
                 }
             };
             self.passage.granted(&grant);
-            let upstream = self.passage.gate.fleet.roster().upstream(grant.backend).cloned();
+            let upstream = self.passage.state.fleet.roster().upstream(grant.backend).cloned();
             let Some(upstream) = upstream else {
                 // It left between the grant and now.
-                self.requeue(&mut seat, RequeuePosition::Original);
+                self.requeue(&mut permit, RequeuePosition::Original);
                 continue;
             };
             match self.attempt(&upstream, grant.at).await {
                 Next::Answer(response) => {
-                    return Ok(self.depart(response, seat, (&grant, &upstream)));
+                    return Ok(self.depart(response, permit, (&grant, &upstream)));
                 }
-                Next::Again(place) => self.requeue(&mut seat, place),
+                Next::Again(place) => self.requeue(&mut permit, place),
                 Next::Refuse(fault) => {
                     // Nothing came of it.
-                    seat.settle(Usage::Cost(0), self.passage.trip.now());
+                    permit.settle(Usage::Cost(0), self.passage.trip.now());
                     return Err(self.give_up(fault.into()));
                 }
             }
@@ -89,16 +90,16 @@ impl Journey {
     }
 
     /// It waits again, so it has not passed the queue by.
-    fn requeue(&mut self, seat: &mut Seat, place: RequeuePosition) {
+    fn requeue(&mut self, permit: &mut Permit, place: RequeuePosition) {
         self.passage.trip.record.bypassed = false;
-        seat.requeue(place);
+        permit.requeue(place);
     }
 
     async fn attempt(&mut self, upstream: &Upstream, now: Time) -> Next {
         self.passage.trip.record.backend.clone_from(&upstream.name);
         let (answer_by, hurry) = self.passage.hurry(now);
         let limits = Limits { connect: self.passage.config.fleet.connect_timeout, answer_by };
-        let outcome = attempt(&self.worker.pool, upstream, &self.errand, limits).await;
+        let outcome = attempt(&self.worker.pool, upstream, &self.outgoing, limits).await;
         match outcome {
             Outcome::Answered(response) => {
                 self.report(upstream, Attempt::Answered);
@@ -127,13 +128,13 @@ impl Journey {
             }
             self.failed_at.push(upstream.id);
         }
-        self.passage.gate.fleet.report(upstream, attempt);
+        self.passage.state.fleet.report(upstream, attempt);
     }
 
     /// A failed attempt is made again while attempts are left, for it and for all.
     fn after(&self, failure: Failure, upstream: &Upstream) -> Next {
         let left = self.passage.trip.record.attempts < self.passage.config.fleet.attempts_max;
-        if left && self.passage.gate.retries.withdraw() {
+        if left && self.passage.state.retries.withdraw() {
             return Next::Again(failure.place);
         }
         match failure.answer {
@@ -149,7 +150,7 @@ impl Journey {
         let server = &self.passage.config.server;
         let wanted = server.headroom_headers || server.orca;
         let band = self.passage.intent.band;
-        wanted.then(|| self.passage.gate.keeper.with(|core, _| Room::of(core, band)))
+        wanted.then(|| self.passage.state.scheduler.with(|core, _| Room::of(core, band)))
     }
 
     fn tell(&self, headers: &mut HeaderMap, grant: &Grant, upstream: &Upstream) {
@@ -171,10 +172,10 @@ impl Journey {
     /// The answer begins: from here on nothing is tried again.
     fn depart(
         mut self: Box<Self>,
-        mut response: Response<Source>,
-        seat: Seat,
+        mut response: Response<UpstreamBody>,
+        permit: Permit,
         (grant, upstream): (&Grant, &Upstream),
-    ) -> Response<Answer> {
+    ) -> Response<ResponseBody> {
         self.passage.trip.answered(response.status());
         if let Some(first_byte) = self.passage.trip.record.first_byte {
             upstream.note(first_byte);
@@ -185,7 +186,7 @@ impl Journey {
         *response.headers_mut() = headers::from_upstream(own);
         self.tell(response.headers_mut(), grant, upstream);
         let stall_limit = self.passage.config.fleet.stall_timeout;
-        Answer::new(response, self.passage.fly(seat), stall_limit)
+        ResponseBody::new(response, self.passage.fly(permit), stall_limit)
     }
 }
 

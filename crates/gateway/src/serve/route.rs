@@ -10,16 +10,16 @@ use hyper::body::Incoming;
 
 use super::connection::Serving;
 use super::journey::Journey;
-use super::local::Local;
-use super::outbound::{Content, Reply};
+use super::local_api::Local;
+use super::response_writer::{Content, Reply};
 use super::worker::Worker;
-use super::{inbound, listing, local, queues, status};
+use super::{dispatch_pages, local_api, models, queue_status, request_body};
 use crate::admin;
-use crate::bodies::Held;
+use crate::body_memory::Reservation;
 use crate::ingress::path::{self, Route};
 use crate::ingress::{self, Intent};
 use crate::passage::Passage;
-use crate::relay::Errand;
+use crate::proxy::UpstreamRequest;
 use crate::reply::{Fault, Refused, error, headers};
 use crate::trip::Trip;
 
@@ -29,30 +29,30 @@ pub(super) async fn answer(
     request: Request<Incoming>,
     serving: Serving,
 ) -> Response<Reply> {
-    let gate = &worker.gate;
+    let state = &worker.state;
     let path = request.uri().path();
     let doors = worker.doors;
     let response = match path::classify(request.method(), path) {
         Ok(Route::Proxied { .. }) if doors.api => proxy(worker, request).await,
-        Ok(Route::Models) if doors.api => Content::whole(listing::models(gate)),
+        Ok(Route::Models) if doors.api => Content::whole(models::models(state)),
         Ok(Route::ModelCard) if doors.api => {
             let id = path::card_id(path).unwrap_or_default();
-            Content::whole(listing::model(gate, &id))
+            Content::whole(models::model(state, &id))
         }
-        Ok(Route::Tags) if doors.api => Content::whole(listing::tags(gate)),
-        Ok(Route::Version) if doors.api => Content::whole(listing::version()),
+        Ok(Route::Tags) if doors.api => Content::whole(models::tags(state)),
+        Ok(Route::Version) if doors.api => Content::whole(models::version()),
         Ok(Route::Batch(call)) if doors.batch => {
-            local::answer(&worker, Local::Batch(call), request).await
+            local_api::answer(&worker, Local::Batch(call), request).await
         }
         Ok(Route::Visibility(page)) if doors.visibility => {
             let alone = worker.depot.as_deref().filter(|_| doors.is_dispatcher());
             Content::whole(match alone {
-                Some(depot) => queues::alone(gate, depot, page),
-                None => admin::respond(gate, page, gate.standing()),
+                Some(depot) => dispatch_pages::alone(state, depot, page),
+                None => admin::respond(state, page, state.standing()),
             })
         }
         Ok(Route::Dispatch(call)) if doors.visibility => {
-            local::answer(&worker, Local::Queues(call), request).await
+            local_api::answer(&worker, Local::Queues(call), request).await
         }
         Ok(_) if doors.is_dispatcher() => {
             Content::whole(error::response(&Fault::NoSuchPage.into()))
@@ -65,12 +65,12 @@ pub(super) async fn answer(
 
 /// Carries a request to a backend, in its turn.
 async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Content> {
-    let config = worker.gate.config.load_full();
+    let config = worker.state.config.load_full();
     let (parts, body) = request.into_parts();
     let shares_connection = parts.version == Version::HTTP_2;
     let write_limit = config.server.write_timeout;
-    let mut trip = Trip::begin(&parts, worker.gate.clock, Arc::clone(&worker.gate.observer));
-    let read = match inbound::collect(body, &config.server, &worker.gate).await {
+    let mut trip = Trip::begin(&parts, worker.state.clock, Arc::clone(&worker.state.observer));
+    let read = match request_body::collect(body, &config.server, &worker.state).await {
         Ok((body, held)) => {
             trip.record.bytes_in = body.len() as u64;
             let read = ingress::read(&config, &parts, body, trip.arrived.nanos());
@@ -89,19 +89,19 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     };
     trip.read(&intent);
     let request_id = intent.request_id.clone();
-    let errand = errand(parts, (body, held), &intent);
+    let outgoing = outgoing(parts, (body, held), &intent);
     // Moved from hand to hand on its way, so it has one place in memory.
-    let gate = Arc::clone(&worker.gate);
-    let passage = Passage { gate, config, intent, trip, within: None, model: None };
-    let mut journey = Box::new(Journey { worker, passage, errand, failed_at: Vec::new() });
-    let seat = match journey.passage.seat().await {
-        Ok(seat) => seat,
+    let state = Arc::clone(&worker.state);
+    let passage = Passage { state, config, intent, trip, within: None, model: None };
+    let mut journey = Box::new(Journey { worker, passage, outgoing, failed_at: Vec::new() });
+    let permit = match journey.passage.permit().await {
+        Ok(permit) => permit,
         Err(refused) => return refusal(&journey.give_up(refused), &request_id),
     };
-    if journey.passage.intent.queue_status && seat.waits() {
-        return status::tell(journey, seat);
+    if journey.passage.intent.queue_status && permit.waits() {
+        return queue_status::tell(journey, permit);
     }
-    match journey.fly(seat).await {
+    match journey.fly(permit).await {
         Ok(response) if shares_connection => {
             response.map(|answer| Content::handed(answer, write_limit))
         }
@@ -110,11 +110,11 @@ async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Cont
     }
 }
 
-fn errand(parts: Parts, (body, held): (Bytes, Held), intent: &Intent) -> Errand {
+fn outgoing(parts: Parts, (body, held): (Bytes, Reservation), intent: &Intent) -> UpstreamRequest {
     let root = || PathAndQuery::from_static("/");
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(root);
     let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
-    Errand { method: parts.method, path, headers, body, _held: held }
+    UpstreamRequest { method: parts.method, path, headers, body, _held: held }
 }
 
 fn refusal(refused: &Refused, request_id: &HeaderValue) -> Response<Content> {

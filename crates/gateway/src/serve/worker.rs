@@ -11,16 +11,16 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 
-use super::connection::{Activity, Socket};
-use super::seldom::Seldom;
+use super::connection::{Activity, ClientSocket};
+use super::lazy_waker::LazyWaker;
 use super::{raw, route};
 use crate::config::resolved::Server;
 use crate::depot::Depot;
-use crate::gate::Gate;
-use crate::relay::Pool;
+use crate::lifecycle::{StartError, spawn};
 use crate::reply::Fault;
-use crate::running::{StartError, spawn};
+use crate::state::State;
 use crate::task;
+use crate::upstream::Pool;
 
 /// How long to wait when the system has no more files to give.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ const STREAMS_MAX: u32 = 1024;
 /// What one worker needs.
 #[derive(Debug)]
 pub(super) struct Worker {
-    pub(super) gate: Arc<Gate>,
+    pub(super) state: Arc<State>,
     pub(super) pool: Arc<Pool>,
     pub(super) doors: Doors,
     /// Batch work, where there is any.
@@ -51,20 +51,20 @@ pub(super) struct Doors {
 
 /// Starts a worker. It ends when the gateway has ended.
 pub(super) fn start(
-    gate: &Arc<Gate>,
+    state: &Arc<State>,
     listener: TcpListener,
     (doors, depot): (Doors, Option<Arc<Depot>>),
 ) -> Result<JoinHandle<()>, StartError> {
     let runtime = task::runtime()?;
     let pool = Arc::new(Pool::default());
-    let gate = Arc::clone(gate);
+    let state = Arc::clone(state);
     spawn("tidegate-serve", move || {
         runtime.block_on(async {
-            let worker = Arc::new(Worker { gate: Arc::clone(&gate), pool, doors, depot });
+            let worker = Arc::new(Worker { state: Arc::clone(&state), pool, doors, depot });
             task::spawn(tidy(Arc::clone(&worker)));
             tokio::select! {
                 () = accept(worker, listener) => {}
-                _ = gate.ended() => {}
+                _ = state.ended() => {}
             }
         });
     })
@@ -74,7 +74,7 @@ pub(super) fn start(
 async fn tidy(worker: Arc<Worker>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
-        let roster = worker.gate.fleet.roster();
+        let roster = worker.state.fleet.roster();
         worker.pool.tidy(|backend| roster.upstream(backend).is_some());
     }
 }
@@ -97,17 +97,21 @@ async fn accept(worker: Arc<Worker>, listener: TcpListener) {
 
 /// Serves one connection to its end.
 async fn serve(worker: Arc<Worker>, stream: TcpStream) {
-    let gate = Arc::clone(&worker.gate);
-    let config = gate.config.load();
+    let state = Arc::clone(&worker.state);
+    let config = state.config.load();
     let server = &config.server;
-    let Some(_place) = gate.connections.join(server.connections_max) else {
+    let Some(_place) = state.connections.join(server.connections_max) else {
         let _ = stream.try_write(&raw(&Fault::Overloaded.into()));
         return;
     };
     let activity = Arc::new(Activity::default());
-    let socket =
-        Socket::new(stream, Arc::clone(&activity), server.header_timeout, server.write_timeout);
-    let builder = builder(server, gate.is_closing());
+    let socket = ClientSocket::new(
+        stream,
+        Arc::clone(&activity),
+        server.header_timeout,
+        server.write_timeout,
+    );
+    let builder = builder(server, state.is_closing());
     drop(config);
     let service = service_fn(|request| {
         let (worker, serving) = (Arc::clone(&worker), activity.serve());
@@ -116,14 +120,14 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
     // A client that breaks off has ended what it began; there is nobody to tell.
-    if gate.is_closing() {
+    if state.is_closing() {
         let _ = connection.await;
         return;
     }
     tokio::select! {
         biased;
         _ = connection.as_mut() => return,
-        () = Seldom::new(gate.closing()) => connection.as_mut().graceful_shutdown(),
+        () = LazyWaker::new(state.closing()) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }

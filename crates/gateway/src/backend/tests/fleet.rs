@@ -24,22 +24,22 @@ fn backend(fleet: &Fleet, id: u32) -> Arc<Upstream> {
 #[tokio::test]
 async fn r07_a_server_that_goes_and_comes_back_is_followed() {
     let fake = vllm(METRICS).await;
-    let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, BackendKind::Vllm, &[])]));
+    let (fleet, scheduler) = fleet(&quick(vec![spec("a", fake.port, BackendKind::Vllm, &[])]));
     let mut models_changed = fleet.models_changed();
     assert!(matches!(fleet.roster().lookup("m"), Lookup::NotYet(_)));
     let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
     models_changed.changed().await.unwrap();
     let model = fleet.roster().lookup("m").known();
-    assert!(is_ready(&keeper, 1));
+    assert!(is_ready(&scheduler, 1));
     until("its metrics are read", || fleet.statuses()[0].last_reading.is_some()).await;
     assert_eq!(fleet.statuses()[0].last_reading.as_ref().unwrap().1.waiting, 2);
 
     let port = fake.stop().await;
     fleet.report(&backend(&fleet, 1), Attempt::Refused);
-    assert!(!is_ready(&keeper, 1), "at once, though it is the last");
+    assert!(!is_ready(&scheduler, 1), "at once, though it is the last");
     assert_eq!(fleet.statuses()[0].state, "unready: connection refused");
     assert_eq!(fleet.roster().lookup("m"), Lookup::Known(model), "requests wait for it");
-    let waiting = keeper.with(|controller, now| {
+    let waiting = scheduler.with(|controller, now| {
         let flow = controller.flow("x", 0);
         match controller.offer(Ask::new(flow, model), now) {
             Verdict::Queued { ticket } => ticket,
@@ -49,9 +49,9 @@ async fn r07_a_server_that_goes_and_comes_back_is_followed() {
     let other = r#"{"data":[{"id":"m"},{"id":"n"}]}"#;
     let pages = [("/health", 200, ""), ("/v1/models", 200, other)];
     let _fake = Fake::on(port, &pages).await;
-    until("it is back", || is_ready(&keeper, 1)).await;
+    until("it is back", || is_ready(&scheduler, 1)).await;
     assert!(matches!(fleet.roster().lookup("n"), Lookup::Known(_)), "with what it serves now");
-    let stage = keeper.with(|controller, now| controller.cancel(waiting, now));
+    let stage = scheduler.with(|controller, now| controller.cancel(waiting, now));
     assert_ne!(stage, Ok(Stage::Waiting), "its return has let the request go");
     watching.abort();
 }
@@ -59,14 +59,14 @@ async fn r07_a_server_that_goes_and_comes_back_is_followed() {
 #[tokio::test]
 async fn r07_a_server_that_is_ill_is_left_out_until_it_is_well() {
     let fake = vllm("").await;
-    let (fleet, keeper) = fleet(&quick(vec![spec("a", fake.port, BackendKind::Vllm, &["m"])]));
+    let (fleet, scheduler) = fleet(&quick(vec![spec("a", fake.port, BackendKind::Vllm, &["m"])]));
     let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
-    until("it is ready", || is_ready(&keeper, 1)).await;
+    until("it is ready", || is_ready(&scheduler, 1)).await;
     fake.set("/health", 503, "loading");
-    until("it is left out", || !is_ready(&keeper, 1)).await;
+    until("it is left out", || !is_ready(&scheduler, 1)).await;
     assert_eq!(fleet.statuses()[0].state, "unready: /health answered 503 Service Unavailable");
     fake.set("/health", 200, "");
-    until("it is back", || is_ready(&keeper, 1)).await;
+    until("it is back", || is_ready(&scheduler, 1)).await;
     watching.abort();
 }
 
@@ -78,16 +78,16 @@ async fn n05_a_pause_and_an_ejection_end_by_themselves() {
         spec("b", b.port, BackendKind::Vllm, &["m"]),
     ];
     let eject_for = Duration::from_millis(100);
-    let (fleet, keeper) = fleet(&FleetSettings { eject_for, ..quick(backends) });
+    let (fleet, scheduler) = fleet(&FleetSettings { eject_for, ..quick(backends) });
     let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
-    until("both are ready", || is_ready(&keeper, 1) && is_ready(&keeper, 2)).await;
+    until("both are ready", || is_ready(&scheduler, 1) && is_ready(&scheduler, 2)).await;
     let first = backend(&fleet, 1);
     fleet.report(&first, Attempt::Full(Some(Duration::from_millis(50))));
-    assert!(!is_ready(&keeper, 1));
-    until("the pause ends", || is_ready(&keeper, 1)).await;
+    assert!(!is_ready(&scheduler, 1));
+    until("the pause ends", || is_ready(&scheduler, 1)).await;
     (0..3).for_each(|_| fleet.report(&first, Attempt::Failed));
-    assert!(!is_ready(&keeper, 1));
-    until("the ejection ends", || is_ready(&keeper, 1)).await;
+    assert!(!is_ready(&scheduler, 1));
+    until("the ejection ends", || is_ready(&scheduler, 1)).await;
     watching.abort();
 }
 
@@ -96,11 +96,11 @@ async fn c10_a_generic_server_is_asked_for_metrics_once() {
     let [with, without] = [vllm(METRICS).await, vllm("nothing known 1\n").await];
     let backends = [("a", &with), ("b", &without)]
         .map(|(id, at)| spec(id, at.port, BackendKind::Generic, &["m"]));
-    let (fleet, keeper) = fleet(&quick(backends.to_vec()));
+    let (fleet, scheduler) = fleet(&quick(backends.to_vec()));
     let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
     until("one is read", || fleet.statuses()[0].last_reading.is_some()).await;
     until("the other is tried", || fleet.statuses()[1].scrape_error.is_some()).await;
-    assert!(keeper.with(|controller, _| {
+    assert!(scheduler.with(|controller, _| {
         controller.backends().find(|view| view.id == BackendId(1)).unwrap().limits.by_metrics
     }));
     without.set("/metrics", 200, METRICS);
@@ -129,7 +129,7 @@ fn r06_the_mean_of_first_bytes_is_kept_without_a_lock() {
 }
 
 /// What each of many threads does until it is done, which it asks now and then.
-fn bustle(fleet: &Fleet, keeper: &Keeper, seed: u64, is_done: impl Fn() -> bool) {
+fn bustle(fleet: &Fleet, scheduler: &Scheduler, seed: u64, is_done: impl Fn() -> bool) {
     let mut draw = seed;
     for turn in 1.. {
         if turn % 500 == 0 && is_done() {
@@ -150,7 +150,7 @@ fn bustle(fleet: &Fleet, keeper: &Keeper, seed: u64, is_done: impl Fn() -> bool)
             Lookup::Known(model) | Lookup::NotYet(model) => model,
             Lookup::Unknown => ModelId(9),
         };
-        keeper.with(|controller, now| {
+        scheduler.with(|controller, now| {
             let flow = controller.flow("x", 0);
             match controller.offer(Ask::new(flow, model), now) {
                 Verdict::Granted { ticket, .. } => {
@@ -201,17 +201,17 @@ fn fault7_no_deadlock_under_health_checks() {
         slow_start: Duration::from_millis(2),
         ..quick(specs)
     };
-    let (fleet, keeper) = fleet(&settings);
+    let (fleet, scheduler) = fleet(&settings);
     let done = AtomicBool::new(false);
     let (turned, turns) = mpsc::channel();
     std::thread::scope(|scope| {
         for seed in 1..=4 {
-            let (fleet, keeper, done, turned) = (&fleet, &keeper, &done, turned.clone());
+            let (fleet, scheduler, done, turned) = (&fleet, &scheduler, &done, turned.clone());
             let is_done = move || {
                 _ = turned.send(());
                 done.load(Ordering::Relaxed)
             };
-            scope.spawn(move || bustle(fleet, keeper, seed, is_done));
+            scope.spawn(move || bustle(fleet, scheduler, seed, is_done));
         }
         scope.spawn(|| {
             let mut fewer = settings.clone();
@@ -235,5 +235,5 @@ fn fault7_no_deadlock_under_health_checks() {
         done.store(true, Ordering::Relaxed);
         watched.join().unwrap();
     });
-    keeper.with(|controller, _| flow::invariant::check(controller).unwrap());
+    scheduler.with(|controller, _| flow::invariant::check(controller).unwrap());
 }

@@ -33,24 +33,24 @@ async fn a_gateway_knows_its_own_health_page_and_takes_others_for_servers() {
     let other = Fake::start(&[("/health", 200, &page.replace("-1", "-2"))]).await;
     let backends = [("a", &itself), ("b", &other)]
         .map(|(id, at)| spec(id, at.port, BackendKind::Generic, &["m"]));
-    let (fleet, keeper) = fleet(&quick(backends.to_vec()));
+    let (fleet, scheduler) = fleet(&quick(backends.to_vec()));
     let watching = tokio::spawn(fleet.clone().watch(identity("127.0.0.1:1")));
-    until("the other is ready", || is_ready(&keeper, 2)).await;
+    until("the other is ready", || is_ready(&scheduler, 2)).await;
     until("it is known", || fleet.statuses()[0].state != "starting").await;
     assert_eq!(fleet.statuses()[0].state, "unready: it is this gateway itself");
-    assert!(!is_ready(&keeper, 1));
+    assert!(!is_ready(&scheduler, 1));
     watching.abort();
 }
 
 #[tokio::test]
 async fn a_gateway_asks_itself_nothing() {
     let itself = Fake::start(&[("/health", 200, "")]).await;
-    let (fleet, keeper) = fleet(&quick(vec![spec("a", itself.port, BackendKind::Vllm, &["m"])]));
+    let (fleet, scheduler) = fleet(&quick(vec![spec("a", itself.port, BackendKind::Vllm, &["m"])]));
     let address = format!("127.0.0.1:{}", itself.port);
     let watching = tokio::spawn(fleet.clone().watch(identity(&address)));
     until("it is known", || fleet.statuses()[0].state != "starting").await;
     assert_eq!(fleet.statuses()[0].state, "unready: it is this gateway itself");
-    assert!(!is_ready(&keeper, 1));
+    assert!(!is_ready(&scheduler, 1));
     assert_eq!(itself.asked.load(Ordering::Relaxed), 0);
     watching.abort();
 }

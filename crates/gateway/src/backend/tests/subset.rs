@@ -10,9 +10,9 @@ use super::*;
 
 fn fleet(specs: Vec<BackendSpec>) -> Arc<Fleet> {
     let clock = Clock::start();
-    let keeper = Arc::new(Keeper::new(Settings::default(), clock));
+    let scheduler = Arc::new(Scheduler::new(Settings::default(), clock));
     let settings = FleetSettings { backends: specs, ..FleetSettings::default() };
-    Fleet::new(&settings, keeper, clock)
+    Fleet::new(&settings, scheduler, clock)
 }
 
 fn addresses(texts: &[&str]) -> BTreeSet<EndpointAddress> {

@@ -7,12 +7,12 @@ use flow::Band;
 
 use super::server::{address, listen};
 use super::{DAY, HOUR, MILLI, beside, gates, set};
-use crate::client::Base;
 use crate::config::Source;
 use crate::config::keywords;
 use crate::config::resolved::dispatch::{Batch, Dispatch, Queue, Redis};
 use crate::config::section::Section;
 use crate::config::tree::{Node, Value};
+use crate::upstream::client::BaseUrl;
 
 /// The queue of the Batch API.
 pub const BATCH_QUEUE: &str = "batch";
@@ -182,7 +182,7 @@ fn tenants(section: &mut Section<'_>) -> Vec<(String, f64)> {
 
 fn target(section: &mut Section<'_>) -> Option<String> {
     let target = section.text("target")?;
-    if let Err(problem) = Base::read(&target) {
+    if let Err(problem) = BaseUrl::parse(&target) {
         section.refuse("target", problem);
     }
     Some(target)

@@ -6,11 +6,11 @@ use std::time::Duration;
 use flow::start_limiter::StartLimiterSettings;
 
 use super::{DAY, HOUR, MILLI, set};
-use crate::client::Base;
 use crate::config::keywords::{self, Keywords};
 use crate::config::resolved::dispatch::{Gate, GateKind, Says, System};
 use crate::config::section::Section;
 use crate::config::tree::{Node, Value};
+use crate::upstream::client::BaseUrl;
 
 /// Half of the time at most goes into starts of batch work while somebody else is there.
 const REST: f64 = 1.0;
@@ -246,7 +246,7 @@ impl Own {
 
     fn into_kind(self, kind: Kind, section: &Section<'_>) -> Option<GateKind> {
         let http = matches!(kind, Kind::Scrape | Kind::Saturation | Kind::Budget | Kind::Query);
-        if let Some(Err(problem)) = self.url.as_deref().filter(|_| http).map(Base::read) {
+        if let Some(Err(problem)) = self.url.as_deref().filter(|_| http).map(BaseUrl::parse) {
             section.refuse("url", problem);
         }
         Some(match kind {

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 
-use crate::client::{Base, Client, Unanswered};
 use crate::clock::Clock;
+use crate::upstream::client::{BaseUrl, Client, ClientError};
 
 /// So much of a refusal is told.
 const COMPLAINT_MAX: usize = 200;
@@ -16,7 +16,7 @@ const COMPLAINT_MAX: usize = 200;
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) client: Arc<Client>,
-    pub(super) base: Base,
+    pub(super) base: BaseUrl,
     pub(super) clock: Clock,
 }
 
@@ -30,7 +30,7 @@ impl Server {
             request.map_err(|error| format!("it cannot be asked: {error}"))
         };
         let answer = match self.client.send(&self.base, request()?, most).await {
-            Err(Unanswered::Lost(_)) => self.client.send(&self.base, request()?, most).await,
+            Err(ClientError::Lost(_)) => self.client.send(&self.base, request()?, most).await,
             other => other,
         };
         let answer = answer.map_err(|error| error.to_string())?;

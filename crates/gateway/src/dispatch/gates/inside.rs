@@ -20,12 +20,12 @@ use flow::{AutoLimits, BackendView, Bounds, Controller, Hysteresis, Span, StockU
 
 use super::look::{Look, size};
 use crate::config::resolved::dispatch::System;
-use crate::gate::Gate;
+use crate::state::State;
 
 /// A look into this process.
 #[derive(Clone, Debug)]
 pub(super) struct Inside {
-    pub(super) gate: Arc<Gate>,
+    pub(super) state: Arc<State>,
     pub(super) system: System,
     /// The share of the system that is left to others.
     pub(super) baseline: f64,
@@ -47,7 +47,7 @@ pub(super) struct Fullness {
 impl Inside {
     pub(super) fn look(&self) -> Result<Look, String> {
         let ours = 1.0 - self.baseline;
-        let (fullness, at) = self.gate.keeper.with(|core, now| (Fullness::of(core, ours), now));
+        let (fullness, at) = self.state.scheduler.with(|core, now| (Fullness::of(core, ours), now));
         let Fullness { used, places, waiting, ready, .. } = fullness;
         // Without a backend nothing is free, however little there is.
         let free = if places > 0.0 { 1.0 - (used + f64::from(waiting)) / places } else { 0.0 };
@@ -56,7 +56,7 @@ impl Inside {
     }
 
     pub(super) fn start_load(&self) -> Option<StartLoad> {
-        self.gate.keeper.with(|core, _| start_load(core))
+        self.state.scheduler.with(|core, _| start_load(core))
     }
 }
 

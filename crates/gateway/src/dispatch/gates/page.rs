@@ -6,9 +6,9 @@
 
 use super::fetch::Server;
 use super::look::{Look, size, sound};
-use crate::client::Base;
 use crate::config::resolved::dispatch::{Says, System};
 use crate::prometheus_text;
+use crate::upstream::client::BaseUrl;
 
 /// Pages beyond this are not read.
 const PAGE_MAX: usize = 4 << 20;
@@ -128,7 +128,7 @@ impl Wanted {
 }
 
 /// A page's address taken apart: its server, and its path with whatever is asked of it.
-pub(super) fn split(url: &str) -> Result<(Base, String), String> {
+pub(super) fn split(url: &str) -> Result<(BaseUrl, String), String> {
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
     let end = url[after_scheme..].find(['/', '?']).map_or(url.len(), |at| after_scheme + at);
     let (server, path) = url.split_at(end);
@@ -139,5 +139,5 @@ pub(super) fn split(url: &str) -> Result<(Base, String), String> {
     };
     let uri: Result<http::Uri, _> = path.parse();
     uri.map_err(|_| format!("{url:?} is not a page's address: its path is strange"))?;
-    Ok((Base::read(server)?, path))
+    Ok((BaseUrl::parse(server)?, path))
 }

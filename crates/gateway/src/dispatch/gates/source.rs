@@ -15,10 +15,10 @@ use super::page::{Page, Wanted, split};
 use super::prometheus::{Asks, Prometheus};
 use super::promql::Number;
 use super::redis::{Address, Key};
-use crate::client::{Base, Client};
 use crate::clock::{Clock, span};
 use crate::config::resolved::dispatch::{Gate as Spec, GateKind, System, Unit};
-use crate::gate::Gate;
+use crate::state::State;
+use crate::upstream::client::{BaseUrl, Client};
 
 /// How long a request may be on its way to the system, or the news of its end on its way back.
 /// Readings are told so much later: the core must know what had ended when they were taken.
@@ -27,7 +27,7 @@ pub(super) const TRANSIT: std::time::Duration = std::time::Duration::from_millis
 /// What gates are made with.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
-    pub(super) inside: Option<Arc<Gate>>,
+    pub(super) inside: Option<Arc<State>>,
     pub(super) clock: Clock,
     pub(super) client: Arc<Client>,
 }
@@ -142,9 +142,9 @@ fn source(spec: &Spec, parts: &Parts) -> Result<(Source, String), String> {
             return Ok((Source::Answers, format!("answers, {min} to {max} under way")));
         }
         GateKind::Gateway { .. } => {
-            let gate = parts.inside.clone();
-            let gate = gate.ok_or("there is no gateway in this process: look at its metrics")?;
-            let inside = Inside { gate, system, baseline: spec.baseline };
+            let state = parts.inside.clone();
+            let state = state.ok_or("there is no gateway in this process: look at its metrics")?;
+            let inside = Inside { state, system, baseline: spec.baseline };
             return Ok((Source::Inside(inside), "this process".into()));
         }
         GateKind::RedisKey { url, key } => {
@@ -176,7 +176,7 @@ fn source(spec: &Spec, parts: &Parts) -> Result<(Source, String), String> {
 // === impl Parts ===
 
 impl Parts {
-    fn server(&self, base: Base) -> Server {
+    fn server(&self, base: BaseUrl) -> Server {
         Server { client: Arc::clone(&self.client), base, clock: self.clock }
     }
 
@@ -193,7 +193,7 @@ impl Parts {
             (_, Asks::Names { each: Some(_), .. }) => Number::readies(pool, None),
             _ => Vec::new(),
         };
-        let server = self.server(Base::read(url)?);
+        let server = self.server(BaseUrl::parse(url)?);
         let (system, stale_after) = (spec.system.clone(), spec.stale_after);
         Ok(Prometheus { server, asks, ready, system, stale_after, seen: None })
     }

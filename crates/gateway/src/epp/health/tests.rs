@@ -8,37 +8,37 @@ use flow::{BackendId, BackendSupply, ModelId};
 
 use super::SUBJECTS;
 use crate::config::Resolved;
-use crate::gate::Gate;
+use crate::state::State;
 
 /// A picker that knows one backend, ready or not.
-fn gate(ready: bool) -> Arc<Gate> {
-    let gate = Gate::new(Resolved::default());
+fn state(ready: bool) -> Arc<State> {
+    let state = State::new(Resolved::default());
     let backend = BackendSupply { ready, ..BackendSupply::new(BackendId(0), vec![ModelId(1)]) };
-    gate.keeper.with(|core, now| core.supply(&[backend], now));
-    gate
+    state.scheduler.with(|core, now| core.supply(&[backend], now));
+    state
 }
 
 /// The whole server, the picker, liveness, readiness.
-fn statuses(gate: &Gate) -> [ServingStatus; 4] {
-    SUBJECTS.map(|(_, subject)| subject.status(gate))
+fn statuses(state: &State) -> [ServingStatus; 4] {
+    SUBJECTS.map(|(_, subject)| subject.status(state))
 }
 
 #[test]
 fn x02_all_is_well_when_a_backend_is_ready() {
-    assert_eq!(statuses(&gate(true)), [Serving; 4]);
+    assert_eq!(statuses(&state(true)), [Serving; 4]);
 }
 
 /// Requests wait here for a backend: only whoever can send them elsewhere is told to.
 #[test]
 fn x02_a_picker_that_knows_no_model_is_not_ready_but_takes_requests() {
-    assert_eq!(statuses(&gate(false)), [Serving, Serving, Serving, NotServing]);
+    assert_eq!(statuses(&state(false)), [Serving, Serving, Serving, NotServing]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn x02_only_life_is_well_once_the_picker_drains() {
-    let gate = gate(true);
-    gate.drain(Duration::from_secs(30)).await;
-    assert_eq!(statuses(&gate), [NotServing, NotServing, Serving, NotServing]);
-    gate.close();
-    assert_eq!(statuses(&gate), [NotServing, NotServing, Serving, NotServing]);
+    let state = state(true);
+    state.drain(Duration::from_secs(30)).await;
+    assert_eq!(statuses(&state), [NotServing, NotServing, Serving, NotServing]);
+    state.close();
+    assert_eq!(statuses(&state), [NotServing, NotServing, Serving, NotServing]);
 }

@@ -17,8 +17,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Activity, IDLE, Socket};
-use crate::serve::outbound::{Content, Reply};
+use super::{Activity, ClientSocket, IDLE};
+use crate::serve::response_writer::{Content, Reply};
 
 const HEAD: Duration = Duration::from_secs(10);
 /// Longer than an idle connection may last.
@@ -31,7 +31,7 @@ async fn connect(work: Duration) -> TcpStream {
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         let activity = Arc::new(Activity::default());
-        let socket = Socket::new(stream, Arc::clone(&activity), HEAD, HEAD);
+        let socket = ClientSocket::new(stream, Arc::clone(&activity), HEAD, HEAD);
         let service = service_fn(|request: Request<Incoming>| {
             let serving = activity.serve();
             async move {

@@ -8,7 +8,7 @@ use flow::{
 use super::super::inside::{Fullness, start_load};
 use super::*;
 use crate::config::Resolved;
-use crate::gate::Gate;
+use crate::state::State;
 
 const NOW: Time = Time::from_millis(1000);
 
@@ -140,21 +140,21 @@ fn d02_under_auto_the_bound_that_leaves_the_least_room_counts() {
 #[tokio::test]
 async fn d02_the_gate_follows_the_gateway_it_is_in() {
     let config = Resolved { flow: fixed(100.0), ..Resolved::default() };
-    let gate = Gate::new(config);
+    let state = State::new(config);
     let specs = [spec("g", GateKind::Gateway { rest: 1.0 }, System::Known)];
     let slow = [Spec {
         interval: Duration::from_secs(3600),
         stale_after: Duration::from_secs(7200),
         ..specs[0].clone()
     }];
-    let gates = Gates::new(&slow, Some(Arc::clone(&gate)), gate.clock, Arc::default()).unwrap();
+    let gates = Gates::new(&slow, Some(Arc::clone(&state)), state.clock, Arc::default()).unwrap();
     let _watching = watched(&gates);
     let way = way(&gates);
-    let none = until(&gates, "read", |gate| gate.state.starts_with("closed")).await;
+    let none = until(&gates, "read", |state| state.state.starts_with("closed")).await;
     assert_eq!(none.state, "closed: no server is ready");
     // Whoever is turned away is looked out for at once, not with the next round.
     assert_eq!(gates.room(&way), 0);
-    gate.keeper.with(|core, now| {
+    state.scheduler.with(|core, now| {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
         offer(core, Band::Normal, 30);
     });
@@ -175,9 +175,9 @@ async fn d02_the_gate_follows_the_gateway_it_is_in() {
 }
 
 /// One request of ours: on its way for a moment, then at a backend, then over.
-async fn live(pass: Pass, gate: Arc<Gate>, served: Duration) {
+async fn live(pass: Pass, state: Arc<State>, served: Duration) {
     tokio::time::sleep(Duration::from_millis(2)).await;
-    let ticket = gate.keeper.with(|core, now| {
+    let ticket = state.scheduler.with(|core, now| {
         let flow = core.flow("batch", 0);
         let ask = Ask { band: Band::BestEffort, ..Ask::new(flow, ModelId(1)) };
         match core.offer(ask, now) {
@@ -186,7 +186,7 @@ async fn live(pass: Pass, gate: Arc<Gate>, served: Duration) {
         }
     });
     tokio::time::sleep(served).await;
-    gate.keeper.with(|core, now| core.settle(ticket, Usage::Cost(1), now)).unwrap();
+    state.scheduler.with(|core, now| core.settle(ticket, Usage::Cost(1), now)).unwrap();
     pass.good();
 }
 
@@ -194,13 +194,13 @@ async fn live(pass: Pass, gate: Arc<Gate>, served: Duration) {
 /// but for what was on its way, and as soon as one ends the next one goes.
 #[tokio::test]
 async fn d03_the_gateways_own_readings_hold_its_threshold() {
-    let gate = Gate::new(Resolved { flow: fixed(100.0), ..Resolved::default() });
-    gate.keeper.with(|core, now| {
+    let state = State::new(Resolved { flow: fixed(100.0), ..Resolved::default() });
+    state.scheduler.with(|core, now| {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
         offer(core, Band::Normal, 30);
     });
     let specs = [spec("g", GateKind::Gateway { rest: 1.0 }, System::Known)];
-    let gates = Gates::new(&specs, Some(Arc::clone(&gate)), gate.clock, Arc::default()).unwrap();
+    let gates = Gates::new(&specs, Some(Arc::clone(&state)), state.clock, Arc::default()).unwrap();
     let _watching = watched(&gates);
     let (way, mut requests) = (way(&gates), tokio::task::JoinSet::new());
     let (mut sent, mut most, mut samples) = (0_u64, 0, Vec::new());
@@ -208,9 +208,9 @@ async fn d03_the_gateways_own_readings_hold_its_threshold() {
         while let Ok(pass) = gates.take(&way, 1) {
             sent += 1;
             let served = Duration::from_millis(50 + sent * 37 % 100);
-            requests.spawn(live(pass, Arc::clone(&gate), served));
+            requests.spawn(live(pass, Arc::clone(&state), served));
         }
-        let there = gate.keeper.with(|core, _| core.in_flight());
+        let there = state.scheduler.with(|core, _| core.in_flight());
         most = most.max(there);
         samples.push(f64::from(there));
         gates.changed().await;
@@ -224,10 +224,10 @@ async fn d03_the_gateways_own_readings_hold_its_threshold() {
 }
 
 /// One backend of a gateway that finds its bounds, at which prompts of 300 tokens start in 40 ms.
-fn at_work() -> (Arc<Gate>, Arc<Gates>) {
+fn at_work() -> (Arc<State>, Arc<Gates>) {
     let config = Resolved { flow: Settings::default(), ..Resolved::default() };
-    let gate = Gate::new(config);
-    gate.keeper.with(|core, now| {
+    let state = State::new(config);
+    state.scheduler.with(|core, now| {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
         let later = now.after(Span::from_millis(40));
         let ticket = ask(core, Band::High, now);
@@ -239,8 +239,8 @@ fn at_work() -> (Arc<Gate>, Arc<Gates>) {
         );
     });
     let specs = [spec("g", GateKind::Gateway { rest: 1.0 }, System::Known)];
-    let gates = Gates::new(&specs, Some(Arc::clone(&gate)), gate.clock, Arc::default()).unwrap();
-    (gate, gates)
+    let gates = Gates::new(&specs, Some(Arc::clone(&state)), state.clock, Arc::default()).unwrap();
+    (state, gates)
 }
 
 fn ask(core: &mut Controller, band: Band, now: Time) -> Ticket {
@@ -254,17 +254,17 @@ fn ask(core: &mut Controller, band: Band, now: Time) -> Ticket {
 
 #[tokio::test]
 async fn d02_batch_work_holds_back_while_somebody_is_about_to_begin() {
-    let (gate, gates) = at_work();
+    let (state, gates) = at_work();
     let _watching = watched(&gates);
     let way = way(&gates);
-    until(&gates, "open", |gate| gate.open).await;
-    let ticket = gate.keeper.with(|core, now| ask(core, Band::High, now));
+    until(&gates, "open", |state| state.open).await;
+    let ticket = state.scheduler.with(|core, now| ask(core, Band::High, now));
     assert_eq!(gates.room(&way), 0);
     let closed = gates.take(&way, 1200).unwrap_err();
-    assert_eq!(closed.to_string(), "gate \"g\" is holding back: others are about to begin");
+    assert_eq!(closed.to_string(), "state \"g\" is holding back: others are about to begin");
     let shown = gates.explain().remove(0);
     assert_eq!((shown.open, shown.left > 0), (false, true), "{shown:?}");
-    gate.keeper.with(|core, now| core.started(ticket, now)).unwrap();
+    state.scheduler.with(|core, now| core.started(ticket, now)).unwrap();
     tokio::time::timeout(Duration::from_secs(30), gates.changed()).await.unwrap();
     assert_eq!(gates.room(&way), 1);
 }
@@ -274,7 +274,7 @@ async fn d02_after_one_has_begun_the_next_one_rests() {
     let (_gate, gates) = at_work();
     let _watching = watched(&gates);
     let way = way(&gates);
-    until(&gates, "open", |gate| gate.open).await;
+    until(&gates, "open", |state| state.open).await;
     let pass = gates.take(&way, 1200).unwrap();
     // A thousand times as long as the usual one.
     pass.weighs(300_000);
@@ -288,7 +288,7 @@ async fn d02_after_one_has_begun_the_next_one_rests() {
 async fn d02_a_rest_ends_without_another_look() {
     let (_gate, gates) = at_work();
     let watching = watched(&gates);
-    until(&gates, "open", |gate| gate.open).await;
+    until(&gates, "open", |state| state.open).await;
     // From here on nobody looks.
     drop(watching);
     let mut resting = tokio::task::JoinSet::new();
@@ -309,15 +309,15 @@ async fn d02_a_rest_ends_without_another_look() {
 /// One gate that is closed and one that is open: nobody rings for the one that is not waited for.
 #[tokio::test]
 async fn d03_a_gate_that_is_open_does_not_ring_for_one_that_is_closed() {
-    let gate = Gate::new(Resolved { flow: fixed(100.0), ..Resolved::default() });
-    gate.keeper.with(|core, now| {
+    let state = State::new(Resolved { flow: fixed(100.0), ..Resolved::default() });
+    state.scheduler.with(|core, now| {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
     });
     let specs =
         [spec("g", GateKind::Gateway { rest: 1.0 }, System::Known), constant("shut", 0.1, 10.0)];
-    let gates = Gates::new(&specs, Some(Arc::clone(&gate)), gate.clock, Arc::default()).unwrap();
+    let gates = Gates::new(&specs, Some(Arc::clone(&state)), state.clock, Arc::default()).unwrap();
     let _watching = watched(&gates);
-    until(&gates, "open", |gate| gate.open).await;
+    until(&gates, "open", |state| state.open).await;
     let way = way(&gates);
     let mut rings = 0;
     let ringing = async {

@@ -1,0 +1,91 @@
+//! Requests' bodies that are held: read, waiting or on their way, bounded all together.
+//!
+//! Each body has a limit of its own, but a thousand clients at theirs would be more than any
+//! machine has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::reply::Fault;
+
+/// A body up to this size is small. The last eighth of what may be held is for such alone, so that
+/// a few large ones that come slowly do not keep everybody out.
+const SMALL: usize = 64 << 10;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct BodyMemory {
+    bytes: AtomicUsize,
+}
+
+/// One request's part, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    memory: Arc<BodyMemory>,
+    bytes: usize,
+}
+
+// === impl BodyMemory ===
+
+impl BodyMemory {
+    /// A part that is empty yet.
+    pub(crate) fn hold(self: &Arc<Self>) -> Reservation {
+        Reservation { memory: Arc::clone(self), bytes: 0 }
+    }
+}
+
+// === impl Reservation ===
+
+impl Reservation {
+    /// Holds so many bytes more, if all together hold no more than `most` with them.
+    pub(crate) fn more(&mut self, bytes: usize, most: usize) -> Result<(), Fault> {
+        let small = self.bytes.saturating_add(bytes) <= SMALL;
+        let most = if small { most } else { most - most / 8 };
+        let sum = |held: usize| held.checked_add(bytes).filter(|&sum| sum <= most);
+        let held = &self.memory.bytes;
+        held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)
+            .map_err(|_| Fault::Overloaded)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.memory.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x03_bodies_are_bounded_all_together_and_give_back_what_they_held() {
+        let memory = Arc::new(BodyMemory::default());
+        let (mut one, mut other) = (memory.hold(), memory.hold());
+        assert_eq!(one.more(60, 100), Ok(()));
+        assert_eq!(other.more(41, 100), Err(Fault::Overloaded));
+        assert_eq!(other.more(40, 100), Ok(()));
+        assert_eq!(one.more(1, 100), Err(Fault::Overloaded));
+        drop(one);
+        assert_eq!(other.more(60, 100), Ok(()));
+        assert_eq!(other.more(usize::MAX, usize::MAX), Err(Fault::Overloaded));
+        drop(other);
+        assert_eq!(memory.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn x03_large_bodies_leave_room_for_small_ones() {
+        let memory = Arc::new(BodyMemory::default());
+        let most = 8 << 20;
+        let (mut large, mut small) = (memory.hold(), memory.hold());
+        let mut pieces = 0;
+        while large.more(SMALL, most).is_ok() {
+            pieces += 1;
+        }
+        assert_eq!(pieces * SMALL, 7 << 20);
+        assert_eq!(small.more(SMALL, most), Ok(()));
+        assert_eq!(small.more(1, most), Err(Fault::Overloaded), "it is large now");
+    }
+}

@@ -1,0 +1,127 @@
+//! A timer for deadlines that are nearly always kept.
+//!
+//! Every request sets deadlines, and few are ever reached. To set the runtime's timer for each
+//! would be most of what they cost; so it stays as it was set first, rings too early for a later
+//! deadline, and is set again only then.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use tokio::time::{Instant, Sleep};
+
+/// See the module's description.
+#[derive(Debug, Default)]
+pub(crate) struct LazyTimer {
+    set: Option<Set>,
+}
+
+#[derive(Debug)]
+struct Set {
+    timer: Pin<Box<Sleep>>,
+    /// Whom it wakes.
+    waker: Waker,
+}
+
+// === impl LazyTimer ===
+
+impl LazyTimer {
+    /// Ready when it is due; until then whoever asks is woken, no later than that.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>, due: Instant) -> Poll<()> {
+        let set = self.set.get_or_insert_with(|| Set {
+            timer: Box::pin(tokio::time::sleep_until(due)),
+            waker: Waker::noop().clone(),
+        });
+        if set.rings_for(context.waker(), due) {
+            return Poll::Pending;
+        }
+        set.poll(context, due)
+    }
+
+    /// What comes of `work` before it is due.
+    pub(crate) async fn within<T>(
+        &mut self,
+        due: Instant,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => self.poll(context, due).map(|()| None),
+        })
+        .await
+    }
+}
+
+// === impl Set ===
+
+impl Set {
+    /// Whether it is running, early enough and for this task.
+    fn rings_for(&self, waker: &Waker, due: Instant) -> bool {
+        self.timer.deadline() <= due && !self.timer.is_elapsed() && self.waker.will_wake(waker)
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, due: Instant) -> Poll<()> {
+        self.waker.clone_from(context.waker());
+        if self.timer.deadline() > due {
+            self.timer.as_mut().reset(due);
+        }
+        let rung = self.timer.as_mut().poll(context);
+        if rung.is_pending() || self.timer.deadline() == due {
+            return rung;
+        }
+        self.timer.as_mut().reset(due);
+        self.timer.as_mut().poll(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_rings_when_it_is_due_whatever_it_was_set_to_before() {
+        let mut timer = LazyTimer::default();
+        for seconds in [10, 60, 5, 5, 600] {
+            let began = Instant::now();
+            let due = began + Duration::from_secs(seconds);
+            poll_fn(|context| timer.poll(context, due)).await;
+            assert_eq!(began.elapsed().as_secs(), seconds);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_that_moves_on_or_back_while_it_runs_is_kept() {
+        for (first, second) in [(10, 60), (60, 10), (10, 10)] {
+            let mut timer = LazyTimer::default();
+            let began = Instant::now();
+            let due = |seconds| began + Duration::from_secs(seconds);
+            let once = poll_fn(|context| Poll::Ready(timer.poll(context, due(first)))).await;
+            assert!(once.is_pending());
+            poll_fn(|context| timer.poll(context, due(second))).await;
+            assert_eq!(began.elapsed().as_secs(), second);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_heard_of_in_time_or_not_at_all() {
+        let mut timer = LazyTimer::default();
+        let due = |seconds| Instant::now() + Duration::from_secs(seconds);
+        let work = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+        assert_eq!(timer.within(due(10), work(9)).await, Some(()));
+        assert_eq!(timer.within(due(10), work(11)).await, None);
+        assert_eq!(timer.within(due(10), work(9)).await, Some(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_wakes_the_task_that_asked_last() {
+        let mut timer = LazyTimer::default();
+        let due = Instant::now() + Duration::from_secs(10);
+        let other = &mut Context::from_waker(Waker::noop());
+        assert!(timer.poll(other, due).is_pending());
+        poll_fn(|context| timer.poll(context, due)).await;
+        assert_eq!(Instant::now(), due);
+    }
+}

@@ -1,0 +1,239 @@
+//! How a door begins and ends: its listeners, its threads, and what is done besides serving.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::backend::GatewayIdentity;
+use crate::config::{ConfigError, Resolved, Source};
+use crate::observe;
+use crate::state::State;
+use crate::task;
+
+/// Connections that the kernel holds until they are accepted.
+const BACKLOG: i32 = 4096;
+
+/// A door that is open. Dropping it does not end it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) state: Arc<State>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Why a door did not open.
+#[derive(Debug)]
+pub enum StartError {
+    /// Its configuration cannot be used.
+    Config(ConfigError),
+    /// A listener could not be opened, which a flag or key can move elsewhere.
+    Listen(SocketAddr, &'static str, io::Error),
+    /// The system refused something else.
+    System(io::Error),
+    /// What is configured cannot be served by this door; the text says why.
+    Unfit(String),
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Begins all that is not serving. `addresses` are those by which the door might be taken for a
+    /// backend of its own.
+    pub(crate) fn begin(
+        config: Resolved,
+        source: Option<Source>,
+        addresses: Vec<SocketAddr>,
+    ) -> Result<Self, StartError> {
+        let state = State::new(config);
+        let watched = Arc::clone(&state);
+        let identity = GatewayIdentity { addresses, instance: state.standing().instance.into() };
+        let watch = spawn("tidegate-watch", move || watch_over(watched, source, identity))?;
+        let mut threads = vec![watch];
+        threads.extend(show_on_bus(&state)?);
+        Ok(Self { state, threads })
+    }
+
+    /// Adds a thread that ends when the gate has ended.
+    pub(crate) fn add(&mut self, thread: JoinHandle<()>) {
+        self.threads.push(thread);
+    }
+
+    /// Ends what has begun, since the door cannot open.
+    pub(crate) fn give_up(self, why: StartError) -> StartError {
+        self.state.close();
+        self.state.cut_off();
+        self.join();
+        why
+    }
+
+    /// Waits until everything has ended.
+    pub(crate) fn join(self) {
+        for thread in self.threads {
+            // A thread that panicked has said so; the others are waited for all the same.
+            let _ = thread.join();
+        }
+        self.state.observer.flush();
+    }
+
+    /// Waits for SIGTERM or SIGINT, goes on for as long as it is to drain, then ends in order; a
+    /// second signal ends it at once.
+    pub(crate) fn run_until_signal(self, drain: Duration) -> io::Result<()> {
+        let runtime = task::runtime()?;
+        let mut signals = runtime.block_on(async { task::EndSignals::listen() })?;
+        let name = runtime.block_on(signals.next());
+        tracing::info!(signal = name, "shutting down; once more to cut streams off");
+        runtime.block_on(async {
+            tokio::select! {
+                _ = signals.next() => {
+                    self.state.close();
+                    self.state.cut_off();
+                }
+                () = self.end(drain) => {}
+            }
+        });
+        self.join();
+        Ok(())
+    }
+
+    async fn end(&self, drain: Duration) {
+        self.state.drain(drain).await;
+        self.state.close();
+        self.state.ended().await;
+    }
+}
+
+/// What comes before anything is begun.
+pub(crate) fn prepare(config: &Resolved) {
+    raise_file_limit();
+    observe::log::init(&config.log);
+    for notice in &config.notices {
+        tracing::warn!("{notice}");
+    }
+}
+
+pub(crate) fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
+    Ok(std::thread::Builder::new().name(name.into()).spawn(work)?)
+}
+
+/// As many as there are cores.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Opens as many listeners on one address as there are workers.
+pub(crate) fn listen(
+    (address, flag): (SocketAddr, &'static str),
+    count: usize,
+) -> Result<Vec<TcpListener>, StartError> {
+    let refused = |error| StartError::Listen(address, flag, error);
+    // Shared ports would let a second gateway creep in unnoticed.
+    let alone = bind(address, false).map_err(refused)?;
+    let address = alone.local_addr().map_err(refused)?;
+    drop(alone);
+    (0..count.max(1)).map(|_| bind(address, true).map_err(refused)).collect()
+}
+
+/// Where listeners are.
+pub(crate) fn address(listeners: &[TcpListener]) -> io::Result<SocketAddr> {
+    listeners.first().ok_or(io::ErrorKind::AddrNotAvailable)?.local_addr()
+}
+
+fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for the last connections to be forgotten.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// What is done besides serving, until the gate has ended.
+fn watch_over(state: Arc<State>, source: Option<Source>, identity: GatewayIdentity) {
+    let runtime = match task::runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return tracing::error!(%error, "the watch did not start"),
+    };
+    runtime.block_on(async {
+        let scheduler = Arc::clone(&state.scheduler);
+        task::spawn(async move { scheduler.keep_time().await });
+        task::spawn(Arc::clone(&state.fleet).watch(identity));
+        task::spawn(Arc::clone(&state).learn_names());
+        if let Some(source) = source {
+            task::spawn(Arc::clone(&state).reload(source));
+        }
+        let left = state.ended().await;
+        if left > 0 {
+            tracing::warn!(connections = left, "cut off at the end of the grace period");
+        }
+    });
+}
+
+/// The thread that shows the queue and the backends on D-Bus, where that is wanted. It is one of
+/// its own: however often the bus is asked, nobody's deadline waits for it.
+#[cfg(feature = "dbus")]
+fn show_on_bus(state: &Arc<State>) -> Result<Option<JoinHandle<()>>, StartError> {
+    let state = Arc::clone(state);
+    let bus = state.config.load().dbus;
+    bus.map(|bus| spawn("tidegate-bus", move || dbus::serve(state, bus))).transpose()
+}
+
+#[cfg(not(feature = "dbus"))]
+fn show_on_bus(_: &Arc<State>) -> Result<Option<JoinHandle<()>>, StartError> {
+    Ok(None)
+}
+
+/// Every client is an open file, and the usual limit is a thousand.
+fn raise_file_limit() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+// === impl StartError ===
+
+impl From<ConfigError> for StartError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Config(error) => write!(f, "{error}"),
+            Self::Listen(address, flag, error) => {
+                write!(f, "cannot listen on {address}: {error}; ")?;
+                match error.kind() {
+                    io::ErrorKind::AddrNotAvailable => write!(
+                        f,
+                        "this machine does not have that address; choose one of its own with \
+                         {flag}, or 0.0.0.0 for all of them"
+                    ),
+                    io::ErrorKind::PermissionDenied => write!(
+                        f,
+                        "ports below 1024 need a privilege; choose a higher one with {flag}"
+                    ),
+                    _ => write!(f, "is another server there? Choose another address with {flag}"),
+                }
+            }
+            Self::System(error) => write!(f, "{error}"),
+            Self::Unfit(why) => write!(f, "{why}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}

@@ -1,0 +1,244 @@
+//! What a passing answer tells of itself: when its first token came, how many, and what was used.
+//!
+//! Nothing is parsed that need not be. Of the usage only the bytes behind its key are kept, and it
+//! may be split over chunks in any way. Events are counted by their marks for backends that tell no
+//! usage; one that says nothing is no token, unless it was cut before that could be seen.
+
+use std::sync::LazyLock;
+
+use http::HeaderValue;
+use memchr::memmem::Finder;
+
+/// How many bytes behind the key of the usage are kept: its numbers stand there.
+const USAGE_MAX: usize = 512;
+
+const EVENT_MARK: &[u8] = b"data:";
+const OLLAMA_PROMPT: &[u8] = b"\"prompt_eval_count\":";
+
+static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(EVENT_MARK));
+static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\""));
+static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
+/// Ollama's two counts come in either order; the first that is found stands before the other.
+static OLLAMA_USAGE: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| [Finder::new(OLLAMA_PROMPT), Finder::new(b"\"eval_count\":")]);
+
+/// The longest key that is looked for, less one: so much of a chunk's end may begin one.
+const SEAM: usize = OLLAMA_PROMPT.len() - 1;
+
+/// How an answer is cut into tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamFormat {
+    /// Server-sent events, one token each.
+    Events,
+    /// One JSON object a line, one token each.
+    Lines,
+    /// One piece.
+    Whole,
+}
+
+/// What was read of an answer so far.
+#[derive(Debug)]
+pub(crate) struct TokenCounter {
+    format: StreamFormat,
+    tokens: u64,
+    /// The end of the last chunk.
+    seam: Vec<u8>,
+    /// What stands behind the last key of a usage, as far as it has come.
+    usage: Vec<u8>,
+    wanted: bool,
+    /// Whether Ollama's counts have begun: they come once, and the second is no new beginning.
+    ollama: bool,
+}
+
+/// TokenUsage as the backend counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TokenUsage {
+    pub(crate) prompt: Option<u64>,
+    pub(crate) output: Option<u64>,
+}
+
+// === impl StreamFormat ===
+
+impl StreamFormat {
+    pub(crate) fn of(content_type: Option<&HeaderValue>) -> Self {
+        let name = content_type.map_or(&b""[..], HeaderValue::as_bytes);
+        if name.starts_with(b"text/event-stream") {
+            Self::Events
+        } else if name.starts_with(b"application/x-ndjson") {
+            Self::Lines
+        } else {
+            Self::Whole
+        }
+    }
+}
+
+// === impl TokenCounter ===
+
+impl TokenCounter {
+    pub(crate) fn new(format: StreamFormat) -> Self {
+        let (seam, usage) = (Vec::new(), Vec::new());
+        Self { format, tokens: 0, seam, usage, wanted: false, ollama: false }
+    }
+
+    /// Reads a chunk. Says whether tokens came with it.
+    pub(crate) fn read(&mut self, chunk: &[u8]) -> bool {
+        self.read_usage(chunk);
+        let tokens = match self.format {
+            StreamFormat::Events => events(chunk).filter(|event| is_token(event)).count() as u64,
+            StreamFormat::Lines => lines(chunk).filter(|line| !is_last_line(line)).count() as u64,
+            StreamFormat::Whole => 0,
+        };
+        self.tokens += tokens;
+        tokens > 0
+    }
+
+    /// Events with tokens so far.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// What the backend says was used, if it has said so by now.
+    pub(super) fn used(&self) -> TokenUsage {
+        let mut used = TokenUsage::default();
+        let mut words = self.usage.split(|&byte| byte == b'"').skip(1);
+        // Every other piece between quotes is a word, and what follows it up to the next its value.
+        while let (Some(word), Some(value)) = (words.next(), words.next()) {
+            let count = match word {
+                b"prompt_tokens" | b"input_tokens" | b"prompt_eval_count" => &mut used.prompt,
+                b"completion_tokens" | b"output_tokens" | b"eval_count" => &mut used.output,
+                _ => continue,
+            };
+            *count = count.or_else(|| number(value));
+        }
+        used
+    }
+
+    fn read_usage(&mut self, chunk: &[u8]) {
+        if let Some(at) = self.find_key(chunk) {
+            self.usage.clear();
+            self.wanted = true;
+            self.keep(&chunk[at..]);
+        } else {
+            self.keep(chunk);
+            self.mend_seam(chunk);
+        }
+        let end = &chunk[chunk.len().saturating_sub(SEAM)..];
+        self.seam.drain(..self.seam.len().saturating_sub(SEAM - end.len()));
+        self.seam.extend_from_slice(end);
+    }
+
+    /// Where the last key of a usage begins.
+    fn find_key(&mut self, bytes: &[u8]) -> Option<usize> {
+        let openai = USAGE.find_iter(bytes).last();
+        if self.format == StreamFormat::Events || self.ollama {
+            return openai;
+        }
+        let ollama = OLLAMA_USAGE.iter().filter_map(|key| key.find(bytes)).min();
+        self.ollama = ollama.is_some();
+        openai.max(ollama)
+    }
+
+    /// Finds a key that begins in an earlier chunk.
+    fn mend_seam(&mut self, chunk: &[u8]) {
+        if self.seam.is_empty() {
+            return;
+        }
+        let before = self.seam.len();
+        self.seam.extend_from_slice(&chunk[..chunk.len().min(SEAM)]);
+        let seam = std::mem::take(&mut self.seam);
+        if let Some(at) = self.find_key(&seam) {
+            self.usage.clear();
+            self.usage.extend_from_slice(&seam[at..before]);
+            self.wanted = true;
+            self.keep(chunk);
+        }
+        self.seam = seam;
+        self.seam.truncate(before);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.wanted {
+            let room = USAGE_MAX - self.usage.len();
+            self.usage.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            self.wanted = self.usage.len() < USAGE_MAX;
+        }
+    }
+}
+
+/// The events of a chunk, each with what follows it up to the next. A mark within a text is none:
+/// texts have no line breaks of their own.
+fn events(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let begins = |&at: &usize| at == 0 || chunk[at - 1] == b'\n';
+    let mut starts = EVENT.find_iter(chunk).filter(begins).peekable();
+    std::iter::from_fn(move || {
+        let start = starts.next()? + EVENT_MARK.len();
+        Some(&chunk[start..starts.peek().copied().unwrap_or(chunk.len())])
+    })
+}
+
+/// The lines that end in a chunk, as far as they stand in it.
+fn lines(chunk: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut start = 0;
+    memchr::memchr_iter(b'\n', chunk).map(move |end| {
+        let line = &chunk[start..end];
+        start = end + 1;
+        line
+    })
+}
+
+/// Whether a line of Ollama's is the one that tells the end.
+fn is_last_line(line: &[u8]) -> bool {
+    has(line, b"\"done\":true") || has(line, b"\"done\": true")
+}
+
+/// Whether an event says something.
+fn is_token(event: &[u8]) -> bool {
+    if let Some(at) = DELTA.find(event) {
+        return says_something(&event[at..]);
+    }
+    let empty = |spaced: &[u8], dense: &[u8]| has(event, dense) || has(event, spaced);
+    !(event.trim_ascii_start().starts_with(b"[DONE]")
+        || empty(b"\"choices\": []", b"\"choices\":[]")
+        || empty(b"\"text\": \"\"", b"\"text\":\"\""))
+}
+
+/// Whether a delta has any text but that of its role: the greeting and the end have none. The first
+/// text that is not empty decides, so no escapes need be read.
+fn says_something(delta: &[u8]) -> bool {
+    let mut pieces = delta.split(|&byte| byte == b'"').skip(1);
+    let (mut key, mut depth) = (&b""[..], 0_usize);
+    loop {
+        // What is cut off may go on to say something.
+        let (Some(word), Some(between)) = (pieces.next(), pieces.next()) else { return true };
+        if key.is_empty() {
+            // A name; its value may be a text, which comes next.
+            key = if between.trim_ascii() == b":" { word } else { b"" };
+        } else if word.is_empty() || key == b"role" {
+            key = b"";
+        } else {
+            return true;
+        }
+        for byte in between {
+            match byte {
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' if depth <= 1 => return false,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn has(bytes: &[u8], needle: &[u8]) -> bool {
+    memchr::memmem::find(bytes, needle).is_some()
+}
+
+/// The number that stands behind a key's colon.
+fn number(value: &[u8]) -> Option<u64> {
+    let digits = value.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+    let length = digits.iter().take(18).take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&digits[..length]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! TokenUsage and usage are found however the bytes are cut.
+
+use super::*;
+
+const CHAT: &str = concat!(
+    "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}],",
+    "\"usage\":null}\n\n",
+    ": a comment\n\n",
+    "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"usage\":null}\n\n",
+    "data: {\"choices\":[{\"delta\":{\"content\":\"b\"}}],\"usage\":null}\n\n",
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":11,\"total_tokens\":13,",
+    "\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\n",
+    "data: [DONE]\n\n",
+);
+
+fn read(format: StreamFormat, chunks: &[&[u8]]) -> TokenCounter {
+    let mut counter = TokenCounter::new(format);
+    for chunk in chunks {
+        counter.read(chunk);
+    }
+    counter
+}
+
+#[test]
+fn usage_is_found_however_the_stream_is_cut() {
+    let bytes = CHAT.as_bytes();
+    for size in 1..bytes.len() {
+        let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
+        let counter = read(StreamFormat::Events, &chunks);
+        let want = TokenUsage { prompt: Some(11), output: Some(2) };
+        assert_eq!(counter.used(), want, "in chunks of {size}");
+    }
+}
+
+#[test]
+fn a_greeting_is_not_the_first_token() {
+    let events: Vec<&[u8]> = CHAT.split_inclusive("\n\n").map(str::as_bytes).collect();
+    let mut counter = TokenCounter::new(StreamFormat::Events);
+    assert!(!counter.read(events[0]), "the role alone");
+    assert!(!counter.read(events[1]), "a comment");
+    assert!(counter.read(events[2]));
+    assert_eq!(counter.tokens(), 1);
+}
+
+/// What servers send that tell no usage: the greeting, what says nothing and the end are no tokens.
+#[test]
+fn only_events_that_say_something_are_counted() {
+    let nothing = [
+        r#"{"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
+        r#"{"choices": [{"delta": {"role": null, "content": null}, "finish_reason": "stop"}]}"#,
+        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}"#,
+        r#"{"choices":[{"text":"","finish_reason":"length"}]}"#,
+        r#"{"choices":[],"timings":{"predicted_n":5}}"#,
+        r#"{"choices": [], "usage": null}"#,
+        r#"[DONE]"#,
+    ];
+    let something = [
+        r#"{"choices":[{"delta":{"content":"data: \"\""},"finish_reason":null}]}"#,
+        r#"{"choices":[{"delta":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}"#,
+        r#"{"choices":[{"delta":{"content":null,"reasoning_content":"x"}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{"}}]}}]}"#,
+        r#"{"choices":[{"text":"x","finish_reason":"length"}]}"#,
+        r#"{"type":"response.output_text.delta","delta":"x"}"#,
+    ];
+    for (texts, each) in [(&nothing[..], 0), (&something[..], 1)] {
+        for text in texts {
+            let event = format!("data: {text}\n\n");
+            let mut counter = TokenCounter::new(StreamFormat::Events);
+            assert_eq!(counter.read(event.as_bytes()), each == 1, "{text}");
+            assert_eq!(counter.tokens(), each, "{text}");
+            counter.read(format!("data:{text}\n\n{event}").as_bytes());
+            assert_eq!(counter.tokens(), 3 * each, "two in one chunk: {text}");
+        }
+    }
+}
+
+#[test]
+fn ollama_counts_in_lines_and_tells_its_counts_at_the_end() {
+    let lines = [
+        &b"{\"message\":{\"role\":\"assistant\",\"content\":\"x\"},\"done\":false}\n"[..],
+        b"{\"done\":true,\"total_duration\":5,\"prompt_eval_count\":26,\"eval_count\":298}\n",
+    ];
+    let counter = read(StreamFormat::Lines, &lines);
+    assert_eq!(counter.tokens(), 1, "the last line is no token");
+    assert_eq!(counter.used(), TokenUsage { prompt: Some(26), output: Some(298) });
+}
+
+#[test]
+fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
+    let texts = [
+        "{\"done\":true,\"prompt_eval_count\":26,\"prompt_eval_duration\":9,\"eval_count\":3}\n",
+        "{\"done\":true,\"eval_count\": 3,\"eval_duration\":7,\"prompt_eval_count\": 26}\n",
+    ];
+    for text in texts {
+        for size in 1..=text.len() {
+            let chunks: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+            for format in [StreamFormat::Lines, StreamFormat::Whole] {
+                let used = read(format, &chunks).used();
+                let want = TokenUsage { prompt: Some(26), output: Some(3) };
+                assert_eq!(used, want, "{text} in chunks of {size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_whole_answer_tells_its_usage_and_no_tokens() {
+    let answer =
+        b"{\"usage\": {\"input_tokens\": 7, \"output_tokens\": 3}, \"object\":\"response\"}";
+    let counter = read(StreamFormat::Whole, &[answer]);
+    assert_eq!(counter.tokens(), 0);
+    assert_eq!(counter.used(), TokenUsage { prompt: Some(7), output: Some(3) });
+}
+
+#[test]
+fn nothing_said_is_nothing_known() {
+    for text in ["", "{}", "\"usage\"", "{\"usage\":{\"prompt_tokens\":x}}"] {
+        assert_eq!(
+            read(StreamFormat::Whole, &[text.as_bytes()]).used(),
+            TokenUsage::default(),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! The scheduler of the core: one controller behind one short mutex, and those who wait for it.
+//!
+//! A request holds a [`Permit`] from its offer to its end. Whatever becomes of the request, its permit
+//! ends the ask exactly once: settled, or cancelled when it is dropped. Nothing polls: a verb that
+//! frees a place grants the next ask in the same call, and its waiter is woken when the lock is
+//! free again. The lock is never held across an await, and nothing else is locked under it.
+
+mod permit;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flow::{
+    Ask, BackendId, Controller, Event, ModelId, RouteChoice, Settings, Span, Ticket, Time, Verdict,
+    Workload,
+};
+use tokio::sync::{Notify, oneshot};
+
+use crate::clock::Clock;
+use crate::ingress::Intent;
+use crate::reply::{Fault, Refused};
+
+pub(crate) use permit::Permit;
+
+/// The controller and those who wait.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    clock: Clock,
+    inner: Mutex<Inner>,
+    /// Rung when the sleeper must rise earlier than it meant to.
+    wake: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    controller: Controller,
+    waiting: HashMap<Ticket, oneshot::Sender<Outcome>>,
+    /// When the sleeper means to rise.
+    wakes_at: Option<Time>,
+}
+
+/// What a request's model is in numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) model: ModelId,
+    /// The adapter (LoRA) that it needs, where backends have it loaded as one.
+    pub(crate) adapter: Option<u32>,
+}
+
+/// Where an ask may go, and how it got there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    pub(crate) backend: BackendId,
+    /// Why there, where that can be told.
+    pub(crate) choice: Option<RouteChoice>,
+    /// How long it waited this time, and until when.
+    pub(crate) waited: Span,
+    pub(crate) at: Time,
+}
+
+type Outcome = Result<Grant, Refused>;
+
+/// A waiter and what it is to hear.
+type Delivery = (oneshot::Sender<Outcome>, Outcome);
+
+// === impl Scheduler ===
+
+impl Scheduler {
+    pub(crate) fn new(settings: Settings, clock: Clock) -> Self {
+        let controller = Controller::new(settings);
+        let inner = Inner { controller, waiting: HashMap::new(), wakes_at: None };
+        Self { clock, inner: Mutex::new(inner), wake: Notify::new() }
+    }
+
+    /// Looks at the truth, or tells it something: those whom it concerns hear of it.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Controller, Time) -> T) -> T {
+        self.locked(|inner, now| act(&mut inner.controller, now))
+    }
+
+    /// Asks for a place. The time is when the request arrived: its waits count from there.
+    pub(crate) fn offer(
+        self: &Arc<Self>,
+        intent: &Intent,
+        target: Target,
+        arrived: Time,
+    ) -> Result<Permit, Refused> {
+        self.locked(|inner, now| {
+            let ask = inner.ask(intent, target, arrived, now);
+            match inner.controller.offer(ask, now) {
+                Verdict::Granted { ticket, backend } => {
+                    let choice = inner.controller.choice(ticket);
+                    let grant = Grant { backend, choice, waited: Span::ZERO, at: now };
+                    Ok(Permit::granted(Arc::clone(self), ticket, grant))
+                }
+                Verdict::Queued { ticket } => {
+                    Ok(Permit::waiting(Arc::clone(self), ticket, inner.expect(ticket)))
+                }
+                Verdict::Refused { reason, retry_after } => {
+                    let fault = Fault::from(reason);
+                    Err(Refused { fault, retry_after: Some(retry_after) })
+                }
+            }
+        })
+    }
+
+    /// Lets time pass in the core, for ever.
+    pub(crate) async fn keep_time(&self) {
+        loop {
+            let wakes_at = self.inner().wakes_at;
+            let timer = async {
+                match wakes_at {
+                    Some(time) => tokio::time::sleep_until(self.clock.instant(time)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = timer => self.with(Controller::wake),
+                () = self.wake.notified() => {}
+            }
+        }
+    }
+
+    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // A panic under the lock is a fault of one request; the core checks its own arguments.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn locked<T>(&self, act: impl FnOnce(&mut Inner, Time) -> T) -> T {
+        self.locked_at(self.clock.now(), act)
+    }
+
+    /// The same for those who have looked at the clock.
+    fn locked_at<T>(&self, now: Time, act: impl FnOnce(&mut Inner, Time) -> T) -> T {
+        let mut inner = self.inner();
+        let answer = act(&mut inner, now);
+        let deliveries = inner.deliveries(now);
+        let earlier = inner.reset_wake();
+        drop(inner);
+        if earlier {
+            self.wake.notify_one();
+        }
+        for (waiter, outcome) in deliveries {
+            // Whoever left meanwhile cancels by dropping its permit.
+            let _ = waiter.send(outcome);
+        }
+        answer
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn ask(&mut self, intent: &Intent, target: Target, arrived: Time, now: Time) -> Ask {
+        let flow = self.controller.flow(&intent.flow, intent.class);
+        let workload = intent.workload.as_deref().unwrap_or_default();
+        let id = self.controller.workload(workload, now);
+        Ask {
+            band: intent.band,
+            cost: intent.cost,
+            prompt: intent.prompt,
+            tokens: intent.tokens,
+            streamed: intent.streamed,
+            workload: Workload { id, criticality: intent.criticality },
+            ttl: intent.ttl,
+            deadline: intent.deadline.map(|deadline| arrived.after(deadline)),
+            latency_max: intent.latency_max,
+            latency_critical: intent.latency_critical,
+            session: intent.session,
+            adapter: target.adapter,
+            ..Ask::new(flow, target.model)
+        }
+    }
+
+    fn expect(&mut self, ticket: Ticket) -> oneshot::Receiver<Outcome> {
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.insert(ticket, sender);
+        receiver
+    }
+
+    /// What those who wait are to hear.
+    fn deliveries(&mut self, now: Time) -> Vec<Delivery> {
+        let mut deliveries = Vec::new();
+        while let Some(event) = self.controller.poll_event() {
+            let (ticket, outcome) = self.outcome(event, now);
+            if let Some(waiter) = self.waiting.remove(&ticket) {
+                deliveries.push((waiter, outcome));
+            }
+        }
+        deliveries
+    }
+
+    fn outcome(&self, event: Event, now: Time) -> (Ticket, Outcome) {
+        match event {
+            Event::Granted { ticket, backend, waited } => {
+                let choice = self.controller.choice(ticket);
+                (ticket, Ok(Grant { backend, choice, waited, at: now }))
+            }
+            Event::Evicted { ticket, reason, retry_after } => {
+                let fault = Fault::from(reason);
+                (ticket, Err(Refused { fault, retry_after: Some(retry_after) }))
+            }
+        }
+    }
+
+    /// Notes when the sleeper must rise; says whether it is earlier than it knows.
+    fn reset_wake(&mut self) -> bool {
+        let next = self.controller.next_wake();
+        let was = std::mem::replace(&mut self.wakes_at, next);
+        match (was, next) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(was), Some(next)) => next < was,
+        }
+    }
+}

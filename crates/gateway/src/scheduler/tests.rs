@@ -1,0 +1,144 @@
+//! Seats end what they began, on every path, and nobody waits for a clock that nobody hears.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow::{
+    BackendId, BackendSupply, Band, Bounds, Hysteresis, ModelId, RequeuePosition, Settings, Span,
+    Usage,
+};
+use http::HeaderValue;
+
+use super::*;
+
+const MODEL: ModelId = ModelId(7);
+const TARGET: Target = Target { model: MODEL, adapter: None };
+
+fn intent(flow: &str) -> Intent {
+    Intent {
+        model: None,
+        target: None,
+        flow: flow.into(),
+        class: 0,
+        band: Band::Normal,
+        workload: None,
+        criticality: 3,
+        cost: 1,
+        prompt: 1,
+        tokens: 1,
+        streamed: false,
+        ttl: None,
+        deadline: None,
+        latency_max: None,
+        latency_critical: false,
+        session: None,
+        request_id: HeaderValue::from_static("test"),
+        queue_status: false,
+    }
+}
+
+/// A scheduler with one backend that takes so many at once.
+fn scheduler(slots: f64) -> Arc<Scheduler> {
+    let bounds = Bounds::Fixed(Hysteresis::limit(slots).unwrap());
+    let settings = Settings { bounds, ..Settings::default() };
+    let scheduler = Arc::new(Scheduler::new(settings, Clock::start()));
+    let backends = [BackendSupply::new(BackendId(0), vec![MODEL])];
+    scheduler.with(|controller, now| controller.supply(&backends, now));
+    scheduler
+}
+
+fn offer(scheduler: &Arc<Scheduler>, intent: &Intent) -> Permit {
+    scheduler.offer(intent, TARGET, scheduler.clock.now()).unwrap()
+}
+
+fn counts(scheduler: &Scheduler) -> (u32, u32) {
+    scheduler.with(|controller, _| (controller.depth(), controller.in_flight()))
+}
+
+#[tokio::test]
+async fn c01_a_seat_that_is_dropped_gives_its_place_to_the_next() {
+    let scheduler = scheduler(1.0);
+    let mut first = offer(&scheduler, &intent("a"));
+    first.grant().await.unwrap();
+    let mut second = offer(&scheduler, &intent("a"));
+    assert!(second.waits());
+    drop(first);
+    assert_eq!(second.grant().await.unwrap().backend, BackendId(0));
+    second.settle(Usage::Unknown, scheduler.clock.now());
+    assert_eq!(counts(&scheduler), (0, 0));
+}
+
+#[tokio::test]
+async fn q09_a_seat_that_is_dropped_while_it_waits_is_gone() {
+    let scheduler = scheduler(1.0);
+    let mut running = offer(&scheduler, &intent("a"));
+    running.grant().await.unwrap();
+    let waiting = offer(&scheduler, &intent("a"));
+    assert_eq!(counts(&scheduler), (1, 1));
+    drop(waiting);
+    assert_eq!(counts(&scheduler), (0, 1));
+    assert!(scheduler.inner().waiting.is_empty(), "its waiter is forgotten too");
+}
+
+/// A grant that comes while its client leaves must not be lost with it.
+#[tokio::test]
+async fn c01_a_grant_that_nobody_takes_is_given_back() {
+    let scheduler = scheduler(1.0);
+    let mut running = offer(&scheduler, &intent("a"));
+    running.grant().await.unwrap();
+    let left = offer(&scheduler, &intent("a"));
+    running.settle(Usage::Unknown, scheduler.clock.now());
+    assert_eq!(counts(&scheduler), (0, 1), "granted, and not yet heard of it");
+    drop(left);
+    assert_eq!(counts(&scheduler), (0, 0));
+}
+
+#[tokio::test]
+async fn n05_a_request_that_is_sent_back_waits_again() {
+    let scheduler = scheduler(1.0);
+    let mut permit = offer(&scheduler, &intent("a"));
+    permit.grant().await.unwrap();
+    permit.requeue(RequeuePosition::Original);
+    permit.grant().await.unwrap();
+    assert_eq!(counts(&scheduler), (0, 1));
+}
+
+#[tokio::test]
+async fn a_panic_under_way_ends_the_ask() {
+    let scheduler = scheduler(1.0);
+    let mut permit = offer(&scheduler, &intent("a"));
+    permit.grant().await.unwrap();
+    let broken = tokio::spawn(async move {
+        let _held = permit;
+        panic!("a handler broke");
+    });
+    assert!(broken.await.is_err());
+    assert_eq!(counts(&scheduler), (0, 0));
+}
+
+/// Q08: nobody calls anything, and still the waiter hears, because the scheduler keeps the time.
+#[tokio::test]
+async fn q08_a_waiter_hears_when_its_time_is_up() {
+    let scheduler = scheduler(1.0);
+    let clock = Arc::clone(&scheduler);
+    let sleeper = tokio::spawn(async move { clock.keep_time().await });
+    let mut running = offer(&scheduler, &intent("a"));
+    running.grant().await.unwrap();
+    let hasty = Intent { ttl: Some(Span::from_millis(20)), ..intent("a") };
+    let mut waiting = offer(&scheduler, &hasty);
+    let heard = tokio::time::timeout(Duration::from_secs(10), waiting.grant()).await.unwrap();
+    assert_eq!(heard.unwrap_err().fault.code(), "queue_timeout");
+    sleeper.abort();
+}
+
+#[tokio::test]
+async fn n07_closing_tells_everyone_who_waits() {
+    let scheduler = scheduler(1.0);
+    let mut running = offer(&scheduler, &intent("a"));
+    running.grant().await.unwrap();
+    let mut waiting = offer(&scheduler, &intent("a"));
+    scheduler.with(Controller::close);
+    assert_eq!(waiting.grant().await.unwrap_err().fault, Fault::ShuttingDown);
+    let refused = scheduler.offer(&intent("b"), TARGET, scheduler.clock.now()).unwrap_err();
+    assert_eq!(refused.fault, Fault::ShuttingDown);
+}

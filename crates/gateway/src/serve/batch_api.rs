@@ -1,0 +1,86 @@
+//! The Batch API at the door: what comes is handed to it as it comes, and what it says goes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use hyper::body::Incoming;
+
+use super::request_body::{self, Arriving};
+use crate::batch::{Answered, Batches, Upload};
+use crate::clock;
+use crate::depot::Depot;
+use crate::ingress;
+use crate::ingress::path::BatchCall;
+use crate::reply::Fault;
+use crate::state::State;
+
+/// How long a file is still taken that will not be kept: a client that sends hears nothing, and one
+/// whose connection is closed meanwhile may never hear why.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Answers a call, and counts the bytes of a file as they come.
+pub(super) async fn answer(
+    state: &State,
+    depot: Option<&Depot>,
+    call: BatchCall,
+    (parts, body): (&Parts, Incoming),
+    received: &mut u64,
+) -> Result<Answered, Fault> {
+    let batches = match depot.and_then(Depot::batches) {
+        Some(open) => open.map_err(Fault::StoreAway),
+        None => Err(Fault::BatchDisabled),
+    };
+    match (batches, call) {
+        (_, BatchCall::OtherMethod) => Err(Fault::MethodNotAllowed),
+        (Err(fault), _) => Err(fault),
+        (Ok(batches), BatchCall::Upload) => upload(state, batches, (parts, body), received).await,
+        (Ok(batches), BatchCall::Create) => {
+            let server = &state.config.load_full().server;
+            let (bytes, _held) = request_body::collect(body, server, state).await?;
+            batches.answer(call, parts, &bytes, clock::moment()).await
+        }
+        (Ok(batches), _) => batches.answer(call, parts, &Bytes::new(), clock::moment()).await,
+    }
+}
+
+async fn upload(
+    state: &State,
+    batches: &Arc<Batches>,
+    (parts, body): (&Parts, Incoming),
+    received: &mut u64,
+) -> Result<Answered, Fault> {
+    let mut arriving = Arriving::new(body, state.config.load().server.body_timeout);
+    let taken = tokio::select! {
+        taken = take(batches, parts, &mut arriving, received) => taken,
+        () = state.closing() => return Err(Fault::ShuttingDown),
+    };
+    match taken {
+        Ok(upload) => upload.finish(clock::moment()).await.map(Answered::uploaded),
+        Err(fault) if ingress::headers::expects_word(&parts.headers) => Err(fault),
+        Err(fault) => {
+            let _ = tokio::time::timeout(LINGER, pass_over(arriving)).await;
+            Err(fault)
+        }
+    }
+}
+
+/// Takes the rest of a body for nothing.
+async fn pass_over(mut arriving: Arriving) {
+    while let Ok(Some(_)) = arriving.next().await {}
+}
+
+async fn take(
+    batches: &Arc<Batches>,
+    parts: &Parts,
+    arriving: &mut Arriving,
+    received: &mut u64,
+) -> Result<Upload, Fault> {
+    let mut upload = batches.upload(&parts.headers, arriving.announced())?;
+    while let Some(bytes) = arriving.next().await? {
+        *received += bytes.len() as u64;
+        upload.take(&bytes).await?;
+    }
+    Ok(upload)
+}

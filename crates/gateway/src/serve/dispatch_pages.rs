@@ -1,0 +1,140 @@
+//! The dispatcher's pages.
+
+use bytes::Bytes;
+use flow::Time;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderValue, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use serde::Serialize;
+use store::{ErrorKind, StoreError};
+
+use super::request_body;
+use crate::depot::Depot;
+use crate::depot::page::{Deed, Meant};
+use crate::ingress;
+use crate::ingress::path::{AdminPage, DeadLetterQuery, DispatchCall};
+use crate::observe::METRICS_TYPE;
+use crate::reply::{Fault, error};
+use crate::state::State;
+
+/// How a dispatcher that stands alone is.
+#[derive(Debug, Serialize)]
+struct Health<'a> {
+    status: &'static str,
+    /// By this a gateway tells it from a model server.
+    tidegate: &'a str,
+    version: &'static str,
+    uptime_seconds: f64,
+    queues: Vec<String>,
+    /// Why stores cannot be used.
+    trouble: Vec<String>,
+}
+
+/// A page of a dispatcher that stands alone: it has no model servers of its own, and only its store
+/// can fail it.
+pub(super) fn alone(state: &State, depot: &Depot, page: AdminPage) -> Response<Full<Bytes>> {
+    let standing = state.standing();
+    let trouble = depot.troubles();
+    let page = match page {
+        AdminPage::Metrics => Ok((METRICS_TYPE, state.observer.metrics_alone().into())),
+        AdminPage::Health => json(&Health {
+            status: match trouble.as_slice() {
+                _ if standing.shutting_down => "shutting_down",
+                [] => "ok",
+                _ => "store_unavailable",
+            },
+            tidegate: standing.instance,
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_seconds: state.clock.now().since(Time::ZERO).secs_f64(),
+            queues: depot.queues(),
+            trouble,
+        }),
+        AdminPage::Ready if standing.shutting_down => Err(Fault::ShuttingDown),
+        AdminPage::Ready if !trouble.is_empty() => Err(Fault::StoreAway(trouble.join("; "))),
+        AdminPage::Ready => Ok(("application/json", Bytes::from_static(b"{\"ready\":true}"))),
+        AdminPage::Backends | AdminPage::Flows | AdminPage::Workloads => Err(Fault::NoSuchPage),
+    };
+    match page {
+        Ok((kind, body)) => content(kind, body),
+        Err(fault) => error::response(&fault.into()),
+    }
+}
+
+/// Answers for the dispatcher, where there is one.
+pub(super) async fn answer(
+    state: &State,
+    depot: Option<&Depot>,
+    call: DispatchCall,
+    (parts, body): (&Parts, Incoming),
+) -> Result<Response<Full<Bytes>>, Fault> {
+    let depot = depot.ok_or(match call {
+        DispatchCall::OtherMethod => Fault::MethodNotAllowed,
+        _ => Fault::BatchDisabled,
+    })?;
+    let (kind, body) = match call {
+        DispatchCall::Overview => json(&depot.overview().await)?,
+        DispatchCall::Text => {
+            ("text/plain; charset=utf-8", depot.overview().await.to_string().into())
+        }
+        DispatchCall::DeadLetters => dead(depot, parts.uri.query()).await?,
+        DispatchCall::Redrive => act(state, depot, Deed::Redrive, (parts, body)).await?,
+        DispatchCall::Purge => act(state, depot, Deed::Purge, (parts, body)).await?,
+        DispatchCall::OtherMethod => return Err(Fault::MethodNotAllowed),
+    };
+    Ok(content(kind, body))
+}
+
+async fn dead(depot: &Depot, query: Option<&str>) -> Result<Page, Fault> {
+    let DeadLetterQuery { queue, after } = DeadLetterQuery::read(query)?;
+    json(&depot.dead(&queue, after).await.map_err(fault)?)
+}
+
+async fn act(
+    state: &State,
+    depot: &Depot,
+    deed: Deed,
+    (parts, body): (&Parts, Incoming),
+) -> Result<Page, Fault> {
+    // A page of some website could post anything else here in its visitor's name.
+    if !ingress::headers::is_json(&parts.headers) {
+        let what = "Send it with the header Content-Type: application/json.";
+        return Err(Fault::InvalidRequest(what.into()));
+    }
+    let config = state.config.load_full();
+    let (body, _held) = request_body::collect(body, &config.server, state).await?;
+    let meant: Meant = serde_json::from_slice(&body).map_err(|error| {
+        let what = format!("Say which of the dead are meant, as {{\"queue\": …}}: {error}.");
+        Fault::InvalidRequest(what)
+    })?;
+    json(&depot.act(deed, meant).await.map_err(fault)?)
+}
+
+/// A media type and what is in it.
+type Page = (&'static str, Bytes);
+
+fn json(page: &impl Serialize) -> Result<Page, Fault> {
+    let body = serde_json::to_vec(page).map_err(|_| Fault::Internal)?;
+    Ok(("application/json", body.into()))
+}
+
+fn content(kind: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    // What was true a moment ago must not be shown as what is.
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn fault(error: StoreError) -> Fault {
+    match error.kind {
+        ErrorKind::Invalid => Fault::InvalidRequest(error.text),
+        ErrorKind::Full => Fault::StorageFull(error.text),
+        ErrorKind::Unavailable => Fault::StoreAway(error.text),
+        ErrorKind::Broken => {
+            tracing::error!(%error, "the queue is broken");
+            Fault::Internal
+        }
+    }
+}

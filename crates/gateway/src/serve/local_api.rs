@@ -1,0 +1,85 @@
+//! What is answered here and takes part in work: the Batch API and the dispatcher's pages. It is
+//! counted and logged as what a backend answers is, but has no band: it takes nobody's turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Method, Request, Response, Version};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use super::file_download::Told;
+use super::response_writer::Content;
+use super::worker::Worker;
+use super::{batch_api, dispatch_pages};
+use crate::batch::{Answered, Download};
+use crate::ingress;
+use crate::ingress::path::{BatchCall, DispatchCall};
+use crate::reply::{error, headers};
+use crate::trip::Trip;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Local {
+    Batch(BatchCall),
+    Queues(DispatchCall),
+}
+
+/// Answers a call. A client that leaves before that is counted as one that left.
+pub(super) async fn answer(
+    worker: &Worker,
+    call: Local,
+    request: Request<Incoming>,
+) -> Response<Content> {
+    let (state, depot) = (&worker.state, worker.depot.as_deref());
+    let (parts, body) = request.into_parts();
+    let request_id = ingress::headers::request_id(&parts.headers);
+    let mut trip = Trip::begin(&parts, state.clock, Arc::clone(&state.observer));
+    trip.name(&request_id);
+    trip.record.band = None;
+    let answered = match call {
+        Local::Batch(call) => {
+            let received = &mut trip.record.bytes_in;
+            if call != BatchCall::Upload {
+                *received = body.size_hint().exact().unwrap_or(0);
+            }
+            batch_api::answer(state, depot, call, (&parts, body), received).await
+        }
+        Local::Queues(call) => {
+            trip.record.bytes_in = body.size_hint().exact().unwrap_or(0);
+            dispatch_pages::answer(state, depot, call, (&parts, body)).await.map(Answered::Whole)
+        }
+    };
+    let mut response = match answered {
+        Ok(Answered::Whole(response)) => {
+            trip.answered(response.status());
+            if parts.method != Method::HEAD {
+                trip.record.bytes_out = response.body().size_hint().exact().unwrap_or(0);
+            }
+            let now = trip.now();
+            trip.end(now);
+            Content::whole(response)
+        }
+        Ok(Answered::File(response)) => {
+            trip.answered(response.status());
+            let limit = state.config.load().server.write_timeout;
+            response.map(|file| send(file, trip, (&parts, limit)))
+        }
+        Err(fault) => {
+            trip.fail(&fault);
+            Content::whole(error::response(&fault.into()))
+        }
+    };
+    headers::identify(response.headers_mut(), &request_id);
+    response
+}
+
+/// Sends a file, whose call ends when the last of it has gone.
+fn send(file: Download, trip: Trip, (parts, limit): (&Parts, Duration)) -> Content {
+    let told = Told::new(file, trip, parts.method == Method::HEAD);
+    match parts.version {
+        Version::HTTP_2 => Content::handed(told, limit),
+        _ => Content::Stored(told),
+    }
+}

@@ -1,0 +1,239 @@
+//! A request's body: whole and bounded, or piece by piece.
+
+use std::error::Error as _;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use crate::body_memory::Reservation;
+use crate::config::resolved::Server;
+use crate::reply::Fault;
+use crate::state::State;
+
+/// What is set aside for a body before it has come, at most: a client's word costs nothing.
+const TRUSTED: usize = 256 << 10;
+
+/// Bytes that a client must send in a second in the long run, where it may take as long as it
+/// needs.
+const PACE: u64 = 1 << 10;
+
+/// A body, and its part of what all of them hold.
+type Whole = (Bytes, Reservation);
+
+/// A body that is taken as it comes, however long that takes. Its client must not fall silent, nor
+/// send so little that it could hold its place for ever; only the time that it is waited for
+/// counts.
+#[derive(Debug)]
+pub(super) struct Arriving<B = Incoming> {
+    body: B,
+    silence: Duration,
+    waited: Duration,
+    received: u64,
+}
+
+// === impl Arriving ===
+
+impl<B> Arriving<B>
+where
+    B: Body<Data = Bytes, Error = hyper::Error> + Unpin,
+{
+    pub(super) fn new(body: B, silence: Duration) -> Self {
+        Self { body, silence, waited: Duration::ZERO, received: 0 }
+    }
+
+    /// How many bytes are announced at least.
+    pub(super) fn announced(&self) -> u64 {
+        self.body.size_hint().lower()
+    }
+
+    /// The next piece; nothing at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
+        loop {
+            let earned = self.silence + Duration::from_secs(self.received / PACE);
+            let limit = earned.saturating_sub(self.waited).min(self.silence);
+            let began = Instant::now();
+            let frame = tokio::time::timeout(limit, self.body.frame()).await;
+            self.waited += began.elapsed();
+            let Some(frame) = frame.map_err(|_| Fault::RequestTimeout)? else { return Ok(None) };
+            // Trailers say nothing of interest.
+            if let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() {
+                self.received += data.len() as u64;
+                return Ok(Some(data));
+            }
+        }
+    }
+}
+
+/// Reads a body to its end.
+pub(super) async fn collect(
+    body: Incoming,
+    server: &Server,
+    state: &State,
+) -> Result<Whole, Fault> {
+    let limit = server.body_limit;
+    if body.size_hint().lower() > limit as u64 {
+        return Err(Fault::BodyTooLarge(limit));
+    }
+    if body.is_end_stream() {
+        return Ok((Bytes::new(), state.body_memory.hold()));
+    }
+    let mut work = pin!(gather(body, server, state.body_memory.hold()));
+    // A small body comes with its head and is there when it is asked for again: no need of a timer.
+    if let Some(done) = twice(work.as_mut()).await {
+        return done;
+    }
+    tokio::select! {
+        done = work => done,
+        () = tokio::time::sleep(server.body_timeout) => Err(Fault::RequestTimeout),
+        () = state.closing() => Err(Fault::ShuttingDown),
+    }
+}
+
+/// What comes of `work` if it is polled now and once more.
+async fn twice<F: Future>(mut work: Pin<&mut F>) -> Option<F::Output> {
+    let mut again = true;
+    std::future::poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending if std::mem::take(&mut again) => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+async fn gather(
+    mut body: Incoming,
+    server: &Server,
+    mut held: Reservation,
+) -> Result<Whole, Fault> {
+    let limit = server.body_limit;
+    let expected = usize::try_from(body.size_hint().lower()).unwrap_or(limit).min(TRUSTED);
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| broken(&error))?;
+        let Ok(data) = frame.into_data() else { continue };
+        held.more(data.len(), server.bodies_limit)?;
+        // Most bodies come in one piece, which need not be copied.
+        let Some(begun) = &first else {
+            first = Some(data);
+            if body.is_end_stream() {
+                break;
+            }
+            continue;
+        };
+        if rest.is_empty() {
+            rest.reserve(expected.max(begun.len() + data.len()));
+            rest.extend_from_slice(begun);
+        }
+        if rest.len() + data.len() > limit {
+            return Err(Fault::BodyTooLarge(limit));
+        }
+        rest.extend_from_slice(&data);
+    }
+    let first = first.unwrap_or_default();
+    if first.len() > limit {
+        return Err(Fault::BodyTooLarge(limit));
+    }
+    Ok((if rest.is_empty() { first } else { rest.freeze() }, held))
+}
+
+/// Why a body has no end: its client has left, or does not know how to send one.
+fn broken(error: &hyper::Error) -> Fault {
+    let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    let wrong = |io: &io::Error| {
+        matches!(io.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
+    };
+    if error.is_incomplete_message() || io.is_some_and(|io| !wrong(io)) {
+        return Fault::ClientClosed;
+    }
+    let text = format!("The body cannot be read: {error}. Send it in whole, valid chunks.");
+    Fault::InvalidRequest(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Frame;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// A body whose client sends what the test sends.
+    struct Sent(mpsc::UnboundedReceiver<Bytes>);
+
+    impl Body for Sent {
+        type Data = Bytes;
+        type Error = hyper::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut std::task::Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+            self.0.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+        }
+    }
+
+    const SILENCE: Duration = Duration::from_secs(60);
+
+    /// How many pieces of this size come, one after every pause, until it is given up or so many
+    /// have come.
+    async fn pieces(size: usize, pause: Duration, most: usize) -> usize {
+        let (client, body) = mpsc::unbounded_channel();
+        crate::task::spawn(async move {
+            while client.send(Bytes::from(vec![0; size])).is_ok() {
+                tokio::time::sleep(pause).await;
+            }
+        });
+        let mut arriving = Arriving::new(Sent(body), SILENCE);
+        let mut count = 0;
+        while count < most {
+            match arriving.next().await {
+                Ok(Some(_)) => count += 1,
+                ended => {
+                    assert_eq!(ended, Err(Fault::RequestTimeout));
+                    break;
+                }
+            }
+        }
+        count
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d10_a_slow_upload_may_take_its_time() {
+        // An hour, where a whole body of other requests has a minute.
+        assert_eq!(pieces(60 << 10, Duration::from_secs(59), 60).await, 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x03_a_silent_client_is_given_up_whatever_it_sent_before() {
+        assert_eq!(pieces(100 << 20, SILENCE + Duration::from_millis(1), 9).await, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x03_a_client_that_trickles_cannot_hold_its_place_for_ever() {
+        let came = pieces(1, Duration::from_secs(1), 1000).await;
+        assert!((55..65).contains(&came), "{came} bytes came in as many seconds");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d10_a_slow_disk_is_no_fault_of_the_client() {
+        let (client, body) = mpsc::unbounded_channel();
+        let mut arriving = Arriving::new(Sent(body), SILENCE);
+        for _ in 0..10 {
+            client.send(Bytes::from_static(b"x")).unwrap();
+            assert_eq!(arriving.next().await, Ok(Some(Bytes::from_static(b"x"))));
+            tokio::time::sleep(SILENCE * 2).await;
+        }
+        drop(client);
+        assert_eq!(arriving.next().await, Ok(None));
+    }
+}

@@ -1,0 +1,187 @@
+//! The body of an answer, whatever it comes from.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Full};
+use tokio::sync::mpsc;
+
+use super::connection::Serving;
+use super::file_download::Told;
+use crate::proxy::{BodyError, ResponseBody};
+use crate::task;
+
+/// Frames on their way to a client. Dropped before it has ended, it breaks the answer off.
+#[derive(Debug)]
+pub(super) struct Frames {
+    sender: mpsc::Sender<Result<Frame<Bytes>, BodyError>>,
+    ended: Arc<AtomicBool>,
+}
+
+/// The client's end of it.
+#[derive(Debug)]
+pub(super) struct Handed {
+    receiver: mpsc::Receiver<Result<Frame<Bytes>, BodyError>>,
+    ended: Arc<AtomicBool>,
+}
+
+/// What a client is sent. As long as it is there, the connection is serving.
+#[derive(Debug)]
+pub(super) struct Reply {
+    content: Content,
+    _serving: Serving,
+}
+
+/// Where the bytes come from.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// From here.
+    Whole(Full<Bytes>),
+    /// From a backend.
+    Relayed(Box<ResponseBody>),
+    /// From a file.
+    Stored(Told),
+    /// From a task that hands over frame by frame.
+    Handed(Handed),
+}
+
+// === impl Reply ===
+
+impl Reply {
+    pub(super) fn new(response: Response<Content>, serving: Serving) -> Response<Self> {
+        response.map(|content| Self { content, _serving: serving })
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.get_mut().content {
+            Content::Whole(whole) => {
+                Pin::new(whole).poll_frame(context).map_err(|never| match never {})
+            }
+            Content::Relayed(answer) => Pin::new(&mut **answer).poll_frame(context),
+            Content::Stored(file) => Pin::new(file).poll_frame(context).map_err(BodyError::from),
+            Content::Handed(handed) => handed.poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Whole(whole) => whole.is_end_stream(),
+            Content::Relayed(answer) => answer.is_end_stream(),
+            Content::Stored(file) => file.is_end_stream(),
+            Content::Handed(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.content.size()
+    }
+}
+
+// === impl Content ===
+
+impl Content {
+    /// How long it is, as far as that is known.
+    pub(super) fn size(&self) -> SizeHint {
+        match self {
+            Self::Whole(whole) => whole.size_hint(),
+            Self::Relayed(answer) => answer.size_hint(),
+            Self::Stored(file) => file.size_hint(),
+            Self::Handed(_) => SizeHint::default(),
+        }
+    }
+
+    /// An answer for one of many streams on a connection. Such a stream is not asked for more while
+    /// its client takes nothing, and nobody would notice: so a task asks, and gives up in time.
+    pub(super) fn handed<B>(answer: B, limit: Duration) -> Self
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        BodyError: From<B::Error>,
+    {
+        let (frames, handed) = Frames::new();
+        task::spawn(hand_over(answer, frames, limit));
+        Self::Handed(handed)
+    }
+
+    pub(super) fn whole(response: Response<Full<Bytes>>) -> Response<Self> {
+        response.map(Self::Whole)
+    }
+}
+
+// === impl Frames ===
+
+impl Frames {
+    pub(super) fn new() -> (Self, Handed) {
+        let (sender, receiver) = mpsc::channel(1);
+        let ended = Arc::new(AtomicBool::new(false));
+        (Self { sender, ended: Arc::clone(&ended) }, Handed { receiver, ended })
+    }
+
+    /// Hands over a frame; says whether the client took what came before it in time.
+    pub(super) async fn send(
+        &self,
+        frame: Result<Frame<Bytes>, BodyError>,
+        limit: Duration,
+    ) -> bool {
+        matches!(tokio::time::timeout(limit, self.sender.send(frame)).await, Ok(Ok(())))
+    }
+
+    /// Hands over a frame that can be left out: whoever has not read the last one needs no other.
+    pub(super) fn offer(&self, frame: Frame<Bytes>) {
+        let _ = self.sender.try_send(Ok(frame));
+    }
+
+    /// Resolves when the client has left.
+    pub(super) async fn closed(&self) {
+        self.sender.closed().await;
+    }
+
+    /// All has been handed over.
+    pub(super) fn end(self) {
+        self.ended.store(true, Ordering::Release);
+    }
+}
+
+// === impl Handed ===
+
+impl Handed {
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let next = ready!(self.receiver.poll_recv(context));
+        let cut = next.is_none() && !self.ended.swap(true, Ordering::Acquire);
+        Poll::Ready(if cut { Some(Err(BodyError("the client took nothing".into()))) } else { next })
+    }
+}
+
+/// Hands an answer over, until its client takes nothing for as long as the limit.
+pub(super) async fn hand_over<B>(mut answer: B, frames: Frames, limit: Duration)
+where
+    B: Body<Data = Bytes> + Unpin,
+    BodyError: From<B::Error>,
+{
+    loop {
+        let frame = tokio::select! {
+            frame = answer.frame() => frame.map(|frame| frame.map_err(BodyError::from)),
+            () = frames.closed() => return,
+        };
+        let Some(frame) = frame else { return frames.end() };
+        if !frames.send(frame, limit).await {
+            return;
+        }
+    }
+}

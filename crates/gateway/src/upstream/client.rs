@@ -1,0 +1,238 @@
+//! A plain HTTP client: one exchange at a time on connections that are kept for the next one.
+//!
+//! For all that is not the relay: batch work on its way to a gateway, pages of metrics, queries,
+//! the command line. Answers are read whole, up to a limit.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri};
+use http_body::Body;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::socket::Socket;
+use crate::task;
+
+/// Connections to one server that rest at most.
+const RESTING_MAX: usize = 256;
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// What one question may cost.
+const ASKED_LIMIT: Duration = Duration::from_secs(30);
+const ASKED_MAX: usize = 64 << 20;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
+
+/// Connections that rest, by server.
+#[derive(Debug, Default)]
+pub struct Client {
+    resting: Mutex<BTreeMap<String, Vec<SendRequest<Full<Bytes>>>>>,
+}
+
+/// A server and the path below which everything is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseUrl {
+    /// Host and port as they are connected to.
+    pub place: String,
+    host: HeaderValue,
+    path: String,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct ClientResponse {
+    /// How it went.
+    pub status: StatusCode,
+    /// What was said about it.
+    pub headers: HeaderMap,
+    /// All of it.
+    pub body: Bytes,
+}
+
+/// Why nothing came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientError {
+    /// Nobody could be reached: nothing was sent.
+    Unreached(String),
+    /// It was longer than allowed.
+    TooLong,
+    /// The connection broke; the request may have been taken.
+    Lost(String),
+    /// It cannot be written at all.
+    Unwritable(String),
+}
+
+// === impl BaseUrl ===
+
+impl BaseUrl {
+    /// Reads `http://host:port/path`.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("{url:?} is not a server's address: {why}");
+        let uri: Uri = url.parse().map_err(|_| wrong("write it as http://host:port"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(wrong("only http is spoken here, put a proxy before it")),
+            _ => return Err(wrong("it must begin with http://")),
+        }
+        let authority = uri.authority().ok_or_else(|| wrong("the host is missing"))?;
+        let place = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+        let host = authority.as_str().rsplit('@').next().unwrap_or_default();
+        let host = HeaderValue::from_str(host).map_err(|_| wrong("the host is strange"))?;
+        if uri.query().is_some() {
+            return Err(wrong("it must have no query"));
+        }
+        Ok(Self { place, host, path: uri.path().trim_end_matches('/').into() })
+    }
+
+    /// A request for a path below this base.
+    pub fn request<B>(&self, request: Request<B>) -> Result<Request<B>, http::Error> {
+        let (mut parts, body) = request.into_parts();
+        parts.uri = format!("{}{}", self.path, parts.uri).parse()?;
+        parts.headers.insert(HOST, self.host.clone());
+        parts.headers.entry(USER_AGENT).or_insert(AGENT);
+        Ok(Request::from_parts(parts, body))
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Sends a request and reads its answer, at most `most` bytes. Given up, it closes the
+    /// connection, so that the server knows.
+    pub async fn send(
+        &self,
+        base: &BaseUrl,
+        request: Request<Full<Bytes>>,
+        most: usize,
+    ) -> Result<ClientResponse, ClientError> {
+        let request = base.request(request)?;
+        let mut sender = self.connection(base).await?;
+        let response = sender.send_request(request).await?;
+        let answer = read(response, most).await?;
+        self.rest(base, sender);
+        Ok(answer)
+    }
+
+    async fn connection(&self, base: &BaseUrl) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+        while let Some(mut sender) = self.take(base) {
+            // One that the server has closed meanwhile says so here.
+            if sender.ready().await.is_ok() {
+                return Ok(sender);
+            }
+        }
+        connect(base).await
+    }
+
+    fn take(&self, base: &BaseUrl) -> Option<SendRequest<Full<Bytes>>> {
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        resting.get_mut(&base.place)?.pop()
+    }
+
+    fn rest(&self, base: &BaseUrl, sender: SendRequest<Full<Bytes>>) {
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = resting.entry(base.place.clone()).or_default();
+        row.retain(|sender| !sender.is_closed());
+        if row.len() < RESTING_MAX && !sender.is_closed() {
+            row.push(sender);
+        }
+    }
+}
+
+/// A connection of its own, for any body.
+pub async fn connect<B>(base: &BaseUrl) -> Result<SendRequest<B>, ClientError>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let unreached = |error: &dyn std::fmt::Display| {
+        ClientError::Unreached(format!("cannot connect to {}: {error}", base.place))
+    };
+    let connected = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&base.place)).await;
+    let stream = connected
+        .map_err(|_| unreached(&"no answer in time"))?
+        .map_err(|error| unreached(&error))?;
+    let io = TokioIo::new(Socket::new(stream));
+    let (sender, connection) = handshake(io).await.map_err(|error| unreached(&error))?;
+    // It ends with the last of its senders.
+    task::spawn(async move { drop(connection.await) });
+    Ok(sender)
+}
+
+/// Reads an answer whole.
+pub async fn read(
+    response: http::Response<Incoming>,
+    most: usize,
+) -> Result<ClientResponse, ClientError> {
+    let (parts, body) = response.into_parts();
+    let body = Limited::new(body, most).collect().await.map_err(|error| match error
+        .is::<LengthLimitError>()
+    {
+        true => ClientError::TooLong,
+        false => ClientError::Lost(error.to_string()),
+    })?;
+    Ok(ClientResponse { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+}
+
+/// One question from a program that is not asynchronous, bounded in time and size.
+pub fn ask(
+    base: &BaseUrl,
+    (method, path): (&str, &str),
+    body: Vec<u8>,
+) -> Result<ClientResponse, ClientError> {
+    let lost = |error: std::io::Error| ClientError::Unreached(error.to_string());
+    let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, JSON);
+    let request = request.body(Full::new(body.into()))?;
+    task::runtime().map_err(lost)?.block_on(async {
+        let client = Client::default();
+        let asked = client.send(base, request, ASKED_MAX);
+        let late = || ClientError::Lost(format!("no answer from {} in time", base.place));
+        tokio::time::timeout(ASKED_LIMIT, asked).await.unwrap_or_else(|_| Err(late()))
+    })
+}
+
+/// A text as it may stand in a query.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+// === impl ClientError ===
+
+impl From<hyper::Error> for ClientError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Lost(error.to_string())
+    }
+}
+
+impl From<http::Error> for ClientError {
+    fn from(error: http::Error) -> Self {
+        Self::Unwritable(error.to_string())
+    }
+}
+
+impl std::fmt::Display for ClientError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreached(why) => f.write_str(why),
+            Self::TooLong => f.write_str("the answer is too long"),
+            Self::Lost(why) => write!(f, "the connection broke: {why}"),
+            Self::Unwritable(why) => write!(f, "the request cannot be written: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}

@@ -1,0 +1,282 @@
+//! One connection of HTTP/1.1 to a backend.
+//!
+//! It has no task of its own. Whoever waits for an answer moves it along: what is still to be sent
+//! is sent, then what has come is read. So an exchange costs no hand-over between tasks, a client
+//! that reads slowly slows its backend, and a connection that is dropped is closed, whatever it was
+//! at. The request is at hand as a whole, which is all that makes this smaller than a client for
+//! everything; heads are taken apart by `httparse`.
+
+mod framing;
+mod head;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::Response;
+use http_body::Frame;
+use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
+use tokio::time::Instant;
+
+use self::framing::Step;
+use crate::lazy_timer::LazyTimer;
+use crate::socket::Socket;
+
+pub(crate) use framing::Framing;
+pub(crate) use head::Http1Request;
+
+/// The most of a backend's head that is read.
+const HEAD_MAX: usize = 256 << 10;
+/// How much is read at once, at least, and where much comes, at most.
+const READ_MIN: usize = 8 << 10;
+const READ_MAX: usize = 256 << 10;
+/// Less room than this is not worth a read.
+const ROOM_MIN: usize = 1 << 10;
+/// A body up to this length is copied behind its head: one piece costs less to send than two.
+const COPIED_MAX: usize = 4 << 10;
+/// The most that a connection keeps for its next head.
+const KEPT_MAX: usize = 16 << 10;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    socket: Socket,
+    outbox: Outbox,
+    /// What has come and was not taken yet.
+    came: BytesMut,
+    /// How much is read at once, and the most it has been since the connection was idle.
+    read_size: usize,
+    read_most: usize,
+    /// For all its exchanges.
+    timer: LazyTimer,
+    /// Whether anything of the answer has come.
+    touched: bool,
+    /// Whether the backend keeps it open after this answer.
+    lasts: bool,
+}
+
+/// Why there is no answer, or no more of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ExchangeError {
+    /// The time is over.
+    Late,
+    /// What broke it.
+    Broken(String),
+}
+
+/// What is still to be sent.
+#[derive(Debug, Default)]
+struct Outbox {
+    head: Vec<u8>,
+    body: Bytes,
+    /// Of both together.
+    sent: usize,
+}
+
+// === impl Http1 ===
+
+impl Http1 {
+    pub(crate) fn new(socket: Socket) -> Self {
+        Self {
+            socket,
+            outbox: Outbox::default(),
+            came: BytesMut::new(),
+            read_size: READ_MIN,
+            read_most: READ_MIN,
+            timer: LazyTimer::default(),
+            touched: false,
+            lasts: false,
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn ask(
+        &mut self,
+        wanted: &Http1Request<'_>,
+        due: Instant,
+    ) -> Result<(Response<()>, Framing), ExchangeError> {
+        self.outbox.fill(wanted);
+        self.touched = false;
+        let mut seen = 0;
+        std::future::poll_fn(|context| self.poll_head(context, wanted, &mut seen, due)).await
+    }
+
+    /// Whether nothing of an answer has come.
+    pub(crate) fn is_untouched(&self) -> bool {
+        !self.touched
+    }
+
+    /// Whether another request may be sent, now that an answer has been read to its end.
+    pub(crate) fn may_serve_again(&self) -> bool {
+        self.lasts && self.outbox.is_sent() && self.came.is_empty()
+    }
+
+    /// Gives back what a large answer took: idle connections are many.
+    pub(crate) fn shrink(&mut self) {
+        if self.read_most > KEPT_MAX {
+            (self.came, self.read_size, self.read_most) = (BytesMut::new(), READ_MIN, READ_MIN);
+        }
+    }
+
+    /// Whether a connection that nobody uses is still open, with nothing to read on it.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.socket.is_quiet()
+    }
+
+    /// The next part of the answer's body; nothing at its end.
+    pub(crate) fn poll_body(
+        &mut self,
+        context: &mut Context<'_>,
+        framing: &mut Framing,
+    ) -> Poll<Result<Option<Frame<Bytes>>, ExchangeError>> {
+        loop {
+            match framing.take(&mut self.came)? {
+                Step::Frame(frame) => return Poll::Ready(Ok(Some(frame))),
+                Step::Over => return Poll::Ready(Ok(None)),
+                Step::More => {}
+            }
+            if ready!(self.poll_move(context))? == 0 {
+                self.lasts = false;
+                framing.close()?;
+            }
+        }
+    }
+
+    fn poll_head(
+        &mut self,
+        context: &mut Context<'_>,
+        wanted: &Http1Request<'_>,
+        seen: &mut usize,
+        due: Instant,
+    ) -> Poll<Result<(Response<()>, Framing), ExchangeError>> {
+        loop {
+            let Poll::Ready(read) = self.poll_move(context) else {
+                ready!(self.timer.poll(context, due));
+                return Poll::Ready(Err(ExchangeError::Late));
+            };
+            if read? == 0 {
+                return Poll::Ready(Err(ExchangeError::broken("it closed the connection")));
+            }
+            self.touched = true;
+            if let Some(found) = head::read(&mut self.came, seen, wanted)? {
+                self.lasts = found.lasts;
+                return Poll::Ready(Ok((found.response, found.framing)));
+            }
+            if self.came.len() >= HEAD_MAX {
+                return Poll::Ready(Err(ExchangeError::broken("its head is too large")));
+            }
+        }
+    }
+
+    /// Sends what is still to be sent and reads what has come; 0 at the end of the connection.
+    ///
+    /// A backend may answer before it has taken the request, and refuse the rest: what it said is
+    /// worth more than that it did not listen.
+    fn poll_move(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, ExchangeError>> {
+        let sent = self.outbox.poll_send(&mut self.socket, context);
+        match (self.poll_read(context), sent) {
+            (Poll::Pending, Poll::Ready(Err(error))) => Poll::Ready(Err(error.into())),
+            (read, _) => read.map_err(ExchangeError::from),
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.came.capacity() - self.came.len() < ROOM_MIN {
+            self.came.reserve(self.read_size);
+        }
+        let room = self.came.capacity() - self.came.len();
+        let read = ready!(pin!(self.socket.read_buf(&mut self.came)).poll(context))?;
+        self.read_size = if read < room { READ_MIN } else { (room * 2).min(READ_MAX) };
+        self.read_most = self.read_most.max(self.read_size);
+        Poll::Ready(Ok(read))
+    }
+}
+
+// === impl Outbox ===
+
+impl Outbox {
+    fn fill(&mut self, wanted: &Http1Request<'_>) {
+        if self.head.capacity() > KEPT_MAX {
+            self.head = Vec::new();
+        }
+        self.head.clear();
+        self.sent = 0;
+        wanted.write(&mut self.head);
+        self.body = Bytes::new();
+        if wanted.body.len() <= COPIED_MAX {
+            self.head.extend_from_slice(wanted.body);
+        } else {
+            self.body = wanted.body.clone();
+        }
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sent == self.head.len() + self.body.len()
+    }
+
+    fn poll_send(
+        &mut self,
+        socket: &mut Socket,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while !self.is_sent() {
+            let mut socket = Pin::new(&mut *socket);
+            let written = match self.head.get(self.sent..) {
+                Some(head) if self.body.is_empty() => socket.as_mut().poll_write(context, head),
+                Some(head) if !head.is_empty() => {
+                    let pieces = [IoSlice::new(head), IoSlice::new(&self.body)];
+                    socket.as_mut().poll_write_vectored(context, &pieces)
+                }
+                _ => socket.as_mut().poll_write(context, &self.body[self.sent - self.head.len()..]),
+            };
+            match ready!(written)? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.sent += written,
+            }
+        }
+        // Nobody else can free it while the answer goes on.
+        self.drop_body();
+        Poll::Ready(Ok(()))
+    }
+
+    fn drop_body(&mut self) {
+        self.sent -= self.body.len();
+        self.body = Bytes::new();
+    }
+}
+
+// === impl ExchangeError ===
+
+impl ExchangeError {
+    fn broken(what: &str) -> Self {
+        Self::Broken(what.to_owned())
+    }
+}
+
+impl From<io::Error> for ExchangeError {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+impl From<hyper::Error> for ExchangeError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Broken(match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        })
+    }
+}
+
+impl std::fmt::Display for ExchangeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Late => f.write_str("it took too long"),
+            Self::Broken(what) => f.write_str(what),
+        }
+    }
+}

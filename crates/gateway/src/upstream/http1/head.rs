@@ -1,0 +1,228 @@
+//! Heads: the one that is sent, and the one that comes back.
+
+use std::mem::MaybeUninit;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use httparse::{ParserConfig, Status};
+
+use super::{ExchangeError, Framing};
+
+/// The most headers that a backend may send.
+const HEADERS_MAX: usize = 128;
+/// Room for those that the gateway adds: a map that must grow is built twice.
+const ADDED: usize = 8;
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Http1Request<'a> {
+    pub(crate) method: &'a Method,
+    /// What stands before the path at this backend.
+    pub(crate) base: &'a str,
+    pub(crate) path: &'a PathAndQuery,
+    pub(crate) host: &'a HeaderValue,
+    /// Without those that belong to a connection.
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a Bytes,
+}
+
+/// A backend's head.
+#[derive(Debug)]
+pub(super) struct ResponseHead {
+    pub(super) response: Response<()>,
+    pub(super) framing: Framing,
+    /// Whether the connection stays open.
+    pub(super) lasts: bool,
+}
+
+/// What headers say of where the body and the connection end.
+#[derive(Debug, Default)]
+struct Says {
+    chunked: bool,
+    length: Option<u64>,
+    close: bool,
+    keep: bool,
+}
+
+// === impl Http1Request ===
+
+impl Http1Request<'_> {
+    /// Writes the head. Its parts were checked when they were made: none has a line break.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.reserve(256 + 64 * self.headers.len() + self.body.len());
+        out.extend_from_slice(self.method.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(self.base.as_bytes());
+        out.extend_from_slice(self.path.as_str().as_bytes());
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        header(out, &HOST, self.host.as_bytes());
+        for (name, value) in self.headers {
+            // Both are told here, and once.
+            if name != HOST && name != CONTENT_LENGTH {
+                header(out, name, value.as_bytes());
+            }
+        }
+        if self.tells_length() {
+            header(out, &CONTENT_LENGTH, HeaderValue::from(self.body.len()).as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Where a body is usual, none is told too (RFC 9110, 8.6).
+    fn tells_length(&self) -> bool {
+        let usual = matches!(*self.method, Method::POST | Method::PUT | Method::PATCH);
+        usual || !self.body.is_empty()
+    }
+}
+
+fn header(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Takes the head of the answer from what has come, once it is whole. What an interim answer (100,
+/// 103) says is passed over. `seen` is how much was looked at in vain.
+pub(super) fn read(
+    came: &mut BytesMut,
+    seen: &mut usize,
+    wanted: &Http1Request<'_>,
+) -> Result<Option<ResponseHead>, ExchangeError> {
+    while has_end(came, *seen) {
+        *seen = came.len();
+        let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut parsed = httparse::Response::new(&mut []);
+        let length = match parse(&mut parsed, came, &mut headers)? {
+            Status::Complete(length) => length,
+            Status::Partial => return Ok(None),
+        };
+        let found = ResponseHead::of(&parsed, wanted.method)?;
+        came.advance(length);
+        *seen = 0;
+        let status = found.response.status();
+        if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a head may end in what was not looked at before: one that comes byte by byte must not
+/// be read from its beginning for each of them.
+fn has_end(came: &[u8], seen: usize) -> bool {
+    let fresh = &came[seen.saturating_sub(3)..];
+    seen == 0 && !came.is_empty()
+        || memchr::memmem::find(fresh, b"\n\r\n").is_some()
+        || memchr::memmem::find(fresh, b"\n\n").is_some()
+}
+
+fn parse<'a, 'b>(
+    parsed: &mut httparse::Response<'b, 'a>,
+    came: &'a [u8],
+    headers: &'b mut [MaybeUninit<httparse::Header<'a>>],
+) -> Result<Status<usize>, ExchangeError> {
+    ParserConfig::default()
+        .parse_response_with_uninit_headers(parsed, came, headers)
+        .map_err(|error| ExchangeError::Broken(format!("its head cannot be read: {error}")))
+}
+
+// === impl ResponseHead ===
+
+impl ResponseHead {
+    fn of(parsed: &httparse::Response<'_, '_>, method: &Method) -> Result<Self, ExchangeError> {
+        let strange = || ExchangeError::broken("its head cannot be read");
+        let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
+        let status = status.ok_or_else(strange)?;
+        let version = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
+        let mut says = Says::default();
+        let mut headers = HeaderMap::with_capacity(parsed.headers.len() + ADDED);
+        for header in &*parsed.headers {
+            let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| strange())?;
+            let value = HeaderValue::from_bytes(header.value).map_err(|_| strange())?;
+            says.hear(&name, header.value)?;
+            headers.append(name, value);
+        }
+        let framing = says.framing(method, status, version)?;
+        let lasts = framing != Framing::UntilClose
+            && status != StatusCode::SWITCHING_PROTOCOLS
+            && says.lasts(version);
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        *response.version_mut() = version;
+        *response.headers_mut() = headers;
+        Ok(Self { response, framing, lasts })
+    }
+}
+
+// === impl Says ===
+
+impl Says {
+    fn hear(&mut self, name: &HeaderName, value: &[u8]) -> Result<(), ExchangeError> {
+        if *name == CONTENT_LENGTH {
+            return self.hear_length(value);
+        }
+        if *name == TRANSFER_ENCODING {
+            let known = !self.chunked && value.eq_ignore_ascii_case(b"chunked");
+            self.chunked = true;
+            // No other coding was asked for.
+            return known.then_some(()).ok_or_else(coded);
+        }
+        if *name == CONNECTION {
+            for word in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                self.close |= word.eq_ignore_ascii_case(b"close");
+                self.keep |= word.eq_ignore_ascii_case(b"keep-alive");
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_length(&mut self, value: &[u8]) -> Result<(), ExchangeError> {
+        let unclear = || ExchangeError::broken("its content-length is not one number");
+        for told in value.split(|&byte| byte == b',') {
+            let told = number(told.trim_ascii()).ok_or_else(unclear)?;
+            if self.length.replace(told).is_some_and(|length| length != told) {
+                return Err(unclear());
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the body ends (RFC 9112, 6.3).
+    fn framing(
+        &self,
+        method: &Method,
+        status: StatusCode,
+        version: Version,
+    ) -> Result<Framing, ExchangeError> {
+        let empty = status.is_informational()
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        match self.length {
+            _ if empty || *method == Method::HEAD => Ok(Framing::Length(0)),
+            _ if self.chunked && version == Version::HTTP_11 => Ok(Framing::chunked()),
+            // Before 1.1 there was no coding.
+            _ if self.chunked => Err(coded()),
+            Some(length) => Ok(Framing::Length(length)),
+            None => Ok(Framing::UntilClose),
+        }
+    }
+
+    /// Whether the connection stays open. After an answer that tells its length twice it does not:
+    /// who reads the other length finds the next answer elsewhere.
+    fn lasts(&self, version: Version) -> bool {
+        let kept = if version == Version::HTTP_10 { self.keep } else { !self.close };
+        kept && !(self.chunked && self.length.is_some())
+    }
+}
+
+fn coded() -> ExchangeError {
+    ExchangeError::broken("its transfer coding is not one that was asked for")
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    // A sign would be read as well.
+    let plain = digits.iter().all(u8::is_ascii_digit);
+    plain.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
+}

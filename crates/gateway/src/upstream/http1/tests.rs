@@ -1,0 +1,90 @@
+//! X03: what a backend sends is read as the standard says, or not at all, however it is cut.
+
+mod bodies;
+mod exchanges;
+mod heads;
+mod oracle;
+
+use bytes::{Bytes, BytesMut};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Response};
+
+use super::framing::{Framing, Step};
+use super::head::{self, Http1Request};
+use super::{ExchangeError, Http1};
+
+/// A request of which only the method and the body matter.
+struct Errand {
+    method: Method,
+    path: PathAndQuery,
+    host: HeaderValue,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// An answer with its body and its trailers, as far as it could be read.
+#[derive(Debug)]
+struct Whole {
+    response: Response<()>,
+    body: Vec<u8>,
+    trailers: Option<HeaderMap>,
+    /// Whether the connection may go on, with what is left on it.
+    lasts: bool,
+    left: usize,
+}
+
+// === impl Errand ===
+
+impl Errand {
+    fn new(method: Method, body: &[u8]) -> Self {
+        Self {
+            method,
+            path: PathAndQuery::from_static("/v1/x?y=1"),
+            host: HeaderValue::from_static("host:1"),
+            headers: HeaderMap::new(),
+            body: Bytes::copy_from_slice(body),
+        }
+    }
+
+    fn wanted(&self) -> Http1Request<'_> {
+        let Self { method, path, host, headers, body } = self;
+        Http1Request { method, base: "/base", path, host, headers, body }
+    }
+}
+
+/// Reads an answer that comes in these pieces, behind which the connection ends.
+fn read<'a>(
+    method: &Method,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Whole, ExchangeError> {
+    let errand = Errand::new(method.clone(), b"");
+    let (mut came, mut seen) = (BytesMut::new(), 0);
+    let mut pieces = pieces.into_iter();
+    let mut found = loop {
+        let Some(piece) = pieces.next() else { return Err(ExchangeError::broken("no head")) };
+        came.extend_from_slice(piece);
+        if let Some(found) = head::read(&mut came, &mut seen, &errand.wanted())? {
+            break found;
+        }
+    };
+    let (mut body, mut trailers) = (Vec::new(), None);
+    loop {
+        match found.framing.take(&mut came)? {
+            Step::Over => break,
+            Step::Frame(frame) => match frame.into_data() {
+                Ok(data) => body.extend_from_slice(&data),
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            },
+            Step::More => match pieces.next() {
+                Some(piece) => came.extend_from_slice(piece),
+                None => found.framing.close()?,
+            },
+        }
+    }
+    let left = came.len() + pieces.map(<[u8]>::len).sum::<usize>();
+    Ok(Whole { response: found.response, body, trailers, lasts: found.lasts, left })
+}
+
+fn get(bytes: &[u8]) -> Result<Whole, ExchangeError> {
+    read(&Method::GET, [bytes])
+}

@@ -1,0 +1,165 @@
+//! Connections to backends, kept by each worker for itself.
+//!
+//! A connection of HTTP/1.1 carries one exchange at a time and comes back when its answer has been
+//! read to the end; one that does not come back is closed, and with it the request at the backend.
+//! HTTP/2 shares one connection.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flow::BackendId;
+use http_body_util::Full;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+
+use super::http1::Http1;
+use crate::socket::Socket;
+use crate::task;
+
+/// Idle connections kept for one backend by one worker.
+const IDLE_MAX: usize = 256;
+/// How often one may be found resting before it is let go: within the minute. Whatever stands
+/// between may forget a connection that says nothing, and tell nobody.
+const RESTS_MAX: u32 = 5;
+
+/// What is sent to backends: the whole body is at hand, so that it can be sent again.
+pub(crate) type Outgoing = Full<Bytes>;
+
+/// One worker's connections.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    kept: Mutex<BTreeMap<BackendId, Kept>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// With how often each has been found resting. The last that came is the next that goes, so
+    /// those at the front may rest for hours.
+    idle: Vec<(Box<Http1>, u32)>,
+    shared: Option<http2::SendRequest<Outgoing>>,
+}
+
+/// The way back into the pool for a connection whose answer has been read.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pool: Arc<Pool>,
+    backend: BackendId,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum ConnectError {
+    /// Nobody listens there.
+    Refused(io::Error),
+    /// Something else went wrong.
+    Failed(String),
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// A connection of one's own that nobody uses and that is still open, as far as can be seen.
+    pub(crate) fn idle(&self, backend: BackendId) -> Option<Box<Http1>> {
+        let mut kept = self.kept();
+        let idle = &mut kept.get_mut(&backend)?.idle;
+        std::iter::from_fn(|| idle.pop()).map(|(link, _)| link).find(|link| link.is_quiet())
+    }
+
+    /// A new connection.
+    pub(crate) async fn fresh(
+        &self,
+        address: (&str, u16),
+        timeout: Duration,
+    ) -> Result<Box<Http1>, ConnectError> {
+        Ok(Box::new(Http1::new(connect(address, timeout).await?)))
+    }
+
+    /// Lets go of connections that were closed or have rested for long, and of those to backends
+    /// that are gone. Called now and then.
+    pub(crate) fn tidy(&self, still_there: impl Fn(BackendId) -> bool) {
+        self.kept().retain(|&backend, kept| {
+            kept.idle.retain_mut(|(link, rested)| {
+                *rested += 1;
+                *rested <= RESTS_MAX && link.is_quiet()
+            });
+            still_there(backend)
+        });
+    }
+
+    /// The connection that all share.
+    pub(crate) async fn shared(
+        &self,
+        backend: BackendId,
+        address: (&str, u16),
+        timeout: Duration,
+    ) -> Result<http2::SendRequest<Outgoing>, ConnectError> {
+        let known = self.kept().get(&backend).and_then(|kept| kept.shared.clone());
+        if let Some(sender) = known.filter(|sender| !sender.is_closed()) {
+            return Ok(sender);
+        }
+        let stream = connect(address, timeout).await?;
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Some(Duration::from_secs(20)))
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(ConnectError::hyper)?;
+        task::spawn(async move {
+            let _ = connection.await;
+        });
+        self.kept().entry(backend).or_default().shared = Some(sender.clone());
+        Ok(sender)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<BackendId, Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn connect(address: (&str, u16), timeout: Duration) -> Result<Socket, ConnectError> {
+    let connecting = TcpStream::connect(address);
+    let stream = match tokio::time::timeout(timeout, connecting).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            return Err(ConnectError::Refused(error));
+        }
+        Ok(Err(error)) => return Err(ConnectError::Failed(error.to_string())),
+        Err(_) => {
+            let text = format!("no connection within {} s", timeout.as_secs_f64());
+            return Err(ConnectError::Failed(text));
+        }
+    };
+    Ok(Socket::new(stream))
+}
+
+// === impl Lease ===
+
+impl Lease {
+    pub(crate) fn new(pool: &Arc<Pool>, backend: BackendId) -> Self {
+        Self { pool: Arc::clone(pool), backend }
+    }
+
+    /// The answer has been read to its end: the connection may serve again.
+    pub(crate) fn give_back(&self, link: Box<Http1>) {
+        let mut kept = self.pool.kept();
+        let idle = &mut kept.entry(self.backend).or_default().idle;
+        if idle.len() < IDLE_MAX {
+            idle.push((link, 0));
+        }
+    }
+}
+
+// === impl ConnectError ===
+
+impl ConnectError {
+    fn hyper(error: hyper::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;
