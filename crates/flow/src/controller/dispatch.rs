@@ -97,9 +97,9 @@ impl Controller {
         if !self.supply.is_open(pool, room) {
             return None;
         }
-        let mut fair_queues = self.fair_queues[pool as usize].iter().rev();
-        fair_queues
-            .find_map(|fair_queue| fair_queue.first(|backend| self.supply.has_room(backend, room)))
+        let has_room = |backend| self.supply.has_room(backend, room);
+        let mut by_band = self.fair_queues[pool as usize].iter().rev();
+        by_band.find_map(|fair_queue| fair_queue.first(has_room))
     }
 
     fn band_could_go(&self, domain: u32, band: usize, room: Room) -> bool {
