@@ -245,7 +245,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "bounds grow without demand",
         file: "auto/metrics.rs",
-        site: "} else if «binding.on(AutoBound::Tokens)»\n",
+        site: "} else if «binding.on(AutoBound::Tokens)» {",
         instead: "!binding.on(AutoBound::Slots)",
         noticed_by: "c10_nothing_grows",
     },

@@ -1,25 +1,28 @@
-//! `auto`: a stock that tunes itself (C10).
+//! `auto`: bounds on the asks in flight that tune themselves, instead of a fixed watermark (C10).
 //!
-//! No constant watermark fits: the best one lies between 3 and some 200, by engine and by traffic.
-//! So three other quantities are bounded at each backend, all counted exactly at the grant:
+//! No constant watermark fits: the best value lies between 3 and about 200, depending on the engine
+//! and the traffic. So `auto` bounds three other quantities at each backend. The controller counts
+//! all of them exactly, at the grant:
 //!
-//! * **unstarted**: asks granted that have not produced their first token, and their prompt tokens.
-//!   By Little's law it is arrival rate times time to first token, so it needs no reference value,
-//!   does not move when the engine slows down, and lets the stock grow exactly as fast as the
-//!   engine can prefill;
-//! * **tokens**: prompt and output of all that is in flight, against a full KV cache;
-//! * **slots**: asks in flight, for engines with fewer places than memory.
+//! * **unstarted**: asks that were granted and have no first token yet, and their prompt tokens.
+//!   By Little's law this number is the arrival rate times the time to first token. So it needs no
+//!   reference latency, it does not move when the engine slows down, and it lets the stock grow
+//!   exactly as fast as the engine can prefill;
+//! * **tokens**: prompt and output tokens of all asks in flight, against a full KV cache;
+//! * **slots**: asks in flight, for engines with fewer slots than memory.
 //!
-//! The last two move slowly, and only while they bind. [`metrics`] moves them by what the engine
-//! reports, [`streams`] by what the streams show when it reports nothing.
+//! The bounds on tokens and slots move slowly, and grow only while they bind ([`growth`]).
+//! [`metrics`] moves them by the engine's own metrics, [`streams`] by the progress of the streams
+//! if the engine reports none. [`pace`] is an optional fourth bound.
 //!
-//! Each bound looks at what is there, not at the ask that comes: a backend is open to all or to
-//! none. So a large ask never waits at the head of the queue for a gap that small ones keep
-//! filling, and fairness is what it is with a fixed watermark. The price is that a bound can be
-//! passed by one ask.
+//! A bound is compared with the asks in flight and not with the next ask: a backend is open to
+//! every ask or to none. So a large ask never waits at the head of the queue for a gap that small
+//! asks keep filling, and fairness is the same as with a fixed watermark. The price is that one ask
+//! can exceed a bound.
 
 mod blocked_time;
 mod first_token_time;
+mod growth;
 mod metrics;
 mod pace;
 mod streams;
@@ -35,71 +38,73 @@ use windowed_max::WindowedMax;
 
 use crate::time::{Span, Time};
 
-/// Asks that may be unstarted: one in the engine's step, and two ready for the next.
+/// The bound on unstarted asks: one in the engine's step, and two ready for the next step.
 const UNSTARTED: f64 = 3.0;
 /// The same for a backend that has not shown a first token yet.
 const UNSTARTED_COLD: f64 = 2.0;
-/// Prompt tokens that may be unstarted whatever their number: short prompts fill a step by many.
+/// Below this many unstarted prompt tokens, more asks may be unstarted: an engine prefills many
+/// short prompts in one step.
 const PROMPT_ALLOWANCE: u64 = 4096;
-/// When an ask that nobody sees start counts as started at an engine without a queue, while no
-/// other start was ever seen there.
+/// An ask that does not stream counts as started after this time at an engine without a queue,
+/// while no first token was ever seen there.
 const STARTS_WHEN_CALM: Span = Span::from_millis(100);
-/// What is left of the bound on tokens when memory ran out, and how long the effect is awaited.
+/// The bound on tokens is cut to this share when the engine runs out of memory. The next cut waits
+/// for the effect.
 const TOKENS_CUT: f64 = 0.95;
 const TOKENS_HOLD: Span = Span::from_secs(2);
-/// How long it is remembered, at least, with how much in flight the backend closed.
+/// The stock at which the backend closed is remembered for at least this long.
 const CLOSED_MEMORY: Span = Span::from_secs(30);
 
-/// What an engine says of itself.
+/// The metrics that an engine reports, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EngineReading {
-    /// Requests in its batch.
+    /// Requests in the engine's batch.
     pub running: u32,
-    /// Requests in its own queue.
+    /// Requests in the engine's own queue.
     pub waiting: u32,
-    /// How much of its KV cache is in use, from 0 to 1.
+    /// The share of the KV cache in use, from 0 to 1.
     pub kv_used: f64,
-    /// How many requests it has preempted since it began.
+    /// Requests preempted since the engine started.
     pub preemptions: u64,
-    /// How many tokens its KV cache holds, where it says so.
+    /// The size of the KV cache in tokens, if the engine reports it.
     pub kv_tokens: Option<u64>,
 }
 
-/// One of the three quantities that `auto` bounds.
+/// One of the bounds of `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoBound {
     /// Asks without a first token.
     Unstarted,
     /// Tokens in flight.
     Tokens,
-    /// Asks in flight, by what the engine has room for.
+    /// Asks in flight, by the slots of the engine.
     Slots,
-    /// Asks in flight, by how smoothly their streams run.
+    /// Asks in flight, by the mean time from token to token.
     Pace,
 }
 
-/// The bounds of one backend under `auto`, and how near it is to them.
+/// The bounds of one backend under `auto`, each with the quantity that it bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AutoLimits {
-    /// Asks in flight without a first token, and how many there may be.
+    /// Asks in flight without a first token, and their bound.
     pub unstarted: (u32, f64),
-    /// Tokens in flight, and how many there may be; infinite while nothing is known.
+    /// Tokens in flight, and their bound; infinite while it is unknown.
     pub tokens: (u64, f64),
-    /// Asks in flight, and how many there may be; infinite while nothing is known.
+    /// Asks in flight, and their bound by slots; infinite while it is unknown.
     pub slots: (u32, f64),
-    /// The time from token to token when it was last measured, and the asks in flight that it
-    /// allows; infinite where no longest time is given or it was never passed.
+    /// The last measured time from token to token, and the bound on asks in flight that follows
+    /// from it; infinite if no longest time is configured or it was never exceeded.
     pub pace: (Option<Span>, f64),
-    /// How long a first token takes of late, and after how many tokens of prompt, once one was
-    /// seen.
+    /// The recent mean time to first token, and the mean prompt in tokens; `None` before the first
+    /// token of all.
     pub start: Option<(Span, u64)>,
-    /// The bound that keeps the backend closed now.
+    /// The bound that closes the backend now.
     pub binding: Option<AutoBound>,
-    /// Whether the engine's own metrics move the bounds, or only what its streams show.
+    /// Whether the engine's metrics move the bounds, or only its streams.
     pub by_metrics: bool,
 }
 
-/// The bounds that have been found.
+/// The current values of the bounds.
 #[derive(Clone, Copy, Debug)]
 struct Caps {
     unstarted: f64,
@@ -108,7 +113,7 @@ struct Caps {
     pace: f64,
 }
 
-/// What is in flight at one backend.
+/// The counts of the asks in flight at one backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     in_flight: u32,
@@ -117,7 +122,7 @@ pub(crate) struct Tally {
     tokens: u64,
 }
 
-/// What is in flight at one backend, its bounds, and the laws that move them.
+/// The asks in flight at one backend, its bounds, and the tuners that move them.
 #[derive(Clone, Debug)]
 pub(crate) struct AutoState {
     tally: Tally,
@@ -128,9 +133,9 @@ pub(crate) struct AutoState {
     streams: StreamTuner,
     first_token: FirstTokenTimes,
     reading: Option<EngineReading>,
-    /// How many asks are known to have begun since it came up.
+    /// Asks that have started or ended here since the backend came up.
     proven: u32,
-    /// The most that were in flight when it was closed, of late.
+    /// The recent maximum of asks in flight while the backend was closed.
     closed_at: WindowedMax,
 }
 
@@ -142,12 +147,12 @@ pub(crate) struct AskProgress {
     output: u64,
     granted: Time,
     pub(crate) started: bool,
-    /// The ask's own deadline, while the wheel is used to presume that it has begun.
+    /// The ask's own deadline, while the timing wheel is used to presume its start.
     pub(crate) deadline: Option<Time>,
     mark: streams::StreamMark,
 }
 
-// === impl Gauge ===
+// === impl AutoState ===
 
 impl Default for AutoState {
     fn default() -> Self {
@@ -176,7 +181,7 @@ impl AutoState {
         self.tally
     }
 
-    /// Why nothing more may go there, if that is so.
+    /// The bound that closes the backend, if one does.
     pub(crate) fn closed_by(&self) -> Option<AutoBound> {
         if self.tally.in_flight == 0 {
             return None;
@@ -194,9 +199,9 @@ impl AutoState {
         (full && !self.is_allowed_more()).then_some(AutoBound::Unstarted)
     }
 
-    /// Short prompts fill a step by many, so that more of them may be unstarted: up to as many as
-    /// have begun before. Until then a burst would go whole to an engine of which nobody knows how
-    /// much it can hold.
+    /// Whether more than [`UNSTARTED`] asks may be unstarted. An engine prefills many short prompts
+    /// in one step, so as many may be unstarted as have started before. Without that limit the
+    /// first burst would go whole to an engine whose size is still unknown.
     fn is_allowed_more(&self) -> bool {
         let Tally { unstarted, unstarted_prompt, .. } = self.tally;
         unstarted_prompt < PROMPT_ALLOWANCE && unstarted < self.proven
@@ -214,30 +219,31 @@ impl AutoState {
         }
     }
 
-    /// The stock at which it closes of late; nothing if it does not.
+    /// The stock at which the backend closed recently; `None` if it did not close.
     pub(crate) fn watermark(&self) -> Option<u32> {
         Some(self.closed_at.last()).filter(|&held| held > 0)
     }
 
-    /// With how many asks of the present size it would be full; nothing where no bound is known.
+    /// The number of asks of the present mean size that fill the backend; `None` while no bound is
+    /// known.
     pub(crate) fn full_at(&self) -> Option<f64> {
         let size = self.tally.tokens as f64 / f64::from(self.tally.in_flight);
         let full = self.caps.slots.min(self.caps.pace).min(self.caps.tokens / size);
         Some(full.max(1.0)).filter(|full| full.is_finite())
     }
 
-    /// How long asks take to start on the whole; nothing where that is not known any more.
+    /// The steady mean time to first token; `None` if the last one is too old.
     pub(crate) fn measured_start(&self, now: Time) -> Option<Span> {
         self.first_token.steady(now)
     }
 
-    /// What the engine said last, while that holds.
+    /// The last reading, while it is fresh.
     pub(crate) fn reading(&self, now: Time) -> Option<EngineReading> {
         self.reading.filter(|_| self.metrics.is_fresh(now))
     }
 
-    /// What waits inside the engine: by its own account, or by what has not started. Many short
-    /// prompts start in one step, so of those no more count than may be unstarted at once.
+    /// Requests waiting inside the engine: the number that it reports, or the unstarted asks. Many
+    /// short prompts start in one step, so unstarted asks count at most up to their bound.
     pub(crate) fn engine_waiting(&self, now: Time) -> u32 {
         let unstarted = self.tally.unstarted.min(self.caps.unstarted as u32);
         self.reading(now).map_or(unstarted, |reading| reading.waiting.max(unstarted))
@@ -247,13 +253,13 @@ impl AutoState {
     pub(crate) fn presumed_start(&self, now: Time) -> Time {
         let calm = self.reading(now).is_some_and(|reading| reading.waiting == 0);
         match self.first_token.is_known() {
-            // Nothing streams, but the engine says that nobody waits: it starts what it gets.
+            // Nothing streams, but the engine's queue is empty: it starts every ask at once.
             false if calm => now.after(STARTS_WHEN_CALM),
             _ => now.after(self.first_token.usual()),
         }
     }
 
-    /// An ask with so many prompt tokens and tokens in all goes there.
+    /// Counts an ask that is granted, with its prompt tokens and its tokens in all.
     pub(crate) fn granted(&mut self, prompt: u64, tokens: u64, now: Time) -> AskProgress {
         let mark = self.streams.mark(now);
         let progress = AskProgress { prompt, tokens, granted: now, mark, ..AskProgress::default() };
@@ -261,7 +267,7 @@ impl AutoState {
         progress
     }
 
-    /// An ask has produced its first token, or is presumed to.
+    /// An ask has produced its first token (`seen`), or is presumed to have done so.
     pub(crate) fn started(&mut self, progress: &mut AskProgress, seen: bool, now: Time) {
         if std::mem::replace(&mut progress.started, true) {
             return;
@@ -279,7 +285,7 @@ impl AutoState {
         self.revise(now);
     }
 
-    /// An ask has produced so many tokens: it holds at least those and its prompt.
+    /// An ask has produced `output` tokens: it holds at least those and its prompt.
     pub(crate) fn streamed(
         &mut self,
         progress: &mut AskProgress,
@@ -300,7 +306,7 @@ impl AutoState {
         self.revise(now);
     }
 
-    /// An ask has ended there.
+    /// An ask has ended.
     pub(crate) fn ended(&mut self, progress: &AskProgress, now: Time) {
         self.pace.note(self.started_now(), now);
         self.tally.in_flight -= 1;
@@ -313,10 +319,10 @@ impl AutoState {
         self.revise(now);
     }
 
-    /// The engine says how it is.
+    /// Takes a reading of the engine's metrics.
     pub(crate) fn read(&mut self, reading: EngineReading, now: Time) {
         if !self.metrics.is_fresh(now) {
-            // What streams alone could tell of slots was a guess.
+            // The bound on slots was derived from the streams, which is only an estimate.
             self.caps.slots = f64::INFINITY;
             self.streams.forget_stalls();
         }
@@ -329,7 +335,7 @@ impl AutoState {
         self.metrics.take(observation, &mut self.caps);
     }
 
-    /// Takes note of whether it is closed while something waits for it.
+    /// Records whether the backend is closed; `wanted` says whether an ask waits for it.
     pub(crate) fn watch(&mut self, wanted: bool, now: Time) {
         let closed = self.closed_by();
         if closed.is_some() {
@@ -339,12 +345,12 @@ impl AutoState {
         self.pace.blocked_time.note(closed.filter(|_| wanted), now);
     }
 
-    /// The backend came back: its engine may be a new one, and cold.
+    /// The backend is ready again: its engine may be a new one, with cold caches.
     pub(crate) fn restarted(&mut self) {
         *self = Self { tally: self.tally, ..Self::default() };
     }
 
-    /// Bounds asks in flight by how smoothly streams run, where that is asked for.
+    /// Moves the bound on asks in flight by the time from token to token, if one is configured.
     fn keep_pace(&mut self, produced: u64, pace_max: Option<Span>, now: Time) {
         self.pace.note(self.started_now(), now);
         self.pace.produced(produced);
@@ -362,7 +368,7 @@ impl AutoState {
         self.tally.in_flight - self.tally.unstarted
     }
 
-    /// Lets the streams move the bounds where metrics do not.
+    /// Lets the streams move the bounds while there are no fresh metrics.
     fn revise(&mut self, now: Time) {
         if self.metrics.is_fresh(now) {
             return;

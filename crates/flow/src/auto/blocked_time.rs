@@ -1,9 +1,9 @@
-//! Which bound has kept asks waiting, and for how much of the time.
+//! How long each bound has kept asks waiting.
 
 use super::AutoBound;
 use crate::time::Time;
 
-/// Time spent closed by each bound while something waited, since the last look.
+/// The time for which each bound closed the backend while an ask waited, since the last sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BlockedTime {
     blocking: Option<AutoBound>,
@@ -12,11 +12,12 @@ pub(super) struct BlockedTime {
     closed: [u64; 4],
 }
 
-/// The bounds that kept asks waiting for more than half of the time.
+/// The bounds that *bind*: they kept asks waiting for more than half of the time since the last
+/// sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Binding([bool; 4]);
 
-// === impl Pressure ===
+// === impl BlockedTime ===
 
 impl BlockedTime {
     pub(super) fn note(&mut self, blocking: Option<AutoBound>, now: Time) {

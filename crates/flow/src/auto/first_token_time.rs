@@ -1,17 +1,17 @@
-//! How long asks take to their first token at one backend.
+//! The time to first token at one backend, as two moving means.
 //!
-//! It depends on the prompt as much as on the engine, so one mean must be quick and another steady:
-//! laws want to know how long a start takes now, routing whether this backend is slower than its
-//! neighbours and not whether its last prompt was long.
+//! The time depends on the prompt as much as on the engine. The quick mean tells the tuners how
+//! long a start takes now. The steady mean tells routing whether this backend is slower than
+//! others, and not whether its last prompt was long.
 
 use crate::time::{Span, Time};
 
-/// What a start is taken to last before one was seen.
+/// The assumed time before a first token was seen.
 const UNKNOWN: Span = Span::from_millis(500);
 const QUICK: f64 = 0.1;
 const STEADY: f64 = 0.02;
-/// What was not seen for this long is not known any more: a backend that is avoided for it would be
-/// avoided for ever.
+/// The steady mean is dropped after this long without a first token. Otherwise routing would avoid
+/// a backend for an old measurement, and never measure it again.
 const MEMORY: Span = Span::from_secs(60);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,13 +24,13 @@ pub(super) struct FirstTokenTimes {
     seen: Time,
 }
 
-// === impl Starts ===
+// === impl FirstTokenTimes ===
 
 impl FirstTokenTimes {
     pub(super) fn learn(&mut self, took: Span, prompt: u64, now: Time) {
         let took = took.secs_f64();
         self.count = self.count.saturating_add(1);
-        // The first ones count alike: a mean must not begin with whatever came first.
+        // The first values count equally, so that the mean does not start from a single value.
         let even = 1.0 / f64::from(self.count);
         self.quick += (took - self.quick) * even.max(QUICK);
         self.steady += (took - self.steady) * even.max(STEADY);
@@ -46,7 +46,7 @@ impl FirstTokenTimes {
         if self.count == 0 { UNKNOWN } else { Span::from_secs_f64(self.quick) }
     }
 
-    /// How long a start takes now, and after how long a prompt; nothing before one was seen.
+    /// The quick means of the time and of the prompt's tokens; `None` before the first token.
     pub(super) fn seen(&self) -> Option<(Span, u64)> {
         self.is_known().then(|| (self.usual(), self.prompt.round() as u64))
     }

@@ -1,19 +1,19 @@
-//! Whether more asks could start at once than may.
+//! Probes whether the engine can start more asks at once than the bound on unstarted asks allows.
 //!
-//! Some engines make the first token of many asks in parallel: there it is latency, not work, and a
-//! small bound on the unstarted keeps them idle. Only a large step shows the difference against
-//! the noise of traffic: the bound is doubled, and stays doubled if half as many first tokens again
-//! come out. What was raised is tried at half now and then.
+//! Some engines produce the first tokens of many asks in parallel. There the first token is latency
+//! and not work, and a small bound on unstarted asks keeps the engine idle. Only a large step
+//! stands out from the noise of traffic, so the bound is doubled for a trial. It stays doubled if
+//! the rate of first tokens rises by half. A raised bound is tried at half from time to time.
 
 use super::UNSTARTED;
 use crate::time::{Span, Time};
 
-/// First tokens, or time, that make a measurement.
+/// A measurement ends after this many first tokens, or after this time.
 const SAMPLES: u32 = 30;
 const MEASURE_MAX: Span = Span::from_secs(15);
-/// After a step its first effects are ignored.
+/// A trial is measured only after this time, when the first effects have passed.
 const SETTLE: Span = Span::from_secs(1);
-/// Slower engines give too few first tokens to tell.
+/// Below this rate of first tokens per second a measurement says nothing.
 const RATE_MIN: f64 = 1.5;
 const RAISED: f64 = 1.5;
 const KEPT: f64 = 0.85;
@@ -26,9 +26,9 @@ const WAIT_MAX: Span = Span::from_secs(320);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The rate before a step is measured.
+    /// The rate before a trial is measured.
     Base,
-    /// The bound was multiplied; this was the rate before.
+    /// The bound was multiplied by `factor`; `base` is the rate before.
     Trial { factor: f64, base: f64 },
 }
 
@@ -41,7 +41,7 @@ pub(super) struct UnstartedProbe {
     lower_next: bool,
 }
 
-// === impl Probe ===
+// === impl UnstartedProbe ===
 
 impl Default for UnstartedProbe {
     fn default() -> Self {
@@ -54,14 +54,14 @@ impl UnstartedProbe {
         self.firsts = self.firsts.saturating_add(1);
     }
 
-    /// Moves the bound on; `binding` says whether it kept asks waiting since the last look.
+    /// Moves the bound; `binding` says whether it kept asks waiting since the last sample.
     pub(super) fn update(&mut self, binding: bool, unstarted: &mut f64, now: Time) {
         if !binding && self.phase == Phase::Base {
             self.since = None;
             return;
         }
         let Some(since) = self.since.filter(|&since| since <= now) else {
-            // The time to settle after a step is not over, or nothing was measured yet.
+            // The trial has not settled yet, or no measurement has begun.
             if self.since.is_none() {
                 self.since = Some(now);
             }

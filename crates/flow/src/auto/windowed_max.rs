@@ -1,9 +1,9 @@
-//! The largest value of the last while.
+//! The maximum of a value over a recent window.
 
 use crate::time::{Span, Time};
 
-/// A maximum over a window, kept as two halves of it: what is older than the window is forgotten,
-/// what is younger than half of it is kept.
+/// A maximum over a window that is kept in two halves: values older than the window are dropped,
+/// values younger than half of it are always included.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowedMax {
     half: Span,
@@ -12,7 +12,7 @@ pub(super) struct WindowedMax {
     previous: u32,
 }
 
-// === impl Peak ===
+// === impl WindowedMax ===
 
 impl WindowedMax {
     pub(super) const fn over(half: Span) -> Self {
@@ -29,7 +29,7 @@ impl WindowedMax {
         self.current.max(self.previous)
     }
 
-    /// The largest value of the last two halves that were noted in, whenever that was.
+    /// The maximum of the last two halves in which a value was recorded, however old they are.
     pub(super) fn last(&self) -> u32 {
         self.current.max(self.previous)
     }
