@@ -1,21 +1,22 @@
-//! A window that the answers themselves set, for a gateway that shows no metrics.
+//! A window of requests in flight that adapts to the responses, for a gateway without metrics.
 //!
-//! Additive increase, multiplicative decrease: one more request may be under way for each window of
-//! good answers, and half as many when an answer says that it was too much. Before the first such
-//! answer nothing is known of the gateway, so until then each good answer counts as a window, and
-//! the window doubles each time around.
+//! Additive increase, multiplicative decrease (AIMD): the window grows by one for each window of
+//! successful responses, and is halved by a response that says "too many". Before the first such
+//! response the capacity of the gateway is unknown, so the window grows by one for each successful
+//! response, which doubles it in each round trip.
 //!
-//! A crowd of refusals is one piece of news. After a cut the window holds for a while, and refusals
-//! of what was sent before the cut say nothing new. Good answers count only while at least half of
-//! the window is in use: a trickle proves nothing about a flood.
+//! Many refusals at once carry one piece of information. So after a cut the window holds for a
+//! while, and refusals of requests that were sent before the cut are ignored. Successful responses
+//! count only while at least half of the window is in use: low load does not prove that high load
+//! fits.
 
 use crate::range::{Checked, check};
 use crate::time::{Span, Time};
 
-/// What is left of the window after a cut.
+/// The share of the window that is left after a cut.
 const DECREASE: f64 = 0.5;
 
-/// Between which numbers a window moves.
+/// The range of a window, and the time between cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AimdSettings {
     min: u32,
@@ -23,12 +24,12 @@ pub struct AimdSettings {
     hold: Span,
 }
 
-/// How many requests may be under way.
+/// The number of requests that may be in flight.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     settings: AimdSettings,
     window: f64,
-    /// When it was cut last.
+    /// When the window was last cut.
     cut_at: Option<Time>,
 }
 
@@ -46,18 +47,18 @@ impl AimdSettings {
 // === impl Aimd ===
 
 impl Aimd {
-    /// Begins with the least.
+    /// A window at its minimum.
     pub fn new(settings: AimdSettings) -> Self {
         Self { settings, window: f64::from(settings.min), cut_at: None }
     }
 
-    /// How many may be under way.
+    /// The number of requests that may be in flight.
     pub fn window(&self) -> u32 {
-        // The window lies between two numbers of that type.
+        // The window lies between `min` and `max`, which are of this type.
         self.window as u32
     }
 
-    /// One of so many that were under way was answered well.
+    /// A request succeeded while this many were in flight.
     pub fn good(&mut self, in_flight: u64) {
         if in_flight as f64 * 2.0 < self.window {
             return;
@@ -66,7 +67,8 @@ impl Aimd {
         self.window = (self.window + step).min(f64::from(self.settings.max));
     }
 
-    /// One that was sent at `sent` was refused for want of room. Says whether that cut the window.
+    /// A request that was sent at `sent` was refused for lack of room. Returns whether that cut the
+    /// window.
     pub fn congested(&mut self, sent: Time, now: Time) -> bool {
         let known = |cut: Time| sent < cut || now < cut.after(self.settings.hold);
         if self.cut_at.is_some_and(known) {

@@ -1,41 +1,42 @@
-//! What a client asks for, and the names the core gives to things.
+//! The ask (one request for service), and the identifiers of the core.
 //!
-//! Strings stop at the door: flows and workloads are interned once by the controller, models and
-//! backends are numbered by the caller, and an [`Ask`] is a small `Copy` value.
+//! An [`Ask`] is a small `Copy` value without strings: the controller interns the names of flows
+//! and workloads, and the caller numbers models and backends.
 
 use crate::links::NONE;
 use crate::time::{Span, Time};
 
-/// How many priority bands there are.
+/// The number of priority bands.
 pub const BANDS: usize = 4;
 
-/// The most one ask can cost. Larger estimates and usages count as this much, which keeps the
-/// arithmetic of tags inside 64 bits.
+/// The largest cost of one ask. Larger estimates and usages count as this much, which keeps the
+/// arithmetic of tags within 64 bits.
 pub const COST_MAX: u64 = (1 << 28) - 1;
 
-/// A priority level. A strict cascade serves a band only while no higher one could go.
+/// A priority level. A strict cascade serves a band only while no higher band has an ask that could
+/// go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Band {
-    /// Work that gladly waits; the first to be preempted.
+    /// Work that can wait; the first to be preempted.
     BestEffort = 0,
     /// The default.
     #[default]
     Normal = 1,
-    /// Ahead of the default.
+    /// Above the default.
     High = 2,
     /// Never preempted, with capacity reserved for it.
     Critical = 3,
 }
 
-/// A flow known to the controller: a stream of asks that is scheduled as one.
+/// A flow that the controller knows: a stream of asks that is scheduled as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
 }
 
-/// A target model, numbered by the caller from 0 up: tables are as long as the largest number.
+/// A target model, numbered by the caller from 0: tables are as long as the largest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelId(pub u32);
 
@@ -43,23 +44,23 @@ pub struct ModelId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackendId(pub u32);
 
-/// A workload in the registry, or one of the two that stand for many.
+/// A workload in the registry, or one of the two ids that are shared by many workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkloadId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
 }
 
-/// One ask's name from offer to end. It is never given out twice.
+/// The identifier of an ask from offer to end. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(crate) u64);
 
-/// Where an ask comes from and how urgent its sender says it is.
+/// The workload of an ask and its criticality, as the client states them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Who sends it.
+    /// The workload.
     pub id: WorkloadId,
-    /// From 1 (lowest) to 5; anything else counts as 3.
+    /// From 1 (lowest) to 5; any other value counts as 3.
     pub criticality: u8,
 }
 
@@ -74,35 +75,37 @@ pub struct Ask {
     pub band: Band,
     /// Its estimated cost in the queue's unit; 0 counts as 1.
     pub cost: u64,
-    /// Its prompt's tokens.
+    /// The tokens of its prompt.
     pub prompt: u64,
-    /// Its estimated tokens, prompt and output, which stock counts when it is kept in tokens.
+    /// Its estimated tokens, prompt and output: its stock, if the unit is tokens.
     pub tokens: u64,
-    /// Whether the caller will see its first token and say so by [`crate::Controller::started`].
+    /// Whether the caller will report its first token by [`crate::Controller::started`].
     pub streamed: bool,
     /// Its workload, for the `workload` order and the registry.
     pub workload: Workload,
-    /// How long it may wait, where it differs from its flow's.
+    /// How long it may wait, if that differs from its flow's time to live.
     pub ttl: Option<Span>,
-    /// When the client itself gives up.
+    /// The client's own deadline.
     pub deadline: Option<Time>,
-    /// The latency that its backend should have. Soft: if none has it, the fastest is taken.
+    /// The latency limit of its backend. It is soft: if no backend is within it, the fastest is
+    /// chosen.
     pub latency_max: Option<Span>,
     /// Whether speed counts in its routing as for a critical ask.
     pub latency_critical: bool,
-    /// A hash of the conversation it belongs to, which is best served where it was before.
+    /// A hash of its conversation: the backend that served it before may have its prompt cached.
     pub session: Option<u64>,
     /// The adapter (LoRA) it needs.
     pub adapter: Option<u32>,
 }
 
-/// What an ask really cost.
+/// The actual cost of an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
     /// This much, in the queue's unit. 0 is for attempts that the backend failed before it did any
-    /// work, whose number the caller bounds; what a client spoilt itself cost at least 1.
+    /// work, and the caller bounds their number. A request that failed because of its client costs
+    /// at least 1.
     Cost(u64),
-    /// Nobody could tell: what was charged stands.
+    /// Unknown: the charged cost stands.
     Unknown,
 }
 
@@ -121,16 +124,16 @@ impl Band {
 // === impl WorkloadId ===
 
 impl WorkloadId {
-    /// Every ask whose workload id was generated for want of a given one; its rate is zero.
+    /// Asks with a generated workload id share this one; its rate is zero.
     pub const GENERATED: Self = Self { slot: NONE, generation: 0 };
-    /// Every workload that found the registry full; they share one rate.
+    /// Workloads that do not fit into the registry share this one, and one rate.
     pub const OVERFLOW: Self = Self { slot: 0, generation: 0 };
 }
 
 // === impl Workload ===
 
 impl Workload {
-    /// What an ask without a workload gets.
+    /// The workload of an ask that names none.
     pub const NONE: Self = Self { id: WorkloadId::GENERATED, criticality: 3 };
 
     pub(crate) fn criticality_checked(self) -> u8 {
@@ -141,7 +144,7 @@ impl Workload {
 // === impl Ask ===
 
 impl Ask {
-    /// An ask of cost 1 in the normal band with no workload and no deadline of its own.
+    /// An ask of cost 1 in the normal band, without a workload or a deadline.
     pub const fn new(flow: FlowId, model: ModelId) -> Self {
         Self {
             flow,
@@ -177,7 +180,7 @@ impl Ticket {
         (self.0 >> 32) as u32
     }
 
-    /// A small number that no other live ask has: an index for the caller's own table.
+    /// A small number that no other live ask has: an index for the caller's tables.
     pub const fn index(self) -> usize {
         self.slot() as usize
     }

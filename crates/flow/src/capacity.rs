@@ -1,11 +1,11 @@
-//! What may wait: the limits on the queue, and who gives way when it is full.
+//! The limits of the queue: how many asks may wait, and which band loses an ask when it is full.
 
 use crate::ask::{BANDS, Band};
 use crate::queue::eviction::EvictionRanking;
 use crate::settings::{Admission, Cascade, Settings};
 use crate::weight::Weight;
 
-/// The number waiting, by band, and the ranking of victims.
+/// The number of waiting asks by band, and the rankings of victims.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Capacity {
     pub(crate) waiting: [u32; BANDS],
@@ -19,15 +19,16 @@ impl Capacity {
         self.waiting.iter().sum()
     }
 
-    /// The band from which a newcomer may take a place: the lowest below its own that holds more
-    /// than it is protected for. Under a strict cascade no band is protected; under weights each
+    /// The band that loses an ask to a new one: the lowest band below its own that has more waiting
+    /// asks than are protected. Under a strict cascade no ask is protected; under weights each band
     /// keeps its share of the total.
     pub(crate) fn band_to_preempt(&self, newcomer: Band, settings: &Settings) -> Option<Band> {
         let mut below = Band::DESCENDING.into_iter().rev().filter(|&band| band < newcomer);
         below.find(|&band| self.waiting[band.index()] > protected(band, settings))
     }
 
-    /// How many newcomers of a band could wait: free places, and what lower bands would yield.
+    /// How many new asks of a band could wait: the free places, and the places that lower bands
+    /// would lose.
     pub(crate) fn headroom(&self, newcomer: Band, settings: &Settings) -> u32 {
         if settings.admission == Admission::CriticalOnly && newcomer != Band::Critical {
             return 0;
@@ -40,7 +41,7 @@ impl Capacity {
     }
 }
 
-/// How many waiting asks of a band are safe from preemption.
+/// The number of a band's waiting asks that are protected from preemption.
 fn protected(band: Band, settings: &Settings) -> u32 {
     let Cascade::Weighted(weights) = &settings.cascade else { return 0 };
     let units = |weight: &Weight| u64::from(weight.units);

@@ -1,10 +1,10 @@
-//! The controller: one owner of all flow state, driven by verbs, answering with values.
+//! The controller: the owner of all flow state. Each verb changes the state and returns a value.
 //!
 //! Each phase of an ask's life has a file: `admit` (offer to queue), `dispatch` (queue to backend),
-//! `progress` (at the backend), `complete` (backend to end), `remove` (queue to nowhere). `turn`
-//! lets claims take part in their rounds or not, `routing` weighs backends, `reshape` rebuilds the
-//! queue when sets of backends or settings change, `forecast` predicts waits, and `view` shows what
-//! is there.
+//! `progress` (at the backend), `complete` (backend to end), `evict` (queue to end, without a
+//! grant). `eligibility` decides which flow queues take part in their fair queues, `routing`
+//! chooses the backend, `reconfigure` rebuilds the queue when sets of backends or settings change,
+//! `forecast` predicts waits, and `view` reports the state.
 
 mod admit;
 mod complete;
@@ -42,50 +42,50 @@ use crate::workload::Registry;
 /// The flow of every ask that names none.
 const ANONYMOUS: &str = "-";
 
-/// One owner of all flow state, driven by verbs, answering with values.
+/// The owner of all flow state. Each verb changes the state and returns a value.
 ///
 /// | verb | meaning |
 /// |---|---|
 /// | [`Controller::flow`], [`Controller::workload`] | intern a name |
-/// | [`Controller::offer`] | here is an ask: granted, queued or refused |
-/// | [`Controller::started`] | a grant has shown its first token |
-/// | [`Controller::streamed`] | its stream has come this far |
-/// | [`Controller::charge`] | a stream has passed its estimate |
-/// | [`Controller::settle`] | a grant has ended, and this is what it cost |
-/// | [`Controller::cancel`] | the client has gone, wherever its ask stands |
-/// | [`Controller::requeue`] | the backend failed before it did anything |
-/// | [`Controller::supply`] | the backends are now these |
-/// | [`Controller::reading`] | a backend's engine says how it is |
-/// | [`Controller::configure`] | the settings are now these |
+/// | [`Controller::offer`] | a new ask: it is granted, queued or refused |
+/// | [`Controller::started`] | an ask in flight has produced its first token |
+/// | [`Controller::streamed`] | its stream has produced this many tokens |
+/// | [`Controller::charge`] | its stream has exceeded the estimated cost |
+/// | [`Controller::settle`] | an ask in flight has ended, with its actual cost |
+/// | [`Controller::cancel`] | the client has left; the ask waits or is in flight |
+/// | [`Controller::requeue`] | the backend failed before it did any work |
+/// | [`Controller::supply`] | the new list of backends |
+/// | [`Controller::reading`] | new metrics of a backend's engine |
+/// | [`Controller::configure`] | the new settings |
 /// | [`Controller::wake`] at [`Controller::next_wake`] | time has passed |
-/// | [`Controller::close`] | shut down: nobody waits any more |
-/// | [`Controller::poll_event`] | what became of those who waited |
+/// | [`Controller::close`] | shutdown: every waiting ask is evicted |
+/// | [`Controller::poll_event`] | the fate of a waiting ask: granted or evicted |
 ///
-/// Times may come in any order; the latest seen counts. What each verb decides, and why, is defined
-/// in `docs/FLOW.md`.
+/// Times may come in any order; the latest time seen counts. `docs/FLOW.md` defines what each verb
+/// decides, and why.
 #[derive(Clone, Debug)]
 pub struct Controller {
     pub(crate) settings: Settings,
-    /// The latest time seen. It never runs backwards, whatever the caller's clock does.
+    /// The latest time seen. It never runs backwards, even if the caller's clock does.
     pub(crate) clock: Time,
     pub(crate) closed: bool,
     pub(crate) sequence: u64,
     pub(crate) asks: Asks,
-    /// Under `auto`, what it counts of each ask in flight, by slot.
+    /// Under `auto`, the progress of each ask in flight, by slot.
     pub(crate) progress: Vec<AskProgress>,
-    /// What asks wish of their backends, by slot, of those that do.
+    /// The route preferences of the asks that have one, by slot.
     pub(crate) preferences: BTreeMap<u32, RoutePreference>,
-    /// Why each ask in flight is where it is, by slot, where there was a choice.
+    /// Why each ask in flight went to its backend, by slot, if there was a choice.
     pub(crate) choices: Vec<Option<RouteChoice>>,
     pub(crate) flows: Flows,
     pub(crate) flow_queues: FlowQueues,
-    /// Where each claim that takes part stands in its round's heap.
+    /// The position of each active flow queue in the heap of its fair queue.
     pub(crate) positions: Positions,
     pub(crate) supply: Supply,
     /// By pool, then by band.
     pub(crate) fair_queues: Vec<[FairQueue; BANDS]>,
     pub(crate) domains: Vec<Domain>,
-    /// Whether anything is to be chosen between bands or pools by weight.
+    /// Whether bands or pools are chosen by weight, so that the levels must be kept.
     pub(crate) hierarchical: bool,
     pub(crate) capacity: Capacity,
     pub(crate) wheel: TimingWheel,
@@ -94,7 +94,7 @@ pub struct Controller {
     pub(crate) events: VecDeque<Event>,
 }
 
-/// What is kept for each domain besides its rounds.
+/// The state of one domain besides its fair queues.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Domain {
     pub(crate) waiting: u32,
@@ -135,8 +135,8 @@ impl Controller {
 
     /// The flow with this name, in the class with this number (0 is the default class).
     ///
-    /// The id stays good while the flow has asks alive, and after that until it is forgotten for
-    /// one of `idle_flows_max` others.
+    /// The id is valid while the flow has live asks. After that it is valid until the flow is
+    /// forgotten in favour of one of `idle_flows_max` others.
     pub fn flow(&mut self, name: &str, class: u32) -> FlowId {
         let name = if name.is_empty() { ANONYMOUS } else { cut(name) };
         if let Some(slot) = self.flows.find(name) {
@@ -145,7 +145,7 @@ impl Controller {
             }
             return self.flows.id(slot);
         }
-        // Each flow with something alive has an ask alive. The newcomer is not up for choice.
+        // Every flow that is not idle has a live ask. The new flow cannot be forgotten itself.
         let keep = self.settings.idle_flows_max as usize + self.asks.alive();
         while let Some(idle) = self.flows.surplus(keep.saturating_sub(1)) {
             self.forget_flow(idle);
@@ -154,7 +154,7 @@ impl Controller {
         self.flows.id(slot)
     }
 
-    /// The workload with this name; an empty name is one of many generated ones.
+    /// The workload with this name; an empty name stands for a generated id.
     pub fn workload(&mut self, name: &str, now: Time) -> WorkloadId {
         let now = self.advance(now);
         if name.is_empty() {
@@ -163,18 +163,18 @@ impl Controller {
         self.registry.intern(cut(name), now)
     }
 
-    /// What became of an ask that waited. Call until there is none, after every other verb.
+    /// The fate of an ask that waited. Call this after every other verb, until it returns `None`.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When [`Controller::wake`] must be called next, if nothing else happens before. It may have
-    /// nothing to do then: far deadlines are approached in a few steps.
+    /// When [`Controller::wake`] must be called next, if no other verb is called before. It may
+    /// have nothing to do then: far deadlines are reached in a few steps.
     pub fn next_wake(&self) -> Option<Time> {
         self.wheel.next_wake()
     }
 
-    /// Takes note of the time: time that stands still or jumps back is the latest time again.
+    /// Advances the clock. A time that stands still or jumps back counts as the latest time.
     fn advance(&mut self, now: Time) -> Time {
         self.clock = self.clock.max(now);
         self.clock
@@ -199,7 +199,7 @@ impl Controller {
     }
 }
 
-/// A name as far as it is kept: what clients send is bounded.
+/// A name, cut to the longest allowed length: clients may send any length.
 fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(NAME_MAX)]
 }
@@ -223,7 +223,7 @@ impl Domain {
         self.waiting -= 1;
     }
 
-    /// Lets the levels forget old service where nothing waits.
+    /// Lets the levels forget old service if no ask waits.
     pub(crate) fn rest(&mut self) {
         if self.waiting == 0 {
             self.bands.idle();

@@ -1,4 +1,4 @@
-//! What has happened so far, in numbers that must reconcile.
+//! Counters since the start, which must reconcile.
 
 use crate::ask::BANDS;
 use crate::outcome::{Eviction, Refusal};
@@ -32,22 +32,22 @@ pub struct Counters {
     pub preempted: [u64; BANDS],
     /// Waits that ended because the controller closed.
     pub shut_down: u64,
-    /// Grants that came back to wait again.
+    /// Grants that were re-queued.
     pub requeued: u64,
     /// Grants that ended, in any way.
     pub settled: u64,
-    /// Refusals for want of room in the flow.
+    /// Refusals because the flow was full.
     pub refused_flow_full: u64,
-    /// Refusals of a new flow for want of room in the queue.
+    /// Refusals because the queue was full, of a flow without waiting asks.
     pub refused_too_many_flows: u64,
-    /// Refusals of a known flow for want of room in the queue.
+    /// Refusals because the queue was full, of a flow with waiting asks.
     pub refused_queue_full: u64,
 }
 
 // === impl Counters ===
 
 impl Counters {
-    /// Waits that ended without a grant and not by the client.
+    /// Waits that ended in an eviction: neither in a grant nor by the client.
     pub fn evictions(&self) -> u64 {
         let preempted: u64 = self.preempted.iter().sum();
         self.expired + self.deadline_exceeded + preempted + self.shut_down

@@ -1,13 +1,13 @@
-//! How fast a domain drains: the measure behind every predicted wait.
+//! The drain rate of a domain: cost completed per second. Every predicted wait is based on it.
 //!
-//! Only time in which something waited counts. An idle server completes little, and that says
-//! nothing about how fast it could.
+//! Only time in which an ask waited counts. An idle server completes little, which says nothing
+//! about how fast it could complete.
 
 use crate::time::{Span, Time};
 
-/// The past that the rate remembers.
+/// The time constant of the moving mean.
 const MEMORY_SECS: f64 = 10.0;
-/// Completions are gathered for at least this long before they move the rate.
+/// Completions are collected for at least this long before they change the rate.
 const SAMPLE: Span = Span::from_secs(1);
 
 #[derive(Clone, Debug, Default)]
@@ -20,13 +20,13 @@ pub(crate) struct DrainRate {
 // === impl DrainRate ===
 
 impl DrainRate {
-    /// Something begins to wait.
+    /// A first ask begins to wait.
     pub(crate) fn start(&mut self, now: Time) {
         self.cost = 0;
         self.since = now;
     }
 
-    /// Something that cost this much completed while others waited.
+    /// An ask of this cost completed while others waited.
     pub(crate) fn completed(&mut self, cost: u32, now: Time) {
         self.cost += u64::from(cost);
         if now.since(self.since) >= SAMPLE {
@@ -35,10 +35,10 @@ impl DrainRate {
         }
     }
 
-    /// Cost completed per second, as far as it is known by `now`.
+    /// Cost completed per second, if it is known.
     pub(crate) fn at(&self, now: Time) -> Option<f64> {
         let elapsed = now.since(self.since);
-        // Before the first completion of all, slow and cold cannot be told apart.
+        // Before the first completion, a slow server cannot be told from a cold one.
         let nothing_yet = self.cost == 0 && self.per_sec.is_none();
         if elapsed < SAMPLE || nothing_yet {
             return self.per_sec;

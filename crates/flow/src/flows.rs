@@ -1,10 +1,11 @@
-//! The flows: names, classes, and what each has waiting and in flight.
+//! The flows: names, classes, and the numbers of their waiting asks and asks in flight.
 //!
-//! A flow with nothing alive is kept for a while, because its tags may still be ahead of virtual
-//! time; the number kept is bounded, and what is lost with one that is forgotten is at most one
-//! charge. So memory is bounded whatever ids clients invent. Which one is forgotten is decided by
-//! a hand that goes round and spares those used since it last came by: nearly the least recently
-//! used, at the price of one flag instead of a list that every ask would have to touch.
+//! An idle flow is remembered for a while, because its tags may still be ahead of virtual time. The
+//! number of idle flows is bounded, and forgetting one loses at most one charge. So memory is
+//! bounded, whatever names clients invent. The clock algorithm chooses the flow to forget: a hand
+//! moves over the flows and spares those that were used since its last visit. That approximates
+//! least recently used at the price of one flag, instead of a list that every ask would have to
+//! update.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,18 +13,18 @@ use crate::ask::{BANDS, FlowId};
 use crate::links::NONE;
 use crate::settings::FlowClass;
 
-/// One flow. It fits a cache line; its name, which no ask needs, is kept elsewhere.
+/// One flow. It fits a cache line; its name, which the request path does not need, is stored apart.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Flow {
     pub(crate) waiting: [u32; BANDS],
-    /// What the eviction ranking of each band believes of `waiting` at most.
+    /// The upper bound of `waiting` in the eviction ranking of each band.
     pub(crate) rank_bound: [u32; BANDS],
     pub(crate) in_flight: u32,
     pub(crate) first_flow_queue: u32,
     pub(crate) class: u32,
     generation: u32,
-    /// Whether its class has any limit on what is in flight.
+    /// Whether its class limits the asks in flight.
     pub(crate) limited: bool,
     named: bool,
     used: bool,
@@ -39,7 +40,7 @@ pub(crate) struct Flows {
     hand: usize,
     /// By class, the default one first.
     policies: Vec<FlowClass>,
-    /// Asks in flight by flow and backend, for flows that are limited there.
+    /// Asks in flight by flow and backend, for flows that are limited per backend.
     held: BTreeMap<(u32, u32), u32>,
 }
 
@@ -85,12 +86,12 @@ impl Flows {
         &self.names[slot as usize]
     }
 
-    /// What a flow's class allows it; a class that does not exist is the default one.
+    /// The class of a flow; a class that does not exist is the default one.
     pub(crate) fn policy(&self, slot: u32) -> &FlowClass {
         self.policies.get(self[slot].class as usize).unwrap_or(&self.policies[0])
     }
 
-    /// A new flow, with nothing alive.
+    /// Adds an idle flow.
     pub(crate) fn insert(&mut self, name: &str, class: u32) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
         let generation = self[slot].generation.wrapping_add(1);
@@ -125,7 +126,7 @@ impl Flows {
         FlowId { slot, generation: self[slot].generation }
     }
 
-    /// The flow behind an id, unless it has been forgotten.
+    /// The flow with this id, unless it was forgotten.
     pub(crate) fn resolve(&mut self, id: FlowId) -> Option<u32> {
         let flow = self.flows.get_mut(id.slot as usize)?;
         let known = flow.generation == id.generation && flow.named;
@@ -133,12 +134,12 @@ impl Flows {
         known.then_some(id.slot)
     }
 
-    /// A flow to forget, where more than `keep` are remembered.
+    /// A flow to forget, if more than `keep` are remembered.
     pub(crate) fn surplus(&mut self, keep: usize) -> Option<u32> {
         if self.by_name.len() <= keep {
             return None;
         }
-        // Twice round spares nobody but those that have something alive.
+        // Two rounds find every idle flow: the first may only clear its flag.
         for _ in 0..2 * self.flows.len() {
             self.hand = (self.hand + 1) % self.flows.len();
             let flow = &mut self.flows[self.hand];

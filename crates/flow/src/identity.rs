@@ -1,53 +1,53 @@
-//! Which flow a request belongs to, and which class that flow is in.
+//! The identity of a request: its flow, and the class of the flow.
 //!
-//! A flow's name is made of the parts that the configuration lists, in that order. A part that the
-//! request does not have is `-`, and a request that has none of them belongs to the one flow `-`:
-//! nobody gains by leaving a header out. Classes are given by rules, the first that matches wins.
+//! The name of a flow consists of the request's attributes that the configuration lists, in that
+//! order. A missing attribute is `-`, and all requests without any of them share the flow `-`: a
+//! client gains nothing by leaving a header out. The first class rule that matches gives the class.
 
-/// What is known of a request when its flow is chosen.
+/// The attributes of a request from which its flow is derived.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestAttributes<'a> {
-    /// The model asked for.
+    /// The requested model.
     pub model: Option<&'a str>,
-    /// The model it resolved to.
+    /// The model that the requested name resolved to.
     pub target_model: Option<&'a str>,
-    /// The tenant its key belongs to.
+    /// The tenant of its API key.
     pub tenant: Option<&'a str>,
-    /// The workload id its sender gave; nothing for a generated one.
+    /// The workload id that the client gave; `None` for a generated id.
     pub workload: Option<&'a str>,
-    /// The fairness id its sender gave.
+    /// The fairness id that the client gave.
     pub fairness_id: Option<&'a str>,
     /// Request headers, names in lower case.
     pub headers: &'a [(&'a str, &'a str)],
 }
 
-/// One trait of a request.
+/// One attribute of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Attribute {
-    /// The model asked for.
+    /// The requested model.
     Model,
-    /// The model it resolved to.
+    /// The model that the requested name resolved to.
     TargetModel,
-    /// The tenant its key belongs to.
+    /// The tenant of its API key.
     Tenant,
-    /// The workload id its sender gave.
+    /// The workload id that the client gave.
     Workload,
-    /// The fairness id its sender gave.
+    /// The fairness id that the client gave.
     FairnessId,
     /// A request header, its name in lower case.
     Header(String),
 }
 
-/// Flows whose traits match all these patterns are in this class.
+/// The flow of a request whose attributes match all these patterns is in this class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassRule {
-    /// Traits and the patterns they must match; `*` stands for any run of characters.
+    /// Attributes and the patterns they must match; `*` stands for any run of characters.
     pub patterns: Vec<(Attribute, String)>,
     /// The number of the class.
     pub class: u32,
 }
 
-/// Longest name of a flow or a workload, in bytes: what clients send is cut here.
+/// The longest name of a flow or a workload, in bytes; longer names are cut.
 pub const NAME_MAX: usize = 256;
 
 const ABSENT: &str = "-";
@@ -67,13 +67,13 @@ pub fn flow_name(parts: &[Attribute], traits: &RequestAttributes<'_>) -> String 
     name
 }
 
-/// A part of a longer name, told apart from the separator: no two requests with different parts
+/// Escapes the separator in one part of a longer name: requests with different attributes never
 /// share a name.
 fn escaped(value: &str) -> String {
     value.replace('%', "%25").replace(SEPARATOR, "%2F")
 }
 
-/// The class of a request's flow: that of the first rule that matches, or 0.
+/// The class of a request's flow: the class of the first rule that matches, or 0.
 pub fn class_of(rules: &[ClassRule], traits: &RequestAttributes<'_>) -> u32 {
     let matches = |rule: &&ClassRule| {
         let mut patterns = rule.patterns.iter();
@@ -95,7 +95,7 @@ pub fn glob(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-// === impl Part ===
+// === impl Attribute ===
 
 impl Attribute {
     fn of<'a>(&self, traits: &RequestAttributes<'a>) -> Option<&'a str> {

@@ -1,7 +1,7 @@
-//! What must be true after every verb, checked from first principles.
+//! The invariants that hold after every verb, checked from first principles.
 //!
-//! One function for properties, simulation and debugging. It counts everything again the slow way,
-//! so it is not for the request path.
+//! Property tests, simulation and debugging call it. It recounts the whole state, so it is not for
+//! the request path.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::queue::asks::Phase;
 use crate::queue::virtual_clock::HORIZON;
 use crate::settings::Bounds;
 
-/// A broken promise, in words.
+/// The description of a broken invariant.
 pub type Violation = String;
 
-/// Checks counters, lines, heaps, limits and work conservation.
+/// Checks counters, queues, heaps, limits and work conservation.
 pub fn check(controller: &Controller) -> Result<(), Violation> {
     counters(controller)?;
     stock(controller)?;
@@ -69,7 +69,7 @@ fn stock(c: &Controller) -> Result<(), Violation> {
     Ok(())
 }
 
-/// What `auto` counts is what is in flight, and no door is open or shut by mistake.
+/// The counts of `auto` equal the asks in flight, and the open backends are counted correctly.
 fn auto_counts(c: &Controller) -> Result<(), Violation> {
     let mut counted = vec![Tally::default(); c.supply.backends.len()];
     for slot in c.asks.slots().filter(|&slot| c.asks[slot].phase == Phase::InFlight) {
@@ -113,7 +113,7 @@ fn waiting(c: &Controller) -> Result<(), Violation> {
     equal("waiting by domain", domains, c.depth())
 }
 
-/// Heaps hold exactly the claims that take part, under the tags those have.
+/// The heaps have exactly the active flow queues, with their current tags.
 fn heaps(c: &Controller) -> Result<(), Violation> {
     for (pool, fair_queues) in c.fair_queues.iter().enumerate() {
         for (band, fair_queue) in fair_queues.iter().enumerate() {
@@ -145,7 +145,7 @@ fn heaps(c: &Controller) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Nothing that could go is kept waiting: below the lower bound every open pool is drained.
+/// No ask waits that could go: below the lower bound, every open pool is drained.
 fn work_conservation(c: &Controller) -> Result<(), Violation> {
     let room = c.settings.bounds.to_dequeue();
     for domain in 0..c.domains.len() as u32 {

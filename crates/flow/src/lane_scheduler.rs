@@ -1,20 +1,19 @@
-//! Whose turn it is among lanes that somebody else keeps: weighted fair turns by the virtual clock
-//! of the fair queue.
+//! Divides grants among lanes that a store keeps, by weight.
 //!
-//! Batch work waits in a store, not in memory, so there is no line here to take the next one from.
-//! Whoever dispatches says which lanes have how much waiting, and hears how many to take from each;
-//! what really went is charged, before turns are planned again. A lane may turn out to be empty: a
-//! turn that is not taken costs nothing.
+//! Batch work waits in a store and not in memory, so the core has no asks to take the next one
+//! from. The caller reports which lanes have how many messages waiting, and [`LaneScheduler::plan`]
+//! returns how many to take from each. Messages that were really sent are charged before the next
+//! plan. A lane may turn out to be empty: a turn that is not taken costs nothing.
 //!
-//! The rules and the bound are those of the fair queue (`queue::virtual_clock`), with a cost of one for each
-//! turn: from plan to plan, two lanes that both wait and take their turns differ in turns over
-//! weight by at most one step of each, and a lane that was away has hoarded nothing. For two levels
-//! (queues, and tenants inside each) nest them: one `LaneScheduler` divides a number among the
-//! queues, and one for each queue divides what that gave among its tenants; both are charged. Neither knows of
-//! the other, so tenants cannot move their queue's share.
+//! The rules and the bound are those of the fair queue (`queue::virtual_clock`), with a cost of one
+//! per turn. From plan to plan, two lanes that both wait and take their turns differ in turns over
+//! weight by at most one step of each, and an idle lane saves up no credit. For two levels (queues,
+//! and tenants inside each queue) nest the schedulers: one divides a number among the queues, and
+//! one per queue divides its share among the tenants; both are charged. They are independent, so
+//! tenants cannot change the share of their queue.
 //!
-//! A lane that does not wait is forgotten once others have caught up with it, so memory is bounded
-//! by the lanes that wait and a number of those served last.
+//! A lane that does not wait is forgotten once the others have caught up with it. So memory is
+//! bounded by the waiting lanes and a number of the lanes served last.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -22,7 +21,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use crate::queue::virtual_clock::{NEW, VirtualClock};
 use crate::weight::Weight;
 
-/// Lanes that are remembered at most while they do not wait.
+/// The most lanes that are remembered while they do not wait.
 const IDLE_MAX: usize = 4096;
 
 /// See the module's description.
@@ -30,7 +29,7 @@ const IDLE_MAX: usize = 4096;
 pub struct LaneScheduler<K> {
     clock: VirtualClock,
     lanes: BTreeMap<K, Lane>,
-    /// Counts moves, so that of equal tags the one moved longest ago goes first.
+    /// Counts moves: of equal tags, the lane that moved longest ago goes first.
     moves: u64,
 }
 
@@ -51,9 +50,9 @@ impl<K> Default for LaneScheduler<K> {
 }
 
 impl<K: Ord + Clone> LaneScheduler<K> {
-    /// Plans the next `most` turns among the lanes that wait, each told once with how many it has.
-    /// Says how many each is to send, in the order of their first turns. A lane that is not told of
-    /// waits no more.
+    /// Plans the next `most` turns among the waiting lanes. `waiting` lists each lane once, with
+    /// its weight and the number of its messages; a lane that is not listed no longer waits.
+    /// Returns how many messages each lane may send, in the order of their first turns.
     pub fn plan(
         &mut self,
         waiting: impl IntoIterator<Item = (K, Weight, usize)>,
@@ -86,10 +85,10 @@ impl<K: Ord + Clone> LaneScheduler<K> {
         firsts.into_iter().map(|at| (lanes[at].0.clone(), turns[at])).collect()
     }
 
-    /// One that was planned for was really sent.
+    /// Charges a lane for a message that was sent.
     pub fn charge(&mut self, key: &K, weight: Weight) {
-        // Turns may be charged in another order than they were planned in: virtual time must not
-        // pass whoever still waits for one of them.
+        // Turns may be charged in another order than they were planned in. Virtual time must not
+        // pass a lane that still waits for one of them.
         let waiting = self.lanes.values().filter(|lane| lane.waits);
         if let Some(least) = waiting.map(|lane| lane.tag).min() {
             self.clock.serve(least, weight, 0);
@@ -103,17 +102,17 @@ impl<K: Ord + Clone> LaneScheduler<K> {
         self.rebase();
     }
 
-    /// How many lanes are remembered.
+    /// The number of remembered lanes.
     pub fn len(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Whether none is.
+    /// Whether no lane is remembered.
     pub fn is_empty(&self) -> bool {
         self.lanes.is_empty()
     }
 
-    /// Takes note of who waits now.
+    /// Updates which lanes wait.
     fn follow(&mut self, waiting: &BTreeMap<K, (Weight, usize)>) {
         for (key, &(weight, _)) in waiting {
             let fresh = Lane { tag: NEW, weight, waits: false, moved: 0 };
@@ -138,8 +137,8 @@ impl<K: Ord + Clone> LaneScheduler<K> {
         self.forget();
     }
 
-    /// Forgets lanes that do not wait and are not ahead of the others; of too many, those that are
-    /// least ahead.
+    /// Forgets lanes that do not wait and are not ahead of virtual time. If too many remain,
+    /// forgets those that are least ahead.
     fn forget(&mut self) {
         let now = self.clock.now();
         self.lanes.retain(|_, lane| lane.waits || lane.tag > now);
@@ -159,7 +158,7 @@ impl<K: Ord + Clone> LaneScheduler<K> {
         }
         let shift = self.clock.rebase();
         for lane in self.lanes.values_mut() {
-            // No tag may look like that of a newcomer.
+            // No tag may become the tag of a new lane.
             lane.tag = lane.tag.saturating_sub(shift).max(NEW + 1);
         }
     }

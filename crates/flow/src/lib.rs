@@ -1,8 +1,10 @@
-//! The pure core of Tidegate: who waits, who goes, and where.
+//! The pure core of Tidegate: it decides which request waits, which one goes next, and to which
+//! backend.
 //!
-//! Sans-IO and single-threaded: no clock, no sockets, no dependencies. Time is an argument,
-//! deadlines are return values, and the same calls always give the same answers. The shell around
-//! it (HTTP, Envoy, batch) turns bytes into [`Ask`]s and [`Event`]s into bytes.
+//! The core does no IO and is single-threaded: it has no clock, no sockets and no dependencies.
+//! Time is an argument, deadlines are return values, and the same calls always give the same
+//! results. The callers (HTTP gateway, Envoy endpoint picker, batch dispatcher) turn bytes into
+//! [`Ask`]s and [`Event`]s into bytes.
 //!
 //! ```
 //! use flow::{Ask, BackendId, BackendSupply, Controller, ModelId, Settings, Time, Usage, Verdict};
@@ -22,10 +24,13 @@
 //! ```
 //!
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
-//! `capacity` decides what may wait; `supply` and `route` know the backends and their stock;
-//! `drain` measures how fast it goes; [`budget`] says how much batch work may go into what is left,
-//! [`start_limiter`] when, [`aimd`] how much where nothing can be read, [`LaneScheduler`]
-//! whose turn it is; [`identity`] names flows; `workload` is the registry behind the `workload` order.
+//! `capacity` decides which asks may wait; `supply` has the backends and their stock, `auto` their
+//! self-tuning bounds, `route` the choice of a backend; `drain_rate` measures how fast the queue
+//! drains; [`identity`] names flows; `workload` is the registry behind the `workload` order.
+//!
+//! For batch work: [`budget`] counts how many requests a reading of a gate allows,
+//! [`start_limiter`] when the next one may start, [`aimd`] adapts a window where there is nothing
+//! to read, and [`LaneScheduler`] divides grants among queues and tenants.
 
 pub mod aimd;
 mod ask;

@@ -1,9 +1,9 @@
-//! Intrusive lists: indices instead of pointers.
+//! Links of intrusive lists, with indices instead of pointers.
 
 /// The absence of an index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A place in a doubly linked list.
+/// The neighbours in a doubly linked list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) prev: u32,

@@ -1,60 +1,60 @@
-//! How asks end, as small `Copy` values.
+//! The outcomes of asks, as small `Copy` values.
 //!
-//! Status codes and texts are the reply table's business; the core only says what happened.
+//! The caller maps them to status codes and texts.
 
 use crate::ask::{BackendId, Ticket};
 use crate::time::Span;
 
-/// The answer to an offer.
+/// The result of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes to this backend at once.
+    /// The ask goes to this backend at once.
     Granted {
-        /// Its name until it is settled.
+        /// The ask's ticket until it is settled.
         ticket: Ticket,
         /// Where it goes.
         backend: BackendId,
     },
-    /// It waits; an [`Event`] will tell how that ended, perhaps at once.
+    /// The ask waits. An [`Event`] reports the end of the wait, possibly at once.
     Queued {
-        /// Its name until it ends.
+        /// The ask's ticket until it ends.
         ticket: Ticket,
     },
-    /// It was not taken.
+    /// The ask was refused.
     Refused {
-        /// Why.
+        /// The reason.
         reason: Refusal,
-        /// When trying again is likely to succeed.
+        /// When a retry is likely to succeed.
         retry_after: Span,
     },
 }
 
-/// Why an offer was not taken.
+/// Why an offer was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// The flow already holds as many waiting asks as it may.
+    /// The flow already has its maximum of waiting asks.
     FlowFull,
-    /// The queue is full and this flow has nothing in it.
+    /// The queue is full, and this flow has no ask in it.
     TooManyFlows,
     /// The queue is full.
     QueueFull,
     /// Only critical asks may wait.
     NotCritical,
-    /// Nothing may wait.
+    /// Queueing is disabled.
     QueueDisabled,
-    /// It would have to wait, and its time to live is zero.
+    /// The ask would have to wait, and its time to live is zero.
     NoTimeToWait,
-    /// The predicted wait is longer than its time to live.
+    /// The predicted wait exceeds the ask's time to live.
     WaitTooLong,
     /// The client's own deadline has passed.
     DeadlineExceeded,
     /// No backend lists the model.
     UnknownModel,
-    /// The flow's name has gone stale; intern it again.
+    /// The flow was forgotten; intern its name again.
     UnknownFlow,
     /// The controller is closing.
     ShuttingDown,
-    /// As many asks are alive as the controller can name.
+    /// The controller has reached its maximum of live asks.
     TooManyAsks,
 }
 
@@ -71,30 +71,30 @@ pub enum Eviction {
     ShuttingDown,
 }
 
-/// What happened to an ask that was waiting.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It goes to this backend.
+    /// The ask goes to this backend.
     Granted {
         /// The ask.
         ticket: Ticket,
         /// Where it goes.
         backend: BackendId,
-        /// How long ago it arrived; one that went back behind its flow arrived then.
+        /// The time since it arrived, or since it was re-queued at the back of its flow.
         waited: Span,
     },
-    /// It will not be served.
+    /// The ask will not be served.
     Evicted {
         /// The ask.
         ticket: Ticket,
-        /// Why.
+        /// The reason.
         reason: Eviction,
-        /// When trying again is likely to succeed.
+        /// When a retry is likely to succeed.
         retry_after: Span,
     },
 }
 
-/// Where an ask stood when it was cancelled.
+/// The stage of an ask when it was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// In the queue.
@@ -103,21 +103,21 @@ pub enum Stage {
     InFlight,
 }
 
-/// Where a re-queued ask goes.
+/// The position of a re-queued ask in its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequeuePosition {
-    /// Where it was: the backend was full, which is not the ask's fault.
+    /// Its original position: the backend was full, which the ask did not cause.
     Original,
-    /// Behind its flow: the backend failed on it.
+    /// The back: the backend failed while it had the ask.
     Back,
 }
 
-/// A verb that does not fit the ask it names. Nothing was changed.
+/// A verb that does not apply to the ask of the ticket. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
-    /// No such ask is alive: it has ended, or never was.
+    /// No live ask has this ticket: it has ended, or never existed.
     UnknownTicket,
-    /// The ask is waiting, and the verb is for asks in flight.
+    /// The ask is waiting, and the verb applies to asks in flight.
     NotInFlight,
 }
 

@@ -1,10 +1,11 @@
-//! The queue: who waits, in which order, and who goes next.
+//! The queue: the asks that wait, their order, and the next ask to go.
 //!
-//! Read it from the inside out. A *line* ([`mod@line`]) orders the asks of one flow. A *claim*
-//! ([`flow_queue`]) is a flow's place in one round: its line, and the tag that says when its turn
-//! comes. A *round* ([`fair_queue`]) is one fair queue: the claims of one band that need the same set of
-//! backends, under one virtual clock ([`fair`]). A *cascade* ([`band`]) chooses among rounds.
-//! [`expiry`] knows every deadline, [`evict`] the next victim.
+//! Read it from the inside out. [`ordered_asks`] orders the asks of one flow: by arrival
+//! ([`fifo`]), by deadline or by [`urgency`]. A [`flow_queue`] holds the waiting asks of one flow
+//! and the tag that says when its turn comes. A [`fair_queue`] is one start-time fair queue: the
+//! flow queues of one band that need the same set of backends, under one [`virtual_clock`]. The
+//! [`hierarchy`] chooses among fair queues: first the band, then the set of backends. The
+//! [`timing_wheel`] has every deadline, [`eviction`] the next victim of preemption.
 
 pub(crate) mod asks;
 pub(crate) mod eviction;

@@ -1,17 +1,17 @@
-//! Numbers that are only good within a range.
+//! Checks that a number lies within its range.
 
 /// A number outside its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutOfRange {
-    /// What was being set.
+    /// The name of the setting.
     pub what: &'static str,
     /// The value given.
     pub value: f64,
-    /// What is allowed.
+    /// The allowed range.
     pub allowed: &'static str,
 }
 
-/// A value that passed its check, or why it did not.
+/// A checked value, or the error.
 pub(crate) type Checked<T> = Result<T, OutOfRange>;
 
 pub(crate) fn check(

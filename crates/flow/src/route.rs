@@ -1,9 +1,12 @@
-//! Which model and which backend take an ask.
+//! Chooses the model and the backend of an ask.
 //!
-//! [`ModelNames`] turns the model that was asked for into the one that is served, at arrival.
-//! [`choose`] weighs the backends that may take an ask: who may is decided before it (ready, below
-//! its bound, within the flow's limits), so no score can overrule fairness or a limit. Both are
-//! pure: the same arguments give the same answer, and the caller counts the grant in the same step.
+//! [`ModelNames`] resolves the requested model name to the model that serves it, at arrival.
+//! [`choose`] compares the scores of the candidate backends. Candidates are ready, below their
+//! bound and within the flow's limits, so no score can overrule fairness or a limit. Both are pure:
+//! the same arguments give the same result, and the caller counts the grant in the same step.
+//!
+//! `score` has the terms of the score, `weights` their configurable values, `candidate` the input,
+//! `reason` the text of `X-Routing-Reason`.
 
 mod candidate;
 mod choose;

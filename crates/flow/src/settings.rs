@@ -1,7 +1,7 @@
-//! Configuration as checked types: a value that exists is a value that can be used.
+//! The controller's settings, as checked types: every value that exists is valid.
 //!
-//! Every number with a forbidden range is a newtype whose constructor is the only way in, so the
-//! controller never has to ask again.
+//! A number with a limited range is a type whose constructor checks it, so the controller does not
+//! check again.
 
 use crate::ask::BANDS;
 use crate::range::{Checked, check};
@@ -9,10 +9,10 @@ use crate::route::RouteWeights;
 use crate::time::Span;
 use crate::weight::Weight;
 
-/// The most asks that may wait, whatever the configuration says.
+/// The upper limit of the configured number of waiting asks.
 pub const CAPACITY_MAX: u32 = 1 << 24;
 
-/// How much may be in flight per backend: the source's hysteresis, as real numbers.
+/// The stock per backend: a watermark with a lower and an upper bound around it.
 ///
 /// An ask bypasses the queue while stock is below `upper`, and leaves it while stock is below
 /// `lower`, both times the number of ready backends.
@@ -23,26 +23,26 @@ pub struct Hysteresis {
     upper: u64,
 }
 
-/// How much may be in flight.
+/// How the stock of a backend is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bounds {
-    /// The controller finds it by itself, for each backend.
+    /// The controller tunes the bounds of each backend.
     #[default]
     Auto,
-    /// As told.
+    /// By a fixed watermark.
     Fixed(Hysteresis),
 }
 
-/// What counts as room at a backend.
+/// The condition for room at a backend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Room {
     /// Less stock than this, in the fixed point of [`Hysteresis`].
     Below(u64),
-    /// What `auto` says.
+    /// The backend is open under `auto`.
     Open,
 }
 
-/// What stock is counted in.
+/// The unit of the stock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StockUnit {
     /// One for each ask.
@@ -64,27 +64,27 @@ pub enum Order {
     Workload,
 }
 
-/// What may wait.
+/// Which asks may wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
-    /// Everything, with preemption when it is full.
+    /// Asks of every band, with preemption when the queue is full.
     #[default]
     All,
     /// Critical asks only.
     CriticalOnly,
 }
 
-/// How bands share.
+/// How bands share the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cascade {
-    /// The highest band that could go, goes.
+    /// The highest band with an ask that could go is served first.
     #[default]
     Strict,
-    /// Each band has a share, from best-effort to critical; idle shares are given away.
+    /// Each band has a share, from best-effort to critical; idle shares go to the other bands.
     Weighted([Weight; BANDS]),
 }
 
-/// What a kind of flow may have.
+/// The weight and the limits of a class of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowClass {
     /// Its share of service.
@@ -99,7 +99,7 @@ pub struct FlowClass {
     pub in_flight_per_backend_max: Option<u32>,
 }
 
-/// How urgency is computed.
+/// The weights and caps of urgency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UrgencyWeights {
     pub(crate) wait: f64,
@@ -109,52 +109,52 @@ pub struct UrgencyWeights {
     pub(crate) rate_cap: f64,
 }
 
-/// The workload registry's bounds.
+/// The limits of the workload registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadLimits {
     /// The window over which a rate is measured.
     pub window: Span,
-    /// A workload that is not active is dropped after this long.
+    /// An idle workload is forgotten after this time.
     pub idle: Span,
     /// The most workloads remembered.
     pub count_max: u32,
 }
 
-/// Everything the controller is told.
+/// The settings of the controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Whether anything may wait.
+    /// Whether asks may wait.
     pub enabled: bool,
     /// The most asks that may wait over all flows; 0 disables waiting too.
     pub total_capacity: u32,
-    /// Whether a flow that has asks waiting may go on past a full total.
+    /// Whether a flow with waiting asks may exceed a full total.
     pub existing_flows_may_exceed_total: bool,
-    /// Whether an ask whose predicted wait exceeds its time to live is refused at once.
+    /// Whether an ask is refused at once if its predicted wait exceeds its time to live.
     pub refuse_hopeless: bool,
-    /// What may wait.
+    /// Which asks may wait.
     pub admission: Admission,
-    /// How bands share.
+    /// How bands share the service.
     pub cascade: Cascade,
     /// The order inside a flow.
     pub order: Order,
-    /// How much may be in flight.
+    /// How the stock of a backend is bounded.
     pub bounds: Bounds,
-    /// Under `auto`, the longest mean time from token to token that a backend's streams should
-    /// have; with nothing given throughput counts alone.
+    /// Under `auto`, the longest mean time from token to token of a backend's streams; without it,
+    /// only throughput counts.
     pub pace_max: Option<Span>,
-    /// What stock is counted in where bounds are fixed.
+    /// The unit of the stock under fixed bounds.
     pub stock: StockUnit,
-    /// How backends are weighed against each other.
+    /// The weights of the routing score.
     pub route: RouteWeights,
-    /// The class of every flow that asks for no other one.
+    /// The class of flows without a class of their own.
     pub default_class: FlowClass,
-    /// Further classes, by the number that [`crate::Controller::flow`] is given, from 1.
+    /// Further classes: number 1 and up in [`crate::Controller::flow`].
     pub classes: Vec<FlowClass>,
-    /// How urgency is computed.
+    /// The weights and caps of urgency.
     pub urgency: UrgencyWeights,
-    /// The workload registry's bounds.
+    /// The limits of the workload registry.
     pub workloads: WorkloadLimits,
-    /// How many flows with nothing waiting and nothing in flight are remembered.
+    /// How many idle flows are remembered.
     pub idle_flows_max: u32,
 }
 
@@ -167,7 +167,7 @@ impl From<Hysteresis> for Bounds {
 }
 
 impl Bounds {
-    /// What an ask needs to pass the queue by.
+    /// The room that an ask needs to bypass the queue.
     pub(crate) const fn to_bypass(self) -> Room {
         match self {
             Self::Auto => Room::Open,
@@ -175,7 +175,7 @@ impl Bounds {
         }
     }
 
-    /// What an ask needs to leave the queue.
+    /// The room that an ask needs to leave the queue.
     pub(crate) const fn to_dequeue(self) -> Room {
         match self {
             Self::Auto => Room::Open,
@@ -187,8 +187,8 @@ impl Bounds {
 // === impl Hysteresis ===
 
 impl Hysteresis {
-    /// Bounds are kept in fixed point and rounded down, so that a product such as 5 × 2.2 that is
-    /// meant to be a whole number never admits one more.
+    /// Bounds are stored in fixed point and rounded down, so that a product such as 5 × 2.2, which
+    /// should be a whole number, never admits one ask more.
     pub(crate) const ONE: u64 = 1 << 20;
 
     /// Bounds at `watermark × (1 ± deviation)`.
@@ -198,7 +198,7 @@ impl Hysteresis {
         Self::between(watermark * (1.0 - deviation), watermark, watermark * (1.0 + deviation))
     }
 
-    /// Bounds given outright: `0 < lower <= watermark <= upper`.
+    /// Explicit bounds: `0 < lower <= watermark <= upper`.
     pub fn between(lower: f64, watermark: f64, upper: f64) -> Checked<Self> {
         let most = 1e9;
         check(
@@ -207,7 +207,7 @@ impl Hysteresis {
             watermark,
             "0 to 1e9",
         )?;
-        // Below the smallest step of the fixed point nothing could ever leave the queue.
+        // Below the smallest step of the fixed point no ask could ever leave the queue.
         let low = lower * Self::ONE as f64 >= 1.0 && lower <= watermark;
         check(low, "lower_bound_per_backend", lower, "more than 0, up to the watermark")?;
         let high = (watermark..=most).contains(&upper);
@@ -216,7 +216,7 @@ impl Hysteresis {
         Ok(Self { lower: fixed(lower), watermark: fixed(watermark), upper: fixed(upper) })
     }
 
-    /// One number for both bounds: no hysteresis.
+    /// The same value for both bounds: no hysteresis.
     pub fn limit(per_backend: f64) -> Checked<Self> {
         Self::between(per_backend, per_backend, per_backend)
     }
@@ -229,7 +229,7 @@ impl Hysteresis {
 }
 
 impl Default for Hysteresis {
-    /// The source's default: a watermark of 2 with a deviation of a tenth.
+    /// The default of the source: a watermark of 2 with a deviation of one tenth.
     fn default() -> Self {
         let tenth = Self::ONE / 5;
         Self {
@@ -243,8 +243,8 @@ impl Default for Hysteresis {
 // === impl UrgencyWeights ===
 
 impl UrgencyWeights {
-    /// Weights of wait, criticality and rate (0 to 1000 each), and the wait and the rate per
-    /// second at which those two stop counting further.
+    /// The weights of wait, criticality and rate (0 to 1000 each), and the caps of the wait and of
+    /// the rate per second.
     pub fn new(weights: [f64; 3], wait_cap: Span, rate_cap: f64) -> Checked<Self> {
         for weight in weights {
             check((0.0..=1000.0).contains(&weight), "workload.weights", weight, "0 to 1000")?;

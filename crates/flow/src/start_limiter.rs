@@ -1,63 +1,63 @@
-//! A start limiter for batch work: it begins one at a time, and only where nobody else is about to.
+//! Limits how fast batch work starts, for the sake of interactive requests.
 //!
-//! What interactive users notice of batch work is less how much of it runs beside them than what is
-//! begun at the moment in which they come: an engine reads a prompt in whole steps, and whoever
-//! comes during one waits for its end, and for its share of the next. So a batch request begins
-//! only while some backend is *calm*, which is when nothing there waits for its first token. Then
-//! the start limiter rests for as long as that start is expected to take, and a multiple of it,
-//! divided by the number of backends: at most `1 / (1 + rest)` of their time goes into starts of batch
-//! work. A prompt that is longer than those that were seen counts for so much more, once it is too
-//! long for a step of its own.
+//! Interactive users notice less how much batch work runs beside them than how much of it starts at
+//! the moment when they arrive. An engine prefills a prompt in whole steps. A request that arrives
+//! during a step waits for its end, and shares the next one. So a batch request starts only while
+//! some backend is *calm*: no request there waits for its first token. After each start the limiter
+//! rests. A rest lasts as long as the start is expected to take, times `1 + rest`, divided by the
+//! number of backends. So batch work takes at most `1 / (1 + rest)` of the backends' time for its
+//! starts. A prompt that is longer than the usual one rests in proportion, once it is too long for
+//! a single step.
 //!
-//! All of that is for the sake of others. While none of them has been there for a minute the
-//! start limiter is open. And it does not wait for ever: where no backend is calm for long, because
-//! too many come or because a stream never starts, one goes all the same.
+//! The limiter acts only for interactive traffic: while none was seen for a minute, it allows every
+//! start. It does not wait for ever either: if no backend is calm for a while, because too many
+//! requests come or because a stream never starts, one batch request starts all the same.
 
 use std::collections::VecDeque;
 
 use crate::range::{Checked, check};
 use crate::time::{Span, Time};
 
-/// The longest rest, whatever was measured.
+/// The longest rest.
 const REST_MAX: Span = Span::from_secs(60);
-/// Prompts up to so many tokens take one step, whatever their length.
+/// Prompts up to this many tokens take one step of the engine.
 const STEP: u64 = 512;
-/// For so long those who were there may come again at any moment.
+/// Interactive traffic counts as present for this long after it was last seen.
 const QUIET: Span = Span::from_secs(60);
-/// After so long without a calm backend one goes all the same.
+/// After this long without a calm backend, one request starts all the same.
 const PATIENCE: Span = Span::from_secs(10);
-/// For so long one that passed may be on its way, and not be seen at a backend yet.
+/// For this long, a request that was started may not be seen at a backend yet.
 const TRANSIT: Span = Span::from_millis(20);
 
-/// How long a start limiter rests.
+/// The settings of a start limiter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StartLimiterSettings {
     rest: f64,
 }
 
-/// What is about to begin at the backends at one moment.
+/// The requests that are starting at the backends, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StartLoad {
     /// Backends that are ready.
     pub ready: u32,
-    /// Those of them at which nothing waits for its first token.
+    /// Ready backends at which no request waits for its first token.
     pub calm: u32,
-    /// How long a first token takes of late, and after how long a prompt, where that is known.
+    /// The recent time to first token and the mean prompt in tokens, if they are known.
     pub start: Option<(Span, u64)>,
-    /// Whether anybody is there for whose sake batch work holds back.
+    /// Whether there is interactive traffic.
     pub others: bool,
 }
 
-/// Whether one more may begin.
+/// How many requests may start now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartAllowance {
-    /// So many, one after the other.
+    /// This many, one after the other.
     Allowed(u32),
-    /// Nobody is there for whose sake to hold back.
+    /// Any number: there is no interactive traffic.
     Unrestricted,
-    /// Somebody is about to begin at every backend.
+    /// None: at every backend a request waits for its first token.
     Busy,
-    /// Enough has begun; one more may after this time.
+    /// None for this long, after the last start.
     Resting(Span),
 }
 
@@ -67,9 +67,10 @@ pub struct StartLimiter {
     settings: StartLimiterSettings,
     seen: StartLoad,
     others_at: Option<Time>,
-    /// Since when no backend has been calm, but for one that went all the same.
+    /// Since when no backend has been calm, or since the last start in that time.
     busy_since: Option<Time>,
-    /// When those passed that may still be on their way; no more than backends were calm.
+    /// The times of recent starts that may not be seen at a backend yet; at most as many as there
+    /// were calm backends.
     passed: VecDeque<Time>,
     opens_at: Time,
 }
@@ -77,7 +78,7 @@ pub struct StartLimiter {
 // === impl StartLimiterSettings ===
 
 impl StartLimiterSettings {
-    /// A start limiter that rests so many times as long as a start takes.
+    /// A limiter that rests this many times as long as a start takes.
     pub fn new(rest: f64) -> Checked<Self> {
         check((0.0..=1000.0).contains(&rest), "rest", rest, "0 to 1000")?;
         Ok(Self { rest })
@@ -87,7 +88,7 @@ impl StartLimiterSettings {
 // === impl StartLimiter ===
 
 impl StartLimiter {
-    /// It is open until somebody is seen.
+    /// A limiter that allows every start until interactive traffic is seen.
     pub fn new(settings: StartLimiterSettings) -> Self {
         Self {
             settings,
@@ -99,7 +100,7 @@ impl StartLimiter {
         }
     }
 
-    /// The backends are like this now.
+    /// Takes the present state of the backends.
     pub fn observe(&mut self, start_load: StartLoad, now: Time) {
         self.seen = start_load;
         if start_load.others {
@@ -114,12 +115,12 @@ impl StartLimiter {
         }
     }
 
-    /// Nobody knows any more how the backends are: it is open until somebody is seen.
+    /// Forgets the state of the backends: every start is allowed until interactive traffic is seen.
     pub fn reset(&mut self) {
         *self = Self::new(self.settings);
     }
 
-    /// Whether one more may begin.
+    /// How many requests may start now.
     pub fn allowance(&self, now: Time) -> StartAllowance {
         if self.others_at.is_none_or(|at| now.since(at) > QUIET) {
             return StartAllowance::Unrestricted;
@@ -131,18 +132,18 @@ impl StartLimiter {
         match self.seen.calm.saturating_sub(self.passed.len() as u32) {
             0 if waited => StartAllowance::Allowed(1),
             0 => StartAllowance::Busy,
-            // After one of them it rests.
+            // The limiter rests after one start.
             _ if self.seen.start.is_some() => StartAllowance::Allowed(1),
             open => StartAllowance::Allowed(open),
         }
     }
 
-    /// When its last rest is over.
+    /// When the last rest is over.
     pub fn opens_at(&self) -> Time {
         self.opens_at
     }
 
-    /// One goes through.
+    /// A request has started.
     pub fn record_start(&mut self, now: Time) {
         if self.allowance(now) == StartAllowance::Unrestricted {
             return;
@@ -152,7 +153,7 @@ impl StartLimiter {
         self.opens_at = now.after(self.rest_after(0));
     }
 
-    /// The prompt of one that went through just now has so many tokens.
+    /// The request that has just started has a prompt of this many tokens.
     pub fn record_prompt(&mut self, prompt: u64, now: Time) {
         if self.allowance(now) != StartAllowance::Unrestricted {
             self.opens_at = self.opens_at.max(now.after(self.rest_after(prompt)));

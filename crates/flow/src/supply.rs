@@ -1,9 +1,9 @@
-//! The backends, and who can serve whom.
+//! The backends, and which backends serve which model.
 //!
-//! A *pool* is a set of backends that some model needs; models with the same set share it. Pools
-//! that share a backend, directly or through others, form a *domain*: there one grant can cost
-//! another its place, so stock, bounds and order are kept per domain, and domains never touch.
-//! A request that must avoid a backend which failed it needs a smaller set: a *detour* pool.
+//! A *pool* is the set of backends that serve a model; models with the same set share it. Pools
+//! that share a backend, directly or through others, form a *domain*. Inside a domain one grant can
+//! take the place of another, so order is kept per domain. Domains are independent of each other.
+//! An ask that must avoid a backend which failed it needs a smaller set: a *detour* pool.
 
 mod backend;
 
@@ -16,24 +16,24 @@ use crate::settings::{Hysteresis, Room};
 pub(crate) use backend::Backend;
 pub use backend::{BackendSupply, BackendView};
 
-/// The most detours kept; beyond it a re-queued ask may meet the backend that failed it again.
+/// The most detour pools. Beyond this number a re-queued ask may go to the backend that failed it.
 const DETOURS_MAX: usize = 256;
 
-/// Models are numbered below this; others are unknown.
+/// Model numbers must be below this; larger numbers are unknown models.
 pub const MODELS_MAX: u32 = 1 << 16;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    /// Backends by their place in the supply.
+    /// The backends, by their place in the supply.
     pub(crate) members: Vec<u32>,
     pub(crate) domain: u32,
     /// Its place among the domain's pools.
     pub(crate) place: u32,
-    /// What its ready members hold together, how many they are, and how many hold nothing.
+    /// The stock of its ready members, their number, and how many of them have no stock.
     stock: u64,
     ready: u64,
     empty: u64,
-    /// How many members are open by their own bounds.
+    /// The number of members that are open under `auto`.
     open: u64,
 }
 
@@ -54,8 +54,8 @@ pub(crate) struct Supply {
 // === impl Supply ===
 
 impl Supply {
-    /// Takes the new state of all backends. Says whether sets of backends have changed; if so,
-    /// [`Supply::rebuild_pools`] must follow.
+    /// Takes the new state of all backends. Returns whether sets of backends have changed; if so,
+    /// the caller must call [`Supply::rebuild_pools`].
     pub(crate) fn update(&mut self, listed: &[BackendSupply]) -> bool {
         let mut changed = false;
         let mut gone: BTreeSet<BackendId> = self.by_id.keys().copied().collect();
@@ -73,8 +73,8 @@ impl Supply {
         changed
     }
 
-    /// Forgets backends that are no longer listed and have nothing in flight; returns where each
-    /// of the others stands now, by where it stood.
+    /// Forgets backends that are no longer listed and have no ask in flight. Returns the new place
+    /// of each backend, by its old place.
     pub(crate) fn compact(&mut self) -> Vec<u32> {
         let mut moved = Vec::with_capacity(self.backends.len());
         let mut kept = 0;
@@ -111,7 +111,7 @@ impl Supply {
         changed
     }
 
-    /// Works out pools and domains anew. `alive` are models that asks still need, listed or not.
+    /// Computes pools and domains again. `alive` has the models that live asks need, listed or not.
     pub(crate) fn rebuild_pools(&mut self, alive: &BTreeSet<ModelId>) {
         let mut members: BTreeMap<ModelId, Vec<u32>> =
             alive.iter().map(|&model| (model, Vec::new())).collect();
@@ -136,7 +136,7 @@ impl Supply {
         self.recount();
     }
 
-    /// Counts again what each pool's ready members hold.
+    /// Recounts the stock of each pool's ready members.
     pub(crate) fn recount(&mut self) {
         for backend in &mut self.backends {
             backend.open = backend.is_open();
@@ -153,7 +153,7 @@ impl Supply {
         }
     }
 
-    /// An ask goes to a backend.
+    /// Counts a grant to a backend.
     pub(crate) fn take(&mut self, backend: u32, band: usize, stock: u64) {
         self.grants += 1;
         let at = &mut self.backends[backend as usize];
@@ -171,7 +171,7 @@ impl Supply {
         }
     }
 
-    /// An ask at a backend has ended.
+    /// Counts the end of an ask at a backend.
     pub(crate) fn give_back(&mut self, backend: u32, band: usize, stock: u64) {
         let at = &mut self.backends[backend as usize];
         at.in_flight[band] -= 1;
@@ -206,7 +206,7 @@ impl Supply {
         at
     }
 
-    /// Gives pools that share a backend the same domain.
+    /// Puts pools that share a backend into the same domain.
     fn join_domains(&mut self) {
         let mut leader: Vec<u32> = (0..self.backends.len() as u32).collect();
         for pool in &self.pools {
@@ -238,7 +238,7 @@ impl Supply {
         pools.push(pool);
     }
 
-    /// The pool without one backend, or the pool itself where nothing ready would be left.
+    /// The pool without one backend, or the pool itself if no other backend is ready.
     pub(crate) fn detour(&mut self, pool: u32, without: u32) -> u32 {
         let Pool { members, domain, .. } = &self.pools[pool as usize];
         let domain = *domain;
@@ -259,18 +259,18 @@ impl Supply {
         at
     }
 
-    /// The pool of a model that some backend lists, or that asks still need.
+    /// The pool of a model that a backend lists, or that live asks need.
     pub(crate) fn pool_of(&self, model: ModelId) -> Option<u32> {
         self.by_model.get(model.0 as usize).copied().filter(|&pool| pool != NONE)
     }
 
-    /// The pool of a model that some backend lists.
+    /// The pool of a model that a backend lists.
     pub(crate) fn pool_listed(&self, model: ModelId) -> Option<u32> {
         self.pool_of(model).filter(|&pool| !self.pools[pool as usize].members.is_empty())
     }
 
-    /// Whether a pool's ready backends together hold less than `bound` each, or one of them holds
-    /// nothing. Then at least one is below `bound` by itself: not all can be above their mean.
+    /// Whether the mean stock of a pool's ready backends is below the bound, or one of them has no
+    /// stock. Then at least one backend is below the bound: not all can be above the mean.
     pub(crate) fn is_open(&self, pool: u32, room: Room) -> bool {
         let Pool { stock, ready, empty, open, .. } = self.pools[pool as usize];
         match room {
@@ -281,7 +281,7 @@ impl Supply {
         }
     }
 
-    /// Whether one backend may be granted something.
+    /// Whether one backend may be granted an ask.
     pub(crate) fn has_room(&self, backend: u32, room: Room) -> bool {
         let backend = &self.backends[backend as usize];
         match room {
@@ -294,7 +294,7 @@ impl Supply {
         self.backends[backend as usize].open
     }
 
-    /// Counts again which backends are open; for checks.
+    /// Recounts which backends are open, for checks.
     pub(crate) fn check_open_counts(&self) -> Result<(), String> {
         for backend in &self.backends {
             if backend.open != backend.is_open() {
@@ -314,7 +314,7 @@ impl Supply {
         self.by_id.get(&id).copied()
     }
 
-    /// Sees whether a backend's own bounds let it take one more.
+    /// Updates whether a backend is open under `auto`.
     pub(crate) fn refresh(&mut self, backend: u32) {
         let at = &mut self.backends[backend as usize];
         let open = at.is_open();

@@ -1,7 +1,7 @@
-//! Time as a number that is handed in.
+//! Time as an argument.
 //!
-//! The core never reads a clock: every verb takes `now`, and deadlines are values it returns.
-//! Integer nanoseconds keep simulation and production byte for byte alike.
+//! The core never reads a clock: every verb takes `now`, and deadlines are return values. Integer
+//! nanoseconds make simulation and production exactly the same.
 
 /// A moment, in nanoseconds since an origin that the caller chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,7 +71,7 @@ impl Span {
 
     /// A span of fractional seconds; NaN and negative values give zero, huge ones the longest span.
     pub fn from_secs_f64(secs: f64) -> Self {
-        // `as` saturates and maps NaN to zero, which is exactly the promise.
+        // `as` saturates and maps NaN to zero, as documented.
         Self((secs * NANOS_PER_SEC as f64) as u64)
     }
 

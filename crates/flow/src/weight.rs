@@ -9,8 +9,8 @@ pub(crate) const UNIT: u64 = 1 << 16;
 
 /// A flow's share of service relative to others: 0.01 to 1000.
 ///
-/// Stored as its inverse, because a charge is `cost / weight`. The rounding moves a weight by less
-/// than one part in thirty thousand; tags then accumulate without any error.
+/// It is stored as its inverse, because a charge is `cost / weight`. Rounding changes a weight by
+/// less than one part in thirty thousand; after that, tags accumulate without error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
     pub(crate) inverse: u32,
@@ -20,17 +20,17 @@ pub struct Weight {
 // === impl Weight ===
 
 impl Weight {
-    /// The weight of a flow that was given none.
+    /// The default weight.
     pub const ONE: Self = Self { inverse: INVERSE_ONE as u32, units: UNIT as u32 };
 
-    /// A weight; 0, NaN, infinite, negative, too small or too large ones are refused.
+    /// A weight from 0.01 to 1000; other numbers, NaN and infinity are refused.
     pub fn new(value: f64) -> Checked<Self> {
         check((0.01..=1000.0).contains(&value), "weight", value, "0.01 to 1000")?;
         let inverse = (INVERSE_ONE as f64 / value).round() as u32;
         Ok(Self { inverse, units: (UNIT as f64 * value).round() as u32 })
     }
 
-    /// The weight in force, after rounding.
+    /// The weight after rounding.
     pub fn value(self) -> f64 {
         INVERSE_ONE as f64 / f64::from(self.inverse)
     }

@@ -1,8 +1,8 @@
-//! The workload registry: who sends, how much is alive, and at which rate.
+//! The workload registry: the workloads, their live asks and their rates.
 //!
-//! Bounded whatever ids clients invent: when it is full, the workload that was seen least recently
-//! and has nothing alive makes room; when all have something alive, newcomers share the entry
-//! [`WorkloadId::OVERFLOW`], and with it one rate, so that inventing ids gains nothing.
+//! Its size is bounded, whatever ids clients invent. When it is full, the idle workload that was
+//! seen least recently is forgotten. When no workload is idle, new ones share the entry
+//! [`WorkloadId::OVERFLOW`] and its rate, so that inventing ids brings no advantage.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,17 @@ use crate::lru::Lru;
 use crate::settings::WorkloadLimits;
 use crate::time::Time;
 
-/// Buckets that a window is divided into: an arrival is forgotten within a sixtieth of the window.
+/// The number of buckets in a window: an arrival is forgotten up to a sixtieth of the window late.
 const BUCKETS: u64 = 60;
 /// The number of a bucket since the origin of time.
 pub(crate) type Bucket = u64;
 
 const OVERFLOW_NAME: &str = "(overflow)";
 
-/// What is known of one workload.
+/// The state of one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadView<'a> {
-    /// The id its sender gave.
+    /// The id that the client gave.
     pub name: &'a str,
     /// Asks ever offered.
     pub total: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Registry {
     entries: Vec<WorkloadEntry>,
     rates: Vec<WorkloadRate>,
     free: Vec<u32>,
-    /// Workloads with nothing alive.
+    /// Workloads without a live ask.
     idle: Lru,
 }
 
@@ -57,14 +57,15 @@ struct WorkloadEntry {
     buckets: [u32; BUCKETS as usize],
 }
 
-/// The part of an entry that urgency reads, kept dense because it is read for every line.
+/// The part of an entry that urgency reads. It is stored densely, because a dequeue reads it for
+/// every FIFO.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkloadRate {
     bucket: Bucket,
     in_window: u32,
 }
 
-// === impl Entry ===
+// === impl WorkloadEntry ===
 
 impl WorkloadEntry {
     fn is_named(&self) -> bool {
@@ -98,7 +99,7 @@ impl Registry {
         }
     }
 
-    /// Takes new limits; a new window starts all rates afresh.
+    /// Takes new limits; a new window resets all rates.
     pub(crate) fn configure(&mut self, limits: WorkloadLimits) {
         if limits.window != self.limits.window {
             self.rates.fill(WorkloadRate::default());
@@ -132,7 +133,7 @@ impl Registry {
         WorkloadId { slot, generation: self.entries[slot as usize].generation }
     }
 
-    /// The slot of a workload; that of all generated ones where the id is not, or no longer, good.
+    /// The slot of a workload; `NONE`, the slot of generated ids, if the id is not valid.
     pub(crate) fn resolve(&self, id: WorkloadId) -> u32 {
         let entry = self.entries.get(id.slot as usize);
         let good = entry.is_some_and(|entry| entry.generation == id.generation && entry.is_named());
@@ -157,7 +158,7 @@ impl Registry {
         }
     }
 
-    /// An ask of this workload is alive.
+    /// An ask of this workload was admitted.
     pub(crate) fn began(&mut self, slot: u32) {
         if slot == NONE {
             return;
@@ -189,7 +190,7 @@ impl Registry {
         f64::from(self.rates[slot as usize].in_window) / self.limits.window.secs_f64()
     }
 
-    /// The part of the window that a moment falls into.
+    /// The bucket of a moment.
     pub(crate) fn bucket(&self, now: Time) -> Bucket {
         now.nanos() / (self.limits.window.nanos() / BUCKETS).max(1)
     }
@@ -259,7 +260,7 @@ impl Registry {
         })
     }
 
-    /// Whether it is among the workloads with nothing alive.
+    /// Whether it is in the list of idle workloads.
     fn is_resting(&self, slot: u32) -> bool {
         let entry = &self.entries[slot as usize];
         slot != WorkloadId::OVERFLOW.slot && entry.active == 0 && entry.is_named()

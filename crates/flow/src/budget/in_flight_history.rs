@@ -1,20 +1,19 @@
-//! What of ours is under way, now and of late.
+//! The load of our own requests in flight, now and in the recent past.
 //!
-//! A reading is of a moment that has passed, so it must be known how much was there then. The past
-//! is kept in stretches of time: as many as there are grains in the time that is remembered,
-//! however much happens.
+//! A reading describes a moment in the past, so the budget must know how much was in flight then.
+//! The history is kept in intervals. Their number is bounded, however many requests there are.
 
 use std::collections::VecDeque;
 
 use crate::time::{Span, Time};
 
-/// Stretches in the time that is remembered.
+/// The number of intervals in the remembered time.
 const GRAINS: u64 = 1024;
 
 #[derive(Clone, Debug)]
 pub(super) struct InFlightHistory {
     count: u64,
-    /// All sizes that were ever taken and that have ended; their difference is under way.
+    /// The sums of all sizes ever taken and ever ended; their difference is in flight.
     taken: u128,
     ended: u128,
     /// Never empty.
@@ -22,21 +21,21 @@ pub(super) struct InFlightHistory {
     memory: Span,
 }
 
-/// A time in which something changed, and the steady time after it up to the next one.
+/// A time with changes, and the time without changes up to the next interval.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     from: Time,
     /// The last change.
     until: Time,
-    /// The most that was under way from just before it on.
+    /// The maximum in flight, including the moment just before the interval.
     most: u64,
-    /// Taken and ended by its end.
+    /// The sums at the end of the interval.
     taken: u128,
     ended: u128,
 }
 
-/// Between which two moments a reading was taken, and how long a request or the news of its end may
-/// be on the way.
+/// The interval that a reading is from, and the longest time in transit of a request or of the news
+/// of its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadingWindow {
     pub(super) from: Time,
@@ -44,7 +43,7 @@ pub(super) struct ReadingWindow {
     pub(super) transit: Span,
 }
 
-// === impl Flight ===
+// === impl InFlightHistory ===
 
 impl InFlightHistory {
     pub(super) fn remembering(memory: Span) -> Self {
@@ -63,7 +62,7 @@ impl InFlightHistory {
     pub(super) fn take(&mut self, size: u64, now: Time) {
         let before = self.size();
         self.count += 1;
-        // A size that no longer fits is as good as one that just does.
+        // The sum saturates: a size that no longer fits counts as the largest that does.
         self.taken += u128::from(size.min(u64::MAX - before));
         self.note(before, now);
     }
@@ -71,7 +70,7 @@ impl InFlightHistory {
     pub(super) fn ended(&mut self, size: u64, now: Time) {
         let before = self.size();
         self.count = self.count.saturating_sub(1);
-        // With nothing under way nothing is left, whatever was said of its size.
+        // With no request in flight the load is zero, whatever sizes were reported.
         self.ended += u128::from(if self.count == 0 { before } else { size.min(before) });
         self.note(before, now);
     }
@@ -81,7 +80,7 @@ impl InFlightHistory {
         let (taken, ended) = (self.taken, self.ended);
         let grain = Span::from_nanos(self.memory.nanos() / GRAINS);
         match self.past.back_mut() {
-            // A clock that stands still or jumps back changes the same moment again.
+            // A clock that stands still or jumps back changes the last interval.
             Some(last) if now <= last.until || now.since(last.from) < grain => {
                 let (until, most) = (last.until.max(now), last.most.max(most));
                 *last = Interval { from: last.from, until, most, taken, ended };
@@ -99,8 +98,8 @@ impl InFlightHistory {
         }
     }
 
-    /// The least and the most of ours that can have been there, at any moment of a window: what had
-    /// been sent long enough before and was not heard of soon after, and all that was under way.
+    /// The least and the most of our own load that a reading from the window can show. The least
+    /// was sent long enough before and did not end soon after; the most is all that was in flight.
     pub(super) fn seen(&self, window: ReadingWindow) -> (u64, u64) {
         let ReadingWindow { from, to, transit } = window;
         let (mut least, mut most) = (u64::MAX, 0);
@@ -114,11 +113,11 @@ impl InFlightHistory {
             }
             end = interval.from;
         }
-        // Before all that is remembered there is no telling.
+        // Before the remembered time nothing is certain.
         if least > most { (0, most.max(self.size())) } else { (least, most) }
     }
 
-    /// What was there all the time between two moments.
+    /// The load that was certainly there for the whole time between two moments.
     fn sure(&self, from: Time, to: Time, transit: Span) -> u64 {
         let sent = Time::from_nanos(from.nanos().saturating_sub(transit.nanos()));
         let sent = self.past.partition_point(|interval| interval.until <= sent);
@@ -129,10 +128,10 @@ impl InFlightHistory {
     }
 }
 
-// === impl Stretch ===
+// === impl Interval ===
 
 impl Interval {
-    /// Under way after it.
+    /// In flight at the end of the interval.
     fn held(&self) -> u64 {
         (self.taken - self.ended) as u64
     }
@@ -142,9 +141,9 @@ impl Interval {
 mod tests {
     use super::*;
 
-    /// However long and however busily it goes on, what is remembered stays small.
+    /// The history stays small, however long it runs and however many requests there are.
     #[test]
-    fn d03_the_past_is_bounded() {
+    fn d03_the_history_is_bounded() {
         for pause in [1, 1_000, 1_000_000, 50_000_000] {
             let mut history = InFlightHistory::remembering(Span::from_secs(20));
             let mut now = Time::ZERO;
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn d03_of_a_time_that_is_forgotten_nothing_is_sure() {
+    fn d03_nothing_is_certain_before_the_remembered_time() {
         let mut history = InFlightHistory::remembering(Span::from_secs(1));
         (1..100).for_each(|second| history.take(1, Time::from_millis(second * 1000)));
         let early = Time::from_millis(1500);

@@ -10,12 +10,12 @@ use crate::queue::asks::{AskRecord, Asks, Limit, PROMPT_BLOCK, Phase};
 use crate::settings::Admission;
 use crate::time::{Span, Time};
 
-/// An ask that has passed the checks which do not depend on load.
+/// An ask that has passed the checks that do not depend on load.
 struct CheckedAsk<'a> {
     ask: &'a Ask,
     workload: u32,
     key: QueueKey,
-    /// When its wait would end, and what would end it.
+    /// When its wait would end, and the limit that would end it.
     deadline: Time,
     limit: Limit,
 }
@@ -23,7 +23,7 @@ struct CheckedAsk<'a> {
 // === impl Controller ===
 
 impl Controller {
-    /// Takes an ask: grants it at once, lets it wait, or refuses it.
+    /// Takes an ask: grants it at once, queues it, or refuses it.
     pub fn offer(&mut self, ask: Ask, now: Time) -> Verdict {
         let now = self.advance(now);
         self.counters.offered += 1;
@@ -45,7 +45,7 @@ impl Controller {
         let (slot, ticket) = self.admit(&checked, now);
         self.counters.queued += 1;
         self.enqueue(slot, RequeuePosition::Back, now);
-        // What kept it from passing may wait for other backends than it does.
+        // The asks that kept it from bypassing the queue may need other backends than it does.
         if self.supply.is_open(checked.key.pool, self.settings.bounds.to_dequeue()) {
             self.dispatch(self.supply.pools[checked.key.pool as usize].domain, now);
         }
@@ -118,8 +118,8 @@ impl Controller {
         (slot, ticket)
     }
 
-    /// The backend that can take the ask at once: there is room below the upper bound, and nothing
-    /// waits that could use it.
+    /// The backend that can take the ask at once: there is room below the upper bound, and no
+    /// waiting ask could use it.
     fn bypass(&self, checked: &CheckedAsk<'_>) -> Option<Route> {
         let room = self.settings.bounds.to_bypass();
         let at_limit =
@@ -134,7 +134,7 @@ impl Controller {
         self.choose_backend(checked.key.flow, checked.key.pool, room, || checked.ask.preference())
     }
 
-    /// Whether the ask may wait; evicts another one for it if need be.
+    /// Whether the ask may wait; evicts another ask for it if necessary.
     fn make_room(&mut self, checked: &CheckedAsk<'_>, now: Time) -> Result<(), Refusal> {
         let &CheckedAsk { key, deadline, .. } = checked;
         let QueueKey { flow, band, .. } = key;
@@ -194,7 +194,7 @@ impl Controller {
             .max_by_key(|&slot| self.asks[slot].sequence)
     }
 
-    /// Puts an admitted ask into its claim's line.
+    /// Adds an admitted ask to its flow queue.
     pub(super) fn enqueue(&mut self, slot: u32, place: RequeuePosition, now: Time) {
         let record = &mut self.asks[slot];
         record.phase = Phase::Waiting;

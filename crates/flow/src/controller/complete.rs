@@ -1,4 +1,4 @@
-//! Backend to end: true-up, release, and going back to wait.
+//! Backend to end: true-up, release and re-queueing.
 
 use super::Controller;
 use super::eligibility::QueueKey;
@@ -11,7 +11,7 @@ use crate::time::Time;
 // === impl Controller ===
 
 impl Controller {
-    /// A stream has cost this much so far. What passes the charge is charged as it comes.
+    /// A stream has cost this much so far. Cost beyond the estimate is charged at once.
     pub fn charge(&mut self, ticket: Ticket, cost: u64, now: Time) -> Result<(), Misuse> {
         self.advance(now);
         let slot = self.find_in_flight(ticket)?;
@@ -20,7 +20,7 @@ impl Controller {
         Ok(())
     }
 
-    /// A grant has ended, and this is what it cost. Frees its place and grants the next.
+    /// An ask in flight has ended, with this usage. Frees its place and grants the next ask.
     pub fn settle(&mut self, ticket: Ticket, usage: Usage, now: Time) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
@@ -31,9 +31,9 @@ impl Controller {
         Ok(())
     }
 
-    /// The client has gone, or nobody will relay this ask: ends it wherever it stands. In flight
-    /// the charge stands, because grants that cost nothing could go on for ever at others' expense;
-    /// settle instead when what it cost is known.
+    /// The client has left, or the ask cannot be sent: ends it, waiting or in flight. An ask in
+    /// flight keeps its charge, because a flow with free grants could starve the others. If the
+    /// actual cost is known, settle instead.
     pub fn cancel(&mut self, ticket: Ticket, now: Time) -> Result<Stage, Misuse> {
         let now = self.advance(now);
         let slot = self.asks.find(ticket).ok_or(Misuse::UnknownTicket)?;
@@ -47,8 +47,9 @@ impl Controller {
         Ok(Stage::InFlight)
     }
 
-    /// A backend failed the ask before it did anything. The charge is refunded whole, the deadline
-    /// stays, there is always room, and that backend is left out if the model has another.
+    /// A backend failed the ask before it did any work. The charge is refunded in full, the
+    /// deadline stays, the ask needs no room in the queue, and it avoids that backend if the model
+    /// has another.
     pub fn requeue(
         &mut self,
         ticket: Ticket,
@@ -80,8 +81,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Whoever carries an ask had to go on to another backend with it: it counts there from now on.
-    /// A backend that is not known changes nothing.
+    /// The caller has sent an ask in flight to another backend: it counts there from now on. An
+    /// unknown backend changes nothing.
     pub fn moved(&mut self, ticket: Ticket, to: BackendId, now: Time) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
@@ -118,7 +119,7 @@ impl Controller {
         }
     }
 
-    /// Sets what an ask in flight is charged, at every level.
+    /// Sets the charge of an ask in flight, at every level.
     fn recharge(&mut self, slot: u32, cost: u32) {
         let charged = std::mem::replace(&mut self.asks[slot].cost, cost);
         if charged == cost {
@@ -155,7 +156,7 @@ impl Controller {
         self.dispatch_after(backend, was_at_limit.then_some(flow), now);
     }
 
-    /// Gives back what an ask in flight holds; returns its flow, and whether that was at its limit.
+    /// Returns the stock of an ask in flight; returns its flow, and whether that was at its limit.
     fn release(&mut self, slot: u32) -> (u32, bool) {
         let record = &self.asks[slot];
         let (backend, flow) = (record.backend, self.flow_queues[record.flow_queue].flow);
@@ -172,7 +173,7 @@ impl Controller {
         (flow, was_at_limit)
     }
 
-    /// An ask is over: nothing of it remains but the flow's tag.
+    /// Ends an ask: only the flow's tag remains of it.
     pub(super) fn end(&mut self, slot: u32, now: Time) {
         self.registry.ended(self.asks[slot].workload, now);
         if self.asks[slot].has_preference {
@@ -181,8 +182,8 @@ impl Controller {
         self.asks.remove(slot);
     }
 
-    /// Grants what a release has made possible: at the backend, and for a flow that was at its
-    /// limit wherever else it waits.
+    /// Grants the asks that a release has made possible: in the domain of the backend, and in every
+    /// domain where a flow waits that was at its limit.
     fn dispatch_after(&mut self, backend: u32, was_at_limit: Option<u32>, now: Time) {
         let domain = self.supply.backends[backend as usize].domain;
         self.dispatch(domain, now);
@@ -191,7 +192,7 @@ impl Controller {
         }
     }
 
-    /// Grants what can go wherever a flow waits.
+    /// Grants every ask that can go, in each domain where a flow waits.
     pub(super) fn dispatch_for(&mut self, flow: u32, now: Time) {
         let pools = self
             .flow_queues_of(flow)

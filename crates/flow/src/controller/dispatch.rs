@@ -1,4 +1,4 @@
-//! Queue to backend: choosing the next ask and its backend in one step.
+//! Queue to backend: chooses the next ask and its backend in one step.
 
 use super::Controller;
 use super::routing::Route;
@@ -16,7 +16,7 @@ use crate::time::Time;
 // === impl Controller ===
 
 impl Controller {
-    /// Grants everything that can go in a domain.
+    /// Grants every ask that can go in a domain.
     pub(super) fn dispatch(&mut self, domain: u32, now: Time) {
         while let Some(flow_queue) = self.next_flow_queue(domain) {
             let Some(slot) = self.first_ask_of(flow_queue, now) else { return };
@@ -52,9 +52,9 @@ impl Controller {
         self.flow_queues[flow_queue].ordered.first(context)
     }
 
-    /// The claim whose turn it is, among those whose backends have room below the lower bound.
+    /// The flow queue whose turn it is, among those whose backends have room below the lower bound.
     fn next_flow_queue(&mut self, domain: u32) -> Option<u32> {
-        // A backend that serves nothing any more is in no domain.
+        // A backend that no longer serves any model is in no domain.
         if self.domains.get(domain as usize).is_none_or(|domain| domain.waiting == 0) {
             return None;
         }
@@ -92,7 +92,7 @@ impl Controller {
         pools.iter().any(|&pool| self.first_in_pool(pool, room).is_some())
     }
 
-    /// The claim whose turn it is in a pool, the highest band first.
+    /// The flow queue whose turn it is in a pool, the highest band first.
     fn first_in_pool(&self, pool: u32, room: Room) -> Option<u32> {
         if !self.supply.is_open(pool, room) {
             return None;
@@ -115,7 +115,7 @@ impl Controller {
         fair_queue.first(|backend| self.supply.has_room(backend, room))
     }
 
-    /// Sends an ask that is in no line to a backend, and charges its flow.
+    /// Sends an ask that is not in the queue to a backend, and charges its flow.
     pub(super) fn grant(&mut self, slot: u32, route: &Route) {
         self.explain(slot, route);
         let backend = route.backend;
@@ -148,7 +148,7 @@ impl Controller {
         }
         if self.flows[flow_queue.flow].limited && self.flows.is_limited_per_backend(flow_queue.flow)
         {
-            // It may have stood at doors without room while others went: that earned no credit.
+            // Its backends may have been full while other flows went: that earns no credit.
             flow_queue.tag = flow_queue.tag.max(fair_queue.clock.now());
         }
         flow_queue.tag = fair_queue.clock.serve(flow_queue.tag, flow_queue.weight, cost);
@@ -165,7 +165,7 @@ impl Controller {
         }
     }
 
-    /// Brings the tags of a claim's round down before they grow too large.
+    /// Lowers the tags of a fair queue before they grow too large.
     pub(super) fn rebase(&mut self, at: u32) {
         let FlowQueue { pool, band, .. } = self.flow_queues[at];
         let fair_queue = &mut self.fair_queues[pool as usize][band.index()];
@@ -173,14 +173,14 @@ impl Controller {
         fair_queue.shift(shift);
         for flow_queue in self.flow_queues.iter_mut() {
             if flow_queue.pool == pool && flow_queue.band == band {
-                // One that is not new stays so.
+                // A tag that is not new must not become the tag of a new flow.
                 flow_queue.tag =
                     flow_queue.tag.saturating_sub(shift).max(flow_queue.tag.min(NEW + 1));
             }
         }
     }
 
-    /// Lets the levels above a claim's round know that one of its asks goes, and charges them.
+    /// Serves and charges the levels above a fair queue for one of its asks.
     fn serve_levels(&mut self, slot: u32) {
         let FlowQueue { pool, band, weight, active, .. } =
             self.flow_queues[self.asks[slot].flow_queue];
@@ -188,7 +188,7 @@ impl Controller {
         let own = if active { 0 } else { u64::from(weight.units) };
         let units = self.fair_queues[pool as usize][band.index()].clock.weight() + own;
         let pools = self.supply.domains[domain as usize].len();
-        // A single pool needs no account.
+        // A single pool needs no charge.
         self.asks[slot].units = if pools > 1 { units } else { 0 };
         let domain = &mut self.domains[domain as usize];
         domain.pools[band.index()].serve(place as usize, active);
@@ -197,7 +197,7 @@ impl Controller {
         self.domain_of(pool).rest();
     }
 
-    /// Replaces what an ask was charged at the levels above its round.
+    /// Replaces the charge of an ask at the levels above its fair queue.
     pub(super) fn charge_levels(&mut self, slot: u32, was: u32, cost: u32) {
         let FlowQueue { pool, band, .. } = self.flow_queues[self.asks[slot].flow_queue];
         let Pool { place, domain, .. } = self.supply.pools[pool as usize];

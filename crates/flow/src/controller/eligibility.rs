@@ -1,8 +1,8 @@
-//! Which claims take part in their rounds.
+//! Eligibility: which flow queues are active, that is take part in their fair queues.
 //!
-//! A claim takes part while something waits in it and its flow's limits allow one more grant. A
-//! flow at `in_flight_max` takes part nowhere; a flow limited per backend takes part at the doors
-//! of those backends where it holds less than its limit.
+//! A flow queue is active while an ask waits in it and its flow's limits allow one more grant. A
+//! flow at `in_flight_max` is active nowhere. A flow limited per backend is active for those
+//! backends where it has fewer asks in flight than its limit.
 
 use super::Controller;
 use crate::ask::Band;
@@ -12,7 +12,7 @@ use crate::queue::flow_queue::FlowQueue;
 use crate::queue::ordered_asks::OrderedAsks;
 use crate::queue::virtual_clock::NEW;
 
-/// Where an ask stands, or would: a flow in a round.
+/// The key of a flow queue: a flow, and the fair queue that its ask waits in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueKey {
     pub(super) flow: u32,
@@ -23,7 +23,7 @@ pub(super) struct QueueKey {
 // === impl Controller ===
 
 impl Controller {
-    /// The flow's claim in a round, if it ever had one.
+    /// The flow queue with this key, if there is one.
     pub(super) fn find_flow_queue(&self, key: QueueKey) -> Option<u32> {
         let mut at = self.flows[key.flow].first_flow_queue;
         while at != NONE {
@@ -36,7 +36,7 @@ impl Controller {
         None
     }
 
-    /// The flow's claim in a round, made on first use.
+    /// The flow queue with this key, created on first use.
     pub(super) fn flow_queue_for(&mut self, key: QueueKey) -> u32 {
         if let Some(known) = self.find_flow_queue(key) {
             return known;
@@ -71,14 +71,14 @@ impl Controller {
         &mut self.fair_queues[pool as usize][band.index()]
     }
 
-    /// A claim begins to wait with an ask of this cost.
+    /// Activates a flow queue because an ask of this cost arrived.
     pub(super) fn join(&mut self, flow_queue: u32, cost: u32) {
         self.activate(flow_queue, |fair_queue, FlowQueue { tag, weight, .. }| {
             fair_queue.clock.join(*tag, *weight, cost)
         });
     }
 
-    /// A claim that a limit kept out may go again.
+    /// Activates a flow queue because a limit no longer excludes it.
     pub(super) fn rejoin(&mut self, flow_queue: u32) {
         if self.flow_queues[flow_queue].waiting > 0 && !self.flow_queues[flow_queue].active {
             self.activate(flow_queue, |fair_queue, FlowQueue { tag, weight, .. }| {
@@ -87,7 +87,7 @@ impl Controller {
         }
     }
 
-    /// A claim goes on after a rebuild, with the lead or the lag it had.
+    /// Activates a flow queue after a rebuild, with the lead or the lag that it had.
     pub(super) fn resume(&mut self, flow_queue: u32) {
         if self.flow_queues[flow_queue].waiting > 0 {
             self.activate(flow_queue, |fair_queue, FlowQueue { tag, weight, .. }| {
@@ -125,7 +125,7 @@ impl Controller {
         }
     }
 
-    /// Takes a claim out of its round.
+    /// Takes a flow queue out of its fair queue.
     pub(super) fn deactivate(&mut self, at: u32) {
         let flow_queue = &mut self.flow_queues[at];
         if !std::mem::take(&mut flow_queue.active) {
@@ -134,13 +134,13 @@ impl Controller {
         let fair_queue = &mut self.fair_queues[flow_queue.pool as usize][flow_queue.band.index()];
         fair_queue.clock.leave(flow_queue.weight);
         fair_queue.exit(at, &mut self.positions);
-        // The idle rule may have moved the clock far without any grant.
+        // The idle rule may have advanced the clock far without any grant.
         if fair_queue.clock.has_run_far() {
             self.rebase(at);
         }
     }
 
-    /// A grant to `backend` may have brought a limited flow to its limit.
+    /// Deactivates a limited flow where a grant to `backend` has brought it to its limit.
     pub(super) fn limits_after_grant(&mut self, flow: u32, backend: u32) {
         if self.flows.is_limited_per_backend(flow) {
             self.flows.hold(flow, backend);
@@ -160,13 +160,13 @@ impl Controller {
         }
     }
 
-    /// A grant at `backend` has ended, so a limited flow may be below its limit again.
+    /// Activates a limited flow where the end of an ask at `backend` allows another grant.
     pub(super) fn limits_after_release(&mut self, flow: u32, backend: u32) {
         let per_backend = self.flows.is_limited_per_backend(flow);
         if per_backend {
             self.flows.release(flow, backend);
         }
-        // A limit that has shrunk may be passed still.
+        // A limit that was lowered may still be exceeded.
         let opens = per_backend && self.flows.may_use(flow, backend);
         for at in self.flow_queues_of(flow) {
             self.rejoin(at);

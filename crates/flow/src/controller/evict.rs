@@ -1,4 +1,4 @@
-//! Queue to nowhere: expiry, preemption, shutdown.
+//! Queue to end without a grant: expiry, preemption, shutdown.
 
 use super::Controller;
 use super::eligibility::QueueKey;
@@ -10,7 +10,8 @@ use crate::time::Time;
 // === impl Controller ===
 
 impl Controller {
-    /// Time has passed: evicts what is past its deadline, and presumes what must have begun.
+    /// Handles the passing of time: evicts asks past their deadline, and marks asks as started that
+    /// must have started by now.
     pub fn wake(&mut self, now: Time) {
         let now = self.advance(now);
         while let Some(slot) = self.wheel.due(now, &mut self.asks) {
@@ -21,8 +22,8 @@ impl Controller {
         }
     }
 
-    /// Shuts down: everyone who waits is told, and new asks are refused. Asks in flight are still
-    /// settled as they end.
+    /// Shuts down: evicts every waiting ask and refuses new ones. Asks in flight are still settled
+    /// as they end.
     pub fn close(&mut self, now: Time) {
         let now = self.advance(now);
         self.closed = true;
@@ -63,7 +64,7 @@ impl Controller {
         self.events.push_back(Event::Evicted { ticket, reason, retry_after });
     }
 
-    /// Takes a waiting ask that will not be granted out of the queue.
+    /// Takes an ask out of the queue that will not be granted.
     pub(super) fn withdraw(&mut self, slot: u32) {
         self.dequeue(slot);
         let flow_queue = self.asks[slot].flow_queue;
@@ -72,8 +73,8 @@ impl Controller {
         }
     }
 
-    /// Takes a waiting ask out of its line and out of every count of what waits. Its claim stays
-    /// in its round; the grant that follows, or [`Self::withdraw`], sees to that.
+    /// Takes an ask out of its flow queue and out of every count of waiting asks. The flow queue
+    /// stays active; the grant that follows, or [`Self::withdraw`], deactivates it.
     pub(super) fn dequeue(&mut self, slot: u32) {
         self.wheel.remove(slot, &mut self.asks);
         let record = &self.asks[slot];

@@ -1,8 +1,8 @@
-//! How long an ask will wait: the cost ahead of it over the rate at which cost completes.
+//! Predicts how long an ask will wait: the cost ahead of it over the rate at which cost completes.
 //!
-//! Ahead of a newcomer are the higher bands and, in its own band, at most what fair queueing lets
-//! past: while its flow's own backlog is served, every other flow gets its weight's share, and no
-//! flow more than it has.
+//! Ahead of a new ask are the higher bands. In its own band, fair queueing bounds the cost ahead:
+//! while the backlog of its own flow is served, every other flow is served in proportion to its
+//! weight, and no flow is served more than its backlog.
 
 use super::Controller;
 use super::eligibility::QueueKey;
@@ -12,23 +12,24 @@ use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Cascade;
 use crate::time::{Span, Time};
 
-/// The shortest and the longest time a refused client is told to stay away.
+/// The shortest and the longest `Retry-After` of a refused ask.
 const RETRY_AFTER_MIN: Span = Span::from_secs(1);
 const RETRY_AFTER_MAX: Span = Span::from_secs(60);
 
-/// What an ask that waits can be told.
+/// The forecast for one waiting ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitForecast {
-    /// Its place among those of its flow that wait for the same backends, from 1 up, by arrival.
+    /// Its position, from 1, among the asks of its flow that wait for the same backends, by
+    /// arrival.
     pub position: u32,
-    /// How long it still waits, if a rate is known.
+    /// The predicted remaining wait, if a rate is known.
     pub wait: Option<Span>,
 }
 
 // === impl Controller ===
 
 impl Controller {
-    /// What an ask that waits can be told. It looks at everyone who waits: ask now and then.
+    /// The forecast for a waiting ask. It reads the records of all asks, so call it rarely.
     pub fn wait_forecast(&mut self, ticket: Ticket, now: Time) -> Option<WaitForecast> {
         let now = self.advance(now);
         let slot = self.asks.find(ticket)?;
@@ -48,19 +49,19 @@ impl Controller {
         Some(WaitForecast { position: before + 1, wait })
     }
 
-    /// When a client whose ask was not served should try again.
+    /// When the client of an ask that was not served should retry.
     pub(super) fn retry_after(&self, key: QueueKey, now: Time) -> Span {
         let wait = self.predicted_wait(key, now).unwrap_or(RETRY_AFTER_MIN);
         wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
     }
 
-    /// How long an ask that joined there now would wait; nothing before a rate is known.
+    /// The predicted wait of a new ask; `None` before a rate is known.
     pub(super) fn predicted_wait(&self, key: QueueKey, now: Time) -> Option<Span> {
         let own = self.find_flow_queue(key).map_or(0, |at| self.flow_queues[at].cost_waiting);
         self.wait_behind(key, own, now)
     }
 
-    /// How long it takes until this much of a flow's own backlog has been served.
+    /// The predicted time until this much of a flow's own backlog has been served.
     fn wait_behind(&self, key: QueueKey, own: u64, now: Time) -> Option<Span> {
         let domain = self.supply.pools[key.pool as usize].domain;
         let rate = self.domains[domain as usize].drain_rate.at(now)?;

@@ -1,7 +1,7 @@
-//! At the backend: the first token, the stream, and what the engine says of itself.
+//! At the backend: the first token, the stream, and the engine's metrics.
 //!
-//! None of this changes who is next; it tells `auto` how much more each backend can take. With
-//! fixed bounds it is checked and has no effect.
+//! None of these changes the order of the queue. They tell `auto` how much more each backend can
+//! take. With fixed bounds the tickets are checked, and the calls have no effect.
 
 use super::Controller;
 use crate::ask::{BackendId, COST_MAX, Ticket};
@@ -13,8 +13,8 @@ use crate::time::Time;
 // === impl Controller ===
 
 impl Controller {
-    /// An ask in flight has produced its first token: its first chunk with content, not the
-    /// response's headers, which some engines send before.
+    /// An ask in flight has produced its first token: the first chunk with content, not the
+    /// response headers, which some engines send earlier.
     pub fn started(&mut self, ticket: Ticket, now: Time) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
@@ -24,8 +24,8 @@ impl Controller {
         Ok(())
     }
 
-    /// A stream has produced this many tokens so far. Tell it as they come: where the engine has no
-    /// metrics, a stream that stands still beside others shows that its memory is full.
+    /// A stream has produced this many tokens so far. Report them as they come: if the engine has
+    /// no metrics, a stream that stands still beside others shows that its memory is full.
     pub fn streamed(&mut self, ticket: Ticket, tokens: u64, now: Time) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
@@ -43,7 +43,7 @@ impl Controller {
         Ok(())
     }
 
-    /// A backend's engine says how it is. Tell every reading as soon as it is there.
+    /// Takes new metrics of a backend's engine. Report every reading at once.
     pub fn reading(&mut self, backend: BackendId, reading: EngineReading, now: Time) {
         let now = self.advance(now);
         let Some(at) = self.supply.find(backend).filter(|_| self.is_auto()) else { return };
@@ -55,7 +55,7 @@ impl Controller {
         self.settings.bounds == Bounds::Auto
     }
 
-    /// An ask has been granted: `auto` counts it.
+    /// Counts a granted ask under `auto`.
     pub(super) fn count_grant(&mut self, slot: u32) {
         let now = self.clock;
         let record = &self.asks[slot];
@@ -63,7 +63,7 @@ impl Controller {
         let auto = &mut self.supply.backends[backend as usize].auto;
         let mut progress = auto.granted(record.prompt(), u64::from(record.tokens), now);
         if !streamed {
-            // In flight nothing else needs the ask's deadline, nor its place in the wheel.
+            // While the ask is in flight, its deadline and its place in the wheel are unused.
             let presumed = auto.presumed_start(now);
             progress.deadline = Some(std::mem::replace(&mut self.asks[slot].deadline, presumed));
             self.wheel.insert(slot, &mut self.asks);
@@ -75,7 +75,7 @@ impl Controller {
         self.watch(backend, now);
     }
 
-    /// An ask in flight has ended: `auto` forgets it.
+    /// Removes an ask that has ended from the counts of `auto`.
     pub(super) fn count_end(&mut self, slot: u32) {
         self.stop_presuming(slot);
         let backend = self.asks[slot].backend;
@@ -84,7 +84,7 @@ impl Controller {
         self.watch(backend, self.clock);
     }
 
-    /// An ask has begun, as was seen or as is presumed by now.
+    /// An ask has started: its first token was seen, or is presumed.
     pub(super) fn mark_started(&mut self, slot: u32, seen: bool, now: Time) {
         self.stop_presuming(slot);
         let backend = self.asks[slot].backend;
@@ -93,8 +93,7 @@ impl Controller {
         self.bounds_moved(backend, now);
     }
 
-    /// Counts everything in flight anew, because `auto` was switched on; what is under way by now
-    /// has most likely begun.
+    /// Counts all asks in flight, because `auto` was switched on. They have most likely started.
     pub(super) fn recount_auto(&mut self) {
         self.progress.clear();
         self.reset_auto();
@@ -108,7 +107,7 @@ impl Controller {
         }
     }
 
-    /// Takes asks that are presumed to begin out of the wheel, because `auto` was switched off.
+    /// Removes presumed starts from the timing wheel, because `auto` was switched off.
     pub(super) fn drop_auto(&mut self) {
         for slot in self.in_flight_slots() {
             self.stop_presuming(slot);
@@ -139,7 +138,7 @@ impl Controller {
         }
     }
 
-    /// Sees whether a backend is open, and whether that keeps anyone waiting.
+    /// Updates whether a backend is open, and whether an ask waits for it.
     fn watch(&mut self, backend: u32, now: Time) {
         self.supply.refresh(backend);
         let at = &mut self.supply.backends[backend as usize];

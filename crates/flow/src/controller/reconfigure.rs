@@ -1,8 +1,8 @@
-//! New backends and new settings, without losing anyone's place.
+//! New backends and new settings; every waiting ask keeps its place.
 //!
-//! A backend that merely becomes ready or not changes nothing but its flag. When sets of backends
-//! or settings change, the queue is rebuilt: every living ask is put into the claim that it
-//! belongs to now, in its order of arrival, and each claim keeps its lead over virtual time.
+//! A backend that becomes ready, or stops being so, changes only its flag. When sets of backends or
+//! settings change, the queue is rebuilt: every live ask moves to its new flow queue in order of
+//! arrival, and each flow queue keeps its lead over virtual time.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,8 @@ use crate::time::Time;
 // === impl Controller ===
 
 impl Controller {
-    /// The backends are now these. One that is left out is gone; what is in flight there is still
-    /// settled as it ends.
+    /// Takes the new list of backends. A backend that is not listed is removed; asks in flight
+    /// there are still settled as they end.
     pub fn supply(&mut self, backends: &[BackendSupply], now: Time) {
         let now = self.advance(now);
         if self.supply.update(backends) {
@@ -32,7 +32,7 @@ impl Controller {
         self.dispatch_all(now);
     }
 
-    /// The settings are now these. Nobody who waits is evicted, even where limits have shrunk.
+    /// Takes new settings. No waiting ask is evicted, even if limits were lowered.
     pub fn configure(&mut self, settings: Settings, now: Time) {
         let now = self.advance(now);
         self.registry.configure(settings.workloads);
@@ -58,11 +58,11 @@ impl Controller {
             self.flow_queues[flow_queue].weight = weight;
             self.rejoin(flow_queue);
         }
-        // The new class may allow what the old one forbade.
+        // The new class may allow a grant that the old one did not.
         self.dispatch_for(flow, self.clock);
     }
 
-    /// Makes room for pools that have been added since.
+    /// Extends the tables for pools that were added.
     pub(super) fn fit_to_supply(&mut self) {
         self.fair_queues.resize_with(self.supply.pools.len(), Default::default);
         for (domain, pools) in self.domains.iter_mut().zip(&self.supply.domains) {
@@ -92,8 +92,8 @@ impl Controller {
         }
     }
 
-    /// Follows backends that have moved in the supply, and counts their stock anew; pools follow
-    /// when they are worked out.
+    /// Updates the places of backends that have moved in the supply, and recounts their stock. The
+    /// pools are recounted when they are rebuilt.
     fn relocate_backends(&mut self) {
         let moved = self.supply.compact();
         self.supply.backends.iter_mut().for_each(|backend| backend.stock = 0);
@@ -107,7 +107,7 @@ impl Controller {
         }
     }
 
-    /// Puts every living ask into the claim it belongs to now.
+    /// Moves every live ask to its new flow queue.
     fn reassign_asks(
         &mut self,
         flow_queues: &FlowQueues,
@@ -126,7 +126,7 @@ impl Controller {
                 let tag = now.saturating_add(tag).saturating_sub(was.now()).max(NEW + 1);
                 self.flow_queues[at].tag = self.flow_queues[at].tag.max(tag);
             }
-            // The levels are new, and know nothing of what is in flight.
+            // The levels are new and have no charges of the asks in flight.
             self.asks[slot].units = 0;
             self.asks[slot].period = 1;
             if self.asks[slot].phase == Phase::Waiting {
@@ -147,7 +147,7 @@ impl Controller {
         self.domain_of(pool).began_waiting(now);
     }
 
-    /// Counts again what limited flows hold at each backend.
+    /// Recounts the asks in flight of limited flows at each backend.
     fn recount_held(&mut self, of: impl Fn(u32) -> bool) {
         self.flows.release_all(&of);
         for slot in self.asks.slots().collect::<Vec<_>>() {

@@ -1,7 +1,7 @@
-//! Choosing a backend for an ask, in the same step as its grant.
+//! Chooses the backend of an ask, in the same step as its grant.
 //!
-//! Who may take it at all is settled before: ready, with room, within the flow's limits. Here the
-//! rest is weighed by the route's law, and the reason kept for whoever asks.
+//! Only backends that are ready, have room and are within the flow's limits are considered. The
+//! score of [`crate::route`] decides among them, and the reason is kept for the response headers.
 
 use super::Controller;
 use crate::ask::{Ask, Ticket};
@@ -10,11 +10,11 @@ use crate::route::{Candidate, RouteChoice, RoutePreference, choose};
 use crate::settings::{Bounds, Room, StockUnit};
 use crate::supply::Backend;
 
-/// A backend that is full counts as this many requests, however many it holds: where bounds are
-/// found or in tokens, one request is much at one backend and little at another.
+/// A full backend counts as this many requests, whatever its size. Under `auto`, or with bounds in
+/// tokens, one request is a large part of one backend and a small part of another.
 const FULL_COUNTS_AS: f64 = 20.0;
 
-/// A backend for an ask, and the reason where there was a choice.
+/// The backend of an ask, and the reason if there was a choice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) backend: u32,
@@ -24,7 +24,7 @@ pub(super) struct Route {
 // === impl Controller ===
 
 impl Controller {
-    /// Why an ask in flight is where it is; [`RouteChoice::at`] is its backend's number.
+    /// Why an ask in flight went to its backend; [`RouteChoice::at`] is the backend's number.
     pub fn choice(&self, ticket: Ticket) -> Option<RouteChoice> {
         let slot = self.asks.find(ticket)?;
         let record = &self.asks[slot];
@@ -34,7 +34,7 @@ impl Controller {
         if let Some(choice) = self.choices.get(slot as usize).copied().flatten() {
             return Some(choice);
         }
-        // There was no choice: what there is to say of the one backend can be told afterwards.
+        // There was no choice, so the score of the one backend can be computed now.
         let preference = self.preference_of(slot);
         let only = self.candidate(record.backend, &preference);
         let mut only = Candidate { at: only.backend.0, ..only };
@@ -43,7 +43,7 @@ impl Controller {
         choose(&preference, &self.settings.route, std::iter::once(only))
     }
 
-    /// The backend of a pool for an ask with a wish, which is only looked at if there is a choice.
+    /// The backend of a pool for an ask. The preference is computed only if there is a choice.
     pub(super) fn choose_backend(
         &self,
         flow: u32,
@@ -112,7 +112,7 @@ impl Controller {
         }
     }
 
-    /// With how many requests a backend is full, where one is not simply one.
+    /// The number of requests that fill a backend, unless bounds are fixed in requests.
     fn full_at(&self, backend: &Backend) -> Option<f64> {
         let in_flight = f64::from(backend.in_flight_total());
         match (self.settings.bounds, self.settings.stock) {
@@ -129,13 +129,13 @@ impl Controller {
 // === impl Ask ===
 
 impl Ask {
-    /// What it wishes of its backend.
+    /// Its route preference.
     pub(super) fn preference(&self) -> RoutePreference {
         let &Self { band, latency_max, latency_critical, session, adapter, .. } = self;
         RoutePreference { band, latency_max, latency_critical, session, adapter }
     }
 
-    /// Whether it wishes for more than its band says.
+    /// Whether it prefers anything beyond what its band implies.
     pub(super) fn has_preference(&self) -> bool {
         self.latency_max.is_some()
             || self.latency_critical

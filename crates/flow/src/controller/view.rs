@@ -1,4 +1,4 @@
-//! What is there now, for status pages, metrics and tests.
+//! The current state, for status pages, metrics and tests.
 
 use super::Controller;
 use super::eligibility::QueueKey;
@@ -11,7 +11,7 @@ use crate::supply::BackendView;
 use crate::time::{Span, Time};
 use crate::workload::WorkloadView;
 
-/// What is known of one flow.
+/// The state of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowView<'a> {
     /// Its name.
@@ -24,10 +24,10 @@ pub struct FlowView<'a> {
     pub in_flight: u32,
 }
 
-/// What is known of one ask.
+/// The state of one ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskView {
-    /// Its name.
+    /// Its ticket.
     pub ticket: Ticket,
     /// The model it needs.
     pub model: ModelId,
@@ -35,9 +35,9 @@ pub struct AskView {
     pub band: Band,
     /// Whether it waits or is at a backend.
     pub stage: Stage,
-    /// The stock that it is at a backend, in the configured unit.
+    /// The stock that it takes while in flight, in the configured unit.
     pub stock: u64,
-    /// When it arrived; one that went back behind its flow arrived then.
+    /// When it arrived, or when it was re-queued at the back of its flow.
     pub arrival: Time,
 }
 
@@ -49,7 +49,7 @@ impl Controller {
         &self.settings
     }
 
-    /// What has happened so far.
+    /// The counters since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -69,8 +69,8 @@ impl Controller {
         (self.asks.alive() as u32) - self.depth()
     }
 
-    /// Every ask that waits or is in flight. It looks at as many records as were ever alive at
-    /// once, so it is for status pages and metrics, not for the way of a request.
+    /// Every ask that waits or is in flight. It reads as many records as were ever alive at once,
+    /// so it is for status pages and metrics, not for the request path.
     pub fn asks(&self) -> impl Iterator<Item = AskView> + '_ {
         self.asks.slots().map(|slot| {
             let record = &self.asks[slot];
@@ -91,13 +91,13 @@ impl Controller {
         self.settings.capacity()
     }
 
-    /// How many more asks of a band may wait, if their flows let them: the free places, and those
-    /// that lower bands would have to give up.
+    /// How many more asks of a band may wait, as far as their flows allow: the free places, and the
+    /// places that lower bands would lose to them.
     pub fn headroom(&self, band: Band) -> u32 {
         self.capacity.headroom(band, &self.settings)
     }
 
-    /// Every backend that is listed or still holds something.
+    /// Every backend that is listed or still has asks in flight.
     pub fn backends(&self) -> impl Iterator<Item = BackendView> + '_ {
         self.supply.backends.iter().map(|backend| backend.view(self.clock))
     }
@@ -118,7 +118,7 @@ impl Controller {
     }
 
     /// Lower bound, watermark and upper bound over the ready backends that serve a model. Under
-    /// `auto` all three are the stock at which the backends close of late, 0 if they do not.
+    /// `auto` all three are the stock at which the backends closed recently, 0 if they did not.
     pub fn bounds(&self, model: ModelId) -> [f64; 3] {
         let members = self.supply.pool_of(model).map(|at| &self.supply.pools[at as usize].members);
         let ready = |&&at: &&u32| self.supply.backends[at as usize].ready;
@@ -135,15 +135,14 @@ impl Controller {
         }
     }
 
-    /// Where an ask is, if it is in flight.
+    /// The backend of an ask, if it is in flight.
     pub fn backend_of(&self, ticket: Ticket) -> Option<BackendId> {
         let record = &self.asks[self.asks.find(ticket)?];
         let in_flight = record.phase == Phase::InFlight;
         in_flight.then(|| self.supply.backends[record.backend as usize].id)
     }
 
-    /// How long an ask of this flow would wait if it were queued now; nothing while no rate is
-    /// known.
+    /// The predicted wait of a new ask of this flow; `None` while no rate is known.
     pub fn forecast(&mut self, flow: FlowId, band: Band, model: ModelId) -> Option<Span> {
         let flow = self.flows.resolve(flow)?;
         let pool = self.supply.pool_of(model)?;

@@ -1,17 +1,17 @@
-//! The slab of living asks, waiting or in flight, and their tickets.
+//! The slab of live asks, waiting or in flight, and their tickets.
 //!
-//! One record serves an ask from offer to end. The links of its line and of its wheel slot are
-//! inside it, so queueing allocates nothing once the slab has grown.
+//! One record serves an ask from offer to end. The links of its FIFO and of its slot in the timing
+//! wheel are inside the record, so queueing allocates nothing once the slab has grown.
 
 use crate::ask::{Band, ModelId, Ticket};
 use crate::links::Link;
 use crate::settings::StockUnit;
 use crate::time::Time;
 
-/// What a prompt is counted in.
+/// The unit in which a prompt is stored, in tokens.
 pub(crate) const PROMPT_BLOCK: u64 = 16;
 
-/// What an ask is doing.
+/// The phase of an ask's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
@@ -20,7 +20,7 @@ pub(crate) enum Phase {
     InFlight,
 }
 
-/// What ends a wait first.
+/// The limit that ends a wait first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Limit {
@@ -28,7 +28,7 @@ pub(crate) enum Limit {
     Client,
 }
 
-/// One ask. The fields that every enqueue and dequeue touches come first.
+/// One ask. The fields that every enqueue and dequeue uses come first.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct AskRecord {
@@ -36,7 +36,7 @@ pub(crate) struct AskRecord {
     pub(crate) wheel_link: Link,
     pub(crate) deadline: Time,
     pub(crate) flow_queue: u32,
-    /// Charged so far, in the queue's unit.
+    /// The cost charged so far, in the queue's unit.
     pub(crate) cost: u32,
     /// Its estimated tokens.
     pub(crate) tokens: u32,
@@ -50,20 +50,20 @@ pub(crate) struct AskRecord {
     pub(crate) prompt_blocks: u16,
     /// Its estimated cost, which a re-queue restores.
     pub(crate) estimate: u32,
-    /// The period of its claim in which it was charged.
+    /// The period of its flow queue in which it was charged.
     pub(crate) period: u32,
     /// Arrival order over all asks; ties everywhere are broken by it.
     pub(crate) sequence: u64,
     pub(crate) arrival: Time,
-    /// The weights by which its pool was charged; 0 where no account was kept.
+    /// The sum of weights by which its pool was charged; 0 if the pool was not charged.
     pub(crate) units: u64,
     pub(crate) model: u16,
-    /// Whether it has wishes about its backend, kept elsewhere because few have.
+    /// Whether it has a route preference, which is stored elsewhere because few asks have one.
     pub(crate) has_preference: bool,
-    /// Whether its first token will be told.
+    /// Whether the caller will report its first token.
     pub(crate) streamed: bool,
     pub(crate) workload: u32,
-    /// The line inside a claim ordered by urgency.
+    /// Its FIFO in a flow queue ordered by urgency.
     pub(crate) urgency_fifo: u32,
     /// The backend it is at, by its place in the supply.
     pub(crate) backend: u32,
@@ -98,7 +98,7 @@ impl AskRecord {
 // === impl Asks ===
 
 impl Asks {
-    /// The most asks that can be alive at once; the largest slot number means none.
+    /// The most asks that can be alive at once; the largest slot number means "none".
     pub(crate) const ALIVE_MAX: usize = 1 << 30;
 
     pub(crate) fn alive(&self) -> usize {
@@ -136,7 +136,7 @@ impl Asks {
         Ticket::new(slot, self[slot].generation)
     }
 
-    /// The slots of all living asks.
+    /// The slots of all live asks.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.records.len() as u32).filter(|&slot| self[slot].phase != Phase::Free)
     }

@@ -1,11 +1,11 @@
-//! Whose ask gives way when the queue is full.
+//! The flow that loses an ask when the queue is full.
 //!
-//! One ranking per band: the flow that was preempted least recently comes first, and among those
-//! that never were, the one with the longest queue. Lengths change with every enqueue and dequeue,
-//! so the ranking keeps only an upper bound of each: a dequeue leaves it alone, an enqueue raises
-//! it (to the next power of two) only when it is passed. Looking for a victim tightens the bound of
-//! whoever stands first until it is exact. Each tightening was paid for by a raise, so the cost
-//! is O(log flows) amortised, and nothing on the path of an ask that merely passes through.
+//! One ranking per band: the flow that was preempted least recently comes first; among flows that
+//! never were, the flow with the longest queue. Lengths change with every enqueue and dequeue, so
+//! the ranking keeps only an upper bound of each. A dequeue leaves the bound alone. An enqueue
+//! raises it, to the next power of two, only when the length exceeds it. The search for a victim
+//! tightens the bound of the first flow until it is exact. Each tightening was paid for by a raise,
+//! so the cost is O(log flows) amortised, and an ask that is not preempted pays nothing.
 
 use super::heap::{Entry, Heap, Positions, entry, id};
 
@@ -38,10 +38,10 @@ impl Rank {
     }
 }
 
-// === impl Ranking ===
+// === impl EvictionRanking ===
 
 impl EvictionRanking {
-    /// Notes that a flow's queue has passed its bound; returns the new one.
+    /// Raises the bound of a flow whose queue has exceeded it; returns the new bound.
     pub(crate) fn raise(&mut self, flow: u32, length: u32) -> u32 {
         let length_bound = length.next_power_of_two();
         if self.stamps.len() <= flow as usize {
@@ -56,8 +56,8 @@ impl EvictionRanking {
         length_bound
     }
 
-    /// The flow that gives way next. `length` tells how many of a flow wait, `tighten` is told
-    /// each new bound.
+    /// The flow that loses an ask next. `length` returns the number of a flow's waiting asks, and
+    /// `tighten` is called with each new bound.
     pub(crate) fn victim(
         &mut self,
         length: impl Fn(u32) -> u32,
@@ -67,7 +67,7 @@ impl EvictionRanking {
             let first = Rank::of(self.heap.top()?);
             let actual = length(first.flow);
             let exact = actual == first.length_bound;
-            // Stamps above 0 are all different, so there the length decides nothing.
+            // Stamps above 0 are unique, so the length does not decide between them.
             if actual > 0 && (exact || first.stamp > 0) {
                 return Some(first.flow);
             }

@@ -1,13 +1,14 @@
-//! One fair queue: the claims of one band that need the same set of backends.
+//! One fair queue: the flow queues of one band that need the same set of backends.
 //!
-//! A claim whose flow may use every backend of the set stands in the round's heap. A claim whose
-//! flow is limited per backend stands instead at the *door* of each backend that may still take
-//! it, so finding the next claim never means stepping over those that cannot go.
+//! A flow queue whose flow may use every backend of the set stands in the common heap. A flow queue
+//! whose flow is limited per backend stands in the heap of each backend that may still take it. So
+//! the search for the next flow queue never steps over one that is not eligible.
 
 use super::heap::{Entry, Heap, Positions, entry, id};
 use super::virtual_clock::VirtualClock;
 
-/// A claim's place in a heap.
+/// The key by which a flow queue is ordered: the least tag first, then the one that moved longest
+/// ago.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServiceOrder {
     pub(crate) tag: u64,
@@ -31,7 +32,7 @@ struct BackendHeap {
     positions: Positions,
 }
 
-// === impl Turn ===
+// === impl ServiceOrder ===
 
 impl ServiceOrder {
     fn entry(self) -> Entry {
@@ -43,27 +44,27 @@ impl ServiceOrder {
     }
 }
 
-// === impl Round ===
+// === impl FairQueue ===
 
 impl FairQueue {
-    /// A fresh turn, behind all others of the same tag. It wraps after four billion moves; what is
-    /// lost then is the order of one tie.
+    /// A new tie break, behind all others of the same tag. It wraps after four billion moves, which
+    /// at worst reverses one tie.
     pub(crate) fn next_tie_break(&mut self) -> u32 {
         self.last_tie_break = self.last_tie_break.wrapping_add(1);
         self.last_tie_break
     }
 
-    /// Whether no claim takes part.
+    /// Whether no flow queue is active.
     pub(crate) fn is_idle(&self) -> bool {
         self.clock.weight() == 0
     }
 
-    /// Lets a claim take part for every backend.
+    /// Adds a flow queue for every backend.
     pub(crate) fn enter(&mut self, order: ServiceOrder, positions: &mut Positions) {
         self.heap.push(order.entry(), positions);
     }
 
-    /// Ends a claim's part everywhere.
+    /// Removes a flow queue from every heap.
     pub(crate) fn exit(&mut self, flow_queue: u32, positions: &mut Positions) {
         if self.heap.holds(flow_queue, positions) {
             self.heap.remove(flow_queue, positions);
@@ -76,7 +77,7 @@ impl FairQueue {
         }
     }
 
-    /// Tells the heap that a claim's tag or turn has changed.
+    /// Restores the order of the heaps after a flow queue's tag or tie break has changed.
     pub(crate) fn moved(&mut self, order: ServiceOrder, positions: &mut Positions) {
         if self.heap.holds(order.flow_queue, positions) {
             self.heap.update(order.entry(), positions);
@@ -91,7 +92,7 @@ impl FairQueue {
         }
     }
 
-    /// Lets a claim take part for one backend.
+    /// Adds a flow queue for one backend.
     pub(crate) fn enter_for_backend(&mut self, backend: u32, order: ServiceOrder) {
         let at = self
             .backend_heaps
@@ -111,7 +112,7 @@ impl FairQueue {
         }
     }
 
-    /// Ends a claim's part for one backend; says whether any other door still holds it.
+    /// Removes a flow queue for one backend; returns whether it is still there for another one.
     pub(crate) fn exit_for_backend(&mut self, backend: u32, flow_queue: u32) -> bool {
         let mut held = false;
         for backend_heap in
@@ -126,7 +127,7 @@ impl FairQueue {
         held
     }
 
-    /// The claim whose turn it is, among those that some backend with room may take.
+    /// The first flow queue among those that some backend with room may take.
     pub(crate) fn first(&self, has_room: impl Fn(u32) -> bool) -> Option<u32> {
         let backend_heaps =
             self.backend_heaps.iter().filter(|backend_heap| has_room(backend_heap.backend));
@@ -134,7 +135,7 @@ impl FairQueue {
         self.heap.top().into_iter().chain(tops).min().map(id)
     }
 
-    /// Brings every tag in the heaps down by `shift`.
+    /// Lowers every tag in the heaps by `shift`.
     pub(crate) fn shift(&mut self, shift: u64) {
         let lower = |entry: &mut Entry| {
             let order = ServiceOrder::of(*entry);
@@ -144,7 +145,7 @@ impl FairQueue {
         self.backend_heaps.iter_mut().for_each(|backend_heap| backend_heap.heap.shift(lower));
     }
 
-    /// The turns of all claims that take part, for checking.
+    /// The keys of all active flow queues, for checks.
     pub(crate) fn service_orders(&self) -> impl Iterator<Item = ServiceOrder> + '_ {
         let backend_heaps =
             self.backend_heaps.iter().flat_map(|backend_heap| backend_heap.heap.iter());
@@ -152,7 +153,7 @@ impl FairQueue {
     }
 }
 
-// === impl Door ===
+// === impl BackendHeap ===
 
 impl BackendHeap {
     fn holds(&self, flow_queue: u32) -> bool {

@@ -35,8 +35,8 @@ impl Fifo {
         self.link_before(NONE, slot, asks);
     }
 
-    /// Puts an ask that was granted before back among those that arrived when it did. The walk
-    /// passes only asks that came back in the same way, at most as many as were in flight.
+    /// Inserts an ask that was granted before at its old place in the order of arrival. The walk
+    /// passes only asks that were re-queued in the same way, at most as many as were in flight.
     pub(crate) fn restore(&mut self, slot: u32, asks: &mut Asks) {
         if self.tail != NONE && asks[self.tail].sequence < asks[slot].sequence {
             return self.push_back(slot, asks);
@@ -59,7 +59,7 @@ impl Fifo {
         self.join(slot, next, asks);
     }
 
-    /// Makes `next` follow `prev`; the end of the list stands in for a missing one.
+    /// Makes `next` follow `prev`; `NONE` is the end of the list.
     fn join(&mut self, prev: u32, next: u32, asks: &mut Asks) {
         if prev == NONE {
             self.head = next;

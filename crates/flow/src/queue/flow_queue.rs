@@ -1,4 +1,4 @@
-//! A flow's place in one round: its line of asks and the tag that says when its turn comes.
+//! The waiting asks of one flow in one fair queue, and the tag that says when its turn comes.
 
 use super::fair_queue::ServiceOrder;
 use super::ordered_asks::OrderedAsks;
@@ -8,43 +8,43 @@ use crate::weight::Weight;
 
 #[derive(Clone, Debug)]
 pub(crate) struct FlowQueue {
-    /// Virtual time at which its next ask starts.
+    /// The virtual time at which its next ask starts.
     pub(crate) tag: u64,
     pub(crate) weight: Weight,
     pub(crate) ordered: OrderedAsks,
     pub(crate) waiting: u32,
     pub(crate) flow: u32,
     pub(crate) pool: u32,
-    /// The flow's next claim.
+    /// The next flow queue of the same flow.
     pub(crate) next: u32,
-    /// Breaks ties between equal tags: the claim that moved longest ago goes first.
+    /// Breaks ties between equal tags: the flow queue that moved longest ago goes first.
     pub(crate) tie_break: u32,
-    /// How often it has begun to take part. Refunds of what it was charged in an earlier period
-    /// are credit from a time when it did not wait, and are void while it does.
+    /// How often it became active. A refund of a charge from an earlier period would be credit
+    /// from a time when it did not wait, so it is void while the flow queue is active.
     pub(crate) period: u32,
     pub(crate) band: Band,
-    /// Whether it takes part in its round: something waits, and a limit does not forbid it.
+    /// Whether it takes part in its fair queue: an ask waits, and no limit forbids a grant.
     pub(crate) active: bool,
     pub(crate) cost_waiting: u64,
 }
 
-/// All claims.
+/// All flow queues, by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowQueues {
     flow_queues: Vec<FlowQueue>,
     free: Vec<u32>,
 }
 
-// === impl Claim ===
+// === impl FlowQueue ===
 
 impl FlowQueue {
-    /// Its place in the order of its round, under the number it has among all claims.
+    /// Its key in the heaps of its fair queue; `flow_queue` is its own number.
     pub(crate) fn service_order(&self, flow_queue: u32) -> ServiceOrder {
         ServiceOrder { tag: self.tag, tie_break: self.tie_break, flow_queue }
     }
 }
 
-// === impl Claims ===
+// === impl FlowQueues ===
 
 impl FlowQueues {
     pub(crate) fn insert(&mut self, flow_queue: FlowQueue) -> u32 {

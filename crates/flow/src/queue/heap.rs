@@ -1,18 +1,18 @@
-//! An indexed 4-ary heap: the least entry at once, any entry by its id.
+//! An indexed 4-ary heap: O(1) access to the least entry, and to any entry by its id.
 //!
-//! Four children to a node halve the depth of a binary heap, and share a cache line. An entry is
-//! one integer, its order in the high bits and its id in the low 32, so that a comparison is two
-//! instructions and choosing among four children needs no branch. Positions live in a table that
-//! the caller owns, because one table can serve many heaps as long as an id is in at most one.
+//! Four children per node halve the depth of a binary heap, and share a cache line. An entry is one
+//! integer, with its order in the high bits and its id in the low 32 bits. So a comparison is two
+//! instructions, and the choice among four children needs no branch. The caller owns the table of
+//! positions, because one table can serve many heaps as long as each id is in at most one of them.
 
 use crate::links::NONE;
 
 const ARITY: usize = 4;
 
-/// What is ordered, with an id in the low 32 bits.
+/// A sort key, with an id in the low 32 bits.
 pub(crate) type Entry = u128;
 
-/// Where each id stands, or [`NONE`].
+/// The position of each id in its heap, or [`NONE`].
 pub(crate) type Positions = Vec<u32>;
 
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ impl Heap {
         self.entries.first().copied()
     }
 
-    /// Whether an id is in the heap, or in another that shares its table of positions.
+    /// Whether an id is in this heap, or in another heap with the same table of positions.
     pub(crate) fn holds(&self, id: u32, positions: &Positions) -> bool {
         positions.get(id as usize).is_some_and(|&at| at != NONE)
     }
@@ -58,7 +58,7 @@ impl Heap {
         self.rise(self.entries.len() - 1, entry, positions);
     }
 
-    /// Puts `entry` where the one with its id stood.
+    /// Replaces the entry with the same id.
     pub(crate) fn update(&mut self, entry: Entry, positions: &mut Positions) {
         let at = positions[id(entry) as usize] as usize;
         if entry < self.entries[at] {

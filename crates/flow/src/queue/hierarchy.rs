@@ -1,7 +1,7 @@
-//! The levels above the rounds: which band goes, and inside a band which set of backends.
+//! The levels above the fair queues: which band goes, and inside a band which set of backends.
 //!
-//! A level is start-time fair queueing over a handful of nodes, so a scan replaces the heap. A node
-//! that could not go when others did comes back at the present: it hoarded no credit.
+//! A level is start-time fair queueing over a few nodes, so a scan replaces the heap. A node that
+//! could not go while others did returns at the current virtual time: it has saved up no credit.
 
 use crate::weight::Weight;
 
@@ -14,10 +14,10 @@ pub(crate) struct Level {
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     tag: u128,
-    /// The tag with which it last came back; refunds do not go below it.
+    /// The tag with which it last returned; refunds do not go below it.
     floor: u128,
     can_go: bool,
-    /// Whether nobody has gone since it last could.
+    /// Whether no other node has gone since this one last could.
     present: bool,
 }
 
@@ -38,7 +38,7 @@ impl Level {
         self.nodes.resize(nodes, Node::default());
     }
 
-    /// The node whose turn it is among those that could go; the later one where tags are equal.
+    /// The node with the least tag among those that could go; of equal tags the last node.
     pub(crate) fn choose(&mut self, mut could_go: impl FnMut(usize) -> bool) -> Option<usize> {
         for (at, node) in self.nodes.iter_mut().enumerate() {
             node.can_go = could_go(at);
@@ -50,8 +50,8 @@ impl Level {
         able.min_by_key(|&at| self.nodes[at].tag)
     }
 
-    /// A node goes, either because it was chosen, or past all others because none of them could:
-    /// those that cannot go are left behind.
+    /// A node goes, either because it was chosen, or past all others because none of them could.
+    /// Nodes that cannot go lose their place.
     pub(crate) fn serve(&mut self, at: usize, chosen: bool) {
         if !chosen {
             self.nodes.iter_mut().for_each(|node| node.can_go = false);
@@ -72,7 +72,7 @@ impl Level {
         }
     }
 
-    /// Nothing waits: old service is forgotten.
+    /// No ask waits any more: old service is forgotten.
     pub(crate) fn idle(&mut self) {
         self.now = self.nodes.iter().map(|node| node.tag).fold(self.now, u128::max);
         self.nodes.iter_mut().for_each(|node| node.present = false);

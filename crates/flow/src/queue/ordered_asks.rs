@@ -1,4 +1,4 @@
-//! The asks of one claim, in the configured order.
+//! The waiting asks of one flow queue, in the configured order.
 
 use std::collections::BTreeSet;
 
@@ -17,21 +17,21 @@ pub(crate) enum OrderedAsks {
     Workload(Box<UrgencyOrder>),
 }
 
-/// Earliest deadline first; the list in arrival order knows the newest.
+/// Earliest deadline first. The list in arrival order has the newest ask, which preemption needs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeadlineOrder {
     arrivals: Fifo,
     by_deadline: BTreeSet<(Time, u64, u32)>,
 }
 
-/// What choosing the first ask of a line may depend on.
+/// The state that the choice of the first ask may depend on.
 pub(crate) struct OrderContext<'a> {
     pub(crate) now: Time,
     pub(crate) weights: &'a UrgencyWeights,
     pub(crate) registry: &'a mut Registry,
 }
 
-// === impl Line ===
+// === impl OrderedAsks ===
 
 impl OrderedAsks {
     pub(crate) fn new(order: Order) -> Self {

@@ -1,10 +1,10 @@
-//! Every deadline in one hierarchical timing wheel.
+//! A hierarchical timing wheel with the deadlines of all asks.
 //!
-//! Six levels of 64 slots, each level's slot as long as the whole level below it: inserting and
-//! removing are O(1), and the bitmaps of occupied slots give the next deadline without a search.
-//! The links are inside the asks. A tick is about a millisecond; an ask comes due at the first
-//! tick after its deadline, never before it, and the controller refuses to grant what is past its
-//! deadline whether or not the tick has come.
+//! It has six levels of 64 slots. A slot of one level is as long as the whole level below it.
+//! Insertion and removal are O(1), and bitmaps of the occupied slots give the next deadline without
+//! a search. The list links are inside the asks. A tick is about a millisecond. An ask is due at
+//! the first tick after its deadline, never before it; the controller does not grant an ask past
+//! its deadline even if the tick has not come yet.
 
 use super::asks::Asks;
 use crate::links::Link;
@@ -15,28 +15,28 @@ const TICK_BITS: u32 = 20;
 const SLOT_BITS: u32 = 6;
 const SLOTS: u64 = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
-/// Distances that the levels can tell apart.
+/// The number of ticks that all levels cover.
 const SPAN: u64 = 1 << (SLOT_BITS * LEVELS as u32);
-/// Deadlines further away than this are put here first and moved on when it comes. It stops short
-/// of the slot of the present, which would spread into itself for ever.
+/// A deadline further away than this is inserted at this distance first, and inserted again when
+/// that tick comes. It stops short of the current slot, which would cascade into itself for ever.
 const REACH: u64 = SPAN - (SPAN >> SLOT_BITS);
 
 #[derive(Clone, Debug)]
 pub(crate) struct TimingWheel {
     heads: Box<[u32; LEVELS * SLOTS as usize]>,
     occupied: [u64; LEVELS],
-    /// Every tick before this one has been dealt with.
+    /// Every tick before this one has been handled.
     tick: u64,
 }
 
-/// A slot that holds something, and the tick at which it must be looked at.
+/// An occupied slot, and the tick at which it must be handled.
 struct Next {
     level: usize,
     slot: u64,
     tick: u64,
 }
 
-// === impl Wheel ===
+// === impl TimingWheel ===
 
 impl Default for TimingWheel {
     fn default() -> Self {
@@ -77,12 +77,12 @@ impl TimingWheel {
         }
     }
 
-    /// When something must next be looked at.
+    /// When the next occupied slot must be handled.
     pub(crate) fn next_wake(&self) -> Option<Time> {
         self.next().map(|next| Time::from_nanos(next.tick << TICK_BITS))
     }
 
-    /// An ask that is due; it stays until it is removed.
+    /// An ask that is due; it stays in the wheel until it is removed.
     pub(crate) fn due(&mut self, now: Time, asks: &mut Asks) -> Option<u32> {
         let now_tick = now.nanos() >> TICK_BITS;
         while let Some(next) = self.next().filter(|next| next.tick <= now_tick) {
@@ -97,7 +97,7 @@ impl TimingWheel {
         None
     }
 
-    /// Spreads a slot of a higher level over the levels below it.
+    /// Distributes a slot of a higher level over the levels below it.
     fn cascade(&mut self, at: usize, asks: &mut Asks) {
         let mut slot = std::mem::replace(&mut self.heads[at], NONE);
         self.occupied[at / SLOTS as usize] &= !(1 << (at as u64 % SLOTS));

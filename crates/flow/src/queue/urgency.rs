@@ -4,13 +4,13 @@
 //! urgency = a·min(wait/wait_cap, 1) + b·criticality/5 − c·min(rate/rate_cap, 1)
 //! ```
 //!
-//! Waits grow, caps cut in and rates change, so a heap that was ordered earlier is stale. But
-//! between asks of the same workload and criticality only the wait differs, and there the order of
-//! arrival never changes. So each such pair keeps a FIFO, and a dequeue compares only the heads.
-//! Their arrival times are cached here, so that the comparison walks one array.
+//! Waits grow, caps take effect and rates change, so a heap that was ordered earlier is stale. But
+//! asks of the same workload and criticality differ only in their wait, and their order of arrival
+//! never changes. So each such pair has a FIFO, and a dequeue compares only the heads. The arrival
+//! times of the heads are cached, so that the comparison reads one array.
 //!
-//! The number of lines is capped: beyond [`FIFOS_MAX`] asks share one line per criticality, under
-//! the rate that all overflowing workloads have together.
+//! The number of FIFOs is bounded: beyond [`FIFOS_MAX`], asks share one FIFO per criticality, with
+//! the common rate of all overflowing workloads.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::outcome::RequeuePosition;
 use crate::settings::UrgencyWeights;
 use crate::time::{Span, Time};
 
-/// The most (workload, criticality) pairs that have a line of their own in one claim.
+/// The most (workload, criticality) pairs with a FIFO of their own in one flow queue.
 pub(crate) const FIFOS_MAX: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub(crate) struct UrgencyOrder {
     free: Vec<u32>,
 }
 
-/// What is compared of a line: its first ask.
+/// The first ask of a FIFO, which is all that a dequeue compares.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     arrival: Time,
@@ -44,14 +44,14 @@ struct Head {
     criticality: u8,
 }
 
-/// The urgency of one ask, as the formula above.
+/// The urgency of one ask, by the formula above.
 pub(crate) fn urgency(weights: &UrgencyWeights, wait: Span, criticality: u8, rate: f64) -> f64 {
     let wait = (wait.secs_f64() / weights.wait_cap).min(1.0);
     let rate = (rate / weights.rate_cap).min(1.0);
     weights.wait * wait + weights.criticality * (f64::from(criticality) / 5.0) - weights.rate * rate
 }
 
-// === impl UrgencyLines ===
+// === impl UrgencyOrder ===
 
 impl UrgencyOrder {
     pub(crate) fn insert(&mut self, slot: u32, place: RequeuePosition, asks: &mut Asks) {

@@ -1,46 +1,50 @@
-//! Start-time fair queueing: one virtual clock, in integers.
+//! Start-time fair queueing (SFQ): the virtual clock of one fair queue, in integers.
 //!
-//! # The rule
-//! Each flow has one tag, the virtual time at which its next ask starts: the finish of the last
-//! one it was granted. With virtual time `v`, cost `l` and weight `w`:
+//! # The rules
+//! Each flow has one tag: the virtual time at which its next ask starts, which is the virtual time
+//! at which its last granted ask finishes. With virtual time `v`, cost `l` and weight `w`:
 //!
 //! ```text
-//! new to the round  tag = v + l/w                       behind all who stand at v
-//! begins to wait    tag = max(tag, v)                   the lift
-//! granted           v = max(v, tag);  tag += l/w        the flow with the least tag goes
-//! trued up          tag += (actual - charged)/w         late knowledge, both ways (see `recharge`)
-//! nothing waits     v = max(v, largest tag)             old service is forgotten
+//! a new flow begins to wait      tag = v + l/w                  behind every flow that stands at v
+//! a known flow begins to wait    tag = max(tag, v)              the lift: no credit for idle time
+//! the flow with the least tag
+//!   is granted an ask            v = max(v, tag);  tag += l/w
+//! the actual cost is known       tag += (actual - charged)/w    true-up, in both directions
+//! no flow waits any more         v = max(v, largest tag)        old service is forgotten
 //! ```
 //!
 //! # The bound
-//! While flows f and g both wait, `W_f/w_f` and `W_g/w_g` (service charged over weight) never
-//! drift apart by more than `l_f/w_f + l_g/w_g`, whatever the servers' speed: each tag moves by
-//! exactly the normalised service it stands for, and the least tag always goes, so two tags never
-//! differ by more than one step. With true-up the errors in flight are added. `docs/FLOW.md`
-//! has the proof and the comparison with WFQ, SCFQ, DRR and VTC.
+//! Let `W_f` be the cost that flow f was charged since some moment. While flows f and g both wait,
+//! `W_f/w_f` and `W_g/w_g` differ by at most `l_f/w_f + l_g/w_g`, at any speed of the servers.
 //!
-//! # Newcomers
-//! Textbook SFQ lets every newcomer start at `v`. A client that sends each ask under a fresh name
-//! then always stands in front: `v` stands still, and whoever waits at `v + l/w` waits for ever. A
-//! flow that is new to the round therefore starts one step behind, where a flow that was just
-//! granted something stands as well: the bound is untouched, and a name that is used once gains
-//! nothing over one that is kept.
+//! The reason: a tag moves by exactly `l/w` for each grant of its flow, so the difference of two
+//! tags is the difference of normalised service. The flow with the least tag always goes, and `v`
+//! becomes that tag, so every tag lies between `v` and `v + l/w`: two tags never differ by more
+//! than one step of each. With true-up, the estimation errors of the asks in flight are added.
+//! `docs/FLOW.md` has the full proof and the comparison with WFQ, SCFQ, DRR and VTC.
+//!
+//! # New flows
+//! In textbook SFQ a new flow starts at `v`. A client that sends each ask under a fresh name would
+//! then always be first: `v` would stand still, and a flow at `v + l/w` would wait for ever. Here a
+//! flow that is new to the fair queue starts one step behind, at `v + l/w`, where a flow stands
+//! that was just granted an ask. The bound stays the same, and a name that is used once has no
+//! advantage over a name that is kept.
 //!
 //! # Range
-//! Tags stay within [`HORIZON`] of `v`, and `v` is brought back to [`HORIZON`] once it has passed
-//! three times that: no run is long enough to overflow.
+//! Tags stay within [`HORIZON`] of `v`. Once `v` has passed three times [`HORIZON`], it is set back
+//! to [`HORIZON`] and every tag is lowered by the same amount: no run is long enough to overflow.
 
 use crate::weight::Weight;
 
-/// The tag of a flow that is new to its round; no other tag is that small.
+/// The tag of a flow that is new to its fair queue; no other tag is that small.
 pub(crate) const NEW: u64 = 0;
 
-/// How far a tag may lie from virtual time: what a flow can owe or be owed at most.
+/// The largest distance of a tag from virtual time: the most that a flow can owe or be owed.
 pub(crate) const HORIZON: u64 = 1 << 61;
-/// Virtual time is brought back to [`HORIZON`] from here.
+/// Virtual time is set back to [`HORIZON`] from here.
 const REBASE_AT: u64 = 3 * HORIZON;
 
-/// The virtual clock of one round.
+/// The virtual clock of one fair queue.
 #[derive(Clone, Debug)]
 pub(crate) struct VirtualClock {
     now: u64,
@@ -48,7 +52,7 @@ pub(crate) struct VirtualClock {
     weight: u64,
 }
 
-// === impl Clock ===
+// === impl VirtualClock ===
 
 impl Default for VirtualClock {
     fn default() -> Self {
@@ -61,7 +65,7 @@ impl VirtualClock {
         self.now
     }
 
-    /// The weights of all flows that wait.
+    /// The sum of the weights of all waiting flows.
     pub(crate) fn weight(&self) -> u64 {
         self.weight
     }
@@ -74,13 +78,15 @@ impl VirtualClock {
         self.bounded(start)
     }
 
-    /// The tag of a flow that was kept out by a limit and may go again: it hoarded no credit.
+    /// The tag of a flow that was excluded by a limit and is eligible again. It has no credit for
+    /// that time.
     pub(crate) fn rejoin(&mut self, tag: u64, weight: Weight) -> u64 {
         self.weight += u64::from(weight.units);
         tag.max(self.now)
     }
 
-    /// The tag of a flow that goes on as it was; one that a limit has kept out so far starts here.
+    /// The tag of a flow that keeps its lead or lag after a rebuild. A new flow that a limit has
+    /// excluded so far starts at the present.
     pub(crate) fn resume(&mut self, tag: u64, weight: Weight) -> u64 {
         self.weight += u64::from(weight.units);
         self.bounded(if tag == NEW { self.now } else { tag })
@@ -100,7 +106,7 @@ impl VirtualClock {
         }
     }
 
-    /// The tag after a correction of `difference` to what its flow was charged.
+    /// The tag after a correction: the flow's charge changes by `difference`.
     pub(crate) fn true_up(&mut self, tag: u64, weight: Weight, difference: i64) -> u64 {
         let step = weight.stretch(difference.unsigned_abs() as u32);
         let moved = if difference < 0 { tag.saturating_sub(step) } else { tag + step };
@@ -117,7 +123,8 @@ impl VirtualClock {
         self.now >= REBASE_AT
     }
 
-    /// Brings the clock back; every tag of the round must be brought down by as much.
+    /// Sets the clock back and returns by how much; the caller must lower every tag of the fair
+    /// queue by the same amount.
     pub(crate) fn rebase(&mut self) -> u64 {
         let shift = self.now - HORIZON;
         self.now = HORIZON;

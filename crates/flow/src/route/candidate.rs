@@ -1,92 +1,92 @@
-//! What routing looks at: the ask's wishes, and what is known of each backend.
+//! The input of routing: the ask's preference, and the state of each candidate backend.
 //!
-//! Measurements come from outside and may be missing, stale or nonsense. They are read through
-//! functions that always give a finite number, so a broken gauge costs at most a worse choice.
+//! Measurements come from outside and may be missing, stale or wrong. They are read through
+//! functions that always return a finite number, so a broken metric costs at most a worse choice.
 
 use crate::ask::{BANDS, BackendId, Band};
 use crate::range::{Checked, check};
 use crate::time::Span;
 
-/// Beyond this a latency says no more: nearly three hours.
+/// Larger latencies count as this: nearly three hours.
 const LATENCY_MAX_MS: f32 = 1e7;
-/// A backend that takes one request at a time is full with it.
+/// The largest weight of one request, at a backend that takes few of them.
 const REQUEST_WEIGHT_MAX: f32 = 100.0;
-/// Beyond this a power says no more: a large data centre's hall.
+/// Larger powers count as this: the hall of a large data centre.
 const POWER_MAX_WATTS: f32 = 1e6;
-/// As much as any other term can cost.
+/// The largest handicap, as large as any other term.
 const HANDICAP_MAX: f32 = 1e4;
 
-/// What the operator says of a backend. Given for all backends or for none it is fair to each.
+/// The configured properties of a backend. Configure them for all backends or for none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackendTraits {
-    /// What it draws while it works.
+    /// The power that it draws under load.
     pub power_watts: f32,
-    /// How long it takes to begin an answer when it is idle.
+    /// Its time to first token when it is idle.
     pub latency_ms: f32,
 }
 
-/// What an ask wants of its backend.
+/// What an ask prefers in its backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoutePreference {
     /// Its priority.
     pub band: Band,
-    /// The latency it would like not to exceed. Soft: if nobody keeps it, the fastest is taken.
+    /// The latency limit. It is soft: if no backend is within it, the fastest is chosen.
     pub latency_max: Option<Span>,
-    /// Whether speed counts as it does for a critical ask, whatever the band.
+    /// Whether speed counts as for a critical ask, whatever the band.
     pub latency_critical: bool,
     /// A hash of the conversation it belongs to.
     pub session: Option<u64>,
-    /// The adapter (LoRA) it needs; [`Candidate::has_adapter`] speaks of this one.
+    /// The adapter (LoRA) it needs; [`Candidate::has_adapter`] refers to it.
     pub adapter: Option<u32>,
 }
 
 /// A backend that may take the ask: ready, with room, and within the limits of the ask's flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// The caller's number for it, handed back in the choice.
+    /// The caller's number for it, returned in the choice.
     pub at: u32,
-    /// Its lasting name, which a session's home is computed from.
+    /// Its permanent number, from which the home of a session is computed.
     pub backend: BackendId,
-    /// What the operator says of it.
+    /// Its configured properties.
     pub traits: BackendTraits,
-    /// Points that it loses whatever the ask; nonsense counts as none.
+    /// Points that it loses for every ask; an invalid number counts as 0.
     pub handicap: f32,
-    /// Its measured latency. The caller drops a value that is old: a backend that is avoided is
-    /// measured no more, and would be avoided for ever.
+    /// Its measured latency. The caller drops old values: a backend that is avoided is no longer
+    /// measured, and would be avoided for ever.
     pub measured_latency_ms: Option<f32>,
     /// Asks in flight there, from best-effort to critical.
     pub pending: [u32; BANDS],
-    /// What one of them counts for: less at a backend that can hold many.
+    /// The weight of one ask in flight: smaller at a larger backend.
     pub request_weight: f32,
-    /// Requests that wait inside the engine, by its own account.
+    /// Requests waiting inside the engine.
     pub engine_waiting: Option<u32>,
-    /// The part of its KV cache in use, 0 to 1.
+    /// The share of its KV cache in use, 0 to 1.
     pub kv_used: Option<f32>,
-    /// How near it is to its own bound, 0 to 1; 0 when unknown.
+    /// Asks in flight over its bound, 0 to 1; 0 if the bound is unknown.
     pub fill: f32,
-    /// The part of the prompt it is believed to have cached, 0 to 1.
+    /// The share of the prompt that is believed to be in its prefix cache, 0 to 1.
     pub prefix_share: f32,
-    /// Whether the adapter that the ask needs is loaded there.
+    /// Whether it has loaded the adapter that the ask needs.
     pub has_adapter: bool,
-    /// The count of grants at its last one: equals are taken in turn.
+    /// The number of its last grant: equal candidates take turns.
     pub last_granted: u64,
 }
 
-/// A finite number from 0 to `most`, or nothing.
+/// A finite number from 0 to `most`, or `None`.
 fn sound(value: f32, most: f32) -> Option<f64> {
     let good = (0.0..=f32::MAX).contains(&value);
     good.then(|| f64::from(if value < most { value } else { most }))
 }
 
-/// A share from 0 to 1; nonsense counts as 0.
+/// A share from 0 to 1; an invalid number counts as 0.
 fn share(value: f32) -> f64 {
     sound(value, 1.0).unwrap_or(0.0)
 }
 
-// === impl Traits ===
+// === impl BackendTraits ===
 
 impl BackendTraits {
-    /// Refuses traits that no backend has.
+    /// Checks the properties; impossible values are refused.
     pub fn new(power_watts: f32, latency_ms: f32) -> Checked<Self> {
         let power_good = (0.0..=POWER_MAX_WATTS).contains(&power_watts);
         check(power_good, "power_watts", power_watts.into(), "0 to 1e6")?;
@@ -97,13 +97,13 @@ impl BackendTraits {
 }
 
 impl Default for BackendTraits {
-    /// What nobody has described: no claim about power, and a latency in the middle of the field.
+    /// A backend without configured properties: no power, and a medium latency.
     fn default() -> Self {
         Self { power_watts: 0.0, latency_ms: 500.0 }
     }
 }
 
-// === impl Wish ===
+// === impl RoutePreference ===
 
 impl RoutePreference {
     pub(super) fn limit_ms(&self) -> Option<f64> {
@@ -114,7 +114,7 @@ impl RoutePreference {
 // === impl Candidate ===
 
 impl Candidate {
-    /// An idle backend of which nothing is known.
+    /// An idle backend without measurements.
     pub fn new(at: u32, backend: BackendId) -> Self {
         Self {
             at,
@@ -150,7 +150,7 @@ impl Candidate {
         self.measured_latency_ms.and_then(|measured| sound(measured, LATENCY_MAX_MS))
     }
 
-    /// What a limit is held against: the truth where it is known.
+    /// The latency that a limit is compared with: the measured one if it is known.
     pub(super) fn latency(&self) -> f64 {
         self.measured_latency().unwrap_or_else(|| self.stated_latency())
     }

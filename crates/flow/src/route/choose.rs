@@ -1,4 +1,4 @@
-//! The choice of a backend: a soft filter, a score, and turns among equals.
+//! The choice of a backend: a soft latency filter, then the score, then turns among equal scores.
 
 use super::candidate::{Candidate, RoutePreference};
 use super::reason::{RouteReason, Standing};
@@ -6,11 +6,12 @@ use super::score::{RouteScore, Scorer};
 use super::weights::RouteWeights;
 use crate::ask::BackendId;
 
-/// Where no backend keeps a latency limit, those within this factor of the fastest count as
-/// equally fast: else a hair's breadth of measured latency would send everyone to one of twins.
+/// If no backend is within the latency limit, those within this factor of the fastest count as
+/// equally fast. Otherwise a tiny difference in measured latency would send every ask to one of two
+/// equal backends.
 const FASTEST_WITHIN: f64 = 1.1;
 
-/// A chosen backend, and why.
+/// A chosen backend, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteChoice {
     /// The caller's number for it.
@@ -19,28 +20,28 @@ pub struct RouteChoice {
     pub reason: RouteReason,
     /// Its score.
     pub score: RouteScore,
-    /// Asks in flight there, before this one.
+    /// Asks in flight there before this one.
     pub depth: u32,
-    /// The same, weighted as the penalty weighs them.
+    /// Asks in flight, weighted as in the depth penalty.
     pub weighted_depth: f64,
-    /// What it is said to draw.
+    /// Its stated power.
     pub power_watts: f64,
 }
 
-/// What is compared: the higher total, then the one whose last grant is longer ago.
+/// The order of candidates: the higher total first, then the one whose last grant is longer ago.
 #[derive(Clone, Copy, Debug)]
 struct Merit {
     total: f64,
     last_granted: u64,
 }
 
-/// What was seen of the candidates.
+/// The best candidate, and the extremes of all candidates.
 #[derive(Clone, Copy, Debug)]
 struct Survey {
     best: Candidate,
     score: RouteScore,
     depth: f64,
-    /// Who would lead without affinity, and by what merit.
+    /// The candidate that would be best without affinity.
     plain: u32,
     plain_merit: Merit,
     count: u32,
@@ -49,11 +50,11 @@ struct Survey {
     power_most: f64,
 }
 
-/// The candidate with the highest score; among equals the one whose last grant is longest ago,
-/// then the first. There is one whenever there is a candidate at all: no penalty, limit or broken
-/// measurement leaves an ask without a backend.
+/// The candidate with the highest score. Of equal scores, the candidate whose last grant is longest
+/// ago goes first, then the first in the list. The result is `None` only without candidates: no
+/// penalty, limit or broken measurement leaves an ask without a backend.
 ///
-/// The candidates are read up to three times, so they are best computed as they are asked for.
+/// The iterator is read up to three times, so it should compute the candidates lazily.
 ///
 /// ```
 /// use flow::{BackendId, Band, Candidate, RouteWeights, BackendTraits, RoutePreference, choose};
@@ -63,8 +64,8 @@ struct Survey {
 ///     ..Candidate::new(at, BackendId(at))
 /// };
 /// let field = [backend(0, 55.0, 150.0), backend(1, 12.0, 400.0), backend(2, 3.0, 800.0)];
-/// let wish = RoutePreference { band: Band::BestEffort, ..RoutePreference::default() };
-/// let choice = choose(&wish, &RouteWeights::default(), field.into_iter()).unwrap();
+/// let preference = RoutePreference { band: Band::BestEffort, ..RoutePreference::default() };
+/// let choice = choose(&preference, &RouteWeights::default(), field.into_iter()).unwrap();
 /// assert_eq!((choice.at, choice.reason.text()), (2, "best-effort-power-efficient"));
 /// ```
 pub fn choose(
@@ -75,7 +76,7 @@ pub fn choose(
     let limit = preference.limit_ms().unwrap_or(f64::INFINITY);
     let ceiling = if limit.is_finite() { ceiling(limit, candidates.clone()) } else { limit };
     let unmet = ceiling > limit;
-    // Who sets a limit that nobody keeps wants speed, and economy no more.
+    // If no backend is within the limit, only speed counts, and power no longer does.
     let preference =
         RoutePreference { latency_critical: preference.latency_critical || unmet, ..*preference };
     let eligible = candidates.clone().filter(|candidate| candidate.latency() <= ceiling);
@@ -92,15 +93,15 @@ pub fn choose(
     Some(survey.choice(reason))
 }
 
-/// The latency up to which candidates are eligible: the limit if anyone keeps it, else a little
-/// above the fastest.
+/// The latency up to which candidates are eligible: the limit if a candidate is within it,
+/// otherwise a little above the fastest.
 fn ceiling(limit: f64, candidates: impl Iterator<Item = Candidate>) -> f64 {
     let least = candidates.map(|candidate| candidate.latency()).fold(f64::INFINITY, f64::min);
     if least <= limit { limit } else { least * FASTEST_WITHIN }
 }
 
-/// Where a session belongs while nobody is known to hold anything of its prompt: by rendezvous
-/// hashing, so that it stays there whatever other backends come and go.
+/// The home backend of a session, while no candidate is known to have any of its prompt cached. It
+/// is found by rendezvous hashing, so it stays the same when other backends come and go.
 fn home(
     preference: &RoutePreference,
     candidates: impl Iterator<Item = Candidate> + Clone,
@@ -113,7 +114,7 @@ fn home(
     ids.max_by_key(|id| (mixed(session ^ mixed(u64::from(id.0))), *id))
 }
 
-/// A number whose bits all depend on all bits of another (the finaliser of SplitMix64).
+/// A hash whose bits all depend on all bits of the seed (the finaliser of SplitMix64).
 fn mixed(seed: u64) -> u64 {
     let z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -140,13 +141,13 @@ fn millionths(points: f64) -> i64 {
 
 impl Merit {
     fn beats(self, other: Self) -> bool {
-        // What differs by rounding alone is a tie.
+        // Totals that differ only by rounding are equal.
         let order = millionths(self.total).cmp(&millionths(other.total));
         order.then(other.last_granted.cmp(&self.last_granted)).is_gt()
     }
 }
 
-// === impl Field ===
+// === impl Survey ===
 
 impl Survey {
     fn of(scorer: &Scorer<'_>, first: Candidate) -> Self {

@@ -1,7 +1,7 @@
-//! Which model a requested name stands for: aliases, splits over variants, default bands.
+//! Resolves requested model names: aliases, weighted splits over models, default bands.
 //!
-//! Targets are final: a name is looked up once. A rule that leads to a name which another rule
-//! leads elsewhere is refused, because one of the two would silently not apply.
+//! Targets are final: a name is resolved once. A rule whose target has a rule for another model is
+//! refused, because one of the two rules would silently not apply.
 
 use std::collections::BTreeMap;
 
@@ -15,38 +15,38 @@ const TARGETS_MAX: usize = 64;
 /// The largest weight of one target.
 const WEIGHT_MAX: u32 = 1_000_000;
 
-/// What one requested name stands for, as configured.
+/// The rule for one requested name, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelNameRule {
-    /// The name that clients ask for.
+    /// The name that clients request.
     pub name: String,
-    /// The band of asks that name none; without it, the one that the target's own rule gives.
+    /// The band of asks without a band of their own; if `None`, the band of the target's own rule.
     pub band: Option<Band>,
-    /// Models and their integer weights. A name that only has a band stands for itself.
+    /// Models and their integer weights. A name with a band alone has itself as its target.
     pub targets: Vec<(String, u32)>,
 }
 
-/// What requested names stand for. The default knows no rule: every name stands for itself.
+/// All rules. The default has no rule: every name resolves to itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelNames {
     entries: BTreeMap<String, NameEntry>,
 }
 
-/// What a requested name stands for, this time.
+/// The model that a requested name resolves to, for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolvedModel<'a> {
     /// The model that serves it.
     pub target: &'a str,
-    /// The band of an ask that names none.
+    /// The band of an ask without a band of its own.
     pub band: Option<Band>,
 }
 
-/// A rule that cannot be used.
+/// A rule that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelNameError {
-    /// Which setting is wrong.
+    /// The configuration key.
     pub key: String,
-    /// What is wrong with it, and what would be right.
+    /// The problem, and how to fix it.
     pub problem: String,
 }
 
@@ -54,7 +54,7 @@ pub struct ModelNameError {
 struct NameEntry {
     variants: Vec<Variant>,
     total: u64,
-    /// Consecutive draws are this far apart, modulo the total.
+    /// The distance of consecutive draws, modulo the total.
     stride: u64,
 }
 
@@ -66,10 +66,10 @@ struct Variant {
     up_to: u64,
 }
 
-// === impl Names ===
+// === impl ModelNames ===
 
 impl ModelNames {
-    /// Checks the rules; the error names the key in `models`.
+    /// Checks the rules; the error names the configuration key in `models`.
     pub fn new(rules: &[ModelNameRule]) -> Result<Self, ModelNameError> {
         if rules.len() > NAMES_MAX {
             let problem = format!("has {} entries, at most {NAMES_MAX} are allowed", rules.len());
@@ -97,10 +97,10 @@ impl ModelNames {
         self.entries.keys().map(String::as_str)
     }
 
-    /// What `requested` stands for. `draw` decides splits: of as many consecutive draws as the
-    /// weights add up to, each target gets exactly its weight, well mixed; a hash of the request's
-    /// id gives the same shares on average. A name without a rule stands for itself. Nothing is
-    /// called by an empty or overlong name.
+    /// Resolves a requested name. `draw` decides splits: of as many consecutive draws as the
+    /// weights add up to, each target gets exactly its weight, well mixed. A hash of the request's
+    /// id as the draw gives the same shares on average. A name without a rule resolves to itself,
+    /// and an empty or overlong name to `None`.
     pub fn resolve<'a>(&'a self, requested: &'a str, draw: u64) -> Option<ResolvedModel<'a>> {
         if requested.is_empty() || requested.len() > NAME_MAX {
             return None;
@@ -162,7 +162,7 @@ impl ModelNameRule {
     }
 }
 
-// === impl Entry ===
+// === impl NameEntry ===
 
 impl NameEntry {
     fn new(rule: &ModelNameRule, by_name: &BTreeMap<&str, &ModelNameRule>) -> Self {
@@ -178,7 +178,7 @@ impl NameEntry {
     }
 
     fn drawn(&self, draw: u64) -> Option<&Variant> {
-        // Totals stay below 2^26, so the product fits.
+        // Totals are below 2^26, so the product fits.
         let place = draw.checked_rem(self.total)? * self.stride % self.total;
         let at = self.variants.partition_point(|variant| variant.up_to <= place);
         self.variants.get(at)
@@ -186,7 +186,7 @@ impl NameEntry {
 }
 
 /// A step that visits every place below `total` once and lies near the golden ratio, which mixes
-/// well: fifty to fifty-one then nearly alternates, instead of fifty in a row and then the others.
+/// well: a split of fifty to fifty-one nearly alternates, instead of fifty in a row.
 fn stride(total: u64) -> u64 {
     let golden = (total as f64 * 0.618_033_988_749_895) as u64;
     (golden.max(1)..).find(|&step| gcd(step, total) == 1).unwrap_or(1)

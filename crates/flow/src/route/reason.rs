@@ -1,4 +1,4 @@
-//! Why a backend was chosen, in the words of `X-Routing-Reason`.
+//! The reason of a choice, as the response header `X-Routing-Reason` gives it.
 
 use crate::ask::Band;
 
@@ -7,45 +7,46 @@ use super::candidate::RoutePreference;
 /// Why a backend was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RouteReason {
-    /// It was the only one that could take the ask.
+    /// It was the only candidate.
     OnlyBackend,
-    /// It was the only one of several that keeps the ask's latency limit.
+    /// It was the only one of several candidates within the ask's latency limit.
     OnlyWithinLimit,
-    /// None keeps the ask's latency limit: it is among the fastest.
+    /// No candidate was within the ask's latency limit: it is among the fastest.
     LimitUnmet,
-    /// It is believed to hold the prompt or the adapter, and would not have been chosen otherwise.
+    /// It is believed to have the prompt or the adapter in memory, and would not have been chosen
+    /// otherwise.
     Affinity,
-    /// A critical ask, and nobody has less ahead of it.
+    /// A critical ask: no candidate has a shorter queue.
     CriticalLowQueue,
     /// A critical ask: fast enough to be worth its longer queue.
     CriticalFastest,
-    /// An ask for which latency is critical, and nobody has less ahead of it.
+    /// A latency-critical ask: no candidate has a shorter queue.
     LatencyCriticalLowQueue,
-    /// An ask for which latency is critical: fast enough to be worth its longer queue.
+    /// A latency-critical ask: fast enough to be worth its longer queue.
     LatencyCriticalFastest,
-    /// A high ask, and nobody has less ahead of it.
+    /// A high ask: no candidate has a shorter queue.
     HighLowQueue,
     /// A high ask: fast enough to be worth its longer queue.
     HighFastest,
     /// A normal ask: the best balance of speed, economy and queue.
     NormalBalanced,
-    /// A best-effort ask: nobody draws less power, and some draw more.
+    /// A best-effort ask: no candidate draws less power, and some draw more.
     BestEffortPowerEfficient,
-    /// A best-effort ask that economy did not decide.
+    /// A best-effort ask: power did not decide.
     BestEffortBalanced,
 }
 
-/// What the chosen backend is among those it was chosen from.
+/// How the chosen backend compares with the other candidates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) shortest_queue: bool,
     pub(super) most_economical: bool,
 }
 
-// === impl Reason ===
+// === impl RouteReason ===
 
 impl RouteReason {
-    /// As it stands in the header.
+    /// The text in the header.
     pub const fn text(self) -> &'static str {
         match self {
             Self::OnlyBackend => "only-backend",
@@ -64,7 +65,7 @@ impl RouteReason {
         }
     }
 
-    /// The reason of a choice that the scores made.
+    /// The reason of a choice by score.
     pub(super) fn of(preference: &RoutePreference, standing: Standing) -> Self {
         let short = standing.shortest_queue;
         match preference.band {

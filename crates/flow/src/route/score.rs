@@ -1,61 +1,63 @@
-//! What each backend is worth to one ask, in points of one millisecond.
+//! The score of each candidate backend for one ask, in points of one millisecond.
 //!
-//! Latency and power enter linearly. On logarithmic scales the balanced one of three typical
-//! backends (55 W and 150 ms, 12 W and 400 ms, 3 W and 800 ms) lies below the line between the
-//! other two, and no exchange rate would ever choose it; on linear scales it lies above.
+//! The terms: latency, power, boost, queue depth, the engine's queue, KV cache, handicap, and
+//! affinity (prefix cache and adapter). Latency and power are linear. On logarithmic scales the
+//! middle one of three typical backends (55 W and 150 ms, 12 W and 400 ms, 3 W and 800 ms) lies
+//! below the line between the other two, and no price of a watt would ever choose it. On linear
+//! scales it lies above.
 
 use super::candidate::{Candidate, RoutePreference};
 use super::weights::RouteWeights;
 use crate::ask::{BANDS, BackendId, Band};
 
-/// Shifts that are the same for all backends and so change no choice: with them an idle backend
-/// has a positive score, and the fastest of the source's three scores 1849 for a critical ask,
-/// where its chart shows 1850.
+/// Shifts that are the same for all backends and change no choice. With them an idle backend has a
+/// positive score, and the fastest of the source's three backends scores 1849 for a critical ask,
+/// where the source's chart shows 1850.
 const SPEED_SHIFT: f64 = 1000.0;
 const ECONOMY_SHIFT: f64 = 500.0;
 
-/// A measured latency counts at most as this many times the stated one: a single stall must not
-/// write a backend off.
+/// A measured latency counts at most as this many times the stated one, so that a single stall does
+/// not exclude a backend.
 const MEASURED_MOST: f64 = 10.0;
 
-/// What an ask of one band (row) makes of a pending ask of another (column): the whole of its own
-/// and higher ones, less of those that it can overtake.
+/// The weight of an ask in flight (column: its band) for an ask of another band (row): 1 for the
+/// same and higher bands, less for bands that it overtakes.
 static DEPTH_WEIGHTS: [[f64; BANDS]; BANDS] = depth_weights();
 
-/// A score and what it is made of: `total` is the sum of the next three and `affinity`, less the
+/// A score and its terms: `total` is the sum of the next three terms and `affinity`, less the
 /// penalties.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RouteScore {
-    /// What is compared.
+    /// The sum, by which candidates are compared.
     pub total: f64,
     /// 1000 less the expected latency in milliseconds.
     pub speed: f64,
-    /// 500 less the power, priced at what a watt is worth to this ask.
+    /// 500 less the power at this ask's price of a watt.
     pub economy: f64,
     /// The boost in force, the same for every backend.
     pub boost: f64,
-    /// Lost to what is pending, weighted by band.
+    /// Lost to asks in flight, weighted by band.
     pub depth_penalty: f64,
-    /// Lost to the engine's own queue and to nearness to the bound.
+    /// Lost to the engine's own queue, and to asks in flight near the bound.
     pub queue_penalty: f64,
     /// Lost to a KV cache that is nearly full.
     pub kv_penalty: f64,
-    /// Lost by one that has just come back.
+    /// Lost by a backend that has just become ready again.
     pub handicap: f64,
     /// Gained by a cached prompt and a loaded adapter.
     pub affinity: f64,
 }
 
-/// How the candidates of one ask are scored.
+/// Scores the candidates of one ask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scorer<'a> {
     weights: &'a RouteWeights,
     depth_weights: &'static [f64; BANDS],
     wants_adapter: bool,
-    /// What a watt is worth, in milliseconds.
+    /// The price of a watt, in milliseconds.
     rate: f64,
     boost: f64,
-    /// Where the ask's session belongs while nobody is known to hold its prompt.
+    /// The home of the ask's session, while no candidate is known to have its prompt cached.
     home: Option<BackendId>,
 }
 
@@ -73,7 +75,7 @@ const fn depth_weights() -> [[f64; BANDS]; BANDS] {
     weights
 }
 
-// === impl Scale ===
+// === impl Scorer ===
 
 impl<'a> Scorer<'a> {
     pub(super) fn new(
@@ -118,13 +120,13 @@ impl<'a> Scorer<'a> {
         pairs.map(|(&count, weight)| f64::from(count) * weight).sum()
     }
 
-    /// Stated and measured latency, blended. The measured one rises with the load that routing
-    /// itself sends, which the depth penalty counts already: taken whole it would drive asks to
-    /// and fro.
+    /// The stated and the measured latency, mixed. The measured latency rises with the load that
+    /// routing itself sends, and the depth penalty counts that load already. At full weight it
+    /// would make asks oscillate between backends.
     fn latency(&self, candidate: &Candidate) -> f64 {
         let stated = candidate.stated_latency();
         let Some(measured) = candidate.measured_latency() else { return stated };
-        // One that is stated as nothing at all has no measure to hold the other against.
+        // A stated latency of zero cannot bound the measured one.
         let most = if stated > 0.0 { MEASURED_MOST * stated } else { measured };
         let measured = if measured < most { measured } else { most };
         stated + self.weights.terms.measured_share * (measured - stated)
@@ -139,7 +141,7 @@ impl<'a> Scorer<'a> {
     }
 }
 
-// === impl Score ===
+// === impl RouteScore ===
 
 impl RouteScore {
     pub(super) fn without_affinity(&self) -> f64 {

@@ -1,16 +1,16 @@
-//! How much each consideration counts, as checked numbers.
+//! The weights of the score's terms, as checked numbers.
 //!
-//! One point is one millisecond of latency. A boost that is added to every backend's score alike
-//! changes nothing, so here it sets what a watt is worth in milliseconds: the higher the boost, the
-//! less economy counts. Every other term says how many milliseconds something is worth.
+//! One point is one millisecond of latency. A boost that is added to every score changes no choice.
+//! So a boost sets the price of a watt in milliseconds: the higher the boost, the less power
+//! counts. Every other weight gives the value of its term in milliseconds.
 
 use crate::ask::{BANDS, Band};
 use crate::range::{Checked, check};
 
-/// What a watt is worth at boost 0, in milliseconds. For the source's three backends the middle
+/// The price of a watt at boost 0, in milliseconds. With the source's three backends, the middle
 /// one wins between 5.8 and 44.4; this is the geometric mean of the two.
 const RATE_AT_ZERO: f64 = 16.0;
-/// The boost that halves what a watt is worth.
+/// A boost of this much halves the price of a watt.
 const BOOST_TO_HALVE: f64 = 50.0;
 
 const BOOST_KEYS: [&str; BANDS] = [
@@ -19,40 +19,40 @@ const BOOST_KEYS: [&str; BANDS] = [
     "router.priority_scoring.high_boost",
     "router.priority_scoring.critical_boost",
 ];
-/// Keeps a watt's worth within 2^±20 of the usual.
+/// Keeps the price of a watt within 2^±20 of its value at boost 0.
 const BOOST_MAX: f64 = 1000.0;
 const POINTS_MAX: f64 = 10_000.0;
 
-/// The numbers of a [`RouteWeights`] before they are checked; the default has the source's.
+/// The weights before they are checked; the default has the values of the source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteTerms {
-    /// How strongly each band prefers speed to economy, from best-effort to critical.
+    /// How strongly each band prefers speed to low power, from best-effort to critical.
     pub boosts: [f64; BANDS],
-    /// Points lost per pending ask of the same or a higher band.
+    /// Points lost per ask in flight of the same or a higher band.
     pub depth_penalty: f64,
-    /// Points lost per request that waits inside the engine.
+    /// Points lost per request waiting inside the engine.
     pub engine_waiting_penalty: f64,
     /// Points lost by a backend that is at its bound.
     pub fill_penalty: f64,
     /// Points lost by a backend whose KV cache is full.
     pub kv_penalty: f64,
-    /// The part of the KV cache, 0 to 1, up to which nothing is lost.
+    /// The use of the KV cache, 0 to 1, up to which no points are lost.
     pub kv_threshold: f64,
-    /// Points gained by a backend that is believed to hold the whole prompt.
+    /// Points gained by a backend that is believed to have the whole prompt in its prefix cache.
     pub prefix_bonus: f64,
     /// Points gained by a backend that has the adapter loaded.
     pub adapter_bonus: f64,
-    /// How much a measured latency counts against the stated one, 0 to 1.
+    /// The share of the measured latency against the stated one, 0 to 1.
     pub measured_share: f64,
 }
 
-/// The law that scores follow: [`RouteTerms`] that were checked.
+/// Weights that were checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteWeights {
     pub(super) terms: RouteTerms,
-    /// What a watt is worth in each band, in milliseconds.
+    /// The price of a watt in each band, in milliseconds.
     pub(super) rates: [f64; BANDS],
-    /// Points lost per part of the KV cache above the threshold.
+    /// Points lost per unit of KV cache use above the threshold.
     pub(super) kv_slope: f64,
 }
 
@@ -77,7 +77,7 @@ impl Default for RouteTerms {
 impl RouteTerms {
     fn check(&self) -> Checked<()> {
         self.check_boosts()?;
-        // Below zero load would attract, or a warm cache repel.
+        // A negative weight would make load attractive, or a warm cache unattractive.
         let points = [
             ("router.queue_depth_penalty_per_request", self.depth_penalty),
             ("router.engine_waiting_penalty_per_request", self.engine_waiting_penalty),
@@ -101,7 +101,7 @@ impl RouteTerms {
             let good = (-BOOST_MAX..=BOOST_MAX).contains(&boost);
             check(good, key, boost, "-1000 to 1000")?;
         }
-        // A higher band that cares less for speed would turn the meaning of the bands around.
+        // A higher band with a lower boost would reverse the meaning of the bands.
         for (key, pair) in BOOST_KEYS[1..].iter().zip(self.boosts.windows(2)) {
             check(pair[0] <= pair[1], key, pair[1], "no less than the boost of the band below")?;
         }
@@ -112,8 +112,8 @@ impl RouteTerms {
 // === impl RouteWeights ===
 
 impl RouteWeights {
-    /// The law with these terms. Boosts lie within ±1000 and do not fall from best-effort to
-    /// critical, points lie in 0 to 10000; what does not is named by its key.
+    /// Checks the terms: boosts lie within ±1000 and do not fall from best-effort to critical,
+    /// points lie in 0 to 10000. The error names the configuration key.
     pub fn new(terms: RouteTerms) -> Checked<Self> {
         terms.check()?;
         Ok(Self::of(terms))
@@ -125,12 +125,12 @@ impl RouteWeights {
         Self { terms, rates: terms.boosts.map(rate), kv_slope }
     }
 
-    /// The terms it was made from.
+    /// The terms.
     pub fn terms(&self) -> &RouteTerms {
         &self.terms
     }
 
-    /// The boost of a band: what `X-Priority-Boost` shows.
+    /// The boost of a band, which `X-Priority-Boost` shows.
     pub fn boost(&self, band: Band) -> f64 {
         self.terms.boosts[band.index()]
     }

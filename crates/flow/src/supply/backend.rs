@@ -1,4 +1,4 @@
-//! One backend: what the caller says of it, what is kept, what is shown.
+//! One backend: the caller's input, the internal state, and the view.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::auto::{AutoLimits, AutoState};
 use crate::route::BackendTraits;
 use crate::time::Time;
 
-/// What the caller says of one backend.
+/// The caller's description of one backend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackendSupply {
     /// Its number.
@@ -16,17 +16,17 @@ pub struct BackendSupply {
     pub models: Vec<ModelId>,
     /// Whether it takes requests now.
     pub ready: bool,
-    /// Whether it has asked for a pause: it takes nothing, and is the same engine afterwards.
+    /// Whether it has asked for a pause: it takes no requests, and its engine stays the same.
     pub paused: bool,
-    /// Points that it loses in every choice, for one that has just come back and is cold.
+    /// Points that it loses in every choice, for a backend that has just become ready and is cold.
     pub handicap: f32,
-    /// What the operator says of its speed and power.
+    /// Its configured latency and power.
     pub traits: BackendTraits,
     /// The adapters (LoRA) that it has loaded.
     pub adapters: Vec<u32>,
 }
 
-/// What is known of one backend.
+/// The state of one backend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackendView {
     /// Its number.
@@ -37,7 +37,7 @@ pub struct BackendView {
     pub in_flight: [u32; BANDS],
     /// Stock there, in the configured unit.
     pub stock: u64,
-    /// Its own bounds, which count under `auto`.
+    /// Its bounds under `auto`.
     pub limits: AutoLimits,
 }
 
@@ -48,14 +48,14 @@ pub(crate) struct Backend {
     pub(crate) domain: u32,
     pub(crate) in_flight: [u32; BANDS],
     pub(crate) stock: u64,
-    /// When it was last granted something, as a count of grants; spreads ties.
+    /// The number of its last grant, counted over all backends; ties go to the longest ago.
     pub(crate) granted_at: u64,
-    /// What bounds it under `auto`, and whether that lets it take one more.
+    /// Its bounds under `auto`.
     pub(crate) auto: AutoState,
     pub(crate) traits: BackendTraits,
     pub(crate) handicap: f32,
     pub(crate) adapters: BTreeSet<u32>,
-    /// Whether it was said to be ready, paused or not.
+    /// Whether the caller listed it as ready, paused or not.
     pub(super) up: bool,
     pub(super) open: bool,
     pub(super) listed: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Backend {
 // === impl BackendSupply ===
 
 impl BackendSupply {
-    /// A ready backend of which nothing more is said.
+    /// A ready backend with default properties.
     pub fn new(id: BackendId, models: Vec<ModelId>) -> Self {
         Self {
             id,

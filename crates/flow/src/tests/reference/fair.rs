@@ -36,7 +36,7 @@ pub(super) fn share(cost: i64, units: u64) -> i128 {
     (i128::from(cost) << 40) / i128::from(units)
 }
 
-// === impl Clock ===
+// === impl VirtualClock ===
 
 impl VirtualClock {
     pub(super) fn next_move(&mut self) -> u64 {
