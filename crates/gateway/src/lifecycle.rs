@@ -10,6 +10,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::backend::GatewayIdentity;
 use crate::config::{ConfigError, Resolved, Source};
+#[cfg(feature = "dbus")]
+use crate::dbus;
 use crate::observe;
 use crate::state::State;
 use crate::task;
