@@ -66,7 +66,7 @@ impl Batches {
         folder: &Path,
         queue: Arc<SqliteStore>,
     ) -> Result<Arc<Self>, StoreError> {
-        let disk = |error: std::io::Error| StoreError::disk(folder, &error);
+        let disk = |error: std::io::Error| StoreError::disk(folder, error);
         let shelf = Shelf::open(folder, settings.files_limit).map_err(disk)?;
         let ledger = Ledger::new(queue);
         let (ids, bytes) = ledger.all_files().await?;

@@ -1,22 +1,23 @@
 //! Durable queues of batch work.
 //!
-//! A message is submitted, waits, is claimed for a while by one who sends it, and ends with exactly
-//! one result that is kept. Whoever claims has a lease: if it dies, the message comes back when the
-//! lease has run out. Every claim has a token of its own, and every later word about the message
-//! must name it: one who was thought dead and comes back cannot overwrite what happened since.
+//! A producer submits a message. A dispatcher claims it for the length of a lease, sends its
+//! request, and completes it with one result, which the store keeps. When a dispatcher crashes, its
+//! leases expire and its messages become pending again. Each claim has its own token, and every
+//! later call about the message must present that token. A dispatcher that was presumed dead
+//! therefore cannot overwrite the work of its successor.
 //!
 //! ```text
 //! submit ─▶ pending ──claim──▶ claimed ──complete──▶ result
 //!              ▲                 │  │
-//!              ├── lease ran out ┘  ├──dead_letter──▶ dead, with a result ──redrive──▶ pending
-//!              └──── due ── retry ◀─┘ put back
+//!              ├─ reclaim: lease ┘  ├──dead_letter──▶ dead, with a result ──redrive──▶ pending
+//!              └─ reclaim: due ◀── retry ◀── release
 //! ```
 //!
-//! Work is done at least once: a sender that dies after the answer came and before it was kept lets
-//! the next one send again. Results are kept in the same step that ends the message, so none is
-//! lost and none is kept twice.
+//! Delivery is at least once: when a dispatcher crashes between the response of the model server
+//! and [`Store::complete`], the next dispatcher sends the request again. The result and the end of
+//! the message are one atomic step, so no result is lost or stored twice.
 //!
-//! Nothing here reads a clock: every verb takes `now`.
+//! No code of this crate reads a clock: every verb takes `now` as an argument.
 
 mod error;
 mod message;
@@ -34,85 +35,90 @@ pub use sqlite::{SqliteStore, ledger};
 
 use std::pin::Pin;
 
-/// What every verb of a store gives.
+/// The future that every fallible verb of a store returns.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Queues that outlive the process.
+///
+/// Each verb is implemented in the file of that name of each engine: `claim` in `sqlite/claim.rs`,
+/// `redis/claim.rs` and `redis/scripts/claim.lua`.
 pub trait Store: std::fmt::Debug + Send + Sync {
-    /// Keeps messages for later, all in one step where the engine can. When this returns they are
-    /// durable. A message that is known under its id with the same content is not kept again; an
-    /// engine knows it for a while after it has ended, too. The moment at which it was made is not
-    /// content: whoever tries again makes it again.
+    /// Stores messages, in one transaction where the engine can. When the future resolves, they are
+    /// durable. A message whose id and content are already known is not stored again; the engine
+    /// remembers ids for a while after their messages have ended. The creation time is not part of
+    /// the content, because a producer that retries sets it again.
     fn submit(&self, messages: Vec<Message>, now: Moment) -> StoreFuture<'_, Vec<Receipt>>;
 
-    /// Whose messages could be claimed in a queue, and about how many each has. An engine that
-    /// cannot look at all of them looks at those with the earliest deadlines.
+    /// Lists the tenants that have pending messages in a queue, with the approximate number of each.
+    /// An engine that cannot look at all messages looks at those with the earliest deadlines.
     fn lanes<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Vec<Lane>>;
 
-    /// Takes messages of one lane for a while: those with the earliest deadline, and the first
-    /// submitted among equals. Those whose deadline has passed, or that were cancelled, come too:
-    /// whoever claims them gives them the result that says so.
-    fn claim(&self, want: ClaimRequest, now: Moment) -> StoreFuture<'_, Vec<Claim>>;
+    /// Claims messages of one lane: the earliest deadline first, the first submitted among equals.
+    /// Expired and cancelled messages are included: the dispatcher that claims them completes them
+    /// with the result that says so.
+    fn claim(&self, request: ClaimRequest, now: Moment) -> StoreFuture<'_, Vec<Claim>>;
 
-    /// Holds claims until `until`, and says of each how it stands.
-    fn renew(&self, held: Vec<ClaimRef>, until: Moment) -> StoreFuture<'_, Vec<Standing>>;
+    /// Extends the leases of claims to `until`, and returns the standing of each claim.
+    fn renew(&self, claims: Vec<ClaimRef>, until: Moment) -> StoreFuture<'_, Vec<Standing>>;
 
-    /// How claims stand, without holding them longer: whether somebody wants them cancelled.
-    fn standing(&self, held: Vec<ClaimRef>) -> StoreFuture<'_, Vec<Standing>>;
+    /// Returns the standing of claims without extending their leases.
+    fn standing(&self, claims: Vec<ClaimRef>) -> StoreFuture<'_, Vec<Standing>>;
 
-    /// Keeps the result and forgets the message, in one step. `false` when the claim was lost: then
-    /// nothing is kept.
-    fn complete(&self, held: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool>;
+    /// Stores the result and ends the message, in one step. Returns `false` when the claim was lost;
+    /// then the result is not stored.
+    fn complete(&self, claim: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool>;
 
-    /// Gives a message back, to be claimed again at once or later. `false` when the claim was lost.
-    fn release(&self, held: ClaimRef, back: Release, now: Moment) -> StoreFuture<'_, bool>;
+    /// Gives a claimed message back, to be claimed again at once or later. Returns `false` when the
+    /// claim was lost.
+    fn release(&self, claim: ClaimRef, release: Release, now: Moment) -> StoreFuture<'_, bool>;
 
-    /// Keeps the result as [`Store::complete`] does, and the message among the dead. That counts as
-    /// a failure.
-    fn dead_letter(&self, held: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool>;
+    /// Stores the result as [`Store::complete`] does, and keeps the message as a dead letter. This
+    /// counts as a failure of the message.
+    fn dead_letter(&self, claim: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool>;
 
-    /// Wants a message cancelled, wherever it is. One that waits may get its result at once; of one
-    /// that is claimed, its owner hears. `false` when none is known by that id, or it has ended.
+    /// Cancels a message in any state. A pending message may get its result at once; the dispatcher
+    /// that holds a claimed message learns of it from [`Store::renew`] or [`Store::standing`].
+    /// Returns `false` when the id is unknown or its message has ended.
     fn cancel<'a>(&'a self, id: &'a str, now: Moment) -> StoreFuture<'a, bool>;
 
-    /// Brings back what is due: claims whose lease has run out, and messages that were put back for
-    /// later. A lost claim counts as a failure: a message that ends whoever sends it must end, too.
-    /// Says how many came back, and when it is worth looking again.
+    /// Makes messages pending again: claimed messages whose lease has expired, and released messages
+    /// that are due. An expired lease counts as a failure: a message that crashes every dispatcher
+    /// must end, too.
     fn reclaim<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Reclaimed>;
 
-    /// How much of what a queue has.
+    /// Counts the messages of a queue by state.
     fn depth<'a>(&'a self, queue: &'a str) -> StoreFuture<'a, Depth>;
 
-    /// The dead of a queue, oldest first, after the one with this number.
+    /// Lists the dead letters of a queue, oldest first, after the one with the number `after`.
     fn dead_letters<'a>(
         &'a self,
         queue: &'a str,
         after: Option<u64>,
-        most: usize,
+        limit: usize,
     ) -> StoreFuture<'a, Vec<DeadLetter>>;
 
-    /// Lets the dead wait again, as if they had just been submitted, with as much time as they had
-    /// at first. Those of a batch stay: it has had their final answer. So does what cannot be read.
+    /// Makes dead letters pending again as if they had just been submitted, with their original time
+    /// to live. It skips lines of a batch, whose result file is final, and unreadable messages.
     fn redrive<'a>(
         &'a self,
         queue: &'a str,
-        which: Selection,
+        selection: Selection,
         now: Moment,
     ) -> StoreFuture<'a, Redriven>;
 
-    /// Forgets the dead; says how many.
-    fn purge<'a>(&'a self, queue: &'a str, which: Selection) -> StoreFuture<'a, u64>;
+    /// Deletes dead letters, and returns how many it deleted.
+    fn purge<'a>(&'a self, queue: &'a str, selection: Selection) -> StoreFuture<'a, u64>;
 
-    /// Takes results away, oldest first. Those of a message that names no route go by the name of
-    /// its queue, unless the engine was told otherwise.
+    /// Removes and returns the results of a route, oldest first. The results of a message without a
+    /// route go to a route with the name of its queue, unless the engine is configured otherwise.
     fn take_results<'a>(
         &'a self,
         route: &'a str,
-        most: usize,
+        limit: usize,
     ) -> StoreFuture<'a, Vec<StoredResult>>;
 
-    /// Says that a dispatcher of this name is there until then, unless it says so again, and hears
-    /// which one it is of those who said the same for this group. One that ends says `now`.
+    /// Registers a dispatcher as a member of a group until `until`, and returns its rank among the
+    /// present members. A dispatcher calls this again before `until`; one that leaves passes `now`.
     fn join<'a>(
         &'a self,
         group: &'a str,
@@ -121,172 +127,185 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         now: Moment,
     ) -> StoreFuture<'a, Membership>;
 
-    /// Resolves when something may have changed that whoever claims wants to know: messages came,
-    /// or somebody wants some cancelled. Whoever calls this before looking, and waits after it,
-    /// misses nothing. It may resolve for no reason, and an engine that cannot know resolves after
-    /// a while.
+    /// Resolves when the queues may have changed: messages became pending, or one was cancelled. A
+    /// dispatcher that calls this before it looks, and awaits it afterwards, misses no change. The
+    /// future may resolve spuriously; an engine that cannot know of all changes resolves after a
+    /// while.
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// What became of a submitted message.
+/// The result of submitting one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receipt {
-    /// It is kept.
+    /// The message is stored.
     Accepted,
-    /// It was kept before.
+    /// The same message was stored before.
     Duplicate,
-    /// Another message is known under its id.
+    /// The id is in use by a message with other content.
     Conflict,
 }
 
-/// Messages of one tenant in one queue.
+/// The pending messages of one tenant in one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// Whose they are; empty for nobody's.
+    /// The tenant; empty for messages without a tenant.
     pub tenant: String,
-    /// How many could be claimed, at least one.
+    /// The number of pending messages, at least one.
     pub waiting: u64,
     /// The earliest deadline among them.
     pub deadline: Moment,
 }
 
-/// What is to be claimed.
+/// The arguments of [`Store::claim`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRequest {
-    /// From this queue.
+    /// The queue to claim from.
     pub queue: String,
-    /// Of this tenant; empty for nobody's.
+    /// The tenant to claim for; empty for messages without a tenant.
     pub tenant: String,
-    /// So many at most.
+    /// The maximum number of messages.
     pub limit: usize,
-    /// Until then, unless renewed.
+    /// When the leases expire, unless renewed.
     pub until: Moment,
 }
 
-/// A message that was claimed.
+/// A claimed message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// What every later word about it must name.
+    /// The reference that later calls present.
     pub reference: ClaimRef,
-    /// What is to be done.
+    /// The message.
     pub message: Message,
-    /// How often it was claimed and failed before, congestion apart.
+    /// How often the message failed before. Congestion does not count.
     pub failures: u32,
-    /// Whether somebody wants it cancelled.
+    /// Whether the message was cancelled.
     pub cancelled: bool,
 }
 
-/// The name of a claim. Nobody else has it, and a later claim of the same message has another.
+/// Identifies one claim of one message. A later claim of the same message has another token.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimRef {
     /// The queue of the message.
     pub queue: String,
-    /// What the engine knows the message by.
+    /// The engine's key of the message.
     pub key: String,
-    /// This claim's own token.
+    /// The token of this claim.
     pub token: String,
 }
 
-/// How a claim stands.
+/// The standing of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is held.
+    /// The lease is held.
     Held,
-    /// It is held, and somebody wants the message cancelled.
+    /// The lease is held, and the message was cancelled.
     Cancelled,
-    /// It was lost: the lease had run out and the message came back, or it has ended.
+    /// The claim was lost: its lease expired and the message was reclaimed, or the message ended.
     Lost,
 }
 
-/// How a message goes back.
+/// How a claimed message is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Not before then, if later than now.
+    /// The earliest time of the next claim. The message is pending at once unless this is later
+    /// than now.
     pub due: Moment,
-    /// Whether that was a failure of its own.
+    /// Whether the attempt counts as a failure of the message.
     pub failed: bool,
 }
 
-/// What came back.
+/// The messages that [`Store::reclaim`] made pending again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Claims whose lease had run out.
+    /// The number of messages whose lease had expired.
     pub lost: u64,
-    /// Messages that were due again.
+    /// The number of released messages that were due.
     pub due: u64,
-    /// When the next one is due or runs out, if that is known.
+    /// When the next lease expires or the next message is due, if known.
     pub next: Option<Moment>,
 }
 
-/// How much of what a queue has.
+/// The number of messages of a queue in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Could be claimed.
+    /// Messages that can be claimed.
     pub pending: u64,
-    /// Put back for later.
+    /// Released messages that are not due yet.
     pub retry: u64,
-    /// Claimed.
+    /// Claimed messages.
     pub claimed: u64,
-    /// Failed too often.
+    /// Dead letters.
     pub dead: u64,
 }
 
-/// Which one of how many.
+/// The place of a dispatcher among the members of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// Its place, from 0 on.
+    /// The rank of the dispatcher, from 0.
     pub rank: u32,
-    /// How many there are, at least one.
+    /// The number of members, at least one.
     pub size: u32,
 }
 
-/// A message that failed too often.
+/// A message that failed too often, or that cannot be read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeadLetter {
-    /// Its place among the dead.
+    /// The position among the dead letters of the queue.
     pub number: u64,
-    /// Its id; that of a message in which none can be found is made up.
+    /// The id of the message. The engine makes one up for an unreadable message without an id.
     pub id: String,
-    /// When it was buried.
+    /// When the message became a dead letter.
     pub at: Moment,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// How often it had failed.
+    /// How often the message had failed.
     pub failures: u32,
 }
 
-/// What became of the dead that were to wait again.
+/// The result of [`Store::redrive`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redriven {
-    /// So many do.
+    /// The number of messages that are pending again.
     pub requeued: u64,
-    /// So many cannot.
+    /// The number of messages that stay dead letters.
     pub skipped: u64,
-    /// Why, by their ids, for the first of them.
+    /// The ids of the first skipped messages, each with the reason.
     pub reasons: Vec<(String, String)>,
 }
 
-/// Which of the dead.
+/// Selects dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// All of them.
+    /// All dead letters of the queue.
     All,
-    /// Those with these ids.
+    /// The dead letters with these ids.
     Ids(Vec<String>),
 }
 
 // === impl Redriven ===
 
 impl Redriven {
-    /// The most that are named.
-    const NAMED: usize = 100;
+    /// The maximum number of reasons.
+    const REASONS_MAX: usize = 100;
 
-    /// One cannot wait again; gives back that it does not.
-    pub(crate) fn stays(&mut self, id: &str, why: String) -> bool {
+    /// Counts a message that stays a dead letter.
+    pub(crate) fn skip(&mut self, id: &str, why: String) {
         self.skipped += 1;
-        if self.reasons.len() < Self::NAMED {
+        if self.reasons.len() < Self::REASONS_MAX {
             self.reasons.push((id.to_owned(), why));
         }
-        false
+    }
+}
+
+// === impl Standing ===
+
+impl Standing {
+    /// The standing of a claim that is held or not, of a message that is cancelled or not.
+    pub(crate) fn new(held: bool, cancelled: bool) -> Self {
+        match (held, cancelled) {
+            (false, _) => Self::Lost,
+            (true, true) => Self::Cancelled,
+            (true, false) => Self::Held,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What waits, and what becomes of it.
+//! Messages and their results.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,98 +9,98 @@ use sha2::{Digest, Sha256};
 use crate::error::{ErrorKind, StoreError};
 use crate::moment::Moment;
 
-/// How the routes of batches begin, whose messages have one final answer each.
+/// The prefix of the routes of batches. Each message of such a route has exactly one final result.
 pub const BATCH_ROUTE: &str = "batch_";
 
-/// Why one of a batch's messages does not wait again.
+/// Why a line of a batch is not redriven.
 pub(crate) const ENDED_WITH_BATCH: &str = "its batch has had its final answer";
 
-/// The longest id, in bytes.
+/// The maximum length of an id, in bytes.
 pub(crate) const ID_MAX: usize = 1024;
 
-/// A request that waits for its turn.
+/// A request that waits in a queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
-    /// Chosen by whoever submits it; the same id with the same content is the same message.
+    /// The id, chosen by the producer. The same id with the same content is the same message.
     pub id: String,
-    /// The queue in which it waits.
+    /// The queue.
     pub queue: String,
-    /// Whose it is; empty for nobody's. Tenants share a queue fairly.
+    /// The tenant; empty for none. The tenants of a queue share it fairly.
     pub tenant: String,
-    /// When it was made.
+    /// When the message was created.
     pub created: Moment,
-    /// When it is no longer wanted.
+    /// When the result is no longer wanted.
     pub deadline: Moment,
-    /// The path it goes to; empty for that of its queue.
+    /// The path of the request; empty for the path of the queue.
     pub endpoint: String,
-    /// The model it asks for, if known.
+    /// The model of the request, if known.
     pub model: String,
-    /// What goes with it and back.
+    /// Metadata, returned with the result.
     pub metadata: BTreeMap<String, String>,
-    /// What it wants to be sent with.
+    /// The headers of the request.
     pub headers: BTreeMap<String, String>,
-    /// Where its result goes; empty for that of its queue.
+    /// The route of the result; empty for the route of the queue.
     pub route: String,
-    /// The request itself.
+    /// The body of the request.
     pub body: Body,
 }
 
-/// A request's body.
+/// The body of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// The bytes themselves.
     Bytes(Bytes),
-    /// A part of a file, which outlives the message.
+    /// A part of a file that outlives the message.
     Slice {
         /// The file.
         file: PathBuf,
-        /// Where it begins.
+        /// The offset of the first byte.
         offset: u64,
-        /// How many bytes.
+        /// The number of bytes.
         length: u64,
     },
-    /// It was kept apart from the message and is no longer there.
+    /// The body was stored apart from the message, and no longer exists.
     Gone,
 }
 
-/// What became of a message.
+/// How a message ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// An answer came, good or bad.
+    /// The model server responded.
     Answered {
-        /// Its status.
+        /// The HTTP status.
         status: u16,
-        /// Its body as it came.
+        /// The body, unchanged.
         body: Bytes,
     },
-    /// No answer came; the code says why in a word, the text in a sentence.
+    /// The model server did not respond.
     Failed {
-        /// One of [`Outcome`]'s codes.
+        /// One of the codes of [`Outcome`].
         code: &'static str,
-        /// What happened.
+        /// The reason as a sentence.
         text: String,
     },
 }
 
-/// A result that was kept.
+/// The stored result of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredResult {
-    /// The message's id.
+    /// The id of the message.
     pub id: String,
-    /// What became of it.
+    /// The HTTP status, if the model server responded.
     pub status: Option<u16>,
-    /// The answer's body, or `{"error": …}`.
+    /// The body of the response, or `{"error": …}`.
     pub body: Bytes,
-    /// Why there was no answer, in a word.
+    /// The code of the failure, if the model server did not respond.
     pub error: Option<String>,
-    /// Why there was no answer, in a sentence.
+    /// The reason as a sentence, if the model server did not respond.
     pub text: Option<String>,
 }
 
 // === impl Message ===
 
 impl Message {
-    /// Whether it can be kept at all.
+    /// Checks that an engine can store the message.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         let refuse = |text| Err(StoreError::new(ErrorKind::Invalid, text));
         match &self.id {
@@ -115,8 +115,8 @@ impl Message {
         }
     }
 
-    /// What tells two messages of one id apart: everything but the moment at which it was made,
-    /// which is another one when somebody tries again.
+    /// The digest of the content, which distinguishes two messages with one id. The creation time is
+    /// left out, because it changes when a producer submits the message again.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         let mut add = |bytes: &[u8]| {
@@ -156,7 +156,7 @@ impl Default for Body {
 }
 
 impl Body {
-    /// How many bytes it has.
+    /// The number of bytes.
     pub fn length(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -169,23 +169,23 @@ impl Body {
 // === impl Outcome ===
 
 impl Outcome {
-    /// Its deadline passed.
+    /// The deadline of the message passed.
     pub const DEADLINE: &'static str = "DEADLINE_EXCEEDED";
-    /// Somebody wanted it cancelled.
+    /// The message was cancelled.
     pub const CANCELLED: &'static str = "CANCELLED";
-    /// It failed too often.
+    /// The message failed too often.
     pub const FAILED: &'static str = "INFERENCE_ERROR";
-    /// It cannot be sent as it is.
+    /// The request is invalid and cannot be sent.
     pub const INVALID: &'static str = "INVALID_REQUEST";
-    /// Its body is gone.
+    /// The body no longer exists.
     pub const BODY_GONE: &'static str = "PAYLOAD_UNAVAILABLE";
 
-    /// No answer came.
+    /// A failure without a response.
     pub fn failed(code: &'static str, text: impl Into<String>) -> Self {
         Self::Failed { code, text: text.into() }
     }
 
-    /// As it is kept.
+    /// The result as it is stored for the message with this id.
     pub(crate) fn stored(self, id: &str) -> StoredResult {
         let id = id.to_owned();
         match self {
@@ -199,7 +199,7 @@ impl Outcome {
         }
     }
 
-    /// Why a message with this outcome is among the dead.
+    /// Why a message with this outcome became a dead letter.
     pub(crate) fn why(&self) -> String {
         match self {
             Self::Answered { status, .. } => format!("the last answer had status {status}"),

@@ -1,12 +1,12 @@
-//! The embedded engine: queues in one SQLite file, owned by one process.
+//! The embedded engine: queues in one SQLite file that one process owns.
 //!
 //! ```text
-//! verb ─▶ jobs (bounded) ─▶ writer ─▶ one transaction, one flush for the whole group ─▶ answers
-//! look ─▶ jobs (bounded) ─▶ reader ─▶ the state after some commit                    ─▶ answers
+//! verb that writes ─▶ jobs (bounded) ─▶ writer ─▶ one transaction, one fsync per group ─▶ results
+//! verb that reads  ─▶ jobs (bounded) ─▶ reader ─▶ a snapshot after some commit        ─▶ results
 //! ```
 //!
-//! An answer means that the write is on the disk (WAL, `synchronous = FULL`). The file can be
-//! looked at with the ordinary shell while it is in use.
+//! When a verb that writes resolves, its write is on the disk (WAL, `synchronous = FULL`). The
+//! `sqlite3` shell can read the file while it is in use.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rusqlite::Transaction;
 use tokio::sync::Notify;
 
-use self::threads::Desk;
+use self::worker::Worker;
 use crate::error::StoreError;
 use crate::message::{Message, Outcome, StoredResult};
 use crate::moment::Moment;
@@ -24,186 +24,208 @@ use crate::{
     Redriven, Release, Selection, Standing, Store, StoreFuture,
 };
 
+mod active;
+mod cancel;
+mod claim;
+mod columns;
+mod complete;
+mod dead_letter;
+mod dead_letters;
+mod depth;
 mod error;
 mod file;
-mod grave;
+mod lanes;
 pub mod ledger;
-mod look;
-mod queue;
+mod purge;
 mod receipts;
-mod rows;
+mod reclaim;
+mod redrive;
+mod release;
+mod renew;
 mod schema;
+mod standing;
+mod submit;
+mod take_results;
 #[cfg(test)]
 mod tests;
-mod threads;
+mod worker;
 
-/// The most messages that one step of [`SqliteStore::cancel_route`] ends, so that others get a turn.
-const CANCEL: usize = 1000;
+/// The maximum number of messages that one transaction of [`SqliteStore::cancel_route`] ends, so
+/// that other operations run in between.
+const CANCEL_BATCH: usize = 1000;
 
 /// Queues in one file.
 #[derive(Debug)]
 pub struct SqliteStore {
-    reader: Desk,
-    /// Goes after the reader: whoever closes the file last puts the log away.
-    writer: Desk,
-    woken: Arc<Notify>,
+    reader: Worker,
+    /// Declared after the reader, so that it is dropped last: the last connection to close
+    /// checkpoints the log.
+    writer: Worker,
+    changed: Arc<Notify>,
 }
 
 // === impl SqliteStore ===
 
 impl SqliteStore {
-    /// Opens a queue, or makes a new one. What was claimed when it was last in use waits again.
+    /// Opens a file, or creates it. Messages that were claimed when it was last in use are pending
+    /// again.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<Self>, StoreError> {
         let path = path.as_ref();
         let lock = file::lock(path)?;
         let mut writer = file::writer(path)?;
-        let step = writer.transaction().map_err(error::from)?;
-        queue::recover(&step).and_then(|()| step.commit()).map_err(error::from)?;
-        let woken = Arc::new(Notify::new());
+        let tx = writer.transaction()?;
+        reclaim::recover(&tx)?;
+        tx.commit()?;
+        let changed = Arc::new(Notify::new());
         Ok(Arc::new(Self {
-            reader: Desk::reader(file::reader(path)?)?,
-            writer: Desk::writer(writer, lock, woken.clone())?,
-            woken,
+            reader: Worker::reader(file::reader(path)?)?,
+            writer: Worker::writer(writer, lock, changed.clone())?,
+            changed,
         }))
     }
 
-    /// Cancels all messages whose results go this way: those that wait get their results now, those
-    /// that are claimed from whoever holds them. Says how many waited.
+    /// Cancels all messages of a route. Pending messages get their results now, claimed messages get
+    /// them from the dispatchers that hold them. Returns how many were pending.
     pub async fn cancel_route(&self, route: &str, now: Moment) -> Result<u64, StoreError> {
         let mut count = 0;
         loop {
             let route = route.to_owned();
-            let step = self.write_and_wake(
+            let cancelled = self.write_and_notify(
                 |_| true,
-                move |step| queue::cancel_route(step, &route, CANCEL, now).map_err(error::from),
+                move |tx| cancel::cancel_route(tx, &route, CANCEL_BATCH, now),
             );
-            match step.await? {
+            match cancelled.await? {
                 0 => return Ok(count),
                 more => count += more,
             }
         }
     }
 
-    /// Runs an operation in the next group's transaction. When this returns it is durable, or it
-    /// did not happen. Dropping the answer does not undo it.
-    pub(crate) fn write<T: Send + 'static>(
+    /// Runs an operation in the transaction of the next group. When the future resolves, the
+    /// operation is durable or has failed without effect. Dropping the future does not undo it.
+    pub(crate) fn write<T, E>(
         &self,
-        operation: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> StoreFuture<'_, T> {
-        Box::pin(self.writer.ask(|_| false, operation))
+        operation: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
+    ) -> StoreFuture<'_, T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError> + 'static,
+    {
+        Box::pin(self.writer.run(|_| false, operation))
     }
 
-    /// As [`SqliteStore::write`]. Wakes whoever waits for something to claim when what came out says so.
-    pub(crate) fn write_and_wake<T: Send + 'static>(
+    /// Like [`SqliteStore::write`], and resolves [`Store::changed`] if `notifies` says so of the
+    /// result.
+    pub(crate) fn write_and_notify<T, E>(
         &self,
-        wakes: fn(&T) -> bool,
-        operation: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> StoreFuture<'_, T> {
-        Box::pin(self.writer.ask(wakes, operation))
+        notifies: fn(&T) -> bool,
+        operation: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
+    ) -> StoreFuture<'_, T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError> + 'static,
+    {
+        Box::pin(self.writer.run(notifies, operation))
     }
 
-    /// Looks at one state of everything, as it was after some commit.
-    pub(crate) fn read<T: Send + 'static>(
+    /// Runs an operation on a snapshot of the file, as it was after some commit.
+    pub(crate) fn read<T, E>(
         &self,
-        operation: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> StoreFuture<'_, T> {
-        Box::pin(self.reader.ask(|_| false, operation))
+        operation: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
+    ) -> StoreFuture<'_, T>
+    where
+        T: Send + 'static,
+        E: Into<StoreError> + 'static,
+    {
+        Box::pin(self.reader.run(|_| false, operation))
     }
 }
 
 impl Store for SqliteStore {
     fn submit(&self, messages: Vec<Message>, _now: Moment) -> StoreFuture<'_, Vec<Receipt>> {
-        let wakes = |receipts: &Vec<Receipt>| receipts.contains(&Receipt::Accepted);
-        self.write_and_wake(wakes, move |step| queue::submit(step, &messages))
+        let notifies = |receipts: &Vec<Receipt>| receipts.contains(&Receipt::Accepted);
+        self.write_and_notify(notifies, move |tx| submit::submit(tx, &messages))
     }
 
     fn lanes<'a>(&'a self, queue: &'a str, _now: Moment) -> StoreFuture<'a, Vec<Lane>> {
         let queue = queue.to_owned();
-        self.read(move |step| look::lanes(step, &queue).map_err(error::from))
+        self.read(move |tx| lanes::lanes(tx, &queue))
     }
 
-    fn claim(&self, want: ClaimRequest, _now: Moment) -> StoreFuture<'_, Vec<Claim>> {
-        self.write(move |step| queue::claim(step, &want).map_err(error::from))
+    fn claim(&self, request: ClaimRequest, _now: Moment) -> StoreFuture<'_, Vec<Claim>> {
+        self.write(move |tx| claim::claim(tx, &request))
     }
 
-    fn renew(&self, held: Vec<ClaimRef>, until: Moment) -> StoreFuture<'_, Vec<Standing>> {
-        self.write(move |step| queue::renew(step, &held, until).map_err(error::from))
+    fn renew(&self, claims: Vec<ClaimRef>, until: Moment) -> StoreFuture<'_, Vec<Standing>> {
+        self.write(move |tx| renew::renew(tx, &claims, until))
     }
 
-    fn standing(&self, held: Vec<ClaimRef>) -> StoreFuture<'_, Vec<Standing>> {
-        self.read(move |step| queue::standing(step, &held).map_err(error::from))
+    fn standing(&self, claims: Vec<ClaimRef>) -> StoreFuture<'_, Vec<Standing>> {
+        self.read(move |tx| standing::standing(tx, &claims))
     }
 
-    fn complete(&self, held: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool> {
-        self.write(move |step| queue::complete(step, &held, outcome, now).map_err(error::from))
+    fn complete(&self, claim: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool> {
+        self.write(move |tx| complete::complete(tx, &claim, outcome, now))
     }
 
-    fn release(&self, held: ClaimRef, back: Release, now: Moment) -> StoreFuture<'_, bool> {
-        // Also one that waits for later: whoever sleeps until the next is due must know of it.
-        self.write_and_wake(bool::clone, move |step| {
-            queue::release(step, &held, back, now).map_err(error::from)
-        })
+    fn release(&self, claim: ClaimRef, release: Release, now: Moment) -> StoreFuture<'_, bool> {
+        // Also for a message that is due later: the dispatcher must recompute when to wake.
+        self.write_and_notify(bool::clone, move |tx| release::release(tx, &claim, release, now))
     }
 
-    fn dead_letter(&self, held: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool> {
-        self.write(move |step| queue::dead_letter(step, &held, outcome, now).map_err(error::from))
+    fn dead_letter(&self, claim: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool> {
+        self.write(move |tx| dead_letter::dead_letter(tx, &claim, outcome, now))
     }
 
     fn cancel<'a>(&'a self, id: &'a str, now: Moment) -> StoreFuture<'a, bool> {
         let id = id.to_owned();
-        self.write_and_wake(bool::clone, move |step| {
-            queue::cancel(step, &id, now).map_err(error::from)
-        })
+        self.write_and_notify(bool::clone, move |tx| cancel::cancel(tx, &id, now))
     }
 
     fn reclaim<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Reclaimed> {
         let queue = queue.to_owned();
-        let wakes = |reclaimed: &Reclaimed| reclaimed.lost + reclaimed.due > 0;
-        self.write_and_wake(wakes, move |step| {
-            queue::reclaim(step, &queue, now).map_err(error::from)
-        })
+        let notifies = |reclaimed: &Reclaimed| reclaimed.lost + reclaimed.due > 0;
+        self.write_and_notify(notifies, move |tx| reclaim::reclaim(tx, &queue, now))
     }
 
     fn depth<'a>(&'a self, queue: &'a str) -> StoreFuture<'a, Depth> {
         let queue = queue.to_owned();
-        self.read(move |step| look::depth(step, &queue).map_err(error::from))
+        self.read(move |tx| depth::depth(tx, &queue))
     }
 
     fn dead_letters<'a>(
         &'a self,
         queue: &'a str,
         after: Option<u64>,
-        most: usize,
+        limit: usize,
     ) -> StoreFuture<'a, Vec<DeadLetter>> {
         let queue = queue.to_owned();
-        self.read(move |step| grave::list(step, &queue, after, most).map_err(error::from))
+        self.read(move |tx| dead_letters::dead_letters(tx, &queue, after, limit))
     }
 
     fn redrive<'a>(
         &'a self,
         queue: &'a str,
-        which: Selection,
+        selection: Selection,
         now: Moment,
     ) -> StoreFuture<'a, Redriven> {
         let queue = queue.to_owned();
-        self.write_and_wake(
-            |redriven| redriven.requeued > 0,
-            move |step| grave::redrive(step, &queue, &which, now).map_err(error::from),
-        )
+        let notifies = |redriven: &Redriven| redriven.requeued > 0;
+        self.write_and_notify(notifies, move |tx| redrive::redrive(tx, &queue, &selection, now))
     }
 
-    fn purge<'a>(&'a self, queue: &'a str, which: Selection) -> StoreFuture<'a, u64> {
+    fn purge<'a>(&'a self, queue: &'a str, selection: Selection) -> StoreFuture<'a, u64> {
         let queue = queue.to_owned();
-        self.write(move |step| grave::purge(step, &queue, &which).map_err(error::from))
+        self.write(move |tx| purge::purge(tx, &queue, &selection))
     }
 
     fn take_results<'a>(
         &'a self,
         route: &'a str,
-        most: usize,
+        limit: usize,
     ) -> StoreFuture<'a, Vec<StoredResult>> {
         let route = route.to_owned();
-        self.write(move |step| look::take_results(step, &route, most).map_err(error::from))
+        self.write(move |tx| take_results::take_results(tx, &route, limit))
     }
 
     fn join<'a>(
@@ -213,11 +235,11 @@ impl Store for SqliteStore {
         _until: Moment,
         _now: Moment,
     ) -> StoreFuture<'a, Membership> {
-        // The file is one process's own.
+        // One process owns the file, so its dispatcher is the only member.
         Box::pin(async { Ok(Membership { rank: 0, size: 1 }) })
     }
 
     fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.woken.notified())
+        Box::pin(self.changed.notified())
     }
 }

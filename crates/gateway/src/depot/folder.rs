@@ -108,7 +108,7 @@ impl Folder {
             if path.is_file() {
                 return Err(StoreError::new(ErrorKind::Invalid, "this is a file: name a folder"));
             }
-            std::fs::create_dir_all(&path).map_err(|error| StoreError::disk(&path, &error))?;
+            std::fs::create_dir_all(&path).map_err(|error| StoreError::disk(&path, error))?;
             SqliteStore::open(path.join(FILE))
         });
         let broken = |text: String| StoreError::new(ErrorKind::Broken, text);

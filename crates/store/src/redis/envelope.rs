@@ -1,12 +1,14 @@
-//! A message as it lies in Redis: llm-d-async's envelope.
+//! The message in Redis: the envelope of llm-d-async.
 //!
 //! ```json
 //! {"internal":{…},"request_kind":"plain|redis|pubsub","data":{"id":"…","deadline":1764045130,…}}
 //! ```
 //!
-//! Times are whole seconds there. A message's place among those of its deadline is a number that is
-//! given out where it is kept, and stands both in the envelope and below the point of its score: a
-//! message that comes back finds its old place again from what it says itself.
+//! Times are whole seconds. Messages of one deadline are ordered by a sequence number, which the
+//! submitting script assigns. The number is in the envelope and in the fraction of the score, so
+//! that the score of a message can be computed from its envelope when it becomes pending again.
+
+mod error;
 
 use std::collections::BTreeMap;
 
@@ -14,43 +16,42 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::fields::{Fields, or_default};
+pub(super) use self::error::EnvelopeError;
+use super::json_fields::{JsonFields, or_default};
 use super::keys;
 use crate::message::Message;
 use crate::moment::Moment;
 
-/// Numbers that fit below the point of a score: a double has 53 bits, and 32 are in front of it.
-const PLACES: u32 = 1 << 21;
+/// The sequence numbers that fit into the fraction of a score: a double has 53 bits, of which 32 are
+/// the seconds.
+const SEQUENCE_MAX: u32 = 1 << 21;
 
-/// The span in which an older producer's moments are told apart, in milliseconds.
+/// The range of creation times that the scores of older producers distinguish, in milliseconds.
 const HORIZON: i64 = (1 << 17) * 1000;
 
-/// The field of the metadata that says whose a message is.
+/// The metadata field with the tenant.
 const TENANT: &str = "userid";
 
-/// Where the server puts the number that it gives out.
-const NUMBER: &str = "\"enqueue_seq\":-1";
+/// The place where the script writes the sequence number.
+const PLACEHOLDER: &str = "\"enqueue_seq\":-1";
 
-/// What is said of a message without its envelope.
-const UNWRAPPED: &str = "it has no request_kind: wrap it as {\"request_kind\": \"plain\", \
-                         \"data\": {\"id\": …, \"deadline\": …, \"payload\": …}}";
-
-/// A message that was read.
+/// A decoded message.
 #[derive(Debug)]
-pub(super) struct Letter {
+pub(super) struct DecodedMessage {
+    /// The message, without its body.
     pub(super) message: Message,
     pub(super) body: Payload,
-    /// Which generation of its id it is; empty from a producer that makes none.
+    /// The generation of the id; empty for a producer that makes none.
     pub(super) token: String,
-    /// The queue it comes from, if it says so.
+    /// The queue it was submitted to, if the envelope names it.
     pub(super) origin: String,
-    /// What whoever took it before calls that queue.
+    /// The id that a foreign worker uses for that queue.
     pub(super) queue_id: String,
-    /// For how long results are kept, if its route is no longer to be changed.
-    pub(super) fixed_ttl: Option<u64>,
-    /// How often others have tried it.
+    /// How long the result list is kept, if the route of the message is resolved already.
+    pub(super) resolved_ttl: Option<u64>,
+    /// How often foreign workers have retried it.
     pub(super) retries: u32,
-    /// Its place among those that wait.
+    /// The score among pending messages.
     pub(super) score: f64,
 }
 
@@ -61,26 +62,26 @@ pub(super) enum Payload {
     Inline(Bytes),
     /// Under this key.
     Apart(String),
-    /// Nowhere that may be looked.
+    /// Under a key that must not be read.
     Gone,
 }
 
-/// A message in two halves, between which the server writes its number.
+/// An encoded message in two parts; the script writes the sequence number between them.
 #[derive(Debug)]
-pub(super) struct Halves {
+pub(super) struct SplitMember {
     pub(super) before: String,
     pub(super) after: String,
 }
 
 #[derive(Serialize)]
-struct Envelope<'a> {
-    internal: Internal<'a>,
+struct NewEnvelope<'a> {
+    internal: NewInternal<'a>,
     request_kind: &'a str,
-    data: Data<'a>,
+    data: NewRequest<'a>,
 }
 
 #[derive(Serialize)]
-struct Internal<'a> {
+struct NewInternal<'a> {
     request_token: &'a str,
     request_queue_name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -91,7 +92,7 @@ struct Internal<'a> {
 }
 
 #[derive(Serialize)]
-struct Data<'a> {
+struct NewRequest<'a> {
     id: &'a str,
     created: u64,
     deadline: u64,
@@ -109,7 +110,7 @@ struct Data<'a> {
 }
 
 #[derive(Deserialize)]
-struct Outside<'a> {
+struct EnvelopeFields<'a> {
     #[serde(borrow)]
     internal: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "or_default")]
@@ -120,7 +121,7 @@ struct Outside<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Routing {
+struct InternalFields {
     #[serde(deserialize_with = "or_default")]
     retry_count: i64,
     #[serde(deserialize_with = "or_default")]
@@ -145,7 +146,7 @@ struct Routing {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Inside<'a> {
+struct RequestFields<'a> {
     #[serde(deserialize_with = "or_default")]
     id: String,
     #[serde(deserialize_with = "or_default")]
@@ -166,29 +167,29 @@ struct Inside<'a> {
     result_queue_name: String,
 }
 
-/// A deadline as it is written, which must not be earlier than it was meant.
+/// A deadline in whole seconds, rounded up so that it is never earlier.
 pub(super) fn deadline_secs(deadline: Moment) -> u64 {
     deadline.millis().div_ceil(1000)
 }
 
-/// A moment on the scale of scores.
+/// A moment as a score.
 pub(super) fn seconds(moment: Moment) -> f64 {
     moment.millis() as f64 / 1000.0
 }
 
-/// A message as we send it off: with its body, or with the name of the key that has it.
-pub(super) fn write(
+/// Encodes a new message, with its body or with the key of its body.
+pub(super) fn encode(
     message: &Message,
     token: &str,
     body: Result<&RawValue, &str>,
-) -> serde_json::Result<Halves> {
+) -> serde_json::Result<SplitMember> {
     let texts = message.metadata.iter().map(|(key, text)| (key.as_str(), text.as_str()));
     let mut metadata: BTreeMap<&str, &str> = texts.collect();
     if !message.tenant.is_empty() {
         metadata.insert(TENANT, &message.tenant);
     }
-    let written = serde_json::to_string(&Envelope {
-        internal: Internal {
+    let encoded = serde_json::to_string(&NewEnvelope {
+        internal: NewInternal {
             request_token: token,
             request_queue_name: &message.queue,
             result_queue_name: &message.route,
@@ -196,7 +197,7 @@ pub(super) fn write(
             payload_ref: body.err(),
         },
         request_kind: if message.route.is_empty() { "plain" } else { "redis" },
-        data: Data {
+        data: NewRequest {
             id: &message.id,
             created: message.created.secs(),
             deadline: deadline_secs(message.deadline),
@@ -208,145 +209,149 @@ pub(super) fn write(
             result_queue_name: &message.route,
         },
     })?;
-    Ok(Halves::of(&written))
+    Ok(SplitMember::new(&encoded))
 }
 
-/// A message of anybody's, or why it cannot be one.
-pub(super) fn read(member: &str, queue: &str) -> Result<Letter, String> {
-    let outside: Outside<'_> = serde_json::from_str(member).map_err(|error| error.to_string())?;
-    match outside.request_kind.as_str() {
+/// Decodes a message of any producer.
+pub(super) fn decode(member: &str, queue: &str) -> Result<DecodedMessage, EnvelopeError> {
+    let envelope: EnvelopeFields<'_> = serde_json::from_str(member).map_err(EnvelopeError::Json)?;
+    match envelope.request_kind.as_str() {
         "plain" | "redis" | "pubsub" => {}
-        "" => return Err(UNWRAPPED.into()),
-        kind => return Err(format!("its request_kind {kind:?} is not known")),
+        "" => return Err(EnvelopeError::NoKind),
+        kind => return Err(EnvelopeError::UnknownKind(kind.to_owned())),
     }
-    let Some(data) = outside.data else { return Err("it has no data".into()) };
-    let within = |name: &str, error: serde_json::Error| format!("its {name}: {error}");
-    let inside: Inside<'_> =
-        serde_json::from_str(data.get()).map_err(|error| within("data", error))?;
-    let routing = outside.internal.map_or("null", RawValue::get);
-    let routing: Option<Routing> =
-        serde_json::from_str(routing).map_err(|error| within("internal", error))?;
-    if inside.id.is_empty() {
-        return Err("it has no id".into());
+    let data = envelope.data.ok_or(EnvelopeError::NoData)?;
+    let request: RequestFields<'_> =
+        serde_json::from_str(data.get()).map_err(|error| EnvelopeError::Field("data", error))?;
+    let internal = internal_fields(envelope.internal)
+        .map_err(|error| EnvelopeError::Field("internal", error))?;
+    if request.id.is_empty() {
+        return Err(EnvelopeError::NoId);
     }
-    Ok(Letter::new(inside, routing.unwrap_or_default(), queue))
+    Ok(DecodedMessage::new(request, internal, queue))
 }
 
-/// A message as it goes back: the same, but for how often it was tried, and whence it came.
-pub(super) fn again(member: &str, queue: &str, failed: bool) -> serde_json::Result<String> {
-    let mut top: Fields = serde_json::from_str(member)?;
-    let mut internal = Fields::read(top.get("internal"))?;
-    let routing: Option<Routing> =
-        serde_json::from_str(top.get("internal").map_or("null", RawValue::get))?;
-    let routing = routing.unwrap_or_default();
-    if !failed && routing.request_queue_name == queue {
+fn internal_fields(text: Option<&RawValue>) -> serde_json::Result<InternalFields> {
+    let text = text.map_or("null", RawValue::get);
+    Ok(serde_json::from_str::<Option<InternalFields>>(text)?.unwrap_or_default())
+}
+
+/// Encodes a released message: the same, with its queue and the new number of retries.
+pub(super) fn encode_released(
+    member: &str,
+    queue: &str,
+    failed: bool,
+) -> serde_json::Result<String> {
+    let mut envelope: JsonFields = serde_json::from_str(member)?;
+    let mut internal = JsonFields::read(envelope.get("internal"))?;
+    let known = internal_fields(envelope.get("internal"))?;
+    if !failed && known.request_queue_name == queue {
         return Ok(member.to_owned());
     }
-    if routing.request_queue_name != queue {
+    if known.request_queue_name != queue {
         internal.set("request_queue_name", &queue)?;
     }
     if failed {
-        internal.set("retry_count", &routing.retry_count.saturating_add(1))?;
+        internal.set("retry_count", &known.retry_count.saturating_add(1))?;
     }
-    top.set("internal", &internal)?;
-    serde_json::to_string(&top)
+    envelope.set("internal", &internal)?;
+    serde_json::to_string(&envelope)
 }
 
-/// A message as if it were new: another generation, untried, with other times.
-pub(super) fn anew(
+/// Encodes a redriven message as a new one: a new generation without retries, with new times.
+pub(super) fn encode_redriven(
     member: &str,
     token: &str,
     (created, deadline): (Moment, Moment),
-) -> serde_json::Result<Halves> {
-    let mut top: Fields = serde_json::from_str(member)?;
-    let mut internal = Fields::read(top.get("internal"))?;
+) -> serde_json::Result<SplitMember> {
+    let mut envelope: JsonFields = serde_json::from_str(member)?;
+    let mut internal = JsonFields::read(envelope.get("internal"))?;
     for name in ["retry_count", "enqueued_at_ms", "enqueue_seq"] {
         internal.remove(name);
     }
     internal.set("request_token", &token)?;
-    // In front, where nothing of somebody else's can be taken for it.
+    // As the first field, so that no foreign field can be taken for the placeholder.
     internal.set("enqueue_seq", &-1)?;
-    let mut data = Fields::read(top.get("data"))?;
+    let mut data = JsonFields::read(envelope.get("data"))?;
     data.set("created", &created.secs())?;
     data.set("deadline", &deadline_secs(deadline))?;
-    top.set("data", &data)?;
-    top.remove("internal");
-    top.set("internal", &internal)?;
-    Ok(Halves::of(&serde_json::to_string(&top)?))
+    envelope.set("data", &data)?;
+    envelope.remove("internal");
+    envelope.set("internal", &internal)?;
+    Ok(SplitMember::new(&serde_json::to_string(&envelope)?))
 }
 
-/// The score of a message that waits: its deadline, and below the point who was first. Numbers are
-/// what producers give today, moments what they gave before; the rest comes first.
-fn score(deadline: i64, routing: &Routing) -> f64 {
-    let places = i64::from(PLACES);
-    let place = if routing.enqueue_seq > 0 || routing.enqueued_at_ms <= 0 {
-        routing.enqueue_seq.clamp(0, places - 1)
+/// The score of a pending message: its deadline, with the order of submission as the fraction. Today's
+/// producers order by sequence numbers, older ones by creation times; a message with neither is
+/// first.
+fn score(deadline: i64, internal: &InternalFields) -> f64 {
+    let places = i64::from(SEQUENCE_MAX);
+    let place = if internal.enqueue_seq > 0 || internal.enqueued_at_ms <= 0 {
+        internal.enqueue_seq.clamp(0, places - 1)
     } else {
         let begins = deadline.saturating_mul(1000).saturating_sub(HORIZON);
-        let since = routing.enqueued_at_ms.saturating_sub(begins).clamp(0, HORIZON - 1);
+        let since = internal.enqueued_at_ms.saturating_sub(begins).clamp(0, HORIZON - 1);
         since * places / HORIZON
     };
-    deadline as f64 + place as f64 / f64::from(PLACES)
+    deadline as f64 + place as f64 / f64::from(SEQUENCE_MAX)
 }
 
-/// A moment in whole seconds that somebody wrote.
+/// A time in whole seconds; a negative one is the epoch.
 fn moment(secs: i64) -> Moment {
     Moment::from_secs(u64::try_from(secs).unwrap_or_default())
 }
 
-// === impl Letter ===
+// === impl DecodedMessage ===
 
-impl Letter {
-    fn new(mut inside: Inside<'_>, routing: Routing, queue: &str) -> Self {
-        let score = score(inside.deadline, &routing);
-        let body = match (routing.payload_ref, inside.payload) {
+impl DecodedMessage {
+    fn new(mut request: RequestFields<'_>, internal: InternalFields, queue: &str) -> Self {
+        let score = score(request.deadline, &internal);
+        let body = match (internal.payload_ref, request.payload) {
             (key, _) if keys::is_payload(&key) => Payload::Apart(key),
             (key, _) if !key.is_empty() => Payload::Gone,
             (_, Some(body)) => Payload::Inline(Bytes::copy_from_slice(body.get().as_bytes())),
             (_, None) => Payload::Inline(Bytes::new()),
         };
         let first = |one: String, other: String| if one.is_empty() { other } else { one };
-        let fixed = routing.result_routing_resolved && !routing.result_queue_name.is_empty();
+        let resolved = internal.result_routing_resolved && !internal.result_queue_name.is_empty();
+        let ttl = u64::try_from(internal.result_ttl_seconds).unwrap_or_default();
         Self {
             message: Message {
-                id: inside.id,
+                id: request.id,
                 queue: queue.to_owned(),
-                tenant: inside.metadata.remove(TENANT).unwrap_or_default(),
-                created: moment(inside.created),
-                deadline: moment(inside.deadline),
-                endpoint: inside.endpoint,
-                model: inside.model,
-                metadata: inside.metadata,
-                headers: inside.headers,
-                route: first(routing.result_queue_name, inside.result_queue_name),
+                tenant: request.metadata.remove(TENANT).unwrap_or_default(),
+                created: moment(request.created),
+                deadline: moment(request.deadline),
+                endpoint: request.endpoint,
+                model: request.model,
+                metadata: request.metadata,
+                headers: request.headers,
+                route: first(internal.result_queue_name, request.result_queue_name),
                 ..Message::default()
             },
             body,
-            token: routing.request_token,
-            origin: routing.request_queue_name,
-            queue_id: routing.queue_id,
-            fixed_ttl: fixed.then(|| u64::try_from(routing.result_ttl_seconds).unwrap_or_default()),
-            retries: u32::try_from(routing.retry_count.max(0)).unwrap_or(u32::MAX),
+            token: internal.request_token,
+            origin: internal.request_queue_name,
+            queue_id: internal.queue_id,
+            resolved_ttl: resolved.then_some(ttl),
+            retries: u32::try_from(internal.retry_count.max(0)).unwrap_or(u32::MAX),
             score,
         }
     }
 
-    /// What its claim goes by.
-    pub(super) fn claim(&self) -> String {
-        match self.token.as_str() {
-            "" => self.message.id.clone(),
-            token => format!("{}\0{token}", self.message.id),
-        }
+    /// The field of its claim in the hashes of its queue.
+    pub(super) fn claim_key(&self) -> String {
+        keys::claim(&self.message.id, &self.token)
     }
 }
 
-// === impl Halves ===
+// === impl SplitMember ===
 
-impl Halves {
-    fn of(written: &str) -> Self {
-        // Inside a text its quotes would be escaped, so that the first place is the right one.
-        let (before, after) = written.split_once(NUMBER).unwrap_or((written, ""));
-        let field = NUMBER.trim_end_matches("-1");
+impl SplitMember {
+    fn new(encoded: &str) -> Self {
+        // Inside a JSON string its quotes would be escaped, so the first occurrence is the field.
+        let (before, after) = encoded.split_once(PLACEHOLDER).unwrap_or((encoded, ""));
+        let field = PLACEHOLDER.trim_end_matches("-1");
         Self { before: format!("{before}{field}"), after: after.to_owned() }
     }
 }

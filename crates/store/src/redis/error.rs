@@ -1,22 +1,22 @@
-//! What an error of the server or of the way to it means for whoever asked.
+//! Errors of Redis: how to recover from them, and what the caller sees.
 
 use redis::{ErrorKind as RedisErrorKind, RedisError, ServerErrorKind};
 
 use crate::error::{ErrorKind, StoreError};
 
-/// What helps.
+/// How to recover from an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remedy {
-    /// To look again for the server that takes writes, and to ask once more.
-    LookAgain,
-    /// To teach the server the scripts, and to ask once more.
-    Teach,
-    /// Nothing that we can do.
+pub(super) enum Recovery {
+    /// Find the server that takes writes again, and retry.
+    Reconnect,
+    /// Load the scripts into the server, and retry.
+    LoadScripts,
+    /// A retry does not help.
     None,
 }
 
-/// Words with which a server says that it will be another one soon, or this one later.
-const CHANGING: &[&str] = &[
+/// The codes of a server that is starting, failing over, or no longer the primary.
+const FAILOVER: &[&str] = &[
     "READONLY",
     "LOADING",
     "MASTERDOWN",
@@ -29,46 +29,51 @@ const CHANGING: &[&str] = &[
     "UNBLOCKED",
 ];
 
-/// Words with which a server says that it has no room.
+/// The codes of a server without room.
 const FULL: &[&str] = &["OOM", "MISCONF"];
 
-/// What helps against an error.
-pub(super) fn remedy(error: &RedisError) -> Remedy {
+/// How to recover from an error.
+pub(super) fn recovery(error: &RedisError) -> Recovery {
     match error.kind() {
-        RedisErrorKind::Server(ServerErrorKind::NoScript) => Remedy::Teach,
-        _ if says(error, CHANGING) => Remedy::LookAgain,
+        RedisErrorKind::Server(ServerErrorKind::NoScript) => Recovery::LoadScripts,
+        _ if has_code(error, FAILOVER) => Recovery::Reconnect,
         RedisErrorKind::Io | RedisErrorKind::Parse | RedisErrorKind::ClusterConnectionNotFound => {
-            Remedy::LookAgain
+            Recovery::Reconnect
         }
-        _ if error.is_timeout() || error.is_connection_dropped() => Remedy::LookAgain,
-        _ => Remedy::None,
+        _ if error.is_timeout() || error.is_connection_dropped() => Recovery::Reconnect,
+        _ => Recovery::None,
     }
 }
 
-/// An error as whoever asked hears it.
-pub(super) fn explain(error: &RedisError) -> StoreError {
-    let (kind, hint) = match error.kind() {
-        _ if remedy(error) != Remedy::None => (ErrorKind::Unavailable, ""),
-        _ if says(error, FULL) => (ErrorKind::Full, "Redis takes no more: "),
-        _ if says(error, &["WRONGTYPE"]) => {
+impl From<RedisError> for StoreError {
+    fn from(error: RedisError) -> Self {
+        let (kind, hint) = explain(&error);
+        Self::new(kind, format!("{hint}{error}")).caused_by(error)
+    }
+}
+
+fn explain(error: &RedisError) -> (ErrorKind, &'static str) {
+    match error.kind() {
+        _ if recovery(error) != Recovery::None => (ErrorKind::Unavailable, ""),
+        _ if has_code(error, FULL) => (ErrorKind::Full, "Redis takes no more: "),
+        _ if has_code(error, &["WRONGTYPE"]) => {
             (ErrorKind::Broken, "a key of the queue is in use for something else: ")
         }
-        _ if says(error, &["CROSSSLOT"]) => (ErrorKind::Broken, "names in several slots: "),
+        _ if has_code(error, &["CROSSSLOT"]) => (ErrorKind::Broken, "names in several slots: "),
         RedisErrorKind::AuthenticationFailed => (ErrorKind::Broken, "user or password is wrong: "),
-        _ if says(error, &["NOAUTH", "WRONGPASS", "NOPERM"]) => {
+        _ if has_code(error, &["NOAUTH", "WRONGPASS", "NOPERM"]) => {
             (ErrorKind::Broken, "user or password is wrong, or the user may not do this: ")
         }
         RedisErrorKind::InvalidClientConfig => (ErrorKind::Invalid, ""),
         _ => (ErrorKind::Broken, ""),
-    };
-    StoreError::new(kind, format!("{hint}{error}"))
+    }
 }
 
-/// Whether an error says one of these words. Servers before 7 put what went wrong in a script into
-/// the text of another error.
-fn says(error: &RedisError, words: &[&str]) -> bool {
+/// Whether an error has one of these codes. Servers before version 7 put the code of an error inside
+/// a script into the text of another error.
+fn has_code(error: &RedisError, codes: &[&str]) -> bool {
     let text = error.detail().unwrap_or_default();
-    words
+    codes
         .iter()
-        .any(|word| error.code() == Some(word) || text.split([' ', ':']).any(|part| part == *word))
+        .any(|code| error.code() == Some(code) || text.split([' ', ':']).any(|part| part == *code))
 }

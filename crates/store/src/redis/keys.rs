@@ -1,25 +1,25 @@
-//! The names of all keys, and which slot of a cluster each is in.
+//! The names of all keys, and the cluster slot of each.
 //!
-//! Names without braces are llm-d-async's own, byte for byte. In a cluster what belongs to a queue
-//! must be in the slot of its name, so those names carry it in braces, as they do there. What only
-//! Tidegate keeps carries it always.
+//! Names without braces are llm-d-async's own, byte for byte. In a cluster all keys of a queue must
+//! be in the slot of its name, so these names contain it in braces, as llm-d-async's do there. The
+//! keys that only Tidegate uses always contain it in braces.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::RedisSettings;
+use super::settings::{RedisQueue, RedisSettings};
 use crate::error::{ErrorKind, StoreError};
 
-/// Where results go unless somebody says otherwise.
+/// The default list for results.
 pub(super) const RESULTS: &str = "result-list";
 
-/// Where messages wait for another try unless somebody says otherwise.
+/// The default set of released messages.
 pub(super) const RETRIES: &str = "retry-sortedset";
 
-/// Where those who claim hear that there is something new.
+/// The channel that tells dispatchers of changes.
 pub(super) const NUDGE: &str = "tidegate:nudge";
 
-/// How the names of bodies begin that are kept apart. Nothing else may be named by a message.
+/// The prefix of the keys of bodies. A message may name no other key.
 const PAYLOAD: &str = "request-payload:";
 
 const SLOTS: u16 = 16_384;
@@ -30,12 +30,12 @@ pub(super) struct Layout {
     cluster: bool,
     results: String,
     retries: String,
-    queues: BTreeMap<String, Way>,
+    queues: BTreeMap<String, QueueRoute>,
 }
 
-/// Where the results of one queue go.
+/// The configured route of the results of a queue.
 #[derive(Debug, Default)]
-struct Way {
+struct QueueRoute {
     list: Option<String>,
     ttl: Option<Duration>,
 }
@@ -43,36 +43,36 @@ struct Way {
 /// The keys of one queue.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// Messages that wait, by deadline.
+    /// Pending messages, by deadline.
     pub(super) pending: String,
-    /// Claimed messages as they are.
+    /// Claimed messages.
     pub(super) claimed: String,
-    /// Who holds each claim.
+    /// The owner token of each claim.
     pub(super) owners: String,
-    /// When each claim runs out.
+    /// When the lease of each claim expires.
     pub(super) index: String,
-    /// How often each was taken.
+    /// How often each message was claimed.
     pub(super) deliveries: String,
-    /// Messages that wait for another try.
+    /// Released messages that are not due yet.
     pub(super) retries: String,
-    /// The numbers of the dead.
+    /// The numbers of the dead letters.
     pub(super) dead: String,
-    /// Why each is dead.
-    pub(super) reasons: String,
-    /// The dead as they are.
-    pub(super) corpses: String,
-    /// The last number of the dead.
-    pub(super) count: String,
+    /// The reason of each dead letter.
+    pub(super) dead_reasons: String,
+    /// The messages of the dead letters.
+    pub(super) dead_members: String,
+    /// The last number of a dead letter.
+    pub(super) dead_count: String,
     tag: String,
     sequence: String,
 }
 
 /// Where a result goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Route {
+pub(super) struct ResultRoute {
     /// The list.
     pub(super) list: String,
-    /// For how many seconds it is kept after the last one came; zero for ever.
+    /// How many seconds the list is kept after its last result; zero means for ever.
     pub(super) ttl: u64,
 }
 
@@ -87,44 +87,50 @@ pub(super) fn slot(key: &str) -> u16 {
     crc % SLOTS
 }
 
-/// The part of a key that decides its slot: what is in the first braces, if anything is.
+/// The part of a key that determines its slot: the text in the first braces, if there is any.
 fn hash_tag(key: &str) -> &str {
     let inside = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     inside.map(|(tag, _)| tag).filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// A name to which more can be added without leaving its slot.
+/// A name that stays in its slot when a suffix is added.
 fn tagged(name: &str) -> String {
     if hash_tag(name) == name { format!("{{{name}}}") } else { name.to_owned() }
 }
 
-/// Which generation of a request is under way.
+/// The field of a claim in the hashes of its queue. The token is empty for a producer that makes
+/// none.
+pub(super) fn claim(id: &str, token: &str) -> String {
+    if token.is_empty() { id.to_owned() } else { format!("{id}\0{token}") }
+}
+
+/// The key with the active generation of a request.
 pub(super) fn active(id: &str) -> String {
     format!("request-active:{id}")
 }
 
-/// Which generation of a request somebody wants cancelled.
+/// The key with the cancelled generation of a request.
 pub(super) fn cancel(id: &str) -> String {
     format!("request-cancel:{id}")
 }
 
-/// The body of a request, apart from it.
+/// The key of a body that is stored apart from its message.
 pub(super) fn payload(id: &str, token: &str) -> String {
     format!("{PAYLOAD}{id}:{token}")
 }
 
-/// Whether a key holds a body. A message that names another one is not to be trusted: we read what
-/// it names, and remove it.
+/// Whether a key is that of a body. The engine reads and deletes the key that a message names, so a
+/// message that names another key must not be trusted.
 pub(super) fn is_payload(key: &str) -> bool {
     key.starts_with(PAYLOAD)
 }
 
-/// Results that somebody is taking away.
-pub(super) fn aside(list: &str) -> String {
+/// The results that a consumer is taking.
+pub(super) fn taken(list: &str) -> String {
     format!("{}:taken", tagged(list))
 }
 
-/// That the result of a claim was kept.
+/// The mark that the result of a claim is stored.
 pub(super) fn pushed(list: &str, claim: &str) -> String {
     format!("{}:pushed:{claim}", tagged(list))
 }
@@ -136,23 +142,23 @@ fn refuse<T>(text: String) -> Result<T, StoreError> {
 // === impl Layout ===
 
 impl Layout {
-    /// The names for these settings, if they can work.
+    /// The names for these settings. An error says which setting cannot work in a cluster.
     pub(super) fn new(settings: &RedisSettings) -> Result<Self, StoreError> {
-        let way = |queue: &super::RedisQueue| {
-            let way = Way { list: queue.results.clone(), ttl: queue.results_ttl };
-            (queue.name.clone(), way)
+        let route = |queue: &RedisQueue| {
+            let route = QueueRoute { list: queue.results.clone(), ttl: queue.results_ttl };
+            (queue.name.clone(), route)
         };
         let layout = Self {
             cluster: settings.cluster,
             results: settings.results.clone(),
             retries: settings.retries.clone(),
-            queues: settings.queues.iter().map(way).collect(),
+            queues: settings.queues.iter().map(route).collect(),
         };
         layout.queues.keys().try_for_each(|queue| layout.check(queue))?;
         Ok(layout)
     }
 
-    /// In a cluster, what belongs to a queue must be in one slot.
+    /// Checks that all keys of a queue are in one slot.
     fn check(&self, queue: &str) -> Result<(), StoreError> {
         if !self.cluster {
             return Ok(());
@@ -185,47 +191,47 @@ impl Layout {
     pub(super) fn queue(&self, name: &str) -> Keys {
         let tag = tagged(name);
         let base = if self.cluster { tag.clone() } else { name.to_owned() };
-        let own_retries = self.cluster && self.retries == RETRIES;
+        let shared = self.has_shared_retries();
         Keys {
             pending: name.to_owned(),
             claimed: format!("{base}:claimed"),
             owners: format!("{base}:claim-owners"),
             index: format!("{base}:claims-idx"),
             deliveries: format!("{tag}:deliveries"),
-            retries: if own_retries { format!("{tag}:retry") } else { self.retries.clone() },
+            retries: if shared { self.retries.clone() } else { format!("{tag}:retry") },
             dead: format!("{tag}:dead"),
-            reasons: format!("{tag}:dead-reasons"),
-            corpses: format!("{tag}:dead-members"),
-            count: format!("{tag}:dead-count"),
+            dead_reasons: format!("{tag}:dead-reasons"),
+            dead_members: format!("{tag}:dead-members"),
+            dead_count: format!("{tag}:dead-count"),
             sequence: format!("request-seq:{base}"),
             tag,
         }
     }
 
-    /// Where a result goes: to the list of its queue, or of its message, or of all.
-    pub(super) fn route(&self, queue: &str, wish: &str) -> Route {
-        let way = self.queues.get(queue);
-        let list = way.and_then(|way| way.list.clone()).unwrap_or_else(|| match wish {
+    /// Where a result goes: to the list of its queue, else of its message, else of the settings.
+    pub(super) fn route(&self, queue: &str, named: &str) -> ResultRoute {
+        let route = self.queues.get(queue);
+        let list = route.and_then(|route| route.list.clone()).unwrap_or_else(|| match named {
             "" if self.cluster && self.results == RESULTS => format!("{}:results", tagged(queue)),
             "" => self.results.clone(),
-            wish => wish.to_owned(),
+            named => named.to_owned(),
         });
-        let ttl = way.and_then(|way| way.ttl).map_or(0, |ttl| ttl.as_secs().max(1));
-        Route { list, ttl }
+        let ttl = route.and_then(|route| route.ttl).map_or(0, |ttl| ttl.as_secs().max(1));
+        ResultRoute { list, ttl }
     }
 
-    /// Whether retries of all queues are in one set.
-    pub(super) fn shared_retries(&self) -> bool {
+    /// Whether all queues share one set of released messages.
+    pub(super) fn has_shared_retries(&self) -> bool {
         !(self.cluster && self.retries == RETRIES)
     }
 
-    /// Whether a queue was told of.
+    /// Whether a queue is configured.
     pub(super) fn knows(&self, queue: &str) -> bool {
         self.queues.contains_key(queue)
     }
 
-    /// Whether one script can touch both.
-    pub(super) fn together(&self, one: &str, other: &str) -> bool {
+    /// Whether one script can use both keys.
+    pub(super) fn is_same_slot(&self, one: &str, other: &str) -> bool {
         !self.cluster || slot(one) == slot(other)
     }
 }
@@ -233,17 +239,17 @@ impl Layout {
 // === impl Keys ===
 
 impl Keys {
-    /// The last number among messages of one deadline, in seconds.
+    /// The last sequence number among the messages of one deadline, in seconds.
     pub(super) fn sequence(&self, deadline: u64) -> String {
         format!("{}:{deadline}", self.sequence)
     }
 
-    /// That a message is known.
+    /// The receipt of a message.
     pub(super) fn receipt(&self, id: &str) -> String {
         format!("{}:receipt:{id}", self.tag)
     }
 
-    /// That a claim has ended.
+    /// The mark that a claim has ended.
     pub(super) fn ended(&self, owner: &str) -> String {
         format!("{}:ended:{owner}", self.tag)
     }

@@ -1,4 +1,4 @@
-//! Tokens that nobody else has and nobody can guess.
+//! Tokens that are unique and cannot be guessed.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
-/// What this process makes its tokens from. The keys of the standard library's hash maps come from
-/// the operating system, which spares us a further crate.
+/// The random seed of this process. The keys of the standard library's hash maps come from the
+/// operating system, so no further crate is needed.
 static SEED: LazyLock<[u8; 32]> = LazyLock::new(|| {
     let mut hash = Sha256::new();
     for _ in 0..4 {
@@ -17,17 +17,17 @@ static SEED: LazyLock<[u8; 32]> = LazyLock::new(|| {
     hash.finalize().into()
 });
 
-/// A generation of a request: 32 hexadecimal digits.
+/// The token of a generation of a request: 32 hexadecimal digits.
 pub(super) fn request() -> String {
-    fresh(16)
+    new(16)
 }
 
-/// A claim: 16 hexadecimal digits.
+/// The token of a claim: 16 hexadecimal digits.
 pub(super) fn owner() -> String {
-    fresh(8)
+    new(8)
 }
 
-fn fresh(bytes: usize) -> String {
+fn new(bytes: usize) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let digest = Sha256::new().chain_update(*SEED).chain_update(count.to_le_bytes()).finalize();

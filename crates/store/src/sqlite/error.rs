@@ -1,16 +1,26 @@
-//! What SQLite's errors mean to whoever asked.
+//! Errors of SQLite as errors of the store.
 
 use rusqlite::{Error, ErrorCode};
 
 use crate::error::{ErrorKind, StoreError};
 
-/// Why the engine did not do what it was asked. The file is not named here: whoever opens it names
-/// it, and there is only one.
-pub(super) fn from(error: Error) -> StoreError {
-    let Some(code) = error.sqlite_error_code() else {
-        return StoreError::new(ErrorKind::Broken, format!("the queue's file: {error}"));
-    };
-    let (kind, what) = match code {
+impl From<Error> for StoreError {
+    /// The text does not name the file: a process has one, and the function that opens it adds the
+    /// name.
+    fn from(error: Error) -> Self {
+        let (kind, text) = match error.sqlite_error_code() {
+            None => (ErrorKind::Broken, format!("the queue's file: {error}")),
+            Some(code) => {
+                let (kind, text) = explain(code);
+                (kind, format!("{text} ({error})"))
+            }
+        };
+        Self::new(kind, text).caused_by(error)
+    }
+}
+
+fn explain(code: ErrorCode) -> (ErrorKind, &'static str) {
+    match code {
         ErrorCode::DiskFull => {
             (ErrorKind::Full, "there is no room left to write to the queue's file; make some")
         }
@@ -29,11 +39,10 @@ pub(super) fn from(error: Error) -> StoreError {
              shell",
         ),
         _ => (ErrorKind::Broken, "the queue's file cannot be used"),
-    };
-    StoreError::new(kind, format!("{what} ({error})"))
+    }
 }
 
-/// Whoever should have answered is gone.
+/// The error of an operation whose worker thread has ended.
 pub(super) fn stopped() -> StoreError {
     StoreError::new(ErrorKind::Broken, "the queue has stopped; start again")
 }

@@ -1,7 +1,7 @@
-//! The file: whose it is, and how it is opened.
+//! The file: how it is locked, created and opened.
 //!
-//! One process owns a file, by a lock on a second one beside it. SQLite's own exclusive mode would
-//! do the same, but would keep out whoever wants to look with the ordinary shell.
+//! One process owns a file, by a lock on a second file beside it. SQLite's own exclusive mode would
+//! do the same, but it would also keep the `sqlite3` shell out.
 
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
@@ -11,30 +11,29 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::error;
-use super::schema::{self, Kind};
+use super::schema::{self, FileFormat};
 use crate::error::{ErrorKind, StoreError};
 
-/// How long to wait for a person with a shell who is writing.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for another program that holds a write lock, such as a shell.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Statements that are kept prepared.
-const STATEMENTS: usize = 128;
+/// The number of statements that stay prepared.
+const STATEMENTS_MAX: usize = 128;
 
-/// Pages of the log after which they go to their places: 16 MiB.
-const LOG_PAGES: u32 = 4000;
+/// The length of the log in pages that triggers a checkpoint: 16 MiB.
+const CHECKPOINT_PAGES: u32 = 4000;
 
-/// What may stay of the log's file once it is empty.
-const LOG_BYTES: u32 = 64 << 20;
+/// The maximum size of the log file after a checkpoint.
+const LOG_BYTES_MAX: u32 = 64 << 20;
 
-/// Owns the file for as long as it lives.
+/// Locks the file for the life of the returned handle.
 pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let beside = lock_path(path);
     let name = beside.display();
     let options = File::options().create(true).truncate(false).write(true).open(&beside);
     let file = options.map_err(|error| {
-        let StoreError { kind, text } = StoreError::disk(&beside, &error);
-        StoreError::new(kind, format!("{text}; the folder must exist and be writable"))
+        StoreError::disk(&beside, error)
+            .describe(|text| format!("{text}; the folder must exist and be writable"))
     })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -47,7 +46,8 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
             ),
         )),
         Err(TryLockError::Error(error)) => {
-            Err(StoreError::new(ErrorKind::Broken, format!("{name} cannot be locked: {error}")))
+            Err(StoreError::new(ErrorKind::Broken, format!("{name} cannot be locked: {error}"))
+                .caused_by(error))
         }
     }
 }
@@ -58,48 +58,48 @@ fn lock_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The connection that writes. The file is checked, and brought to the newest version.
+/// Opens the connection that writes. It checks the file and migrates it to the newest version.
 pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     let named = |error| named(path, error);
     create(path)?;
     let mut connection = Connection::open_with_flags(path, flags()).map_err(named)?;
-    connection.busy_timeout(PATIENCE).map_err(named)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(named)?;
     let refuse = |text: String| {
         let text = format!("{}: {text}; move it away, or use another folder", path.display());
         Err(StoreError::new(ErrorKind::Broken, text))
     };
-    match schema::kind(&connection).map_err(named)? {
-        Kind::Empty | Kind::Ours => {}
-        Kind::Foreign => return refuse("this is a database of another program".into()),
-        Kind::Newer(version) => {
+    match schema::format(&connection).map_err(named)? {
+        FileFormat::Empty | FileFormat::Known => {}
+        FileFormat::Foreign => return refuse("this is a database of another program".into()),
+        FileFormat::Newer(version) => {
             let known = schema::newest();
             return refuse(format!(
                 "this is a queue of version {version}, and versions up to {known} are known here"
             ));
         }
     }
-    match settle(&connection).map_err(named)?.as_str() {
+    match configure(&connection).map_err(named)?.as_str() {
         "wal" => schema::migrate(&mut connection).map_err(named).map(|()| connection),
-        kind => refuse(format!("its file system has no log but one of kind {kind}")),
+        mode => refuse(format!("its file system has no log but one of kind {mode}")),
     }
 }
 
-/// Makes the file if there is none. People's requests are in it: it is nobody else's to read, and
-/// SQLite gives its log the same mode.
+/// Creates the file if it does not exist. It holds the requests of users, so only its owner may read
+/// it; SQLite creates its log with the same mode.
 fn create(path: &Path) -> Result<(), StoreError> {
-    let made = File::options().create(true).append(true).mode(0o600).open(path);
-    made.map(|_| ()).map_err(|error| {
-        let StoreError { kind, text } = StoreError::disk(path, &error);
-        StoreError::new(kind, format!("{text}; it must be a file that can be written"))
+    let created = File::options().create(true).append(true).mode(0o600).open(path);
+    created.map(|_| ()).map_err(|error| {
+        StoreError::disk(path, error)
+            .describe(|text| format!("{text}; it must be a file that can be written"))
     })
 }
 
-/// A connection that only looks.
+/// Opens the connection that only reads.
 pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     let open = || {
         let connection = Connection::open_with_flags(path, flags())?;
-        connection.busy_timeout(PATIENCE)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     };
@@ -112,18 +112,17 @@ fn flags() -> OpenFlags {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
-/// Every commit is on the disk before it is told. Gives the kind of log that there is: a file
-/// system that cannot share memory has another.
-fn settle(connection: &Connection) -> rusqlite::Result<String> {
+/// Makes each commit durable before it returns. Returns the journal mode in effect: a file system
+/// without shared memory does not support WAL.
+fn configure(connection: &Connection) -> rusqlite::Result<String> {
     let set = |name, value: u32| connection.pragma_update_and_check(None, name, value, |_| Ok(()));
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     connection.pragma_update(None, "synchronous", "FULL")?;
-    set("journal_size_limit", LOG_BYTES)?;
-    set("wal_autocheckpoint", LOG_PAGES)?;
+    set("journal_size_limit", LOG_BYTES_MAX)?;
+    set("wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))
 }
 
 fn named(path: &Path, error: rusqlite::Error) -> StoreError {
-    let error = error::from(error);
-    StoreError::new(error.kind, format!("{}: {}", path.display(), error.text))
+    StoreError::from(error).describe(|text| format!("{}: {text}", path.display()))
 }

@@ -1,9 +1,10 @@
-//! The ledger of batches and their files, in the same file as the queue.
+//! The ledger of batches and their files, in the same SQLite file as the queue.
 //!
-//! A batch is one row, its requests are messages of the queue whose results go by the batch's id,
-//! and its files lie in a folder whose rows are here. Every step of a batch's life is one
-//! transaction that says what it expects: done twice, or after somebody else was faster, it changes
-//! nothing. So whoever tends batches can die anywhere and begin again.
+//! A batch is one row. Its requests are messages of the queue, and the id of the batch is their
+//! route. The content of its files is in a folder; their rows are here. Each transition of a batch
+//! is one transaction that checks the state before it. A transition that runs twice, or after a
+//! concurrent one, changes nothing. The process that reconciles batches may therefore crash at any
+//! point and start again.
 //!
 //! ```text
 //! validating ─▶ in_progress ─▶ finalizing ─▶ completed, expired
@@ -22,17 +23,18 @@ pub(super) mod tables;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{SqliteStore, error};
+use super::SqliteStore;
 use crate::message::{Message, StoredResult};
 use crate::moment::Moment;
 use crate::{StoreError, StoreFuture};
 
 pub use self::status::Status;
 
-/// Batches and files that are kept at most, and batches that may be under way at once: what
-/// clients make must not fill the disk with rows.
-const KEPT_MAX: u64 = 100_000;
-const OPEN_MAX: u64 = 1000;
+/// The maximum number of batches, and of files. Clients create them, and must not fill the disk.
+const ROWS_MAX: u64 = 100_000;
+
+/// The maximum number of batches that have not ended.
+const OPEN_BATCHES_MAX: u64 = 1000;
 
 /// Batches and files.
 #[derive(Clone, Debug)]
@@ -43,147 +45,158 @@ pub struct Ledger {
 /// A file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct File {
-    /// Its name here, which is also that of its bytes.
+    /// The id, which is also the file name of the content.
     pub id: String,
-    /// Its name where it came from: for people, never for a path.
+    /// The name that the client gave. It is only shown, and never used as a path.
     pub name: String,
-    /// What it is for.
+    /// The purpose.
     pub purpose: String,
-    /// How many bytes it has.
+    /// The size in bytes.
     pub bytes: u64,
-    /// When it came.
+    /// When the file was created.
     pub created: Moment,
-    /// When it goes.
+    /// When the file expires.
     pub expires: Moment,
 }
 
 /// A batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Its name, and the route of its results.
+    /// The id, which is also the route of the results.
     pub id: String,
-    /// The path that all its requests go to.
+    /// The path of all requests.
     pub endpoint: String,
-    /// The file of its requests.
+    /// The id of the file with the requests.
     pub input: String,
-    /// How long it may take, as its sender wrote it.
+    /// The completion window, as the client wrote it.
     pub window: String,
-    /// Whose it is; empty for nobody's.
+    /// The tenant; empty for none.
     pub tenant: String,
-    /// What its sender wants to read again, as JSON.
+    /// The metadata of the client, as JSON.
     pub metadata: Option<String>,
-    /// For how long the files of its answers are kept.
+    /// How long the result files are kept.
     pub keep: Duration,
-    /// When it was made.
+    /// When the batch was created.
     pub created: Moment,
-    /// When what has not been answered is given up.
+    /// When the requests without a response are given up.
     pub deadline: Moment,
-    /// How it stands.
+    /// The status.
     pub status: Status,
-    /// When it came to where it is.
+    /// When the batch entered each status.
     pub times: BatchTimes,
-    /// Its requests.
+    /// The number of requests.
     pub counts: RequestCounts,
-    /// How many lines wait as messages.
+    /// How many lines were submitted as messages.
     pub queued: u64,
-    /// The one model that all ask for.
+    /// The model, if all requests name the same.
     pub model: Option<String>,
-    /// The file of good answers, and that of all others.
+    /// The file of the successful responses.
     pub output: Option<String>,
-    /// See [`Batch::output`].
+    /// The file of all other results.
     pub failures: Option<String>,
-    /// What is wrong with its file, as JSON.
+    /// The errors of the input file, as JSON.
     pub flaws: Option<String>,
-    /// How it ends, once that is sure.
+    /// The final status, once it is certain.
     pub ending: Option<Status>,
 }
 
-/// When a batch came to where it is.
+/// When a batch entered each status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchTimes {
-    /// All its requests wait or are further.
+    /// When all requests were submitted as messages.
     pub in_progress: Option<Moment>,
-    /// Its files are being written.
+    /// When the result files began to be written.
     pub finalizing: Option<Moment>,
-    /// Somebody wanted it cancelled.
+    /// When a client cancelled the batch.
     pub cancelling: Option<Moment>,
-    /// It has ended, in whatever way its status says.
+    /// When the batch ended, in any final status.
     pub ended: Option<Moment>,
 }
 
-/// How many requests a batch has.
+/// The number of requests of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
-    /// All of them.
+    /// All requests.
     pub total: u64,
-    /// Answered well.
+    /// Requests with a successful response.
     pub completed: u64,
-    /// Answered badly, or not at all.
+    /// Requests with another response or none.
     pub failed: u64,
 }
 
-/// Which part of a list.
+/// Selects a page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListQuery {
-    /// What comes after this one.
+    /// The id after which the page begins.
     pub after: Option<String>,
-    /// So many at most.
+    /// The maximum number of rows.
     pub most: usize,
-    /// Whether the oldest comes first.
+    /// Whether the oldest row is first.
     pub oldest_first: bool,
-    /// Only files with this purpose.
+    /// The purpose of the files; all files without it.
     pub purpose: Option<String>,
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed<T> {
-    /// What is in it.
+    /// The rows.
     pub rows: Vec<T>,
-    /// Whether there is more behind it.
+    /// Whether more rows follow.
     pub more: bool,
 }
 
-/// What became of something new.
+/// The result of adding a file or a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It is kept.
+    /// The row was added.
     Kept,
-    /// There are as many as can be.
+    /// The maximum number of rows is reached.
     TooMany,
-    /// Its input is not there, or is no file for batches.
+    /// The input file does not exist, or has another purpose.
     NoInput,
 }
 
-/// What became of a file that is to go.
+/// The result of removing a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removed {
-    /// It is gone, and so many bytes with it.
+    /// The row of a file of this size was removed.
     Gone(u64),
-    /// There is none.
+    /// The file does not exist.
     Unknown,
-    /// This batch needs it.
+    /// The batch with this id needs the file.
     Used(String),
 }
 
-/// A batch's result: which line it is of, and where it is kept.
+/// The position of a result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResultPlace {
-    /// The line.
+    /// The line of the input file.
     pub line: u64,
-    /// Where it is kept.
+    /// The number of the stored result.
     pub number: i64,
 }
 
-/// What there is to do.
+/// The batches and files that need work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueBatches {
-    /// The batches to be looked after, oldest first.
+    /// The ids of batches to reconcile, oldest first.
     pub ids: Vec<String>,
-    /// Whether there are others, whose lines are being answered.
+    /// Whether other batches wait for the results of their lines.
     pub underway: bool,
-    /// Whether there are files and batches that have become too old.
+    /// Whether files or batches have expired.
     pub old: bool,
+}
+
+/// The result files of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BatchOutput {
+    /// The successful responses, if any.
+    pub output: Option<File>,
+    /// All other results, if any.
+    pub failures: Option<File>,
+    /// The number of requests.
+    pub counts: RequestCounts,
 }
 
 /// The id of the message for a line of a batch.
@@ -194,78 +207,78 @@ pub fn message_id(batch: &str, line: u64) -> String {
 // === impl Ledger ===
 
 impl Ledger {
-    /// The ledger in a queue's file.
+    /// The ledger in the file of a queue.
     pub fn new(store: Arc<SqliteStore>) -> Self {
         Self { store }
     }
 
-    /// Keeps a file's row.
+    /// Adds the row of a file.
     pub fn add_file(&self, file: File) -> StoreFuture<'_, Added> {
-        self.store.write(move |step| files::add(step, &file).map_err(error::from))
+        self.store.write(move |tx| files::add(tx, &file))
     }
 
-    /// A file.
+    /// Finds a file.
     pub fn file(&self, id: &str) -> StoreFuture<'_, Option<File>> {
         let id = id.to_owned();
-        self.store.read(move |step| files::get(step, &id).map_err(error::from))
+        self.store.read(move |tx| files::get(tx, &id))
     }
 
-    /// Files; nothing when the one to begin after is not known.
-    pub fn files(&self, page: ListQuery) -> StoreFuture<'_, Option<Listed<File>>> {
-        self.store.read(move |step| files::list(step, &page).map_err(error::from))
+    /// Lists files; `None` when the id that the page begins after is unknown.
+    pub fn files(&self, query: ListQuery) -> StoreFuture<'_, Option<Listed<File>>> {
+        self.store.read(move |tx| files::list(tx, &query))
     }
 
-    /// All ids, and how many bytes the files have together.
+    /// The ids of all files, and their total size in bytes.
     pub fn all_files(&self) -> StoreFuture<'_, (Vec<String>, u64)> {
-        self.store.read(|step| files::all(step).map_err(error::from))
+        self.store.read(files::all)
     }
 
-    /// Forgets a file that no batch needs.
+    /// Removes the row of a file, unless a batch needs it.
     pub fn remove_file(&self, id: &str) -> StoreFuture<'_, Removed> {
         let id = id.to_owned();
-        self.store.write(move |step| files::remove(step, &id).map_err(error::from))
+        self.store.write(move |tx| files::remove(tx, &id))
     }
 
-    /// Files whose time has come and that no batch needs, so many at most.
-    pub fn old_files(&self, now: Moment, most: usize) -> StoreFuture<'_, Vec<String>> {
-        self.store.read(move |step| files::old(step, now, most).map_err(error::from))
+    /// Lists expired files that no batch needs.
+    pub fn old_files(&self, now: Moment, limit: usize) -> StoreFuture<'_, Vec<String>> {
+        self.store.read(move |tx| files::old(tx, now, limit))
     }
 
-    /// Keeps a new batch, which waits to be validated.
+    /// Adds a batch, with the status `validating`.
     pub fn add_batch(&self, batch: Batch) -> StoreFuture<'_, Added> {
-        self.store.write(move |step| batches::add(step, &batch).map_err(error::from))
+        self.store.write(move |tx| batches::add(tx, &batch))
     }
 
-    /// A batch.
+    /// Finds a batch.
     pub fn batch(&self, id: &str) -> StoreFuture<'_, Option<Batch>> {
         let id = id.to_owned();
-        self.store.read(move |step| batches::get(step, &id).map_err(error::from))
+        self.store.read(move |tx| batches::get(tx, &id))
     }
 
-    /// Batches; nothing when the one to begin after is not known.
-    pub fn batches(&self, page: ListQuery) -> StoreFuture<'_, Option<Listed<Batch>>> {
-        self.store.read(move |step| batches::list(step, &page).map_err(error::from))
+    /// Lists batches; `None` when the id that the page begins after is unknown.
+    pub fn batches(&self, query: ListQuery) -> StoreFuture<'_, Option<Listed<Batch>>> {
+        self.store.read(move |tx| batches::list(tx, &query))
     }
 
-    /// What there is to do. Batches that ended before `old` have been kept for long enough.
+    /// Lists the batches that need work. Batches that ended before `old` have expired.
     pub fn due(&self, now: Moment, old: Moment) -> StoreFuture<'_, DueBatches> {
-        self.store.read(move |step| batches::due(step, now, old).map_err(error::from))
+        self.store.read(move |tx| batches::due(tx, now, old))
     }
 
-    /// Forgets batches that ended before then, so many at most; says how many.
-    pub fn forget_batches(&self, before: Moment, most: usize) -> StoreFuture<'_, u64> {
-        self.store.write(move |step| batches::forget(step, before, most).map_err(error::from))
+    /// Deletes batches that ended before a time, and returns how many it deleted.
+    pub fn forget_batches(&self, before: Moment, limit: usize) -> StoreFuture<'_, u64> {
+        self.store.write(move |tx| batches::forget(tx, before, limit))
     }
 
-    /// The file of a batch is in order and has so many requests. `false` when the batch is no
-    /// longer to be validated.
+    /// Records that the input file of a batch is valid and how many requests it has. Returns `false`
+    /// when the batch is no longer `validating`.
     pub fn accept(&self, id: &str, total: u64, model: Option<String>) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store.write(move |step| batches::accept(step, &id, total, model).map_err(error::from))
+        self.store.write(move |tx| batches::accept(tx, &id, total, model))
     }
 
-    /// The next lines of a batch wait as messages; with the last of them it is in progress. `false`
-    /// when the batch is no longer to be validated, or these lines are not its next.
+    /// Submits the next lines of a batch as messages; with the last line the batch is `in_progress`.
+    /// Returns `false` when the batch is no longer `validating`, or the lines are not the next.
     pub fn enqueue(
         &self,
         id: &str,
@@ -274,12 +287,11 @@ impl Ledger {
         now: Moment,
     ) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store.write_and_wake(bool::clone, move |step| {
-            batches::enqueue(step, (&id, from), &lines, now)
-        })
+        self.store
+            .write_and_notify(bool::clone, move |tx| batches::enqueue(tx, (&id, from), &lines, now))
     }
 
-    /// A batch turns out to be one that cannot be done. `false` when it no longer stands as it did.
+    /// Ends a batch as `failed`. Returns `false` when its status is no longer `from`.
     pub fn fail(
         &self,
         id: &str,
@@ -288,81 +300,66 @@ impl Ledger {
         now: Moment,
     ) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store
-            .write(move |step| ending::fail(step, (&id, from), &flaws, now).map_err(error::from))
+        self.store.write(move |tx| ending::fail(tx, (&id, from), &flaws, now))
     }
 
-    /// Somebody wants a batch cancelled. Nothing when it is not known, else how it stands after
-    /// this; `false` when it had ended or was ending already.
+    /// Begins to cancel a batch. Returns the batch, and `false` when it had ended or was ending;
+    /// `None` when the id is unknown.
     pub fn begin_cancel(&self, id: &str, now: Moment) -> StoreFuture<'_, Option<(Batch, bool)>> {
         let id = id.to_owned();
-        self.store.write(move |step| ending::cancel(step, &id, now).map_err(error::from))
+        self.store.write(move |tx| ending::cancel(tx, &id, now))
     }
 
-    /// All lines of a batch are answered, or its time is over: its files can be written.
+    /// Begins to finalize a batch whose lines all have results, or whose deadline has passed.
     pub fn begin_ending(&self, id: &str, ending: Status, now: Moment) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store.write(move |step| ending::begin(step, &id, ending, now).map_err(error::from))
+        self.store.write(move |tx| ending::begin(tx, &id, ending, now))
     }
 
-    /// Whether some line of a batch was not answered before its deadline.
+    /// Whether the deadline of a line of a batch passed before its response.
     pub fn is_late(&self, id: &str) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store.read(move |step| ending::is_late(step, &id).map_err(error::from))
+        self.store.read(move |tx| ending::is_late(tx, &id))
     }
 
-    /// Gives up the lines of a batch that have not been answered. Says how many are still being
-    /// sent: whoever sends them hears of it.
+    /// Cancels the lines of a batch that have no result. Returns how many are still claimed; the
+    /// dispatchers that hold them learn of the cancellation.
     pub async fn give_up(&self, id: &str, now: Moment) -> Result<u64, StoreError> {
         self.store.cancel_route(id, now).await?;
         let id = id.to_owned();
-        let operation =
-            move |step: &rusqlite::Transaction<'_>| lines::claimed(step, &id).map_err(error::from);
-        self.store.write_and_wake(|count| *count > 0, operation).await
+        self.store.write_and_notify(|count| *count > 0, move |tx| lines::claimed(tx, &id)).await
     }
 
-    /// Forgets those lines of a batch that somebody still sends. What they get will not be kept.
+    /// Deletes the claimed lines of a batch. Their responses will not be stored.
     pub fn abandon(&self, id: &str) -> StoreFuture<'_, u64> {
         let id = id.to_owned();
-        self.store.write(move |step| lines::abandon(step, &id).map_err(error::from))
+        self.store.write(move |tx| lines::abandon(tx, &id))
     }
 
-    /// Where the results of a batch are, after this number, so many at most.
-    pub fn places(&self, id: &str, after: i64, most: usize) -> StoreFuture<'_, Vec<ResultPlace>> {
+    /// Lists the positions of the results of a batch, after the number `after`.
+    pub fn places(&self, id: &str, after: i64, limit: usize) -> StoreFuture<'_, Vec<ResultPlace>> {
         let id = id.to_owned();
-        self.store.read(move |step| lines::places(step, &id, after, most).map_err(error::from))
+        self.store.read(move |tx| lines::places(tx, &id, after, limit))
     }
 
-    /// The results at these places, as many as fit into so many bytes, at least one.
+    /// Reads results, as many as fit into `bytes`, at least one.
     pub fn results(
         &self,
         places: Vec<ResultPlace>,
         bytes: usize,
     ) -> StoreFuture<'_, Vec<(u64, StoredResult)>> {
-        self.store.read(move |step| lines::results(step, &places, bytes).map_err(error::from))
+        self.store.read(move |tx| lines::results(tx, &places, bytes))
     }
 
-    /// A batch's files are written: it has ended. `false` when it had before.
-    pub fn finish(&self, id: &str, written: BatchOutput, now: Moment) -> StoreFuture<'_, bool> {
+    /// Ends a batch whose result files are written. Returns `false` when it had ended before.
+    pub fn finish(&self, id: &str, output: BatchOutput, now: Moment) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store.write(move |step| ending::finish(step, &id, &written, now).map_err(error::from))
+        self.store.write(move |tx| ending::finish(tx, &id, &output, now))
     }
 
-    /// Forgets what is left of the lines of a batch that has ended, so many at most. Says whether
-    /// that was all of it.
-    pub fn clear(&self, id: &str, most: usize) -> StoreFuture<'_, bool> {
+    /// Deletes messages and results of a batch that has ended. Returns whether none is left.
+    pub fn clear(&self, id: &str, limit: usize) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
-        self.store.write(move |step| lines::clear(step, &id, most).map_err(error::from))
+        self.store.write(move |tx| lines::clear(tx, &id, limit))
     }
-}
-
-/// What was written at the end of a batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BatchOutput {
-    /// The good answers, if there are any.
-    pub output: Option<File>,
-    /// All others, if there are any.
-    pub failures: Option<File>,
-    /// How many there are.
-    pub counts: RequestCounts,
 }

@@ -1,18 +1,20 @@
-//! The tables, and how an older file becomes a newer one.
+//! The tables, and the migration of older files.
 //!
-//! Rows of `messages` are small: bodies lie apart, so that finding the next message never reads
-//! them. `lanes` is counted by triggers, so that it is right whoever writes, also a person with a
-//! shell. A message that has ended stays as a receipt for a while: the row without what was asked.
+//! Rows of `messages` are small: bodies are in a table of their own, so that the search for the next
+//! message never reads them. Triggers count `lanes`, so that the counts stay right when an operator
+//! changes rows in a shell. A message that has ended stays as a receipt for a while: its row without
+//! the request.
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::ledger::tables::TABLES;
 
-/// What makes this file ours: "Tide".
+/// The application id of the file: "Tide".
 const APPLICATION: i32 = 0x5469_6465;
 
-/// What each version added to the one before; a file's `user_version` says how many it has.
-const STEPS: &[&str] = &[QUEUE, TABLES];
+/// The SQL that each version added. The `user_version` of a file is the number of migrations that
+/// ran on it.
+const MIGRATIONS: &[&str] = &[QUEUE, TABLES];
 
 const QUEUE: &str = "
 CREATE TABLE messages (
@@ -114,48 +116,48 @@ CREATE TRIGGER gone AFTER DELETE ON messages WHEN OLD.state <> 'ended' BEGIN
 END;
 ";
 
-/// What a file is, by its own words.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Nothing is in it yet.
+pub(super) enum FileFormat {
+    /// The file is empty.
     Empty,
-    /// It is ours and can be used.
-    Ours,
-    /// It is ours, and of a version that is not known here.
+    /// A queue of a known version.
+    Known,
+    /// A queue of a version that this program does not know.
     Newer(usize),
-    /// It is a database of somebody else.
+    /// A database of another program.
     Foreign,
 }
 
-/// What a file is.
-pub(super) fn kind(connection: &Connection) -> rusqlite::Result<Kind> {
+/// Determines the format of a file.
+pub(super) fn format(connection: &Connection) -> rusqlite::Result<FileFormat> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let version = usize::try_from(version).unwrap_or(usize::MAX);
     Ok(match version {
-        0 if tables == 0 => Kind::Empty,
-        _ if application != i64::from(APPLICATION) => Kind::Foreign,
-        _ if version > STEPS.len() => Kind::Newer(version),
-        _ => Kind::Ours,
+        0 if tables == 0 => FileFormat::Empty,
+        _ if application != i64::from(APPLICATION) => FileFormat::Foreign,
+        _ if version > MIGRATIONS.len() => FileFormat::Newer(version),
+        _ => FileFormat::Known,
     })
 }
 
-/// The newest version that is known here.
+/// The newest known version.
 pub(super) fn newest() -> usize {
-    STEPS.len()
+    MIGRATIONS.len()
 }
 
-/// Makes a file of the newest version out of one of any older, in one transaction.
+/// Migrates a file to the newest version, in one transaction.
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
-    let step = Transaction::new(connection, TransactionBehavior::Immediate)?;
-    let version: i64 = step.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tx = Transaction::new(connection, TransactionBehavior::Immediate)?;
+    let version: i64 = tx.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let version = usize::try_from(version).unwrap_or_default();
-    for sql in STEPS.iter().skip(version) {
-        step.execute_batch(sql)?;
+    for sql in MIGRATIONS.iter().skip(version) {
+        tx.execute_batch(sql)?;
     }
-    step.pragma_update(None, "application_id", APPLICATION)?;
-    step.pragma_update(None, "user_version", STEPS.len() as i64)?;
-    step.commit()
+    tx.pragma_update(None, "application_id", APPLICATION)?;
+    tx.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+    tx.commit()
 }

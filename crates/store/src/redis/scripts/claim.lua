@@ -1,15 +1,15 @@
--- Takes messages. What is written comes first and what is removed last: a script that fails half
--- way loses nothing. Says of each how often it was taken, this time included; nothing, if another
--- was quicker.
+-- Claims messages. Writes come first and deletions last, so that an error in the middle loses no
+-- message.
 -- KEYS: pending, claimed, owners, index, deliveries
--- ARGV, for each: claim, member, owner, end of the lease, whether it must not be held already
-local answers = {}
+-- ARGV, for each: claim key, member, owner, end of the lease, whether the claim key must be free
+-- Returns, for each: how often it was claimed, this time included; 0 if another dispatcher was faster
+local counts = {}
 for i = 1, #ARGV, 5 do
   local claim, member, owner = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local holder = redis.call('HGET', KEYS[3], claim)
   local count = 0
   if holder == owner then
-    -- We took it, and the answer was lost.
+    -- The reply of the first attempt was lost.
     count = tonumber(redis.call('HGET', KEYS[5], claim)) or 1
   elseif not (holder and ARGV[i + 4] == '1') and redis.call('ZSCORE', KEYS[1], member) then
     redis.call('HSET', KEYS[2], claim, member)
@@ -18,6 +18,6 @@ for i = 1, #ARGV, 5 do
     redis.call('HSET', KEYS[3], claim, owner)
     redis.call('ZREM', KEYS[1], member)
   end
-  answers[#answers + 1] = count
+  counts[#counts + 1] = count
 end
-return answers
+return counts

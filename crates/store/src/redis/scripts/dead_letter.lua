@@ -1,11 +1,12 @@
--- Ends a claimed message and keeps it among the dead.
--- KEYS: claimed, owners, index, deliveries, ended, receipt, dead, reasons, corpses, count,
---       results if they go along
--- ARGV: claim, owner, try, life of ended, token, reason, result, life of the results
+-- Ends a claimed message and keeps it as a dead letter.
+-- KEYS: claimed, owners, index, deliveries, ended, receipt, dead, reasons, members, count, results if
+--       they are in the same slot
+-- ARGV: claim key, owner, attempt, ttl of ended, token, reason, result, ttl of the results
+-- Returns: whether the claim was held
 if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[2] then
   return redis.call('GET', KEYS[5]) == ARGV[3] and 1 or 0
 end
--- First, since it is what may fail: the list is named by whoever sent the message.
+-- First, because it may fail: the producer of the message chose the name of the list.
 if KEYS[11] then
   redis.call('LPUSH', KEYS[11], ARGV[7])
   if ARGV[8] ~= '0' then

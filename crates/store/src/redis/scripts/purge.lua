@@ -1,6 +1,7 @@
--- Forgets one of the dead, and its receipt; says whether it was there.
--- KEYS: dead, reasons, corpses, receipt
+-- Deletes a dead letter and its receipt.
+-- KEYS: dead, reasons, members, receipt
 -- ARGV: number, token
+-- Returns: whether the dead letter was there
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
   return 0
 end

@@ -1,7 +1,8 @@
--- Brings back claims whose lease has run out, unless they were renewed or taken since somebody
--- looked. Says how many. A claim of which nothing is kept is forgotten.
+-- Makes messages pending whose lease has expired, unless it was renewed or the message was claimed
+-- since the caller looked. Deletes a claim without a message.
 -- KEYS: pending, claimed, owners, index
--- ARGV: now; for each: claim, member, score
+-- ARGV: now; for each: claim key, member, score
+-- Returns: how many are pending again
 local count = 0
 for i = 2, #ARGV, 3 do
   local claim, member = ARGV[i], ARGV[i + 1]

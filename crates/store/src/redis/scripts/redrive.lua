@@ -1,7 +1,8 @@
--- Lets one of the dead wait again, under a new token and number.
--- KEYS: dead, reasons, corpses, sequence, pending, receipt
--- ARGV: number, member before and after its number, deadline, life of the sequence, token before,
---       token, life of the receipt
+-- Makes a dead letter pending, under a new token and number.
+-- KEYS: dead, reasons, members, sequence, pending, receipt
+-- ARGV: number, member before and after its number, deadline, ttl of the sequence, old token, new
+--       token, ttl of the receipt
+-- Returns: whether the dead letter was there
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   return 0
 end

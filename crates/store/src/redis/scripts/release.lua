@@ -1,6 +1,7 @@
--- Gives a message back to those that wait, or that wait for another try.
--- KEYS: claimed, owners, index, deliveries, ended, where it goes
--- ARGV: claim, owner, try, life of ended, member, score, whether it failed
+-- Gives a claimed message back.
+-- KEYS: claimed, owners, index, deliveries, ended, the set to add it to: pending or retries
+-- ARGV: claim key, owner, attempt, ttl of ended, member, score, whether it failed
+-- Returns: whether the claim was held
 if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[2] then
   return redis.call('GET', KEYS[5]) == ARGV[3] and 1 or 0
 end

@@ -1,6 +1,7 @@
--- Holds a claim longer; says whether it was held.
+-- Extends a lease.
 -- KEYS: owners, index
--- ARGV: claim, owner, end of the lease
+-- ARGV: claim key, owner, end of the lease
+-- Returns: whether the claim was held
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
   return 0
 end

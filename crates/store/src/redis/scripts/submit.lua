@@ -1,7 +1,8 @@
--- Lets a message wait, once. The receipt remembers what it was and under which token it went.
+-- Adds a pending message once. The receipt records its digest and its generation.
 -- KEYS: sequence, pending, receipt
--- ARGV: digest, token, member before and after its number, deadline, lives of sequence and
---       receipt, whether the id is under way elsewhere
+-- ARGV: digest, token, member before and after its number, deadline, ttl of the sequence, ttl of the
+--       receipt, whether the id is active in another queue
+-- Returns: 0 accepted, 1 known, 2 conflict; the token of the known message; whether it has ended
 local known = redis.call('HMGET', KEYS[3], 'digest', 'token', 'ended')
 if known[1] then
   return { known[1] == ARGV[1] and 1 or 2, known[2], known[3] and 1 or 0 }

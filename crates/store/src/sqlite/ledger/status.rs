@@ -1,26 +1,26 @@
-//! How a batch stands, in the words of OpenAI's API.
+//! The status of a batch, with the names of OpenAI's API.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
-/// How a batch stands.
+/// The status of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// Its file is being read.
+    /// The input file is being read.
     #[default]
     Validating,
-    /// Its file is wrong.
+    /// The input file is invalid.
     Failed,
-    /// Its requests wait, are sent and are answered.
+    /// The requests are being sent.
     InProgress,
-    /// Its files are being written.
+    /// The result files are being written.
     Finalizing,
-    /// All its requests were answered, well or badly.
+    /// All requests have a response, successful or not.
     Completed,
-    /// Its time was over before all were answered.
+    /// The deadline passed before all requests had a response.
     Expired,
-    /// Somebody wanted it cancelled; what is being sent may still end.
+    /// A client cancelled the batch; requests that were sent may still get a response.
     Cancelling,
-    /// It was.
+    /// The batch was cancelled.
     Cancelled,
 }
 
@@ -38,12 +38,12 @@ const NAMES: [(Status, &str); 8] = [
 // === impl Status ===
 
 impl Status {
-    /// Its name outside.
+    /// The name in the API.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(status, _)| *status == self).map_or("", |(_, name)| *name)
     }
 
-    /// Whether nothing more will happen.
+    /// Whether the status is final.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Failed | Self::Completed | Self::Expired | Self::Cancelled)
     }

@@ -1,6 +1,6 @@
 //! The tables of the ledger.
 
-/// What the ledger adds to a queue's file.
+/// The SQL of the second version of the file.
 pub(in crate::sqlite) const TABLES: &str = "
 CREATE TABLE files (
     number  INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 
-use super::super::error;
 use super::{claim, fresh, message, now};
 use crate::tests::sqlite::Folder;
 use crate::{Depth, ErrorKind, SqliteStore, Store, StoreError};
@@ -52,13 +51,12 @@ fn a_closed_file_can_be_opened_at_once_whoever_starts_programs() {
 #[tokio::test]
 async fn d07_every_commit_is_flushed_and_nobody_else_can_read_the_file() {
     let (store, folder) = fresh();
-    let pragmas = |step: &rusqlite::Transaction<'_>| {
-        let synchronous = step.pragma_query_value(None, "synchronous", |row| row.get(0))?;
-        let mode = step.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
-        Ok((synchronous, mode))
+    let pragmas = |tx: &rusqlite::Transaction<'_>| {
+        let synchronous = tx.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+        let mode = tx.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+        Ok::<_, rusqlite::Error>((synchronous, mode))
     };
-    let pragmas: (i64, String) =
-        store.write(move |step| pragmas(step).map_err(error::from)).await.unwrap();
+    let pragmas: (i64, String) = store.write(pragmas).await.unwrap();
     assert_eq!(pragmas, (2, "wal".into()), "2 is FULL");
     for file in ["queue.db", "queue.db-wal"] {
         let mode = fs::metadata(folder.path().join(file)).unwrap().permissions().mode();

@@ -10,8 +10,8 @@ use crate::{Depth, ErrorKind, Receipt, SqliteStore, Store, StoreError, StoreFutu
 #[tokio::test]
 async fn an_operation_that_fails_takes_nothing_of_the_others_with_it() {
     let (store, _folder) = fresh();
-    let fails = store.write(|step| {
-        super::super::queue::submit(step, &[message("half")])?;
+    let fails = store.write(|tx| {
+        super::super::submit::submit(tx, &[message("half")])?;
         Err::<(), _>(StoreError::new(ErrorKind::Invalid, "no"))
     });
     let (first, failed, second) = tokio::join!(
@@ -92,7 +92,7 @@ async fn the_last_handle_may_go_inside_an_operation() {
         _ = wait.recv();
         drop(inside);
         _ = tell.send(());
-        Ok(())
+        Ok::<_, StoreError>(())
     }))
     .await;
     drop(store);

@@ -7,7 +7,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use super::super::error;
 use super::{QUEUE, claim, message, now};
 use crate::tests::sqlite::Folder;
 use crate::{Outcome, Receipt, Release, SqliteStore, Store};
@@ -82,11 +81,11 @@ fn run_and_kill(folder: &Folder, round: u64, lines: u64, moment: u64, said: &mut
 
 /// All that was acknowledged is there.
 async fn check(store: &SqliteStore, said: &Said) {
-    let known = |step: &rusqlite::Transaction<'_>| {
-        let mut sql = step.prepare("SELECT id FROM messages")?;
+    let known = |tx: &rusqlite::Transaction<'_>| {
+        let mut sql = tx.prepare("SELECT id FROM messages")?;
         sql.query_map([], |row| row.get(0))?.collect::<Result<BTreeSet<String>, _>>()
     };
-    let known = store.read(move |step| known(step).map_err(error::from)).await.unwrap();
+    let known = store.read(known).await.unwrap();
     let lost: Vec<_> = said.submitted.difference(&known).collect();
     assert!(lost.is_empty(), "lost: {lost:?}");
     let results = results(store).await;
@@ -98,11 +97,11 @@ async fn check(store: &SqliteStore, said: &Said) {
 }
 
 async fn results(store: &SqliteStore) -> BTreeMap<String, i64> {
-    let count = |step: &rusqlite::Transaction<'_>| {
-        let mut sql = step.prepare("SELECT id, count(*) FROM results GROUP BY id")?;
+    let count = |tx: &rusqlite::Transaction<'_>| {
+        let mut sql = tx.prepare("SELECT id, count(*) FROM results GROUP BY id")?;
         sql.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()
     };
-    store.read(move |step| count(step).map_err(error::from)).await.unwrap()
+    store.read(count).await.unwrap()
 }
 
 async fn work_off(store: &SqliteStore) {

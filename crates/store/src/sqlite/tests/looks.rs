@@ -4,19 +4,21 @@ use std::time::Duration;
 
 use rusqlite::StatementStatus;
 
-use super::super::{error, grave, look, queue, receipts, rows};
+use super::super::{
+    cancel, claim as claim_verb, dead_letters, lanes, receipts, reclaim, take_results,
+};
 use super::{QUEUE, claim, fresh, message, now};
 use crate::{Message, Moment, Outcome, Receipt, Reclaimed, Release, SqliteStore, Store};
 
 /// How SQLite would do it.
 async fn plan(store: &SqliteStore, sql: &'static str) -> String {
-    let explain = move |step: &rusqlite::Transaction<'_>| {
-        let mut sql = step.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
+    let explain = move |tx: &rusqlite::Transaction<'_>| {
+        let mut sql = tx.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
         let blanks = vec![None::<i64>; sql.parameter_count()];
         let lines = sql.query_map(rusqlite::params_from_iter(blanks), |row| row.get(3))?;
         lines.collect::<Result<Vec<String>, _>>()
     };
-    let lines = store.read(move |step| explain(step).map_err(error::from)).await.unwrap();
+    let lines = store.read(explain).await.unwrap();
     lines.join("; ")
 }
 
@@ -24,16 +26,16 @@ async fn plan(store: &SqliteStore, sql: &'static str) -> String {
 async fn everything_that_is_asked_often_is_found_by_an_index() {
     let (store, _folder) = fresh();
     let asked = [
-        (rows::NEXT, "turns (queue=? AND tenant=?)"),
-        (look::LANES, "turns (queue=? AND tenant=?)"),
-        (look::RESULTS, "answers (route=?)"),
-        (queue::BACK, "wakes (queue=? AND state=? AND due<?)"),
-        (queue::WAKE, "wakes (queue=? AND state=?"),
-        (queue::ROUTED, "routed (route=?)"),
-        (queue::ROUTED_CLAIMED, "routed (route=?)"),
-        (grave::DEAD, "graves (queue=? AND number>?)"),
+        (claim_verb::NEXT, "turns (queue=? AND tenant=?)"),
+        (lanes::LANES, "turns (queue=? AND tenant=?)"),
+        (take_results::RESULTS, "answers (route=?)"),
+        (reclaim::DUE, "wakes (queue=? AND state=? AND due<?)"),
+        (reclaim::NEXT_DUE, "wakes (queue=? AND state=?"),
+        (cancel::ROUTE_WAITING, "routed (route=?)"),
+        (cancel::ROUTE_CLAIMED, "routed (route=?)"),
+        (dead_letters::DEAD_LETTERS, "graves (queue=? AND number>?)"),
         (receipts::AGED, "receipts (ended<?)"),
-        (receipts::OLD, "COVERING INDEX receipts"),
+        (receipts::EXCESS, "COVERING INDEX receipts"),
     ];
     for (sql, index) in asked {
         let plan = plan(&store, sql).await;
@@ -59,12 +61,12 @@ async fn lanes_are_told_without_counting_what_waits() {
     assert_eq!(lanes.iter().map(|lane| lane.waiting).collect::<Vec<_>>(), [10_000; 5]);
     let deadlines = lanes.iter().map(|lane| lane.deadline.since(now()).as_secs());
     assert_eq!(deadlines.collect::<Vec<_>>(), [0, 1000, 2000, 3000, 4000]);
-    let steps = |step: &rusqlite::Transaction<'_>| {
-        let mut sql = step.prepare(look::LANES)?;
+    let steps = |tx: &rusqlite::Transaction<'_>| {
+        let mut sql = tx.prepare(lanes::LANES)?;
         let count = sql.query_map([QUEUE], |_| Ok(()))?.count();
-        Ok((count, sql.get_status(StatementStatus::VmStep)))
+        Ok::<_, rusqlite::Error>((count, sql.get_status(StatementStatus::VmStep)))
     };
-    let (count, steps) = store.read(move |step| steps(step).map_err(error::from)).await.unwrap();
+    let (count, steps) = store.read(steps).await.unwrap();
     assert_eq!(count, 5);
     assert!(steps < 500, "{steps} steps for five lanes of 50000 messages");
 }
@@ -122,8 +124,8 @@ async fn no_more_than_so_many_of_the_ended_are_known() {
         let at = now().after(Duration::from_secs(at as u64));
         store.complete(claim.reference, Outcome::failed(Outcome::FAILED, "x"), at).await.unwrap();
     }
-    let forget = |step: &rusqlite::Transaction<'_>| receipts::forget(step, receipts::OLD, 4);
-    store.write(move |step| forget(step).map_err(error::from)).await.unwrap();
+    let forget = |tx: &rusqlite::Transaction<'_>| receipts::delete(tx, receipts::EXCESS, 4);
+    store.write(forget).await.unwrap();
     let receipts = store.submit(messages, now()).await.unwrap();
     assert_eq!(receipts[..6], [Receipt::Accepted; 6], "the oldest are forgotten");
     assert_eq!(receipts[6..], [Receipt::Duplicate; 4]);

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use super::super::error;
 use super::{QUEUE, claim, fresh, message, now};
 use crate::tests::sqlite::Folder;
 use crate::{Body, ErrorKind, Message, Outcome, Receipt, SqliteStore, Store};
@@ -15,11 +14,11 @@ struct Tiny(PathBuf);
 
 /// Lets the file have so many more pages.
 async fn allow(store: &SqliteStore, pages: i64) {
-    let set = move |step: &rusqlite::Transaction<'_>| {
-        let now: i64 = step.pragma_query_value(None, "page_count", |row| row.get(0))?;
-        step.pragma_update_and_check(None, "max_page_count", now + pages, |_| Ok(()))
+    let set = move |tx: &rusqlite::Transaction<'_>| {
+        let now: i64 = tx.pragma_query_value(None, "page_count", |row| row.get(0))?;
+        tx.pragma_update_and_check(None, "max_page_count", now + pages, |_| Ok(()))
     };
-    store.write(move |step| set(step).map_err(error::from)).await.unwrap();
+    store.write(set).await.unwrap();
 }
 
 fn large(number: usize) -> Message {
@@ -51,11 +50,11 @@ async fn flood(store: &Arc<SqliteStore>, count: usize) -> (BTreeSet<String>, BTr
 }
 
 async fn pending(store: &SqliteStore) -> BTreeSet<String> {
-    let ids = |step: &rusqlite::Transaction<'_>| {
-        let mut sql = step.prepare("SELECT id FROM messages WHERE state = 'pending'")?;
+    let ids = |tx: &rusqlite::Transaction<'_>| {
+        let mut sql = tx.prepare("SELECT id FROM messages WHERE state = 'pending'")?;
         sql.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()
     };
-    store.read(move |step| ids(step).map_err(error::from)).await.unwrap()
+    store.read(ids).await.unwrap()
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use rusqlite::params;
 
-use super::super::error;
 use super::{QUEUE, claim, fresh, message, now};
 use crate::{Body, Depth, Message, Outcome, SqliteStore, Standing, Store};
 
@@ -16,17 +15,17 @@ fn line(id: &str) -> Message {
 
 async fn count(store: &SqliteStore) {
     let sql = "INSERT INTO tallies (route, total) VALUES (?1, 9)";
-    let keep = move |step: &rusqlite::Transaction<'_>| step.execute(sql, params![BATCH]);
-    store.write(move |step| keep(step).map_err(error::from)).await.unwrap();
+    let keep = move |tx: &rusqlite::Transaction<'_>| tx.execute(sql, params![BATCH]);
+    store.write(keep).await.unwrap();
 }
 
 /// How many lines were answered well, and how many otherwise.
 async fn tally(store: &SqliteStore) -> (i64, i64) {
     let sql = "SELECT answered_well, failed FROM tallies WHERE route = ?1";
-    let read = move |step: &rusqlite::Transaction<'_>| {
-        step.query_row(sql, [BATCH], |row| Ok((row.get(0)?, row.get(1)?)))
+    let read = move |tx: &rusqlite::Transaction<'_>| {
+        tx.query_row(sql, [BATCH], |row| Ok((row.get(0)?, row.get(1)?)))
     };
-    store.read(move |step| read(step).map_err(error::from)).await.unwrap()
+    store.read(read).await.unwrap()
 }
 
 #[tokio::test]
@@ -106,10 +105,10 @@ async fn bodies_go_with_their_messages() {
     let ids = ["completed", "dead", "cancelled"];
     store.submit(ids.map(message).to_vec(), now()).await.unwrap();
     let bodies = async || {
-        let count = |step: &rusqlite::Transaction<'_>| {
-            step.query_row("SELECT count(*) FROM bodies", [], |row| row.get::<_, i64>(0))
+        let count = |tx: &rusqlite::Transaction<'_>| {
+            tx.query_row("SELECT count(*) FROM bodies", [], |row| row.get::<_, i64>(0))
         };
-        store.read(move |step| count(step).map_err(error::from)).await.unwrap()
+        store.read(count).await.unwrap()
     };
     let claims = claim(&store, 2).await;
     let outcome = || Outcome::failed(Outcome::FAILED, "x");
@@ -127,8 +126,8 @@ async fn bodies_go_with_their_messages() {
 async fn a_body_that_somebody_removed_is_told_as_gone() {
     let (store, _folder) = fresh();
     store.submit(vec![message("a")], now()).await.unwrap();
-    let remove = |step: &rusqlite::Transaction<'_>| step.execute("DELETE FROM bodies", []);
-    store.write(move |step| remove(step).map_err(error::from)).await.unwrap();
+    let remove = |tx: &rusqlite::Transaction<'_>| tx.execute("DELETE FROM bodies", []);
+    store.write(remove).await.unwrap();
     assert_eq!(claim(&store, 1).await[0].message.body, Body::Gone);
 }
 

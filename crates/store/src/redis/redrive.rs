@@ -1,0 +1,91 @@
+//! [`Store::redrive`](crate::Store::redrive): makes dead letters pending again.
+
+use super::connection::Durability;
+use super::dead_letters::{DeadMember, SelectedPages};
+use super::envelope::{self, DecodedMessage, Payload, deadline_secs};
+use super::keys::{self, Keys};
+use super::pipeline::Command;
+use super::scripts::SCRIPTS;
+use super::submit::{MARK_GRACE, RECEIPT_GRACE, SEQUENCE_GRACE, ttl};
+use super::{RedisStore, token};
+use crate::error::StoreError;
+use crate::message::{BATCH_ROUTE, ENDED_WITH_BATCH};
+use crate::moment::Moment;
+use crate::{Redriven, Selection};
+
+pub(super) async fn redrive(
+    store: &RedisStore,
+    queue: &str,
+    selection: Selection,
+    now: Moment,
+) -> Result<Redriven, StoreError> {
+    let keys = store.layout.queue(queue);
+    let mut pages = SelectedPages::new(store, &keys, selection);
+    let mut redriven = Redriven::default();
+    while let Some(page) = pages.next().await? {
+        for dead in page {
+            match redrivable(&dead, &keys) {
+                Ok(message) => {
+                    let requeued = redrive_one(store, &keys, (&dead, &message), now).await?;
+                    redriven.requeued += u64::from(requeued);
+                }
+                Err(why) => redriven.skip(&dead.id, why),
+            }
+        }
+    }
+    if redriven.requeued > 0 {
+        let commands = vec![Command::publish_change(queue)];
+        store.connection.run(commands, Durability::Primary).await?;
+    }
+    Ok(redriven)
+}
+
+/// The message of a dead letter, or why it cannot be redriven.
+fn redrivable(dead: &DeadMember, keys: &Keys) -> Result<DecodedMessage, String> {
+    let text = String::from_utf8_lossy(&dead.member);
+    // A redriven unreadable message would be a dead letter again at once.
+    let message = envelope::decode(&text, &keys.pending)
+        .map_err(|error| format!("it cannot be read: {error}; purge it, and submit it mended"))?;
+    match message.message.route.starts_with(BATCH_ROUTE) {
+        true => Err(ENDED_WITH_BATCH.into()),
+        false => Ok(message),
+    }
+}
+
+async fn redrive_one(
+    store: &RedisStore,
+    keys: &Keys,
+    (dead, decoded): (&DeadMember, &DecodedMessage),
+    now: Moment,
+) -> Result<bool, StoreError> {
+    let message = &decoded.message;
+    let deadline = now.after(message.deadline.since(message.created));
+    let (token, text) = (token::request(), String::from_utf8_lossy(&dead.member));
+    let Ok(member) = envelope::encode_redriven(&text, &token, (now, deadline)) else {
+        return Ok(false);
+    };
+    let secs = deadline_secs(deadline);
+    let (sequence, receipt) = (keys.sequence(secs), keys.receipt(&message.id));
+    let (reasons, members) = (&keys.dead_reasons, &keys.dead_members);
+    let names = [&keys.dead, reasons, members, &sequence, &keys.pending, &receipt];
+    let ttl = |grace| ttl(deadline, now, grace);
+    let command = Command::script(&SCRIPTS.redrive, &names.map(String::as_str))
+        .arg(dead.number)
+        .arg(&member.before)
+        .arg(&member.after)
+        .arg(secs)
+        .arg(ttl(SEQUENCE_GRACE))
+        .arg(&decoded.token)
+        .arg(&token)
+        .arg(ttl(RECEIPT_GRACE));
+    if !store.connection.query::<bool>(command, Durability::Replicated).await? {
+        return Ok(false);
+    }
+    let active = Command::new("SET", &keys::active(&message.id));
+    let mut marks = vec![active.arg(&token).arg("EX").arg(ttl(MARK_GRACE))];
+    if let Payload::Apart(body) = &decoded.body {
+        marks.push(Command::new("EXPIRE", body).arg(ttl(MARK_GRACE)));
+    }
+    store.connection.run(marks, Durability::Primary).await?;
+    Ok(true)
+}
