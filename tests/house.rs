@@ -290,6 +290,49 @@ fn the_tables_of_rooms_have_no_cycle() {
     }
 }
 
+/// Verbs of `Store` that an engine implements in place, in fewer lines than a module would have.
+const IN_PLACE: &[(&str, &str)] = &[("sqlite", "join"), ("sqlite", "changed")];
+
+/// A verb of `Store` keeps its name in both engines and in Lua: `claim` is `sqlite/claim.rs`,
+/// `redis/claim.rs` and `scripts/claim.lua`.
+#[test]
+fn verbs_of_the_store_keep_their_names_down_to_the_script() {
+    let source = root().join("crates/store/src");
+    let verbs = store_verbs(&read(&source.join("lib.rs")));
+    assert!(verbs.len() > 15, "only {verbs:?} were found");
+    for engine in ["sqlite", "redis"] {
+        let engine_text = read(&source.join(engine).with_extension("rs"));
+        let has_module = |verb: &&String| !IN_PLACE.contains(&(engine, verb.as_str()));
+        for verb in verbs.iter().filter(has_module) {
+            let call = format!("{verb}::{verb}(");
+            assert!(engine_text.contains(&call), "{engine}.rs does not call {call}…)");
+            let module = read(&source.join(engine).join(verb).with_extension("rs"));
+            let mut lines = module.lines();
+            let declares = |line: &str| {
+                line.starts_with("pub(super)") && line.contains(&format!("fn {verb}("))
+            };
+            assert!(lines.any(declares), "{engine}/{verb}.rs has no {verb}");
+        }
+    }
+    for entry in fs::read_dir(source.join("redis/scripts")).unwrap() {
+        let script = entry.unwrap().path();
+        let name = script.file_stem().unwrap().to_str().unwrap();
+        let named_after = |verb: &String| {
+            name.strip_prefix(verb.as_str())
+                .is_some_and(|rest| matches!(rest.get(..1), None | Some("_")))
+        };
+        assert!(verbs.iter().any(named_after), "{name}.lua is not named after a verb of the store");
+    }
+}
+
+/// The methods of `trait Store`.
+fn store_verbs(text: &str) -> Vec<String> {
+    let start = text.find("pub trait Store:").expect("the trait is in lib.rs");
+    let end = start + text[start..].find("\n}\n").expect("the trait ends");
+    let lines = text[start..end].lines().filter_map(|line| line.strip_prefix("    fn "));
+    lines.filter_map(|line| line.split(['(', '<']).next()).map(str::to_owned).collect()
+}
+
 #[test]
 fn files_are_short_and_say_what_they_are() {
     for (path, text) in sources() {
