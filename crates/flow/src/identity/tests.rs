@@ -37,7 +37,7 @@ fn q01_different_parts_make_different_names() {
 }
 
 #[test]
-fn q01_whoever_leaves_the_value_out_shares_one_flow() {
+fn q01_requests_without_the_value_share_one_flow() {
     let headers = [("x-team", "")];
     let by_team = [Attribute::Header("x-team".into())];
     assert_eq!(flow_name(&by_team, &traits(&[])), "-");

@@ -37,7 +37,7 @@ fn trio() -> [Candidate; 3] {
     [nvidia(), igpu(), npu()]
 }
 
-/// Backends of equal traits with this much pending each, from best-effort to critical.
+/// Equal backends with these asks in flight each, from best-effort to critical.
 fn equals<const N: usize>(pending: [[u32; BANDS]; N]) -> [Candidate; N] {
     let mut at = 0;
     pending.map(|pending| {

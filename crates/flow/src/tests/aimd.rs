@@ -1,4 +1,4 @@
-//! The window law: how it grows, how it is cut, and that it stays within its bounds.
+//! The AIMD window: how it grows, how it is cut, and that it stays within its bounds.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn now(millis: u64) -> Time {
     Time::from_millis(millis)
 }
 
-/// One window of good answers while it is full.
+/// One window of successful responses while the window is full.
 fn round(aimd: &mut Aimd) {
     (0..aimd.window()).for_each(|_| aimd.good(u64::from(aimd.window())));
 }
@@ -33,14 +33,14 @@ fn d02_the_window_doubles_until_the_first_refusal_and_then_grows_by_one() {
     for _ in 0..10 {
         let before = aimd.window();
         round(&mut aimd);
-        // The window grows a little while the round lasts, so that it comes just short of one.
+        // The window grows during the round trip, so that it gains slightly less than one.
         aimd.good(u64::from(before));
         assert_eq!(aimd.window(), before + 1);
     }
 }
 
 #[test]
-fn d05_a_crowd_of_refusals_cuts_the_window_once() {
+fn d05_many_refusals_cut_the_window_once() {
     let mut aimd = aimd(1, 1000);
     (0..7).for_each(|_| round(&mut aimd));
     assert_eq!(aimd.window(), 128);
@@ -63,7 +63,7 @@ fn d02_a_window_that_is_not_used_does_not_grow() {
 }
 
 #[test]
-fn d02_the_window_ends_at_its_most() {
+fn d02_the_window_stops_at_its_maximum() {
     let mut aimd = aimd(1, 5);
     (0..100).for_each(|_| aimd.good(5));
     assert_eq!(aimd.window(), 5);

@@ -1,17 +1,17 @@
-//! C10: the stock that tunes itself, law by law. How well it does on engines is for simulation.
+//! C10: the rules of `auto`, one by one. The simulation shows how well they do on engines.
 
-use super::bench::{Bench, limited_to};
+use super::fixture::{Fixture, limited_to};
 use crate::auto::{AutoBound, AutoLimits, EngineReading};
 use crate::{Ask, BackendId, Band, Settings, Span, StockUnit, Ticket, Usage, Verdict};
 
-/// More prompt than may be unstarted whatever its number.
+/// A prompt longer than the allowance of unstarted prompt tokens.
 const LONG: u64 = 5000;
 const CALM: EngineReading =
     EngineReading { running: 1, waiting: 0, kv_used: 0.5, preemptions: 0, kv_tokens: None };
 
-/// One backend under `auto`, and what is in flight there, the oldest first.
+/// One backend under `auto`, and the asks in flight there, the oldest first.
 struct Tide {
-    bench: Bench,
+    fixture: Fixture,
     flying: Vec<Ticket>,
 }
 
@@ -19,26 +19,26 @@ struct Tide {
 
 impl Tide {
     fn new() -> Self {
-        Self { bench: Bench::new(Settings::default(), 1), flying: Vec::new() }
+        Self { fixture: Fixture::new(Settings::default(), 1), flying: Vec::new() }
     }
 
-    /// One whose backend has shown that it can hold many.
+    /// With a backend at which many asks have started before.
     fn warm() -> Self {
         let mut tide = Self::new();
         tide.read(CALM);
-        let ask = tide.bench.ask("a");
-        tide.bench.warm(ask, 100);
+        let ask = tide.fixture.ask("a");
+        tide.fixture.warm(ask, 100);
         tide
     }
 
     fn offer(&mut self, prompt: u64, tokens: u64) -> bool {
-        let ask = self.bench.ask("a");
+        let ask = self.fixture.ask("a");
         self.send(Ask { prompt, tokens, ..ask })
     }
 
-    /// Offers an ask, and says whether it went at once.
+    /// Offers an ask, and returns whether it was granted at once.
     fn send(&mut self, ask: Ask) -> bool {
-        match self.bench.offer(ask) {
+        match self.fixture.offer(ask) {
             Verdict::Granted { ticket, .. } => self.flying.push(ticket),
             Verdict::Queued { .. } => return false,
             Verdict::Refused { reason, .. } => panic!("{reason:?}"),
@@ -46,9 +46,9 @@ impl Tide {
         true
     }
 
-    /// A crowd waits, long in prompt, and goes on waiting.
+    /// Queues many asks with long prompts that never expire.
     fn crowd(&mut self) {
-        let ask = self.bench.ask("crowd");
+        let ask = self.fixture.ask("crowd");
         for _ in 0..90 {
             self.send(Ask { prompt: LONG, tokens: LONG, ttl: Some(Span::from_secs(9999)), ..ask });
         }
@@ -56,7 +56,7 @@ impl Tide {
     }
 
     fn collect(&mut self) {
-        let granted = std::mem::take(&mut self.bench.events);
+        let granted = std::mem::take(&mut self.fixture.events);
         self.flying.extend(granted.into_iter().filter_map(|event| match event {
             crate::Event::Granted { ticket, .. } => Some(ticket),
             crate::Event::Evicted { .. } => None,
@@ -64,12 +64,12 @@ impl Tide {
     }
 
     fn start(&mut self, at: usize) {
-        self.bench.gate.started(self.flying[at], self.bench.now).unwrap();
-        self.bench.collect();
+        self.fixture.gate.started(self.flying[at], self.fixture.now).unwrap();
+        self.fixture.collect();
         self.collect();
     }
 
-    /// Lets everything that comes start at once, until nothing more comes or `most` are in flight.
+    /// Starts every granted ask at once, until none is granted or `most` are in flight.
     fn start_all(&mut self, most: usize) {
         let mut at = 0;
         while at < self.flying.len() && self.flying.len() < most {
@@ -79,19 +79,19 @@ impl Tide {
     }
 
     fn read(&mut self, reading: EngineReading) {
-        self.bench.pass(Span::from_millis(200));
-        self.bench.gate.reading(BackendId(0), reading, self.bench.now);
-        self.bench.collect();
+        self.fixture.pass(Span::from_millis(200));
+        self.fixture.gate.reading(BackendId(0), reading, self.fixture.now);
+        self.fixture.collect();
         self.collect();
     }
 
     fn limits(&self) -> AutoLimits {
-        self.bench.gate.backends().next().unwrap().limits
+        self.fixture.gate.backends().next().unwrap().limits
     }
 }
 
 #[test]
-fn c10_no_more_asks_go_than_may_be_unstarted() {
+fn c10_no_more_asks_go_than_the_unstarted_bound_allows() {
     let mut tide = Tide::new();
     tide.read(CALM);
     assert!(tide.offer(LONG, LONG) && tide.offer(LONG, LONG));
@@ -105,15 +105,15 @@ fn c10_no_more_asks_go_than_may_be_unstarted() {
 }
 
 #[test]
-fn c10_short_prompts_go_in_numbers() {
+fn c10_many_short_prompts_go_at_once() {
     let mut tide = Tide::warm();
     let gone = (0..100).filter(|_| tide.offer(64, 64)).count();
     assert_eq!(gone, 4096 / 64);
 }
 
-/// Nobody knows what a new engine can hold, however short the prompts are.
+/// The size of a new engine is unknown, however short the prompts are.
 #[test]
-fn c10_a_burst_goes_no_further_than_what_has_begun_before() {
+fn c10_a_burst_is_limited_to_the_asks_started_before() {
     let mut tide = Tide::new();
     tide.read(CALM);
     let gone = (0..90).filter(|_| tide.offer(1, 1)).count();
@@ -142,15 +142,15 @@ fn c10_tokens_in_flight_stay_within_the_kv_cache() {
     tide.read(EngineReading { kv_tokens: Some(1000), ..CALM });
     let gone = (0..30).filter(|_| tide.offer(10, 100)).count();
     assert_eq!(gone, 9, "nine tenths of it");
-    tide.bench.gate.settle(tide.flying[0], Usage::Unknown, tide.bench.now).unwrap();
-    assert_eq!(tide.bench.gate.in_flight(), 9, "what ends makes room");
+    tide.fixture.gate.settle(tide.flying[0], Usage::Unknown, tide.fixture.now).unwrap();
+    assert_eq!(tide.fixture.gate.in_flight(), 9, "what ends makes room");
 }
 
 #[test]
 fn c10_a_stream_that_grows_past_its_estimate_counts_for_more() {
     let mut tide = Tide::new();
     tide.offer(160, 200);
-    tide.bench.gate.streamed(tide.flying[0], 400, tide.bench.now).unwrap();
+    tide.fixture.gate.streamed(tide.flying[0], 400, tide.fixture.now).unwrap();
     assert_eq!(tide.limits().tokens.0, 160 + 400);
     assert_eq!(tide.limits().unstarted.0, 0, "a stream has started");
 }
@@ -224,8 +224,8 @@ fn c10_without_metrics_slots_follow_the_streams_that_have_started() {
     let started = tide.limits().slots.0 - tide.limits().unstarted.0;
     assert_eq!(tide.limits().slots.1, f64::from(started) + 3.0, "while they rise");
     assert!(!tide.limits().by_metrics);
-    tide.bench.pass(Span::from_secs(2));
-    tide.bench.gate.streamed(tide.flying[0], 5, tide.bench.now).unwrap();
+    tide.fixture.pass(Span::from_secs(2));
+    tide.fixture.gate.streamed(tide.flying[0], 5, tide.fixture.now).unwrap();
     assert_eq!(tide.limits().slots.1, f64::from(started) + 1.0, "and one more asks for the next");
 }
 
@@ -236,16 +236,16 @@ fn c10_without_metrics_a_stream_that_stands_still_cuts_tokens() {
         tide.offer(100, 1000);
     }
     for step in 1..=10 {
-        tide.bench.pass(Span::from_millis(50));
+        tide.fixture.pass(Span::from_millis(50));
         for &ticket in &tide.flying[1..] {
-            tide.bench.gate.streamed(ticket, step, tide.bench.now).unwrap();
+            tide.fixture.gate.streamed(ticket, step, tide.fixture.now).unwrap();
         }
         if step == 1 {
-            tide.bench.gate.streamed(tide.flying[0], 1, tide.bench.now).unwrap();
+            tide.fixture.gate.streamed(tide.flying[0], 1, tide.fixture.now).unwrap();
         }
     }
     assert!(tide.limits().tokens.1.is_infinite());
-    tide.bench.gate.streamed(tide.flying[0], 2, tide.bench.now).unwrap();
+    tide.fixture.gate.streamed(tide.flying[0], 2, tide.fixture.now).unwrap();
     assert_eq!(tide.limits().tokens.1, 0.95 * 3000.0);
 }
 
@@ -256,9 +256,9 @@ fn c10_all_streams_slow_together_without_any_effect() {
         tide.offer(100, 1000);
     }
     for step in 1..=10 {
-        tide.bench.pass(Span::from_secs(3));
+        tide.fixture.pass(Span::from_secs(3));
         for &ticket in &tide.flying {
-            tide.bench.gate.streamed(ticket, step, tide.bench.now).unwrap();
+            tide.fixture.gate.streamed(ticket, step, tide.fixture.now).unwrap();
         }
     }
     assert!(tide.limits().tokens.1.is_infinite());
@@ -272,30 +272,30 @@ fn c10_metrics_that_come_back_take_over() {
     assert!(tide.limits().slots.1.is_finite());
     tide.read(CALM);
     assert!(tide.limits().by_metrics && tide.limits().slots.1.is_infinite());
-    tide.bench.pass(Span::from_secs(3));
-    tide.bench.gate.streamed(tide.flying[0], 5, tide.bench.now).unwrap();
+    tide.fixture.pass(Span::from_secs(3));
+    tide.fixture.gate.streamed(tide.flying[0], 5, tide.fixture.now).unwrap();
     assert!(!tide.limits().by_metrics && tide.limits().slots.1.is_finite());
 }
 
-/// Lets every stream make a token every `step`, for so long, under fresh metrics.
+/// Lets every stream produce a token every `step` for a time, under fresh metrics.
 fn stream(tide: &mut Tide, step: Span, steps: u64, so_far: u64) {
     for made in 1..=steps {
-        tide.bench.pass(step);
-        tide.bench.gate.reading(BackendId(0), CALM, tide.bench.now);
+        tide.fixture.pass(step);
+        tide.fixture.gate.reading(BackendId(0), CALM, tide.fixture.now);
         for at in 0..tide.flying.len() {
             let ticket = tide.flying[at];
-            tide.bench.gate.streamed(ticket, so_far + made, tide.bench.now).unwrap();
+            tide.fixture.gate.streamed(ticket, so_far + made, tide.fixture.now).unwrap();
         }
-        tide.bench.collect();
+        tide.fixture.collect();
         tide.collect();
     }
 }
 
 #[test]
-fn c10_a_longest_pace_bounds_what_is_in_flight() {
+fn c10_a_longest_pace_bounds_the_asks_in_flight() {
     let mut tide = Tide::new();
     let settings = Settings { pace_max: Some(Span::from_millis(50)), ..Settings::default() };
-    tide.bench.gate.configure(settings, tide.bench.now);
+    tide.fixture.gate.configure(settings, tide.fixture.now);
     tide.read(EngineReading { kv_tokens: Some(1_000_000), ..CALM });
     tide.crowd();
     tide.start_all(20);
@@ -329,93 +329,96 @@ fn c10_without_a_longest_pace_streams_may_take_their_time() {
 #[test]
 fn c10_asks_that_do_not_stream_are_presumed_to_start() {
     let mut tide = Tide::new();
-    let ask = tide.bench.ask("a");
+    let ask = tide.fixture.ask("a");
     let silent = Ask { prompt: LONG, tokens: LONG, streamed: false, ..ask };
     assert!(tide.send(silent) && tide.send(silent) && !tide.send(silent));
-    tide.bench.pass(Span::from_millis(490));
-    assert_eq!(tide.bench.gate.in_flight(), 2);
-    tide.bench.pass(Span::from_millis(20));
-    assert_eq!(tide.bench.gate.in_flight(), 3, "after half a second while nothing is known");
+    tide.fixture.pass(Span::from_millis(490));
+    assert_eq!(tide.fixture.gate.in_flight(), 2);
+    tide.fixture.pass(Span::from_millis(20));
+    assert_eq!(tide.fixture.gate.in_flight(), 3, "after half a second while nothing is known");
     tide.collect();
-    tide.bench.gate.settle(tide.flying[2], Usage::Unknown, tide.bench.now).unwrap();
-    tide.bench.pass(Span::from_secs(40));
-    assert_eq!(tide.bench.gate.in_flight(), 2, "no ask in progress ever expires");
+    tide.fixture.gate.settle(tide.flying[2], Usage::Unknown, tide.fixture.now).unwrap();
+    tide.fixture.pass(Span::from_secs(40));
+    assert_eq!(tide.fixture.gate.in_flight(), 2, "no ask in progress ever expires");
 }
 
 #[test]
 fn c10_presumption_keeps_an_asks_own_deadline() {
     let mut tide = Tide::new();
-    let ask = tide.bench.ask("a");
+    let ask = tide.fixture.ask("a");
     let ttl = Some(Span::from_secs(3));
     tide.send(Ask { prompt: LONG, tokens: LONG, streamed: false, ttl, ..ask });
-    tide.bench.supply(&[]);
-    tide.bench.gate.requeue(tide.flying[0], crate::RequeuePosition::Back, tide.bench.now).unwrap();
-    tide.bench.pass(Span::from_millis(2900));
-    assert_eq!(tide.bench.gate.depth(), 1);
-    tide.bench.pass(Span::from_millis(200));
-    assert_eq!(tide.bench.gate.depth(), 0);
+    tide.fixture.supply(&[]);
+    tide.fixture
+        .gate
+        .requeue(tide.flying[0], crate::RequeuePosition::Back, tide.fixture.now)
+        .unwrap();
+    tide.fixture.pass(Span::from_millis(2900));
+    assert_eq!(tide.fixture.gate.depth(), 1);
+    tide.fixture.pass(Span::from_millis(200));
+    assert_eq!(tide.fixture.gate.depth(), 0);
 }
 
 #[test]
 fn c10_auto_can_be_switched_on_and_off_with_asks_in_flight() {
-    let mut bench = Bench::new(limited_to(4.0), 2);
-    let tickets: Vec<_> = (0..6).map(|_| bench.start("a")).collect();
-    bench.gate.configure(Settings::default(), bench.now);
-    bench.collect();
-    let in_flight = |bench: &Bench| -> u32 {
-        bench.gate.backends().map(|backend| backend.limits.slots.0).sum()
+    let mut fixture = Fixture::new(limited_to(4.0), 2);
+    let tickets: Vec<_> = (0..6).map(|_| fixture.start("a")).collect();
+    fixture.gate.configure(Settings::default(), fixture.now);
+    fixture.collect();
+    let in_flight = |fixture: &Fixture| -> u32 {
+        fixture.gate.backends().map(|backend| backend.limits.slots.0).sum()
     };
-    assert_eq!(in_flight(&bench), 6);
-    bench.gate.started(tickets[0], bench.now).unwrap();
-    bench.gate.configure(Settings { stock: StockUnit::Tokens, ..limited_to(4.0) }, bench.now);
-    bench.collect();
-    assert_eq!(in_flight(&bench), 0, "nobody counts for it any more");
+    assert_eq!(in_flight(&fixture), 6);
+    fixture.gate.started(tickets[0], fixture.now).unwrap();
+    fixture.gate.configure(Settings { stock: StockUnit::Tokens, ..limited_to(4.0) }, fixture.now);
+    fixture.collect();
+    assert_eq!(in_flight(&fixture), 0, "nobody counts for it any more");
     for ticket in tickets {
-        bench.gate.settle(ticket, Usage::Cost(1), bench.now).unwrap();
+        fixture.gate.settle(ticket, Usage::Cost(1), fixture.now).unwrap();
     }
-    bench.collect();
+    fixture.collect();
 }
 
 #[test]
-fn c10_a_backend_that_returns_is_met_as_a_cold_one() {
+fn c10_a_backend_that_returns_is_treated_as_cold() {
     let mut tide = Tide::new();
     tide.read(EngineReading { kv_tokens: Some(1000), ..CALM });
     tide.offer(LONG, LONG);
     tide.start(0);
-    let backend = super::bench::backend(0, &[super::bench::MODEL.0]);
-    tide.bench.supply(&[crate::BackendSupply { ready: false, ..backend.clone() }]);
-    tide.bench.supply(&[backend]);
+    let backend = super::fixture::backend(0, &[super::fixture::MODEL.0]);
+    tide.fixture.supply(&[crate::BackendSupply { ready: false, ..backend.clone() }]);
+    tide.fixture.supply(&[backend]);
     let limits = tide.limits();
     assert_eq!((limits.unstarted.1, limits.slots.0), (2.0, 1), "what is in progress stays counted");
     assert!(limits.tokens.1.is_infinite(), "its memory may be another now");
 }
 
-/// A backend that says it is full is the same engine afterwards: forgetting its bounds would only
-/// overrun it again.
+/// A backend that reports that it is full has the same engine afterwards: without its bounds it
+/// would be overloaded again.
 #[test]
 fn c10_a_backend_that_pauses_keeps_its_bounds() {
     let mut tide = Tide::new();
     tide.read(EngineReading { kv_tokens: Some(1000), ..CALM });
-    let backend = super::bench::backend(0, &[super::bench::MODEL.0]);
-    tide.bench.supply(&[crate::BackendSupply { paused: true, ..backend.clone() }]);
-    assert!(!tide.bench.gate.backends().next().unwrap().ready, "it takes nothing");
-    tide.bench.supply(&[backend]);
-    assert!(tide.bench.gate.backends().next().unwrap().ready);
+    let backend = super::fixture::backend(0, &[super::fixture::MODEL.0]);
+    tide.fixture.supply(&[crate::BackendSupply { paused: true, ..backend.clone() }]);
+    assert!(!tide.fixture.gate.backends().next().unwrap().ready, "it takes nothing");
+    tide.fixture.supply(&[backend]);
+    assert!(tide.fixture.gate.backends().next().unwrap().ready);
     assert_eq!(tide.limits().tokens.1, 900.0);
 }
 
 #[test]
 fn c10_a_mixed_pool_fills_by_each_backends_own_bounds() {
-    let mut bench = Bench::new(Settings::default(), 2);
+    let mut fixture = Fixture::new(Settings::default(), 2);
     for (id, kv) in [(0, 1_000), (1, 10_000)] {
         let reading = EngineReading { kv_tokens: Some(kv), ..CALM };
-        bench.gate.reading(BackendId(id), reading, bench.now);
+        fixture.gate.reading(BackendId(id), reading, fixture.now);
     }
-    let ask = bench.ask("a");
-    bench.warm(ask, 200);
+    let ask = fixture.ask("a");
+    fixture.warm(ask, 200);
     for _ in 0..99 {
-        bench.offer(Ask { prompt: 10, tokens: 100, band: Band::Normal, ..ask });
+        fixture.offer(Ask { prompt: 10, tokens: 100, band: Band::Normal, ..ask });
     }
-    let held: Vec<u32> = bench.gate.backends().map(|backend| backend.limits.slots.0).collect();
+    let held: Vec<u32> = fixture.gate.backends().map(|backend| backend.limits.slots.0).collect();
     assert_eq!(held, [9, 90]);
 }

@@ -1,6 +1,6 @@
 //! P01, P03, P04: priority.
 
-use super::bench::{Bench, limited_to};
+use super::fixture::{Fixture, limited_to};
 use crate::{Band, Cascade, Settings, Ticket, Weight};
 
 /// P01: four bands, normal by default.
@@ -12,40 +12,41 @@ fn p01_there_are_four_ordered_bands() {
     assert_eq!(Band::DESCENDING.map(|band| band as u8), [3, 2, 1, 0]);
 }
 
-/// P03: strict: the highest band with something that could go, whatever came first.
+/// P03: strict: the highest band with an ask that could go is served first, in any order of
+/// arrival.
 #[test]
 fn p03_strict_bands_serve_the_highest_first() {
-    let mut bench = Bench::new(limited_to(1.0), 1);
-    let running = bench.start("x");
+    let mut fixture = Fixture::new(limited_to(1.0), 1);
+    let running = fixture.start("x");
     let mut expected: Vec<(Band, usize, Ticket)> = Vec::new();
     for (place, band) in Band::DESCENDING.iter().rev().cycle().take(12).enumerate() {
-        expected.push((*band, place, bench.queue("a", *band)));
+        expected.push((*band, place, fixture.queue("a", *band)));
     }
     expected.sort_by_key(|&(band, place, _)| (std::cmp::Reverse(band), place));
-    let order = bench.run_dry(vec![running]);
+    let order = fixture.run_dry(vec![running]);
     assert_eq!(order, expected.iter().map(|&(_, _, ticket)| ticket).collect::<Vec<_>>());
 }
 
 /// P03: a higher band whose backends have no room does not hold a lower one back.
 #[test]
 fn p03_a_band_that_cannot_go_does_not_block_lower_ones() {
-    let backends = [super::bench::backend(0, &[1, 3]), super::bench::backend(1, &[2, 3])];
-    let mut bench = Bench::with(limited_to(1.0), &backends);
-    let ask = bench.ask("a");
+    let backends = [super::fixture::backend(0, &[1, 3]), super::fixture::backend(1, &[2, 3])];
+    let mut fixture = Fixture::with(limited_to(1.0), &backends);
+    let ask = fixture.ask("a");
     let on = |model, band| crate::Ask { model: crate::ModelId(model), band, ..ask };
-    bench.offer(on(1, Band::Normal));
-    let crate::Verdict::Granted { ticket, .. } = bench.offer(on(2, Band::Normal)) else {
+    fixture.offer(on(1, Band::Normal));
+    let crate::Verdict::Granted { ticket, .. } = fixture.offer(on(2, Band::Normal)) else {
         panic!("an idle backend takes it");
     };
-    bench.offer(on(1, Band::Critical));
-    let crate::Verdict::Queued { ticket: low } = bench.offer(on(2, Band::BestEffort)) else {
+    fixture.offer(on(1, Band::Critical));
+    let crate::Verdict::Queued { ticket: low } = fixture.offer(on(2, Band::BestEffort)) else {
         panic!("its backend is full");
     };
-    bench.settle(ticket, 1);
-    assert_eq!(bench.granted(), [low]);
+    fixture.settle(ticket, 1);
+    assert_eq!(fixture.granted(), [low]);
 }
 
-/// P04: weighted bands share 70/15/10/5, no band starves, and idle shares are given away.
+/// P04: weighted bands share 70/15/10/5, no band starves, and idle shares go to the other bands.
 #[test]
 fn p04_weighted_bands_share_by_their_weights() {
     let weights = [5.0, 10.0, 15.0, 70.0].map(|weight| Weight::new(weight).unwrap());
@@ -55,23 +56,23 @@ fn p04_weighted_bands_share_by_their_weights() {
         default_class: crate::FlowClass { capacity: 5000, ..crate::FlowClass::default() },
         ..limited_to(1.0)
     };
-    let mut bench = Bench::new(settings, 1);
-    let mut running = bench.start("x");
+    let mut fixture = Fixture::new(settings, 1);
+    let mut running = fixture.start("x");
     let mut band_of = std::collections::BTreeMap::new();
     for place in 0..1600 {
         let band = Band::DESCENDING[place % 4];
-        band_of.insert(bench.queue("a", band), band);
+        band_of.insert(fixture.queue("a", band), band);
     }
     let mut served = [0; 4];
     for _ in 0..500 {
-        bench.settle(running, 1);
-        running = bench.granted()[0];
+        fixture.settle(running, 1);
+        running = fixture.granted()[0];
         served[band_of[&running].index()] += 1;
     }
     for (count, share) in served.into_iter().zip([25, 50, 75, 350]) {
         assert!((share - 2..=share + 2).contains(&count), "{served:?}");
     }
-    let rest = bench.run_dry(vec![running]);
+    let rest = fixture.run_dry(vec![running]);
     assert_eq!(rest.len(), 1100, "the shares of empty bands are given away");
 }
 
@@ -85,22 +86,22 @@ fn p04_overestimating_buys_a_band_no_credit() {
         default_class: crate::FlowClass { capacity: 5000, ..crate::FlowClass::default() },
         ..limited_to(2.0)
     };
-    let mut bench = Bench::new(settings, 1);
-    let sly = crate::Ask { band: Band::BestEffort, cost: 1_000_000, ..bench.ask("sly") };
-    let crate::Verdict::Granted { ticket: inflated, .. } = bench.offer(sly) else { panic!() };
-    let mut running = bench.start("x");
-    bench.fill("a", Band::BestEffort, 1000);
+    let mut fixture = Fixture::new(settings, 1);
+    let sly = crate::Ask { band: Band::BestEffort, cost: 1_000_000, ..fixture.ask("sly") };
+    let crate::Verdict::Granted { ticket: inflated, .. } = fixture.offer(sly) else { panic!() };
+    let mut running = fixture.start("x");
+    fixture.fill("a", Band::BestEffort, 1000);
     let critical: std::collections::BTreeSet<Ticket> =
-        (0..1000).map(|_| bench.queue("a", Band::Critical)).collect();
+        (0..1000).map(|_| fixture.queue("a", Band::Critical)).collect();
     // Both bands are present before the refund comes.
-    bench.settle(running, 1);
-    running = bench.granted()[0];
-    bench.settle(inflated, 1);
-    bench.granted();
+    fixture.settle(running, 1);
+    running = fixture.granted()[0];
+    fixture.settle(inflated, 1);
+    fixture.granted();
     let mut served = 0;
     for _ in 0..800 {
-        bench.settle(running, 1);
-        running = bench.granted()[0];
+        fixture.settle(running, 1);
+        running = fixture.granted()[0];
         served += usize::from(critical.contains(&running));
     }
     assert!((690..=710).contains(&served), "seven in eight: {served} of 800");

@@ -1,4 +1,4 @@
-//! D02 to D06 as far as they are pure: what a reading allows, and that it is never overrun.
+//! D02 to D06 as far as they are pure: how much a reading allows, and that it is never exceeded.
 
 mod accuracy;
 mod world;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::budget::{Allowance, Basis, Budget, BudgetSettings, GateReading, Share, take_all};
 use crate::{Span, Time};
 
-/// With requests that are there as soon as they are sent.
+/// With no time in transit.
 const MEASURED: Basis = Basis::Measured { transit: Span::ZERO, all: false };
 
 fn law(baseline: f64) -> BudgetSettings {
@@ -27,7 +27,7 @@ fn now(secs: u64) -> Time {
     Time::ZERO.after(Span::from_secs(secs))
 }
 
-/// How many of a size go at once.
+/// How many requests of a size go at once.
 fn go(budget: &mut Budget, size: u64, secs: u64) -> u64 {
     (0..10_000).take_while(|_| budget.take(size, now(secs)).is_ok()).count() as u64
 }
@@ -59,7 +59,7 @@ fn d03_at_or_below_the_baseline_nothing_goes() {
     assert_eq!(budget.allowance(now(1)), Allowance::Closed, "0.1 + 0.2 is a little more than 0.3");
 }
 
-/// However many look at one reading, and however often it is told again, it allows N once.
+/// A reading allows N once, however many callers use it and however often it is reported.
 #[test]
 fn d03_a_reading_is_counted_out_once() {
     let mut budget = Budget::new(law(0.2));
@@ -75,7 +75,7 @@ fn d03_a_reading_is_counted_out_once() {
 }
 
 #[test]
-fn d03_what_ends_frees_its_place_before_the_next_reading() {
+fn d03_a_request_that_ends_frees_its_place_before_the_next_reading() {
     let mut budget = Budget::new(law(0.2));
     budget.read(at(1.0, 100.0, 1));
     assert_eq!(go(&mut budget, 1, 1), 80);
@@ -86,11 +86,11 @@ fn d03_what_ends_frees_its_place_before_the_next_reading() {
 }
 
 #[test]
-fn d03_what_is_too_much_already_must_end_first() {
+fn d03_excess_load_must_end_first() {
     let mut budget = Budget::new(law(0.2));
     budget.read(at(1.0, 100.0, 1));
     assert_eq!(go(&mut budget, 1, 1), 80);
-    // Others have come: ten more than there should be.
+    // Other clients have added load: ten more than the threshold.
     budget.read(at(0.1, 100.0, 2));
     (0..10).for_each(|_| budget.ended(1, now(3)));
     assert_eq!(budget.allowance(now(3)), Allowance::Closed);
@@ -99,7 +99,7 @@ fn d03_what_is_too_much_already_must_end_first() {
 }
 
 #[test]
-fn d03_of_a_stated_number_all_of_ours_is_taken_off() {
+fn d03_a_stated_number_is_reduced_by_all_of_our_requests() {
     let mut budget = Budget::new(law_of(Basis::Stated, 0.0));
     for second in 1..10 {
         budget.read(at(0.5, 15.0, second));
@@ -116,7 +116,7 @@ fn d03_of_a_stated_number_all_of_ours_is_taken_off() {
     assert_eq!(budget.allowance(now(12)), Allowance::Left(1), "but never to nothing");
 }
 
-/// Readings show what was under way a moment ago, or what is; both must come to the same.
+/// A reading shows the requests in flight a moment ago, or now; the budget must be the same.
 #[test]
 fn d03_a_burst_just_before_a_reading_is_counted_once_whether_it_shows_or_not() {
     let sent = Time::from_millis(1990);
@@ -133,7 +133,7 @@ fn d03_a_burst_just_before_a_reading_is_counted_once_whether_it_shows_or_not() {
 }
 
 #[test]
-fn d03_what_is_on_its_way_is_counted_once() {
+fn d03_a_request_in_transit_is_counted_once() {
     let basis = Basis::Measured { transit: Span::from_millis(50), all: false };
     let sent = || {
         let mut budget = Budget::new(law_of(basis, 0.2));
@@ -152,7 +152,7 @@ fn d03_what_is_on_its_way_is_counted_once() {
 }
 
 #[test]
-fn d03_before_anything_is_known_of_others_a_reading_is_taken_to_show_the_least() {
+fn d03_before_the_load_of_others_is_known_a_reading_shows_the_least() {
     let mut budget = Budget::new(law(0.0));
     budget.read(at(1.0, 10.0, 1));
     (0..10).for_each(|_| budget.take(1, now(2)).unwrap());
@@ -165,7 +165,7 @@ fn d03_before_anything_is_known_of_others_a_reading_is_taken_to_show_the_least()
 }
 
 #[test]
-fn d04_rounding_goes_down_but_never_to_nothing_and_what_is_cut_off_comes_later() {
+fn d04_rounding_goes_down_but_not_to_zero_and_the_fraction_is_carried() {
     let mut budget = Budget::new(law(0.0));
     let sent: Vec<u64> = (1..=10)
         .map(|second| {
@@ -247,7 +247,7 @@ fn d05_a_refusal_holds_for_its_time_and_for_the_least_time() {
 }
 
 #[test]
-fn d06_what_cannot_be_read_allows_nothing() {
+fn d06_a_gate_that_cannot_be_read_allows_nothing() {
     let mut budget = Budget::new(law(0.0));
     budget.read(at(1.0, 10.0, 1));
     assert_eq!(budget.allowance(now(11)), Allowance::Left(10));
@@ -266,9 +266,9 @@ fn d06_what_cannot_be_read_allows_nothing() {
     assert_eq!(budget.allowance(now(41)), Allowance::Left(5), "and then it is read again");
 }
 
-/// All gates must allow it, each in its own unit, and one that does not costs the others nothing.
+/// All gates must allow a request, each in its own unit; if one refuses, none is charged.
 #[test]
-fn d02_of_several_gates_all_decide_and_nothing_is_taken_in_part() {
+fn d02_a_request_takes_from_all_gates_or_from_none() {
     let mut requests = Budget::new(law_of(Basis::Stated, 0.0));
     let mut bytes = Budget::new(law(0.5));
     requests.read(at(1.0, 3.0, 1));
@@ -301,7 +301,7 @@ fn d03_impossible_baselines_are_refused() {
 }
 
 #[test]
-fn d08_a_part_too_small_for_all_goes_to_the_first() {
+fn d08_a_budget_too_small_for_all_goes_to_the_first() {
     let mut budget = Budget::new(law(0.0));
     budget.share(Share::new(1, 2));
     budget.read(at(0.1, 10.0, 1));
@@ -318,7 +318,7 @@ fn d08_a_part_too_small_for_all_goes_to_the_first() {
 }
 
 #[test]
-fn d03_with_nothing_under_way_nothing_is_held_whatever_was_said_of_it() {
+fn d03_with_no_request_in_flight_nothing_is_held() {
     let mut budget = Budget::new(law(0.0));
     budget.read(at(1.0, 100.0, 1));
     budget.take(30, now(1)).unwrap();
@@ -331,7 +331,7 @@ fn d03_with_nothing_under_way_nothing_is_held_whatever_was_said_of_it() {
     assert_eq!((budget.in_flight(), budget.held()), (0, 0));
 }
 
-/// What a history of one budget does.
+/// One event in the history of a budget.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Read(f64, f64),
@@ -351,7 +351,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A budget counted from scratch: all that was ever taken and ended, by time.
+/// A budget counted from scratch: every request taken and ended, by time.
 #[derive(Debug, Default)]
 struct Naive {
     reading: Option<GateReading>,
@@ -377,10 +377,10 @@ impl Naive {
 }
 
 proptest! {
-    /// Over any run of readings no more goes than they allow together, but for the one that goes
-    /// where a reading allows less than one; and what they allow does go.
+    /// Over any run of readings, exactly as much goes as they allow together, apart from the one
+    /// request that goes if a reading allows less than one.
     #[test]
-    fn d03_d04_all_that_is_allowed_goes_and_nothing_more(
+    fn d03_d04_exactly_the_allowed_number_goes(
         readings in prop::collection::vec((0.0..1.0_f64, 0.0..100.0_f64), 1..60),
         baseline in 0.0..0.9_f64,
     ) {
@@ -396,15 +396,15 @@ proptest! {
             exact += allows;
             sent += went;
             small += u64::from(allows > 0.0 && allows < 1.0);
-            // A closed reading forgets what was carried, which is less than one.
+            // A closed reading drops the carried fraction, which is less than one.
             exact -= if allows == 0.0 { exact.fract() } else { 0.0 };
         }
         prop_assert!(sent as f64 <= exact + small as f64 + 1.0, "{} of {}", sent, exact);
         prop_assert!(sent as f64 > exact - readings.len() as f64 - 1.0, "{} of {}", sent, exact);
     }
 
-    /// In any order of readings, refusals, takes and ends nothing goes that a count from scratch
-    /// would not let go, and at the end nothing is left behind.
+    /// In any order of readings, refusals, takes and ends, nothing goes that a count from scratch
+    /// does not allow, and at the end nothing is held.
     #[test]
     fn d03_d05_any_history_agrees_with_a_count_from_scratch_and_leaks_nothing(
         steps in prop::collection::vec(step(), 1..120),
@@ -447,7 +447,7 @@ proptest! {
         let mut fresh = Budget::new(law);
         fresh.read(at(1.0, 100.0, 501));
         let (left, full) = (budget.allowance(now(501)), fresh.allowance(now(501)));
-        // What was carried may make one more.
+        // The carried fraction may add one.
         prop_assert!(left == full || left == Allowance::Left(fresh.part() as u64 + 1), "{left:?}");
     }
 
@@ -461,10 +461,10 @@ proptest! {
 }
 
 #[test]
-fn d03_what_shows_up_late_is_not_sent_twice() {
+fn d03_load_that_shows_up_late_is_not_sent_twice() {
     let basis = Basis::Measured { transit: Span::ZERO, all: true };
     let mut budget = Budget::new(law_of(basis, 0.2));
-    // Whatever is sent, the page goes on to say that nothing is there.
+    // The reading goes on to show an empty system, whatever is sent.
     for secs in 1..10 {
         budget.read(at(1.0, 100.0, secs));
         while budget.take(1, now(secs)).is_ok() {}

@@ -14,13 +14,13 @@ use crate::{
 const STEPS: u64 = 3_000_000;
 const STEPS_PER_RUN: u64 = 500;
 const RUNS_PER_ORDER: u64 = STEPS / STEPS_PER_RUN / 3;
-/// Steps between two looks at everything, and at the controller's invariants.
+/// Steps between two comparisons of the whole state and checks of the controller's invariants.
 const LOOK_EVERY: u64 = 50;
 
-/// Where the two disagree.
+/// A difference between the two.
 type Difference = String;
 
-/// Both sides, and what their caller knows.
+/// Both implementations, and the state of their caller.
 struct Run {
     controller: Controller,
     reference: Reference,
@@ -199,7 +199,7 @@ impl Run {
             let mut listed = self.supply.iter_mut();
             listed.find(|backend| backend.id == id).expect("backends stay").ready = ready;
         }
-        // Their order in the list means nothing.
+        // The order of the list has no meaning.
         self.supply.rotate_left(1);
         self.controller.supply(&self.supply, now);
         self.reference.supplied(now);
@@ -239,7 +239,7 @@ impl Run {
         }
     }
 
-    /// Compares everything that can be seen, and checks what must always be true.
+    /// Compares the whole visible state, and checks the invariants.
     fn look(&mut self, now: Time) -> Result<(), Difference> {
         same("counters", self.controller.counters(), &self.reference.counters)?;
         let known = self.reference.flows.iter().filter(|flow| flow.known).count();
@@ -267,7 +267,7 @@ impl Run {
     }
 }
 
-/// The two live through a history; tells the step after which they differ.
+/// Plays a history to both; returns the step after which they differ.
 fn replay(
     settings: &Settings,
     supply: &[BackendSupply],
@@ -281,7 +281,7 @@ fn replay(
     run.look(end)
 }
 
-/// Leaves out what the difference does not need.
+/// Removes events that the difference does not need.
 fn shortened(settings: &Settings, supply: &[BackendSupply], mut history: Vec<Step>) -> Vec<Step> {
     let mut length = history.len();
     while length > 0 {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::bench::{Bench, Dice, MODEL, limited_to};
+use super::fixture::{Dice, Fixture, MODEL, limited_to};
 use crate::{
     Ask, Band, Event, FlowClass, RequeuePosition, Settings, Span, Ticket, Verdict, Weight,
 };
@@ -25,7 +25,7 @@ pub(super) fn weighted(slots: f64) -> Settings {
     }
 }
 
-/// One grant in flight: what it is charged, and what it will turn out to have cost.
+/// One grant in flight: its charge, and its actual cost.
 #[derive(Clone, Copy)]
 struct Attempt {
     ticket: Ticket,
@@ -34,13 +34,13 @@ struct Attempt {
     actual: i128,
     /// The backend fails it, and it is queued again.
     fails: bool,
-    /// Its client leaves; what it was charged stands.
+    /// Its client leaves; the charge stands.
     given_up: bool,
 }
 
 /// A run of one band on one pool, with every pair of flows held to the bound after every event.
 struct Trial {
-    bench: Bench,
+    fixture: Fixture,
     exact: bool,
     dice: Dice,
     waiting: Vec<Vec<Ticket>>,
@@ -49,7 +49,7 @@ struct Trial {
     served: [i128; WEIGHTS.len()],
     cost_max: [i128; WEIGHTS.len()],
     error_max: [i128; WEIGHTS.len()],
-    /// The least and the largest difference of normalised service since both took part.
+    /// The least and the largest difference of normalised service since both became active.
     gaps: std::collections::BTreeMap<(usize, usize), (i128, i128)>,
 }
 
@@ -58,7 +58,7 @@ struct Trial {
 impl Trial {
     fn new(slots: u64, exact: bool, seed: u64) -> Self {
         Self {
-            bench: Bench::new(weighted(slots as f64), 1),
+            fixture: Fixture::new(weighted(slots as f64), 1),
             exact,
             dice: Dice(seed),
             waiting: vec![Vec::new(); WEIGHTS.len()],
@@ -76,9 +76,9 @@ impl Trial {
     }
 
     fn offer(&mut self, flow: usize, cost: u64) {
-        let id = self.bench.gate.flow(&format!("flow-{flow}"), flow as u32 + 1);
+        let id = self.fixture.gate.flow(&format!("flow-{flow}"), flow as u32 + 1);
         let ask = Ask { cost, ..Ask::new(id, MODEL) };
-        let verdict = self.bench.gate.offer(ask, self.bench.now);
+        let verdict = self.fixture.gate.offer(ask, self.fixture.now);
         self.cost_max[flow] = self.cost_max[flow].max(i128::from(cost));
         match verdict {
             Verdict::Granted { ticket, .. } => {
@@ -116,7 +116,7 @@ impl Trial {
     /// Ends a grant in the way that was drawn when it was made.
     fn end(&mut self, at: usize) {
         let Attempt { ticket, flow, actual, fails, given_up, .. } = self.in_flight.swap_remove(at);
-        let (gate, now) = (&mut self.bench.gate, self.bench.now);
+        let (gate, now) = (&mut self.fixture.gate, self.fixture.now);
         if fails {
             let place = if self.dice.chance(50) {
                 RequeuePosition::Back
@@ -131,7 +131,7 @@ impl Trial {
             gate.settle(ticket, crate::Usage::Cost(actual as u64), now).unwrap();
         }
         self.observe();
-        while let Some(event) = self.bench.gate.poll_event() {
+        while let Some(event) = self.fixture.gate.poll_event() {
             let Event::Granted { ticket, .. } = event else { panic!("nobody is evicted here") };
             let flow = self.cost_of[&ticket].0;
             self.waiting[flow].retain(|&other| other != ticket);
@@ -145,13 +145,13 @@ impl Trial {
         if !attempt.fails && attempt.actual > attempt.charged {
             let now = (attempt.charged + attempt.actual + 1) / 2;
             attempt.charged = now;
-            self.bench.gate.charge(attempt.ticket, now as u64, self.bench.now).unwrap();
+            self.fixture.gate.charge(attempt.ticket, now as u64, self.fixture.now).unwrap();
         }
     }
 
     fn cancel(&mut self, flow: usize) {
         if let Some(ticket) = self.waiting[flow].pop() {
-            self.bench.gate.cancel(ticket, self.bench.now).unwrap();
+            self.fixture.gate.cancel(ticket, self.fixture.now).unwrap();
             self.observe();
         }
     }
@@ -226,7 +226,7 @@ proptest! {
     }
 }
 
-/// Q03, Q04: long runs with everyone backlogged, where small errors would add up.
+/// Q03, Q04: long runs with every flow backlogged, where small errors would add up.
 #[test]
 fn q03_the_bound_holds_over_long_runs() {
     for seed in 0..6 {
@@ -244,7 +244,7 @@ fn q03_the_bound_holds_over_long_runs() {
     }
 }
 
-/// A flow of [`shares`]: its name, its class, and what it says and what it really costs.
+/// A flow of [`shares`]: its name, its class, its estimate and its actual cost.
 struct Steady {
     name: &'static str,
     class: u32,
@@ -252,31 +252,31 @@ struct Steady {
     actual: u64,
 }
 
-/// What each flow is served in a run of one slot where all of them always wait.
+/// The service of each flow in a run with one slot where all flows always wait.
 fn shares(flows: &[Steady], fair_queues: usize) -> Vec<u64> {
-    let mut bench = Bench::new(weighted(1.0), 1);
+    let mut fixture = Fixture::new(weighted(1.0), 1);
     let mut owner = std::collections::BTreeMap::new();
-    let mut running = bench.start("first");
+    let mut running = fixture.start("first");
     let mut served = vec![0; flows.len()];
-    let refill = |bench: &mut Bench, at: usize| {
+    let refill = |fixture: &mut Fixture, at: usize| {
         let Steady { name, class, estimate, .. } = flows[at];
-        let id = bench.gate.flow(name, class);
-        match bench.gate.offer(Ask { cost: estimate, ..Ask::new(id, MODEL) }, bench.now) {
+        let id = fixture.gate.flow(name, class);
+        match fixture.gate.offer(Ask { cost: estimate, ..Ask::new(id, MODEL) }, fixture.now) {
             Verdict::Queued { ticket } => ticket,
             other => panic!("the only slot is taken, yet {other:?}"),
         }
     };
     for at in (0..flows.len()).cycle().take(flows.len() * 3) {
-        owner.insert(refill(&mut bench, at), at);
+        owner.insert(refill(&mut fixture, at), at);
     }
     let mut cost = 1;
     for _ in 0..fair_queues {
-        bench.settle(running, cost);
-        running = bench.granted()[0];
+        fixture.settle(running, cost);
+        running = fixture.granted()[0];
         let at = owner[&running];
         cost = flows[at].actual;
         served[at] += cost;
-        owner.insert(refill(&mut bench, at), at);
+        owner.insert(refill(&mut fixture, at), at);
     }
     served
 }
@@ -291,8 +291,8 @@ fn q03_service_follows_the_weights() {
     }
 }
 
-/// Q04: a flow that always estimates too little, or too much, gets its share of what is really
-/// used, no more and no less.
+/// Q04: a flow that always estimates too little, or too much, gets exactly its share of the actual
+/// cost.
 #[test]
 fn q04_wrong_estimates_neither_gain_nor_lose() {
     for (estimate, actual) in [(1, 50), (50, 1)] {
@@ -303,53 +303,53 @@ fn q04_wrong_estimates_neither_gain_nor_lose() {
     }
 }
 
-/// Q04: what passes the estimate is charged while the stream runs, not only at its end.
+/// Q04: cost beyond the estimate is charged while the stream runs, not only at its end.
 #[test]
 fn q04_a_long_stream_pays_as_it_runs() {
-    let mut bench = Bench::new(weighted(2.0), 1);
-    let long = bench.start("long");
-    let mut short = bench.start("short");
+    let mut fixture = Fixture::new(weighted(2.0), 1);
+    let long = fixture.start("long");
+    let mut short = fixture.start("short");
     let waiting: Vec<_> =
-        (0..20).map(|at| bench.queue(["long", "short"][at % 2], Band::Normal)).collect();
-    bench.gate.charge(long, 1000, bench.now).unwrap();
+        (0..20).map(|at| fixture.queue(["long", "short"][at % 2], Band::Normal)).collect();
+    fixture.gate.charge(long, 1000, fixture.now).unwrap();
     for at in 0..10 {
-        bench.settle(short, 1);
-        short = bench.granted()[0];
+        fixture.settle(short, 1);
+        short = fixture.granted()[0];
         assert_eq!(short, waiting[2 * at + 1], "the long stream's flow has had its share");
     }
 }
 
-/// Q05: first in, first out inside a flow, whatever the costs.
+/// Q05: first in, first out inside a flow, for any costs.
 #[test]
 fn q05_order_inside_a_flow_is_fifo() {
-    let mut bench = Bench::new(weighted(1.0), 1);
-    let running = bench.start("a");
+    let mut fixture = Fixture::new(weighted(1.0), 1);
+    let running = fixture.start("a");
     let mut sent = Vec::new();
     for cost in [9, 1, 500, 3, 3, 70] {
-        let ask = Ask { cost, ..bench.ask("a") };
-        let Verdict::Queued { ticket } = bench.offer(ask) else { panic!("full") };
+        let ask = Ask { cost, ..fixture.ask("a") };
+        let Verdict::Queued { ticket } = fixture.offer(ask) else { panic!("full") };
         sent.push(ticket);
     }
-    assert_eq!(bench.run_dry(vec![running]), sent);
+    assert_eq!(fixture.run_dry(vec![running]), sent);
 }
 
-/// Q06: a flow that was away has no credit: it shares from now on.
+/// Q06: a flow that was idle has no credit: it shares from now on.
 #[test]
 fn q06_idle_flows_earn_no_credit() {
-    let mut bench = Bench::new(weighted(1.0), 1);
-    let early = bench.start("late");
-    bench.settle(early, 1);
-    let mut running = bench.start("busy");
+    let mut fixture = Fixture::new(weighted(1.0), 1);
+    let early = fixture.start("late");
+    fixture.settle(early, 1);
+    let mut running = fixture.start("busy");
     for _ in 0..1000 {
-        bench.queue("busy", Band::Normal);
-        bench.settle(running, 1);
-        running = bench.granted()[0];
+        fixture.queue("busy", Band::Normal);
+        fixture.settle(running, 1);
+        running = fixture.granted()[0];
     }
-    let late: Vec<_> = (0..5).map(|_| bench.queue("late", Band::Normal)).collect();
+    let late: Vec<_> = (0..5).map(|_| fixture.queue("late", Band::Normal)).collect();
     for _ in 0..20 {
-        bench.queue("busy", Band::Normal);
+        fixture.queue("busy", Band::Normal);
     }
-    let order = bench.run_dry(vec![running]);
+    let order = fixture.run_dry(vec![running]);
     let first_six = order[..6].iter().filter(|ticket| late.contains(ticket)).count();
     assert_eq!(first_six, 3, "turn about, not all at once");
 }
@@ -357,69 +357,69 @@ fn q06_idle_flows_earn_no_credit() {
 /// Q06: a flow that used idle servers is not punished for it later.
 #[test]
 fn q06_old_service_is_not_held_against_a_flow() {
-    let mut bench = Bench::new(weighted(1.0), 1);
+    let mut fixture = Fixture::new(weighted(1.0), 1);
     for _ in 0..1000 {
-        let ask = Ask { cost: 1000, ..bench.ask("early") };
-        let Verdict::Granted { ticket, .. } = bench.offer(ask) else { panic!("idle") };
-        bench.settle(ticket, 1000);
+        let ask = Ask { cost: 1000, ..fixture.ask("early") };
+        let Verdict::Granted { ticket, .. } = fixture.offer(ask) else { panic!("idle") };
+        fixture.settle(ticket, 1000);
     }
-    let large = Ask { cost: 1000, ..bench.ask("early") };
-    let Verdict::Granted { ticket: running, .. } = bench.offer(large) else { panic!("idle") };
-    let early: Vec<_> = (0..10).map(|_| bench.queue("early", Band::Normal)).collect();
-    bench.fill("late", Band::Normal, 10);
-    bench.settle(running, 1000);
-    let running = bench.granted();
+    let large = Ask { cost: 1000, ..fixture.ask("early") };
+    let Verdict::Granted { ticket: running, .. } = fixture.offer(large) else { panic!("idle") };
+    let early: Vec<_> = (0..10).map(|_| fixture.queue("early", Band::Normal)).collect();
+    fixture.fill("late", Band::Normal, 10);
+    fixture.settle(running, 1000);
+    let running = fixture.granted();
     let mut order = running.clone();
-    order.extend(bench.run_dry(running));
+    order.extend(fixture.run_dry(running));
     let share = order[..10].iter().filter(|ticket| early.contains(ticket)).count();
     assert!((4..=6).contains(&share), "{share} of the first ten");
 }
 
-/// Q06, theorem 3: a flood in which every ask has a fresh flow name does not starve anyone; the
+/// Q06, theorem 3: a flood in which every ask has a fresh flow name does not starve any flow; the
 /// neighbour gets the share that a fluid server would give it.
 #[test]
-fn q06_a_flood_of_fresh_names_starves_nobody() {
+fn q06_a_flood_of_fresh_names_starves_no_flow() {
     let settings = Settings { total_capacity: 100, idle_flows_max: 64, ..weighted(1.0) };
-    let mut bench = Bench::new(settings, 1);
-    let mut running = bench.start("first");
-    let mut patient = bench.queue("patient", Band::Normal);
+    let mut fixture = Fixture::new(settings, 1);
+    let mut running = fixture.start("first");
+    let mut patient = fixture.queue("patient", Band::Normal);
     let mut served = 0;
     for step in 0..10_000 {
-        while bench.gate.depth() < 100 {
-            bench.queue(&format!("fresh-{step}-{}", bench.gate.depth()), Band::Normal);
+        while fixture.gate.depth() < 100 {
+            fixture.queue(&format!("fresh-{step}-{}", fixture.gate.depth()), Band::Normal);
         }
-        bench.settle(running, 1);
-        running = bench.granted()[0];
+        fixture.settle(running, 1);
+        running = fixture.granted()[0];
         if running == patient {
             served += 1;
-            patient = bench.queue("patient", Band::Normal);
+            patient = fixture.queue("patient", Band::Normal);
         }
     }
     assert!((90..=200).contains(&served), "about one in a hundred: {served}");
-    assert!(bench.gate.flows().count() <= 64 + 102, "names are forgotten");
+    assert!(fixture.gate.flows().count() <= 64 + 102, "names are forgotten");
 }
 
 /// Q06: beside flows that keep their names, a fresh name for every ask gains nothing: one such
-/// client among eleven gets an eleventh, whatever its neighbours weigh.
+/// client among eleven gets an eleventh, for any weights of the others.
 #[test]
 fn q06_a_fresh_name_for_every_ask_gains_nothing() {
     for (class, share) in [(1, 1.0 / 11.0), (4, 1.0 / 41.0)] {
-        let mut bench = Bench::new(weighted(1.0), 1);
-        let mut running = bench.start("first");
+        let mut fixture = Fixture::new(weighted(1.0), 1);
+        let mut running = fixture.start("first");
         for flow in 0..10 {
-            let id = bench.gate.flow(&format!("kept-{flow}"), class);
+            let id = fixture.gate.flow(&format!("kept-{flow}"), class);
             for _ in 0..1000 {
-                bench.gate.offer(Ask::new(id, MODEL), bench.now);
+                fixture.gate.offer(Ask::new(id, MODEL), fixture.now);
             }
         }
-        let mut fresh = bench.queue("fresh", Band::Normal);
+        let mut fresh = fixture.queue("fresh", Band::Normal);
         let mut served = 0;
         for step in 0..4100 {
-            bench.settle(running, 1);
-            running = bench.granted()[0];
+            fixture.settle(running, 1);
+            running = fixture.granted()[0];
             if running == fresh {
                 served += 1;
-                fresh = bench.queue(&format!("fresh-{step}"), Band::Normal);
+                fresh = fixture.queue(&format!("fresh-{step}"), Band::Normal);
             }
         }
         let expected = 4100.0 * share;
@@ -427,20 +427,20 @@ fn q06_a_fresh_name_for_every_ask_gains_nothing() {
     }
 }
 
-/// Q06: clients that take a grant and leave again cannot go on for ever at others' expense.
+/// Q06: clients that cancel their grants cannot starve other flows.
 #[test]
-fn q06_grants_that_are_given_up_starve_nobody() {
-    let mut bench = Bench::new(weighted(1.0), 1);
-    let mut running = bench.start("first");
-    let patient = Ask { cost: 100, ..bench.ask("patient") };
-    let Verdict::Queued { ticket: patient } = bench.offer(patient) else { panic!("full") };
+fn q06_cancelled_grants_starve_no_flow() {
+    let mut fixture = Fixture::new(weighted(1.0), 1);
+    let mut running = fixture.start("first");
+    let patient = Ask { cost: 100, ..fixture.ask("patient") };
+    let Verdict::Queued { ticket: patient } = fixture.offer(patient) else { panic!("full") };
     for grants in 0.. {
         assert!(grants < 300, "the patient flow waits for ever");
-        bench.queue("fickle", Band::Normal);
-        bench.queue("fickle", Band::Normal);
-        bench.gate.cancel(running, bench.now).unwrap();
-        bench.collect();
-        running = bench.granted()[0];
+        fixture.queue("fickle", Band::Normal);
+        fixture.queue("fickle", Band::Normal);
+        fixture.gate.cancel(running, fixture.now).unwrap();
+        fixture.collect();
+        running = fixture.granted()[0];
         if running == patient {
             return;
         }
@@ -448,21 +448,21 @@ fn q06_grants_that_are_given_up_starve_nobody() {
 }
 
 /// Q06: an estimate that was far too high is no credit for the time after: neither from an ask that
-/// went past the queue, nor from one that was in flight while its flow did not wait.
+/// bypassed the queue, nor from one that was in flight while its flow did not wait.
 #[test]
 fn q06_overestimating_buys_no_credit() {
-    let mut bench = Bench::new(weighted(2.0), 1);
-    let huge = Ask { cost: 1_000_000, ..bench.ask("sly") };
-    let Verdict::Granted { ticket: inflated, .. } = bench.offer(huge) else { panic!("idle") };
-    let mut running = bench.start("honest");
+    let mut fixture = Fixture::new(weighted(2.0), 1);
+    let huge = Ask { cost: 1_000_000, ..fixture.ask("sly") };
+    let Verdict::Granted { ticket: inflated, .. } = fixture.offer(huge) else { panic!("idle") };
+    let mut running = fixture.start("honest");
     let honest: std::collections::BTreeSet<_> =
-        (0..300).map(|_| bench.queue("honest", Band::Normal)).collect();
-    bench.fill("sly", Band::Normal, 300);
-    bench.settle(inflated, 1);
-    let mut served = usize::from(honest.contains(&bench.granted()[0]));
+        (0..300).map(|_| fixture.queue("honest", Band::Normal)).collect();
+    fixture.fill("sly", Band::Normal, 300);
+    fixture.settle(inflated, 1);
+    let mut served = usize::from(honest.contains(&fixture.granted()[0]));
     for _ in 0..200 {
-        bench.settle(running, 1);
-        running = bench.granted()[0];
+        fixture.settle(running, 1);
+        running = fixture.granted()[0];
         served += usize::from(honest.contains(&running));
     }
     assert!((98..=103).contains(&served), "{served} of 201");
@@ -472,26 +472,27 @@ fn q06_overestimating_buys_no_credit() {
 /// nothing, all of its next ones twice as much as they said.
 #[test]
 fn q04_errors_of_opposite_sign_add_up_within_the_bound() {
-    let mut bench = Bench::new(weighted(10.0), 1);
-    let send = |bench: &mut Bench, flow: &str, cost| {
-        let ask = Ask { cost, ..bench.ask(flow) };
-        match bench.offer(ask) {
+    let mut fixture = Fixture::new(weighted(10.0), 1);
+    let send = |fixture: &mut Fixture, flow: &str, cost| {
+        let ask = Ask { cost, ..fixture.ask(flow) };
+        match fixture.offer(ask) {
             Verdict::Granted { ticket, .. } | Verdict::Queued { ticket } => ticket,
             Verdict::Refused { reason, .. } => panic!("{reason:?}"),
         }
     };
-    let before: Vec<_> = (0..10).map(|_| bench.start("x")).collect();
-    let mine: std::collections::BTreeSet<_> = (0..60).map(|_| send(&mut bench, "f", 100)).collect();
-    before.into_iter().for_each(|ticket| bench.settle(ticket, 1));
-    let first = bench.granted();
-    (0..5000).for_each(|_| _ = send(&mut bench, "g", 1));
+    let before: Vec<_> = (0..10).map(|_| fixture.start("x")).collect();
+    let mine: std::collections::BTreeSet<_> =
+        (0..60).map(|_| send(&mut fixture, "f", 100)).collect();
+    before.into_iter().for_each(|ticket| fixture.settle(ticket, 1));
+    let first = fixture.granted();
+    (0..5000).for_each(|_| _ = send(&mut fixture, "g", 1));
     let (mut real, mut other) = (0i64, 0i64);
     let (mut least, mut most) = (0, 0);
     let mut running: std::collections::VecDeque<_> = first.into_iter().map(|t| (t, 0)).collect();
     for _ in 0..400 {
         let Some((ticket, cost)) = running.pop_front() else { break };
-        bench.settle(ticket, cost);
-        for granted in bench.granted() {
+        fixture.settle(ticket, cost);
+        for granted in fixture.granted() {
             let cost = if mine.contains(&granted) { 200 } else { 1 };
             *(if mine.contains(&granted) { &mut real } else { &mut other }) += cost as i64;
             running.push_back((granted, cost));

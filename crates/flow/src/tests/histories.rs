@@ -1,16 +1,16 @@
-//! Random histories of everything at once, checked after every step.
+//! Random histories of all verbs together, checked after every step.
 //!
 //! Several bands, pools and domains, limits, wrong estimates, cancels, expiries, re-queues, supply
 //! changes and reconfiguration. The invariants are recounted from scratch after each verb
-//! ([`crate::invariant`]), and what can be seen from outside is held against a small ledger: every
-//! ask ends once, nothing expired is granted, no band is inverted, lines are first in first out,
-//! capacity is never passed, and virtual time never runs backwards.
+//! ([`crate::invariant`]), and the visible results are compared with a small ledger: every ask ends
+//! once, no expired ask is granted, no band is inverted, flow queues are first in first out,
+//! capacity is never exceeded, and virtual time never runs backwards.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::bench::{Bench, backend};
+use super::fixture::{Fixture, backend};
 use crate::queue::virtual_clock::HORIZON;
 use crate::{
     Ask, BANDS, BackendId, BackendSupply, Band, Bounds, Cascade, EngineReading, Event, FlowClass,
@@ -18,7 +18,7 @@ use crate::{
     Verdict, Weight,
 };
 
-/// What the ledger knows of an ask that waits.
+/// The ledger's record of a waiting ask.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     flow: usize,
@@ -28,13 +28,13 @@ struct Waiting {
 }
 
 struct History {
-    bench: Bench,
+    fixture: Fixture,
     waiting: BTreeMap<Ticket, Waiting>,
     in_flight: Vec<(Ticket, Waiting)>,
     ended: std::collections::BTreeSet<Ticket>,
     places: u64,
     returned: u32,
-    /// Whether the order of grants can be foretold: one pool, first in first out, strict bands.
+    /// Whether the order of grants is known in advance: one pool, first in first out, strict bands.
     plain: bool,
     clocks: Vec<u64>,
 }
@@ -98,7 +98,7 @@ impl History {
             (settings(choice / 2), backends(choice / 16))
         };
         Self {
-            bench: Bench::with(settings, &listed),
+            fixture: Fixture::with(settings, &listed),
             waiting: BTreeMap::new(),
             in_flight: Vec::new(),
             ended: Default::default(),
@@ -115,16 +115,16 @@ impl History {
             9..=12 => self.settle(value),
             13 => self.cancel(value),
             14 => self.requeue(value),
-            15 | 16 => self.bench.pass(Span::from_millis(value % 150)),
+            15 | 16 => self.fixture.pass(Span::from_millis(value % 150)),
             17 => self.charge(value),
             20 | 21 => self.start(value),
             22 => self.stream(value),
             23 => self.read(value),
             24 => self.moved(value),
-            18 if !self.plain => self.bench.supply(&backends(value)),
+            18 if !self.plain => self.fixture.supply(&backends(value)),
             19 if !self.plain => {
-                self.bench.gate.configure(settings(value), self.bench.now);
-                self.bench.collect();
+                self.fixture.gate.configure(settings(value), self.fixture.now);
+                self.fixture.collect();
                 self.clocks.clear();
             }
             _ => {}
@@ -136,8 +136,8 @@ impl History {
     fn offer(&mut self, value: u64) {
         let flow = value as usize % 5;
         let class = u32::from(flow >= 3 && !self.plain);
-        let id = self.bench.gate.flow(&format!("flow-{flow}"), class);
-        let deadline = (value >> 60 == 7).then(|| self.bench.now.after(Span::from_millis(90)));
+        let id = self.fixture.gate.flow(&format!("flow-{flow}"), class);
+        let deadline = (value >> 60 == 7).then(|| self.fixture.now.after(Span::from_millis(90)));
         let ask = Ask {
             band: Band::DESCENDING[(value >> 8) as usize % BANDS],
             cost: (value >> 16) % 50,
@@ -147,10 +147,10 @@ impl History {
             deadline,
             ..Ask::new(id, ModelId((value >> 24) as u32 % 3))
         };
-        let total = self.bench.gate.settings().total_capacity;
-        let verdict = self.bench.offer(ask);
+        let total = self.fixture.gate.settings().total_capacity;
+        let verdict = self.fixture.offer(ask);
         let ttl = if class == 1 { Span::from_millis(400) } else { Span::from_secs(1) };
-        let ttl = self.bench.now.after(ttl);
+        let ttl = self.fixture.now.after(ttl);
         let known = Waiting {
             flow,
             band: ask.band,
@@ -160,7 +160,7 @@ impl History {
         match verdict {
             Verdict::Granted { ticket, .. } => self.in_flight.push((ticket, known)),
             Verdict::Queued { ticket } => {
-                assert!(self.bench.gate.depth() <= total + self.returned, "capacity");
+                assert!(self.fixture.gate.depth() <= total + self.returned, "capacity");
                 assert!(self.waiting.insert(ticket, known).is_none(), "a ticket given twice");
             }
             Verdict::Refused { retry_after, .. } => {
@@ -173,31 +173,34 @@ impl History {
         if let Some((ticket, _)) = self.pick(value) {
             let usage =
                 if value.is_multiple_of(5) { Usage::Unknown } else { Usage::Cost(value >> 40) };
-            self.bench.gate.settle(ticket, usage, self.bench.now).unwrap();
+            self.fixture.gate.settle(ticket, usage, self.fixture.now).unwrap();
             assert!(self.ended.insert(ticket));
-            self.bench.collect();
+            self.fixture.collect();
         }
     }
 
     fn charge(&mut self, value: u64) {
         if let Some(&(ticket, _)) = self.in_flight.last() {
-            self.bench.gate.charge(ticket, value % 90, self.bench.now).unwrap();
-            self.bench.collect();
+            self.fixture.gate.charge(ticket, value % 90, self.fixture.now).unwrap();
+            self.fixture.collect();
         }
     }
 
     fn start(&mut self, value: u64) {
         let count = self.in_flight.len().max(1);
         if let Some(&(ticket, _)) = self.in_flight.get(value as usize % count) {
-            self.bench.gate.started(ticket, self.bench.now).unwrap();
-            self.bench.collect();
+            self.fixture.gate.started(ticket, self.fixture.now).unwrap();
+            self.fixture.collect();
         }
     }
 
     fn stream(&mut self, value: u64) {
         if let Some(&(ticket, _)) = self.in_flight.first() {
-            self.bench.gate.streamed(ticket, value % 700 * (value >> 60), self.bench.now).unwrap();
-            self.bench.collect();
+            self.fixture
+                .gate
+                .streamed(ticket, value % 700 * (value >> 60), self.fixture.now)
+                .unwrap();
+            self.fixture.collect();
         }
     }
 
@@ -214,27 +217,27 @@ impl History {
             preemptions: value >> 58,
             kv_tokens: value.is_multiple_of(3).then_some(value >> 52),
         };
-        self.bench.gate.reading(BackendId(value as u32 % 4), reading, self.bench.now);
-        self.bench.collect();
+        self.fixture.gate.reading(BackendId(value as u32 % 4), reading, self.fixture.now);
+        self.fixture.collect();
     }
 
     fn cancel(&mut self, value: u64) {
         let ticket = self.waiting.keys().nth(value as usize % (self.waiting.len().max(1))).copied();
         if let Some(ticket) = ticket {
-            self.bench.gate.cancel(ticket, self.bench.now).unwrap();
+            self.fixture.gate.cancel(ticket, self.fixture.now).unwrap();
             self.waiting.remove(&ticket);
             assert!(self.ended.insert(ticket));
-            self.bench.collect();
+            self.fixture.collect();
         }
     }
 
-    /// Whoever carries it went to another backend, or to one that nobody knows.
+    /// The caller sent an ask to another backend, known or unknown.
     fn moved(&mut self, value: u64) {
         let Some(at) = (value as usize).checked_rem(self.in_flight.len()) else { return };
         let (ticket, _) = self.in_flight[at];
         let to = BackendId((value >> 32) as u32 % 5);
-        self.bench.gate.moved(ticket, to, self.bench.now).unwrap();
-        self.bench.collect();
+        self.fixture.gate.moved(ticket, to, self.fixture.now).unwrap();
+        self.fixture.collect();
     }
 
     fn requeue(&mut self, value: u64) {
@@ -246,8 +249,8 @@ impl History {
         self.returned += 1;
         self.waiting.insert(ticket, known);
         let place = if back { RequeuePosition::Back } else { RequeuePosition::Original };
-        self.bench.gate.requeue(ticket, place, self.bench.now).unwrap();
-        self.bench.collect();
+        self.fixture.gate.requeue(ticket, place, self.fixture.now).unwrap();
+        self.fixture.collect();
     }
 
     fn pick(&mut self, value: u64) -> Option<(Ticket, Waiting)> {
@@ -261,11 +264,11 @@ impl History {
     }
 
     fn take_events(&mut self) {
-        for event in std::mem::take(&mut self.bench.events) {
+        for event in std::mem::take(&mut self.fixture.events) {
             match event {
                 Event::Granted { ticket, .. } => {
                     let known = self.waiting.remove(&ticket).expect("it waited");
-                    assert!(known.deadline > self.bench.now, "expired and granted");
+                    assert!(known.deadline > self.fixture.now, "expired and granted");
                     self.check_order(&known);
                     self.in_flight.push((ticket, known));
                 }
@@ -275,11 +278,12 @@ impl History {
                 }
             }
         }
-        assert_eq!(self.bench.gate.depth() as usize, self.waiting.len());
-        assert_eq!(self.bench.gate.in_flight() as usize, self.in_flight.len());
+        assert_eq!(self.fixture.gate.depth() as usize, self.waiting.len());
+        assert_eq!(self.fixture.gate.in_flight() as usize, self.in_flight.len());
     }
 
-    /// Nothing of a higher band waits, and nothing older of the same line, where that is promised.
+    /// No ask of a higher band waits, and no older ask of the same flow queue, if that is
+    /// guaranteed.
     fn check_order(&self, granted: &Waiting) {
         if !self.plain {
             return;
@@ -292,7 +296,7 @@ impl History {
     }
 
     fn check_clocks(&mut self) {
-        let fair_queues = self.bench.gate.fair_queues.iter().flatten();
+        let fair_queues = self.fixture.gate.fair_queues.iter().flatten();
         let clocks: Vec<u64> = fair_queues.map(|fair_queue| fair_queue.clock.now()).collect();
         if clocks.len() >= self.clocks.len() && self.plain {
             for (now, before) in clocks.iter().zip(&self.clocks) {

@@ -1,4 +1,4 @@
-//! D08 as far as it is pure: lanes get turns by their weights, whoever keeps them.
+//! D08 as far as it is pure: lanes get turns by their weights.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ fn weight(value: f64) -> Weight {
     Weight::new(value).unwrap()
 }
 
-/// Plans so many turns and takes them all; what each lane got is added up.
+/// Plans this many turns and takes them all; adds up the turns of each lane.
 fn serve<K: Ord + Clone>(
     turns: &mut LaneScheduler<K>,
     waiting: &[(K, f64, usize)],
@@ -64,10 +64,10 @@ fn d08_a_plan_that_is_not_carried_out_costs_nothing() {
     assert_eq!(turns.plan(lanes, 1), [("b", 1)]);
 }
 
-/// Turns are charged lane by lane, though they were planned in turn: one that was passed over so
-/// far must not have its turns before those who come now.
+/// Turns are charged lane by lane, although they were planned alternately: a lane that was not
+/// charged yet must not have its turns before a lane that joins now.
 #[test]
-fn d08_newcomers_stand_beside_whoever_waits_for_turns_that_were_planned() {
+fn d08_new_lanes_join_at_the_tag_of_lanes_with_planned_turns() {
     let mut turns = LaneScheduler::default();
     let lanes = [("a", weight(1.0), 99), ("b", weight(1.0), 99)];
     assert_eq!(turns.plan(lanes, 20), [("a", 10), ("b", 10)]);
@@ -77,7 +77,7 @@ fn d08_newcomers_stand_beside_whoever_waits_for_turns_that_were_planned() {
 }
 
 #[test]
-fn d08_a_lane_that_was_away_has_hoarded_nothing() {
+fn d08_an_idle_lane_saves_up_no_credit() {
     let (mut turns, mut got) = (LaneScheduler::default(), BTreeMap::new());
     let both = [("a", 1.0, 99), ("b", 1.0, 99)];
     serve(&mut turns, &both, 2, &mut got);
@@ -87,9 +87,9 @@ fn d08_a_lane_that_was_away_has_hoarded_nothing() {
     assert!(got["a"].abs_diff(got["b"]) <= 2, "{got:?}");
 }
 
-/// Two levels: however many tenants a queue has, and of whatever weights, its share is its own.
+/// Two levels: the share of a queue does not depend on the number and the weights of its tenants.
 #[test]
-fn d08_tenants_cannot_move_their_queues_share() {
+fn d08_tenants_cannot_change_their_queues_share() {
     let mut queues = LaneScheduler::default();
     let mut tenants = [LaneScheduler::default(), LaneScheduler::default()];
     let mut got: BTreeMap<(usize, u32), usize> = BTreeMap::new();
@@ -113,7 +113,7 @@ fn d08_tenants_cannot_move_their_queues_share() {
     assert_eq!((got[&(0, 0)], got[&(0, 1)]), (240, 960));
 }
 
-/// Names that are used once are forgotten, and gain nothing over one that is kept.
+/// Names that are used once are forgotten, and have no advantage over a name that is kept.
 #[test]
 fn d08_a_flood_of_names_neither_starves_a_lane_nor_fills_memory() {
     let mut turns = LaneScheduler::default();
@@ -126,7 +126,7 @@ fn d08_a_flood_of_names_neither_starves_a_lane_nor_fills_memory() {
         assert!(turns.len() <= 4, "{} after {fair_queue}", turns.len());
     }
     assert!((9_900..=20_000).contains(&kept), "{kept}");
-    // Light lanes are ahead for long, and even of those not all are kept.
+    // Lanes of low weight stay ahead for long, and even of those not all are remembered.
     for fair_queue in 0..9_000 {
         let lanes = [(0, weight(1000.0), 1), (fair_queue + 1, weight(0.01), 1)];
         turns.plan(lanes, 1);
@@ -136,10 +136,10 @@ fn d08_a_flood_of_names_neither_starves_a_lane_nor_fills_memory() {
 }
 
 proptest! {
-    /// While two lanes wait, their turns over weight never drift apart by more than one step of
-    /// each, whoever else comes and goes, and however many turns are planned at once.
+    /// While two lanes wait, their turns over weight never differ by more than one step of each,
+    /// whatever other lanes do, and however many turns are planned at once.
     #[test]
-    fn d08_two_lanes_that_wait_stay_within_the_bound(
+    fn d08_two_waiting_lanes_stay_within_the_bound(
         pair in (0.01..100.0_f64, 0.01..100.0_f64),
         plans in prop::collection::vec(
             (0..40_usize, prop::collection::vec((2..8_u32, 0.01..100.0_f64, 0..5_usize), 0..4)),

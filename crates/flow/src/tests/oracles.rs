@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::bench::{Bench, Dice, MODEL};
 use super::fairness::{WEIGHTS, weighted};
+use super::fixture::{Dice, Fixture, MODEL};
 use crate::{Ask, FlowClass, Settings, Ticket, Time, Verdict};
 
 /// A fluid server that gives every backlogged flow its weight's share of one unit a tick.
@@ -38,17 +38,17 @@ fn fluid(arrivals: &[(u64, usize, u64)], until: u64) -> Vec<Vec<f64>> {
 
 /// The service each flow has had by each tick, from one server that runs asks one by one.
 fn packets(arrivals: &[(u64, usize, u64)], until: u64) -> Vec<Vec<f64>> {
-    let mut bench = Bench::new(weighted(1.0), 1);
+    let mut fixture = Fixture::new(weighted(1.0), 1);
     let mut asks = BTreeMap::new();
     let mut running: Option<(Ticket, u64)> = None;
     let mut served = [0.0; WEIGHTS.len()];
     let mut next = arrivals.iter().peekable();
     let mut history = Vec::new();
     for tick in 0..until {
-        bench.now = Time::from_millis(tick);
+        fixture.now = Time::from_millis(tick);
         while let Some(&(_, flow, cost)) = next.next_if(|arrival| arrival.0 <= tick) {
-            let id = bench.gate.flow(&format!("flow-{flow}"), flow as u32 + 1);
-            match bench.offer(Ask { cost, ..Ask::new(id, MODEL) }) {
+            let id = fixture.gate.flow(&format!("flow-{flow}"), flow as u32 + 1);
+            match fixture.offer(Ask { cost, ..Ask::new(id, MODEL) }) {
                 Verdict::Granted { ticket, .. } => {
                     asks.insert(ticket, (flow, cost));
                     running = Some((ticket, cost));
@@ -61,8 +61,8 @@ fn packets(arrivals: &[(u64, usize, u64)], until: u64) -> Vec<Vec<f64>> {
             served[asks[&ticket].0] += 1.0;
             running = Some((ticket, left - 1)).filter(|&(_, left)| left > 0);
             if running.is_none() {
-                bench.settle(ticket, asks[&ticket].1);
-                running = bench.granted().first().map(|&ticket| (ticket, asks[&ticket].1));
+                fixture.settle(ticket, asks[&ticket].1);
+                running = fixture.granted().first().map(|&ticket| (ticket, asks[&ticket].1));
             }
         }
         history.push(served.to_vec());
@@ -124,7 +124,7 @@ fn water_filling(demands: &[f64], weights: &[f64], capacity: f64) -> Vec<f64> {
 
 /// Four servers that each take one ask a tick, and flows whose asks arrive at random.
 struct Servers {
-    bench: Bench,
+    fixture: Fixture,
     dice: Dice,
     owner: BTreeMap<Ticket, usize>,
     running: Vec<Ticket>,
@@ -136,7 +136,7 @@ impl Servers {
         let class = |class: &FlowClass| FlowClass { capacity: 50, ..*class };
         let classes = weighted(4.0).classes.iter().map(class).collect();
         Self {
-            bench: Bench::new(Settings { classes, ..weighted(4.0) }, 1),
+            fixture: Fixture::new(Settings { classes, ..weighted(4.0) }, 1),
             dice: Dice(seed),
             owner: BTreeMap::new(),
             running: Vec::new(),
@@ -150,8 +150,8 @@ impl Servers {
             if self.dice.below(4000) >= (demand * 1000.0) as u64 {
                 continue;
             }
-            let id = self.bench.gate.flow(&format!("flow-{flow}"), flow as u32 + 1);
-            match self.bench.offer(Ask::new(id, MODEL)) {
+            let id = self.fixture.gate.flow(&format!("flow-{flow}"), flow as u32 + 1);
+            match self.fixture.offer(Ask::new(id, MODEL)) {
                 Verdict::Granted { ticket, .. } => {
                     self.owner.insert(ticket, flow);
                     self.running.push(ticket);
@@ -165,8 +165,8 @@ impl Servers {
     fn tick(&mut self) {
         for ticket in std::mem::take(&mut self.running) {
             self.served[self.owner[&ticket]] += 1.0;
-            self.bench.settle(ticket, 1);
-            let granted = self.bench.granted();
+            self.fixture.settle(ticket, 1);
+            let granted = self.fixture.granted();
             self.running.extend(granted);
         }
     }

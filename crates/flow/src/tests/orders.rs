@@ -1,6 +1,6 @@
-//! W03, W05: the order inside a flow, held against brute force at every dequeue.
+//! W03, W05: the order inside a flow, compared with brute force at every dequeue.
 
-use super::bench::{Bench, Dice, MODEL, limited_to};
+use super::fixture::{Dice, Fixture, MODEL, limited_to};
 use crate::queue::urgency::{FIFOS_MAX, urgency};
 use crate::{
     Ask, Band, FlowClass, Order, RequeuePosition, Settings, Span, Ticket, Time, UrgencyWeights,
@@ -32,9 +32,9 @@ fn w03_urgency_is_the_formula_of_the_source() {
     assert!(close(of(6000, 1, 1e9), 0.4 + 0.08 - 0.2), "wait and rate are capped");
 }
 
-/// W03: laws that are no laws are refused.
+/// W03: invalid weights and caps are refused.
 #[test]
-fn w03_impossible_laws_are_refused() {
+fn w03_impossible_weights_are_refused() {
     let minute = Span::from_secs(60);
     assert!(UrgencyWeights::new([0.4, 0.4, 0.2], minute, 100.0).is_ok());
     assert!(UrgencyWeights::new([f64::NAN, 0.4, 0.2], minute, 100.0).is_err());
@@ -74,39 +74,39 @@ impl Rates {
 fn w03_the_order_is_exact_at_every_dequeue() {
     for seed in 0..12 {
         let mut dice = Dice(seed);
-        let mut bench = Bench::new(ordered(Order::Workload), 1);
+        let mut fixture = Fixture::new(ordered(Order::Workload), 1);
         let names: Vec<String> = (0..6).map(|at| format!("load-{at}")).collect();
         let window = WorkloadLimits::default().window;
         let mut rates =
             Rates { bucket: window.nanos() / 60, offers: vec![Vec::new(); names.len()] };
-        let mut running = bench.start("flow");
+        let mut running = fixture.start("flow");
         let mut waiting: Vec<Known> = Vec::new();
         for place in 0..1500 {
             let calm = place % 300 > 150;
-            bench.now =
-                bench.now.after(Span::from_millis(dice.below(if calm { 3000 } else { 40 })));
+            fixture.now =
+                fixture.now.after(Span::from_millis(dice.below(if calm { 3000 } else { 40 })));
             let workload = dice.chance(85).then(|| (dice.below(12) as usize).min(5));
             let id = match workload {
-                Some(at) => bench.gate.workload(&names[at], bench.now),
+                Some(at) => fixture.gate.workload(&names[at], fixture.now),
                 None => WorkloadId::GENERATED,
             };
             let criticality = 1 + dice.below(5) as u8;
-            let ask = Ask { workload: Workload { id, criticality }, ..bench.ask("flow") };
-            let Verdict::Queued { ticket } = bench.gate.offer(ask, bench.now) else { panic!() };
+            let ask = Ask { workload: Workload { id, criticality }, ..fixture.ask("flow") };
+            let Verdict::Queued { ticket } = fixture.gate.offer(ask, fixture.now) else { panic!() };
             if let Some(at) = workload {
-                rates.offers[at].push(bench.now);
+                rates.offers[at].push(fixture.now);
             }
-            waiting.push(Known { ticket, arrival: bench.now, place, workload, criticality });
+            waiting.push(Known { ticket, arrival: fixture.now, place, workload, criticality });
             if dice.chance(if calm { 95 } else { 40 }) {
-                let expected = most_urgent(&waiting, &rates, bench.now);
-                bench.gate.settle(running, Usage::Unknown, bench.now).unwrap();
-                bench.collect();
-                running = bench.granted()[0];
+                let expected = most_urgent(&waiting, &rates, fixture.now);
+                fixture.gate.settle(running, Usage::Unknown, fixture.now).unwrap();
+                fixture.collect();
+                running = fixture.granted()[0];
                 assert_eq!(running, expected, "seed {seed}, step {place}");
                 waiting.retain(|known| known.ticket != running);
             } else if dice.chance(10) && !waiting.is_empty() {
                 let gone = waiting.swap_remove(dice.below(waiting.len() as u64) as usize);
-                bench.gate.cancel(gone.ticket, bench.now).unwrap();
+                fixture.gate.cancel(gone.ticket, fixture.now).unwrap();
             }
         }
     }
@@ -122,23 +122,25 @@ fn most_urgent(waiting: &[Known], rates: &Rates, now: Time) -> Ticket {
     waiting.iter().max_by(before).expect("someone waits").ticket
 }
 
-/// W03: beyond the cap on lines, asks share one line per criticality and nothing breaks.
+/// W03: beyond the largest number of FIFOs, asks share one FIFO per criticality.
 #[test]
-fn w03_the_number_of_lines_is_capped() {
-    let mut bench = Bench::new(ordered(Order::Workload), 1);
-    let running = bench.start("flow");
+fn w03_the_number_of_fifos_is_bounded() {
+    let mut fixture = Fixture::new(ordered(Order::Workload), 1);
+    let running = fixture.start("flow");
     let mut sent = Vec::new();
     for at in 0..3 * FIFOS_MAX {
-        let id = bench.gate.workload(&format!("load-{at}"), bench.now);
-        let ask = Ask { workload: Workload { id, criticality: 3 }, ..bench.ask("flow") };
-        let Verdict::Queued { ticket } = bench.gate.offer(ask, bench.now) else { panic!("full") };
+        let id = fixture.gate.workload(&format!("load-{at}"), fixture.now);
+        let ask = Ask { workload: Workload { id, criticality: 3 }, ..fixture.ask("flow") };
+        let Verdict::Queued { ticket } = fixture.gate.offer(ask, fixture.now) else {
+            panic!("full")
+        };
         sent.push(ticket);
     }
     let mut order = Vec::new();
     let mut running = Some(running);
     while let Some(ticket) = running.take() {
-        bench.gate.settle(ticket, Usage::Unknown, bench.now).unwrap();
-        while let Some(crate::Event::Granted { ticket, .. }) = bench.gate.poll_event() {
+        fixture.gate.settle(ticket, Usage::Unknown, fixture.now).unwrap();
+        while let Some(crate::Event::Granted { ticket, .. }) = fixture.gate.poll_event() {
             order.push(ticket);
             running = Some(ticket);
         }
@@ -152,25 +154,27 @@ fn w03_the_number_of_lines_is_capped() {
 #[test]
 fn w05_deadline_order_is_exact_at_every_dequeue() {
     let mut dice = Dice(5);
-    let mut bench = Bench::new(ordered(Order::Deadline), 1);
-    let mut running = bench.start("flow");
+    let mut fixture = Fixture::new(ordered(Order::Deadline), 1);
+    let mut running = fixture.start("flow");
     let mut waiting: Vec<(Time, usize, Ticket)> = Vec::new();
     for place in 0..3000 {
         let ttl = Span::from_secs(10_000 + dice.below(50));
-        let ask = Ask { ttl: Some(ttl), ..bench.ask("flow") };
-        let Verdict::Queued { ticket } = bench.gate.offer(ask, bench.now) else { panic!("full") };
-        waiting.push((bench.now.after(ttl), place, ticket));
-        bench.now = bench.now.after(Span::from_millis(dice.below(900)));
+        let ask = Ask { ttl: Some(ttl), ..fixture.ask("flow") };
+        let Verdict::Queued { ticket } = fixture.gate.offer(ask, fixture.now) else {
+            panic!("full")
+        };
+        waiting.push((fixture.now.after(ttl), place, ticket));
+        fixture.now = fixture.now.after(Span::from_millis(dice.below(900)));
         match dice.below(4) {
             0 => {
                 let gone = waiting.swap_remove(dice.below(waiting.len() as u64) as usize);
-                bench.gate.cancel(gone.2, bench.now).unwrap();
+                fixture.gate.cancel(gone.2, fixture.now).unwrap();
             }
             1 | 2 if !waiting.is_empty() => {
                 waiting.sort_unstable();
-                bench.gate.settle(running, Usage::Unknown, bench.now).unwrap();
-                bench.collect();
-                running = bench.granted()[0];
+                fixture.gate.settle(running, Usage::Unknown, fixture.now).unwrap();
+                fixture.collect();
+                running = fixture.granted()[0];
                 assert_eq!(running, waiting.remove(0).2, "step {place}");
             }
             _ => {}
@@ -184,45 +188,45 @@ fn w05_fifo_is_the_default() {
     assert_eq!(Settings::default().order, Order::Fifo);
 }
 
-/// A change of order re-sorts those who already wait.
+/// A change of order re-sorts the waiting asks.
 #[test]
-fn w05_a_change_of_order_applies_to_those_who_wait() {
-    let mut bench = Bench::new(ordered(Order::Fifo), 1);
-    let running = bench.start("flow");
+fn w05_a_change_of_order_applies_to_waiting_asks() {
+    let mut fixture = Fixture::new(ordered(Order::Fifo), 1);
+    let running = fixture.start("flow");
     let mut sent = Vec::new();
     for secs in [300, 100, 200] {
-        let ask = Ask { ttl: Some(Span::from_secs(secs)), ..bench.ask("flow") };
-        let Verdict::Queued { ticket } = bench.offer(ask) else { panic!("full") };
+        let ask = Ask { ttl: Some(Span::from_secs(secs)), ..fixture.ask("flow") };
+        let Verdict::Queued { ticket } = fixture.offer(ask) else { panic!("full") };
         sent.push(ticket);
     }
-    bench.gate.configure(ordered(Order::Deadline), bench.now);
-    bench.collect();
-    assert_eq!(bench.run_dry(vec![running]), [sent[1], sent[2], sent[0]]);
+    fixture.gate.configure(ordered(Order::Deadline), fixture.now);
+    fixture.collect();
+    assert_eq!(fixture.run_dry(vec![running]), [sent[1], sent[2], sent[0]]);
 }
 
-/// A full backend's asks return to their old places, however many come back and in which order.
+/// Asks of a full backend return to their old places, in any number and order.
 #[test]
 fn n05_many_returns_keep_the_order_of_arrival() {
     for order in [Order::Fifo, Order::Deadline, Order::Workload] {
-        let mut bench = Bench::new(Settings { ..ordered(order) }, 1);
-        bench
+        let mut fixture = Fixture::new(Settings { ..ordered(order) }, 1);
+        fixture
             .gate
-            .configure(Settings { bounds: limited_to(6.0).bounds, ..ordered(order) }, bench.now);
-        let mut running: Vec<_> = (0..6).map(|_| bench.start("flow")).collect();
-        let rest: Vec<_> = (0..4).map(|_| bench.queue("flow", Band::Normal)).collect();
+            .configure(Settings { bounds: limited_to(6.0).bounds, ..ordered(order) }, fixture.now);
+        let mut running: Vec<_> = (0..6).map(|_| fixture.start("flow")).collect();
+        let rest: Vec<_> = (0..4).map(|_| fixture.queue("flow", Band::Normal)).collect();
         let sent: Vec<_> = running.iter().chain(&rest).copied().collect();
-        let down = crate::BackendSupply { ready: false, ..super::bench::backend(0, &[MODEL.0]) };
-        bench.supply(&[down]);
+        let down = crate::BackendSupply { ready: false, ..super::fixture::backend(0, &[MODEL.0]) };
+        fixture.supply(&[down]);
         running.swap(0, 4);
         running.swap(2, 5);
         for ticket in running {
-            bench.gate.requeue(ticket, RequeuePosition::Original, bench.now).unwrap();
+            fixture.gate.requeue(ticket, RequeuePosition::Original, fixture.now).unwrap();
         }
-        bench.gate.configure(ordered(order), bench.now);
-        bench.supply(&[super::bench::backend(0, &[MODEL.0])]);
-        let first = bench.granted();
+        fixture.gate.configure(ordered(order), fixture.now);
+        fixture.supply(&[super::fixture::backend(0, &[MODEL.0])]);
+        let first = fixture.granted();
         let mut served = first.clone();
-        served.extend(bench.run_dry(first));
+        served.extend(fixture.run_dry(first));
         assert_eq!(served, sent, "{order:?}");
     }
 }

@@ -1,11 +1,11 @@
 //! Q10, Q02: no run is long enough to overflow a tag.
 
-use super::bench::{Bench, MODEL, limited_to};
+use super::fixture::{Fixture, MODEL, limited_to};
 use crate::queue::virtual_clock::{HORIZON, VirtualClock};
 use crate::{Ask, COST_MAX, FlowClass, Settings, Span, Verdict, Weight, invariant};
 
 /// One charge is at most `(2^28 − 1) × 2^24/0.01 < 2^59`, a tag at most a horizon of 2^61 from
-/// virtual time, and virtual time is brought back to 2^61 from 3·2^61 on. The largest value that
+/// virtual time, and virtual time is set back to 2^61 from 3·2^61 on. The largest value that
 /// can ever be formed is then below 2^64, for any number of grants.
 #[test]
 fn q10_the_largest_tag_fits_into_64_bits() {
@@ -19,7 +19,7 @@ fn q10_the_largest_tag_fits_into_64_bits() {
 }
 
 /// 2^40 grants of the largest charge, in steps that jump straight to the next rebase: the clock
-/// stays in range, and what lies between two tags never changes.
+/// stays in range, and the difference of two tags never changes.
 #[test]
 fn q10_rebasing_never_changes_a_difference() {
     let weight = Weight::new(0.01).unwrap();
@@ -45,7 +45,7 @@ fn q10_rebasing_never_changes_a_difference() {
     assert!(rebased > 100, "{rebased}: the test crossed the edge often");
 }
 
-/// The whole controller across many rebases: shares stay exact and every promise holds.
+/// The whole controller across many rebases: shares stay exact and every invariant holds.
 #[test]
 fn q10_shares_stay_exact_across_rebases() {
     let class = |weight| FlowClass {
@@ -59,28 +59,32 @@ fn q10_shares_stay_exact_across_rebases() {
         classes: vec![class(0.02), class(0.04)],
         ..limited_to(1.0)
     };
-    let mut bench = Bench::new(settings, 1);
+    let mut fixture = Fixture::new(settings, 1);
     let mut owner = std::collections::BTreeMap::new();
-    let mut running = bench.start("first");
+    let mut running = fixture.start("first");
     let mut served = [0i64; 3];
-    let send = |bench: &mut Bench, flow: usize| {
-        let id = bench.gate.flow(["a", "b", "c"][flow], flow as u32);
+    let send = |fixture: &mut Fixture, flow: usize| {
+        let id = fixture.gate.flow(["a", "b", "c"][flow], flow as u32);
         let ask = Ask { cost: u64::MAX, ..Ask::new(id, MODEL) };
-        let Verdict::Queued { ticket } = bench.gate.offer(ask, bench.now) else { panic!("full") };
+        let Verdict::Queued { ticket } = fixture.gate.offer(ask, fixture.now) else {
+            panic!("full")
+        };
         ticket
     };
     for flow in [0, 1, 2, 0, 1, 2] {
-        owner.insert(send(&mut bench, flow), flow);
+        owner.insert(send(&mut fixture, flow), flow);
     }
     for step in 0..70_000 {
-        bench.gate.settle(running, crate::Usage::Unknown, bench.now).unwrap();
-        let Some(crate::Event::Granted { ticket, .. }) = bench.gate.poll_event() else { panic!() };
+        fixture.gate.settle(running, crate::Usage::Unknown, fixture.now).unwrap();
+        let Some(crate::Event::Granted { ticket, .. }) = fixture.gate.poll_event() else {
+            panic!()
+        };
         running = ticket;
         let flow = owner[&running];
         served[flow] += 1;
-        owner.insert(send(&mut bench, flow), flow);
+        owner.insert(send(&mut fixture, flow), flow);
         if step % 997 == 0 {
-            invariant::check(&bench.gate).unwrap();
+            invariant::check(&fixture.gate).unwrap();
         }
     }
     for (count, share) in served.into_iter().zip([10_000, 20_000, 40_000]) {
@@ -95,37 +99,37 @@ fn q10_absurd_corrections_are_cut_at_the_horizon() {
         default_class: FlowClass { weight: Weight::new(0.01).unwrap(), ..FlowClass::default() },
         ..limited_to(200.0)
     };
-    let mut bench = Bench::new(settings, 1);
-    let huge = Ask { cost: u64::MAX, ..bench.ask("a") };
+    let mut fixture = Fixture::new(settings, 1);
+    let huge = Ask { cost: u64::MAX, ..fixture.ask("a") };
     let mut tickets = Vec::new();
     for _ in 0..200 {
-        let Verdict::Granted { ticket, .. } = bench.offer(huge) else { panic!("room") };
+        let Verdict::Granted { ticket, .. } = fixture.offer(huge) else { panic!("room") };
         tickets.push(ticket);
     }
     for _ in 0..50 {
-        bench.offer(huge);
+        fixture.offer(huge);
     }
     for (at, ticket) in tickets.into_iter().enumerate() {
-        bench.settle(ticket, if at % 3 == 0 { u64::MAX } else { 0 });
+        fixture.settle(ticket, if at % 3 == 0 { u64::MAX } else { 0 });
     }
 }
 
-/// The idle rule moves virtual time by up to a horizon without any grant; it is brought back too.
+/// The idle rule moves virtual time by up to a horizon without any grant; it is set back as well.
 #[test]
-fn q10_idle_rounds_are_rebased_as_well() {
+fn q10_idle_fair_queues_are_rebased_as_well() {
     let settings = Settings {
         default_class: FlowClass { weight: Weight::new(0.01).unwrap(), ..FlowClass::default() },
         ..limited_to(100.0)
     };
-    let mut bench = Bench::new(settings, 1);
-    let tickets: Vec<_> = (0..100).map(|_| bench.start("a")).collect();
-    let down = crate::BackendSupply { ready: false, ..super::bench::backend(0, &[MODEL.0]) };
-    bench.supply(&[down]);
+    let mut fixture = Fixture::new(settings, 1);
+    let tickets: Vec<_> = (0..100).map(|_| fixture.start("a")).collect();
+    let down = crate::BackendSupply { ready: false, ..super::fixture::backend(0, &[MODEL.0]) };
+    fixture.supply(&[down]);
     for tickets in tickets.chunks(6) {
-        tickets.iter().for_each(|&ticket| bench.settle(ticket, u64::MAX));
-        let ask = bench.ask("a");
-        let Verdict::Queued { ticket } = bench.offer(ask) else { panic!("nothing is ready") };
-        bench.gate.cancel(ticket, bench.now).unwrap();
-        bench.collect();
+        tickets.iter().for_each(|&ticket| fixture.settle(ticket, u64::MAX));
+        let ask = fixture.ask("a");
+        let Verdict::Queued { ticket } = fixture.offer(ask) else { panic!("nothing is ready") };
+        fixture.gate.cancel(ticket, fixture.now).unwrap();
+        fixture.collect();
     }
 }

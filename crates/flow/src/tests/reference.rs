@@ -1,11 +1,10 @@
 //! The rules of `docs/FLOW.md` a second time, as plainly as possible.
 //!
-//! Lists and scans only: no heap, no wheel, no links, no fixed width. It answers what the
-//! controller must answer, apart from predicted waits. Sets of backends and settings stay as they
-//! were made.
+//! Lists and scans only: no heap, no wheel, no links, no fixed width. It returns what the
+//! controller must return, except predicted waits. Sets of backends and settings are constant.
 //!
 //! `fair` has virtual time, `place` the backends, `registry` the workloads; `admission` decides
-//! what may wait, `dispatch` what goes; `history` draws what both sides live through.
+//! which asks may wait, `dispatch` which ask goes; `history` draws the events of a run.
 
 mod admission;
 mod dispatch;
@@ -28,7 +27,7 @@ use registry::Registry;
 /// A deadline is noticed at the next multiple of this many nanoseconds.
 const TICK: u64 = 1 << 20;
 
-/// The answer to an offer; asks are named by the order in which they were taken.
+/// The result of an offer; asks are numbered in the order in which they were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Granted { name: usize, backend: BackendId },
@@ -36,7 +35,7 @@ pub(super) enum Answer {
     Refused(Refusal),
 }
 
-/// What became of an ask that waited.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Granted { name: usize, backend: BackendId, waited: Span },
@@ -57,9 +56,9 @@ struct FlowQueue {
     pool: usize,
     band: Band,
     weight: Weight,
-    /// Nothing while it is new to its round.
+    /// `None` while it is new to its fair queue.
     tag: Option<i128>,
-    /// How often it has begun to take part.
+    /// How often it became active.
     period: u64,
     moved: u64,
     takes_part: bool,
@@ -81,9 +80,9 @@ pub(super) struct Record {
     is_clients: bool,
     sequence: u64,
     arrival: Time,
-    /// The weights that took part in its round when it was granted.
+    /// The active weights of its fair queue when it was granted.
     units: u64,
-    /// The period of its claim in which it was charged.
+    /// The period of its flow queue in which it was charged.
     period: u64,
 }
 
@@ -166,7 +165,7 @@ impl Reference {
         self.flows.push(Flow { name, class, id, known: true, preempted });
     }
 
-    /// Forgets a flow that the controller has chosen; says whether it may be forgotten.
+    /// Forgets a flow that the controller has chosen; returns whether it may be forgotten.
     pub(super) fn forget_flow(&mut self, flow: usize) -> bool {
         self.flows[flow].known = false;
         self.asks.iter().all(|ask| self.flow_of(ask) != flow)

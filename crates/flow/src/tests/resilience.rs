@@ -1,7 +1,7 @@
-//! C10: what must not bring `auto` down: absurd readings, gauges that lie, slow readers, answers of
-//! one token, models that move.
+//! C10: `auto` survives absurd readings, wrong metrics, slow readers, responses of one token, and
+//! models that move.
 
-use super::bench::{Bench, backend};
+use super::fixture::{Fixture, backend};
 use crate::{
     Ask, AutoLimits, BackendId, EngineReading, FlowClass, Settings, Span, Ticket, Usage, Verdict,
 };
@@ -9,9 +9,9 @@ use crate::{
 const CALM: EngineReading =
     EngineReading { running: 1, waiting: 0, kv_used: 0.01, preemptions: 0, kv_tokens: None };
 
-/// One engine, and what is in flight there with the tokens it has made.
+/// One engine, and the asks in flight there with the tokens they have produced.
 struct Shore {
-    bench: Bench,
+    fixture: Fixture,
     flying: Vec<(Ticket, u64)>,
 }
 
@@ -23,13 +23,14 @@ impl Shore {
         let class = FlowClass { capacity: 10_000, ttl, ..FlowClass::default() };
         let settings =
             Settings { total_capacity: 10_000, default_class: class, ..Settings::default() };
-        Self { bench: Bench::new(settings, 1), flying: Vec::new() }
+        Self { fixture: Fixture::new(settings, 1), flying: Vec::new() }
     }
 
     fn offer(&mut self, count: usize, prompt: u64, tokens: u64) {
         for _ in 0..count {
-            let ask = self.bench.ask("a");
-            if let Verdict::Granted { ticket, .. } = self.bench.offer(Ask { prompt, tokens, ..ask })
+            let ask = self.fixture.ask("a");
+            if let Verdict::Granted { ticket, .. } =
+                self.fixture.offer(Ask { prompt, tokens, ..ask })
             {
                 self.flying.push((ticket, 0));
             }
@@ -38,22 +39,22 @@ impl Shore {
     }
 
     fn board(&mut self) {
-        self.bench.collect();
-        self.flying.extend(self.bench.granted().into_iter().map(|ticket| (ticket, 0)));
+        self.fixture.collect();
+        self.flying.extend(self.fixture.granted().into_iter().map(|ticket| (ticket, 0)));
     }
 
     fn read(&mut self, reading: EngineReading) {
-        self.bench.gate.reading(BackendId(0), reading, self.bench.now);
+        self.fixture.gate.reading(BackendId(0), reading, self.fixture.now);
         self.board();
     }
 
-    /// Everything in flight makes a token; what has made `output` ends.
+    /// Every ask in flight produces a token; an ask with `output` tokens ends.
     fn step(&mut self, output: u64, moves: impl Fn(Ticket) -> bool) {
         for at in 0..self.flying.len() {
             if moves(self.flying[at].0) {
                 let (ticket, made) = &mut self.flying[at];
                 *made += 1;
-                self.bench.gate.streamed(*ticket, *made, self.bench.now).unwrap();
+                self.fixture.gate.streamed(*ticket, *made, self.fixture.now).unwrap();
             }
         }
         let (done, rest) = std::mem::take(&mut self.flying)
@@ -61,13 +62,13 @@ impl Shore {
             .partition::<Vec<_>, _>(|&(_, made)| made >= output);
         self.flying = rest;
         for (ticket, _) in done {
-            self.bench.gate.settle(ticket, Usage::Unknown, self.bench.now).unwrap();
+            self.fixture.gate.settle(ticket, Usage::Unknown, self.fixture.now).unwrap();
         }
         self.board();
     }
 
     fn limits(&self) -> AutoLimits {
-        self.bench.gate.backends().next().unwrap().limits
+        self.fixture.gate.backends().next().unwrap().limits
     }
 }
 
@@ -77,8 +78,8 @@ fn c10_absurd_numbers_are_survived() {
     shore.offer(2, u64::MAX, u64::MAX);
     for at in 0..2 {
         let ticket = shore.flying[at].0;
-        shore.bench.gate.streamed(ticket, u64::MAX, shore.bench.now).unwrap();
-        shore.bench.collect();
+        shore.fixture.gate.streamed(ticket, u64::MAX, shore.fixture.now).unwrap();
+        shore.fixture.collect();
     }
     let absurd = EngineReading {
         running: u32::MAX,
@@ -88,7 +89,7 @@ fn c10_absurd_numbers_are_survived() {
         kv_tokens: Some(u64::MAX),
     };
     for _ in 0..9 {
-        shore.bench.pass(Span::from_secs(1));
+        shore.fixture.pass(Span::from_secs(1));
         shore.read(absurd);
         shore.read(EngineReading { kv_used: f64::INFINITY, kv_tokens: Some(0), ..absurd });
     }
@@ -97,7 +98,7 @@ fn c10_absurd_numbers_are_survived() {
 }
 
 #[test]
-fn c10_memory_that_others_fill_is_not_held_against_us_for_ever() {
+fn c10_memory_filled_by_other_clients_does_not_lower_the_bound_for_ever() {
     for in_flight in [0, 1, 2] {
         let mut shore = Shore::new();
         shore.offer(in_flight, 500, 700);
@@ -105,7 +106,7 @@ fn c10_memory_that_others_fill_is_not_held_against_us_for_ever() {
         shore.read(EngineReading { kv_used: 0.97, kv_tokens, ..CALM });
         shore.offer(3000, 500, 700);
         for _ in 0..60 {
-            shore.bench.pass(Span::from_secs(1));
+            shore.fixture.pass(Span::from_secs(1));
             shore.read(EngineReading { kv_tokens, ..CALM });
             shore.step(u64::MAX, |_| true);
         }
@@ -114,22 +115,22 @@ fn c10_memory_that_others_fill_is_not_held_against_us_for_ever() {
 }
 
 #[test]
-fn c10_a_cache_that_is_told_anew_counts_anew() {
+fn c10_a_new_cache_size_resets_the_bound() {
     let mut shore = Shore::new();
     for kv in [16, 400_000] {
-        shore.bench.pass(Span::from_secs(1));
+        shore.fixture.pass(Span::from_secs(1));
         shore.read(EngineReading { kv_tokens: Some(kv), ..CALM });
     }
     assert_eq!(shore.limits().tokens.1, 360_000.0);
 }
 
 #[test]
-fn c10_readings_that_seldom_come_do_not_stay_fresh_for_hours() {
+fn c10_rare_readings_do_not_stay_fresh_for_hours() {
     let mut shore = Shore::new();
     shore.read(CALM);
-    shore.bench.pass(Span::from_secs(3600));
+    shore.fixture.pass(Span::from_secs(3600));
     shore.read(CALM);
-    shore.bench.pass(Span::from_secs(31));
+    shore.fixture.pass(Span::from_secs(31));
     assert!(!shore.limits().by_metrics);
 }
 
@@ -140,7 +141,7 @@ fn c10_one_slow_reader_does_not_starve_a_backend() {
     let slow = shore.flying[0].0;
     let mut most = 0;
     for tick in 0..1500u64 {
-        shore.bench.pass(Span::from_millis(50));
+        shore.fixture.pass(Span::from_millis(50));
         shore.step(200, |ticket| ticket != slow || tick % 12 == 0);
         most = most.max(shore.flying.len());
     }
@@ -148,57 +149,57 @@ fn c10_one_slow_reader_does_not_starve_a_backend() {
 }
 
 #[test]
-fn c10_answers_of_one_token_fill_the_engine() {
+fn c10_responses_of_one_token_fill_the_engine() {
     let mut shore = Shore::new();
     shore.offer(2000, 64, 65);
     for _ in 0..100 {
-        shore.bench.pass(Span::from_millis(100));
+        shore.fixture.pass(Span::from_millis(100));
         shore.step(1, |_| true);
     }
-    assert_eq!(shore.bench.gate.depth(), 0, "{:?}", shore.limits());
+    assert_eq!(shore.fixture.gate.depth(), 0, "{:?}", shore.limits());
 }
 
 #[test]
-fn c10_a_stall_that_metrics_answered_for_is_forgotten() {
+fn c10_a_stall_is_forgotten_when_metrics_return() {
     let mut shore = Shore::new();
     shore.read(CALM);
     shore.offer(2, 100, 200);
     let [first, second] = [0, 1].map(|at| shore.flying[at].0);
     for made in 1..10 {
-        shore.bench.pass(Span::from_millis(100));
-        shore.bench.gate.streamed(first, made, shore.bench.now).unwrap();
+        shore.fixture.pass(Span::from_millis(100));
+        shore.fixture.gate.streamed(first, made, shore.fixture.now).unwrap();
     }
-    shore.bench.gate.streamed(second, 1, shore.bench.now).unwrap();
+    shore.fixture.gate.streamed(second, 1, shore.fixture.now).unwrap();
     shore.read(CALM);
-    shore.bench.settle(first, 1);
-    shore.bench.pass(Span::from_secs(10));
-    shore.bench.settle(second, 1);
+    shore.fixture.settle(first, 1);
+    shore.fixture.pass(Span::from_secs(10));
+    shore.fixture.settle(second, 1);
     assert!(shore.limits().tokens.1.is_infinite());
 }
 
 #[test]
 fn c10_where_nothing_streams_a_calm_engine_is_filled_quickly() {
     let mut shore = Shore::new();
-    let ask = shore.bench.ask("a");
+    let ask = shore.fixture.ask("a");
     for _ in 0..100 {
-        shore.bench.offer(Ask { prompt: 5000, tokens: 5000, streamed: false, ..ask });
+        shore.fixture.offer(Ask { prompt: 5000, tokens: 5000, streamed: false, ..ask });
     }
     for _ in 0..10 {
-        shore.bench.pass(Span::from_millis(101));
-        shore.bench.gate.reading(BackendId(0), CALM, shore.bench.now);
-        shore.bench.collect();
+        shore.fixture.pass(Span::from_millis(101));
+        shore.fixture.gate.reading(BackendId(0), CALM, shore.fixture.now);
+        shore.fixture.collect();
     }
-    let in_flight = shore.bench.gate.in_flight();
+    let in_flight = shore.fixture.gate.in_flight();
     assert!((20..=40).contains(&in_flight), "about three every tenth of a second: {in_flight}");
 }
 
 #[test]
-fn c10_a_model_that_moves_away_leaves_its_asks_in_peace() {
+fn c10_a_model_that_moves_away_does_not_disturb_its_asks() {
     let mut shore = Shore::new();
-    shore.bench.supply(&[backend(0, &[0]), backend(1, &[1])]);
+    shore.fixture.supply(&[backend(0, &[0]), backend(1, &[1])]);
     shore.offer(2, 5000, 6000);
-    shore.bench.supply(&[backend(0, &[0, 1]), backend(1, &[])]);
-    shore.bench.gate.started(shore.flying[0].0, shore.bench.now).unwrap();
-    shore.bench.collect();
-    assert_eq!(shore.bench.gate.in_flight(), 2);
+    shore.fixture.supply(&[backend(0, &[0, 1]), backend(1, &[])]);
+    shore.fixture.gate.started(shore.flying[0].0, shore.fixture.now).unwrap();
+    shore.fixture.collect();
+    assert_eq!(shore.fixture.gate.in_flight(), 2);
 }

@@ -1,6 +1,6 @@
 //! R01–R05, R07: the choice of a backend inside the grant. The score itself is tested beside it.
 
-use super::bench::{Bench, backend, limited_to};
+use super::fixture::{Fixture, backend, limited_to};
 use crate::{
     Ask, BackendId, BackendSupply, BackendTraits, Band, ModelId, RouteChoice, RouteReason,
     RouteTerms, RouteWeights, Settings, Span, Ticket, Usage, Verdict,
@@ -23,17 +23,17 @@ fn equals(count: u32) -> Vec<BackendSupply> {
     (0..count).map(|id| backend(id, &[SHARED.0, 10 + id])).collect()
 }
 
-// === impl Bench ===
+// === impl Fixture ===
 
-impl Bench {
-    /// Makes a backend busy with so many asks of a band.
+impl Fixture {
+    /// Gives a backend this many asks of a band.
     fn occupy(&mut self, backend: u32, band: Band, count: usize) -> Vec<Ticket> {
         let ask = self.ask("others");
         let ask = Ask { band, model: ModelId(10 + backend), ..ask };
         (0..count).map(|_| self.go(ask).0).collect()
     }
 
-    /// Offers an ask that must go at once; says where and why.
+    /// Offers an ask that must be granted at once; returns its backend and the reason.
     fn go(&mut self, ask: Ask) -> (Ticket, BackendId, RouteChoice) {
         match self.offer(ask) {
             Verdict::Granted { ticket, backend } => {
@@ -51,32 +51,32 @@ impl Bench {
 
 #[test]
 fn r02_each_band_goes_where_the_chart_says_and_boosts_move_it() {
-    let mut bench = Bench::with(limited_to(8.0), &trio());
+    let mut fixture = Fixture::with(limited_to(8.0), &trio());
     for (band, backend, boost) in [
         (Band::Critical, 0, 500.0),
         (Band::High, 0, 200.0),
         (Band::Normal, 1, 0.0),
         (Band::BestEffort, 2, -100.0),
     ] {
-        let ask = bench.shared(band);
-        let (ticket, chosen, choice) = bench.go(ask);
+        let ask = fixture.shared(band);
+        let (ticket, chosen, choice) = fixture.go(ask);
         assert_eq!((chosen, choice.score.boost), (BackendId(backend), boost), "{band:?}");
-        bench.settle(ticket, 1);
+        fixture.settle(ticket, 1);
     }
     let boosts = [0.0, 300.0, 300.0, 500.0];
     let route = RouteWeights::new(RouteTerms { boosts, ..RouteTerms::default() }).unwrap();
-    bench.gate.configure(Settings { route, ..limited_to(8.0) }, bench.now);
-    let ask = bench.shared(Band::Normal);
-    assert_eq!(bench.go(ask).1, BackendId(0), "a boosted band prefers speed");
+    fixture.gate.configure(Settings { route, ..limited_to(8.0) }, fixture.now);
+    let ask = fixture.shared(Band::Normal);
+    assert_eq!(fixture.go(ask).1, BackendId(0), "a boosted band prefers speed");
 }
 
 #[test]
 fn r04_scenario_1_a_critical_ask_avoids_congested_backends() {
-    let mut bench = Bench::with(limited_to(8.0), &equals(3));
-    bench.occupy(0, Band::Normal, 5);
-    bench.occupy(2, Band::Critical, 2);
-    let ask = bench.shared(Band::Critical);
-    let (_, chosen, choice) = bench.go(Ask { latency_critical: true, ..ask });
+    let mut fixture = Fixture::with(limited_to(8.0), &equals(3));
+    fixture.occupy(0, Band::Normal, 5);
+    fixture.occupy(2, Band::Critical, 2);
+    let ask = fixture.shared(Band::Critical);
+    let (_, chosen, choice) = fixture.go(Ask { latency_critical: true, ..ask });
     assert_eq!((chosen, choice.depth), (BackendId(1), 0));
     assert_eq!(choice.reason.text(), "critical-priority-low-queue");
     assert_eq!(choice.score.boost, 500.0);
@@ -85,41 +85,41 @@ fn r04_scenario_1_a_critical_ask_avoids_congested_backends() {
 #[test]
 fn r04_scenario_2_best_effort_saves_power_and_leaves_the_fast_one_free() {
     let [nvidia, _, npu] = trio();
-    let mut bench = Bench::with(limited_to(8.0), &[nvidia, npu]);
-    bench.occupy(2, Band::BestEffort, 1);
-    let ask = bench.shared(Band::BestEffort);
-    let (_, chosen, choice) = bench.go(ask);
+    let mut fixture = Fixture::with(limited_to(8.0), &[nvidia, npu]);
+    fixture.occupy(2, Band::BestEffort, 1);
+    let ask = fixture.shared(Band::BestEffort);
+    let (_, chosen, choice) = fixture.go(ask);
     assert_eq!((chosen, choice.power_watts), (BackendId(2), 3.0));
     assert_eq!(choice.reason.text(), "best-effort-power-efficient");
 }
 
 #[test]
 fn r04_scenario_3_an_unmet_limit_takes_the_fastest_with_the_least_ahead() {
-    let mut bench = Bench::with(limited_to(20.0), &equals(3));
-    bench.occupy(0, Band::BestEffort, 10);
-    bench.occupy(1, Band::Normal, 5);
-    bench.occupy(2, Band::Critical, 3);
-    let ask = bench.shared(Band::Critical);
-    let (_, chosen, choice) = bench.go(Ask { latency_max: Some(Span::from_millis(100)), ..ask });
+    let mut fixture = Fixture::with(limited_to(20.0), &equals(3));
+    fixture.occupy(0, Band::BestEffort, 10);
+    fixture.occupy(1, Band::Normal, 5);
+    fixture.occupy(2, Band::Critical, 3);
+    let ask = fixture.shared(Band::Critical);
+    let (_, chosen, choice) = fixture.go(Ask { latency_max: Some(Span::from_millis(100)), ..ask });
     assert_eq!(choice.reason, RouteReason::LimitUnmet);
-    // Ten that it overtakes weigh 2.5, five normal ones 2.5, three of its own band 3; of the two
-    // equal ones the longest unused goes first.
+    // Ten asks that it overtakes weigh 2.5, five normal ones 2.5, three of its own band 3; of the
+    // two equal backends the longest unused goes first.
     assert_eq!((chosen, choice.weighted_depth), (BackendId(0), 2.5));
 }
 
 #[test]
-fn r05_a_wish_is_kept_while_its_ask_waits() {
-    let mut bench = Bench::with(limited_to(1.0), &trio());
-    let busy: Vec<Ticket> = (0..3).flat_map(|id| bench.occupy(id, Band::BestEffort, 1)).collect();
-    let ask = bench.shared(Band::BestEffort);
+fn r05_a_preference_is_kept_while_its_ask_waits() {
+    let mut fixture = Fixture::with(limited_to(1.0), &trio());
+    let busy: Vec<Ticket> = (0..3).flat_map(|id| fixture.occupy(id, Band::BestEffort, 1)).collect();
+    let ask = fixture.shared(Band::BestEffort);
     let has_preference = Ask { latency_max: Some(Span::from_millis(200)), ..ask };
-    let Verdict::Queued { ticket } = bench.offer(has_preference) else { panic!("all are busy") };
-    assert_eq!(bench.gate.choice(ticket), None, "nothing was chosen yet");
-    bench.gate.configure(limited_to(2.0), bench.now);
-    bench.collect();
-    assert_eq!(bench.gate.backend_of(ticket), Some(BackendId(0)), "not the NPU of its band");
-    bench.settle(ticket, 1);
-    assert_eq!(bench.gate.choice(ticket), None, "and nothing of it remains");
+    let Verdict::Queued { ticket } = fixture.offer(has_preference) else { panic!("all are busy") };
+    assert_eq!(fixture.gate.choice(ticket), None, "nothing was chosen yet");
+    fixture.gate.configure(limited_to(2.0), fixture.now);
+    fixture.collect();
+    assert_eq!(fixture.gate.backend_of(ticket), Some(BackendId(0)), "not the NPU of its band");
+    fixture.settle(ticket, 1);
+    assert_eq!(fixture.gate.choice(ticket), None, "and nothing of it remains");
     assert_eq!(busy.len(), 3);
 }
 
@@ -128,87 +128,87 @@ fn r07_best_effort_goes_wherever_there_is_room() {
     let boosts = [-1000.0, 0.0, 0.0, 0.0];
     let route = RouteWeights::new(RouteTerms { boosts, ..RouteTerms::default() }).unwrap();
     let [nvidia, ..] = trio();
-    let mut bench = Bench::with(Settings { route, ..limited_to(1.0) }, &[nvidia]);
-    let ask = bench.shared(Band::BestEffort);
-    assert_eq!(bench.go(ask).2.reason, RouteReason::OnlyBackend);
+    let mut fixture = Fixture::with(Settings { route, ..limited_to(1.0) }, &[nvidia]);
+    let ask = fixture.shared(Band::BestEffort);
+    assert_eq!(fixture.go(ask).2.reason, RouteReason::OnlyBackend);
 }
 
 #[test]
-fn r07_a_backend_that_has_come_back_is_chosen_less_at_first() {
+fn r07_a_returned_backend_is_chosen_less_at_first() {
     let [warm, cold] = [0, 1].map(|id| backend(id, &[SHARED.0]));
     let cold = |handicap| BackendSupply { handicap, ..cold.clone() };
-    let mut bench = Bench::with(limited_to(8.0), &[warm.clone(), cold(175.0)]);
-    let ask = bench.shared(Band::Normal);
+    let mut fixture = Fixture::with(limited_to(8.0), &[warm.clone(), cold(175.0)]);
+    let ask = fixture.shared(Band::Normal);
     // Each ask in flight costs 50 points, so the cold one is behind by three and a half.
-    let chosen: Vec<u32> = (0..6).map(|_| bench.go(ask).1.0).collect();
+    let chosen: Vec<u32> = (0..6).map(|_| fixture.go(ask).1.0).collect();
     assert_eq!(chosen, [0, 0, 0, 0, 1, 0]);
-    bench.supply(&[warm, cold(0.0)]);
-    let chosen: Vec<u32> = (0..4).map(|_| bench.go(ask).1.0).collect();
+    fixture.supply(&[warm, cold(0.0)]);
+    let chosen: Vec<u32> = (0..4).map(|_| fixture.go(ask).1.0).collect();
     assert_eq!(chosen, [1; 4], "it catches up");
 }
 
 #[test]
 fn r03_equal_backends_are_taken_in_turn_and_pending_never_drifts() {
-    let mut bench = Bench::with(limited_to(4.0), &equals(4));
+    let mut fixture = Fixture::with(limited_to(4.0), &equals(4));
     let mut tickets = Vec::new();
     let mut chosen = Vec::new();
     for _ in 0..8 {
-        let ask = bench.shared(Band::Normal);
-        let (ticket, backend, _) = bench.go(ask);
+        let ask = fixture.shared(Band::Normal);
+        let (ticket, backend, _) = fixture.go(ask);
         tickets.push(ticket);
         chosen.push(backend.0);
     }
     assert_eq!(chosen, [0, 1, 2, 3, 0, 1, 2, 3]);
-    bench.gate.cancel(tickets[0], bench.now).unwrap();
-    bench.gate.requeue(tickets[1], crate::RequeuePosition::Original, bench.now).unwrap();
+    fixture.gate.cancel(tickets[0], fixture.now).unwrap();
+    fixture.gate.requeue(tickets[1], crate::RequeuePosition::Original, fixture.now).unwrap();
     for &ticket in &tickets[1..] {
-        bench.gate.settle(ticket, Usage::Unknown, bench.now).unwrap();
+        fixture.gate.settle(ticket, Usage::Unknown, fixture.now).unwrap();
     }
-    bench.collect();
-    assert!(bench.gate.backends().all(|backend| backend.in_flight == [0; 4]));
+    fixture.collect();
+    assert!(fixture.gate.backends().all(|backend| backend.in_flight == [0; 4]));
 }
 
 #[test]
 fn r01_a_session_stays_and_an_adapter_is_found() {
     let mut listed = equals(4);
     listed[2].adapters = vec![7];
-    let mut bench = Bench::with(limited_to(4.0), &listed);
-    let ask = bench.shared(Band::Normal);
+    let mut fixture = Fixture::with(limited_to(4.0), &listed);
+    let ask = fixture.shared(Band::Normal);
     let session = Ask { session: Some(99), ..ask };
-    let (first, home, _) = bench.go(session);
-    bench.settle(first, 1);
+    let (first, home, _) = fixture.go(session);
+    fixture.settle(first, 1);
     for _ in 0..3 {
-        let (ticket, backend, choice) = bench.go(session);
+        let (ticket, backend, choice) = fixture.go(session);
         assert_eq!((backend, choice.score.affinity), (home, 100.0));
-        bench.settle(ticket, 1);
+        fixture.settle(ticket, 1);
     }
-    let (_, backend, choice) = bench.go(Ask { adapter: Some(7), ..ask });
+    let (_, backend, choice) = fixture.go(Ask { adapter: Some(7), ..ask });
     assert_eq!((backend, choice.reason), (BackendId(2), RouteReason::Affinity));
 }
 
 #[test]
 fn r01_measured_latency_moves_the_choice() {
-    let mut bench = Bench::with(Settings::default(), &equals(2));
-    let ask = bench.shared(Band::Normal);
+    let mut fixture = Fixture::with(Settings::default(), &equals(2));
+    let ask = fixture.shared(Band::Normal);
     for millis in [900, 100] {
-        let (ticket, _, _) = bench.go(ask);
-        bench.pass(Span::from_millis(millis));
-        bench.gate.started(ticket, bench.now).unwrap();
-        bench.settle(ticket, 1);
+        let (ticket, _, _) = fixture.go(ask);
+        fixture.pass(Span::from_millis(millis));
+        fixture.gate.started(ticket, fixture.now).unwrap();
+        fixture.settle(ticket, 1);
     }
     for _ in 0..3 {
-        let (ticket, backend, _) = bench.go(ask);
+        let (ticket, backend, _) = fixture.go(ask);
         assert_eq!(backend, BackendId(1), "the other one took longer to start");
-        bench.settle(ticket, 1);
+        fixture.settle(ticket, 1);
     }
-    bench.pass(Span::from_secs(61));
-    let (_, backend, _) = bench.go(ask);
+    fixture.pass(Span::from_secs(61));
+    let (_, backend, _) = fixture.go(ask);
     assert_eq!(backend, BackendId(0), "what is old is not known any more");
 }
 
 #[test]
-fn r01_under_auto_depth_counts_by_what_a_backend_can_hold() {
-    let mut bench = Bench::with(Settings::default(), &equals(2));
+fn r01_under_auto_depth_counts_relative_to_a_backends_size() {
+    let mut fixture = Fixture::with(Settings::default(), &equals(2));
     // One closes with 2 in flight, the other with many.
     for (id, kv) in [(0, 200), (1, 20_000)] {
         let reading = crate::EngineReading {
@@ -218,15 +218,15 @@ fn r01_under_auto_depth_counts_by_what_a_backend_can_hold() {
             preemptions: 0,
             kv_tokens: Some(kv),
         };
-        bench.gate.reading(BackendId(id), reading, bench.now);
+        fixture.gate.reading(BackendId(id), reading, fixture.now);
     }
-    let ask = bench.shared(Band::Normal);
+    let ask = fixture.shared(Band::Normal);
     let own = |id: u32| Ask { model: ModelId(10 + id), tokens: 100, ..ask };
-    (0..2).for_each(|id| bench.warm(own(id), 200));
-    let full: Vec<Ticket> = (0..2).map(|_| bench.go(own(0)).0).collect();
-    let many: Vec<Ticket> = (0..180).map(|_| bench.go(own(1)).0).collect();
-    full.iter().chain(&many[..150]).for_each(|&ticket| bench.settle(ticket, 1));
-    bench.go(own(0));
-    let (_, backend, _) = bench.go(Ask { tokens: 100, ..ask });
+    (0..2).for_each(|id| fixture.warm(own(id), 200));
+    let full: Vec<Ticket> = (0..2).map(|_| fixture.go(own(0)).0).collect();
+    let many: Vec<Ticket> = (0..180).map(|_| fixture.go(own(1)).0).collect();
+    full.iter().chain(&many[..150]).for_each(|&ticket| fixture.settle(ticket, 1));
+    fixture.go(own(0));
+    let (_, backend, _) = fixture.go(Ask { tokens: 100, ..ask });
     assert_eq!(backend, BackendId(1), "thirty of 180 are less than one of two");
 }

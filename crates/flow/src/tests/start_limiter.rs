@@ -1,4 +1,4 @@
-//! The start limiter: for whose sake it holds back, for how long, and that it always opens again.
+//! The start limiter: when it holds back, for how long, and that it always opens again.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,13 +14,13 @@ fn start_limiter(rest: f64) -> StartLimiter {
     StartLimiter::new(StartLimiterSettings::new(rest).unwrap())
 }
 
-/// Calm backends of so many, at which a prompt of 1000 tokens takes 50 ms; others are there.
+/// This many calm backends, at which a prompt of 1000 tokens takes 50 ms, with interactive traffic.
 fn seen(calm: u32, ready: u32) -> StartLoad {
     StartLoad { ready, calm, start: Some((Span::from_millis(50), 1000)), others: true }
 }
 
 #[test]
-fn d02_one_begins_at_a_calm_backend_and_the_next_one_after_a_rest() {
+fn d02_one_starts_at_a_calm_backend_and_the_next_after_a_rest() {
     let mut start_limiter = start_limiter(1.0);
     start_limiter.observe(seen(1, 1), now(0));
     assert_eq!(start_limiter.allowance(now(0)), StartAllowance::Allowed(1));
@@ -32,7 +32,7 @@ fn d02_one_begins_at_a_calm_backend_and_the_next_one_after_a_rest() {
 }
 
 #[test]
-fn d02_nothing_begins_where_others_are_about_to() {
+fn d02_nothing_starts_while_every_backend_is_busy() {
     let mut start_limiter = start_limiter(0.0);
     start_limiter.observe(seen(0, 2), now(0));
     assert_eq!(start_limiter.allowance(now(0)), StartAllowance::Busy);
@@ -40,9 +40,9 @@ fn d02_nothing_begins_where_others_are_about_to() {
     assert_eq!(start_limiter.allowance(now(5)), StartAllowance::Allowed(1));
 }
 
-/// A rest follows each: to claim more would be to hand them back.
+/// A rest follows each start, so a claim of more messages would have to be released.
 #[test]
-fn d02_however_many_backends_are_calm_one_goes_before_the_rest() {
+fn d02_one_request_starts_before_each_rest_however_many_backends_are_calm() {
     let mut start_limiter = start_limiter(0.0);
     start_limiter.observe(seen(32, 32), now(0));
     assert_eq!(start_limiter.allowance(now(0)), StartAllowance::Allowed(1));
@@ -65,7 +65,7 @@ fn d02_a_stream_that_never_starts_does_not_stop_batch_work_for_ever() {
 }
 
 #[test]
-fn d02_where_nothing_is_known_of_the_backends_any_more_nothing_is_held_back() {
+fn d02_without_a_state_of_the_backends_nothing_is_held_back() {
     let mut start_limiter = start_limiter(1.0);
     start_limiter.observe(seen(0, 1), now(0));
     assert_eq!(start_limiter.allowance(now(0)), StartAllowance::Busy);
@@ -73,10 +73,10 @@ fn d02_where_nothing_is_known_of_the_backends_any_more_nothing_is_held_back() {
     assert_eq!(start_limiter.allowance(now(0)), StartAllowance::Unrestricted);
 }
 
-/// Of two that pass at once the second must find a calm backend besides that of the first, which is
-/// on its way there.
+/// Of two starts at once, the second needs another calm backend: the first request is still in
+/// transit.
 #[test]
-fn d02_who_is_on_the_way_counts_before_being_seen() {
+fn d02_a_start_in_transit_counts_before_it_is_seen() {
     let mut start_limiter = start_limiter(0.0);
     let unknown = StartLoad { start: None, ..seen(2, 4) };
     start_limiter.observe(unknown, now(0));
@@ -114,7 +114,7 @@ fn d02_more_backends_rest_for_less_and_long_prompts_for_longer() {
     assert_eq!(rest(1, u64::MAX), Span::from_secs(60), "no rest is longer than a minute");
 }
 
-/// Beside prompts of ten tokens one of three hundred is not thirty times as much work.
+/// Compared with prompts of ten tokens, a prompt of three hundred is not thirty times as much work.
 #[test]
 fn d02_a_prompt_that_fits_a_step_counts_once() {
     let rest = |prompt: u64| {
@@ -130,7 +130,7 @@ fn d02_a_prompt_that_fits_a_step_counts_once() {
 }
 
 #[test]
-fn d02_without_others_nothing_is_held_back() {
+fn d02_without_interactive_traffic_nothing_is_held_back() {
     let mut start_limiter = start_limiter(1000.0);
     let alone = StartLoad { others: false, ..seen(0, 1) };
     start_limiter.observe(alone, now(0));
@@ -157,8 +157,8 @@ fn d02_rests_outside_their_range_are_refused() {
 }
 
 proptest! {
-    /// Whatever is seen and passed, a minute after the last pass one more may begin at a calm
-    /// backend, and what is remembered stays small.
+    /// After any history, a minute after the last start one more request may start at a calm
+    /// backend, and the memory stays small.
     #[test]
     fn d02_the_start_limiter_always_opens_again(
         rest in 0.0..1000.0_f64,

@@ -1,4 +1,4 @@
-//! R01: sessions, prefixes and adapters draw asks to where their state is, within limits.
+//! R01: sessions, cached prefixes and adapters attract asks to their backends, within limits.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn r01_a_backend_that_leaves_moves_only_its_own_sessions() {
 }
 
 #[test]
-fn r01_what_is_known_of_caches_counts_more_than_a_home() {
+fn r01_a_known_cache_counts_more_than_a_home() {
     let field = equals([[0; BANDS]; 4]);
     let home = pick(&session(7), &field).at;
     let holder = (home + 1) % 4;
@@ -66,9 +66,9 @@ fn r01_affinity_is_named_when_it_decided() {
     assert_eq!(pick(&adapter, &field).reason, RouteReason::Affinity);
 }
 
-/// A home that does not keep the latency limit is no home: another of the eligible is.
+/// A home above the latency limit does not count: another eligible backend is the home.
 #[test]
-fn r05_a_session_has_its_home_among_those_within_the_limit() {
+fn r05_a_session_has_its_home_among_backends_within_the_limit() {
     let limit = crate::time::Span::from_millis(600);
     for id in 0..50 {
         let mut field = equals([[0; BANDS]; 4]);

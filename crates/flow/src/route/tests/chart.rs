@@ -4,7 +4,7 @@ use super::*;
 use crate::time::Span;
 
 #[test]
-fn r02_the_flow_chart_comes_out() {
+fn r02_the_sources_flow_chart_is_reproduced() {
     let chart = [
         (Band::Critical, NVIDIA, 500.0),
         (Band::High, NVIDIA, 200.0),
@@ -21,7 +21,7 @@ fn r02_the_flow_chart_comes_out() {
 }
 
 #[test]
-fn r02_the_boosts_are_what_moves_the_choice() {
+fn r02_boosts_move_the_choice() {
     let flat = weights(|terms| terms.boosts = [0.0; BANDS]);
     for band in Band::DESCENDING {
         assert_eq!(pick_by(&flat, &preference(band), &trio()).at, IGPU, "no boost, no difference");
@@ -48,7 +48,7 @@ fn r02_the_depth_penalty_moves_the_choice() {
     assert_eq!(pick_by(&blind, &preference(Band::Critical), &swamped).at, NVIDIA);
 }
 
-/// Every pair of bands: the whole of an equal or higher one, a part of those below.
+/// Every pair of bands: weight 1 for an equal or higher band, less for lower bands.
 #[test]
 fn r03_the_weighted_depth_is_the_designs_formula() {
     let weight = |band: usize| band as f64 + 1.0;
@@ -82,7 +82,7 @@ fn r04_a_critical_request_avoids_congested_backends() {
     let choice = pick(&preference, &field);
     assert_eq!((choice.at, choice.depth, choice.score.boost), (1, 0, 500.0));
     assert_eq!(choice.reason.text(), "critical-priority-low-queue");
-    // Alone against each other the two busy ones stand as their weighted depths do: 2.5 and 2.
+    // The two busy backends compare as their weighted depths do: 2.5 and 2.
     let busy = [field[0], field[2]];
     let second = pick(&preference, &busy);
     assert_eq!((second.at, second.score.depth_penalty), (2, 100.0));
@@ -115,7 +115,7 @@ fn r04_voice_does_not_wait_behind_batch_jobs() {
     assert_eq!((kept.at, kept.reason.text()), (1, "critical-priority-low-queue"));
 }
 
-/// The table in docs/FLOW.md is what the code computes.
+/// The table in docs/FLOW.md equals the computed scores.
 #[test]
 fn r02_the_documented_scores_are_the_computed_ones() {
     let document =

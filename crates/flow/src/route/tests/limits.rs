@@ -1,4 +1,4 @@
-//! R04, R05, R07: soft limits, the wish for speed, and that somebody is always chosen.
+//! R04, R05, R07: soft limits, latency-critical asks, and that a backend is always chosen.
 
 use super::*;
 use crate::time::Span;
@@ -8,7 +8,7 @@ fn within(band: Band, millis: u64) -> RoutePreference {
 }
 
 #[test]
-fn r05_a_latency_limit_leaves_out_whoever_is_slower() {
+fn r05_a_latency_limit_excludes_slower_backends() {
     let choice = pick(&within(Band::BestEffort, 400), &trio());
     assert_eq!((choice.at, choice.reason.text()), (IGPU, "best-effort-power-efficient"));
     let choice = pick(&within(Band::BestEffort, 399), &trio());
@@ -19,7 +19,7 @@ fn r05_a_latency_limit_leaves_out_whoever_is_slower() {
 }
 
 #[test]
-fn r05_a_limit_is_held_against_the_measured_latency_where_there_is_one() {
+fn r05_a_limit_is_compared_with_the_measured_latency_if_there_is_one() {
     let slowed = Candidate { measured_latency_ms: Some(450.0), ..igpu() };
     let better = Candidate { measured_latency_ms: Some(390.0), ..npu() };
     let choice = pick(&within(Band::BestEffort, 400), &[nvidia(), slowed, better]);
@@ -27,7 +27,7 @@ fn r05_a_limit_is_held_against_the_measured_latency_where_there_is_one() {
 }
 
 #[test]
-fn r04_a_limit_that_nobody_keeps_takes_the_fastest_and_says_so() {
+fn r04_an_unmet_limit_takes_the_fastest_and_says_so() {
     for band in Band::DESCENDING {
         for millis in [0, 1, 100, 149] {
             let choice = pick(&within(band, millis), &trio());
@@ -45,9 +45,9 @@ fn r04_a_limit_that_nobody_keeps_takes_the_fastest_and_says_so() {
     assert_eq!(alone.reason, RouteReason::LimitUnmet, "also where there is no other");
 }
 
-/// Twins differ by a hair in what is measured: the limit must not send everyone to one of them.
+/// Equal backends differ slightly in measured latency: the limit must not send every ask to one.
 #[test]
-fn r04_twins_share_a_limit_that_neither_keeps() {
+fn r04_equal_backends_share_an_unmet_limit() {
     let twin = |at, measured, pending| Candidate {
         measured_latency_ms: Some(measured),
         pending,
@@ -65,7 +65,7 @@ fn r05_latency_critical_prefers_speed_like_a_critical_ask() {
         let choice = pick(&RoutePreference { latency_critical: true, ..preference(band) }, &trio());
         assert_eq!((choice.at, choice.score.boost), (NVIDIA, 500.0), "{band:?}");
     }
-    // Its place among what is pending stays that of its band.
+    // Its weight in the depth stays that of its band.
     let [busy] = equals([[0, 0, 0, 4]]);
     let choice =
         pick(&RoutePreference { latency_critical: true, ..preference(Band::Normal) }, &[busy]);
@@ -100,7 +100,7 @@ fn r07_best_effort_never_fails_because_of_its_penalty() {
 }
 
 #[test]
-fn r01_nobody_is_chosen_from_nobody() {
+fn r01_without_candidates_no_backend_is_chosen() {
     assert_eq!(choose(&RoutePreference::default(), &RouteWeights::default(), [].into_iter()), None);
 }
 

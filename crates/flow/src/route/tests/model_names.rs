@@ -1,4 +1,4 @@
-//! R10: what requested names stand for.
+//! R10: the resolution of requested model names.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn r10_a_name_without_a_rule_stands_for_itself() {
 }
 
 #[test]
-fn r10_nothing_has_an_empty_or_overlong_name() {
+fn r10_empty_and_overlong_names_resolve_to_nothing() {
     assert_eq!(ModelNames::default().resolve("", 0), None);
     assert_eq!(ModelNames::default().resolve(&"m".repeat(257), 0), None);
 }
@@ -99,14 +99,14 @@ fn r10_targets_are_final() {
 }
 
 #[test]
-fn r10_a_target_of_weight_nothing_is_never_drawn() {
+fn r10_a_target_of_weight_zero_is_never_drawn() {
     let names = ModelNames::new(&[rule("a", &[("x", 0), ("y", 3), ("z", 0)])]).unwrap();
     for draw in 0..100 {
         assert_eq!(names.resolve("a", draw).unwrap().target, "y");
     }
 }
 
-/// The largest weights there may be: the arithmetic still fits.
+/// With the largest weights the arithmetic still fits.
 #[test]
 fn r10_the_largest_split_is_drawn_from_without_overflow() {
     let numbered: Vec<String> = (0..64).map(|at| format!("m{at}")).collect();
@@ -144,7 +144,7 @@ fn r10_a_split_in_per_cent_is_as_exact_as_one_in_parts() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// A counter gives exact shares in every stretch as long as the weights' sum.
+    /// A counter gives exact shares over as many draws as the sum of the weights.
     #[test]
     fn r10_counted_draws_split_exactly(
         weights in proptest::collection::vec(0..50u32, 1..6),
@@ -156,7 +156,7 @@ proptest! {
         prop_assert_eq!(shares(&weights, start..start + total), exact);
     }
 
-    /// And no target runs far ahead within such a stretch.
+    /// No target gets far ahead within these draws.
     #[test]
     fn r10_counted_draws_are_well_mixed(
         weights in proptest::collection::vec(1..200u32, 2..5),

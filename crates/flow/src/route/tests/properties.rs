@@ -9,7 +9,7 @@ fn any_band() -> impl Strategy<Value = Band> {
     (0..BANDS).prop_map(|at| Band::DESCENDING[at])
 }
 
-/// Any wish, with limits in the range in which backends lie.
+/// Any preference, with limits in the range of the backends.
 fn any_preference() -> impl Strategy<Value = RoutePreference> {
     let limit = proptest::option::of((0..2000u64).prop_map(Span::from_millis));
     let session = proptest::option::of(any::<u64>());
@@ -25,7 +25,7 @@ fn any_preference() -> impl Strategy<Value = RoutePreference> {
     )
 }
 
-/// Numbers as they come from gauges: mostly sensible, sometimes any bits at all.
+/// Numbers as metrics report them: mostly sensible, sometimes any bits at all.
 fn auto(most: f32) -> impl Strategy<Value = f32> {
     prop_oneof![8 => 0.0..most, 1 => Just(0.0), 1 => any::<f32>(), 1 => Just(f32::NAN)]
 }
@@ -121,7 +121,7 @@ proptest! {
             latency(low), latency(high));
     }
 
-    /// Higher bands never go to slower backends than lower ones do, under the default law.
+    /// Higher bands never go to slower backends than lower ones do, with the default weights.
     #[test]
     fn r02_a_higher_band_never_goes_to_a_slower_idle_backend(
         traits in proptest::collection::vec((0..400u16, 1..2000u16), 1..10),
@@ -135,7 +135,7 @@ proptest! {
         prop_assert!(chosen.is_sorted(), "{chosen:?} from critical to best-effort");
     }
 
-    /// More pending never makes a backend more attractive, whatever else is claimed of it.
+    /// More asks in flight never make a backend more attractive, whatever its other properties.
     #[test]
     fn r01_more_pending_never_attracts(
         preference in any_preference(),
@@ -155,10 +155,10 @@ proptest! {
         prop_assert!(score(&loaded) <= score(&field));
     }
 
-    /// Somebody is chosen whatever the numbers, the score is finite, and the candidates' order
-    /// plays no part unless two are equal in everything that counts.
+    /// A backend is chosen for any numbers, the score is finite, and the order of the candidates
+    /// does not matter unless two are equal in every term.
     #[test]
-    fn r07_somebody_is_always_chosen_and_always_the_same(preference in any_preference(), field in any_field()) {
+    fn r07_a_backend_is_always_chosen_and_always_the_same(preference in any_preference(), field in any_field()) {
         let mut field = field;
         for (at, candidate) in (0..).zip(&mut field) {
             candidate.last_granted = candidate.last_granted * 10 + at;
@@ -175,9 +175,9 @@ proptest! {
         }
     }
 
-    /// A limit that some backend keeps is kept; without one the choice is among the fastest.
+    /// A limit that some backend meets is met; otherwise the choice is among the fastest.
     #[test]
-    fn r05_a_limit_that_can_be_kept_is_kept(preference in any_preference(), field in any_field()) {
+    fn r05_a_limit_that_can_be_met_is_met(preference in any_preference(), field in any_field()) {
         let choice = pick(&preference, &field);
         let Some(limit) = preference.latency_max else {
             prop_assert_ne!(choice.reason, RouteReason::LimitUnmet);

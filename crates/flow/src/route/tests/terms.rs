@@ -1,8 +1,8 @@
-//! R01: what else counts, term by term, and turns among equals.
+//! R01: the other terms of the score, one by one, and turns among equal scores.
 
 use super::*;
 
-/// What one of two twins gains or loses by a change, in points.
+/// The points that one of two equal backends gains or loses by a change.
 fn effect(preference: &RoutePreference, change: impl Fn(Candidate) -> Candidate) -> f64 {
     let twin = backend(0, 10.0, 200.0);
     let score = |candidate| pick(preference, &[candidate]).score;
@@ -52,7 +52,7 @@ fn r01_a_measured_latency_counts_half_and_within_reason() {
 }
 
 #[test]
-fn r07_one_that_has_just_come_back_counts_for_less() {
+fn r07_a_backend_that_has_just_returned_scores_less() {
     let held = |handicap| move |twin| Candidate { handicap, ..twin };
     assert_effect(-120.0, held(120.0));
     assert_effect(-10_000.0, held(1e9));
@@ -125,7 +125,7 @@ fn r01_equal_idle_backends_take_turns() {
     }
 }
 
-/// Choosing and counting in one step spreads a burst over equals evenly.
+/// Because choice and count are one step, a burst spreads evenly over equal backends.
 #[test]
 fn r01_a_burst_is_spread_over_equal_backends() {
     let mut field = equals([[0; BANDS]; 5]);
@@ -138,7 +138,7 @@ fn r01_a_burst_is_spread_over_equal_backends() {
 }
 
 #[test]
-fn r01_a_nonsense_trait_counts_as_if_none_was_given() {
+fn r01_an_invalid_trait_counts_as_absent() {
     let usual = pick(&preference(Band::BestEffort), &[Candidate::new(0, BackendId(0))]).score;
     for nonsense in [f32::NAN, f32::INFINITY, -3.0] {
         let odd = pick(&preference(Band::BestEffort), &[backend(0, nonsense, nonsense)]);

@@ -1,9 +1,9 @@
-//! R02: which numbers a law may have.
+//! R02: the ranges of the weights.
 
 use super::*;
 use crate::range::OutOfRange;
 
-/// Changes the number that a key names.
+/// Changes the weight of a key.
 type Setter = fn(&mut RouteTerms, f64);
 
 const BOOSTS: [(&str, Setter); BANDS] = [

@@ -56,7 +56,7 @@ fn d03_a_counted_budget_holds_the_threshold() {
 /// What is on its way cannot be called back when others come, so that no gate can do better than
 /// one that knows everything at once.
 #[test]
-fn d03_while_others_come_and_go_it_does_as_well_as_can_be_done() {
+fn d03_under_varying_load_it_matches_a_gate_that_knows_everything() {
     let random = |slots: u32| Others::Random(slots * 3 / 10);
     let steps = |slots: u32| Others::Steps(slots / 10, slots / 2, 30);
     for world in worlds(random).into_iter().chain(worlds(steps)) {
@@ -68,11 +68,11 @@ fn d03_while_others_come_and_go_it_does_as_well_as_can_be_done() {
 
 /// An expression may say anything, but not of when.
 #[test]
-fn d03_readings_without_a_date_are_no_licence() {
+fn d03_readings_without_a_time_of_their_own_stay_bounded() {
     let undated = |world| World { undated: Some(Span::from_secs(3)), ..world };
     worlds(|_| Others::Steady(0)).into_iter().map(undated).for_each(assert_exact);
     worlds(|slots| Others::Steady(slots / 3)).into_iter().map(undated).for_each(assert_exact);
-    // Where others move as well, what cannot be told apart is left to them.
+    // If the load of others changes too, load of unknown origin counts as theirs.
     for world in worlds(|slots| Others::Random(slots * 3 / 10)).into_iter().map(undated) {
         let Outcome { mean, .. } = world.run(world.counted());
         let best = world.run(Gate::Knowing { busy: 0 }).mean;
@@ -80,7 +80,7 @@ fn d03_readings_without_a_date_are_no_licence() {
     }
 }
 
-/// Negative control: many workers that look through one gate (upstream measured 1.73).
+/// Negative control: many workers that read one gate independently (upstream measured 1.73).
 #[test]
 fn d03_a_gate_that_is_open_or_closed_overshoots() {
     for world in worlds(|_| Others::Steady(0)) {

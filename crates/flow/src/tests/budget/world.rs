@@ -1,5 +1,5 @@
-//! A system with so many places, others who use it, and a dispatcher that fills the rest, in
-//! virtual time: what a gate makes of readings that are old, late and told again.
+//! A system with a number of places, other clients, and a dispatcher that fills the rest, in
+//! virtual time: how well a gate does with readings that are old, late and repeated.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,9 +23,9 @@ pub(super) enum Service {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Others {
     Steady(u32),
-    /// They come at random and stay for two seconds on average: so many on average.
+    /// They arrive at random and stay for two seconds on average: this many on average.
     Random(u32),
-    /// Now the one number, now the other, for so many seconds each.
+    /// Alternately the one number and the other, for this many seconds each.
     Steps(u32, u32, u64),
 }
 
@@ -39,7 +39,8 @@ pub(super) enum Gate {
         busy: u64,
         open: bool,
     },
-    /// One that knows everything at once, with so many of ours under way: as well as can be done.
+    /// A gate that knows the whole state at once, with this many of our requests in flight: the
+    /// optimum.
     Knowing {
         busy: u64,
     },
@@ -49,11 +50,11 @@ pub(super) enum Gate {
 pub(super) struct World {
     pub(super) slots: u32,
     pub(super) threshold: f64,
-    /// How often there is a new reading, and how late it is told.
+    /// The interval of readings, and their delay.
     pub(super) interval: Span,
     pub(super) delay: Span,
-    /// Whether nobody says of when a reading is, so that it passes for a new one each time that it
-    /// is told, four times over, and may be this old.
+    /// Whether readings have no time of their own: each is reported four times as a new one, and
+    /// may be this old.
     pub(super) undated: Option<Span>,
     /// How long a request is on its way, at most.
     pub(super) transit: Span,
@@ -78,7 +79,7 @@ enum Event {
     OtherArrives,
     OtherDone,
     Step(bool),
-    /// The system is looked at; what it looked like is told, as a number of requests.
+    /// A measurement of the system, and the report of it, as a number of requests.
     Look,
     Told(u64, Time),
     Sample,

@@ -1,4 +1,5 @@
-//! Queue to backend and backend to end: who takes part, who goes, and what it is charged.
+//! Queue to backend and backend to end: which flow queues are active, which ask goes, and its
+//! charge.
 
 use super::fair::{share, stretch};
 use super::{FlowQueue, Outcome, Record, Reference};
@@ -54,7 +55,7 @@ impl Reference {
         !self.is_at_limit(flow) && members.any(|&backend| self.may_use(flow, backend))
     }
 
-    /// Whether a claim takes part and some backend with room may take it.
+    /// Whether a flow queue is active and some backend with room may take its ask.
     pub(super) fn could_go(&self, at: usize, bound: u64) -> bool {
         let FlowQueue { flow, pool, takes_part, .. } = self.flow_queues[at];
         let takes =
@@ -62,7 +63,7 @@ impl Reference {
         takes_part && self.places.is_open(pool, bound) && self.places.pools[pool].iter().any(takes)
     }
 
-    /// The weights of all claims that take part in a round.
+    /// The weights of all active flow queues of a fair queue.
     fn units(&self, pool: usize, band: Band) -> u64 {
         let here = |flow_queue: &&FlowQueue| {
             flow_queue.takes_part && flow_queue.pool == pool && flow_queue.band == band
@@ -74,7 +75,7 @@ impl Reference {
             .sum()
     }
 
-    /// A claim begins to take part, because of an ask of this cost or because a limit was lifted.
+    /// A flow queue becomes active, because of an ask of this cost or because a limit allows it.
     pub(super) fn begin(&mut self, at: usize, arrival: Option<u32>) {
         let flow_queue = &mut self.flow_queues[at];
         let clock = &mut self.fair_queues[flow_queue.pool][flow_queue.band.index()];
@@ -95,7 +96,7 @@ impl Reference {
         }
     }
 
-    /// Lets the claims of a flow take part, or not, as its limits now say.
+    /// Activates or deactivates the flow queues of a flow by its limits.
     pub(super) fn reconsider(&mut self, flow: usize) {
         for at in self.flow_queues_of(flow) {
             let waits = self.waiting().any(|ask| self.asks[ask].flow_queue == at);
@@ -133,7 +134,7 @@ impl Reference {
         })
     }
 
-    /// The points that routing takes from a backend for what is pending there, in millionths.
+    /// The depth penalty of a backend in routing, in millionths of a point.
     fn crowding(&self, backend: &super::place::Backend, band: Band) -> i64 {
         let own = f64::from(band as u32 + 1);
         let counted = backend.in_flight.iter().zip(1u32..);
@@ -158,8 +159,8 @@ impl Reference {
         }
     }
 
-    /// A backend has been released: its domain first, then wherever else the flow has a claim, the
-    /// newest first.
+    /// A backend has been released: its domain first, then wherever else the flow has a flow queue,
+    /// the newest first.
     pub(super) fn drain_from(&mut self, flow: usize, backend: usize) {
         self.dispatch(self.places.domain_of_backend(backend));
         for flow_queue in self.flow_queues_of(flow).into_iter().rev() {
@@ -339,7 +340,7 @@ impl Reference {
         pools.position(|&at| at == pool).expect("a pool is in its domain")
     }
 
-    /// Sets what an ask in flight is charged.
+    /// Sets the charge of an ask in flight.
     pub(super) fn recharge(&mut self, at: usize, cost: u32) {
         let charged = std::mem::replace(&mut self.asks[at].cost, cost);
         let difference = i64::from(cost) - i64::from(charged);
@@ -369,7 +370,7 @@ impl Reference {
         self.drain_from(flow, backend);
     }
 
-    /// Takes an ask from its backend; tells its flow and the backend.
+    /// Takes an ask from its backend; returns its flow and the backend.
     pub(super) fn release(&mut self, at: usize) -> (usize, usize) {
         let (band, flow) = (self.band_of(&self.asks[at]).index(), self.flow_of(&self.asks[at]));
         let stock = self.stock_of(at);

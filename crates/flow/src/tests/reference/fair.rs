@@ -2,7 +2,7 @@
 
 use crate::Weight;
 
-/// The virtual clock of one round.
+/// The virtual clock of one fair queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VirtualClock {
     pub(super) now: i128,
@@ -49,7 +49,7 @@ impl VirtualClock {
         tag
     }
 
-    /// The tag of a claim that is new, or that has been here before.
+    /// The tag of a flow queue that becomes active, new or known.
     pub(super) fn arrive(&mut self, tag: Option<i128>, step: i128) -> i128 {
         self.note(tag.map_or(self.now + step, |tag| tag.max(self.now)))
     }

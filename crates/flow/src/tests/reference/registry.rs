@@ -45,7 +45,7 @@ impl Registry {
         registry
     }
 
-    /// Makes room for a name, as far as that is possible, and says what it must get.
+    /// Makes room for a name if possible, and returns the id that it must get.
     pub(super) fn intern(&mut self, name: &str, now: Time) -> Interned {
         let limits = self.limits;
         for entry in self.entries.iter_mut().skip(1) {

@@ -1,15 +1,15 @@
-//! The workbench: a controller with a clock in hand, and short words for what tests do.
+//! The fixture of these tests: a controller, a clock, and short names for common calls.
 
 use crate::{
     Ask, BackendId, BackendSupply, Band, Controller, Event, Hysteresis, ModelId, Refusal, Settings,
     Span, Ticket, Time, Usage, Verdict, invariant,
 };
 
-/// The model that every backend of [`Bench::new`] serves.
+/// The model that every backend of [`Fixture::new`] serves.
 pub(crate) const MODEL: ModelId = ModelId(1);
 
 /// A controller, the time, and every event so far.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) gate: Controller,
     pub(crate) now: Time,
     pub(crate) events: Vec<Event>,
@@ -35,9 +35,9 @@ pub(crate) fn backend(id: u32, models: &[u32]) -> BackendSupply {
 #[derive(Clone)]
 pub(crate) struct Dice(pub(crate) u64);
 
-// === impl Bench ===
+// === impl Fixture ===
 
-impl Bench {
+impl Fixture {
     /// A controller with `backends` ready backends that all serve [`MODEL`].
     pub(crate) fn new(settings: Settings, backends: u32) -> Self {
         let listed: Vec<_> = (0..backends).map(|id| backend(id, &[MODEL.0])).collect();
@@ -45,10 +45,10 @@ impl Bench {
     }
 
     pub(crate) fn with(settings: Settings, backends: &[BackendSupply]) -> Self {
-        let mut bench =
+        let mut fixture =
             Self { gate: Controller::new(settings), now: Time::ZERO, events: Vec::new() };
-        bench.supply(backends);
-        bench
+        fixture.supply(backends);
+        fixture
     }
 
     pub(crate) fn supply(&mut self, backends: &[BackendSupply]) {
@@ -102,7 +102,7 @@ impl Bench {
         }
     }
 
-    /// Lets so many asks go and end, one after the other: `auto` has seen them begin.
+    /// Grants and ends this many asks, one after the other: `auto` has seen them start.
     pub(crate) fn warm(&mut self, ask: Ask, count: usize) {
         for _ in 0..count {
             match self.offer(ask) {
@@ -133,7 +133,7 @@ impl Bench {
         tickets.collect()
     }
 
-    /// Settles what is in flight at cost 1, one at a time, until nothing waits; returns the grants.
+    /// Settles the asks in flight at cost 1, one at a time, until none waits; returns the grants.
     pub(crate) fn run_dry(&mut self, mut in_flight: Vec<Ticket>) -> Vec<Ticket> {
         let mut order = Vec::new();
         while let Some(ticket) = in_flight.pop() {
