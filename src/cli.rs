@@ -1,6 +1,4 @@
-//! The command line: what can be typed, and which part of the program answers.
-//!
-//! Each verb is one variant with its arguments; nothing else sees them.
+//! The command line: one variant for each command, with its arguments.
 
 mod batch;
 mod check;
@@ -23,14 +21,25 @@ use clap::{Parser, Subcommand};
 /// Flow control for LLM inference: fair queueing, priorities and backpressure in front of model
 /// servers.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, arg_required_else_help = true)]
+#[command(
+    name = "tidegate",
+    version,
+    arg_required_else_help = true,
+    after_help = "First steps:
+  tidegate demo                                      two minutes of traffic, with and without Tidegate
+  tidegate serve                                     in front of the model servers on this machine
+  tidegate serve --backend http://10.0.0.5:8000      in front of one model server
+  tidegate check --all                               every setting, its value and its origin
+
+`tidegate COMMAND --help` has examples for each command."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Command {
     Serve(serve::Serve),
     Epp(epp::Epp),
     Dispatch(dispatch::Dispatch),
@@ -44,18 +53,18 @@ enum Verb {
 // === impl Cli ===
 
 impl Cli {
-    /// Does what was asked for, and writes what there is to say about it.
+    /// Runs the command, and writes its output.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<ExitCode> {
-        match self.verb {
-            // What it waits for may end in more than two ways.
-            Verb::Batch(batch) => return batch.run(out),
-            Verb::Serve(serve) => serve.run(out),
-            Verb::Epp(epp) => epp.run(out),
-            Verb::Dispatch(dispatch) => dispatch.run(out),
-            Verb::Demo(demo) => demo.run(out),
-            Verb::Engine(engine) => engine.run(out),
-            Verb::Simulate(simulate) => simulate.run(out),
-            Verb::Check(check) => check.run(out),
+        match self.command {
+            // Its exit code says how the batch ended.
+            Command::Batch(batch) => return batch.run(out),
+            Command::Serve(serve) => serve.run(out),
+            Command::Epp(epp) => epp.run(out),
+            Command::Dispatch(dispatch) => dispatch.run(out),
+            Command::Demo(demo) => demo.run(out),
+            Command::Engine(engine) => engine.run(out),
+            Command::Simulate(simulate) => simulate.run(out),
+            Command::Check(check) => check.run(out),
         }?;
         Ok(ExitCode::SUCCESS)
     }

@@ -8,7 +8,12 @@ fn check(arguments: &[&str]) -> Output {
 }
 
 fn check_in(folder: &Path, arguments: &[&str]) -> Output {
+    check_with(folder, &[], arguments)
+}
+
+fn check_with(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.envs(variables.iter().copied());
     command.current_dir(folder).arg("check").args(arguments).output().unwrap()
 }
 
@@ -38,7 +43,8 @@ fn x06_check_tells_every_problem_and_exits_with_1() {
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
     assert!(told.starts_with("error: 2 problems in the configuration\n"), "{told}");
-    assert!(told.contains("\n--listen is \"8080\"") && told.contains("\n--backend https://h:"));
+    assert!(told.contains("\n--listen: server.listen is \"8080\""), "{told}");
+    assert!(told.contains("\n--backend https://h: backends[0].url is"), "{told}");
 }
 
 #[test]
@@ -51,7 +57,7 @@ fn check_says_which_file_is_read_where_none_is_named() {
         let output = check_in(&folder, arguments);
         text(&output.stdout).lines().next().unwrap_or_default().to_owned()
     };
-    assert_eq!(first(&[]), "file      none: defaults and flags");
+    assert_eq!(first(&[]), "file      none: defaults, environment and flags");
     std::fs::write(folder.join("tidegate.yaml"), "").unwrap();
     assert_eq!(first(&[]), "file      tidegate.yaml");
     std::fs::write(folder.join("tidegate.toml"), "").unwrap();
@@ -59,6 +65,59 @@ fn check_says_which_file_is_read_where_none_is_named() {
     assert_eq!(first(&[]), both);
     std::fs::write(folder.join("own.toml"), "").unwrap();
     assert_eq!(first(&["--config", "own.toml"]), "file      own.toml");
+}
+
+#[test]
+fn x06_check_says_where_each_value_comes_from() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join("check-origins.toml");
+    std::fs::write(&file, "[queue]\ntotal_capacity = 5\nflow_capacity = 5\nqueue_ttl = 5\n")
+        .unwrap();
+    let variables =
+        [("TIDEGATE_QUEUE__TOTAL_CAPACITY", "6"), ("TIDEGATE_QUEUE__FLOW_CAPACITY", "6")];
+    let flags =
+        ["--set", "queue.total_capacity=7", "--listen", "127.0.0.1:9", "check-origins.toml"];
+    let shown = |more: &[&str]| {
+        let output = check_with(folder, &variables, &[&flags, more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let origins = [
+        ("server.listen = \"127.0.0.1:9\"", "--listen"),
+        ("queue.total_capacity = 7", "--set queue.total_capacity"),
+        ("queue.flow_capacity = 6", "TIDEGATE_QUEUE__FLOW_CAPACITY"),
+        ("queue.queue_ttl = 5", "check-origins.toml:4"),
+    ];
+    let line = |shown: &str, value: &str| {
+        let line = shown.lines().find(|line| line.contains(value));
+        line.unwrap_or_else(|| panic!("{value}: {shown}")).to_owned()
+    };
+    let set = shown(&[]);
+    for (value, origin) in origins {
+        assert!(line(&set, value).ends_with(&format!(" {origin}")), "{set}");
+    }
+    assert!(!set.contains("default"), "{set}");
+    let all = shown(&["--all"]);
+    assert!(line(&all, "queue.idle_flows_max = 16384").ends_with(" default"), "{all}");
+    assert!(line(&all, "server.workers = the number of cores").ends_with(" default"), "{all}");
+}
+
+#[test]
+fn x06_a_variable_that_no_key_has_is_a_problem() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = check_with(folder, &[("TIDEGATE_QUEUE__TOTAL_CAPACTY", "6")], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(told.contains("did you mean TIDEGATE_QUEUE__TOTAL_CAPACITY?"), "{told}");
+}
+
+#[test]
+fn x06_check_prints_the_schema_that_is_committed() {
+    let output = check(&["--schema"]);
+    assert!(output.status.success());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tidegate.schema.json");
+    let committed = std::fs::read_to_string(path).unwrap();
+    assert_eq!(text(&output.stdout), committed);
 }
 
 /// The first configuration that a newcomer copies.

@@ -1,40 +1,58 @@
-//! `tidegate check`: whether a configuration can be used, and what it would put in force.
+//! `tidegate check`: whether a configuration can be used, and what it means.
 
 use std::io::Write;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use gateway::config::{self, Source, Summary};
+use gateway::config::{self, Resolved, Setting, Source, Summary};
 
 use super::source::Flags;
 
-/// Check a configuration and show what it puts in force.
+/// Check a configuration, and show what it means and where each value comes from.
 ///
-/// Reads the file as `serve` would and prints a few lines on what it means. All problems are told
-/// at once, each with its line, its key and what is allowed; the exit code is then 1. The keys are
-/// described in docs/CONFIGURATION.md.
+/// Reads the file, the environment and the flags as `serve` does. Prints a summary, and then each
+/// value that is not a default with its origin: a flag, an environment variable or a line of the
+/// file. If there are problems, it prints all of them, each with its line, its key and the
+/// allowed values, and exits with 1.
+///
+/// A value is taken from a flag, else from the environment, else from the file, else it is the
+/// default. docs/CONFIGURATION.md describes every key.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate check                                     ./tidegate.toml, .yaml or .yml
   tidegate check examples/tidegate.toml
-  tidegate check --backend http://127.0.0.1:8000     flags alone, or beside a file")]
+  tidegate check --all                               every key, including the defaults
+  tidegate check --backend http://127.0.0.1:8000     flags alone, or with a file
+  tidegate check --set queue.total_capacity=500 tidegate.toml
+  TIDEGATE_QUEUE__TOTAL_CAPACITY=500 tidegate check
+  tidegate check --schema > tidegate.schema.json     for the completion of an editor")]
 pub(super) struct Check {
     #[command(flatten)]
     flags: Flags,
+    /// Show every key, including those that have their default.
+    #[arg(long)]
+    all: bool,
+    /// Print the JSON Schema of a configuration file, and check nothing.
+    #[arg(long)]
+    schema: bool,
 }
 
 // === impl Check ===
 
 impl Check {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let source = self.flags.source();
+        if self.schema {
+            return Ok(write!(out, "{}", config::json_schema())?);
+        }
+        let source = self.flags.source("server.listen", None);
         match config::load(&source) {
-            Ok(config) => {
-                writeln!(out, "file      {}", told(&source))?;
-                Ok(write!(out, "{}", Summary(&config))?)
+            Ok(resolved) => {
+                writeln!(out, "file      {}", file_of(&source))?;
+                write!(out, "{}", Summary(&resolved))?;
+                write_values(&resolved, self.all, out)
             }
             Err(error) => {
-                let count = error.problems.len();
+                let count = error.lines().len();
                 let noun = if count == 1 { "problem" } else { "problems" };
                 bail!("{count} {noun} in the configuration\n{error}")
             }
@@ -42,12 +60,30 @@ impl Check {
     }
 }
 
-/// Which file was read, and which one was not though it might seem so.
-fn told(source: &Source) -> String {
-    let Some(file) = &source.file else { return "none: defaults and flags".to_owned() };
-    let mut told = file.display().to_string();
+/// The file that was read, and the default files that were not.
+fn file_of(source: &Source) -> String {
+    let Some(file) = &source.file else {
+        return "none: defaults, environment and flags".to_owned();
+    };
+    let mut text = file.display().to_string();
     for other in source.passed_over() {
-        told += &format!("; {other} is there too and is not read");
+        text += &format!("; {other} is there too and is not read");
     }
-    told
+    text
+}
+
+/// Each value and where it comes from.
+fn write_values(resolved: &Resolved, all: bool, out: &mut dyn Write) -> Result<()> {
+    let mut settings = resolved.values.settings();
+    settings.retain(|setting| all || !setting.is_default);
+    let line = |setting: &Setting| format!("{} = {}", setting.key, setting.value);
+    let width = settings.iter().map(|setting| line(setting).chars().count()).max();
+    // One long value must not push the origins of all others out of sight.
+    let width = width.unwrap_or_default().min(60);
+    let mut title = "values";
+    for setting in &settings {
+        writeln!(out, "{title:<9} {:<width$}  {}", line(setting), setting.origin)?;
+        title = "";
+    }
+    Ok(())
 }

@@ -3,13 +3,14 @@
 mod ask;
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use gateway::Courier;
-use gateway::config::Source;
 use gateway::config::resolved::dispatch::Queue;
+use gateway::config::{Flag, Source};
+
+use super::source::{File, value};
 
 /// Send durable batch work into what interactive users leave free.
 ///
@@ -46,12 +47,8 @@ enum Verb {
 
 #[derive(Args, Debug)]
 struct Run {
-    /// The configuration, TOML or YAML; ./tidegate.toml (or .yaml) if there is one.
-    #[arg(conflicts_with = "config")]
-    file: Option<PathBuf>,
-    /// The same by name.
-    #[arg(long, short, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    file: File,
     /// Where the queues are; may be repeated for the replicas of one primary.
     #[arg(long, value_name = "URL")]
     redis: Vec<String>,
@@ -82,10 +79,12 @@ impl Dispatch {
 
 impl Run {
     fn run(self, out: &mut dyn Write) -> Result<()> {
-        let Self { file, config, redis, queues, target, listen } = self;
-        let source =
-            Source { file: file.or(config), redis, queues, target, listen, ..Source::default() };
-        let courier = Courier::start(source.or_default_file())?;
+        let Self { file, redis, queues, target, listen } = self;
+        let (flag, key) = ("--redis", "dispatch.redis.urls");
+        let redis = (!redis.is_empty()).then_some(Flag::List { flag, key, values: redis });
+        let listen = value("--listen", "dispatch.listen", listen);
+        let flags = redis.into_iter().chain(queues.into_iter().map(Flag::Queue)).chain(listen);
+        let courier = Courier::start(Source { target, ..file.source(flags) })?;
         writeln!(out, "listening on http://{}", courier.address())?;
         for Queue { name, target, gates, .. } in courier.queues() {
             let target = target.as_deref().unwrap_or_default();

@@ -6,21 +6,24 @@ use anyhow::Result;
 use clap::Args;
 use gateway::Picker;
 
-use super::source::Flags;
+use super::source::{Flags, value};
 
-/// Pick endpoints for Envoy: the same queue, fairness and priorities behind ext_proc.
+/// Run the endpoint picker for Envoy: the same queue, fairness and priorities over ext_proc.
 ///
-/// Envoy sends each request here first (envoy.service.ext_proc.v3, the protocol of the Gateway API
-/// Inference Extension), and carries it to the endpoint that is answered. Requests that do not fit
-/// wait here; Envoy answers for us when they must be refused. deploy/envoy has bootstraps that work
-/// as they are.
+/// Envoy sends the head of each request here first (envoy.service.ext_proc.v3, the protocol of the
+/// Gateway API Inference Extension), and forwards the request to the endpoint that the picker
+/// names. A request waits here while no backend has room. If it must be refused, Envoy sends the
+/// response that the picker gives. deploy/envoy has Envoy bootstraps that work unchanged.
 ///
-/// SIGHUP or a changed file reloads the configuration; SIGTERM lets Envoy look elsewhere first.
+/// Without a file and without a backend it looks for model servers on the local ports, as `serve`
+/// does. SIGHUP or a changed file reloads the configuration. After SIGTERM the health check fails
+/// first, so that Envoy can go elsewhere.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate epp --backend http://10.0.0.5:8000 --backend http://10.0.0.6:8000
-  tidegate epp --endpoints endpoints.yaml             a file that something else keeps up to date
-  tidegate epp tidegate.toml                          everything else (docs/CONFIGURATION.md, [epp])
+  tidegate epp --endpoints endpoints.yaml             backends from a file that is watched
+  tidegate epp tidegate.toml                          with a file (docs/CONFIGURATION.md, [epp])
+  tidegate epp --set queue.total_capacity=500         any key as a flag
 
 Then, with Envoy beside it:
   envoy -c deploy/envoy/original-dst.yaml
@@ -30,10 +33,10 @@ Then, with Envoy beside it:
 pub(super) struct Epp {
     #[command(flatten)]
     flags: Flags,
-    /// Where health is asked for over gRPC.
+    /// Serve health checks on this address (gRPC).
     #[arg(long, value_name = "ADDRESS:PORT")]
     health_listen: Option<String>,
-    /// Where metrics and the other pages are.
+    /// Serve metrics and the status pages on this address (HTTP).
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics_listen: Option<String>,
 }
@@ -43,9 +46,9 @@ pub(super) struct Epp {
 impl Epp {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
         let Self { flags, health_listen, metrics_listen } = self;
-        let mut source = flags.source();
-        (source.health_listen, source.metrics_listen) = (health_listen, metrics_listen);
-        let picker = Picker::start(source)?;
+        let health = value("--health-listen", "epp.health_listen", health_listen);
+        let metrics = value("--metrics-listen", "epp.metrics_listen", metrics_listen);
+        let picker = Picker::start(flags.source("epp.listen", health.into_iter().chain(metrics)))?;
         writeln!(out, "listening on grpc://{}", picker.address())?;
         writeln!(out, "health on grpc://{}", picker.health_address())?;
         writeln!(out, "metrics on http://{}", picker.metrics_address())?;

@@ -6,26 +6,29 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use gateway::Gateway;
-use gateway::config::Source;
 
-use super::source::Flags;
+use super::source::{Flags, path, value};
 
-/// Stand in front of model servers: queue fairly, keep priorities, relay streams.
+/// Run the gateway: a proxy in front of model servers with a fair queue and priorities.
 ///
-/// Point clients at the address it prints instead of at a model server. Requests that fit go
-/// straight through; the rest wait in a fair queue until a server has room, and hear why if that
-/// takes too long. Without a file or a backend it looks for servers on the well-known local ports
-/// (11434, 8000, 8080, 1234, 30000).
+/// Point clients at the address that it prints instead of at a model server. A request passes
+/// straight through while a server has room. Otherwise it waits in a fair queue, and is refused
+/// with a reason if the wait becomes too long.
 ///
-/// SIGHUP or a changed file reloads the configuration; SIGTERM answers everyone who waits and lets
-/// streams finish.
+/// Without a file and without a backend it looks for model servers on the local ports 11434, 8000,
+/// 8080, 1234 and 30000.
+///
+/// SIGHUP or a changed file reloads the configuration. SIGTERM refuses waiting requests and lets
+/// running streams finish.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  tidegate serve                                      servers on this machine
-  tidegate serve --backend http://10.0.0.5:8000       one server
+  tidegate serve                                      model servers on this machine
+  tidegate serve --backend http://10.0.0.5:8000       one model server
   tidegate serve --backend a=http://10.0.0.5:8000 --backend b=http://10.0.0.6:8000
   tidegate serve --batch ./batch                      with a Batch API (docs/BATCH.md)
-  tidegate serve tidegate.toml                        everything else (docs/CONFIGURATION.md)
+  tidegate serve tidegate.toml                        with a file (docs/CONFIGURATION.md)
+  tidegate serve --set queue.total_capacity=500       any key as a flag
+  TIDEGATE_QUEUE__TOTAL_CAPACITY=500 tidegate serve   any key as a variable
 
 Then:
   curl http://127.0.0.1:8080/v1/chat/completions -H 'X-Priority: high' \\
@@ -43,8 +46,8 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let source = Source { batch: self.batch, ..self.flags.source() };
-        let gateway = Gateway::start(source)?;
+        let batch = value("--batch", "batch.folder", path(self.batch));
+        let gateway = Gateway::start(self.flags.source("server.listen", batch))?;
         writeln!(out, "listening on http://{}", gateway.address())?;
         if let Some(address) = gateway.admin_address() {
             writeln!(out, "visibility on http://{address}")?;

@@ -1,70 +1,87 @@
-//! Configuration in two stages: what a file says, and what that means.
+//! Configuration: one table of keys, and the values that a file, the environment and flags give.
 //!
-//! `file` reads the text into a tree of values, `aliases` moves the sources' spellings to where
-//! they belong, and `resolve` checks every value on its way into `resolved`, which is what everyone
-//! else uses. All that is wrong is reported at once, before anything runs. `reload` does it again
-//! when the file changes.
+//! `keys` states every key once. A value is taken from a flag, else from the environment, else from
+//! the file, else from the table's default. `file` parses the file, `aliases` replaces other
+//! spellings, `overrides` adds the environment and the flags, and `resolve` turns the validated
+//! values into `resolved`, the types that the rest of the program uses. All problems are reported
+//! at once, before anything runs. `reload` does it again when the file changes.
 
 mod aliases;
+#[cfg(test)]
+mod document;
 mod file;
+mod json_schema;
+pub(crate) mod keys;
 pub(crate) mod keywords;
-mod quantity;
+mod overrides;
 pub mod reload;
-mod report;
 mod resolve;
 pub mod resolved;
-mod section;
-mod suggest;
 mod summary;
-mod tree;
+mod values;
 
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+pub use crate::schema::{ConfigError, Problem};
+pub use json_schema::json_schema;
+pub use overrides::PREFIX;
 pub use resolve::batch::BATCH_QUEUE;
 pub use resolved::Resolved;
 pub use summary::Summary;
+pub use values::{Setting, Values};
 
+use crate::schema::{Report, Table, show_size};
 use file::Format;
-use report::Report;
 
-/// Where configuration comes from.
+/// Where configuration comes from. A reload reads the file again and keeps the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     /// The file, TOML or YAML by its ending.
     pub file: Option<PathBuf>,
-    /// Backends given as flags: `URL` or `ID=URL`.
-    pub backends: Vec<String>,
-    /// A file that lists more backends, given as a flag.
-    pub endpoints: Option<PathBuf>,
-    /// The listener's address given as a flag.
-    pub listen: Option<String>,
-    /// The picker's other addresses given as flags.
-    pub health_listen: Option<String>,
-    /// See `health_listen`.
-    pub metrics_listen: Option<String>,
-    /// The folder of the Batch API given as a flag.
-    pub batch: Option<PathBuf>,
-    /// The dispatcher's Redis given as flags.
-    pub redis: Vec<String>,
-    /// The dispatcher's queues given as flags.
-    pub queues: Vec<String>,
-    /// Where messages go of queues that do not say, given as a flag.
+    /// The environment's variables, by name. Only those with the prefix `TIDEGATE_` count.
+    pub variables: Vec<(String, String)>,
+    /// Flags, in the order of the command line. A later one replaces an earlier one.
+    pub flags: Vec<Flag>,
+    /// The server for requests of queues that name none, given as a flag.
     pub target: Option<String>,
 }
 
-/// Configuration that cannot be used.
+/// A flag that gives a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
-    /// Each problem names its key, what is wrong with it, and what would be right.
-    pub problems: Vec<String>,
+pub enum Flag {
+    /// `--set KEY=VALUE`: the text after `--set`.
+    Set(String),
+    /// A flag of its own for one key.
+    Value {
+        /// The flag, such as `--listen`.
+        flag: &'static str,
+        /// The key, such as `server.listen`.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// A flag that is given once for each entry of a list.
+    List {
+        /// The flag, such as `--redis`.
+        flag: &'static str,
+        /// The key, such as `dispatch.redis.urls`.
+        key: &'static str,
+        /// The whole list.
+        values: Vec<String>,
+    },
+    /// `--backend URL` or `--backend ID=URL` adds a backend.
+    Backend(String),
+    /// `--queue NAME` adds a queue of the dispatcher, unless there is one of that name.
+    Queue(String),
 }
 
-/// The files that are used where none is named.
+/// The files that are read where no file is named, the first that exists.
 const DEFAULT_FILES: [&str; 3] = ["tidegate.toml", "tidegate.yaml", "tidegate.yml"];
 
 /// Reads and checks the configuration.
@@ -73,35 +90,37 @@ pub fn load(source: &Source) -> Result<Resolved, ConfigError> {
     resolve(source, &text)
 }
 
-/// What the file says; nothing where there is none.
+/// The text of the file; empty where there is none.
 fn read(source: &Source) -> Result<String, ConfigError> {
     let Some(path) = &source.file else { return Ok(String::new()) };
-    let text = read_bounded(path);
-    text.map_err(|error| ConfigError::of(format!("{}: cannot be read: {error}", path.display())))
+    read_bounded(path).map_err(|error| ConfigError::Read(path.clone(), error))
 }
 
 fn read_bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(file::FILE_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > file::FILE_MAX {
-        let most = quantity::show_size(file::FILE_MAX);
+        let most = show_size(file::FILE_MAX);
         return Err(io::Error::other(format!("it is larger than {most}")));
     }
     Ok(text)
 }
 
-/// Checks what the file and the flags say.
+/// Resolves the text of the file, the environment and the flags.
 fn resolve(source: &Source, text: &str) -> Result<Resolved, ConfigError> {
-    let name = source.file.as_ref().map_or(String::new(), |path| path.display().to_string());
     let format = match &source.file {
-        Some(path) => Format::of(path).ok_or_else(|| {
-            ConfigError::of(format!("{name}: the name must end in .toml, .yaml or .yml"))
-        })?,
+        Some(path) => Format::of(path).ok_or_else(|| ConfigError::Format(path.clone()))?,
         None => Format::Toml,
     };
-    let report = Report::new(name);
+    let report = Report::new(source.file.clone());
     let mut table = file::parse(text, format, &report);
     aliases::translate(&mut table, &report);
+    overrides::apply(&mut table, source, &report);
+    aliases::fill_flow_capacity(&mut table);
+    resolve_table(source, table, report)
+}
+
+fn resolve_table(source: &Source, table: Table, report: Report) -> Result<Resolved, ConfigError> {
     let mut resolved = resolve::resolve(table, source, &report);
     resolved.notices = report.finish()?;
     Ok(resolved)
@@ -110,6 +129,17 @@ fn resolve(source: &Source, text: &str) -> Result<Resolved, ConfigError> {
 // === impl Source ===
 
 impl Source {
+    /// Adds the variables of the process's environment.
+    pub fn with_environment(mut self) -> Self {
+        let pair = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        };
+        let mut variables: Vec<_> = std::env::vars_os().filter_map(pair).collect();
+        variables.retain(|(name, _)| name.starts_with(PREFIX));
+        self.variables = variables;
+        self
+    }
+
     /// Takes `tidegate.toml`, `.yaml` or `.yml` of the present folder where no file is named.
     pub fn or_default_file(self) -> Self {
         self.or_default_file_in(Path::new(""))
@@ -131,19 +161,3 @@ impl Source {
         self
     }
 }
-
-// === impl ConfigError ===
-
-impl ConfigError {
-    fn of(problem: String) -> Self {
-        Self { problems: vec![problem] }
-    }
-}
-
-impl std::fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.problems.join("\n"))
-    }
-}
-
-impl std::error::Error for ConfigError {}

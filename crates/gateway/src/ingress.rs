@@ -197,13 +197,13 @@ fn look<'a>(
     }
 }
 
-/// A model's name that can be shown, logged and sent on.
-/// The tokens of a body's prompt, roughly. What cannot be read counts as text.
+/// An estimate of the tokens in a body's prompt. A body that cannot be parsed counts as text.
 pub(crate) fn prompt_tokens(body: &[u8]) -> u64 {
     json_body::parse(body)
         .map_or(body.len() as u64 / BYTES_PER_TOKEN, |fields| fields.prompt_size.tokens())
 }
 
+/// A model name that can be shown, logged and sent to a backend.
 fn checked(named: ModelName<'_>) -> Result<ModelName<'_>, Fault> {
     let name = &named.name;
     let problem = match name.len() {

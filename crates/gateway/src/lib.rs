@@ -30,6 +30,7 @@ mod prometheus_text;
 mod proxy;
 mod reply;
 mod scheduler;
+mod schema;
 mod serve;
 mod socket;
 mod state;

@@ -1,72 +1,71 @@
-//! The sources' own spellings: each is moved to the key it stands for before anything is read.
+//! Other spellings: each is moved to the key that it stands for before anything is validated.
 //!
-//! Values keep the place they were written at, so problems are told in the file's own words. Both
-//! spellings of one thing at once are an error: there is no telling which one is meant.
+//! The aliases stand in `keys`. Values keep the place they were written at, so that problems name
+//! the key as the file does. Both spellings of one key at once are a problem, because either could
+//! be meant.
 
-use flow::CAPACITY_MAX;
+use super::keys::{QUEUE, ROOT};
+use crate::schema::{Key, Location, Node, Report, SectionSchema, Table, Value};
 
-use super::report::Report;
-use super::tree::{Node, Place, Table, Value};
-
-/// Sections and the names that sources have for them.
-const SECTIONS: [(&str, &str); 2] =
-    [("queue", "fair_request_queue"), ("controller", "request_queue_controller")];
-
-/// Section, a source's key, ours.
-const KEYS: [(&str, &str, &str); 5] = [
-    ("queue", "max_size", "total_capacity"),
-    ("queue", "max_wait_seconds", "queue_ttl"),
-    ("queue", "total_queue_capacity", "total_capacity"),
-    ("queue", "model_queue_capacity", "flow_capacity"),
-    ("server", "grace_seconds", "grace"),
-];
-
-const BY_EVENTS: &str =
-    "has no effect: requests leave the queue when there is room, not by polling";
-const BY_DEADLINES: &str = "has no effect: each deadline has its own timer, nothing is swept";
-
-/// Keys that event-driven dispatch makes needless.
-const NEEDLESS: [(&str, &str, &str); 5] = [
-    ("controller", "num_poppers", BY_EVENTS),
-    ("controller", "popper_wait_base", BY_EVENTS),
-    ("controller", "popper_wait_jitter_max", BY_EVENTS),
-    ("controller", "expiry_cleanup_interval", BY_DEADLINES),
-    ("workload", "cleanup_interval", BY_DEADLINES),
-];
-
-/// Moves every source's spelling to where it belongs.
+/// Moves every alias of a file to its key.
 pub(super) fn translate(root: &mut Table, report: &Report) {
-    for (ours, theirs) in SECTIONS {
-        let camel = root.keys().find(|key| **key != *theirs && snake_case(key) == theirs).cloned();
-        for name in [Some(theirs.to_owned()), camel].into_iter().flatten() {
-            if let Some(node) = root.remove(&name) {
-                merge(root, ours, node, report);
+    for section in ROOT.keys {
+        for alias in section.aliases {
+            let camel = root.keys().find(|key| key != alias && snake_case(key) == *alias).cloned();
+            for name in [Some((*alias).to_owned()), camel].into_iter().flatten() {
+                if let Some(node) = root.remove(&name) {
+                    merge(root, section.name, node, report);
+                }
             }
         }
-    }
-    move_dbus(root, report);
-    for section in ["queue", "controller", "server", "workload"] {
-        if let Some(Node { value: Value::Table(table), .. }) = root.get_mut(section) {
-            translate_keys(section, table, report);
+        let Some(schema) = section.value_type.section() else { continue };
+        for key in schema.keys {
+            move_from_elsewhere(root, section, key, report);
+        }
+        if let Some(Node { value: Value::Table(table), .. }) = root.get_mut(section.name) {
+            translate_keys(schema, table, report);
         }
     }
 }
 
-/// `efficiency.dbus_enabled` is the one key of that section that means something here.
-fn move_dbus(root: &mut Table, report: &Report) {
-    let Some(Node { value: Value::Table(theirs), .. }) = root.get_mut("efficiency") else { return };
-    let Some(node) = theirs.remove("dbus_enabled") else { return };
-    if theirs.is_empty() {
-        root.remove("efficiency");
-    }
-    let place = Place { path: "dbus".into(), line: node.place.line };
-    let empty = Node { value: Value::Table(Table::new()), place };
-    if let Value::Table(own) = &mut root.entry("dbus".to_owned()).or_insert(empty).value {
-        put(own, "enabled".to_owned(), node, report);
+/// The key that a name or an alias stands for, in one section.
+pub(super) fn canonical(schema: &SectionSchema, written: &str) -> Option<&'static Key> {
+    let snake = if schema.camel_case { snake_case(written) } else { written.to_owned() };
+    let alias = || schema.keys.iter().find(|key| key.aliases.contains(&snake.as_str()));
+    schema.find(&snake).or_else(alias)
+}
+
+/// A queue that only has a size (`max_size`) has no limit for each flow: a flow may fill it. A size
+/// that cannot be used is reported once, as the total.
+pub(super) fn fill_flow_capacity(root: &mut Table) {
+    let Some(Node { value: Value::Table(queue), .. }) = root.get_mut(QUEUE.path) else { return };
+    let Some(total) = queue.get("total_capacity") else { return };
+    let from_size = snake_case(&total.location.path).ends_with(".max_size");
+    let fits =
+        QUEUE.find("flow_capacity").is_some_and(|key| key.value_type.check(&total.value).is_ok());
+    if from_size && fits {
+        let total = total.clone();
+        queue.entry("flow_capacity".to_owned()).or_insert(total);
     }
 }
 
-/// Adds what a source's section says to ours.
+/// Moves a key that an alias with a dot has in another section.
+fn move_from_elsewhere(root: &mut Table, section: &Key, key: &Key, report: &Report) {
+    for (other, name) in key.aliases.iter().filter_map(|alias| alias.split_once('.')) {
+        let Some(Node { value: Value::Table(theirs), .. }) = root.get_mut(other) else { continue };
+        let Some(node) = theirs.remove(name) else { continue };
+        if theirs.is_empty() {
+            root.remove(other);
+        }
+        let location = Location { path: section.name.into(), ..node.location.clone() };
+        let empty = Node { value: Value::Table(Table::new()), location };
+        if let Value::Table(own) = &mut root.entry(section.name.to_owned()).or_insert(empty).value {
+            put(own, key.name.to_owned(), node, report);
+        }
+    }
+}
+
+/// Adds the keys of a section's alias to the section.
 fn merge(root: &mut Table, ours: &str, theirs: Node, report: &Report) {
     if theirs.value == Value::Null {
         return;
@@ -76,7 +75,7 @@ fn merge(root: &mut Table, ours: &str, theirs: Node, report: &Report) {
         if let Some(earlier) = root.insert(ours.to_owned(), theirs)
             && earlier.value != Value::Null
         {
-            conflict(&earlier.place, &root[ours].place, report);
+            conflict(&earlier.location, &root[ours].location, report);
         }
         return;
     };
@@ -85,51 +84,31 @@ fn merge(root: &mut Table, ours: &str, theirs: Node, report: &Report) {
     }
 }
 
-fn translate_keys(section: &str, table: &mut Table, report: &Report) {
+fn translate_keys(schema: &SectionSchema, table: &mut Table, report: &Report) {
     for (written, node) in std::mem::take(table) {
-        // The server's keys have no camel-case twins in the sources.
-        let key = if section == "server" { written } else { snake_case(&written) };
-        let needless = NEEDLESS.iter().find(|(at, name, _)| *at == section && *name == key);
-        if let Some((_, _, why)) = needless {
-            report.notice(&node.place, why);
+        let name = if schema.camel_case { snake_case(&written) } else { written };
+        if let Some((_, why)) = schema.ignored.iter().find(|(ignored, _)| *ignored == name) {
+            report.notice(&node.location, why);
             continue;
         }
-        let alias = KEYS.iter().find(|(at, theirs, _)| *at == section && *theirs == key);
-        let key = alias.map_or(key, |(_, _, ours)| (*ours).to_owned());
-        put(table, key, node, report);
-    }
-    if section == "queue" {
-        fill_flow_capacity(table);
-    }
-}
-
-/// A queue that only has a size knows no flows: each may fill it. A size that is no good is told
-/// once, as the total.
-fn fill_flow_capacity(queue: &mut Table) {
-    let Some(total) = queue.get("total_capacity") else { return };
-    let from_size = snake_case(&total.place.path).ends_with(".max_size");
-    let fits =
-        matches!(total.value, Value::Integer(size) if (1..=CAPACITY_MAX.into()).contains(&size));
-    if from_size && fits {
-        let total = total.clone();
-        queue.entry("flow_capacity".to_owned()).or_insert(total);
+        let known = canonical(schema, &name).map(|key| key.name.to_owned());
+        put(table, known.unwrap_or(name), node, report);
     }
 }
 
 fn put(table: &mut Table, key: String, node: Node, report: &Report) {
     match table.get(&key) {
-        Some(earlier) => conflict(&earlier.place, &node.place, report),
+        Some(earlier) => conflict(&earlier.location, &node.location, report),
         None => _ = table.insert(key, node),
     }
 }
 
-fn conflict(one: &Place, other: &Place, report: &Report) {
-    let what = format!("and {} are the same thing: keep one of the two", other.path);
-    report.problem(one, what);
+fn conflict(one: &Location, other: &Location, report: &Report) {
+    report.problem(one, format!("and {} are the same thing: keep one of the two", other.path));
 }
 
 /// `queueTTL` as `queue_ttl`.
-fn snake_case(name: &str) -> String {
+pub(super) fn snake_case(name: &str) -> String {
     let mut snake = String::new();
     let mut lower_before = false;
     for letter in name.chars() {

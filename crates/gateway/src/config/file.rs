@@ -1,4 +1,4 @@
-//! The one place that knows TOML and YAML: from text to a tree of values with their lines.
+//! TOML and YAML: from a text to a tree of values with their lines.
 
 use std::fmt;
 use std::path::Path;
@@ -6,10 +6,9 @@ use std::path::Path;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 use serde_saphyr::options::NonFiniteFloatPolicy;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
-use super::report::Report;
-use super::tree::{Node, Place, Table, Value};
+use crate::schema::{Location, Node, Report, Table, Value, toml_table};
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +25,7 @@ struct Lines(Vec<usize>);
 
 struct AnyValue;
 
-/// The tree that a text stands for. What cannot be read at all is reported and left out.
+/// The tree of a text. Lines that cannot be parsed are reported and left out.
 pub(super) fn parse(text: &str, format: Format, report: &Report) -> Table {
     let mut root = match format {
         Format::Toml => from_toml(text, report),
@@ -37,7 +36,10 @@ pub(super) fn parse(text: &str, format: Format, report: &Report) -> Table {
         Value::Table(table) => table,
         Value::Null => Table::new(),
         other => {
-            report.problem(&root.place, format!("the file is {other}, allowed is a table of keys"));
+            report.problem(
+                &root.location,
+                format!("the file is {other}, allowed is a table of keys"),
+            );
             Table::new()
         }
     }
@@ -48,51 +50,20 @@ fn from_toml(text: &str, report: &Report) -> Node {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let line = error.span().map_or(0, |span| lines.at(span.start));
-        report.problem(&Place { path: String::new(), line }, error.message().to_owned());
+        report.problem(&Location { line, ..Location::default() }, error.message().to_owned());
     }
-    Node::new(toml_table(root.into_inner(), &lines), 0)
-}
-
-fn toml_table(table: DeTable<'_>, lines: &Lines) -> Value {
-    let entries = table.into_iter().map(|(key, value)| {
-        let line = lines.at(key.span().start);
-        (key.into_inner().into_owned(), Node::new(toml_value(value.into_inner(), lines), line))
-    });
-    Value::Table(entries.collect())
-}
-
-fn toml_value(value: DeValue<'_>, lines: &Lines) -> Value {
-    match value {
-        DeValue::String(text) => Value::Text(text.into_owned()),
-        DeValue::Boolean(value) => Value::Bool(value),
-        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
-            .map_or_else(|_| Value::Text(number.as_str().into()), Value::Integer),
-        DeValue::Float(number) => number
-            .as_str()
-            .parse()
-            .map_or_else(|_| Value::Text(number.as_str().into()), Value::Float),
-        // No key takes a date, so that it may be told in the words of the file.
-        DeValue::Datetime(moment) => Value::Text(moment.to_string()),
-        DeValue::Array(items) => {
-            let node = |item: toml::Spanned<DeValue<'_>>| {
-                let line = lines.at(item.span().start);
-                Node::new(toml_value(item.into_inner(), lines), line)
-            };
-            Value::List(items.into_iter().map(node).collect())
-        }
-        DeValue::Table(table) => toml_table(table, lines),
-    }
+    Node::new(toml_table(root.into_inner(), &|offset| lines.at(offset)), 0)
 }
 
 fn from_yaml(text: &str, report: &Report) -> Node {
     let options = serde_saphyr::options! {
         with_snippet: false,
-        // A number that is not finite is told by its key, as any other bad number.
+        // A number that is not finite is reported with its key, as any other bad number.
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
     };
     serde_saphyr::from_str_with_options(text, options).unwrap_or_else(|error| {
         let line = error.location().map_or(0, |location| location.line() as usize);
-        report.problem(&Place { path: String::new(), line }, error.to_string());
+        report.problem(&Location { line, ..Location::default() }, error.to_string());
         Node::new(Value::Null, 0)
     })
 }

@@ -1,91 +1,13 @@
-//! The words that a configuration chooses between, and what each stands for.
-//!
-//! The first spelling of a value is the one that is shown.
+//! The words of the configuration, and the values that they stand for.
 
 use flow::{Admission, Band, Order, StockUnit};
 
 use super::resolved::dispatch::{Says, Unit};
 use super::resolved::{BackendKind, Bus, Cost, LogFormat};
+use crate::schema::{Keyword, Keywords, find, spelling};
 
-/// Spellings and their values.
-pub(super) type Keywords<T> = &'static [(&'static str, T)];
-
-/// The bands, with the names that the sources give them.
-pub(super) const BANDS: Keywords<Band> = &[
-    ("critical", Band::Critical),
-    ("high", Band::High),
-    ("normal", Band::Normal),
-    ("best-effort", Band::BestEffort),
-    ("default", Band::Normal),
-    ("standard", Band::Normal),
-    ("sheddable", Band::BestEffort),
-    ("low", Band::BestEffort),
-    ("realtime", Band::Critical),
-];
-
-pub(super) const ORDERS: Keywords<Order> =
-    &[("fifo", Order::Fifo), ("deadline", Order::Deadline), ("workload", Order::Workload)];
-
-pub(super) const COSTS: Keywords<Cost> =
-    &[("requests", Cost::Requests), ("tokens", Cost::Tokens), ("bytes", Cost::Bytes)];
-
-pub(super) const UNITS: Keywords<Unit> =
-    &[("requests", Unit::Requests), ("tokens", Unit::Tokens), ("bytes", Unit::Bytes)];
-
-pub(super) const SAYS: Keywords<Says> =
-    &[("saturation", Says::Saturation), ("budget", Says::Budget), ("count", Says::Count)];
-
-pub(super) const ADMISSIONS: Keywords<Admission> =
-    &[("all", Admission::All), ("critical-only", Admission::CriticalOnly)];
-
-pub(super) const STOCKS: Keywords<StockUnit> =
-    &[("requests", StockUnit::Requests), ("tokens", StockUnit::Tokens)];
-
-pub(super) const KINDS: Keywords<BackendKind> = &[
-    ("vllm", BackendKind::Vllm),
-    ("sglang", BackendKind::Sglang),
-    ("ollama", BackendKind::Ollama),
-    ("llamacpp", BackendKind::LlamaCpp),
-    ("openai", BackendKind::OpenAi),
-    ("generic", BackendKind::Generic),
-    ("llama.cpp", BackendKind::LlamaCpp),
-];
-
-pub(super) const LOG_FORMATS: Keywords<LogFormat> =
-    &[("text", LogFormat::Text), ("json", LogFormat::Json)];
-
-pub(super) const BUSES: Keywords<Bus> = &[("session", Bus::Session), ("system", Bus::System)];
-
-/// What a word stands for. Case, `-` and `_` make no difference.
-pub(super) fn find<T: Copy>(words: Keywords<T>, text: &str) -> Option<T> {
-    words.iter().find(|(word, _)| alike(word, text)).map(|&(_, value)| value)
-}
-
-fn alike(one: &str, other: &str) -> bool {
-    letters(one).eq(letters(other))
-}
-
-fn letters(word: &str) -> impl Iterator<Item = u8> {
-    let letters = word.bytes().filter(|letter| !matches!(letter, b'-' | b'_'));
-    letters.map(|letter| letter.to_ascii_lowercase())
-}
-
-/// The word for a value.
-pub(super) fn name<T: Copy + PartialEq>(words: Keywords<T>, value: T) -> &'static str {
-    words.iter().find(|&&(_, known)| known == value).map_or("", |&(word, _)| word)
-}
-
-/// All words, for the reader.
-pub(super) fn list<T>(words: Keywords<T>) -> String {
-    let words: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
-    match words.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        _ => words.join(""),
-    }
-}
-
-/// The band that a number stands for, as the Gateway API counts priorities: what is below 0 may be
-/// shed, 0 is what nobody asked to be different.
+/// The band that a number stands for, as the Gateway API counts priorities: a request below 0 may
+/// be shed, and 0 is the priority of a request that states none.
 pub(crate) fn numbered_band(priority: i64) -> Band {
     match priority {
         ..0 => Band::BestEffort,
@@ -95,15 +17,80 @@ pub(crate) fn numbered_band(priority: i64) -> Band {
     }
 }
 
-/// The band that a name stands for, whoever uses it: a header, an objective, a model.
+/// The band that a name stands for, in a header, an objective or a model.
 pub(crate) fn band(name: &str) -> Option<Band> {
-    find(BANDS, name)
+    find(name)
+}
+
+// === impl Keyword ===
+
+impl Keyword for Band {
+    /// With the names that other projects give to bands.
+    const SPELLINGS: Keywords<Self> = &[
+        ("critical", Self::Critical),
+        ("high", Self::High),
+        ("normal", Self::Normal),
+        ("best-effort", Self::BestEffort),
+        ("default", Self::Normal),
+        ("standard", Self::Normal),
+        ("sheddable", Self::BestEffort),
+        ("low", Self::BestEffort),
+        ("realtime", Self::Critical),
+    ];
+}
+
+impl Keyword for Order {
+    const SPELLINGS: Keywords<Self> =
+        &[("fifo", Self::Fifo), ("deadline", Self::Deadline), ("workload", Self::Workload)];
+}
+
+impl Keyword for Cost {
+    const SPELLINGS: Keywords<Self> =
+        &[("requests", Self::Requests), ("tokens", Self::Tokens), ("bytes", Self::Bytes)];
+}
+
+impl Keyword for Unit {
+    const SPELLINGS: Keywords<Self> =
+        &[("requests", Self::Requests), ("tokens", Self::Tokens), ("bytes", Self::Bytes)];
+}
+
+impl Keyword for Says {
+    const SPELLINGS: Keywords<Self> =
+        &[("saturation", Self::Saturation), ("budget", Self::Budget), ("count", Self::Count)];
+}
+
+impl Keyword for Admission {
+    const SPELLINGS: Keywords<Self> = &[("all", Self::All), ("critical-only", Self::CriticalOnly)];
+}
+
+impl Keyword for StockUnit {
+    const SPELLINGS: Keywords<Self> = &[("requests", Self::Requests), ("tokens", Self::Tokens)];
+}
+
+impl Keyword for BackendKind {
+    const SPELLINGS: Keywords<Self> = &[
+        ("vllm", Self::Vllm),
+        ("sglang", Self::Sglang),
+        ("ollama", Self::Ollama),
+        ("llamacpp", Self::LlamaCpp),
+        ("openai", Self::OpenAi),
+        ("generic", Self::Generic),
+        ("llama.cpp", Self::LlamaCpp),
+    ];
+}
+
+impl Keyword for LogFormat {
+    const SPELLINGS: Keywords<Self> = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+impl Keyword for Bus {
+    const SPELLINGS: Keywords<Self> = &[("session", Self::Session), ("system", Self::System)];
 }
 
 // === impl Bus ===
 
 impl std::fmt::Display for Bus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(name(BUSES, *self))
+        f.write_str(spelling(*self))
     }
 }

@@ -1,10 +1,11 @@
-//! New configuration while the old one is in force: on SIGHUP, and when the file changes.
+//! Reloading: the file is read again on SIGHUP and when it changes.
 //!
-//! The folder of the file is watched, not the file: editors replace files, and Kubernetes swaps a
-//! symbolic link beside them. A file that cannot be used is told to the log and changes nothing.
+//! The folder of the file is watched, not the file, because editors replace files, and Kubernetes
+//! swaps a symbolic link beside them. A file with problems is reported in the log and changes
+//! nothing.
 //!
-//! The log may be a file in that folder: what is written there must not cause a look, and what is
-//! found wrong is told once, or each complaint would bring the next.
+//! The log may be a file in the watched folder. A write to it must not cause a reload, and the same
+//! problems are reported once, because each report would cause the next otherwise.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,20 +19,21 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
-use super::{ConfigError, Resolved, Source, read, resolve};
+use super::{ConfigError, Resolved, Source, read, resolve, resolve_table};
+use crate::schema::Report;
 
-/// The changes of a configuration, one after the other.
+/// Waits for changes of a configuration.
 #[derive(Debug)]
 pub struct Reloads {
     source: Source,
     in_force: Resolved,
-    /// What the file said when it was last looked at.
+    /// The text of the file when it was last read.
     seen: Option<String>,
-    /// What was last found wrong with it, until it is good again.
-    told: Option<ConfigError>,
-    /// Whether somebody asked for a look.
+    /// The problems that were last reported, until the file is good again.
+    reported: Option<Vec<String>>,
+    /// Whether a signal asked for a reload, which is always answered in the log.
     asked: bool,
-    /// Whether there may be something that was not looked at.
+    /// Whether the file may have changed since it was last read.
     stale: bool,
     changed: Arc<Notify>,
     hangup: Signal,
@@ -39,13 +41,13 @@ pub struct Reloads {
     _watcher: Option<RecommendedWatcher>,
 }
 
-/// Writers change a file in several steps; looking after a moment finds them all done.
+/// Editors change a file in several steps. After this delay they are done.
 const SETTLING: Duration = Duration::from_millis(100);
 
 // === impl Reloads ===
 
 impl Reloads {
-    /// Begins to watch. What has changed since `in_force` was loaded is the first change.
+    /// Begins to watch. A change since `in_force` was loaded is the first change.
     pub fn new(source: Source, in_force: Resolved) -> io::Result<Self> {
         let changed = Arc::new(Notify::new());
         let hangup = signal(SignalKind::hangup())?;
@@ -54,22 +56,32 @@ impl Reloads {
             None
         });
         let stale = source.file.is_some();
-        let (seen, told) = (None, None);
+        let (seen, reported) = (None, None);
         let asked = false;
-        Ok(Self { source, in_force, seen, told, asked, stale, changed, hangup, _watcher: watcher })
+        Ok(Self {
+            source,
+            in_force,
+            seen,
+            reported,
+            asked,
+            stale,
+            changed,
+            hangup,
+            _watcher: watcher,
+        })
     }
 
-    /// Waits for configuration that differs from what is in force. Nothing is lost when the wait is
-    /// given up: the next call finds it.
+    /// Waits for a configuration that differs from the one in force. If the future is dropped, the
+    /// next call finds the change.
     pub async fn next(&mut self) -> Resolved {
         loop {
             if !self.stale {
-                self.something_happens().await;
+                self.await_cause().await;
                 self.stale = true;
                 tokio::time::sleep(SETTLING).await;
             }
             let resolved = self.look().await;
-            // A change while it was looked at has left its own mark in `changed`.
+            // A change during the reading has notified `changed` again.
             self.stale = false;
             if let Some(resolved) = resolved {
                 self.in_force = resolved.clone();
@@ -78,42 +90,42 @@ impl Reloads {
         }
     }
 
-    async fn something_happens(&mut self) {
+    /// Waits for a change of the folder or a signal.
+    async fn await_cause(&mut self) {
         tokio::select! {
             () = self.changed.notified() => {}
             _ = self.hangup.recv() => {
-                // Whoever asks wants to hear what comes of it, even if that is nothing new.
-                (self.seen, self.told, self.asked) = (None, None, true);
+                // The operator expects an answer in the log, even if nothing has changed.
+                (self.seen, self.reported, self.asked) = (None, None, true);
             }
         }
     }
 
-    /// What the file says, if that is good and differs from what is in force.
+    /// The new configuration, if it has no problems and differs from the one in force.
     async fn look(&mut self) -> Option<Resolved> {
         let source = self.source.clone();
         let seen = self.seen.clone();
-        // Reading and parsing may take a moment in which others want to go on.
+        // Reading and parsing would block the other tasks of this thread.
         let looked = spawn_blocking(move || {
             let text = read(&source)?;
             let resolved = (seen.as_ref() != Some(&text)).then(|| resolve(&source, &text));
             Ok((text, resolved))
         });
-        let outcome = looked.await.unwrap_or_else(|error| Err(ConfigError::of(error.to_string())));
+        let outcome = looked.await.unwrap_or_else(|error| Err(ConfigError::Interrupted(error)));
         let resolved = match outcome {
             Ok((text, resolved)) => {
                 self.seen = Some(text);
                 resolved?
             }
             Err(error) => {
-                // What comes after it is judged anew, even if it is what was there before.
+                // The next text is resolved in any case, even if it is the last one again.
                 self.seen = None;
                 Err(error)
             }
         };
-        match resolved {
+        match resolved.and_then(|resolved| self.keep_fixed(resolved)) {
             Ok(resolved) => {
-                let expected = self.told.take().is_some() || std::mem::take(&mut self.asked);
-                let resolved = self.keep_fixed(resolved);
+                let expected = self.reported.take().is_some() || std::mem::take(&mut self.asked);
                 let news = resolved != self.in_force;
                 if expected && !news {
                     info!("the configuration is good, and in force already");
@@ -121,57 +133,39 @@ impl Reloads {
                 news.then_some(resolved)
             }
             Err(error) => {
-                self.complain(error);
+                self.report(&error);
                 None
             }
         }
     }
 
-    fn complain(&mut self, wrong: ConfigError) {
-        if self.told.as_ref() == Some(&wrong) {
+    fn report(&mut self, error: &ConfigError) {
+        let problems = error.lines();
+        if self.reported.as_ref() == Some(&problems) {
             return;
         }
         error!("the configuration was not reloaded, the old one stays in force");
-        for problem in &wrong.problems {
+        for problem in &problems {
             error!("{problem}");
         }
-        self.told = Some(wrong);
+        self.reported = Some(problems);
     }
 
-    /// Keeps what cannot change while it runs.
-    fn keep_fixed(&self, mut new: Resolved) -> Resolved {
+    /// Keeps the values that only a restart can change, with a notice for each that has changed.
+    fn keep_fixed(&self, new: Resolved) -> Result<Resolved, ConfigError> {
         let old = &self.in_force;
-        let fixed = [
-            ("server.listen", new.server.listen != old.server.listen),
-            ("server.workers", new.server.workers != old.server.workers),
-            ("admin.listen", new.admin.listen != old.admin.listen),
-            ("epp.listen", new.epp.listen != old.epp.listen),
-            ("epp.health_listen", new.epp.health_listen != old.epp.health_listen),
-            ("epp.metrics_listen", new.epp.metrics_listen != old.epp.metrics_listen),
-            ("epp.llm_d_metrics", new.epp.llm_d_metrics != old.epp.llm_d_metrics),
-            ("epp.drain", new.epp.drain != old.epp.drain),
-            ("log.format", new.log.format != old.log.format),
-            ("dbus", new.dbus != old.dbus),
-            ("batch", new.batch != old.batch),
-            ("dispatch", new.dispatch != old.dispatch),
-        ];
-        for (key, _) in fixed.into_iter().filter(|(_, differs)| *differs) {
+        let (table, changed) = new.values.keeping(&old.values);
+        let mut new = if changed.is_empty() {
+            new
+        } else {
+            resolve_table(&self.source, table, Report::new(self.source.file.clone()))?
+        };
+        for key in changed {
             new.notices.push(format!("{key} has changed: that needs a restart, the old one stays"));
         }
-        new.server.listen = old.server.listen;
-        new.server.workers = old.server.workers;
-        new.admin.listen = old.admin.listen;
-        new.epp.listen = old.epp.listen;
-        new.epp.health_listen = old.epp.health_listen;
-        new.epp.metrics_listen = old.epp.metrics_listen;
-        new.epp.drain = old.epp.drain;
-        new.epp.llm_d_metrics = old.epp.llm_d_metrics;
+        // Not a key: the endpoint picker sets it when it starts.
         new.fleet.addressed = old.fleet.addressed;
-        new.log.format = old.log.format;
-        new.dbus = old.dbus;
-        new.batch = old.batch.clone();
-        new.dispatch = old.dispatch.clone();
-        new
+        Ok(new)
     }
 }
 
@@ -188,16 +182,16 @@ fn watch(source: &Source, changed: &Arc<Notify>) -> notify::Result<Option<Recomm
     Ok(Some(watcher))
 }
 
-/// Whether the file may be another now. Opening it to look at it is an event as well, which must
-/// not cause another look.
+/// Whether the file may have changed. Reading it is an event as well, which must not cause another
+/// reading.
 fn is_change(event: &notify::Result<Event>, file: &Path) -> bool {
     let Ok(event) = event else { return true };
     let concerned = event.paths.is_empty() || event.paths.iter().any(|path| concerns(path, file));
     !event.kind.is_access() && concerned
 }
 
-/// Whether the file may have changed with what is at this path. Links and folders may lead to it,
-/// and what is gone may have; an ordinary file must be it, by name or by a link to it.
+/// Whether a change at this path may change the file. A link or a folder may lead to it, and so may
+/// a path that no longer exists. An ordinary file must be the file itself, by name or by a link.
 fn concerns(path: &Path, file: &Path) -> bool {
     if path.file_name() == file.file_name() {
         return true;

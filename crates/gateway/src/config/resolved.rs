@@ -1,35 +1,39 @@
-//! Configuration as it is used: checked, complete, in the types of those who use it.
+//! The configuration in the types that the program uses: complete and checked.
 //!
-//! Nothing here knows how a file spells it. A value that exists can be used as it is.
+//! Nothing here depends on the spelling in a file. The defaults come from the table of keys.
 
 pub mod dispatch;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use flow::identity::{Attribute, ClassRule};
 use flow::{BackendTraits, Band, ModelNames, Settings};
 
-/// Everything the gateway is told.
-#[derive(Clone, Debug, Default, PartialEq)]
+use super::values::Values;
+use super::{Source, keys, resolve};
+use crate::schema::{Report, Table};
+
+/// The whole configuration.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
     /// The listener and its limits.
     pub server: Server,
-    /// The visibility routes.
+    /// The status pages.
     pub admin: Admin,
     /// The endpoint picker.
     pub epp: Epp,
-    /// What the core is told.
+    /// The settings of the core.
     pub flow: Settings,
-    /// Which flow a request belongs to.
+    /// The flow that a request belongs to.
     pub identity: Identity,
-    /// What requested model names stand for.
+    /// The models that requested names stand for.
     pub names: ModelNames,
     /// The band of each objective by its name.
     pub objectives: BTreeMap<String, Band>,
-    /// What a request costs in the queue.
+    /// The cost of a request in the queue.
     pub cost: Cost,
     /// The model servers.
     pub fleet: FleetSettings,
@@ -37,82 +41,83 @@ pub struct Resolved {
     pub batch: dispatch::Batch,
     /// The dispatcher.
     pub dispatch: dispatch::Dispatch,
-    /// What is written down.
+    /// The log.
     pub log: Log,
     /// The message bus on which the queue and the backends are shown, if any.
     pub dbus: Option<Bus>,
-    /// What was accepted but has no effect, for the log: keys that event-driven dispatch makes
-    /// needless, settings that were replaced.
+    /// For the log: keys that were accepted but have no effect.
     pub notices: Vec<String>,
+    /// The values as they were written, and where.
+    pub values: Values,
 }
 
 /// The listener and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Where clients come in.
+    /// The address on which clients connect.
     pub listen: SocketAddr,
-    /// How many threads serve; as many as there are cores unless given.
+    /// The number of threads; by default the number of cores.
     pub workers: Option<usize>,
     /// The largest request body, in bytes.
     pub body_limit: usize,
-    /// The most that all request bodies may take together, in bytes.
+    /// The most memory for all request bodies together, in bytes.
     pub bodies_limit: usize,
     /// The largest request head, in bytes.
     pub header_limit: usize,
     /// The most client connections at once.
     pub connections_max: usize,
-    /// How long a client may take to send a request's head.
+    /// How long a client may take to send a request head.
     pub header_timeout: Duration,
-    /// How long a client may take to send a request's body.
+    /// How long a client may take to send a request body.
     pub body_timeout: Duration,
-    /// How long a client may take no byte of its answer.
+    /// How long a client may accept no byte of its response.
     pub write_timeout: Duration,
-    /// How long streams may go on after shutdown began.
+    /// How long streams may continue after a shutdown begins.
     pub grace: Duration,
-    /// Whether answers tell the headroom of their band.
+    /// Whether responses state the headroom of their band.
     pub headroom_headers: bool,
-    /// Whether answers carry an ORCA load report.
+    /// Whether responses carry an ORCA load report.
     pub orca: bool,
 }
 
-/// The visibility routes.
+/// The status pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admin {
-    /// Where they are served, if not beside the API.
+    /// Their address, if it is not that of the API.
     pub listen: Option<SocketAddr>,
-    /// Whether `/ready` fails while a newcomer of the normal band would be refused.
+    /// Whether `/ready` fails while a new request of the normal band would be refused.
     pub ready_fails_when_saturated: bool,
 }
 
 /// The endpoint picker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Epp {
-    /// Where Envoy comes in.
+    /// The address on which Envoy connects.
     pub listen: SocketAddr,
-    /// Where health is asked for.
+    /// The address for health checks.
     pub health_listen: SocketAddr,
-    /// Where the visibility routes are.
+    /// The address of the status pages.
     pub metrics_listen: SocketAddr,
-    /// How many endpoints are named behind the one that is chosen.
+    /// How many further endpoints the picker names after the chosen one.
     pub fallbacks: usize,
-    /// How long requests are still taken after shutdown began, so that Envoy can look elsewhere.
+    /// How long requests are taken after a shutdown begins, so that Envoy can go elsewhere.
     pub drain: Duration,
     /// Whether a conformance suite may choose endpoints.
     pub conformance: bool,
-    /// Whether metrics also have the names that other pickers' dashboards know.
+    /// Whether metrics also have the names of llm-d's dashboards.
     pub llm_d_metrics: bool,
 }
 
-/// Which flow a request belongs to, and which class that flow is in.
+/// The flow that a request belongs to, and the class of that flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The parts of a flow's name.
     pub parts: Vec<Attribute>,
-    /// The classes, the first that matches wins.
+    /// The classes; the first that matches counts.
     pub rules: Vec<ClassRule>,
 }
 
-/// What a request costs in the queue.
+/// The cost of a request in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cost {
     /// One each.
@@ -127,29 +132,29 @@ pub enum Cost {
 /// The model servers, and how they are watched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetSettings {
-    /// Those that are named.
+    /// The backends of the configuration.
     pub backends: Vec<BackendSpec>,
     /// A file that lists more of them, watched for changes.
     pub endpoints_file: Option<PathBuf>,
-    /// Whether a backend needs an address, because others are told where it is.
+    /// Whether a backend needs an IP address, because Envoy is given its address.
     pub addressed: bool,
     /// Whether to look for servers on the well-known local ports.
     pub discover: bool,
-    /// How often a backend is checked.
+    /// The time between two health checks of a backend.
     pub health_interval: Duration,
     /// How long a check may take.
     pub health_timeout: Duration,
-    /// How often an engine's metrics are read.
+    /// The time between two readings of a backend's metrics.
     pub scrape_interval: Duration,
-    /// Failures in a row that eject a backend.
+    /// Consecutive failures that eject a backend.
     pub eject_after: u32,
     /// How long the first ejection lasts; each further one lasts twice as long, up to ten times.
     pub eject_for: Duration,
-    /// For how long a backend that comes back is chosen less than it would be.
+    /// How long a backend that has returned gets fewer requests.
     pub slow_start: Duration,
     /// How long a connection may take to be made.
     pub connect_timeout: Duration,
-    /// How long a backend may take to begin its answer.
+    /// How long a backend may take to begin its response.
     pub answer_timeout: Duration,
     /// How long a stream may stand still.
     pub stall_timeout: Duration,
@@ -159,24 +164,24 @@ pub struct FleetSettings {
     pub retry_share: f64,
 }
 
-/// One model server as it is configured.
+/// The configuration of one model server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackendSpec {
     /// Its name.
     pub id: String,
-    /// Where it is: `http://host:port` and perhaps a path.
+    /// Its address: `http://host:port`, optionally with a path.
     pub url: String,
-    /// What it is.
+    /// Its software.
     pub kind: BackendKind,
-    /// The models it serves; learnt from it when empty. `*` stands for any.
+    /// The models it serves; read from it if empty. `*` stands for any model.
     pub models: Vec<String>,
-    /// What is said of its speed and power.
+    /// Its stated latency and power.
     pub traits: BackendTraits,
-    /// Whether it is spoken to in HTTP/2.
+    /// Whether requests to it use HTTP/2.
     pub http2: bool,
 }
 
-/// What a model server is, which says where its health, its models and its metrics are.
+/// The software of a model server, which determines the paths of its health, models and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BackendKind {
     /// vLLM.
@@ -187,23 +192,23 @@ pub enum BackendKind {
     Ollama,
     /// llama.cpp's server.
     LlamaCpp,
-    /// A remote API: no metrics, and never tuned by itself.
+    /// A remote API: it has no metrics and no automatic bounds.
     OpenAi,
     /// Anything that speaks HTTP.
     #[default]
     Generic,
 }
 
-/// What is written down.
+/// The log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// Whether every request gets a line.
+    /// Whether each request gets a line.
     pub access: bool,
-    /// How lines look.
+    /// The format of lines.
     pub format: LogFormat,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -216,31 +221,31 @@ pub enum LogFormat {
 /// A message bus of D-Bus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bus {
-    /// That of the user.
+    /// The bus of the user session.
     #[default]
     Session,
-    /// That of the machine.
+    /// The bus of the machine.
     System,
+}
+
+// === impl Resolved ===
+
+impl Default for Resolved {
+    /// The configuration without any setting, but without discovery: a caller that builds its own
+    /// configuration names its backends.
+    fn default() -> Self {
+        let report = Report::new(None);
+        let mut resolved = resolve::resolve(Table::new(), &Source::default(), &report);
+        resolved.fleet.discover = false;
+        resolved
+    }
 }
 
 // === impl Server ===
 
 impl Default for Server {
     fn default() -> Self {
-        Self {
-            listen: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080)),
-            workers: None,
-            body_limit: 32 << 20,
-            bodies_limit: 1 << 30,
-            header_limit: 64 << 10,
-            connections_max: 32_768,
-            header_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(60),
-            write_timeout: Duration::from_secs(60),
-            grace: Duration::from_secs(30),
-            headroom_headers: false,
-            orca: false,
-        }
+        resolve::defaults(&keys::SERVER, resolve::server::server)
     }
 }
 
@@ -248,16 +253,7 @@ impl Default for Server {
 
 impl Default for Epp {
     fn default() -> Self {
-        let local = |port| SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
-        Self {
-            listen: local(9002),
-            health_listen: local(9003),
-            metrics_listen: local(9090),
-            fallbacks: 0,
-            drain: Duration::from_secs(3),
-            conformance: false,
-            llm_d_metrics: false,
-        }
+        resolve::defaults(&keys::EPP, resolve::server::epp)
     }
 }
 
@@ -273,23 +269,7 @@ impl Default for Identity {
 
 impl Default for FleetSettings {
     fn default() -> Self {
-        Self {
-            backends: Vec::new(),
-            endpoints_file: None,
-            addressed: false,
-            discover: false,
-            health_interval: Duration::from_secs(5),
-            health_timeout: Duration::from_secs(2),
-            scrape_interval: Duration::from_millis(250),
-            eject_after: 3,
-            eject_for: Duration::from_secs(5),
-            slow_start: Duration::from_secs(10),
-            connect_timeout: Duration::from_secs(5),
-            answer_timeout: Duration::from_secs(600),
-            stall_timeout: Duration::from_secs(300),
-            attempts_max: 3,
-            retry_share: 0.2,
-        }
+        Self { discover: false, ..resolve::defaults(&keys::ROOT, resolve::fleet::fleet) }
     }
 }
 
@@ -297,6 +277,6 @@ impl Default for FleetSettings {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { access: true, format: LogFormat::Text }
+        resolve::defaults(&keys::LOG, resolve::server::log)
     }
 }

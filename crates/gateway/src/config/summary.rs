@@ -1,17 +1,18 @@
-//! What is in force, in a few lines for people.
+//! A summary of a configuration, in a few lines.
 
 use std::fmt;
 
 use flow::identity::{Attribute, ClassRule};
 use flow::{Band, Bounds, Cascade, FlowClass, Order};
 
-use super::quantity::{show_duration, show_size};
+use super::BATCH_QUEUE;
 use super::resolved::dispatch::{Gate, GateKind, Queue, System};
 use super::resolved::{BackendSpec, Epp, Resolved};
-use super::{BATCH_QUEUE, keywords};
+use super::values::without_secrets;
 use crate::clock;
+use crate::schema::{show_duration, show_size, spelling};
 
-/// Shows what is in force.
+/// Displays the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a>(pub &'a Resolved);
 
@@ -49,7 +50,7 @@ impl Summary<'_> {
         writeln!(f, ", bodies up to {body}, {} of grace", show_duration(server.grace))
     }
 
-    /// What only the picker does, where anything of it is set.
+    /// The settings of the endpoint picker, if any is not a default.
     fn epp(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let epp = &self.0.epp;
         if *epp == Epp::default() {
@@ -63,16 +64,16 @@ impl Summary<'_> {
     fn queue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = &self.0.flow;
         if !settings.enabled || settings.total_capacity == 0 {
-            return writeln!(f, "queue     off: what would have to wait is refused");
+            return writeln!(f, "queue     off: a request that would have to wait is refused");
         }
         let FlowClass { capacity, ttl, .. } = settings.default_class;
-        let cost = keywords::name(keywords::COSTS, self.0.cost);
+        let cost = spelling(self.0.cost);
         write!(f, "queue     {} in all, {capacity} a flow", settings.total_capacity)?;
         write!(f, ", {} each, cost in {cost}", show_span(ttl))?;
         if settings.order != Order::Fifo {
-            write!(f, ", order {}", keywords::name(keywords::ORDERS, settings.order))?;
+            write!(f, ", order {}", spelling(settings.order))?;
         }
-        let admission = keywords::name(keywords::ADMISSIONS, settings.admission);
+        let admission = spelling(settings.admission);
         writeln!(f, ", admission {admission}")
     }
 
@@ -84,7 +85,7 @@ impl Summary<'_> {
                 None => "auto".into(),
             },
             Bounds::Fixed(hysteresis) => {
-                let unit = keywords::name(keywords::STOCKS, settings.stock);
+                let unit = spelling(settings.stock);
                 let [lower, watermark, upper] = hysteresis.scaled(1).map(|bound| {
                     // The core keeps bounds in binary and rounds them down.
                     (bound * 1e4).round() / 1e4
@@ -101,7 +102,7 @@ impl Summary<'_> {
         let Cascade::Weighted(weights) = &self.0.flow.cascade else { return "strict".into() };
         let share = |band: Band| {
             let weight = (weights[band as usize].value() * 100.0).round() / 100.0;
-            format!("{} {weight}", keywords::name(keywords::BANDS, band))
+            format!("{} {weight}", spelling(band))
         };
         Band::DESCENDING.map(share).join(", ")
     }
@@ -125,11 +126,11 @@ impl Summary<'_> {
             title = "";
         }
         if let Some(path) = &fleet.endpoints_file {
-            writeln!(f, "{title:<9} those listed in {}", path.display())?;
+            writeln!(f, "{title:<9} the servers in {}", path.display())?;
             title = "";
         }
         if fleet.discover {
-            writeln!(f, "{title:<9} whatever answers on the well-known local ports")?;
+            writeln!(f, "{title:<9} servers found on the well-known local ports")?;
         }
         Ok(())
     }
@@ -151,7 +152,7 @@ impl Summary<'_> {
         let (workers, most) = (dispatch.workers, dispatch.attempts_max);
         write!(f, "dispatch  up to {workers} requests at once")?;
         write!(f, ", {} each", show_duration(dispatch.request_timeout))?;
-        write!(f, ", dead after {most} {}", if most == 1 { "failure" } else { "failures" })?;
+        write!(f, ", dead letter after {most} {}", if most == 1 { "failure" } else { "failures" })?;
         if let Some(redis) = &dispatch.redis {
             let urls: Vec<String> = redis.urls.iter().map(|url| without_secrets(url)).collect();
             write!(f, ", shared at {}", urls.join(", "))?;
@@ -169,11 +170,11 @@ impl Summary<'_> {
         Ok(())
     }
 
-    /// What only one of the verbs that use this configuration would find wrong.
+    /// Mistakes that matter to only one of the commands that read the configuration.
     fn note(&self, f: &mut fmt::Formatter<'_>, queue: &Queue) -> fmt::Result {
         let name = &queue.name;
         if self.0.dispatch.redis.is_none() {
-            writeln!(f, "note      the queue {name:?} is kept nowhere: set dispatch.redis.urls")?;
+            writeln!(f, "note      the queue {name:?} has no store: set dispatch.redis.urls")?;
         }
         if queue.target.is_none() {
             write!(f, "note      the queue {name:?} has no target: `serve` sends it to itself")?;
@@ -186,7 +187,7 @@ impl Summary<'_> {
             let gate = &gate.name;
             write!(
                 f,
-                "note      the queue {name:?} goes through {gate:?}, which looks into `serve`"
+                "note      the queue {name:?} goes through {gate:?}, which reads the state of `serve`"
             )?;
             writeln!(f, ": `dispatch` needs another gate")?;
         }
@@ -194,32 +195,24 @@ impl Summary<'_> {
     }
 }
 
-/// A server's address for everyone's eyes.
-fn without_secrets(url: &str) -> String {
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, place))) => format!("{scheme}://{place}"),
-        _ => url.to_owned(),
-    }
-}
-
 fn show_queue(queue: &Queue) -> String {
     let target = queue.target.as_deref().map_or("this gateway".to_owned(), without_secrets);
-    let band = keywords::name(keywords::BANDS, queue.band);
+    let band = spelling(queue.band);
     format!("queue {} to {target} as {band}, through {}", queue.name, queue.gates.join(" and "))
 }
 
 fn show_gate(gate: &Gate) -> String {
     let mut shown = format!("gate {}: {}", gate.name, gate.kind.name());
-    // What it counts is its own, not a share of something.
+    // It has no capacity to take a share of.
     if let GateKind::Aimd { min, max } = gate.kind {
-        return shown + &format!(", {min} to {max} under way");
+        return shown + &format!(", {min} to {max} in flight");
     }
     match gate.system {
         System::Known => {}
         System::Fixed(most) => shown += &format!(", {most} in all"),
         System::PerServer { each, .. } => shown += &format!(", {each} a server"),
     }
-    shown + &format!(", a share of {} left to others", gate.baseline)
+    shown + &format!(", a share of {} left to other work", gate.baseline)
 }
 
 fn show_span(span: flow::Span) -> String {
@@ -256,9 +249,9 @@ fn show_rule(rule: &ClassRule, class: Option<&FlowClass>) -> String {
 }
 
 fn show_backend(backend: &BackendSpec) -> String {
-    let kind = keywords::name(keywords::KINDS, backend.kind);
+    let kind = spelling(backend.kind);
     let models = match backend.models.as_slice() {
-        [] => "models learnt from it".into(),
+        [] => "models read from it".into(),
         models => models.join(", "),
     };
     format!("{}: {kind} at {}, {models}", backend.id, backend.url)

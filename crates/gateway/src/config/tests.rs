@@ -1,12 +1,14 @@
-//! What files mean, what is wrong with them, and that the documents tell the truth.
+//! The meaning of files, their problems, and the agreement of the documents.
 
 mod aliases;
 mod dispatch;
 mod documents;
 mod flags;
+mod json_schema;
 mod keys;
+mod overrides;
 mod problems;
-mod quantities;
+mod table;
 
 use super::{ConfigError, Resolved, Source, resolve};
 
@@ -29,5 +31,5 @@ fn good(text: &str) -> Resolved {
 
 #[track_caller]
 fn bad(text: &str) -> Vec<String> {
-    toml(text).expect_err(text).problems
+    toml(text).expect_err(text).lines()
 }

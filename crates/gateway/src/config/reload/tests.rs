@@ -1,4 +1,4 @@
-//! Reload with real files: what is good comes, what is bad changes nothing, nothing is lost.
+//! Reload with real files: a good file takes effect, a bad one changes nothing, no change is lost.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
 use notify::{Event, EventKind};
 
 use super::{Reloads, is_change};
-use crate::config::{Resolved, Source, load};
+use crate::config::{Flag, Resolved, Source, load};
 
 /// A folder that goes away with the test.
 struct Folder(PathBuf);
@@ -103,7 +103,7 @@ async fn x06_sighup_reloads_what_no_watch_can_see() {
     let target = elsewhere.write("t.toml", &capacity(1));
     symlink(&target, folder.0.join("t.toml")).unwrap();
     let mut reloads = reloads(&folder.0.join("t.toml"));
-    assert!(reloads.look().await.is_none(), "what is in force is no news");
+    assert!(reloads.look().await.is_none(), "the configuration in force is no change");
     reloads.stale = false;
     elsewhere.write("t.toml", &capacity(2));
     let own = std::process::id().to_string();
@@ -163,7 +163,7 @@ async fn a_wait_that_is_given_up_loses_nothing() {
     assert!(reloads.look().await.is_none());
     reloads.stale = false;
     folder.write("t.toml", &capacity(2));
-    reloads.something_happens().await;
+    reloads.await_cause().await;
     reloads.changed.notify_one();
     // Given up at each of its first steps.
     let mut found = None;
@@ -213,12 +213,45 @@ fn other_files_beside_the_configuration_cause_no_look() {
     assert!(touched(&[&real], &link), "what the configuration links to");
     assert!(touched(&[&link], &file), "a link may lead to it");
     assert!(touched(&[&folder.0], &file), "so may a folder");
-    assert!(touched(&[&folder.0.join("gone")], &file), "nobody knows what it was");
+    assert!(touched(&[&folder.0.join("gone")], &file), "it may have been a link");
+}
+
+#[tokio::test]
+async fn x06_a_reload_keeps_flags_and_variables_in_force() {
+    let folder = Folder::new("kept");
+    let file = folder.write("t.toml", &capacity(1));
+    let source = Source {
+        file: Some(file),
+        variables: vec![("TIDEGATE_QUEUE__FLOW_CAPACITY".into(), "7".into())],
+        flags: vec![Flag::Set("queue.queue_ttl=9s".into()), Flag::Backend("http://h".into())],
+        ..Source::default()
+    };
+    let resolved = load(&source).unwrap();
+    let mut reloads = Reloads::new(source, resolved).unwrap();
+    let text = "[queue]\ntotal_capacity = 2\nflow_capacity = 3\nqueue_ttl = '4s'\n";
+    folder.write("t.toml", text);
+    let new = next(&mut reloads).await;
+    assert_eq!((new.flow.total_capacity, new.flow.default_class.capacity), (2, 7));
+    assert_eq!(new.flow.default_class.ttl, flow::Span::from_secs(9));
+    assert_eq!(new.fleet.backends.len(), 1);
+}
+
+#[tokio::test]
+async fn x06_another_spelling_of_a_fixed_value_is_no_change() {
+    let folder = Folder::new("spelling");
+    let mut reloads = reloads(&folder.write("t.toml", "[batch]\nkeep = '1d'\n"));
+    folder.write("t.toml", "[batch]\nkeep = '24h'\nfile_limit = '200MiB'\n");
+    assert!(reloads.look().await.is_none());
+    folder.write("t.toml", "[batch]\nkeep = '2d'\n");
+    let new = next(&mut reloads).await;
+    assert_eq!(new.batch, reloads.in_force.batch);
+    assert_eq!(new.notices.len(), 1, "{:?}", new.notices);
+    assert!(new.notices[0].starts_with("batch.keep has changed"), "{:?}", new.notices);
 }
 
 #[tokio::test]
 async fn flags_alone_never_change() {
-    let source = Source { backends: vec!["http://h".into()], ..Source::default() };
+    let source = Source { flags: vec![Flag::Backend("http://h".into())], ..Source::default() };
     let resolved = load(&source).unwrap();
     let mut reloads = Reloads::new(source, resolved).unwrap();
     assert!(!reloads.stale);

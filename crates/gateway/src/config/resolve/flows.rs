@@ -1,14 +1,12 @@
-//! Which flow a request belongs to, and the list `flows`: what a kind of flow may have.
+//! The flow that a request belongs to, and the list `flows`.
 
 use flow::identity::{Attribute, ClassRule};
-use flow::{CAPACITY_MAX, FlowClass, Settings, Weight};
+use flow::{FlowClass, Settings, Weight};
 use http::HeaderName;
 
-use super::{DAY, MILLI};
 use crate::clock;
 use crate::config::resolved::Identity;
-use crate::config::section::Section;
-use crate::config::suggest;
+use crate::schema::{Misfit, Section, nearest};
 
 /// The names of parts; `header:NAME` stands for any header.
 const PARTS: [(&str, Attribute); 4] = [
@@ -27,28 +25,32 @@ pub(super) fn identity(parts: Vec<Attribute>, rules: Vec<ClassRule>) -> Identity
 }
 
 /// `flow_by`, in the order given.
-pub(super) fn parts(section: &mut Section<'_>) -> Vec<Attribute> {
-    let Some(texts) = section.texts("flow_by") else { return Vec::new() };
+pub(super) fn parts(section: &Section<'_>) -> Vec<Attribute> {
+    let Some(texts) = section.texts("flow_by") else {
+        let default: Vec<String> = section.get("flow_by");
+        return default.iter().filter_map(|name| part(name).ok()).collect();
+    };
     if texts.is_empty() {
         section.refuse("flow_by", format!("is an empty list, allowed is at least one {ALLOWED}"));
     }
     let mut parts = Vec::new();
-    for (text, place) in texts {
+    for (text, location) in texts {
         match part(&text) {
             Ok(part) if parts.contains(&part) => {
-                section.report().problem(&place, format!("is {text:?} for a second time"));
+                section.report().problem(&location, format!("is {text:?} for a second time"));
             }
             Ok(part) => parts.push(part),
-            Err(hint) => section.report().problem(&place, format!("is {text:?}; {hint}")),
+            Err(hint) => section.report().problem(&location, format!("is {text:?}; {hint}")),
         }
     }
     parts
 }
 
 /// The part that a name stands for, or what would be right.
-fn part(name: &str) -> Result<Attribute, String> {
+fn part(name: &str) -> Result<Attribute, Misfit> {
     if name == "tenant" {
-        return Err("it is not available yet: there are no API keys and no tenants".into());
+        let why = "it is not available yet: there are no API keys and no tenants";
+        return Err(Misfit(why.into()));
     }
     if let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) {
         return Ok(part.clone());
@@ -57,52 +59,49 @@ fn part(name: &str) -> Result<Attribute, String> {
     if let Some(header) = header.and_then(|header| HeaderName::from_bytes(header.as_bytes()).ok()) {
         return Ok(Attribute::Header(header.as_str().to_owned()));
     }
-    let meant = suggest::nearest(name, PARTS.iter().map(|(known, _)| *known));
+    let meant = nearest(name, PARTS.iter().map(|(known, _)| *known));
     let meant = meant.map_or(String::new(), |known| format!("did you mean '{known}'? "));
-    Err(format!("{meant}allowed is {ALLOWED}"))
+    Err(Misfit(format!("{meant}allowed is {ALLOWED}")))
 }
 
 /// The rules in their order; each has a class of its own, numbered from 1.
-pub(super) fn resolve(sections: Vec<Section<'_>>, settings: &mut Settings) -> Vec<ClassRule> {
+pub(super) fn rules(sections: Vec<Section<'_>>, settings: &mut Settings) -> Vec<ClassRule> {
     let mut rules = Vec::new();
-    for (at, mut section) in sections.into_iter().enumerate() {
-        rules.push(ClassRule { patterns: patterns(&mut section), class: at as u32 + 1 });
-        let class = class(&mut section, settings.default_class);
+    for (at, section) in sections.iter().enumerate() {
+        rules.push(ClassRule { patterns: patterns(section), class: at as u32 + 1 });
+        let class = class(section, settings.default_class);
         settings.classes.push(class);
-        section.finish();
     }
     rules
 }
 
-fn patterns(section: &mut Section<'_>) -> Vec<(Attribute, String)> {
-    let keys = section.section("match").into_table();
-    if keys.is_empty() {
+fn patterns(section: &Section<'_>) -> Vec<(Attribute, String)> {
+    let names = section.map::<String>("match");
+    if names.is_empty() && section.has_value("match") {
         let what = format!("is empty, allowed is at least one {ALLOWED}, each with a pattern");
         section.refuse("match", what);
     }
     let mut patterns = Vec::new();
-    for (key, node) in keys {
-        let part = part(&key).map_err(|hint| {
-            section.report().problem(&node.place, format!("is not a known key; {hint}"));
-        });
-        let pattern = section.as_text(node);
-        patterns.extend(part.ok().zip(pattern).map(|(part, (pattern, _))| (part, pattern)));
+    for (name, pattern, location) in names {
+        match part(&name) {
+            Ok(part) => patterns.push((part, pattern)),
+            Err(hint) => section.report().problem(&location, format!("is not a known key; {hint}")),
+        }
     }
     patterns
 }
 
-fn class(section: &mut Section<'_>, default: FlowClass) -> FlowClass {
-    let weight = section.number("weight").and_then(|value| weight(section, "weight", value));
+fn class(section: &Section<'_>, default: FlowClass) -> FlowClass {
     FlowClass {
-        weight: weight.unwrap_or(default.weight),
-        capacity: section.count("capacity", 1..=CAPACITY_MAX).unwrap_or(default.capacity),
-        ttl: section.duration("queue_ttl", MILLI..=DAY).map_or(default.ttl, clock::span),
-        in_flight_max: section.count("max_in_flight", 1..=CAPACITY_MAX),
-        in_flight_per_backend_max: section.count("max_in_flight_per_backend", 1..=CAPACITY_MAX),
+        weight: weight(section, "weight", section.get("weight")).unwrap_or(default.weight),
+        capacity: section.given("capacity").unwrap_or(default.capacity),
+        ttl: section.given("queue_ttl").map_or(default.ttl, clock::span),
+        in_flight_max: section.given("max_in_flight"),
+        in_flight_per_backend_max: section.given("max_in_flight_per_backend"),
     }
 }
 
 /// A share of service, as the core takes it.
-pub(super) fn weight(section: &Section<'_>, key: &'static str, value: f64) -> Option<Weight> {
-    Weight::new(value).map_err(|error| section.refuse_number(key, error)).ok()
+pub(super) fn weight(section: &Section<'_>, key: &str, value: f64) -> Option<Weight> {
+    Weight::new(value).map_err(|error| section.refuse(key, error)).ok()
 }

@@ -1,19 +1,17 @@
-//! The sections `queue`, `controller` and `workload`: what waits, how much goes, who is urgent.
+//! The sections `queue`, `controller` and `workload`.
 
 use flow::identity::Attribute;
 use flow::{
-    BANDS, Bounds, CAPACITY_MAX, Cascade, Hysteresis, Settings, Span, StockUnit, UrgencyWeights,
-    Weight,
+    BANDS, Bounds, Cascade, Hysteresis, Settings, Span, StockUnit, UrgencyWeights, Weight,
+    WorkloadLimits,
 };
 
-use super::{DAY, HOUR, MILLI, flows};
+use super::flows;
 use crate::clock;
-use crate::config::keywords;
 use crate::config::resolved::Cost;
-use crate::config::section::Section;
-use crate::config::tree::{Node, Value};
+use crate::schema::Section;
 
-/// What the section `queue` says.
+/// The section `queue`.
 pub(super) struct Queue {
     pub(super) settings: Settings,
     pub(super) parts: Vec<Attribute>,
@@ -24,77 +22,37 @@ pub(super) struct Queue {
 const WATERMARK: f64 = 2.0;
 const DEVIATION: f64 = 0.1;
 
-/// The keys of urgency's weights, and the source's values.
-const URGENCY: [(&str, f64); 3] = [("wait", 0.4), ("criticality", 0.4), ("rate", 0.2)];
-
 /// The keys of the bands' weights, from best-effort to critical.
 const BAND_KEYS: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
 
-pub(super) fn resolve(mut section: Section<'_>) -> Queue {
-    let mut settings = Settings::default();
-    let class = &mut settings.default_class;
-    if let Some(enabled) = section.flag("enabled") {
-        settings.enabled = enabled;
-    }
-    if let Some(total) = section.count("total_capacity", 0..=CAPACITY_MAX) {
-        settings.total_capacity = total;
-    }
-    if let Some(capacity) = section.count("flow_capacity", 1..=CAPACITY_MAX) {
-        class.capacity = capacity;
-    }
-    if let Some(ttl) = section.duration("queue_ttl", MILLI..=DAY) {
-        class.ttl = clock::span(ttl);
-    }
-    let parts = flows::parts(&mut section);
-    settings.order = section.word("order", keywords::ORDERS).unwrap_or_default();
-    let cost = section.word("cost", keywords::COSTS).unwrap_or_default();
-    settings.admission = section.word("admission", keywords::ADMISSIONS).unwrap_or_default();
-    settings.cascade = cascade(&mut section);
-    settings.refuse_hopeless = section.flag("refuse_hopeless").unwrap_or_default();
-    settings.existing_flows_may_exceed_total =
-        section.flag("existing_flows_may_exceed_total").unwrap_or_default();
-    if let Some(most) = section.count("idle_flows_max", 1..=1 << 20) {
-        settings.idle_flows_max = most;
-    }
-    section.finish();
-    Queue { settings, parts, cost }
+pub(super) fn queue(section: &Section<'_>) -> Queue {
+    let mut settings = Settings {
+        enabled: section.get("enabled"),
+        total_capacity: section.get("total_capacity"),
+        order: section.get("order"),
+        admission: section.get("admission"),
+        cascade: cascade(section),
+        refuse_hopeless: section.get("refuse_hopeless"),
+        existing_flows_may_exceed_total: section.get("existing_flows_may_exceed_total"),
+        idle_flows_max: section.get("idle_flows_max"),
+        ..Settings::default()
+    };
+    settings.default_class.capacity = section.get("flow_capacity");
+    settings.default_class.ttl = clock::span(section.get("queue_ttl"));
+    Queue { settings, parts: flows::parts(section), cost: section.get("cost") }
 }
 
-/// `"strict"`, or a weight for each band.
-fn cascade(section: &mut Section<'_>) -> Cascade {
-    match section.take("bands") {
-        Some(node @ Node { value: Value::Table(_), .. }) => {
-            Cascade::Weighted(band_weights(section.as_section(node)))
-        }
-        Some(Node { value, .. }) if !is_strict(&value) => {
-            let allowed = "\"strict\" or weights such as { critical = 70, high = 15, \
-                           normal = 10, best_effort = 5 }";
-            section.refuse("bands", format!("is {value}, allowed is {allowed}"));
-            Cascade::Strict
-        }
-        _ => Cascade::Strict,
-    }
+/// Strict order, or a weight for each band.
+fn cascade(section: &Section<'_>) -> Cascade {
+    let Some(bands) = section.optional_section("bands") else { return Cascade::Strict };
+    let weight = |key| bands.given(key).and_then(|weight| flows::weight(&bands, key, weight));
+    Cascade::Weighted(BAND_KEYS.map(|key| weight(key).unwrap_or(Weight::ONE)))
 }
 
-fn is_strict(value: &Value) -> bool {
-    matches!(value, Value::Text(text) if text.eq_ignore_ascii_case("strict"))
-}
-
-fn band_weights(mut section: Section<'_>) -> [Weight; BANDS] {
-    let mut weights = [Weight::ONE; BANDS];
-    for (band, key) in BAND_KEYS.into_iter().enumerate() {
-        section.require(key);
-        let weight = section.number(key).and_then(|weight| flows::weight(&section, key, weight));
-        weights[band] = weight.unwrap_or(Weight::ONE);
-    }
-    section.finish();
-    weights
-}
-
-pub(super) fn controller(mut section: Section<'_>, settings: &mut Settings) {
-    settings.bounds = bounds(&mut section);
-    settings.stock = section.word("stock", keywords::STOCKS).unwrap_or_default();
-    settings.pace_max = section.duration("pace_max", MILLI..=HOUR).map(clock::span);
+pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
+    settings.bounds = bounds(section);
+    settings.stock = section.get("stock");
+    settings.pace_max = section.given("pace_max").map(clock::span);
     match settings.bounds {
         Bounds::Auto if settings.stock == StockUnit::Tokens => {
             section.notice("stock", "has no effect: without a watermark the bounds are automatic");
@@ -104,15 +62,14 @@ pub(super) fn controller(mut section: Section<'_>, settings: &mut Settings) {
         }
         _ => {}
     }
-    section.finish();
 }
 
-/// Any of the keys fixes the bounds; none means that they are found.
-fn bounds(section: &mut Section<'_>) -> Bounds {
-    let watermark = section.number("watermark_per_backend");
-    let deviation = section.number("percentage_deviation_for_bounds");
-    let lower = section.number("lower_bound_per_backend");
-    let upper = section.number("upper_bound_per_backend");
+/// Any of the keys fixes the bounds. Without one they are automatic.
+fn bounds(section: &Section<'_>) -> Bounds {
+    let watermark: Option<f64> = section.given("watermark_per_backend");
+    let deviation: Option<f64> = section.given("percentage_deviation_for_bounds");
+    let lower: Option<f64> = section.given("lower_bound_per_backend");
+    let upper: Option<f64> = section.given("upper_bound_per_backend");
     if [watermark, deviation, lower, upper].iter().all(Option::is_none) {
         return Bounds::Auto;
     }
@@ -134,52 +91,26 @@ fn bounds(section: &mut Section<'_>) -> Bounds {
     };
     fixed.map_or_else(
         |error| {
-            // The core names what it was setting as the file does.
-            section.refuse_number(error.what, error);
+            // The core names the number that it refuses as the file does.
+            let what = format!("is {}, allowed is {}", error.value, error.allowed);
+            section.refuse(error.what, what);
             Bounds::Auto
         },
         Bounds::Fixed,
     )
 }
 
-pub(super) fn workload(mut section: Section<'_>, settings: &mut Settings) {
-    let limits = &mut settings.workloads;
-    if let Some(window) = section.duration("window", MILLI * 1000..=DAY) {
-        limits.window = clock::span(window);
+pub(super) fn workload(section: &Section<'_>, settings: &mut Settings) {
+    settings.workloads = WorkloadLimits {
+        window: clock::span(section.get("window")),
+        idle: clock::span(section.get("idle")),
+        count_max: section.get("count_max"),
+    };
+    let keys = section.section("weights");
+    let weights = ["wait", "criticality", "rate"].map(|key| keys.get(key));
+    let wait_cap: Span = clock::span(section.get("wait_cap"));
+    match UrgencyWeights::new(weights, wait_cap, section.get("rate_cap")) {
+        Ok(weights) => settings.urgency = weights,
+        Err(error) => section.refuse("weights", error),
     }
-    if let Some(idle) = section.duration("idle", MILLI * 1000..=DAY) {
-        limits.idle = clock::span(idle);
-    }
-    if let Some(most) = section.count("count_max", 1..=1 << 20) {
-        limits.count_max = most;
-    }
-    if let Some(law) = urgency(&mut section) {
-        settings.urgency = law;
-    }
-    section.finish();
-}
-
-fn urgency_weights(mut section: Section<'_>) -> [f64; 3] {
-    let weights = URGENCY.map(|(key, default)| {
-        let weight = section.number(key).unwrap_or(default);
-        // Each is tried alone, so that all that are wrong are told at once.
-        match UrgencyWeights::new([weight; 3], Span::from_secs(1), 1.0) {
-            Ok(_) => weight,
-            Err(error) => {
-                section.refuse_number(key, error);
-                default
-            }
-        }
-    });
-    section.finish();
-    weights
-}
-
-fn urgency(section: &mut Section<'_>) -> Option<UrgencyWeights> {
-    let weights = urgency_weights(section.section("weights"));
-    let wait_cap =
-        section.duration("wait_cap", MILLI..=DAY).map_or(Span::from_secs(60), clock::span);
-    let rate_cap = section.number("rate_cap").unwrap_or(100.0);
-    let law = UrgencyWeights::new(weights, wait_cap, rate_cap);
-    law.map_err(|error| section.refuse_number("rate_cap", error)).ok()
 }

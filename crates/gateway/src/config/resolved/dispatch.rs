@@ -1,10 +1,13 @@
 //! The batch side of the configuration: where work waits, what lets it go, and how it is sent.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use flow::Band;
+
+use crate::config::{Source, keys, resolve};
+use crate::schema::Section;
 
 /// The Batch API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +37,7 @@ pub struct Dispatch {
     pub workers: usize,
     /// How long a request may take.
     pub request_timeout: Duration,
-    /// How long a claim lasts that nobody renews.
+    /// How long a claim lasts without renewal.
     pub lease: Duration,
     /// How often a message may fail.
     pub attempts_max: u32,
@@ -101,7 +104,7 @@ pub struct Gate {
     pub baseline: f64,
     /// What the system can have at once.
     pub system: System,
-    /// What is counted.
+    /// The unit of the budget.
     pub unit: Unit,
     /// How often it looks.
     pub interval: Duration,
@@ -121,7 +124,7 @@ pub enum GateKind {
         /// How many times as long as a start takes nothing more of ours begins.
         rest: f64,
     },
-    /// At a number that somebody keeps in Redis.
+    /// A number that another program keeps in Redis.
     RedisKey {
         /// The server.
         url: String,
@@ -211,25 +214,6 @@ pub enum Unit {
     Bytes,
 }
 
-// === impl Queue ===
-
-impl Default for Queue {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            weight: 1.0,
-            tenants: Vec::new(),
-            target: None,
-            path: "/v1/chat/completions".into(),
-            band: Band::BestEffort,
-            objective: None,
-            gates: Vec::new(),
-            results: None,
-            results_ttl: None,
-        }
-    }
-}
-
 // === impl GateKind ===
 
 impl GateKind {
@@ -270,14 +254,7 @@ impl Gate {
 
 impl Default for Batch {
     fn default() -> Self {
-        Self {
-            folder: None,
-            file_limit: 200 << 20,
-            files_limit: 20 << 30,
-            lines_max: 50_000,
-            line_limit: 8 << 20,
-            keep: Duration::from_secs(30 * 24 * 3600),
-        }
+        resolve::defaults(&keys::BATCH, resolve::batch::batch)
     }
 }
 
@@ -285,18 +262,8 @@ impl Default for Batch {
 
 impl Default for Dispatch {
     fn default() -> Self {
-        Self {
-            listen: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8081)),
-            redis: None,
-            workers: 64,
-            request_timeout: Duration::from_secs(300),
-            lease: Duration::from_secs(60),
-            attempts_max: 5,
-            backoff: Duration::from_secs(2),
-            backoff_max: Duration::from_secs(60),
-            answer_limit: 32 << 20,
-            queues: Vec::new(),
-            gates: Vec::new(),
-        }
+        let (source, batch) = (Source::default(), Batch::default());
+        let read = |section: &Section<'_>| resolve::dispatch::dispatch(section, &source, &batch);
+        resolve::defaults(&keys::DISPATCH, read)
     }
 }

@@ -7,7 +7,7 @@ use flow::Band;
 
 use super::{bad, good};
 use crate::config::resolved::dispatch::{GateKind, Says, System, Unit};
-use crate::config::{Source, Summary, resolve};
+use crate::config::{Flag, Source, Summary, resolve};
 
 #[test]
 fn d10_a_folder_opens_the_batch_api_with_a_queue_of_its_own() {
@@ -69,11 +69,11 @@ fn d02_a_gate_that_makes_no_sense_is_told_before_anything_runs() {
     let gate = |rest: &str| format!("[[dispatch.gates]]\nname = 'g'\n{rest}");
     told(&gate("kind = 'prometeus-query'"), "did you mean \"prometheus-query\"?");
     told(&gate("kind = 'constant'"), "capacity is missing");
-    told(&gate("kind = 'aimd'\nquery = 'x'"), "query means nothing to a gate of the kind \"aimd\"");
+    told(&gate("kind = 'aimd'\nquery = 'x'"), "query means nothing to the kind \"aimd\"");
     told(&gate("kind = 'redis'\ncapacity = 1"), "url is missing");
     told(&gate("kind = 'gateway'\nbaseline = 1.0"), "allowed is 0 to less than 1");
     told(&gate("kind = 'gateway'\nrest = -1"), "allowed is 0 to 1000");
-    told(&gate("kind = 'constant'\ncapacity = 1\nrest = 1"), "means nothing to a gate");
+    told(&gate("kind = 'constant'\ncapacity = 1\nrest = 1"), "means nothing to the kind");
     told(&gate("kind = 'gateway'\ncapacity = 1\ncapacity_per_server = 1"), "leave one out");
     told(&gate("kind = 'constant'\ncapacity_per_server = 1"), "does not know how many servers");
     told(&gate("kind = 'aimd'\nmin = 5\nmax = 4"), "less than min");
@@ -100,7 +100,10 @@ fn d02_each_mistake_in_a_gate_is_told_once_and_all_of_them_are() {
     let wrong = told("kind = 'prometeus'");
     assert!(wrong.len() == 1 && wrong[0].starts_with("dispatch.gates[0].kind is"), "{wrong:?}");
     let wrong = told("kind = 'constant'\ncapacity = -1");
-    assert_eq!(wrong, ["dispatch.gates[0].capacity is -1, allowed is more than 0"]);
+    assert_eq!(
+        wrong,
+        ["dispatch.gates[0].capacity is -1, allowed is more than 0 and at most 1000000000000"]
+    );
     let wrong = told("kind = 'redis'\ncapacity = 1\nurl = 5");
     assert!(wrong.len() == 1 && wrong[0].contains("url is 5"), "{wrong:?}");
     let wrong = told("kind = 'scrape'").join("\n");
@@ -119,19 +122,21 @@ fn d02_a_gate_that_nobody_has_is_told_beside_those_that_there_are() {
 
 #[test]
 fn d01_flags_name_a_queue_its_server_and_its_target() {
-    let source = Source {
-        redis: vec!["redis://h:1".into()],
-        queues: vec!["q".into()],
-        target: Some("http://t:2".into()),
-        listen: Some("127.0.0.1:99".into()),
-        ..Source::default()
+    let redis = |url: &str| Flag::List {
+        flag: "--redis",
+        key: "dispatch.redis.urls",
+        values: vec![url.into()],
     };
+    let (flag, key) = ("--listen", "dispatch.listen");
+    let listen = Flag::Value { flag, key, value: "127.0.0.1:99".into() };
+    let flags = vec![redis("redis://h:1"), Flag::Queue("q".into()), listen];
+    let source = Source { flags, target: Some("http://t:2".into()), ..Source::default() };
     let dispatch = resolve(&source, "[dispatch.redis]\nurls = 'redis://other'").unwrap().dispatch;
     assert_eq!(dispatch.redis.unwrap().urls, ["redis://h:1"]);
     assert_eq!(dispatch.queues[0].target.as_deref(), Some("http://t:2"));
     assert_eq!(dispatch.listen.port(), 99);
-    let wrong = Source { redis: vec!["h:1".into()], ..Source::default() };
-    assert!(resolve(&wrong, "").unwrap_err().problems[0].contains("--redis"));
+    let wrong = Source { flags: vec![redis("h:1")], ..Source::default() };
+    assert!(resolve(&wrong, "").unwrap_err().lines()[0].contains("--redis"));
 }
 
 #[test]
@@ -145,13 +150,13 @@ fn d10_the_summary_tells_of_the_batch_api_its_queues_and_its_gates() {
     );
     let told = "\
 batch     in /srv/batch: files up to 200MiB, 20GiB together, batches up to 50000 requests, kept 30d
-dispatch  up to 64 requests at once, 5m each, dead after 5 failures, shared at redis://h:6379
+dispatch  up to 64 requests at once, 5m each, dead letter after 5 failures, shared at redis://h:6379
           queue q to this gateway as best-effort, through gateway
           queue r to http://t:1 as normal, through half and aimd
           queue batch to this gateway as best-effort, through gateway
-          gate half: constant, 40 in all, a share of 0.5 left to others
-          gate gateway: gateway, a share of 0.2 left to others
-          gate aimd: aimd, 1 to 256 under way
+          gate half: constant, 40 in all, a share of 0.5 left to other work
+          gate gateway: gateway, a share of 0.2 left to other work
+          gate aimd: aimd, 1 to 256 in flight
 note      the queue \"q\" has no target: `serve` sends it to itself, `dispatch` needs --target URL
 ";
     let shown = Summary(&resolved).to_string();
@@ -159,11 +164,12 @@ note      the queue \"q\" has no target: `serve` sends it to itself, `dispatch` 
     assert_eq!(format!("batch     {shown}"), told);
     let shown =
         Summary(&good("[[dispatch.queues]]\nname = 'q'\ntarget = 'http://t:1'")).to_string();
-    assert!(shown.contains("note      the queue \"q\" is kept nowhere: set dispatch.redis.urls"));
+    assert!(shown.contains("note      the queue \"q\" has no store: set dispatch.redis.urls"));
     let inside = "[dispatch.redis]\nurls = 'redis://h:1'\n[[dispatch.queues]]\nname = 'q'\n\
                   target = 'http://t:1'\ngates = ['gateway']";
     let shown = Summary(&good(inside)).to_string();
-    let note = "note      the queue \"q\" goes through \"gateway\", which looks into `serve`: ";
+    let note =
+        "note      the queue \"q\" goes through \"gateway\", which reads the state of `serve`: ";
     assert!(shown.contains(note), "{shown}");
     let plain = Summary(&good("")).to_string();
     assert!(!plain.contains("batch") && !plain.contains("dispatch"), "{plain}");

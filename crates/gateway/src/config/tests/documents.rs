@@ -1,74 +1,51 @@
-//! The documents and the examples tell the truth.
+//! The documents and the examples agree with the table of keys.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::{bad, good, source, toml};
+use super::{source, toml};
+use crate::config::document::{MARKS, updated};
+use crate::config::json_schema::json_schema;
+use crate::config::keys::ROOT;
 use crate::config::resolved::{FleetSettings, Resolved};
 use crate::config::{Source, load};
+use crate::schema::SectionSchema;
+
+/// Set, the tests write the generated documents instead of comparing them.
+const UPDATE: &str = "UPDATE_DOCUMENTS";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A key's row in the document: its name and its default, if that can be written.
-type Row = (String, Option<String>);
-
-/// The rows of the document by the headers of their tables.
-fn document() -> BTreeMap<String, Vec<Row>> {
-    let text = std::fs::read_to_string(root().join("docs/CONFIGURATION.md")).unwrap();
-    let mut sections: BTreeMap<String, Vec<Row>> = BTreeMap::new();
-    let mut header = None;
-    for line in text.lines() {
-        if let Some(title) = line.strip_prefix("## ") {
-            header = title.starts_with("`[").then(|| title.trim_matches('`').to_owned());
-        } else if let (Some(header), true) = (&header, line.starts_with("| `")) {
-            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            assert_eq!(cells.len(), 6, "{line}");
-            let default = cells[3].strip_prefix('`').and_then(|cell| cell.strip_suffix('`'));
-            let row = (cells[1].trim_matches('`').to_owned(), default.map(str::to_owned));
-            sections.entry(header.clone()).or_default().push(row);
-        }
+/// The committed document must be what the table generates.
+#[track_caller]
+fn is_generated(name: &str, generated: &str) {
+    let path = root().join(name);
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    if committed == generated {
+        return;
     }
-    sections
-}
-
-/// The keys that a problem lists as known.
-fn known(text: &str) -> BTreeSet<String> {
-    let problems = bad(text);
-    let list = problems.iter().find_map(|problem| problem.split_once("known are: "));
-    let (_, list) = list.unwrap_or_else(|| panic!("{text}: {problems:?}"));
-    list.split(", ").map(str::to_owned).collect()
+    if std::env::var_os(UPDATE).is_some() {
+        return std::fs::write(&path, generated).unwrap();
+    }
+    let lines = committed.lines().zip(generated.lines()).enumerate();
+    let first = lines.into_iter().find(|(_, (old, new))| old != new);
+    panic!(
+        "{name} differs from the table of keys, first at {first:?}; to bring it up to date:\n\
+         {UPDATE}=1 cargo test -p gateway --lib config::tests::documents"
+    );
 }
 
 #[test]
-fn the_document_has_every_key_and_no_other() {
-    let document = document();
-    for (header, rows) in &document {
-        let parent = if header.starts_with("[[models.") { "[[models]]\n" } else { "" };
-        let documented: BTreeSet<String> = rows.iter().map(|(key, _)| key.clone()).collect();
-        assert_eq!(known(&format!("{parent}{header}\nqqqqqqqqqqqq = 1")), documented, "{header}");
-    }
-    let plain = |header: &String| header.trim_matches(['[', ']']).to_owned();
-    let top: BTreeSet<String> =
-        document.keys().map(plain).filter(|name| !name.contains('.')).collect();
-    assert_eq!(known("qqqqqqqqqqqq = 1"), top);
+fn x06_the_reference_of_keys_is_generated_from_the_table() {
+    let document = std::fs::read_to_string(root().join("docs/CONFIGURATION.md")).unwrap();
+    let updated = updated(&document).unwrap_or_else(|| panic!("the marks {MARKS:?} are missing"));
+    is_generated("docs/CONFIGURATION.md", &updated);
 }
 
 #[test]
-fn the_documented_defaults_are_those_in_force() {
-    let mut text = String::new();
-    for (header, rows) in document() {
-        if header.starts_with("[[") || rows.iter().all(|(_, default)| default.is_none()) {
-            continue;
-        }
-        text += &format!("{header}\n");
-        for (key, default) in rows {
-            text += &default.map_or(String::new(), |default| format!("{key} = {default}\n"));
-        }
-    }
-    assert!(text.lines().count() > 60, "{text}");
-    assert_eq!(good(&text), good(""));
+fn x06_the_json_schema_is_generated_from_the_table() {
+    is_generated("docs/tidegate.schema.json", &json_schema());
 }
 
 #[test]
@@ -81,6 +58,10 @@ fn every_example_can_be_used() {
         count += 1;
     }
     assert!(count >= 5);
+}
+
+pub(super) fn example_text(name: &str) -> String {
+    std::fs::read_to_string(root().join("examples").join(name)).unwrap()
 }
 
 fn example(name: &str) -> Resolved {
@@ -106,27 +87,36 @@ fn the_full_example_has_the_defaults_and_its_twin_says_the_same() {
 
 #[test]
 fn the_full_example_shows_every_key() {
-    let text = std::fs::read_to_string(root().join("examples/tidegate.toml")).unwrap();
-    for (header, rows) in document() {
-        for (key, _) in rows.iter().filter(|_| header != "[queue.bands]") {
-            let shown = text.contains(&format!("{key} = ")) || text.contains(&format!(".{key}]"));
-            assert!(shown, "{header} {key}");
+    fn check(schema: &SectionSchema, text: &str) {
+        for key in schema.keys.iter().chain(schema.variant_keys()) {
+            let forms = [format!("{} = ", key.name), format!("{}]", key.name)];
+            let path = if schema.path.is_empty() { key.name } else { schema.path };
+            assert!(forms.iter().any(|form| text.contains(form)), "{path} {}", key.name);
+            if let Some(inner) = key.value_type.section() {
+                check(inner, text);
+            }
         }
     }
+    check(&ROOT, &example_text("tidegate.toml"));
 }
 
-#[test]
-fn commented_lines_of_the_full_example_can_be_used_as_well() {
-    let text = std::fs::read_to_string(root().join("examples/tidegate.toml")).unwrap();
+/// The full example with its commented settings.
+pub(super) fn uncommented_example() -> String {
     let is_setting = |line: &str| {
         line.strip_prefix("# ").is_some_and(|rest| {
             rest.split_once(" = ").is_some_and(|(key, _)| !key.contains([' ', '`']))
         })
     };
     let uncomment = |line: &str| if is_setting(line) { line[2..].to_owned() } else { line.into() };
-    let all: Vec<String> = text.lines().map(uncomment).collect();
-    assert!(all.iter().any(|line| line.starts_with("watermark_per_backend")));
-    let resolved = toml(&all.join("\n")).unwrap();
+    let all: Vec<String> = example_text("tidegate.toml").lines().map(uncomment).collect();
+    all.join("\n")
+}
+
+#[test]
+fn commented_lines_of_the_full_example_can_be_used_as_well() {
+    let text = uncommented_example();
+    assert!(text.lines().any(|line| line.starts_with("watermark_per_backend")));
+    let resolved = toml(&text).unwrap();
     assert!(resolved.server.workers.is_some() && resolved.admin.listen.is_some());
 }
 
@@ -134,6 +124,6 @@ fn commented_lines_of_the_full_example_can_be_used_as_well() {
 fn n01_the_example_of_nexus_is_as_written_there() {
     let flow = example("nexus.toml").flow;
     assert_eq!((flow.total_capacity, flow.default_class.capacity), (100, 100));
-    let problems = super::resolve(&source("t.toml"), "[queue]\nmax_sise = 3").unwrap_err().problems;
-    assert_eq!(problems.len(), 1);
+    let problems = super::resolve(&source("t.toml"), "[queue]\nmax_sise = 3").unwrap_err();
+    assert_eq!(problems.lines().len(), 1);
 }

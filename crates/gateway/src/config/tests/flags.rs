@@ -2,11 +2,15 @@
 
 use super::{Source, resolve, source};
 use crate::config::resolved::BackendKind;
-use crate::config::{ConfigError, Resolved, Summary, load};
+use crate::config::{ConfigError, Flag, Resolved, Summary, load};
+
+fn listen(value: &str) -> Flag {
+    Flag::Value { flag: "--listen", key: "server.listen", value: value.into() }
+}
 
 fn flags(backends: &[&str]) -> Result<Resolved, ConfigError> {
-    let backends = backends.iter().map(|flag| (*flag).to_owned()).collect();
-    load(&Source { backends, ..Source::default() })
+    let flags = backends.iter().map(|flag| Flag::Backend((*flag).to_owned())).collect();
+    load(&Source { flags, ..Source::default() })
 }
 
 #[test]
@@ -52,11 +56,8 @@ fn neither_file_nor_flag_means_looking_around() {
 #[test]
 fn flags_add_to_a_file_and_replace_its_listener() {
     let text = "[server]\nlisten = '127.0.0.1:1'\n[[backends]]\nid = 'a'\nurl = 'http://h'";
-    let flags = Source {
-        backends: vec!["b=http://h:1".into()],
-        listen: Some("127.0.0.1:2".into()),
-        ..source("t.toml")
-    };
+    let flags = vec![Flag::Backend("b=http://h:1".into()), listen("127.0.0.1:2")];
+    let flags = Source { flags, ..source("t.toml") };
     let resolved = resolve(&flags, text).unwrap();
     assert_eq!(resolved.server.listen, "127.0.0.1:2".parse().unwrap());
     let ids: Vec<&str> =
@@ -67,18 +68,17 @@ fn flags_add_to_a_file_and_replace_its_listener() {
 #[test]
 fn bad_flags_are_told_as_flags_beside_the_files_problems() {
     let text = "[[backends]]\nid = 'a'\nurl = 'http://h'\n[retry]\nattempts = 0";
-    let flags = Source {
-        backends: ["a=http://h:1", "=http://h", "https://h", "h:1"].map(String::from).into(),
-        listen: Some("nowhere".into()),
-        ..source("t.toml")
-    };
-    let problems = resolve(&flags, text).unwrap_err().problems;
+    let backends = ["a=http://h:1", "=http://h", "https://h", "h:1"];
+    let mut flags: Vec<Flag> = backends.map(|flag| Flag::Backend(flag.into())).into();
+    flags.push(listen("nowhere"));
+    let flags = Source { flags, ..source("t.toml") };
+    let problems = resolve(&flags, text).unwrap_err().lines();
     let told = [
-        "--listen is \"nowhere\", allowed is an address",
-        "--backend a=http://h:1: \"a\" is the id of backends[0] already",
-        "--backend =http://h: the id is \"\"",
-        "--backend https://h: the address is \"https://h\": TLS to backends",
-        "--backend h:1: the address is \"h:1\"",
+        "--listen: server.listen is \"nowhere\", allowed is an address",
+        "--backend =http://h: backends[2].id is \"\", allowed is 1 to 256 letters",
+        "--backend https://h: backends[3].url is \"https://h\": TLS to backends",
+        "--backend h:1: backends[4].url is \"h:1\", allowed is http://HOST:PORT",
+        "--backend a=http://h:1: backends[1].id is \"a\", which is the id of backends[0] already",
         "t.toml:5: retry.attempts is 0",
     ];
     assert_eq!(problems.len(), told.len(), "{problems:#?}");
@@ -122,8 +122,8 @@ bounds    watermark 2 requests a backend: bypass below 2.2, leave the queue belo
 bands     critical 70, high 15, normal 10, best-effort 5
 flows     by model and header:x-a
           model a*: weight 3, 100 waiting, 10s each, 4 in flight
-backends  h:8000: vllm at http://h:8000, models learnt from it
-          whatever answers on the well-known local ports
+backends  h:8000: vllm at http://h:8000, models read from it
+          servers found on the well-known local ports
 notice    controller.num_poppers has no effect: requests leave the queue when there is room, \
 not by polling
 ";

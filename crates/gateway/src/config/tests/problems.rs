@@ -1,4 +1,4 @@
-//! What is wrong with a file is told completely, by line and key, and nothing panics.
+//! All problems of a file are reported, with line and key, and no file causes a panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,15 +6,15 @@ use proptest::sample::select;
 
 use super::{bad, good, source, toml, yaml};
 use crate::config::file::FILE_MAX;
-use crate::config::suggest::nearest;
 use crate::config::{Source, load, resolve};
+use crate::schema::nearest;
 
 #[test]
 fn x06_unknown_keys_are_told_with_line_and_suggestion() {
     let problems = bad("\n[queue]\nenabled = true\ntotal_capacty = 5\n");
     let told = "t.toml:4: queue.total_capacty is not a known key; did you mean 'total_capacity'?";
     assert_eq!(problems, [told]);
-    let problems = yaml("queue:\n  enabled: true\n  flow_byy: [model]\n").unwrap_err().problems;
+    let problems = yaml("queue:\n  enabled: true\n  flow_byy: [model]\n").unwrap_err().lines();
     assert_eq!(problems, ["t.yaml:3: queue.flow_byy is not a known key; did you mean 'flow_by'?"]);
     let far = bad("[retry]\nbananas = 5");
     assert_eq!(far, ["t.toml:2: retry.bananas is not a known key; known are: attempts, share"]);
@@ -41,11 +41,11 @@ fn x06_all_problems_are_told_at_once_in_the_order_of_the_file() {
         "t.toml:6: queue.queue_ttl is \"soon\", allowed is 1ms to 1d",
         "t.toml:8: router.kv_penalty is -3, allowed is 0 to 10000",
         "t.toml:9: router.fill_penalty is 1000000000, allowed is 0 to 10000",
-        "t.toml:10: router.priority_scoring.high_boost is 7000, allowed is -1000 to 1000",
         "t.toml:10: router.priority_scoring.critical_boost is inf, allowed is a finite number",
+        "t.toml:10: router.priority_scoring.high_boost is 7000, allowed is -1000 to 1000",
         "t.toml:12: workload.weights.wait is -1, allowed is 0 to 1000",
         "t.toml:12: workload.weights.rate is 5000, allowed is 0 to 1000",
-        "t.toml:15: backends[0].power_watts is -1, allowed is 0 to 1e6",
+        "t.toml:15: backends[0].power_watts is -1, allowed is 0 to 1000000",
         "t.toml:16: backends[0].latency_ms is NaN, allowed is a finite number",
     ];
     assert_eq!(problems.len(), told.len(), "{problems:#?}");
@@ -77,10 +77,10 @@ fn wrong_kinds_of_values_are_told() {
         let problems = bad(text);
         assert!(problems.iter().any(|problem| problem.contains(told)), "{text}: {problems:?}");
     }
-    let null = yaml("queue: { total_capacity: }").unwrap_err().problems;
+    let null = yaml("queue: { total_capacity: }").unwrap_err().lines();
     assert!(null[0].contains("queue.total_capacity is empty, allowed is"), "{null:?}");
-    assert!(yaml("- 1").unwrap_err().problems[0].contains("the file is a list"));
-    assert!(yaml("retry: { share: .inf }").unwrap_err().problems[0].contains("retry.share is inf"));
+    assert!(yaml("- 1").unwrap_err().lines()[0].contains("the file is a list"));
+    assert!(yaml("retry: { share: .inf }").unwrap_err().lines()[0].contains("retry.share is inf"));
 }
 
 #[test]
@@ -147,17 +147,17 @@ fn every_fault_of_syntax_has_its_line() {
     let problems = bad("[queue\nenabled = true\n[server]\nlisten = \n");
     assert!(problems.iter().any(|problem| problem.starts_with("t.toml:1: ")), "{problems:?}");
     assert!(problems.iter().any(|problem| problem.starts_with("t.toml:4: ")), "{problems:?}");
-    let problems = yaml("queue:\n  enabled: [\n").unwrap_err().problems;
+    let problems = yaml("queue:\n  enabled: [\n").unwrap_err().lines();
     assert!(problems[0].starts_with("t.yaml:"), "{problems:?}");
     assert_eq!(bad("[queue]\nenabled = true\nenabled = true").len(), 1, "a key twice");
-    assert_eq!(yaml("queue: {}\nqueue: {}").unwrap_err().problems.len(), 1, "a key twice");
+    assert_eq!(yaml("queue: {}\nqueue: {}").unwrap_err().lines().len(), 1, "a key twice");
 }
 
 #[test]
 fn files_that_cannot_be_read_are_told_by_name() {
-    let problem = load(&source("/nowhere/at/all.toml")).unwrap_err().problems.remove(0);
+    let problem = load(&source("/nowhere/at/all.toml")).unwrap_err().lines().remove(0);
     assert!(problem.starts_with("/nowhere/at/all.toml: cannot be read"), "{problem}");
-    let problem = resolve(&source("t.json"), "").unwrap_err().problems.remove(0);
+    let problem = resolve(&source("t.json"), "").unwrap_err().lines().remove(0);
     assert_eq!(problem, "t.json: the name must end in .toml, .yaml or .yml");
 }
 
@@ -167,7 +167,7 @@ fn a_file_has_a_largest_size() {
     std::fs::write(&path, "#".repeat(FILE_MAX as usize + 1)).unwrap();
     let problem = load(&Source { file: Some(path.clone()), ..Source::default() });
     std::fs::remove_file(&path).unwrap();
-    assert!(problem.unwrap_err().problems[0].contains("larger than 1MiB"));
+    assert!(problem.unwrap_err().lines()[0].contains("larger than 1MiB"));
 }
 
 #[test]
@@ -245,7 +245,7 @@ proptest! {
     fn no_text_makes_it_panic(text in prop_oneof![any::<String>(), pieces()]) {
         for outcome in [toml(&text), yaml(&text)] {
             if let Err(error) = outcome {
-                prop_assert!(!error.problems.is_empty());
+                prop_assert!(!error.lines().is_empty());
             }
         }
     }

@@ -1,11 +1,11 @@
-//! What was probably meant by a word that nobody knows.
+//! Suggestions for a misspelt word.
 
-/// The word that is nearest to `written`, if one is near enough to be meant.
-pub(super) fn nearest<'a>(
+/// The known word that is nearest to `written`, if it is near enough to be meant.
+pub(crate) fn nearest<'a>(
     written: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // Longer words are not compared: nobody mistypes that much, and the work is their product.
+    // No key is that long, and the work grows with the product of both lengths.
     if written.len() > 64 {
         return None;
     }
@@ -15,7 +15,7 @@ pub(super) fn nearest<'a>(
         (distance(&written, &plain), word)
     });
     let (distance, word) = distances.min_by_key(|&(distance, _)| distance)?;
-    // One slip in three letters is a slip, more is another word.
+    // One mistake in three letters is a misspelling, more is another word.
     let allowed = (word.chars().count() / 3).max(1);
     (distance <= allowed).then_some(word)
 }

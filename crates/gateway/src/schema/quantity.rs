@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them.
+//! Durations and sizes, as texts with units.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const TIMES: [(&str, f64); 6] =
     [("d", 86_400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6)];
 
 /// `"30s"`, `"500ms"`, `"1m30s"`, or a number of seconds.
-pub(super) fn duration(value: &Value) -> Option<Duration> {
+pub(crate) fn duration(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Integer(seconds) => *seconds as f64,
         Value::Float(seconds) => *seconds,
@@ -29,7 +29,7 @@ pub(super) fn duration(value: &Value) -> Option<Duration> {
 }
 
 /// `"32MiB"`, `"1MB"`, or a number of bytes.
-pub(super) fn size(value: &Value) -> Option<u64> {
+pub(crate) fn size(value: &Value) -> Option<u64> {
     match value {
         Value::Integer(bytes) => u64::try_from(*bytes).ok(),
         Value::Text(text) => {
@@ -44,7 +44,7 @@ pub(super) fn size(value: &Value) -> Option<u64> {
 }
 
 /// A duration in its largest unit that keeps it whole.
-pub(super) fn show_duration(duration: Duration) -> String {
+pub(crate) fn show_duration(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     let units = [
         ("d", 86_400_000_000_000),
@@ -61,7 +61,7 @@ pub(super) fn show_duration(duration: Duration) -> String {
 }
 
 /// A size in its largest unit that keeps it whole.
-pub(super) fn show_size(bytes: u64) -> String {
+pub(crate) fn show_size(bytes: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     for (name, unit) in units {
         if bytes > 0 && bytes.is_multiple_of(unit) {

@@ -1,9 +1,9 @@
-//! Durations and sizes.
+//! Durations, sizes and suggestions.
 
 use std::time::Duration;
 
-use crate::config::quantity::{duration, show_duration, show_size, size};
-use crate::config::tree::Value;
+use super::quantity::{duration, show_duration, show_size, size};
+use super::tree::Value;
 
 fn text(text: &str) -> Value {
     Value::Text(text.into())

@@ -1,0 +1,93 @@
+//! The table of all keys: what can be configured, stated once.
+//!
+//! A new key is one entry here and one field where it is used. The validator, the defaults, the
+//! aliases, `--set`, the environment variables, `docs/CONFIGURATION.md` and the JSON Schema are
+//! derived from these tables.
+
+mod batch;
+mod dispatch;
+mod fleet;
+mod forms;
+mod gates;
+mod lists;
+mod queue;
+mod router;
+mod server;
+
+pub(super) use batch::BATCH;
+pub(super) use dispatch::{DISPATCH, QUEUES};
+pub(super) use fleet::{BACKENDS, DISCOVERY, HEALTH, METRICS, RETRY, UPSTREAM};
+pub(super) use forms::backend_address;
+pub(super) use gates::GATES;
+pub(super) use lists::{FLOWS, MODELS, OBJECTIVES};
+pub(super) use queue::{CONTROLLER, QUEUE, WORKLOAD};
+pub(super) use router::ROUTER;
+pub(super) use server::{ADMIN, DBUS, EPP, LOG, SERVER};
+
+use std::time::Duration;
+
+use crate::schema::ValueType::{Table, Tables};
+use crate::schema::{Range, SectionSchema, ValueType, key};
+
+/// The whole file.
+pub(super) const ROOT: SectionSchema = SectionSchema::new(
+    "",
+    &[
+        key("server", Table(&SERVER), "The listener for clients and its limits."),
+        key("admin", Table(&ADMIN), "The status pages."),
+        key("epp", Table(&EPP), "The endpoint picker."),
+        key("log", Table(&LOG), "Log lines."),
+        key("dbus", Table(&DBUS), "The D-Bus interface."),
+        key("queue", Table(&QUEUE), "The queue.").aliases(&["fair_request_queue"]),
+        key("controller", Table(&CONTROLLER), "How much work the backends may hold.")
+            .aliases(&["request_queue_controller"]),
+        key("flows", Tables(&FLOWS), "Settings of particular flows."),
+        key("backends", Tables(&BACKENDS), "The model servers.")
+            .unset("the servers that discovery finds"),
+        key("discovery", Table(&DISCOVERY), "How further backends are found."),
+        key("health", Table(&HEALTH), "Health checks of backends."),
+        key("metrics", Table(&METRICS), "Readings of the backends' own metrics."),
+        key("upstream", Table(&UPSTREAM), "Time limits towards backends."),
+        key("retry", Table(&RETRY), "Further attempts for a request."),
+        key("models", Tables(&MODELS), "Model names and the models that they stand for."),
+        key("objectives", Tables(&OBJECTIVES), "Objectives and their bands."),
+        key("router", Table(&ROUTER), "How backends are compared."),
+        key("workload", Table(&WORKLOAD), "The registry of workloads."),
+        key("batch", Table(&BATCH), "The Batch API."),
+        key("dispatch", Table(&DISPATCH), "The dispatcher of batch work."),
+    ],
+)
+.refused(&[("tenants", "is not available yet: there are no API keys and no tenants, remove it")]);
+
+const MILLI: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+/// The range of most durations.
+const UP_TO_A_DAY: ValueType = duration(MILLI, DAY);
+
+const fn duration(min: Duration, max: Duration) -> ValueType {
+    ValueType::Duration { min, max }
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+const fn count(min: u64, max: u64) -> ValueType {
+    ValueType::Count { min, max }
+}
+
+const fn size(min: u64, max: u64) -> ValueType {
+    ValueType::Size { min, max }
+}
+
+const fn number(min: f64, max: f64) -> ValueType {
+    ValueType::Number(Range::closed(min, max))
+}

@@ -1,0 +1,123 @@
+//! The sections about backends.
+
+use std::time::Duration;
+
+use super::forms::{BACKEND_ID, BACKEND_URL};
+use super::{DAY, HOUR, MILLI, count, duration, millis, number};
+use crate::config::resolved::BackendKind;
+use crate::schema::ValueType::{Bool, Keyword, Path, Text, Texts};
+use crate::schema::{NOT_EMPTY, SectionSchema, key, names};
+
+pub(in crate::config) const BACKENDS: SectionSchema = SectionSchema::new(
+    "backends",
+    &[
+        key("id", Text(&BACKEND_ID), "The name of the backend in headers, metrics and logs.")
+            .unset("host and port of the URL"),
+        key(
+            "url",
+            Text(&BACKEND_URL),
+            "The address of the backend. A path is put before the path of each request. TLS is \
+             not available yet.",
+        )
+        .required(),
+        key(
+            "kind",
+            Keyword(names::<BackendKind>),
+            "The software of the backend, which determines the paths of its health, its models \
+             and its metrics.",
+        )
+        .unset("by the port: 11434 ollama, 8000 vllm, 30000 sglang, 8080 llamacpp, else generic"),
+        key("models", Texts(&NOT_EMPTY), "The models that it serves; `*` stands for any model.")
+            .unset("read from the backend"),
+        key("power_watts", number(0.0, 1e6), "The power that it draws while it works.")
+            .default("0"),
+        key("latency_ms", number(0.0, 1e7), "The time to its first token when it is idle.")
+            .default("500"),
+        key("http2", Bool, "Whether Tidegate speaks HTTP/2 to it.").default("false"),
+    ],
+);
+
+pub(in crate::config) const DISCOVERY: SectionSchema = SectionSchema::new(
+    "discovery",
+    &[
+        key(
+            "enabled",
+            Bool,
+            "Whether Tidegate looks for servers on the local ports 11434, 8000, 8080, 1234 and \
+             30000.",
+        )
+        .unset("true while there is neither a backend nor an endpoints file"),
+        key(
+            "endpoints_file",
+            Path,
+            "A YAML or JSON file with further servers, `endpoints: [{name, address, port}]`, which \
+             is watched for changes. An unreadable file keeps the old list and a missing file is \
+             an empty list, so replace it by renaming another file over it.",
+        ),
+    ],
+);
+
+pub(in crate::config) const HEALTH: SectionSchema = SectionSchema::new(
+    "health",
+    &[
+        key("interval", duration(millis(100), HOUR), "The time between two checks of a backend.")
+            .default("5s"),
+        key("timeout", duration(millis(10), HOUR), "How long one check may take.").default("2s"),
+        key("eject_after", count(1, 1000), "Consecutive failures that eject a backend.")
+            .default("3"),
+        key(
+            "eject_for",
+            duration(millis(10), HOUR),
+            "How long the first ejection lasts. Each further one lasts twice as long, up to ten \
+             times.",
+        )
+        .default("5s"),
+        key(
+            "slow_start",
+            duration(Duration::ZERO, HOUR),
+            "How long a backend that has returned gets fewer requests than the others.",
+        )
+        .default("10s"),
+    ],
+);
+
+pub(in crate::config) const METRICS: SectionSchema = SectionSchema::new(
+    "metrics",
+    &[key(
+        "interval",
+        duration(millis(50), HOUR),
+        "The time between two readings of a backend's own metrics.",
+    )
+    .default("250ms")],
+);
+
+pub(in crate::config) const UPSTREAM: SectionSchema = SectionSchema::new(
+    "upstream",
+    &[
+        key("connect_timeout", duration(MILLI, HOUR), "How long a connection may take.")
+            .default("5s"),
+        key(
+            "answer_timeout",
+            duration(MILLI, DAY),
+            "How long a backend may take to begin its response.",
+        )
+        .default("10m"),
+        key("stall_timeout", duration(MILLI, DAY), "How long a stream may stand still.")
+            .default("5m"),
+    ],
+);
+
+pub(in crate::config) const RETRY: SectionSchema = SectionSchema::new(
+    "retry",
+    &[
+        key("attempts", count(1, 100), "Attempts for one request, including the first.")
+            .default("3"),
+        key(
+            "share",
+            number(0.0, 10.0),
+            "Further attempts for each first attempt, over all requests.",
+        )
+        .default("0.2"),
+    ],
+)
+.doc("A request is tried again only while no byte of a response was sent to its client.");

@@ -1,0 +1,79 @@
+//! Texts of a particular form: names, paths and addresses.
+
+use flow::identity::NAME_MAX;
+use http::Uri;
+
+use crate::schema::{Form, Misfit};
+use crate::upstream::client::BaseUrl;
+
+/// The id of a backend, which is shown in a header and as a label.
+pub(super) const BACKEND_ID: Form = Form {
+    allowed: "visible ASCII, up to 256 characters",
+    check: |id| {
+        let visible = id.bytes().all(|byte| byte.is_ascii_graphic());
+        let allowed = format!("1 to {NAME_MAX} letters, digits and signs, without spaces");
+        let fits = (1..=NAME_MAX).contains(&id.len()) && visible;
+        if fits { Ok(()) } else { Err(Misfit::of(&format_args!("{id:?}"), &allowed)) }
+    },
+    example: "gpu-1",
+};
+
+/// The address of a backend.
+pub(super) const BACKEND_URL: Form = Form {
+    allowed: "http://HOST:PORT[/path]",
+    check: |url| backend_address(url).map(|_| ()),
+    example: "http://10.0.0.5:8000",
+};
+
+/// The address of any other HTTP server.
+pub(super) const HTTP_URL: Form = Form {
+    allowed: "http://HOST:PORT[/path]",
+    check: |url| BaseUrl::parse(url).map(|_| ()).map_err(|error| Misfit(error.to_string())),
+    example: "http://10.0.0.5:9090",
+};
+
+pub(super) const REDIS_URL: Form = Form {
+    allowed: "redis://[user:password@]host:port[/db]",
+    check: |url| match url.starts_with("redis://") {
+        true => Ok(()),
+        false => Err(Misfit(format!("is {url:?}, write it as redis://host:6379"))),
+    },
+    example: "redis://10.0.0.5:6379",
+};
+
+/// The path of a request.
+pub(super) const URL_PATH: Form = Form {
+    allowed: "a path that begins with /",
+    check: |path| match path.starts_with('/') {
+        true => Ok(()),
+        false => Err(Misfit(format!("is {path:?}, it must begin with /"))),
+    },
+    example: "/v1/completions",
+};
+
+/// The parsed address of a backend.
+pub(in crate::config) fn backend_address(text: &str) -> Result<Uri, Misfit> {
+    let quoted = format!("{text:?}");
+    let wrong = || Misfit::of(&quoted, "http://HOST:PORT, perhaps with a path");
+    if text.starts_with("https://") {
+        let why = "TLS to backends is not available yet, use http://";
+        return Err(Misfit(format!("is {quoted}: {why}")));
+    }
+    if !text.contains("://") {
+        return Err(Misfit(format!("{}; did you mean \"http://{text}\"?", wrong())));
+    }
+    if !text.starts_with("http://") {
+        return Err(wrong());
+    }
+    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    let authority = uri.authority().ok_or_else(wrong)?;
+    // `Uri` accepts ports that are not numbers from 1 to 65535.
+    let port = authority.as_str().rsplit_once(']').map_or(authority.as_str(), |(_, rest)| rest);
+    let port = port.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    let port_good = port.as_ref().is_none_or(|port| matches!(port, Ok(1..)));
+    let bare = uri.query().is_none() && !authority.as_str().contains('@') && !text.contains('#');
+    if authority.host().is_empty() || !port_good || !bare {
+        return Err(wrong());
+    }
+    Ok(uri)
+}

@@ -1,0 +1,134 @@
+//! The sections `server`, `admin`, `epp`, `log` and `dbus`.
+
+use super::{GIB, HOUR, KIB, MIB, TIB, UP_TO_A_DAY, count, duration, size};
+use crate::config::resolved::{Bus, LogFormat};
+use crate::schema::ValueType::{Address, Bool, Keyword};
+use crate::schema::{SectionSchema, key, names};
+use std::time::Duration;
+
+pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
+    "server",
+    &[
+        key("listen", Address, "The address on which clients connect. Port 0 takes a free port.")
+            .default("127.0.0.1:8080")
+            .restart(),
+        key("workers", count(1, 1024), "Threads that serve requests.")
+            .unset("the number of cores")
+            .restart(),
+        key("body_limit", size(KIB, GIB), "The largest request body.").default("32MiB"),
+        key(
+            "bodies_limit",
+            size(KIB, TIB),
+            "The most memory for all request bodies together, including those of waiting \
+             requests; at least twice `body_limit`. A request whose body does not fit is refused \
+             as `overloaded`. An eighth is reserved for bodies up to 64 KiB. The process may take \
+             about three times as much while bodies arrive.",
+        )
+        .default("1GiB"),
+        // Below 8 KiB the HTTP/1 reader has no room for a head at all.
+        key("header_limit", size(8 * KIB, MIB), "The largest request head.").default("64KiB"),
+        key("connections_max", count(1, 1_000_000), "Client connections at once.").default("32768"),
+        key("header_timeout", UP_TO_A_DAY, "How long a client may take to send a request head.")
+            .default("10s"),
+        key("body_timeout", UP_TO_A_DAY, "How long a client may take to send a request body.")
+            .default("60s"),
+        key("write_timeout", UP_TO_A_DAY, "How long a client may accept no byte of a response.")
+            .default("60s"),
+        key("grace", UP_TO_A_DAY, "How long streams may continue after a shutdown begins.")
+            .default("30s")
+            .aliases(&["grace_seconds"]),
+        key("headroom_headers", Bool, "Whether responses state the headroom of their band.")
+            .default("false"),
+        key("orca", Bool, "Whether responses carry an ORCA load report.").default("false"),
+    ],
+);
+
+pub(in crate::config) const ADMIN: SectionSchema = SectionSchema::new(
+    "admin",
+    &[
+        key("listen", Address, "A separate address for the status pages and metrics.")
+            .unset("the address of the API")
+            .restart(),
+        key(
+            "ready_fails_when_saturated",
+            Bool,
+            "Whether `/ready` fails while a new request of the normal band would be refused.",
+        )
+        .default("false"),
+    ],
+);
+
+pub(in crate::config) const EPP: SectionSchema = SectionSchema::new(
+    "epp",
+    &[
+        key("listen", Address, "The address on which Envoy connects (gRPC: ext_proc and health).")
+            .default("127.0.0.1:9002")
+            .restart(),
+        key(
+            "health_listen",
+            Address,
+            "A second address for the same services, so that health checks do not share \
+             connections with Envoy.",
+        )
+        .default("127.0.0.1:9003")
+        .restart(),
+        key("metrics_listen", Address, "The address of the metrics and the status pages (HTTP).")
+            .default("127.0.0.1:9090")
+            .restart(),
+        key(
+            "fallbacks",
+            count(0, 16),
+            "How many further endpoints the picker names after the chosen one, for load \
+             balancers that take a list.",
+        )
+        .default("0"),
+        key(
+            "drain",
+            duration(Duration::ZERO, HOUR),
+            "How long the picker takes requests after SIGTERM, while its health check already \
+             fails.",
+        )
+        .default("3s")
+        .restart(),
+        key(
+            "conformance",
+            Bool,
+            "Whether the conformance suite of the Gateway API may choose endpoints by a header. \
+             Every client could then do so.",
+        )
+        .default("false"),
+        key("llm_d_metrics", Bool, "Whether metrics also have the names of llm-d's dashboards.")
+            .default("false")
+            .restart(),
+    ],
+)
+.doc(
+    "Only `tidegate epp` reads this section. It listens here instead of at `server.listen`. Envoy \
+     connects to the backends, retries and writes to the clients, so `upstream.connect_timeout`, \
+     `[retry]`, `server.write_timeout`, `server.headroom_headers`, `server.orca` and the header \
+     `X-Queue-Status` have no effect there. Backends must have IP addresses, and only the address \
+     of their URLs counts.",
+);
+
+pub(in crate::config) const LOG: SectionSchema = SectionSchema::new(
+    "log",
+    &[
+        key("access", Bool, "Whether each request gets a line in the access log.").default("true"),
+        key("format", Keyword(names::<LogFormat>), "The format of log lines.")
+            .default("text")
+            .restart(),
+    ],
+);
+
+pub(in crate::config) const DBUS: SectionSchema = SectionSchema::new(
+    "dbus",
+    &[
+        key("enabled", Bool, "Whether the queue and the backends are shown on D-Bus.")
+            .default("false")
+            .aliases(&["efficiency.dbus_enabled"])
+            .restart(),
+        key("bus", Keyword(names::<Bus>), "The bus on which they are shown.")
+            .default("session")
+            .restart(),
+    ],
+);
