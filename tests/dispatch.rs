@@ -1,9 +1,9 @@
 //! The dispatcher from outside: producers, queues, model servers and operators.
 
-mod absence;
 mod batches;
 mod crashes;
-mod deeds;
+mod fixture;
 mod gates;
+mod operator_commands;
 mod queues;
-mod yard;
+mod store_outage;

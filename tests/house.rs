@@ -126,7 +126,7 @@ const GATEWAY: &[Room] = &[
     ("dbus", &["admin", "config", "state", "task"]),
     ("lifecycle", &["backend", "dbus", "config", "observe", "state", "task"]),
     (
-        "depot",
+        "batch_runtime",
         &[
             "batch",
             "clock",
@@ -148,7 +148,7 @@ const GATEWAY: &[Room] = &[
             "body_memory",
             "clock",
             "config",
-            "depot",
+            "batch_runtime",
             "ingress",
             "lazy_timer",
             "lifecycle",
@@ -164,7 +164,7 @@ const GATEWAY: &[Room] = &[
             "upstream",
         ],
     ),
-    ("courier", &["config", "depot", "lifecycle", "serve"]),
+    ("dispatch_server", &["config", "batch_runtime", "lifecycle", "serve"]),
     (
         "epp",
         &[

@@ -1,17 +1,17 @@
-//! `tidegate batch`: many requests in one file, sent when there is room, their answers in another.
+//! `tidegate batch`: submits a file of requests and fetches the responses.
 //!
-//! It speaks the same Batch API as every other client. Whatever it waits for goes on in the gateway
-//! when it is interrupted.
+//! The commands use the same Batch API as every other client. A batch continues in the gateway when
+//! a command is interrupted.
 
 mod api;
-mod failures;
+mod batch_info;
+mod failure_summary;
 mod fetch;
-mod follow;
-mod form;
-mod info;
-mod meter;
+mod progress;
+mod stall;
 mod submit;
-mod why;
+mod upload_form;
+mod wait;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,49 +21,49 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use self::api::Api;
-use self::info::Info;
+use self::batch_info::BatchInfo;
 
-/// Where a gateway is that was not told otherwise.
+/// The default address of a gateway.
 const URL: &str = "http://127.0.0.1:8080";
-/// The exit code of a batch some of whose requests have no good answer. Not 2, which says that the
-/// command was not understood.
-const PARTLY: u8 = 3;
+/// The exit code of a batch that ended with failed requests. It is not 2, which means an invalid
+/// command line.
+const PARTLY_FAILED: u8 = 3;
 
-/// Send a file of requests when there is room, and collect the answers when they are done.
+/// Submit a file of requests, which are sent when the servers have room, and fetch the responses.
 ///
-/// A file has one request a line, as OpenAI's Batch API takes it:
+/// A file has one request per line, in the format of OpenAI's Batch API:
 ///
 ///   {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions",
 ///    "body": {"model": "llama3", "messages": [{"role": "user", "content": "Hello"}]}}
 ///
-/// The gateway needs a folder for it (batch.folder, docs/BATCH.md). It keeps everything there, so a
-/// batch goes on when this command is interrupted, and when the gateway is started again.
+/// The gateway needs a folder for batches (batch.folder, docs/BATCH.md). It stores all data there. A
+/// batch therefore continues when this command is interrupted, and after a restart of the gateway.
 #[derive(Args, Debug)]
 #[command(
     verbatim_doc_comment,
     after_help = "Examples:
-  tidegate batch submit questions.jsonl --wait         send it, wait, and fetch the answers
-  tidegate batch submit questions.jsonl --window 2h    send it; what is not answered in 2 hours is
-                                                       given up
-  tidegate batch status batch_3f5a --watch             how it stands, until it has ended
+  tidegate batch submit questions.jsonl --wait         submit, wait, and fetch the responses
+  tidegate batch submit questions.jsonl --window 2h    submit; requests without a response after
+                                                       2 hours expire
+  tidegate batch status batch_3f5a --watch             show the status until the batch has ended
   tidegate batch fetch batch_3f5a --output answers.jsonl
   tidegate batch list
-  tidegate batch cancel batch_3f5a                     what is answered already can be fetched
+  tidegate batch cancel batch_3f5a                     the responses so far can be fetched
 
 Exit codes:
-  0  done, and every request of a batch that has ended was answered well
-  1  it did not work; the message says why
-  2  the command is not understood
-  3  the batch has ended, but some requests failed: they are in the file of errors
-  130  the waiting was interrupted; the batch goes on"
+  0    success; every request of an ended batch has a good response
+  1    the command failed; the message gives the reason
+  2    invalid command line
+  3    the batch has ended, but some requests failed: see the errors file
+  130  interrupted while waiting; the batch continues"
 )]
 pub(super) struct Batch {
     #[command(subcommand)]
-    verb: Verb,
+    command: BatchCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum BatchCommand {
     Submit(submit::Submit),
     Status(Status),
     Cancel(Cancel),
@@ -71,59 +71,59 @@ enum Verb {
     List(List),
 }
 
-/// Where the gateway is.
+/// The gateway to call.
 #[derive(Args, Debug)]
 struct Server {
-    /// Where the gateway is, with or without /v1.
+    /// The address of the gateway, with or without /v1.
     #[arg(long, default_value = URL)]
     url: String,
     /// A header for every request, such as "Authorization: Bearer …"; may be repeated.
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
     headers: Vec<String>,
-    /// Print what the gateway says as JSON, for programs.
+    /// Print the gateway's JSON, for programs.
     #[arg(long)]
     json: bool,
 }
 
-/// Where answers go.
+/// The files that receive the responses.
 #[derive(Args, Debug)]
-struct Files {
-    /// Where good answers go; `-` is the terminal.
+struct OutputFiles {
+    /// The file for good responses; `-` is standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Where everything else goes; `-` is the terminal.
+    /// The file for failed requests; `-` is standard output.
     #[arg(long, short, value_name = "FILE")]
     errors: Option<PathBuf>,
-    /// Replace files that are there already.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 }
 
-/// Say how a batch stands.
+/// Show the status of a batch.
 #[derive(Args, Debug)]
 struct Status {
-    /// The batch; the newest one unless given.
+    /// The id of the batch; the newest batch by default.
     id: Option<String>,
-    /// Go on until it has ended.
+    /// Wait until the batch has ended, and show the progress.
     #[arg(long, short)]
     watch: bool,
     #[command(flatten)]
     server: Server,
 }
 
-/// Give up what is not answered yet. What is answered can be fetched.
+/// Cancel the requests that have no response yet. The responses so far can be fetched.
 #[derive(Args, Debug)]
 struct Cancel {
-    /// The batch.
+    /// The id of the batch.
     id: String,
     #[command(flatten)]
     server: Server,
 }
 
-/// List batches, the newest first.
+/// List batches, newest first.
 #[derive(Args, Debug)]
 struct List {
-    /// How many at most, up to 100.
+    /// The number of batches to list, at most 100.
     #[arg(long, default_value_t = 20)]
     limit: u32,
     #[command(flatten)]
@@ -136,12 +136,12 @@ impl Batch {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            match self.verb {
-                Verb::Submit(submit) => submit.run(out).await,
-                Verb::Status(status) => status.run(out).await,
-                Verb::Cancel(cancel) => cancel.run(out).await,
-                Verb::Fetch(fetch) => fetch.run(out).await,
-                Verb::List(list) => list.run(out).await,
+            match self.command {
+                BatchCommand::Submit(submit) => submit.run(out).await,
+                BatchCommand::Status(status) => status.run(out).await,
+                BatchCommand::Cancel(cancel) => cancel.run(out).await,
+                BatchCommand::Fetch(fetch) => fetch.run(out).await,
+                BatchCommand::List(list) => list.run(out).await,
             }
         })
     }
@@ -165,9 +165,9 @@ impl Status {
             None => api.newest().await?,
         };
         if self.watch && !batch.has_ended() {
-            match follow::until_end(&api, batch).await? {
+            match wait::until_end(&api, batch).await? {
                 Some(ended) => batch = ended,
-                None => return Ok(follow::INTERRUPTED.into()),
+                None => return Ok(wait::INTERRUPTED.into()),
             }
         }
         batch.show(out, self.server.json)?;
@@ -196,33 +196,33 @@ impl List {
         if self.server.json {
             writeln!(out, "{:#}", api.page(self.limit).await?)?;
         } else {
-            info::table(&api.batches(self.limit).await?, out)?;
+            batch_info::table(&api.batches(self.limit).await?, out)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// What can be done about a batch, or what it waits for.
-async fn advise(api: &Api, batch: &Info, out: &mut dyn Write) -> Result<()> {
+/// Prints the command that fetches the responses, and the reasons why requests wait.
+async fn advise(api: &Api, batch: &BatchInfo, out: &mut dyn Write) -> Result<()> {
     if batch.output_file_id.is_some() || batch.error_file_id.is_some() {
         writeln!(out, "fetch    {}", api.typed(&format!("fetch {}", batch.id)))?;
     }
     if batch.is_in_progress() {
-        for why in why::why(api).await {
+        for why in stall::reasons(api).await {
             writeln!(out, "now      {why}")?;
         }
     }
     Ok(())
 }
 
-// === impl Info ===
+// === impl BatchInfo ===
 
-impl Info {
-    /// How a batch that has ended shows.
+impl BatchInfo {
+    /// The exit code of a command that shows this batch.
     fn exit_code(&self) -> ExitCode {
         match self.status.as_str() {
             "failed" => ExitCode::FAILURE,
-            _ if self.has_ended() && !self.is_all_good() => PARTLY.into(),
+            _ if self.has_ended() && !self.is_all_good() => PARTLY_FAILED.into(),
             _ => ExitCode::SUCCESS,
         }
     }

@@ -1,64 +1,70 @@
-//! `tidegate dispatch`.
+//! `tidegate dispatch`: runs a dispatcher, or asks a running one.
 
-mod ask;
+mod dead_letters;
+mod endpoint;
+mod explain;
 
 use std::io::Write;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use gateway::Courier;
+use gateway::DispatchServer;
 use gateway::config::resolved::dispatch::Queue;
 use gateway::config::{Flag, Source};
 
 use super::source::{File, value};
 
-/// Send durable batch work into what interactive users leave free.
+/// Send durable batch work into the capacity that interactive users leave free.
 ///
-/// Messages wait in Redis (in the format of llm-d-async) or in the folder of the Batch API, and go
-/// to an OpenAI-compatible server as the gates allow: never more than a reading of its free
-/// capacity says. A message is sent at least once and has one result, whatever dies in between.
-/// Several dispatchers may share a queue. `tidegate serve` does the same for its own Batch API
-/// without a further process.
+/// Messages wait in Redis (in the format of llm-d-async) or in the folder of the Batch API. The
+/// dispatcher sends them to an OpenAI-compatible server. Gates read the free capacity of that
+/// server and limit the requests in flight. A message is sent at least once and has exactly one
+/// result, also if a dispatcher dies. Several dispatchers may share a queue. `tidegate serve
+/// --batch FOLDER` does the same for its own Batch API without a second process.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   tidegate dispatch --redis redis://127.0.0.1:6379 --queue request-sortedset \\
-    --target http://127.0.0.1:8080                    one queue, paced by the answers alone
-  tidegate dispatch tidegate.toml                     everything else (docs/DISPATCH.md)
-  tidegate dispatch explain                           why it sends, or why it does not
+    --target http://127.0.0.1:8080
+      One queue. Without a configured gate, the responses set the pace (gate kind aimd).
+  tidegate dispatch tidegate.toml
+      Queues and gates from a configuration file (docs/DISPATCH.md).
+  tidegate dispatch explain
+      Why a running dispatcher sends messages, or why it does not.
   tidegate dispatch dead list --queue request-sortedset
-  tidegate dispatch dead redrive --queue request-sortedset --all"
+  tidegate dispatch dead redrive --queue request-sortedset --all
+      List dead letters; make them pending again."
 )]
 pub(super) struct Dispatch {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    command: Option<DispatchCommand>,
     #[command(flatten)]
     run: Run,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
-    Explain(ask::Explain),
-    /// Look after messages that failed too often.
-    #[command(subcommand)]
-    Dead(ask::Dead),
+enum DispatchCommand {
+    Explain(explain::Explain),
+    /// List, redrive or purge dead letters: messages that failed too often.
+    #[command(subcommand, after_help = dead_letters::EXAMPLES)]
+    Dead(dead_letters::DeadLetters),
 }
 
 #[derive(Args, Debug)]
 struct Run {
     #[command(flatten)]
     file: File,
-    /// Where the queues are; may be repeated for the replicas of one primary.
+    /// The Redis that holds the queues; repeat the flag for the replicas of one primary.
     #[arg(long, value_name = "URL")]
     redis: Vec<String>,
-    /// A queue; may be repeated.
+    /// A queue to send from; may be repeated.
     #[arg(long = "queue", value_name = "NAME")]
     queues: Vec<String>,
-    /// The server that requests go to.
+    /// The server that receives the requests.
     #[arg(long, value_name = "URL")]
     target: Option<String>,
-    /// Where its pages are; port 0 takes a free one.
+    /// The address of the status pages; port 0 picks a free port.
     #[arg(long, short, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
 }
@@ -67,10 +73,10 @@ struct Run {
 
 impl Dispatch {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
-        match self.verb {
+        match self.command {
             None => self.run.run(out),
-            Some(Verb::Explain(explain)) => explain.run(out),
-            Some(Verb::Dead(dead)) => dead.run(out),
+            Some(DispatchCommand::Explain(explain)) => explain.run(out),
+            Some(DispatchCommand::Dead(dead_letters)) => dead_letters.run(out),
         }
     }
 }
@@ -84,14 +90,14 @@ impl Run {
         let redis = (!redis.is_empty()).then_some(Flag::List { flag, key, values: redis });
         let listen = value("--listen", "dispatch.listen", listen);
         let flags = redis.into_iter().chain(queues.into_iter().map(Flag::Queue)).chain(listen);
-        let courier = Courier::start(Source { target, ..file.source(flags) })?;
-        writeln!(out, "listening on http://{}", courier.address())?;
-        for Queue { name, target, gates, .. } in courier.queues() {
+        let server = DispatchServer::start(Source { target, ..file.source(flags) })?;
+        writeln!(out, "listening on http://{}", server.address())?;
+        for Queue { name, target, gates, .. } in server.queues() {
             let target = target.as_deref().unwrap_or_default();
-            writeln!(out, "queue {name} to {target} by {}", gates.join(" and "))?;
+            writeln!(out, "queue {name}: target {target}, gates {}", gates.join(", "))?;
         }
         out.flush()?;
-        courier.run_until_signal()?;
+        server.run_until_signal()?;
         Ok(())
     }
 }

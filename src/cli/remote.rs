@@ -1,4 +1,4 @@
-//! A server that the command line asks: where it is, and what it says when it refuses.
+//! The server that a command calls: its address, and the text of its refusals.
 
 use anyhow::{Result, anyhow};
 use gateway::client::{BaseUrl, ClientResponse};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::plain;
 
-/// A server.
+/// The address of a server.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
     pub(super) base: BaseUrl,
@@ -17,7 +17,7 @@ pub(super) struct Remote {
 // === impl Remote ===
 
 impl Remote {
-    /// Reads an address as people give it: clients of OpenAI's API want `/v1` at its end.
+    /// Parses an address. A `/v1` at its end, as OpenAI's clients need it, is dropped.
     pub(super) fn read(url: &str) -> Result<Self> {
         let plain = url.trim_end_matches('/');
         let above = plain.strip_suffix("/v1").filter(|above| !above.ends_with('/'));
@@ -26,26 +26,26 @@ impl Remote {
         Ok(Self { base, url: plain.to_owned() })
     }
 
-    /// The address of a page of it.
+    /// The URL of a path.
     pub(super) fn at(&self, path: &str) -> String {
         format!("{}{path}", self.url)
     }
 
-    /// What an answer says that is not the one that was hoped for. Another server than the one that
-    /// was meant is known by this alone, so it is named.
-    pub(super) fn refusal(&self, answer: &ClientResponse, path: &str, meant: &str) -> String {
-        let (asked, status) = (self.at(path), answer.status);
-        let said: Option<Value> = serde_json::from_slice(&answer.body).ok().map(plain::value);
+    /// The message for a response that is not a success. It names the server, because the response
+    /// may come from a server of another kind.
+    pub(super) fn refusal(&self, response: &ClientResponse, path: &str, expected: &str) -> String {
+        let (asked, status) = (self.at(path), response.status);
+        let said: Option<Value> = serde_json::from_slice(&response.body).ok().map(plain::value);
         let error = said.as_ref().map(|said| &said["error"]);
         let code = error.and_then(|error| error["code"].as_str()).unwrap_or_default();
-        // Ours says what is not there; others do not know the path at all.
-        let stranger = status == StatusCode::NOT_FOUND
+        // Tidegate says what it did not find. Another server does not know the path.
+        let is_other_server = status == StatusCode::NOT_FOUND
             && !(code.ends_with("_not_found") || code.ends_with("_disabled"));
-        let elsewhere = format!("is it {meant}? --url names another place");
+        let hint = format!("is it {expected}? set another address with --url");
         match error.and_then(|error| error["message"].as_str()) {
-            Some(said) if stranger => format!("{said} ({asked} answered {status}): {elsewhere}"),
+            Some(said) if is_other_server => format!("{said} ({asked} answered {status}): {hint}"),
             Some(said) => format!("{said} ({asked} answered {status})"),
-            None => format!("{asked} answered {status}: {elsewhere}"),
+            None => format!("{asked} answered {status}: {hint}"),
         }
     }
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn d10_an_address_may_end_as_clients_of_openai_want_it() {
+    fn d10_an_address_may_end_in_v1() {
         for url in ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"] {
             assert_eq!(Remote::read(url).unwrap().at("/v1/files"), "http://h:1/v1/files", "{url}");
         }
@@ -79,12 +79,12 @@ mod tests {
         let asked = "http://h:1/v1/files answered 404 Not Found";
         let ours = "{\"error\":{\"message\":\"No.\",\"code\":\"batch_not_found\"}}";
         assert_eq!(said(ours), format!("No. ({asked})"));
-        let elsewhere = "is it Tidegate? --url names another place";
+        let hint = "is it Tidegate? set another address with --url";
         let other = "{\"error\":{\"message\":\"No.\",\"code\":404}}";
-        assert_eq!(said(other), format!("No. ({asked}): {elsewhere}"));
-        let strange = format!("{asked}: {elsewhere}");
+        assert_eq!(said(other), format!("No. ({asked}): {hint}"));
+        let unexpected = format!("{asked}: {hint}");
         for body in ["<html>", "{\"detail\":\"Not Found\"}", "", "[1]", "{\"error\":\"no\"}"] {
-            assert_eq!(said(body), strange, "{body}");
+            assert_eq!(said(body), unexpected, "{body}");
         }
     }
 }

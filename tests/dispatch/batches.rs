@@ -1,4 +1,4 @@
-//! Batches whose gateway dies, ends or fills its disk: what was accepted is finished all the same.
+//! Batches whose gateway is killed, stopped or has a full disk: accepted batches still finish.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use crate::support::tools::tool;
 use crate::support::{Answer, Backend, Process, Random, Stopwatch, eventually, fresh_file, run};
 
-/// A gateway with a Batch API that is started again and again in the same folder.
+/// A gateway with a Batch API that restarts in the same folder.
 #[derive(Debug)]
-struct House {
+struct RestartedGateway {
     file: PathBuf,
     process: Option<Process>,
 }
 
-// === impl House ===
+// === impl RestartedGateway ===
 
-impl House {
+impl RestartedGateway {
     fn new(sections: &str, backend: &Backend) -> Self {
         let file = fresh_file();
         let config = format!(
@@ -30,9 +30,9 @@ impl House {
             backend.address()
         );
         fs::write(&file, config).unwrap();
-        let mut house = Self { file, process: None };
-        house.start();
-        house
+        let mut gateway = Self { file, process: None };
+        gateway.start();
+        gateway
     }
 
     fn start(&mut self) {
@@ -61,7 +61,7 @@ impl House {
         serde_json::from_str(&self.curl(path, arguments)).unwrap()
     }
 
-    /// Submits so many requests as one batch; gives its id.
+    /// Submits a batch of `count` requests; returns its id.
     fn submit(&self, count: usize, window: &str) -> String {
         let line = |number: usize| {
             let body = json!({"model": "m", "mark": format!("r{number}"), "messages": []});
@@ -88,7 +88,7 @@ impl House {
         self.json(&format!("/v1/batches/{id}"), &[])
     }
 
-    /// Waits until a batch has ended like this.
+    /// Waits until a batch has this status.
     fn await_status(&self, id: &str, status: &str) -> Value {
         eventually(status, || {
             let batch = self.batch(id);
@@ -96,7 +96,7 @@ impl House {
         })
     }
 
-    /// The lines of a batch's file.
+    /// The lines of an output file.
     fn lines(&self, file: &Value) -> Vec<Value> {
         let content = self.curl(&format!("/v1/files/{}/content", file.as_str().unwrap()), &[]);
         content.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -108,74 +108,75 @@ fn ids(lines: &[Value]) -> BTreeSet<String> {
 }
 
 #[test]
-fn d07_a_gateway_killed_at_any_point_finishes_its_batch_with_one_answer_each() {
+fn d07_a_gateway_killed_at_any_point_finishes_its_batch_with_one_response_each() {
     let backend = Backend::start(|_| Answer::ok().after_ms(15));
     let workers = 8;
-    let mut house = House::new(&format!("[dispatch]\nworkers = {workers}\n"), &backend);
+    let mut gateway =
+        RestartedGateway::new(&format!("[dispatch]\nworkers = {workers}\n"), &backend);
     let mut random = Random::new("gateway killed");
     let count = 200;
-    let id = house.submit(count, "1h");
+    let id = gateway.submit(count, "1h");
     let mut kills = 0;
-    while kills < 15 && house.batch(&id)["status"] != "completed" {
+    while kills < 15 && gateway.batch(&id)["status"] != "completed" {
         let (life, watch) = (random.below(120), Stopwatch::start());
         eventually("its time has come", || {
             let over = watch.elapsed().as_millis() as u64 >= life;
             if over { Ok(()) } else { Err("it lives".into()) }
         });
-        house.process().kill();
+        gateway.process().kill();
         kills += 1;
-        house.start();
+        gateway.start();
     }
-    let batch = house.await_status(&id, "completed");
+    let batch = gateway.await_status(&id, "completed");
     let counts = json!({"total": count, "completed": count, "failed": 0});
     assert_eq!(batch["request_counts"], counts, "after {kills} kills");
-    let lines = house.lines(&batch["output_file_id"]);
+    let lines = gateway.lines(&batch["output_file_id"]);
     assert_eq!((lines.len(), ids(&lines).len()), (count, count), "each has one answer");
     let sent = backend.seen().len();
     assert!(sent <= count + kills * workers, "{sent} were sent for {count}, {kills} kills");
 }
 
 #[test]
-fn d10_a_batch_whose_window_closes_keeps_what_was_finished() {
+fn d10_an_expired_batch_keeps_its_responses() {
     let backend = Backend::start(|seen| match seen.number {
         0..3 => Answer::ok(),
         _ => Answer::silence(),
     });
-    let house = House::new("[dispatch]\nworkers = 3\n", &backend);
-    let id = house.submit(10, "4s");
-    let batch = house.await_status(&id, "expired");
-    let answered = house.lines(&batch["output_file_id"]);
-    let left = house.lines(&batch["error_file_id"]);
+    let gateway = RestartedGateway::new("[dispatch]\nworkers = 3\n", &backend);
+    let id = gateway.submit(10, "4s");
+    let batch = gateway.await_status(&id, "expired");
+    let answered = gateway.lines(&batch["output_file_id"]);
+    let left = gateway.lines(&batch["error_file_id"]);
     assert_eq!((answered.len(), left.len()), (3, 7));
     assert!(left.iter().all(|line| line["error"]["code"] == "batch_expired"), "{left:?}");
 }
 
 #[test]
-fn d10_a_batch_that_is_cancelled_cuts_off_what_is_under_way() {
+fn d10_cancelling_a_batch_aborts_its_requests_in_flight() {
     let backend = Backend::start(|seen| match seen.number {
         0..2 => Answer::ok(),
         _ => Answer::silence(),
     });
-    let house = House::new("[dispatch]\nworkers = 4\n", &backend);
-    let id = house.submit(20, "1h");
+    let gateway = RestartedGateway::new("[dispatch]\nworkers = 4\n", &backend);
+    let id = gateway.submit(20, "1h");
     backend.await_running(4);
-    house.json(&format!("/v1/batches/{id}/cancel"), &["-X", "POST"]);
-    let batch = house.await_status(&id, "cancelled");
+    gateway.json(&format!("/v1/batches/{id}/cancel"), &["-X", "POST"]);
+    let batch = gateway.await_status(&id, "cancelled");
     backend.await_left(4);
-    assert_eq!(house.lines(&batch["output_file_id"]).len(), 2);
-    assert_eq!(house.lines(&batch["error_file_id"]).len(), 18);
+    assert_eq!(gateway.lines(&batch["output_file_id"]).len(), 2);
+    assert_eq!(gateway.lines(&batch["error_file_id"]).len(), 18);
 }
 
 #[test]
 fn d07_sigterm_in_the_middle_of_a_batch_loses_nothing() {
     let backend = Backend::start(|_| Answer::ok().held());
-    let mut house = House::new("[dispatch]\nworkers = 5\n", &backend);
-    let id = house.submit(12, "1h");
+    let mut gateway = RestartedGateway::new("[dispatch]\nworkers = 5\n", &backend);
+    let id = gateway.submit(12, "1h");
     backend.await_running(5);
-    house.process().signal("TERM");
-    assert!(house.process().exit().success());
+    gateway.process().signal("TERM");
+    assert!(gateway.process().exit().success());
     backend.open();
-    house.start();
-    let batch = house.await_status(&id, "completed");
-    assert_eq!(house.lines(&batch["output_file_id"]).len(), 12);
+    gateway.start();
+    let batch = gateway.await_status(&id, "completed");
+    assert_eq!(gateway.lines(&batch["output_file_id"]).len(), 12);
 }

@@ -1,13 +1,15 @@
-//! Nothing accepted is lost, and one result is kept, whoever dies when.
+//! Crashes: no accepted message is lost, and each has one result.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::yard::{Dispatcher, QUEUE, QUICK, await_results, config, count, results, submit, unix};
+use super::fixture::{
+    Dispatcher, QUEUE, QUICK, await_results, config, count, results, submit, unix,
+};
 use crate::support::{Answer, Backend, Random, Redis, Stopwatch, eventually};
 
-/// The ids of all results, each of which must be there once.
+/// The ids of all results; each id must occur once.
 fn ids(results: &[Value]) -> BTreeSet<String> {
     let all: Vec<String> =
         results.iter().map(|result| result["id"].as_str().unwrap().to_owned()).collect();
@@ -27,7 +29,7 @@ fn d07_dispatchers_killed_at_any_point_lose_nothing_and_keep_one_result_each() {
     for number in 0..total {
         submit(&redis, &format!("m{number}"), unix() + 600);
     }
-    // The least lease there is, so that what dies comes back soon.
+    // The shortest lease, so that the messages of a killed dispatcher are pending again soon.
     let sections = format!("{QUICK}workers = {workers}\nlease = \"1s\"\n");
     let config = config(&sections, "\"open\"", &redis, backend.address());
     let mut kills = 0;
@@ -68,7 +70,7 @@ fn d07_a_claim_is_renewed_for_as_long_as_its_request_takes() {
     assert_eq!(backend.seen().len(), 1, "nobody else has taken it for lost");
 }
 
-/// Somebody else has it, or nobody: what is still under way here is of no use to anybody.
+/// Another dispatcher may have the message, so the response of this request is useless.
 #[test]
 fn d07_a_request_whose_claim_is_lost_is_cut_off() {
     let (redis, backend) = (Redis::start(), Backend::held());
@@ -89,7 +91,7 @@ fn d07_a_request_whose_claim_is_lost_is_cut_off() {
 }
 
 #[test]
-fn d08_two_dispatchers_share_a_queue_and_nothing_is_done_twice() {
+fn d08_two_dispatchers_share_a_queue_and_send_no_message_twice() {
     let (redis, backend) = (Redis::start(), Backend::held());
     let total = 100;
     for number in 0..total {
@@ -122,7 +124,7 @@ fn d03_two_dispatchers_share_what_a_gate_allows() {
     let mut first = Dispatcher::start(&config);
     backend.await_running(5);
     let second = Dispatcher::start(&config);
-    // The first has three places now, and two are free for the other as soon as its own end.
+    // The first dispatcher has three places now; the other gets two when their requests end.
     let share = |dispatcher: &Dispatcher| {
         let page = dispatcher.page("/dispatch").json();
         let gates = page["gates"].as_array().unwrap().clone();
@@ -188,7 +190,7 @@ fn d07_a_redis_that_fails_over_loses_nothing_that_was_accepted() {
     await_results(&primary, 40);
     primary.kill();
     replica.call(&["REPLICAOF", "NO", "ONE"]);
-    // The other comes back behind it, since writes must be in two places.
+    // The old primary returns as a replica, because writes must reach two servers.
     primary.restart();
     primary.call(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
     let results = await_results(&replica, total);

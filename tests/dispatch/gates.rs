@@ -1,6 +1,6 @@
-//! What gates look at, by those who really say it.
+//! Gates that read a real Prometheus and a real gateway.
 
-use super::yard::{self, Dispatcher, QUICK, await_results, count, submit, unix};
+use super::fixture::{self, Dispatcher, QUICK, await_results, count, submit, unix};
 use crate::support::gateway::config;
 use crate::support::{Engine, Gateway, Metrics, Prometheus, Redis, eventually};
 
@@ -24,7 +24,7 @@ impl World {
         Self { prometheus, _gateway: gateway, _engine: engine }
     }
 
-    /// The one number of an expression, once there is one.
+    /// The value of an expression, once it has one.
     fn number(&self, expression: &str) -> f64 {
         eventually(expression, || match self.prometheus.query(expression)[..] {
             [number] => Ok(number),
@@ -33,10 +33,10 @@ impl World {
     }
 }
 
-/// The names that `prometheus-saturation` and `prometheus-budget` ask for are those that a gateway
-/// and its engines have.
+/// A gateway and its engines export the metrics that `prometheus-saturation` and
+/// `prometheus-budget` query.
 #[test]
-fn d02_a_running_gateway_has_the_names_that_gates_ask_for() {
+fn d02_a_running_gateway_has_the_metrics_that_gates_query() {
     let world = World::start();
     for prefix in ["llm_d_epp_", "inference_extension_"] {
         let of = |rest: &str| format!("sum({prefix}{rest}{{inference_pool=\"tidegate\"}})");
@@ -52,7 +52,7 @@ fn d02_a_running_gateway_has_the_names_that_gates_ask_for() {
     assert!(world.number(age) < 60.0);
 }
 
-/// A dispatcher that sends to the gateway as Prometheus says.
+/// A dispatcher that sends to the gateway through this gate.
 fn dispatcher(world: &World, redis: &Redis, gate: &str) -> Dispatcher {
     let url = format!("url = \"{}\"\n", world.prometheus.url());
     let gate = format!(
@@ -60,11 +60,11 @@ fn dispatcher(world: &World, redis: &Redis, gate: &str) -> Dispatcher {
          stale_after = \"3s\"\n"
     );
     let sections = format!("{QUICK}{gate}");
-    Dispatcher::start(&yard::config(&sections, "\"seen\"", redis, world._gateway.address()))
+    Dispatcher::start(&fixture::config(&sections, "\"seen\"", redis, world._gateway.address()))
 }
 
 #[test]
-fn d02_messages_go_as_prometheus_says_and_not_at_all_when_it_says_nothing() {
+fn d02_a_gate_follows_prometheus_and_closes_without_it() {
     let mut world = World::start();
     let gates = [
         "kind = \"prometheus-saturation\"\ncapacity = 10\n",

@@ -1,20 +1,20 @@
-//! Messages on their way: what is sent, what comes back, and in which order.
+//! Deliveries: the requests that are sent, their results, and their order.
 
 use serde_json::{Value, json};
 
-use super::yard::{
-    Dispatcher, OPEN, QUEUE, QUICK, Yard, await_results, config, count, message, results, submit,
-    submit_to, unix,
+use super::fixture::{
+    Dispatcher, Fixture, OPEN, QUEUE, QUICK, await_results, config, count, message, results,
+    submit, submit_to, unix,
 };
 use crate::support::redis::Reply;
 use crate::support::{Answer, Backend, Redis, eventually};
 
 #[test]
-fn d01_a_message_of_llm_d_is_sent_as_best_effort_and_its_answer_kept() {
-    let yard = Yard::start("", |_| Answer::ok());
-    submit(&yard.redis, "one", unix() + 600);
-    let results = await_results(&yard.redis, 1);
-    let seen = &yard.backend.seen()[0];
+fn d01_a_message_of_llm_d_is_sent_as_best_effort_and_its_response_stored() {
+    let fixture = Fixture::start("", |_| Answer::ok());
+    submit(&fixture.redis, "one", unix() + 600);
+    let results = await_results(&fixture.redis, 1);
+    let seen = &fixture.backend.seen()[0];
     assert_eq!((seen.method.as_str(), seen.path.as_str()), ("POST", "/v1/chat/completions"));
     assert_eq!(seen.json()["mark"], "one");
     for (name, value) in [
@@ -32,46 +32,46 @@ fn d01_a_message_of_llm_d_is_sent_as_best_effort_and_its_answer_kept() {
     let answer: Value = serde_json::from_str(result["payload"].as_str().unwrap()).unwrap();
     assert_eq!(answer["object"], "chat.completion");
     for key in ["claimed", "claim-owners", "claims-idx"] {
-        let exists = yard.redis.call(&["EXISTS", &format!("{QUEUE}:{key}")]);
+        let exists = fixture.redis.call(&["EXISTS", &format!("{QUEUE}:{key}")]);
         assert_eq!(exists, Reply::Number(0), "{key} is left behind");
     }
 }
 
 #[test]
-fn d05_an_overload_counts_against_nobody_and_closes_the_gate_for_a_while() {
-    // With one attempt a single failure would be the end.
-    let yard = Yard::start("attempts = 1\n", |seen| match seen.number {
+fn d05_an_overload_counts_as_no_failure_and_closes_the_gate_for_a_while() {
+    // With one attempt, a single failure would make a dead letter.
+    let fixture = Fixture::start("attempts = 1\n", |seen| match seen.number {
         0..3 => Answer::with_headers(429, &["retry-after: 0"], "{}"),
         3..5 => Answer::json(503, "{}"),
         _ => Answer::ok(),
     });
-    submit(&yard.redis, "patient", unix() + 600);
-    let results = await_results(&yard.redis, 1);
+    submit(&fixture.redis, "patient", unix() + 600);
+    let results = await_results(&fixture.redis, 1);
     assert_eq!(results[0]["status_code"], 200);
-    assert_eq!(yard.backend.seen().len(), 6);
+    assert_eq!(fixture.backend.seen().len(), 6);
     eventually("counted", || {
-        let ends = yard.dispatcher.queue(QUEUE)["ends"].clone();
+        let ends = fixture.dispatcher.queue(QUEUE)["ends"].clone();
         let (congested, dead) = (ends["congested"].as_u64(), ends["dead"].as_u64());
         if (congested, dead) == (Some(5), Some(0)) { Ok(()) } else { Err(ends.to_string()) }
     });
 }
 
 #[test]
-fn d05_a_server_that_asks_for_an_age_does_not_close_the_gate_for_an_age() {
-    let yard = Yard::start("", |seen| match seen.tag().as_str() {
+fn d05_a_very_long_retry_after_does_not_close_the_gate_for_as_long() {
+    let fixture = Fixture::start("", |seen| match seen.tag().as_str() {
         "sent-away" => Answer::with_headers(429, &["retry-after: 18446744073709551615"], "{}"),
         _ => Answer::ok(),
     });
-    submit(&yard.redis, "sent-away", unix() + 3600);
-    yard.backend.await_seen(1);
-    submit(&yard.redis, "bystander", unix() + 3600);
-    let results = await_results(&yard.redis, 1);
+    submit(&fixture.redis, "sent-away", unix() + 3600);
+    fixture.backend.await_seen(1);
+    submit(&fixture.redis, "bystander", unix() + 3600);
+    let results = await_results(&fixture.redis, 1);
     assert_eq!(results[0]["id"], "bystander");
 }
 
 #[test]
-fn d07_what_is_too_late_is_not_sent_and_has_a_result_that_says_so() {
-    // The gate is shut for ever: whoever is late must hear it all the same.
+fn d07_an_expired_message_is_not_sent_and_has_a_result_with_the_reason() {
+    // The gate stays closed: expired messages must get their result anyway.
     let (redis, backend) = (Redis::start(), Backend::quick());
     let shut = "[[dispatch.gates]]\nname = \"shut\"\nkind = \"constant\"\nvalue = 0.0\n\
                 capacity = 10\n";
@@ -87,7 +87,7 @@ fn d07_what_is_too_late_is_not_sent_and_has_a_result_that_says_so() {
         assert!(result.get("status_code").is_none(), "{result}");
     }
     assert!(backend.seen().is_empty());
-    assert_eq!(count(&redis), 1, "the third one waits");
+    assert_eq!(count(&redis), 1, "the third message is pending");
     drop(dispatcher);
 }
 
@@ -174,11 +174,11 @@ fn d04_a_budget_in_bytes_sends_whole_requests_and_a_large_one_alone() {
         backend.release(1);
         await_results(&redis, count);
     }
-    assert_eq!(backend.most(), 1, "two of them never fit together");
+    assert_eq!(backend.most(), 1, "two of them never fit at once");
 }
 
 #[test]
-fn d03_no_more_are_under_way_than_the_gate_allows() {
+fn d03_no_more_requests_are_in_flight_than_the_gate_allows() {
     let (redis, backend) = (Redis::start(), Backend::held());
     let gate = "[[dispatch.gates]]\nname = \"half\"\nkind = \"constant\"\nvalue = 0.5\n\
                 baseline = 0.1\ncapacity = 10\n";
@@ -192,67 +192,67 @@ fn d03_no_more_are_under_way_than_the_gate_allows() {
     backend.await_seen(5);
     backend.open();
     await_results(&redis, 12);
-    assert_eq!(backend.most(), 4, "ten places, half of them free, one kept back");
+    assert_eq!(backend.most(), 4, "ten places, half of them free, one reserved");
     assert_eq!(results(&redis).len(), 12);
 }
 
 #[test]
-fn whoever_may_submit_work_may_not_ask_the_server_for_anything_else() {
-    let yard = Yard::start("", |_| Answer::ok());
+fn producers_cannot_reach_other_paths_of_the_server() {
+    let fixture = Fixture::start("", |_| Answer::ok());
     let bad =
         ["/dispatch/dead/purge", "/v1/batches/x/cancel", "http://h/v1/x", "//h/v1/x", "/v1/../x"];
     for (at, endpoint) in bad.iter().enumerate() {
         let mut message = message(&format!("bad-{at}"), unix() + 600);
         message["data"]["endpoint"] = json!(endpoint);
-        submit_to(&yard.redis, QUEUE, &message);
+        submit_to(&fixture.redis, QUEUE, &message);
     }
-    let results = await_results(&yard.redis, bad.len());
+    let results = await_results(&fixture.redis, bad.len());
     for result in &results {
         assert_eq!(result["error_code"], "INVALID_REQUEST", "{result}");
     }
-    assert!(yard.backend.seen().is_empty());
+    assert!(fixture.backend.seen().is_empty());
 }
 
-/// A gate for 2000 bytes, one of which is taken, and a message that does not fit beside it.
-fn crowded() -> Yard {
+/// A gate for 2000 bytes with a request in flight, and a message that does not fit beside it.
+fn crowded() -> Fixture {
     let gate = "[[dispatch.gates]]\nname = \"bytes\"\nkind = \"constant\"\nbaseline = 0.0\n\
                 unit = \"bytes\"\ncapacity = 2000\n";
     let (redis, backend) = (Redis::start(), Backend::held());
     let sections = format!("{QUICK}{gate}");
     let dispatcher = Dispatcher::start(&config(&sections, "\"bytes\"", &redis, backend.address()));
-    let yard = Yard { redis, backend, dispatcher };
-    submit(&yard.redis, "first", unix() + 900);
-    yard.backend.await_running(1);
+    let fixture = Fixture { redis, backend, dispatcher };
+    submit(&fixture.redis, "first", unix() + 900);
+    fixture.backend.await_running(1);
     let mut large = message("large", unix() + 800);
     large["data"]["payload"]["text"] = json!("x".repeat(5000));
-    submit_to(&yard.redis, QUEUE, &large);
+    submit_to(&fixture.redis, QUEUE, &large);
     eventually("claimed", || {
-        let claimed = yard.dispatcher.queue(QUEUE)["in_flight"].as_u64();
+        let claimed = fixture.dispatcher.queue(QUEUE)["in_flight"].as_u64();
         if claimed == Some(2) { Ok(()) } else { Err(format!("{claimed:?}")) }
     });
-    yard
+    fixture
 }
 
 #[test]
-fn d04_a_large_message_before_the_gate_makes_way_for_an_earlier_deadline() {
-    let yard = crowded();
-    submit(&yard.redis, "urgent", unix() + 500);
-    yard.backend.await_running(2);
-    assert_eq!(yard.backend.tags(), ["first", "urgent"]);
-    yard.backend.open();
-    let results = await_results(&yard.redis, 3);
+fn d04_a_large_message_that_waits_for_a_gate_yields_to_an_earlier_deadline() {
+    let fixture = crowded();
+    submit(&fixture.redis, "urgent", unix() + 500);
+    fixture.backend.await_running(2);
+    assert_eq!(fixture.backend.tags(), ["first", "urgent"]);
+    fixture.backend.open();
+    let results = await_results(&fixture.redis, 3);
     assert!(results.iter().all(|result| result["status_code"] == 200), "{results:?}");
 }
 
 #[test]
-fn a_message_that_is_cancelled_before_the_gate_is_not_sent() {
-    let yard = crowded();
+fn a_message_that_is_cancelled_while_it_waits_for_a_gate_is_not_sent() {
+    let fixture = crowded();
     let token = message("large", 0)["internal"]["request_token"].clone();
-    yard.redis.call(&["SET", "request-cancel:large", token.as_str().unwrap(), "EX", "100"]);
-    let results = await_results(&yard.redis, 1);
+    fixture.redis.call(&["SET", "request-cancel:large", token.as_str().unwrap(), "EX", "100"]);
+    let results = await_results(&fixture.redis, 1);
     assert_eq!(
         (&results[0]["id"], &results[0]["error_code"]),
         (&json!("large"), &json!("CANCELLED"))
     );
-    assert_eq!(yard.backend.tags(), ["first"]);
+    assert_eq!(fixture.backend.tags(), ["first"]);
 }

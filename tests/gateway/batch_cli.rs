@@ -1,4 +1,4 @@
-//! D10: `tidegate batch`, as people type it.
+//! D10: the commands of `tidegate batch`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -49,14 +49,14 @@ fn command(url: &str, words: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end: its exit code, and what it said on both sides.
+/// Runs a command to its end; returns its exit code, standard output and standard error.
 fn run(url: &str, words: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = command(url, words).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (status.code().unwrap(), text(&stdout), text(&stderr))
 }
 
-/// Begins it, and waits until it has said something about what it waits for.
+/// Starts a command, and waits until standard error has this text.
 fn begin(url: &str, words: &[&str], until: &str) -> (Child, BufReader<std::process::ChildStderr>) {
     let mut command = command(url, words);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -65,7 +65,7 @@ fn begin(url: &str, words: &[&str], until: &str) -> (Child, BufReader<std::proce
     while !line.contains(until) {
         line.clear();
         assert!(said.read_line(&mut line).unwrap() > 0, "it never said {until:?}");
-        assert!(!line.contains("of 0"), "nobody knows yet how many: {line}");
+        assert!(!line.contains("of 0"), "the total is not known yet: {line}");
     }
     (child, said)
 }
@@ -76,11 +76,11 @@ fn end(mut child: Child, mut said: BufReader<std::process::ChildStderr>) -> (i32
     (child.wait().unwrap().code().unwrap(), rest)
 }
 
-/// A line of the file of errors.
+/// A line of the errors file.
 const BAD: &str = "{\"custom_id\":\"bad\",\"response\":{\"status_code\":400,\"body\":{\"error\":\
                    {\"message\":\"too long\"}}},\"error\":null}\n";
 
-/// A Batch API that says what the test wants: batches that end like this, after one look.
+/// A Batch API whose batch ends with this status after a few requests.
 fn fake(status: &'static str, failed: u64) -> Backend {
     let looks = Arc::new(Mutex::new(0));
     Backend::start(move |seen: &Seen| {
@@ -109,7 +109,7 @@ fn fake(status: &'static str, failed: u64) -> Backend {
                 let mut looks = looks.lock().unwrap();
                 *looks += 1;
                 if *looks == 2 {
-                    // A proxy whose gateway is being started again.
+                    // A proxy whose gateway restarts.
                     return Answer::json(502, "<html>bad gateway</html>");
                 }
                 if *looks > 2 {
@@ -141,48 +141,51 @@ fn d10_a_batch_is_submitted_waited_for_and_fetched() {
         let errors = fs::read_to_string(folder.join("in.jsonl.errors.jsonl"));
         assert_eq!(errors.is_ok(), failed > 0);
         assert!(said.contains(&format!("{status}: {} answered", 3 - failed)), "{said}");
-        assert!(said.contains("\nanswers in "), "{said}");
-        let common = "1 of 1 failures are answers with status 400, such as: too long";
+        assert!(said.contains("\nresponses: "), "{said}");
+        let common = "most frequent failure (1 of 1): status 400, for example: too long";
         assert_eq!(said.contains(common), failed > 0, "{said}");
-        assert!(fs::read_dir(&folder).unwrap().count() <= 3, "no half file is left");
+        assert!(fs::read_dir(&folder).unwrap().count() <= 3, "no partial file is left");
     }
 }
 
 #[test]
-fn d10_answers_can_go_to_the_terminal() {
+fn d10_responses_can_go_to_standard_output() {
     let api = fake("completed", 1);
     let url = format!("http://{}", api.address());
     let (code, out, said) = run(&url, &["fetch", "batch_1", "--output", "-"]);
     assert_eq!((code, out.as_str()), (1, ""), "there is nothing yet");
-    assert!(said.contains("has no answers yet"), "{said}");
+    assert!(said.contains("has no responses yet"), "{said}");
     let (code, _, said) = run(&url, &["status", "batch_1"]);
-    assert_eq!(code, 1, "one question alone is not asked again: {said}");
+    assert_eq!(code, 1, "a single command does not retry: {said}");
     let words = ["fetch", "batch_1", "--output", "-", "--errors", "-"];
     let (code, out, _) = run(&url, &words);
     assert_eq!((code, out), (3, format!("{{\"custom_id\":\"good\"}}\n{BAD}")));
 }
 
 #[test]
-fn d10_mistakes_are_told_before_anything_is_sent() {
+fn d10_input_errors_are_reported_before_the_upload() {
     let folder = folder();
     let file = folder.join("bad.jsonl");
     fs::write(&file, "{}\n\nnonsense\n").unwrap();
-    let nobody = "http://127.0.0.1:1";
-    let (code, out, said) = run(nobody, &["submit", file.to_str().unwrap()]);
+    let unreachable = "http://127.0.0.1:1";
+    let (code, out, said) = run(unreachable, &["submit", file.to_str().unwrap()]);
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(said.contains("line 1: 'custom_id' is missing"), "{said}");
     assert!(said.contains("line 3: the line is not a JSON object"), "{said}");
     let file = requests(&folder, 1);
     let elsewhere = ["submit", file.to_str().unwrap(), "--endpoint", "/v1/embeddings"];
-    let (code, _, said) = run(nobody, &elsewhere);
+    let (code, _, said) = run(unreachable, &elsewhere);
     assert!(code == 1 && said.contains("line 1: 'url' is \"/v1/completions\""), "{said}");
-    let (code, _, said) = run(nobody, &["submit", file.to_str().unwrap()]);
+    let (code, _, said) = run(unreachable, &["submit", file.to_str().unwrap()]);
     assert!(code == 1 && said.contains("cannot connect to 127.0.0.1:1"), "{said}");
-    assert!(said.contains("is `tidegate serve --batch FOLDER` running there? --url"), "{said}");
-    let (code, _, said) = run(nobody, &["submit", "/nowhere.jsonl"]);
+    assert!(
+        said.contains("is `tidegate serve --batch FOLDER` running there? set another"),
+        "{said}"
+    );
+    let (code, _, said) = run(unreachable, &["submit", "/nowhere.jsonl"]);
     assert!(code == 1 && said.contains("/nowhere.jsonl"), "{said}");
-    let (code, _, said) = run(nobody, &["status", "../backends"]);
-    assert!(code == 1 && said.contains("is no id"), "{said}");
+    let (code, _, said) = run(unreachable, &["status", "../backends"]);
+    assert!(code == 1 && said.contains("is not an id"), "{said}");
 }
 
 #[test]
@@ -191,7 +194,7 @@ fn d10_batches_are_listed_shown_and_cancelled() {
     let gateway = serve(&folder, "127.0.0.1:0");
     let url = format!("http://{}", gateway.address());
     let (code, out, _) = run(&url, &["list"]);
-    assert!(code == 0 && out.contains("there is no batch yet"), "{out}");
+    assert!(code == 0 && out.contains("no batches yet"), "{out}");
     let file = requests(&folder, 3);
     let (code, out, said) = run(&url, &["submit", file.to_str().unwrap()]);
     let id = out.trim();
@@ -207,9 +210,9 @@ fn d10_batches_are_listed_shown_and_cancelled() {
     assert!(out.lines().nth(1).unwrap().contains("0/3"), "{out}");
     let (_, out, _) = run(&url, &["list", "--json"]);
     let page = Call::open(gateway.address(), &Ask::get("/v1/batches").bytes()).finish().json();
-    assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), page, "as the gateway tells it");
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), page, "the gateway's JSON");
     let (_, out, _) = run(&url, &["status"]);
-    assert!(out.contains("\nnow      gate gateway is closed"), "nobody is there: {out}");
+    assert!(out.contains("\nnow      gate gateway is closed"), "there is no backend: {out}");
     let (code, out, _) = run(&url, &["cancel", id]);
     assert!(code == 0 && out.contains("cancell"), "{out}");
     let (code, out, _) = run(&url, &["status", id, "--watch"]);
@@ -220,11 +223,15 @@ fn d10_batches_are_listed_shown_and_cancelled() {
     assert!(code == 1 && said.contains("completion_window"), "{said}");
     let files = Call::open(gateway.address(), &Ask::get("/v1/files?purpose=batch").bytes());
     let files = files.finish().json();
-    assert_eq!(files["data"].as_array().unwrap().len(), 1, "a file that nobody needs is deleted");
+    assert_eq!(
+        files["data"].as_array().unwrap().len(),
+        1,
+        "the file of a refused batch is deleted"
+    );
 }
 
 #[test]
-fn d10_waiting_goes_on_when_the_gateway_is_started_again() {
+fn d10_waiting_continues_across_a_restart_of_the_gateway() {
     let folder = folder();
     let mut first = serve(&folder, "127.0.0.1:0");
     let (address, file) = (first.address().to_string(), requests(&folder, 3));
@@ -249,7 +256,7 @@ fn d10_waiting_goes_on_when_the_gateway_is_started_again() {
 }
 
 #[test]
-fn d10_who_interrupts_the_wait_hears_how_to_go_on() {
+fn d10_ctrl_c_ends_the_wait_and_prints_how_to_continue() {
     let folder = folder();
     let gateway = serve(&folder, "127.0.0.1:0");
     let (url, file) = (format!("http://{}", gateway.address()), requests(&folder, 3));
@@ -258,41 +265,45 @@ fn d10_who_interrupts_the_wait_hears_how_to_go_on() {
     let id = child.id().to_string();
     assert!(Command::new("sh").args(["-c", "kill -INT $0", &id]).status().unwrap().success());
     let (code, rest) = end(child, said);
-    assert!(code == 130 && rest.contains("the batch goes on"), "{rest}");
+    assert!(code == 130 && rest.contains("the batch continues"), "{rest}");
     assert!(rest.contains("--watch") && rest.contains(&url), "{rest}");
     let (code, out, _) = run(&url, &["status"]);
     assert!(code == 0 && out.contains("in_progress"), "{out}");
 }
 
 #[test]
-fn d10_where_answers_go_is_settled_before_anything_is_sent() {
+fn d10_output_paths_are_checked_before_the_upload() {
     let folder = folder();
     let file = requests(&folder, 1);
-    let (input, nobody) = (file.to_str().unwrap(), "http://127.0.0.1:1");
+    let (input, unreachable) = (file.to_str().unwrap(), "http://127.0.0.1:1");
     let refused = |output: &Path, why: &str| {
         let words = ["submit", input, "--wait", "--output", output.to_str().unwrap()];
-        let (code, _, said) = run(nobody, &words);
+        let (code, _, said) = run(unreachable, &words);
         assert!(code == 1 && said.contains(why), "{}: {said}", output.display());
         assert!(!said.contains("cannot connect"), "{said}");
     };
-    refused(&folder.join("none/answers.jsonl"), "there is no folder");
+    refused(&folder.join("none/answers.jsonl"), "does not exist");
     refused(&folder, "this is a folder");
     let link = folder.join("link.jsonl");
     std::os::unix::fs::symlink(&file, &link).unwrap();
-    refused(&link, "these are the requests themselves");
+    refused(&link, "this is the input file");
     let old = folder.join("old.jsonl");
     fs::write(&old, "old").unwrap();
-    refused(&old, "--force replaces it");
+    refused(&old, "overwrite it with --force");
     refused(&folder.join("in.jsonl.errors.jsonl"), "--output and --errors are both");
     let output = old.to_str().unwrap();
     let words = ["submit", input, "--wait", "--force", "--output", output];
-    let (_, _, said) = run(nobody, &words);
-    assert!(said.contains("cannot connect"), "nothing is in the way: {said}");
+    let (_, _, said) = run(unreachable, &words);
+    assert!(said.contains("cannot connect"), "the paths are accepted: {said}");
     let words = ["submit", input, "--wait", "--output", "/dev/null", "--errors", "-"];
-    let (_, _, said) = run(nobody, &words);
+    let (_, _, said) = run(unreachable, &words);
     assert!(said.contains("cannot connect"), "{said}");
-    assert_eq!(fs::read_to_string(&old).unwrap(), "old", "it stays until there is another");
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "no trace is left");
+    assert_eq!(
+        fs::read_to_string(&old).unwrap(),
+        "old",
+        "the old file stays until the new one is complete"
+    );
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "no partial file is left");
 }
 
 #[test]
@@ -313,7 +324,7 @@ fn d10_another_server_and_a_gateway_without_a_batch_api_are_told_apart() {
 }
 
 #[test]
-fn d10_the_start_tells_of_the_batch_api() {
+fn d10_the_start_prints_the_batch_api() {
     let folder = folder();
     let words = ["listening on http://", "visibility on http://"];
     let config = folder.join("tidegate.toml");
@@ -328,13 +339,14 @@ fn d10_the_start_tells_of_the_batch_api() {
     });
 }
 
-/// A server that ends batches as it likes, under names of its own choice.
+/// A server whose responses contain control characters and foreign paths.
 fn hostile(told: Value) -> Backend {
     Backend::start(move |seen: &Seen| match seen.path.split('?').next().unwrap() {
         "/dispatch.txt" => Answer::json(200, "gate\tone\n\u{1b}[2Jtwo\n"),
         "/dispatch/dead" => {
-            let grave = json!({"number": 1, "id": "a\u{1b}[31m", "failures": 2, "why": "\u{9b}2J"});
-            Answer::json(200, &json!({"dead": [grave], "next": null}).to_string())
+            let dead_letter =
+                json!({"number": 1, "id": "a\u{1b}[31m", "failures": 2, "why": "\u{9b}2J"});
+            Answer::json(200, &json!({"dead": [dead_letter], "next": null}).to_string())
         }
         "/dispatch/dead/redrive" => {
             let stays = json!({"id": "a\u{1b}[31m", "why": "b\rc"});
@@ -363,7 +375,7 @@ fn ended(id: &str) -> Value {
 }
 
 #[test]
-fn d10_files_of_others_stay_whatever_they_are_called() {
+fn d10_existing_files_with_any_name_stay() {
     let (api, folder) = (fake("completed", 0), folder());
     let url = format!("http://{}", api.address());
     let (output, part) = (folder.join("answers.jsonl"), folder.join("answers.jsonl.part"));
@@ -383,8 +395,8 @@ fn d10_files_of_others_stay_whatever_they_are_called() {
     let words = ["submit", part.to_str().unwrap(), "--wait", "--output", paths[1]];
     let (code, _, said) = run("http://127.0.0.1:1", &words);
     assert!(code == 1 && said.contains("cannot connect"), "{said}");
-    assert_eq!(fs::read_to_string(&part).unwrap(), before, "requests are no draft of answers");
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no trace is left");
+    assert_eq!(fs::read_to_string(&part).unwrap(), before, "the input file is not overwritten");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no partial file is left");
 }
 
 #[test]
@@ -416,20 +428,20 @@ fn d10_one_file_by_two_names_is_still_one_file() {
 }
 
 #[test]
-fn d10_a_link_to_nothing_stays_unless_it_is_forced() {
+fn d10_a_dangling_link_stays_without_force() {
     let folder = folder();
     let (input, link) = (requests(&folder, 1), folder.join("link.jsonl"));
     std::os::unix::fs::symlink("nothing", &link).unwrap();
     let [input, output] = [&input, &link].map(|path| path.to_str().unwrap());
     let words = ["submit", input, "--wait", "--output", output];
     let (code, _, said) = run("http://127.0.0.1:1", &words);
-    assert!(code == 1 && said.contains("--force replaces it"), "{said}");
+    assert!(code == 1 && said.contains("overwrite it with --force"), "{said}");
     let (_, _, said) = run("http://127.0.0.1:1", &[&words[..], &["--force"]].concat());
     assert!(said.contains("cannot connect"), "{said}");
 }
 
 #[test]
-fn d10_answers_are_written_where_the_user_says_and_not_where_a_server_says() {
+fn d10_the_server_cannot_choose_the_output_path() {
     let folder = folder();
     fs::create_dir(folder.join("sub")).unwrap();
     let elsewhere = folder.join("sub/evil");
@@ -443,7 +455,7 @@ fn d10_answers_are_written_where_the_user_says_and_not_where_a_server_says() {
 }
 
 #[test]
-fn d10_nothing_that_a_server_says_moves_a_cursor() {
+fn d10_no_response_of_a_server_moves_the_cursor() {
     let folder = folder();
     let api = hostile(ended("batch_1\u{1b}[31m"));
     let url = format!("http://{}", api.address());
@@ -459,13 +471,13 @@ fn d10_nothing_that_a_server_says_moves_a_cursor() {
     harmless(&["batch", "status", "batch_1"], "flaw");
     harmless(&["batch", "list"], "batch_1");
     harmless(&["batch", "status", "batch_2"], "[2J no");
-    harmless(&["batch", "fetch", "batch_1"], "1 of 1 failures");
+    harmless(&["batch", "fetch", "batch_1"], "(1 of 1)");
     harmless(&["dispatch", "explain"], "gate\tone\n");
     harmless(&["dispatch", "dead", "list", "--queue", "q"], "a [31m");
     harmless(&["dispatch", "dead", "redrive", "--queue", "q", "--all"], "b c");
     let (_, out, _) = run(&url, &["status", "batch_1", "--json"]);
     let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(told, ended("batch_1\u{1b}[31m"), "programs get it as it is");
+    assert_eq!(told, ended("batch_1\u{1b}[31m"), "--json prints the response unchanged");
     let file = folder.join("bad.jsonl");
     let line = json!({"custom_id": "a", "method": "POST", "url": "/v1/\u{9b}", "body": {}});
     fs::write(&file, line.to_string()).unwrap();

@@ -1,16 +1,16 @@
-//! The dispatcher: durable batch work, sent as the gates allow.
+//! The dispatcher: sends durable batch work as the gates allow.
 //!
-//! One loop claims messages, by the fair turns of queues and tenants and only as many as the gates
-//! and the workers have room for (`pump`). Each claimed message is one task that sends it and
-//! keeps what comes back (`flight`); what an answer means is `verdict`. Beside them claims are
-//! renewed, cancellations heard and lost ones let go (`tend`). `gates` say how much may go, and
-//! `target` whether it is taken where it goes.
+//! `claim_loop` claims messages, in the fair order of queues and tenants, and only as many as the
+//! gates and the workers have room for. Each claimed message is one task that sends the request and
+//! stores its result (`delivery`); `verdict` decides what a response means for the message.
+//! `lease_keeper` renews the claims, applies cancellations and drops lost claims. `gates` limit the
+//! requests in flight, and `target` remembers whether a target refuses requests.
 
-mod flight;
+mod claim_loop;
+mod delivery;
 pub(crate) mod gates;
-mod pump;
+mod lease_keeper;
 mod target;
-mod tend;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -21,106 +21,106 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::config::resolved::dispatch::{Dispatch, Queue};
 use crate::ingress::headers::fresh_id;
-use crate::observe::dispatch::{Board, Row};
+use crate::observe::dispatch::{DispatchMetrics, QueueMetrics};
 use crate::upstream::client::{BaseUrl, Client};
-use gates::{Gates, Way};
-use target::Condition;
+use gates::{GateSet, Gates};
+use target::TargetHealth;
 use verdict::Backoff;
 
-/// A dispatcher and what it has under way.
+/// A dispatcher and its claimed messages.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
-    /// A name that no other dispatcher has.
+    /// A unique name among dispatchers.
     name: String,
     store: Arc<dyn Store>,
     gates: Arc<Gates>,
     settings: Dispatch,
-    lines: Vec<Line>,
+    queues: Vec<ServedQueue>,
     client: Arc<Client>,
-    board: Arc<Board>,
-    /// The messages that are claimed.
-    held: Mutex<BTreeMap<ClaimRef, Whereabouts>>,
-    /// Why the store cannot be used, while that is so.
-    trouble: Mutex<Option<String>>,
-    /// Somebody has ended: there is room.
+    metrics: Arc<DispatchMetrics>,
+    /// The claimed messages.
+    claims: Mutex<BTreeMap<ClaimRef, ClaimState>>,
+    /// The error of the store, while it is unavailable.
+    store_error: Mutex<Option<String>>,
+    /// Notified when a claim ends: a worker is free.
     freed: Notify,
     closing: watch::Sender<bool>,
 }
 
-/// A queue, where its messages go, and what lets them.
+/// A queue with its target and its gates.
 #[derive(Debug)]
-struct Line {
+struct ServedQueue {
     queue: Queue,
     target: BaseUrl,
-    way: Way,
-    row: Arc<Row>,
-    condition: Condition,
+    gates: GateSet,
+    metrics: Arc<QueueMetrics>,
+    health: TargetHealth,
 }
 
-/// What the pages show of a queue.
+/// The state of a queue for the status pages.
 #[derive(Clone, Debug)]
-pub(crate) struct View<'a> {
+pub(crate) struct QueueView<'a> {
     pub(crate) queue: &'a Queue,
     pub(crate) target: &'a str,
-    pub(crate) row: &'a Row,
+    pub(crate) metrics: &'a QueueMetrics,
     pub(crate) in_flight: usize,
-    /// Why the target takes nothing more, while that is so.
+    /// Why the target refuses requests, while it does.
     pub(crate) overload: Option<String>,
 }
 
-/// What a message under way is told.
+/// Why a claim ends before its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
-    /// Somebody wants it cancelled.
+enum StopReason {
+    /// A client cancelled the message.
     Cancelled,
-    /// It is somebody else's now.
+    /// The lease expired and another dispatcher has the message.
     Lost,
-    /// It goes back at once: this is the end.
-    HandBack,
+    /// The dispatcher shuts down: the message is released at once.
+    Release,
 }
 
-/// Where a claimed message is, and how it hears that it must end.
+/// The state of a claimed message, and the way to stop it.
 #[derive(Debug)]
-enum Whereabouts {
-    /// Before a gate: what it was told is kept until somebody looks.
-    AtGate(Option<Word>),
-    /// Under way, unless it was told already.
-    UnderWay(Option<oneshot::Sender<Word>>),
+enum ClaimState {
+    /// Waiting for a gate. A stop reason is kept until the claim loop reads it.
+    WaitingAtGate(Option<StopReason>),
+    /// Being sent. The sender is gone after the first stop reason.
+    InFlight(Option<oneshot::Sender<StopReason>>),
 }
 
-/// What a dispatcher is made of.
+/// The arguments of [`Dispatcher::new`].
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct DispatcherParts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) gates: Arc<Gates>,
     pub(crate) settings: Dispatch,
     pub(crate) client: Arc<Client>,
-    pub(crate) board: Arc<Board>,
-    /// Where messages go of queues that name no target.
+    pub(crate) metrics: Arc<DispatchMetrics>,
+    /// The target of queues that name none.
     pub(crate) own: Option<BaseUrl>,
 }
 
 // === impl Dispatcher ===
 
 impl Dispatcher {
-    /// Puts it together; the text says what does not fit.
-    pub(crate) fn new(parts: Parts) -> Result<Arc<Self>, String> {
-        let Parts { store, gates, settings, client, board, own } = parts;
-        let line = |queue: &Queue| {
+    /// Makes a dispatcher; fails if a target or a gate is missing.
+    pub(crate) fn new(parts: DispatcherParts) -> Result<Arc<Self>, String> {
+        let DispatcherParts { store, gates, settings, client, metrics, own } = parts;
+        let served = |queue: &Queue| {
             let target = match (&queue.target, &own) {
                 (Some(url), _) => BaseUrl::parse(url)
                     .map_err(|why| format!("the target of queue {:?}: {why}", queue.name))?,
                 (None, Some(own)) => own.clone(),
                 (None, None) => return Err(format!("the queue {:?} has no target", queue.name)),
             };
-            let way = gates.named(&queue.gates)?;
-            let row = board.row(&queue.name);
-            let condition = Condition::default();
-            Ok(Line { queue: queue.clone(), target, way, row, condition })
+            let gates = gates.named(&queue.gates)?;
+            let metrics = metrics.of_queue(&queue.name);
+            let health = TargetHealth::default();
+            Ok(ServedQueue { queue: queue.clone(), target, gates, metrics, health })
         };
-        let lines: Result<Vec<Line>, String> = settings.queues.iter().map(line).collect();
-        let lines = lines?;
-        if lines.is_empty() {
+        let queues: Result<Vec<ServedQueue>, String> = settings.queues.iter().map(served).collect();
+        let queues = queues?;
+        if queues.is_empty() {
             return Err("there is no queue: name one in [[dispatch.queues]] or by --queue".into());
         }
         Ok(Arc::new(Self {
@@ -128,70 +128,70 @@ impl Dispatcher {
             store,
             gates,
             settings,
-            lines,
+            queues,
             client,
-            board,
-            held: Mutex::default(),
-            trouble: Mutex::default(),
+            metrics,
+            claims: Mutex::default(),
+            store_error: Mutex::default(),
             freed: Notify::new(),
             closing: watch::Sender::new(false),
         }))
     }
 
-    /// The store itself, for those who look after the dead.
+    /// The store, for commands on dead letters.
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// What the pages show of each queue.
-    pub(crate) fn views(&self) -> impl Iterator<Item = View<'_>> {
+    /// The state of each queue, for the status pages.
+    pub(crate) fn views(&self) -> impl Iterator<Item = QueueView<'_>> {
         let mut in_flight: BTreeMap<String, usize> = BTreeMap::new();
-        for held in self.held().keys() {
+        for held in self.claims().keys() {
             *in_flight.entry(held.queue.clone()).or_default() += 1;
         }
-        self.lines.iter().map(move |line| View {
-            queue: &line.queue,
-            target: &line.target.place,
-            row: &line.row,
-            in_flight: in_flight.get(&line.queue.name).copied().unwrap_or(0),
-            overload: line.condition.why(),
+        self.queues.iter().map(move |served| QueueView {
+            queue: &served.queue,
+            target: &served.target.place,
+            metrics: &served.metrics,
+            in_flight: in_flight.get(&served.queue.name).copied().unwrap_or(0),
+            overload: served.health.why(),
         })
     }
 
-    /// The store cannot be used yet.
-    pub(crate) fn is_in_trouble(&self, why: String) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    /// Records that the store is unavailable.
+    pub(crate) fn set_store_error(&self, why: String) {
+        *self.store_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
-    /// Why the store cannot be used, if it cannot.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The error of the store, while it is unavailable.
+    pub(crate) fn store_error(&self) -> Option<String> {
+        self.store_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<ClaimRef, Whereabouts>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn claims(&self) -> MutexGuard<'_, BTreeMap<ClaimRef, ClaimState>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, held: &ClaimRef, word: Word) {
-        match self.held().get_mut(held) {
-            Some(Whereabouts::AtGate(told)) => {
-                *told = Some(word);
+    fn stop(&self, held: &ClaimRef, reason: StopReason) {
+        match self.claims().get_mut(held) {
+            Some(ClaimState::WaitingAtGate(stopped)) => {
+                *stopped = Some(reason);
                 self.freed.notify_one();
             }
-            Some(Whereabouts::UnderWay(tell)) => {
-                if let Some(tell) = tell.take() {
-                    // One that has ended meanwhile need not hear it.
-                    let _ = tell.send(word);
+            Some(ClaimState::InFlight(sender)) => {
+                if let Some(sender) = sender.take() {
+                    // The delivery may have ended meanwhile.
+                    let _ = sender.send(reason);
                 }
             }
             None => {}
         }
     }
 
-    /// What a message before a gate was told.
-    fn told(&self, held: &ClaimRef) -> Option<Word> {
-        match self.held().get(held) {
-            Some(Whereabouts::AtGate(told)) => *told,
+    /// The stop reason of a message that waits for a gate.
+    fn stop_reason(&self, held: &ClaimRef) -> Option<StopReason> {
+        match self.claims().get(held) {
+            Some(ClaimState::WaitingAtGate(reason)) => *reason,
             _ => None,
         }
     }
@@ -204,9 +204,9 @@ impl Dispatcher {
         *self.closing.borrow()
     }
 
-    /// Resolves when the end begins.
+    /// Resolves when the dispatcher shuts down.
     async fn closed(&self) {
-        // A sender that is gone means the same.
+        // A dropped sender means shutdown too.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 }

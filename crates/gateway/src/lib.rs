@@ -9,15 +9,15 @@
 mod admin;
 mod backend;
 pub mod batch;
+mod batch_runtime;
 mod body_memory;
 mod clock;
 pub mod config;
 mod connections;
-mod courier;
 #[cfg(feature = "dbus")]
 mod dbus;
-mod depot;
 mod dispatch;
+mod dispatch_server;
 mod epp;
 mod hops;
 mod ingress;
@@ -38,7 +38,7 @@ mod task;
 mod trip;
 mod upstream;
 
-pub use courier::Courier;
+pub use dispatch_server::DispatchServer;
 pub use epp::Picker;
 pub use lifecycle::StartError;
 pub use serve::Gateway;

@@ -107,7 +107,7 @@ pub(crate) struct Observer {
     ticket_labels: TicketLabels,
     access: Option<AccessLog>,
     /// What the dispatcher does, where there is one.
-    pub(crate) board: Arc<dispatch::Board>,
+    pub(crate) dispatch: Arc<dispatch::DispatchMetrics>,
     /// Whether metrics also stand under the names of llm-d's picker.
     llm_d: bool,
 }
@@ -202,7 +202,7 @@ impl Observer {
         if self.llm_d {
             llm_d::write(&mut text, snapshot, &alive, &self.model_labels);
         }
-        self.board.write(&mut text);
+        self.dispatch.write(&mut text);
         self.write_process(&mut text);
         text.finish()
     }
@@ -211,7 +211,7 @@ impl Observer {
     pub(crate) fn metrics_alone(&self) -> String {
         let mut text = MetricsText::default();
         metrics::write_ended(&mut text, &self.model_labels);
-        self.board.write(&mut text);
+        self.dispatch.write(&mut text);
         self.write_process(&mut text);
         text.finish()
     }

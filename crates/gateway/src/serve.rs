@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::batch_runtime::{self, BatchRuntime};
 use crate::config::{self, Resolved, Source};
-use crate::depot::{self, Depot};
 use crate::lifecycle::{self, Running, StartError};
 use crate::reply::{Refused, error};
 use crate::state::State;
@@ -58,21 +58,21 @@ impl Gateway {
         let admin_address = admin.as_deref().map(lifecycle::address).transpose()?;
         let addresses = [Some(address), admin_address].into_iter().flatten().collect();
         let mut running = Running::begin(config, source, addresses)?;
-        let depot = match depot::open(&running.state, Some(address)) {
-            Ok(Some((depot, thread))) => {
+        let batch_runtime = match batch_runtime::open(&running.state, Some(address)) {
+            Ok(Some((batch_runtime, thread))) => {
                 running.add(thread);
-                Some(depot)
+                Some(batch_runtime)
             }
             Ok(None) => None,
             Err(error) => return Err(running.give_up(error)),
         };
         let doors = worker::Doors::api(admin.is_none());
         for listener in listeners {
-            running.add(worker::start(&running.state, listener, (doors, depot.clone()))?);
+            running.add(worker::start(&running.state, listener, (doors, batch_runtime.clone()))?);
         }
         for listener in admin.into_iter().flatten() {
             let doors = worker::Doors::admin();
-            running.add(worker::start(&running.state, listener, (doors, depot.clone()))?);
+            running.add(worker::start(&running.state, listener, (doors, batch_runtime.clone()))?);
         }
         Ok(Self { running, address, admin_address })
     }
@@ -121,9 +121,9 @@ pub(crate) fn visibility(
 pub(crate) fn pages(
     state: &Arc<State>,
     listener: TcpListener,
-    depot: &Arc<Depot>,
+    batch_runtime: &Arc<BatchRuntime>,
 ) -> Result<JoinHandle<()>, StartError> {
-    worker::start(state, listener, (worker::Doors::batch(), Some(Arc::clone(depot))))
+    worker::start(state, listener, (worker::Doors::batch(), Some(Arc::clone(batch_runtime))))
 }
 
 /// A refusal as bytes, for a connection that has no request to answer.

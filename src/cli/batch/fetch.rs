@@ -1,4 +1,4 @@
-//! `tidegate batch fetch`: the answers of a batch that has ended.
+//! `tidegate batch fetch`: downloads the responses of a batch that has ended.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,33 +13,33 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use super::api::Api;
-use super::info::Info;
-use super::{Files, Server, failures, form};
+use super::batch_info::BatchInfo;
+use super::progress::say;
+use super::{OutputFiles, Server, failure_summary, upload_form};
 
-/// What stands for the terminal.
-const TERMINAL: &str = "-";
+/// The path that means standard output.
+const STDOUT: &str = "-";
 
-/// Fetch the answers of a batch that has ended.
+/// Fetch the responses of a batch that has ended.
 ///
 /// Each line of the output is {"custom_id": …, "response": {"status_code": 200, "body": …}}, in the
-/// order of the requests. Whatever was not answered well is in the file of errors, in the same
-/// form.
+/// order of the requests. The errors file has the failed requests in the same format.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  tidegate batch fetch batch_3f5a                      into batch_3f5a.output.jsonl and
-                                                       batch_3f5a.errors.jsonl
+  tidegate batch fetch batch_3f5a
+      Write batch_3f5a.output.jsonl and batch_3f5a.errors.jsonl.
   tidegate batch fetch batch_3f5a --output - | jq -r .response.body.choices[0].message.content")]
 pub(super) struct Fetch {
-    /// The batch.
+    /// The id of the batch.
     id: String,
     #[command(flatten)]
-    files: Files,
+    files: OutputFiles,
     #[command(flatten)]
     server: Server,
 }
 
-/// A file that is not all there yet. It goes when this does, unless it is kept.
-struct Draft {
+/// A file that is not complete yet. It is deleted on drop, unless it was kept.
+struct PartialFile {
     file: File,
     path: PathBuf,
 }
@@ -52,28 +52,28 @@ impl Fetch {
         let batch = api.batch(&self.id).await?;
         if !batch.has_ended() {
             let wait = api.command(&format!("status {} --watch", batch.id));
-            bail!("it is {} and has no answers yet: {wait} waits for it", batch.status);
+            bail!("the batch is {} and has no responses yet: wait with {wait}", batch.status);
         }
-        // Not the id that the server answers with: it might name a place of its own choice.
+        // Not the id of the response: a server could choose a path with it.
         let files = self.files.or_beside(Path::new(&self.id));
         files.check(None)?;
-        let mut told = fetch(&api, &batch, &files, out).await?;
+        let mut notes = fetch(&api, &batch, &files, out).await?;
         if self.server.json {
             batch.show(out, true)?;
         }
-        if told.is_empty() {
-            told.push(format!("{}: there is nothing to fetch", batch.status));
-            told.extend(batch.flaws());
+        if notes.is_empty() {
+            notes.push(format!("{}: nothing to fetch", batch.status));
+            notes.extend(batch.errors());
         }
-        tell(&told);
+        notes.iter().for_each(|note| say(note));
         Ok(batch.exit_code())
     }
 }
 
 // === impl Files ===
 
-impl Files {
-    /// The same with names beside this one where none are given.
+impl OutputFiles {
+    /// Fills in missing paths with names derived from `name`.
     pub(super) fn or_beside(&self, name: &Path) -> Self {
         let beside = |kind: &str| {
             let mut path = OsString::from(name);
@@ -87,14 +87,14 @@ impl Files {
         }
     }
 
-    /// Finds out whether answers can be written there, before anybody works for them.
+    /// Checks that the files can be written, before the batch is submitted.
     pub(super) fn check(&self, input: Option<&Path>) -> Result<()> {
         let paths = [&self.output, &self.errors].map(Option::as_deref);
-        for path in paths.into_iter().flatten().filter(|path| !is_terminal(path)) {
-            check_place(path, input, self.force).with_context(|| path.display().to_string())?;
+        for path in paths.into_iter().flatten().filter(|path| !is_stdout(path)) {
+            check_path(path, input, self.force).with_context(|| path.display().to_string())?;
         }
-        match paths.map(|path| path.filter(|path| !is_terminal(path))) {
-            [Some(one), Some(other)] if is_one_place(one, other) => {
+        match paths.map(|path| path.filter(|path| !is_stdout(path))) {
+            [Some(one), Some(other)] if is_same_path(one, other) => {
                 bail!("--output and --errors are both {}", one.display())
             }
             _ => Ok(()),
@@ -102,52 +102,53 @@ impl Files {
     }
 }
 
-fn is_terminal(path: &Path) -> bool {
-    path.as_os_str() == TERMINAL
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == STDOUT
 }
 
-fn check_place(path: &Path, input: Option<&Path>, force: bool) -> Result<()> {
+fn check_path(path: &Path, input: Option<&Path>, force: bool) -> Result<()> {
     let input = input.and_then(|input| input.metadata().ok());
-    let there = "this is there already: --force replaces it, --output and --errors name others";
-    let spelt = path.as_os_str().as_encoded_bytes();
-    if spelt.ends_with(b"/") || spelt.ends_with(b"/.") {
-        bail!("this is a folder: name a file in it");
+    let exists =
+        "the file exists: overwrite it with --force, or choose another with --output and --errors";
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
+        bail!("this is a folder: give a file in it");
     }
     match path.metadata() {
-        Ok(found) if found.is_dir() => bail!("this is a folder: name a file in it"),
+        Ok(found) if found.is_dir() => bail!("this is a folder: give a file in it"),
         Ok(found) if input.is_some_and(|input| is_same(&input, &found)) => {
-            bail!("these are the requests themselves: name another file for their answers")
+            bail!("this is the input file: choose another file for the responses")
         }
         // Devices and pipes are written to as they are.
         Ok(found) if !found.is_file() => return Ok(()),
-        Ok(_) if !force => bail!(there),
-        // A link to nothing is something all the same.
-        Err(_) if !force && path.is_symlink() => bail!(there),
+        Ok(_) if !force => bail!(exists),
+        // A dangling link exists as well.
+        Err(_) if !force && path.is_symlink() => bail!(exists),
         _ => {}
     }
     let folder = folder(path);
     if !folder.is_dir() {
-        bail!("there is no folder {}", folder.display());
+        bail!("the folder {} does not exist", folder.display());
     }
-    Draft::beside(path).map(drop).context("this cannot be written")
+    PartialFile::beside(path).map(drop).context("the file cannot be written")
 }
 
-/// Where a file is.
+/// The folder of a file.
 fn folder(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 
-/// Whether two names mean one file, however they are spelt.
-fn is_one_place(one: &Path, other: &Path) -> bool {
-    // Devices are left out: one terminal may well be standard output and standard error.
+/// Whether two paths are the same file.
+fn is_same_path(one: &Path, other: &Path) -> bool {
+    // Devices are excluded: standard output and standard error may be one terminal.
     let file = |path: &Path| path.metadata().ok().filter(fs::Metadata::is_file);
     if let (Some(one), Some(other)) = (file(one), file(other)) {
         return is_same(&one, &other);
     }
-    let place =
+    let location =
         |path: &Path| Some((folder(path).canonicalize().ok()?, path.file_name()?.to_owned()));
-    place(one).is_some_and(|at| place(other) == Some(at))
+    location(one).is_some_and(|at| location(other) == Some(at))
 }
 
 fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
@@ -156,91 +157,83 @@ fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
 
 // === impl Draft ===
 
-impl Draft {
-    /// Begins one under a name that nobody has: whatever is there is not ours to write to.
+impl PartialFile {
+    /// Creates a file with a random name beside `path`, so that no existing file is overwritten.
     fn beside(path: &Path) -> io::Result<Self> {
-        let path = folder(path).join(format!(".tidegate-{:016x}.part", form::random()));
+        let path = folder(path).join(format!(".tidegate-{:016x}.part", upload_form::random()));
         let file = File::options().write(true).create_new(true).open(&path)?;
         Ok(Self { file, path })
     }
 
-    /// Gives it the name that it was written for.
+    /// Moves the complete file to `path`.
     fn keep(&self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, path)
     }
 }
 
-impl Drop for Draft {
+impl Drop for PartialFile {
     fn drop(&mut self) {
-        // It is gone already where it was kept.
+        // After `keep` the file has another name.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Fetches what there is; gives what there is to say about it.
+/// Downloads the files of a batch. Returns notes for the user.
 pub(super) async fn fetch(
     api: &Api,
-    batch: &Info,
-    files: &Files,
+    batch: &BatchInfo,
+    files: &OutputFiles,
     out: &mut dyn Write,
 ) -> Result<Vec<String>> {
-    let mut told = Vec::new();
-    let wanted = [
-        ("answers", &batch.output_file_id, &files.output),
+    let mut notes = Vec::new();
+    let files_of_batch = [
+        ("responses", &batch.output_file_id, &files.output),
         ("failures", &batch.error_file_id, &files.errors),
     ];
-    for (what, file, path) in wanted {
+    for (what, file, path) in files_of_batch {
         let Some(path) = path else { continue };
         let name = path.display();
         let Some(file) = file else {
             if path.is_file() {
-                told.push(format!("{name} is an older file: there are no {what} now"));
+                notes.push(format!("{name} is an older file: this batch has no {what}"));
             }
             continue;
         };
         let mut body = api.content(file).await?.into_body();
-        if is_terminal(path) {
+        if is_stdout(path) {
             copy(&mut body, out).await?;
             continue;
         }
         save(&mut body, path).await.with_context(|| {
-            let again = api.command(&format!("fetch {}", batch.id));
-            format!("{name} was not written; the gateway keeps the {what}, {again} tries again")
+            let retry = api.command(&format!("fetch {}", batch.id));
+            format!("{name} was not written; the gateway keeps the {what}: retry with {retry}")
         })?;
-        told.push(format!("{what} in {name}"));
+        notes.push(format!("{what}: {name}"));
     }
-    told.extend(commonest_failure(batch, files));
-    Ok(told)
+    notes.extend(most_frequent_failure(batch, files));
+    Ok(notes)
 }
 
-fn commonest_failure(batch: &Info, files: &Files) -> Option<String> {
+fn most_frequent_failure(batch: &BatchInfo, files: &OutputFiles) -> Option<String> {
     batch.error_file_id.as_ref()?;
     let path = files.errors.as_ref().filter(|path| path.is_file())?;
-    failures::commonest(File::open(path).ok()?)
+    failure_summary::most_frequent(File::open(path).ok()?)
 }
 
-/// Says where answers are, where people look and programs do not.
-pub(super) fn tell(lines: &[String]) {
-    for line in lines {
-        // There is nobody to tell if this fails.
-        let _ = writeln!(io::stderr(), "{line}");
-    }
-}
-
-/// Writes a file that is there whole or not at all; a device or a pipe as it comes.
+/// Writes a file completely or not at all. Devices and pipes are written directly.
 async fn save(body: &mut Incoming, path: &Path) -> Result<()> {
     if path.metadata().is_ok_and(|found| !found.is_file()) {
         return copy(body, &mut File::options().write(true).open(path)?).await;
     }
-    let draft = Draft::beside(path)?;
+    let draft = PartialFile::beside(path)?;
     copy(body, &mut BufWriter::new(&draft.file)).await?;
     Ok(draft.keep(path)?)
 }
 
 async fn copy(body: &mut Incoming, to: &mut dyn Write) -> Result<()> {
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.context("the download broke off")?.into_data() {
+        if let Ok(data) = frame.context("the download was interrupted")?.into_data() {
             to.write_all(&data)?;
         }
     }

@@ -1,4 +1,4 @@
-//! `tidegate batch submit`: a file of requests on its way to the gateway.
+//! `tidegate batch submit`: checks and uploads a file of requests, and creates a batch.
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -7,46 +7,50 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use gateway::batch::lines::{self, Checked, Flaw, Rules};
+use gateway::batch::input::{self, CheckedInput, InputError, InputRules};
 use serde_json::Value;
 
-use super::api::{Api, Wanted};
-use super::info::{self, Info};
-use super::meter::Meter;
-use super::{Files, Server, fetch, follow};
+use super::api::{Api, NewBatch};
+use super::batch_info::{self, BatchInfo};
+use super::progress::{Progress, say};
+use super::{OutputFiles, Server, fetch, wait};
 
-/// The longest line here; the gateway has a limit of its own.
+/// The line limit of the local check; the gateway has its own limit.
 const LINE_MAX: usize = 1 << 30;
 
-/// Send a file of requests, one a line.
+/// Submit a file with one request per line.
 ///
-/// The file is checked here first: mistakes are told with their lines before anything is sent.
+/// The command checks the file first and prints all errors with their lines. It uploads nothing if
+/// there is an error.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  tidegate batch submit questions.jsonl                prints the batch's id and ends
-  tidegate batch submit questions.jsonl --wait         writes questions.jsonl.output.jsonl and, if
-                                                       something failed, ….errors.jsonl
+  tidegate batch submit questions.jsonl
+      Print the id of the batch and exit.
+  tidegate batch submit questions.jsonl --wait
+      Wait for the end; write questions.jsonl.output.jsonl and, if requests failed,
+      questions.jsonl.errors.jsonl.
   tidegate batch submit questions.jsonl --wait --output answers.jsonl --errors failed.jsonl
-                                                       files that are there stay, without --force
+      Existing files are not overwritten without --force.
   tidegate batch submit questions.jsonl --window 30m --metadata team=search --url http://gw:8080
-  id=$(tidegate batch submit questions.jsonl)          the id alone is on standard output")]
+  id=$(tidegate batch submit questions.jsonl)
+      Standard output has only the id.")]
 pub(super) struct Submit {
-    /// The requests, in OpenAI's format.
+    /// The input file, in the format of OpenAI's Batch API.
     file: PathBuf,
-    /// The path they go to; what the first line says unless given.
+    /// The path of all requests; the `url` of the first line by default.
     #[arg(long, value_name = "PATH")]
     endpoint: Option<String>,
-    /// How long it may take, such as 90s, 30m, 24h or 7d; what is not answered then is given up.
+    /// The completion window, such as 90s, 30m, 24h or 7d; after it, requests expire.
     #[arg(long, value_name = "DURATION", default_value = "24h")]
     window: String,
-    /// Something to know it by later; may be repeated.
+    /// Metadata of the batch; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     metadata: Vec<(String, String)>,
-    /// Wait until it has ended, and fetch the answers.
+    /// Wait until the batch has ended, and fetch the responses.
     #[arg(long, short)]
     wait: bool,
     #[command(flatten)]
-    files: Files,
+    files: OutputFiles,
     #[command(flatten)]
     server: Server,
 }
@@ -57,7 +61,7 @@ impl Submit {
     pub(super) async fn run(self, out: &mut dyn Write) -> Result<ExitCode> {
         let wants_files = self.files.output.is_some() || self.files.errors.is_some();
         if wants_files && !self.wait {
-            bail!("--output and --errors need --wait: there are no answers yet");
+            bail!("--output and --errors need --wait: there are no responses yet");
         }
         let api = self.server.api()?;
         let checked = check(&self.file, self.endpoint.clone())?;
@@ -69,79 +73,75 @@ impl Submit {
         if !self.wait {
             return announce(&api, &batch, self.server.json, out);
         }
-        let count = checked.entries.len();
-        say(&format!("{} has {count} request{}", batch.id, if count == 1 { "" } else { "s" }));
-        let Some(ended) = follow::until_end(&api, batch).await? else {
-            return Ok(follow::INTERRUPTED.into());
+        let count = checked.requests.len();
+        let plural = if count == 1 { "" } else { "s" };
+        say(&format!("{}: {count} request{plural} submitted", batch.id));
+        let Some(ended) = wait::until_end(&api, batch).await? else {
+            return Ok(wait::INTERRUPTED.into());
         };
-        let told = fetch::fetch(&api, &ended, &files, out).await?;
+        let notes = fetch::fetch(&api, &ended, &files, out).await?;
         if self.server.json {
             ended.show(out, true)?;
         }
-        summarise(&ended, &told)?;
+        summarise(&ended, &notes)?;
         Ok(ended.exit_code())
     }
 
-    /// Uploads the file and makes a batch of it.
-    async fn send(&self, api: &Api, checked: &Checked) -> Result<Info> {
+    /// Uploads the file and creates a batch.
+    async fn send(&self, api: &Api, checked: &CheckedInput) -> Result<BatchInfo> {
         let length = self.file.metadata().map(|metadata| metadata.len()).unwrap_or_default();
-        let meter = Meter::bytes(length, "uploading");
-        let bar = meter.bar();
+        let progress = Progress::bytes(length, "uploading");
+        let bar = progress.bar();
         let file = api.upload(&self.file, Box::new(move |count| bar.inc(count))).await?;
-        drop(meter);
+        drop(progress);
         let pairs = self.metadata.iter().cloned().map(|(key, value)| (key, Value::from(value)));
         let metadata = if self.metadata.is_empty() { Value::Null } else { pairs.collect() };
         let (endpoint, window) = (checked.endpoint.as_str(), self.window.as_str());
-        let made = api.create(&Wanted { file: &file, endpoint, window, metadata }).await;
-        if made.is_err() {
-            // The file alone is of no use; why there is no batch is what counts.
+        let created = api.create(&NewBatch { file: &file, endpoint, window, metadata }).await;
+        if created.is_err() {
+            // The file is useless without a batch. The first error is the one to report.
             let _ = api.delete_file(&file).await;
         }
-        Ok(made?)
+        Ok(created?)
     }
 }
 
 /// Checks a file line by line.
-fn check(path: &Path, endpoint: Option<String>) -> Result<Checked> {
+fn check(path: &Path, endpoint: Option<String>) -> Result<CheckedInput> {
     let named = || path.display().to_string();
     let file = File::open(path).with_context(named)?;
-    let rules = Rules { endpoint, line_limit: LINE_MAX, lines_max: u32::MAX };
-    let checked = lines::check(BufReader::new(file), &rules).with_context(named)?;
-    if checked.flaws.is_empty() {
+    let rules = InputRules { endpoint, line_limit: LINE_MAX, lines_max: u32::MAX };
+    let checked = input::check(BufReader::new(file), &rules).with_context(named)?;
+    if checked.errors.is_empty() {
         return Ok(checked);
     }
-    let flaws = checked.flaws.iter().take(info::FLAWS_SHOWN);
-    let mut shown: Vec<String> = flaws.map(Flaw::to_string).collect();
-    let last = checked.flaws.last().map(|flaw| flaw.code).unwrap_or_default();
-    shown.extend(info::unshown(checked.flaws.len(), last));
-    bail!("{} cannot be sent:\n  {}", named(), shown.join("\n  "))
+    let errors = checked.errors.iter().take(batch_info::ERRORS_SHOWN);
+    let mut shown: Vec<String> = errors.map(InputError::to_string).collect();
+    let last = checked.errors.last().map(|error| error.code).unwrap_or_default();
+    shown.extend(batch_info::unshown(checked.errors.len(), last));
+    bail!("{} is invalid:\n  {}", named(), shown.join("\n  "))
 }
 
-/// Tells of a batch that is left to itself.
-fn announce(api: &Api, batch: &Info, json: bool, out: &mut dyn Write) -> Result<ExitCode> {
+/// Prints the id of a batch, for a command that does not wait.
+fn announce(api: &Api, batch: &BatchInfo, json: bool, out: &mut dyn Write) -> Result<ExitCode> {
     if json {
         batch.show(out, true)?;
     } else {
         writeln!(out, "{}", batch.id)?;
         let wait = api.command(&format!("status {} --watch", batch.id));
-        say(&format!("{wait} waits for it"));
+        say(&format!("wait for it with {wait}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells how a batch that was waited for has ended.
-fn summarise(batch: &Info, told: &[String]) -> Result<()> {
+/// Prints the result of a batch after `--wait`.
+fn summarise(batch: &BatchInfo, notes: &[String]) -> Result<()> {
     say(&format!("{}: {}", batch.status, batch.tally()));
-    fetch::tell(told);
+    notes.iter().for_each(|note| say(note));
     if batch.status == "failed" {
-        bail!("the gateway cannot do it:\n  {}", batch.flaws().join("\n  "));
+        bail!("the input file is invalid:\n  {}", batch.errors().join("\n  "));
     }
     Ok(())
-}
-
-fn say(text: &str) {
-    // There is nobody to tell if this fails.
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

@@ -1,4 +1,4 @@
-//! A file on its way out, read piece by piece as its client takes it.
+//! A download: a file that is read in chunks, at the pace of its client.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,27 +12,27 @@ use tokio::task::JoinHandle;
 
 use crate::task;
 
-/// What is read at once.
-const PIECE: u64 = 256 << 10;
+/// The size of a chunk.
+const CHUNK: u64 = 256 << 10;
 
-/// The body of an answer that is a file. While its client takes nothing, nothing is read.
+/// A response body that is a file. Nothing is read while the client does not read.
 #[derive(Debug)]
 pub(crate) struct Download {
     left: u64,
-    state: State,
+    state: ReadState,
 }
 
 #[derive(Debug)]
-enum State {
-    Resting(File),
+enum ReadState {
+    Idle(File),
     Reading(JoinHandle<(File, io::Result<Bytes>)>),
-    Over,
+    Ended,
 }
 
 // === impl Download ===
 
 impl Download {
-    /// Opens a file, and says how many bytes it has.
+    /// Opens a file; returns it with its length.
     pub(super) async fn open(path: PathBuf) -> io::Result<(Self, u64)> {
         let open = move || {
             let file = File::open(path)?;
@@ -41,33 +41,35 @@ impl Download {
         };
         let opened: io::Result<_> = task::blocking(open).await?;
         let (file, left) = opened?;
-        Ok((Self { left, state: State::Resting(file) }, left))
+        Ok((Self { left, state: ReadState::Idle(file) }, left))
     }
 
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        if let State::Resting(_) = self.state {
-            self.begin();
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if let ReadState::Idle(_) = self.state {
+            self.start();
         }
-        let State::Reading(reading) = &mut self.state else { return Poll::Ready(None) };
+        let ReadState::Reading(reading) = &mut self.state else { return Poll::Ready(None) };
         let read = ready!(Pin::new(reading).poll(context));
-        self.state = State::Over;
-        let (file, piece) = match read {
+        self.state = ReadState::Ended;
+        let (file, chunk) = match read {
             Ok(read) => read,
             Err(error) => return Poll::Ready(Some(Err(error.into()))),
         };
-        if let Ok(piece) = &piece {
-            self.left = self.left.saturating_sub(piece.len() as u64);
-            self.state = State::Resting(file);
+        if let Ok(chunk) = &chunk {
+            self.left = self.left.saturating_sub(chunk.len() as u64);
+            self.state = ReadState::Idle(file);
         }
-        Poll::Ready(Some(piece))
+        Poll::Ready(Some(chunk))
     }
 
-    /// Begins to read the next piece, if there is one.
-    fn begin(&mut self) {
-        let State::Resting(file) = std::mem::replace(&mut self.state, State::Over) else { return };
-        let most = self.left.min(PIECE);
+    /// Starts to read the next chunk, if there is one.
+    fn start(&mut self) {
+        let ReadState::Idle(file) = std::mem::replace(&mut self.state, ReadState::Ended) else {
+            return;
+        };
+        let most = self.left.min(CHUNK);
         if most > 0 {
-            self.state = State::Reading(task::blocking(move || read(file, most)));
+            self.state = ReadState::Reading(task::blocking(move || read(file, most)));
         }
     }
 }
@@ -80,8 +82,8 @@ impl Body for Download {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let piece = ready!(self.get_mut().poll_piece(context));
-        Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+        let chunk = ready!(self.get_mut().poll_chunk(context));
+        Poll::Ready(chunk.map(|chunk| chunk.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -93,9 +95,9 @@ impl Body for Download {
     }
 }
 
-/// The next piece, which a file that has become shorter does not have.
+/// Reads the next chunk; fails if the file has become shorter.
 fn read(mut file: File, most: u64) -> (File, io::Result<Bytes>) {
-    let mut piece = vec![0; usize::try_from(most).unwrap_or_default()];
-    let read = file.read_exact(&mut piece).map(|()| piece.into());
+    let mut chunk = vec![0; usize::try_from(most).unwrap_or_default()];
+    let read = file.read_exact(&mut chunk).map(|()| chunk.into());
     (file, read)
 }

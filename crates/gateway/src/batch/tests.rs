@@ -99,8 +99,8 @@ impl World {
             let answered =
                 self.batches().answer(call, &parts, body.to_string().as_bytes(), now).await?;
             let bytes = match answered {
-                Answered::Whole(response) => response.into_body().collect().await.unwrap(),
-                Answered::File(response) => response.into_body().collect().await.unwrap(),
+                BatchResponse::Whole(response) => response.into_body().collect().await.unwrap(),
+                BatchResponse::File(response) => response.into_body().collect().await.unwrap(),
             };
             let bytes = bytes.to_bytes();
             Ok(match call {
@@ -136,8 +136,8 @@ impl World {
         made["id"].as_str().unwrap().to_owned()
     }
 
-    fn round(&self, secs: u64) -> Duration {
-        self.run(self.batches().round(&|| at(secs))).unwrap()
+    fn run_once(&self, secs: u64) -> Duration {
+        self.run(self.batches().run_once(&|| at(secs))).unwrap()
     }
 
     /// As the dispatcher does.

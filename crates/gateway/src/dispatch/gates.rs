@@ -4,17 +4,17 @@
 //! (`flow::budget`). All budgets are behind one short lock, so that a request takes from all of its
 //! gates or from none. Sources that take time are read by a task each; nobody waits for them.
 
-mod book;
-mod explain;
 mod fetch;
-mod inside;
-mod look;
-mod page;
+mod gate_state;
+mod local_load;
+mod poller;
 mod prometheus;
 mod promql;
+mod reading;
 mod redis;
+mod scrape;
 mod source;
-mod watch;
+mod status;
 
 #[cfg(test)]
 mod tests;
@@ -27,41 +27,41 @@ use flow::budget::{Budget, Share, take_all};
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, span};
-use crate::config::resolved::dispatch::Gate as Spec;
+use crate::config::resolved::dispatch::Gate as GateSettings;
 use crate::observe::dispatch::GateGauge;
 use crate::state::State;
 use crate::upstream::client::Client;
 
-use book::Book;
-use source::{Parts, Source};
+use gate_state::GateState;
+use source::{GateContext, Source};
 
-pub(crate) use explain::Explanation;
+pub(crate) use status::GateStatus;
 
 /// All gates of this process.
 #[derive(Debug)]
 pub(crate) struct Gates {
     clock: Clock,
-    specs: Vec<Spec>,
+    settings: Vec<GateSettings>,
     sources: Vec<Source>,
     /// In the same order.
-    books: Mutex<Vec<Book>>,
+    states: Mutex<Vec<GateState>>,
     /// Something may have opened.
     opened: Notify,
     /// Somebody was turned away: whoever looks more often then hears it.
-    wanted: Notify,
+    refused: Notify,
     /// A gate was latched, or rests.
     latched: Notify,
 }
 
 /// The gates of one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Way(Arc<[usize]>);
+pub(crate) struct GateSet(Arc<[usize]>);
 
 /// Leave for one request, for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Pass {
+pub(crate) struct GatePermit {
     gates: Arc<Gates>,
-    way: Way,
+    set: GateSet,
     bytes: u64,
     sent: Time,
 }
@@ -80,81 +80,82 @@ pub(crate) struct Closed {
 impl Gates {
     /// Makes them all. What is wrong with one is said with its name.
     pub(crate) fn new(
-        specs: &[Spec],
-        inside: Option<Arc<State>>,
+        settings: &[GateSettings],
+        local: Option<Arc<State>>,
         clock: Clock,
         client: Arc<Client>,
     ) -> Result<Arc<Self>, String> {
-        let parts = Parts { inside, clock, client };
-        let (mut sources, mut books) = (Vec::new(), Vec::new());
-        for spec in specs {
-            let made = source::made(spec, &parts);
-            let (source, book) = made.map_err(|why| format!("gate {:?}: {why}", spec.name))?;
+        let parts = GateContext { local, clock, client };
+        let (mut sources, mut states) = (Vec::new(), Vec::new());
+        for settings in settings {
+            let made = source::made(settings, &parts);
+            let (source, gate) = made.map_err(|why| format!("gate {:?}: {why}", settings.name))?;
             sources.push(source);
-            books.push(book);
+            states.push(gate);
         }
         Ok(Arc::new(Self {
             clock,
-            specs: specs.to_vec(),
+            settings: settings.to_vec(),
             sources,
-            books: Mutex::new(books),
+            states: Mutex::new(states),
             opened: Notify::new(),
-            wanted: Notify::new(),
+            refused: Notify::new(),
             latched: Notify::new(),
         }))
     }
 
     /// The gates with these names, all of which must let a request go.
-    pub(crate) fn named(&self, names: &[String]) -> Result<Way, String> {
-        let mut way = Vec::with_capacity(names.len());
+    pub(crate) fn named(&self, names: &[String]) -> Result<GateSet, String> {
+        let mut set = Vec::with_capacity(names.len());
         for name in names {
-            let at = self.specs.iter().position(|spec| spec.name == *name);
-            way.push(at.ok_or_else(|| self.unknown(name))?);
+            let at = self.settings.iter().position(|settings| settings.name == *name);
+            set.push(at.ok_or_else(|| self.unknown(name))?);
         }
-        way.sort_unstable();
-        way.dedup();
-        Ok(Way(way.into()))
+        set.sort_unstable();
+        set.dedup();
+        Ok(GateSet(set.into()))
     }
 
     fn unknown(&self, name: &str) -> String {
-        let known: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
+        let known: Vec<&str> =
+            self.settings.iter().map(|settings| settings.name.as_str()).collect();
         let known = if known.is_empty() { "none".into() } else { known.join(", ") };
         format!("there is no gate {name:?}; there are: {known}")
     }
 
     /// How many requests may go now. Where sizes count, 1 if something may go.
-    pub(crate) fn room(&self, way: &Way) -> u64 {
+    pub(crate) fn room(&self, set: &GateSet) -> u64 {
         let now = self.clock.now();
-        let mut books = self.fresh(way, now);
+        let mut states = self.refreshed(set, now);
         let left = |&at: &usize| {
-            let room = books[at].room(now);
-            books[at].wanted |= room == 0;
+            let room = states[at].room(now);
+            states[at].wanted |= room == 0;
             if self.counts_sizes(at) { room.min(1) } else { room }
         };
-        let room = way.0.iter().map(left).min().unwrap_or(u64::MAX);
-        drop(books);
+        let room = set.0.iter().map(left).min().unwrap_or(u64::MAX);
+        drop(states);
         if room == 0 {
-            self.wanted.notify_waiters();
+            self.refused.notify_waiters();
         }
         room
     }
 
     /// Lets one request of so many bytes go, if all of its gates do.
-    pub(crate) fn take(self: &Arc<Self>, way: &Way, bytes: u64) -> Result<Pass, Closed> {
+    pub(crate) fn take(self: &Arc<Self>, set: &GateSet, bytes: u64) -> Result<GatePermit, Closed> {
         let now = self.clock.now();
-        let mut books = self.fresh(way, now);
-        let taken = self.take_from(&mut books, way, bytes, now);
-        drop(books);
+        let mut states = self.refreshed(set, now);
+        let taken = self.take_from(&mut states, set, bytes, now);
+        drop(states);
         match taken {
             Ok(()) => {
                 self.latched.notify_one();
-                let (gates, way) = (Arc::clone(self), way.clone());
-                Ok(Pass { gates, way, bytes, sent: now })
+                let (gates, set) = (Arc::clone(self), set.clone());
+                Ok(GatePermit { gates, set, bytes, sent: now })
             }
             Err((at, why)) => {
-                self.books()[at].wanted = true;
-                self.wanted.notify_waiters();
-                Err(Closed { gate: self.specs[at].name.clone(), why })
+                self.states()[at].wanted = true;
+                self.refused.notify_waiters();
+                Err(Closed { gate: self.settings[at].name.clone(), why })
             }
         }
     }
@@ -162,29 +163,30 @@ impl Gates {
     /// Takes from all of a way's gates, or says which one does not let it and why.
     fn take_from(
         &self,
-        books: &mut [Book],
-        way: &Way,
+        states: &mut [GateState],
+        set: &GateSet,
         bytes: u64,
         now: Time,
     ) -> Result<(), (usize, String)> {
-        let held_back = |&at: &usize| books[at].held_back(now).map(|why| (at, why));
-        if let Some(closed) = way.0.iter().find_map(held_back) {
+        let held_back = |&at: &usize| states[at].held_back(now).map(|why| (at, why));
+        if let Some(closed) = set.0.iter().find_map(held_back) {
             return Err(closed);
         }
-        let ours = books.iter_mut().enumerate().filter(|(at, _)| way.0.contains(at));
+        let ours = states.iter_mut().enumerate().filter(|(at, _)| set.0.contains(at));
         let mut budgets: Vec<(&mut Budget, u64)> =
-            ours.map(|(at, book)| (&mut book.budget, self.size(at, bytes))).collect();
+            ours.map(|(at, gate)| (&mut gate.budget, self.size(at, bytes))).collect();
         take_all(&mut budgets, now).map_err(|(place, why)| {
-            let at = way.0[place];
-            (at, books[at].state(&self.specs[at], why))
+            let at = set.0[place];
+            (at, states[at].describe(&self.settings[at], why))
         })?;
-        way.0.iter().for_each(|&at| books[at].begins(now));
+        set.0.iter().for_each(|&at| states[at].begins(now));
         Ok(())
     }
 
     /// What those call themselves together who look at the same systems: gates of the same names.
     pub(crate) fn group(&self) -> String {
-        let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
+        let names: Vec<&str> =
+            self.settings.iter().map(|settings| settings.name.as_str()).collect();
         names.join(",")
     }
 
@@ -192,9 +194,9 @@ impl Gates {
     /// from inside, and the answers to its own requests, are its alone.
     pub(crate) fn share(&self, rank: u32, of: u32) {
         let share = Share::new(rank, of);
-        for (book, source) in self.books().iter_mut().zip(&self.sources) {
-            if matches!(source, Source::Constant(..) | Source::Away(_)) {
-                book.budget.share(share);
+        for (gate, source) in self.states().iter_mut().zip(&self.sources) {
+            if matches!(source, Source::Constant(..) | Source::Remote(_)) {
+                gate.budget.share(share);
             }
         }
         self.open();
@@ -202,14 +204,18 @@ impl Gates {
 
     /// How each gate stands, for the metrics.
     pub(crate) fn gauges(&self) -> Vec<GateGauge> {
-        self.explain().iter().map(Explanation::gauge).collect()
+        self.status().iter().map(GateStatus::gauge).collect()
     }
 
     /// What every gate sees and makes of it.
-    pub(crate) fn explain(&self) -> Vec<Explanation> {
+    pub(crate) fn status(&self) -> Vec<GateStatus> {
         let now = self.clock.now();
-        let books = self.fresh(&Way((0..self.specs.len()).collect()), now);
-        self.specs.iter().zip(books.iter()).map(|(spec, book)| book.explain(spec, now)).collect()
+        let states = self.refreshed(&GateSet((0..self.settings.len()).collect()), now);
+        self.settings
+            .iter()
+            .zip(states.iter())
+            .map(|(settings, gate)| gate.status(settings, now))
+            .collect()
     }
 
     /// Resolves when something may have opened since it was last asked: a reading, the end of a
@@ -218,80 +224,80 @@ impl Gates {
         self.opened.notified().await;
     }
 
-    fn books(&self) -> MutexGuard<'_, Vec<Book>> {
+    fn states(&self) -> MutexGuard<'_, Vec<GateState>> {
         // A panic under the lock is a fault of one request; budgets check their own arguments.
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The books, with those up to date that need no look.
-    fn fresh(&self, way: &Way, now: Time) -> MutexGuard<'_, Vec<Book>> {
-        let mut books = self.books();
-        way.0.iter().for_each(|&at| self.freshen(at, &mut books[at], now));
-        books
+    fn refreshed(&self, set: &GateSet, now: Time) -> MutexGuard<'_, Vec<GateState>> {
+        let mut states = self.states();
+        set.0.iter().for_each(|&at| self.refresh(at, &mut states[at], now));
+        states
     }
 
-    fn freshen(&self, at: usize, book: &mut Book, now: Time) {
+    fn refresh(&self, at: usize, gate: &mut GateState, now: Time) {
         match &self.sources[at] {
-            Source::Constant(free, system) => book.read(source::steady(*free, *system, now)),
-            Source::Answers => book.read_window(now),
-            Source::Inside(inside) => {
-                let Some(start_limiter) = &mut book.start_limiter else { return };
-                match inside.start_load() {
+            Source::Constant(free, system) => gate.accept(source::steady(*free, *system, now)),
+            Source::Answers => gate.read_window(now),
+            Source::LocalLoad(local) => {
+                let Some(start_limiter) = &mut gate.start_limiter else { return };
+                match local.start_load() {
                     Some(seen) => start_limiter.observe(seen, now),
                     None => start_limiter.reset(),
                 }
             }
-            Source::Away(_) => {}
+            Source::Remote(_) => {}
         }
     }
 
     fn counts_sizes(&self, at: usize) -> bool {
-        book::size(self.specs[at].unit, u64::MAX) > 1
+        gate_state::size(self.settings[at].unit, u64::MAX) > 1
     }
 
     fn size(&self, at: usize, bytes: u64) -> u64 {
-        book::size(self.specs[at].unit, bytes)
+        gate_state::size(self.settings[at].unit, bytes)
     }
 }
 
-// === impl Pass ===
+// === impl GatePermit ===
 
-impl Pass {
+impl GatePermit {
     /// The gateway said that it is full, perhaps until when.
     pub(crate) fn congested(&self, retry_after: Option<Duration>) {
         let now = self.gates.clock.now();
-        let mut books = self.gates.books();
-        for &at in &*self.way.0 {
-            books[at].congested(self.sent, retry_after.map(span), now);
+        let mut states = self.gates.states();
+        for &at in &*self.set.0 {
+            states[at].congested(self.sent, retry_after.map(span), now);
         }
-        drop(books);
+        drop(states);
         self.gates.latched.notify_one();
     }
 
     /// It is sent, with a prompt of so many tokens.
-    pub(crate) fn weighs(&self, prompt: u64) {
+    pub(crate) fn prompt_size(&self, prompt: u64) {
         let now = self.gates.clock.now();
-        let mut books = self.gates.books();
-        self.way.0.iter().for_each(|&at| books[at].weighs(prompt, now));
-        drop(books);
+        let mut states = self.gates.states();
+        self.set.0.iter().for_each(|&at| states[at].prompt_size(prompt, now));
+        drop(states);
         self.gates.latched.notify_one();
     }
 
     /// The gateway answered well.
-    pub(crate) fn good(&self) {
-        let mut books = self.gates.books();
-        self.way.0.iter().for_each(|&at| books[at].good());
+    pub(crate) fn succeeded(&self) {
+        let mut states = self.gates.states();
+        self.set.0.iter().for_each(|&at| states[at].succeeded());
     }
 }
 
-impl Drop for Pass {
+impl Drop for GatePermit {
     fn drop(&mut self) {
         let now = self.gates.clock.now();
-        let mut books = self.gates.books();
-        for &at in &*self.way.0 {
-            books[at].budget.ended(self.gates.size(at, self.bytes), now);
+        let mut states = self.gates.states();
+        for &at in &*self.set.0 {
+            states[at].budget.ended(self.gates.size(at, self.bytes), now);
         }
-        drop(books);
+        drop(states);
         self.gates.open();
     }
 }

@@ -1,8 +1,8 @@
-//! What an answer means for the message that was sent, and how long it waits before another try.
+//! What a response means for its message, and how long the message waits before a retry.
 //!
-//! An overload is nobody's fault: the message waits and nothing is counted against it. What fails
-//! for another reason is tried again until it has failed too often. Everything else is an answer,
-//! good or bad, and is kept.
+//! After an overload the message waits, and no failure is counted. After any other failure the
+//! message is sent again, until it has failed too often. Every other response, good or bad, is the
+//! result.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use store::{Moment, Outcome};
 use crate::ingress::dispatch_headers::retry_after;
 use crate::upstream::client::{ClientError, ClientResponse};
 
-/// What is to be done with a message after an attempt.
+/// What happens to a message after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// This is its result.
+    /// The outcome is its result.
     Final(Outcome),
-    /// It failed; this is its result if it has failed too often.
+    /// It failed. The outcome is its result if it has failed too often.
     Failed(Outcome, Option<Duration>),
-    /// There was no room for it, or nobody there; perhaps until then. The text says which.
+    /// The target was overloaded or not reachable, perhaps with a retry delay. The text says which.
     Congested(Option<Duration>, String),
 }
 
-/// How long messages wait before they are tried again.
+/// The delays before a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Backoff {
     pub(super) first: Duration,
     pub(super) longest: Duration,
 }
 
-/// What an attempt's end means.
+/// Judges the end of an attempt.
 pub(super) fn judge(ended: Result<ClientResponse, ClientError>, now: Moment) -> Verdict {
     match ended {
         Ok(answer) => judge_answer(answer, now),
-        // Nothing was sent: whoever should take it is not there.
+        // Nothing was sent, because the target is not reachable.
         Err(ClientError::Unreached(why)) => Verdict::Congested(None, why),
-        // It would be as long the next time.
+        // The response would be as long the next time.
         Err(error @ ClientError::TooLong) => {
             Verdict::Final(Outcome::failed(Outcome::FAILED, error.to_string()))
         }
@@ -66,9 +66,10 @@ fn judge_answer(answer: ClientResponse, now: Moment) -> Verdict {
 // === impl Backoff ===
 
 impl Backoff {
-    /// When a message that has failed so often is tried again. `chance` is from 0 to 1 and spreads
-    /// those that failed together. What the server asked for is obeyed, up to half of the time that
-    /// is left: a message must not be put off until it is too late.
+    /// The time of the next try after `failures` failures. `chance` is from 0 to 1 and spreads
+    /// messages that failed together. The delay that the server asked for is obeyed, up to half of
+    /// the time that is left before the deadline, so that the message is not delayed until it
+    /// expires.
     pub(super) fn due(
         self,
         (failures, asked): (u32, Option<Duration>),
@@ -109,19 +110,19 @@ mod tests {
     }
 
     #[test]
-    fn d05_an_overload_counts_against_nobody() {
+    fn d05_an_overload_counts_as_no_failure() {
         let congested = |asked: Option<u64>, why: &str| {
             Verdict::Congested(asked.map(Duration::from_secs), why.to_owned())
         };
         assert_eq!(answered(429, None), congested(None, "it answered 429 Too Many Requests"));
         let later = congested(Some(7), "it answered 503 Service Unavailable");
         assert_eq!(answered(503, Some("7")), later);
-        let nobody = judge(Err(ClientError::Unreached("refused".into())), NOW);
-        assert_eq!(nobody, congested(None, "refused"), "nobody there is no fault of the message");
+        let unreachable = judge(Err(ClientError::Unreached("refused".into())), NOW);
+        assert_eq!(unreachable, congested(None, "refused"), "no failure of the message");
     }
 
     #[test]
-    fn what_may_go_better_is_tried_again_and_what_will_not_is_kept() {
+    fn temporary_failures_are_retried_and_other_responses_are_final() {
         for status in [408, 500, 502, 504, 599] {
             assert_eq!(answered(status, None), Verdict::Failed(outcome(status), None));
         }
@@ -145,11 +146,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_asks_for_is_obeyed_within_the_deadline() {
+    fn the_retry_delay_of_the_server_is_obeyed_within_the_deadline() {
         let asked = Some(Duration::from_secs(100));
         let wait = |deadline| BACKOFF.due((1, asked), (NOW, deadline), 0.0).since(NOW).as_secs();
         assert_eq!(wait(FAR), 100);
         assert_eq!(wait(NOW.after(Duration::from_secs(60))), 30, "half of what is left");
-        assert_eq!(wait(NOW), 0, "what is too late is not put off");
+        assert_eq!(wait(NOW), 0, "an expired message is not delayed");
     }
 }

@@ -1,4 +1,4 @@
-//! What the dispatcher does, in numbers.
+//! The metrics of the dispatcher.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,118 +7,120 @@ use store::Depth;
 
 use super::prometheus_writer::{MetricType, MetricsText};
 
-/// What became of an attempt, or of a message.
+/// How an attempt or a message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// An answer was kept, good or bad.
+pub(crate) enum MessageEnd {
+    /// A response was stored, good or bad.
     Answered,
     /// Its deadline passed.
     Expired,
     Cancelled,
-    /// It could not be sent as it is, or its answer not be taken.
+    /// The request could not be sent, or its response was too long.
     Unsendable,
-    /// It failed too often.
-    Dead,
-    /// It failed, and waits for another try.
+    /// It became a dead letter.
+    DeadLetter,
+    /// It failed and waits for a retry.
     Failed,
-    /// There was no room for it.
+    /// The target was overloaded.
     Congested,
-    /// It was somebody else's when it ended.
+    /// Another dispatcher had the message when it ended.
     Lost,
 }
 
-/// How each is called, in the order of [`End`].
+/// The label values, in the order of [`MessageEnd`].
 const ENDS: [&str; 8] =
     ["answered", "expired", "cancelled", "unsendable", "dead", "failed", "congested", "lost"];
 
-/// All queues and gates of a dispatcher.
+/// The metrics of all queues and gates.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
-    rows: Mutex<Vec<Arc<Row>>>,
+pub(crate) struct DispatchMetrics {
+    queues: Mutex<Vec<Arc<QueueMetrics>>>,
     gates: Mutex<Vec<GateGauge>>,
 }
 
-/// One queue.
+/// The metrics of one queue.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct QueueMetrics {
     queue: String,
     sent: AtomicU64,
     ends: [AtomicU64; ENDS.len()],
-    revived: AtomicU64,
-    /// Pending, put back, claimed, dead, when they were last counted.
+    reclaimed: AtomicU64,
+    /// The last counts: pending, retry, claimed, dead.
     depth: [AtomicU64; 4],
 }
 
-/// How a gate stood when it was last looked at.
+/// The last state of a gate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct GateGauge {
     pub(crate) name: String,
-    /// The free share; nothing where it cannot be read.
+    /// The free share; `None` if the gate cannot be read.
     pub(crate) free: Option<f64>,
-    /// How much may still go.
+    /// The rest of the budget.
     pub(crate) left: u64,
     pub(crate) in_flight: u64,
 }
 
-// === impl Board ===
+// === impl DispatchMetrics ===
 
-impl Board {
-    /// A queue's row, which is made at the start.
-    pub(crate) fn row(&self, queue: &str) -> Arc<Row> {
-        let mut rows = lock(&self.rows);
-        if let Some(row) = rows.iter().find(|row| row.queue == queue) {
-            return Arc::clone(row);
+impl DispatchMetrics {
+    /// The metrics of a queue, created on first use.
+    pub(crate) fn of_queue(&self, queue: &str) -> Arc<QueueMetrics> {
+        let mut queues = lock(&self.queues);
+        if let Some(metrics) = queues.iter().find(|metrics| metrics.queue == queue) {
+            return Arc::clone(metrics);
         }
-        let row = Arc::new(Row {
+        let metrics = Arc::new(QueueMetrics {
             queue: queue.into(),
             sent: AtomicU64::new(0),
             ends: Default::default(),
-            revived: AtomicU64::new(0),
+            reclaimed: AtomicU64::new(0),
             depth: Default::default(),
         });
-        rows.push(Arc::clone(&row));
-        row
+        queues.push(Arc::clone(&metrics));
+        metrics
     }
 
-    /// The gates were looked at.
+    /// Sets the state of all gates.
     pub(crate) fn gates(&self, gauges: Vec<GateGauge>) {
         *lock(&self.gates) = gauges;
     }
 
-    /// Writes what there is; nothing where there is no dispatcher.
+    /// Writes all metrics; nothing if the process has no dispatcher.
     pub(super) fn write(&self, text: &mut MetricsText) {
-        let rows = lock(&self.rows);
-        if rows.is_empty() {
+        let queues = lock(&self.queues);
+        if queues.is_empty() {
             return;
         }
-        write_rows(text, &rows);
+        write_queues(text, &queues);
         write_gates(text, &lock(&self.gates));
     }
 }
 
-fn write_rows(text: &mut MetricsText, rows: &[Arc<Row>]) {
+fn write_queues(text: &mut MetricsText, queues: &[Arc<QueueMetrics>]) {
     let help = "Batch requests that were sent, each attempt.";
     let mut family = text.family("dispatch_sent_total", MetricType::Counter, help);
-    for row in rows {
-        family.add(&[("queue", &row.queue)], row.sent.load(Relaxed));
+    for metrics in queues {
+        family.add(&[("queue", &metrics.queue)], metrics.sent.load(Relaxed));
     }
     let help = "What became of batch requests and their attempts.";
     let mut family = text.family("dispatch_ends_total", MetricType::Counter, help);
-    for row in rows {
-        for (end, count) in ENDS.into_iter().zip(&row.ends) {
-            family.add(&[("queue", &row.queue), ("end", end)], count.load(Relaxed));
+    for metrics in queues {
+        for (end, count) in ENDS.into_iter().zip(&metrics.ends) {
+            family.add(&[("queue", &metrics.queue), ("end", end)], count.load(Relaxed));
         }
     }
     let help = "Claims that ran out and came back.";
     let mut family = text.family("dispatch_claims_lost_total", MetricType::Counter, help);
-    for row in rows {
-        family.add(&[("queue", &row.queue)], row.revived.load(Relaxed));
+    for metrics in queues {
+        family.add(&[("queue", &metrics.queue)], metrics.reclaimed.load(Relaxed));
     }
     let help = "Batch requests in a queue.";
     let mut family = text.family("dispatch_depth", MetricType::Gauge, help);
-    for row in rows {
-        for (state, count) in ["pending", "retry", "claimed", "dead"].into_iter().zip(&row.depth) {
-            family.add(&[("queue", &row.queue), ("state", state)], count.load(Relaxed));
+    for metrics in queues {
+        for (state, count) in
+            ["pending", "retry", "claimed", "dead"].into_iter().zip(&metrics.depth)
+        {
+            family.add(&[("queue", &metrics.queue), ("state", state)], count.load(Relaxed));
         }
     }
 }
@@ -148,22 +150,22 @@ fn write_gates(text: &mut MetricsText, gates: &[GateGauge]) {
     }
 }
 
-// === impl Row ===
+// === impl QueueMetrics ===
 
-impl Row {
+impl QueueMetrics {
     pub(crate) fn sent(&self) {
         self.sent.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn ended(&self, end: End) {
+    pub(crate) fn ended(&self, end: MessageEnd) {
         self.ends[end as usize].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn revived(&self, claims: u64) {
-        self.revived.fetch_add(claims, Relaxed);
+    pub(crate) fn reclaimed(&self, claims: u64) {
+        self.reclaimed.fetch_add(claims, Relaxed);
     }
 
-    /// The queue was counted.
+    /// Sets the counts of the queue.
     pub(crate) fn counted(&self, depth: Depth) {
         let Depth { pending, retry, claimed, dead } = depth;
         for (place, count) in self.depth.iter().zip([pending, retry, claimed, dead]) {
@@ -171,14 +173,14 @@ impl Row {
         }
     }
 
-    /// How much of what the queue had when it was last counted.
+    /// The last counts of the queue.
     pub(crate) fn depth(&self) -> Depth {
         let [pending, retry, claimed, dead] =
             [0, 1, 2, 3].map(|at: usize| self.depth[at].load(Relaxed));
         Depth { pending, retry, claimed, dead }
     }
 
-    /// What became of what was sent, by name.
+    /// The number of ends by name.
     pub(crate) fn ends(&self) -> impl Iterator<Item = (&'static str, u64)> {
         ENDS.into_iter().zip(self.ends.iter().map(|count| count.load(Relaxed)))
     }

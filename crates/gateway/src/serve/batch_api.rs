@@ -8,9 +8,9 @@ use http::request::Parts;
 use hyper::body::Incoming;
 
 use super::request_body::{self, Arriving};
-use crate::batch::{Answered, Batches, Upload};
+use crate::batch::{BatchResponse, Batches, Upload};
+use crate::batch_runtime::BatchRuntime;
 use crate::clock;
-use crate::depot::Depot;
 use crate::ingress;
 use crate::ingress::path::BatchCall;
 use crate::reply::Fault;
@@ -23,12 +23,12 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Answers a call, and counts the bytes of a file as they come.
 pub(super) async fn answer(
     state: &State,
-    depot: Option<&Depot>,
+    batch_runtime: Option<&BatchRuntime>,
     call: BatchCall,
     (parts, body): (&Parts, Incoming),
     received: &mut u64,
-) -> Result<Answered, Fault> {
-    let batches = match depot.and_then(Depot::batches) {
+) -> Result<BatchResponse, Fault> {
+    let batches = match batch_runtime.and_then(BatchRuntime::batches) {
         Some(open) => open.map_err(Fault::StoreAway),
         None => Err(Fault::BatchDisabled),
     };
@@ -50,14 +50,14 @@ async fn upload(
     batches: &Arc<Batches>,
     (parts, body): (&Parts, Incoming),
     received: &mut u64,
-) -> Result<Answered, Fault> {
+) -> Result<BatchResponse, Fault> {
     let mut arriving = Arriving::new(body, state.config.load().server.body_timeout);
     let taken = tokio::select! {
         taken = take(batches, parts, &mut arriving, received) => taken,
         () = state.closing() => return Err(Fault::ShuttingDown),
     };
     match taken {
-        Ok(upload) => upload.finish(clock::moment()).await.map(Answered::uploaded),
+        Ok(upload) => upload.finish(clock::moment()).await.map(BatchResponse::uploaded),
         Err(fault) if ingress::headers::expects_word(&parts.headers) => Err(fault),
         Err(fault) => {
             let _ = tokio::time::timeout(LINGER, pass_over(arriving)).await;

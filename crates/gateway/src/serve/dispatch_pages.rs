@@ -11,8 +11,8 @@ use serde::Serialize;
 use store::{ErrorKind, StoreError};
 
 use super::request_body;
-use crate::depot::Depot;
-use crate::depot::page::{Deed, Meant};
+use crate::batch_runtime::BatchRuntime;
+use crate::batch_runtime::dead_letters::{DeadLetterAction, DeadLetterSelection};
 use crate::ingress;
 use crate::ingress::path::{AdminPage, DeadLetterQuery, DispatchCall};
 use crate::observe::METRICS_TYPE;
@@ -34,9 +34,13 @@ struct Health<'a> {
 
 /// A page of a dispatcher that stands alone: it has no model servers of its own, and only its store
 /// can fail it.
-pub(super) fn alone(state: &State, depot: &Depot, page: AdminPage) -> Response<Full<Bytes>> {
+pub(super) fn alone(
+    state: &State,
+    batch_runtime: &BatchRuntime,
+    page: AdminPage,
+) -> Response<Full<Bytes>> {
     let standing = state.standing();
-    let trouble = depot.troubles();
+    let trouble = batch_runtime.store_errors();
     let page = match page {
         AdminPage::Metrics => Ok((METRICS_TYPE, state.observer.metrics_alone().into())),
         AdminPage::Health => json(&Health {
@@ -48,7 +52,7 @@ pub(super) fn alone(state: &State, depot: &Depot, page: AdminPage) -> Response<F
             tidegate: standing.instance,
             version: env!("CARGO_PKG_VERSION"),
             uptime_seconds: state.clock.now().since(Time::ZERO).secs_f64(),
-            queues: depot.queues(),
+            queues: batch_runtime.queues(),
             trouble,
         }),
         AdminPage::Ready if standing.shutting_down => Err(Fault::ShuttingDown),
@@ -65,36 +69,40 @@ pub(super) fn alone(state: &State, depot: &Depot, page: AdminPage) -> Response<F
 /// Answers for the dispatcher, where there is one.
 pub(super) async fn answer(
     state: &State,
-    depot: Option<&Depot>,
+    batch_runtime: Option<&BatchRuntime>,
     call: DispatchCall,
     (parts, body): (&Parts, Incoming),
 ) -> Result<Response<Full<Bytes>>, Fault> {
-    let depot = depot.ok_or(match call {
+    let batch_runtime = batch_runtime.ok_or(match call {
         DispatchCall::OtherMethod => Fault::MethodNotAllowed,
         _ => Fault::BatchDisabled,
     })?;
     let (kind, body) = match call {
-        DispatchCall::Overview => json(&depot.overview().await)?,
+        DispatchCall::Overview => json(&batch_runtime.status().await)?,
         DispatchCall::Text => {
-            ("text/plain; charset=utf-8", depot.overview().await.to_string().into())
+            ("text/plain; charset=utf-8", batch_runtime.status().await.to_string().into())
         }
-        DispatchCall::DeadLetters => dead(depot, parts.uri.query()).await?,
-        DispatchCall::Redrive => act(state, depot, Deed::Redrive, (parts, body)).await?,
-        DispatchCall::Purge => act(state, depot, Deed::Purge, (parts, body)).await?,
+        DispatchCall::DeadLetters => dead(batch_runtime, parts.uri.query()).await?,
+        DispatchCall::Redrive => {
+            act(state, batch_runtime, DeadLetterAction::Redrive, (parts, body)).await?
+        }
+        DispatchCall::Purge => {
+            act(state, batch_runtime, DeadLetterAction::Purge, (parts, body)).await?
+        }
         DispatchCall::OtherMethod => return Err(Fault::MethodNotAllowed),
     };
     Ok(content(kind, body))
 }
 
-async fn dead(depot: &Depot, query: Option<&str>) -> Result<Page, Fault> {
+async fn dead(batch_runtime: &BatchRuntime, query: Option<&str>) -> Result<Page, Fault> {
     let DeadLetterQuery { queue, after } = DeadLetterQuery::read(query)?;
-    json(&depot.dead(&queue, after).await.map_err(fault)?)
+    json(&batch_runtime.dead_letters(&queue, after).await.map_err(fault)?)
 }
 
 async fn act(
     state: &State,
-    depot: &Depot,
-    deed: Deed,
+    batch_runtime: &BatchRuntime,
+    action: DeadLetterAction,
     (parts, body): (&Parts, Incoming),
 ) -> Result<Page, Fault> {
     // A page of some website could post anything else here in its visitor's name.
@@ -104,11 +112,11 @@ async fn act(
     }
     let config = state.config.load_full();
     let (body, _held) = request_body::collect(body, &config.server, state).await?;
-    let meant: Meant = serde_json::from_slice(&body).map_err(|error| {
-        let what = format!("Say which of the dead are meant, as {{\"queue\": …}}: {error}.");
+    let selection: DeadLetterSelection = serde_json::from_slice(&body).map_err(|error| {
+        let what = format!("Select dead letters with {{\"queue\": …}}: {error}.");
         Fault::InvalidRequest(what)
     })?;
-    json(&depot.act(deed, meant).await.map_err(fault)?)
+    json(&batch_runtime.change_dead_letters(action, selection).await.map_err(fault)?)
 }
 
 /// A media type and what is in it.

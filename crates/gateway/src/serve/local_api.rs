@@ -13,7 +13,7 @@ use super::file_download::Told;
 use super::response_writer::Content;
 use super::worker::Worker;
 use super::{batch_api, dispatch_pages};
-use crate::batch::{Answered, Download};
+use crate::batch::{BatchResponse, Download};
 use crate::ingress;
 use crate::ingress::path::{BatchCall, DispatchCall};
 use crate::reply::{error, headers};
@@ -32,7 +32,7 @@ pub(super) async fn answer(
     call: Local,
     request: Request<Incoming>,
 ) -> Response<Content> {
-    let (state, depot) = (&worker.state, worker.depot.as_deref());
+    let (state, batch_runtime) = (&worker.state, worker.batch_runtime.as_deref());
     let (parts, body) = request.into_parts();
     let request_id = ingress::headers::request_id(&parts.headers);
     let mut trip = Trip::begin(&parts, state.clock, Arc::clone(&state.observer));
@@ -44,15 +44,17 @@ pub(super) async fn answer(
             if call != BatchCall::Upload {
                 *received = body.size_hint().exact().unwrap_or(0);
             }
-            batch_api::answer(state, depot, call, (&parts, body), received).await
+            batch_api::answer(state, batch_runtime, call, (&parts, body), received).await
         }
         Local::Queues(call) => {
             trip.record.bytes_in = body.size_hint().exact().unwrap_or(0);
-            dispatch_pages::answer(state, depot, call, (&parts, body)).await.map(Answered::Whole)
+            dispatch_pages::answer(state, batch_runtime, call, (&parts, body))
+                .await
+                .map(BatchResponse::Whole)
         }
     };
     let mut response = match answered {
-        Ok(Answered::Whole(response)) => {
+        Ok(BatchResponse::Whole(response)) => {
             trip.answered(response.status());
             if parts.method != Method::HEAD {
                 trip.record.bytes_out = response.body().size_hint().exact().unwrap_or(0);
@@ -61,7 +63,7 @@ pub(super) async fn answer(
             trip.end(now);
             Content::whole(response)
         }
-        Ok(Answered::File(response)) => {
+        Ok(BatchResponse::File(response)) => {
             trip.answered(response.status());
             let limit = state.config.load().server.write_timeout;
             response.map(|file| send(file, trip, (&parts, limit)))

@@ -45,9 +45,9 @@ pub(super) async fn answer(
             local_api::answer(&worker, Local::Batch(call), request).await
         }
         Ok(Route::Visibility(page)) if doors.visibility => {
-            let alone = worker.depot.as_deref().filter(|_| doors.is_dispatcher());
+            let alone = worker.batch_runtime.as_deref().filter(|_| doors.is_dispatcher());
             Content::whole(match alone {
-                Some(depot) => dispatch_pages::alone(state, depot, page),
+                Some(batch_runtime) => dispatch_pages::alone(state, batch_runtime, page),
                 None => admin::respond(state, page, state.standing()),
             })
         }

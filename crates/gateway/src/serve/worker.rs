@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use super::connection::{Activity, ClientSocket};
 use super::lazy_waker::LazyWaker;
 use super::{raw, route};
+use crate::batch_runtime::BatchRuntime;
 use crate::config::resolved::Server;
-use crate::depot::Depot;
 use crate::lifecycle::{StartError, spawn};
 use crate::reply::Fault;
 use crate::state::State;
@@ -36,7 +36,7 @@ pub(super) struct Worker {
     pub(super) pool: Arc<Pool>,
     pub(super) doors: Doors,
     /// Batch work, where there is any.
-    pub(super) depot: Option<Arc<Depot>>,
+    pub(super) batch_runtime: Option<Arc<BatchRuntime>>,
 }
 
 /// Which routes a listener has.
@@ -53,14 +53,14 @@ pub(super) struct Doors {
 pub(super) fn start(
     state: &Arc<State>,
     listener: TcpListener,
-    (doors, depot): (Doors, Option<Arc<Depot>>),
+    (doors, batch_runtime): (Doors, Option<Arc<BatchRuntime>>),
 ) -> Result<JoinHandle<()>, StartError> {
     let runtime = task::runtime()?;
     let pool = Arc::new(Pool::default());
     let state = Arc::clone(state);
     spawn("tidegate-serve", move || {
         runtime.block_on(async {
-            let worker = Arc::new(Worker { state: Arc::clone(&state), pool, doors, depot });
+            let worker = Arc::new(Worker { state: Arc::clone(&state), pool, doors, batch_runtime });
             task::spawn(tidy(Arc::clone(&worker)));
             tokio::select! {
                 () = accept(worker, listener) => {}

@@ -144,7 +144,7 @@ fn d10_a_file_that_a_batch_needs_stays() {
     let path = format!("/v1/files/{file}");
     assert_eq!(fault(&world, "DELETE", &path), Fault::FileInUse(id.clone()));
     world.call("POST", &format!("/v1/batches/{id}/cancel"), &Value::Null).unwrap();
-    world.round(1);
+    world.run_once(1);
     let deleted = world.call("DELETE", &path, &Value::Null).unwrap();
     assert_eq!(deleted, json!({"id": file, "object": "file", "deleted": true}));
     assert_eq!(world.names("files"), Vec::<String>::new());

@@ -6,7 +6,7 @@ use super::*;
 fn d10_a_batch_is_read_sent_and_answered_in_the_order_of_its_lines() {
     let world = World::new();
     let id = world.create(&lines(5));
-    world.round(1);
+    world.run_once(1);
     let batch = world.batch(&id);
     assert_eq!((&batch["status"], &batch["model"]), (&json!("in_progress"), &json!("m")));
     assert_eq!(batch["in_progress_at"], 1_000_001);
@@ -24,10 +24,10 @@ fn d10_a_batch_is_read_sent_and_answered_in_the_order_of_its_lines() {
         assert!(world.answer(claim, 200, &format!("{{\"of\":{}}}", body_of(claim))));
     }
     assert_eq!(world.counts(&id), [5, 4, 0]);
-    assert_eq!(world.round(2), Duration::from_millis(500), "one is still being sent");
+    assert_eq!(world.run_once(2), Duration::from_millis(500), "one is still being sent");
     assert_eq!(world.status(&id), "in_progress");
     world.answer(&claims[4], 200, "{}");
-    world.round(3);
+    world.run_once(3);
     let batch = world.batch(&id);
     assert_eq!(batch["status"], "completed");
     assert_eq!(
@@ -49,21 +49,21 @@ fn d10_a_batch_is_read_sent_and_answered_in_the_order_of_its_lines() {
     // Nothing is left but the row, the two files, and nothing to do.
     assert_eq!(world.run(world.store().take_results(&id, 10)).unwrap(), []);
     assert_eq!(world.names("files").len(), 2);
-    assert_eq!(world.round(4), Duration::from_secs(60));
+    assert_eq!(world.run_once(4), Duration::from_secs(60));
 }
 
 #[test]
 fn d10_answers_that_are_not_good_go_into_the_other_file() {
     let world = World::new();
     let id = world.create(&lines(4));
-    world.round(1);
+    world.run_once(1);
     let claims = world.claim(10);
     world.answer(&claims[0], 200, "{\n  \"pretty\": \"a\\nb\",\r\n  \"n\": 1.0e400\n}\n");
     world.answer(&claims[1], 404, "{\"error\":{\"code\":\"model_not_found\"}}");
     let failed = Outcome::failed(Outcome::FAILED, "no backend answered");
     world.run(world.store().dead_letter(claims[2].reference.clone(), failed, at(2))).unwrap();
     world.answer(&claims[3], 201, "plain\ntext \u{fffd}");
-    world.round(2);
+    world.run_once(2);
     assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("completed", [4, 2, 2]));
     let batch = world.batch(&id);
     let file = batch["output_file_id"].as_str().unwrap();
@@ -87,7 +87,7 @@ fn d10_a_file_with_mistakes_fails_with_their_lines() {
     let world = World::new();
     let wrong = format!("{}nonsense\n{}{}", line("a"), line("a"), line("b"));
     let id = world.create(&wrong);
-    world.round(1);
+    world.run_once(1);
     let batch = world.batch(&id);
     assert_eq!((&batch["status"], &batch["failed_at"]), (&json!("failed"), &1_000_001.into()));
     assert_eq!(batch["errors"]["object"], "list");
@@ -97,8 +97,8 @@ fn d10_a_file_with_mistakes_fails_with_their_lines() {
     assert_eq!(data[1]["param"], "custom_id");
     assert_eq!(data.as_array().unwrap().len(), 2);
     assert_eq!(world.claim(10), [], "nothing of it is sent");
-    world.round(2);
-    assert_eq!(world.round(3), Duration::from_secs(60));
+    world.run_once(2);
+    assert_eq!(world.run_once(3), Duration::from_secs(60));
     let ended = world.call("POST", &format!("/v1/batches/{id}/cancel"), &Value::Null);
     assert_eq!(ended, Err(Fault::BatchEnded("failed")));
 }
@@ -107,18 +107,18 @@ fn d10_a_file_with_mistakes_fails_with_their_lines() {
 fn d10_at_its_deadline_a_batch_ends_with_what_it_has() {
     let world = World::new();
     let id = world.create(&lines(5));
-    world.round(1);
+    world.run_once(1);
     let claims = world.claim(3);
     world.answer(&claims[0], 200, "{}");
     let late = Outcome::failed(Outcome::DEADLINE, "too late");
     world.complete(&claims[1], late);
-    world.round(59);
+    world.run_once(59);
     assert_eq!(world.status(&id), "in_progress");
-    assert_eq!(world.round(60), Duration::from_millis(500), "one is still being sent");
+    assert_eq!(world.run_once(60), Duration::from_millis(500), "one is still being sent");
     assert_eq!(world.status(&id), "finalizing");
     let cancelled = Outcome::failed(Outcome::CANCELLED, "given up");
     assert!(world.complete(&claims[2], cancelled));
-    world.round(61);
+    world.run_once(61);
     let batch = world.batch(&id);
     assert_eq!((&batch["status"], &batch["expired_at"]), (&json!("expired"), &1_000_061.into()));
     assert_eq!((&batch["finalizing_at"], world.counts(&id)), (&1_000_060.into(), [5, 1, 4]));
@@ -135,11 +135,11 @@ fn d10_at_its_deadline_a_batch_ends_with_what_it_has() {
 fn d10_a_batch_whose_last_lines_were_too_late_has_expired() {
     let world = World::new();
     let id = world.create(&lines(2));
-    world.round(1);
+    world.run_once(1);
     let claims = world.claim(2);
     world.answer(&claims[0], 200, "{}");
     world.complete(&claims[1], Outcome::failed(Outcome::DEADLINE, "too late"));
-    world.round(60);
+    world.run_once(60);
     assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("expired", [2, 1, 1]));
 }
 
@@ -147,7 +147,7 @@ fn d10_a_batch_whose_last_lines_were_too_late_has_expired() {
 fn d10_a_cancelled_batch_keeps_what_was_answered() {
     let world = World::new();
     let id = world.create(&lines(5));
-    world.round(1);
+    world.run_once(1);
     let claims = world.claim(3);
     world.answer(&claims[0], 200, "{}");
     let path = format!("/v1/batches/{id}/cancel");
@@ -158,7 +158,7 @@ fn d10_a_cancelled_batch_keeps_what_was_answered() {
     );
     let again = world.call_at("POST", &path, &Value::Null, at(3)).unwrap();
     assert_eq!(again, batch, "asking twice is asking once");
-    assert_eq!(world.round(3), Duration::from_millis(500));
+    assert_eq!(world.run_once(3), Duration::from_millis(500));
     assert_eq!(world.claim(10), [], "what waited is not sent");
     let held = claims[1..].iter().map(|claim| claim.reference.clone()).collect();
     let standing = world.run(world.store().standing(held)).unwrap();
@@ -166,7 +166,7 @@ fn d10_a_cancelled_batch_keeps_what_was_answered() {
     // One comes back as cancelled, the other was answered all the same.
     world.complete(&claims[1], Outcome::failed(Outcome::CANCELLED, "aborted"));
     world.answer(&claims[2], 200, "{}");
-    world.round(4);
+    world.run_once(4);
     let batch = world.batch(&id);
     assert_eq!(
         (&batch["status"], &batch["cancelled_at"]),
@@ -185,13 +185,13 @@ fn d10_a_cancelled_batch_keeps_what_was_answered() {
 fn d10_a_sender_that_never_answers_is_not_waited_for() {
     let world = World::new();
     let id = world.create(&lines(2));
-    world.round(1);
+    world.run_once(1);
     let claims = world.claim(1);
     let path = format!("/v1/batches/{id}/cancel");
     world.call_at("POST", &path, &Value::Null, at(2)).unwrap();
-    world.round(31);
+    world.run_once(31);
     assert_eq!(world.status(&id), "cancelling");
-    world.round(32);
+    world.run_once(32);
     assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("cancelled", [2, 0, 2]));
     assert!(!world.answer(&claims[0], 200, "{}"), "it comes too late");
     assert_eq!(names_of(&world.lines(&id, "error_file_id")), ["r1", "r2"]);
@@ -202,7 +202,7 @@ fn d10_a_batch_that_was_never_read_ends_without_files() {
     let world = World::new();
     let (cancelled, expired) = (world.create(&lines(2)), world.create(&lines(2)));
     world.call("POST", &format!("/v1/batches/{cancelled}/cancel"), &Value::Null).unwrap();
-    world.round(60);
+    world.run_once(60);
     for (id, status) in [(cancelled, "cancelled"), (expired, "expired")] {
         let batch = world.batch(&id);
         assert_eq!(batch["status"], status);
@@ -219,22 +219,22 @@ fn d10_finished_batches_and_files_age_out() {
     let keep = Duration::from_secs(100);
     let world = World::with(dispatch::Batch { keep, ..dispatch::Batch::default() });
     let id = world.create(&lines(1));
-    world.round(1);
+    world.run_once(1);
     world.answer(&world.claim(1)[0], 200, "{}");
-    world.round(50);
+    world.run_once(50);
     assert_eq!((world.status(&id).as_str(), world.names("files").len()), ("completed", 2));
-    world.round(99);
+    world.run_once(99);
     assert_eq!(world.names("files").len(), 2);
-    world.round(100);
+    world.run_once(100);
     assert_eq!(world.names("files").len(), 1, "the input was there first");
-    world.round(149);
+    world.run_once(149);
     assert_eq!((world.status(&id).as_str(), world.names("files").len()), ("completed", 1));
-    world.round(150);
+    world.run_once(150);
     assert_eq!(world.names("files"), Vec::<String>::new());
-    world.round(151);
+    world.run_once(151);
     let gone = world.call("GET", &format!("/v1/batches/{id}"), &Value::Null).unwrap_err();
     assert_eq!(gone, Fault::BatchNotFound(id));
-    assert_eq!(world.batches().shelf.taken(), 0);
+    assert_eq!(world.batches().files.used(), 0);
 }
 
 #[test]
@@ -244,12 +244,12 @@ fn d10_answers_may_be_kept_for_less_time_than_all_else() {
     wanted["output_expires_after"] = json!({"anchor": "created_at", "seconds": 3600});
     let made = world.call("POST", "/v1/batches", &wanted).unwrap();
     let id = made["id"].as_str().unwrap();
-    world.round(1);
+    world.run_once(1);
     world.answer(&world.claim(1)[0], 200, "{}");
-    world.round(10);
-    world.round(3609);
+    world.run_once(10);
+    world.run_once(3609);
     assert_eq!(world.names("files").len(), 2);
-    world.round(3610);
+    world.run_once(3610);
     assert_eq!(world.names("files").len(), 1);
     assert_eq!(world.status(id), "completed", "its row stays");
 }

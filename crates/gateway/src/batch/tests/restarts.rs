@@ -8,7 +8,7 @@ fn d07_a_batch_goes_on_after_a_crash_at_every_stage() {
     let id = world.create(&lines(3));
     world.restart();
     assert_eq!(world.status(&id), "validating");
-    world.round(1);
+    world.run_once(1);
     world.restart();
     assert_eq!(world.status(&id), "in_progress");
     let claims = world.claim(2);
@@ -19,7 +19,7 @@ fn d07_a_batch_goes_on_after_a_crash_at_every_stage() {
         assert!(world.answer(&claim, 200, "{}"));
     }
     world.restart();
-    world.round(2);
+    world.run_once(2);
     world.restart();
     assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("completed", [3, 3, 0]));
     assert_eq!(names_of(&world.lines(&id, "output_file_id")), ["r1", "r2", "r3"]);
@@ -29,7 +29,7 @@ fn d07_a_batch_goes_on_after_a_crash_at_every_stage() {
 fn d07_lines_that_waited_before_a_crash_are_not_queued_again() {
     let mut world = World::new();
     let id = world.create(&lines(3));
-    world.round(1);
+    world.run_once(1);
     // The messages as they are, for a second batch of which only one was queued.
     let mut messages: Vec<_> = world.claim(3).into_iter().map(|claim| claim.message).collect();
     let other = world.create(&lines(3));
@@ -44,7 +44,7 @@ fn d07_lines_that_waited_before_a_crash_are_not_queued_again() {
     assert!(world.answer(&first[0], 200, "{}"));
     world.restart();
     assert_eq!(world.status(&other), "validating");
-    world.round(2);
+    world.run_once(2);
     assert_eq!((world.status(&other).as_str(), world.counts(&other)), ("in_progress", [3, 1, 0]));
     let mut claimed: Vec<_> = world.claim(10).into_iter().map(|claim| claim.message.id).collect();
     claimed.sort();
@@ -58,7 +58,7 @@ fn d07_lines_that_waited_before_a_crash_are_not_queued_again() {
 fn d07_files_that_were_written_before_a_crash_are_written_again() {
     let mut world = World::new();
     let id = world.create(&lines(2));
-    world.round(1);
+    world.run_once(1);
     for claim in world.claim(2) {
         world.answer(&claim, 200, "{}");
     }
@@ -67,14 +67,16 @@ fn d07_files_that_were_written_before_a_crash_are_written_again() {
     let ending = store::ledger::Status::Completed;
     assert!(world.run(ledger.begin_ending(&id, ending, at(2))).unwrap());
     let batch = world.run(ledger.batch(&id)).unwrap().unwrap();
-    let book = book::Book::open(Arc::clone(&world.batches().shelf), &batch, 1000).unwrap();
-    book.end(at(2)).unwrap();
+    let writer =
+        result_writer::ResultWriter::open(Arc::clone(&world.batches().files), &batch, 1000)
+            .unwrap();
+    writer.finish(at(2)).unwrap();
     std::fs::write(world.folder.join("drafts/file-0000000000000000"), "half").unwrap();
     assert_eq!(world.names("files").len(), 2);
     world.restart();
     assert_eq!(world.names("files").len(), 1, "nobody knows the other one");
     assert_eq!(world.names("drafts"), Vec::<String>::new());
-    world.round(3);
+    world.run_once(3);
     assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("completed", [2, 2, 0]));
     assert_eq!(world.names("files").len(), 2);
 }
@@ -83,7 +85,7 @@ fn d07_files_that_were_written_before_a_crash_are_written_again() {
 fn d07_what_is_left_of_a_batch_that_has_ended_is_cleared_after_a_crash() {
     let mut world = World::new();
     let id = world.create(&lines(2));
-    world.round(1);
+    world.run_once(1);
     for claim in world.claim(2) {
         world.answer(&claim, 200, "{}");
     }
@@ -92,9 +94,9 @@ fn d07_what_is_left_of_a_batch_that_has_ended_is_cleared_after_a_crash() {
     world.run(ledger.finish(&id, store::ledger::BatchOutput::default(), at(2))).unwrap();
     world.restart();
     assert_eq!(world.status(&id), "completed");
-    world.round(3);
+    world.run_once(3);
     assert_eq!(world.run(world.store().take_results(&id, 9)).unwrap(), []);
-    assert_eq!(world.round(4), Duration::from_secs(60));
+    assert_eq!(world.run_once(4), Duration::from_secs(60));
 }
 
 #[test]
@@ -105,8 +107,8 @@ fn d10_a_batch_whose_file_was_taken_from_the_folder_fails() {
         world.folder.join("files").join(world.batch(id)["input_file_id"].as_str().unwrap())
     };
     std::fs::remove_file(path(&unread)).unwrap();
-    world.round(1);
-    world.round(1);
+    world.run_once(1);
+    world.run_once(1);
     let code = |id: &str| world.batch(id)["errors"]["data"][0]["code"].clone();
     assert_eq!(
         (world.status(&unread).as_str(), code(&unread)),
@@ -115,9 +117,9 @@ fn d10_a_batch_whose_file_was_taken_from_the_folder_fails() {
     assert_eq!(world.status(&begun), "in_progress");
     world.answer(&world.claim(1)[0], 200, "{}");
     std::fs::remove_file(path(&begun)).unwrap();
-    world.round(2);
+    world.run_once(2);
     assert_eq!((world.status(&begun).as_str(), code(&begun)), ("failed", json!("file_unreadable")));
-    assert_eq!(world.round(3), Duration::from_secs(60));
+    assert_eq!(world.run_once(3), Duration::from_secs(60));
 }
 
 #[test]
@@ -129,11 +131,11 @@ fn d10_an_input_that_cannot_be_read_now_is_read_later() {
     std::fs::rename(&file, &aside).unwrap();
     // It opens, and every read of it fails.
     std::fs::create_dir(&file).unwrap();
-    assert_eq!(world.round(1), Duration::from_secs(5), "it is tried again");
+    assert_eq!(world.run_once(1), Duration::from_secs(5), "it is tried again");
     assert_eq!(world.status(&id), "validating");
     std::fs::remove_dir(&file).unwrap();
     std::fs::rename(&aside, &file).unwrap();
-    world.round(2);
+    world.run_once(2);
     assert_eq!(world.status(&id), "in_progress");
 }
 
@@ -141,14 +143,14 @@ fn d10_an_input_that_cannot_be_read_now_is_read_later() {
 fn d10_many_batches_are_read_one_after_the_other_while_others_go_on() {
     let world = World::new();
     let ids: Vec<String> = (0..3).map(|_| world.create(&lines(1))).collect();
-    assert_eq!(world.round(1), Duration::ZERO, "there are more to read");
+    assert_eq!(world.run_once(1), Duration::ZERO, "there are more to read");
     assert_eq!(world.status(&ids[0]), "in_progress");
     assert_eq!(world.status(&ids[1]), "validating");
     world.answer(&world.claim(1)[0], 200, "{}");
-    world.round(2);
+    world.run_once(2);
     assert_eq!(world.status(&ids[0]), "completed");
     assert_eq!(world.status(&ids[1]), "in_progress");
-    world.round(3);
+    world.run_once(3);
     assert_eq!(world.status(&ids[2]), "in_progress");
 }
 
@@ -156,7 +158,7 @@ fn d10_many_batches_are_read_one_after_the_other_while_others_go_on() {
 fn d10_thousands_of_lines_wait_in_steps() {
     let world = World::new();
     let id = world.create(&lines(2500));
-    world.round(1);
+    world.run_once(1);
     assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("in_progress", [2500, 0, 0]));
     let mut sum = 0;
     loop {
@@ -179,7 +181,7 @@ fn d10_thousands_of_lines_wait_in_steps() {
         });
     }
     assert_eq!(sum, 2500);
-    world.round(3);
+    world.run_once(3);
     let rows = world.lines(&id, "output_file_id");
     let names: Vec<String> = (1..=2500).map(|number| format!("r{number}")).collect();
     assert_eq!(names_of(&rows), names);

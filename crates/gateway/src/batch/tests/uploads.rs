@@ -16,7 +16,7 @@ fn d10_a_file_comes_in_whatever_pieces_and_goes_out_as_it_came() {
             "purpose": "batch", "status": "processed"});
         assert_eq!(world.get(&path), shape);
     }
-    assert_eq!(world.batches().shelf.taken(), 4 * content.len() as u64);
+    assert_eq!(world.batches().files.used(), 4 * content.len() as u64);
     assert_eq!(world.names("drafts"), Vec::<String>::new());
 }
 
@@ -63,7 +63,7 @@ fn d10_what_is_no_upload_leaves_nothing() {
     assert_eq!(large, Fault::FileTooLarge(1000));
     world.await_no_drafts();
     assert_eq!(world.names("files"), Vec::<String>::new());
-    assert_eq!(world.batches().shelf.taken(), 0);
+    assert_eq!(world.batches().files.used(), 0);
     assert_eq!(world.send(&form(&"x".repeat(1000)), 100).unwrap().bytes, 1000);
 }
 
@@ -156,9 +156,9 @@ fn d10_a_file_may_say_itself_when_it_goes() {
     let form = format!("{purpose}{anchor}{soon}{file}--XYZ--");
     let file = world.send(form.as_bytes(), 100).unwrap();
     assert_eq!(file.expires, at(3600));
-    world.round(3599);
+    world.run_once(3599);
     assert_eq!(world.names("files"), [file.id]);
-    world.round(3600);
+    world.run_once(3600);
     assert_eq!(world.names("files"), Vec::<String>::new());
-    assert_eq!(world.batches().shelf.taken(), 0);
+    assert_eq!(world.batches().files.used(), 0);
 }

@@ -14,15 +14,15 @@ const COMPLAINT_MAX: usize = 200;
 
 /// Somebody who can be asked.
 #[derive(Clone, Debug)]
-pub(super) struct Server {
+pub(super) struct MetricsServer {
     pub(super) client: Arc<Client>,
     pub(super) base: BaseUrl,
     pub(super) clock: Clock,
 }
 
-// === impl Server ===
+// === impl MetricsServer ===
 
-impl Server {
+impl MetricsServer {
     /// Fetches a page of at most so many bytes; once more where the connection had gone away.
     pub(super) async fn get(&self, path: &str, most: usize) -> Result<Bytes, String> {
         let request = || {

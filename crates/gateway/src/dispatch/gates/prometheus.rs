@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use flow::{Span, Time};
 
-use super::fetch::Server;
-use super::look::{Look, size, sound};
-use super::promql::{self, Number, Sample};
+use super::fetch::MetricsServer;
+use super::promql::{self, PromMetric, Sample};
+use super::reading::{Reading, size, sound};
 use crate::clock::span;
 use crate::config::resolved::dispatch::System;
 
@@ -19,10 +19,10 @@ const SCRAPE: Span = Span::from_millis(50);
 /// What is asked, and of whom.
 #[derive(Debug)]
 pub(super) struct Prometheus {
-    pub(super) server: Server,
-    pub(super) asks: Asks,
+    pub(super) server: MetricsServer,
+    pub(super) asks: Query,
     /// What tells how many servers are ready, where that must be known.
-    pub(super) ready: Vec<Number>,
+    pub(super) ready: Vec<PromMetric>,
     pub(super) system: System,
     pub(super) stale_after: Duration,
     /// The sample that was seen last, by its own time, and when that was by our clock. The same
@@ -32,11 +32,11 @@ pub(super) struct Prometheus {
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub(super) enum Asks {
+pub(super) enum Query {
     /// The first of these that has a sample.
     Names {
         /// The names, best first.
-        numbers: Vec<Number>,
+        numbers: Vec<PromMetric>,
         /// How many requests each server takes, where the numbers are requests.
         each: Option<f64>,
     },
@@ -49,22 +49,26 @@ pub(super) enum Asks {
 impl Prometheus {
     pub(super) fn source(&self) -> String {
         let what = match &self.asks {
-            Asks::Names { numbers, .. } => numbers.first().map(|number| number.series.as_str()),
-            Asks::Expression(text) => Some(text.as_str()),
+            Query::Names { numbers, .. } => numbers.first().map(|number| number.series.as_str()),
+            Query::Expression(text) => Some(text.as_str()),
         };
         let place = &self.server.base.place;
         format!("{} by Prometheus at http://{place}", what.unwrap_or_default())
     }
 
-    pub(super) async fn look(&mut self) -> Result<Look, String> {
+    pub(super) async fn read(&mut self) -> Result<Reading, String> {
         match self.asks.clone() {
-            Asks::Names { numbers, each } => self.by_names(&numbers, each).await,
-            Asks::Expression(text) => self.by_expression(&text).await,
+            Query::Names { numbers, each } => self.by_names(&numbers, each).await,
+            Query::Expression(text) => self.by_expression(&text).await,
         }
     }
 
-    async fn by_names(&mut self, numbers: &[Number], each: Option<f64>) -> Result<Look, String> {
-        let all: Vec<Number> = numbers.iter().chain(&self.ready).cloned().collect();
+    async fn by_names(
+        &mut self,
+        numbers: &[PromMetric],
+        each: Option<f64>,
+    ) -> Result<Reading, String> {
+        let all: Vec<PromMetric> = numbers.iter().chain(&self.ready).cloned().collect();
         let began = self.server.clock.now();
         let body = self.ask(&promql::question(&all)).await?;
         let came = self.server.clock.now();
@@ -87,7 +91,7 @@ impl Prometheus {
             return Err(format!("the last sample of {by} is {:.1} s old", oldest.age));
         }
         let (at, lag) = self.moment(oldest, began, came);
-        Ok(Look { free, system, at, lag, by })
+        Ok(Reading { free, system, at, lag, by })
     }
 
     /// When a sample was taken by our clock, at the latest, and how much earlier it may have been.
@@ -105,7 +109,7 @@ impl Prometheus {
         (at, lag)
     }
 
-    async fn by_expression(&self, text: &str) -> Result<Look, String> {
+    async fn by_expression(&self, text: &str) -> Result<Reading, String> {
         let body = self.ask(text).await?;
         let at = self.server.clock.now();
         let free = promql::least(&body)?;
@@ -116,7 +120,7 @@ impl Prometheus {
         let system = size(&self.system, servers, None)?;
         // Nobody can tell how old that is which it is made of.
         let lag = span(self.stale_after);
-        Ok(Look { free, system, at, lag, by: String::new() })
+        Ok(Reading { free, system, at, lag, by: String::new() })
     }
 
     async fn servers(&self) -> Result<f64, String> {

@@ -11,24 +11,24 @@
 
 use serde::Deserialize;
 
-use super::look::sound;
+use super::reading::sound;
 
 /// The label that tells the parts of one answer apart.
 const PART: &str = "tidegate";
 
 /// A number and what it means.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Number {
+pub(super) struct PromMetric {
     /// The series that it is made of.
     pub(super) series: String,
     /// The expression, which gives one sample without labels.
     value: String,
-    reads: Reads,
+    reads: Quantity,
 }
 
 /// What a number says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Reads {
+enum Quantity {
     /// How full the pool is.
     Saturation,
     /// How many requests there are at all servers.
@@ -51,30 +51,30 @@ pub(super) struct Sample {
 
 /// The number that counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer<'a> {
-    pub(super) number: &'a Number,
+pub(super) struct SelectedSample<'a> {
+    pub(super) number: &'a PromMetric,
     pub(super) sample: Sample,
 }
 
 /// The beginning of an answer's body.
 #[derive(Debug, Deserialize)]
-struct Body {
+struct QueryResponse {
     status: String,
     error: Option<String>,
-    data: Option<Data>,
+    data: Option<QueryResult>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
-enum Data {
-    Vector(Vec<Series>),
+enum QueryResult {
+    Vector(Vec<VectorSample>),
     Scalar(Point),
     Matrix(serde::de::IgnoredAny),
     String(serde::de::IgnoredAny),
 }
 
 #[derive(Debug, Deserialize)]
-struct Series {
+struct VectorSample {
     #[serde(default)]
     metric: std::collections::BTreeMap<String, String>,
     value: Point,
@@ -83,18 +83,18 @@ struct Series {
 /// A time in seconds and a number in words.
 type Point = (f64, String);
 
-// === impl Number ===
+// === impl PromMetric ===
 
-impl Number {
+impl PromMetric {
     /// The free share by its value, where each of so many servers takes so many requests.
     pub(super) fn free(&self, value: f64, each: Option<f64>, servers: Option<f64>) -> f64 {
         let (each, servers) = (each.unwrap_or(0.0), servers.unwrap_or(0.0));
         let part = |room: f64| if room > 0.0 { 1.0 - value / room } else { 0.0 };
         match self.reads {
-            Reads::Saturation => 1.0 - value,
-            Reads::Mean => part(each),
-            Reads::Total => part(each * servers),
-            Reads::Ready => 0.0,
+            Quantity::Saturation => 1.0 - value,
+            Quantity::Mean => part(each),
+            Quantity::Total => part(each * servers),
+            Quantity::Ready => 0.0,
         }
     }
 
@@ -105,18 +105,18 @@ impl Number {
             "inference_extension_flow_control_pool_saturation",
         ];
         let series = names.map(|name| selector(name, "inference_pool", pool));
-        series.into_iter().map(|series| Self::new(series, Reads::Saturation)).collect()
+        series.into_iter().map(|series| Self::new(series, Quantity::Saturation)).collect()
     }
 
     /// What tells how full an endpoint picker is, best first: its own queue, the queues of its
     /// servers, what runs at its servers.
     pub(super) fn loads(pool: &str) -> Vec<Self> {
         let loads = [
-            ("llm_d_epp_flow_control_queue_size", "inference_pool", Reads::Total),
-            ("inference_extension_flow_control_queue_size", "inference_pool", Reads::Total),
-            ("llm_d_epp_per_endpoint_queue_size", "name", Reads::Mean),
-            ("inference_pool_per_pod_queue_size", "name", Reads::Mean),
-            ("vllm:num_requests_running", "inference_pool", Reads::Total),
+            ("llm_d_epp_flow_control_queue_size", "inference_pool", Quantity::Total),
+            ("inference_extension_flow_control_queue_size", "inference_pool", Quantity::Total),
+            ("llm_d_epp_per_endpoint_queue_size", "name", Quantity::Mean),
+            ("inference_pool_per_pod_queue_size", "name", Quantity::Mean),
+            ("vllm:num_requests_running", "inference_pool", Quantity::Total),
         ];
         let number = |(name, label, reads)| Self::new(selector(name, label, pool), reads);
         loads.into_iter().map(number).collect()
@@ -127,30 +127,32 @@ impl Number {
         let series: Vec<String> = match (metric, pool) {
             (Some(metric), _) => vec![metric.to_owned()],
             (None, Some(pool)) => {
-                super::page::READY.map(|name| selector(name, "name", pool)).into()
+                super::scrape::READY.map(|name| selector(name, "name", pool)).into()
             }
-            (None, None) => super::page::READY.map(str::to_owned).into(),
+            (None, None) => super::scrape::READY.map(str::to_owned).into(),
         };
-        series.into_iter().map(|series| Self::new(series, Reads::Ready)).collect()
+        series.into_iter().map(|series| Self::new(series, Quantity::Ready)).collect()
     }
 
-    fn new(series: String, reads: Reads) -> Self {
+    fn new(series: String, reads: Quantity) -> Self {
         let value = match reads {
             // Aggregations pass over what is not a number, except sums.
-            Reads::Saturation => format!("max({series}) + 0 * sum({series})"),
-            Reads::Total => format!("sum({series})"),
-            Reads::Mean => format!("avg({series})"),
+            Quantity::Saturation => format!("max({series}) + 0 * sum({series})"),
+            Quantity::Total => format!("sum({series})"),
+            Quantity::Mean => format!("avg({series})"),
             // Pickers that stand beside each other all tell of the same servers.
-            Reads::Ready => format!("max(sum by (job, instance) ({series})) + 0 * sum({series})"),
+            Quantity::Ready => {
+                format!("max(sum by (job, instance) ({series})) + 0 * sum({series})")
+            }
         };
         Self { series, value, reads }
     }
 }
 
 /// One expression for several numbers and the times of their samples.
-pub(super) fn question(numbers: &[Number]) -> String {
-    let part = |(at, number): (usize, &Number)| {
-        let Number { value, series, .. } = number;
+pub(super) fn question(numbers: &[PromMetric]) -> String {
+    let part = |(at, number): (usize, &PromMetric)| {
+        let PromMetric { value, series, .. } = number;
         let value = format!("label_replace({value}, \"{PART}\", \"value {at}\", \"\", \"\")");
         let time = format!("min(timestamp({series}))");
         format!("{value} or label_replace({time}, \"{PART}\", \"time {at}\", \"\", \"\")")
@@ -174,7 +176,7 @@ pub(super) fn path(expression: &str) -> String {
 
 /// The numbers in the answer to [`question`], in its order; nothing for those without a sample.
 pub(super) fn numbers(body: &[u8], count: usize) -> Result<Vec<Option<Sample>>, String> {
-    let Data::Vector(series) = data(body)? else {
+    let QueryResult::Vector(series) = data(body)? else {
         return Err("Prometheus answered with something else than it was asked for".into());
     };
     let find = |part: String| {
@@ -193,17 +195,17 @@ pub(super) fn numbers(body: &[u8], count: usize) -> Result<Vec<Option<Sample>>, 
 /// The first number that has a sample, of those that can be used: some need to know how many
 /// servers are ready.
 pub(super) fn first<'a>(
-    numbers: &'a [Number],
+    numbers: &'a [PromMetric],
     samples: &[Option<Sample>],
     ready: bool,
-) -> Option<Answer<'a>> {
-    let usable = |number: &Number| ready || number.reads != Reads::Total;
+) -> Option<SelectedSample<'a>> {
+    let usable = |number: &PromMetric| ready || number.reads != Quantity::Total;
     let found = numbers.iter().zip(samples).filter(|(number, _)| usable(number));
-    found.filter_map(|(number, sample)| Some(Answer { number, sample: (*sample)? })).next()
+    found.filter_map(|(number, sample)| Some(SelectedSample { number, sample: (*sample)? })).next()
 }
 
 /// What to say where nothing answers.
-pub(super) fn missing(numbers: &[Number]) -> String {
+pub(super) fn missing(numbers: &[PromMetric]) -> String {
     let shown: Vec<&str> = numbers.iter().map(|number| number.series.as_str()).collect();
     format!("nothing is known of any of {}", shown.join(", "))
 }
@@ -211,10 +213,10 @@ pub(super) fn missing(numbers: &[Number]) -> String {
 /// The least of what an expression of the operator's own gives.
 pub(super) fn least(body: &[u8]) -> Result<f64, String> {
     let points: Vec<Point> = match data(body)? {
-        Data::Scalar(point) => vec![point],
-        Data::Vector(series) => series.into_iter().map(|series| series.value).collect(),
-        Data::Matrix(_) => return Err("the expression gives a range, not a moment".into()),
-        Data::String(_) => return Err("the expression gives a text, not a number".into()),
+        QueryResult::Scalar(point) => vec![point],
+        QueryResult::Vector(series) => series.into_iter().map(|series| series.value).collect(),
+        QueryResult::Matrix(_) => return Err("the expression gives a range, not a moment".into()),
+        QueryResult::String(_) => return Err("the expression gives a text, not a number".into()),
     };
     let mut least = None;
     for (_, value) in &points {
@@ -224,8 +226,8 @@ pub(super) fn least(body: &[u8]) -> Result<f64, String> {
     least.ok_or_else(|| "the expression gives no sample".into())
 }
 
-fn data(body: &[u8]) -> Result<Data, String> {
-    let answer: Body = serde_json::from_slice(body)
+fn data(body: &[u8]) -> Result<QueryResult, String> {
+    let answer: QueryResponse = serde_json::from_slice(body)
         .map_err(|error| format!("what it answered is not Prometheus's: {error}"))?;
     match (answer.status.as_str(), answer.data) {
         ("success", Some(data)) => Ok(data),

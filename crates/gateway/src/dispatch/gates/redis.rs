@@ -7,7 +7,7 @@
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use super::look::{Look, size, sound};
+use super::reading::{Reading, size, sound};
 use crate::clock::Clock;
 use crate::config::resolved::dispatch::System;
 
@@ -19,8 +19,8 @@ const PORT: u16 = 6379;
 
 /// Where the number is.
 #[derive(Debug)]
-pub(super) struct Key {
-    pub(super) address: Address,
+pub(super) struct RedisKey {
+    pub(super) address: RedisAddress,
     pub(super) key: String,
     pub(super) clock: Clock,
     pub(super) system: System,
@@ -29,7 +29,7 @@ pub(super) struct Key {
 
 /// A server as its URL names it.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) struct RedisAddress {
     place: String,
     user: Option<String>,
     password: Option<String>,
@@ -43,14 +43,14 @@ enum Reply {
     Missing,
 }
 
-// === impl Key ===
+// === impl RedisKey ===
 
-impl Key {
+impl RedisKey {
     pub(super) fn source(&self) -> String {
         format!("{:?} in Redis at {}", self.key, self.address.place)
     }
 
-    pub(super) async fn look(&mut self) -> Result<Look, String> {
+    pub(super) async fn read(&mut self) -> Result<Reading, String> {
         // Whatever goes wrong from here on, the connection is dropped with it.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -66,7 +66,7 @@ impl Key {
         let free = sound(value, &self.key)?.clamp(0.0, 1.0);
         let system = size(&self.system, None, None)?;
         let at = self.clock.now();
-        Ok(Look { free, system, at, lag: flow::Span::ZERO, by: String::new() })
+        Ok(Reading { free, system, at, lag: flow::Span::ZERO, by: String::new() })
     }
 }
 
@@ -121,9 +121,9 @@ fn strange(line: &str) -> String {
     format!("it does not speak as Redis does: {start:?}")
 }
 
-// === impl Address ===
+// === impl RedisAddress ===
 
-impl Address {
+impl RedisAddress {
     /// Reads `redis://user:password@host:port/database`, of which only the host is needed.
     pub(super) fn read(url: &str) -> Result<Self, String> {
         // The URL may hold a password: it is not quoted.
@@ -169,7 +169,7 @@ impl Address {
     }
 }
 
-impl std::fmt::Debug for Address {
+impl std::fmt::Debug for RedisAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Passwords have no place in logs.
         f.debug_struct("Address").field("place", &self.place).finish_non_exhaustive()

@@ -1,12 +1,12 @@
 //! The gates against servers that say what they are told to say, and against real ones.
 
-mod answers;
+mod aimd;
 mod fake;
-mod inside;
-mod page;
+mod local_load;
 mod prometheus;
 mod promql;
 mod redis;
+mod scrape;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use std::time::Duration;
 use flow::Span;
 use flow::budget::Allowance;
 
-use super::{Explanation, Gates, Pass, Way};
+use super::{GatePermit, GateSet, GateStatus, Gates};
 use crate::clock::Clock;
-use crate::config::resolved::dispatch::{Gate as Spec, GateKind, System, Unit};
+use crate::config::resolved::dispatch::{Gate as GateSettings, GateKind, System, Unit};
 
 /// A gate with this name that is read soon.
-fn spec(name: &str, kind: GateKind, system: System) -> Spec {
-    Spec {
+fn spec(name: &str, kind: GateKind, system: System) -> GateSettings {
+    GateSettings {
         name: name.into(),
         kind,
         baseline: 0.2,
@@ -32,28 +32,28 @@ fn spec(name: &str, kind: GateKind, system: System) -> Spec {
     }
 }
 
-fn constant(name: &str, free: f64, system: f64) -> Spec {
+fn constant(name: &str, free: f64, system: f64) -> GateSettings {
     spec(name, GateKind::Constant(free), System::Fixed(system))
 }
 
-fn made(specs: &[Spec]) -> Result<Arc<Gates>, String> {
-    Gates::new(specs, None, Clock::start(), Arc::default())
+fn made(settings: &[GateSettings]) -> Result<Arc<Gates>, String> {
+    Gates::new(settings, None, Clock::start(), Arc::default())
 }
 
-fn gates(specs: &[Spec]) -> Arc<Gates> {
-    made(specs).unwrap()
+fn gates(settings: &[GateSettings]) -> Arc<Gates> {
+    made(settings).unwrap()
 }
 
 /// The way through all of them.
-fn way(gates: &Gates) -> Way {
-    let names: Vec<String> = gates.specs.iter().map(|spec| spec.name.clone()).collect();
+fn set(gates: &Gates) -> GateSet {
+    let names: Vec<String> = gates.settings.iter().map(|settings| settings.name.clone()).collect();
     gates.named(&names).unwrap()
 }
 
 /// All that may go now.
-fn take_all(gates: &Arc<Gates>) -> Vec<Pass> {
-    let way = way(gates);
-    std::iter::from_fn(|| gates.take(&way, 1).ok()).take(10_000).collect()
+fn take_all(gates: &Arc<Gates>) -> Vec<GatePermit> {
+    let set = set(gates);
+    std::iter::from_fn(|| gates.take(&set, 1).ok()).take(10_000).collect()
 }
 
 /// Watches for as long as the handle lives.
@@ -67,11 +67,11 @@ fn watched(gates: &Arc<Gates>) -> tokio::task::JoinSet<()> {
 async fn until(
     gates: &Gates,
     what: &str,
-    mut is_so: impl FnMut(&Explanation) -> bool,
-) -> Explanation {
+    mut is_so: impl FnMut(&GateStatus) -> bool,
+) -> GateStatus {
     let wait = async {
         loop {
-            let now = gates.explain().remove(0);
+            let now = gates.status().remove(0);
             if is_so(&now) {
                 return now;
             }
@@ -79,7 +79,7 @@ async fn until(
         }
     };
     let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
-    waited.unwrap_or_else(|_| panic!("never {what}: {:?}", gates.explain()))
+    waited.unwrap_or_else(|_| panic!("never {what}: {:?}", gates.status()))
 }
 
 #[test]
@@ -99,9 +99,11 @@ fn d02_gates_that_cannot_work_are_errors_at_the_start() {
     };
     let fixed = || System::Fixed(10.0);
     let each = || System::PerServer { each: 10.0, ready: None };
-    let bytes =
-        Spec { unit: Unit::Bytes, ..spec("g", GateKind::Gateway { rest: 1.0 }, System::Known) };
-    let hasty = Spec { stale_after: Duration::from_millis(1), ..constant("g", 1.0, 1.0) };
+    let bytes = GateSettings {
+        unit: Unit::Bytes,
+        ..spec("g", GateKind::Gateway { rest: 1.0 }, System::Known)
+    };
+    let hasty = GateSettings { stale_after: Duration::from_millis(1), ..constant("g", 1.0, 1.0) };
     let wrong = [
         (spec("g", GateKind::Constant(1.5), fixed()), "from 0 to 1"),
         (spec("g", GateKind::Constant(f64::NAN), fixed()), "from 0 to 1"),
@@ -109,7 +111,7 @@ fn d02_gates_that_cannot_work_are_errors_at_the_start() {
         (spec("g", GateKind::Constant(1.0), each()), "how many servers are ready"),
         (spec("g", GateKind::Constant(1.0), System::Fixed(0.0)), "more than 0"),
         (spec("g", GateKind::Constant(1.0), System::Fixed(f64::INFINITY)), "more than 0"),
-        (Spec { baseline: 1.0, ..constant("g", 1.0, 1.0) }, "baseline is 1"),
+        (GateSettings { baseline: 1.0, ..constant("g", 1.0, 1.0) }, "baseline is 1"),
         (hasty, "to the next one"),
         (bytes, "in the unit"),
         (spec("g", GateKind::Gateway { rest: 1.0 }, System::Known), "no gateway in this process"),
@@ -125,9 +127,12 @@ fn d02_gates_that_cannot_work_are_errors_at_the_start() {
         (spec("g", GateKind::Aimd { min: 0, max: 5 }, System::Known), "min is 0"),
         (spec("g", GateKind::Aimd { min: 9, max: 5 }, System::Known), "max is 5"),
     ];
-    for (spec, why) in wrong {
-        let error = made(&[constant("good", 1.0, 1.0), spec.clone()]).unwrap_err();
-        assert!(error.starts_with("gate \"g\": ") && error.contains(why), "{error} of {spec:?}");
+    for (settings, why) in wrong {
+        let error = made(&[constant("good", 1.0, 1.0), settings.clone()]).unwrap_err();
+        assert!(
+            error.starts_with("gate \"g\": ") && error.contains(why),
+            "{error} of {settings:?}"
+        );
     }
     assert!(made(&[spec("g", budget(100.0), System::Known)]).is_ok());
 }
@@ -145,47 +150,48 @@ fn d02_an_unknown_gate_is_named_with_those_that_there_are() {
 #[test]
 fn d03_a_constant_bounds_what_is_under_way() {
     let gates = gates(&[constant("g", 0.7, 50.0)]);
-    let way = way(&gates);
-    assert_eq!(gates.room(&way), 25);
+    let set = set(&gates);
+    assert_eq!(gates.room(&set), 25);
     let passes = take_all(&gates);
-    assert_eq!((passes.len(), gates.room(&way)), (25, 0));
-    let closed = gates.take(&way, 1).unwrap_err();
+    assert_eq!((passes.len(), gates.room(&set)), (25, 0));
+    let closed = gates.take(&set, 1).unwrap_err();
     assert_eq!(closed.to_string(), "gate \"g\" is spent: all that may go is under way");
     drop(passes);
-    assert_eq!(gates.room(&way), 25);
+    assert_eq!(gates.room(&set), 25);
 }
 
 /// A request takes from all of its gates or from none, each in its own unit.
 #[test]
 fn d02_d04_gates_compose_and_count_in_their_units() {
-    let tokens = Spec { unit: Unit::Tokens, baseline: 0.0, ..constant("tokens", 1.0, 100.0) };
-    let bytes = Spec { unit: Unit::Bytes, baseline: 0.0, ..constant("bytes", 1.0, 300.0) };
+    let tokens =
+        GateSettings { unit: Unit::Tokens, baseline: 0.0, ..constant("tokens", 1.0, 100.0) };
+    let bytes = GateSettings { unit: Unit::Bytes, baseline: 0.0, ..constant("bytes", 1.0, 300.0) };
     let gates = gates(&[constant("requests", 1.0, 5.0), tokens, bytes]);
-    let way = way(&gates);
-    assert_eq!(gates.room(&way), 1, "where sizes count nobody knows how many");
-    let first = gates.take(&way, 200).unwrap();
-    let closed = gates.take(&way, 101).unwrap_err();
+    let set = set(&gates);
+    assert_eq!(gates.room(&set), 1, "where sizes count nobody knows how many");
+    let first = gates.take(&set, 200).unwrap();
+    let closed = gates.take(&set, 101).unwrap_err();
     assert_eq!(closed.gate, "bytes", "300 were free and 200 are taken");
     let state = |gates: &Gates| -> Vec<(u64, u64)> {
-        gates.explain().iter().map(|gate| (gate.in_flight, gate.held)).collect()
+        gates.status().iter().map(|gate| (gate.in_flight, gate.held)).collect()
     };
     assert_eq!(state(&gates), [(1, 1), (1, 50), (1, 200)], "and nothing was taken in part");
-    let second = gates.take(&way, 0).unwrap();
+    let second = gates.take(&set, 0).unwrap();
     assert_eq!(state(&gates), [(2, 2), (2, 51), (2, 201)], "nothing is for nothing");
     drop((first, second));
     assert_eq!(state(&gates), [(0, 0); 3]);
-    let alone = gates.take(&way, 1000).unwrap();
-    assert_eq!(gates.take(&way, 1).unwrap_err().gate, "tokens");
+    let alone = gates.take(&set, 1000).unwrap();
+    assert_eq!(gates.take(&set, 1).unwrap_err().gate, "tokens");
     drop(alone);
 }
 
 #[test]
 fn d08_dispatchers_share_what_may_go() {
     let gates = gates(&[constant("g", 1.0, 10.0)]);
-    let way = way(&gates);
+    let set = set(&gates);
     let parts = [0, 1, 2].map(|rank| {
         gates.share(rank, 3);
-        gates.room(&way)
+        gates.room(&set)
     });
     assert_eq!(parts, [3, 3, 2]);
 }
@@ -194,7 +200,7 @@ fn d08_dispatchers_share_what_may_go() {
 async fn d05_a_refusal_closes_all_gates_of_the_way_until_the_hold_is_over() {
     let gates = gates(&[constant("a", 1.0, 10.0), constant("b", 1.0, 10.0)]);
     let _watching = watched(&gates);
-    let (both, other) = (way(&gates), gates.named(&["b".into()]).unwrap());
+    let (both, other) = (set(&gates), gates.named(&["b".into()]).unwrap());
     let pass = gates.take(&gates.named(&["a".into()]).unwrap(), 1).unwrap();
     pass.congested(Some(Duration::from_millis(80)));
     let closed = gates.take(&both, 1).unwrap_err();
@@ -212,19 +218,19 @@ async fn d05_a_refusal_closes_all_gates_of_the_way_until_the_hold_is_over() {
 #[tokio::test]
 async fn d03_whoever_waits_hears_of_every_place_that_is_free_again() {
     let gates = gates(&[constant("g", 1.0, 5.0)]);
-    let way = way(&gates);
+    let set = set(&gates);
     let mut passes = take_all(&gates);
-    assert_eq!(gates.room(&way), 0);
+    assert_eq!(gates.room(&set), 0);
     drop(passes.pop());
     gates.changed().await;
-    assert_eq!(gates.room(&way), 1);
+    assert_eq!(gates.room(&set), 1);
 }
 
 #[test]
 fn d02_a_gate_explains_itself() {
     let gates = gates(&[
         constant("night", 0.7, 50.0),
-        Spec { unit: Unit::Bytes, ..constant("closed", 0.1, 1e6) },
+        GateSettings { unit: Unit::Bytes, ..constant("closed", 0.1, 1e6) },
         spec(
             "far",
             GateKind::RedisKey { url: "redis://:pw@h/3".into(), key: "k".into() },
@@ -232,7 +238,7 @@ fn d02_a_gate_explains_itself() {
         ),
     ]);
     let _pass = gates.take(&gates.named(&["night".into()]).unwrap(), 1).unwrap();
-    let found = serde_json::to_value(gates.explain()).unwrap();
+    let found = serde_json::to_value(gates.status()).unwrap();
     let night = &found[0];
     for (key, value) in
         [("name", "night"), ("kind", "constant"), ("source", "always 0.7"), ("state", "open")]
@@ -257,7 +263,7 @@ fn d02_a_gate_explains_itself() {
     assert_eq!(found[2]["source"], "\"k\" in Redis at h:6379", "without its password");
     assert_eq!(found[2]["value"], serde_json::Value::Null);
 
-    let text = Explanation::table(&gates.explain());
+    let text = GateStatus::table(&gates.status());
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("GATE"), "{text}");
     let row: Vec<&str> = lines[1].split_whitespace().collect();
@@ -275,7 +281,7 @@ fn d02_a_gate_explains_itself() {
 #[test]
 fn d06_every_state_has_words() {
     let gates = gates(&[constant("g", 1.0, 10.0)]);
-    let words = |why| gates.books()[0].state(&gates.specs[0], why);
+    let words = |why| gates.states()[0].describe(&gates.settings[0], why);
     let long = Span::from_millis(31_250);
     assert_eq!(
         words(Allowance::Stale(long)),

@@ -5,18 +5,18 @@ use flow::Time;
 
 use super::*;
 use crate::dispatch::gates::promql::Sample;
-use crate::dispatch::gates::source::{Away, Source};
+use crate::dispatch::gates::source::{Remote, Source};
 
-fn saturation(url: String, system: System) -> Spec {
+fn saturation(url: String, system: System) -> GateSettings {
     spec("g", GateKind::PrometheusSaturation { url, pool: "p".into() }, system)
 }
 
-fn budget(url: String) -> Spec {
+fn budget(url: String) -> GateSettings {
     let kind = GateKind::PrometheusBudget { url, pool: "p".into(), max_concurrency: 10.0 };
     spec("g", kind, System::Known)
 }
 
-fn query(url: String, query: &str) -> Spec {
+fn query(url: String, query: &str) -> GateSettings {
     spec("g", GateKind::PrometheusQuery { url, query: query.into() }, System::Fixed(100.0))
 }
 
@@ -59,9 +59,9 @@ async fn d02_d06_a_saturation_is_as_old_as_its_sample() {
 #[tokio::test]
 async fn d06_the_time_of_a_sample_is_told_by_its_age() {
     let gates = gates(&[saturation("http://127.0.0.1:1".into(), System::Fixed(100.0))]);
-    let Source::Away(away) = &gates.sources[0] else { panic!("it is away") };
-    let mut away = away.lock().await;
-    let Away::Prometheus(prometheus) = &mut *away else { panic!("it is Prometheus") };
+    let Source::Remote(remote) = &gates.sources[0] else { panic!("it is away") };
+    let mut remote = remote.lock().await;
+    let Remote::Prometheus(prometheus) = &mut *remote else { panic!("it is Prometheus") };
     let [began, came] = [60_000, 60_010].map(Time::from_millis);
     let mut moment = |age, taken| prometheus.moment(Sample { value: 0.5, age, taken }, began, came);
     let lag = Span::from_millis(60);
@@ -76,12 +76,12 @@ async fn d06_the_time_of_a_sample_is_told_by_its_age() {
 async fn d03_a_sample_that_is_told_again_is_the_same_reading() {
     let fake = Fake::start(vec![says("0.5", 0.25)]).await;
     let gates = gates(&[saturation(fake.url(), System::Fixed(100.0))]);
-    let Source::Away(away) = &gates.sources[0] else { panic!("it is away") };
-    let first = away.lock().await.look().await.unwrap();
-    let again = away.lock().await.look().await.unwrap();
+    let Source::Remote(remote) = &gates.sources[0] else { panic!("it is away") };
+    let first = remote.lock().await.read().await.unwrap();
+    let again = remote.lock().await.read().await.unwrap();
     assert_eq!(first.at, again.at);
     fake.set(says("0.5", 0.125));
-    let newer = away.lock().await.look().await.unwrap();
+    let newer = remote.lock().await.read().await.unwrap();
     assert!(newer.at > first.at);
 }
 
@@ -217,17 +217,17 @@ async fn d02_any_expression_may_say_how_free_it_is() {
     let Some(real) = Real::start("query").await else { return };
     real.page.set(page(200, "busy{server=\"a\"} 0.25\nbusy{server=\"b\"} 0.5\nready 3\nbad NaN\n"));
     let each = System::PerServer { each: 10.0, ready: Some("ready".into()) };
-    let every = Spec { system: each, ..query(real.url.clone(), "1 - busy") };
+    let every = GateSettings { system: each, ..query(real.url.clone(), "1 - busy") };
     let gates = gates(&[
         every,
-        Spec { name: "scalar".into(), ..query(real.url.clone(), "1 - 0.5") },
-        Spec { name: "bad".into(), ..query(real.url.clone(), "bad or busy") },
+        GateSettings { name: "scalar".into(), ..query(real.url.clone(), "1 - 0.5") },
+        GateSettings { name: "bad".into(), ..query(real.url.clone(), "bad or busy") },
     ]);
     let _watching = watched(&gates);
     let found = until(&gates, "read", |gate| gate.open).await;
     assert_eq!((found.value, found.system, found.n), (Some(0.5), Some(30.0), Some(9)), "{found:?}");
     until(&gates, "all read", |_| {
-        let others = &gates.explain()[1..];
+        let others = &gates.status()[1..];
         others[0].value == Some(0.5) && others[1].state == "unreadable: the expression is NaN"
     })
     .await;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::promql::{Number, first, least, missing, numbers, path, question};
+use super::super::promql::{PromMetric, first, least, missing, numbers, path, question};
 
 /// An answer with these samples: the part's name, when it was asked and what it is.
 fn answer(samples: &[(&str, f64, &str)]) -> Vec<u8> {
@@ -17,18 +17,18 @@ fn answer(samples: &[(&str, f64, &str)]) -> Vec<u8> {
 
 #[test]
 fn d02_names_of_today_come_before_those_of_before() {
-    let names = |numbers: Vec<Number>| -> Vec<String> {
+    let names = |numbers: Vec<PromMetric>| -> Vec<String> {
         numbers.into_iter().map(|number| number.series).collect()
     };
     assert_eq!(
-        names(Number::saturations("p")),
+        names(PromMetric::saturations("p")),
         [
             "llm_d_epp_flow_control_pool_saturation{inference_pool=\"p\"}",
             "inference_extension_flow_control_pool_saturation{inference_pool=\"p\"}",
         ]
     );
     assert_eq!(
-        names(Number::loads("p")),
+        names(PromMetric::loads("p")),
         [
             "llm_d_epp_flow_control_queue_size{inference_pool=\"p\"}",
             "inference_extension_flow_control_queue_size{inference_pool=\"p\"}",
@@ -38,16 +38,16 @@ fn d02_names_of_today_come_before_those_of_before() {
         ]
     );
     let pool = ["llm_d_epp_ready_endpoints{name=\"p\"}", "inference_pool_ready_pods{name=\"p\"}"];
-    assert_eq!(names(Number::readies(Some("p"), None)), pool);
+    assert_eq!(names(PromMetric::readies(Some("p"), None)), pool);
     let any = ["llm_d_epp_ready_endpoints", "inference_pool_ready_pods"];
-    assert_eq!(names(Number::readies(None, None)), any);
-    assert_eq!(names(Number::readies(Some("p"), Some("up"))), ["up"]);
-    assert!(missing(&Number::readies(None, None)).ends_with(&any.join(", ")));
+    assert_eq!(names(PromMetric::readies(None, None)), any);
+    assert_eq!(names(PromMetric::readies(Some("p"), Some("up"))), ["up"]);
+    assert!(missing(&PromMetric::readies(None, None)).ends_with(&any.join(", ")));
 }
 
 #[test]
 fn d02_a_pools_name_cannot_break_out_of_its_quotes() {
-    let [number, _] = &Number::saturations("a\"} or up{b=\"\\\n")[..] else { panic!() };
+    let [number, _] = &PromMetric::saturations("a\"} or up{b=\"\\\n")[..] else { panic!() };
     let text =
         "llm_d_epp_flow_control_pool_saturation{inference_pool=\"a\\\"} or up{b=\\\"\\\\\\n\"}";
     assert_eq!(number.series, text);
@@ -55,20 +55,20 @@ fn d02_a_pools_name_cannot_break_out_of_its_quotes() {
 
 #[test]
 fn d02_a_question_is_one_expression_that_any_url_can_hold() {
-    let asked = question(&Number::readies(None, Some("up")));
+    let asked = question(&PromMetric::readies(None, Some("up")));
     assert_eq!(
         asked,
         "label_replace(max(sum by (job, instance) (up)) + 0 * sum(up), \"tidegate\", \"value 0\", \
          \"\", \"\") or label_replace(min(timestamp(up)), \"tidegate\", \"time 0\", \"\", \"\")"
     );
     assert_eq!(path("a{b=\"ü\"} + 1"), "/api/v1/query?query=a%7Bb%3D%22%C3%BC%22%7D%20%2B%201");
-    let long = path(&question(&Number::loads(&"p".repeat(60))));
+    let long = path(&question(&PromMetric::loads(&"p".repeat(60))));
     assert!(long.len() < 8000, "{}", long.len());
 }
 
 #[test]
 fn d02_the_first_number_with_a_sample_counts_and_says_how_old_it_is() {
-    let loads = Number::loads("p");
+    let loads = PromMetric::loads("p");
     let body = answer(&[
         ("value 1", 1000.5, "30"),
         ("time 1", 1000.5, "998.25"),
@@ -87,12 +87,12 @@ fn d02_the_first_number_with_a_sample_counts_and_says_how_old_it_is() {
 
 #[test]
 fn d02_numbers_mean_what_they_mean_upstream() {
-    let loads = Number::loads("p");
+    let loads = PromMetric::loads("p");
     assert_eq!(loads[0].free(30.0, Some(20.0), Some(3.0)), 0.5, "of three servers");
     assert_eq!(loads[2].free(5.0, Some(20.0), None), 0.75, "at each");
     assert_eq!(loads[4].free(90.0, Some(20.0), Some(3.0)), -0.5, "more than there should be");
     assert_eq!(loads[0].free(0.0, Some(20.0), Some(0.0)), 0.0, "no server is ready");
-    assert_eq!(Number::saturations("p")[0].free(0.25, None, None), 0.75);
+    assert_eq!(PromMetric::saturations("p")[0].free(0.25, None, None), 0.75);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::fake::{Fake, Process, Reply, free_port};
 use super::*;
-use crate::dispatch::gates::redis::Address;
+use crate::dispatch::gates::redis::RedisAddress;
 
 fn says(text: &str) -> Reply {
     Reply::Says(text.into())
@@ -23,11 +23,11 @@ fn d02_an_address_has_a_host_and_perhaps_more() {
         ("redis://u:p@h:1/2", "h:1"),
         ("redis://:p%40@[::1]/2", "[::1]:6379"),
     ] {
-        let address = Address::read(url).unwrap();
+        let address = RedisAddress::read(url).unwrap();
         assert!(format!("{address:?}").contains(&format!("{shown:?}")), "{address:?}");
     }
     for url in ["h:1", "rediss://h", "redis://", "redis://:1", "redis://h/x", "redis://:%4@h"] {
-        let error = Address::read(url).unwrap_err();
+        let error = RedisAddress::read(url).unwrap_err();
         assert!(error.starts_with("the URL of Redis is wrong: "), "{url}: {error}");
     }
 }

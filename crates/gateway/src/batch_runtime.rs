@@ -1,0 +1,208 @@
+//! The runtime of batch work: the stores, the Batch API and the dispatchers, on a thread of their
+//! own beside the listeners.
+//!
+//! The queue of the Batch API is in its folder; all other queues are in Redis. Both send through the
+//! same gates, so that together they stay within the budgets. If a store is unavailable or full at
+//! the start, the process starts without it and keeps trying, because interactive requests need no
+//! store.
+
+mod batch_folder;
+pub(crate) mod dead_letters;
+mod redis_queues;
+mod status;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use store::Store;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+use self::batch_folder::BatchFolder;
+use self::redis_queues::RedisQueues;
+use crate::batch::Batches;
+use crate::config::Resolved;
+use crate::config::resolved::dispatch::{Dispatch, Queue};
+use crate::dispatch::gates::Gates;
+use crate::dispatch::{Dispatcher, DispatcherParts};
+use crate::lifecycle::{self, StartError};
+use crate::observe::dispatch::DispatchMetrics;
+use crate::state::State;
+use crate::task;
+use crate::upstream::client::{BaseUrl, Client};
+
+/// The pause before a store is tried again, at first and at most.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct BatchRuntime {
+    folder: Option<Arc<BatchFolder>>,
+    shared: Option<Arc<RedisQueues>>,
+    gates: Arc<Gates>,
+}
+
+/// The arguments that all dispatchers share.
+#[derive(Debug)]
+struct DispatchContext {
+    gates: Arc<Gates>,
+    settings: Dispatch,
+    client: Arc<Client>,
+    metrics: Arc<DispatchMetrics>,
+    own: Option<BaseUrl>,
+}
+
+/// A runtime and its thread.
+pub(crate) type Opened = (Arc<BatchRuntime>, JoinHandle<()>);
+
+/// Opens the configured stores and starts to send; `None` if no store is configured. `own` is the
+/// target of queues that name none.
+pub(crate) fn open(
+    state: &Arc<State>,
+    own: Option<SocketAddr>,
+) -> Result<Option<Opened>, StartError> {
+    let config = state.config.load_full();
+    if config.batch.folder.is_none() && config.dispatch.redis.is_none() {
+        return Ok(None);
+    }
+    let runtime = task::runtime()?;
+    let batch_runtime =
+        runtime.block_on(BatchRuntime::open(state, &config, own)).map_err(StartError::Unfit)?;
+    let batch_runtime = Arc::new(batch_runtime);
+    let (ours, state) = (Arc::clone(&batch_runtime), Arc::clone(state));
+    let thread = lifecycle::spawn("tidegate-batch", move || ours.run(&runtime, &state))?;
+    Ok(Some((batch_runtime, thread)))
+}
+
+// === impl BatchRuntime ===
+
+impl BatchRuntime {
+    async fn open(
+        state: &Arc<State>,
+        config: &Resolved,
+        own: Option<SocketAddr>,
+    ) -> Result<Self, String> {
+        if let Some(queue) = config.dispatch.queues.iter().find(|queue| queue.target.is_none())
+            && own.is_none()
+        {
+            return Err(no_target(&queue.name));
+        }
+        let context = DispatchContext::new(state, &config.dispatch, own)?;
+        let folder = match &config.batch.folder {
+            Some(path) => Some(BatchFolder::open(&context, &config.batch, path).await?),
+            None => None,
+        };
+        let shared = match &config.dispatch.redis {
+            Some(redis) => Some(RedisQueues::open(&context, redis).await?),
+            None => None,
+        };
+        Ok(Self { folder, shared, gates: Arc::clone(&context.gates) })
+    }
+
+    /// The Batch API, if it is configured. The error does not name the folder, because clients see
+    /// it; the log and the status page give the reason.
+    pub(crate) fn batches(&self) -> Option<Result<&Arc<Batches>, String>> {
+        let away = || "the folder of the Batch API is not available yet".to_owned();
+        self.folder.as_ref().map(|folder| folder.batches().ok_or_else(away))
+    }
+
+    /// The errors of stores that are unavailable.
+    pub(crate) fn store_errors(&self) -> Vec<String> {
+        let closed = self.folder.as_ref().and_then(|folder| folder.error());
+        closed.into_iter().chain(self.dispatchers().filter_map(|some| some.store_error())).collect()
+    }
+
+    /// The names of the open queues.
+    pub(crate) fn queues(&self) -> Vec<String> {
+        let names = |some: &Arc<Dispatcher>| {
+            some.views().map(|view| view.queue.name.clone()).collect::<Vec<_>>()
+        };
+        self.dispatchers().flat_map(names).collect()
+    }
+
+    /// The dispatchers of open stores.
+    fn dispatchers(&self) -> impl Iterator<Item = &Arc<Dispatcher>> {
+        let ours = self.folder.iter().filter_map(|folder| folder.dispatcher());
+        ours.chain(self.shared.iter().map(|shared| &shared.dispatcher))
+    }
+
+    /// Runs until the process shuts down, and releases all claims.
+    fn run(self: Arc<Self>, runtime: &Runtime, state: &Arc<State>) {
+        runtime.block_on(async {
+            task::spawn(Arc::clone(&self.gates).watch());
+            let (done, mut all_done) = mpsc::channel(1);
+            if let Some(folder) = &self.folder {
+                task::spawn(until(Arc::clone(folder).run(Arc::clone(state)), done.clone()));
+            }
+            if let Some(shared) = &self.shared {
+                task::spawn(until(Arc::clone(shared).run(Arc::clone(state)), done.clone()));
+            }
+            drop(done);
+            // Returns `None` when all senders are dropped.
+            let _ = all_done.recv().await;
+        });
+    }
+}
+
+// === impl DispatchContext ===
+
+impl DispatchContext {
+    fn new(
+        state: &Arc<State>,
+        settings: &Dispatch,
+        own: Option<SocketAddr>,
+    ) -> Result<Arc<Self>, String> {
+        let client = Arc::new(Client::default());
+        let inside = own.is_some().then(|| Arc::clone(state));
+        let gates = Gates::new(&settings.gates, inside, state.clock, Arc::clone(&client))?;
+        let own = own.map(|address| BaseUrl::parse(&format!("http://{}", reachable(address))));
+        let (settings, metrics) = (settings.clone(), Arc::clone(&state.observer.dispatch));
+        Ok(Arc::new(Self { gates, settings, client, metrics, own: own.transpose()? }))
+    }
+
+    /// A dispatcher of the queues that `is_ours` selects.
+    fn dispatcher(
+        &self,
+        store: Arc<dyn Store>,
+        is_ours: fn(&Queue) -> bool,
+    ) -> Result<Arc<Dispatcher>, String> {
+        let mut settings = self.settings.clone();
+        settings.queues.retain(is_ours);
+        Dispatcher::new(DispatcherParts {
+            store,
+            gates: Arc::clone(&self.gates),
+            settings,
+            client: Arc::clone(&self.client),
+            metrics: Arc::clone(&self.metrics),
+            own: self.own.clone(),
+        })
+    }
+}
+
+async fn until(running: impl Future<Output = ()>, done: mpsc::Sender<()>) {
+    running.await;
+    drop(done);
+}
+
+/// The next, longer pause.
+fn later(pause: Duration) -> Duration {
+    (pause * 2).min(PAUSE_MAX)
+}
+
+fn no_target(queue: &str) -> String {
+    format!("the queue {queue:?} has no target: set its `target`, or give --target URL")
+}
+
+/// The address at which this machine reaches a listener.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}

@@ -1,0 +1,133 @@
+//! The page `/dispatch`: each queue and each gate at one moment.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use store::{ErrorKind, StoreError};
+
+use super::BatchRuntime;
+use crate::dispatch::QueueView;
+use crate::dispatch::gates::GateStatus;
+
+/// The time limit for counting the queues.
+const COUNT_LIMIT: Duration = Duration::from_secs(1);
+/// All queues and gates.
+#[derive(Debug, Serialize)]
+pub(crate) struct DispatchStatus {
+    queues: Vec<QueueStatus>,
+    gates: Vec<GateStatus>,
+    /// The errors of stores that are unavailable.
+    trouble: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct QueueStatus {
+    name: String,
+    target: String,
+    gates: Vec<String>,
+    weight: f64,
+    /// Message counts; `None` while the store is unavailable.
+    pending: Option<u64>,
+    retry: Option<u64>,
+    claimed: Option<u64>,
+    dead: Option<u64>,
+    in_flight: usize,
+    ends: std::collections::BTreeMap<&'static str, u64>,
+    /// The error of its store, while it is unavailable.
+    trouble: Option<String>,
+    /// Why its target refuses requests.
+    overload: Option<String>,
+}
+
+// === impl BatchRuntime ===
+
+impl BatchRuntime {
+    /// The current state of all queues and gates.
+    pub(crate) async fn status(&self) -> DispatchStatus {
+        let folder_error = self.folder.as_ref().and_then(|folder| folder.error());
+        let (mut queues, mut trouble) = (Vec::new(), Vec::from_iter(folder_error));
+        for dispatcher in self.dispatchers() {
+            let counted = within(COUNT_LIMIT, dispatcher.count()).await;
+            let error = counted.as_ref().err().map(ToString::to_string);
+            // The first error of the store says more than a timeout of this count.
+            let why = dispatcher.store_error().or(error);
+            let entry = |view| QueueStatus::of(view, counted.is_ok(), why.clone());
+            queues.extend(dispatcher.views().map(entry));
+            trouble.extend(why.clone());
+        }
+        DispatchStatus { queues, gates: self.gates.status(), trouble }
+    }
+}
+
+/// The result of a call, or an error if it takes too long.
+pub(super) async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let timed_out = |_| Err(StoreError::new(ErrorKind::Unavailable, "the store does not respond"));
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(timed_out)
+}
+
+// === impl DispatchStatus ===
+
+impl std::fmt::Display for DispatchStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for trouble in &self.trouble {
+            writeln!(f, "store unavailable: {trouble}")?;
+        }
+        for queue in &self.queues {
+            write!(f, "{queue}")?;
+        }
+        f.write_str(&GateStatus::table(&self.gates))
+    }
+}
+
+// === impl QueueStatus ===
+
+impl QueueStatus {
+    fn of(view: QueueView<'_>, counted: bool, trouble: Option<String>) -> Self {
+        let depth = view.metrics.depth();
+        let known = |count: u64| counted.then_some(count);
+        Self {
+            name: view.queue.name.clone(),
+            target: view.target.to_owned(),
+            gates: view.queue.gates.clone(),
+            weight: view.queue.weight,
+            pending: known(depth.pending),
+            retry: known(depth.retry),
+            claimed: known(depth.claimed),
+            dead: known(depth.dead),
+            in_flight: view.in_flight,
+            ends: view.metrics.ends().collect(),
+            trouble,
+            overload: view.overload,
+        }
+    }
+}
+
+impl std::fmt::Display for QueueStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, target, in_flight, .. } = self;
+        writeln!(f, "queue {name}: target {target}, gates {}", self.gates.join(", "))?;
+        match [self.pending, self.retry, self.claimed, self.dead] {
+            [Some(pending), Some(retry), Some(claimed), Some(dead)] => writeln!(
+                f,
+                "  {pending} pending, {retry} waiting for a retry, {claimed} claimed \
+                 ({in_flight} by this process), {dead} dead letters"
+            )?,
+            _ => writeln!(f, "  counts unknown, {in_flight} claimed by this process")?,
+        }
+        if self.trouble.is_some() {
+            writeln!(f, "  nothing is sent while the store is unavailable")?;
+        }
+        if let Some(why) = &self.overload {
+            writeln!(f, "  the target refuses requests: {why}")?;
+        }
+        let ends = self.ends.iter().filter(|(_, count)| **count > 0);
+        let ends: Vec<String> = ends.map(|(end, count)| format!("{count} {end}")).collect();
+        if !ends.is_empty() {
+            writeln!(f, "  total: {}", ends.join(", "))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,336 @@
+//! One delivery: sends a claimed message and stores its result.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use store::{
+    Body, Claim, ClaimRef, ErrorKind, Message, Moment, Outcome, Release, StoreError, StoreFuture,
+};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::gates::GatePermit;
+use super::verdict::{Verdict, judge};
+use super::{ClaimState, Dispatcher, ServedQueue, StopReason};
+use crate::clock::moment;
+use crate::ingress::dispatch_headers::DispatchHeaders;
+use crate::ingress::path::is_work;
+use crate::ingress::prompt_tokens;
+use crate::observe::BAND_NAMES;
+use crate::observe::dispatch::MessageEnd;
+use crate::task;
+use crate::upstream::client::ClientError;
+
+/// The pause between two tries to store a result while the store is unavailable.
+const STORE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How an attempt ended.
+enum AttemptEnd {
+    Response(Verdict),
+    Stopped(StopReason),
+}
+
+/// An entry among the claims, removed when dropped.
+struct ClaimGuard {
+    dispatcher: Arc<Dispatcher>,
+    held: ClaimRef,
+}
+
+// === impl Dispatcher ===
+
+impl Dispatcher {
+    /// Records a claim, so that it is renewed.
+    pub(super) fn track(&self, held: &ClaimRef) {
+        self.claims().insert(held.clone(), ClaimState::WaitingAtGate(None));
+    }
+
+    /// Sends a claimed message in a task of its own.
+    pub(super) fn start(self: &Arc<Self>, served: usize, claim: Claim, permit: Option<GatePermit>) {
+        let (stop, stopped) = oneshot::channel();
+        self.claims().insert(claim.reference.clone(), ClaimState::InFlight(Some(stop)));
+        let guard = ClaimGuard { dispatcher: Arc::clone(self), held: claim.reference.clone() };
+        task::spawn(async move {
+            let served = &guard.dispatcher.queues[served];
+            guard.dispatcher.deliver(served, claim, (permit, stopped)).await;
+        });
+    }
+
+    /// Removes a claim that another dispatcher has.
+    pub(super) fn untrack(&self, held: &ClaimRef) {
+        self.claims().remove(held);
+    }
+
+    /// Releases a message at once, as if it had not been claimed.
+    pub(super) async fn release_unsent(self: &Arc<Self>, held: ClaimRef) {
+        let guard = ClaimGuard { dispatcher: Arc::clone(self), held: held.clone() };
+        let release = Release { due: moment(), failed: false };
+        if let Err(error) = self.store.release(held, release, moment()).await {
+            tracing::warn!(%error, "a message was not released; it is pending when its lease expires");
+        }
+        drop(guard);
+    }
+
+    /// Releases all claims, so that other dispatchers can have the messages at once.
+    pub(super) async fn release_all(self: &Arc<Self>) {
+        let all: Vec<ClaimRef> = self.claims().keys().cloned().collect();
+        for held in &all {
+            self.stop(held, StopReason::Release);
+        }
+        self.deliveries_ended().await;
+        // Messages that wait for a gate have no task that could release them.
+        let left: Vec<ClaimRef> = self.claims().keys().cloned().collect();
+        for held in left {
+            self.release_unsent(held).await;
+        }
+    }
+
+    /// Resolves when no delivery is in flight.
+    async fn deliveries_ended(&self) {
+        let in_flight = |state: &ClaimState| matches!(state, ClaimState::InFlight(_));
+        loop {
+            let freed = self.freed.notified();
+            if !self.claims().values().any(in_flight) {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    async fn deliver(
+        &self,
+        served: &ServedQueue,
+        claim: Claim,
+        (permit, stopped): (Option<GatePermit>, oneshot::Receiver<StopReason>),
+    ) {
+        let ended = tokio::select! {
+            verdict = self.attempt(served, &claim, permit.as_ref()) => AttemptEnd::Response(verdict),
+            reason = stopped => AttemptEnd::Stopped(reason.unwrap_or(StopReason::Release)),
+        };
+        let Claim { reference: held, message, failures, .. } = claim;
+        match ended {
+            AttemptEnd::Stopped(StopReason::Lost) => served.metrics.ended(MessageEnd::Lost),
+            AttemptEnd::Stopped(StopReason::Cancelled) => {
+                self.finish(served, held, cancelled()).await
+            }
+            AttemptEnd::Stopped(StopReason::Release) => {
+                self.release(held, Release { due: moment(), failed: false }).await
+            }
+            AttemptEnd::Response(Verdict::Final(outcome)) => {
+                if let Some(permit) = &permit {
+                    permit.succeeded();
+                }
+                if let Outcome::Answered { .. } = outcome {
+                    served.accepted();
+                }
+                self.finish(served, held, outcome).await;
+            }
+            AttemptEnd::Response(Verdict::Congested(asked, why)) => {
+                served.metrics.ended(MessageEnd::Congested);
+                served.refused(why);
+                if let Some(permit) = &permit {
+                    // The message waits as long as the target asks. The gate is shared, so its wait
+                    // is bounded.
+                    permit.congested(asked.map(|asked| asked.min(self.settings.backoff_max)));
+                }
+                let due = self.backoff().due((1, asked), (moment(), message.deadline), chance());
+                self.release(held, Release { due, failed: false }).await;
+            }
+            AttemptEnd::Response(Verdict::Failed(outcome, asked)) => {
+                self.failed(served, (held, &message), (failures.saturating_add(1), outcome, asked))
+                    .await;
+            }
+        }
+    }
+
+    /// Releases a failed message with a backoff, or makes it a dead letter.
+    async fn failed(
+        &self,
+        served: &ServedQueue,
+        (held, message): (ClaimRef, &Message),
+        (failures, outcome, asked): (u32, Outcome, Option<Duration>),
+    ) {
+        if failures >= self.settings.attempts_max {
+            tracing::warn!(
+                id = message.id,
+                queue = served.queue.name,
+                failures,
+                "failed too often, now a dead letter"
+            );
+            let kept = self
+                .persist(|| self.store.dead_letter(held.clone(), outcome.clone(), moment()))
+                .await;
+            served.metrics.ended(if kept { MessageEnd::DeadLetter } else { MessageEnd::Lost });
+            return;
+        }
+        served.metrics.ended(MessageEnd::Failed);
+        let due = self.backoff().due((failures, asked), (moment(), message.deadline), chance());
+        self.release(held, Release { due, failed: true }).await;
+    }
+
+    async fn finish(&self, served: &ServedQueue, held: ClaimRef, outcome: Outcome) {
+        let end = match &outcome {
+            Outcome::Answered { .. } => MessageEnd::Answered,
+            Outcome::Failed { code, .. } if *code == Outcome::CANCELLED => MessageEnd::Cancelled,
+            Outcome::Failed { code, .. } if *code == Outcome::DEADLINE => MessageEnd::Expired,
+            Outcome::Failed { .. } => MessageEnd::Unsendable,
+        };
+        let kept =
+            self.persist(|| self.store.complete(held.clone(), outcome.clone(), moment())).await;
+        served.metrics.ended(if kept { end } else { MessageEnd::Lost });
+    }
+
+    async fn release(&self, held: ClaimRef, release: Release) {
+        self.persist(|| self.store.release(held.clone(), release, moment())).await;
+    }
+
+    /// Calls the store until it succeeds. While the store is unavailable or full, results wait here,
+    /// and occupy their workers.
+    async fn persist<'a>(&self, mut verb: impl FnMut() -> StoreFuture<'a, bool>) -> bool {
+        let mut logged = false;
+        loop {
+            let error = match verb().await {
+                Ok(kept) => return kept,
+                Err(error) => error,
+            };
+            if !can_wait(&error) {
+                tracing::error!(%error, "the result of a message cannot be stored");
+                return false;
+            }
+            if !std::mem::replace(&mut logged, true) {
+                tracing::warn!(%error, "a result waits for the store");
+            }
+            tokio::time::sleep(STORE_PAUSE).await;
+        }
+    }
+
+    /// Sends a message once.
+    async fn attempt(
+        &self,
+        served: &ServedQueue,
+        claim: &Claim,
+        permit: Option<&GatePermit>,
+    ) -> Verdict {
+        if claim.cancelled {
+            return Verdict::Final(cancelled());
+        }
+        let message = &claim.message;
+        if message.deadline == Moment::default() {
+            let text = "its `deadline` is missing or not a time: give whole seconds since 1970";
+            return Verdict::Final(Outcome::failed(Outcome::INVALID, text));
+        }
+        let left = message.deadline.since(moment());
+        if left.is_zero() {
+            return Verdict::Final(late());
+        }
+        let body = match read(&message.body).await {
+            Ok(body) => body,
+            Err(error) => {
+                let text = format!("the body cannot be read: {error}");
+                let outcome = Outcome::failed(Outcome::BODY_GONE, text);
+                return match error.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => {
+                        Verdict::Final(outcome)
+                    }
+                    // Other errors of the disk or the process may be temporary.
+                    _ => Verdict::Failed(outcome, None),
+                };
+            }
+        };
+        if let Some(permit) = permit {
+            permit.prompt_size(prompt_tokens(&body));
+        }
+        let request = match request(served, message, body) {
+            Ok(request) => request,
+            Err(error) => {
+                let text = format!("the request cannot be built: {error}");
+                return Verdict::Final(Outcome::failed(Outcome::INVALID, text));
+            }
+        };
+        served.metrics.sent();
+        let limit = left.min(self.settings.request_timeout);
+        let sent = self.client.send(&served.target, request, self.settings.answer_limit);
+        match timeout(limit, sent).await {
+            Ok(ended) => judge(ended, moment()),
+            Err(_) if message.deadline <= moment() => Verdict::Final(late()),
+            Err(_) => judge(Err(ClientError::Lost(format!("no response in {limit:?}"))), moment()),
+        }
+    }
+}
+
+fn request(
+    served: &ServedQueue,
+    message: &Message,
+    body: Bytes,
+) -> Result<Request<Full<Bytes>>, String> {
+    let path = if message.endpoint.is_empty() { &served.queue.path } else { &message.endpoint };
+    // Producers may submit work, and must not reach other paths of the server.
+    if *path != served.queue.path && !is_work(path) {
+        return Err(format!("{path:?} is not a path of the API that takes work"));
+    }
+    let headers = DispatchHeaders {
+        id: &message.id,
+        priority: BAND_NAMES[served.queue.band as usize],
+        objective: served.queue.objective.as_deref(),
+        tenant: &message.tenant,
+        own: &message.headers,
+        metadata: &message.metadata,
+    };
+    let request = Request::post(path.as_str()).body(Full::new(body));
+    let mut request = request.map_err(|error| error.to_string())?;
+    *request.headers_mut() = headers.to_header_map();
+    Ok(request)
+}
+
+fn cancelled() -> Outcome {
+    Outcome::failed(Outcome::CANCELLED, "it was cancelled")
+}
+
+fn late() -> Outcome {
+    Outcome::failed(Outcome::DEADLINE, "its deadline passed before there was a response")
+}
+
+fn can_wait(error: &StoreError) -> bool {
+    matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Full)
+}
+
+/// A random number from 0 to 1, which spreads retries.
+fn chance() -> f64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    let bits = RandomState::new().hash_one(moment().millis()) >> 11;
+    bits as f64 / (1u64 << 53) as f64
+}
+
+async fn read(body: &Body) -> io::Result<Bytes> {
+    match body {
+        Body::Bytes(bytes) => Ok(bytes.clone()),
+        Body::Gone => Err(io::ErrorKind::NotFound.into()),
+        Body::Slice { file, offset, length } => {
+            let (file, offset, length) = (file.clone(), *offset, *length);
+            let read = tokio::task::spawn_blocking(move || slice(&file, offset, length));
+            read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+        }
+    }
+}
+
+fn slice(file: &Path, offset: u64, length: u64) -> io::Result<Bytes> {
+    let length = usize::try_from(length).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    File::open(file)?.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes.into())
+}
+
+// === impl ClaimGuard ===
+
+impl Drop for ClaimGuard {
+    fn drop(&mut self) {
+        self.dispatcher.claims().remove(&self.held);
+        self.dispatcher.freed.notify_one();
+    }
+}

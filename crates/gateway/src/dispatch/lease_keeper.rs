@@ -1,0 +1,128 @@
+//! Renews the claims, applies cancellations, keeps the membership among dispatchers, and counts the
+//! queues for the status pages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::{ClaimRef, Membership, Standing, StoreError};
+use tokio::time::Instant;
+
+use super::{Dispatcher, StopReason};
+use crate::clock::moment;
+
+/// Renewals within one lease.
+const RENEWALS: u32 = 3;
+/// The shortest pause between two checks for cancellations.
+const CHECK_MIN: Duration = Duration::from_millis(200);
+/// The interval at which the queues are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(2);
+/// How long the membership of a dispatcher lasts after its last renewal.
+const MEMBER_FOR: Duration = Duration::from_secs(10);
+/// The time after which all other dispatchers know a new one.
+const KNOWN_AFTER: Duration = Duration::from_millis(2500);
+/// The most claims in one call of the store.
+const CLAIMS_MAX: usize = 256;
+
+// === impl Dispatcher ===
+
+impl Dispatcher {
+    /// Renews the claims until the dispatcher shuts down.
+    pub(super) async fn keep_leases(self: Arc<Self>) {
+        let renew_every = self.settings.lease / RENEWALS;
+        let mut renew_at = Instant::now() + renew_every;
+        let mut count_at = Instant::now();
+        loop {
+            if Instant::now() >= count_at {
+                self.attend(MEMBER_FOR).await;
+                // The claim loop reports a store that is unavailable.
+                let _ = self.count().await;
+                count_at = Instant::now() + COUNT_EVERY;
+            }
+            let next = renew_at.min(count_at);
+            tokio::select! {
+                () = self.store.changed() => {
+                    self.check_claims(None).await;
+                    tokio::time::sleep(CHECK_MIN).await;
+                }
+                () = tokio::time::sleep_until(next) => {}
+                () = self.closed() => return,
+            }
+            if Instant::now() >= renew_at {
+                self.check_claims(Some(self.settings.lease)).await;
+                renew_at = Instant::now() + renew_every;
+            }
+        }
+    }
+
+    /// Joins the dispatchers that share its gates. If there are others, it waits until they know of
+    /// it, because together they must stay within the budgets.
+    pub(super) async fn join(&self) {
+        if self.attend(MEMBER_FOR).await > 1 {
+            tokio::time::sleep(KNOWN_AFTER).await;
+        }
+    }
+
+    /// Leaves the dispatchers, which then have its share at once.
+    pub(super) async fn leave(&self) {
+        self.attend(Duration::ZERO).await;
+    }
+
+    /// Renews the membership and applies the share; returns the number of members.
+    async fn attend(&self, present_for: Duration) -> u32 {
+        let (now, group) = (moment(), self.gates.group());
+        let until = now.after(present_for);
+        match self.store.join(&group, &self.name, until, now).await {
+            Ok(Membership { rank, size: of }) => {
+                self.gates.share(rank, of);
+                of
+            }
+            // The old share stays: the other dispatchers still count this one for a while.
+            Err(_) => 1,
+        }
+    }
+
+    /// Reads the standing of all claims, and renews them if a lease is given.
+    async fn check_claims(&self, lease: Option<Duration>) {
+        let all: Vec<ClaimRef> = self.claims().keys().cloned().collect();
+        for some in all.chunks(CLAIMS_MAX) {
+            let asked = match lease {
+                Some(lease) => self.store.renew(some.to_vec(), moment().after(lease)).await,
+                None => self.store.standing(some.to_vec()).await,
+            };
+            match asked {
+                Ok(standings) => self.apply_standings(some, &standings),
+                Err(error) => return renewal_failed(&error),
+            }
+        }
+    }
+
+    fn apply_standings(&self, held: &[ClaimRef], standings: &[Standing]) {
+        for (held, standing) in held.iter().zip(standings) {
+            match standing {
+                Standing::Held => {}
+                Standing::Cancelled => self.stop(held, StopReason::Cancelled),
+                Standing::Lost => self.stop(held, StopReason::Lost),
+            }
+        }
+    }
+
+    /// Counts the queues.
+    pub(crate) async fn count(&self) -> Result<(), StoreError> {
+        self.metrics.gates(self.gates.gauges());
+        for served in &self.queues {
+            let depth = self.store.depth(&served.queue.name).await?;
+            let before = served.metrics.depth().dead;
+            served.metrics.counted(depth);
+            if depth.dead > before {
+                let (queue, dead) = (&served.queue.name, depth.dead);
+                tracing::warn!(queue, dead, "new dead letters: see `tidegate dispatch dead list`");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The claims stay as they are; their leases expire if the errors continue.
+fn renewal_failed(error: &StoreError) {
+    tracing::warn!(%error, "claims could not be renewed");
+}

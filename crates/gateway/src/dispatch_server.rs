@@ -1,0 +1,70 @@
+//! The dispatcher as a separate process: it serves its status pages and the Batch API, and sends to a
+//! gateway elsewhere.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::batch_runtime;
+use crate::config::resolved::dispatch::Queue;
+use crate::config::{self, Resolved, Source};
+use crate::lifecycle::{self, Running, StartError};
+use crate::serve;
+
+/// A running dispatcher. A signal ends it; dropping it does not.
+#[derive(Debug)]
+pub struct DispatchServer {
+    running: Running,
+    address: SocketAddr,
+    queues: Vec<Queue>,
+}
+
+// === impl DispatchServer ===
+
+impl DispatchServer {
+    /// Starts a dispatcher. It is sending when this returns.
+    pub fn start(source: Source) -> Result<Self, StartError> {
+        let mut config = config::load(&source)?;
+        // A dispatcher has no backends of its own.
+        config.fleet.backends.clear();
+        config.fleet.endpoints_file = None;
+        config.fleet.discover = false;
+        Self::start_with(config)
+    }
+
+    fn start_with(config: Resolved) -> Result<Self, StartError> {
+        lifecycle::prepare(&config);
+        let listeners = lifecycle::listen((config.dispatch.listen, "--listen"), 1)?;
+        let address = lifecycle::address(&listeners)?;
+        let queues = config.dispatch.queues.clone();
+        let mut running = Running::begin(config, None, vec![address])?;
+        let what = "there is nothing to dispatch: give --redis URL, or a folder in [batch]";
+        let nothing = || StartError::Unfit(what.into());
+        let opened = batch_runtime::open(&running.state, None)
+            .and_then(|batch_runtime| batch_runtime.ok_or_else(nothing));
+        let (batch_runtime, thread) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Err(running.give_up(error)),
+        };
+        running.add(thread);
+        for listener in listeners {
+            running.add(serve::pages(&running.state, listener, &batch_runtime)?);
+        }
+        Ok(Self { running, address, queues })
+    }
+
+    /// The address of its status pages.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its queues, with their targets.
+    pub fn queues(&self) -> &[Queue] {
+        &self.queues
+    }
+
+    /// Waits for SIGTERM or SIGINT, then releases all claims and ends.
+    pub fn run_until_signal(self) -> io::Result<()> {
+        self.running.run_until_signal(Duration::ZERO)
+    }
+}
