@@ -9,6 +9,8 @@ use crate::ask::BANDS;
 use crate::auto::Tally;
 use crate::controller::Controller;
 use crate::queue::asks::Phase;
+use crate::queue::fair_queue::FairQueue;
+use crate::queue::flow_queue::FlowQueue;
 use crate::queue::virtual_clock::HORIZON;
 use crate::settings::Bounds;
 
@@ -64,7 +66,7 @@ fn stock(c: &Controller) -> Result<(), Violation> {
     }
     for slot in c.flows.slots() {
         let counted = by_flow.get(&slot).copied().unwrap_or(0);
-        equal("in progress of a flow", c.flows[slot].in_flight, counted)?;
+        equal("in flight of a flow", c.flows[slot].in_flight, counted)?;
     }
     Ok(())
 }
@@ -78,7 +80,7 @@ fn auto_counts(c: &Controller) -> Result<(), Violation> {
         }
     }
     for (at, backend) in c.supply.backends.iter().enumerate() {
-        equal("what auto counts", backend.auto.tally(), counted[at])?;
+        equal("counts of auto", backend.auto.tally(), counted[at])?;
     }
     c.supply.check_open_counts()
 }
@@ -104,7 +106,7 @@ fn waiting(c: &Controller) -> Result<(), Violation> {
     for at in c.flow_queues.ids() {
         let flow_queue = &c.flow_queues[at];
         let counted = by_flow_queue.get(&at).copied().unwrap_or_default();
-        equal("waiting of a flow_queue", (flow_queue.waiting, flow_queue.cost_waiting), counted)?;
+        equal("waiting of a flow queue", (flow_queue.waiting, flow_queue.cost_waiting), counted)?;
         require(flow_queue.waiting > 0 || !flow_queue.active, || {
             format!("flow_queue {at} waits for nothing")
         })?;
@@ -117,30 +119,27 @@ fn waiting(c: &Controller) -> Result<(), Violation> {
 fn heaps(c: &Controller) -> Result<(), Violation> {
     for (pool, fair_queues) in c.fair_queues.iter().enumerate() {
         for (band, fair_queue) in fair_queues.iter().enumerate() {
-            let in_fair_queue = |flow_queue: &u32| {
-                let flow_queue = &c.flow_queues[*flow_queue];
-                flow_queue.active
-                    && (flow_queue.pool as usize, flow_queue.band.index()) == (pool, band)
+            let here = |at: &u32| {
+                let FlowQueue { active, pool: of, band: level, .. } = c.flow_queues[*at];
+                active && (of as usize, level.index()) == (pool, band)
             };
-            let active: Vec<u32> = c.flow_queues.ids().filter(in_fair_queue).collect();
-            let mut queued: Vec<u32> =
-                fair_queue.service_orders().map(|order| order.flow_queue).collect();
-            queued.sort_unstable();
-            queued.dedup();
-            equal("flow_queues in a fair_queue", queued, active)?;
-            for order in fair_queue.service_orders() {
-                let flow_queue = &c.flow_queues[order.flow_queue];
-                equal(
-                    "tag in a heap",
-                    (order.tag, order.tie_break),
-                    (flow_queue.tag, flow_queue.tie_break),
-                )?;
-                let lead = flow_queue.tag.abs_diff(fair_queue.clock.now());
-                require(lead <= HORIZON, || {
-                    format!("flow_queue {} is {lead} off", order.flow_queue)
-                })?;
-            }
+            let active: Vec<u32> = c.flow_queues.ids().filter(here).collect();
+            heap(c, fair_queue, active)?;
         }
+    }
+    Ok(())
+}
+
+fn heap(c: &Controller, fair_queue: &FairQueue, active: Vec<u32>) -> Result<(), Violation> {
+    let mut queued: Vec<u32> = fair_queue.service_orders().map(|order| order.flow_queue).collect();
+    queued.sort_unstable();
+    queued.dedup();
+    equal("active flow queues", queued, active)?;
+    for order in fair_queue.service_orders() {
+        let FlowQueue { tag, tie_break, .. } = c.flow_queues[order.flow_queue];
+        equal("tag in a heap", (order.tag, order.tie_break), (tag, tie_break))?;
+        let lead = tag.abs_diff(fair_queue.clock.now());
+        require(lead <= HORIZON, || format!("flow queue {} is {lead} off", order.flow_queue))?;
     }
     Ok(())
 }

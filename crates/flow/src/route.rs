@@ -1,7 +1,7 @@
 //! Chooses the model and the backend of an ask.
 //!
 //! [`ModelNames`] resolves the requested model name to the model that serves it, at arrival.
-//! [`choose`] compares the scores of the candidate backends. Candidates are ready, below their
+//! [`choose()`] compares the scores of the candidate backends. Candidates are ready, below their
 //! bound and within the flow's limits, so no score can overrule fairness or a limit. Both are pure:
 //! the same arguments give the same result, and the caller counts the grant in the same step.
 //!

@@ -339,7 +339,7 @@ fn c10_asks_that_do_not_stream_are_presumed_to_start() {
     tide.collect();
     tide.fixture.gate.settle(tide.flying[2], Usage::Unknown, tide.fixture.now).unwrap();
     tide.fixture.pass(Span::from_secs(40));
-    assert_eq!(tide.fixture.gate.in_flight(), 2, "no ask in progress ever expires");
+    assert_eq!(tide.fixture.gate.in_flight(), 2, "no ask in flight ever expires");
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn c10_a_backend_that_returns_is_treated_as_cold() {
     tide.fixture.supply(&[crate::BackendSupply { ready: false, ..backend.clone() }]);
     tide.fixture.supply(&[backend]);
     let limits = tide.limits();
-    assert_eq!((limits.unstarted.1, limits.slots.0), (2.0, 1), "what is in progress stays counted");
+    assert_eq!((limits.unstarted.1, limits.slots.0), (2.0, 1), "what is in flight stays counted");
     assert!(limits.tokens.1.is_infinite(), "its memory may be another now");
 }
 

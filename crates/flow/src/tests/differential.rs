@@ -229,7 +229,7 @@ impl Run {
         for (view, backend) in self.controller.backends().zip(self.reference.backends()) {
             same("backend", view.id, backend.id)?;
             same("ready", view.ready, backend.ready)?;
-            same("in progress", view.in_flight, backend.in_flight)?;
+            same("in flight", view.in_flight, backend.in_flight)?;
             same("stock", view.stock, backend.stock)?;
         }
         match (self.controller.next_wake(), self.reference.next_wake()) {

@@ -253,7 +253,7 @@ struct Steady {
 }
 
 /// The service of each flow in a run with one slot where all flows always wait.
-fn shares(flows: &[Steady], fair_queues: usize) -> Vec<u64> {
+fn shares(flows: &[Steady], rounds: usize) -> Vec<u64> {
     let mut fixture = Fixture::new(weighted(1.0), 1);
     let mut owner = std::collections::BTreeMap::new();
     let mut running = fixture.start("first");
@@ -270,7 +270,7 @@ fn shares(flows: &[Steady], fair_queues: usize) -> Vec<u64> {
         owner.insert(refill(&mut fixture, at), at);
     }
     let mut cost = 1;
-    for _ in 0..fair_queues {
+    for _ in 0..rounds {
         fixture.settle(running, cost);
         running = fixture.granted()[0];
         let at = owner[&running];

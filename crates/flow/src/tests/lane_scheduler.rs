@@ -118,19 +118,19 @@ fn d08_tenants_cannot_change_their_queues_share() {
 fn d08_a_flood_of_names_neither_starves_a_lane_nor_fills_memory() {
     let mut turns = LaneScheduler::default();
     let mut kept = 0;
-    for fair_queue in 0..20_000_u32 {
-        let lanes = [(0, Weight::ONE, 1), (fair_queue + 1, Weight::ONE, 1)];
+    for round in 0..20_000_u32 {
+        let lanes = [(0, Weight::ONE, 1), (round + 1, Weight::ONE, 1)];
         let (lane, _) = turns.plan(lanes, 1)[0];
         turns.charge(&lane, Weight::ONE);
         kept += u32::from(lane == 0);
-        assert!(turns.len() <= 4, "{} after {fair_queue}", turns.len());
+        assert!(turns.len() <= 4, "{} after {round}", turns.len());
     }
     assert!((9_900..=20_000).contains(&kept), "{kept}");
     // Lanes of low weight stay ahead for long, and even of those not all are remembered.
-    for fair_queue in 0..9_000 {
-        let lanes = [(0, weight(1000.0), 1), (fair_queue + 1, weight(0.01), 1)];
+    for round in 0..9_000 {
+        let lanes = [(0, weight(1000.0), 1), (round + 1, weight(0.01), 1)];
         turns.plan(lanes, 1);
-        turns.charge(&(fair_queue + 1), weight(0.01));
+        turns.charge(&(round + 1), weight(0.01));
     }
     assert!(turns.len() <= 4_100, "{}", turns.len());
 }

@@ -148,7 +148,7 @@ fn p09_a_shrunken_limit_holds_until_enough_has_ended() {
     fixture.collect();
     fixture.settle(running[0], 1);
     fixture.settle(running[1], 1);
-    assert_eq!(fixture.granted(), [], "one is still in progress");
+    assert_eq!(fixture.granted(), [], "one is still in flight");
     fixture.settle(running[2], 1);
     assert_eq!(fixture.granted(), [kept]);
 }

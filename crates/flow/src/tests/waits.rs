@@ -12,11 +12,11 @@ fn full_at(total: u32) -> Settings {
 }
 
 /// One server that takes `millis` for each ask, with `depth` others waiting in `flows` flows.
-fn steady(fixture: &mut Fixture, millis: u64, flows: usize, depth: u32, fair_queues: usize) {
+fn steady(fixture: &mut Fixture, millis: u64, flows: usize, depth: u32, rounds: usize) {
     let mut running = fixture.start("flow-0");
-    for fair_queue in 0..fair_queues {
+    for round in 0..rounds {
         while fixture.gate.depth() < depth {
-            let flow = format!("flow-{}", (fair_queue + fixture.gate.depth() as usize) % flows);
+            let flow = format!("flow-{}", (round + fixture.gate.depth() as usize) % flows);
             fixture.queue(&flow, Band::Normal);
         }
         fixture.pass(Span::from_millis(millis));

@@ -111,7 +111,7 @@ fn r01_equal_idle_backends_take_turns() {
         let mut field: Vec<Candidate> =
             (0..count).map(|at| Candidate::new(at, BackendId(at))).collect();
         let mut grants = 0;
-        for fair_queue in 0..3 {
+        for round in 0..3 {
             let mut hit: Vec<u32> = Vec::new();
             for _ in 0..count {
                 let at = pick(&RoutePreference::default(), &field).at;
@@ -120,7 +120,7 @@ fn r01_equal_idle_backends_take_turns() {
                 hit.push(at);
             }
             let expected: Vec<u32> = (0..count).collect();
-            assert_eq!(hit, expected, "fair_queue {fair_queue} of {count}");
+            assert_eq!(hit, expected, "round {round} of {count}");
         }
     }
 }

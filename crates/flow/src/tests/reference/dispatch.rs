@@ -201,7 +201,7 @@ impl Reference {
         let bands = self.bands_of(able);
         let band = match self.settings.cascade {
             Cascade::Strict => {
-                (0..BANDS).rev().find(|&at| bands[at]).expect("some flow_queue is able")
+                (0..BANDS).rev().find(|&at| bands[at]).expect("some flow queue could go")
             }
             Cascade::Weighted(_) => self.levels[domain].bands.choose(&bands),
         };
@@ -215,7 +215,7 @@ impl Reference {
             let flow_queue = &self.flow_queues[at];
             (flow_queue.tag, flow_queue.moved)
         });
-        *first.expect("the chosen pool has a flow_queue")
+        *first.expect("the chosen pool has a flow queue")
     }
 
     fn bands_of(&self, able: &[usize]) -> [bool; BANDS] {
@@ -240,7 +240,7 @@ impl Reference {
                 urgency.then(self.asks[one].sequence.cmp(&self.asks[other].sequence))
             }),
         };
-        first.expect("a flow_queue that takes part has something waiting")
+        first.expect("an active flow queue has a waiting ask")
     }
 
     fn urgency(&self, at: usize) -> f64 {
@@ -374,7 +374,7 @@ impl Reference {
     pub(super) fn release(&mut self, at: usize) -> (usize, usize) {
         let (band, flow) = (self.band_of(&self.asks[at]).index(), self.flow_of(&self.asks[at]));
         let stock = self.stock_of(at);
-        let backend = self.asks[at].backend.take().expect("only asks in progress are released");
+        let backend = self.asks[at].backend.take().expect("only asks in flight are released");
         self.places.backends[backend].in_flight[band] -= 1;
         self.places.backends[backend].stock -= stock;
         self.reconsider(flow);
