@@ -16,14 +16,13 @@ mod tests;
 pub(crate) use {backends::BackendEntry, health::QueueStatus};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::Full;
-use serde::Serialize;
 
 use crate::backend::Roster;
 use crate::ingress::path::AdminPage;
 use crate::observe::{IdNames, METRICS_TYPE};
+use crate::reply::{content, json, uncached};
 use crate::state::{Standing, State};
 
 /// The most entries of a list.
@@ -40,7 +39,7 @@ pub(crate) fn respond(
     page: AdminPage,
     standing: Standing<'_>,
 ) -> Response<Full<Bytes>> {
-    match page {
+    uncached(match page {
         AdminPage::Backends => json(StatusCode::OK, &backends::page(state)),
         AdminPage::Flows => json(StatusCode::OK, &flows::page(state)),
         AdminPage::Workloads => json(StatusCode::OK, &workloads::page(state)),
@@ -58,7 +57,7 @@ pub(crate) fn respond(
             let text = state.observer.metrics(&snapshot, &named);
             content(StatusCode::OK, METRICS_TYPE, text.into())
         }
-    }
+    })
 }
 
 /// The queue and every backend at one moment, as `/health` and `/backends` show them.
@@ -72,26 +71,6 @@ fn id_names(roster: &Roster) -> IdNames<'_> {
     let models = roster.numbered().map(|(name, id)| (id, name));
     let subsets = roster.narrowed().collect();
     IdNames { backends: backends.collect(), models: models.collect(), subsets }
-}
-
-fn json(status: StatusCode, page: &impl Serialize) -> Response<Full<Bytes>> {
-    match serde_json::to_vec(page) {
-        Ok(body) => content(status, "application/json", body.into()),
-        Err(error) => {
-            tracing::error!(%error, "a status page could not be written");
-            content(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", Bytes::new())
-        }
-    }
-}
-
-fn content(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    // What was true a moment ago must not be shown as what is.
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }
 
 /// Keeps the busiest entries, the busiest first, and says how many there were beyond them.

@@ -31,7 +31,7 @@ use crate::backend::Upstream;
 use crate::config::{self, Resolved, Source};
 use crate::lifecycle::{self, Running, StartError};
 use crate::state::State;
-use crate::{serve, task};
+use crate::{listener, serve};
 use grpc::{Code, Reply, Status};
 
 const PROCESS: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
@@ -48,8 +48,6 @@ const RESETS_MAX: usize = 100_000;
 const GREETING: usize = 24;
 const GREETING_PAUSE: Duration = Duration::from_millis(20);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// How long to wait when the system has no more files to give.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A running endpoint picker. Dropping it does not end it; [`Picker::shut_down`] does.
 #[derive(Debug)]
@@ -142,33 +140,12 @@ fn check(config: &Resolved) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts a thread that takes calls from a listener, and ends when the gate has ended.
+/// Starts a thread that serves gRPC on a listener, and ends when the process has ended.
 fn start(state: Arc<State>, listener: TcpListener) -> Result<JoinHandle<()>, StartError> {
-    let runtime = task::runtime()?;
-    lifecycle::spawn("tidegate-epp", move || {
-        runtime.block_on(async {
-            tokio::select! {
-                () = accept(Arc::clone(&state), listener) => {}
-                _ = state.ended() => {}
-            }
-        });
+    let served = Arc::clone(&state);
+    listener::start("tidegate-epp", state, listener, move || {
+        move |stream| take_calls(Arc::clone(&served), stream)
     })
-}
-
-async fn accept(state: Arc<State>, listener: TcpListener) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "a worker has no listener"),
-    };
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => task::spawn(take_calls(Arc::clone(&state), stream)),
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
 }
 
 /// Takes one connection's calls to its end.
@@ -235,7 +212,7 @@ fn answer(state: &Arc<State>, request: Request<Incoming>) -> Response<Reply> {
     let state = Arc::clone(state);
     match request.uri().path() {
         PROCESS => {
-            grpc::call(request, |incoming, outgoing| session::converse(state, incoming, outgoing))
+            grpc::call(request, |incoming, outgoing| session::run(state, incoming, outgoing))
         }
         health::CHECK => grpc::call(request, |incoming, out| health::check(state, incoming, out)),
         health::LIST => grpc::call(request, |_, outgoing| health::list(state, outgoing)),

@@ -1,12 +1,18 @@
-//! One attempt at a backend, and the way of its response to the client.
+//! Sends a request to a backend and its response back to the client.
 //!
-//! Bodies pass byte for byte. A stream is read only as far as accounting needs, and however it
-//! ends, its request settles with the core.
+//! `retry` makes attempts until a response begins, `attempt` is one of them, `response_body` passes
+//! the response on and `token_counter` counts its tokens on the way. Bodies pass byte for byte.
+//! However a response ends, its request settles with the core.
 
 mod attempt;
 mod response_body;
+mod response_headers;
+mod retry;
 mod token_counter;
+mod upstream_request;
 
-pub(crate) use attempt::{Failure, Limits, Outcome, UpstreamRequest, attempt, verdict};
-pub(crate) use response_body::{BodyError, Flight, ResponseBody};
+pub(crate) use attempt::verdict;
+pub(crate) use response_body::{BodyError, ResponseBody};
+pub(crate) use retry::ProxiedRequest;
 pub(crate) use token_counter::{StreamFormat, TokenCounter};
+pub(crate) use upstream_request::UpstreamRequest;

@@ -6,9 +6,12 @@
 pub(crate) mod error;
 mod fault;
 pub(crate) mod headers;
+mod json;
+mod retry_after;
 mod table;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use fault::{Fault, Refused};
+pub(crate) use json::{content, json, uncached};

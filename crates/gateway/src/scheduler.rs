@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::ingress::Intent;
 use crate::reply::{Fault, Refused};
 
-pub(crate) use permit::Permit;
+pub(crate) use permit::{Permit, QueueView};
 
 /// The controller and those who wait.
 #[derive(Debug)]

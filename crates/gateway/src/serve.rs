@@ -8,7 +8,6 @@ mod batch_api;
 mod connection;
 mod dispatch_pages;
 mod file_download;
-mod journey;
 mod lazy_waker;
 mod local_api;
 mod models;

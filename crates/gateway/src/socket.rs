@@ -35,12 +35,6 @@ impl Socket {
         self.0.poll_peek(context, buffer)
     }
 
-    /// Whether it is open and nothing has come, as far as the runtime has heard.
-    pub(crate) fn is_quiet(&self) -> bool {
-        let read = self.0.try_read(&mut [0]);
-        matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-    }
-
     /// Writes what can be written at once.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)

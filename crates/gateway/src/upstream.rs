@@ -1,16 +1,21 @@
-//! Connections to model servers and other HTTP servers, and the exchanges on them.
+//! Connections from the gateway to other HTTP servers, and the exchanges on them.
 //!
-//! `pool` keeps the connections of the data path, `http1` is one of them, `upstream_body` reads a
-//! response from it. `client` is a plain HTTP client for everything that is not proxied.
-//! `retry_budget` bounds how many attempts may be repeated.
+//! `connect` is the one way out: it makes every connection, and hides what is below it. `pool`
+//! keeps the connections of the data path, `http1` is one of them, `upstream_body` reads a response
+//! from it. `client` is a plain HTTP client for everything that is not proxied. `retry_after` reads
+//! when a server wants to be asked again, `retry_budget` bounds how many attempts may be repeated.
 
 pub mod client;
+mod connect;
 mod http1;
 mod pool;
+mod retry_after;
 mod retry_budget;
 mod upstream_body;
 
+pub(crate) use connect::{ConnectError, connect};
 pub(crate) use http1::{ExchangeError, Http1Request};
-pub(crate) use pool::{ConnectError, Lease, Outgoing, Pool};
+pub(crate) use pool::{Lease, Pool, WholeBody};
+pub(crate) use retry_after::retry_after;
 pub(crate) use retry_budget::RetryBudget;
 pub(crate) use upstream_body::UpstreamBody;

@@ -1,6 +1,6 @@
 //! One question to a server: a GET on a connection of its own, bounded in time and size.
 //!
-//! Checks do not share the relay's connections: what they find out must not depend on a pool, and
+//! Probes do not share the connections of the pool: what they find out must not depend on a pool, and
 //! a check that hangs must hold nothing that requests need. Redirects are answers like any other.
 
 use std::time::Duration;
@@ -12,9 +12,9 @@ use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
 
 use super::roster::Upstream;
+use crate::upstream::{ConnectError, connect};
 
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
 
@@ -48,13 +48,17 @@ pub(super) async fn get(
     path: &str,
     limits: ProbeLimits,
 ) -> Result<ProbeResponse, ProbeError> {
-    let asked = ask(upstream, path, limits.body);
+    let asked = ask(upstream, path, limits);
     tokio::time::timeout(limits.time, asked).await.unwrap_or(Err(ProbeError::TimedOut))
 }
 
-async fn ask(upstream: &Upstream, path: &str, most: usize) -> Result<ProbeResponse, ProbeError> {
-    let stream = TcpStream::connect(upstream.place()).await?;
-    let io = TokioIo::new(stream);
+async fn ask(
+    upstream: &Upstream,
+    path: &str,
+    limits: ProbeLimits,
+) -> Result<ProbeResponse, ProbeError> {
+    let io = TokioIo::new(connect(upstream.place(), limits.time).await?);
+    let most = limits.body;
     let path = format!("{}{path}", upstream.base_path);
     let request = request(upstream, &path)?;
     if upstream.http2 {
@@ -110,11 +114,12 @@ async fn read(
 
 // === impl ProbeError ===
 
-impl From<std::io::Error> for ProbeError {
-    fn from(error: std::io::Error) -> Self {
-        match error.kind() {
-            std::io::ErrorKind::ConnectionRefused => Self::Refused,
-            _ => Self::Failed(error.to_string()),
+impl From<ConnectError> for ProbeError {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::TimedOut(_) => Self::TimedOut,
+            error if error.is_refused() => Self::Refused,
+            error => Self::Failed(error.to_string()),
         }
     }
 }

@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use http::header::RETRY_AFTER;
 use store::{Moment, Outcome};
 
-use crate::ingress::dispatch_headers::retry_after;
 use crate::upstream::client::{ClientError, ClientResponse};
+use crate::upstream::retry_after;
 
 /// What happens to a message after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +51,8 @@ pub(super) fn judge(ended: Result<ClientResponse, ClientError>, now: Moment) -> 
 }
 
 fn judge_answer(answer: ClientResponse, now: Moment) -> Verdict {
-    let later = retry_after(&answer.headers, Duration::from_millis(now.millis()));
+    let now = Duration::from_millis(now.millis());
+    let later = answer.headers.get(RETRY_AFTER).and_then(|value| retry_after(value, now));
     let ClientResponse { status, body, .. } = answer;
     match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {

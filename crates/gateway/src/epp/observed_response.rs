@@ -1,4 +1,4 @@
-//! The way back: what Envoy shows of an answer, and how the request is settled by it.
+//! The response as Envoy shows it, and how it settles its request.
 
 use std::sync::Arc;
 
@@ -8,52 +8,57 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::request;
 use crate::backend::{Attempt, Upstream};
-use crate::passage::Hurry;
-use crate::proxy::{Flight, StreamFormat, TokenCounter, verdict};
+use crate::proxy::{StreamFormat, TokenCounter, verdict};
 use crate::reply::{Fault, headers};
+use crate::request::{Admitted, Request, ResponseTimeout};
 use crate::state::State;
 
-/// What Envoy adds to every answer that is not its own.
+/// Envoy adds this header to every response that is not its own.
 const FROM_UPSTREAM: &str = "x-envoy-upstream-service-time";
 
-/// An answer on its way back.
-pub(super) struct Answer {
-    /// Gone when it has been settled.
-    flight: Option<Flight>,
+/// A response on its way back through Envoy.
+pub(super) struct ObservedResponse {
+    /// Taken when the request has been settled.
+    request: Option<Box<Request>>,
     counter: TokenCounter,
     upstream: Arc<Upstream>,
-    pub(super) told: HeaderMap,
-    /// Whether its body will be seen. If not, the end of the conversation is the end of the answer.
+    /// The headers that are added to it.
+    pub(super) added: HeaderMap,
+    /// Whether Envoy shows the body. If not, the end of the session is the end of the response.
     sees_bodies: bool,
     began: bool,
-    /// What went wrong, where Envoy answered in the place of a backend.
+    /// The fault, where Envoy responded in the place of a backend.
     fault: Option<Fault>,
 }
 
-/// What an answer's head says that matters here.
-struct AnswerHead {
+/// The parts of a response's head that matter here.
+struct ResponseHead {
     status: StatusCode,
     content_type: Option<HeaderValue>,
     retry_after: Option<HeaderValue>,
     from_upstream: bool,
 }
 
-// === impl Answer ===
+// === impl ObservedResponse ===
 
-impl Answer {
-    /// Nothing of it has come yet.
-    pub(super) fn awaited(
-        flight: Flight,
-        upstream: Arc<Upstream>,
-        told: HeaderMap,
-        sees_bodies: bool,
-    ) -> Self {
-        let counter = TokenCounter::new(StreamFormat::Whole);
+impl ObservedResponse {
+    /// The response to a request that Envoy is about to send.
+    pub(super) fn awaited(request: Box<Request>, admitted: Admitted, sees_bodies: bool) -> Self {
+        let Admitted { grant, upstream } = admitted;
+        let mut added = HeaderMap::new();
+        let told = headers::Told {
+            backend: &upstream.name_header,
+            choice: grant.choice,
+            waited: grant.waited,
+            request_id: &request.intent.request_id,
+            headroom: None,
+        };
+        headers::describe(&mut added, &told);
         Self {
-            flight: Some(flight),
-            counter,
+            request: Some(request),
+            counter: TokenCounter::new(StreamFormat::Whole),
             upstream,
-            told,
+            added,
             sees_bodies,
             began: false,
             fault: None,
@@ -63,7 +68,7 @@ impl Answer {
     pub(super) fn begins(&mut self, state: &State, head: &HttpHeaders, served: Option<&str>) {
         self.began = true;
         self.follow_to(state, served);
-        let head_of = AnswerHead::of(head);
+        let head_of = ResponseHead::of(head);
         self.counter = TokenCounter::new(StreamFormat::of(head_of.content_type.as_ref()));
         let attempt = head_of.attempt();
         if head_of.is_envoys() {
@@ -71,10 +76,10 @@ impl Answer {
             self.fault = Some(Fault::BackendError(text));
         }
         state.fleet.report(&self.upstream, attempt);
-        if let Some(flight) = &mut self.flight {
-            flight.trip.attempted(attempt);
-            flight.trip.answered(head_of.status);
-            if let Some(first_byte) = flight.trip.record.first_byte {
+        if let Some(request) = &mut self.request {
+            request.record.attempted(attempt);
+            request.record.response_began(head_of.status);
+            if let Some(first_byte) = request.record.first_byte {
                 self.upstream.note(first_byte);
             }
         }
@@ -87,24 +92,29 @@ impl Answer {
         self.began
     }
 
-    /// Whether it goes on unseen.
+    /// Whether the response goes on without being shown.
     pub(super) fn is_unseen(&self) -> bool {
-        !self.sees_bodies && self.flight.is_some()
+        !self.sees_bodies && self.request.is_some()
     }
 
-    /// It has not come in time. Says what is to be told to whom, if it had not ended already.
-    pub(super) fn give_up(&mut self, state: &State, hurry: Hurry) -> Option<(Fault, HeaderValue)> {
-        let mut flight = self.flight.take()?;
-        if !self.began && hurry != Hurry::Client {
+    /// Ends a response that did not come in time. Returns the fault and the request id for the
+    /// client, unless it had ended already.
+    pub(super) fn give_up(
+        &mut self,
+        state: &State,
+        timeout: ResponseTimeout,
+    ) -> Option<(Fault, HeaderValue)> {
+        let mut request = self.request.take()?;
+        if !self.began && timeout != ResponseTimeout::Client {
             state.fleet.report(&self.upstream, Attempt::Failed);
-            flight.trip.attempted(Attempt::Failed);
+            request.record.attempted(Attempt::Failed);
         }
-        let fault = hurry.fault();
-        flight.land(&self.counter, Some(&fault));
-        Some((fault, headers::request_id(&self.told)))
+        let fault = timeout.fault();
+        request.finish(self.counter.usage(), Some(&fault));
+        Some((fault, headers::request_id(&self.added)))
     }
 
-    /// Envoy may have gone on to another backend than was meant, because that one failed.
+    /// Envoy may have used a fallback, because the chosen backend failed.
     fn follow_to(&mut self, state: &State, served: Option<&str>) {
         let Some(socket) = served.and_then(|served| served.parse().ok()) else { return };
         if self.upstream.socket == Some(socket) {
@@ -112,21 +122,21 @@ impl Answer {
         }
         let Some(other) = state.fleet.roster().at(socket).cloned() else { return };
         state.fleet.report(&self.upstream, Attempt::Failed);
-        headers::served_elsewhere(&mut self.told, &other.name_header);
-        if let Some(flight) = &mut self.flight {
-            flight.trip.attempted(Attempt::Failed);
-            flight.permit.moved(other.id);
-            flight.trip.record.attempts += 1;
-            flight.trip.record.backend.clone_from(&other.name);
+        headers::served_elsewhere(&mut self.added, &other.name_header);
+        if let Some(request) = &mut self.request {
+            request.record.attempted(Attempt::Failed);
+            request.moved(other.id);
+            request.record.attempts += 1;
+            request.record.backend.clone_from(&other.name);
         }
         self.upstream = other;
     }
 
     pub(super) fn passes(&mut self, piece: &HttpBody) {
-        if let Some(flight) = &mut self.flight {
-            flight.trip.record.bytes_out += piece.body.len() as u64;
+        if let Some(request) = &mut self.request {
+            request.record.bytes_out += piece.body.len() as u64;
             if self.counter.read(&piece.body) {
-                flight.progressed(self.counter.tokens());
+                request.progressed(self.counter.tokens());
             }
         }
         if piece.end_of_stream {
@@ -136,28 +146,28 @@ impl Answer {
 
     /// The last byte has come.
     pub(super) fn complete(&mut self) {
-        if let Some(flight) = self.flight.take() {
-            flight.land(&self.counter, self.fault.as_ref());
+        if let Some(request) = self.request.take() {
+            request.finish(self.counter.usage(), self.fault.as_ref());
         }
     }
 }
 
-impl Drop for Answer {
+impl Drop for ObservedResponse {
     fn drop(&mut self) {
-        // The end of the conversation is that of an answer whose bytes are not shown. Envoy may
-        // reset its stream then, before anybody has heard of the end.
+        // A response whose bytes are not shown ends with the session. Envoy may reset its stream
+        // then, so that no message tells of the end.
         if self.began && !self.sees_bodies {
             self.complete();
         }
-        if let Some(flight) = self.flight.take() {
-            flight.abandoned(&self.counter);
+        if let Some(request) = self.request.take() {
+            request.abandon(self.counter.usage());
         }
     }
 }
 
-// === impl AnswerHead ===
+// === impl ResponseHead ===
 
-impl AnswerHead {
+impl ResponseHead {
     fn of(head: &HttpHeaders) -> Self {
         let mut found = Self {
             status: StatusCode::OK,
@@ -181,8 +191,8 @@ impl AnswerHead {
         found
     }
 
-    /// How it went at the backend. What Envoy says in the place of a backend that it could not
-    /// reach is the backend's failure.
+    /// The outcome at the backend. A response of Envoy's own, in the place of a backend that it
+    /// could not reach, is a failure of the backend.
     fn attempt(&self) -> Attempt {
         if self.is_envoys() {
             return Attempt::Failed;
@@ -190,7 +200,7 @@ impl AnswerHead {
         verdict(self.status, self.retry_after.as_ref())
     }
 
-    /// Whether Envoy says it itself.
+    /// Whether the response is Envoy's own.
     fn is_envoys(&self) -> bool {
         self.status == StatusCode::SERVICE_UNAVAILABLE && !self.from_upstream
     }

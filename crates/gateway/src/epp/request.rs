@@ -1,10 +1,10 @@
-//! How a conversation opens: the request, its body in pieces, and what else Envoy says of it.
+//! The request as Envoy sends it: head, body in pieces, trailers and metadata.
 
 use std::collections::BTreeSet;
 
 use bytes::{Bytes, BytesMut};
 use envoy::base::HeaderMap as Pairs;
-use envoy::ext_proc::processing_request::Request as Said;
+use envoy::ext_proc::processing_request::Request as Message;
 use envoy::ext_proc::{HttpHeaders, ProcessingRequest};
 use envoy::mode::processing_mode::BodySendMode;
 use http::request::Parts;
@@ -18,76 +18,82 @@ use crate::body_memory::Reservation;
 use crate::config::resolved::Server;
 use crate::reply::Fault;
 
-/// The first message of a conversation.
+/// The first message of a session.
 #[derive(Debug)]
-pub(super) struct Opening {
+pub(super) struct RequestHead {
     pub(super) parts: Parts,
-    /// Where alone the request may go, if somebody said so.
-    pub(super) within: Option<BTreeSet<EndpointAddress>>,
-    /// Whether the head is all there is.
+    /// The only endpoints that may serve the request, where the metadata names some.
+    pub(super) subset: Option<BTreeSet<EndpointAddress>>,
+    /// Whether the request is its head alone.
     pub(super) whole: bool,
-    /// Whether response bodies will be seen.
+    /// Whether Envoy shows response bodies.
     pub(super) sees_bodies: bool,
 }
 
-/// What followed the head.
+/// Everything behind the head.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct RequestRest {
     pub(super) body: Bytes,
-    /// What the body holds, until Envoy has it again.
-    pub(super) _held: Reservation,
-    /// Whether there was a body at all; an empty one that was announced wants to be ended, too.
-    pub(super) came: bool,
-    /// Whether trailers ended the request, which want an answer of their own.
-    pub(super) trailers: bool,
+    /// The memory of the body, until Envoy has it again.
+    pub(super) _reservation: Reservation,
+    /// Whether there was a body at all; an empty one that was announced must be ended, too.
+    pub(super) has_body: bool,
+    /// Whether trailers ended the request; they need a response of their own.
+    pub(super) has_trailers: bool,
 }
 
 /// Why a request was not read to its end.
 #[derive(Debug)]
-pub(super) enum Hitch {
-    /// The client must be told.
+pub(super) enum ReadError {
+    /// The client receives a refusal.
     Fault(Fault),
-    /// Nobody is there to be told.
-    Gone(Status),
+    /// The session ends with this status.
+    Ended(Status),
 }
 
-// === impl Opening ===
+// === impl RequestHead ===
 
-impl Opening {
-    /// Hears the first message; nothing if there is none.
-    pub(super) async fn hear(
+impl RequestHead {
+    /// Reads the first message; `None` if there is none.
+    pub(super) async fn read(
         incoming: &mut Incoming,
         header_limit: usize,
-    ) -> Result<Option<Self>, Hitch> {
+    ) -> Result<Option<Self>, ReadError> {
         let Some(first) = incoming.next::<ProcessingRequest>().await? else { return Ok(None) };
-        let within = subset(&first);
+        let subset = subset(&first);
         let modes = first.protocol_config.unwrap_or_default();
-        let Some(Said::RequestHeaders(head)) = first.request else {
+        let Some(Message::RequestHeaders(head)) = first.request else {
             let text = "a conversation begins with the request's headers";
-            return Err(Hitch::Gone(Status::new(Code::InvalidArgument, text)));
+            return Err(ReadError::Ended(Status::new(Code::InvalidArgument, text)));
         };
         let whole = match modes.request_body_mode() {
             BodySendMode::FullDuplexStreamed => head.end_of_stream,
             BodySendMode::None => true,
-            _ => return Err(Hitch::Gone(Status::new(Code::InvalidArgument, WRONG_MODE))),
+            _ => return Err(ReadError::Ended(Status::new(Code::InvalidArgument, WRONG_MODE))),
         };
         let sees_bodies = modes.response_body_mode() == BodySendMode::FullDuplexStreamed;
-        let parts = parts(&head, header_limit).map_err(Hitch::Fault)?;
-        Ok(Some(Self { parts, within, whole, sees_bodies }))
+        let parts = parts(&head, header_limit).map_err(ReadError::Fault)?;
+        Ok(Some(Self { parts, subset, whole, sees_bodies }))
     }
 }
 
 const WRONG_MODE: &str = "set request_body_mode to FULL_DUPLEX_STREAMED (or NONE)";
 
-// === impl Rest ===
+// === impl RequestRest ===
 
-impl Rest {
-    /// Hears the body to its end. Envoy may say twice that it has ended; the first time counts.
-    pub(super) async fn hear(
+impl RequestRest {
+    /// A request that is its head alone.
+    pub(super) fn none(reservation: Reservation) -> Self {
+        let body = Bytes::new();
+        Self { body, _reservation: reservation, has_body: false, has_trailers: false }
+    }
+
+    /// Reads the body to its end. Envoy may mark the end twice; the first mark counts.
+    pub(super) async fn read(
         incoming: &mut Incoming,
         server: &Server,
-        mut held: Reservation,
-    ) -> Result<Self, Hitch> {
+        mut reservation: Reservation,
+    ) -> Result<Self, ReadError> {
         let limit = server.body_limit;
         let mut first = Bytes::new();
         let mut more = BytesMut::new();
@@ -95,16 +101,16 @@ impl Rest {
             let next = incoming.next::<ProcessingRequest>().await?;
             let said = next.and_then(|message| message.request);
             let piece = match said {
-                Some(Said::RequestBody(piece)) => piece,
-                Some(Said::RequestTrailers(_)) => break true,
+                Some(Message::RequestBody(piece)) => piece,
+                Some(Message::RequestTrailers(_)) => break true,
                 Some(_) => continue,
-                None => return Err(Hitch::Gone(Status::LEFT)),
+                None => return Err(ReadError::Ended(Status::LEFT)),
             };
             if first.len() + more.len() + piece.body.len() > limit {
-                return Err(Hitch::Fault(Fault::BodyTooLarge(limit)));
+                return Err(ReadError::Fault(Fault::BodyTooLarge(limit)));
             }
-            held.more(piece.body.len(), server.bodies_limit).map_err(Hitch::Fault)?;
-            // Most bodies come in one piece, which need not be copied.
+            reservation.more(piece.body.len(), server.bodies_limit).map_err(ReadError::Fault)?;
+            // Most bodies come in one piece, which is not copied.
             if first.is_empty() {
                 first = piece.body;
             } else {
@@ -115,11 +121,11 @@ impl Rest {
             }
         };
         let body = if more.is_empty() { first } else { [first, more.freeze()].concat().into() };
-        Ok(Self { body, _held: held, came: true, trailers })
+        Ok(Self { body, _reservation: reservation, has_body: true, has_trailers: trailers })
     }
 }
 
-/// Where the request may go, as the one before us says. A hint that names nobody leaves nobody.
+/// The endpoints that the metadata allows. An empty list allows none.
 fn subset(message: &ProcessingRequest) -> Option<BTreeSet<EndpointAddress>> {
     let metadata = &message.metadata_context.as_ref()?.filter_metadata;
     let hint = metadata.get(SUBSET_HINT)?.fields.get(SUBSET)?;
@@ -131,7 +137,7 @@ fn subset(message: &ProcessingRequest) -> Option<BTreeSet<EndpointAddress>> {
     Some(texts.into_iter().take(SUBSET_ADDRESSES_MAX).filter_map(EndpointAddress::parse).collect())
 }
 
-/// Where the request really went.
+/// The endpoint that served the request.
 pub(super) fn served(message: &ProcessingRequest) -> Option<&str> {
     let metadata = &message.metadata_context.as_ref()?.filter_metadata;
     text(&metadata.get(LB)?.fields.get(SERVED)?.kind)
@@ -144,7 +150,7 @@ fn text(kind: &Option<Kind>) -> Option<&str> {
     }
 }
 
-/// The head as the other doors know it.
+/// The head as `http` represents it.
 fn parts(head: &HttpHeaders, limit: usize) -> Result<Parts, Fault> {
     let bad = |what: &str| Fault::InvalidRequest(format!("The request's {what} cannot be read."));
     let (mut parts, ()) = http::Request::new(()).into_parts();
@@ -178,10 +184,10 @@ pub(super) fn pairs(headers: Option<&Pairs>) -> impl Iterator<Item = (&str, &[u8
     })
 }
 
-// === impl Hitch ===
+// === impl ReadError ===
 
-impl From<Status> for Hitch {
+impl From<Status> for ReadError {
     fn from(status: Status) -> Self {
-        Self::Gone(status)
+        Self::Ended(status)
     }
 }

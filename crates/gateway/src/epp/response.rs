@@ -1,9 +1,9 @@
-//! What is said to Envoy: our answers in its words.
+//! The messages that are sent to Envoy.
 
 use bytes::Bytes;
 use envoy::base::{HeaderValue as Pair, HeaderValueOption};
 use envoy::ext_proc::body_mutation::Mutation;
-use envoy::ext_proc::processing_response::Response as Say;
+use envoy::ext_proc::processing_response::Response as Message;
 use envoy::ext_proc::{
     BodyMutation, BodyResponse, CommonResponse, HeaderMutation, HeadersResponse, ImmediateResponse,
     ProcessingResponse, StreamedBodyResponse, TrailersResponse,
@@ -28,23 +28,23 @@ const PIECE_MAX: usize = 62_000;
 /// Envoy's number for "overwrite, or add".
 const OVERWRITE: i32 = 2;
 
-/// Sends the request's head to `endpoints`, the first of which is meant and the others come next.
-pub(super) fn head(endpoints: &str, told: &HeaderMap, remove: Vec<String>) -> ProcessingResponse {
+/// Sends the request's head to `endpoints`: the first is the chosen one, the others its fallbacks.
+pub(super) fn head(endpoints: &str, added: &HeaderMap, remove: Vec<String>) -> ProcessingResponse {
     let destination = set(DESTINATION, Bytes::copy_from_slice(endpoints.as_bytes()));
     let mut set_headers = vec![destination];
-    set_headers.extend(set_all(told));
+    set_headers.extend(set_all(added));
     let header_mutation = HeaderMutation { set_headers, remove_headers: remove };
     let common = CommonResponse {
         header_mutation: Some(header_mutation),
         clear_route_cache: true,
         ..CommonResponse::default()
     };
-    let response = Some(Say::RequestHeaders(HeadersResponse { response: Some(common) }));
+    let response = Some(Message::RequestHeaders(HeadersResponse { response: Some(common) }));
     let dynamic_metadata = Some(table(LB, table_value(DESTINATION, endpoints)));
     ProcessingResponse { response, dynamic_metadata, ..ProcessingResponse::default() }
 }
 
-/// The request's body, in pieces. Where trailers follow, they tell its end.
+/// The request's body, in pieces. Where trailers follow, they mark its end.
 pub(super) fn body(body: Bytes, trailers: bool) -> impl Iterator<Item = ProcessingResponse> {
     let mut rest = Some(body);
     std::iter::from_fn(move || {
@@ -53,33 +53,33 @@ pub(super) fn body(body: Bytes, trailers: bool) -> impl Iterator<Item = Processi
             rest = Some(piece.split_off(PIECE_MAX));
         }
         let end = rest.is_none() && !trailers;
-        Some(said(Say::RequestBody(streamed(piece, end))))
+        Some(message(Message::RequestBody(streamed(piece, end))))
     })
 }
 
 pub(super) fn request_trailers() -> ProcessingResponse {
-    said(Say::RequestTrailers(TrailersResponse::default()))
+    message(Message::RequestTrailers(TrailersResponse::default()))
 }
 
-/// The answer's head, with what is told beside it.
-pub(super) fn answer_head(told: &HeaderMap) -> ProcessingResponse {
-    let set_headers = set_all(told).collect();
+/// The response's head, with the headers that are added.
+pub(super) fn response_head(added: &HeaderMap) -> ProcessingResponse {
+    let set_headers = set_all(added).collect();
     let header_mutation = HeaderMutation { set_headers, ..HeaderMutation::default() };
     let common =
         CommonResponse { header_mutation: Some(header_mutation), ..CommonResponse::default() };
-    said(Say::ResponseHeaders(HeadersResponse { response: Some(common) }))
+    message(Message::ResponseHeaders(HeadersResponse { response: Some(common) }))
 }
 
-/// A piece of the answer, as it came.
-pub(super) fn answer_piece(piece: Bytes, end: bool) -> ProcessingResponse {
-    said(Say::ResponseBody(streamed(piece, end)))
+/// A piece of the response, as it came.
+pub(super) fn response_piece(piece: Bytes, end: bool) -> ProcessingResponse {
+    message(Message::ResponseBody(streamed(piece, end)))
 }
 
-pub(super) fn answer_trailers() -> ProcessingResponse {
-    said(Say::ResponseTrailers(TrailersResponse::default()))
+pub(super) fn response_trailers() -> ProcessingResponse {
+    message(Message::ResponseTrailers(TrailersResponse::default()))
 }
 
-/// A refusal, in the words of the HTTP door.
+/// A refusal: the same response that `serve` sends.
 pub(super) fn refusal(refused: &Refused, request_id: &HeaderValue) -> ProcessingResponse {
     let (mut parts, _) = error::response(refused).into_parts();
     // The connection is Envoy's.
@@ -87,7 +87,7 @@ pub(super) fn refusal(refused: &Refused, request_id: &HeaderValue) -> Processing
     headers::identify(&mut parts.headers, request_id);
     headers::explain(&mut parts.headers, &refused.fault);
     let set_headers = set_all(&parts.headers).collect();
-    said(Say::ImmediateResponse(ImmediateResponse {
+    message(Message::ImmediateResponse(ImmediateResponse {
         status: Some(HttpStatus { code: parts.status.as_u16().into() }),
         headers: Some(HeaderMutation { set_headers, ..HeaderMutation::default() }),
         body: error::body(refused),
@@ -96,7 +96,7 @@ pub(super) fn refusal(refused: &Refused, request_id: &HeaderValue) -> Processing
     }))
 }
 
-fn said(response: Say) -> ProcessingResponse {
+fn message(response: Message) -> ProcessingResponse {
     ProcessingResponse { response: Some(response), ..ProcessingResponse::default() }
 }
 

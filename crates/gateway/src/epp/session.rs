@@ -1,36 +1,34 @@
-//! One conversation: one request of a client of Envoy's, from its head to the end of its answer.
+//! One ext_proc session: one request of a client of Envoy, from its head to the end of its response.
 //!
-//! The request's head and body are heard to their end before anything is said, so that a request
-//! can wait here as long as it must. Whoever breaks off while it waits drops its permit and with it
-//! its place; whatever comes of the answer, the permit is settled once.
+//! The session reads the request's head and body to their end before it replies, so that the
+//! request can wait here as long as it must. When Envoy ends the session while the request waits,
+//! the request is dropped and leaves the queue. A response settles the request once, however it
+//! ends.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use envoy::ext_proc::processing_request::Request as Said;
+use envoy::ext_proc::processing_request::Request as Message;
 use envoy::ext_proc::{ProcessingRequest, ProcessingResponse};
-use flow::{BackendId, RequeuePosition};
+use flow::BackendId;
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::grpc::{Incoming, Outgoing, Status};
-use super::observed_response::Answer;
-use super::request::{self, Hitch, Opening, Rest};
+use super::observed_response::ObservedResponse;
+use super::request::{self, ReadError, RequestHead, RequestRest};
 use super::response;
-use crate::backend::{EndpointAddress, Upstream};
+use crate::backend::EndpointAddress;
 use crate::config::Resolved;
 use crate::ingress;
 use crate::lazy_timer::LazyTimer;
-use crate::passage::{Hurry, Passage};
 use crate::reply::{Fault, Refused, headers};
-use crate::scheduler::{Grant, Permit};
+use crate::request::{Admitted, Request, RequestRecord, ResponseTimeout};
 use crate::state::State;
-use crate::trip::Trip;
 
-/// A conversation that is going on.
-struct Talk {
+struct Session {
     state: Arc<State>,
     config: Arc<Resolved>,
     incoming: Incoming,
@@ -38,150 +36,148 @@ struct Talk {
     timer: LazyTimer,
 }
 
-/// A request that may go, and where.
-struct Granted {
-    passage: Passage,
-    permit: Permit,
-    grant: Grant,
-    upstream: Arc<Upstream>,
-}
-
-/// Talks with Envoy about one request.
-pub(super) async fn converse(
+/// Runs the session of one request.
+pub(super) async fn run(
     state: Arc<State>,
     incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), Status> {
     let config = state.config.load_full();
-    Talk { state, config, incoming, outgoing, timer: LazyTimer::default() }.hold().await
+    Session { state, config, incoming, outgoing, timer: LazyTimer::default() }.run().await
 }
 
-// === impl Talk ===
+// === impl Session ===
 
-impl Talk {
-    async fn hold(mut self) -> Result<(), Status> {
+impl Session {
+    async fn run(mut self) -> Result<(), Status> {
         let server = &self.config.server;
         let due = Instant::now() + server.header_timeout;
-        let hearing = Opening::hear(&mut self.incoming, server.header_limit);
-        let heard = self.timer.within(due, hearing).await;
-        let opening = match heard.unwrap_or(Err(Hitch::Gone(Status::SILENT))) {
-            Ok(Some(opening)) => opening,
+        let reading = RequestHead::read(&mut self.incoming, server.header_limit);
+        let read = self.timer.within(due, reading).await;
+        let head = match read.unwrap_or(Err(ReadError::Ended(Status::SILENT))) {
+            Ok(Some(head)) => head,
             Ok(None) => return Ok(()),
-            Err(Hitch::Gone(status)) => return Err(status),
-            Err(Hitch::Fault(fault)) => {
+            Err(ReadError::Ended(status)) => return Err(status),
+            Err(ReadError::Fault(fault)) => {
                 self.refuse(&fault.into(), &ingress::headers::request_id(&HeaderMap::new()));
                 return Ok(());
             }
         };
         let observer = Arc::clone(&self.state.observer);
-        let trip = Trip::begin(&opening.parts, self.state.clock, observer);
-        let mut rest = match self.rest(&opening).await {
+        let record = RequestRecord::begin(&head.parts, self.state.clock, observer);
+        let mut rest = match self.rest(&head).await {
             Ok(rest) => rest,
-            Err(Hitch::Gone(status)) => return Err(status),
-            Err(Hitch::Fault(fault)) => {
-                self.fail(trip, fault, &opening.parts.headers);
+            Err(ReadError::Ended(status)) => return Err(status),
+            Err(ReadError::Fault(fault)) => {
+                self.fail(record, fault, &head.parts.headers);
                 return Ok(());
             }
         };
-        let sees_bodies = opening.sees_bodies;
-        let remove = ingress::headers::control_names(&opening.parts.headers);
-        let understood = self.understand(opening, trip, std::mem::take(&mut rest.body));
-        let Some((passage, body)) = understood else { return Ok(()) };
+        let sees_bodies = head.sees_bodies;
+        let remove = ingress::headers::control_names(&head.parts.headers);
+        let read = self.request(head, record, std::mem::take(&mut rest.body));
+        let Some((mut request, body)) = read else { return Ok(()) };
         rest.body = body;
-        let Some(granted) = self.wait(passage).await? else { return Ok(()) };
-        let head = self.head(&granted, remove);
-        let hurry = granted.passage.hurry(granted.grant.at);
-        let answer = granted.fly(sees_bodies);
-        self.carry((head, rest), hurry, answer).await
+        let admitted = match self.admitted(&mut request).await? {
+            Ok(admitted) => admitted,
+            Err(refused) => {
+                let request_id = request.intent.request_id.clone();
+                self.refuse(&request.refuse(refused), &request_id);
+                return Ok(());
+            }
+        };
+        let head = self.head(&request, &admitted, remove);
+        let deadline = request.response_deadline(admitted.grant.at);
+        let response = ObservedResponse::awaited(request, admitted, sees_bodies);
+        self.follow((head, rest), deadline, response).await
     }
 
-    /// Hears the rest of the request, which must not take for ever.
-    async fn rest(&mut self, opening: &Opening) -> Result<Rest, Hitch> {
-        if opening.whole {
-            let (body, held) = (Bytes::new(), self.state.body_memory.hold());
-            return Ok(Rest { body, _held: held, came: false, trailers: false });
+    /// Reads the rest of the request within the limit for bodies.
+    async fn rest(&mut self, head: &RequestHead) -> Result<RequestRest, ReadError> {
+        let reservation = self.state.body_memory.hold();
+        if head.whole {
+            return Ok(RequestRest::none(reservation));
         }
         let server = &self.config.server;
         let due = Instant::now() + server.body_timeout;
-        let hearing = Rest::hear(&mut self.incoming, server, self.state.body_memory.hold());
-        let heard = self.timer.within(due, hearing).await;
-        heard.unwrap_or(Err(Hitch::Fault(Fault::RequestTimeout)))
+        let reading = RequestRest::read(&mut self.incoming, server, reservation);
+        let read = self.timer.within(due, reading).await;
+        read.unwrap_or(Err(ReadError::Fault(Fault::RequestTimeout)))
     }
 
-    /// Reads what is asked for; says so itself where that cannot be read.
-    fn understand(
+    /// Reads the intent of the request. Refuses a request that cannot be read.
+    fn request(
         &self,
-        opening: Opening,
-        mut trip: Trip,
+        head: RequestHead,
+        mut record: RequestRecord,
         body: Bytes,
-    ) -> Option<(Passage, Bytes)> {
-        let Opening { parts, within, sees_bodies, .. } = opening;
-        trip.record.bytes_in = body.len() as u64;
-        let draw = trip.arrived.nanos();
+    ) -> Option<(Box<Request>, Bytes)> {
+        let RequestHead { parts, subset, sees_bodies, .. } = head;
+        record.bytes_in = body.len() as u64;
+        let draw = record.arrived.nanos();
         match ingress::read_anything(&self.config, &parts, body, draw) {
             Ok((mut intent, body)) => {
                 // Tokens that are not seen cannot be counted.
                 intent.streamed &= sees_bodies;
-                trip.read(&intent);
+                record.describe(&intent);
                 let (state, config) = (Arc::clone(&self.state), Arc::clone(&self.config));
-                let within = within.or_else(|| self.conformance(&parts.headers));
-                Some((Passage { state, config, intent, trip, within, model: None }, body))
+                let mut request = Request::new(state, config, intent, record);
+                request.subset = subset.or_else(|| self.conformance(&parts.headers));
+                Some((request, body))
             }
             Err(fault) => {
-                self.fail(trip, fault, &parts.headers);
+                self.fail(record, fault, &parts.headers);
                 None
             }
         }
     }
 
-    /// Waits for a backend. Nothing if the request was refused.
-    async fn wait(&mut self, mut passage: Passage) -> Result<Option<Granted>, Status> {
-        let outcome = tokio::select! {
-            biased;
-            outcome = granted(&mut passage) => outcome,
-            status = gone(&mut self.incoming) => return Err(status),
+    /// Waits for a backend, for as long as Envoy keeps the session.
+    async fn admitted(
+        &mut self,
+        request: &mut Request,
+    ) -> Result<Result<Admitted, Refused>, Status> {
+        let admission = async {
+            request.enqueue().await?;
+            request.admitted().await
         };
-        match outcome {
-            Ok((permit, grant, upstream)) => Ok(Some(Granted { passage, permit, grant, upstream })),
-            Err(refused) => {
-                let Passage { intent, trip, .. } = passage;
-                trip.fail(&refused.fault);
-                self.refuse(&refused, &intent.request_id);
-                Ok(None)
-            }
+        tokio::select! {
+            biased;
+            outcome = admission => Ok(outcome),
+            status = ended(&mut self.incoming) => Err(status),
         }
     }
 
-    /// Sends the request on its way and follows its answer; neither may stand still for long.
-    async fn carry(
+    /// Sends the request to Envoy and follows its response; neither may stand still for long.
+    async fn follow(
         &mut self,
-        request: (ProcessingResponse, Rest),
-        (due, hurry): (Instant, Hurry),
-        mut answer: Answer,
+        request: (ProcessingResponse, RequestRest),
+        (due, timeout): (Instant, ResponseTimeout),
+        mut response: ObservedResponse,
     ) -> Result<(), Status> {
         let mut timer = std::mem::take(&mut self.timer);
         let begins = async {
             self.send(request).await;
             let mut more = true;
-            while more && !answer.has_begun() {
-                more = self.hear(&mut answer).await?;
+            while more && !response.has_begun() {
+                more = self.next(&mut response).await?;
             }
             Ok(more)
         };
         let Some(mut more) = timer.within(due, begins).await.transpose()? else {
-            self.cut(&mut answer, hurry);
+            self.cut(&mut response, timeout);
             return Ok(());
         };
         let limit = self.config.fleet.stall_timeout;
         while more {
             let due = Instant::now() + limit;
-            let hearing = self.hear(&mut answer);
-            more = match timer.within(due, hearing).await.transpose()? {
+            let next = self.next(&mut response);
+            more = match timer.within(due, next).await.transpose()? {
                 Some(more) => more,
-                // Nobody can say whether an answer stands still that is not shown.
-                None if answer.is_unseen() => true,
+                // A response whose body Envoy does not show cannot be seen to stand still.
+                None if response.is_unseen() => true,
                 None => {
-                    self.cut(&mut answer, Hurry::Stream(limit));
+                    self.cut(&mut response, ResponseTimeout::Stall(limit));
                     false
                 }
             };
@@ -189,100 +185,105 @@ impl Talk {
         Ok(())
     }
 
-    /// The request's head as it goes on.
-    fn head(&self, granted: &Granted, remove: Vec<String>) -> ProcessingResponse {
-        let mut told = HeaderMap::new();
-        headers::identify(&mut told, &granted.passage.intent.request_id);
-        response::head(&self.endpoints(granted), &told, remove)
+    /// The mutation of the request's head.
+    fn head(
+        &self,
+        request: &Request,
+        admitted: &Admitted,
+        remove: Vec<String>,
+    ) -> ProcessingResponse {
+        let mut added = HeaderMap::new();
+        headers::identify(&mut added, &request.intent.request_id);
+        response::head(&self.endpoints(request, admitted), &added, remove)
     }
 
-    /// Sends the request on its way, exactly as it came.
-    async fn send(&self, (head, rest): (ProcessingResponse, Rest)) {
+    /// Sends the request back to Envoy, exactly as it came.
+    async fn send(&self, (head, rest): (ProcessingResponse, RequestRest)) {
         self.outgoing.send(&head);
-        if rest.came {
-            for piece in response::body(rest.body, rest.trailers) {
+        if rest.has_body {
+            for piece in response::body(rest.body, rest.has_trailers) {
                 self.outgoing.room().await;
                 self.outgoing.send(&piece);
             }
         }
-        if rest.trailers {
+        if rest.has_trailers {
             self.outgoing.send(&response::request_trailers());
         }
     }
 
-    /// Where to send it: the one that was chosen, and as many others of its kind as are wanted.
-    fn endpoints(&self, granted: &Granted) -> String {
-        let chosen = granted.upstream.socket;
+    /// The chosen endpoint, and as many fallbacks behind it as are configured.
+    fn endpoints(&self, request: &Request, admitted: &Admitted) -> String {
+        let chosen = admitted.upstream.socket;
         let others = match self.config.epp.fallbacks {
             0 => Vec::new(),
-            most => self.fallbacks(granted, most),
+            most => self.fallbacks(request, admitted.upstream.id, most),
         };
         let all = chosen.into_iter().chain(others);
         all.map(|socket| socket.to_string()).collect::<Vec<_>>().join(",")
     }
 
-    /// Each has others behind it, so that those who lose one do not all meet at the next.
-    fn fallbacks(&self, granted: &Granted, most: usize) -> Vec<SocketAddr> {
+    /// Other endpoints that serve the model. Each backend has other ones behind it, so that the
+    /// requests of a backend that fails do not all meet at the next.
+    fn fallbacks(&self, request: &Request, chosen: BackendId, most: usize) -> Vec<SocketAddr> {
         let roster = self.state.fleet.roster();
-        let chosen = granted.upstream.id;
-        let serving = granted.passage.model.into_iter().flat_map(|model| roster.serving(model));
+        let serving = request.model.into_iter().flat_map(|model| roster.serving(model));
         let (before, behind): (Vec<BackendId>, Vec<_>) =
             serving.filter(|&id| id != chosen).partition(|&id| id < chosen);
         let others = behind.into_iter().chain(before).filter_map(|id| roster.upstream(id)?.socket);
         others.take(most).collect()
     }
 
-    /// Hears the next that is said of the answer, and passes it on. Says whether there may be more.
-    async fn hear(&mut self, answer: &mut Answer) -> Result<bool, Status> {
+    /// Handles Envoy's next message about the response. Returns whether there may be more.
+    async fn next(&mut self, observed: &mut ObservedResponse) -> Result<bool, Status> {
         let next = self.incoming.next::<ProcessingRequest>().await?;
         let Some(message) = next else { return Ok(false) };
-        if let Some(Said::ResponseHeaders(head)) = &message.request {
+        if let Some(Message::ResponseHeaders(head)) = &message.request {
             let served = request::served(&message);
-            answer.begins(&self.state, head, served);
-            self.echo(served, &mut answer.told);
-            self.outgoing.send(&response::answer_head(&answer.told));
+            observed.begins(&self.state, head, served);
+            self.echo(served, &mut observed.added);
+            self.outgoing.send(&response::response_head(&observed.added));
         }
         match message.request {
-            Some(Said::ResponseBody(piece)) => {
-                answer.passes(&piece);
+            Some(Message::ResponseBody(piece)) => {
+                observed.passes(&piece);
                 self.outgoing.room().await;
-                self.outgoing.send(&response::answer_piece(piece.body, piece.end_of_stream));
+                self.outgoing.send(&response::response_piece(piece.body, piece.end_of_stream));
             }
-            Some(Said::ResponseTrailers(_)) => {
-                answer.complete();
-                self.outgoing.send(&response::answer_trailers());
+            Some(Message::ResponseTrailers(_)) => {
+                observed.complete();
+                self.outgoing.send(&response::response_trailers());
             }
-            // What is left of the request was heard already, or does not matter any more.
+            // The rest of the request was read before, or does not matter any more.
             _ => {}
         }
         Ok(true)
     }
 
-    /// Breaks an answer off that has not come in time: Envoy lets go of the backend.
-    fn cut(&self, answer: &mut Answer, hurry: Hurry) {
-        if let Some((fault, request_id)) = answer.give_up(&self.state, hurry) {
+    /// Ends a response that did not come in time: Envoy closes its request to the backend.
+    fn cut(&self, response: &mut ObservedResponse, timeout: ResponseTimeout) {
+        if let Some((fault, request_id)) = response.give_up(&self.state, timeout) {
             self.refuse(&fault.into(), &request_id);
         }
     }
 
-    /// Where the conformance suite wants a request to go, if it may.
+    /// The endpoint that the conformance suite asks for, where the configuration allows it.
     fn conformance(&self, headers: &HeaderMap) -> Option<BTreeSet<EndpointAddress>> {
         let wanted =
             ingress::headers::selection(headers).filter(|_| self.config.epp.conformance)?;
         Some(wanted.split(',').filter_map(EndpointAddress::parse).collect())
     }
 
-    /// Tells the conformance suite where a request went.
-    fn echo(&self, served: Option<&str>, told: &mut HeaderMap) {
+    /// Tells the conformance suite which endpoint served a request.
+    fn echo(&self, served: Option<&str>, added: &mut HeaderMap) {
         if let Some(served) = served.filter(|_| self.config.epp.conformance) {
-            headers::served_by(told, served);
+            headers::served_by(added, served);
         }
     }
 
-    fn fail(&self, mut trip: Trip, fault: Fault, headers: &HeaderMap) {
+    fn fail(&self, mut record: RequestRecord, fault: Fault, headers: &HeaderMap) {
         let request_id = ingress::headers::request_id(headers);
-        trip.name(&request_id);
-        trip.fail(&fault);
+        record.identify(&request_id);
+        record.fail(&fault);
         self.refuse(&fault.into(), &request_id);
     }
 
@@ -291,54 +292,13 @@ impl Talk {
     }
 }
 
-/// Waits until the request may go, and knows where.
-async fn granted(passage: &mut Passage) -> Result<(Permit, Grant, Arc<Upstream>), Refused> {
-    let mut permit = passage.permit().await?;
-    passage.trip.began(permit.ticket());
-    passage.trip.record.bypassed = !permit.waits();
-    loop {
-        let grant = permit.grant().await.map_err(|refused| passage.waited_out(refused))?;
-        passage.granted(&grant);
-        let upstream = passage.state.fleet.roster().upstream(grant.backend).cloned();
-        if let Some(upstream) = upstream {
-            passage.trip.record.backend.clone_from(&upstream.name);
-            return Ok((permit, grant, upstream));
-        }
-        // It left between the grant and now.
-        passage.trip.record.bypassed = false;
-        permit.requeue(RequeuePosition::Original);
-    }
-}
-
-/// Resolves when Envoy breaks off. What else it says of the request was heard already.
-async fn gone(incoming: &mut Incoming) -> Status {
+/// Resolves when Envoy ends the session. Its other messages about the request were read before.
+async fn ended(incoming: &mut Incoming) -> Status {
     loop {
         match incoming.next::<ProcessingRequest>().await {
             Ok(Some(_)) => {}
             Ok(None) => return Status::LEFT,
             Err(status) => return status,
         }
-    }
-}
-
-// === impl Granted ===
-
-impl Granted {
-    /// It is on its way: what comes now is its answer.
-    fn fly(self, sees_bodies: bool) -> Answer {
-        let Self { passage, permit, grant, upstream } = self;
-        let mut told = HeaderMap::new();
-        headers::describe(
-            &mut told,
-            &headers::Told {
-                backend: &upstream.name_header,
-                choice: grant.choice,
-                waited: grant.waited,
-                request_id: &passage.intent.request_id,
-                headroom: None,
-            },
-        );
-        let flight = passage.fly(permit);
-        Answer::awaited(flight, upstream, told, sees_bodies)
     }
 }

@@ -2,13 +2,12 @@
 //! work: the same headers that are read at the door.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
 
 use flow::identity::NAME_MAX;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::headers::{REQUEST_ID, ends_here, text};
+use super::headers::{REQUEST_ID, ends_here};
 use crate::hops;
 
 const PRIORITY: HeaderName = HeaderName::from_static("x-priority");
@@ -21,8 +20,6 @@ const FAIRNESS: [HeaderName; 2] = [
     HeaderName::from_static("x-llm-d-inference-fairness-id"),
     HeaderName::from_static("x-gateway-inference-fairness-id"),
 ];
-/// Nobody is left alone for longer because he asked for it.
-const ASKED_MAX: Duration = Duration::from_secs(24 * 3600);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What is said of a request.
@@ -36,19 +33,6 @@ pub(crate) struct DispatchHeaders<'a> {
     /// What its sender wants to go with it.
     pub(crate) own: &'a BTreeMap<String, String>,
     pub(crate) metadata: &'a BTreeMap<String, String>,
-}
-
-/// How long a server asks to be left alone, in seconds or until a date; a day at most.
-pub(crate) fn retry_after(headers: &HeaderMap, now: Duration) -> Option<Duration> {
-    let said = headers.get(RETRY_AFTER).and_then(text)?;
-    let asked = match said.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let date = httpdate::parse_http_date(said).ok()?;
-            date.duration_since(SystemTime::UNIX_EPOCH).ok()?.saturating_sub(now)
-        }
-    };
-    Some(asked.min(ASKED_MAX))
 }
 
 // === impl DispatchHeaders ===
@@ -144,21 +128,5 @@ mod tests {
         assert!(!headers.contains_key("connection"));
         assert!(!headers.contains_key("x-gateway-inference-fairness-id"));
         assert!(!headers.contains_key("x-bad"));
-    }
-
-    #[test]
-    fn a_server_may_ask_for_seconds_or_name_a_date() {
-        let asked = |said: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(said));
-            retry_after(&headers, Duration::from_secs(784_111_770))
-        };
-        assert_eq!(asked("12"), Some(Duration::from_secs(12)));
-        assert_eq!(asked("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(7)));
-        assert_eq!(asked("Sun, 06 Nov 1994 08:49:00 GMT"), Some(Duration::ZERO));
-        assert_eq!(asked("soon"), None);
-        let day = Some(Duration::from_secs(86_400));
-        assert_eq!(asked("18446744073709551615"), day, "what cannot be meant is cut");
-        assert_eq!(asked("Fri, 31 Dec 9999 23:59:59 GMT"), day);
     }
 }

@@ -1,133 +1,117 @@
 //! One attempt at one backend.
 //!
-//! Until the first byte of an answer has gone to the client, a request can be sent again, exactly
-//! as it was. What a backend says decides how: a full one is no fault of the request, which keeps
-//! its place; a failing one sends it behind its flow.
+//! Until the first byte of a response has gone to the client, a request can be sent again, exactly
+//! as it was. The status decides how: a full backend is no fault of the request, which keeps its
+//! place in the queue; a failing backend sends it to the back of its flow.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use flow::RequeuePosition;
-use http::uri::{PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
-use http_body_util::Full;
+use http::{HeaderValue, Response, StatusCode, header};
 use tokio::time::Instant;
 
+use super::UpstreamRequest;
 use crate::backend::{Attempt, Upstream};
-use crate::body_memory::Reservation;
-use crate::upstream::{
-    ConnectError, ExchangeError, Http1Request, Lease, Outgoing, Pool, UpstreamBody,
-};
+use crate::clock;
+use crate::upstream::{ConnectError, ExchangeError, Lease, Pool, UpstreamBody, retry_after};
 
-/// The longest `Retry-After` of a backend that is believed.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-
-/// What is to be sent, as often as it takes.
-#[derive(Debug)]
-pub(crate) struct UpstreamRequest {
-    pub(crate) method: Method,
-    pub(crate) path: PathAndQuery,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-    /// What the body holds, for as long as it may be sent again.
-    pub(crate) _held: Reservation,
-}
-
-/// How long things may take.
+/// How long an attempt may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) connect: Duration,
-    /// When an answer must have begun.
-    pub(crate) answer_by: Instant,
+pub(super) struct AttemptLimits {
+    pub(super) connect: Duration,
+    /// The moment by which a response must have begun.
+    pub(super) response_by: Instant,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    /// An answer to pass on.
+pub(super) enum AttemptOutcome {
+    /// A response to pass on.
     Answered(Response<UpstreamBody>),
-    /// No answer, or one that says to try elsewhere.
-    Failed(Failure),
-    /// No answer began in time.
+    /// No response, or one that asks to try elsewhere.
+    Failed(AttemptFailure),
+    /// No response began in time.
     TimedOut,
 }
 
-/// An attempt that may be made again.
+/// An attempt that may be repeated.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    /// What the fleet is told.
-    pub(crate) attempt: Attempt,
-    /// Where the request goes to wait.
-    pub(crate) place: RequeuePosition,
-    /// The backend's answer, if it gave one.
-    pub(crate) answer: Option<Response<UpstreamBody>>,
-    /// What happened, for the client and the log.
-    pub(crate) text: String,
+pub(super) struct AttemptFailure {
+    /// The report for the fleet.
+    pub(super) attempt: Attempt,
+    /// The place in the queue to which the request returns.
+    pub(super) position: RequeuePosition,
+    /// The backend's response, if it gave one.
+    pub(super) response: Option<Response<UpstreamBody>>,
+    /// The cause, for the client and the log.
+    pub(super) text: String,
 }
 
-/// Why there is no answer.
-enum Unanswered {
-    Unconnected(ConnectError),
-    Lost(ExchangeError),
+/// Why there is no response.
+enum AttemptError {
+    Connect(ConnectError),
+    Exchange(ExchangeError),
 }
 
-/// Sends the outgoing to a backend. The common case is a connection that is there; whatever is rare
-/// stands in a box, so that it takes no room in the future of every request.
-pub(crate) async fn attempt(
+/// Sends the request to a backend. The common case is an idle connection of the pool; everything
+/// rare stands in a box, so that it takes no room in the future of every request.
+pub(super) async fn attempt(
     pool: &Arc<Pool>,
     upstream: &Upstream,
     outgoing: &UpstreamRequest,
-    limits: Limits,
-) -> Outcome {
+    limits: AttemptLimits,
+) -> AttemptOutcome {
     if !upstream.http2
-        && let Some(mut link) = pool.idle(upstream.id)
+        && let Some(mut connection) = pool.idle(upstream.id)
     {
-        match link.ask(&outgoing.wanted(upstream), limits.answer_by).await {
+        match connection.exchange(&outgoing.http1(upstream), limits.response_by).await {
             Ok((head, framing)) => {
                 let lease = Lease::new(pool, upstream.id);
-                return judge(head.map(|()| UpstreamBody::own(link, framing, lease)));
+                return judge(head.map(|()| UpstreamBody::http1(connection, framing, lease)));
             }
-            // A backend may close a connection that it thinks idle just as it is used: that says
+            // A backend may close an idle connection at the moment of its next use. That says
             // nothing about the backend.
-            Err(ExchangeError::Broken(_)) if link.is_untouched() => {}
-            Err(lost) => return Unanswered::Lost(lost).into(),
+            Err(ExchangeError::Broken(_)) if connection.is_untouched() => {}
+            Err(error) => return AttemptError::Exchange(error).into(),
         }
     }
-    let anew =
-        Box::pin(tokio::time::timeout_at(limits.answer_by, anew(pool, upstream, outgoing, limits)));
-    match anew.await {
+    let fresh = Box::pin(tokio::time::timeout_at(
+        limits.response_by,
+        on_fresh_connection(pool, upstream, outgoing, limits),
+    ));
+    match fresh.await {
         Ok(Ok(response)) => judge(response),
-        Ok(Err(unanswered)) => unanswered.into(),
-        Err(_) => Outcome::TimedOut,
+        Ok(Err(error)) => error.into(),
+        Err(_) => AttemptOutcome::TimedOut,
     }
 }
 
-async fn anew(
+async fn on_fresh_connection(
     pool: &Arc<Pool>,
     upstream: &Upstream,
     outgoing: &UpstreamRequest,
-    limits: Limits,
-) -> Result<Response<UpstreamBody>, Unanswered> {
+    limits: AttemptLimits,
+) -> Result<Response<UpstreamBody>, AttemptError> {
     if upstream.http2 {
         let mut sender = pool.shared(upstream.id, upstream.place(), limits.connect).await?;
-        let answered = sender.send_request(outgoing.request(upstream)).await;
-        return Ok(answered.map_err(ExchangeError::from)?.map(UpstreamBody::Shared));
+        let answered = sender.send_request(outgoing.http2(upstream)).await;
+        return Ok(answered.map_err(ExchangeError::from)?.map(UpstreamBody::Http2));
     }
-    let mut link = pool.fresh(upstream.place(), limits.connect).await?;
-    let (head, framing) = link.ask(&outgoing.wanted(upstream), limits.answer_by).await?;
-    Ok(head.map(|()| UpstreamBody::own(link, framing, Lease::new(pool, upstream.id))))
+    let mut connection = pool.fresh(upstream.place(), limits.connect).await?;
+    let request = outgoing.http1(upstream);
+    let (head, framing) = connection.exchange(&request, limits.response_by).await?;
+    let lease = Lease::new(pool, upstream.id);
+    Ok(head.map(|()| UpstreamBody::http1(connection, framing, lease)))
 }
 
-/// What an answer's status says of the attempt.
+/// What the status of a response says about the attempt.
 pub(crate) fn verdict(status: StatusCode, retry_after: Option<&HeaderValue>) -> Attempt {
     match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            Attempt::Full(retry_after.and_then(span))
-        }
-        // This is what some services say when they are overloaded.
-        _ if status.as_u16() == 529 => Attempt::Full(retry_after.and_then(span)),
-        // Nobody asked to switch protocols.
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => full(retry_after),
+        // Some services say so when they are overloaded.
+        _ if status.as_u16() == 529 => full(retry_after),
+        // The gateway never asks to switch protocols.
         _ if status.is_informational() => Attempt::Failed,
         StatusCode::INTERNAL_SERVER_ERROR
         | StatusCode::BAD_GATEWAY
@@ -136,91 +120,48 @@ pub(crate) fn verdict(status: StatusCode, retry_after: Option<&HeaderValue>) -> 
     }
 }
 
-fn judge(response: Response<UpstreamBody>) -> Outcome {
+fn full(value: Option<&HeaderValue>) -> Attempt {
+    Attempt::Full(value.and_then(|value| retry_after(value, clock::since_epoch())))
+}
+
+fn judge(response: Response<UpstreamBody>) -> AttemptOutcome {
     let status = response.status();
     let attempt = verdict(status, response.headers().get(header::RETRY_AFTER));
-    let place = match attempt {
-        Attempt::Answered => return Outcome::Answered(response),
+    let position = match attempt {
+        Attempt::Answered => return AttemptOutcome::Answered(response),
         Attempt::Full(_) => RequeuePosition::Original,
         Attempt::Refused | Attempt::Failed => RequeuePosition::Back,
     };
     let text = format!("it answered {status}");
-    let answer = (!status.is_informational()).then_some(response);
-    Outcome::Failed(Failure { attempt, place, answer, text })
+    let response = (!status.is_informational()).then_some(response);
+    AttemptOutcome::Failed(AttemptFailure { attempt, position, response, text })
 }
 
-fn span(retry_after: &HeaderValue) -> Option<Duration> {
-    let seconds = retry_after.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
-}
+// === impl AttemptError ===
 
-// === impl UpstreamRequest ===
-
-impl UpstreamRequest {
-    /// As it goes over a connection of its own.
-    fn wanted<'a>(&'a self, upstream: &'a Upstream) -> Http1Request<'a> {
-        let Self { method, path, headers, body, .. } = self;
-        let (base, host) = (&upstream.base_path, &upstream.host_header);
-        Http1Request { method, base, path, host, headers, body }
-    }
-
-    /// As it goes over a shared connection.
-    fn request(&self, upstream: &Upstream) -> Request<Outgoing> {
-        let mut request = Request::new(Full::new(self.body.clone()));
-        *request.method_mut() = self.method.clone();
-        *request.version_mut() = Version::HTTP_2;
-        *request.headers_mut() = self.headers.clone();
-        // Both are told anew, the one in the address, the other by the body.
-        request.headers_mut().remove(header::HOST);
-        request.headers_mut().remove(header::CONTENT_LENGTH);
-        *request.uri_mut() = absolute(upstream, path(upstream, &self.path));
-        request
-    }
-}
-
-/// The path at the backend, behind its own base.
-fn path(upstream: &Upstream, path: &PathAndQuery) -> PathAndQuery {
-    if upstream.base_path.is_empty() {
-        return path.clone();
-    }
-    let whole = format!("{}{path}", upstream.base_path);
-    // Both parts were accepted before, so their sum is.
-    PathAndQuery::try_from(whole).unwrap_or_else(|_| path.clone())
-}
-
-fn absolute(upstream: &Upstream, path: PathAndQuery) -> Uri {
-    let mut parts = http::uri::Parts::default();
-    parts.scheme = Some(Scheme::HTTP);
-    parts.authority = Some(upstream.authority.clone());
-    parts.path_and_query = Some(path);
-    // All three parts are there, so this cannot fail.
-    Uri::from_parts(parts).unwrap_or_default()
-}
-
-// === impl Unanswered ===
-
-impl From<ConnectError> for Unanswered {
+impl From<ConnectError> for AttemptError {
     fn from(error: ConnectError) -> Self {
-        Self::Unconnected(error)
+        Self::Connect(error)
     }
 }
 
-impl From<ExchangeError> for Unanswered {
-    fn from(lost: ExchangeError) -> Self {
-        Self::Lost(lost)
+impl From<ExchangeError> for AttemptError {
+    fn from(error: ExchangeError) -> Self {
+        Self::Exchange(error)
     }
 }
 
-impl From<Unanswered> for Outcome {
-    fn from(unanswered: Unanswered) -> Self {
-        let (attempt, text) = match unanswered {
-            Unanswered::Lost(ExchangeError::Late) => return Self::TimedOut,
-            Unanswered::Lost(ExchangeError::Broken(text)) => (Attempt::Failed, text),
-            Unanswered::Unconnected(ConnectError::Failed(text)) => (Attempt::Failed, text),
-            Unanswered::Unconnected(ConnectError::Refused(error)) => {
+impl From<AttemptError> for AttemptOutcome {
+    fn from(error: AttemptError) -> Self {
+        let (attempt, text) = match error {
+            AttemptError::Exchange(ExchangeError::TimedOut) => return Self::TimedOut,
+            AttemptError::Exchange(error) => (Attempt::Failed, error.to_string()),
+            AttemptError::Connect(error) if error.is_refused() => {
                 (Attempt::Refused, error.to_string())
             }
+            AttemptError::Connect(error) => (Attempt::Failed, error.to_string()),
         };
-        Self::Failed(Failure { attempt, place: RequeuePosition::Back, answer: None, text })
+        let position = RequeuePosition::Back;
+        Self::Failed(AttemptFailure { attempt, position, response: None, text })
     }
 }

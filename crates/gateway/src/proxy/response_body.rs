@@ -1,115 +1,99 @@
-//! An answer on its way to the client.
+//! The body of a response on its way to the client.
 //!
-//! Frames pass as they come. The body holds the request's [`Flight`]: when the last frame has
-//! passed, when the backend breaks off or when the client leaves, the flight ends and the core is
-//! told, exactly once.
+//! Frames pass as they come. The body holds its [`Request`]: when the last frame has passed, when
+//! the backend breaks off or when the client leaves, the request ends and the core is told, exactly
+//! once.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use flow::Usage;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
-use super::token_counter::{StreamFormat, TokenCounter, TokenUsage};
-use crate::config::resolved::Cost;
+use super::token_counter::{StreamFormat, TokenCounter};
 use crate::reply::Fault;
-use crate::scheduler::Permit;
-use crate::trip::Trip;
-use crate::upstream::UpstreamBody;
+use crate::request::{Request, ResponseTimeout};
+use crate::upstream::{ExchangeError, UpstreamBody};
 
-/// A request at a backend, from its grant to its end.
-#[derive(Debug)]
-pub(crate) struct Flight {
-    pub(crate) permit: Permit,
-    pub(crate) trip: Trip,
-    /// What it is charged by, and what it was estimated at.
-    pub(crate) cost: Cost,
-    pub(crate) prompt_estimate: u64,
-    /// Whether the core was promised its first token.
-    pub(crate) streamed: bool,
-}
-
-/// A body that settles.
+/// A body that settles its request.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     body: UpstreamBody,
-    flight: Option<Flight>,
+    /// Taken when the request has ended.
+    request: Option<Box<Request>>,
     counter: TokenCounter,
-    stall: Stall,
-    /// Why there is no more, where that was not told yet.
-    broken: Option<BodyError>,
+    stall: StallTimer,
+    /// Why the body ends early, until the client's connection has been told.
+    error: Option<BodyError>,
 }
 
 /// Notices a stream that stands still.
 #[derive(Debug)]
-struct Stall {
+struct StallTimer {
     limit: Duration,
     timer: Option<Pin<Box<Sleep>>>,
     /// Whether a frame has come since the timer was set.
     moved: bool,
 }
 
-/// A broken answer.
+/// Why a body ended before its end.
 #[derive(Debug)]
-pub(crate) struct BodyError(pub(crate) String);
-
-// === impl BodyError ===
-
-impl From<std::io::Error> for BodyError {
-    fn from(error: std::io::Error) -> Self {
-        Self(error.to_string())
-    }
+pub(crate) enum BodyError {
+    /// The backend broke off.
+    Upstream(ExchangeError),
+    /// The backend sent nothing for this long.
+    Stalled(Duration),
+    /// A stored file cannot be read.
+    File(std::io::Error),
+    /// The client reads nothing.
+    Client,
 }
 
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    pub(crate) fn new(
-        response: Response<UpstreamBody>,
-        flight: Flight,
-        stall_limit: Duration,
-    ) -> Response<Self> {
+    pub(super) fn new(response: Response<UpstreamBody>, request: Box<Request>) -> Response<Self> {
         let format = StreamFormat::of(response.headers().get(http::header::CONTENT_TYPE));
-        let stall = Stall { limit: stall_limit, timer: None, moved: false };
+        let limit = request.config.fleet.stall_timeout;
+        let stall = StallTimer { limit, timer: None, moved: false };
         response.map(|body| {
             let counter = TokenCounter::new(format);
-            let mut answer = Self { body, flight: Some(flight), counter, stall, broken: None };
-            // Whoever asks first whether there is a body, finds none to read.
-            if answer.body.is_end_stream() {
-                answer.complete();
+            let mut response = Self { body, request: Some(request), counter, stall, error: None };
+            // hyper does not poll a body that says it is at its end.
+            if response.body.is_end_stream() {
+                response.complete();
             }
-            answer
+            response
         })
     }
 
     fn passed(&mut self, frame: &Frame<Bytes>) {
-        let (Some(data), Some(flight)) = (frame.data_ref(), &mut self.flight) else { return };
-        flight.trip.record.bytes_out += data.len() as u64;
+        let (Some(data), Some(request)) = (frame.data_ref(), &mut self.request) else { return };
+        request.record.bytes_out += data.len() as u64;
         if self.counter.read(data) {
-            flight.progressed(self.counter.tokens());
+            request.progressed(self.counter.tokens());
         }
     }
 
     /// The last byte has come.
     fn complete(&mut self) {
         self.body.give_back();
-        if let Some(flight) = self.flight.take() {
-            flight.land(&self.counter, None);
+        if let Some(request) = self.request.take() {
+            request.finish(self.counter.usage(), None);
         }
     }
 
-    /// The backend has broken off. That is told when what came before has been sent: whoever sends
-    /// it does so when there is nothing more for now, and drops it when there is a fault.
-    fn broke(&mut self, fault: String, context: &Context<'_>) {
+    /// The backend has broken off. The error follows at the next poll: hyper flushes the frames
+    /// before it when a poll is pending, and drops them when a poll fails.
+    fn fail(&mut self, error: BodyError, context: &Context<'_>) {
         self.body.close();
-        if let Some(flight) = self.flight.take() {
-            flight.land(&self.counter, Some(&Fault::BackendError(fault.clone())));
+        if let Some(request) = self.request.take() {
+            request.finish(self.counter.usage(), Some(&error.fault()));
         }
-        self.broken = Some(BodyError(fault));
+        self.error = Some(error);
         context.waker().wake_by_ref();
     }
 }
@@ -123,26 +107,26 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        if let Some(broken) = this.broken.take() {
-            return Poll::Ready(Some(Err(broken)));
+        if let Some(error) = this.error.take() {
+            return Poll::Ready(Some(Err(error)));
         }
         let Poll::Ready(next) = Pin::new(&mut this.body).poll_frame(context) else {
             ready!(this.stall.poll(context));
-            this.broke(format!("nothing came for {} s", this.stall.limit.as_secs()), context);
+            this.fail(BodyError::Stalled(this.stall.limit), context);
             return Poll::Pending;
         };
         this.stall.moved = true;
         match next {
             Some(Ok(frame)) => {
                 this.passed(&frame);
-                // Told before the last frame leaves: the next request need not wait for it.
+                // Settled before the last frame leaves: the next request need not wait for it.
                 if this.body.is_end_stream() {
                     this.complete();
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Some(Err(lost)) => {
-                this.broke(lost.to_string(), context);
+            Some(Err(error)) => {
+                this.fail(BodyError::Upstream(error), context);
                 Poll::Pending
             }
             None => {
@@ -163,62 +147,15 @@ impl Body for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        if let Some(flight) = self.flight.take() {
-            flight.abandoned(&self.counter);
+        if let Some(request) = self.request.take() {
+            request.abandon(self.counter.usage());
         }
     }
 }
 
-// === impl Flight ===
+// === impl StallTimer ===
 
-impl Flight {
-    /// TokenUsage have come.
-    pub(crate) fn progressed(&mut self, tokens: u64) {
-        if self.streamed {
-            self.permit.streamed(tokens);
-        }
-        if self.cost == Cost::Tokens {
-            self.permit.charge(self.prompt_estimate.saturating_add(tokens));
-        }
-    }
-
-    /// It has ended at the backend.
-    pub(crate) fn land(mut self, counter: &TokenCounter, fault: Option<&Fault>) {
-        let usage = self.settle_up(counter);
-        let now = self.trip.now();
-        self.permit.settle(usage, now);
-        match fault {
-            None => self.trip.end(now),
-            Some(fault) => self.trip.fail(fault),
-        }
-    }
-
-    /// The client has left: what came until then was work.
-    pub(crate) fn abandoned(mut self, counter: &TokenCounter) {
-        let usage = self.settle_up(counter);
-        self.permit.settle(usage, self.trip.now());
-        drop(self.trip);
-    }
-
-    fn settle_up(&mut self, counter: &TokenCounter) -> Usage {
-        let TokenUsage { prompt, output } = counter.used();
-        let counted = (counter.tokens() > 0).then(|| counter.tokens());
-        let record = &mut self.trip.record;
-        record.prompt_tokens = prompt;
-        record.output_tokens = output.or(counted);
-        match (self.cost, record.output_tokens) {
-            (Cost::Tokens, Some(output)) => {
-                let prompt = prompt.unwrap_or(self.prompt_estimate);
-                Usage::Cost(prompt.saturating_add(output).max(1))
-            }
-            _ => Usage::Unknown,
-        }
-    }
-}
-
-// === impl Stall ===
-
-impl Stall {
+impl StallTimer {
     /// Ready when nothing has moved for the limit, or up to twice as long.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let limit = self.limit;
@@ -234,10 +171,39 @@ impl Stall {
 
 // === impl BodyError ===
 
-impl std::fmt::Display for BodyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the backend broke off: {}", self.0)
+impl BodyError {
+    fn fault(&self) -> Fault {
+        match self {
+            Self::Upstream(error) => Fault::BackendError(error.to_string()),
+            Self::Stalled(limit) => ResponseTimeout::Stall(*limit).fault(),
+            Self::File(_) | Self::Client => Fault::Internal,
+        }
     }
 }
 
-impl std::error::Error for BodyError {}
+impl From<std::io::Error> for BodyError {
+    fn from(error: std::io::Error) -> Self {
+        Self::File(error)
+    }
+}
+
+impl std::fmt::Display for BodyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Upstream(_) => f.write_str("the backend broke off"),
+            Self::Stalled(limit) => write!(f, "nothing came for {} s", limit.as_secs()),
+            Self::File(_) => f.write_str("the file cannot be read"),
+            Self::Client => f.write_str("the client took nothing"),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Upstream(error) => Some(error),
+            Self::File(error) => Some(error),
+            Self::Stalled(_) | Self::Client => None,
+        }
+    }
+}

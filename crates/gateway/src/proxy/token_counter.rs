@@ -9,6 +9,8 @@ use std::sync::LazyLock;
 use http::HeaderValue;
 use memchr::memmem::Finder;
 
+use crate::request::TokenUsage;
+
 /// How many bytes behind the key of the usage are kept: its numbers stand there.
 const USAGE_MAX: usize = 512;
 
@@ -48,13 +50,6 @@ pub(crate) struct TokenCounter {
     wanted: bool,
     /// Whether Ollama's counts have begun: they come once, and the second is no new beginning.
     ollama: bool,
-}
-
-/// TokenUsage as the backend counted them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TokenUsage {
-    pub(crate) prompt: Option<u64>,
-    pub(crate) output: Option<u64>,
 }
 
 // === impl StreamFormat ===
@@ -97,8 +92,13 @@ impl TokenCounter {
         self.tokens
     }
 
-    /// What the backend says was used, if it has said so by now.
-    pub(super) fn used(&self) -> TokenUsage {
+    /// The tokens that the backend reported, or as far as it reported none, those that were counted.
+    pub(crate) fn usage(&self) -> TokenUsage {
+        let TokenUsage { prompt, output } = self.reported();
+        TokenUsage { prompt, output: output.or((self.tokens > 0).then_some(self.tokens)) }
+    }
+
+    fn reported(&self) -> TokenUsage {
         let mut used = TokenUsage::default();
         let mut words = self.usage.split(|&byte| byte == b'"').skip(1);
         // Every other piece between quotes is a word, and what follows it up to the next its value.

@@ -1,17 +1,12 @@
 //! A refusal as an answer.
 
 use bytes::Bytes;
-use flow::Span;
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CONNECTION, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::{Fault, Refused};
-
-/// The longest wait that is suggested: by then all may be different.
-const RETRY_MAX_SECS: u64 = 3600;
-const NANOS_PER_SEC: u64 = 1_000_000_000;
+use super::{Fault, Refused, content, retry_after};
 
 #[derive(Serialize)]
 struct Envelope<'a> {
@@ -30,12 +25,10 @@ struct Details<'a> {
 pub(crate) fn response(refused: &Refused) -> Response<Full<Bytes>> {
     let fault = &refused.fault;
     let status = fault.status();
-    let mut response = Response::new(Full::new(body(refused)));
-    *response.status_mut() = status;
+    let mut response = content(status, "application/json", body(refused));
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
-        headers.insert(RETRY_AFTER, HeaderValue::from(retry_secs(refused.retry_after)));
+        headers.insert(RETRY_AFTER, retry_after::value(refused.retry_after));
     }
     if matches!(fault, Fault::MethodNotAllowed) {
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
@@ -58,10 +51,4 @@ pub(crate) fn body(refused: &Refused) -> Bytes {
     };
     // Strings always serialise; an empty body is still an answer with its status.
     serde_json::to_vec(&Envelope { error }).unwrap_or_default().into()
-}
-
-/// Whole seconds, never too early.
-fn retry_secs(span: Option<Span>) -> u64 {
-    let nanos = span.unwrap_or_default().nanos();
-    nanos.div_ceil(NANOS_PER_SEC).clamp(1, RETRY_MAX_SECS)
 }

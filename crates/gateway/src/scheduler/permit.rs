@@ -71,8 +71,8 @@ impl Permit {
         outcome
     }
 
-    /// A look at its place that outlives the hold on it.
-    pub(crate) fn window(&self) -> QueueView {
+    /// A view of the request's place that outlives the permit.
+    pub(crate) fn view(&self) -> QueueView {
         QueueView { scheduler: Arc::clone(&self.scheduler), ticket: self.ticket }
     }
 
@@ -98,6 +98,13 @@ impl Permit {
         self.scheduler.locked_at(now, |inner, now| {
             ended_already(inner.controller.settle(ticket, usage, now));
         });
+    }
+
+    /// Ends a request that no backend answered. It costs nothing; one that has ended stays so.
+    pub(crate) fn give_up(self, now: Time) {
+        if matches!(self.stage, Stage::InFlight) {
+            self.settle(Usage::Cost(0), now);
+        }
     }
 
     /// The backend failed it before it did anything: it waits again.

@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use flow::Time;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderValue, Response};
+use http::{Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use serde::Serialize;
@@ -16,7 +15,7 @@ use crate::batch_runtime::dead_letters::{DeadLetterAction, DeadLetterSelection};
 use crate::ingress;
 use crate::ingress::path::{AdminPage, DeadLetterQuery, DispatchCall};
 use crate::observe::METRICS_TYPE;
-use crate::reply::{Fault, error};
+use crate::reply::{Fault, content, error, json, uncached};
 use crate::state::State;
 
 /// How a dispatcher that stands alone is.
@@ -32,6 +31,11 @@ struct Health<'a> {
     trouble: Vec<String>,
 }
 
+#[derive(Debug, Serialize)]
+struct Ready {
+    ready: bool,
+}
+
 /// A page of a dispatcher that stands alone: it has no model servers of its own, and only its store
 /// can fail it.
 pub(super) fn alone(
@@ -41,29 +45,31 @@ pub(super) fn alone(
 ) -> Response<Full<Bytes>> {
     let standing = state.standing();
     let trouble = batch_runtime.store_errors();
-    let page = match page {
-        AdminPage::Metrics => Ok((METRICS_TYPE, state.observer.metrics_alone().into())),
-        AdminPage::Health => json(&Health {
-            status: match trouble.as_slice() {
-                _ if standing.shutting_down => "shutting_down",
-                [] => "ok",
-                _ => "store_unavailable",
-            },
-            tidegate: standing.instance,
-            version: env!("CARGO_PKG_VERSION"),
-            uptime_seconds: state.clock.now().since(Time::ZERO).secs_f64(),
-            queues: batch_runtime.queues(),
-            trouble,
-        }),
-        AdminPage::Ready if standing.shutting_down => Err(Fault::ShuttingDown),
-        AdminPage::Ready if !trouble.is_empty() => Err(Fault::StoreAway(trouble.join("; "))),
-        AdminPage::Ready => Ok(("application/json", Bytes::from_static(b"{\"ready\":true}"))),
-        AdminPage::Backends | AdminPage::Flows | AdminPage::Workloads => Err(Fault::NoSuchPage),
+    let fault = match page {
+        AdminPage::Metrics => {
+            let text = state.observer.metrics_alone().into();
+            return uncached(content(StatusCode::OK, METRICS_TYPE, text));
+        }
+        AdminPage::Health => {
+            return self::page(&Health {
+                status: match trouble.as_slice() {
+                    _ if standing.shutting_down => "shutting_down",
+                    [] => "ok",
+                    _ => "store_unavailable",
+                },
+                tidegate: standing.instance,
+                version: env!("CARGO_PKG_VERSION"),
+                uptime_seconds: state.clock.now().since(Time::ZERO).secs_f64(),
+                queues: batch_runtime.queues(),
+                trouble,
+            });
+        }
+        AdminPage::Ready if standing.shutting_down => Fault::ShuttingDown,
+        AdminPage::Ready if !trouble.is_empty() => Fault::StoreAway(trouble.join("; ")),
+        AdminPage::Ready => return self::page(&Ready { ready: true }),
+        AdminPage::Backends | AdminPage::Flows | AdminPage::Workloads => Fault::NoSuchPage,
     };
-    match page {
-        Ok((kind, body)) => content(kind, body),
-        Err(fault) => error::response(&fault.into()),
-    }
+    error::response(&fault.into())
 }
 
 /// Answers for the dispatcher, where there is one.
@@ -77,26 +83,29 @@ pub(super) async fn answer(
         DispatchCall::OtherMethod => Fault::MethodNotAllowed,
         _ => Fault::BatchDisabled,
     })?;
-    let (kind, body) = match call {
-        DispatchCall::Overview => json(&batch_runtime.status().await)?,
+    match call {
+        DispatchCall::Overview => Ok(page(&batch_runtime.status().await)),
         DispatchCall::Text => {
-            ("text/plain; charset=utf-8", batch_runtime.status().await.to_string().into())
+            let text = batch_runtime.status().await.to_string().into();
+            Ok(uncached(content(StatusCode::OK, "text/plain; charset=utf-8", text)))
         }
-        DispatchCall::DeadLetters => dead(batch_runtime, parts.uri.query()).await?,
+        DispatchCall::DeadLetters => dead(batch_runtime, parts.uri.query()).await,
         DispatchCall::Redrive => {
-            act(state, batch_runtime, DeadLetterAction::Redrive, (parts, body)).await?
+            act(state, batch_runtime, DeadLetterAction::Redrive, (parts, body)).await
         }
         DispatchCall::Purge => {
-            act(state, batch_runtime, DeadLetterAction::Purge, (parts, body)).await?
+            act(state, batch_runtime, DeadLetterAction::Purge, (parts, body)).await
         }
-        DispatchCall::OtherMethod => return Err(Fault::MethodNotAllowed),
-    };
-    Ok(content(kind, body))
+        DispatchCall::OtherMethod => Err(Fault::MethodNotAllowed),
+    }
 }
 
-async fn dead(batch_runtime: &BatchRuntime, query: Option<&str>) -> Result<Page, Fault> {
+async fn dead(
+    batch_runtime: &BatchRuntime,
+    query: Option<&str>,
+) -> Result<Response<Full<Bytes>>, Fault> {
     let DeadLetterQuery { queue, after } = DeadLetterQuery::read(query)?;
-    json(&batch_runtime.dead_letters(&queue, after).await.map_err(fault)?)
+    Ok(page(&batch_runtime.dead_letters(&queue, after).await.map_err(fault)?))
 }
 
 async fn act(
@@ -104,7 +113,7 @@ async fn act(
     batch_runtime: &BatchRuntime,
     action: DeadLetterAction,
     (parts, body): (&Parts, Incoming),
-) -> Result<Page, Fault> {
+) -> Result<Response<Full<Bytes>>, Fault> {
     // A page of some website could post anything else here in its visitor's name.
     if !ingress::headers::is_json(&parts.headers) {
         let what = "Send it with the header Content-Type: application/json.";
@@ -116,23 +125,12 @@ async fn act(
         let what = format!("Select dead letters with {{\"queue\": …}}: {error}.");
         Fault::InvalidRequest(what)
     })?;
-    json(&batch_runtime.change_dead_letters(action, selection).await.map_err(fault)?)
+    Ok(page(&batch_runtime.change_dead_letters(action, selection).await.map_err(fault)?))
 }
 
-/// A media type and what is in it.
-type Page = (&'static str, Bytes);
-
-fn json(page: &impl Serialize) -> Result<Page, Fault> {
-    let body = serde_json::to_vec(page).map_err(|_| Fault::Internal)?;
-    Ok(("application/json", body.into()))
-}
-
-fn content(kind: &'static str, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    // What was true a moment ago must not be shown as what is.
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+/// A page with the present state as JSON.
+fn page(value: &impl Serialize) -> Response<Full<Bytes>> {
+    uncached(json(StatusCode::OK, value))
 }
 
 fn fault(error: StoreError) -> Fault {

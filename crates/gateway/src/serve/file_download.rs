@@ -10,22 +10,22 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::batch::Download;
 use crate::reply::Fault;
-use crate::trip::Trip;
+use crate::request::RequestRecord;
 
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Told {
     file: Download,
     /// Until the end.
-    trip: Option<Trip>,
+    record: Option<RequestRecord>,
 }
 
 // === impl Told ===
 
 impl Told {
     /// `bare` means that only the head is asked for.
-    pub(super) fn new(file: Download, trip: Trip, bare: bool) -> Self {
-        let mut told = Self { file, trip: Some(trip) };
+    pub(super) fn new(file: Download, record: RequestRecord, bare: bool) -> Self {
+        let mut told = Self { file, record: Some(record) };
         // Nobody asks for what is not there.
         if bare || told.file.is_end_stream() {
             told.complete();
@@ -34,8 +34,8 @@ impl Told {
     }
 
     fn passed(&mut self, frame: &Frame<Bytes>) {
-        if let (Some(data), Some(trip)) = (frame.data_ref(), &mut self.trip) {
-            trip.record.bytes_out += data.len() as u64;
+        if let (Some(data), Some(record)) = (frame.data_ref(), &mut self.record) {
+            record.bytes_out += data.len() as u64;
         }
         if self.file.is_end_stream() {
             self.complete();
@@ -43,9 +43,9 @@ impl Told {
     }
 
     fn complete(&mut self) {
-        if let Some(trip) = self.trip.take() {
-            let now = trip.now();
-            trip.end(now);
+        if let Some(record) = self.record.take() {
+            let now = record.now();
+            record.succeed(now);
         }
     }
 }
@@ -63,8 +63,8 @@ impl Body for Told {
         match &next {
             Some(Ok(frame)) => told.passed(frame),
             Some(Err(_)) => {
-                if let Some(trip) = told.trip.take() {
-                    trip.fail(&Fault::Internal);
+                if let Some(record) = told.record.take() {
+                    record.fail(&Fault::Internal);
                 }
             }
             None => told.complete(),

@@ -17,7 +17,7 @@ use crate::batch::{BatchResponse, Download};
 use crate::ingress;
 use crate::ingress::path::{BatchCall, DispatchCall};
 use crate::reply::{error, headers};
-use crate::trip::Trip;
+use crate::request::RequestRecord;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -35,19 +35,19 @@ pub(super) async fn answer(
     let (state, batch_runtime) = (&worker.state, worker.batch_runtime.as_deref());
     let (parts, body) = request.into_parts();
     let request_id = ingress::headers::request_id(&parts.headers);
-    let mut trip = Trip::begin(&parts, state.clock, Arc::clone(&state.observer));
-    trip.name(&request_id);
-    trip.record.band = None;
+    let mut record = RequestRecord::begin(&parts, state.clock, Arc::clone(&state.observer));
+    record.identify(&request_id);
+    record.band = None;
     let answered = match call {
         Local::Batch(call) => {
-            let received = &mut trip.record.bytes_in;
+            let received = &mut record.bytes_in;
             if call != BatchCall::Upload {
                 *received = body.size_hint().exact().unwrap_or(0);
             }
             batch_api::answer(state, batch_runtime, call, (&parts, body), received).await
         }
         Local::Queues(call) => {
-            trip.record.bytes_in = body.size_hint().exact().unwrap_or(0);
+            record.bytes_in = body.size_hint().exact().unwrap_or(0);
             dispatch_pages::answer(state, batch_runtime, call, (&parts, body))
                 .await
                 .map(BatchResponse::Whole)
@@ -55,21 +55,21 @@ pub(super) async fn answer(
     };
     let mut response = match answered {
         Ok(BatchResponse::Whole(response)) => {
-            trip.answered(response.status());
+            record.response_began(response.status());
             if parts.method != Method::HEAD {
-                trip.record.bytes_out = response.body().size_hint().exact().unwrap_or(0);
+                record.bytes_out = response.body().size_hint().exact().unwrap_or(0);
             }
-            let now = trip.now();
-            trip.end(now);
+            let now = record.now();
+            record.succeed(now);
             Content::whole(response)
         }
         Ok(BatchResponse::File(response)) => {
-            trip.answered(response.status());
+            record.response_began(response.status());
             let limit = state.config.load().server.write_timeout;
-            response.map(|file| send(file, trip, (&parts, limit)))
+            response.map(|file| send(file, record, (&parts, limit)))
         }
         Err(fault) => {
-            trip.fail(&fault);
+            record.fail(&fault);
             Content::whole(error::response(&fault.into()))
         }
     };
@@ -78,8 +78,8 @@ pub(super) async fn answer(
 }
 
 /// Sends a file, whose call ends when the last of it has gone.
-fn send(file: Download, trip: Trip, (parts, limit): (&Parts, Duration)) -> Content {
-    let told = Told::new(file, trip, parts.method == Method::HEAD);
+fn send(file: Download, record: RequestRecord, (parts, limit): (&Parts, Duration)) -> Content {
+    let told = Told::new(file, record, parts.method == Method::HEAD);
     match parts.version {
         Version::HTTP_2 => Content::handed(told, limit),
         _ => Content::Stored(told),

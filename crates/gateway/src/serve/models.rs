@@ -1,13 +1,13 @@
 //! What there is to ask for: the models of all backends, in the words of OpenAI and of Ollama.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::backend::{Lookup, ModelEntry};
-use crate::reply::{Fault, error};
+use crate::reply::{Fault, error, json};
 use crate::state::State;
 
 #[derive(Serialize)]
@@ -51,7 +51,7 @@ pub(super) fn models(state: &State) -> Response<Full<Bytes>> {
     let unlisted =
         config.names.ruled().filter(|name| !listed.iter().any(|entry| entry.id == *name));
     data.extend(unlisted.map(Card::alias));
-    json(&List { object: "list", data })
+    json(StatusCode::OK, &List { object: "list", data })
 }
 
 /// `GET /v1/models/{id}`.
@@ -59,8 +59,10 @@ pub(super) fn model(state: &State, id: &str) -> Response<Full<Bytes>> {
     let (config, roster) = (state.config.load(), state.fleet.roster());
     let alias = config.names.ruled().any(|name| name == id);
     match roster.models_merged().iter().find(|entry| entry.id == id) {
-        Some(entry) => json(&Card::of(entry)),
-        None if alias || matches!(roster.lookup(id), Lookup::Known(_)) => json(&Card::alias(id)),
+        Some(entry) => json(StatusCode::OK, &Card::of(entry)),
+        None if alias || matches!(roster.lookup(id), Lookup::Known(_)) => {
+            json(StatusCode::OK, &Card::alias(id))
+        }
         None => error::response(&Fault::ModelNotFound(id.to_owned()).into()),
     }
 }
@@ -69,22 +71,12 @@ pub(super) fn model(state: &State, id: &str) -> Response<Full<Bytes>> {
 pub(super) fn tags(state: &State) -> Response<Full<Bytes>> {
     let roster = state.fleet.roster();
     let models = roster.models_merged().iter().map(Tag::of).collect();
-    json(&Tags { models })
+    json(StatusCode::OK, &Tags { models })
 }
 
 /// `GET /api/version`.
 pub(super) fn version() -> Response<Full<Bytes>> {
-    json(&Version { version: env!("CARGO_PKG_VERSION") })
-}
-
-fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
-    let Ok(text) = serde_json::to_vec(value) else {
-        return error::response(&Fault::Internal.into());
-    };
-    let mut response = Response::new(Full::new(text.into()));
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    response
+    json(StatusCode::OK, &Version { version: env!("CARGO_PKG_VERSION") })
 }
 
 // === impl Card ===

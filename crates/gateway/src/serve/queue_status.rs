@@ -1,7 +1,7 @@
-//! Queue status for those who ask: a stream that begins before its answer does.
+//! Queue status: a stream that begins before its response does, for clients that ask for it.
 //!
-//! The client has had its 200, so what comes later comes as events: comments while it waits, then
-//! the backend's own stream, or an `error` event with the same JSON that a refusal has.
+//! The client has its status 200 already, so everything later comes as events: comments while the
+//! request waits, then the backend's own stream, or an `error` event with the JSON of a refusal.
 
 use std::time::Duration;
 
@@ -11,39 +11,39 @@ use http::Response;
 use http_body::Frame;
 use http_body_util::BodyExt as _;
 
-use super::journey::Journey;
 use super::response_writer::{Content, Frames, hand_over};
 use crate::clock;
+use crate::proxy::ProxiedRequest;
 use crate::reply::{error, headers};
-use crate::scheduler::Permit;
+use crate::scheduler::QueueView;
 use crate::task;
 
-/// How often a place is told, at least and per so many who wait: looking costs more then.
+/// The pause between two comments, which grows with the queue: so does the cost of a forecast.
 const EVERY: Duration = Duration::from_secs(1);
 const SLOWER_PER: u32 = 500;
-/// The most of a backend's error that is passed on in an event.
+/// The largest error of a backend that is passed on in an event.
 const ERROR_MAX: usize = 64 << 10;
 
-/// Begins a stream that tells the request's place.
-pub(super) fn tell(journey: Box<Journey>, permit: Permit) -> Response<Content> {
+/// Begins a stream that tells the request's place in the queue.
+pub(super) fn stream(proxied: Box<ProxiedRequest>) -> Response<Content> {
     let (frames, handed) = Frames::new();
     let mut response = Response::new(Content::Handed(handed));
-    headers::event_stream(response.headers_mut(), &journey.passage.intent.request_id);
-    task::spawn(drive(journey, permit, frames));
+    headers::event_stream(response.headers_mut(), &proxied.request.intent.request_id);
+    task::spawn(drive(proxied, frames));
     response
 }
 
-async fn drive(journey: Box<Journey>, permit: Permit, frames: Frames) {
-    let window = permit.window();
-    let write_limit = journey.passage.config.server.write_timeout;
-    let mut flight = std::pin::pin!(journey.fly(permit));
+async fn drive(proxied: Box<ProxiedRequest>, frames: Frames) {
+    let view = proxied.request.queue_view();
+    let write_limit = proxied.request.config.server.write_timeout;
+    let mut forwarding = std::pin::pin!(proxied.forward());
     let outcome = loop {
-        let (outlook, depth) = window.look();
-        if let Some(outlook) = outlook {
-            frames.offer(comment(outlook, depth));
+        let (forecast, depth) = view.as_ref().map(QueueView::look).unwrap_or_default();
+        if let Some(forecast) = forecast {
+            frames.offer(comment(forecast, depth));
         }
         tokio::select! {
-            outcome = flight.as_mut() => break outcome,
+            outcome = forwarding.as_mut() => break outcome,
             () = tokio::time::sleep(EVERY * (1 + depth / SLOWER_PER)) => {}
             () = frames.closed() => return,
         }
@@ -70,8 +70,8 @@ async fn send_error(json: &[u8], frames: Frames, limit: Duration) {
     }
 }
 
-fn comment(outlook: WaitForecast, depth: u32) -> Frame<Bytes> {
-    let WaitForecast { position, wait } = outlook;
+fn comment(forecast: WaitForecast, depth: u32) -> Frame<Bytes> {
+    let WaitForecast { position, wait } = forecast;
     let wait = wait.map(|wait| format!(" estimated_wait_ms={}", clock::duration(wait).as_millis()));
     let wait = wait.unwrap_or_default();
     Frame::data(format!(": queue position={position} waiting={depth}{wait}\n\n").into())

@@ -164,7 +164,7 @@ impl Handed {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let next = ready!(self.receiver.poll_recv(context));
         let cut = next.is_none() && !self.ended.swap(true, Ordering::Acquire);
-        Poll::Ready(if cut { Some(Err(BodyError("the client took nothing".into()))) } else { next })
+        Poll::Ready(if cut { Some(Err(BodyError::Client)) } else { next })
     }
 }
 

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response, Version};
+use http::{HeaderValue, Request as HttpRequest, Response, Version};
 use hyper::body::Incoming;
 
 use super::connection::Serving;
-use super::journey::Journey;
 use super::local_api::Local;
 use super::response_writer::{Content, Reply};
 use super::worker::Worker;
@@ -18,15 +17,14 @@ use crate::admin;
 use crate::body_memory::Reservation;
 use crate::ingress::path::{self, Route};
 use crate::ingress::{self, Intent};
-use crate::passage::Passage;
-use crate::proxy::UpstreamRequest;
+use crate::proxy::{ProxiedRequest, UpstreamRequest};
 use crate::reply::{Fault, Refused, error, headers};
-use crate::trip::Trip;
+use crate::request::{Request, RequestRecord};
 
 /// Answers a request.
 pub(super) async fn answer(
     worker: Arc<Worker>,
-    request: Request<Incoming>,
+    request: HttpRequest<Incoming>,
     serving: Serving,
 ) -> Response<Reply> {
     let state = &worker.state;
@@ -63,58 +61,61 @@ pub(super) async fn answer(
     Reply::new(response, serving)
 }
 
-/// Carries a request to a backend, in its turn.
-async fn proxy(worker: Arc<Worker>, request: Request<Incoming>) -> Response<Content> {
+/// Sends a request to a backend when the scheduler admits it.
+async fn proxy(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Response<Content> {
     let config = worker.state.config.load_full();
     let (parts, body) = request.into_parts();
     let shares_connection = parts.version == Version::HTTP_2;
     let write_limit = config.server.write_timeout;
-    let mut trip = Trip::begin(&parts, worker.state.clock, Arc::clone(&worker.state.observer));
+    let observer = Arc::clone(&worker.state.observer);
+    let mut record = RequestRecord::begin(&parts, worker.state.clock, observer);
     let read = match request_body::collect(body, &config.server, &worker.state).await {
-        Ok((body, held)) => {
-            trip.record.bytes_in = body.len() as u64;
-            let read = ingress::read(&config, &parts, body, trip.arrived.nanos());
-            read.map(|(intent, body)| (intent, body, held))
+        Ok((body, reservation)) => {
+            record.bytes_in = body.len() as u64;
+            let read = ingress::read(&config, &parts, body, record.arrived.nanos());
+            read.map(|(intent, body)| (intent, body, reservation))
         }
         Err(fault) => Err(fault),
     };
-    let (intent, body, held) = match read {
+    let (intent, body, reservation) = match read {
         Ok(read) => read,
         Err(fault) => {
             let request_id = ingress::headers::request_id(&parts.headers);
-            trip.name(&request_id);
-            trip.fail(&fault);
+            record.identify(&request_id);
+            record.fail(&fault);
             return refusal(&fault.into(), &request_id);
         }
     };
-    trip.read(&intent);
+    record.describe(&intent);
     let request_id = intent.request_id.clone();
-    let outgoing = outgoing(parts, (body, held), &intent);
-    // Moved from hand to hand on its way, so it has one place in memory.
-    let state = Arc::clone(&worker.state);
-    let passage = Passage { state, config, intent, trip, within: None, model: None };
-    let mut journey = Box::new(Journey { worker, passage, outgoing, failed_at: Vec::new() });
-    let permit = match journey.passage.permit().await {
-        Ok(permit) => permit,
-        Err(refused) => return refusal(&journey.give_up(refused), &request_id),
-    };
-    if journey.passage.intent.queue_status && permit.waits() {
-        return queue_status::tell(journey, permit);
+    let outgoing = upstream_request(parts, (body, reservation), &intent);
+    let mut request = Request::new(Arc::clone(&worker.state), config, intent, record);
+    if let Err(refused) = request.enqueue().await {
+        return refusal(&request.refuse(refused), &request_id);
     }
-    match journey.fly(permit).await {
+    let tells_status = request.intent.queue_status && request.is_queued();
+    let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);
+    if tells_status {
+        return queue_status::stream(proxied);
+    }
+    match proxied.forward().await {
         Ok(response) if shares_connection => {
-            response.map(|answer| Content::handed(answer, write_limit))
+            response.map(|body| Content::handed(body, write_limit))
         }
-        Ok(response) => response.map(|answer| Content::Relayed(Box::new(answer))),
+        Ok(response) => response.map(|body| Content::Relayed(Box::new(body))),
         Err(refused) => refusal(&refused, &request_id),
     }
 }
 
-fn outgoing(parts: Parts, (body, held): (Bytes, Reservation), intent: &Intent) -> UpstreamRequest {
+fn upstream_request(
+    parts: Parts,
+    (body, reservation): (Bytes, Reservation),
+    intent: &Intent,
+) -> UpstreamRequest {
     let root = || PathAndQuery::from_static("/");
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(root);
     let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
-    UpstreamRequest { method: parts.method, path, headers, body, _held: held }
+    UpstreamRequest { method: parts.method, path, headers, body, _reservation: reservation }
 }
 
 fn refusal(refused: &Refused, request_id: &HeaderValue) -> Response<Content> {

@@ -1,4 +1,4 @@
-//! One worker: a thread that accepts connections and serves them.
+//! One worker: a thread that serves connections over HTTP/1.1 and HTTP/2.
 
 use std::convert::Infallible;
 use std::net::TcpListener;
@@ -16,15 +16,14 @@ use super::lazy_waker::LazyWaker;
 use super::{raw, route};
 use crate::batch_runtime::BatchRuntime;
 use crate::config::resolved::Server;
-use crate::lifecycle::{StartError, spawn};
+use crate::lifecycle::StartError;
+use crate::listener;
 use crate::reply::Fault;
 use crate::state::State;
 use crate::task;
 use crate::upstream::Pool;
 
-/// How long to wait when the system has no more files to give.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How often unused connections are looked for.
+/// How often unused connections are closed.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
 /// Requests at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 1024;
@@ -49,49 +48,26 @@ pub(super) struct Doors {
     pub(super) visibility: bool,
 }
 
-/// Starts a worker. It ends when the gateway has ended.
+/// Starts a worker. It ends when the process has ended.
 pub(super) fn start(
     state: &Arc<State>,
     listener: TcpListener,
     (doors, batch_runtime): (Doors, Option<Arc<BatchRuntime>>),
 ) -> Result<JoinHandle<()>, StartError> {
-    let runtime = task::runtime()?;
-    let pool = Arc::new(Pool::default());
-    let state = Arc::clone(state);
-    spawn("tidegate-serve", move || {
-        runtime.block_on(async {
-            let worker = Arc::new(Worker { state: Arc::clone(&state), pool, doors, batch_runtime });
-            task::spawn(tidy(Arc::clone(&worker)));
-            tokio::select! {
-                () = accept(worker, listener) => {}
-                _ = state.ended() => {}
-            }
-        });
+    let (state, pool) = (Arc::clone(state), Arc::new(Pool::default()));
+    let worker = Arc::new(Worker { state: Arc::clone(&state), pool, doors, batch_runtime });
+    listener::start("tidegate-serve", state, listener, move || {
+        task::spawn(tidy(Arc::clone(&worker)));
+        move |stream| serve(Arc::clone(&worker), stream)
     })
 }
 
-/// Clears away what nobody uses any more, for ever.
+/// Closes unused connections again and again.
 async fn tidy(worker: Arc<Worker>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
         let roster = worker.state.fleet.roster();
         worker.pool.tidy(|backend| roster.upstream(backend).is_some());
-    }
-}
-
-async fn accept(worker: Arc<Worker>, listener: TcpListener) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "a worker has no listener"),
-    };
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => task::spawn(serve(Arc::clone(&worker), stream)),
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
     }
 }
 
@@ -119,7 +95,7 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     });
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
-    // A client that breaks off has ended what it began; there is nobody to tell.
+    // An error means that the client broke off, which ends its requests by itself.
     if state.is_closing() {
         let _ = connection.await;
         return;

@@ -15,9 +15,8 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 
-use crate::socket::Socket;
+use super::connect::{self, Connection};
 use crate::task;
 
 /// Connections to one server that rest at most.
@@ -153,11 +152,9 @@ where
     let unreached = |error: &dyn std::fmt::Display| {
         ClientError::Unreached(format!("cannot connect to {}: {error}", base.place))
     };
-    let connected = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&base.place)).await;
-    let stream = connected
-        .map_err(|_| unreached(&"no answer in time"))?
-        .map_err(|error| unreached(&error))?;
-    let io = TokioIo::new(Socket::new(stream));
+    let connection: Connection =
+        connect::connect(&base.place, CONNECT_LIMIT).await.map_err(|error| unreached(&error))?;
+    let io = TokioIo::new(connection);
     let (sender, connection) = handshake(io).await.map_err(|error| unreached(&error))?;
     // It ends with the last of its senders.
     task::spawn(async move { drop(connection.await) });

@@ -1,10 +1,10 @@
 //! One connection of HTTP/1.1 to a backend.
 //!
-//! It has no task of its own. Whoever waits for an answer moves it along: what is still to be sent
-//! is sent, then what has come is read. So an exchange costs no hand-over between tasks, a client
-//! that reads slowly slows its backend, and a connection that is dropped is closed, whatever it was
-//! at. The request is at hand as a whole, which is all that makes this smaller than a client for
-//! everything; heads are taken apart by `httparse`.
+//! It has no task of its own. The task that waits for a response drives it: it sends the rest of
+//! the request, then reads. So an exchange costs no hand-over between tasks, a client that reads
+//! slowly slows its backend, and a dropped connection is closed at any point of an exchange. The
+//! whole request is at hand, which keeps this smaller than a client for all purposes; `httparse`
+//! parses heads.
 
 mod framing;
 mod head;
@@ -23,8 +23,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 use tokio::time::Instant;
 
 use self::framing::Step;
+use super::connect::Connection;
 use crate::lazy_timer::LazyTimer;
-use crate::socket::Socket;
 
 pub(crate) use framing::Framing;
 pub(crate) use head::Http1Request;
@@ -44,7 +44,7 @@ const KEPT_MAX: usize = 16 << 10;
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct Http1 {
-    socket: Socket,
+    connection: Connection,
     outbox: Outbox,
     /// What has come and was not taken yet.
     came: BytesMut,
@@ -63,7 +63,7 @@ pub(crate) struct Http1 {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeError {
     /// The time is over.
-    Late,
+    TimedOut,
     /// What broke it.
     Broken(String),
 }
@@ -80,9 +80,9 @@ struct Outbox {
 // === impl Http1 ===
 
 impl Http1 {
-    pub(crate) fn new(socket: Socket) -> Self {
+    pub(crate) fn new(connection: Connection) -> Self {
         Self {
-            socket,
+            connection,
             outbox: Outbox::default(),
             came: BytesMut::new(),
             read_size: READ_MIN,
@@ -94,7 +94,7 @@ impl Http1 {
     }
 
     /// Sends a request and waits for the head of its answer.
-    pub(crate) async fn ask(
+    pub(crate) async fn exchange(
         &mut self,
         wanted: &Http1Request<'_>,
         due: Instant,
@@ -122,9 +122,9 @@ impl Http1 {
         }
     }
 
-    /// Whether a connection that nobody uses is still open, with nothing to read on it.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.socket.is_quiet()
+    /// Whether the connection is open between two exchanges, with nothing to read on it.
+    pub(crate) fn is_idle(&mut self) -> bool {
+        self.connection.is_idle()
     }
 
     /// The next part of the answer's body; nothing at its end.
@@ -156,7 +156,7 @@ impl Http1 {
         loop {
             let Poll::Ready(read) = self.poll_move(context) else {
                 ready!(self.timer.poll(context, due));
-                return Poll::Ready(Err(ExchangeError::Late));
+                return Poll::Ready(Err(ExchangeError::TimedOut));
             };
             if read? == 0 {
                 return Poll::Ready(Err(ExchangeError::broken("it closed the connection")));
@@ -177,7 +177,7 @@ impl Http1 {
     /// A backend may answer before it has taken the request, and refuse the rest: what it said is
     /// worth more than that it did not listen.
     fn poll_move(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, ExchangeError>> {
-        let sent = self.outbox.poll_send(&mut self.socket, context);
+        let sent = self.outbox.poll_send(&mut self.connection, context);
         match (self.poll_read(context), sent) {
             (Poll::Pending, Poll::Ready(Err(error))) => Poll::Ready(Err(error.into())),
             (read, _) => read.map_err(ExchangeError::from),
@@ -189,7 +189,7 @@ impl Http1 {
             self.came.reserve(self.read_size);
         }
         let room = self.came.capacity() - self.came.len();
-        let read = ready!(pin!(self.socket.read_buf(&mut self.came)).poll(context))?;
+        let read = ready!(pin!(self.connection.read_buf(&mut self.came)).poll(context))?;
         self.read_size = if read < room { READ_MIN } else { (room * 2).min(READ_MAX) };
         self.read_most = self.read_most.max(self.read_size);
         Poll::Ready(Ok(read))
@@ -220,18 +220,20 @@ impl Outbox {
 
     fn poll_send(
         &mut self,
-        socket: &mut Socket,
+        connection: &mut Connection,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         while !self.is_sent() {
-            let mut socket = Pin::new(&mut *socket);
+            let mut connection = Pin::new(&mut *connection);
             let written = match self.head.get(self.sent..) {
-                Some(head) if self.body.is_empty() => socket.as_mut().poll_write(context, head),
+                Some(head) if self.body.is_empty() => connection.as_mut().poll_write(context, head),
                 Some(head) if !head.is_empty() => {
                     let pieces = [IoSlice::new(head), IoSlice::new(&self.body)];
-                    socket.as_mut().poll_write_vectored(context, &pieces)
+                    connection.as_mut().poll_write_vectored(context, &pieces)
                 }
-                _ => socket.as_mut().poll_write(context, &self.body[self.sent - self.head.len()..]),
+                _ => connection
+                    .as_mut()
+                    .poll_write(context, &self.body[self.sent - self.head.len()..]),
             };
             match ready!(written)? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -272,10 +274,12 @@ impl From<hyper::Error> for ExchangeError {
     }
 }
 
+impl std::error::Error for ExchangeError {}
+
 impl std::fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Late => f.write_str("it took too long"),
+            Self::TimedOut => f.write_str("it took too long"),
             Self::Broken(what) => f.write_str(what),
         }
     }

@@ -1,11 +1,10 @@
-//! Connections to backends, kept by each worker for itself.
+//! The connections to backends that one worker keeps.
 //!
-//! A connection of HTTP/1.1 carries one exchange at a time and comes back when its answer has been
-//! read to the end; one that does not come back is closed, and with it the request at the backend.
-//! HTTP/2 shares one connection.
+//! A connection of HTTP/1.1 carries one exchange at a time and returns to the pool when its
+//! response has been read to the end. A connection that does not return is closed, which ends the
+//! request at the backend. Requests over HTTP/2 share one connection.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,10 +13,9 @@ use flow::BackendId;
 use http_body_util::Full;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
 
+use super::connect::{ConnectError, connect};
 use super::http1::Http1;
-use crate::socket::Socket;
 use crate::task;
 
 /// Idle connections kept for one backend by one worker.
@@ -27,7 +25,7 @@ const IDLE_MAX: usize = 256;
 const RESTS_MAX: u32 = 5;
 
 /// What is sent to backends: the whole body is at hand, so that it can be sent again.
-pub(crate) type Outgoing = Full<Bytes>;
+pub(crate) type WholeBody = Full<Bytes>;
 
 /// One worker's connections.
 #[derive(Debug, Default)]
@@ -40,7 +38,7 @@ struct Kept {
     /// With how often each has been found resting. The last that came is the next that goes, so
     /// those at the front may rest for hours.
     idle: Vec<(Box<Http1>, u32)>,
-    shared: Option<http2::SendRequest<Outgoing>>,
+    shared: Option<http2::SendRequest<WholeBody>>,
 }
 
 /// The way back into the pool for a connection whose answer has been read.
@@ -50,15 +48,6 @@ pub(crate) struct Lease {
     backend: BackendId,
 }
 
-/// Why there is no connection.
-#[derive(Debug)]
-pub(crate) enum ConnectError {
-    /// Nobody listens there.
-    Refused(io::Error),
-    /// Something else went wrong.
-    Failed(String),
-}
-
 // === impl Pool ===
 
 impl Pool {
@@ -66,7 +55,9 @@ impl Pool {
     pub(crate) fn idle(&self, backend: BackendId) -> Option<Box<Http1>> {
         let mut kept = self.kept();
         let idle = &mut kept.get_mut(&backend)?.idle;
-        std::iter::from_fn(|| idle.pop()).map(|(link, _)| link).find(|link| link.is_quiet())
+        std::iter::from_fn(|| idle.pop())
+            .map(|(connection, _)| connection)
+            .find_map(|mut connection| connection.is_idle().then_some(connection))
     }
 
     /// A new connection.
@@ -82,9 +73,9 @@ impl Pool {
     /// that are gone. Called now and then.
     pub(crate) fn tidy(&self, still_there: impl Fn(BackendId) -> bool) {
         self.kept().retain(|&backend, kept| {
-            kept.idle.retain_mut(|(link, rested)| {
+            kept.idle.retain_mut(|(connection, rested)| {
                 *rested += 1;
-                *rested <= RESTS_MAX && link.is_quiet()
+                *rested <= RESTS_MAX && connection.is_idle()
             });
             still_there(backend)
         });
@@ -96,7 +87,7 @@ impl Pool {
         backend: BackendId,
         address: (&str, u16),
         timeout: Duration,
-    ) -> Result<http2::SendRequest<Outgoing>, ConnectError> {
+    ) -> Result<http2::SendRequest<WholeBody>, ConnectError> {
         let known = self.kept().get(&backend).and_then(|kept| kept.shared.clone());
         if let Some(sender) = known.filter(|sender| !sender.is_closed()) {
             return Ok(sender);
@@ -107,7 +98,7 @@ impl Pool {
             .keep_alive_interval(Some(Duration::from_secs(20)))
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(ConnectError::hyper)?;
+            .map_err(ConnectError::Handshake)?;
         task::spawn(async move {
             let _ = connection.await;
         });
@@ -120,22 +111,6 @@ impl Pool {
     }
 }
 
-async fn connect(address: (&str, u16), timeout: Duration) -> Result<Socket, ConnectError> {
-    let connecting = TcpStream::connect(address);
-    let stream = match tokio::time::timeout(timeout, connecting).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            return Err(ConnectError::Refused(error));
-        }
-        Ok(Err(error)) => return Err(ConnectError::Failed(error.to_string())),
-        Err(_) => {
-            let text = format!("no connection within {} s", timeout.as_secs_f64());
-            return Err(ConnectError::Failed(text));
-        }
-    };
-    Ok(Socket::new(stream))
-}
-
 // === impl Lease ===
 
 impl Lease {
@@ -144,20 +119,12 @@ impl Lease {
     }
 
     /// The answer has been read to its end: the connection may serve again.
-    pub(crate) fn give_back(&self, link: Box<Http1>) {
+    pub(crate) fn give_back(&self, connection: Box<Http1>) {
         let mut kept = self.pool.kept();
         let idle = &mut kept.entry(self.backend).or_default().idle;
         if idle.len() < IDLE_MAX {
-            idle.push((link, 0));
+            idle.push((connection, 0));
         }
-    }
-}
-
-// === impl ConnectError ===
-
-impl ConnectError {
-    fn hyper(error: hyper::Error) -> Self {
-        Self::Failed(error.to_string())
     }
 }
 

@@ -1,4 +1,5 @@
-//! Further attempts are paid for by first ones, so that a failing fleet is not buried in retries.
+//! The budget of repeated attempts: first attempts pay for them, so that retries do not bury a
+//! fleet that is failing.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

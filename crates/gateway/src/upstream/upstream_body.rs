@@ -1,4 +1,4 @@
-//! The body of a backend's answer, wherever it comes from.
+//! The body of a backend's response, over either version of HTTP.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,45 +10,41 @@ use hyper::body::Incoming;
 use super::http1::{ExchangeError, Framing, Http1};
 use super::pool::Lease;
 
-/// See the module's description.
+/// A body that is being read. Dropped before its end, it closes its connection or stream.
 #[derive(Debug)]
 pub(crate) enum UpstreamBody {
-    /// A connection of its own.
-    GatewayIdentity(Inflow),
-    /// A stream of a shared one.
-    Shared(Incoming),
-}
-
-/// A body that is being read. Dropped before its end it closes the connection.
-#[derive(Debug)]
-pub(crate) struct Inflow {
-    link: Option<Box<Http1>>,
-    framing: Framing,
-    lease: Lease,
+    Http1 {
+        /// Taken when the connection went back to the pool or was closed.
+        connection: Option<Box<Http1>>,
+        framing: Framing,
+        lease: Lease,
+    },
+    /// A stream of a shared connection.
+    Http2(Incoming),
 }
 
 // === impl UpstreamBody ===
 
 impl UpstreamBody {
-    pub(crate) fn own(link: Box<Http1>, framing: Framing, lease: Lease) -> Self {
-        Self::GatewayIdentity(Inflow { link: Some(link), framing, lease })
+    pub(crate) fn http1(connection: Box<Http1>, framing: Framing, lease: Lease) -> Self {
+        Self::Http1 { connection: Some(connection), framing, lease }
     }
 
-    /// All has been read: the connection may serve again, if it can.
+    /// Returns the connection to the pool after the last byte, if it can serve again.
     pub(crate) fn give_back(&mut self) {
-        let Self::GatewayIdentity(inflow) = self else { return };
-        if let Some(mut link) = inflow.link.take()
-            && link.may_serve_again()
+        if let Self::Http1 { connection, lease, .. } = self
+            && let Some(mut connection) = connection.take()
+            && connection.may_serve_again()
         {
-            link.shrink();
-            inflow.lease.give_back(link);
+            connection.shrink();
+            lease.give_back(connection);
         }
     }
 
-    /// It is of no use any more.
+    /// Closes the connection.
     pub(crate) fn close(&mut self) {
-        if let Self::GatewayIdentity(inflow) = self {
-            inflow.link = None;
+        if let Self::Http1 { connection, .. } = self {
+            *connection = None;
         }
     }
 }
@@ -62,8 +58,11 @@ impl Body for UpstreamBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
         match self.get_mut() {
-            Self::GatewayIdentity(inflow) => inflow.poll_frame(context),
-            Self::Shared(incoming) => {
+            Self::Http1 { connection: Some(connection), framing, .. } => {
+                connection.poll_body(context, framing).map(Result::transpose)
+            }
+            Self::Http1 { connection: None, .. } => Poll::Ready(None),
+            Self::Http2(incoming) => {
                 Pin::new(incoming).poll_frame(context).map_err(ExchangeError::from)
             }
         }
@@ -71,27 +70,15 @@ impl Body for UpstreamBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::GatewayIdentity(inflow) => inflow.framing.is_over(),
-            Self::Shared(incoming) => incoming.is_end_stream(),
+            Self::Http1 { framing, .. } => framing.is_over(),
+            Self::Http2(incoming) => incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::GatewayIdentity(inflow) => inflow.framing.size_hint(),
-            Self::Shared(incoming) => incoming.size_hint(),
+            Self::Http1 { framing, .. } => framing.size_hint(),
+            Self::Http2(incoming) => incoming.size_hint(),
         }
-    }
-}
-
-// === impl Inflow ===
-
-impl Inflow {
-    fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
-        let Some(link) = &mut self.link else { return Poll::Ready(None) };
-        link.poll_body(context, &mut self.framing).map(Result::transpose)
     }
 }

@@ -28,7 +28,7 @@ fn usage_is_found_however_the_stream_is_cut() {
         let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
         let counter = read(StreamFormat::Events, &chunks);
         let want = TokenUsage { prompt: Some(11), output: Some(2) };
-        assert_eq!(counter.used(), want, "in chunks of {size}");
+        assert_eq!(counter.usage(), want, "in chunks of {size}");
     }
 }
 
@@ -82,7 +82,7 @@ fn ollama_counts_in_lines_and_tells_its_counts_at_the_end() {
     ];
     let counter = read(StreamFormat::Lines, &lines);
     assert_eq!(counter.tokens(), 1, "the last line is no token");
-    assert_eq!(counter.used(), TokenUsage { prompt: Some(26), output: Some(298) });
+    assert_eq!(counter.usage(), TokenUsage { prompt: Some(26), output: Some(298) });
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
         for size in 1..=text.len() {
             let chunks: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
             for format in [StreamFormat::Lines, StreamFormat::Whole] {
-                let used = read(format, &chunks).used();
+                let used = read(format, &chunks).usage();
                 let want = TokenUsage { prompt: Some(26), output: Some(3) };
                 assert_eq!(used, want, "{text} in chunks of {size}");
             }
@@ -109,14 +109,14 @@ fn a_whole_answer_tells_its_usage_and_no_tokens() {
         b"{\"usage\": {\"input_tokens\": 7, \"output_tokens\": 3}, \"object\":\"response\"}";
     let counter = read(StreamFormat::Whole, &[answer]);
     assert_eq!(counter.tokens(), 0);
-    assert_eq!(counter.used(), TokenUsage { prompt: Some(7), output: Some(3) });
+    assert_eq!(counter.usage(), TokenUsage { prompt: Some(7), output: Some(3) });
 }
 
 #[test]
 fn nothing_said_is_nothing_known() {
     for text in ["", "{}", "\"usage\"", "{\"usage\":{\"prompt_tokens\":x}}"] {
         assert_eq!(
-            read(StreamFormat::Whole, &[text.as_bytes()]).used(),
+            read(StreamFormat::Whole, &[text.as_bytes()]).usage(),
             TokenUsage::default(),
             "{text}"
         );

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::socket::Socket;
+use crate::upstream::connect::Connection;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -15,7 +16,7 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 async fn connect() -> (Http1, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    (Http1::new(Socket::new(stream)), listener.accept().await.unwrap().0)
+    (Http1::new(Connection::Plain(Socket::new(stream))), listener.accept().await.unwrap().0)
 }
 
 fn soon() -> Instant {
@@ -46,7 +47,7 @@ async fn whole(link: &mut Http1, mut framing: Framing) -> Result<Vec<u8>, Exchan
 
 async fn exchange(link: &mut Http1, body: &[u8]) -> Result<Vec<u8>, ExchangeError> {
     let errand = Errand::new(Method::POST, body);
-    let (_, framing) = link.ask(&errand.wanted(), soon()).await?;
+    let (_, framing) = link.exchange(&errand.wanted(), soon()).await?;
     whole(link, framing).await
 }
 
@@ -61,7 +62,7 @@ async fn a_connection_serves_one_request_after_another() {
         };
         let (answer, ()) = tokio::join!(exchange(&mut link, body), serve);
         assert_eq!(answer.unwrap(), b"ok");
-        assert!(link.may_serve_again() && link.is_quiet());
+        assert!(link.may_serve_again() && link.is_idle());
     }
 }
 
@@ -121,11 +122,11 @@ async fn a_connection_with_more_on_it_than_its_answer_is_not_used_again() {
 #[tokio::test]
 async fn an_idle_connection_is_not_quiet_when_it_is_closed_or_spoken_on() {
     for last in [&b""[..], b"HTTP/1.1 408 Request Timeout\r\n\r\n"] {
-        let (link, mut backend) = connect().await;
-        assert!(link.is_quiet());
+        let (mut link, mut backend) = connect().await;
+        assert!(link.is_idle());
         backend.write_all(last).await.unwrap();
         drop(backend);
-        while link.is_quiet() {
+        while link.is_idle() {
             tokio::task::yield_now().await;
         }
     }
@@ -162,8 +163,8 @@ async fn a_head_without_end_is_not_read_for_ever() {
 async fn late(link: &mut Http1, backend: &mut TcpStream, patience: u64) -> Duration {
     let began = Instant::now();
     let errand = Errand::new(Method::GET, b"");
-    let asked = link.ask(&errand.wanted(), began + Duration::from_secs(patience)).await;
-    assert_eq!(asked.unwrap_err(), ExchangeError::Late);
+    let asked = link.exchange(&errand.wanted(), began + Duration::from_secs(patience)).await;
+    assert_eq!(asked.unwrap_err(), ExchangeError::TimedOut);
     let waited = began.elapsed();
     take(backend, 0).await;
     waited
@@ -185,7 +186,7 @@ async fn a_timer_of_an_exchange_that_is_over_does_not_end_the_next() {
     let errand = Errand::new(Method::GET, b"");
     let wanted = errand.wanted();
     let sooner = due - Duration::from_secs(1);
-    assert!(tokio::time::timeout_at(sooner, link.ask(&wanted, due)).await.is_err());
+    assert!(tokio::time::timeout_at(sooner, link.exchange(&wanted, due)).await.is_err());
     take(&mut backend, 0).await;
     assert_eq!(late(&mut link, &mut backend, 60).await.as_secs(), 60);
 }

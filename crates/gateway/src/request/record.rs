@@ -1,5 +1,6 @@
-//! One request's record, written as it goes and handed over once, whatever way it ends.
+//! The record of one request, written on the way and handed to the observer once, at the end.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use flow::{Band, Span, Ticket, Time};
@@ -12,38 +13,40 @@ use crate::ingress::Intent;
 use crate::observe::{Observer, Record, RequestCounters};
 use crate::reply::Fault;
 
-/// What is known of a request so far. Dropped before it has ended, it tells that the client left.
+/// Owns the [`Record`] of a request until the request ends. Dropped before, it records that the
+/// client left.
 #[derive(Debug)]
-pub(crate) struct Trip {
-    /// Large, and handed on with the trip: so it has one place in memory.
-    pub(crate) record: Box<Record>,
+pub(crate) struct RequestRecord {
+    /// Boxed: the record is large, and exists before the rest of the request is known.
+    record: Box<Record>,
     pub(crate) arrived: Time,
     clock: Clock,
+    /// Taken when the record is handed over.
     observer: Option<Arc<Observer>>,
-    account: RequestCounters,
+    counters: RequestCounters,
 }
 
-// === impl Trip ===
+// === impl RequestRecord ===
 
-impl Trip {
+impl RequestRecord {
     pub(crate) fn begin(parts: &Parts, clock: Clock, observer: Arc<Observer>) -> Self {
         Self {
             record: Box::new(blank(parts)),
             arrived: clock.now(),
             clock,
             observer: Some(observer),
-            account: RequestCounters::default(),
+            counters: RequestCounters::default(),
         }
     }
 
-    /// What it is called is known.
-    pub(crate) fn name(&mut self, request_id: &HeaderValue) {
+    /// Sets the request's id.
+    pub(crate) fn identify(&mut self, request_id: &HeaderValue) {
         self.record.request_id = request_id.to_str().unwrap_or_default().to_owned();
     }
 
-    /// What it asks for is known.
-    pub(crate) fn read(&mut self, intent: &Intent) {
-        self.name(&intent.request_id);
+    /// Copies what the client asks for.
+    pub(crate) fn describe(&mut self, intent: &Intent) {
+        self.identify(&intent.request_id);
         let record = &mut self.record;
         record.model = intent.model.clone().unwrap_or_default();
         record.target = intent.target.clone().unwrap_or_default();
@@ -51,23 +54,23 @@ impl Trip {
         record.band = Some(intent.band);
     }
 
-    /// It has a place in the core.
-    pub(crate) fn began(&mut self, ticket: Ticket) {
+    /// The scheduler has taken the request.
+    pub(crate) fn admitted(&mut self, ticket: Ticket) {
         let (model, target) = (&self.record.model, &self.record.target);
         if let Some(observer) = &self.observer {
-            self.account = observer.began(ticket, model, target);
+            self.counters = observer.began(ticket, model, target);
         }
     }
 
-    /// An attempt at its backend has ended in one way or another.
+    /// Counts an attempt at the backend that the record names.
     pub(crate) fn attempted(&mut self, attempt: Attempt) {
         if let Some(observer) = &self.observer {
-            observer.attempt(&self.record.backend, attempt, &mut self.account);
+            observer.attempt(&self.record.backend, attempt, &mut self.counters);
         }
     }
 
-    /// The answer begins.
-    pub(crate) fn answered(&mut self, status: StatusCode) {
+    /// The response begins.
+    pub(crate) fn response_began(&mut self, status: StatusCode) {
         self.record.status = status.as_u16();
         self.record.first_byte = Some(self.clock.now().since(self.arrived));
     }
@@ -76,37 +79,50 @@ impl Trip {
         self.clock.now()
     }
 
-    /// It has ended well.
-    pub(crate) fn end(mut self, now: Time) {
-        self.write("ok", now);
+    /// Ends the record of a request that went well.
+    pub(crate) fn succeed(mut self, now: Time) {
+        self.hand_over("ok", now);
     }
 
-    /// It has ended by a fault.
+    /// Ends the record of a request that failed.
     pub(crate) fn fail(mut self, fault: &Fault) {
         // After the first byte the client has seen another status.
         if self.record.first_byte.is_none() {
             self.record.status = fault.status().as_u16();
         }
-        self.write(fault.code(), self.now());
+        self.hand_over(fault.code(), self.now());
     }
 
-    /// Hands the record over, once.
-    fn write(&mut self, outcome: &'static str, now: Time) {
+    fn hand_over(&mut self, outcome: &'static str, now: Time) {
         let Some(observer) = self.observer.take() else { return };
         self.record.outcome = outcome;
         self.record.total = now.since(self.arrived);
-        observer.ended(&self.record, &self.account);
+        observer.ended(&self.record, &self.counters);
     }
 }
 
-impl Drop for Trip {
+impl Deref for RequestRecord {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.record
+    }
+}
+
+impl DerefMut for RequestRecord {
+    fn deref_mut(&mut self) -> &mut Record {
+        &mut self.record
+    }
+}
+
+impl Drop for RequestRecord {
     fn drop(&mut self) {
         if self.observer.is_none() {
             return;
         }
         let fault = Fault::ClientClosed;
         self.record.status = fault.status().as_u16();
-        self.write(fault.code(), self.now());
+        self.hand_over(fault.code(), self.now());
     }
 }
 

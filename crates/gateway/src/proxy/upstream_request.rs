@@ -1,0 +1,65 @@
+//! A request as it is sent to backends, as often as it takes.
+
+use bytes::Bytes;
+use http::uri::{PathAndQuery, Scheme};
+use http::{HeaderMap, Method, Request, Uri, Version, header};
+use http_body_util::Full;
+
+use crate::backend::Upstream;
+use crate::body_memory::Reservation;
+use crate::upstream::{Http1Request, WholeBody};
+
+/// The parts of a request that do not depend on the backend. The whole body is at hand, so that it
+/// can be sent again.
+#[derive(Debug)]
+pub(crate) struct UpstreamRequest {
+    pub(crate) method: Method,
+    pub(crate) path: PathAndQuery,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// The memory of the body, for as long as it may be sent again.
+    pub(crate) _reservation: Reservation,
+}
+
+// === impl UpstreamRequest ===
+
+impl UpstreamRequest {
+    /// The request for a connection of HTTP/1.1.
+    pub(super) fn http1<'a>(&'a self, upstream: &'a Upstream) -> Http1Request<'a> {
+        let Self { method, path, headers, body, .. } = self;
+        let (base, host) = (&upstream.base_path, &upstream.host_header);
+        Http1Request { method, base, path, host, headers, body }
+    }
+
+    /// The request for a shared connection of HTTP/2.
+    pub(super) fn http2(&self, upstream: &Upstream) -> Request<WholeBody> {
+        let mut request = Request::new(Full::new(self.body.clone()));
+        *request.method_mut() = self.method.clone();
+        *request.version_mut() = Version::HTTP_2;
+        *request.headers_mut() = self.headers.clone();
+        // The address and the body say both.
+        request.headers_mut().remove(header::HOST);
+        request.headers_mut().remove(header::CONTENT_LENGTH);
+        *request.uri_mut() = absolute(upstream, path(upstream, &self.path));
+        request
+    }
+}
+
+/// The path at the backend, below its own base.
+fn path(upstream: &Upstream, path: &PathAndQuery) -> PathAndQuery {
+    if upstream.base_path.is_empty() {
+        return path.clone();
+    }
+    let whole = format!("{}{path}", upstream.base_path);
+    // Both parts were accepted before, so their sum is.
+    PathAndQuery::try_from(whole).unwrap_or_else(|_| path.clone())
+}
+
+fn absolute(upstream: &Upstream, path: PathAndQuery) -> Uri {
+    let mut parts = http::uri::Parts::default();
+    parts.scheme = Some(Scheme::HTTP);
+    parts.authority = Some(upstream.authority.clone());
+    parts.path_and_query = Some(path);
+    // All three parts are there, so this cannot fail.
+    Uri::from_parts(parts).unwrap_or_default()
+}

@@ -1,0 +1,62 @@
+//! One request on its way through the gateway, for every door.
+//!
+//! A [`Request`] holds what the client asks for (its [`Intent`]), its [`Permit`] from the scheduler
+//! and its [`RequestRecord`]. `admission` takes it from its arrival to a backend, `settlement` ends
+//! it. A request may be dropped at any time: the permit then cancels the ask in the core, and the
+//! record says that the client left.
+
+mod admission;
+mod deadline;
+mod record;
+mod settlement;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use flow::{ModelId, Span};
+
+use crate::backend::EndpointAddress;
+use crate::config::Resolved;
+use crate::ingress::Intent;
+use crate::scheduler::Permit;
+use crate::state::State;
+
+pub(crate) use admission::Admitted;
+pub(crate) use deadline::ResponseTimeout;
+pub(crate) use record::RequestRecord;
+pub(crate) use settlement::TokenUsage;
+
+/// A request that was read. It is large and changes hands often, so its owners keep it in a box.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) state: Arc<State>,
+    /// The configuration when the request arrived; a reload does not change it on the way.
+    pub(crate) config: Arc<Resolved>,
+    pub(crate) intent: Intent,
+    /// Its hold on the scheduler from admission to its end. Stands before the record: the core
+    /// hears of a client that left before the log does.
+    permit: Option<Permit>,
+    pub(crate) record: RequestRecord,
+    /// The only endpoints that may serve it, where the proxy in front named some.
+    pub(crate) subset: Option<BTreeSet<EndpointAddress>>,
+    /// The model that it waits for, once it was offered to the scheduler.
+    pub(crate) model: Option<ModelId>,
+}
+
+// === impl Request ===
+
+impl Request {
+    pub(crate) fn new(
+        state: Arc<State>,
+        config: Arc<Resolved>,
+        intent: Intent,
+        record: RequestRecord,
+    ) -> Box<Self> {
+        Box::new(Self { state, config, intent, permit: None, record, subset: None, model: None })
+    }
+
+    /// The time since the request arrived.
+    pub(crate) fn age(&self) -> Span {
+        self.state.clock.now().since(self.record.arrived)
+    }
+}

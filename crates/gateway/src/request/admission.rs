@@ -1,0 +1,173 @@
+//! Admission: the way of a request from its arrival to a backend.
+//!
+//! A request is offered to the scheduler, which grants a backend at once, lets it wait, or refuses
+//! it. A backend that failed the request or left in between sends it back to wait. A model that no
+//! backend lists yet is waited for like a busy one, and looked up again when model lists change.
+
+use std::sync::Arc;
+
+use flow::{ModelId, RequeuePosition, Span};
+
+use super::Request;
+use crate::backend::{Lookup, Upstream};
+use crate::ingress;
+use crate::reply::{Fault, Refused};
+use crate::scheduler::{Grant, Permit, QueueView, Target};
+
+/// When to try again while no backend is there: no queue says when one will come.
+const RETRY_WITHOUT_BACKEND: Span = Span::from_secs(5);
+
+/// A grant, with the backend that it names.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) grant: Grant,
+    pub(crate) upstream: Arc<Upstream>,
+}
+
+// === impl Request ===
+
+impl Request {
+    /// Offers the request to the scheduler: it then waits, or has a grant already.
+    pub(crate) async fn enqueue(&mut self) -> Result<(), Refused> {
+        let permit = match self.lookup() {
+            Lookup::Known(model) => self.offer(model)?,
+            _ => Box::pin(self.await_model()).await?,
+        };
+        self.record.admitted(permit.ticket());
+        self.record.bypassed = !permit.waits();
+        self.permit = Some(permit);
+        Ok(())
+    }
+
+    /// Waits until the request may go to a backend that is still there.
+    pub(crate) async fn admitted(&mut self) -> Result<Admitted, Refused> {
+        loop {
+            let Some(permit) = &mut self.permit else { return Err(Fault::Internal.into()) };
+            let grant = match permit.grant().await {
+                Ok(grant) => grant,
+                Err(refused) => return Err(self.refused_after_wait(refused)),
+            };
+            self.note(&grant);
+            let upstream = self.state.fleet.roster().upstream(grant.backend).cloned();
+            if let Some(upstream) = upstream {
+                self.record.backend.clone_from(&upstream.name);
+                return Ok(Admitted { grant, upstream });
+            }
+            // The backend left between the grant and now.
+            self.requeue(RequeuePosition::Original);
+        }
+    }
+
+    /// Lets the request wait again, after a backend failed it.
+    pub(crate) fn requeue(&mut self, position: RequeuePosition) {
+        self.record.bypassed = false;
+        if let Some(permit) = &mut self.permit {
+            permit.requeue(position);
+        }
+    }
+
+    /// Whether the request has to wait.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.permit.as_ref().is_some_and(Permit::waits)
+    }
+
+    /// A view of the request's place in the queue that outlives a borrow of the request.
+    pub(crate) fn queue_view(&self) -> Option<QueueView> {
+        self.permit.as_ref().map(Permit::view)
+    }
+
+    /// Waits until the model is known. A request for it waits in the queue meanwhile, as others do,
+    /// so that limits and deadlines hold for it too.
+    async fn await_model(&mut self) -> Result<Permit, Refused> {
+        let mut models = self.state.fleet.models_changed();
+        let usual = ingress::ttl_of(&self.config, self.intent.class);
+        let ttl = self.intent.ttl.unwrap_or(usual);
+        loop {
+            models.borrow_and_update();
+            let model = match self.lookup() {
+                Lookup::Known(model) => return self.offer(model),
+                Lookup::NotYet(model) => model,
+                Lookup::Unknown => return Err(self.unknown_model()),
+            };
+            let mut permit = self.offer(model)?;
+            tokio::select! {
+                outcome = permit.grant() => {
+                    outcome.map_err(|refused| self.refused_after_wait(refused))?;
+                }
+                // The time that it has waited counts when it waits again.
+                _ = models.changed() => self.intent.ttl = Some(remaining(ttl, self.age())),
+            }
+        }
+    }
+
+    fn note(&mut self, grant: &Grant) {
+        let record = &mut *self.record;
+        record.waited = Some(grant.waited);
+        record.attempts += 1;
+        if let Some(choice) = &grant.choice {
+            record.reason = choice.reason.text();
+            record.boost = choice.score.boost;
+            record.score = choice.score.total;
+            record.queue_penalty = choice.score.queue_penalty;
+        }
+    }
+
+    /// Completes a refusal after a wait: how long it was, and when to try again.
+    fn refused_after_wait(&mut self, refused: Refused) -> Refused {
+        let waited = self.age();
+        self.record.waited = Some(waited);
+        let fault = refused.fault.after(waited);
+        let absent = matches!(fault, Fault::QueueTimeout(_)) && !self.has_backend();
+        let retry_after = refused.retry_after.max(absent.then_some(RETRY_WITHOUT_BACKEND));
+        Refused { fault, retry_after }
+    }
+
+    /// Whether any backend can take the request now.
+    fn has_backend(&self) -> bool {
+        let Lookup::Known(model) = self.lookup() else { return false };
+        let served = |model| self.state.fleet.roster().is_served(model);
+        self.within_subset(model).is_ok_and(served)
+    }
+
+    fn lookup(&self) -> Lookup {
+        let roster = self.state.fleet.roster();
+        match &self.intent.target {
+            Some(model) => roster.lookup(model),
+            None => roster.anywhere(self.record.arrived.nanos()),
+        }
+    }
+
+    /// The model as only the backends of the subset serve it.
+    fn within_subset(&self, model: ModelId) -> Result<ModelId, Refused> {
+        let Some(subset) = &self.subset else { return Ok(model) };
+        self.state.fleet.subset_model(model, subset).ok_or(NO_BACKEND)
+    }
+
+    fn offer(&mut self, model: ModelId) -> Result<Permit, Refused> {
+        let adapter = self.state.fleet.roster().adapter(model);
+        let target = Target { model: self.within_subset(model)?, adapter };
+        self.model = Some(target.model);
+        let permit = self.state.scheduler.offer(&self.intent, target, self.record.arrived);
+        permit.map_err(|refused| {
+            let model = self.intent.model.as_deref().unwrap_or_default();
+            Refused { fault: refused.fault.about(model), ..refused }
+        })
+    }
+
+    fn unknown_model(&self) -> Refused {
+        if self.state.fleet.roster().is_empty() {
+            return NO_BACKEND;
+        }
+        match &self.intent.model {
+            Some(model) => Fault::ModelNotFound(model.clone()).into(),
+            None => Fault::BackendError("none lists any model".into()).into(),
+        }
+    }
+}
+
+const NO_BACKEND: Refused =
+    Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WITHOUT_BACKEND) };
+
+fn remaining(whole: Span, gone: Span) -> Span {
+    Span::from_nanos(whole.nanos().saturating_sub(gone.nanos()))
+}

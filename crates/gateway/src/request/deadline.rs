@@ -1,0 +1,53 @@
+//! The moment by which a response must have begun, and what its absence means.
+
+use std::time::Duration;
+
+use flow::Time;
+use tokio::time::Instant;
+
+use super::Request;
+use crate::reply::Fault;
+
+/// The limit that a response did not keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResponseTimeout {
+    /// The deadline of the client: the backend is not to blame.
+    Client,
+    /// The longest time that any backend may take to begin a response.
+    FirstByte(Duration),
+    /// The longest pause within a response.
+    Stall(Duration),
+}
+
+// === impl Request ===
+
+impl Request {
+    /// The moment by which a response must have begun to a request that is sent at `now`.
+    pub(crate) fn response_deadline(&self, now: Time) -> (Instant, ResponseTimeout) {
+        let (clock, limit) = (self.state.clock, self.config.fleet.answer_timeout);
+        let usual = clock.instant(now) + limit;
+        let client = self.intent.deadline.map(|span| self.record.arrived.after(span));
+        match client.map(|deadline| clock.instant(deadline)).filter(|&due| due < usual) {
+            Some(due) => (due, ResponseTimeout::Client),
+            None => (usual, ResponseTimeout::FirstByte(limit)),
+        }
+    }
+}
+
+// === impl ResponseTimeout ===
+
+impl ResponseTimeout {
+    /// The fault that the client receives.
+    pub(crate) fn fault(self) -> Fault {
+        match self {
+            Self::Client => Fault::DeadlineExceeded,
+            Self::FirstByte(limit) => {
+                let limit = limit.as_secs();
+                Fault::BackendError(format!("no answer began within {limit} s"))
+            }
+            Self::Stall(limit) => {
+                Fault::BackendError(format!("nothing came for {} s", limit.as_secs()))
+            }
+        }
+    }
+}

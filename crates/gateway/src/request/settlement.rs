@@ -1,0 +1,80 @@
+//! The end of a request: the core hears its cost, the log its outcome, each exactly once.
+
+use flow::{BackendId, Usage};
+
+use super::Request;
+use crate::config::resolved::Cost;
+use crate::reply::{Fault, Refused};
+
+/// The tokens of a request, as its backend reported them or as they were counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TokenUsage {
+    pub(crate) prompt: Option<u64>,
+    pub(crate) output: Option<u64>,
+}
+
+// === impl Request ===
+
+impl Request {
+    /// Reports the tokens that have come so far.
+    pub(crate) fn progressed(&self, tokens: u64) {
+        let Some(permit) = &self.permit else { return };
+        // The core expects a first token of a stream alone.
+        if self.intent.streamed {
+            permit.streamed(tokens);
+        }
+        if self.config.cost == Cost::Tokens {
+            permit.charge(self.intent.prompt.saturating_add(tokens));
+        }
+    }
+
+    /// Reports that another backend serves the request than was granted.
+    pub(crate) fn moved(&self, to: BackendId) {
+        if let Some(permit) = &self.permit {
+            permit.moved(to);
+        }
+    }
+
+    /// Ends the request whose response ended, well or by a fault.
+    pub(crate) fn finish(mut self: Box<Self>, tokens: TokenUsage, fault: Option<&Fault>) {
+        let usage = self.usage(tokens);
+        let now = self.record.now();
+        if let Some(permit) = self.permit.take() {
+            permit.settle(usage, now);
+        }
+        match fault {
+            None => self.record.succeed(now),
+            Some(fault) => self.record.fail(fault),
+        }
+    }
+
+    /// Ends the request whose client left. The tokens up to then were work and are charged.
+    pub(crate) fn abandon(mut self: Box<Self>, tokens: TokenUsage) {
+        let usage = self.usage(tokens);
+        let now = self.record.now();
+        if let Some(permit) = self.permit.take() {
+            permit.settle(usage, now);
+        }
+    }
+
+    /// Ends the request without a response of a backend. It costs its flow nothing.
+    pub(crate) fn refuse(mut self: Box<Self>, refused: Refused) -> Refused {
+        if let Some(permit) = self.permit.take() {
+            permit.give_up(self.record.now());
+        }
+        self.record.fail(&refused.fault);
+        refused
+    }
+
+    fn usage(&mut self, tokens: TokenUsage) -> Usage {
+        self.record.prompt_tokens = tokens.prompt;
+        self.record.output_tokens = tokens.output;
+        match (self.config.cost, tokens.output) {
+            (Cost::Tokens, Some(output)) => {
+                let prompt = tokens.prompt.unwrap_or(self.intent.prompt);
+                Usage::Cost(prompt.saturating_add(output).max(1))
+            }
+            _ => Usage::Unknown,
+        }
+    }
+}
