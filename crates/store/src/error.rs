@@ -25,7 +25,7 @@ pub enum ErrorKind {
     Unavailable,
     /// The disk or the memory of the server is full.
     Full,
-    /// The stored data is not as expected, or the server cannot do what is needed.
+    /// The stored data is not as expected, or the server lacks a needed feature.
     Broken,
     /// The request or the configuration is invalid.
     Invalid,

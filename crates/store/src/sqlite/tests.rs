@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::tests::sqlite::Folder;
 use crate::{Body, Claim, ClaimRequest, Message, Moment, SqliteStore, Store};
 
+mod crash;
 mod files;
-mod groups;
-mod kill;
-mod looks;
-mod room;
+mod full_disk;
+mod group_commit;
+mod queries;
 mod routes;
 
 const QUEUE: &str = "work";

@@ -11,8 +11,8 @@ use crate::{
 };
 
 pub(crate) mod cancelling;
+pub(crate) mod dead_letters;
 pub(crate) mod ending;
-pub(crate) mod graveyard;
 pub(crate) mod histories;
 pub(crate) mod leases;
 pub(crate) mod order;
@@ -60,81 +60,81 @@ macro_rules! conformance {
     ($fixture:ty, $how:ident) => {
         $crate::tests::conformance::$how!($fixture,
             cancelling: [
-                a_message_that_waits_ends_cancelled_once,
-                a_message_that_waits_for_a_retry_ends_cancelled_without_being_sent,
-                whoever_holds_a_message_hears_that_it_is_cancelled,
-                what_the_owner_says_of_a_cancelled_message_counts,
-                a_cancelled_message_that_is_put_back_is_not_sent_again,
+                a_pending_message_ends_cancelled_once,
+                a_released_message_ends_cancelled_without_being_sent,
+                the_holder_of_a_message_learns_that_it_is_cancelled,
+                the_result_from_the_holder_of_a_cancelled_message_counts,
+                a_cancelled_message_that_is_released_is_not_sent_again,
                 d07_a_cancelled_message_whose_owner_died_ends_once,
-                nothing_else_is_cancelled,
-                whoever_waits_for_changes_hears_of_a_cancellation,
+                ended_and_unknown_messages_are_not_cancelled,
+                changed_resolves_at_a_cancellation,
             ],
             ending: [
-                d07_the_result_is_kept_and_the_message_gone_in_one_step,
+                d07_the_result_is_stored_and_the_message_ends_in_one_step,
                 d07_a_claim_ends_once,
                 results_are_taken_oldest_first_and_once,
-                results_go_where_the_message_says,
-                a_result_says_what_became_of_the_message,
-                depth_counts_what_waits_what_is_held_and_what_is_dead,
+                results_go_to_the_route_of_the_message,
+                a_result_has_the_outcome_of_its_message,
+                depth_counts_messages_by_state,
             ],
-            graveyard: [
-                d07_a_buried_message_has_its_result_and_is_among_the_dead,
-                the_dead_are_listed_oldest_first_and_page_by_page,
-                the_redriven_wait_as_if_they_had_just_been_submitted,
+            dead_letters: [
+                d07_a_dead_letter_has_a_result_and_is_listed,
+                dead_letters_are_listed_oldest_first_and_page_by_page,
+                redriven_messages_are_pending_as_if_just_submitted,
                 a_redriven_message_ends_with_a_result_of_its_own,
-                only_the_named_are_redriven_or_purged,
-                the_dead_of_a_batch_are_not_redriven,
-                what_two_purge_at_once_is_counted_once,
-                the_purged_are_forgotten,
+                only_selected_dead_letters_are_redriven_or_purged,
+                dead_letters_of_a_batch_are_not_redriven,
+                two_concurrent_purges_count_each_dead_letter_once,
+                purged_dead_letters_are_deleted,
             ],
-            histories: [d07_random_histories_go_as_the_reference_says],
+            histories: [d07_random_histories_agree_with_the_reference],
             leases: [
-                d07_a_claimed_message_is_nobody_elses,
-                d07_a_message_comes_back_when_its_lease_has_run_out,
-                d07_a_renewed_claim_is_kept,
-                d07_a_late_renewal_counts_while_nobody_looked,
+                d07_a_claimed_message_cannot_be_claimed_again,
+                d07_a_message_is_reclaimed_when_its_lease_has_expired,
+                d07_a_renewed_claim_stays_held,
+                d07_a_late_renewal_counts_until_the_message_is_reclaimed,
                 d07_every_claim_has_a_token_of_its_own,
-                d07_whoever_lost_a_claim_has_no_say,
-                d07_nobody_has_a_say_after_the_end,
-                a_made_up_claim_has_no_say,
-                how_a_claim_stands_can_be_asked_without_holding_it_longer,
-                it_is_told_of_each_claim_how_it_stands,
-                it_is_known_when_the_next_lease_runs_out,
-                a_clock_that_jumps_ahead_costs_a_try_and_no_message,
+                d07_a_lost_claim_can_change_nothing,
+                d07_no_claim_can_change_an_ended_message,
+                a_made_up_claim_can_change_nothing,
+                standing_does_not_extend_the_lease,
+                each_claim_has_its_own_standing,
+                reclaim_returns_when_the_next_lease_expires,
+                a_clock_that_jumps_ahead_costs_an_attempt_and_no_message,
                 a_clock_that_jumps_back_costs_nothing,
-                d08_those_who_claim_at_once_never_get_the_same_message,
+                d08_concurrent_claims_never_get_the_same_message,
             ],
             order: [
                 the_earliest_deadline_goes_first_and_the_first_submitted_among_equals,
-                lanes_tell_who_waits_how_many_and_the_earliest_deadline,
-                d08_a_claim_takes_from_one_lane_alone,
-                a_claim_takes_no_more_than_it_wants,
-                d07_one_whose_deadline_has_passed_can_be_claimed,
+                lanes_have_tenant_count_and_earliest_deadline,
+                d08_a_claim_takes_messages_of_one_lane_only,
+                a_claim_takes_at_most_its_limit,
+                d07_an_expired_message_can_be_claimed,
                 a_message_is_claimed_as_it_was_submitted,
-                a_large_body_comes_back_whole,
-                odd_names_are_kept_as_they_are,
+                a_large_body_is_returned_whole,
+                odd_ids_are_kept_unchanged,
             ],
             restarts: [
-                d07_what_was_accepted_outlives_a_restart,
-                d07_what_was_claimed_at_a_crash_waits_again_with_one_failure_more,
-                d07_the_ended_stay_known_and_the_dead_dead_after_a_restart,
+                d07_accepted_messages_survive_a_restart,
+                d07_messages_claimed_at_a_crash_are_pending_with_one_more_failure,
+                d07_receipts_and_dead_letters_survive_a_restart,
             ],
             retries: [
-                a_message_put_back_waits_again_at_its_place,
+                a_released_message_keeps_its_place,
                 only_a_failure_counts_as_one,
-                a_message_put_back_for_later_waits_until_it_is_due,
-                it_is_known_when_the_next_message_is_due,
-                only_the_queue_that_is_asked_for_is_revived,
-                whoever_waits_for_changes_hears_of_a_message_put_back,
+                a_message_released_for_later_is_pending_when_it_is_due,
+                reclaim_returns_when_the_next_message_is_due,
+                reclaim_affects_one_queue_only,
+                changed_resolves_at_a_release,
             ],
             submitting: [
-                d07_a_message_submitted_twice_is_kept_once,
-                an_id_with_another_content_is_a_conflict,
+                d07_a_message_submitted_twice_is_stored_once,
+                an_id_with_other_content_is_a_conflict,
                 a_message_is_known_in_every_state,
                 a_message_is_known_for_a_while_after_it_has_ended,
-                a_later_try_to_submit_is_the_same_message,
-                an_id_that_cannot_be_kept_is_refused,
-                whoever_waits_for_changes_hears_of_a_new_message,
+                a_later_submission_is_the_same_message,
+                an_id_that_cannot_be_stored_is_refused,
+                changed_resolves_at_a_submission,
             ]
         );
     };
@@ -156,7 +156,7 @@ macro_rules! tests_of {
 macro_rules! one_test_of {
     ($fixture:ty, $($room:ident: [$($name:ident),+ $(,)?]),+) => {
         #[tokio::test]
-        async fn it_does_all_that_is_asked_of_an_engine() {
+        async fn the_engine_passes_the_whole_suite() {
             $($(
                 eprintln!("{}", stringify!($name));
                 $crate::tests::conformance::$room::$name::<$fixture>().await;

@@ -10,13 +10,13 @@ use crate::{Body, ClaimRequest, Message, Moment, RedisSettings, RedisStore, Stor
 
 mod cluster;
 mod crash;
+mod errors;
 mod failover;
-mod foreign;
-mod mishaps;
-mod news;
+mod llm_d_async;
 #[path = "../../../../tests/support/redis.rs"]
 mod server;
-mod wire;
+mod subscription;
+mod wire_format;
 
 /// A queue on a server of its own.
 struct Alone {

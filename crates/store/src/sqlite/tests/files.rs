@@ -31,7 +31,7 @@ async fn d09_one_process_owns_a_file() {
 
 /// A program that is being started has a copy of every open file for a moment, and so the lock.
 #[test]
-fn a_closed_file_can_be_opened_at_once_whoever_starts_programs() {
+fn a_closed_file_can_be_opened_at_once_while_programs_start() {
     let folder = Folder::new();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -49,7 +49,7 @@ fn a_closed_file_can_be_opened_at_once_whoever_starts_programs() {
 }
 
 #[tokio::test]
-async fn d07_every_commit_is_flushed_and_nobody_else_can_read_the_file() {
+async fn d07_every_commit_is_flushed_and_only_the_owner_can_read_the_file() {
     let (store, folder) = fresh();
     let pragmas = |tx: &rusqlite::Transaction<'_>| {
         let synchronous = tx.pragma_query_value(None, "synchronous", |row| row.get(0))?;
@@ -65,7 +65,7 @@ async fn d07_every_commit_is_flushed_and_nobody_else_can_read_the_file() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_named() {
+fn a_missing_folder_is_named() {
     let folder = Folder::new();
     let error = refused(&folder.file().join("queue.db"));
     assert_eq!(error.kind, ErrorKind::Invalid);
@@ -84,7 +84,7 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_database_of_somebody_else_is_refused_and_left_alone() {
+fn a_database_of_another_program_is_refused_and_left_alone() {
     let folder = Folder::new();
     let other = Connection::open(folder.file()).unwrap();
     other.execute_batch("CREATE TABLE songs (name TEXT); PRAGMA user_version = 1;").unwrap();
@@ -108,7 +108,7 @@ async fn a_newer_file_is_refused() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_told_as_such() {
+async fn a_damaged_file_is_reported() {
     let (store, folder) = fresh();
     let messages = (0..200).map(|number| message(&format!("m{number}"))).collect();
     store.submit(messages, now()).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_damaged_file_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_person_can_look_and_write_while_it_runs() {
+async fn an_operator_can_read_and_write_while_it_runs() {
     let (store, folder) = fresh();
     store.submit(vec![message("a"), message("b"), message("c")], now()).await.unwrap();
     let shell = Connection::open(folder.file()).unwrap();
@@ -137,7 +137,7 @@ async fn a_person_can_look_and_write_while_it_runs() {
 
 /// As above, with the shell that people have.
 #[tokio::test]
-async fn the_ordinary_shell_can_look_while_it_runs() {
+async fn the_sqlite3_shell_can_read_while_it_runs() {
     let (store, folder) = fresh();
     store.submit(vec![message("a")], now()).await.unwrap();
     let sql = "SELECT id, state FROM messages";
@@ -149,7 +149,7 @@ async fn the_ordinary_shell_can_look_while_it_runs() {
 }
 
 #[tokio::test]
-async fn the_log_is_cut_back_after_a_long_look() {
+async fn the_log_shrinks_after_a_long_read() {
     let (store, folder) = fresh();
     let log = folder.file().with_extension("db-wal");
     let shell = Connection::open(folder.file()).unwrap();

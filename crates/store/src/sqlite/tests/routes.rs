@@ -123,7 +123,7 @@ async fn bodies_go_with_their_messages() {
 }
 
 #[tokio::test]
-async fn a_body_that_somebody_removed_is_told_as_gone() {
+async fn a_deleted_body_is_reported_as_gone() {
     let (store, _folder) = fresh();
     store.submit(vec![message("a")], now()).await.unwrap();
     let remove = |tx: &rusqlite::Transaction<'_>| tx.execute("DELETE FROM bodies", []);
@@ -144,7 +144,7 @@ async fn a_cancelled_message_does_not_wait_for_its_retry() {
 }
 
 #[tokio::test]
-async fn moments_beyond_all_clocks_are_kept_as_never() {
+async fn moments_beyond_the_range_of_sqlite_mean_never() {
     let (store, _folder) = fresh();
     let never = crate::Moment::from_millis(u64::MAX);
     let eternal = Message { deadline: never, ..message("eternal") };

@@ -25,7 +25,7 @@ async fn ended_once<F: Fixture>(trial: &Trial<F>) {
     assert_eq!(trial.store.depth(QUEUE).await.unwrap(), Depth::default());
 }
 
-pub(crate) async fn a_message_that_waits_ends_cancelled_once<F: Fixture>() {
+pub(crate) async fn a_pending_message_ends_cancelled_once<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     assert!(trial.cancel("one").await);
@@ -34,9 +34,7 @@ pub(crate) async fn a_message_that_waits_ends_cancelled_once<F: Fixture>() {
     ended_once(&trial).await;
 }
 
-pub(crate) async fn a_message_that_waits_for_a_retry_ends_cancelled_without_being_sent<
-    F: Fixture,
->() {
+pub(crate) async fn a_released_message_ends_cancelled_without_being_sent<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
@@ -48,7 +46,7 @@ pub(crate) async fn a_message_that_waits_for_a_retry_ends_cancelled_without_bein
     ended_once(&trial).await;
 }
 
-pub(crate) async fn whoever_holds_a_message_hears_that_it_is_cancelled<F: Fixture>() {
+pub(crate) async fn the_holder_of_a_message_learns_that_it_is_cancelled<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
@@ -62,7 +60,7 @@ pub(crate) async fn whoever_holds_a_message_hears_that_it_is_cancelled<F: Fixtur
     ended_once(&trial).await;
 }
 
-pub(crate) async fn what_the_owner_says_of_a_cancelled_message_counts<F: Fixture>() {
+pub(crate) async fn the_result_from_the_holder_of_a_cancelled_message_counts<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
@@ -71,7 +69,7 @@ pub(crate) async fn what_the_owner_says_of_a_cancelled_message_counts<F: Fixture
     assert_eq!(trial.results().await[0].status, Some(200));
 }
 
-pub(crate) async fn a_cancelled_message_that_is_put_back_is_not_sent_again<F: Fixture>() {
+pub(crate) async fn a_cancelled_message_that_is_released_is_not_sent_again<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     for (id, delay) in [("now", Duration::ZERO), ("later", LEASE)] {
         trial.accept_ids(&[id]).await;
@@ -97,7 +95,7 @@ pub(crate) async fn d07_a_cancelled_message_whose_owner_died_ends_once<F: Fixtur
     ended_once(&trial).await;
 }
 
-pub(crate) async fn nothing_else_is_cancelled<F: Fixture>() {
+pub(crate) async fn ended_and_unknown_messages_are_not_cancelled<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     assert!(!trial.cancel("nobody").await);
     trial.accept_ids(&["ended", "dead", "other"]).await;
@@ -113,7 +111,7 @@ pub(crate) async fn nothing_else_is_cancelled<F: Fixture>() {
     assert!(!trial.claim_one().await.cancelled, "what did not count then does not count now");
 }
 
-pub(crate) async fn whoever_waits_for_changes_hears_of_a_cancellation<F: Fixture>() {
+pub(crate) async fn changed_resolves_at_a_cancellation<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     trial.claim_one().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Fixture, LEASE, QUEUE, ROUTE, Trial, good};
 use crate::{Depth, Message, Outcome, StoredResult};
 
-pub(crate) async fn d07_the_result_is_kept_and_the_message_gone_in_one_step<F: Fixture>() {
+pub(crate) async fn d07_the_result_is_stored_and_the_message_ends_in_one_step<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
@@ -50,7 +50,7 @@ pub(crate) async fn results_are_taken_oldest_first_and_once<F: Fixture>() {
     assert_eq!(take(3).await, Vec::<String>::new());
 }
 
-pub(crate) async fn results_go_where_the_message_says<F: Fixture>() {
+pub(crate) async fn results_go_to_the_route_of_the_message<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let other = Message { route: "other".into(), ..trial.message("2") };
     trial.accept(&[trial.message("1"), other]).await;
@@ -62,7 +62,7 @@ pub(crate) async fn results_go_where_the_message_says<F: Fixture>() {
     assert_eq!(trial.result_ids().await, ["1"]);
 }
 
-pub(crate) async fn a_result_says_what_became_of_the_message<F: Fixture>() {
+pub(crate) async fn a_result_has_the_outcome_of_its_message<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["good", "bad", "none"]).await;
     let claims = trial.claim(3).await;
@@ -89,7 +89,7 @@ pub(crate) async fn a_result_says_what_became_of_the_message<F: Fixture>() {
     assert_eq!(trial.results().await, [good, answered("bad", 422, "not JSON"), none]);
 }
 
-pub(crate) async fn depth_counts_what_waits_what_is_held_and_what_is_dead<F: Fixture>() {
+pub(crate) async fn depth_counts_messages_by_state<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let elsewhere = Message { queue: "elsewhere".into(), ..trial.message("x") };
     trial.accept(&[elsewhere]).await;

@@ -67,7 +67,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-pub(crate) async fn d07_random_histories_go_as_the_reference_says<F: Fixture>() {
+pub(crate) async fn d07_random_histories_agree_with_the_reference<F: Fixture>() {
     let seed = std::env::var("STORE_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(0_u8));
     let play = move || {

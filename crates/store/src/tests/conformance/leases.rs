@@ -9,7 +9,7 @@ use crate::{Claim, ClaimRef, ClaimRequest, Moment, Reclaimed, Release, Standing,
 
 const SECOND: Duration = Duration::from_secs(1);
 
-pub(crate) async fn d07_a_claimed_message_is_nobody_elses<F: Fixture>() {
+pub(crate) async fn d07_a_claimed_message_cannot_be_claimed_again<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
@@ -21,7 +21,7 @@ pub(crate) async fn d07_a_claimed_message_is_nobody_elses<F: Fixture>() {
     assert!(trial.complete(&claim.reference).await);
 }
 
-pub(crate) async fn d07_a_message_comes_back_when_its_lease_has_run_out<F: Fixture>() {
+pub(crate) async fn d07_a_message_is_reclaimed_when_its_lease_has_expired<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     for failures in 0..3 {
@@ -35,7 +35,7 @@ pub(crate) async fn d07_a_message_comes_back_when_its_lease_has_run_out<F: Fixtu
     assert_eq!(trial.result_ids().await, ["one"]);
 }
 
-pub(crate) async fn d07_a_renewed_claim_is_kept<F: Fixture>() {
+pub(crate) async fn d07_a_renewed_claim_stays_held<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
@@ -49,7 +49,7 @@ pub(crate) async fn d07_a_renewed_claim_is_kept<F: Fixture>() {
     assert!(trial.complete(&claim.reference).await);
 }
 
-pub(crate) async fn d07_a_late_renewal_counts_while_nobody_looked<F: Fixture>() {
+pub(crate) async fn d07_a_late_renewal_counts_until_the_message_is_reclaimed<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
@@ -80,7 +80,7 @@ pub(crate) async fn d07_every_claim_has_a_token_of_its_own<F: Fixture>() {
     assert_eq!(tokens.len(), 12);
 }
 
-pub(crate) async fn d07_whoever_lost_a_claim_has_no_say<F: Fixture>() {
+pub(crate) async fn d07_a_lost_claim_can_change_nothing<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let lost = trial.claim_one().await;
@@ -97,7 +97,7 @@ pub(crate) async fn d07_whoever_lost_a_claim_has_no_say<F: Fixture>() {
     assert_eq!(trial.result_ids().await, ["one"]);
 }
 
-pub(crate) async fn d07_nobody_has_a_say_after_the_end<F: Fixture>() {
+pub(crate) async fn d07_no_claim_can_change_an_ended_message<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["completed", "buried", "back"]).await;
     let claims = trial.claim(3).await;
@@ -110,7 +110,7 @@ pub(crate) async fn d07_nobody_has_a_say_after_the_end<F: Fixture>() {
     assert_eq!(trial.result_ids().await, ["completed", "buried"]);
 }
 
-pub(crate) async fn a_made_up_claim_has_no_say<F: Fixture>() {
+pub(crate) async fn a_made_up_claim_can_change_nothing<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["one", "two"]).await;
     let claims = trial.claim(2).await;
@@ -142,7 +142,7 @@ async fn refused<F: Fixture>(trial: &Trial<F>, held: &ClaimRef) {
     assert_eq!(store.depth(QUEUE).await.unwrap(), before);
 }
 
-pub(crate) async fn how_a_claim_stands_can_be_asked_without_holding_it_longer<F: Fixture>() {
+pub(crate) async fn standing_does_not_extend_the_lease<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
@@ -153,7 +153,7 @@ pub(crate) async fn how_a_claim_stands_can_be_asked_without_holding_it_longer<F:
     assert_eq!(trial.store.reclaim(QUEUE, trial.now).await.unwrap().lost, 1);
 }
 
-pub(crate) async fn it_is_told_of_each_claim_how_it_stands<F: Fixture>() {
+pub(crate) async fn each_claim_has_its_own_standing<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["held", "ended", "cancelled", "also held"]).await;
     let claims = trial.claim(4).await;
@@ -167,7 +167,7 @@ pub(crate) async fn it_is_told_of_each_claim_how_it_stands<F: Fixture>() {
     assert_eq!(trial.store.renew(Vec::new(), until).await.unwrap(), []);
 }
 
-pub(crate) async fn it_is_known_when_the_next_lease_runs_out<F: Fixture>() {
+pub(crate) async fn reclaim_returns_when_the_next_lease_expires<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     let nothing = trial.store.reclaim(QUEUE, trial.now).await.unwrap();
     assert_eq!((nothing.lost, nothing.due), (0, 0));
@@ -186,7 +186,7 @@ pub(crate) async fn it_is_known_when_the_next_lease_runs_out<F: Fixture>() {
     assert!(reclaimed.next.is_none_or(|next| next <= second), "{reclaimed:?}");
 }
 
-pub(crate) async fn a_clock_that_jumps_ahead_costs_a_try_and_no_message<F: Fixture>() {
+pub(crate) async fn a_clock_that_jumps_ahead_costs_an_attempt_and_no_message<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let slow = trial.claim_one().await;
@@ -215,7 +215,7 @@ pub(crate) async fn a_clock_that_jumps_back_costs_nothing<F: Fixture>() {
     assert_eq!(reclaimed, Reclaimed { lost: 1, due: 1, next: reclaimed.next });
 }
 
-pub(crate) async fn d08_those_who_claim_at_once_never_get_the_same_message<F: Fixture>() {
+pub(crate) async fn d08_concurrent_claims_never_get_the_same_message<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let names: Vec<String> = (0..60).map(|number| format!("m{number:02}")).collect();
     trial.accept_ids(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;

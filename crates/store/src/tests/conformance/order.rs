@@ -20,7 +20,7 @@ pub(crate) async fn the_earliest_deadline_goes_first_and_the_first_submitted_amo
     assert_eq!(ids(&trial.claim(10).await), ["b", "z1", "a1", "m1", "c", "d"]);
 }
 
-pub(crate) async fn lanes_tell_who_waits_how_many_and_the_earliest_deadline<F: Fixture>() {
+pub(crate) async fn lanes_have_tenant_count_and_earliest_deadline<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     assert_eq!(trial.store.lanes(QUEUE, trial.now).await.unwrap(), []);
     let of = |id: &str, tenant: &str, secs| {
@@ -47,7 +47,7 @@ async fn lanes<F: Fixture>(trial: &Trial<F>) -> Vec<Lane> {
     lanes
 }
 
-pub(crate) async fn d08_a_claim_takes_from_one_lane_alone<F: Fixture>() {
+pub(crate) async fn d08_a_claim_takes_messages_of_one_lane_only<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let of = |id: &str, queue: &str, tenant: &str| Message {
         queue: queue.into(),
@@ -64,7 +64,7 @@ pub(crate) async fn d08_a_claim_takes_from_one_lane_alone<F: Fixture>() {
     assert_eq!(trial.claim_of("day", "nobody", 10).await, []);
 }
 
-pub(crate) async fn a_claim_takes_no_more_than_it_wants<F: Fixture>() {
+pub(crate) async fn a_claim_takes_at_most_its_limit<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["1", "2", "3"]).await;
     assert_eq!(trial.claim(0).await, []);
@@ -73,7 +73,7 @@ pub(crate) async fn a_claim_takes_no_more_than_it_wants<F: Fixture>() {
     assert_eq!(trial.claim(2).await, []);
 }
 
-pub(crate) async fn d07_one_whose_deadline_has_passed_can_be_claimed<F: Fixture>() {
+pub(crate) async fn d07_an_expired_message_can_be_claimed<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["late"]).await;
     trial.pass(Duration::from_secs(7200));
@@ -100,7 +100,7 @@ pub(crate) async fn a_message_is_claimed_as_it_was_submitted<F: Fixture>() {
     assert_eq!(claims[0].reference.queue, QUEUE);
 }
 
-pub(crate) async fn a_large_body_comes_back_whole<F: Fixture>() {
+pub(crate) async fn a_large_body_is_returned_whole<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let text: String = (0..1 << 20).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
     let body = Body::Bytes(format!(r#"{{"prompt":"{text}"}}"#).into());
@@ -111,7 +111,7 @@ pub(crate) async fn a_large_body_comes_back_whole<F: Fixture>() {
     assert!(trial.complete(&claim.reference).await);
 }
 
-pub(crate) async fn odd_names_are_kept_as_they_are<F: Fixture>() {
+pub(crate) async fn odd_ids_are_kept_unchanged<F: Fixture>() {
     let names =
         ["ünïcode ☃ 漢字", "quo'te", "dou\"ble", "{tag}", "a:b", "%", " ", "'; DROP", "\\n"];
     let trial = Trial::<F>::new().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Fixture, LEASE, QUEUE, Trial, ids};
 use crate::{Depth, Receipt, Standing};
 
-pub(crate) async fn d07_what_was_accepted_outlives_a_restart<F: Fixture>() {
+pub(crate) async fn d07_accepted_messages_survive_a_restart<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let messages = ["1", "2", "3"].map(|id| trial.message(id));
     trial.accept(&messages).await;
@@ -15,7 +15,7 @@ pub(crate) async fn d07_what_was_accepted_outlives_a_restart<F: Fixture>() {
     assert!(claims.iter().all(|claim| claim.failures == 0), "{claims:?}");
 }
 
-pub(crate) async fn d07_what_was_claimed_at_a_crash_waits_again_with_one_failure_more<
+pub(crate) async fn d07_messages_claimed_at_a_crash_are_pending_with_one_more_failure<
     F: Fixture,
 >() {
     let trial = Trial::<F>::new().await;
@@ -34,7 +34,7 @@ pub(crate) async fn d07_what_was_claimed_at_a_crash_waits_again_with_one_failure
     assert_eq!((claims[0].failures, claims[1].failures), (1, 0));
 }
 
-pub(crate) async fn d07_the_ended_stay_known_and_the_dead_dead_after_a_restart<F: Fixture>() {
+pub(crate) async fn d07_receipts_and_dead_letters_survive_a_restart<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let messages = ["ended", "dead", "later"].map(|id| trial.message(id));
     trial.accept(&messages).await;

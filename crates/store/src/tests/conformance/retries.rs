@@ -8,7 +8,7 @@ use crate::{Depth, Message};
 const NOW: Duration = Duration::ZERO;
 const LATER: Duration = Duration::from_secs(30);
 
-pub(crate) async fn a_message_put_back_waits_again_at_its_place<F: Fixture>() {
+pub(crate) async fn a_released_message_keeps_its_place<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["1", "2", "3"]).await;
     let claims = trial.claim(2).await;
@@ -30,7 +30,7 @@ pub(crate) async fn only_a_failure_counts_as_one<F: Fixture>() {
     assert_eq!(trial.results().await, [], "nothing has ended");
 }
 
-pub(crate) async fn a_message_put_back_for_later_waits_until_it_is_due<F: Fixture>() {
+pub(crate) async fn a_message_released_for_later_is_pending_when_it_is_due<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
@@ -48,7 +48,7 @@ pub(crate) async fn a_message_put_back_for_later_waits_until_it_is_due<F: Fixtur
     assert!(trial.complete(&again.reference).await);
 }
 
-pub(crate) async fn it_is_known_when_the_next_message_is_due<F: Fixture>() {
+pub(crate) async fn reclaim_returns_when_the_next_message_is_due<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["1", "2"]).await;
     let claims = trial.claim(2).await;
@@ -59,7 +59,7 @@ pub(crate) async fn it_is_known_when_the_next_message_is_due<F: Fixture>() {
     assert!(reclaimed.next.is_none_or(|next| next <= trial.now.after(LATER)), "{reclaimed:?}");
 }
 
-pub(crate) async fn only_the_queue_that_is_asked_for_is_revived<F: Fixture>() {
+pub(crate) async fn reclaim_affects_one_queue_only<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     let elsewhere = Message { queue: "elsewhere".into(), ..trial.message("2") };
     trial.accept(&[trial.message("1"), elsewhere]).await;
@@ -72,7 +72,7 @@ pub(crate) async fn only_the_queue_that_is_asked_for_is_revived<F: Fixture>() {
     assert_eq!(trial.store.depth(QUEUE).await.unwrap().retry, 1);
 }
 
-pub(crate) async fn whoever_waits_for_changes_hears_of_a_message_put_back<F: Fixture>() {
+pub(crate) async fn changed_resolves_at_a_release<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;

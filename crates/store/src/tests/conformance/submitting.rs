@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Fixture, Trial};
 use crate::{Body, ErrorKind, Message, Receipt};
 
-pub(crate) async fn d07_a_message_submitted_twice_is_kept_once<F: Fixture>() {
+pub(crate) async fn d07_a_message_submitted_twice_is_stored_once<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let (one, two) = (trial.message("one"), trial.message("two"));
     let twice = [one.clone(), one.clone()];
@@ -19,7 +19,7 @@ pub(crate) async fn d07_a_message_submitted_twice_is_kept_once<F: Fixture>() {
     assert_eq!(trial.result_ids().await, ["one", "two"]);
 }
 
-pub(crate) async fn an_id_with_another_content_is_a_conflict<F: Fixture>() {
+pub(crate) async fn an_id_with_other_content_is_a_conflict<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let message = trial.message("one");
     trial.accept(std::slice::from_ref(&message)).await;
@@ -70,7 +70,7 @@ pub(crate) async fn a_message_is_known_for_a_while_after_it_has_ended<F: Fixture
     assert_eq!(trial.result_ids().await, ["one"]);
 }
 
-pub(crate) async fn a_later_try_to_submit_is_the_same_message<F: Fixture>() {
+pub(crate) async fn a_later_submission_is_the_same_message<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     let message = trial.message("one");
     trial.accept(std::slice::from_ref(&message)).await;
@@ -79,7 +79,7 @@ pub(crate) async fn a_later_try_to_submit_is_the_same_message<F: Fixture>() {
     assert_eq!(trial.submit(&[again]).await, [Receipt::Duplicate]);
 }
 
-pub(crate) async fn an_id_that_cannot_be_kept_is_refused<F: Fixture>() {
+pub(crate) async fn an_id_that_cannot_be_stored_is_refused<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let long = "x".repeat(5000);
     for id in ["", "nul\0nul", &long] {
@@ -94,7 +94,7 @@ pub(crate) async fn an_id_that_cannot_be_kept_is_refused<F: Fixture>() {
     assert_eq!(trial.claim(10).await, [], "nothing of a call that was refused is kept");
 }
 
-pub(crate) async fn whoever_waits_for_changes_hears_of_a_new_message<F: Fixture>() {
+pub(crate) async fn changed_resolves_at_a_submission<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let change = trial.store.changed();
     assert_eq!(trial.claim(10).await, []);

@@ -85,7 +85,7 @@ async fn d10_results_are_read_in_the_order_of_the_lines_and_cleared_after_the_en
 }
 
 #[tokio::test]
-async fn d10_cancelling_ends_what_waits_and_tells_whoever_sends() {
+async fn d10_cancelling_ends_pending_lines_and_marks_claimed_ones() {
     let world = World::new();
     world.begin("batch_1", 4).await;
     let claims = world.claim(2).await;
@@ -140,7 +140,7 @@ async fn d10_a_batch_that_has_not_begun_to_end_does_not_end() {
 }
 
 #[tokio::test]
-async fn d10_what_ended_long_ago_is_forgotten() {
+async fn d10_batches_that_ended_long_ago_are_deleted() {
     let world = World::new();
     for (id, end) in [("batch_1", 10), ("batch_2", 20), ("batch_3", 5)] {
         world.add(id).await;

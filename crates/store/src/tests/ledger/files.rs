@@ -33,7 +33,7 @@ async fn d10_files_are_listed_page_by_page_in_both_orders() {
 }
 
 #[tokio::test]
-async fn d10_a_file_goes_unless_a_batch_needs_it() {
+async fn d10_a_file_is_removed_unless_a_batch_needs_it() {
     let world = World::new();
     world.add("batch_1").await;
     let ledger = world.ledger();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn d10_a_batch_is_kept_as_it_was_made() {
+async fn d10_a_batch_is_stored_unchanged() {
     let mut world = World::new();
     world.add("batch_1").await;
     world.reopen();
@@ -12,7 +12,7 @@ async fn d10_a_batch_is_kept_as_it_was_made() {
 }
 
 #[tokio::test]
-async fn d10_lines_are_queued_once_however_often_it_crashes_between() {
+async fn d10_lines_are_queued_once_despite_crashes() {
     let mut world = World::new();
     world.add("batch_1").await;
     let lines = |from: u64, to: u64| (from + 1..=to).map(|line| message("batch_1", line)).collect();
@@ -55,7 +55,7 @@ async fn d10_counts_follow_the_answers() {
 }
 
 #[tokio::test]
-async fn d10_what_fails_validation_ends_with_what_is_wrong() {
+async fn d10_an_invalid_batch_ends_with_its_errors() {
     let mut world = World::new();
     world.add("batch_1").await;
     let flaws = "[{\"line\":3}]".to_owned();

@@ -16,7 +16,7 @@ fn queue(name: &str, results: Option<&str>) -> RedisQueue {
 }
 
 #[tokio::test]
-async fn names_in_several_slots_are_refused_at_the_start_with_a_better_one() {
+async fn names_in_several_slots_are_refused_with_a_better_name() {
     let base = RedisSettings { cluster: true, ..RedisSettings::default() };
     let with = |queues: Vec<RedisQueue>| RedisSettings { queues, ..base.clone() };
     let cases = [
@@ -40,7 +40,7 @@ async fn names_in_several_slots_are_refused_at_the_start_with_a_better_one() {
 }
 
 #[tokio::test]
-async fn what_is_said_of_a_cluster_must_be_true() {
+async fn a_wrong_cluster_setting_is_refused() {
     let alone = Redis::start();
     let cluster = cluster_of_one();
     let wrong = RedisSettings { cluster: true, ..settings(&[&alone]) };
@@ -52,7 +52,7 @@ async fn what_is_said_of_a_cluster_must_be_true() {
 }
 
 #[tokio::test]
-async fn d09_in_a_cluster_all_that_belongs_to_a_queue_is_in_its_slot() {
+async fn d09_in_a_cluster_all_keys_of_a_queue_are_in_its_slot() {
     let redis = cluster_of_one();
     let store = join(&redis).await;
     let messages = ["a", "b", "c"].map(|id| message(id, NOW));
@@ -150,7 +150,7 @@ async fn d09_three_servers_share_the_queues_also_when_a_slot_moves() {
 /// In another slot than the queue a result cannot be kept in the same step. Whoever does the work
 /// again after a crash between the two keeps no second one.
 #[tokio::test]
-async fn d07_a_result_in_another_slot_is_kept_once_even_if_the_claim_comes_back() {
+async fn d07_a_result_in_another_slot_is_stored_once_even_if_the_claim_is_reclaimed() {
     let redis = cluster_of_one();
     let store = join(&redis).await;
     store.submit(vec![Message { route: "out".into(), ..message("a", NOW) }], NOW).await.unwrap();

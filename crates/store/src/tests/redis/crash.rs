@@ -46,7 +46,7 @@ fn outcome() -> Outcome {
 
 /// Is killed in the middle of its work, by whoever started it; of itself it never ends.
 #[tokio::test]
-async fn whoever_is_killed() {
+async fn the_process_that_is_killed() {
     let told = |name: &str| std::env::var(name).ok();
     let (Some(url), Some(round), Some(seed)) = (told(URL), told(ROUND), told(SEED)) else { return };
     let (round, mut dice) = (round.parse().unwrap(), Dice(seed.parse().unwrap()));
@@ -94,7 +94,7 @@ async fn end_somehow(store: &RedisStore, claim: Claim, dice: &mut Dice, now: Mom
 /// it said.
 fn killed(redis: &Redis, round: u64, dice: &mut Dice) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "tests::redis::crash::whoever_is_killed", "--nocapture"])
+        .args(["--exact", "tests::redis::crash::the_process_that_is_killed", "--nocapture"])
         .env(URL, redis.url())
         .env(ROUND, round.to_string())
         .env(SEED, (dice.below(u64::MAX) | 1).to_string())
@@ -116,7 +116,7 @@ fn killed(redis: &Redis, round: u64, dice: &mut Dice) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn d07_whoever_is_killed_wherever_every_accepted_message_has_one_result() {
+async fn d07_wherever_a_dispatcher_is_killed_every_accepted_message_has_one_result() {
     let redis = Redis::start();
     let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| RandomState::new().hash_one(0_u8) | 1);
@@ -158,7 +158,7 @@ async fn d07_whoever_is_killed_wherever_every_accepted_message_has_one_result() 
 }
 
 #[tokio::test]
-async fn d08_two_dispatchers_on_one_queue_never_do_the_same() {
+async fn d08_two_dispatchers_on_one_queue_never_complete_the_same_message() {
     let redis = Redis::start();
     let (producer, now) = (connect(&redis).await, moment(0));
     let messages: Vec<Message> =

@@ -168,7 +168,7 @@ async fn a_primary_without_its_replica_accepts_nothing() {
 
 /// Two that both take themselves for the primary: only one has a replica.
 #[tokio::test]
-async fn d07_of_two_primaries_the_one_that_is_followed_counts() {
+async fn d07_of_two_primaries_the_one_with_a_replica_is_used() {
     let start = || Redis::start_with(&QUICK);
     let (forsaken, followed, replica) = (start(), start(), start());
     replica.call(&["REPLICAOF", "127.0.0.1", &followed.port().to_string()]);
@@ -182,7 +182,7 @@ async fn d07_of_two_primaries_the_one_that_is_followed_counts() {
 }
 
 #[tokio::test]
-async fn a_server_that_became_a_replica_is_left_for_the_primary() {
+async fn a_server_that_became_a_replica_is_replaced_by_the_primary() {
     let first = Redis::start();
     let second = Redis::start();
     let store = RedisStore::connect(settings(&[&first, &second])).await.unwrap();

@@ -8,7 +8,7 @@ use super::{QUEUE, claim, fresh, message, now};
 use crate::{Depth, ErrorKind, Receipt, SqliteStore, Store, StoreError, StoreFuture};
 
 #[tokio::test]
-async fn an_operation_that_fails_takes_nothing_of_the_others_with_it() {
+async fn a_failed_operation_does_not_affect_the_others() {
     let (store, _folder) = fresh();
     let fails = store.write(|tx| {
         super::super::submit::submit(tx, &[message("half")])?;
@@ -29,7 +29,7 @@ async fn an_operation_that_fails_takes_nothing_of_the_others_with_it() {
 }
 
 #[tokio::test]
-async fn those_who_come_together_share_a_commit() {
+async fn concurrent_operations_share_a_commit() {
     let (store, folder) = fresh();
     let shell = Connection::open(folder.file()).unwrap();
     let version = || shell.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0));
@@ -61,7 +61,7 @@ async fn those_who_come_together_share_a_commit() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_before_it_is_kept() {
+async fn nothing_is_reported_before_it_is_committed() {
     let (store, folder) = fresh();
     let shell = Connection::open(folder.file()).unwrap();
     for number in 0..50 {
@@ -74,7 +74,7 @@ async fn nothing_is_told_before_it_is_kept() {
 }
 
 #[tokio::test]
-async fn an_operation_counts_even_if_nobody_waits_for_it() {
+async fn an_operation_counts_even_if_its_future_is_dropped() {
     let (store, folder) = fresh();
     start(store.submit(vec![message("a")], now())).await;
     drop(store);
@@ -83,7 +83,7 @@ async fn an_operation_counts_even_if_nobody_waits_for_it() {
 }
 
 #[tokio::test]
-async fn the_last_handle_may_go_inside_an_operation() {
+async fn the_last_handle_may_be_dropped_inside_an_operation() {
     let (store, folder) = fresh();
     let inside = Arc::clone(&store);
     let (go, wait) = std::sync::mpsc::channel::<()>();

@@ -28,7 +28,7 @@ struct Said {
 }
 
 #[tokio::test]
-async fn d07_sudden_deaths_lose_nothing_and_keep_one_result_each() {
+async fn d07_killed_processes_lose_nothing_and_keep_one_result_each() {
     let seed = std::env::var("STORE_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| RandomState::new().hash_one(0_u8));
     eprintln!("STORE_SEED={seed}");
@@ -57,7 +57,7 @@ async fn d07_sudden_deaths_lose_nothing_and_keep_one_result_each() {
 fn run_and_kill(folder: &Folder, round: u64, lines: u64, moment: u64, said: &mut Said) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "--nocapture", "--test-threads=1"]);
-    command.arg("sqlite::tests::kill::the_child_works_until_it_is_killed");
+    command.arg("sqlite::tests::crash::the_child_works_until_it_is_killed");
     command.env(CHILD, format!("{round}:{}", folder.file().display()));
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();

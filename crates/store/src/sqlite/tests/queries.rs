@@ -23,7 +23,7 @@ async fn plan(store: &SqliteStore, sql: &'static str) -> String {
 }
 
 #[tokio::test]
-async fn everything_that_is_asked_often_is_found_by_an_index() {
+async fn every_frequent_query_uses_an_index() {
     let (store, _folder) = fresh();
     let asked = [
         (claim_verb::NEXT, "turns (queue=? AND tenant=?)"),
@@ -45,7 +45,7 @@ async fn everything_that_is_asked_often_is_found_by_an_index() {
 }
 
 #[tokio::test]
-async fn lanes_are_told_without_counting_what_waits() {
+async fn lanes_are_listed_without_counting_messages() {
     let (store, _folder) = fresh();
     for chunk in 0..50 {
         let tenant = format!("t{}", chunk % 5);
@@ -72,7 +72,7 @@ async fn lanes_are_told_without_counting_what_waits() {
 }
 
 #[tokio::test]
-async fn it_is_known_exactly_when_something_is_due_or_runs_out() {
+async fn reclaim_returns_exactly_when_the_next_message_is_due() {
     let (store, _folder) = fresh();
     assert_eq!(store.reclaim(QUEUE, now()).await.unwrap(), Reclaimed::default());
     store.submit(vec![message("a"), message("b")], now()).await.unwrap();
@@ -100,7 +100,7 @@ async fn end_all(store: &SqliteStore, messages: &[Message], at: Moment) {
 }
 
 #[tokio::test]
-async fn what_ended_is_forgotten_after_a_day() {
+async fn receipts_are_deleted_after_a_day() {
     let (store, _folder) = fresh();
     let old: Vec<Message> = (0..1500).map(|number| message(&format!("old{number}"))).collect();
     end_all(&store, &old, now()).await;
@@ -116,7 +116,7 @@ async fn what_ended_is_forgotten_after_a_day() {
 }
 
 #[tokio::test]
-async fn no_more_than_so_many_of_the_ended_are_known() {
+async fn the_number_of_receipts_is_bounded() {
     let (store, _folder) = fresh();
     let messages: Vec<Message> = (0..10).map(|number| message(&format!("m{number}"))).collect();
     store.submit(messages.clone(), now()).await.unwrap();

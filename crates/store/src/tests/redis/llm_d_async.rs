@@ -76,7 +76,7 @@ async fn served(apart: &[&str]) {
 }
 
 #[tokio::test]
-async fn d09_a_foreign_worker_answers_what_we_submit() {
+async fn d09_a_foreign_worker_completes_messages_of_this_engine() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let now = now(&redis);
@@ -95,7 +95,7 @@ async fn d09_a_foreign_worker_answers_what_we_submit() {
 }
 
 #[tokio::test]
-async fn d07_what_a_foreign_worker_held_when_it_died_is_done_by_us() {
+async fn d07_messages_that_a_crashed_foreign_worker_held_are_reclaimed() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     other_side(&redis, &["submit", "q", "out", "3"]);
@@ -117,7 +117,7 @@ async fn d07_what_a_foreign_worker_held_when_it_died_is_done_by_us() {
 }
 
 #[tokio::test]
-async fn whoever_cancels_at_a_foreign_producer_is_heard() {
+async fn a_cancellation_by_a_foreign_producer_counts() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     other_side(&redis, &["submit", "q", "out", "3"]);
@@ -138,7 +138,7 @@ async fn whoever_cancels_at_a_foreign_producer_is_heard() {
 
 /// A worker of llm-d-async keeps its claim while the message waits for another try.
 #[tokio::test]
-async fn a_message_that_a_foreign_worker_put_back_is_taken_although_it_holds_on() {
+async fn a_message_that_a_foreign_worker_requeued_is_claimed_although_its_claim_remains() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let tokens = other_side(&redis, &["submit", "q", "out", "1"]);
@@ -161,7 +161,7 @@ async fn a_message_that_a_foreign_worker_put_back_is_taken_although_it_holds_on(
 
 /// Of producers that give no token two may use one id at a time. Neither message may be lost.
 #[tokio::test]
-async fn two_messages_of_one_id_without_a_token_are_done_one_after_the_other() {
+async fn two_messages_with_one_id_and_no_token_are_claimed_one_after_the_other() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let now = now(&redis);

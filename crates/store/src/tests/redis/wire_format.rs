@@ -35,7 +35,7 @@ async fn claim(store: &RedisStore) -> Claim {
 }
 
 #[tokio::test]
-async fn d09_a_message_lies_as_llm_d_async_has_it() {
+async fn d09_a_message_has_the_bytes_of_llm_d_async() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let full = Message {
@@ -64,7 +64,7 @@ async fn d09_a_message_lies_as_llm_d_async_has_it() {
 }
 
 #[tokio::test]
-async fn a_message_without_anything_lies_without_anything() {
+async fn empty_fields_are_left_out_of_a_message() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let bare = Message { body: Body::Bytes("{}".into()), ..message("b", NOW) };
@@ -77,7 +77,7 @@ async fn a_message_without_anything_lies_without_anything() {
 }
 
 #[tokio::test]
-async fn a_claim_lies_as_llm_d_async_has_it() {
+async fn a_claim_has_the_keys_of_llm_d_async() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     store.submit(vec![message("a", NOW)], NOW).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_claim_lies_as_llm_d_async_has_it() {
 }
 
 #[tokio::test]
-async fn d09_a_result_lies_as_llm_d_async_has_it() {
+async fn d09_a_result_has_the_bytes_of_llm_d_async() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let outcomes = [
@@ -124,7 +124,7 @@ async fn d09_a_result_lies_as_llm_d_async_has_it() {
 }
 
 #[tokio::test]
-async fn a_message_that_goes_back_keeps_all_that_we_do_not_know() {
+async fn a_released_message_keeps_unknown_fields() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let foreign = r#"{"later":[1, 2],"internal":{"labels":{"tier":"batch"},"retry_count":2,"#
@@ -149,7 +149,7 @@ async fn a_message_that_goes_back_keeps_all_that_we_do_not_know() {
 }
 
 #[tokio::test]
-async fn older_producers_who_tell_the_time_keep_their_places() {
+async fn messages_of_older_producers_keep_their_places() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let foreign = r#"{"internal":{"request_queue_name":"q","enqueued_at_ms":1764041530000},"#
@@ -166,7 +166,7 @@ async fn older_producers_who_tell_the_time_keep_their_places() {
 }
 
 #[tokio::test]
-async fn large_bodies_and_those_that_are_no_json_lie_apart_and_go_with_the_message() {
+async fn large_and_non_json_bodies_are_stored_apart_and_deleted_with_the_message() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let large = format!(r#"{{"prompt":"{}"}}"#, "x".repeat(65_536));
@@ -191,7 +191,7 @@ async fn large_bodies_and_those_that_are_no_json_lie_apart_and_go_with_the_messa
 }
 
 #[tokio::test]
-async fn a_part_of_a_file_is_sent_along_because_others_do_not_have_the_file() {
+async fn a_part_of_a_file_is_stored_in_redis() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let file = std::env::temp_dir().join(format!("tidegate-slice-{}", redis.port()));
@@ -207,7 +207,7 @@ async fn a_part_of_a_file_is_sent_along_because_others_do_not_have_the_file() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_gone_is_said_to_be_gone() {
+async fn a_missing_body_is_reported_as_gone() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let body = Body::Bytes("no JSON".into());
@@ -222,7 +222,7 @@ async fn a_body_that_is_gone_is_said_to_be_gone() {
 
 /// Whoever can put a message into a queue must not be able to read or remove other keys by it.
 #[tokio::test]
-async fn a_message_cannot_name_a_key_that_holds_no_body() {
+async fn a_message_cannot_name_a_key_that_is_no_body() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     redis.call(&["SET", "secret", "treasure"]);
@@ -236,7 +236,7 @@ async fn a_message_cannot_name_a_key_that_holds_no_body() {
 }
 
 #[tokio::test]
-async fn d07_what_cannot_be_read_is_among_the_dead_as_it_was() {
+async fn d07_an_unreadable_message_becomes_a_dead_letter_unchanged() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let spoilt = [
@@ -273,7 +273,7 @@ async fn d07_what_cannot_be_read_is_among_the_dead_as_it_was() {
 }
 
 #[tokio::test]
-async fn results_go_by_queue_then_message_then_default_and_run_out_if_told() {
+async fn results_go_by_queue_then_message_then_default_and_expire_if_configured() {
     let redis = Redis::start();
     let queue = RedisQueue {
         name: "own".into(),
@@ -307,7 +307,7 @@ async fn results_go_by_queue_then_message_then_default_and_run_out_if_told() {
 }
 
 #[tokio::test]
-async fn the_body_of_a_dead_message_stays_until_it_is_purged_or_done() {
+async fn the_body_of_a_dead_letter_stays_until_it_is_purged_or_completed() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let body = Body::Bytes("no JSON".into());

@@ -21,7 +21,7 @@ async fn refused(settings: RedisSettings) -> StoreError {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_away() {
+async fn a_server_that_is_down_is_unavailable() {
     let redis = Redis::start();
     let settings = settings(&[&redis]);
     drop(redis);
@@ -32,7 +32,7 @@ async fn a_server_that_is_not_there_is_away() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_said_to_be_none() {
+async fn an_invalid_address_is_refused() {
     for urls in [vec![], vec!["http://x".to_owned()], vec!["rediss://x".to_owned()]] {
         let error = refused(RedisSettings { urls: urls.clone(), ..RedisSettings::default() }).await;
         assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
@@ -41,7 +41,7 @@ async fn an_address_that_is_none_is_said_to_be_none() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_said_to_be_wrong_and_is_shown_to_nobody() {
+async fn a_wrong_password_is_reported_and_never_shown() {
     let redis = Redis::start_with(&["--requirepass", "right"]);
     for user in ["", ":wrong@", "somebody:wrong@"] {
         let url = format!("redis://{user}127.0.0.1:{}", redis.port());
@@ -61,7 +61,7 @@ async fn a_wrong_password_is_said_to_be_wrong_and_is_shown_to_nobody() {
 }
 
 #[tokio::test]
-async fn a_key_that_holds_something_else_is_named_and_nothing_is_lost() {
+async fn a_key_of_another_type_is_reported_and_nothing_is_lost() {
     let keys =
         ["q:claimed", "q:claim-owners", "q:claims-idx", "{q}:deliveries", "result-list", "q"];
     for key in keys {
@@ -101,7 +101,7 @@ async fn a_key_that_holds_something_else_is_named_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn a_server_without_room_is_full_until_it_has_some() {
+async fn a_full_server_recovers_when_it_has_room() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     store.submit(vec![message("a", NOW)], NOW).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_server_without_room_is_full_until_it_has_some() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_later_is_used_then() {
+async fn a_server_that_starts_later_is_used() {
     let mut redis = Redis::start();
     redis.kill();
     let store = RedisStore::new(settings(&[&redis])).unwrap();
@@ -127,7 +127,7 @@ async fn a_server_that_comes_later_is_used_then() {
 }
 
 #[tokio::test]
-async fn what_may_lose_messages_is_told_at_the_start() {
+async fn settings_that_may_lose_messages_cause_warnings() {
     let redis = Redis::start();
     let cautions = connect(&redis).await.check_server().await.unwrap();
     assert_eq!(cautions, Vec::<String>::new());
@@ -251,7 +251,7 @@ async fn d07_a_verb_whose_answer_was_lost_is_done_once() {
 }
 
 #[tokio::test]
-async fn keys_of_one_message_that_cannot_be_used_are_no_affair_of_the_others() {
+async fn unusable_keys_of_one_message_do_not_affect_the_others() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let messages = ["poison", "good"].map(|id| message(id, NOW));
@@ -264,7 +264,7 @@ async fn keys_of_one_message_that_cannot_be_used_are_no_affair_of_the_others() {
 }
 
 #[tokio::test]
-async fn a_list_that_cannot_be_used_is_replaced_by_that_of_the_queue() {
+async fn an_unusable_result_list_is_replaced_by_that_of_the_queue() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     redis.call(&["SET", "taken", "x"]);

@@ -7,7 +7,7 @@ use crate::{DeadLetter, Depth, Message, Outcome, Receipt, Selection};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-pub(crate) async fn d07_a_buried_message_has_its_result_and_is_among_the_dead<F: Fixture>() {
+pub(crate) async fn d07_a_dead_letter_has_a_result_and_is_listed<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
@@ -42,7 +42,7 @@ async fn buried<F: Fixture>(trial: &Trial<F>, names: &[&str]) {
     assert_eq!(trial.results().await.len(), names.len());
 }
 
-pub(crate) async fn the_dead_are_listed_oldest_first_and_page_by_page<F: Fixture>() {
+pub(crate) async fn dead_letters_are_listed_oldest_first_and_page_by_page<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     assert_eq!(dead(&trial).await, []);
     buried(&trial, &["d", "b", "e", "a", "c"]).await;
@@ -58,7 +58,7 @@ pub(crate) async fn the_dead_are_listed_oldest_first_and_page_by_page<F: Fixture
     assert_eq!(trial.store.dead_letters("elsewhere", None, 9).await.unwrap(), []);
 }
 
-pub(crate) async fn the_redriven_wait_as_if_they_had_just_been_submitted<F: Fixture>() {
+pub(crate) async fn redriven_messages_are_pending_as_if_just_submitted<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
     buried(&trial, &["a", "b"]).await;
     trial.pass(HOUR * 5);
@@ -86,7 +86,7 @@ pub(crate) async fn a_redriven_message_ends_with_a_result_of_its_own<F: Fixture>
     assert_eq!(trial.result_ids().await, ["one"]);
 }
 
-pub(crate) async fn only_the_named_are_redriven_or_purged<F: Fixture>() {
+pub(crate) async fn only_selected_dead_letters_are_redriven_or_purged<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     buried(&trial, &["a", "b", "c", "d"]).await;
     let which = |ids: &[&str]| Selection::Ids(ids.iter().map(|id| (*id).to_owned()).collect());
@@ -100,7 +100,7 @@ pub(crate) async fn only_the_named_are_redriven_or_purged<F: Fixture>() {
     assert_eq!(ids(&trial.claim(10).await), ["c"]);
 }
 
-pub(crate) async fn the_dead_of_a_batch_are_not_redriven<F: Fixture>() {
+pub(crate) async fn dead_letters_of_a_batch_are_not_redriven<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let line = Message { route: "batch_1".into(), ..trial.message("line") };
     trial.accept(&[line, trial.message("one")]).await;
@@ -119,7 +119,7 @@ pub(crate) async fn the_dead_of_a_batch_are_not_redriven<F: Fixture>() {
     assert_eq!(trial.store.purge(QUEUE, Selection::All).await.unwrap(), 1);
 }
 
-pub(crate) async fn what_two_purge_at_once_is_counted_once<F: Fixture>() {
+pub(crate) async fn two_concurrent_purges_count_each_dead_letter_once<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     buried(&trial, &["a", "b", "c", "d", "e"]).await;
     let purge = || trial.store.purge(QUEUE, Selection::All);
@@ -127,7 +127,7 @@ pub(crate) async fn what_two_purge_at_once_is_counted_once<F: Fixture>() {
     assert_eq!(one.unwrap() + other.unwrap(), 5);
 }
 
-pub(crate) async fn the_purged_are_forgotten<F: Fixture>() {
+pub(crate) async fn purged_dead_letters_are_deleted<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     buried(&trial, &["a", "b"]).await;
     assert_eq!(trial.store.purge(QUEUE, Selection::All).await.unwrap(), 2);

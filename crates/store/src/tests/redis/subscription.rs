@@ -27,7 +27,7 @@ async fn told_of(news: &str, from: &RedisStore, to: &RedisStore) {
 }
 
 #[tokio::test]
-async fn whoever_waits_hears_of_what_others_submit_before_it_would_ask() {
+async fn changed_resolves_before_the_poll_interval() {
     let redis = Redis::start();
     let (from, to) = (connect(&redis).await, connect(&redis).await);
     told_of("first", &from, &to).await;
@@ -37,7 +37,7 @@ async fn whoever_waits_hears_of_what_others_submit_before_it_would_ask() {
 }
 
 #[tokio::test]
-async fn whoever_waits_at_a_cluster_hears_of_what_others_submit() {
+async fn changed_resolves_in_a_cluster() {
     let redis = cluster_of_one();
     let (from, to) = (join(&redis).await, join(&redis).await);
     told_of("first", &from, &to).await;
@@ -45,7 +45,7 @@ async fn whoever_waits_at_a_cluster_hears_of_what_others_submit() {
 
 /// A server cuts off whoever listens for news and has more than 32 MiB of answers on the way.
 #[tokio::test]
-async fn as_many_large_messages_as_are_looked_at_can_be_looked_at() {
+async fn a_window_of_large_messages_can_be_read() {
     let redis = Redis::start();
     let store = connect(&redis).await;
     let body = Body::Bytes(format!(r#"{{"prompt":"{}"}}"#, "x".repeat(65_000)).into());
