@@ -39,8 +39,8 @@ impl StoreError {
         Self { kind, text: text.into(), source: None }
     }
 
-    /// Creates an error of the file system. A full disk may have room again later; every other error
-    /// needs another path or other permissions.
+    /// Creates an error of the file system. A full disk may have room again later; every other
+    /// error needs another path or other permissions.
     pub fn disk(path: &Path, error: io::Error) -> Self {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         let full = matches!(error.kind(), StorageFull | QuotaExceeded);

@@ -49,8 +49,8 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// the content, because a producer that retries sets it again.
     fn submit(&self, messages: Vec<Message>, now: Moment) -> StoreFuture<'_, Vec<Receipt>>;
 
-    /// Lists the tenants that have pending messages in a queue, with the approximate number of each.
-    /// An engine that cannot look at all messages looks at those with the earliest deadlines.
+    /// Lists the tenants that have pending messages in a queue, with the approximate number of
+    /// each. An engine that cannot look at all messages looks at those with the earliest deadlines.
     fn lanes<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Vec<Lane>>;
 
     /// Claims messages of one lane: the earliest deadline first, the first submitted among equals.
@@ -64,8 +64,8 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// Returns the standing of claims without extending their leases.
     fn standing(&self, claims: Vec<ClaimRef>) -> StoreFuture<'_, Vec<Standing>>;
 
-    /// Stores the result and ends the message, in one step. Returns `false` when the claim was lost;
-    /// then the result is not stored.
+    /// Stores the result and ends the message, in one step. Returns `false` when the claim was
+    /// lost; then the result is not stored.
     fn complete(&self, claim: ClaimRef, outcome: Outcome, now: Moment) -> StoreFuture<'_, bool>;
 
     /// Gives a claimed message back, to be claimed again at once or later. Returns `false` when the
@@ -81,9 +81,9 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// Returns `false` when the id is unknown or its message has ended.
     fn cancel<'a>(&'a self, id: &'a str, now: Moment) -> StoreFuture<'a, bool>;
 
-    /// Makes messages pending again: claimed messages whose lease has expired, and released messages
-    /// that are due. An expired lease counts as a failure: a message that crashes every dispatcher
-    /// must end, too.
+    /// Makes messages pending again: claimed messages whose lease has expired, and released
+    /// messages that are due. An expired lease counts as a failure: a message that crashes every
+    /// dispatcher must end, too.
     fn reclaim<'a>(&'a self, queue: &'a str, now: Moment) -> StoreFuture<'a, Reclaimed>;
 
     /// Counts the messages of a queue by state.
@@ -97,8 +97,9 @@ pub trait Store: std::fmt::Debug + Send + Sync {
         limit: usize,
     ) -> StoreFuture<'a, Vec<DeadLetter>>;
 
-    /// Makes dead letters pending again as if they had just been submitted, with their original time
-    /// to live. It skips lines of a batch, whose result file is final, and unreadable messages.
+    /// Makes dead letters pending again as if they had just been submitted, with their original
+    /// time to live. It skips lines of a batch, whose result file is final, and unreadable
+    /// messages.
     fn redrive<'a>(
         &'a self,
         queue: &'a str,

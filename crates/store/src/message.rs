@@ -115,8 +115,8 @@ impl Message {
         }
     }
 
-    /// The digest of the content, which distinguishes two messages with one id. The creation time is
-    /// left out, because it changes when a producer submits the message again.
+    /// The digest of the content, which distinguishes two messages with one id. The creation time
+    /// is left out, because it changes when a producer submits the message again.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         let mut add = |bytes: &[u8]| {

@@ -1,5 +1,5 @@
-//! The engine on Redis or Valkey: queues that several machines share. Keys and messages are those of
-//! llm-d-async, so that its producers, workers and consumers can use the same queues.
+//! The engine on Redis or Valkey: queues that several machines share. Keys and messages are those
+//! of llm-d-async, so that its producers, workers and consumers can use the same queues.
 //!
 //! ```text
 //! <queue> (by deadline) ──claim──▶ <queue>:claimed, :claim-owners, :claims-idx ──▶ result list

@@ -84,8 +84,8 @@ impl SqliteStore {
         }))
     }
 
-    /// Cancels all messages of a route. Pending messages get their results now, claimed messages get
-    /// them from the dispatchers that hold them. Returns how many were pending.
+    /// Cancels all messages of a route. Pending messages get their results now, claimed messages
+    /// get them from the dispatchers that hold them. Returns how many were pending.
     pub async fn cancel_route(&self, route: &str, now: Moment) -> Result<u64, StoreError> {
         let mut count = 0;
         loop {

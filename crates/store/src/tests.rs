@@ -1,4 +1,5 @@
-//! What the engines are held to.
+//! The tests of both engines: a conformance suite, a model of the protocol, and tests of each
+//! engine.
 
 mod conformance;
 mod ledger;

@@ -22,8 +22,8 @@ use super::scripts::SCRIPTS;
 use super::topology::Topology;
 use crate::error::{ErrorKind, StoreError};
 
-/// How long a verb retries by itself. A failover by an operator or a sentinel takes longer; then the
-/// caller gets the error and decides.
+/// How long a verb retries by itself. A failover by an operator or a sentinel takes longer; then
+/// the caller gets the error and decides.
 const RETRY_TIME: Duration = Duration::from_secs(5);
 
 /// The pause before the second attempt, and the maximum pause.

@@ -22,8 +22,8 @@ use super::keys;
 use crate::message::Message;
 use crate::moment::Moment;
 
-/// The sequence numbers that fit into the fraction of a score: a double has 53 bits, of which 32 are
-/// the seconds.
+/// The sequence numbers that fit into the fraction of a score: a double has 53 bits, of which 32
+/// are the seconds.
 const SEQUENCE_MAX: u32 = 1 << 21;
 
 /// The range of creation times that the scores of older producers distinguish, in milliseconds.
@@ -281,9 +281,9 @@ pub(super) fn encode_redriven(
     Ok(SplitMember::new(&serde_json::to_string(&envelope)?))
 }
 
-/// The score of a pending message: its deadline, with the order of submission as the fraction. Today's
-/// producers order by sequence numbers, older ones by creation times; a message with neither is
-/// first.
+/// The score of a pending message: its deadline, with the order of submission as the fraction.
+/// Today's producers order by sequence numbers, older ones by creation times; a message with
+/// neither is first.
 fn score(deadline: i64, internal: &InternalFields) -> f64 {
     let places = i64::from(SEQUENCE_MAX);
     let place = if internal.enqueue_seq > 0 || internal.enqueued_at_ms <= 0 {

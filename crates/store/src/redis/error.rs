@@ -69,8 +69,8 @@ fn explain(error: &RedisError) -> (ErrorKind, &'static str) {
     }
 }
 
-/// Whether an error has one of these codes. Servers before version 7 put the code of an error inside
-/// a script into the text of another error.
+/// Whether an error has one of these codes. Servers before version 7 put the code of an error
+/// inside a script into the text of another error.
 fn has_code(error: &RedisError, codes: &[&str]) -> bool {
     let text = error.detail().unwrap_or_default();
     codes

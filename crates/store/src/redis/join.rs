@@ -1,5 +1,5 @@
-//! [`Store::join`](crate::Store::join): the members of a group of dispatchers, a sorted set of names
-//! by the time until which each is present.
+//! [`Store::join`](crate::Store::join): the members of a group of dispatchers, a sorted set of
+//! names by the time until which each is present.
 
 use super::RedisStore;
 use super::connection::{Durability, next};

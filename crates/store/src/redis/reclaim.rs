@@ -1,5 +1,5 @@
-//! [`Store::reclaim`](crate::Store::reclaim): makes messages pending again whose lease has expired or
-//! that are due.
+//! [`Store::reclaim`](crate::Store::reclaim): makes messages pending again whose lease has expired
+//! or that are due.
 
 use std::time::Duration;
 

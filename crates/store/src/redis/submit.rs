@@ -192,8 +192,8 @@ impl Draft {
             .arg(self.ttl(now, RECEIPT_GRACE))
     }
 
-    /// Adds the commands that mark the generation `token` of the id as active. When they do not run,
-    /// the next submission of the message repairs it.
+    /// Adds the commands that mark the generation `token` of the id as active. When they do not
+    /// run, the next submission of the message repairs it.
     fn mark(
         &self,
         marks: &mut Vec<Command>,

@@ -1,5 +1,5 @@
-//! [`Store::cancel`](crate::Store::cancel): ends a pending message as cancelled, and marks a claimed
-//! one.
+//! [`Store::cancel`](crate::Store::cancel): ends a pending message as cancelled, and marks a
+//! claimed one.
 
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 

@@ -84,8 +84,8 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     }
 }
 
-/// Creates the file if it does not exist. It holds the requests of users, so only its owner may read
-/// it; SQLite creates its log with the same mode.
+/// Creates the file if it does not exist. It holds the requests of users, so only its owner may
+/// read it; SQLite creates its log with the same mode.
 fn create(path: &Path) -> Result<(), StoreError> {
     let created = File::options().create(true).append(true).mode(0o600).open(path);
     created.map(|_| ()).map_err(|error| {

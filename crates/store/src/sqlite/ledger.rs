@@ -270,15 +270,16 @@ impl Ledger {
         self.store.write(move |tx| batches::forget(tx, before, limit))
     }
 
-    /// Records that the input file of a batch is valid and how many requests it has. Returns `false`
-    /// when the batch is no longer `validating`.
+    /// Records that the input file of a batch is valid and how many requests it has. Returns
+    /// `false` when the batch is no longer `validating`.
     pub fn accept(&self, id: &str, total: u64, model: Option<String>) -> StoreFuture<'_, bool> {
         let id = id.to_owned();
         self.store.write(move |tx| batches::accept(tx, &id, total, model))
     }
 
-    /// Submits the next lines of a batch as messages; with the last line the batch is `in_progress`.
-    /// Returns `false` when the batch is no longer `validating`, or the lines are not the next.
+    /// Submits the next lines of a batch as messages; with the last line the batch is
+    /// `in_progress`. Returns `false` when the batch is no longer `validating`, or the lines are
+    /// not the next.
     pub fn enqueue(
         &self,
         id: &str,

@@ -1,4 +1,5 @@
-//! Receipts: the rows of messages that have ended, which identify a message that is submitted again.
+//! Receipts: the rows of messages that have ended, which identify a message that is submitted
+//! again.
 //!
 //! Receipts are kept for a day, and up to a maximum number. The end of every 1024th message sweeps
 //! old receipts, and deletes more of them than could have been added since the last sweep.

@@ -1,9 +1,9 @@
 //! The tables, and the migration of older files.
 //!
-//! Rows of `messages` are small: bodies are in a table of their own, so that the search for the next
-//! message never reads them. Triggers count `lanes`, so that the counts stay right when an operator
-//! changes rows in a shell. A message that has ended stays as a receipt for a while: its row without
-//! the request.
+//! Rows of `messages` are small: bodies are in a table of their own, so that the search for the
+//! next message never reads them. Triggers count `lanes`, so that the counts stay right when an
+//! operator changes rows in a shell. A message that has ended stays as a receipt for a while: its
+//! row without the request.
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 

@@ -1,5 +1,5 @@
-//! What is the embedded engine's own: the file, the groups, the speed of its looks, full disks and
-//! sudden deaths. What it shares with others is in the conformance suite.
+//! Tests of the embedded engine alone: its file, group commit, query plans, full disks and crashes.
+//! The conformance suite tests the verbs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn claim(store: &SqliteStore, most: usize) -> Vec<Claim> {
     store.claim(want, now()).await.unwrap()
 }
 
-/// A store with nothing in it. The folder goes when the store has gone.
+/// An empty store, and its folder, which must be dropped after it.
 fn fresh() -> (Arc<SqliteStore>, Folder) {
     let folder = Folder::new();
     (SqliteStore::open(folder.file()).unwrap(), folder)

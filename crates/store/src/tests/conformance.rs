@@ -1,7 +1,7 @@
-//! What every engine is held to: each sentence of the trait is a test.
+//! The conformance suite: each sentence of the documentation of `Store` is a test.
 //!
-//! An engine gives a [`Fixture`] and says `conformance!(ItsFixture)` in a module of its own.
-//! Moments are whole seconds here and bodies are JSON, because not every engine can do more.
+//! An engine implements [`Fixture`] and runs the suite with `conformance!(ItsFixture)`. Times are
+//! whole seconds and bodies are JSON, because the Redis engine stores no more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,22 +26,22 @@ pub(crate) const QUEUE: &str = "work";
 pub(crate) const ROUTE: &str = "results";
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
-/// An engine with nothing in it, for one test.
+/// An empty engine, for one test.
 pub(crate) trait Fixture: Sized + 'static {
-    /// Whether one process owns the queues: then nobody holds anything after a restart.
+    /// Whether one process owns the queues: then a restart ends all claims.
     const OWNED: bool;
 
-    /// Whether a message that waits gets its result in the step that cancels it. If not, whoever
+    /// Whether cancelling a pending message stores its result at once. If not, the dispatcher that
     /// claims it sees that it is cancelled.
     const CANCELS_AT_ONCE: bool;
 
-    /// One with nothing in it.
+    /// Creates an empty engine.
     async fn fresh() -> Self;
 
     /// The engine.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// Starts whoever uses the queues anew.
+    /// Restarts the process that uses the queues.
     async fn reopen(self) -> Self;
 }
 
@@ -140,7 +140,7 @@ macro_rules! conformance {
     };
 }
 
-/// One test of the suite after another.
+/// Each test of the suite as a test.
 macro_rules! tests_of {
     ($fixture:ty, $($room:ident: [$($name:ident),+ $(,)?]),+) => {
         $($(
@@ -152,7 +152,7 @@ macro_rules! tests_of {
     };
 }
 
-/// The whole suite as one test, for an engine that takes long to start and can be emptied.
+/// The whole suite as one test, for an engine that is slow to start and can be emptied.
 macro_rules! one_test_of {
     ($fixture:ty, $($room:ident: [$($name:ident),+ $(,)?]),+) => {
         #[tokio::test]
@@ -176,7 +176,7 @@ impl<F: Fixture> Trial<F> {
         Self { fixture, store, now: Moment::from_secs(1_800_000_000) }
     }
 
-    /// After a restart.
+    /// Restarts the process.
     pub(crate) async fn reopened(self) -> Self {
         let Self { fixture, store, now } = self;
         drop(store);
@@ -185,12 +185,12 @@ impl<F: Fixture> Trial<F> {
         Self { fixture, store, now }
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(crate) fn pass(&mut self, time: Duration) {
         self.now = self.now.after(time);
     }
 
-    /// A message that has an hour.
+    /// A message whose deadline is in an hour.
     pub(crate) fn message(&self, id: &str) -> Message {
         Message {
             id: id.into(),
@@ -215,7 +215,7 @@ impl<F: Fixture> Trial<F> {
         assert!(receipts.iter().all(|receipt| *receipt == Receipt::Accepted), "{receipts:?}");
     }
 
-    /// Submits messages that are nothing special, by their ids.
+    /// Submits ordinary messages with these ids.
     pub(crate) async fn accept_ids(&self, ids: &[&str]) {
         let messages: Vec<Message> = ids.iter().map(|id| self.message(id)).collect();
         self.accept(&messages).await;
@@ -231,7 +231,7 @@ impl<F: Fixture> Trial<F> {
         self.store.claim(want, self.now).await.unwrap()
     }
 
-    /// Claims the only message that there is.
+    /// Claims the only pending message.
     pub(crate) async fn claim_one(&self) -> Claim {
         let mut claims = self.claim(10).await;
         assert_eq!(claims.len(), 1, "{claims:?}");
@@ -261,24 +261,24 @@ impl<F: Fixture> Trial<F> {
         self.store.take_results(ROUTE, 1000).await.unwrap()
     }
 
-    /// Takes all results and gives the ids.
+    /// Takes all results, and returns their ids.
     pub(crate) async fn result_ids(&self) -> Vec<String> {
         self.results().await.into_iter().map(|stored| stored.id).collect()
     }
 
-    /// Waits for word of a change, but not for ever.
+    /// Waits for a change, with a time limit.
     pub(crate) async fn told(change: impl Future<Output = ()>) {
         let patience = Duration::from_secs(60);
-        tokio::time::timeout(patience, change).await.expect("nobody told of a change");
+        tokio::time::timeout(patience, change).await.expect("no change was reported");
     }
 }
 
-/// A good answer.
+/// A successful response.
 pub(crate) fn good() -> Outcome {
     Outcome::Answered { status: 200, body: r#"{"answer":42}"#.into() }
 }
 
-/// The ids of claims, in their order.
+/// The ids of claims, in order.
 pub(crate) fn ids(claims: &[Claim]) -> Vec<&str> {
     claims.iter().map(|claim| claim.message.id.as_str()).collect()
 }

@@ -1,4 +1,4 @@
-//! D10: the ledger of batches and files, through every stage, with a crash after each.
+//! D10: the ledger of batches and files, in every status, with a crash after each.
 
 mod ending;
 mod files;
@@ -14,7 +14,7 @@ use crate::{Claim, ClaimRequest, Message, Moment, Outcome, SqliteStore, Store};
 
 const QUEUE: &str = "batch";
 
-/// A ledger in a folder of its own, gone with this.
+/// A ledger in a folder that is deleted with it.
 struct World {
     folder: PathBuf,
     store: Option<Arc<SqliteStore>>,
@@ -31,7 +31,7 @@ impl World {
         world
     }
 
-    /// Begins again, as after a crash: nothing but the file is known.
+    /// Opens the file again, as after a crash.
     fn reopen(&mut self) {
         self.store = None;
         self.store = Some(SqliteStore::open(self.folder.join("queue.db")).unwrap());
@@ -63,14 +63,14 @@ impl World {
         (due.ids, due.underway)
     }
 
-    /// A batch that waits to be validated, and its file.
+    /// Adds a batch and its input file.
     async fn add(&self, id: &str) {
         let file = file(&format!("file-{id}"));
         assert_eq!(self.ledger().add_file(file).await, Ok(Added::Kept));
         assert_eq!(self.ledger().add_batch(batch(id)).await, Ok(Added::Kept));
     }
 
-    /// A batch whose lines all wait.
+    /// Adds a batch, and submits its lines.
     async fn begin(&self, id: &str, lines: u64) {
         self.add(id).await;
         assert!(self.ledger().accept(id, lines, Some("m".into())).await.unwrap());
@@ -84,7 +84,7 @@ impl World {
         self.store().claim(want, at(6)).await.unwrap()
     }
 
-    /// Answers a claim with this status.
+    /// Completes a claim with this status.
     async fn answer(&self, claim: &Claim, status: u16) -> bool {
         let body = format!("{{\"of\":\"{}\"}}", claim.message.id).into();
         let outcome = Outcome::Answered { status, body };

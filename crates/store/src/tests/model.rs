@@ -1,20 +1,20 @@
-//! The lease protocol as a model that is small enough to be checked in every state: workers that
-//! crash or come late, leases that run out at the worst moment, owners that start anew.
+//! The lease protocol as a model that is small enough to check in every state: workers that crash
+//! or are late, leases that expire at any moment, owners that restart.
 //!
-//! What it shows of the protocol, the conformance suite shows of the engines, by example. The
-//! protocol without its token, or with its result and its end in two steps, is wrong, and the check
-//! must say so: else it would prove nothing.
+//! The model proves properties of the protocol; the conformance suite tests the engines by example.
+//! A protocol without tokens, or with the result and the end in two steps, violates the properties,
+//! and the check must find that.
 
 mod explore;
 
 use self::explore::{Protocol, explore};
 
-/// Where a message is. Tokens count the claims: each has one of its own.
+/// The state of a message. The token of a claim is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     Absent,
     Pending,
-    Claimed { token: u8, ran_out: bool },
+    Claimed { token: u8, expired: bool },
     Ended { by: Option<u8> },
 }
 
@@ -26,7 +26,7 @@ struct Letter {
     results: u8,
 }
 
-/// What a worker remembers. Its memory may be older than the truth.
+/// What a worker knows, which may be out of date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Worker {
     Idle,
@@ -35,7 +35,7 @@ enum Worker {
         token: u8,
         sent: bool,
     },
-    /// Between the two halves of an end, where that has two.
+    /// Between the two steps of an end, in a protocol that has two.
     Halfway {
         letter: u8,
         token: u8,
@@ -46,9 +46,9 @@ enum Worker {
 struct World {
     letters: Vec<Letter>,
     workers: Vec<Worker>,
-    /// How much may still go wrong. Without an end to it nothing would ever have to end.
-    troubles: u8,
-    /// Whether somebody was told that a claim was lost.
+    /// How many faults may still happen. Without a bound, no history would have to end.
+    faults: u8,
+    /// Whether a worker was told that its claim was lost.
     refused: bool,
 }
 
@@ -59,16 +59,16 @@ enum Act {
     Send(usize),
     Complete(usize),
     Finish(usize),
-    PutBack(usize),
+    Release(usize),
     Renew(usize),
     Cancel(usize),
-    RunOut(usize),
-    Revive(usize),
+    Expire(usize),
+    Reclaim(usize),
     Crash(usize),
     Restart,
 }
 
-/// How the end of a message is kept.
+/// The order in which the result and the end of a message are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     AtOnce,
@@ -76,23 +76,23 @@ enum Ending {
     EndFirst,
 }
 
-/// The protocol, or one that lacks something.
+/// The protocol, or an incomplete variant.
 struct Lease {
     workers: usize,
     letters: usize,
-    troubles: u8,
+    faults: u8,
     compares_tokens: bool,
     knows_receipts: bool,
     ending: Ending,
 }
 
 impl Lease {
-    fn proper(workers: usize, letters: usize, troubles: u8) -> Self {
+    fn proper(workers: usize, letters: usize, faults: u8) -> Self {
         let (compares_tokens, knows_receipts, ending) = (true, true, Ending::AtOnce);
-        Self { workers, letters, troubles, compares_tokens, knows_receipts, ending }
+        Self { workers, letters, faults, compares_tokens, knows_receipts, ending }
     }
 
-    /// Whether a claim still counts.
+    /// Whether the engine accepts calls with this token.
     fn counts(&self, letter: &Letter, token: u8) -> bool {
         match letter.place {
             Place::Claimed { token: latest, .. } => !self.compares_tokens || latest == token,
@@ -100,7 +100,7 @@ impl Lease {
         }
     }
 
-    /// What a worker can do.
+    /// The possible actions of a worker.
     fn steps_of(&self, world: &World, at: usize) -> Vec<(Act, World)> {
         let mut next = match world.workers[at] {
             Worker::Idle => self.claims(world, at),
@@ -113,7 +113,7 @@ impl Lease {
                 vec![(Act::Finish(at), world.after(finish))]
             }
         };
-        if world.troubles > 0 && world.workers[at] != Worker::Idle {
+        if world.faults > 0 && world.workers[at] != Worker::Idle {
             next.push((Act::Crash(at), world.after(|world| world.crash(at))));
         }
         next
@@ -141,26 +141,26 @@ impl Lease {
         } else {
             next.push((Act::Send(at), world.after(|world| world.send(at, letter, token))));
         }
-        if world.troubles > 0 {
+        if world.faults > 0 {
             let back = |world: &mut World| world.release(at, letter, counts);
-            next.push((Act::PutBack(at), world.after(back)));
+            next.push((Act::Release(at), world.after(back)));
         }
         next
     }
 
-    /// What can happen to a message by itself.
+    /// The possible events of a message.
     fn steps_with(&self, world: &World, at: usize) -> Vec<(Act, World)> {
         let mut next = Vec::new();
         let mut add = |act, change: &dyn Fn(&mut Letter), cost: u8| {
             let mut world = world.clone();
             change(&mut world.letters[at]);
-            world.troubles -= cost;
+            world.faults -= cost;
             next.push((act, world));
         };
         let place = world.letters[at].place;
         match place {
             Place::Absent => add(Act::Submit(at), &|letter| letter.place = Place::Pending, 0),
-            Place::Pending if world.troubles > 0 => add(
+            Place::Pending if world.faults > 0 => add(
                 Act::Cancel(at),
                 &|letter| {
                     letter.place = Place::Ended { by: None };
@@ -168,15 +168,15 @@ impl Lease {
                 },
                 1,
             ),
-            Place::Claimed { token, ran_out: false } if world.troubles > 0 => {
-                let out = Place::Claimed { token, ran_out: true };
-                add(Act::RunOut(at), &|letter| letter.place = out, 1);
+            Place::Claimed { token, expired: false } if world.faults > 0 => {
+                let out = Place::Claimed { token, expired: true };
+                add(Act::Expire(at), &|letter| letter.place = out, 1);
             }
-            Place::Claimed { ran_out: true, .. } => {
-                add(Act::Revive(at), &|letter| letter.place = Place::Pending, 0);
+            Place::Claimed { expired: true, .. } => {
+                add(Act::Reclaim(at), &|letter| letter.place = Place::Pending, 0);
             }
-            // Whoever submitted it did not hear, and tries again.
-            Place::Ended { .. } if !self.knows_receipts && world.troubles > 0 => {
+            // The reply to the producer was lost, and it submits again.
+            Place::Ended { .. } if !self.knows_receipts && world.faults > 0 => {
                 add(Act::Submit(at), &|letter| letter.place = Place::Pending, 1);
             }
             _ => {}
@@ -217,7 +217,7 @@ impl Lease {
 }
 
 impl World {
-    /// How it is after a change.
+    /// The world after a change.
     fn after(&self, change: impl FnOnce(&mut Self)) -> Self {
         let mut world = self.clone();
         change(&mut world);
@@ -233,12 +233,12 @@ impl World {
         let claimed = &mut self.letters[letter];
         claimed.claims += 1;
         let token = claimed.claims;
-        claimed.place = Place::Claimed { token, ran_out: false };
+        claimed.place = Place::Claimed { token, expired: false };
         self.workers[worker] = Worker::Holds { letter: letter as u8, token, sent: false };
     }
 
     fn release(&mut self, worker: usize, letter: usize, counts: bool) {
-        self.troubles -= 1;
+        self.faults -= 1;
         self.refused |= !counts;
         self.workers[worker] = Worker::Idle;
         if counts {
@@ -246,25 +246,26 @@ impl World {
         }
     }
 
-    /// Too late if the message has come back; else it is held again, even if the lease had run out.
+    /// Fails when the message was reclaimed; otherwise the lease is valid again, even if it had
+    /// expired.
     fn renew(&mut self, worker: usize, letter: usize, counts: bool) {
         self.refused |= !counts;
         match &mut self.letters[letter].place {
-            Place::Claimed { ran_out, .. } if counts => *ran_out = false,
+            Place::Claimed { expired, .. } if counts => *expired = false,
             _ => self.workers[worker] = Worker::Idle,
         }
     }
 
     fn crash(&mut self, worker: usize) {
-        self.troubles -= 1;
+        self.faults -= 1;
         self.workers[worker] = Worker::Idle;
-        // Nobody will hold what it held: its lease runs out some time.
+        // No worker renews its leases, so they expire.
         self.let_go();
     }
 
-    /// The owner of all starts anew: nobody holds anything.
+    /// The owner of the file restarts: all claims end.
     fn restart(&mut self) {
-        self.troubles -= 1;
+        self.faults -= 1;
         self.workers.fill(Worker::Idle);
         for letter in &mut self.letters {
             if matches!(letter.place, Place::Claimed { .. }) {
@@ -273,17 +274,17 @@ impl World {
         }
     }
 
-    /// Leases that nobody can renew have run out.
+    /// Expires the leases that no worker can renew.
     fn let_go(&mut self) {
         for (at, letter) in self.letters.iter_mut().enumerate() {
-            let Place::Claimed { token: latest, ran_out } = &mut letter.place else { continue };
+            let Place::Claimed { token: latest, expired } = &mut letter.place else { continue };
             let held = self.workers.iter().any(|worker| match *worker {
                 Worker::Holds { letter, token, .. } | Worker::Halfway { letter, token } => {
                     usize::from(letter) == at && token == *latest
                 }
                 Worker::Idle => false,
             });
-            *ran_out |= !held;
+            *expired |= !held;
         }
     }
 }
@@ -297,7 +298,7 @@ impl Protocol for Lease {
         World {
             letters: vec![letter; self.letters],
             workers: vec![Worker::Idle; self.workers],
-            troubles: self.troubles,
+            faults: self.faults,
             refused: false,
         }
     }
@@ -309,7 +310,7 @@ impl Protocol for Lease {
             .filter(|(_, after)| after != world)
             .collect();
         let busy = world.workers.iter().any(|worker| *worker != Worker::Idle);
-        if world.troubles > 0 && busy {
+        if world.faults > 0 && busy {
             next.push((Act::Restart, world.after(World::restart)));
         }
         for (_, after) in &mut next {
@@ -334,9 +335,7 @@ impl Lease {
                 Some("ended by one who had lost it")
             }
             Letter { sends, claims, .. } if sends > claims => Some("sent without a claim"),
-            Letter { claims, .. } if *claims > self.troubles + 1 => {
-                Some("claimed without a reason")
-            }
+            Letter { claims, .. } if *claims > self.faults + 1 => Some("claimed without a reason"),
             _ => None,
         }
     }
@@ -344,16 +343,16 @@ impl Lease {
 
 #[test]
 fn d07_the_lease_protocol_holds_in_every_state() {
-    for (workers, letters, troubles) in [(1, 1, 6), (2, 2, 4), (3, 2, 3), (2, 3, 3), (3, 3, 2)] {
-        let protocol = Lease::proper(workers, letters, troubles);
+    for (workers, letters, faults) in [(1, 1, 6), (2, 2, 4), (3, 2, 3), (2, 3, 3), (3, 3, 2)] {
+        let protocol = Lease::proper(workers, letters, faults);
         let explored = explore(&protocol);
         let count = explored.states.len();
         assert!(explored.wrong.is_none(), "{:?}", explored.wrong);
-        eprintln!("{workers} workers, {letters} messages, {troubles} troubles: {count} states");
-        // The walk came to where it matters.
+        eprintln!("{workers} workers, {letters} messages, {faults} faults: {count} states");
+        // The exploration reached the interesting states.
         let seen = |what: fn(&World) -> bool| explored.states.iter().any(what);
-        let late = workers > 1 || troubles > 1;
-        assert!(!late || seen(|world| world.refused), "somebody was too late");
+        let late = workers > 1 || faults > 1;
+        assert!(!late || seen(|world| world.refused), "a worker was too late");
         assert!(seen(|world| world.letters.iter().any(|letter| letter.sends > 1)), "sent again");
         assert!(
             seen(|world| world.letters.iter().all(|letter| letter.results == 1)),
@@ -362,7 +361,7 @@ fn d07_the_lease_protocol_holds_in_every_state() {
     }
 }
 
-/// What the check says of a protocol that lacks something.
+/// The violation that the check finds in an incomplete protocol.
 fn found(lacking: &Lease) -> (&'static str, Vec<Act>) {
     explore(lacking).wrong.expect("the check finds nothing wrong")
 }
@@ -372,7 +371,7 @@ fn d07_without_tokens_the_check_fails() {
     let lacking = Lease { compares_tokens: false, ..Lease::proper(2, 1, 2) };
     let (why, way) = found(&lacking);
     assert_eq!(why, "ended by one who had lost it", "{way:?}");
-    assert!(way.contains(&Act::Revive(0)), "{way:?}");
+    assert!(way.contains(&Act::Reclaim(0)), "{way:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The engine on Redis, on real servers.
+//! The engine on Redis, tested on real servers.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ mod server;
 mod subscription;
 mod wire_format;
 
-/// A queue on a server of its own.
+/// A store on a server of its own.
 struct Alone {
     redis: Lent,
     store: Arc<RedisStore>,
 }
 
-/// A queue on a cluster of one server, which refuses what touches several slots.
+/// A store on a cluster of one server, which refuses commands with keys in several slots.
 struct Clustered {
     redis: Lent,
     store: Arc<RedisStore>,
 }
 
-/// A server that is handed on to the next in this thread: to start one takes its time.
+/// A server that the next test of this thread uses again, because starting one takes time.
 struct Lent(Option<Redis>, &'static Spare);
 
 type Spare = std::thread::LocalKey<RefCell<Option<Redis>>>;
@@ -48,7 +48,7 @@ mod clustered {
     super::conformance!(super::Clustered, one_test_of);
 }
 
-/// A message of the queue `q` that has an hour.
+/// A message of the queue `q` whose deadline is in an hour.
 fn message(id: &str, now: Moment) -> Message {
     Message {
         id: id.into(),
@@ -60,13 +60,13 @@ fn message(id: &str, now: Moment) -> Message {
     }
 }
 
-/// So many messages of a tenant, for a minute.
+/// Requests messages of a tenant, for a lease of a minute.
 fn want(queue: &str, tenant: &str, most: usize, now: Moment) -> ClaimRequest {
     let until = now.after(Duration::from_secs(60));
     ClaimRequest { queue: queue.into(), tenant: tenant.into(), limit: most, until }
 }
 
-/// What a store on these servers needs to know.
+/// The settings of a store on these servers.
 fn settings(servers: &[&Redis]) -> RedisSettings {
     let urls = servers.iter().map(|server| server.url()).collect();
     RedisSettings { urls, ..RedisSettings::default() }
@@ -83,7 +83,7 @@ async fn join(redis: &Redis) -> Arc<RedisStore> {
     RedisStore::connect(settings).await.unwrap()
 }
 
-/// A server that is a cluster by itself.
+/// A cluster of one server.
 fn cluster_of_one() -> Redis {
     let redis = Redis::start_with(&["--cluster-enabled", "yes"]);
     let slots = redis.call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
@@ -97,7 +97,7 @@ fn cluster_of_one() -> Redis {
 // === impl Lent ===
 
 impl Lent {
-    /// One with nothing in it.
+    /// An empty server.
     fn new(spare: &'static Spare, start: fn() -> Redis) -> Self {
         let redis = spare.take().unwrap_or_else(start);
         assert_eq!(redis.call(&["FLUSHALL"]), Reply::Text("OK".into()));

@@ -1,4 +1,4 @@
-//! The embedded engine.
+//! The conformance suite on the embedded engine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::conformance::{Fixture, conformance};
 use crate::{SqliteStore, Store};
 
-/// A folder of its own, gone with this.
+/// A folder that is deleted with this value.
 pub(crate) struct Folder(PathBuf);
 
 /// A queue in a folder of its own.
@@ -21,7 +21,7 @@ conformance!(Embedded);
 // === impl Folder ===
 
 impl Folder {
-    /// In memory where that can be: most tests want the order of things, not the speed of a disk.
+    /// In memory if possible: most tests do not depend on the disk.
     pub(crate) fn new() -> Self {
         let memory = PathBuf::from("/dev/shm");
         Self::inside(if memory.is_dir() { memory } else { std::env::temp_dir() })
@@ -44,7 +44,7 @@ impl Folder {
         &self.0
     }
 
-    /// The queue's file.
+    /// The path of the SQLite file.
     pub(crate) fn file(&self) -> PathBuf {
         self.0.join("queue.db")
     }

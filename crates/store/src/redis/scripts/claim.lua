@@ -2,7 +2,8 @@
 -- message.
 -- KEYS: pending, claimed, owners, index, deliveries
 -- ARGV, for each: claim key, member, owner, end of the lease, whether the claim key must be free
--- Returns, for each: how often it was claimed, this time included; 0 if another dispatcher was faster
+-- Returns, for each: how often it was claimed, this time included; 0 if another dispatcher was
+-- faster
 local counts = {}
 for i = 1, #ARGV, 5 do
   local claim, member, owner = ARGV[i], ARGV[i + 1], ARGV[i + 2]

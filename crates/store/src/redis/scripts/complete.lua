@@ -1,7 +1,8 @@
 -- Ends a message: stores the result and deletes the claim. A caller that repeats this because the
 -- reply was lost passes the same attempt, and gets the same reply.
 -- KEYS: claimed, owners, index, deliveries, ended, receipt, results if they are in the same slot
--- ARGV: claim key, owner, attempt, ttl of ended, token, ttl of the receipt, result, ttl of the results
+-- ARGV: claim key, owner, attempt, ttl of ended, token, ttl of the receipt, result, ttl of the
+-- results
 -- Returns: whether the claim was held
 if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[2] then
   return redis.call('GET', KEYS[5]) == ARGV[3] and 1 or 0

@@ -1,6 +1,6 @@
 -- Ends a claimed message and keeps it as a dead letter.
--- KEYS: claimed, owners, index, deliveries, ended, receipt, dead, reasons, members, count, results if
---       they are in the same slot
+-- KEYS: claimed, owners, index, deliveries, ended, receipt, dead, reasons, members, count, results
+-- if they are in the same slot
 -- ARGV: claim key, owner, attempt, ttl of ended, token, reason, result, ttl of the results
 -- Returns: whether the claim was held
 if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[2] then

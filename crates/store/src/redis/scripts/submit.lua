@@ -1,7 +1,7 @@
 -- Adds a pending message once. The receipt records its digest and its generation.
 -- KEYS: sequence, pending, receipt
--- ARGV: digest, token, member before and after its number, deadline, ttl of the sequence, ttl of the
---       receipt, whether the id is active in another queue
+-- ARGV: digest, token, member before and after its number, deadline, ttl of the sequence, ttl of
+-- the receipt, whether the id is active in another queue
 -- Returns: 0 accepted, 1 known, 2 conflict; the token of the known message; whether it has ended
 local known = redis.call('HMGET', KEYS[3], 'digest', 'token', 'ended')
 if known[1] then

@@ -1,5 +1,5 @@
-//! Sudden deaths: a process that works on a queue is killed at random points, many times. This test
-//! starts its own program again as that process, which says on its output what was acknowledged.
+//! Crashes: a process that uses a queue is killed at random points, many times. The test starts its
+//! own binary as that process, which prints each acknowledgement that it gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -11,14 +11,14 @@ use super::{QUEUE, claim, message, now};
 use crate::tests::sqlite::Folder;
 use crate::{Outcome, Receipt, Release, SqliteStore, Store};
 
-/// Tells the child where its queue is, and which round this is.
+/// The environment variable with the round and the path of the queue.
 const CHILD: &str = "TIDEGATE_KILLED_CHILD";
 const ROUNDS: u64 = 25;
 
-/// Numbers that look random.
+/// A seeded random number generator.
 struct Dice(u64);
 
-/// What the children said.
+/// What the processes printed.
 #[derive(Default)]
 struct Said {
     submitted: BTreeSet<String>,
@@ -48,12 +48,12 @@ async fn d07_killed_processes_lose_nothing_and_keep_one_result_each() {
     assert!(results.values().all(|count| *count == 1), "{results:?}");
     let ended = said.ended.len();
     assert!(said.submitted.len() > 100 && ended > 50, "{ended} have ended: too little was done");
-    // Work is done again where it was given back, and where a death came between.
+    // A message is claimed again after a release, and after a crash while it was claimed.
     let open = ROUNDS as usize * WORKERS * CLAIMS;
     assert!(said.claims <= results.len() + said.returned + open, "{} claims", said.claims);
 }
 
-/// Starts a child, kills it after so many lines and a moment, and hears all that it said.
+/// Starts a process, kills it after some lines and a moment, and records all that it printed.
 fn run_and_kill(folder: &Folder, round: u64, lines: u64, moment: u64, said: &mut Said) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "--nocapture", "--test-threads=1"]);
@@ -79,7 +79,7 @@ fn run_and_kill(folder: &Folder, round: u64, lines: u64, moment: u64, said: &mut
     assert!(seen >= lines, "the child ended by itself");
 }
 
-/// All that was acknowledged is there.
+/// Checks that all acknowledged writes are there.
 async fn check(store: &SqliteStore, said: &Said) {
     let known = |tx: &rusqlite::Transaction<'_>| {
         let mut sql = tx.prepare("SELECT id FROM messages")?;
@@ -93,7 +93,7 @@ async fn check(store: &SqliteStore, said: &Said) {
         assert_eq!(results.get(id), Some(&1), "{id} was acknowledged as ended");
     }
     assert!(results.values().all(|count| *count == 1), "{results:?}");
-    assert_eq!(store.depth(QUEUE).await.unwrap().claimed, 0, "nobody is left to hold anything");
+    assert_eq!(store.depth(QUEUE).await.unwrap().claimed, 0, "a restart ends all claims");
 }
 
 async fn results(store: &SqliteStore) -> BTreeMap<String, i64> {
@@ -125,7 +125,7 @@ fn good() -> Outcome {
 // === impl Said ===
 
 impl Said {
-    /// Hears one line; whether it said something.
+    /// Records one line; returns whether it was an acknowledgement.
     fn hear(&mut self, line: &str) -> bool {
         match line.split_once(' ') {
             Some(("submitted", id)) => self.submitted.insert(id.into()),
@@ -158,7 +158,7 @@ impl Dice {
 const WORKERS: usize = 8;
 const CLAIMS: usize = 3;
 
-/// Does nothing unless it was started by the test above.
+/// The process that the test above starts; otherwise it does nothing.
 #[test]
 fn the_child_works_until_it_is_killed() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -174,7 +174,7 @@ fn the_child_works_until_it_is_killed() {
     });
 }
 
-/// Submits and works for ever, and says whatever was acknowledged.
+/// Submits and completes messages for ever, and prints each acknowledgement.
 async fn work(store: Arc<SqliteStore>, name: String) {
     let seed = RandomState::new().hash_one(&name);
     let mut dice = Dice(seed);

@@ -1,4 +1,4 @@
-//! Whose file it is, and what is said of one that cannot be used.
+//! The file: its owner, its mode, and the errors for a file that cannot be used.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,8 @@ async fn d09_one_process_owns_a_file() {
     SqliteStore::open(folder.file()).unwrap();
 }
 
-/// A program that is being started has a copy of every open file for a moment, and so the lock.
+/// A child process that is just being spawned has every descriptor of its parent for a moment, and
+/// so the lock.
 #[test]
 fn a_closed_file_can_be_opened_at_once_while_programs_start() {
     let folder = Folder::new();
@@ -135,7 +136,7 @@ async fn an_operator_can_read_and_write_while_it_runs() {
     assert_eq!(claim(&store, 10).await.len(), 2);
 }
 
-/// As above, with the shell that people have.
+/// The same with the `sqlite3` shell.
 #[tokio::test]
 async fn the_sqlite3_shell_can_read_while_it_runs() {
     let (store, folder) = fresh();
@@ -165,7 +166,7 @@ async fn the_log_shrinks_after_a_long_read() {
     };
     write(0).await;
     let long = fs::metadata(&log).unwrap().len();
-    assert!(long > 80 << 20, "nothing goes to its place while somebody looks at the old state");
+    assert!(long > 80 << 20, "no checkpoint can pass a reader of an old snapshot");
     drop(look);
     write(90).await;
     let short = fs::metadata(&log).unwrap().len();

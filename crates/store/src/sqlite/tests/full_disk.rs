@@ -1,4 +1,4 @@
-//! No room left: nothing that was accepted is lost, and it goes on when there is room again.
+//! A full disk: no accepted message is lost, and the store works again when there is room.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use super::{QUEUE, claim, fresh, message, now};
 use crate::tests::sqlite::Folder;
 use crate::{Body, ErrorKind, Message, Outcome, Receipt, SqliteStore, Store};
 
-/// A file system of two megabytes. Only root can have one.
+/// A file system of two megabytes. Only root can mount one.
 struct Tiny(PathBuf);
 
-/// Lets the file have so many more pages.
+/// Allows the file to grow by this many pages.
 async fn allow(store: &SqliteStore, pages: i64) {
     let set = move |tx: &rusqlite::Transaction<'_>| {
         let now: i64 = tx.pragma_query_value(None, "page_count", |row| row.get(0))?;
@@ -25,7 +25,7 @@ fn large(number: usize) -> Message {
     Message { body: Body::Bytes(vec![b'x'; 20_000].into()), ..message(&format!("m{number:03}")) }
 }
 
-/// Submits many at once; the ids of those that were accepted and of those that were not.
+/// Submits many messages concurrently; returns the ids of accepted and of refused ones.
 async fn flood(store: &Arc<SqliteStore>, count: usize) -> (BTreeSet<String>, BTreeSet<String>) {
     let submits = (0..count).map(|number| {
         let store = store.clone();
@@ -63,8 +63,8 @@ async fn d07_a_full_file_refuses_and_loses_nothing() {
     store.submit(vec![message("held")], now()).await.unwrap();
     let held = claim(&store, 1).await.remove(0).reference;
     allow(&store, 100).await;
-    // Those that come together share a transaction, which is given up for all of them at once;
-    // so first one after another.
+    // Concurrent operations share a transaction, which SQLite rolls back as a whole. So the first
+    // messages are submitted one after another.
     let mut kept = BTreeSet::new();
     let mut full = false;
     for number in 500..600 {
@@ -136,7 +136,7 @@ impl Tiny {
 
 impl Drop for Tiny {
     fn drop(&mut self) {
-        // Lazily: whatever still uses it goes on for as long as it must.
+        // Lazily, because a thread may still use it.
         _ = Command::new("umount").arg("-l").arg(&self.0).output();
     }
 }

@@ -1,4 +1,4 @@
-//! Groups: many operations, one commit, and none spoils another.
+//! Group commit: concurrent operations share a commit, and do not affect each other.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ async fn concurrent_operations_share_a_commit() {
     let (store, folder) = fresh();
     let shell = Connection::open(folder.file()).unwrap();
     let version = || shell.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0));
-    // The writer waits for a person, while hundreds come.
+    // The writer waits for a shell, while hundreds of operations arrive.
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
     let submits = (0..400).map(|number| {
         let store = store.clone();
@@ -69,7 +69,7 @@ async fn nothing_is_reported_before_it_is_committed() {
         store.submit(vec![message(&id)], now()).await.unwrap();
         let sql = "SELECT count(*) FROM messages WHERE id = ?1";
         let kept: i64 = shell.query_row(sql, [&id], |row| row.get(0)).unwrap();
-        assert_eq!(kept, 1, "{id} was acknowledged before anybody else could see it");
+        assert_eq!(kept, 1, "{id} was acknowledged before it was committed");
     }
 }
 
@@ -104,7 +104,7 @@ async fn the_last_handle_may_be_dropped_inside_an_operation() {
     }
 }
 
-/// Sends an operation on its way, and does not wait for what comes of it.
+/// Starts an operation, and drops its future.
 async fn start<T>(operation: StoreFuture<'_, T>) {
     tokio::select! {
         biased;

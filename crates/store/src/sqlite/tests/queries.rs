@@ -1,16 +1,14 @@
-//! How much work it is to find something. Counted, not timed.
+//! The cost of queries, counted and not timed.
 
 use std::time::Duration;
 
 use rusqlite::StatementStatus;
 
-use super::super::{
-    cancel, claim as claim_verb, dead_letters, lanes, receipts, reclaim, take_results,
-};
+use super::super::{cancel, dead_letters, lanes, receipts, reclaim, take_results};
 use super::{QUEUE, claim, fresh, message, now};
 use crate::{Message, Moment, Outcome, Receipt, Reclaimed, Release, SqliteStore, Store};
 
-/// How SQLite would do it.
+/// The query plan of SQLite.
 async fn plan(store: &SqliteStore, sql: &'static str) -> String {
     let explain = move |tx: &rusqlite::Transaction<'_>| {
         let mut sql = tx.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
@@ -26,7 +24,7 @@ async fn plan(store: &SqliteStore, sql: &'static str) -> String {
 async fn every_frequent_query_uses_an_index() {
     let (store, _folder) = fresh();
     let asked = [
-        (claim_verb::NEXT, "turns (queue=? AND tenant=?)"),
+        (super::super::claim::NEXT, "turns (queue=? AND tenant=?)"),
         (lanes::LANES, "turns (queue=? AND tenant=?)"),
         (take_results::RESULTS, "answers (route=?)"),
         (reclaim::DUE, "wakes (queue=? AND state=? AND due<?)"),
@@ -86,7 +84,7 @@ async fn reclaim_returns_exactly_when_the_next_message_is_due() {
     assert_eq!(reclaimed, Reclaimed { lost: 0, due: 1, next: Some(after(60)) });
 }
 
-/// Submits messages, and ends them all at this moment.
+/// Submits messages, and completes them all at this time.
 async fn end_all(store: &SqliteStore, messages: &[Message], at: Moment) {
     store.submit(messages.to_vec(), now()).await.unwrap();
     let mut claims = claim(store, 250).await;
@@ -124,9 +122,9 @@ async fn the_number_of_receipts_is_bounded() {
         let at = now().after(Duration::from_secs(at as u64));
         store.complete(claim.reference, Outcome::failed(Outcome::FAILED, "x"), at).await.unwrap();
     }
-    let forget = |tx: &rusqlite::Transaction<'_>| receipts::delete(tx, receipts::EXCESS, 4);
-    store.write(forget).await.unwrap();
+    let delete = |tx: &rusqlite::Transaction<'_>| receipts::delete(tx, receipts::EXCESS, 4);
+    store.write(delete).await.unwrap();
     let receipts = store.submit(messages, now()).await.unwrap();
-    assert_eq!(receipts[..6], [Receipt::Accepted; 6], "the oldest are forgotten");
+    assert_eq!(receipts[..6], [Receipt::Accepted; 6], "the oldest receipts are deleted");
     assert_eq!(receipts[6..], [Receipt::Duplicate; 4]);
 }

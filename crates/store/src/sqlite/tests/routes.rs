@@ -1,4 +1,4 @@
-//! Where results go, what is counted of a batch, and how a whole batch is cancelled.
+//! Routes: where results go, the tally of a batch, and cancelling a whole batch.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ async fn count(store: &SqliteStore) {
     store.write(keep).await.unwrap();
 }
 
-/// How many lines were answered well, and how many otherwise.
+/// The number of successful results of a route, and of all others.
 async fn tally(store: &SqliteStore) -> (i64, i64) {
     let sql = "SELECT answered_well, failed FROM tallies WHERE route = ?1";
     let read = move |tx: &rusqlite::Transaction<'_>| {
@@ -117,7 +117,7 @@ async fn bodies_go_with_their_messages() {
     assert!(store.cancel("cancelled", now()).await.unwrap());
     assert_eq!(bodies().await, 1);
     assert!(store.dead_letter(claims[1].reference.clone(), outcome(), now()).await.unwrap());
-    assert_eq!(bodies().await, 1, "the dead may live again");
+    assert_eq!(bodies().await, 1, "a dead letter may be redriven");
     assert_eq!(store.purge(QUEUE, crate::Selection::All).await.unwrap(), 1);
     assert_eq!(bodies().await, 0);
 }

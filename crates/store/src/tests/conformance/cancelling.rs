@@ -1,12 +1,12 @@
-//! Cancelling, wherever a message is. One that waits ends in the same step with some engines; with
-//! others whoever claims it ends it. There is one result either way.
+//! Cancelling a message in any state. A pending message ends at once with one engine; with the
+//! other, the dispatcher that claims it ends it. There is one result in both cases.
 
 use std::time::Duration;
 
 use super::{Fixture, LEASE, QUEUE, Trial};
 use crate::{Depth, Outcome, Selection, Standing};
 
-/// Ends what is cancelled, as a dispatcher would, and says how many had to be claimed for that.
+/// Completes cancelled messages as a dispatcher does, and returns how many it had to claim.
 async fn end_cancelled<F: Fixture>(trial: &Trial<F>) -> usize {
     let claims = trial.claim(10).await;
     for claim in &claims {
@@ -17,7 +17,7 @@ async fn end_cancelled<F: Fixture>(trial: &Trial<F>) -> usize {
     claims.len()
 }
 
-/// There is one result, which says that the message was cancelled.
+/// Checks that there is one result, with the code of a cancellation.
 async fn ended_once<F: Fixture>(trial: &Trial<F>) {
     let results = trial.results().await;
     assert_eq!(results.len(), 1, "{results:?}");
@@ -65,7 +65,10 @@ pub(crate) async fn the_result_from_the_holder_of_a_cancelled_message_counts<F: 
     trial.accept_ids(&["one"]).await;
     let claim = trial.claim_one().await;
     assert!(trial.cancel("one").await);
-    assert!(trial.complete(&claim.reference).await, "the answer came before the word");
+    assert!(
+        trial.complete(&claim.reference).await,
+        "the response came before the cancellation was known"
+    );
     assert_eq!(trial.results().await[0].status, Some(200));
 }
 
@@ -97,7 +100,7 @@ pub(crate) async fn d07_a_cancelled_message_whose_owner_died_ends_once<F: Fixtur
 
 pub(crate) async fn ended_and_unknown_messages_are_not_cancelled<F: Fixture>() {
     let trial = Trial::<F>::new().await;
-    assert!(!trial.cancel("nobody").await);
+    assert!(!trial.cancel("unknown").await);
     trial.accept_ids(&["ended", "dead", "other"]).await;
     let claims = trial.claim(3).await;
     assert!(trial.complete(&claims[0].reference).await);
@@ -108,7 +111,7 @@ pub(crate) async fn ended_and_unknown_messages_are_not_cancelled<F: Fixture>() {
     assert_eq!(standing, [Standing::Held]);
     assert_eq!(trial.result_ids().await, ["ended", "dead"]);
     trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap();
-    assert!(!trial.claim_one().await.cancelled, "what did not count then does not count now");
+    assert!(!trial.claim_one().await.cancelled, "an earlier cancellation has no effect");
 }
 
 pub(crate) async fn changed_resolves_at_a_cancellation<F: Fixture>() {

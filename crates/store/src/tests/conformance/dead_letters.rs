@@ -1,4 +1,4 @@
-//! The dead: listed, redriven, purged.
+//! Dead letters: listed, redriven, purged.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) async fn d07_a_dead_letter_has_a_result_and_is_listed<F: Fixture>() {
     assert!(dead[0].why.contains("it broke"), "{dead:?}");
     trial.pass(LEASE * 10);
     trial.store.reclaim(QUEUE, trial.now).await.unwrap();
-    assert_eq!(trial.claim(10).await, [], "the dead stay dead");
+    assert_eq!(trial.claim(10).await, [], "a dead letter stays one");
     assert_eq!(trial.store.depth(QUEUE).await.unwrap(), Depth { dead: 1, ..Depth::default() });
 }
 
@@ -29,8 +29,8 @@ async fn dead<F: Fixture>(trial: &Trial<F>) -> Vec<DeadLetter> {
     trial.store.dead_letters(QUEUE, None, 1000).await.unwrap()
 }
 
-/// Submits messages, and buries them in the order that is given.
-async fn buried<F: Fixture>(trial: &Trial<F>, names: &[&str]) {
+/// Submits messages, and makes them dead letters in this order.
+async fn make_dead<F: Fixture>(trial: &Trial<F>, names: &[&str]) {
     let mut sorted = names.to_vec();
     sorted.sort_unstable();
     trial.accept_ids(&sorted).await;
@@ -45,7 +45,7 @@ async fn buried<F: Fixture>(trial: &Trial<F>, names: &[&str]) {
 pub(crate) async fn dead_letters_are_listed_oldest_first_and_page_by_page<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     assert_eq!(dead(&trial).await, []);
-    buried(&trial, &["d", "b", "e", "a", "c"]).await;
+    make_dead(&trial, &["d", "b", "e", "a", "c"]).await;
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         let page = trial.store.dead_letters(QUEUE, after, 2).await.unwrap();
@@ -60,7 +60,7 @@ pub(crate) async fn dead_letters_are_listed_oldest_first_and_page_by_page<F: Fix
 
 pub(crate) async fn redriven_messages_are_pending_as_if_just_submitted<F: Fixture>() {
     let mut trial = Trial::<F>::new().await;
-    buried(&trial, &["a", "b"]).await;
+    make_dead(&trial, &["a", "b"]).await;
     trial.pass(HOUR * 5);
     trial.accept_ids(&["first"]).await;
     let change = trial.store.changed();
@@ -68,7 +68,7 @@ pub(crate) async fn redriven_messages_are_pending_as_if_just_submitted<F: Fixtur
     Trial::<F>::told(change).await;
     assert_eq!(dead(&trial).await, []);
     let claims = trial.claim(10).await;
-    assert_eq!(ids(&claims), ["first", "a", "b"], "whoever came before them goes first");
+    assert_eq!(ids(&claims), ["first", "a", "b"], "earlier messages go first");
     for claim in &claims {
         assert_eq!((claim.failures, claim.cancelled), (0, false));
         assert_eq!(claim.message.deadline, trial.now.after(HOUR), "as much time as at first");
@@ -78,7 +78,7 @@ pub(crate) async fn redriven_messages_are_pending_as_if_just_submitted<F: Fixtur
 
 pub(crate) async fn a_redriven_message_ends_with_a_result_of_its_own<F: Fixture>() {
     let trial = Trial::<F>::new().await;
-    buried(&trial, &["one"]).await;
+    make_dead(&trial, &["one"]).await;
     assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 1);
     assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 0);
     let claim = trial.claim_one().await;
@@ -88,12 +88,12 @@ pub(crate) async fn a_redriven_message_ends_with_a_result_of_its_own<F: Fixture>
 
 pub(crate) async fn only_selected_dead_letters_are_redriven_or_purged<F: Fixture>() {
     let trial = Trial::<F>::new().await;
-    buried(&trial, &["a", "b", "c", "d"]).await;
+    make_dead(&trial, &["a", "b", "c", "d"]).await;
     let which = |ids: &[&str]| Selection::Ids(ids.iter().map(|id| (*id).to_owned()).collect());
     let (store, now) = (&trial.store, trial.now);
-    assert_eq!(store.redrive(QUEUE, which(&["c", "nobody", "c"]), now).await.unwrap().requeued, 1);
+    assert_eq!(store.redrive(QUEUE, which(&["c", "unknown", "c"]), now).await.unwrap().requeued, 1);
     assert_eq!(store.redrive("elsewhere", which(&["a"]), now).await.unwrap().requeued, 0);
-    assert_eq!(store.purge(QUEUE, which(&["a", "c", "nobody"])).await.unwrap(), 1);
+    assert_eq!(store.purge(QUEUE, which(&["a", "c", "unknown"])).await.unwrap(), 1);
     assert_eq!(store.purge("elsewhere", which(&["b"])).await.unwrap(), 0);
     let left: Vec<String> = dead(&trial).await.into_iter().map(|dead| dead.id).collect();
     assert_eq!(left, ["b", "d"]);
@@ -121,7 +121,7 @@ pub(crate) async fn dead_letters_of_a_batch_are_not_redriven<F: Fixture>() {
 
 pub(crate) async fn two_concurrent_purges_count_each_dead_letter_once<F: Fixture>() {
     let trial = Trial::<F>::new().await;
-    buried(&trial, &["a", "b", "c", "d", "e"]).await;
+    make_dead(&trial, &["a", "b", "c", "d", "e"]).await;
     let purge = || trial.store.purge(QUEUE, Selection::All);
     let (one, other) = tokio::join!(purge(), purge());
     assert_eq!(one.unwrap() + other.unwrap(), 5);
@@ -129,7 +129,7 @@ pub(crate) async fn two_concurrent_purges_count_each_dead_letter_once<F: Fixture
 
 pub(crate) async fn purged_dead_letters_are_deleted<F: Fixture>() {
     let trial = Trial::<F>::new().await;
-    buried(&trial, &["a", "b"]).await;
+    make_dead(&trial, &["a", "b"]).await;
     assert_eq!(trial.store.purge(QUEUE, Selection::All).await.unwrap(), 2);
     assert_eq!(trial.store.purge(QUEUE, Selection::All).await.unwrap(), 0);
     assert_eq!(trial.store.redrive(QUEUE, Selection::All, trial.now).await.unwrap().requeued, 0);

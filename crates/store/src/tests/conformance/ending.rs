@@ -1,4 +1,4 @@
-//! How messages end: with one result each.
+//! The end of messages, with one result each.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(crate) async fn results_go_to_the_route_of_the_message<F: Fixture>() {
     for claim in trial.claim(2).await {
         assert!(trial.complete(&claim.reference).await);
     }
-    assert_eq!(trial.store.take_results("nobody", 9).await.unwrap(), []);
+    assert_eq!(trial.store.take_results("unknown", 9).await.unwrap(), []);
     assert_eq!(trial.store.take_results("other", 9).await.unwrap()[0].id, "2");
     assert_eq!(trial.result_ids().await, ["1"]);
 }

@@ -1,5 +1,5 @@
-//! Random histories, step by step beside the reference. Everything is asked: also by those who lost
-//! their claims, also of messages that are not there. At the end all is worked off, and every
+//! Random histories of calls, compared with the reference after each call. They include calls with
+//! lost claims and calls about unknown messages. In the end all messages are completed, and every
 //! accepted message has exactly one result for each of its lives.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use crate::{ClaimRef, Message, Outcome, Release, Selection, StoredResult};
 
 const TENANTS: [&str; 3] = ["", "ann", "bob"];
 
-/// One step. Numbers are taken modulo what there is.
+/// One call. The number of a claim is taken modulo the number of claims.
 #[derive(Clone, Debug)]
 enum Op {
     Submit { slot: u8, tenant: u8, model: bool, hours: u8 },
@@ -23,10 +23,10 @@ enum Op {
     Renew(usize),
     Standing(usize),
     Complete(usize, bool),
-    PutBack { claim: usize, delay: u64, failed: bool },
-    Bury(usize),
+    Release { claim: usize, delay: u64, failed: bool },
+    DeadLetter(usize),
     Cancel(u8),
-    Revive,
+    Reclaim,
     Pass(u64),
     JumpBack(u64),
     Redrive,
@@ -35,7 +35,7 @@ enum Op {
     Restart,
 }
 
-/// An engine, the reference, and what a dispatcher would remember.
+/// An engine, the reference, and the claims of the dispatchers.
 struct Run<F: Fixture> {
     trial: Trial<F>,
     reference: Reference,
@@ -54,10 +54,10 @@ fn op() -> impl Strategy<Value = Op> {
         1 => claim().prop_map(Op::Standing),
         4 => (claim(), any::<bool>()).prop_map(|(claim, good)| Op::Complete(claim, good)),
         3 => (claim(), 0..90_u64, any::<bool>()).prop_map(
-            |(claim, delay, failed)| Op::PutBack { claim, delay, failed }),
-        2 => claim().prop_map(Op::Bury),
+            |(claim, delay, failed)| Op::Release { claim, delay, failed }),
+        2 => claim().prop_map(Op::DeadLetter),
         2 => (0..12_u8).prop_map(Op::Cancel),
-        3 => Just(Op::Revive),
+        3 => Just(Op::Reclaim),
         3 => (1..90_u64).prop_map(Op::Pass),
         1 => (1..90_u64).prop_map(Op::JumpBack),
         1 => Just(Op::Redrive),
@@ -108,7 +108,7 @@ fn id(slot: u8) -> String {
     format!("m{slot:02}")
 }
 
-/// What a result says, in a word.
+/// The status or the error code of a result.
 fn word(stored: &StoredResult) -> String {
     let status = stored.status.map(|status| status.to_string());
     status.or_else(|| stored.error.clone()).unwrap_or_default()
@@ -133,7 +133,7 @@ impl<F: Fixture> Run<F> {
                     self.reference.restart();
                 }
             }
-            Op::Revive => self.reclaim().await,
+            Op::Reclaim => self.reclaim().await,
             Op::Cancel(slot) => self.cancel(&id(slot)).await,
             Op::Redrive => {
                 let now = self.trial.now;
@@ -155,8 +155,8 @@ impl<F: Fixture> Run<F> {
             Op::Renew(claim) => self.standing(claim, true).await,
             Op::Standing(claim) => self.standing(claim, false).await,
             Op::Complete(claim, good) => self.complete(claim, good).await,
-            Op::PutBack { claim, delay, failed } => self.release(claim, delay, failed).await,
-            Op::Bury(claim) => {
+            Op::Release { claim, delay, failed } => self.release(claim, delay, failed).await,
+            Op::DeadLetter(claim) => {
                 let claim = claim % self.claims.len();
                 let done = self.trial.dead_letter(&self.claims[claim]).await;
                 assert_eq!(done, self.reference.dead_letter(claim, Outcome::FAILED));
@@ -166,7 +166,7 @@ impl<F: Fixture> Run<F> {
     }
 
     async fn submit(&mut self, id: &str, tenant: u8, model: bool, hours: u8) {
-        // What an engine remembers of the purged is its own affair.
+        // How long a receipt outlives a purge is not specified.
         if self.purged.contains(id) {
             return;
         }
@@ -178,7 +178,7 @@ impl<F: Fixture> Run<F> {
             deadline: known.unwrap_or(deadline),
             ..self.trial.message(id)
         };
-        // Redriving moves a deadline: whether that is another content is not said.
+        // Redriving moves the deadline; whether that changes the content is not specified.
         if self.reference.entries.get(id).is_some_and(|entry| entry.lives > 1) {
             return;
         }
@@ -220,7 +220,7 @@ impl<F: Fixture> Run<F> {
 
     async fn release(&mut self, claim: usize, delay: u64, failed: bool) {
         let claim = claim % self.claims.len();
-        // Whether a cancelled message waits until it is due is the engine's own affair.
+        // Whether a cancelled message waits until it is due is not specified.
         let delay = if self.reference.is_cancelled(claim) { 0 } else { delay };
         let delay = Duration::from_secs(delay);
         let done = self.trial.release(&self.claims[claim], delay, failed).await;
@@ -230,7 +230,7 @@ impl<F: Fixture> Run<F> {
 
     async fn cancel(&mut self, id: &str) {
         let state = self.reference.entries.get(id).map(|entry| entry.state);
-        // As above.
+        // The same.
         if matches!(state, Some(State::Retry(_))) && !F::CANCELS_AT_ONCE {
             return;
         }
@@ -253,7 +253,7 @@ impl<F: Fixture> Run<F> {
         }
     }
 
-    /// What can be seen is what the reference says.
+    /// Compares depth, lanes and dead letters with the reference.
     async fn compare(&self) {
         let store = &self.trial.store;
         assert_eq!(store.depth(QUEUE).await.unwrap(), self.reference.depth());
@@ -265,7 +265,7 @@ impl<F: Fixture> Run<F> {
         assert_eq!(dead, self.reference.dead());
     }
 
-    /// Works everything off.
+    /// Completes all messages.
     async fn work_off(&mut self) {
         self.trial.pass(LEASE * 10);
         self.reclaim().await;

@@ -1,4 +1,4 @@
-//! Claims: held for a while by one, and lost by whoever was too slow.
+//! Leases: how claims are held, renewed and lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ pub(crate) async fn a_made_up_claim_can_change_nothing<F: Fixture>() {
     assert!(trial.complete(&first.reference).await);
 }
 
-/// Every verb says no, and nothing changes.
+/// Checks that every verb refuses a claim, and changes nothing.
 async fn refused<F: Fixture>(trial: &Trial<F>, held: &ClaimRef) {
     let (store, now) = (&trial.store, trial.now);
     let before = store.depth(QUEUE).await.unwrap();
@@ -179,7 +179,7 @@ pub(crate) async fn reclaim_returns_when_the_next_lease_expires<F: Fixture>() {
     trial.claim(1).await;
     let reclaimed = trial.store.reclaim(QUEUE, trial.now).await.unwrap();
     assert_eq!((reclaimed.lost, reclaimed.due), (0, 0));
-    // An engine may not know; if it does, it must not be too late.
+    // An engine may return no time; if it does return one, it must not be too late.
     assert!(reclaimed.next.is_none_or(|next| next <= first), "{reclaimed:?}");
     let reclaimed = trial.store.reclaim(QUEUE, first).await.unwrap();
     assert_eq!(reclaimed.lost, 1);
@@ -192,7 +192,7 @@ pub(crate) async fn a_clock_that_jumps_ahead_costs_an_attempt_and_no_message<F: 
     let slow = trial.claim_one().await;
     trial.pass(Duration::from_secs(10 * 365 * 24 * 3600));
     assert_eq!(trial.store.reclaim(QUEUE, trial.now).await.unwrap().lost, 1);
-    assert!(!trial.complete(&slow.reference).await, "it is somebody else's now");
+    assert!(!trial.complete(&slow.reference).await, "another dispatcher has claimed it");
     let again = trial.claim_one().await;
     assert!(trial.complete(&again.reference).await);
     assert_eq!(trial.result_ids().await, ["one"]);
@@ -229,7 +229,7 @@ pub(crate) async fn d08_concurrent_claims_never_get_the_same_message<F: Fixture>
     assert_eq!(got, names);
 }
 
-/// Claims a few at a time until there is nothing left.
+/// Claims a few messages at a time until none is left.
 async fn claim_all(store: Arc<dyn Store>, now: Moment) -> Vec<Claim> {
     let want = ClaimRequest { queue: QUEUE.into(), tenant: String::new(), limit: 3, until: now };
     let mut got = Vec::new();

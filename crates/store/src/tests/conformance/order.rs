@@ -1,4 +1,4 @@
-//! Who is claimed, in which order, and what comes with a claim.
+//! Claims: which messages they get, in which order, and with which content.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) async fn lanes_have_tenant_count_and_earliest_deadline<F: Fixture>() 
     assert_eq!(lanes(&trial).await, [lane("", 1, 200), lane("ann", 1, 300)]);
     trial.complete(&claims[0].reference).await;
     trial.claim_of(QUEUE, "ann", 1).await;
-    assert_eq!(lanes(&trial).await, [lane("", 1, 200)], "who is served is not waiting");
+    assert_eq!(lanes(&trial).await, [lane("", 1, 200)], "a claimed message is not pending");
 }
 
 async fn lanes<F: Fixture>(trial: &Trial<F>) -> Vec<Lane> {
@@ -61,7 +61,7 @@ pub(crate) async fn d08_a_claim_takes_messages_of_one_lane_only<F: Fixture>() {
     assert_eq!(ids(&trial.claim_of("night", "ann", 10).await), ["3"]);
     assert_eq!(ids(&trial.claim_of("day", "", 10).await), ["4"]);
     assert_eq!(ids(&trial.claim_of("day", "ann", 10).await), ["1"]);
-    assert_eq!(trial.claim_of("day", "nobody", 10).await, []);
+    assert_eq!(trial.claim_of("day", "unknown", 10).await, []);
 }
 
 pub(crate) async fn a_claim_takes_at_most_its_limit<F: Fixture>() {
@@ -78,7 +78,7 @@ pub(crate) async fn d07_an_expired_message_can_be_claimed<F: Fixture>() {
     trial.accept_ids(&["late"]).await;
     trial.pass(Duration::from_secs(7200));
     let claim = trial.claim_one().await;
-    assert!(claim.message.deadline < trial.now, "and whoever claims it can tell");
+    assert!(claim.message.deadline < trial.now, "and the dispatcher can see it");
     assert!(trial.complete(&claim.reference).await);
 }
 

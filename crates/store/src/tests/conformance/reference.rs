@@ -1,10 +1,10 @@
-//! A store in memory that is as simple as can be: what the engines are compared with.
+//! A simple store in memory, the reference for random histories.
 
 use std::collections::BTreeMap;
 
 use crate::{Depth, Lane, Message, Moment, Outcome, Receipt, Release, Standing};
 
-/// Where a message is.
+/// The state of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Pending,
@@ -14,23 +14,23 @@ pub(crate) enum State {
     Ended,
 }
 
-/// What is known of a message.
+/// A message and its state.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct Record {
     pub(crate) message: Message,
     pub(crate) turn: u64,
     pub(crate) state: State,
     pub(crate) failures: u32,
     pub(crate) cancelled: bool,
-    /// How many results it should have by its end: one, and one for every redrive.
+    /// How many results it must have in the end: one, and one for every redrive.
     pub(crate) lives: usize,
 }
 
 /// All messages of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct Reference {
-    pub(crate) entries: BTreeMap<String, Entry>,
-    /// The ids of results, oldest first, and what they say.
+    pub(crate) entries: BTreeMap<String, Record>,
+    /// The ids of results, oldest first, and the outcome of each.
     pub(crate) results: Vec<(String, String)>,
     count: u64,
 }
@@ -51,19 +51,19 @@ impl Reference {
         }
         let (turn, id) = (self.next(), message.id.clone());
         let (state, failures, cancelled, lives) = (State::Pending, 0, false, 1);
-        self.entries.insert(id, Entry { message, turn, state, failures, cancelled, lives });
+        self.entries.insert(id, Record { message, turn, state, failures, cancelled, lives });
         Receipt::Accepted
     }
 
-    /// Takes messages of a tenant, which get the numbers from `first` on.
+    /// Claims messages of a tenant. The claims get the numbers from `first` on.
     pub(crate) fn claim(
         &mut self,
         tenant: &str,
         most: usize,
         first: usize,
         until: Moment,
-    ) -> Vec<Entry> {
-        let mut waiting: Vec<&mut Entry> = self.entries.values_mut().collect();
+    ) -> Vec<Record> {
+        let mut waiting: Vec<&mut Record> = self.entries.values_mut().collect();
         waiting.retain(|entry| entry.state == State::Pending && entry.message.tenant == tenant);
         waiting.sort_by_key(|entry| (entry.message.deadline, entry.turn));
         let taken = waiting.into_iter().take(most).enumerate().map(|(at, entry)| {
@@ -74,7 +74,7 @@ impl Reference {
     }
 
     /// The message that a claim holds.
-    fn held(&mut self, claim: usize) -> Option<&mut Entry> {
+    fn held(&mut self, claim: usize) -> Option<&mut Record> {
         self.entries.values_mut().find(|entry| match entry.state {
             State::Claimed { claim: by, .. } => by == claim,
             _ => false,
@@ -137,7 +137,7 @@ impl Reference {
         true
     }
 
-    /// How many claims were lost, and how many messages were due.
+    /// Returns how many leases had expired, and how many messages were due.
     pub(crate) fn reclaim(&mut self, now: Moment) -> (u64, u64) {
         let (mut lost, mut came) = (0, 0);
         for entry in self.entries.values_mut() {
@@ -189,9 +189,9 @@ impl Reference {
         }
     }
 
-    /// The dead and how often they failed, oldest first.
+    /// The dead letters and how often they failed, oldest first.
     pub(crate) fn dead(&self) -> Vec<(String, u32)> {
-        let number = |entry: &Entry| match entry.state {
+        let number = |entry: &Record| match entry.state {
             State::Dead(number) => Some((number, entry.message.id.clone(), entry.failures)),
             _ => None,
         };

@@ -1,4 +1,4 @@
-//! Restarts of whoever uses the queues.
+//! Restarts of the process that uses the queues.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Messages that are given back.
+//! Released messages.
 
 use std::time::Duration;
 

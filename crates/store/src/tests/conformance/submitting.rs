@@ -1,4 +1,4 @@
-//! Submitting, once and again.
+//! Submitting messages, once and again.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ pub(crate) async fn changed_resolves_at_a_submission<F: Fixture>() {
     let trial = Trial::<F>::new().await;
     let change = trial.store.changed();
     assert_eq!(trial.claim(10).await, []);
-    // It comes after the look and before the wait.
+    // The message is submitted after the claim and before the wait.
     trial.accept_ids(&["one"]).await;
     Trial::<F>::told(change).await;
 }

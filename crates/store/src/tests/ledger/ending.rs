@@ -1,4 +1,4 @@
-//! How batches end: finished, cancelled, expired, and forgotten.
+//! The end of batches: finished, cancelled, expired, deleted.
 
 use super::*;
 use crate::ledger::BatchOutput;
@@ -13,7 +13,7 @@ fn written(counts: (u64, u64, u64), output: Option<&str>, failures: Option<&str>
     }
 }
 
-/// The lines of all results, in the order of the lines.
+/// The status of all results, in the order of the lines.
 async fn results(world: &World, id: &str, bytes: usize) -> Vec<(u64, Option<u16>)> {
     let mut places = Vec::new();
     while let Ok(more) = world.ledger().places(id, places.last().map_or(0, number), 2).await
@@ -103,7 +103,7 @@ async fn d10_cancelling_ends_pending_lines_and_marks_claimed_ones() {
     let held = claims.iter().map(|claim| claim.reference.clone()).collect();
     let standing = world.store().standing(held).await.unwrap();
     assert_eq!(standing, [crate::Standing::Cancelled; 2]);
-    // One was answered before its sender heard of it, the other one never will be.
+    // The first claim is completed before its holder learns of the cancellation, the second never.
     assert!(world.answer(&claims[0], 200).await);
     assert_eq!(ledger.give_up("batch_1", at(13)).await, Ok(1));
     assert_eq!(ledger.abandon("batch_1").await, Ok(1));

@@ -68,14 +68,14 @@ async fn x03_only_so_many_batches_are_under_way() {
         let batch = Batch { input: "file-batch_0".into(), ..batch(&format!("batch_{number}")) };
         async move { ledger.add_batch(batch).await.unwrap() }
     };
-    // All at once, for one flush of the disk.
+    // Concurrently, so that they share one fsync.
     let tasks: Vec<_> = (1..1000).map(|number| tokio::spawn(more(number))).collect();
     for task in tasks {
         assert_eq!(task.await.unwrap(), Added::Kept);
     }
     assert_eq!(more(1000).await, Added::TooMany);
     world.ledger().fail("batch_7", Status::Validating, "[]".into(), at(9)).await.unwrap();
-    assert_eq!(more(1000).await, Added::TooMany, "what is left of it must be cleared first");
+    assert_eq!(more(1000).await, Added::TooMany, "its lines must be cleared first");
     assert!(world.ledger().clear("batch_7", 10).await.unwrap());
     assert_eq!(more(1000).await, Added::Kept);
 }

@@ -1,4 +1,4 @@
-//! From the first row to where all lines have their answers.
+//! Batches until all their lines have results.
 
 use super::*;
 
@@ -20,7 +20,7 @@ async fn d10_lines_are_queued_once_despite_crashes() {
         assert!(world.ledger().accept("batch_1", 7, None).await.unwrap());
         assert!(world.ledger().enqueue("batch_1", from, lines(from, to), at(5)).await.unwrap());
         assert!(!world.ledger().enqueue("batch_1", from, lines(from, to), at(5)).await.unwrap());
-        // Those that wait are sent and answered at once, before the others wait.
+        // These lines are completed before the next ones are submitted.
         for claim in world.claim(10).await {
             assert!(world.answer(&claim, 200).await);
         }

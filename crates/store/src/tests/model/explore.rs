@@ -1,34 +1,34 @@
-//! Walks through every state that a protocol can come to, nearest first.
+//! Explores every reachable state of a protocol, breadth first.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Something that goes from state to state.
+/// A state machine.
 pub(super) trait Protocol {
     type State: Clone + Eq + Hash;
     type Action: Clone;
 
     fn start(&self) -> Self::State;
 
-    /// Everything that can happen next.
+    /// All actions that are possible in a state, and the states after them.
     fn next(&self, state: &Self::State) -> Vec<(Self::Action, Self::State)>;
 
-    /// What is wrong with a state; `last` when nothing can happen after it.
+    /// The violated property of a state, if any; `last` when no action is possible in it.
     fn wrong(&self, state: &Self::State, last: bool) -> Option<&'static str>;
 }
 
-/// What came out.
+/// The result of an exploration.
 pub(super) struct Explored<P: Protocol> {
-    /// Every state that there is, or all up to the first that is wrong.
+    /// Every reachable state, or all up to the first wrong one.
     pub(super) states: Vec<P::State>,
-    /// The first that is wrong: why, and the shortest way to it.
+    /// The first wrong state: the violated property, and the shortest path to it.
     pub(super) wrong: Option<(&'static str, Vec<P::Action>)>,
 }
 
-/// Where a state was first come to from.
+/// The state and the action from which a state was first reached.
 type From<P> = Option<(usize, <P as Protocol>::Action)>;
 
-/// Explores a protocol until something is wrong or everything was seen.
+/// Explores a protocol until a state is wrong or all states are known.
 pub(super) fn explore<P: Protocol>(protocol: &P) -> Explored<P> {
     let mut states = vec![protocol.start()];
     let mut known = HashMap::from([(protocol.start(), 0)]);

@@ -1,4 +1,4 @@
-//! Clusters: names that cannot work are refused at the start, and three servers share the queues.
+//! Clusters: names in several slots are refused at the start, and three servers share the queues.
 
 use std::collections::BTreeSet;
 
@@ -100,7 +100,7 @@ fn three() -> Vec<Redis> {
     nodes
 }
 
-/// Does one of everything with a queue.
+/// Runs every verb on a queue.
 async fn exercise(store: &RedisStore, queue: &str, route: &str) {
     let list = if route.is_empty() { format!("{{{queue}}}:results") } else { route.to_owned() };
     let with = |id: &str| {
@@ -130,14 +130,14 @@ async fn exercise(store: &RedisStore, queue: &str, route: &str) {
 async fn d09_three_servers_share_the_queues_also_when_a_slot_moves() {
     let nodes = three();
     let store = join(&nodes[0]).await;
-    // Their slots are 15495, 3300 and 7365: each on another server.
+    // The slots of these queues are 15495, 3300 and 7365: each on another server.
     for queue in ["a", "b", "c"] {
         exercise(&store, queue, "").await;
         exercise(&store, queue, "results-elsewhere").await;
     }
     let counts: Vec<Reply> = nodes.iter().map(|node| node.call(&["DBSIZE"])).collect();
     assert!(counts.iter().all(|count| *count != Reply::Number(0)), "{counts:?}");
-    // The slot of `d`, 11298, goes from the third to the first, and nobody tells the store.
+    // The slot of `d`, 11298, moves from the third to the first server, unknown to the store.
     let id = nodes[0].call(&["CLUSTER", "MYID"]).texts().remove(0);
     for node in &nodes {
         let moved = node.call(&["CLUSTER", "SETSLOT", "11298", "NODE", &id]);
@@ -147,8 +147,8 @@ async fn d09_three_servers_share_the_queues_also_when_a_slot_moves() {
     assert!(nodes[0].call(&["KEYS", "*{d}*"]).texts().len() > 1);
 }
 
-/// In another slot than the queue a result cannot be kept in the same step. Whoever does the work
-/// again after a crash between the two keeps no second one.
+/// A result list in another slot than the queue needs a step of its own. After a crash between the
+/// two steps, the next dispatcher must not store a second result.
 #[tokio::test]
 async fn d07_a_result_in_another_slot_is_stored_once_even_if_the_claim_is_reclaimed() {
     let redis = cluster_of_one();
@@ -160,7 +160,7 @@ async fn d07_a_result_in_another_slot_is_stored_once_even_if_the_claim_is_reclai
         .map(|key| (key.to_owned(), redis.call(&["HGETALL", key]).texts()))
         .into();
     assert!(store.complete(claim.reference.clone(), outcome(), NOW).await.unwrap());
-    // As if we had died after the result was kept and before the claim was dropped.
+    // As after a crash between the result and the end of the claim.
     for (key, pair) in &saved {
         redis.call(&["HSET", key, &pair[0], &pair[1]]);
         redis.call(&["ZADD", "{q}:claims-idx", "1", &pair[0]]);

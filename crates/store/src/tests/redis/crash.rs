@@ -1,4 +1,4 @@
-//! Dispatchers that are killed at any point, and several at once.
+//! Dispatchers that are killed at any point, and several dispatchers on one queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,17 +13,17 @@ use crate::{
     Body, Claim, Message, Moment, Outcome, RedisSettings, RedisStore, Release, Selection, Store,
 };
 
-/// How the one that is killed is told where to work, when, and how.
+/// The environment variables of the process that is killed.
 const URL: &str = "TIDEGATE_CRASH_URL";
 const ROUND: &str = "TIDEGATE_CRASH_ROUND";
 const SEED: &str = "TIDEGATE_CRASH_SEED";
 
-/// How often somebody is killed.
+/// How often a process is killed.
 const ROUNDS: u64 = 40;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Random numbers that are the same for the same seed.
+/// A seeded random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -35,7 +35,7 @@ impl Dice {
     }
 }
 
-/// When a round is. Hours lie between them, so that what one held the next finds again.
+/// The time of a round. Rounds are hours apart, so that the leases of one have expired in the next.
 fn moment(round: u64) -> Moment {
     Moment::from_secs(1_800_000_000 + round * HOUR.as_secs())
 }
@@ -44,7 +44,7 @@ fn outcome() -> Outcome {
     Outcome::Answered { status: 200, body: "{}".into() }
 }
 
-/// Is killed in the middle of its work, by whoever started it; of itself it never ends.
+/// The process that the test below starts and kills. It never ends by itself.
 #[tokio::test]
 async fn the_process_that_is_killed() {
     let told = |name: &str| std::env::var(name).ok();
@@ -68,7 +68,7 @@ async fn the_process_that_is_killed() {
     }
 }
 
-/// A message, of which some are large.
+/// A message, sometimes a large one.
 fn some_message(id: &str, dice: &mut Dice, now: Moment) -> Message {
     let mut message = message(id, now);
     message.deadline = now.after(HOUR * 1000);
@@ -78,7 +78,7 @@ fn some_message(id: &str, dice: &mut Dice, now: Moment) -> Message {
     message
 }
 
-/// Ends a claim in one way or another, or not at all.
+/// Ends a claim in a random way, or not at all.
 async fn end_somehow(store: &RedisStore, claim: Claim, dice: &mut Dice, now: Moment) {
     let due = now.after(Duration::from_secs(dice.below(2) * 10));
     let back = Release { due, failed: true };
@@ -90,8 +90,8 @@ async fn end_somehow(store: &RedisStore, claim: Claim, dice: &mut Dice, now: Mom
     };
 }
 
-/// Starts one that works, lets it say some words and work on for a moment, and kills it. Gives what
-/// it said.
+/// Starts a process, kills it after some lines of output and a moment, and returns the ids that it
+/// reported as accepted.
 fn killed(redis: &Redis, round: u64, dice: &mut Dice) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "tests::redis::crash::the_process_that_is_killed", "--nocapture"])
@@ -106,11 +106,11 @@ fn killed(redis: &Redis, round: u64, dice: &mut Dice) -> Vec<String> {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut said: Vec<String> =
         lines.by_ref().map_while(Result::ok).take(3 + dice.below(40) as usize).collect();
-    // It works in a circle: so that it dies anywhere in it, and not just after a word.
+    // It works in a loop: the pause makes it die anywhere in the loop, not just after a line.
     std::thread::park_timeout(Duration::from_micros(dice.below(6000)));
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it had said before it died counts, too.
+    // The lines that it wrote before it died count, too.
     said.extend(lines.map_while(Result::ok));
     said.iter().filter_map(|line| line.strip_prefix("accepted ")).map(str::to_owned).collect()
 }
@@ -151,7 +151,7 @@ async fn d07_wherever_a_dispatcher_is_killed_every_accepted_message_has_one_resu
     assert!(twice.is_empty(), "{SEED}={seed}: kept twice: {twice:?}");
     store.purge("q", Selection::All).await.unwrap();
     let bodies = redis.call(&["KEYS", "request-payload:*"]).texts();
-    // One whose submission was cut off before it counted runs out by itself.
+    // The body of a submission that was interrupted expires by itself.
     assert!(bodies.len() as u64 <= ROUNDS * 4, "{SEED}={seed}: bodies stay: {bodies:?}");
     let left = redis.call(&["KEYS", "q*"]).texts();
     assert_eq!(left, Vec::<String>::new(), "{SEED}={seed}");
@@ -180,7 +180,7 @@ async fn d08_two_dispatchers_on_one_queue_never_complete_the_same_message() {
     assert_eq!(producer.take_results("result-list", 1000).await.unwrap().len(), 300);
 }
 
-/// Claims so many at a time until none is left, and says which.
+/// Claims and completes messages until none is pending, and returns their ids.
 async fn work_off(store: Arc<RedisStore>, most: usize) -> Vec<String> {
     let (mut done, now) = (Vec::new(), moment(0));
     loop {

@@ -1,4 +1,4 @@
-//! Servers that are not there, that refuse, or that hold something else; and answers that get lost.
+//! Servers that are down, that refuse, or whose keys have other types; and lost replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -87,7 +87,7 @@ async fn a_key_of_another_type_is_reported_and_nothing_is_lost() {
             redis.call(&["RENAME", "saved", "q"]);
             assert_eq!(redis.call(&["DUMP", "q"]), before);
         }
-        // The one that was half claimed comes back when its lease has run out.
+        // The message whose claim failed halfway is reclaimed when its lease has expired.
         let later = NOW.after(Duration::from_secs(100));
         store.reclaim("q", later).await.unwrap();
         let mut ids = Vec::new();
@@ -119,7 +119,7 @@ async fn a_server_that_starts_later_is_used() {
     let mut redis = Redis::start();
     redis.kill();
     let store = RedisStore::new(settings(&[&redis])).unwrap();
-    let error = store.check_server().await.expect_err("nobody is there");
+    let error = store.check_server().await.expect_err("no server is up");
     assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
     redis.restart();
     let submitted = store.submit(vec![message("a", NOW)], NOW).await.unwrap();
@@ -155,10 +155,10 @@ async fn a_server_that_forgot_the_scripts_is_taught_them() {
     }
 }
 
-/// Stands between a store and its server, and swallows an answer when it is told to.
+/// A proxy between a store and its server that drops a reply on demand.
 struct Lossy {
     port: u16,
-    /// How many answers pass before one is swallowed; below zero none is.
+    /// How many replies pass before one is dropped; below zero none is.
     left: Arc<AtomicI64>,
 }
 
@@ -191,7 +191,7 @@ impl Lossy {
         upwards.abort();
     }
 
-    /// Lets so many answers pass, and swallows the next.
+    /// Lets this many replies pass, and drops the next.
     fn swallow(&self, after: i64) {
         self.left.store(after, Ordering::SeqCst);
     }
@@ -201,7 +201,7 @@ impl Lossy {
     }
 }
 
-/// Whatever answer of whatever verb is lost: it happened once, and whoever asked hears so.
+/// When any reply of any verb is lost, the verb still takes effect once, and its caller learns so.
 #[tokio::test]
 async fn d07_a_verb_whose_answer_was_lost_is_done_once() {
     let redis = Redis::start();
@@ -282,5 +282,9 @@ async fn an_unusable_result_list_is_replaced_by_that_of_the_queue() {
     let kept = store.take_results("result-list", 9).await.unwrap();
     let ids: Vec<&str> = kept.iter().map(|result| result.id.as_str()).collect();
     assert_eq!(ids, ["ends", "dies"]);
-    assert_eq!(store.dead_letters("q", None, 9).await.unwrap().len(), 1, "it was buried once");
+    assert_eq!(
+        store.dead_letters("q", None, 9).await.unwrap().len(),
+        1,
+        "it became a dead letter once"
+    );
 }

@@ -1,4 +1,4 @@
-//! Servers that die: one that comes back with what it has logged, and one whose replica takes over.
+//! Servers that crash: one restarts from its log, and the replica of another takes over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::{ErrorKind, Message, Moment, Outcome, Receipt, RedisSettings, RedisSt
 
 const NOW: Moment = Moment::from_secs(1_800_000_000);
 
-/// A replica follows at once.
+/// Makes a replica synchronise at once.
 const QUICK: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
-/// Asks until the server is there. Being away is all that it may be.
+/// Retries while the server is unavailable. Every other error fails the test.
 macro_rules! patiently {
     ($ask:expr) => {
         'found: {
-            // Each of them tries for some seconds by itself.
+            // Each attempt itself retries for some seconds.
             for _ in 0..20 {
                 match $ask.await {
                     Ok(answer) => break 'found answer,
@@ -30,19 +30,19 @@ macro_rules! patiently {
     };
 }
 
-/// Submits messages one by one, and says which were accepted, as they are.
+/// Submits messages one by one, and records those that were accepted.
 async fn produce(store: Arc<RedisStore>, count: usize, heard: Arc<std::sync::Mutex<Vec<String>>>) {
     for number in 0..count {
         let id = format!("m{number:03}");
         let batch: Vec<Message> = vec![message(&id, NOW)];
         let receipt = patiently!(store.submit(batch.clone(), NOW));
-        // After an answer that never came it is known already.
+        // After a lost reply the message is a duplicate.
         assert!(matches!(receipt[0], Receipt::Accepted | Receipt::Duplicate), "{receipt:?}");
         heard.lock().unwrap().push(id);
     }
 }
 
-/// Works messages off until it is told that no more come, and none is left.
+/// Completes messages until the producer has ended and none is left.
 async fn work(store: Arc<RedisStore>, no_more: Arc<AtomicBool>) {
     let mut now = NOW;
     loop {
@@ -51,11 +51,11 @@ async fn work(store: Arc<RedisStore>, no_more: Arc<AtomicBool>) {
         let idle = claims.is_empty();
         for claim in claims {
             let outcome = Outcome::Answered { status: 200, body: claim.message.id.into() };
-            // Lost is as good as kept: then somebody else does it again.
+            // A lost claim is fine: the message is then claimed again.
             let _ = patiently!(store.complete(claim.reference.clone(), outcome.clone(), now));
         }
         if idle {
-            // Whoever was cut off in the middle of a claim lets it run out.
+            // A claim whose reply was lost must expire.
             now = now.after(Duration::from_secs(120));
             let reclaimed = patiently!(store.reclaim("q", now));
             if last && reclaimed.lost == 0 && reclaimed.next.is_none() {
@@ -66,7 +66,7 @@ async fn work(store: Arc<RedisStore>, no_more: Arc<AtomicBool>) {
     }
 }
 
-/// How many results there are of each message.
+/// The number of results of each message.
 fn results(redis: &Redis) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for text in redis.call(&["LRANGE", "result-list", "0", "-1"]).texts() {
@@ -131,8 +131,8 @@ async fn d07_nothing_accepted_is_lost_when_a_replica_takes_over() {
     }
     first.kill();
     second.call(&["REPLICAOF", "NO", "ONE"]);
-    // The old one comes back and takes itself for the primary. Nobody follows it: what it is given
-    // does not count.
+    // The old primary restarts, and still acts as the primary. It has no replica, so writes to it
+    // do not count.
     first.restart();
     first.call(&["REPLICAOF", "127.0.0.1", &ports[1]]);
     producer.await.unwrap();
@@ -157,7 +157,7 @@ async fn a_primary_without_its_replica_accepts_nothing() {
     second.kill();
     let error = store.submit(vec![message("b", NOW)], NOW).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
-    // It may be there all the same, and whoever tries again is told so.
+    // The message may be stored all the same; then a second submission is a duplicate.
     second.restart();
     second.call(&["REPLICAOF", "127.0.0.1", &first.port().to_string()]);
     until("the replica follows", || follows(&second).then_some(()));
@@ -166,7 +166,7 @@ async fn a_primary_without_its_replica_accepts_nothing() {
     assert_eq!(store.depth("q").await.unwrap().pending, 2);
 }
 
-/// Two that both take themselves for the primary: only one has a replica.
+/// Two servers that both act as the primary: only one has a replica.
 #[tokio::test]
 async fn d07_of_two_primaries_the_one_with_a_replica_is_used() {
     let start = || Redis::start_with(&QUICK);

@@ -1,5 +1,5 @@
-//! Others on the same Redis: producers, workers and consumers of llm-d-async, as its format is
-//! described. The Python program knows nothing of us.
+//! Interoperation with producers, workers and consumers of llm-d-async on the same Redis. A Python
+//! program implements its format independently of this crate.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use super::server::{Redis, Reply};
 use super::{connect, message, want};
 use crate::{Body, Moment, Outcome, Receipt, Store};
 
-/// Runs the other side to its end, and gives the lines that it printed.
+/// Runs the Python program to its end, and returns the lines that it printed.
 fn other_side(redis: &Redis, arguments: &[&str]) -> Vec<String> {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients/llm_d_producer.py");
@@ -23,7 +23,7 @@ fn other_side(redis: &Redis, arguments: &[&str]) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// A moment at which what the other side has just made is neither late nor due.
+/// A time at which new messages of the Python program are neither expired nor due.
 fn now(redis: &Redis) -> Moment {
     let time = redis.call(&["TIME"]).texts();
     Moment::from_secs(time[0].parse().unwrap())
@@ -69,7 +69,7 @@ async fn served(apart: &[&str]) {
         assert_eq!(result["request_token"], tokens[number]);
         assert_eq!(payload["saw"], format!("request {number} <&> ☃"));
     }
-    // What is left is ours, and runs out by itself.
+    // The remaining keys are those of this engine, and expire by themselves.
     let left = redis.call(&["KEYS", "request-*"]).texts();
     assert_eq!(left, Vec::<String>::new());
     assert_eq!(redis.call(&["EXISTS", "q:claimed", "q:claim-owners"]), Reply::Number(0));
@@ -136,7 +136,7 @@ async fn a_cancellation_by_a_foreign_producer_counts() {
     assert_eq!(wish, active, "in the generation that is under way");
 }
 
-/// A worker of llm-d-async keeps its claim while the message waits for another try.
+/// A worker of llm-d-async keeps its claim while the message is in the retry set.
 #[tokio::test]
 async fn a_message_that_a_foreign_worker_requeued_is_claimed_although_its_claim_remains() {
     let redis = Redis::start();
@@ -159,7 +159,7 @@ async fn a_message_that_a_foreign_worker_requeued_is_claimed_although_its_claim_
     assert_eq!(store.reclaim("q", later).await.unwrap().lost, 0, "its claim is gone with ours");
 }
 
-/// Of producers that give no token two may use one id at a time. Neither message may be lost.
+/// Two producers that give no token may use one id at a time. Neither message may be lost.
 #[tokio::test]
 async fn two_messages_with_one_id_and_no_token_are_claimed_one_after_the_other() {
     let redis = Redis::start();

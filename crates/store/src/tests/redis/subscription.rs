@@ -1,4 +1,4 @@
-//! Hearing of what is new, and looking at much of it.
+//! The subscription to changes, and reading many large messages.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::{Body, Message, Moment, RedisStore, Store};
 
 const NOW: Moment = Moment::from_secs(1_800_000_000);
 
-/// Whoever only asked once a second would need more than twice as long as this.
+/// Polling once a second would take more than twice as long as this.
 const NEWS: u32 = 25;
 const BOUND: Duration = Duration::from_secs(10);
 
-/// One submits, and the other hears of it each time.
+/// One store submits messages, and `changed` of the other resolves for each.
 async fn told_of(news: &str, from: &RedisStore, to: &RedisStore) {
     let start = Instant::now();
     for number in 0..NEWS {
@@ -31,7 +31,7 @@ async fn changed_resolves_before_the_poll_interval() {
     let redis = Redis::start();
     let (from, to) = (connect(&redis).await, connect(&redis).await);
     told_of("first", &from, &to).await;
-    // Somebody cuts all who listen off, and they listen again.
+    // The server disconnects all subscribers, and they subscribe again.
     assert_ne!(redis.call(&["CLIENT", "KILL", "TYPE", "pubsub"]), Reply::Number(0));
     told_of("second", &from, &to).await;
 }
@@ -43,7 +43,7 @@ async fn changed_resolves_in_a_cluster() {
     told_of("first", &from, &to).await;
 }
 
-/// A server cuts off whoever listens for news and has more than 32 MiB of answers on the way.
+/// A server disconnects a subscriber with more than 32 MiB of replies in its output buffer.
 #[tokio::test]
 async fn a_window_of_large_messages_can_be_read() {
     let redis = Redis::start();

@@ -1,4 +1,4 @@
-//! What lies in Redis, byte for byte, and what of others' can be read.
+//! The data in Redis, byte for byte, and which foreign data can be read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::{
     Selection, Store,
 };
 
-/// 1 764 045 130 is the deadline of the format's own example.
+/// An hour before 1 764 045 130, the deadline of the example in the description of the format.
 const NOW: Moment = Moment::from_secs(1_764_041_530);
 
 fn pair(key: &str, value: &str) -> (String, String) {
@@ -160,7 +160,7 @@ async fn messages_of_older_producers_keep_their_places() {
     assert!(
         store.release(claim.reference, Release { due: NOW, failed: false }, NOW).await.unwrap()
     );
-    // An hour before the end of a span of 2^17 seconds.
+    // An hour before the end of the range of 2^17 seconds.
     let place = f64::from((131_072 - 3600) * 16) / 2_097_152.0;
     assert_eq!(member(&redis, "q"), (foreign, 1_764_045_130.0 + place));
 }
@@ -220,7 +220,7 @@ async fn a_missing_body_is_reported_as_gone() {
     assert!(store.complete(claim.reference, outcome, NOW).await.unwrap());
 }
 
-/// Whoever can put a message into a queue must not be able to read or remove other keys by it.
+/// A producer must not be able to read or delete other keys by means of a message.
 #[tokio::test]
 async fn a_message_cannot_name_a_key_that_is_no_body() {
     let redis = Redis::start();
@@ -262,7 +262,7 @@ async fn d07_an_unreadable_message_becomes_a_dead_letter_unchanged() {
         assert_eq!((dead.at, dead.failures), (NOW, 0));
         assert_eq!(text(&redis, &["HGET", "{q}:dead-members", &dead.number.to_string()]), member);
     }
-    assert_eq!(dead[1].id, "bare", "its sender knows it by that");
+    assert_eq!(dead[1].id, "bare", "its producer knows it by that");
     let redriven = store.redrive("q", Selection::Ids(vec!["bare".into()]), NOW).await.unwrap();
     assert_eq!((redriven.requeued, redriven.skipped), (0, 1), "it would be back at once");
     let [(id, why)] = redriven.reasons.as_slice() else { panic!("{redriven:?}") };
@@ -327,7 +327,7 @@ async fn the_body_of_a_dead_letter_stays_until_it_is_purged_or_completed() {
     assert_eq!(known, [crate::Receipt::Duplicate; 2]);
     assert!(
         !store.cancel("a", NOW).await.unwrap(),
-        "it is dead, also for whoever submits it again"
+        "it stays a dead letter when it is submitted again"
     );
     assert_eq!(
         store.redrive("q", Selection::Ids(vec!["a".into()]), NOW).await.unwrap().requeued,
