@@ -188,7 +188,7 @@ impl Batches {
 
 fn page(paging: Paging, (most, usual): (usize, usize)) -> ListQuery {
     let Paging { after, limit, oldest_first, purpose } = paging;
-    ListQuery { after, most: limit.unwrap_or(usual).min(most), oldest_first, purpose }
+    ListQuery { after, limit: limit.unwrap_or(usual).min(most), oldest_first, purpose }
 }
 
 fn unknown_cursor() -> Fault {

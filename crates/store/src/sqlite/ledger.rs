@@ -130,7 +130,7 @@ pub struct ListQuery {
     /// The id after which the page begins.
     pub after: Option<String>,
     /// The maximum number of rows.
-    pub most: usize,
+    pub limit: usize,
     /// Whether the oldest row is first.
     pub oldest_first: bool,
     /// The purpose of the files; all files without it.

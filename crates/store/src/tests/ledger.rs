@@ -141,5 +141,5 @@ fn message(batch: &str, line: u64) -> Message {
 }
 
 fn page(most: usize) -> ListQuery {
-    ListQuery { most, ..ListQuery::default() }
+    ListQuery { limit: most, ..ListQuery::default() }
 }

@@ -67,7 +67,7 @@ pub(super) fn list(
     let (relation, order) = query.direction();
     let sql = format!("{SELECT} WHERE number {relation} ?1 ORDER BY number {order} LIMIT ?2");
     let mut sql = tx.prepare_cached(&sql)?;
-    let rows = sql.query_map([after, query.limit()], read)?.collect::<Result<_, _>>()?;
+    let rows = sql.query_map([after, query.rows_max()], read)?.collect::<Result<_, _>>()?;
     Ok(Some(query.cut(rows)))
 }
 

@@ -46,7 +46,7 @@ pub(super) fn list(
         "SELECT {COLUMNS} FROM files WHERE number {relation} ?1 AND (?2 IS NULL OR purpose = ?2) \
          ORDER BY number {order} LIMIT ?3"
     );
-    let values = params![after, query.purpose, query.limit()];
+    let values = params![after, query.purpose, query.rows_max()];
     let rows = tx.prepare_cached(&sql)?.query_map(values, read)?.collect::<Result<_, _>>()?;
     Ok(Some(query.cut(rows)))
 }
@@ -117,14 +117,14 @@ impl ListQuery {
     }
 
     /// One more row than the page has, to know whether more rows follow.
-    pub(super) fn limit(&self) -> i64 {
-        i64::try_from(self.most).unwrap_or(i64::MAX).saturating_add(1)
+    pub(super) fn rows_max(&self) -> i64 {
+        columns::limit(self.limit).saturating_add(1)
     }
 
     /// Removes the row that is one too many.
     pub(super) fn cut<T>(&self, mut rows: Vec<T>) -> Listed<T> {
-        let more = rows.len() > self.most;
-        rows.truncate(self.most);
+        let more = rows.len() > self.limit;
+        rows.truncate(self.limit);
         Listed { rows, more }
     }
 }
