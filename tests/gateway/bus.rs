@@ -11,7 +11,7 @@ use crate::support::tools::run;
 use crate::support::{Backend, Gateway, chat, eventually};
 
 const ON: &str = "[dbus]\nenabled = true\n";
-const SHOWN: &str = "are shown on the session bus";
+const SHOWN: &str = "services are on the session bus";
 
 /// A gateway that shows itself on this bus.
 fn gateway_on(bus: &MessageBus, sections: &str, backends: &[(&str, &Backend)]) -> Gateway {
@@ -102,7 +102,7 @@ fn r08_a_backends_state_is_that_of_its_page() {
     assert_eq!(ask(&["GetBackendHealth", "s", "two"]), [json!(false)]);
     assert_eq!(ask(&["GetSupportedModels", "s", "one"]), [json!(["m"])]);
     let unknown = bus.try_call("Backends", &["GetBackendDetails", "s", "three"]).unwrap_err();
-    assert!(unknown.contains("ListBackends tells which there are"), "{unknown}");
+    assert!(unknown.contains("ListBackends lists them"), "{unknown}");
     let (name, path) = ("ie.fio.OllamaProxy.Backends", "/ie/fio/OllamaProxy/Backends");
     let counts = ["get-property", name, path, name, "BackendCount", "HealthyCount"];
     assert_eq!(run(bus.busctl().args(counts)), "i 2\ni 1\n");
@@ -195,7 +195,7 @@ fn r08_without_a_bus_the_gateway_says_so_once_and_serves() {
     bus.appear();
     await_log(&gateway, SHOWN, 1);
     let log = gateway.process.log();
-    let told = log.matches("nothing is shown on the session bus").count();
+    let told = log.matches("services are not on the session bus").count();
     assert!(told <= 3, "absent, rude, perhaps absent again: {log}");
 }
 
@@ -242,7 +242,7 @@ fn r08_a_bus_that_says_nothing_holds_nobody_up() {
     let backend = Backend::quick();
     let mut gateway = gateway_on(&bus, "", &[("one", &backend)]);
     assert_eq!(gateway.ask(&chat("m")).status, 200);
-    await_log(&gateway, "it has not answered for 5 s", 1);
+    await_log(&gateway, "no response within 5 s", 1);
     assert_eq!(gateway.ask(&chat("m")).status, 200);
     gateway.process.signal("TERM");
     assert!(gateway.process.exit().success());
@@ -285,7 +285,7 @@ fn r08_the_system_bus_needs_the_policy_in_the_document() {
     let (policy, _) = policy.split_once("</busconfig>").unwrap();
     let user = run(std::process::Command::new("id").arg("-un"));
     bus.appear_as(&system_rules(&policy.replace("tidegate", user.trim())));
-    await_log(&gateway, "are shown on the system bus", 1);
+    await_log(&gateway, "services are on the system bus", 1);
     assert_eq!(bus.call("Routing", &["GetQueueDepths"]), [json!({"one": 0})]);
 }
 

@@ -1,7 +1,7 @@
-//! What there is to see: the pages for people, load balancers and Prometheus.
+//! The admin pages, for operators, load balancers and Prometheus.
 //!
-//! Each page looks at the core once and copies out what it needs; it is formatted when the lock is
-//! free again. Lists are cut at the thousand busiest, however many ids clients invent.
+//! A page reads the core once and copies what it needs; it is formatted after the lock is released.
+//! Lists are limited to the thousand busiest entries, because clients can invent ids.
 
 mod backends;
 mod bands;
@@ -28,12 +28,12 @@ use crate::state::{Standing, State};
 /// The most entries of a list.
 const LIST_MAX: usize = 1000;
 
-/// Whether requests should be sent here, as the page `/ready` says.
+/// Whether load balancers should send requests here, as `/ready` reports.
 pub(crate) fn is_ready(state: &State) -> bool {
     health::readiness(state, state.standing()).ready
 }
 
-/// The content of a page.
+/// Builds the response for a page.
 pub(crate) fn respond(
     state: &State,
     page: AdminPage,
@@ -60,7 +60,7 @@ pub(crate) fn respond(
     })
 }
 
-/// The queue and every backend at one moment, as `/health` and `/backends` show them.
+/// The queue and all backends at one moment, as `/health` and `/backends` show them.
 #[cfg(feature = "dbus")]
 pub(crate) fn status(state: &State) -> (QueueStatus, Vec<BackendEntry>) {
     backends::status(state)
@@ -73,7 +73,7 @@ fn id_names(roster: &Roster) -> IdNames<'_> {
     IdNames { backends: backends.collect(), models: models.collect(), subsets }
 }
 
-/// Keeps the busiest entries, the busiest first, and says how many there were beyond them.
+/// Keeps the busiest entries, sorted, and returns the number of the others.
 fn busiest<T, K: Ord>(entries: &mut Vec<T>, busy: impl Fn(&T) -> K) -> usize {
     let beyond = entries.len().saturating_sub(LIST_MAX);
     if beyond > 0 {

@@ -1,11 +1,12 @@
-//! The model servers: which there are, what they serve, how they are.
+//! The model servers: their configuration, their health and their models.
 //!
-//! Requests see an immutable [`Roster`]; nothing on their way takes a lock here. The fleet's own
-//! task watches the servers, replaces the roster and tells the scheduler what there is.
+//! Requests read an immutable [`Roster`] and take no lock here. The fleet's own task watches the
+//! backends, replaces the roster and reports the backends to the scheduler.
 //!
-//! There are two locks, the fleet's and the scheduler's, and they are never held together: what is to
-//! be told is made under the first, numbered, and told under the second, where an older number than
-//! the last is dropped. So it does not matter who calls whom, and nothing can lock up.
+//! There are two locks, the fleet's and the scheduler's. No thread holds both. An update is made
+//! under the first lock, which gives it a number, and published under the second, which drops an
+//! update whose number is older than the last one. So the order of callers does not matter, and no
+//! deadlock is possible.
 
 mod backend_state;
 mod catalogue;
@@ -49,19 +50,19 @@ use crate::scheduler::Scheduler;
 use fleet_state::{FleetState, FleetUpdate};
 use subset::Subset;
 
-/// Checks and scrapes that may be under way at once.
+/// The most health checks and scrapes at the same time.
 const PROBES_MAX: usize = 64;
 
-/// How one attempt at a backend went.
+/// The outcome of one attempt at a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// It began an answer that is no fault of its own.
+    /// The backend began a response that is not a failure of the backend.
     Answered,
-    /// It is not there: the connection was refused.
+    /// The backend refused the connection.
     Refused,
-    /// It failed before the first byte of an answer: reset, timeout, 5xx.
+    /// The attempt failed before the first byte of a response: reset, timeout, 5xx.
     Failed,
-    /// It said that it is full (429, 503), perhaps until when.
+    /// The backend reported that it is full (429, 503), with its `Retry-After` if it sent one.
     Full(Option<Duration>),
 }
 
@@ -72,11 +73,12 @@ pub(crate) struct Fleet {
     scheduler: Arc<Scheduler>,
     roster: ArcSwap<Roster>,
     state: Mutex<FleetState>,
-    /// The number of what was last told; only touched under the scheduler's lock.
+    /// The number of the update that was published last. It is used only under the scheduler's
+    /// lock.
     published: AtomicU64,
-    /// Counts how often the set of known models has changed.
+    /// Counts the changes of the set of known models.
     models_changed: broadcast::Sender<u64>,
-    /// Tells the watching task that there is something to look at.
+    /// Wakes the watching task after a change.
     changed: Notify,
     probes: Semaphore,
 }
@@ -84,12 +86,8 @@ pub(crate) struct Fleet {
 // === impl Fleet ===
 
 impl Fleet {
-    /// A fleet of which nothing is known but its settings. [`Fleet::watch`] brings it to life.
-    pub(crate) fn new(
-        settings: &FleetSettings,
-        scheduler: Arc<Scheduler>,
-        clock: Clock,
-    ) -> Arc<Self> {
+    /// Creates a fleet from its settings. [`Fleet::watch`] starts the health checks.
+    pub(crate) fn new(settings: &FleetSettings, scheduler: Arc<Scheduler>, clock: Clock) -> Arc<Self> {
         let fleet = Self {
             clock,
             scheduler,
@@ -104,18 +102,19 @@ impl Fleet {
         Arc::new(fleet)
     }
 
-    /// The settings are now these. A backend with the same name and URL stays who it is; one that
-    /// is named no more gets nothing new, and ends what it has.
+    /// Applies new settings. A backend with the same name and URL keeps its state. A backend that
+    /// is no longer configured gets no new requests and finishes those that it has.
     pub(crate) fn configure(&self, settings: &FleetSettings) {
         self.change(|state, now| state.configure(settings, now));
     }
 
-    /// What there is now.
+    /// The present roster.
     pub(crate) fn roster(&self) -> arc_swap::Guard<Arc<Roster>> {
         self.roster.load()
     }
 
-    /// The number that a model has where only some spots may serve it; nothing where none does.
+    /// The id of the subset of `model` that only the backends at `addresses` serve; `None` if no
+    /// backend is at these addresses.
     pub(crate) fn subset_model(
         &self,
         model: ModelId,
@@ -130,12 +129,13 @@ impl Fleet {
         self.roster.load().subsets.get(&subset).copied()
     }
 
-    /// Changes whenever other models are known: who waits for one should look again.
+    /// Changes whenever the set of known models changes. A request that waits for an unknown model
+    /// then looks it up again.
     pub(crate) fn models_changed(&self) -> broadcast::Receiver<u64> {
         self.models_changed.subscribe()
     }
 
-    /// Takes note of how an attempt went. `Answered` is the common case and costs next to nothing.
+    /// Records the outcome of an attempt. `Answered` is the common case and takes no lock.
     pub(crate) fn report(&self, upstream: &Upstream, attempt: Attempt) {
         if attempt == Attempt::Answered && !upstream.stats.has_failures() {
             return;
@@ -143,14 +143,14 @@ impl Fleet {
         self.change(|state, now| state.report(upstream.id, attempt, now));
     }
 
-    /// All backends as a person is shown them.
+    /// The status of all backends, for the admin pages.
     pub(crate) fn statuses(&self) -> Vec<BackendStatus> {
         let now = self.clock.now();
         self.state().statuses(now)
     }
 
-    /// Changes the fleet's state, and tells whatever follows. Both under one lock: whoever changed
-    /// something must find it told, not on its way in other hands.
+    /// Changes the state of the fleet and publishes the result before it returns. The caller must
+    /// find its change published, so no other thread may publish it later.
     fn change<T>(&self, act: impl FnOnce(&mut FleetState, Time) -> T) -> T {
         let now = self.clock.now();
         let mut state = self.state();
@@ -158,12 +158,12 @@ impl Fleet {
         let update = state.take_update(now);
         drop(state);
         update.into_iter().for_each(|update| self.publish(update));
-        // What changes next by time alone may be another moment now.
+        // The next change by time alone may be at another moment now.
         self.changed.notify_one();
         outcome
     }
 
-    /// Tells what follows from the fleet's state, if anything is new.
+    /// Publishes the state of the fleet if it has changed.
     fn publish_changes(&self) {
         let now = self.clock.now();
         let update = self.state().take_update(now);
@@ -176,12 +176,12 @@ impl Fleet {
             if self.published.fetch_max(generation, Ordering::Relaxed) >= generation {
                 return None;
             }
-            // Whoever is granted a backend must find it.
+            // A request that is granted a backend must find it in the roster.
             let was = self.roster.swap(roster);
             controller.supply(&supply, now);
             Some(was)
         });
-        // Freeing it takes a while, which the scheduler need not wait for.
+        // Dropping the old roster takes a while; the scheduler's lock is already free.
         drop(was);
         if models_changed {
             self.models_changed.send_modify(|count| *count += 1);

@@ -1,9 +1,9 @@
-//! The queue and the backends on D-Bus, under the names that the source's users type.
+//! The queue and the backends on D-Bus, under the source's names.
 //!
-//! Everything is read from what `admin` shows; nothing can be changed from here. It has a thread of
-//! its own and answers one call after another, so that whoever asks too much waits for it alone. A
-//! bus that is not there, goes away or refuses is told to the log once and tried again; the gateway
-//! serves without it.
+//! The services are read-only and show what `admin` shows. They run on a thread of their own and
+//! answer one call at a time, so that a flood of calls delays only the bus. If the bus is absent,
+//! disappears or refuses the name, the gateway logs it once and tries again; it serves requests
+//! meanwhile.
 
 mod backends;
 mod routing;
@@ -31,41 +31,41 @@ use crate::task;
 use backends::BackendsService;
 use routing::RoutingService;
 
-/// Numbers by their names.
+/// Counts by name.
 type Counts = BTreeMap<&'static str, u32>;
 
-/// Names of services and of their one interface, and where their one object is.
+/// The name of each service, which is also its interface, and the path of its object.
 const BACKENDS: (&str, &str) = ("ie.fio.OllamaProxy.Backends", "/ie/fio/OllamaProxy/Backends");
 const ROUTING: (&str, &str) = ("ie.fio.OllamaProxy.Routing", "/ie/fio/OllamaProxy/Routing");
 
-/// How long a bus may take until it has taken us in.
+/// The time limit for connecting to a bus.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Between two attempts: at first, and at most.
+/// The first and the longest pause between two attempts.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Why nothing is shown on the bus.
+/// Why the services are not on the bus.
 #[derive(Clone, Debug)]
 enum DbusError {
-    /// It cannot be reached.
+    /// The bus cannot be reached.
     Absent(String),
-    /// It says nothing.
+    /// The bus does not respond.
     Silent,
-    /// It does not let us have the name.
+    /// The bus refuses the name.
     Denied(&'static str, String),
-    /// Something else went wrong.
+    /// Any other error.
     Other(String),
 }
 
-/// How long to wait between two attempts.
+/// The pause between two attempts.
 #[derive(Debug)]
 struct Backoff(Duration);
 
-/// Shows the queue and the backends on a bus until the gateway ends.
+/// Serves on a bus until the gateway ends.
 pub(crate) fn serve(state: Arc<State>, bus: Bus) {
     let runtime = match task::runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return tracing::error!(%error, "nothing is shown on D-Bus"),
+        Err(error) => return tracing::error!(%error, "D-Bus services not started"),
     };
     runtime.block_on(async {
         tokio::select! {
@@ -75,7 +75,7 @@ pub(crate) fn serve(state: Arc<State>, bus: Bus) {
     });
 }
 
-/// Connects, and again whenever the connection is lost, for ever.
+/// Connects, and reconnects after each loss.
 async fn stay_connected(state: &Arc<State>, bus: Bus) {
     let mut backoff = Backoff(WAIT_MIN);
     let mut warned = None;
@@ -83,16 +83,17 @@ async fn stay_connected(state: &Arc<State>, bus: Bus) {
         let began = Instant::now();
         match connect(state, bus).await {
             Ok(connection) => {
-                info!("the queue and the backends are shown on the {bus} bus");
+                info!("D-Bus services are on the {bus} bus");
                 warned = None;
                 connection.closed().await;
-                warn!("the {bus} bus has gone, it is tried again");
+                warn!("the {bus} bus has gone; reconnecting");
             }
             Err(error) => {
-                // Once for each kind: its words may differ each time, by the number we had there.
+                // Once per kind of error: the text may differ each time, because it contains the
+                // connection's number.
                 let kind = Some(discriminant(&error));
                 if warned != kind {
-                    warn!("nothing is shown on the {bus} bus: {error}; it is tried again");
+                    warn!("D-Bus services are not on the {bus} bus: {error}; trying again");
                     warned = kind;
                 }
             }
@@ -119,14 +120,15 @@ async fn connect(state: &Arc<State>, bus: Bus) -> Result<Connection, DbusError> 
     timeout(ANSWER_MAX, connecting).await.unwrap_or(Err(DbusError::Silent))
 }
 
-/// Asks for a name. Where somebody has it, the bus hands it on when that one ends.
+/// Requests a name. If another program owns it, the bus gives it to this one when that program
+/// ends.
 async fn request(connection: &Connection, bus: Bus, name: &'static str) -> Result<(), DbusError> {
     let wanted = connection.request_name_with_flags(name, RequestNameFlags::empty()).await;
     match wanted {
         Ok(RequestNameReply::InQueue) => {
             warn!(
                 "{name} is taken on the {bus} bus, perhaps by another gateway: \
-                 it is ours when that one ends"
+                 this gateway gets it when that one ends"
             );
             Ok(())
         }
@@ -138,15 +140,15 @@ async fn request(connection: &Connection, bus: Bus, name: &'static str) -> Resul
     }
 }
 
-/// The backend of this id.
+/// The backend with this id.
 fn find(state: &State, id: &str) -> fdo::Result<admin::BackendEntry> {
     let (_, entries) = admin::status(state);
     entries.into_iter().find(|entry| entry.id == id).ok_or_else(|| {
-        fdo::Error::InvalidArgs("no backend has this id; ListBackends tells which there are".into())
+        fdo::Error::InvalidArgs("no backend has this id; ListBackends lists them".into())
     })
 }
 
-/// A number as the source sends it.
+/// A number in the source's type.
 fn int(number: impl TryInto<i32>) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
@@ -154,8 +156,8 @@ fn int(number: impl TryInto<i32>) -> i32 {
 // === impl Backoff ===
 
 impl Backoff {
-    /// The pause after an attempt that went well for so long. A bus that takes us in and throws us
-    /// out again is asked ever less often, like one that is not there.
+    /// The pause after a connection that lasted for `lasted`. A bus that accepts and then drops the
+    /// connection is asked ever less often, like an absent one.
     fn next(&mut self, lasted: Duration) -> Duration {
         let pause = if lasted >= WAIT_MAX { WAIT_MIN } else { self.0 };
         self.0 = (pause * 2).min(WAIT_MAX);
@@ -185,7 +187,7 @@ impl fmt::Display for DbusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent(why) | Self::Other(why) => f.write_str(why),
-            Self::Silent => write!(f, "it has not answered for {} s", ANSWER_MAX.as_secs()),
+            Self::Silent => write!(f, "no response within {} s", ANSWER_MAX.as_secs()),
             Self::Denied(name, why) => write!(
                 f,
                 "it does not let this user have the name {name} ({why}); \

@@ -1,6 +1,7 @@
-//! From bytes to what is asked for: the one place that knows request headers and bodies.
+//! Reading of requests: headers and bodies become an [`Intent`]. No other module knows the names of
+//! request headers and body fields.
 //!
-//! Pure: a request goes in, an [`Intent`] comes out. Headers and body are walked once each.
+//! The module is pure. It reads the headers once and the body once.
 
 mod band_alias;
 mod cost_estimate;
@@ -36,40 +37,40 @@ use crate::reply::Fault;
 
 pub(crate) use self::prompt_size::BYTES_PER_TOKEN;
 
-/// What a request asks for, with everything that deciding over it needs.
+/// What a request asks for, and everything that a decision about it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Intent {
-    /// The model as the client named it; nothing where the path needs none.
+    /// The model that the client named; `None` if the path needs no model.
     pub(crate) model: Option<String>,
-    /// The model it stands for.
+    /// The target model that the name resolves to.
     pub(crate) target: Option<String>,
     /// The name and the class of its flow.
     pub(crate) flow: String,
     pub(crate) class: u32,
     pub(crate) band: Band,
-    /// The workload its sender gave; nothing for a generated one.
+    /// The workload id that the client sent; `None` for a generated id.
     pub(crate) workload: Option<String>,
     pub(crate) criticality: u8,
-    /// Estimates: cost in the queue's unit, prompt tokens, prompt and output tokens.
+    /// Estimates: the cost in the queue's unit, prompt tokens, prompt and output tokens.
     pub(crate) cost: u64,
     pub(crate) prompt: u64,
     pub(crate) tokens: u64,
-    /// Whether the answer comes as a stream.
+    /// Whether the response is a stream.
     pub(crate) streamed: bool,
-    /// How long it may wait, and how long its client waits for an answer.
+    /// The longest wait, and the time until the client gives up.
     pub(crate) ttl: Option<Span>,
     pub(crate) deadline: Option<Span>,
     pub(crate) latency_max: Option<Span>,
     pub(crate) latency_critical: bool,
     pub(crate) session: Option<u64>,
-    /// Echoed and forwarded.
+    /// Echoed to the client and forwarded to the backend.
     pub(crate) request_id: HeaderValue,
-    /// Whether the stream should tell its place while it waits.
+    /// Whether the stream reports the position in the queue while the request waits.
     pub(crate) queue_status: bool,
 }
 
-/// Reads a request. The body comes back as it must be sent: the same bytes, unless the model's
-/// name stands for another one. `draw` decides splits between variants.
+/// Reads a request. Returns the body to forward: the same bytes, unless the model name resolves to
+/// another model. `draw` decides between the variants of a split.
 pub(crate) fn read(
     config: &Resolved,
     parts: &Parts,
@@ -82,7 +83,7 @@ pub(crate) fn read(
     read_as((api, kind), config, parts, body, draw)
 }
 
-/// As [`read`], where another has decided which paths there are.
+/// Like [`read`], for a caller that has already decided which paths are allowed.
 pub(crate) fn read_anything(
     config: &Resolved,
     parts: &Parts,
@@ -146,7 +147,7 @@ fn read_as(
         latency_critical: controls.latency_critical(),
         session: fields.session.best(controls.session.and_then(text)),
         request_id: identifier::of(controls.request_id),
-        // Lines between events belong to one of the two kinds of stream only.
+        // Comment lines between events exist only in OpenAI's streams.
         queue_status: streamed && api == Api::OpenAi && controls.queue_status(),
         workload: origin.id,
     };
@@ -159,8 +160,8 @@ fn read_as(
     Ok((intent, rewritten.unwrap_or(body)))
 }
 
-/// What the body says, and the model it names. Where a path needs a model, its body must be in
-/// order; anywhere else it is the backend's business.
+/// The fields of the body, and the model that it names. If the path needs a model, an invalid body
+/// is an error. On any other path the backend judges the body.
 fn look<'a>(
     kind: RequestKind,
     controls: &ControlHeaders<'_>,
@@ -169,7 +170,7 @@ fn look<'a>(
     if kind.needs_model() {
         let fields = json_body::parse(body)?;
         let Some(named) = fields.model()? else {
-            let text = "'model' is missing: name the model that is to answer.";
+            let text = "'model' is missing: name the model.";
             return Err(Fault::InvalidModel(text.into()));
         };
         return Ok((fields, Some(checked(named)?)));
@@ -182,7 +183,7 @@ fn look<'a>(
         let named = multipart_form::model(content_type, body)?.map(checked).transpose()?;
         return Ok((BodyFields::default(), named));
     }
-    // Curl says of every body, if not told otherwise, that it is a form.
+    // Curl labels every body as a form unless it is told otherwise.
     let json = is("application/json") || is("application/x-www-form-urlencoded");
     if !(json || content_type.is_empty()) || body.is_empty() {
         return Ok((BodyFields::default(), None));
@@ -197,17 +198,17 @@ fn look<'a>(
     }
 }
 
-/// An estimate of the tokens in a body's prompt. A body that cannot be parsed counts as text.
+/// The estimated number of prompt tokens of a body. A body that cannot be parsed counts as text.
 pub(crate) fn prompt_tokens(body: &[u8]) -> u64 {
     json_body::parse(body)
         .map_or(body.len() as u64 / BYTES_PER_TOKEN, |fields| fields.prompt_size.tokens())
 }
 
-/// A model name that can be shown, logged and sent to a backend.
+/// A model name that can be shown, logged and forwarded.
 fn checked(named: ModelName<'_>) -> Result<ModelName<'_>, Fault> {
     let name = &named.name;
     let problem = match name.len() {
-        0 => "'model' is empty: name the model that is to answer.".to_owned(),
+        0 => "'model' is empty: name the model.".to_owned(),
         long if long > NAME_MAX => {
             format!("'model' has {long} bytes: at most {NAME_MAX} are allowed.")
         }
@@ -217,7 +218,7 @@ fn checked(named: ModelName<'_>) -> Result<ModelName<'_>, Fault> {
     Err(Fault::InvalidModel(problem))
 }
 
-/// Those headers that name a flow or its class.
+/// The headers that the flow key or a flow class uses.
 fn listed<'a>(identity: &'a Identity, headers: &'a HeaderMap) -> Vec<(&'a str, &'a str)> {
     let patterns = identity.rules.iter().flat_map(|rule| &rule.patterns).map(|(part, _)| part);
     let mut listed: Vec<(&str, &str)> = Vec::new();
@@ -233,7 +234,7 @@ fn listed<'a>(identity: &'a Identity, headers: &'a HeaderMap) -> Vec<(&'a str, &
     listed
 }
 
-/// How long a request of this class may wait: what a client asks for can only be less.
+/// The time to live of a class. A client can only ask for less.
 pub(crate) fn ttl_of(config: &Resolved, class: u32) -> Span {
     let at = (class as usize).checked_sub(1);
     let class = at.and_then(|at| config.flow.classes.get(at));

@@ -1,8 +1,8 @@
-//! A little disorder, so that loops and retries do not stay in step.
+//! Random variation of intervals, so that loops and retries do not run in step.
 
 use std::time::Duration;
 
-/// A source of it; the same seed gives the same.
+/// A generator; the same seed gives the same sequence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Jitter(u64);
 
@@ -13,13 +13,13 @@ impl Jitter {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// A part of a time, from none of it to all.
+    /// A random part of a duration, from none to all of it.
     pub(crate) fn part_of(&mut self, whole: Duration) -> Duration {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         whole.mul_f64((self.0 >> 40) as f64 / (1u64 << 24) as f64)
     }
 
-    /// A time within a tenth of another.
+    /// A duration within a tenth of another one.
     pub(crate) fn around(&mut self, time: Duration) -> Duration {
         time.mul_f64(0.9) + self.part_of(time.mul_f64(0.2))
     }

@@ -1,10 +1,10 @@
-//! What happened, for people and programs: metrics and the access log.
+//! Metrics and the access log.
 //!
-//! Each request ends in one [`Record`]; counters and histograms are updated from it and a line is
-//! written. Gauges are read from the truth when somebody asks.
+//! Each request ends in one [`Record`], which updates counters and histograms and becomes a line of
+//! the access log. Gauges are read from the core when Prometheus scrapes them.
 //!
-//! The registry is our own because there is so little to it: every counter is a field that is found
-//! once, names that clients invent must not become series, and the text format is one small file.
+//! The registry is our own because it is small: a request finds its counters once and then updates
+//! fields, names that clients invent must not become series, and the text format is one short file.
 
 mod access_line;
 mod access_log;
@@ -44,37 +44,37 @@ use model_metrics::ModelMetrics;
 use prometheus_writer::MetricsText;
 use ticket_labels::TicketLabels;
 
-/// How bands are called in metrics, logs and pages, from best-effort to critical.
+/// The names of the bands in metrics, logs and pages, from best-effort to critical.
 pub(crate) const BAND_NAMES: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
 
-/// What is known of a request when it has ended.
+/// The outcome of a request, for metrics and the access log.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) request_id: String,
     pub(crate) method: http::Method,
     pub(crate) path: String,
-    /// The model asked for and the one it stands for; empty where there is none.
+    /// The requested model and its target model; empty without a model.
     pub(crate) model: String,
     pub(crate) target: String,
     pub(crate) flow: String,
-    /// Nothing for what is answered here and never takes a turn.
+    /// `None` for a request that the gateway answers itself, without the queue.
     pub(crate) band: Option<Band>,
-    /// The backend's name, empty if it never reached one, and why it was chosen.
+    /// The name of the backend, empty if no backend was reached, and why it was chosen.
     pub(crate) backend: String,
     pub(crate) reason: &'static str,
     pub(crate) boost: f64,
     pub(crate) score: f64,
     pub(crate) queue_penalty: f64,
     pub(crate) attempts: u32,
-    /// The status sent, or 499 where the client left.
+    /// The status that was sent, or 499 if the client disconnected.
     pub(crate) status: u16,
-    /// The error's code, or `ok`.
+    /// The error code, or `ok`.
     pub(crate) outcome: &'static str,
-    /// Whether it passed the queue by.
+    /// Whether it bypassed the queue.
     pub(crate) bypassed: bool,
-    /// How long it waited in the queue, nothing if it was never taken.
+    /// The wait in the queue; `None` if it was never queued.
     pub(crate) waited: Option<Span>,
-    /// From the request's arrival to the first byte of the answer, and to its end.
+    /// From the arrival of the request to the first byte of the response, and to its end.
     pub(crate) first_byte: Option<Span>,
     pub(crate) total: Span,
     pub(crate) prompt_tokens: Option<u64>,
@@ -83,16 +83,16 @@ pub(crate) struct Record {
     pub(crate) bytes_out: u64,
 }
 
-/// How the core's numbers are called.
+/// The names of the core's ids.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IdNames<'a> {
     pub(crate) backends: BTreeMap<BackendId, &'a str>,
     pub(crate) models: BTreeMap<ModelId, &'a str>,
-    /// Numbers that stand for a model which only some of its backends may serve.
+    /// The ids of subsets, each with the id of its model.
     pub(crate) subsets: BTreeMap<ModelId, ModelId>,
 }
 
-/// Where a request and its last attempt are counted, found once.
+/// The counters of a request and of its last attempt, found once per request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounters {
     model: Option<Arc<ModelMetrics>>,
@@ -106,16 +106,16 @@ pub(crate) struct Observer {
     backends: BackendMetrics,
     ticket_labels: TicketLabels,
     access: Option<AccessLog>,
-    /// What the dispatcher does, where there is one.
+    /// The metrics of the dispatcher.
     pub(crate) dispatch: Arc<dispatch::DispatchMetrics>,
-    /// Whether metrics also stand under the names of llm-d's picker.
+    /// Whether metrics are also written under the names of llm-d's picker.
     llm_d: bool,
 }
 
 // === impl Record ===
 
 impl Record {
-    /// Whether it was served as asked.
+    /// Whether the request was served successfully.
     fn succeeded(&self) -> bool {
         self.outcome == outcome::OK && self.status < 400
     }
@@ -124,33 +124,33 @@ impl Record {
 // === impl Observer ===
 
 impl Observer {
-    /// An observer that writes lines to standard output where the settings want them.
+    /// Creates an observer. The access log goes to standard output if it is enabled.
     pub(crate) fn new(log: &Log, llm_d: bool) -> Self {
         let access = log.access.then(|| AccessLog::start(log.format, std::io::stdout())).flatten();
         Self { access, llm_d, ..Self::default() }
     }
 
-    /// These models' names may be label values from now on. Names that nobody listed, and those
-    /// beyond the first thousand, share the value `other`.
+    /// Allows these model names as label values. Names that are not listed, and those beyond the
+    /// first thousand, share the value `other`.
     pub(crate) fn known<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         self.model_labels.learn(names);
     }
 
-    /// An ask of the core stands for a request with these names: gauges count it under them.
+    /// Assigns the model names of a request to its ticket, under which gauges count it.
     pub(crate) fn began(&self, ticket: Ticket, model: &str, target: &str) -> RequestCounters {
         let (index, metrics) = self.model_labels.find(model, target);
         self.ticket_labels.set(ticket.index(), index);
         RequestCounters { model: Some(metrics), backend: None }
     }
 
-    /// An attempt at a backend has ended in one way or another.
+    /// Counts an attempt at a backend.
     pub(crate) fn attempt(&self, backend: &str, attempt: Attempt, counters: &mut RequestCounters) {
         let backend = self.backends.find(backend);
         backend.count(attempt);
         counters.backend = Some(backend);
     }
 
-    /// A request has ended.
+    /// Counts a request that has ended, and logs it.
     pub(crate) fn ended(&self, record: &Record, counters: &RequestCounters) {
         match &counters.model {
             Some(model) => model.count(record),
@@ -166,7 +166,7 @@ impl Observer {
         }
     }
 
-    /// Every backend that was ever tried, with the attempts that it began to answer and the others.
+    /// All backends with their successful and failed attempts.
     #[cfg(feature = "dbus")]
     pub(crate) fn attempts(&self) -> Vec<(Arc<str>, [u64; 2])> {
         let split =
@@ -176,12 +176,13 @@ impl Observer {
         self.backends.all().into_iter().map(split).collect()
     }
 
-    /// How long a backend's answers take of late, in milliseconds, without the wait in the queue.
+    /// The recent mean duration of a backend's responses in milliseconds, without the wait in the
+    /// queue.
     pub(crate) fn latency_ms(&self, backend: &str) -> Option<f64> {
         self.backends.latency_ms(backend)
     }
 
-    /// Copies the truth out of the core. It is short, and all that a scrape does under the lock.
+    /// Copies the state of the core. A scrape does nothing else under the lock.
     pub(crate) fn snapshot(
         &self,
         core: &mut Controller,
@@ -191,7 +192,7 @@ impl Observer {
         Snapshot::copy(core, now, named, &self.ticket_labels)
     }
 
-    /// Everything in the text format, given the truth of a moment.
+    /// All metrics in the text format.
     pub(crate) fn metrics(&self, snapshot: &Snapshot, named: &IdNames<'_>) -> String {
         let mut text = MetricsText::default();
         let label = |(&model, name): (&ModelId, &&str)| (model, self.model_labels.label(name));
@@ -207,7 +208,7 @@ impl Observer {
         text.finish()
     }
 
-    /// What there is in a dispatcher that stands alone: it has no backends and no queue for them.
+    /// The metrics of a stand-alone dispatcher, which has no backends and no request queue.
     pub(crate) fn metrics_alone(&self) -> String {
         let mut text = MetricsText::default();
         metrics::write_ended(&mut text, &self.model_labels);
@@ -222,7 +223,7 @@ impl Observer {
         process::write(text);
     }
 
-    /// Waits until every line is written, though never long: whoever reads them may have stopped.
+    /// Waits until all lines are written, for a second at most: the reader may have stopped.
     pub(crate) fn flush(&self) {
         if let Some(access) = &self.access {
             access.flush();

@@ -1,10 +1,10 @@
-//! Prometheus's text format, as far as it must be read: one line is a name, labels and a number.
+//! Parser for the Prometheus text format: a line is a name, labels and a value.
 //!
-//! Pages are long and few of their lines matter, so a line is taken apart in two steps: its name
-//! first, and the rest only if the name counts. What is on a page is never trusted: anything that
-//! is not a line of the format is no line.
+//! The text is long and few of its lines matter. So a line is parsed in two steps: first the name,
+//! and the rest only if the name is wanted. The text is untrusted: a line that does not follow the
+//! format is ignored.
 
-/// The lines of a page.
+/// The lines of a text.
 pub(crate) fn lines(page: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut from = 0;
     let ends = memchr::memchr_iter(b'\n', page).chain(std::iter::once(page.len()));
@@ -15,12 +15,12 @@ pub(crate) fn lines(page: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A line's name and the rest of it.
+/// The name of a line, and the rest.
 pub(crate) fn name(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(line.split_at(memchr::memchr3(b'{', b' ', b'\t', line)?))
 }
 
-/// The labels and the number after a name. What is no number at all is as bad as one that is none.
+/// The labels and the value after a name. A value that is not a number becomes NaN.
 pub(crate) fn sample(rest: &[u8]) -> Option<(&str, f64)> {
     let rest = str::from_utf8(rest).ok()?;
     let (labels, rest) = match rest.strip_prefix('{') {
@@ -31,7 +31,7 @@ pub(crate) fn sample(rest: &[u8]) -> Option<(&str, f64)> {
     Some((labels, value.parse().unwrap_or(f64::NAN)))
 }
 
-/// Where labels end: at the first brace that is not in quotes.
+/// The end of the labels: the first brace outside quotes.
 fn labels_end(inside: &str) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     for (at, byte) in inside.bytes().enumerate() {
@@ -46,7 +46,7 @@ fn labels_end(inside: &str) -> Option<usize> {
     None
 }
 
-/// A label's value as it stands between its quotes.
+/// The value of a label, still escaped.
 pub(crate) fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = labels;
     loop {
@@ -64,8 +64,7 @@ pub(crate) fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
     }
 }
 
-/// Whether a value as it stands between its quotes means this text. A label that is not there is
-/// the same as an empty one.
+/// Whether an escaped value equals `text`. A missing label equals an empty one.
 pub(crate) fn means(quoted: Option<&str>, text: &str) -> bool {
     let mut letters = quoted.unwrap_or_default().chars();
     let plain = std::iter::from_fn(|| match letters.next()? {

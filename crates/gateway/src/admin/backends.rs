@@ -1,4 +1,4 @@
-//! `/backends`: every model server, what it holds, how it is, and what bounds it.
+//! `/backends`: the requests, the health and the limits of every backend.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::backend::BackendStatus;
 use crate::config::resolved::BackendKind;
 use crate::state::State;
 
-/// One entry of the page.
+/// One backend.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct BackendEntry {
     pub(crate) id: String,
@@ -27,7 +27,7 @@ pub(crate) struct BackendEntry {
     pub(crate) queue_depth: u32,
     pub(crate) priority_counts: BandCounts,
     stock: u64,
-    /// How long its answers take of late, without the wait in the queue.
+    /// The recent mean duration of its responses, without the wait in the queue.
     pub(crate) avg_latency_ms: Option<f64>,
     first_byte_ms: Option<f64>,
     /// As configured.
@@ -40,13 +40,14 @@ pub(crate) struct BackendEntry {
     metrics_error: Option<String>,
 }
 
-/// How much may be in flight there.
+/// The limits of the stock at the backend.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 enum LimitsShown {
-    /// As configured.
+    /// The configured bounds.
     Fixed { lower: f64, watermark: f64, upper: f64 },
-    /// As found: what there is and what there may be; nothing where there is no bound yet.
+    /// The bounds that `auto` has found: the present value and the limit, `None` while there is
+    /// none.
     Auto {
         unstarted: Usage,
         tokens: Usage,
@@ -57,14 +58,14 @@ enum LimitsShown {
     },
 }
 
-/// How much of a bound is used.
+/// The use of a limit.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Usage {
     now: f64,
     most: Option<f64>,
 }
 
-/// The time from token to token when it was last measured, and the requests that it allows.
+/// The last measured time from token to token, and the number of requests that it allows.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Pace {
     token_ms: Option<f64>,
@@ -77,7 +78,7 @@ struct LastCheck {
     result: String,
 }
 
-/// What the engine says of itself.
+/// The last reading of the engine's metrics.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct LastReading {
     ago_ms: f64,
@@ -91,13 +92,13 @@ pub(super) fn page(state: &State) -> Vec<BackendEntry> {
     status(state).1
 }
 
-/// The queue and every backend at one moment.
+/// The queue and all backends at one moment.
 pub(super) fn status(state: &State) -> (QueueStatus, Vec<BackendEntry>) {
     join(state, state.fleet.statuses())
 }
 
-/// Puts together what the fleet knows and what the core knows: whatever the fleet lists, and what
-/// has left it but still holds something.
+/// Merges the fleet's and the core's view of the backends. A backend that has left the fleet is
+/// listed while it still has requests.
 pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, Vec<BackendEntry>) {
     let (queue, bounds, mut views) = state.scheduler.with(|core, _| {
         let views: BTreeMap<BackendId, BackendView> =
@@ -111,8 +112,8 @@ pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, V
             (status, view)
         })
         .collect();
-    // The core keeps one that has left until it hears of the others again: with nothing in flight
-    // there is nothing to show.
+    // The core keeps a removed backend until the next supply; without requests there is nothing to
+    // show.
     let holds = |view: &BackendView| view.in_flight.iter().any(|&count| count > 0);
     let leaving = views.into_values().filter(holds).map(|view| (leaving(view.id), Some(view)));
     let entry = |(status, view): (BackendStatus, Option<BackendView>)| {
@@ -123,7 +124,7 @@ pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, V
     (queue, listed.into_iter().chain(leaving).map(entry).collect())
 }
 
-/// One of which only its number is known.
+/// A removed backend, of which only the id is known.
 fn leaving(backend: BackendId) -> BackendStatus {
     BackendStatus {
         backend,

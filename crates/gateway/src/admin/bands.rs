@@ -1,9 +1,9 @@
-//! One number for each band, under the names that the source's users know.
+//! One count per band, under the source's names.
 
 use flow::BANDS;
 use serde::Serialize;
 
-/// See the module's description.
+/// See the module documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct BandCounts {
     best_effort: u32,
@@ -16,7 +16,7 @@ pub(crate) struct BandCounts {
 
 #[cfg(feature = "dbus")]
 impl BandCounts {
-    /// The numbers with their names.
+    /// The counts with their names.
     pub(crate) fn named(self) -> [(&'static str, u32); BANDS] {
         let Self { best_effort, normal, high, critical } = self;
         [("best_effort", best_effort), ("normal", normal), ("high", high), ("critical", critical)]

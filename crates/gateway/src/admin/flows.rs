@@ -1,4 +1,4 @@
-//! `/flows`: the live queue, flow by flow.
+//! `/flows`: the live queue by flow.
 
 use flow::{BANDS, FlowView, Settings};
 use serde::Serialize;
@@ -7,12 +7,12 @@ use super::bands::BandCounts;
 use super::busiest;
 use crate::state::State;
 
-/// The whole page.
+/// The page.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FlowsPage {
-    /// The busiest, the busiest first.
+    /// The busiest flows, sorted.
     flows: Vec<FlowEntry>,
-    /// How many more are remembered.
+    /// The number of flows that are left out.
     truncated: usize,
 }
 
@@ -21,7 +21,7 @@ struct FlowEntry {
     name: String,
     class: u32,
     weight: f64,
-    /// Asks waiting, in all and by band.
+    /// Waiting requests, in total and by band.
     queue_depth: u32,
     waiting: BandCounts,
     in_flight: u32,
@@ -41,7 +41,7 @@ fn depth(flow: &FlowView<'_>) -> u32 {
     waiting.iter().sum()
 }
 
-/// A weight as it was written: the core keeps it in a form that is a little off.
+/// The weight as configured: the core's fixed-point form is slightly off.
 fn tidy(weight: f64) -> f64 {
     (weight * 1e4).round() / 1e4
 }

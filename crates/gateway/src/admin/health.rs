@@ -1,6 +1,7 @@
-//! `/health` for people and other gateways, `/ready` for load balancers.
+//! `/health` for operators and other gateways, `/ready` for load balancers.
 //!
-//! Health is an answer whatever the state: who answers, lives. Readiness says whether to send.
+//! `/health` is 200 in every state, because a response proves that the process lives. `/ready` says
+//! whether to send requests.
 
 use flow::{Admission, Band, Controller, Time};
 use serde::Serialize;
@@ -13,7 +14,7 @@ use crate::state::State;
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct HealthPage<'a> {
     status: &'static str,
-    /// By this one gateway tells itself from a model server.
+    /// The instance id, by which a gateway recognises itself among its backends.
     tidegate: &'a str,
     version: &'static str,
     uptime_seconds: f64,
@@ -61,8 +62,8 @@ pub(super) fn page<'a>(state: &State, standing: Standing<'a>) -> HealthPage<'a> 
     }
 }
 
-/// Whether clients should be sent here. A gateway whose backends are all away for a moment is
-/// ready: requests wait for them. One that has never known a model is not.
+/// Whether load balancers should send requests here. A gateway whose backends are all down for a
+/// moment is ready, because requests wait for them. A gateway that has never known a model is not.
 pub(super) fn readiness(state: &State, standing: Standing<'_>) -> ReadyPage {
     if standing.shutting_down {
         return ReadyPage::no("shutting down");
@@ -79,8 +80,9 @@ pub(super) fn readiness(state: &State, standing: Standing<'_>) -> ReadyPage {
     ReadyPage::yes(if waits { "no backend is ready: requests wait for one" } else { "ok" })
 }
 
-/// Whether a newcomer of the normal band that has to wait would be refused. Where only critical
-/// ones may wait, it has to while anything does; where nobody may, no number can tell.
+/// Whether a new request of the normal band that must wait would be refused. Under `critical-only`
+/// that is the case while any request waits. With capacity 0 the queue is off, and saturation has
+/// no meaning.
 fn saturated(core: &Controller) -> bool {
     match core.settings().admission {
         _ if core.capacity() == 0 => false,

@@ -1,4 +1,4 @@
-//! The pages as clients see them.
+//! Tests of the admin pages.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn ready(state: &State, standing: Standing<'_>) -> (StatusCode, String) {
     (status, page["reason"].as_str().unwrap().to_owned())
 }
 
-/// R06: the shape that the source promises, with the counts as they are.
+/// R06: the shape that the source promises, with the right counts.
 #[test]
 fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
     let state = state(limited_to(8.0));
@@ -118,7 +118,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
     assert_eq!(shown, expected);
 }
 
-/// R06: the mean is that of answers alone, without the wait before them.
+/// R06: the mean covers the responses, without the wait before them.
 #[test]
 fn r06_the_mean_latency_follows_the_answers_without_their_waits() {
     use crate::observe::tests::served;
@@ -137,7 +137,7 @@ fn r06_the_mean_latency_follows_the_answers_without_their_waits() {
     record.status = 502;
     record.total = Span::from_secs(60);
     observer.ended(&record, &account);
-    assert_eq!(observer.latency_ms("gpu-a"), Some(mean), "a failure is no respond");
+    assert_eq!(observer.latency_ms("gpu-a"), Some(mean), "a failure is not a response");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn flows_beyond_a_thousand_are_counted_not_listed() {
     assert_eq!(shown["flows"][0]["queue_depth"], 51);
 }
 
-/// W02, W04: who sends, how much of it is alive, at which rate, and no more than a thousand.
+/// W02, W04: total, active and rate of each workload, and at most a thousand entries.
 #[test]
 fn w02_workloads_are_shown_and_bounded() {
     let state = state(Settings { total_capacity: 5000, ..limited_to(1.0) });
@@ -255,7 +255,7 @@ fn ready_fails_before_the_first_backend_and_after_the_last_day() {
     assert_eq!(closing, (StatusCode::SERVICE_UNAVAILABLE, "shutting down".into()));
 }
 
-/// C11: by option a full queue turns load balancers away, and for the normal band alone.
+/// C11: by option a full queue makes the gateway unready, judged by the normal band.
 #[test]
 fn c11_ready_fails_while_saturated_where_that_is_wanted() {
     let state = state(Settings { total_capacity: 2, ..limited_to(1.0) });

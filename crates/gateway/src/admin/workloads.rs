@@ -1,4 +1,4 @@
-//! `/workloads`: who sends, how much of it is alive, and at which rate.
+//! `/workloads`: the workloads, their active requests and their rates.
 
 use flow::{Time, WorkloadView};
 use serde::Serialize;
@@ -6,12 +6,12 @@ use serde::Serialize;
 use super::busiest;
 use crate::state::State;
 
-/// The whole page.
+/// The page.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct WorkloadsPage {
-    /// The busiest, the busiest first.
+    /// The busiest workloads, sorted.
     workloads: Vec<WorkloadEntry>,
-    /// How many more are remembered.
+    /// The number of workloads that are left out.
     truncated: usize,
 }
 

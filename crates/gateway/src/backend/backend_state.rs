@@ -1,4 +1,4 @@
-//! One backend of the fleet: what is configured, how it is, what it serves.
+//! The state of one backend: its configuration, its health and its models.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::model_list::ListedModel;
 use super::roster::Upstream;
 use crate::config::resolved::BackendSpec;
 
-/// The name that stands for any name.
+/// The configured name that stands for all models.
 const ANY: &str = "*";
 
 /// One backend.
@@ -19,15 +19,15 @@ const ANY: &str = "*";
 pub(super) struct BackendState {
     pub(super) spec: BackendSpec,
     pub(super) upstream: Arc<Upstream>,
-    /// Calls for a check before its time.
+    /// Triggers a health check before the next regular one.
     pub(super) check_now: Arc<Notify>,
     pub(super) health: Health,
-    /// What it was when that was last written down.
+    /// The health status that was logged last.
     logged: HealthStatus,
     pub(super) models: ServedModels,
-    /// The numbers of what it serves, in order.
+    /// The ids of the models that it serves, sorted.
     pub(super) serves: Vec<ModelId>,
-    /// The numbers of the subsets that it is in.
+    /// The ids of the subsets that it belongs to.
     pub(super) subset_models: Vec<ModelId>,
     pub(super) last_check: Option<(Time, String)>,
     pub(super) last_reading: Option<(Time, EngineReading)>,
@@ -35,7 +35,7 @@ pub(super) struct BackendState {
     pub(super) adapters: Vec<String>,
 }
 
-/// What a backend serves.
+/// The models that a backend serves.
 #[derive(Clone, Debug)]
 pub(super) enum ServedModels {
     Unknown,
@@ -43,7 +43,7 @@ pub(super) enum ServedModels {
     Any,
 }
 
-/// What the core is told of a backend besides its models and traits.
+/// The part of a backend's supply that changes with its health.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SupplyState {
     pub(super) ready: bool,
@@ -73,14 +73,14 @@ impl BackendState {
         }
     }
 
-    /// Everything it can be asked for, in order.
+    /// All model ids for which it can be chosen, sorted.
     pub(super) fn takes(&self) -> Vec<ModelId> {
         let mut takes = [self.serves.as_slice(), &self.subset_models].concat();
         takes.sort_unstable();
         takes
     }
 
-    /// Writes down what it is now, if that is not what it was.
+    /// Logs the health status if it has changed.
     pub(super) fn log_change(&mut self, now: Time) {
         let is = self.health.status(now);
         if is == self.logged {
@@ -88,7 +88,7 @@ impl BackendState {
         }
         let (backend, state) = (&self.spec.id, is.text(now));
         match (&self.logged, &is) {
-            // Under load this comes and goes several times a second.
+            // Under load this happens several times a second.
             (_, HealthStatus::Full(_)) | (HealthStatus::Full(_), HealthStatus::Ready) => {
                 tracing::debug!(backend, state, "backend changed");
             }
@@ -108,8 +108,8 @@ impl BackendState {
         self.logged = is;
     }
 
-    /// Failures alone never take the last backend of a model: it may answer some requests, and no
-    /// backend answers none.
+    /// Failures alone never remove the last backend of a model: it may serve some requests, and
+    /// without it none is served.
     pub(super) fn is_last_resort(&self, status: &HealthStatus, served: &BTreeSet<ModelId>) -> bool {
         let ejected = matches!(status, HealthStatus::Ejected(_));
         ejected && self.serves.iter().any(|model| !served.contains(model))

@@ -1,4 +1,4 @@
-//! All models that backends list, by name, each with its number.
+//! The models of all backends by name, each with its id.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use super::backend_state::{BackendState, ServedModels};
 use super::model_ids::{ANY_OTHER, ModelIds, NOT_YET};
 use super::model_list::ListedModel;
 
-/// The models that are listed.
+/// All listed models.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     pub(super) ids: BTreeMap<Arc<str>, ModelId>,
     pub(super) entries: Vec<ModelEntry>,
-    /// Whether some backend takes any name.
+    /// Whether a backend serves any name.
     pub(super) any: bool,
-    /// Whether some backend's list is not learnt yet.
+    /// Whether the model list of a backend is still unknown.
     pub(super) not_yet: bool,
 }
 
-/// One model as its servers list it.
+/// One model as the backends list it.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelEntry {
     pub(crate) id: String,
     pub(crate) owned_by: Option<String>,
     pub(crate) created: Option<u64>,
-    /// Its entry in Ollama's own list, whole, where one gave it.
+    /// The model's whole entry in an Ollama list, if a backend gave one.
     pub(crate) tag: Option<Arc<RawValue>>,
     /// The names of the backends that list it.
     pub(crate) backends: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct ModelEntry {
 // === impl Catalogue ===
 
 impl Catalogue {
-    /// Brings the lists of all backends together, and tells each the numbers of what it serves.
+    /// Merges the lists of all backends, and stores in each backend the ids of its models.
     pub(super) fn of(
         backends: &mut BTreeMap<BackendId, BackendState>,
         model_ids: &mut ModelIds,
@@ -67,7 +67,7 @@ impl Catalogue {
         self.ids.keys().map(AsRef::as_ref)
     }
 
-    /// Who takes any name takes every name that another lists, too.
+    /// A backend that serves any name also serves every name that another backend lists.
     fn complete(&self, backend: &mut BackendState) {
         match backend.models {
             ServedModels::Unknown => backend.serves.push(NOT_YET),
@@ -85,7 +85,8 @@ impl Catalogue {
 // === impl ListedModel ===
 
 impl ListedModel {
-    /// Adds what a backend says of a model to what others say. Another name is no other model.
+    /// Merges one backend's entry for a model into the catalogue. An alias gets no entry of its
+    /// own.
     fn enter(&self, entries: &mut BTreeMap<String, ModelEntry>, backend: &str) {
         if !self.alias {
             let entry = entries.entry(self.id.clone());

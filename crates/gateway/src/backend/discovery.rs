@@ -1,8 +1,8 @@
-//! Looking for servers on this machine, for a user who has named none.
+//! Discovery of model servers on this machine, for a configuration without backends.
 //!
-//! A server is known by what it answers, not by its port: engines by the names of their metrics or
-//! by whom their models are owned, Ollama by its version. Another gateway of this kind is no model
-//! server, and taking oneself for one would send requests round and round.
+//! A server is recognised by its responses, not by its port: engines by the prefix of their metrics
+//! or by the owner of their models, Ollama by its version. Another Tidegate gateway is not a model
+//! server. If a gateway took itself for one, each request would loop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::roster::Upstream;
 use super::{Fleet, self_detection};
 use crate::config::resolved::{BackendKind, BackendSpec};
 
-/// Where Ollama, vLLM, llama.cpp, LM Studio and SGLang listen unless told otherwise.
+/// The default ports of Ollama, vLLM, llama.cpp, LM Studio and SGLang.
 const PORTS: [u16; 5] = [11434, 8000, 8080, 1234, 30000];
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const LIMITS: ProbeLimits = ProbeLimits { time: Duration::from_secs(1), body: 4 << 20 };
@@ -28,7 +28,7 @@ struct Version {
     _version: String,
 }
 
-/// Looks until something is found.
+/// Searches until a server is found.
 pub(super) async fn search(fleet: Arc<Fleet>, own_ports: Vec<u16>) {
     let mut warned = false;
     loop {
@@ -51,7 +51,7 @@ pub(super) async fn search(fleet: Arc<Fleet>, own_ports: Vec<u16>) {
     }
 }
 
-/// The servers that answer on some of these local ports.
+/// The servers that respond on these local ports.
 pub(super) async fn look(ports: &[u16], own_ports: &[u16]) -> Vec<BackendSpec> {
     let mut found = Vec::new();
     for &port in ports.iter().filter(|port| !own_ports.contains(port)) {
@@ -84,7 +84,7 @@ async fn recognise(port: u16) -> Option<BackendKind> {
     let upstream = Upstream::new(BackendId(0), &spec(port, BackendKind::Generic)).ok()?;
     let health = get(&upstream, "/health", LIMITS).await.ok()?;
     if self_detection::instance(&health.body).is_some() {
-        tracing::debug!(port, "another gateway, left alone");
+        tracing::debug!(port, "ignored: another gateway");
         return None;
     }
     let models = read(&upstream, "/v1/models").await.and_then(|body| openai_list(&body));
@@ -105,7 +105,7 @@ async fn recognise(port: u16) -> Option<BackendKind> {
     models.map(|_| BackendKind::Generic)
 }
 
-/// The engine whose name, and then `mark`, something begins with.
+/// The engine whose name, followed by `mark`, is a prefix of `text`.
 fn engine(text: &[u8], mark: &str) -> Option<BackendKind> {
     let engines = [
         ("vllm", BackendKind::Vllm),

@@ -1,8 +1,9 @@
-//! The endpoints file: a list of servers that another program keeps, followed as it changes.
+//! The endpoints file: a list of model servers that another program writes. The fleet follows its
+//! changes.
 //!
-//! The shape is that of the Gateway API's endpoint picker when it runs without Kubernetes, so one
-//! file serves both: `endpoints: [{name, address, port, …}]`, in YAML or JSON. A file that cannot
-//! be used changes nothing: half a list would take servers away that work.
+//! The format is that of the Gateway API's endpoint picker without Kubernetes, so that one file
+//! serves both: `endpoints: [{name, address, port, …}]`, in YAML or JSON. A file with an error
+//! changes nothing, because half a list would remove working servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -23,13 +24,14 @@ use crate::config::resolved::{BackendKind, BackendSpec};
 
 const BYTES_MAX: u64 = 1 << 20;
 const ENTRIES_MAX: usize = 4096;
-/// Writers write in pieces; the file is read when it has been left alone for so long.
+/// The file is read when it has not changed for this long, because a writer may write it in several
+/// steps.
 const QUIET_FOR: Duration = Duration::from_millis(50);
-/// Where the file cannot be watched, it is looked at this often.
+/// The polling interval if the file cannot be watched.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// What Kubernetes swaps when it renews the files of a mounted folder.
+/// The link that Kubernetes swaps when it updates the files of a mounted volume.
 const SWAPPED: &str = "..data";
-/// The picker's label for what an endpoint runs.
+/// The picker's label for the engine of an endpoint.
 const ENGINE_LABEL: &str = "llm-d.ai/engine-type";
 
 #[derive(Debug, Deserialize)]
@@ -58,11 +60,12 @@ enum Port {
     Text(String),
 }
 
-/// Follows the file for ever.
+/// Follows the file until the task is aborted.
 pub(super) async fn follow(fleet: Arc<Fleet>, path: PathBuf) {
     let touched = Arc::new(Notify::new());
-    let watching = watcher(&path, touched.clone())
-        .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "looked at in turns"));
+    let watching = watcher(&path, touched.clone()).inspect_err(|error| {
+        tracing::warn!(path = %path.display(), %error, "endpoints file is polled, not watched");
+    });
     let mut last = None;
     loop {
         let found = read_text(&path);
@@ -77,7 +80,7 @@ pub(super) async fn follow(fleet: Arc<Fleet>, path: PathBuf) {
     }
 }
 
-/// Watches the folder, since a file that is replaced is another file.
+/// Watches the folder, because a watch on the file ends when the file is replaced.
 fn watcher(path: &Path, touched: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
     let name = path.file_name().map(OsStr::to_owned);
     let on_event = move |event: notify::Result<notify::Event>| {
@@ -91,20 +94,20 @@ fn watcher(path: &Path, touched: Arc<Notify>) -> notify::Result<RecommendedWatch
     Ok(watcher)
 }
 
-/// Whether an event in the folder may have changed the file of this name. Reading the file is an
-/// event too, and must not make us read it again.
+/// Whether an event in the folder may have changed the file with this name. Reading the file is an
+/// event too and must not trigger another read.
 pub(super) fn concerns(event: &notify::Event, name: Option<&OsStr>) -> bool {
     let mut names = event.paths.iter().map(|path| path.file_name());
     let ours = |found: Option<&OsStr>| found == name || found == Some(OsStr::new(SWAPPED));
     !event.kind.is_access() && (event.paths.is_empty() || names.any(ours))
 }
 
-/// Uses what was found, if it can be used.
+/// Applies the content of the file if it is valid.
 pub(super) fn apply(fleet: &Fleet, path: &Path, text: &Result<Option<String>, String>) {
     let specs = match text {
         Ok(Some(text)) => parse(path, text),
         Ok(None) => {
-            tracing::warn!(path = %path.display(), "no endpoints file there yet: no endpoints");
+            tracing::warn!(path = %path.display(), "no endpoints file yet: no endpoints");
             Ok(Vec::new())
         }
         Err(problem) => Err(problem.clone()),
@@ -120,13 +123,13 @@ pub(super) fn apply(fleet: &Fleet, path: &Path, text: &Result<Option<String>, St
     }
 }
 
-/// The file's text; nothing where there is no file.
+/// The content of the file; `None` if there is no file.
 pub(super) fn read_text(path: &Path) -> Result<Option<String>, String> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),
-        // Reading a pipe would wait for ever.
-        Ok(found) if !found.is_file() => return Err("is no ordinary file".into()),
+        // Reading a pipe could block for ever.
+        Ok(found) if !found.is_file() => return Err("is not a regular file".into()),
         Ok(_) => {}
     }
     let mut text = String::new();
@@ -139,7 +142,7 @@ pub(super) fn read_text(path: &Path) -> Result<Option<String>, String> {
     Ok(Some(text))
 }
 
-/// The servers that a file names.
+/// Parses the backends of a file.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, String> {
     let json = path.extension().is_some_and(|end| end == "json");
     let EndpointsFile { endpoints } = if json {
@@ -148,14 +151,14 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, String>
         serde_saphyr::from_str(text).map_err(|error| error.to_string())?
     };
     if endpoints.len() > ENTRIES_MAX {
-        return Err(format!("{} endpoints, at most {ENTRIES_MAX} are taken", endpoints.len()));
+        return Err(format!("{} endpoints, at most {ENTRIES_MAX} are allowed", endpoints.len()));
     }
     let mut names = BTreeSet::new();
     let mut specs = Vec::with_capacity(endpoints.len());
     for (at, endpoint) in endpoints.into_iter().enumerate() {
         let spec = endpoint.spec().map_err(|problem| format!("endpoints[{at}]: {problem}"))?;
         if !names.insert(spec.id.clone()) {
-            return Err(format!("endpoints[{at}]: the name {:?} is there twice", spec.id));
+            return Err(format!("endpoints[{at}]: the name {:?} occurs twice", spec.id));
         }
         specs.push(spec);
     }
@@ -168,9 +171,9 @@ impl Endpoint {
     fn spec(self) -> Result<BackendSpec, String> {
         let port = match &self.port {
             Port::Number(port) => *port,
-            Port::Text(text) => {
-                text.parse().map_err(|_| format!("port {text:?} is no number from 1 to 65535"))?
-            }
+            Port::Text(text) => text
+                .parse()
+                .map_err(|_| format!("port {text:?} is not a number from 1 to 65535"))?,
         };
         let kind = self.kind.as_ref().or_else(|| self.labels.get(ENGINE_LABEL));
         let kind = kind.map_or(Ok(BackendKind::default()), |kind| kind_named(kind))?;
@@ -204,7 +207,7 @@ fn kind_named(name: &str) -> Result<BackendKind, String> {
         "generic" => BackendKind::Generic,
         _ => {
             let kinds = "vllm, sglang, ollama, llamacpp, openai or generic";
-            return Err(format!("kind {name:?} is not known; write {kinds}"));
+            return Err(format!("kind {name:?} is unknown; write {kinds}"));
         }
     })
 }

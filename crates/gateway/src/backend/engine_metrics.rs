@@ -1,18 +1,18 @@
-//! What an engine says of itself, out of its metrics' text.
+//! Parser for the metrics that an engine exposes.
 //!
-//! The text is long and read often, and a handful of its lines matter: so lines are looked at from
-//! their first byte, and only those are taken apart that begin with a name that counts. Several
-//! engines behind one server (data-parallel ranks) write one line each: counts are added up, shares
-//! are averaged. A number that is not a number makes the whole reading worthless.
+//! The text is long, it is read often, and few of its lines matter. So the parser looks at the
+//! first byte of a line and then at the name, and parses the rest only of known names. Several
+//! engines behind one server (data-parallel ranks) write one line each: counts are summed, ratios
+//! are averaged. A value that is not a finite number invalidates the whole reading.
 
 use flow::EngineReading;
 
 use crate::prometheus_text::{self, label};
 
-/// Adapters beyond this many are left out.
+/// Further adapters are ignored.
 const ADAPTERS_MAX: usize = 256;
 
-/// A reading, and the adapters (LoRA) that are loaded.
+/// A reading, and the loaded adapters (LoRA).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct EngineMetrics {
     pub(super) reading: EngineReading,
@@ -25,15 +25,15 @@ enum MetricKind {
     Waiting,
     KvUsed,
     Preemptions,
-    /// A gauge that rises with preemptions, where there is no counter.
+    /// A gauge that rises with preemptions, for engines without a counter.
     PreemptionsNow,
     KvTokens,
-    /// Labels that say of how many blocks of how many tokens the cache is made.
+    /// The labels that give the number of cache blocks and the tokens of a block.
     KvBlocks(&'static str, &'static str),
     Adapters,
 }
 
-/// The names of vLLM (0.6 and later), SGLang and llama.cpp.
+/// The metric names of vLLM (0.6 and later), SGLang and llama.cpp.
 const NAMES: &[(&str, MetricKind)] = &[
     ("vllm:num_requests_running", MetricKind::Running),
     ("vllm:num_requests_waiting", MetricKind::Waiting),
@@ -55,7 +55,7 @@ const NAMES: &[(&str, MetricKind)] = &[
     ("llamacpp:kv_cache_usage_ratio", MetricKind::KvUsed),
 ];
 
-/// Sums over the lines that count.
+/// Sums over the lines with known names.
 #[derive(Debug, Default)]
 struct Sums {
     running: Option<f64>,
@@ -66,11 +66,11 @@ struct Sums {
     preemptions_now: f64,
     kv_tokens: Option<f64>,
     kv_block_tokens: Option<f64>,
-    /// The newest line's time and its adapters.
+    /// The time of the newest line and its adapters.
     adapters: Option<(f64, Vec<String>)>,
 }
 
-/// A line taken apart.
+/// A parsed line.
 #[derive(Clone, Copy, Debug)]
 struct Sample<'a> {
     kind: MetricKind,
@@ -78,7 +78,7 @@ struct Sample<'a> {
     value: f64,
 }
 
-/// Reads an engine's metrics. Nothing where it is no engine's that is known, or unreadable.
+/// Parses an engine's metrics; `None` if no known engine wrote them or a value is invalid.
 pub(super) fn read(text: &[u8]) -> Option<EngineMetrics> {
     let mut sums = Sums::default();
     for line in prometheus_text::lines(text) {
@@ -105,7 +105,7 @@ fn sound(value: f64) -> Option<f64> {
 // === impl Sums ===
 
 impl Sums {
-    /// Adds a line; nothing if that spoils the reading.
+    /// Adds a line; `None` if its value invalidates the reading.
     fn add(&mut self, sample: Sample<'_>) -> Option<()> {
         let Sample { kind, labels, value } = sample;
         match kind {
@@ -129,7 +129,7 @@ impl Sums {
         Some(())
     }
 
-    /// The engine leaves old lines standing; the one with the latest time counts.
+    /// The engine keeps old lines; the line with the latest time is the valid one.
     fn add_adapters(&mut self, labels: &str, at: f64) {
         let newest = self.adapters.as_ref().is_none_or(|(latest, _)| at >= *latest);
         if let Some(names) = label(labels, "running_lora_adapters").filter(|_| newest) {

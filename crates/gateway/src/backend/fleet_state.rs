@@ -1,5 +1,5 @@
-//! The fleet's own state: who is in it, how each is, what each serves; and what follows for the
-//! core and for requests. No IO and no clock.
+//! The state of the fleet: its backends, their health and their models; and what the core and the
+//! requests see of it. No IO and no clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::subset::{Subset, Subsets};
 use crate::clock::span;
 use crate::config::resolved::{BackendSpec, FleetSettings};
 
-/// A grant that was on its way when its backend was taken out still finds it for so long.
+/// A removed backend stays in the roster for this long, for requests that were granted it before.
 const LEAVING: Span = Span::from_secs(30);
 
-/// Where backends are named. On equal names the first wins.
+/// The sources of backends. If two sources use the same name, the first one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum BackendSource {
     Settings,
@@ -39,21 +39,21 @@ pub(super) struct FleetState {
     catalogue: Arc<Catalogue>,
     requested_subsets: Subsets,
     subsets: Arc<BTreeMap<Subset, ModelId>>,
-    /// Whether lists have changed since the catalogue was made.
+    /// Whether model lists have changed since the catalogue was made.
     stale: bool,
     leaving: Vec<(Time, Arc<Upstream>)>,
-    /// What was last told.
+    /// The supply states that were published last.
     published: Vec<(BackendId, SupplyState)>,
     generation: u64,
 }
 
-/// What is to be told: to the core and to requests, in the order of its generation.
+/// An update for the core and for the requests. Updates are ordered by their generation.
 #[derive(Debug)]
 pub(super) struct FleetUpdate {
     pub(super) generation: u64,
     pub(super) supply: Vec<BackendSupply>,
     pub(super) roster: Arc<Roster>,
-    /// Whether other models are known than before.
+    /// Whether the set of known models has changed.
     pub(super) models_changed: bool,
 }
 
@@ -82,7 +82,7 @@ impl FleetState {
         self.set_source(BackendSource::Settings, settings.backends.clone(), now);
     }
 
-    /// A source names these backends now. One with the same name and URL stays who it is.
+    /// Replaces the backends of one source. A backend with the same name and URL keeps its state.
     pub(super) fn set_source(&mut self, source: BackendSource, specs: Vec<BackendSpec>, now: Time) {
         self.sources.insert(source, specs);
         let mut known: BTreeMap<(String, String), BackendId> = BTreeMap::new();
@@ -92,7 +92,7 @@ impl FleetState {
         let mut named = BTreeSet::new();
         for spec in self.sources.values().flatten().cloned().collect::<Vec<_>>() {
             if !named.insert(spec.id.clone()) {
-                tracing::warn!(backend = %spec.id, "named twice, the first is used");
+                tracing::warn!(backend = %spec.id, "name used twice; the first backend is used");
                 continue;
             }
             match known.remove(&(spec.id.clone(), spec.url.clone())) {
@@ -129,10 +129,10 @@ impl FleetState {
         backend.health.checked(check, began, now);
     }
 
-    /// A backend's list was asked for.
+    /// Stores the result of fetching a backend's model list.
     pub(super) fn set_model_list(&mut self, id: BackendId, reply: ModelListReply) {
         let Some(backend) = self.backends.get_mut(&id) else { return };
-        // The configuration may have given a list in the meantime.
+        // The configuration may have set a list in the meantime.
         if !backend.spec.models.is_empty() {
             return;
         }
@@ -144,21 +144,23 @@ impl FleetState {
             }
             (ModelListReply::Unsupported(reason), ServedModels::Unknown) => {
                 tracing::warn!(
-                    backend = %name, reason, "no list of models: it is sent any name; give `models` to it"
+                    backend = %name,
+                    reason,
+                    "no model list: it gets requests for any model; configure its `models`"
                 );
                 backend.models = ServedModels::Any;
                 self.stale = true;
             }
             (ModelListReply::Unsupported(reason), _) => {
-                tracing::debug!(backend = %name, reason, "the old list is kept")
+                tracing::debug!(backend = %name, reason, "model list not read; the old one is kept")
             }
             (ModelListReply::Unavailable(reason), _) => {
-                tracing::debug!(backend = %name, reason, "list of models not read")
+                tracing::debug!(backend = %name, reason, "model list not read")
             }
         }
     }
 
-    /// A backend's metrics were read, or why not. Says whether it has other adapters than before.
+    /// Stores a reading of a backend's metrics, or the error. Returns whether the adapters changed.
     pub(super) fn scraped(
         &mut self,
         id: BackendId,
@@ -182,12 +184,12 @@ impl FleetState {
         }
     }
 
-    /// A model is asked for that only some of its backends may serve.
+    /// Adds a subset of the backends of a model.
     pub(super) fn request_subset(&mut self, subset: Subset, now: Time) {
         self.stale |= self.requested_subsets.request(subset, now);
     }
 
-    /// When something changes by time alone.
+    /// When the state changes next by time alone.
     pub(super) fn next_change(&self, now: Time) -> Option<Time> {
         let settings = self.health_settings();
         let backends =
@@ -195,7 +197,7 @@ impl FleetState {
         backends.chain(self.leaving.iter().map(|&(until, _)| until)).min()
     }
 
-    /// What is to be told, if anything is new.
+    /// The update to publish, if the state has changed.
     pub(super) fn take_update(&mut self, now: Time) -> Option<FleetUpdate> {
         let leaving = self.leaving.len();
         self.leaving.retain(|&(until, _)| until > now);
@@ -229,7 +231,7 @@ impl FleetState {
         let id = BackendId(self.last_id);
         match Upstream::new(id, &spec) {
             Ok(upstream) if self.settings.addressed && upstream.socket.is_none() => {
-                tracing::error!("{}; it is left out", upstream.address_problem());
+                tracing::error!("{}; the backend is ignored", upstream.address_problem());
             }
             Ok(upstream) => _ = self.backends.insert(id, BackendState::new(spec, upstream)),
             Err(problem) => tracing::error!("{problem}"),
@@ -279,8 +281,8 @@ impl FleetState {
         self.backends.iter().map(supply_state).collect()
     }
 
-    /// The models that have a backend which is neither down nor ejected. Only asked for where one
-    /// is ejected.
+    /// The models with a backend that is neither down nor ejected. It is needed only while a
+    /// backend is ejected.
     fn served(&self, now: Time) -> BTreeSet<ModelId> {
         let status = |backend: &BackendState| backend.health.status(now);
         let ejected = |backend| matches!(status(backend), HealthStatus::Ejected(_));

@@ -1,38 +1,40 @@
-//! How one backend is: a state machine without a clock or a socket.
+//! The health of one backend: a state machine without a clock or a socket.
 //!
-//! Four things keep a backend from requests, each with its own way back:
+//! Four reasons keep requests away from a backend. Each ends in its own way:
 //!
-//! | why | begins | ends |
+//! | reason | begins with | ends with |
 //! |---|---|---|
-//! | down | a refused connection, a bad health check, silent checks | the next good check |
-//! | ejected | failures of requests in a row | its time, and nothing else |
-//! | full | the backend says so (429, 503) | its time |
-//! | starting | always at first | the first good check |
+//! | down | a refused connection, a failed check, checks without a response | a successful check |
+//! | ejected | failed requests in a row | its time, and nothing else |
+//! | full | a response 429 or 503 | its time |
+//! | starting | the start | the first successful check |
 //!
-//! A check that passes proves that the server is there, not that it serves: so it lifts what checks
-//! can see and leaves an ejection alone. A backend that says it is full is well: that is never an
-//! ejection, and never long.
+//! A successful check proves that the server responds, not that it serves requests. So it ends a
+//! state that a check can detect, and does not end an ejection. A backend that reports that it is
+//! full is healthy: it is never ejected for this, and the pause is short.
 
 use flow::{Span, Time};
 
 use super::Attempt;
 
-/// A pause without a word from the backend begins here and doubles.
+/// The first pause of a full backend that sends no `Retry-After`. Further pauses double.
 const FULL_FIRST: Span = Span::from_millis(250);
 const FULL_MOST: Span = Span::from_secs(2);
-/// No backend keeps itself away for longer by `Retry-After`.
+/// The longest pause that a backend can ask for with `Retry-After`.
 const RETRY_AFTER_MAX: Span = Span::from_secs(5);
-/// Ejections double up to this many times the first, and are forgotten after as long without one.
+/// Ejections double up to this many times the first one. They start again after the same time
+/// without an ejection.
 const EJECT_MOST_TIMES: u64 = 10;
-/// Checks in a row without an answer that make a backend down: one may be a busy moment.
+/// The number of checks in a row without a response that make a backend down. A single one may be a
+/// busy moment.
 const SILENT_CHECKS: u32 = 2;
-/// Checks come faster while one is in doubt.
+/// The first interval between checks while the health is in doubt.
 const CHECK_SOON: Span = Span::from_millis(250);
-/// What a backend that comes back loses at first: as much as ten requests that wait there.
+/// The score that a returning backend loses at first: as much as ten waiting requests.
 const HANDICAP_MOST: f32 = 500.0;
 const HANDICAP_STEPS: u64 = 10;
 
-/// The numbers that the machine follows.
+/// Settings of the state machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HealthSettings {
     pub(super) eject_after: u32,
@@ -41,16 +43,16 @@ pub(super) struct HealthSettings {
     pub(super) check_every: Span,
 }
 
-/// How a health check went.
+/// The result of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CheckResult {
     Healthy,
-    /// It answered, and not well: what it said.
+    /// The response reports a failure; the text says which.
     Unhealthy(String),
     Refused,
-    /// No whole answer: a timeout, a reset.
+    /// No complete response: a timeout or a reset.
     NoResponse,
-    /// It is this gateway.
+    /// The server is this gateway itself.
     OwnGateway,
 }
 
@@ -64,12 +66,12 @@ pub(super) enum DownReason {
     OwnGateway,
 }
 
-/// What a backend is now.
+/// The present health of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HealthStatus {
     Ready,
     Down(DownReason),
-    /// Until when.
+    /// Until this time.
     Ejected(Time),
     Full(Time),
 }
@@ -77,10 +79,10 @@ pub(super) enum HealthStatus {
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     down: Option<DownReason>,
-    /// When it went down: a check that began earlier proves nothing.
+    /// When it went down. A check that began earlier proves nothing.
     down_at: Time,
     ever_up: bool,
-    /// Checks since it went down, and checks in a row without an answer.
+    /// Checks since it went down, and checks in a row without a response.
     checks_down: u32,
     checks_silent: u32,
     /// Failed requests in a row.
@@ -90,7 +92,7 @@ pub(super) struct Health {
     /// Pauses in a row.
     fulls: u32,
     full_until: Time,
-    /// When it last came back from being down.
+    /// When it last returned from being down.
     back_at: Option<Time>,
 }
 
@@ -133,12 +135,12 @@ impl Health {
         self.failures
     }
 
-    /// Whether an answer would change anything.
+    /// Whether a successful response would change the state.
     pub(super) fn has_failures(&self) -> bool {
         self.failures > 0 || self.fulls > 0
     }
 
-    /// A request ended so.
+    /// Records the outcome of a request.
     pub(super) fn report(&mut self, attempt: Attempt, settings: &HealthSettings, now: Time) {
         match attempt {
             Attempt::Answered => (self.failures, self.fulls) = (0, 0),
@@ -148,7 +150,7 @@ impl Health {
         }
     }
 
-    /// A health check that began then went so.
+    /// Records the result of a health check that began at `began`.
     pub(super) fn checked(&mut self, check: CheckResult, began: Time, now: Time) {
         self.checks_down = self.checks_down.saturating_add(1);
         match check {
@@ -170,7 +172,7 @@ impl Health {
         }
     }
 
-    /// How long to wait before the next check.
+    /// The interval until the next check.
     pub(super) fn next_check(&self, settings: &HealthSettings) -> Span {
         let doubt = self.checks_silent > 0 || self.down.is_some();
         if !doubt {
@@ -179,13 +181,13 @@ impl Health {
         doubled(CHECK_SOON, self.checks_down.max(1), settings.check_every.max(CHECK_SOON))
     }
 
-    /// The points it loses while it is cold, falling in steps.
+    /// The score that it loses while it warms up, falling in steps.
     pub(super) fn handicap(&self, settings: &HealthSettings, now: Time) -> f32 {
         let Some(step) = self.cold_step(settings, now) else { return 0.0 };
         HANDICAP_MOST * (HANDICAP_STEPS - step) as f32 / HANDICAP_STEPS as f32
     }
 
-    /// When something changes by time alone.
+    /// When the state changes next by time alone.
     pub(super) fn next_change(&self, settings: &HealthSettings, now: Time) -> Option<Time> {
         let ends = [self.ejected_until, self.full_until].into_iter().filter(|&end| end > now);
         let step = self.cold_step(settings, now).zip(self.cold_since(now));
@@ -210,7 +212,8 @@ impl Health {
     }
 
     fn failed(&mut self, settings: &HealthSettings, now: Time) {
-        // What was in flight when it was ejected fails as well, and says nothing new.
+        // Requests that were in flight when the backend was ejected fail as well and prove nothing
+        // new.
         if now < self.ejected_until {
             return;
         }
@@ -229,7 +232,7 @@ impl Health {
 
     fn pause(&mut self, retry_after: Option<Span>, now: Time) {
         let retry_after = retry_after.map(|retry_after| retry_after.min(RETRY_AFTER_MAX));
-        // Many requests may hear the same "full" at once: that is one.
+        // Many requests may get the same 429 at once; they count as one.
         if now >= self.full_until {
             self.fulls = self.fulls.saturating_add(1);
             let span = retry_after.unwrap_or_else(|| doubled(FULL_FIRST, self.fulls, FULL_MOST));
@@ -256,7 +259,7 @@ fn part(whole: Span, steps: u64) -> Span {
     Span::from_nanos(whole.nanos() / HANDICAP_STEPS * steps)
 }
 
-/// `first`, doubled for each further time, up to `most`.
+/// `first`, doubled for each repetition, up to `most`.
 fn doubled(first: Span, times: u32, most: Span) -> Span {
     let factor = 1u64 << times.saturating_sub(1).min(32);
     Span::from_nanos(first.nanos().saturating_mul(factor)).min(most)
@@ -270,7 +273,7 @@ impl std::fmt::Display for DownReason {
             Self::Starting => f.write_str("starting"),
             Self::Refused => f.write_str("unready: connection refused"),
             Self::Unhealthy(said) => write!(f, "unready: {said}"),
-            Self::NoResponse => f.write_str("unready: health checks are not answered"),
+            Self::NoResponse => f.write_str("unready: health checks get no response"),
             Self::OwnGateway => f.write_str("unready: it is this gateway itself"),
         }
     }

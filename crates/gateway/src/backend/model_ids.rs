@@ -1,23 +1,23 @@
-//! Model names and their numbers.
+//! Model names and their ids.
 //!
-//! A name keeps its number while any backend lists it and for long after, since requests that wait
-//! hold the number. Names come from servers, so there is a limit to them.
+//! A name keeps its id while a backend lists it and for an hour after, because waiting requests
+//! refer to the id. Names come from model servers, so their number is limited.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use flow::{ModelId, Span, Time};
 
-/// Every name that nobody lists; only backends that take any name serve it.
+/// All names that no backend lists. Only backends that serve any name serve them.
 pub(super) const ANY_OTHER: ModelId = ModelId(0);
-/// What requests wait for while a list is not learnt.
+/// The model for which requests wait while a model list is unknown.
 pub(super) const NOT_YET: ModelId = ModelId(1);
 const FIRST: u32 = 2;
 
-/// Far below what the core can number, so that lists of all names stay short.
+/// Far below the limit of the core, so that lists of all names stay short.
 const NAMES_MAX: usize = 16_384;
 const _: () = assert!(NAMES_MAX < flow::MODELS_MAX as usize);
-/// Longer than anyone waits: then nobody holds the number any more.
+/// Longer than any request waits, so no request refers to the id any more.
 const KEEP_FOR: Span = Span::from_secs(3600);
 
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ struct KnownName {
 // === impl ModelIds ===
 
 impl ModelIds {
-    /// The number of a name that is listed now; nothing when there are too many names.
+    /// The id of a listed name; `None` if there are too many names.
     pub(super) fn number(&mut self, name: &str, now: Time) -> Option<ModelId> {
         if let Some(known) = self.known.get_mut(name) {
             known.listed = now;
@@ -49,7 +49,7 @@ impl ModelIds {
             Some(id) => id,
             None if self.known.len() < NAMES_MAX => ModelId(next),
             None => {
-                tracing::warn!(name, "left out: more than {NAMES_MAX} models");
+                tracing::warn!(name, "model ignored: there are more than {NAMES_MAX}");
                 return None;
             }
         };
@@ -57,7 +57,7 @@ impl ModelIds {
         Some(id)
     }
 
-    /// Takes note that names were listed until now.
+    /// Records that these names were listed until now.
     pub(super) fn touch<'a>(&mut self, names: impl Iterator<Item = &'a str>, now: Time) {
         for name in names {
             if let Some(known) = self.known.get_mut(name) {
@@ -97,7 +97,7 @@ mod tests {
         model_ids.touch(["m1"].into_iter(), later);
         let reused = model_ids.number("new", later).unwrap();
         assert!(reused.0 < FIRST + NAMES_MAX as u32);
-        assert_eq!(model_ids.number("a", later), first, "listed subset_model the hour");
+        assert_eq!(model_ids.number("a", later), first, "listed within the hour");
         assert_eq!(model_ids.number("m1", later), Some(ModelId(FIRST + 1)));
         let ids: std::collections::BTreeSet<u32> =
             model_ids.known.values().map(|known| known.id.0).collect();

@@ -1,4 +1,4 @@
-//! Which models a server has: its list, read with mistrust.
+//! The model list of a server. Its content is validated, because any server may be behind a URL.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::probe::{ProbeError, ProbeLimits, ProbeResponse, get};
 use super::roster::Upstream;
 use crate::config::resolved::BackendKind;
 
-/// More names than this of one backend are left out.
+/// Further names of one backend are ignored.
 const NAMES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = flow::identity::NAME_MAX;
-/// A longer entry of Ollama's list is not kept whole.
+/// A longer entry of an Ollama list is not kept.
 const TAG_BYTES_MAX: usize = 4 << 10;
 const LATEST: &str = ":latest";
 
@@ -23,17 +23,17 @@ pub(super) struct ListedModel {
     pub(super) owned_by: Option<String>,
     pub(super) created: Option<u64>,
     pub(super) tag: Option<Arc<RawValue>>,
-    /// Whether this is only another name of one that is listed.
+    /// Whether this is an alias of another entry.
     pub(super) alias: bool,
 }
 
-/// What came of asking for a list.
+/// The result of fetching a list.
 #[derive(Clone, Debug)]
 pub(super) enum ModelListReply {
     List(Vec<ListedModel>),
-    /// The server is there and has no list to give: why.
+    /// The server responds but has no list; the text says why.
     Unsupported(String),
-    /// It could not be asked; later perhaps.
+    /// The list could not be fetched now; the text says why.
     Unavailable(String),
 }
 
@@ -57,7 +57,7 @@ struct ModelJson {
     created: Option<serde_json::Value>,
 }
 
-/// Asks a server for its list.
+/// Fetches the model list of a server.
 pub(super) async fn fetch_model_list(upstream: &Upstream, limits: ProbeLimits) -> ModelListReply {
     let ollama = upstream.kind == BackendKind::Ollama;
     let path = if ollama { "/api/tags" } else { "/v1/models" };
@@ -77,18 +77,18 @@ pub(super) async fn fetch_model_list(upstream: &Upstream, limits: ProbeLimits) -
     }
     match if ollama { ollama_list(&body) } else { openai_list(&body) } {
         Some(list) => ModelListReply::List(list),
-        None => ModelListReply::Unsupported(format!("{path} answered no list")),
+        None => ModelListReply::Unsupported(format!("{path} has no model list")),
     }
 }
 
-/// The list that OpenAI's API gives: `{"data": [{"id": …}]}`.
+/// Parses a list in OpenAI's format: `{"data": [{"id": …}]}`.
 pub(super) fn openai_list(body: &[u8]) -> Option<Vec<ListedModel>> {
     let OpenAiList { data } = serde_json::from_slice(body).ok()?;
     Some(data.into_iter().filter_map(listed).take(NAMES_MAX).collect())
 }
 
-/// The list that Ollama gives: `{"models": [{"name": …}]}`. It takes a name with the tag `latest`
-/// without the tag too.
+/// Parses a list in Ollama's format: `{"models": [{"name": …}]}`. Ollama also accepts a name with
+/// the tag `latest` without the tag.
 pub(super) fn ollama_list(body: &[u8]) -> Option<Vec<ListedModel>> {
     let OllamaList { models } = serde_json::from_slice(body).ok()?;
     let mut list = Vec::new();

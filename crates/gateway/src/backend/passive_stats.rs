@@ -1,17 +1,17 @@
-//! What requests leave behind at a backend without taking a lock.
+//! Statistics of a backend that requests update without a lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use flow::Span;
 
-/// The newest latency counts for one part in so many.
+/// The weight of the newest latency is one part in this many.
 const SMOOTHING: i64 = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct PassiveStats {
-    /// Whether failures or pauses are pending that an answer would clear.
+    /// Whether there are failures or pauses that a successful response would clear.
     has_failures: AtomicBool,
-    /// The smoothed time to the first byte in nanoseconds; 0 while nothing is known.
+    /// The smoothed time to the first byte in nanoseconds; 0 before the first response.
     latency: AtomicU64,
 }
 
@@ -26,7 +26,8 @@ impl PassiveStats {
         self.has_failures.store(has_failures, Ordering::Relaxed);
     }
 
-    /// Takes one more latency into the mean. Of two at once one may be lost: it is a mean.
+    /// Adds a latency to the mean. Of two concurrent updates one may be lost, which a mean
+    /// tolerates.
     pub(super) fn note(&self, latency: Span) {
         let latency = i64::try_from(latency.nanos()).unwrap_or(i64::MAX).max(1);
         let mean = self.latency.load(Ordering::Relaxed) as i64;

@@ -1,7 +1,8 @@
-//! One question to a server: a GET on a connection of its own, bounded in time and size.
+//! A GET request to a backend on a connection of its own, limited in time and size.
 //!
-//! Probes do not share the connections of the pool: what they find out must not depend on a pool, and
-//! a check that hangs must hold nothing that requests need. Redirects are answers like any other.
+//! Probes do not use the pool of the data path: their result must not depend on a pool, and a probe
+//! that hangs must not hold a connection that requests need. A redirect is a response like any
+//! other.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::upstream::{ConnectError, connect};
 
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
 
-/// What a question may cost.
+/// The limits of a probe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProbeLimits {
     /// From the first packet to the last byte.
@@ -32,17 +33,17 @@ pub(super) struct ProbeResponse {
     pub(super) body: Bytes,
 }
 
-/// Why there is no answer.
+/// Why a probe has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProbeError {
     Refused,
     TimedOut,
     TooLarge,
-    /// Anything else that went wrong on the way.
+    /// Any other failure.
     Failed(String),
 }
 
-/// Asks a server for a path below its base.
+/// Requests a path below the backend's base path.
 pub(super) async fn get(
     upstream: &Upstream,
     path: &str,
@@ -84,7 +85,7 @@ fn request(upstream: &Upstream, path: &str) -> Result<Request<Empty<Bytes>>, Pro
     request.body(Empty::new()).map_err(strange)
 }
 
-/// Lets the connection run for as long as the answer takes, and ends both together.
+/// Drives the connection until the response is complete, and drops both together.
 async fn drive<T>(
     asked: impl Future<Output = Result<T, ProbeError>>,
     wire: impl Future<Output = hyper::Result<()>>,
@@ -92,7 +93,7 @@ async fn drive<T>(
     let mut asked = std::pin::pin!(asked);
     tokio::select! {
         response = &mut asked => response,
-        // The server has closed; what it said before is still to be read.
+        // The server has closed the connection; bytes that it sent before are still to be read.
         _ = wire => asked.await,
     }
 }
@@ -135,7 +136,7 @@ impl std::fmt::Display for ProbeError {
         match self {
             Self::Refused => f.write_str("connection refused"),
             Self::TimedOut => f.write_str("no response in time"),
-            Self::TooLarge => f.write_str("the response is too long"),
+            Self::TooLarge => f.write_str("the response is too large"),
             Self::Failed(error) => f.write_str(error),
         }
     }

@@ -1,4 +1,4 @@
-//! What there is now, as requests see it.
+//! The backends and their models as requests see them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,54 +14,54 @@ use super::passive_stats::PassiveStats;
 use super::subset::Subset;
 use crate::config::resolved::{BackendKind, BackendSpec};
 
-/// Where a server is whose URL has no port.
+/// The port of a URL without a port.
 pub(super) const PORT: u16 = 80;
 
-/// The model servers and their models at one moment.
+/// The backends and their models at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     pub(crate) backends: BTreeMap<BackendId, Arc<Upstream>>,
     pub(super) catalogue: Arc<Catalogue>,
-    /// One model of each backend, of those that are ready if any is: where a request goes that
-    /// names none.
+    /// One model of each ready backend, or of each backend if none is ready. A request that names
+    /// no model uses them in turn.
     pub(super) default_models: Vec<ModelId>,
-    /// The backends that are ready, with the models that each serves.
+    /// The ready backends, with the models of each.
     pub(super) ready: Vec<(BackendId, Vec<ModelId>)>,
-    /// Models that only some of their backends may serve.
+    /// Models that only a subset of their backends may serve.
     pub(super) subsets: Arc<BTreeMap<Subset, ModelId>>,
-    /// How many are configured or found; those that are leaving do not count.
+    /// The number of configured or discovered backends, without those that are leaving.
     pub(super) present: usize,
-    /// Adapters (LoRA) that some backend has loaded, by the number of their name.
+    /// The ids of adapters (LoRA) that a backend has loaded.
     pub(super) adapters: BTreeSet<ModelId>,
 }
 
-/// What a relay needs to know of a model server.
+/// A backend as the data path sees it.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) id: BackendId,
-    /// Its configured name, as text and as a header's value.
+    /// The configured name, as text and as a header value.
     pub(crate) name: String,
     pub(crate) name_header: HeaderValue,
     pub(crate) kind: BackendKind,
     /// Host and port.
     pub(crate) authority: Authority,
-    /// What stands before every path, without a slash at its end.
+    /// The prefix of every path, without a trailing slash.
     pub(crate) base_path: String,
     pub(crate) http2: bool,
-    /// `Host` header of every request to it.
+    /// The `Host` header of every request to it.
     pub(crate) host_header: HeaderValue,
-    /// Its address, where that needs nobody to look it up.
+    /// The socket address, if it is known without a DNS lookup.
     pub(crate) socket: Option<SocketAddr>,
-    /// What requests leave behind.
+    /// Statistics that requests update.
     pub(super) stats: Arc<PassiveStats>,
 }
 
-/// What a model's name leads to.
+/// The result of looking up a model name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// Some backend lists it, or takes any name.
+    /// A backend lists it, or serves any name.
     Known(ModelId),
-    /// Not listed, but a backend's list is not learnt yet: wait, and look again.
+    /// Not listed, but the list of a backend is still unknown: wait, then look it up again.
     NotYet(ModelId),
     /// No backend lists it.
     Unknown,
@@ -70,7 +70,7 @@ pub(crate) enum Lookup {
 // === impl Roster ===
 
 impl Roster {
-    /// What a model's name leads to.
+    /// Looks up a model name.
     pub(crate) fn lookup(&self, model: &str) -> Lookup {
         match self.catalogue.ids.get(model) {
             Some(&id) => Lookup::Known(id),
@@ -79,7 +79,7 @@ impl Roster {
         }
     }
 
-    /// A model for a request that names none: any backend will do, in turns by `draw`.
+    /// A model for a request that names none. `draw` selects a backend in turn.
     pub(crate) fn anywhere(&self, draw: u64) -> Lookup {
         let count = self.default_models.len() as u64;
         match draw.checked_rem(count).and_then(|at| self.default_models.get(at as usize)) {
@@ -88,7 +88,7 @@ impl Roster {
         }
     }
 
-    /// Whether no backend is configured or found.
+    /// Whether no backend is configured or discovered.
     pub(crate) fn is_empty(&self) -> bool {
         self.present == 0
     }
@@ -98,7 +98,7 @@ impl Roster {
         self.serving(model).next().is_some()
     }
 
-    /// The backends of this model that are ready.
+    /// The ready backends of this model.
     pub(crate) fn serving(&self, model: ModelId) -> impl Iterator<Item = BackendId> {
         let serves = move |(_, models): &&(_, Vec<_>)| models.binary_search(&model).is_ok();
         self.ready.iter().filter(serves).map(|&(id, _)| id)
@@ -108,28 +108,28 @@ impl Roster {
         self.backends.get(&backend)
     }
 
-    /// The backend at this address; the newest, where one that is leaving was there before.
+    /// The backend at this address. If one that is leaving had the address before, the newer one.
     pub(crate) fn at(&self, socket: SocketAddr) -> Option<&Arc<Upstream>> {
         self.backends.values().rfind(|upstream| upstream.socket == Some(socket))
     }
 
-    /// Every name that leads to a model, with its number.
+    /// All model names with their ids.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (&str, ModelId)> {
         self.catalogue.ids.iter().map(|(name, &id)| (&**name, id))
     }
 
-    /// Numbers that stand for a model which only some of its backends may serve, with the model's.
+    /// The ids of subsets, each with the id of its model.
     pub(crate) fn narrowed(&self) -> impl Iterator<Item = (ModelId, ModelId)> {
         self.subsets.iter().map(|(subset, &id)| (id, subset.model))
     }
 
-    /// All models that are listed, each once, by name.
+    /// All listed models, each once, by name.
     pub(crate) fn models_merged(&self) -> &[ModelEntry] {
         &self.catalogue.entries
     }
 
-    /// What a request for this model should name as its adapter (LoRA): the model, if some backend
-    /// has it loaded as one.
+    /// The adapter (LoRA) of a request for this model: the model itself, if a backend has loaded it
+    /// as an adapter.
     pub(crate) fn adapter(&self, model: ModelId) -> Option<u32> {
         self.adapters.contains(&model).then_some(model.0)
     }
@@ -142,13 +142,13 @@ impl Roster {
 // === impl Upstream ===
 
 impl Upstream {
-    /// What is wrong with it where others must be told its address.
+    /// The message for a backend without an IP address, where Envoy needs one.
     pub(crate) fn address_problem(&self) -> String {
         let Self { name, authority, .. } = self;
-        format!("backend {name}: {authority} is a name where Envoy needs an address; write its IP")
+        format!("backend {name}: {authority} is a host name, but Envoy needs an IP address")
     }
 
-    /// Takes note of how long an answer's first byte took.
+    /// Records the time to the first byte of a response.
     pub(crate) fn note(&self, first_byte: Span) {
         self.stats.note(first_byte);
     }
@@ -158,27 +158,30 @@ impl Upstream {
         place(&self.authority)
     }
 
-    /// Reads where a backend is. The error says what is wrong with its URL and what would be right.
+    /// Parses the URL of a backend. The error says what is wrong with the URL and which form is
+    /// right.
     pub(crate) fn new(id: BackendId, spec: &BackendSpec) -> Result<Self, String> {
         let wrong = |what: &str| {
             let BackendSpec { id, url, .. } = spec;
             format!("backend {id}: url {url:?} {what}; write http://host:port")
         };
-        let uri: Uri = spec.url.parse().map_err(|_| wrong("is no URL"))?;
+        let uri: Uri = spec.url.parse().map_err(|_| wrong("is not a URL"))?;
         if uri.scheme() != Some(&Scheme::HTTP) {
             return Err(wrong("is not http"));
         }
         let given = uri.authority().ok_or_else(|| wrong("has no host"))?;
-        // Names and passwords do not belong into a `Host` header.
+        // Credentials do not belong into a `Host` header.
         let host = given.as_str().rsplit('@').next().unwrap_or_default();
         let authority: Authority = host.parse().map_err(|_| wrong("has no host"))?;
         if authority.host().is_empty() {
             return Err(wrong("has no host"));
         }
-        let host_header = HeaderValue::from_str(host).map_err(|_| wrong("has a strange host"))?;
-        let name_header = HeaderValue::from_str(&spec.id)
-            .map_err(|_| format!("backend {:?}: an id is made of visible letters", spec.id))?;
-        // Clients' paths begin with `/v1` already; many write it into the URL as clients need it.
+        let host_header = HeaderValue::from_str(host).map_err(|_| wrong("has an invalid host"))?;
+        let name_header = HeaderValue::from_str(&spec.id).map_err(|_| {
+            format!("backend {:?}: an id must consist of visible ASCII characters", spec.id)
+        })?;
+        // The paths of requests already begin with `/v1`, and many users write it into the URL as
+        // clients need it.
         let path = uri.path().trim_end_matches('/');
         let base_path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
         let BackendSpec { id: name, kind, http2, .. } = spec;
@@ -204,7 +207,7 @@ fn place(authority: &Authority) -> (&str, u16) {
     (host, authority.port_u16().unwrap_or(PORT))
 }
 
-/// The address that an authority writes down.
+/// The socket address that an authority contains.
 fn socket(authority: &Authority) -> Option<SocketAddr> {
     let (host, port) = place(authority);
     let ip = match host {

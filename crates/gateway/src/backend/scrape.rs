@@ -1,6 +1,6 @@
-//! Reading the engines' own metrics, again and again.
+//! Scraping of the engines' metrics, one loop per backend.
 //!
-//! What cannot be read is not guessed: the core takes a reading that is old for none.
+//! A value that cannot be read is not guessed: the core ignores a reading that is too old.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use crate::jitter::Jitter;
 
 const PATH: &str = "/metrics";
 const BODY_MAX: usize = 4 << 20;
-/// A server that gives no metrics is asked less and less often, down to this.
+/// The longest interval. The interval of a server without metrics grows up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// What is known of a server's metrics.
+/// Whether a server has metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetricsSupport {
-    /// It has had them, or should have them.
+    /// It has had metrics, or its kind has them.
     Supported,
-    /// It may have them: it is asked once each time that it comes up.
+    /// It may have metrics; it is asked once each time that it comes up.
     Unknown,
     Unsupported,
 }
 
-/// What one round needs to know.
+/// What one scrape needs to know.
 #[derive(Debug)]
 struct ScrapeTarget {
     upstream: Arc<Upstream>,
@@ -38,7 +38,7 @@ struct ScrapeTarget {
     time: Duration,
 }
 
-/// Reads one backend's metrics for as long as it is there.
+/// Scrapes one backend for as long as it exists.
 pub(super) async fn scrape(fleet: Arc<Fleet>, id: BackendId) {
     let mut jitter = Jitter::new(u64::from(id.0));
     let mut support = None;
@@ -73,7 +73,7 @@ impl Fleet {
         })
     }
 
-    /// Reads once; says whether there was something to read.
+    /// Scrapes once; returns whether there were metrics.
     async fn scrape(&self, id: BackendId, target: &ScrapeTarget) -> bool {
         let metrics = {
             let Ok(_permit) = self.probes.acquire().await else { return false };
@@ -98,7 +98,7 @@ async fn fetch(upstream: &Upstream, time: Duration) -> Result<EngineMetrics, Str
     if !response.status.is_success() {
         return Err(format!("{PATH} answered {}", response.status));
     }
-    read(&response.body).ok_or_else(|| format!("{PATH} has no engine's numbers that are known"))
+    read(&response.body).ok_or_else(|| format!("{PATH} has no metrics of a known engine"))
 }
 
 // === impl MetricsSupport ===

@@ -1,9 +1,9 @@
-//! How a gateway knows itself among its backends.
+//! Detection of a gateway that is configured as its own backend.
 //!
-//! A wrong port in the configuration makes a gateway its own backend, and each request would come
-//! back as a new one, again and again. It is known by its addresses, without a question; where a
-//! name or a translated address hides them, by the mark in its health page. Another gateway is a
-//! backend like any other.
+//! With a wrong port in the configuration a gateway is its own backend, and each request would
+//! loop. The gateway compares the backend's address with its own addresses. If a name or a
+//! translated address hides them, the instance id in the health page reveals it. Another gateway is
+//! an ordinary backend.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -12,22 +12,22 @@ use serde::Deserialize;
 
 use super::roster::PORT;
 
-/// What a gateway knows of itself.
+/// The identity of this gateway.
 #[derive(Debug, Default)]
 pub(crate) struct GatewayIdentity {
-    /// Where it listens.
+    /// The addresses on which it listens.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// A name that no other gateway has.
+    /// An id that no other gateway has.
     pub(crate) instance: String,
 }
 
-/// What every gateway's health page has.
+/// The field that every gateway's health page has.
 #[derive(Deserialize)]
 struct Mark {
     tidegate: String,
 }
 
-/// The name of the gateway whose health page this is, if it is one's.
+/// The instance id of the gateway that wrote this health page; `None` for any other page.
 pub(super) fn instance(page: &[u8]) -> Option<String> {
     serde_json::from_slice(page).ok().map(|Mark { tidegate }| tidegate)
 }
@@ -35,7 +35,7 @@ pub(super) fn instance(page: &[u8]) -> Option<String> {
 // === impl GatewayIdentity ===
 
 impl GatewayIdentity {
-    /// Whether this is where it listens itself.
+    /// Whether this gateway listens at `authority`.
     pub(super) fn is_at(&self, authority: &Authority) -> bool {
         let port = authority.port_u16().unwrap_or(PORT);
         let hosts = local(authority.host());
@@ -46,7 +46,7 @@ impl GatewayIdentity {
             .any(|own| own.port() == port && hosts.iter().any(|&host| hears(own.ip(), host)))
     }
 
-    /// Whether this is its own health page.
+    /// Whether this gateway wrote this health page.
     pub(super) fn wrote(&self, page: &[u8]) -> bool {
         instance(page).is_some_and(|instance| instance == self.instance)
     }
@@ -56,13 +56,13 @@ impl GatewayIdentity {
     }
 }
 
-/// The addresses that a host surely means. No name but one is looked up: that takes time, and what
-/// it finds may change.
+/// The addresses that a host certainly means. No name except `localhost` is resolved: DNS takes
+/// time, and its result may change.
 fn local(host: &str) -> Vec<IpAddr> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let any = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
     match bare.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
-        // Who connects to no address in particular reaches this machine.
+        // A connection to the unspecified address reaches this machine.
         Ok(ip) if ip.is_unspecified() => any.into(),
         Ok(ip) => vec![ip],
         Err(_) if bare.eq_ignore_ascii_case("localhost") => any.into(),

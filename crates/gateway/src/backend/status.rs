@@ -1,4 +1,4 @@
-//! What a person is shown of each backend.
+//! The status of each backend, for the admin pages and D-Bus.
 
 use flow::{BackendId, BackendTraits, EngineReading, Span, Time};
 
@@ -11,25 +11,25 @@ use crate::config::resolved::BackendKind;
 #[derive(Clone, Debug)]
 pub(crate) struct BackendStatus {
     pub(crate) backend: BackendId,
-    /// Its configured name.
+    /// The configured name.
     pub(crate) id: String,
     pub(crate) url: String,
     pub(crate) kind: BackendKind,
     pub(crate) ready: bool,
     /// `ready`, `starting`, `full`, `ejected 3.2 s more`, `unready: connection refused`, …
     pub(crate) state: String,
-    /// The models it lists; `*` for any.
+    /// The models that it lists; `*` for any.
     pub(crate) models: Vec<String>,
-    /// How long ago it was last checked, and what came of it.
+    /// The age and the result of the last health check.
     pub(crate) last_check: Option<(Span, String)>,
-    /// How long ago its metrics were last read, and what they said.
+    /// The age and the content of the last reading of its metrics.
     pub(crate) last_reading: Option<(Span, EngineReading)>,
-    /// Why they could not be read the last time.
+    /// Why the last scrape failed.
     pub(crate) scrape_error: Option<String>,
     pub(crate) traits: BackendTraits,
     /// Failed requests in a row.
     pub(crate) failures: u32,
-    /// The smoothed time to the first byte of its answers.
+    /// The smoothed time to the first byte of its responses.
     pub(crate) latency: Option<Span>,
 }
 
@@ -46,11 +46,9 @@ impl FleetState {
         let models_known = !matches!(backend.models, ServedModels::Unknown);
         let last_resort = self.is_last_resort(backend, now);
         let state = match status {
-            HealthStatus::Ready if !models_known => {
-                "starting: its list of models is not models_known".into()
-            }
+            HealthStatus::Ready if !models_known => "starting: its model list is unknown".into(),
             HealthStatus::Ejected(_) if last_resort => {
-                format!("ready: {}, but nobody else serves its models", status.text(now))
+                format!("ready: {}, but no other backend serves its models", status.text(now))
             }
             _ => status.text(now),
         };

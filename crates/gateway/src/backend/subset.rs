@@ -1,8 +1,9 @@
 //! Subsets: a model that only some of its backends may serve.
 //!
-//! Whoever stands before the picker may say which backends a request can go to. To the core that is
-//! one more model, which only these serve: so such requests wait in turn, route and count as all
-//! others do. Subsets are made when they are first asked for, and there is a limit to them.
+//! A router in front of the picker may say which backends a request can use. For the core a subset
+//! is another model, which only these backends serve. So these requests wait, are routed and are
+//! counted like all others. A subset is created when a request first asks for it; their number is
+//! limited.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -14,29 +15,29 @@ use super::backend_state::BackendState;
 use super::model_ids::ModelIds;
 use super::roster::Upstream;
 
-/// The most subsets at once. A router has a handful.
+/// The most subsets at a time. A router has a handful.
 const SUBSETS_MAX: usize = 256;
-/// Longer than requests wait: then another subset may have its place.
+/// Longer than any request waits. After this time another subset may replace it.
 const KEPT: Span = Span::from_secs(300);
-/// The most spots that are read of a hint.
+/// The most addresses that are read from a hint.
 pub(crate) const SUBSET_ADDRESSES_MAX: usize = 4096;
 
-/// A model, and where it may be served: no more addresses than there are backends, whatever a hint
-/// lists.
+/// A model, and the addresses of the backends that may serve it. Addresses of a hint without a
+/// backend are left out, so its size is bounded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Subset {
     pub(super) model: ModelId,
     sockets: BTreeSet<SocketAddr>,
 }
 
-/// Where a backend is: with any port, unless one is named.
+/// The address of a backend, with any port unless one is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EndpointAddress {
     ip: IpAddr,
     port: Option<u16>,
 }
 
-/// The subsets that were asked for.
+/// The requested subsets.
 #[derive(Debug, Default)]
 pub(super) struct Subsets {
     requested: BTreeMap<Subset, RequestedSubset>,
@@ -44,16 +45,16 @@ pub(super) struct Subsets {
 
 #[derive(Debug)]
 struct RequestedSubset {
-    /// When it was asked for first.
+    /// When it was first requested.
     since: Time,
-    /// The name under which it is numbered: one that no server lists.
+    /// The name under which it gets its id. No server can list this name.
     name: String,
 }
 
 // === impl EndpointAddress ===
 
 impl EndpointAddress {
-    /// Reads `ip:port` or `ip`.
+    /// Parses `ip:port` or `ip`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(address) = text.parse::<SocketAddr>() {
@@ -66,7 +67,7 @@ impl EndpointAddress {
 // === impl Subset ===
 
 impl Subset {
-    /// Those of these backends that are on one of the spots; nothing where none is.
+    /// The subset of these backends at the given addresses; `None` if it is empty.
     pub(super) fn of<'a>(
         model: ModelId,
         addresses: &BTreeSet<EndpointAddress>,
@@ -90,22 +91,22 @@ impl Subset {
 // === impl Subsets ===
 
 impl Subsets {
-    /// Takes note that a subset is asked for; says whether it is new.
+    /// Adds a subset; returns whether it is new.
     pub(super) fn request(&mut self, subset: Subset, now: Time) -> bool {
         if self.requested.contains_key(&subset) {
             return false;
         }
         if self.requested.len() >= SUBSETS_MAX && !self.drop_oldest(now) {
-            tracing::debug!("a subset was left out: there are {SUBSETS_MAX} already");
+            tracing::debug!("subset ignored: there are {SUBSETS_MAX} already");
             return false;
         }
-        // Names of models have no control characters.
+        // Model names have no control characters.
         let name = format!("\u{1}{subset:?}");
         self.requested.insert(subset, RequestedSubset { since: now, name });
         true
     }
 
-    /// Makes room. One that is still in use comes back with its number when it is asked for.
+    /// Makes room. A subset that is still in use gets the same id when it is requested again.
     fn drop_oldest(&mut self, now: Time) -> bool {
         let oldest = self.requested.iter().min_by_key(|(_, requested)| requested.since);
         let Some((oldest, since)) = oldest.map(|(subset, at)| (subset.clone(), at.since)) else {
@@ -118,7 +119,7 @@ impl Subsets {
         old
     }
 
-    /// Numbers those that some backend can serve, and tells the backends.
+    /// Assigns ids to the subsets that a backend can serve, and stores them in the backends.
     pub(super) fn number(
         &self,
         backends: &mut BTreeMap<BackendId, BackendState>,

@@ -1,4 +1,4 @@
-//! Tests of the fleet, and what they share: a server that answers what it is told to.
+//! Tests of the fleet, and their shared fake server.
 
 mod discovery;
 mod endpoints_file;
@@ -29,11 +29,11 @@ use crate::scheduler::Scheduler;
 
 type Pages = Arc<Mutex<BTreeMap<String, (u16, String)>>>;
 
-/// A server of fixed pages; every other path is 404.
+/// A server with fixed pages; every other path is 404.
 struct Fake {
     port: u16,
     pages: Pages,
-    /// How often it was asked.
+    /// The number of requests.
     asked: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
@@ -57,7 +57,7 @@ fn upstream(port: u16, kind: BackendKind) -> Upstream {
     Upstream::new(BackendId(1), &spec("a", port, kind, &[])).unwrap()
 }
 
-/// Settings under which things happen soon.
+/// Settings with short intervals.
 fn quick(backends: Vec<BackendSpec>) -> FleetSettings {
     FleetSettings {
         backends,
@@ -80,7 +80,7 @@ fn is_ready(scheduler: &Scheduler, backend: u32) -> bool {
     })
 }
 
-/// Lets everything else run until something is so.
+/// Yields until the condition holds.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let wait = async {
         while !is_so() {
@@ -137,7 +137,7 @@ impl Fake {
         self.pages.lock().unwrap().insert(path.into(), (status, body.into()));
     }
 
-    /// Closes the port; connections are refused from now on.
+    /// Closes the port; further connections are refused.
     async fn stop(self) -> u16 {
         self.task.abort();
         _ = self.task.await;

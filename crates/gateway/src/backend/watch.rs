@@ -1,9 +1,9 @@
-//! The task that watches the servers: one small loop for each, and one over all of them.
+//! The tasks that watch the backends: one loop for each backend, and one for all.
 //!
-//! The loop over all sleeps until something changes by time alone (an ejection ends, a slow start
-//! takes its next step) or until someone has changed something. Each backend's loop asks for its
-//! health, and for its list of models with it, so that a backend that comes back is never sent
-//! what it no longer serves.
+//! The loop for all sleeps until the state changes by time alone (an ejection ends, a slow start
+//! takes its next step) or until another task changes it. The loop of a backend checks its health
+//! and fetches its model list with the check. So a backend that returns never gets a request for a
+//! model that it no longer serves.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,17 +24,17 @@ use crate::clock;
 use crate::config::resolved::BackendKind;
 use crate::jitter::Jitter;
 
-/// How often lists of models are asked for.
+/// The interval between two fetches of a model list.
 const MODEL_LIST_INTERVAL: Span = Span::from_secs(30);
-/// A health check's answer is not read further.
+/// The most bytes that are read of a health response.
 const HEALTH_BODY_MAX: usize = 1 << 20;
 const LIST_BODY_MAX: usize = 4 << 20;
-/// Loops begin within this time of each other, not all at once.
+/// The loops start spread over this time.
 const SPREAD: Duration = Duration::from_millis(50);
-/// The loop over all looks around at least this often.
+/// The longest sleep of the loop for all backends.
 const IDLE: Span = Span::from_secs(3600);
 
-/// What runs besides the loop over all.
+/// The tasks besides the loop for all backends.
 #[derive(Debug, Default)]
 struct Tasks {
     set: JoinSet<()>,
@@ -43,21 +43,21 @@ struct Tasks {
     discovery: Option<AbortHandle>,
 }
 
-/// What a round of one backend's loop needs to know.
+/// What one health check needs to know.
 #[derive(Debug)]
 struct CheckTarget {
     upstream: Arc<Upstream>,
     check_now: Arc<tokio::sync::Notify>,
     time: Duration,
     lists_models: bool,
-    /// Whether its list must be had before it can be ready.
+    /// Whether the backend cannot be ready without its model list.
     urgent: bool,
 }
 
 // === impl Fleet ===
 
 impl Fleet {
-    /// Watches the servers for ever.
+    /// Watches the backends until the task is aborted.
     pub(crate) async fn watch(self: Arc<Self>, identity: GatewayIdentity) {
         let identity = Arc::new(identity);
         let mut tasks = Tasks::default();
@@ -86,7 +86,7 @@ impl Fleet {
         })
     }
 
-    /// Looks after one backend for as long as it is there.
+    /// Checks one backend for as long as it exists.
     async fn check_loop(self: Arc<Self>, id: BackendId, identity: Arc<GatewayIdentity>) {
         let mut jitter = Jitter::new(u64::from(id.0));
         let mut list_at = Time::ZERO;
@@ -132,7 +132,7 @@ impl Fleet {
     }
 }
 
-/// Asks a server how it is, in the way of its kind.
+/// Checks the health of a server, in the way of its kind.
 pub(super) async fn check(
     upstream: &Upstream,
     identity: &GatewayIdentity,
@@ -145,14 +145,14 @@ pub(super) async fn check(
             "/health"
         }
     };
-    // These need not have the path, or not for us: that they answer is all that can be asked.
+    // These servers may lack the path or refuse it, so any response below 500 is enough.
     let lenient = matches!(upstream.kind, BackendKind::OpenAi | BackendKind::Generic);
     match get(upstream, path, limits).await {
         Ok(response) if identity.wrote(&response.body) => CheckResult::OwnGateway,
         Ok(response) if response.status.is_success() => CheckResult::Healthy,
         Ok(response) if lenient && !response.status.is_server_error() => CheckResult::Healthy,
         Ok(response) => CheckResult::Unhealthy(format!("{path} answered {}", response.status)),
-        // It answers, and at length.
+        // The server responds, with a long body.
         Err(ProbeError::TooLarge) => CheckResult::Healthy,
         Err(ProbeError::Refused) => CheckResult::Refused,
         Err(ProbeError::TimedOut | ProbeError::Failed(_)) => CheckResult::NoResponse,
@@ -162,7 +162,7 @@ pub(super) async fn check(
 // === impl Tasks ===
 
 impl Tasks {
-    /// Starts what is missing and ends what is not wanted any more.
+    /// Starts missing tasks and aborts those that are not needed any more.
     fn follow(&mut self, fleet: &Arc<Fleet>, identity: &Arc<GatewayIdentity>) {
         while self.set.try_join_next().is_some() {}
         let (ids, path, discover) = {
@@ -223,7 +223,7 @@ impl FleetState {
         let settings = self.health_settings();
         let Some(backend) = self.backends.get(&id) else { return Span::ZERO };
         let every = backend.health.next_check(&settings);
-        // Whose list is missing is not ready, however well it is.
+        // A backend without a model list is not ready, so its next check is soon.
         let soon = Span::from_secs(1);
         if matches!(backend.models, ServedModels::Unknown) { every.min(soon) } else { every }
     }

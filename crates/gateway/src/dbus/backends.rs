@@ -1,4 +1,4 @@
-//! The backends: which there are, and how they are.
+//! The service for backends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::state::State;
 /// The service `ie.fio.OllamaProxy.Backends`.
 pub(super) struct BackendsService(pub(super) Arc<State>);
 
-/// Id, name, type, hardware, whether it takes requests, watts, mean latency in milliseconds.
+/// Id, name, type, hardware, readiness, watts, mean latency in milliseconds.
 type BackendRow = (String, String, String, String, bool, f64, i32);
 
-/// The mean latency of a backend that has not answered yet.
+/// The mean latency of a backend before its first response.
 const NOT_MEASURED: i32 = -1;
 
 // === impl BackendsService ===
 
 #[interface(name = "ie.fio.OllamaProxy.Backends", spawn = false)]
 impl BackendsService {
-    /// Of each backend: id, name (the id again), type, hardware (always empty), whether it takes
-    /// requests, its watts as configured, how many milliseconds its answers take of late (-1
+    /// For each backend: id, name (the id again), type, hardware (always empty), whether it is
+    /// ready, its configured watts, the recent mean latency of its responses in milliseconds (-1
     /// before the first).
     #[zbus(out_args("backends"))]
     pub(super) fn list_backends(&self) -> Vec<BackendRow> {
@@ -31,7 +31,7 @@ impl BackendsService {
         entries.into_iter().map(listed).collect()
     }
 
-    /// What the page /backends shows of one backend, under the same names, without what is null.
+    /// All fields of the page /backends for one backend, under the same names, without null fields.
     #[zbus(out_args("details"))]
     pub(super) fn get_backend_details(
         &self,
@@ -41,7 +41,7 @@ impl BackendsService {
             .map_err(|error| fdo::Error::Failed(error.to_string()))
     }
 
-    /// Whether a backend takes requests.
+    /// Whether a backend is ready.
     #[zbus(out_args("healthy"))]
     pub(super) fn get_backend_health(&self, backend_id: &str) -> fdo::Result<bool> {
         Ok(find(&self.0, backend_id)?.ready)
@@ -53,13 +53,13 @@ impl BackendsService {
         Ok(find(&self.0, backend_id)?.models)
     }
 
-    /// How many backends there are.
+    /// The number of backends.
     #[zbus(property(emits_changed_signal = "false"))]
     pub(super) fn backend_count(&self) -> i32 {
         int(admin::status(&self.0).1.len())
     }
 
-    /// How many of them take requests.
+    /// The number of ready backends.
     #[zbus(property(emits_changed_signal = "false"))]
     pub(super) fn healthy_count(&self) -> i32 {
         int(admin::status(&self.0).1.iter().filter(|entry| entry.ready).count())
@@ -68,7 +68,7 @@ impl BackendsService {
 
 fn listed(entry: BackendEntry) -> BackendRow {
     let BackendEntry { id, kind, ready, power_watts, avg_latency_ms, .. } = entry;
-    // Kept in 32 bits, which would show as noise in 64.
+    // The value has 32 bits, whose rounding error would show in 64.
     let watts = (f64::from(power_watts) * 1e3).round() / 1e3;
     let latency = avg_latency_ms.map_or(NOT_MEASURED, |mean| mean.round() as i32);
     (id.clone(), id, kind.to_owned(), String::new(), ready, watts, latency)

@@ -1,4 +1,4 @@
-//! The queue: what waits, what is at each backend, where requests have gone.
+//! The service for the queue and the distribution of requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ pub(super) struct RoutingService(pub(super) Arc<State>);
 
 // === impl RoutingService ===
 
-// One call after another: whoever floods it fills the bus's buffers and not our memory.
+// One call at a time: a flood of calls fills the buffers of the bus and not our memory.
 #[interface(name = "ie.fio.OllamaProxy.Routing", spawn = false)]
 impl RoutingService {
-    /// The queue, the requests waiting by band, and for each backend the requests at it, in all
-    /// and by band; all of one moment.
+    /// The queue, the waiting requests by band, and the requests at each backend, in total and by
+    /// band; all of one moment.
     #[zbus(out_args("queue", "waiting", "backends"))]
     pub(super) fn get_queue_stats(&self) -> (Counts, Counts, BTreeMap<String, Counts>) {
         let (queue, entries) = admin::status(&self.0);
@@ -39,8 +39,8 @@ impl RoutingService {
         entries.into_iter().map(|entry| (entry.id, int(entry.queue_depth))).collect()
     }
 
-    /// Attempts at backends since the start: total_requests, total_success (a backend began to
-    /// answer), total_errors, success_rate in per cent; and backend_count.
+    /// Attempts at backends since the start: total_requests, total_success (the backend began to
+    /// respond), total_errors, success_rate in per cent; and backend_count.
     #[zbus(out_args("stats"))]
     pub(super) fn get_routing_stats(&self) -> BTreeMap<&'static str, Variant<'static>> {
         let [success, errors] =
@@ -60,7 +60,7 @@ impl RoutingService {
         ])
     }
 
-    /// Which part of all attempts since the start went to each backend, in per cent.
+    /// The share of each backend in all attempts since the start, in per cent.
     #[zbus(out_args("distribution"))]
     pub(super) fn get_backend_distribution(&self) -> BTreeMap<String, f64> {
         let attempts = self.0.observer.attempts();

@@ -1,5 +1,4 @@
-//! What pages become on the bus. The services themselves are tested with a real bus, in
-//! `tests/gateway`.
+//! Tests of the conversion to D-Bus types. `tests/gateway` tests the services with a real bus.
 
 use std::time::Duration;
 

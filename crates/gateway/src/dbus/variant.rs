@@ -1,4 +1,4 @@
-//! A page of `admin` in the types of D-Bus, which has no null.
+//! Conversion of an admin page to D-Bus types, which have no null.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use zbus::Variant;
 
 type Dictionary = BTreeMap<String, Variant<'static>>;
 
-/// The fields of a page, as its text shows them.
+/// The fields of a page.
 pub(super) fn dictionary(page: &impl Serialize) -> serde_json::Result<Dictionary> {
     let fields: serde_json::Map<String, Value> =
         serde_json::from_slice(&serde_json::to_vec(page)?)?;
@@ -35,7 +35,7 @@ fn variant(value: Value) -> Option<Variant<'static>> {
     Some(variant)
 }
 
-/// A list of one type where that can be: texts are what pages have lists of.
+/// An array of strings if all items are strings, else an array of variants.
 fn list(items: Vec<Value>) -> Variant<'static> {
     let texts: Option<Vec<String>> =
         items.iter().map(|item| item.as_str().map(str::to_owned)).collect();

@@ -1,5 +1,5 @@
-//! Which band a request is in. The first that says something known decides; what is unknown is
-//! passed over, never an error.
+//! The band of a request, and the names that stand for a band in each header. The first header with
+//! a known value decides. An unknown value is ignored; it is never an error.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use flow::Band;
 use super::headers::{ControlHeaders, text};
 use crate::config::keywords;
 
-/// The band that headers give, then the one that is the model's default, then normal.
+/// The band that a header gives, else the model's default, else normal.
 pub(super) fn band_of(
     controls: &ControlHeaders<'_>,
     objectives: &BTreeMap<String, Band>,
@@ -24,7 +24,7 @@ pub(super) fn band_of(
         .unwrap_or_default()
 }
 
-/// Knows two words only: in its own system any other one means normal.
+/// Knows two names only: in Nexus every other value means normal.
 fn nexus_priority(word: &str) -> Option<Band> {
     among(&[("high", Band::High), ("normal", Band::Normal)], word)
 }

@@ -1,4 +1,4 @@
-//! What a request will cost, before anybody knows: the answer's usage puts it right afterwards.
+//! The estimated cost of a request. The usage in the response corrects it later.
 
 use super::json_body::BodyFields;
 use super::path::RequestKind;
@@ -14,9 +14,9 @@ pub(super) struct CostEstimate {
     pub(super) tokens: u64,
 }
 
-/// The length of an answer that is given no limit.
+/// The output length of a request without a limit.
 const OUTPUT_TOKENS: u64 = 256;
-/// More answers to one prompt than any server gives.
+/// More choices per prompt than any server supports.
 const ANSWERS_MAX: u64 = 128;
 
 // === impl CostEstimate ===

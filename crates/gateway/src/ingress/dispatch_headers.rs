@@ -1,5 +1,5 @@
-//! What goes with a request that this program sends itself, so that a gateway knows it for batch
-//! work: the same headers that are read at the door.
+//! The headers of a request that the dispatcher sends. A gateway reads them to treat the request as
+//! batch work.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::headers::{REQUEST_ID, ends_here};
 use crate::hops;
 
 const PRIORITY: HeaderName = HeaderName::from_static("x-priority");
-/// Under their newer name and their older one: whoever stands there may know either.
+/// Under the newer and the older name, because the receiver may know either.
 const OBJECTIVE: [HeaderName; 2] = [
     HeaderName::from_static("x-llm-d-inference-objective"),
     HeaderName::from_static("x-gateway-inference-objective"),
@@ -22,15 +22,15 @@ const FAIRNESS: [HeaderName; 2] = [
 ];
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What is said of a request.
+/// The values of the headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DispatchHeaders<'a> {
     pub(crate) id: &'a str,
     pub(crate) priority: &'static str,
     pub(crate) objective: Option<&'a str>,
-    /// Whose it is; empty for nobody's.
+    /// The tenant of the message; empty if it has none.
     pub(crate) tenant: &'a str,
-    /// What its sender wants to go with it.
+    /// Headers that the sender of the message set.
     pub(crate) own: &'a BTreeMap<String, String>,
     pub(crate) metadata: &'a BTreeMap<String, String>,
 }
@@ -38,8 +38,8 @@ pub(crate) struct DispatchHeaders<'a> {
 // === impl DispatchHeaders ===
 
 impl DispatchHeaders<'_> {
-    /// The headers of the request. What is meant for a gateway is said here alone, whatever its
-    /// sender wants; a value that cannot be a header's is left out.
+    /// Builds the headers. The sender of a message cannot override control headers. A value that is
+    /// not valid in a header is left out.
     pub(crate) fn to_header_map(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in self.own {

@@ -1,11 +1,11 @@
-//! How long something lasts, as requests write it: `500ms`, `1m30s`, `7d`, `2.5`.
+//! Durations as requests write them: `500ms`, `1m30s`, `7d`, `2.5`.
 
 use flow::Span;
 
-/// Longer is no number that a program wrote.
+/// A longer text is not a duration.
 const TEXT_MAX: usize = 64;
 
-/// Numbers with their units, one after the other; a lone number is seconds.
+/// Parses numbers with units, one after another. A single number is in seconds.
 pub(crate) fn parse(text: &str) -> Option<Span> {
     if text.is_empty() || text.len() > TEXT_MAX {
         return None;

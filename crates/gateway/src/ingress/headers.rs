@@ -1,8 +1,8 @@
-//! The one place that knows the names of request headers: what they ask for, and which of them go
-//! on to a backend.
+//! The names of request headers: the control headers of the gateway, and the headers that reach a
+//! backend.
 //!
-//! A request's headers are walked once and whatever is known is kept; looking each name up would
-//! hash some thirty names for every request.
+//! The headers of a request are read in one pass. Looking up each known name would hash about
+//! thirty names per request.
 
 use flow::Span;
 use flow::identity::NAME_MAX;
@@ -15,14 +15,14 @@ use crate::hops;
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const SELECTION: HeaderName = HeaderName::from_static("test-epp-endpoint-selection");
 
-/// What a request's headers say, as they say it. Of a header that comes twice the first counts.
+/// The control headers of a request. If a header occurs twice, the first one counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ControlHeaders<'a> {
     pub(super) content_type: Option<&'a HeaderValue>,
     pub(super) request_id: Option<&'a HeaderValue>,
     pub(super) priority: Option<&'a HeaderValue>,
     pub(super) nexus_priority: Option<&'a HeaderValue>,
-    /// Under its newer name and its older one.
+    /// Under the newer and the older name.
     pub(super) objective: [Option<&'a HeaderValue>; 2],
     pub(super) fairness_id: [Option<&'a HeaderValue>; 2],
     pub(super) rewrite: [Option<&'a HeaderValue>; 2],
@@ -36,14 +36,13 @@ pub(super) struct ControlHeaders<'a> {
     pub(super) queue_status: Option<&'a HeaderValue>,
 }
 
-/// What a header says, if that is text at all.
+/// The value of a header, if it is UTF-8.
 pub(super) fn text(value: &HeaderValue) -> Option<&str> {
     std::str::from_utf8(value.as_bytes()).ok().map(str::trim_ascii)
 }
 
-/// The headers that reach a backend: without those of the client's connection and those that are
-/// meant for the gateway, which a backend could take for orders. `Host` and the body's length are
-/// for whoever sends them to say.
+/// The headers that reach a backend. Connection headers are removed, and so are control headers,
+/// which a backend could obey. The client towards the backend sets `Host` and the length.
 pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> HeaderMap {
     let lists_trailers = |value: &HeaderValue| {
         let mut tokens = text(value).into_iter().flat_map(|text| text.split(','));
@@ -58,12 +57,12 @@ pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> H
     headers
 }
 
-/// A request's id where nothing more of it could be read.
+/// The id of a request, also if the rest of it cannot be read.
 pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
     identifier::of(headers.get(REQUEST_ID))
 }
 
-/// What parts the form that is coming; nothing for what is not a form.
+/// The boundary of a multipart form; `None` for any other body.
 pub(crate) fn form_boundary(headers: &HeaderMap) -> Option<&str> {
     let content_type = text(headers.get(CONTENT_TYPE)?)?;
     let kind = content_type.split(';').next().unwrap_or_default();
@@ -71,41 +70,41 @@ pub(crate) fn form_boundary(headers: &HeaderMap) -> Option<&str> {
     multipart_form::boundary(content_type).filter(|_| is_form)
 }
 
-/// Whether its sender waits for a word before it sends the body.
+/// Whether the client waits for `100 Continue` before it sends the body.
 pub(crate) fn expects_word(headers: &HeaderMap) -> bool {
     headers.contains_key(EXPECT)
 }
 
-/// Whose request it is, as far as its sender says; empty for nobody's.
+/// The tenant that the client names; empty if it names none.
 pub(crate) fn tenant(headers: &HeaderMap) -> &str {
     let tenant = ControlHeaders::of(headers).fairness_id().unwrap_or_default();
     if tenant.len() <= NAME_MAX { tenant } else { "" }
 }
 
-/// A name that nothing else has.
+/// A new unique id.
 pub(crate) fn fresh_id() -> String {
     identifier::of(None).to_str().unwrap_or_default().to_owned()
 }
 
-/// Whether a body is said to be JSON.
+/// Whether the content type is JSON.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let said = headers.get(CONTENT_TYPE).and_then(text).unwrap_or_default();
     let kind = said.split(';').next().unwrap_or_default().trim_ascii();
     kind.eq_ignore_ascii_case("application/json")
 }
 
-/// The names of those headers that are meant for the gateway alone.
+/// The names of the control headers that are present.
 pub(crate) fn control_names(headers: &HeaderMap) -> Vec<String> {
     let control = |name: &&str| name.starts_with("x-") && ends_here(name);
     headers.keys().map(HeaderName::as_str).filter(control).map(str::to_owned).collect()
 }
 
-/// Where a conformance suite wants a request to go.
+/// The endpoint that a conformance test selects.
 pub(crate) fn selection(headers: &HeaderMap) -> Option<&str> {
     headers.get(SELECTION).and_then(text)
 }
 
-/// What is meant for the gateway, or is written anew for every backend.
+/// Whether a header is meant for the gateway, or is written anew for each backend.
 pub(super) fn ends_here(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("x-") else {
         return matches!(name, "expect" | "trailer");
@@ -157,18 +156,18 @@ impl<'a> ControlHeaders<'a> {
         })
     }
 
-    /// The fairness id its sender gave.
+    /// The fairness id that the client sent.
     pub(super) fn fairness_id(&self) -> Option<&'a str> {
         self.fairness_id.into_iter().flatten().find_map(text)
     }
 
-    /// The model that is to answer in the place of the one that the body names.
+    /// The model that serves the request instead of the one in the body.
     pub(super) fn rewrite(&self) -> Option<&'a str> {
         let named = |name: &&str| !name.is_empty() && name.len() <= NAME_MAX;
         self.rewrite.into_iter().flatten().filter_map(text).find(named)
     }
 
-    /// How long it may wait at most.
+    /// The longest wait that the client accepts.
     pub(super) fn ttl(&self) -> Option<Span> {
         self.ttl.and_then(text).and_then(duration::parse)
     }
@@ -177,7 +176,7 @@ impl<'a> ControlHeaders<'a> {
         millis(self.latency_max_ms)
     }
 
-    /// How long its client waits for an answer.
+    /// The time until the client gives up.
     pub(super) fn deadline(&self) -> Option<Span> {
         millis(self.timeout_ms)
     }

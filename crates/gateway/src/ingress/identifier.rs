@@ -1,4 +1,4 @@
-//! The name of a request, in logs on both sides of the gateway.
+//! Request ids, which appear in the logs of the client, the gateway and the backend.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderValue;
 
-/// The longest id of a client that is used.
+/// A longer id of a client is replaced.
 const ID_MAX: usize = 128;
 
-/// Where this process begins to count: no two begin at the same place.
+/// The start of the counter; it differs between processes.
 static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// The id that the client gave, or a new one.
+/// The client's id if it is valid, else a new one.
 pub(super) fn of(given: Option<&HeaderValue>) -> HeaderValue {
     given.filter(|id| is_usable(id.as_bytes())).cloned().unwrap_or_else(fresh)
 }
@@ -33,7 +33,7 @@ fn fresh() -> HeaderValue {
     HeaderValue::from_bytes(&digits).unwrap_or_else(|_| HeaderValue::from_static("-"))
 }
 
-/// Splitmix64's last step: no two numbers give the same one, and neighbours look unlike.
+/// The last step of splitmix64. It is a bijection, and neighbouring numbers give unlike results.
 const fn mixed(number: u64) -> u64 {
     let number = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

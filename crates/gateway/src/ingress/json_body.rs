@@ -1,7 +1,7 @@
-//! What a JSON body asks for, read in one pass without building it.
+//! The fields of a JSON body that decisions need, read in one pass.
 //!
-//! Only what decisions need is kept. The rest is walked over, which checks that it is JSON and that
-//! it nests no deeper than others take it: a body that would trouble the parsers behind ends here.
+//! All other values are skipped. Skipping them still checks that they are valid JSON and not nested
+//! too deeply, so that a body that would harm the parser of a backend is refused here.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,20 +13,20 @@ use super::json_scanner::{DEPTH_MAX, JsonScanner, JsonString, JsonValue, ScanErr
 use super::prompt_size::PromptSize;
 use crate::reply::Fault;
 
-/// What a JSON body says.
+/// The fields of a JSON body.
 #[derive(Debug, Default)]
 pub(super) struct BodyFields<'a> {
     model: ModelField<'a>,
     pub(super) stream: Option<bool>,
-    /// The most tokens that the answer may have.
+    /// The limit of output tokens.
     pub(super) output: Option<u64>,
-    /// How many answers.
+    /// The number of choices.
     pub(super) n: Option<u64>,
     pub(super) prompt_size: PromptSize,
     pub(super) session: SessionKeys,
 }
 
-/// Hashes of what may name a conversation.
+/// Hashes of the fields that may identify a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SessionKeys {
     pub(super) cache_key: Option<u64>,
@@ -34,7 +34,7 @@ pub(super) struct SessionKeys {
     pub(super) user: Option<u64>,
 }
 
-/// A model's name and where it stands in the body.
+/// The model name and its position in the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ModelName<'a> {
     pub(super) name: Cow<'a, str>,
@@ -42,14 +42,14 @@ pub(super) struct ModelName<'a> {
     pub(super) form: NameEncoding,
 }
 
-/// How a name is written where it stands.
+/// How the name is encoded at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameEncoding {
     Json,
     Plain,
 }
 
-/// What a body names as its model.
+/// The `model` field of a body.
 #[derive(Debug, Default)]
 enum ModelField<'a> {
     #[default]
@@ -59,7 +59,7 @@ enum ModelField<'a> {
     Twice,
 }
 
-/// A value from which one small thing is wanted; of any other type it is the backend's to refuse.
+/// A scalar value. Values of an unexpected type are ignored here; the backend refuses them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Scalar {
     Bool(bool),
@@ -69,10 +69,10 @@ enum Scalar {
     Other,
 }
 
-/// The longest part of a parser's complaint that is shown: it may quote the body.
+/// The most bytes of a parser's message that are shown, because it may quote the body.
 const COMPLAINT_MAX: usize = 200;
 
-/// Reads a body.
+/// Parses a body.
 pub(super) fn parse(body: &[u8]) -> Result<BodyFields<'_>, Fault> {
     if body.is_empty() {
         return wrong("The body is empty: send a JSON object.");
@@ -100,7 +100,7 @@ fn read(text: &str) -> Result<BodyFields<'_>, ScanError> {
     Ok(fields)
 }
 
-/// What is wrong with a body, and where: for that a parser is asked that keeps account of lines.
+/// The error message for an invalid body. serde_json parses the body again to find the position.
 fn complaint(error: ScanError, text: &str) -> String {
     let mut complaint = match (error, serde_json::from_str::<IgnoredAny>(text)) {
         (_, Err(error)) => error.to_string(),
@@ -116,8 +116,8 @@ fn wrong<T>(text: &str) -> Result<T, Fault> {
     Err(Fault::InvalidRequest(text.into()))
 }
 
-/// FNV-1a: short, and the same on every machine, so that all gateways send a conversation to the
-/// same place.
+/// FNV-1a. It is short, and gives the same hash on every machine, so that all gateways send a
+/// session to the same backend.
 pub(super) fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
     text.bytes().fold(0xCBF2_9CE4_8422_2325, step)
@@ -126,7 +126,7 @@ pub(super) fn hash(text: &str) -> u64 {
 // === impl BodyFields ===
 
 impl<'a> BodyFields<'a> {
-    /// The model that is named.
+    /// The model that the body names.
     pub(super) fn model(&self) -> Result<Option<ModelName<'a>>, Fault> {
         let text = match &self.model {
             ModelField::None => return Ok(None),
@@ -143,7 +143,7 @@ impl<'a> BodyFields<'a> {
         self.output = self.output.into_iter().chain(said.number()).min();
     }
 
-    /// Takes the value of a key.
+    /// Reads the value of a key.
     fn take(&mut self, key: &str, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
         match key {
             "model" => self.name(scanner)?,
@@ -175,7 +175,7 @@ impl<'a> BodyFields<'a> {
         Ok(())
     }
 
-    /// Ollama's `options`.
+    /// Reads Ollama's `options`.
     fn take_options(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
         let mut options = match scanner.value()? {
             JsonValue::Object(options) => options,
@@ -194,7 +194,7 @@ impl<'a> BodyFields<'a> {
     }
 }
 
-/// The next value, if it is a small one.
+/// Reads the next value as a scalar.
 fn small(scanner: &mut JsonScanner<'_>) -> Result<Scalar, ScanError> {
     Ok(match scanner.value()? {
         JsonValue::Bool(bool_value) => Scalar::Bool(bool_value),
@@ -213,7 +213,7 @@ fn small(scanner: &mut JsonScanner<'_>) -> Result<Scalar, ScanError> {
 // === impl ModelName ===
 
 impl ModelName<'_> {
-    /// The body with another name in this one's place and every other byte as it was.
+    /// The body with another model name. All other bytes stay the same.
     pub(super) fn replaced(&self, body: &[u8], name: &str) -> Option<Bytes> {
         let name = match self.form {
             NameEncoding::Json => Cow::Owned(serde_json::to_string(name).ok()?),
@@ -227,7 +227,7 @@ impl ModelName<'_> {
 // === impl SessionKeys ===
 
 impl SessionKeys {
-    /// The hash of what names the conversation best; a header stands before the user.
+    /// The hash of the best session key. The session header precedes `user`.
     pub(super) fn best(self, header: Option<&str>) -> Option<u64> {
         let header = header.filter(|text| !text.is_empty()).map(hash);
         self.cache_key.or(self.session).or(header).or(self.user)
@@ -239,7 +239,7 @@ impl SessionKeys {
 impl Scalar {
     fn of(number: &str) -> Self {
         let whole = number.parse().ok();
-        // A negative number stands for no limit where it stands for anything.
+        // A negative number means no limit, where a server accepts it at all.
         let float = || number.parse().ok().filter(|&number: &f64| number >= 0.0);
         let number = whole.or_else(|| float().map(|number| number as u64));
         number.map_or(Self::Other, Self::Number)

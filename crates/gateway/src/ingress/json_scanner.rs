@@ -1,25 +1,26 @@
-//! A walk over JSON text: one pass, nothing built, every byte checked.
+//! A JSON scanner: one pass, no tree, every byte checked.
 //!
-//! Prompts are long, and all that is wanted of most of a body is that it is JSON and how much text
-//! it holds. A string is leapt over with the processor's wide instructions, which a general parser
-//! does not do: three instructions for each byte of a prompt become less than one. What is
-//! accepted is exactly what serde_json accepts; a test holds it to that.
+//! Prompts are long. For most of a body the gateway only needs to know that it is valid JSON and
+//! how much text it holds. The scanner searches strings with SIMD instructions, which a general
+//! parser does not do: it takes less than one instruction per byte of a prompt instead of three. It
+//! accepts exactly what serde_json accepts, which a test checks. Decision 0024 has the
+//! alternatives.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::memchr2;
 
-/// How deep values may nest, the outermost included.
+/// The deepest nesting, including the outermost value.
 pub(super) const DEPTH_MAX: u32 = 127;
 
-/// A number of fewer digits is never too large for a float.
+/// A number with fewer digits always fits a float.
 const DIGITS_MAX: usize = 300;
 
-/// Strings up to this length are walked byte by byte.
+/// Strings up to this length are scanned byte by byte.
 const SHORT: usize = 16;
 
-/// Where the walk has come to.
+/// The scanner and its position.
 #[derive(Debug)]
 pub(super) struct JsonScanner<'a> {
     text: &'a str,
@@ -27,7 +28,7 @@ pub(super) struct JsonScanner<'a> {
     depth: u32,
 }
 
-/// The next value; of an object or a list only its beginning.
+/// The next value. For an object or an array only its start has been read.
 #[derive(Debug)]
 pub(super) enum JsonValue<'a> {
     Null,
@@ -38,7 +39,7 @@ pub(super) enum JsonValue<'a> {
     Object(Container),
 }
 
-/// How far an object or a list has been walked.
+/// Whether the first item of an object or array has been read.
 #[derive(Debug)]
 pub(super) struct Container {
     begun: bool,
@@ -47,24 +48,24 @@ pub(super) struct Container {
 /// A string.
 #[derive(Debug)]
 pub(super) struct JsonString<'a> {
-    /// Where it stands, and how, with its quotes.
+    /// The position, and the text with its quotes.
     start: usize,
     quoted: &'a str,
-    /// How many bytes it has when it is read.
+    /// The number of bytes after unescaping.
     length: usize,
-    /// How many bytes stand before its first escape.
+    /// The number of bytes before the first escape.
     plain: usize,
-    /// Whether every half of a pair has its other half.
+    /// Whether all surrogates are paired.
     whole: bool,
 }
 
-/// What is not as it should be.
+/// Why a text is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScanError {
-    /// It is not JSON.
+    /// The text is not JSON.
     Syntax,
     TooDeep,
-    /// It is JSON, but not what was asked for.
+    /// The text is JSON of another type.
     NotAnObject,
 }
 
@@ -77,7 +78,7 @@ impl<'a> JsonScanner<'a> {
         Self { text, at: 0, depth: 0 }
     }
 
-    /// The next value.
+    /// Reads the next value.
     pub(super) fn value(&mut self) -> ScanResult<JsonValue<'a>> {
         match self.peek_byte() {
             Some(b'"') => Ok(JsonValue::String(self.string()?)),
@@ -91,7 +92,7 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// The next key of an object, behind which its value stands; nothing at its end.
+    /// Reads the next key of an object; its value follows. `None` at the end of the object.
     pub(super) fn key(&mut self, container: &mut Container) -> ScanResult<Option<JsonString<'a>>> {
         if !self.goes_on(container, b'}')? {
             return Ok(None);
@@ -107,12 +108,12 @@ impl<'a> JsonScanner<'a> {
         Ok(Some(key))
     }
 
-    /// Whether a list has another item, which stands next.
+    /// Whether an array has another item, which follows.
     pub(super) fn item(&mut self, container: &mut Container) -> ScanResult<bool> {
         self.goes_on(container, b']')
     }
 
-    /// Nothing but blanks may follow.
+    /// Checks that only whitespace follows.
     pub(super) fn end(mut self) -> ScanResult<()> {
         if self.peek_byte().is_none() { Ok(()) } else { Err(ScanError::Syntax) }
     }
@@ -143,7 +144,7 @@ impl<'a> JsonScanner<'a> {
         Ok(true)
     }
 
-    /// The next byte that is not blank.
+    /// The next byte that is not whitespace.
     fn peek_byte(&mut self) -> Option<u8> {
         loop {
             match self.text.as_bytes().get(self.at) {
@@ -207,7 +208,7 @@ impl<'a> JsonScanner<'a> {
         }
         self.at = at;
         let number = &self.text[start..at];
-        // Whatever is too large for a float is too large for the parsers behind.
+        // The parser of a backend would refuse a number that does not fit a float.
         let plain = !exponent && number.len() < DIGITS_MAX;
         let fits = plain || number.parse().is_ok_and(f64::is_finite);
         if fits { Ok(number) } else { Err(ScanError::Syntax) }
@@ -217,23 +218,23 @@ impl<'a> JsonScanner<'a> {
 // === impl JsonString ===
 
 impl<'a> JsonString<'a> {
-    /// Where it stands in the text, with its quotes.
+    /// The position of the string, with its quotes.
     pub(super) fn place(&self) -> Range<usize> {
         self.start..self.start + self.quoted.len()
     }
 
-    /// How many bytes it has when it is read.
+    /// The number of bytes after unescaping.
     pub(super) fn length(&self) -> usize {
         self.length
     }
 
-    /// What stands before its first escape, and the letter of that.
+    /// The part before the first escape, and the letter of that escape.
     pub(super) fn start(&self) -> (&'a str, Option<u8>) {
         let inner = &self.quoted[1..self.quoted.len() - 1];
         (&inner[..self.plain], inner.as_bytes().get(self.plain + 1).copied())
     }
 
-    /// What it says; nothing if that is no text.
+    /// The unescaped string; `None` if it is not valid Unicode.
     pub(super) fn read(&self) -> Option<Cow<'a, str>> {
         match self.start() {
             (plain, None) => Some(Cow::Borrowed(plain)),
@@ -241,12 +242,12 @@ impl<'a> JsonString<'a> {
         }
     }
 
-    /// Only what is text.
+    /// An error if the string is not valid Unicode.
     pub(super) fn checked(self) -> ScanResult<Self> {
         if self.whole { Ok(self) } else { Err(ScanError::Syntax) }
     }
 
-    /// Takes note of the escape at the beginning of `rest`; says how long it is there.
+    /// Reads the escape at the start of `rest` and returns its length.
     fn skip_escape(&mut self, rest: &[u8]) -> ScanResult<usize> {
         let unit = match rest.get(1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
@@ -262,7 +263,7 @@ impl<'a> JsonString<'a> {
         }
         let second = rest.get(6..).and_then(unit_of_pair);
         if unit < 0xDC00 && second.is_some_and(|second| (0xDC00..0xE000).contains(&second)) {
-            // The two halves of a letter.
+            // A surrogate pair.
             self.length += 4;
             return Ok(12);
         }
@@ -271,9 +272,9 @@ impl<'a> JsonString<'a> {
     }
 }
 
-/// How many bytes of a string stand before its end or its next escape, whichever comes first.
+/// The number of bytes before the end of the string or the next escape.
 fn plain_length(rest: &[u8]) -> ScanResult<usize> {
-    // Keys and words are too short to be worth a leap.
+    // Keys are too short for SIMD to pay off.
     for (at, &byte) in rest.iter().take(SHORT).enumerate() {
         match byte {
             b'"' | b'\\' => return Ok(at),
@@ -282,18 +283,18 @@ fn plain_length(rest: &[u8]) -> ScanResult<usize> {
         }
     }
     let length = memchr2(b'"', b'\\', rest).ok_or(ScanError::Syntax)?;
-    // A fold looks at many bytes at once, which a search does not.
+    // The compiler vectorises a fold, but not a search.
     let least = rest[..length].iter().fold(u8::MAX, |least, &byte| least.min(byte));
     if least < b' ' { Err(ScanError::Syntax) } else { Ok(length) }
 }
 
-/// The number of `\u0041` at the beginning of `rest`.
+/// The code unit of an escape such as `\u0041` at the start of `rest`.
 fn unit(rest: &[u8]) -> Option<u32> {
     let digits = rest.get(2..6)?.iter().map(|&digit| char::from(digit).to_digit(16));
     digits.reduce(|sum, digit| Some(sum? * 16 + digit?))?
 }
 
-/// The same, where `\u` may be missing.
+/// The same if `rest` starts with `\u`, else `None`.
 fn unit_of_pair(rest: &[u8]) -> Option<u32> {
     rest.starts_with(b"\\u").then(|| unit(rest))?
 }

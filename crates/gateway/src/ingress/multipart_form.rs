@@ -1,6 +1,7 @@
-//! The model that a form names, as uploads of sounds and pictures do.
+//! The model field of a multipart form, as in uploads of audio and images.
 //!
-//! Only the beginning is searched: clients send the small fields first, and a body may be large.
+//! Only the first part of the body is searched: clients send small fields first, and a body may be
+//! large.
 
 use std::borrow::Cow;
 
@@ -10,11 +11,11 @@ use super::json_body::{ModelName, NameEncoding};
 use crate::reply::Fault;
 
 const SEARCHED: usize = 64 << 10;
-/// The longest boundary that the standard allows.
+/// The longest boundary that RFC 2046 allows.
 const BOUNDARY_MAX: usize = 70;
 
-/// The value of the field `model`, if it ends within what is searched. `content_type` is that of
-/// the body.
+/// The value of the field `model`, if it ends within the searched part. `content_type` is the
+/// header of the body.
 pub(super) fn model<'a>(
     content_type: &str,
     body: &'a [u8],
@@ -38,7 +39,7 @@ pub(super) fn model<'a>(
 fn field(body: &[u8], start: usize, end: usize) -> Option<ModelName<'_>> {
     let part = body.get(start..end)?.strip_suffix(b"\r\n")?;
     let blank = memmem::find(part, b"\r\n\r\n")?;
-    // The space keeps a `filename` apart.
+    // The space excludes `filename`.
     memmem::find(&part[..blank], b" name=\"model\"")?;
     let value = blank + 4;
     let name = std::str::from_utf8(&part[value..]).ok()?;
@@ -46,7 +47,7 @@ fn field(body: &[u8], start: usize, end: usize) -> Option<ModelName<'_>> {
     Some(ModelName { name: Cow::Borrowed(name), place, form: NameEncoding::Plain })
 }
 
-/// What parts a form of this content type.
+/// The boundary in this content type.
 pub(super) fn boundary(content_type: &str) -> Option<&str> {
     let mut parameters = content_type.split(';').skip(1).map(str::trim_ascii);
     let given = parameters.find_map(|parameter| {

@@ -1,27 +1,27 @@
-//! Which part of a list is asked for, by a path's query.
+//! The query parameters of a list request.
 
 use crate::reply::Fault;
 
-/// The longest word that a query may name.
+/// The longest value of a parameter.
 const WORD_MAX: usize = 128;
 
-/// A part of a list.
+/// The requested page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Paging {
-    /// What comes after the object with this id.
+    /// The page begins after the object with this id.
     pub(crate) after: Option<String>,
-    /// So many at most.
+    /// The most objects of a page.
     pub(crate) limit: Option<usize>,
-    /// Whether the oldest comes first.
+    /// Whether the oldest object comes first.
     pub(crate) oldest_first: bool,
-    /// Only files of this purpose.
+    /// Only files with this purpose.
     pub(crate) purpose: Option<String>,
 }
 
 // === impl Paging ===
 
 impl Paging {
-    /// Reads a query. Words that are not known have no effect; of one that comes twice the last
+    /// Parses a query. Unknown parameters are ignored. If a parameter occurs twice, the last one
     /// counts.
     pub(crate) fn read(query: Option<&str>) -> Result<Self, Fault> {
         let mut paging = Self::default();
@@ -39,13 +39,13 @@ impl Paging {
     }
 }
 
-/// A word that needs no decoding: ids and purposes have no other letters.
+/// A value without percent encoding: ids and purposes need none.
 fn word(field: &'static str, value: &str) -> Result<String, Fault> {
     let plain = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'-' | b'_');
     if !value.is_empty() && value.len() <= WORD_MAX && value.bytes().all(plain) {
         return Ok(value.to_owned());
     }
-    Err(Fault::InvalidField(field, format!("'{field}' is no word that a list could know.")))
+    Err(Fault::InvalidField(field, format!("'{field}' is not a valid value.")))
 }
 
 fn limit(value: &str) -> Result<usize, Fault> {

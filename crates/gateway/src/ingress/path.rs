@@ -1,7 +1,7 @@
-//! Where a request goes, by its path.
+//! Routing of requests by their path.
 //!
-//! Only `/v1/` and `/api/` are passed on, and only as they are: a path that a careless server could
-//! read as another one is refused, so that nobody reaches what is not offered.
+//! The gateway forwards only `/v1/` and `/api/`, and only unchanged paths. It refuses a path that a
+//! server could interpret as another one, so that no client reaches a path that is not offered.
 
 mod batch;
 mod dispatch;
@@ -14,48 +14,48 @@ pub(crate) use self::batch::{BatchCall, object_id};
 pub(crate) use self::dispatch::{DeadLetterQuery, DispatchCall};
 use crate::reply::Fault;
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To a backend.
+    /// A backend.
     Proxied {
         api: Api,
         kind: RequestKind,
     },
-    /// The models of all backends, in the words of OpenAI and of Ollama.
+    /// The models of all backends, in the formats of OpenAI and of Ollama.
     Models,
     Tags,
     /// Ollama's version.
     Version,
-    /// One model: [`card_id`] says which.
+    /// One model; [`card_id`] gives its name.
     ModelCard,
-    /// To the Batch API.
+    /// The Batch API.
     Batch(BatchCall),
-    /// To the dispatcher's pages.
+    /// The pages of the dispatcher.
     Dispatch(DispatchCall),
     Visibility(AdminPage),
     NotFound,
 }
 
-/// Whose words a request is in.
+/// The API that a request uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Api {
     OpenAi,
     Ollama,
 }
 
-/// What kind of work a request is.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Chat,
     Completion,
     Response,
     Embedding,
-    /// Anything else: passed on, with a model if one can be seen.
+    /// Any other path. It is forwarded, with a model if its body names one.
     Other,
 }
 
-/// What the gateway shows of itself.
+/// A page of the gateway itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdminPage {
     Backends,
@@ -68,9 +68,9 @@ pub(crate) enum AdminPage {
 
 const CARDS: &str = "/v1/models/";
 
-/// Where a request goes; a path that could be read in two ways is a fault.
+/// The destination of a request. An ambiguous path is an error.
 pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
-    // The one would make a tunnel of the connection, the other tells a client its own secrets.
+    // CONNECT would open a tunnel, and TRACE would echo the client's credentials.
     if matches!(*method, Method::CONNECT | Method::TRACE) {
         return Err(Fault::MethodNotAllowed);
     }
@@ -87,7 +87,7 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
         _ => return Ok(Route::NotFound),
     };
     let kind = kind(method, path);
-    // A path of a known kind is one that is written down here.
+    // The paths of the other kinds are listed here, so they are plain.
     if kind == RequestKind::Other && !is_plain(path) {
         let text = "The path has empty or dot segments: send it without them.";
         return Err(Fault::InvalidRequest(text.into()));
@@ -104,14 +104,14 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
     })
 }
 
-/// Whether a path is one of OpenAI's API to which work is posted, written plainly.
+/// Whether a path is an OpenAI path that accepts work, without unusual characters.
 pub(crate) fn is_work(path: &str) -> bool {
     let plain = |letter: u8| letter.is_ascii_alphanumeric() || b"/-_.".contains(&letter);
     let route = classify(&Method::POST, path);
     matches!(route, Ok(Route::Proxied { api: Api::OpenAi, .. })) && path.bytes().all(plain)
 }
 
-/// The model that a card is asked of.
+/// The model name in the path of a model card.
 pub(crate) fn card_id(path: &str) -> Option<Cow<'_, str>> {
     let id = path.strip_prefix(CARDS)?;
     if !id.contains('%') {
@@ -120,7 +120,7 @@ pub(crate) fn card_id(path: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(decoded(id, |_| true)).ok().map(Cow::Owned)
 }
 
-/// Work is posted; whatever else comes to the same path (a list, a cancellation) is not.
+/// Only POST carries work. Other methods on the same path (a list, a cancellation) do not.
 fn kind(method: &Method, path: &str) -> RequestKind {
     if *method != Method::POST {
         return RequestKind::Other;
@@ -134,8 +134,8 @@ fn kind(method: &Method, path: &str) -> RequestKind {
     }
 }
 
-/// Whether every reading of the path is the same: no empty and no dot segments, also where a
-/// server decodes first, takes a backslash for a slash, or cuts a segment at its parameters.
+/// Whether all servers interpret the path in the same way: it has no empty and no dot segments,
+/// also for a server that decodes it first, treats a backslash as a slash, or cuts path parameters.
 fn is_plain(path: &str) -> bool {
     let decoded = if path.contains('%') {
         Cow::Owned(decoded(path, |letter| matches!(letter, b'.' | b'/' | b'\\' | b';')))
@@ -153,7 +153,7 @@ fn is_plain(path: &str) -> bool {
     true
 }
 
-/// The text with those letters decoded that `wanted` picks.
+/// Decodes the percent-encoded bytes for which `wanted` is true.
 fn decoded(text: &str, wanted: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -186,7 +186,7 @@ impl RequestKind {
         !matches!(self, Self::Other)
     }
 
-    /// Whether its answer is text of a length that nobody knows.
+    /// Whether the response is generated text of unknown length.
     pub(crate) const fn generates(self) -> bool {
         matches!(self, Self::Chat | Self::Completion | Self::Response)
     }

@@ -1,26 +1,27 @@
-//! How much text a value holds, roughly: what a prompt's tokens are estimated from.
+//! The size of a prompt, from which its tokens are estimated.
 //!
-//! Text is counted in bytes, keys too: with a role they come to about what a chat template adds to
-//! a message. Pictures and sounds count by the piece, however long their base64 is.
+//! Text counts in bytes. Keys count too: with the role they are about as long as what a chat
+//! template adds to a message. An image or audio clip counts as one piece, however long its base64
+//! is.
 
 use super::json_scanner::{JsonScanner, JsonString, JsonValue, ScanError};
 
-/// Bytes of text and pieces of other media.
+/// Bytes of text, and pieces of other media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PromptSize {
     text: u64,
     media: u64,
 }
 
-/// A prompt's tokens are so many times fewer than its bytes.
+/// The bytes of text per token.
 pub(crate) const BYTES_PER_TOKEN: u64 = 4;
-/// A number is a token: prompts may come as those.
+/// A number counts as one token, because a prompt may be a list of token ids.
 const NUMBER_BYTES: u64 = BYTES_PER_TOKEN;
-/// What an engine makes of a picture of common size.
+/// The tokens of an image of common size.
 const MEDIUM_TOKENS: u64 = 600;
-/// Shorter base64 may count as text: it is no more than a picture then.
+/// Shorter base64 counts as text; it is smaller than an image then.
 const BASE64_MIN: usize = 1024;
-/// Text has a space or another sign in as many bytes.
+/// Ordinary text has a space or punctuation within this many bytes.
 const BASE64_LOOK: usize = 256;
 const DATA_URL: &str = "data:";
 
@@ -31,13 +32,13 @@ impl PromptSize {
         self.text.div_ceil(BYTES_PER_TOKEN) + self.media * MEDIUM_TOKENS
     }
 
-    /// Adds the next value of a walk.
+    /// Adds the next value of the scanner.
     pub(super) fn add(&mut self, scanner: &mut JsonScanner<'_>) -> Result<(), ScanError> {
         let value = scanner.value()?;
         self.add_value(value, scanner)
     }
 
-    /// Adds a value that has begun.
+    /// Adds a value whose start has been read.
     pub(super) fn add_value(
         &mut self,
         value: JsonValue<'_>,
@@ -84,21 +85,21 @@ impl PromptSize {
     }
 }
 
-/// Whether a string is a picture or a sound. Of a long text only the beginning is read, and that
-/// only where its first escape leaves it open.
+/// Whether a string is an image or an audio clip. Only the start of a long string is examined, and
+/// it is unescaped only if its first escape may be part of base64.
 fn is_medium(text: &JsonString<'_>) -> bool {
     let (start, escape) = text.start();
     match escape {
         Some(b'/' | b'u') if start.len() < BASE64_LOOK => {
             text.read().is_some_and(|read| is_encoded(&read, read.len()))
         }
-        // No other escape stands for a letter of base64.
+        // No other escape encodes a base64 character.
         Some(_) if start.len() < BASE64_LOOK => start.starts_with(DATA_URL),
         _ => is_encoded(start, text.length()),
     }
 }
 
-/// Whether text of this length that begins so is encoded.
+/// Whether a string of this length with this start is base64 or a data URL.
 fn is_encoded(start: &str, length: usize) -> bool {
     let base64 = |&letter: &u8| letter.is_ascii_alphanumeric() || b"+/=-_".contains(&letter);
     start.starts_with(DATA_URL)

@@ -1,4 +1,4 @@
-//! What a request is taken for: its path, its headers, its body.
+//! Tests of reading requests: paths, headers and bodies.
 
 mod bands;
 mod bodies;
@@ -33,7 +33,7 @@ fn posted(path: &str, body: &[u8]) -> Result<(Intent, Bytes), Fault> {
     read(&Resolved::default(), &parts, Bytes::copy_from_slice(body), 0)
 }
 
-/// What a chat with these headers is taken for.
+/// The intent of a chat request with these headers.
 fn chat(config: &Resolved, headers: &[(&str, &str)]) -> Intent {
     let bytes: Vec<(&str, &[u8])> =
         headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
@@ -41,7 +41,7 @@ fn chat(config: &Resolved, headers: &[(&str, &str)]) -> Intent {
     read(config, &parts(Method::POST, CHAT, &bytes), body, 0).unwrap().0
 }
 
-/// Any bytes that a header may have.
+/// Arbitrary bytes of a header value.
 fn header_bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![8 => 0x20..0x7fu8, 1 => 0x80..=0xffu8, 1 => Just(b'\t')];
     proptest::collection::vec(byte, 0..most)

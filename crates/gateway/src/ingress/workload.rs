@@ -1,5 +1,5 @@
-//! Which workload a request says it belongs to. Whatever is wrong with that counts as not said:
-//! it is advice on order, and no request fails for it.
+//! The workload of a request. An invalid header counts as absent: it affects only the order, so no
+//! request fails for it.
 
 use std::borrow::Cow;
 
@@ -10,15 +10,15 @@ use serde_json::value::RawValue;
 
 use super::headers::text;
 
-/// The longest header that is looked at.
+/// A longer header is ignored.
 const HEADER_MAX: usize = 4096;
-/// The criticality of a request that gives none.
+/// The criticality of a request without one.
 const CRITICALITY: u8 = 3;
 
-/// Where a request comes from and how urgent its sender says it is.
+/// The workload of a request and its criticality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WorkloadContext {
-    /// Nothing where an id would have to be made up.
+    /// `None` if an id must be generated.
     pub(super) id: Option<String>,
     /// From 1 to 5.
     pub(super) criticality: u8,
@@ -45,7 +45,7 @@ impl WorkloadContext {
 
     fn given(context: ContextJson<'_>) -> Option<Self> {
         let mut id = context.workload_id.into_owned();
-        // Only through JSON's escapes could such letters come this far, into logs and pages.
+        // JSON escapes could otherwise bring control characters into logs and pages.
         if id.is_empty() || id.contains(char::is_control) {
             return None;
         }

@@ -1,7 +1,7 @@
-//! One request as one line: `key=value` for people, JSON for programs.
+//! One request as a line of the access log: `key=value` or JSON.
 //!
-//! Both forms come from one list of fields. What is unknown is left out. Values come from clients:
-//! they are cut, and nothing in them can end a line, a field or a terminal's good behaviour.
+//! Both formats share one list of fields. Unknown values are left out. Values come from clients, so
+//! they are cut, and escaped so that they cannot end a line or a field, or control a terminal.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::config::resolved::LogFormat;
 const VALUE_MAX: usize = 256;
 const CUT_MARK: &str = "...";
 
-/// A line that is being written.
+/// A line under construction.
 #[derive(Debug)]
 struct AccessLine {
     out: String,
     format: LogFormat,
 }
 
-/// The line of a request that ended at this moment, counted from 1970.
+/// The line of a request that ended at `moment`, counted from 1970.
 pub(super) fn write(record: &Record, format: LogFormat, moment: Duration) -> String {
     let mut line = AccessLine { out: String::with_capacity(640), format };
     line.stamp(moment);
@@ -55,13 +55,13 @@ pub(super) fn write(record: &Record, format: LogFormat, moment: Duration) -> Str
     line.finish()
 }
 
-/// What needs no quotes in a line for people.
+/// Whether a byte needs no quotes in the text format.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'=')
 }
 
-/// What stands in quotes as it is. Other letters than ASCII ones are shown if they are letters or
-/// digits; signs that a terminal may act upon, or that look like nothing, are not among these.
+/// Whether a character may stand unescaped in quotes. Beyond ASCII only letters and digits may;
+/// invisible characters and terminal controls may not.
 fn is_harmless(letter: char) -> bool {
     match letter {
         '"' | '\\' => false,
@@ -117,7 +117,7 @@ impl AccessLine {
         self.out.push('"');
     }
 
-    /// Writes a value as JSON has it, which people can read too.
+    /// Writes a value with JSON escapes.
     fn escaped(&mut self, value: &str) {
         for letter in value.chars() {
             match letter {
@@ -130,7 +130,7 @@ impl AccessLine {
         }
     }
 
-    /// Writes a letter by its number.
+    /// Writes a character as a `\u` escape.
     fn numbered(&mut self, letter: char) {
         for unit in letter.encode_utf16(&mut [0; 2]) {
             _ = write!(self.out, "\\u{unit:04x}");
@@ -161,7 +161,7 @@ impl AccessLine {
     }
 
     fn real(&mut self, key: &str, value: f64) {
-        // JSON has no word for what is not finite.
+        // JSON has no numbers that are not finite.
         if value.is_finite() {
             self.key(key);
             self.out.push_str(if value < 0.0 { "-" } else { "" });
@@ -169,7 +169,7 @@ impl AccessLine {
         }
     }
 
-    /// Writes a number with its three decimals.
+    /// Writes a number with three decimals.
     fn thousandths(&mut self, value: u64) {
         digits(&mut self.out, value / 1000, 1);
         self.out.push('.');

@@ -1,7 +1,7 @@
-//! The access log: lines are handed over, a thread of its own writes them.
+//! The access log. Requests append lines to a buffer, and a thread writes them.
 //!
-//! A request never waits for whoever reads the log. Lines gather in one buffer of bounded size and
-//! go out together; when nobody takes them in time they are dropped, and counted.
+//! A request never waits for the reader of the log. The buffer is bounded and written as a whole.
+//! If the reader is too slow, lines are dropped and counted.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,29 +13,29 @@ use super::{Record, access_line};
 use crate::clock;
 use crate::config::resolved::LogFormat;
 
-/// The most bytes that may wait to be written.
+/// The most bytes that wait to be written.
 const PENDING_MAX: usize = 4 << 20;
-/// With so many bytes a write is worth its while.
+/// A write begins at once when the buffer has this many bytes.
 const BATCH: usize = 64 << 10;
-/// How long a line waits for others to be written with.
+/// How long a line waits for further lines.
 const LINGER: Duration = Duration::from_millis(20);
 /// How long a flush waits for the writer.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
-/// The log of requests; see the module's description.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct AccessLog {
     format: LogFormat,
     buffer: Arc<LogBuffer>,
 }
 
-/// What the requests' threads and the writer share.
+/// The buffer that requests and the writer share.
 #[derive(Debug, Default)]
 struct LogBuffer {
     state: Mutex<BufferState>,
-    /// For the writer: there is something to do.
+    /// Wakes the writer.
     wake: Condvar,
-    /// For whoever flushes: something was written.
+    /// Wakes a flush after a write.
     written: Condvar,
     dropped: AtomicU64,
 }
@@ -44,7 +44,7 @@ struct LogBuffer {
 struct BufferState {
     pending: Vec<u8>,
     writing: bool,
-    /// Somebody waits for the lines to be out.
+    /// A flush waits for the lines.
     hurry: bool,
     closed: bool,
 }
@@ -52,7 +52,7 @@ struct BufferState {
 // === impl AccessLog ===
 
 impl AccessLog {
-    /// Starts the writer; nothing if there can be no thread for it.
+    /// Starts the writer; `None` if its thread cannot start.
     pub(super) fn start(format: LogFormat, sink: impl Write + Send + 'static) -> Option<Self> {
         let buffer = Arc::new(LogBuffer::default());
         let shared = Arc::clone(&buffer);
@@ -60,7 +60,7 @@ impl AccessLog {
         match thread.spawn(move || shared.run(sink)) {
             Ok(_) => Some(Self { format, buffer }),
             Err(error) => {
-                tracing::error!(%error, "there is no access log: its thread did not start");
+                tracing::error!(%error, "no access log: its thread did not start");
                 None
             }
         }
@@ -71,7 +71,7 @@ impl AccessLog {
         self.buffer.push(line.as_bytes());
     }
 
-    /// Lines that were not written.
+    /// The number of dropped lines.
     pub(super) fn dropped(&self) -> u64 {
         self.buffer.dropped.load(Relaxed)
     }
@@ -109,7 +109,7 @@ impl LogBuffer {
         }
         state.pending.extend_from_slice(line);
         drop(state);
-        // In between the writer knows already, and waits for more.
+        // Otherwise the writer is already awake and waits for more lines.
         if before == 0 || (before < BATCH && after >= BATCH) {
             self.wake.notify_one();
         }
@@ -129,7 +129,7 @@ impl LogBuffer {
         }
     }
 
-    /// Waits for lines and takes them all; false when there will be none.
+    /// Waits for lines and takes all of them; false when the log is closed.
     fn next(&self, batch: &mut Vec<u8>) -> bool {
         let idle = |state: &mut BufferState| state.pending.is_empty() && !state.closed;
         let state = self.wake.wait_while(self.lock(), idle);

@@ -1,4 +1,4 @@
-//! What is counted of each backend: how attempts at it went, and how long its answers take.
+//! Counters of each backend: attempts by result, and the duration of responses.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,27 +9,27 @@ use flow::Span;
 
 use crate::backend::Attempt;
 
-/// The most backends with counters of their own; further ones share those of `other`.
+/// The most backends with counters of their own; all others share `other`.
 pub(super) const BACKENDS_MAX: usize = 1000;
 pub(super) const OTHER: &str = "other";
-/// How much one answer moves the mean: the last sixteen or so count.
+/// The weight of the newest response in the mean; about the last sixteen count.
 const FRESH_SHARE: f64 = 1.0 / 16.0;
 
-/// How attempts can go, as label values.
+/// The results of an attempt, as label values.
 pub(super) const RESULTS: [&str; 4] = ["answered", "refused", "failed", "full"];
 
 #[derive(Debug, Default)]
 pub(super) struct BackendCounters {
-    /// By how they went, as in [`RESULTS`].
+    /// By result, as in [`RESULTS`].
     attempts: [AtomicU64; RESULTS.len()],
-    /// A mean in milliseconds as the bits of an `f64`; 0 before the first answer. Two answers that
-    /// end in the same instant may count as one, which a mean can bear.
+    /// The mean in milliseconds as the bits of an `f64`; 0 before the first response. Of two
+    /// concurrent updates one may be lost, which a mean tolerates.
     latency_ms: AtomicU64,
 }
 
 type Index = BTreeMap<Arc<str>, Arc<BackendCounters>>;
 
-/// See the module's description.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct BackendMetrics {
     index: ArcSwap<Index>,
@@ -43,7 +43,7 @@ impl BackendMetrics {
         self.index.load().get(backend)?.mean()
     }
 
-    /// Every backend with its attempts, by name.
+    /// All backends with their attempts, by name.
     pub(super) fn all(&self) -> Vec<(Arc<str>, [u64; RESULTS.len()])> {
         let index = self.index.load();
         let counts = |backend: &BackendCounters| {
@@ -55,7 +55,7 @@ impl BackendMetrics {
         all
     }
 
-    /// The counters of a backend, which are made if need be.
+    /// The counters of a backend, created on first use.
     pub(super) fn find(&self, backend: &str) -> Arc<BackendCounters> {
         if let Some(known) = self.index.load().get(backend) {
             return Arc::clone(known);
@@ -81,7 +81,7 @@ impl BackendMetrics {
 // === impl BackendCounters ===
 
 impl BackendCounters {
-    /// An attempt has ended in one way or another.
+    /// Counts an attempt.
     pub(super) fn count(&self, attempt: Attempt) {
         let result = match attempt {
             Attempt::Answered => 0,
@@ -92,7 +92,7 @@ impl BackendCounters {
         self.attempts[result].fetch_add(1, Relaxed);
     }
 
-    /// An answer took this long.
+    /// Adds the duration of a response.
     pub(super) fn measured(&self, span: Span) {
         let (known, fresh) = (self.mean(), span.secs_f64() * 1e3);
         let mean = known.map_or(fresh, |known| known + (fresh - known) * FRESH_SHARE);

@@ -1,4 +1,4 @@
-//! Gauges, and the counters that the core keeps: all from one [`Snapshot`].
+//! Gauges, and the counters that the core keeps, all from one [`Snapshot`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::prometheus_writer::{MetricType, MetricsText};
 use super::snapshot::{LiveAsk, Snapshot};
 use super::{BAND_NAMES, IdNames};
 
-/// What is alive under the names of one page.
+/// The live requests with the same pair of model names.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LiveCounts {
     /// Waiting, by band.
@@ -19,7 +19,7 @@ pub(super) struct LiveCounts {
     stock: u64,
 }
 
-/// What stands under the name of one backend.
+/// The gauges of one backend.
 #[derive(Clone, Copy, Debug, Default)]
 struct BackendGauges {
     in_flight: [u64; BANDS],
@@ -27,7 +27,7 @@ struct BackendGauges {
     ready: u64,
 }
 
-/// The label values of models, by their numbers.
+/// The label values of models by id.
 pub(super) type Targets = BTreeMap<ModelId, Arc<str>>;
 
 // === impl LiveCounts ===
@@ -41,7 +41,7 @@ impl LiveCounts {
     }
 }
 
-/// Writes every gauge, and the core's counters.
+/// Writes all gauges, and the counters of the core.
 pub(super) fn write(
     text: &mut MetricsText,
     snapshot: &Snapshot,
@@ -57,8 +57,8 @@ pub(super) fn write(
     write_counters(text, &snapshot.counters);
 }
 
-/// Counts what is alive by its names. A page that was noted for an ask is believed if it is one for
-/// that ask's target; without it the model asked for is taken to be the target itself.
+/// Counts live requests by model names. The label index of a ticket is used if it matches the
+/// target of the ask; otherwise the target also serves as the requested model.
 pub(super) fn alive(
     snapshot: &Snapshot,
     targets: &Targets,
@@ -82,7 +82,7 @@ pub(super) fn alive(
     alive
 }
 
-/// Counts what is alive by page and target, which is quicker than by their names.
+/// Counts live requests by label index and target, which is faster than by names.
 fn by_numbers(asks: &[LiveAsk]) -> BTreeMap<(Option<u32>, ModelId), LiveCounts> {
     let mut alive: BTreeMap<(Option<u32>, ModelId), LiveCounts> = BTreeMap::new();
     for ask in asks {
@@ -103,7 +103,7 @@ fn write_alive(text: &mut MetricsText, alive: &BTreeMap<ModelNames, LiveCounts>)
             lengths.add(&[("model", model), ("target_model", target), ("band", band)], count);
         }
     }
-    let help = "Stock at the backends, in the unit that stock is counted in.";
+    let help = "Stock at the backends, in the configured unit.";
     let mut levels = text.family("stock_level", MetricType::Gauge, help);
     for (ModelNames { model, target }, counts) in alive {
         levels.add(&[("model", model), ("target_model", target)], counts.stock);
@@ -113,27 +113,28 @@ fn write_alive(text: &mut MetricsText, alive: &BTreeMap<ModelNames, LiveCounts>)
 fn write_queue(text: &mut MetricsText, snapshot: &Snapshot) {
     let help = "Requests waiting in the queue, over all models and bands.";
     text.bare("nexus_queue_depth", MetricType::Gauge, help).add(&[], snapshot.depth());
-    let help = "The most requests that may wait.";
+    let help = "The limit of waiting requests.";
     text.family("queue_capacity", MetricType::Gauge, help).add(&[], snapshot.capacity);
-    let help = "How long the request that waits longest has waited.";
+    let help = "The age of the oldest waiting request.";
     let oldest = snapshot.oldest.unwrap_or_default().secs_f64();
     text.family("queue_oldest_seconds", MetricType::Gauge, help).add(&[], oldest);
-    let help = "Requests that are at a backend.";
+    let help = "Requests at a backend.";
     text.family("requests_in_flight", MetricType::Gauge, help).add(&[], snapshot.in_flight);
-    let help = "The part of the queue that a newcomer of the band cannot have, from 0 to 1.";
+    let help = "The share of the queue that a new request of the band cannot use, from 0 to 1.";
     let mut saturation = text.family("saturation", MetricType::Gauge, help);
     for (band, share) in BAND_NAMES.into_iter().zip(saturations(snapshot)) {
         saturation.add(&[("band", band)], share);
     }
-    let help = "How many more requests of the band may wait, flows' own limits aside.";
+    let help = "How many more requests of the band may wait, apart from the limits of flows.";
     let mut headroom = text.family("headroom_requests", MetricType::Gauge, help);
     for (band, count) in BAND_NAMES.into_iter().zip(snapshot.headroom) {
         headroom.add(&[("band", band)], count);
     }
 }
 
-/// How full the queue is for a newcomer of each band. What it may take from lower bands counts as
-/// free, so under a strict cascade this is what waits at or above the band, over the capacity.
+/// How full the queue is for a new request of each band. Places that it may take from lower bands
+/// count as free. Under a strict cascade this is the number of waiting requests at or above the
+/// band, divided by the capacity.
 pub(super) fn saturations(snapshot: &Snapshot) -> [f64; BANDS] {
     let capacity = f64::from(snapshot.capacity);
     snapshot.headroom.map(|room| if room == 0 { 1.0 } else { 1.0 - f64::from(room) / capacity })
@@ -164,14 +165,14 @@ fn write_bounds(text: &mut MetricsText, snapshot: &Snapshot, targets: &Targets) 
 
 fn write_registries(text: &mut MetricsText, snapshot: &Snapshot) {
     let [active, remembered] = snapshot.flows;
-    let help = "Flows with something waiting or in flight.";
+    let help = "Flows with requests waiting or in flight.";
     text.family("active_flows", MetricType::Gauge, help).add(&[], active);
-    let help = "Flows that are remembered.";
+    let help = "Known flows.";
     text.family("flows", MetricType::Gauge, help).add(&[], remembered);
     let [active, remembered] = snapshot.workloads;
-    let help = "Workloads with something waiting or in flight.";
+    let help = "Workloads with requests waiting or in flight.";
     text.family("active_workloads", MetricType::Gauge, help).add(&[], active);
-    let help = "Workloads that are remembered.";
+    let help = "Known workloads.";
     text.family("workloads", MetricType::Gauge, help).add(&[], remembered);
 }
 
@@ -184,20 +185,20 @@ fn write_backends(text: &mut MetricsText, snapshot: &Snapshot, named: &IdNames<'
             family.add(&[("backend", backend), ("band", band)], count);
         }
     }
-    let help = "Stock at a backend, in the unit that stock is counted in.";
+    let help = "Stock at a backend, in the configured unit.";
     let mut family = text.family("backend_stock", MetricType::Gauge, help);
     for (backend, held) in &backends {
         family.add(&[("backend", backend)], held.stock);
     }
-    let help = "Whether a backend takes requests.";
+    let help = "Whether a backend is ready.";
     let mut family = text.family("backend_ready", MetricType::Gauge, help);
     for (backend, held) in &backends {
         family.add(&[("backend", backend)], held.ready);
     }
 }
 
-/// Backends by name. Those beyond the bound, and those that are leaving and have lost their name,
-/// are summed up.
+/// Backends by name. Backends beyond the limit, and removed ones without a name, are summed under
+/// `other`.
 fn held<'a>(backends: &[BackendView], named: &IdNames<'a>) -> BTreeMap<&'a str, BackendGauges> {
     let mut held: BTreeMap<&str, BackendGauges> = BTreeMap::new();
     for backend in backends {
@@ -214,21 +215,22 @@ fn held<'a>(backends: &[BackendView], named: &IdNames<'a>) -> BTreeMap<&'a str, 
 }
 
 fn write_counters(text: &mut MetricsText, counters: &Counters) {
-    let help = "Requests offered to the queue, by what became of the offer.";
+    let help = "Requests offered to the queue, by result.";
     let mut offers = text.family("offers_total", MetricType::Counter, help);
     offers.add(&[("result", "bypassed")], counters.bypassed);
     offers.add(&[("result", "queued")], counters.queued);
     offers.add(&[("result", "refused")], counters.refused);
-    // Dispatch waits for events and looks only when something can go, so it never tries in vain.
-    let help = "Times a waiting request's turn came; event-driven dispatch never tries in vain.";
+    // Dispatch is event-driven and runs only when a request can be granted, so each attempt
+    // succeeds.
+    let help = "Attempts to dequeue a request; dispatch is event-driven, so each succeeds.";
     let mut attempts = text.family("popper_dequeue_attempts_total", MetricType::Counter, help);
     attempts.add(&[], counters.granted);
-    let help = "Times a waiting request was sent to a backend.";
+    let help = "Requests that were dequeued for a backend.";
     let mut successes = text.family("popper_dequeue_successes_total", MetricType::Counter, help);
     successes.add(&[], counters.granted);
-    let help = "Requests that came back to the queue because their backend failed or was full.";
+    let help = "Requests that were requeued because their backend failed or was full.";
     text.family("requeues_total", MetricType::Counter, help).add(&[], counters.requeued);
-    let help = "Waiting requests that made room for a higher band, by their own band.";
+    let help = "Waiting requests that were preempted by a higher band, by their own band.";
     let mut preemptions = text.family("preemptions_total", MetricType::Counter, help);
     for (band, count) in BAND_NAMES.into_iter().zip(counters.preempted) {
         preemptions.add(&[("band", band)], count);

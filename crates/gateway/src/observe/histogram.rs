@@ -1,13 +1,13 @@
-//! Durations by size, in fixed steps from a millisecond to ten minutes.
+//! Histograms of durations, with fixed buckets from a millisecond to ten minutes.
 //!
-//! One set of steps for every histogram: waits, first bytes and whole answers of the same service
-//! can then be compared, and a wait of 30 s (the default time to live) is a step of its own.
+//! All histograms share one set of buckets, so that waits, first bytes and whole responses can be
+//! compared. The default time to live of 30 s is a bucket of its own.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flow::Span;
 
-/// The steps: each counts what took at most this long, written as the text format has it.
+/// The upper bounds of the buckets, with their text form.
 pub(super) const STEPS: [(Span, &str); 19] = [
     (Span::from_millis(1), "0.001"),
     (Span::from_nanos(2_500_000), "0.0025"),
@@ -30,15 +30,15 @@ pub(super) const STEPS: [(Span, &str); 19] = [
     (Span::from_secs(600), "600"),
 ];
 
-/// Counts by step; the last one is for what is longer than all.
+/// Counts by bucket; the last one is for longer durations.
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
     counts: [AtomicU64; STEPS.len() + 1],
-    /// In microseconds: nanoseconds would overflow within weeks of ten thousand waiting clients.
+    /// In microseconds: nanoseconds would overflow within weeks with ten thousand waiting clients.
     sum: AtomicU64,
 }
 
-/// A histogram at one moment, each step with all smaller ones in it.
+/// A histogram at one moment, with cumulative counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct HistogramSnapshot {
     pub(super) up_to: [u64; STEPS.len()],

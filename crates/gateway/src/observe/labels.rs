@@ -1,9 +1,8 @@
-//! The pages by the names of their models, and which names may be label values at all.
+//! The metrics of each pair of model names, and the bound on label values.
 //!
-//! Clients may write any name into a request. Only names that a configuration or a model server
-//! has listed become label values, so the number of series is bounded by what the operator runs;
-//! all others share `other`. Reading takes no lock: the index is replaced whole when it grows,
-//! which happens once for each page.
+//! Clients may write any name into a request. Only names that the configuration or a backend lists
+//! become label values, so the operator's models bound the number of series; all other names share
+//! `other`. Reads take no lock: the index is replaced as a whole when it grows, once for each pair.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,20 +11,20 @@ use arc_swap::ArcSwap;
 
 use super::model_metrics::ModelMetrics;
 
-/// The most names, and the most pages.
+/// The most names, and the most pairs of names.
 pub(super) const NAMES_MAX: usize = 1000;
 const PAIRS_MAX: usize = 1000;
-/// A longer name is no label: cut short, two of them could become one series.
+/// A longer name is not used as a label: two names cut to the same length could share a series.
 const NAME_MAX: usize = 256;
 
 const OTHER: &str = "other";
 /// The value of a label that does not apply.
 pub(super) const NONE: &str = "-";
 
-/// A name that may be a label value, by its place in the index.
+/// The position of a name in the index.
 type Label = u16;
 
-/// See the module's description.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct ModelLabels {
     index: ArcSwap<Index>,
@@ -37,11 +36,11 @@ struct Index {
     names: BTreeMap<Arc<str>, Label>,
     labels: Vec<Arc<str>>,
     by_pair: BTreeMap<(Label, Label), u32>,
-    /// Model, target model and their page; the first is that of all others.
+    /// Model, target model and their metrics; the first entry is for all other names.
     entries: Vec<(Label, Label, Arc<ModelMetrics>)>,
 }
 
-/// The names that a page stands under.
+/// The requested model and the target model.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ModelNames {
     pub(super) model: Arc<str>,
@@ -51,7 +50,7 @@ pub(super) struct ModelNames {
 // === impl ModelLabels ===
 
 impl ModelLabels {
-    /// Lets these names be label values.
+    /// Allows these names as label values.
     pub(super) fn learn<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut index = Index::clone(&self.index.load());
@@ -59,7 +58,7 @@ impl ModelLabels {
         self.index.store(Arc::new(index));
     }
 
-    /// The page for these names, which is made if need be, and its number in the book.
+    /// The metrics of a pair of names, created on first use, and their index.
     pub(super) fn find(&self, model: &str, target: &str) -> (u32, Arc<ModelMetrics>) {
         let index = self.index.load();
         let labels = (index.label(model), index.label(target));
@@ -82,7 +81,7 @@ impl ModelLabels {
         self.index.load().entry(number)
     }
 
-    /// Every page and its names, in the order in which they came.
+    /// The metrics of all pairs, in order of creation.
     pub(super) fn all(&self) -> Vec<(ModelNames, Arc<ModelMetrics>)> {
         let index = self.index.load();
         let named = index.entries.iter().map(|(model, target, metrics)| {
@@ -92,7 +91,7 @@ impl ModelLabels {
         named.collect()
     }
 
-    /// The label value that a name has.
+    /// The label value of a name.
     pub(super) fn label(&self, name: &str) -> Arc<str> {
         let index = self.index.load();
         index.text(index.label(name))

@@ -1,8 +1,8 @@
-//! The flow-control metrics of llm-d's endpoint picker, under the names that its dashboards know.
+//! The flow-control metrics of llm-d's endpoint picker, under the names that its dashboards use.
 //!
-//! What they mean here is what they mean there, with these differences: bands stand under a number
-//! that would put a request into them, the fairness id is always `all` because ids that clients
-//! invent must not become series, and requests that pass the queue by have no queue duration.
+//! Their meaning is the same, with three differences. A band is shown as a number that would select
+//! it. The fairness id is always `all`, because ids that clients invent must not become series.
+//! Requests that bypass the queue have no queue duration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ const PRIORITIES: [&str; BANDS] = ["-1", "0", "1", "10"];
 const POOL: (&str, &str) = ("inference_pool", "tidegate");
 const FAIRNESS: (&str, &str) = ("fairness_id", "all");
 
-/// The newer name of a family and the one before it, which is still in use.
+/// The newer name of a family and the older one, which is still in use.
 macro_rules! twins {
     ($name:literal) => {
         [concat!("llm_d_epp_", $name), concat!("inference_extension_", $name)]
     };
 }
 
-/// Writes them all.
+/// Writes all families.
 pub(super) fn write(
     text: &mut MetricsText,
     snapshot: &Snapshot,
@@ -54,23 +54,23 @@ fn write_sizes(text: &mut MetricsText, alive: &BTreeMap<ModelNames, LiveCounts>)
     }
 }
 
-/// Whoever shares out what is left, such as a batch dispatcher, needs to know of how many servers.
+/// A batch dispatcher needs the number of ready backends to compute its budget.
 fn write_servers(text: &mut MetricsText, snapshot: &Snapshot) {
     let ready = snapshot.backends.iter().filter(|backend| backend.ready).count();
     for name in ["llm_d_epp_ready_endpoints", "inference_pool_ready_pods"] {
-        let help = "Backends that take requests.";
+        let help = "Ready backends.";
         text.bare(name, MetricType::Gauge, help).add(&[("name", POOL.1)], ready);
     }
 }
 
 fn write_fullness(text: &mut MetricsText, snapshot: &Snapshot) {
     for name in twins!("flow_control_pool_saturation") {
-        let help = "How full the backends are, 1 being what is aimed at.";
+        let help = "Saturation of the backends; 1 is the watermark.";
         let mut family = text.bare(name, MetricType::Gauge, help);
         family.add(&[POOL, ("stage", "effective")], saturation(snapshot));
     }
     for name in twins!("flow_control_capacity_utilization_requests") {
-        let help = "The part of the queue that a newcomer of the priority cannot have.";
+        let help = "The share of the queue that a new request of the priority cannot use.";
         let mut family = text.bare(name, MetricType::Gauge, help);
         for (priority, share) in PRIORITIES.into_iter().zip(saturations(snapshot)) {
             family.add(&[("priority", priority), POOL], share);
@@ -78,14 +78,14 @@ fn write_fullness(text: &mut MetricsText, snapshot: &Snapshot) {
     }
     for name in twins!("flow_control_global_capacity_utilization_requests") {
         let share = f64::from(snapshot.depth()) / f64::from(snapshot.capacity.max(1));
-        let help = "The part of the queue that is taken.";
+        let help = "The share of the queue that is in use.";
         text.bare(name, MetricType::Gauge, help).add(&[POOL], share);
     }
 }
 
 fn write_durations(text: &mut MetricsText, all_metrics: &[(ModelNames, Arc<ModelMetrics>)]) {
     for name in twins!("flow_control_request_queue_duration_seconds") {
-        let help = "How long requests were in the queue.";
+        let help = "Time of requests in the queue.";
         let mut family = text.bare(name, MetricType::Histogram, help);
         all_metrics.iter().for_each(|(names, metrics)| add_durations(&mut family, names, metrics));
     }
@@ -107,12 +107,12 @@ fn add_durations(family: &mut Family<'_>, names: &ModelNames, metrics: &ModelMet
 fn write_endings(text: &mut MetricsText, all_metrics: &[(ModelNames, Arc<ModelMetrics>)]) {
     let mut counts: BTreeMap<(&str, usize), u64> = BTreeMap::new();
     for ending in all_metrics.iter().flat_map(|(_, metrics)| metrics.endings()) {
-        // What is answered here was none of flow control's.
+        // A request without a band did not use the queue.
         let Some(band) = ending.band else { continue };
         *counts.entry((outcome(ending.outcome), band)).or_default() += ending.count;
     }
     for name in twins!("flow_control_requests_total") {
-        let help = "Requests that have ended, by what flow control made of them.";
+        let help = "Requests that have ended, by outcome.";
         let mut family = text.bare(name, MetricType::Counter, help);
         for ((outcome, band), count) in &counts {
             family.add(&[("outcome", outcome), ("priority", PRIORITIES[*band]), POOL], count);
@@ -124,7 +124,7 @@ fn labels(names: &ModelNames) -> [(&str, &str); 2] {
     [("model_name", &names.model), ("target_model_name", &names.target)]
 }
 
-/// An outcome of ours in llm-d's words.
+/// The llm-d outcome of an outcome.
 fn outcome(ours: &str) -> &'static str {
     match ours {
         "flow_full" | "too_many_flows" | "queue_full" | "not_critical" | "queue_disabled"
@@ -138,7 +138,7 @@ fn outcome(ours: &str) -> &'static str {
     }
 }
 
-/// How full the fullest model's backends are.
+/// The saturation of the fullest model.
 fn saturation(snapshot: &Snapshot) -> f64 {
     let mut stock: BTreeMap<ModelId, u64> = BTreeMap::new();
     for ask in snapshot.asks.iter().filter(|ask| ask.stage == Stage::InFlight) {

@@ -1,6 +1,6 @@
-//! Operational messages: what the gateway itself has to say.
+//! The log of operational messages.
 //!
-//! They go to standard error, so that standard output is the access log and nothing else.
+//! It goes to standard error, so that standard output carries the access log only.
 
 use std::io::IsTerminal;
 
@@ -9,11 +9,11 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::config::resolved::{Log, LogFormat};
 
-/// Where the wanted level is looked up, the first that is set wins.
+/// The variables with the log level; the first that is set wins.
 const VARIABLES: [&str; 2] = ["TIDEGATE_LOG", "RUST_LOG"];
 
-/// Sets up the log of operational messages for the whole process. Once is enough: a second call
-/// changes nothing, so that tests and embedders may have set up their own.
+/// Sets up the log for the whole process. A second call has no effect, so tests and embedding
+/// programs may set up their own.
 pub(crate) fn init(log: &Log) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(VARIABLES.into_iter().find_map(|name| std::env::var(name).ok())))
@@ -24,12 +24,11 @@ pub(crate) fn init(log: &Log) {
         LogFormat::Json => builder.json().try_init(),
     };
     if set.is_err() {
-        tracing::debug!("messages go where they went before");
+        tracing::debug!("a log is already set up");
     }
 }
 
-/// What a variable asks for; directives that make no sense are left out, and `info` is meant where
-/// nothing is said.
+/// The filter of a variable. Invalid directives are ignored; the default is `info`.
 fn filter(wanted: Option<String>) -> EnvFilter {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
     filter.parse_lossy(wanted.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Counters and histograms, summed from the pages and the backends' own counts.
+//! Counters and histograms of requests and of attempts at backends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ const DIRECTIONS: [&str; 2] = ["input", "output"];
 const STAGES: [&str; 2] = ["waiting", "in_flight"];
 const SUCCESS: [&str; 2] = ["false", "true"];
 
-/// Writes everything that is counted of requests and attempts.
+/// Writes all counters of requests and attempts.
 pub(super) fn write(text: &mut MetricsText, model_labels: &ModelLabels, backends: &BackendMetrics) {
     let all_metrics = model_labels.all();
     write_requests(text, &all_metrics);
@@ -28,19 +28,19 @@ pub(super) fn write(text: &mut MetricsText, model_labels: &ModelLabels, backends
     write_attempts(text, backends);
 }
 
-/// Writes what is counted of requests that no backend answered.
+/// Writes the counters of requests that have ended, without a backend.
 pub(super) fn write_ended(text: &mut MetricsText, model_labels: &ModelLabels) {
     write_requests(text, &model_labels.all());
 }
 
-/// Writes how many lines of the access log were lost.
+/// Writes the number of dropped lines of the access log.
 pub(super) fn write_lines_dropped(text: &mut MetricsText, dropped: u64) {
-    let help = "Lines of the access log that were not written because nobody took them in time.";
+    let help = "Lines of the access log that were dropped because the reader was too slow.";
     text.family("access_log_dropped_total", MetricType::Counter, help).add(&[], dropped);
 }
 
 fn write_requests(text: &mut MetricsText, all_metrics: &AllMetrics) {
-    let help = "Requests that have ended, by their outcome and the class of the status sent.";
+    let help = "Requests that have ended, by outcome and status class.";
     let mut family = text.family("requests_total", MetricType::Counter, help);
     for (names, metrics) in all_metrics {
         for ending in metrics.endings() {
@@ -50,7 +50,7 @@ fn write_requests(text: &mut MetricsText, all_metrics: &AllMetrics) {
             family.add(&[model, target, band, ways[0], ways[1]], ending.count);
         }
     }
-    let help = "Attempts beyond the first that requests needed.";
+    let help = "Attempts of requests beyond their first.";
     let mut family = text.family("retries_total", MetricType::Counter, help);
     for (names, metrics) in all_metrics {
         family.add(&names.pairs(), metrics.retries.load(Relaxed));
@@ -58,22 +58,22 @@ fn write_requests(text: &mut MetricsText, all_metrics: &AllMetrics) {
 }
 
 fn write_queue(text: &mut MetricsText, all_metrics: &AllMetrics) {
-    let help = "Requests that passed the queue by.";
+    let help = "Requests that bypassed the queue.";
     let mut family = text.family("bypass_total", MetricType::Counter, help);
     for (names, metrics) in all_metrics {
         family.add(&names.pairs(), metrics.bypassed.load(Relaxed));
     }
-    let help = "Requests whose time to live passed while they waited.";
+    let help = "Requests whose time to live ended in the queue.";
     let mut family = text.family("requests_expired_total", MetricType::Counter, help);
     for (names, metrics) in all_metrics {
         family.add(&names.pairs(), metrics.ended_in(QUEUE_TIMEOUT));
     }
-    let help = "Requests that the client ended: it left, or its own deadline passed.";
+    let help = "Requests that ended because the client left or its deadline passed.";
     let mut family = text.family("requests_cancelled_total", MetricType::Counter, help);
     for (names, metrics) in all_metrics {
         add_pair(&mut family, names, ("stage", STAGES), model_metrics::read(&metrics.cancelled));
     }
-    let help = "Requests that found no place to wait.";
+    let help = "Requests that could not be queued.";
     let mut family = text.family("queue_push_errors_total", MetricType::Counter, help);
     for (names, metrics) in all_metrics {
         for error in PUSH_ERRORS {
@@ -84,7 +84,7 @@ fn write_queue(text: &mut MetricsText, all_metrics: &AllMetrics) {
 }
 
 fn write_durations(text: &mut MetricsText, all_metrics: &AllMetrics) {
-    let help = "How long requests were in the queue, by whether they were served in the end.";
+    let help = "Time of requests in the queue, by whether they succeeded.";
     let mut family = text.family("queue_latency_seconds", MetricType::Histogram, help);
     for (names, metrics) in all_metrics {
         for (band, pair) in BAND_NAMES.into_iter().zip(&metrics.queue_latency) {
@@ -95,12 +95,12 @@ fn write_durations(text: &mut MetricsText, all_metrics: &AllMetrics) {
             }
         }
     }
-    let help = "From a request's arrival to the first byte of its answer.";
+    let help = "From the arrival of a request to the first byte of its response.";
     let mut family = text.family("time_to_first_byte_seconds", MetricType::Histogram, help);
     for (names, metrics) in all_metrics {
         add_bands(&mut family, names, &metrics.first_byte);
     }
-    let help = "From a request's arrival to the end of its answer.";
+    let help = "From the arrival of a request to the end of its response.";
     let mut family = text.family("request_duration_seconds", MetricType::Histogram, help);
     for (names, metrics) in all_metrics {
         add_bands(&mut family, names, &metrics.total);
@@ -108,7 +108,7 @@ fn write_durations(text: &mut MetricsText, all_metrics: &AllMetrics) {
 }
 
 fn write_sizes(text: &mut MetricsText, all_metrics: &AllMetrics) {
-    let help = "Tokens of prompts and of answers, as far as the backends told.";
+    let help = "Tokens of prompts and of responses, as reported by the backends.";
     let mut family = text.family("tokens_total", MetricType::Counter, help);
     for (names, metrics) in all_metrics {
         add_pair(
@@ -118,7 +118,7 @@ fn write_sizes(text: &mut MetricsText, all_metrics: &AllMetrics) {
             model_metrics::read(&metrics.tokens),
         );
     }
-    let help = "Bytes of requests' bodies and of answers' bodies.";
+    let help = "Bytes of request bodies and of response bodies.";
     let mut family = text.family("body_bytes_total", MetricType::Counter, help);
     for (names, metrics) in all_metrics {
         add_pair(
@@ -131,7 +131,7 @@ fn write_sizes(text: &mut MetricsText, all_metrics: &AllMetrics) {
 }
 
 fn write_attempts(text: &mut MetricsText, backends: &BackendMetrics) {
-    let help = "Attempts at a backend, by how they went; all but answered are failures.";
+    let help = "Attempts at a backend, by result; all but answered are failures.";
     let mut family = text.family("backend_attempts_total", MetricType::Counter, help);
     for (backend, attempts) in backends.all() {
         for (result, count) in RESULTS.into_iter().zip(attempts) {
@@ -159,7 +159,7 @@ fn add_bands(family: &mut Family<'_>, names: &ModelNames, histograms: &[Histogra
     }
 }
 
-/// Adds a histogram that has something in it: empty ones would be most of the text.
+/// Adds a histogram unless it is empty: empty ones would be most of the text.
 fn add_used(family: &mut Family<'_>, labels: &[Pair<'_>], histogram: &Histogram) {
     let reading = histogram.read();
     if reading.count > 0 {

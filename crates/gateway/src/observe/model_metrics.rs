@@ -1,7 +1,7 @@
-//! All that is counted of the requests for one model by one name.
+//! The counters of all requests with the same pair of model names.
 //!
-//! A page is found once for each request; from there every count is a field. What can be summed
-//! from these fields when somebody asks is not counted a second time.
+//! A request finds its counters once and then updates fields. Values that can be computed from
+//! these fields are not counted a second time.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,35 +12,35 @@ use super::Record;
 use super::histogram::Histogram;
 use super::outcome::{self, OUTCOMES};
 
-/// Classes of status codes as label values; what is no status counts as the last.
+/// Status classes as label values; an invalid status counts as the last one.
 pub(super) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// See the module's description.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct ModelMetrics {
-    /// By band, outcome and class of status.
+    /// By band, outcome and status class.
     requests: [Endings; BANDS],
-    /// The same of what has no band.
+    /// The same for requests without a band.
     local: Endings,
-    /// By band, then failed or served.
+    /// By band, then failed or succeeded.
     pub(super) queue_latency: [[Histogram; 2]; BANDS],
     pub(super) first_byte: [Histogram; BANDS],
     pub(super) total: [Histogram; BANDS],
     pub(super) bypassed: AtomicU64,
-    /// Ended by the client while they waited, and while they were at a backend.
+    /// Ended by the client while waiting, and while at a backend.
     pub(super) cancelled: [AtomicU64; 2],
     pub(super) retries: AtomicU64,
-    /// In and out.
+    /// Input and output.
     pub(super) tokens: [AtomicU64; 2],
     pub(super) bytes: [AtomicU64; 2],
 }
 
-/// By outcome and class of status.
+/// By outcome and status class.
 type Endings = [[AtomicU64; CLASSES.len()]; OUTCOMES.len()];
 
-/// How many requests of a band ended in one way.
+/// The number of requests of a band with one outcome.
 pub(super) struct Ending {
-    /// Nothing for what has none.
+    /// `None` for requests without a band.
     pub(super) band: Option<usize>,
     pub(super) outcome: &'static str,
     pub(super) class: &'static str,
@@ -56,7 +56,7 @@ impl ModelMetrics {
         }
         let class = (usize::from(record.status) / 100).clamp(1, CLASSES.len()) - 1;
         let outcome = outcome::index(record.outcome);
-        // What took no turn says nothing of how long turns take, nor of who gave up waiting.
+        // A request that did not use the queue must not count in the figures of the queue.
         let Some(band) = record.band.map(|band| band as usize) else {
             self.local[outcome][class].fetch_add(1, Relaxed);
             return;
@@ -83,7 +83,7 @@ impl ModelMetrics {
         }
     }
 
-    /// Every way in which a request has ended so far.
+    /// All outcomes that have occurred.
     pub(super) fn endings(&self) -> impl Iterator<Item = Ending> {
         let bands = self.requests.iter().enumerate().map(|(band, endings)| (Some(band), endings));
         let counts = bands.chain([(None, &self.local)]).flat_map(|(band, outcomes)| {
@@ -101,7 +101,7 @@ impl ModelMetrics {
         counts.filter(|ending| ending.count > 0)
     }
 
-    /// How many requests ended in a way, whatever their band.
+    /// The number of requests with an outcome, over all bands.
     pub(super) fn ended_in(&self, outcome: &str) -> u64 {
         let at = outcome::index(outcome);
         let counts = self.requests.iter().flat_map(|outcomes| &outcomes[at]);
@@ -109,7 +109,7 @@ impl ModelMetrics {
     }
 }
 
-/// Two counters as they stand.
+/// The values of two counters.
 pub(super) fn read(pair: &[AtomicU64; 2]) -> [u64; 2] {
     array::from_fn(|at| pair[at].load(Relaxed))
 }

@@ -1,12 +1,12 @@
-//! The ways in which a request can end, as metrics count them.
+//! The outcomes of requests, as metrics count them.
 //!
-//! The codes are those of the reply table. A code that is missing here counts as `other`, so the
-//! number of series is fixed whatever that table grows to.
+//! The codes are those of the reply table. An unknown code counts as `other`, so the number of
+//! series is fixed.
 
-/// What a request that a backend answered ended in.
+/// The outcome of a request that a backend served.
 pub(super) const OK: &str = "ok";
 
-/// Every outcome; the most frequent first, because it is looked up from the front.
+/// All outcomes. The most frequent is first, because the search is linear.
 pub(super) const OUTCOMES: [&str; 31] = [
     OK,
     "client_closed",
@@ -41,11 +41,11 @@ pub(super) const OUTCOMES: [&str; 31] = [
     "other",
 ];
 
-/// What a request whose time to live passed ended in.
+/// The outcome of a request whose time to live ended in the queue.
 pub(super) const QUEUE_TIMEOUT: &str = "queue_timeout";
 
-/// Outcomes that mean: there was no place to wait. The seed's `ErrInsufficientFlowCapacity` is
-/// `flow_full` here, its `ErrTooManyFlows` is `too_many_flows`.
+/// The outcomes of requests that could not be queued. The source's `ErrInsufficientFlowCapacity` is
+/// `flow_full`, its `ErrTooManyFlows` is `too_many_flows`.
 pub(super) const PUSH_ERRORS: [&str; 6] = [
     "flow_full",
     "too_many_flows",
@@ -55,12 +55,12 @@ pub(super) const PUSH_ERRORS: [&str; 6] = [
     "wait_too_long",
 ];
 
-/// Where an outcome stands in [`OUTCOMES`].
+/// The position of an outcome in [`OUTCOMES`].
 pub(super) fn index(outcome: &str) -> usize {
     OUTCOMES.iter().position(|&known| known == outcome).unwrap_or(OUTCOMES.len() - 1)
 }
 
-/// Whether the client, not the gateway, ended the request.
+/// Whether the client ended the request, not the gateway.
 pub(super) fn is_cancel(outcome: &str) -> bool {
     matches!(outcome, "client_closed" | "deadline_exceeded")
 }

@@ -1,15 +1,15 @@
-//! What the system says of this process, under the names that every exporter uses.
+//! Metrics of the process, under the names that all exporters use.
 //!
-//! It is read from `/proc`; where that is missing the families stay empty.
+//! The values come from `/proc`. Without it the families stay empty.
 
 use std::fs;
 
 use super::prometheus_writer::{MetricType, MetricsText};
 
-/// Ticks per second in `/proc/self/stat`; the kernel shows a hundred on every architecture.
+/// Ticks per second in `/proc/self/stat`; Linux reports 100 on every architecture.
 const TICKS_PER_SEC: f64 = 100.0;
 
-/// Writes memory, processor time, open files and the build.
+/// Writes memory, CPU time, open files and the build.
 pub(super) fn write(text: &mut MetricsText) {
     let status = read("/proc/self/status");
     let help = "Resident memory size in bytes.";
@@ -37,7 +37,7 @@ pub(super) fn write(text: &mut MetricsText) {
     if let Some(most) = field(&read("/proc/self/limits"), "Max open files") {
         family.add(&[], most);
     }
-    let help = "What runs: always 1.";
+    let help = "The version of the build; always 1.";
     let mut family = text.family("build_info", MetricType::Gauge, help);
     family.add(&[("version", env!("CARGO_PKG_VERSION"))], 1);
 }
@@ -46,14 +46,14 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The first number behind a name at the beginning of a line.
+/// The first number after a name at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// User and system time. The fields are counted from behind the command's name, which may hold
-/// anything, brackets and spaces too.
+/// User and system time. The fields are counted from the end of the command name, which may contain
+/// brackets and spaces.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(11).map(str::parse::<u64>);

@@ -1,16 +1,17 @@
-//! The text format of Prometheus, version 0.0.4: families with their help and kind, then samples.
+//! Writer for the Prometheus text format, version 0.0.4: families with their help and type, then
+//! samples.
 
 use std::fmt::{Display, Write};
 
 use super::histogram::{HistogramSnapshot, STEPS};
 
-/// What goes before every name but those that others have fixed.
+/// The prefix of every metric whose name is ours.
 pub(super) const PREFIX: &str = "tidegate_";
 
-/// The media type of what is written here.
+/// The media type of the format.
 pub(crate) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What kind of number a family holds.
+/// The type of a family.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MetricType {
     Counter,
@@ -18,7 +19,7 @@ pub(super) enum MetricType {
     Histogram,
 }
 
-/// A label's name and its value.
+/// The name and the value of a label.
 pub(super) type Pair<'a> = (&'a str, &'a str);
 
 /// The text so far.
@@ -38,7 +39,7 @@ pub(super) struct Family<'a> {
 // === impl MetricsText ===
 
 impl MetricsText {
-    /// Begins a family of ours.
+    /// Begins a family with our prefix.
     pub(super) fn family(
         &mut self,
         name: &'static str,
@@ -48,7 +49,7 @@ impl MetricsText {
         self.begin((PREFIX, name), kind, help)
     }
 
-    /// Begins a family whose whole name others have fixed.
+    /// Begins a family whose full name is given.
     pub(super) fn bare(&mut self, name: &'static str, kind: MetricType, help: &str) -> Family<'_> {
         self.begin(("", name), kind, help)
     }
@@ -111,7 +112,7 @@ impl Family<'_> {
     }
 }
 
-/// Writes a label's value so that nothing in it can end it.
+/// Escapes the value of a label.
 fn escape(out: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {

@@ -1,7 +1,7 @@
-//! The core at one moment, copied out under its lock so that nothing is formatted there.
+//! A copy of the core's state, made under its lock, so that formatting needs no lock.
 //!
-//! The work is bounded by what is alive and by what the core remembers: some ten nanoseconds for
-//! each ask, flow and workload.
+//! The cost is bounded by the live requests and by what the core remembers: about ten nanoseconds
+//! for each ask, flow and workload.
 
 use flow::{AskView, BANDS, BackendView, Band, Controller, Counters, ModelId, Span, Stage, Time};
 
@@ -9,7 +9,8 @@ use super::IdNames;
 use super::labels::NAMES_MAX;
 use super::ticket_labels::TicketLabels;
 
-/// See the module's description. All gauges of one scrape come from one of these, so they agree.
+/// See the module documentation. All gauges of one scrape come from one snapshot, so they are
+/// consistent.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(super) counters: Counters,
@@ -18,21 +19,21 @@ pub(crate) struct Snapshot {
     pub(super) headroom: [u32; BANDS],
     pub(super) capacity: u32,
     pub(super) in_flight: u32,
-    /// How long the one that waits longest has waited.
+    /// The age of the oldest waiting request.
     pub(super) oldest: Option<Span>,
     pub(super) backends: Vec<BackendView>,
     pub(super) asks: Vec<LiveAsk>,
     /// Lower bound, watermark and upper bound of each model.
     pub(super) model_bounds: Vec<(ModelId, [f64; 3])>,
-    /// Flows with something alive, and all that are remembered.
+    /// Flows with live requests, and all remembered flows.
     pub(super) flows: [u64; 2],
     pub(super) workloads: [u64; 2],
 }
 
-/// One ask that is alive.
+/// One live ask.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LiveAsk {
-    /// The page that was noted for it.
+    /// The label index of its ticket.
     pub(super) label_index: Option<u32>,
     pub(super) model: ModelId,
     pub(super) band: Band,
@@ -82,7 +83,7 @@ impl Snapshot {
         }
     }
 
-    /// How many wait in all.
+    /// The number of waiting requests.
     pub(super) fn depth(&self) -> u32 {
         self.waiting.iter().sum()
     }

@@ -1,4 +1,4 @@
-//! Tests of metrics and of the access log.
+//! Tests of the metrics and of the access log.
 
 mod access_line;
 mod access_log;
@@ -14,7 +14,7 @@ use flow::{BackendId, Band, ModelId, Span};
 
 use super::{IdNames, Record};
 
-/// A request that a backend answered at once.
+/// A request that a backend served at once.
 pub(crate) fn served(model: &str, target: &str) -> Record {
     Record {
         request_id: "r-1".into(),
@@ -43,7 +43,7 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
     }
 }
 
-/// A request that no backend answered.
+/// A request that no backend served.
 pub(super) fn refused(model: &str, outcome: &'static str, status: u16) -> Record {
     Record {
         backend: String::new(),
@@ -57,7 +57,7 @@ pub(super) fn refused(model: &str, outcome: &'static str, status: u16) -> Record
     }
 }
 
-/// Backends and models by their names, numbered as they come.
+/// Names of backends and models, with ids in their order.
 pub(super) fn named<'a>(backends: &[&'a str], models: &[&'a str]) -> IdNames<'a> {
     IdNames {
         backends: (0..).zip(backends).map(|(id, name)| (BackendId(id), *name)).collect(),
@@ -66,7 +66,7 @@ pub(super) fn named<'a>(backends: &[&'a str], models: &[&'a str]) -> IdNames<'a>
     }
 }
 
-/// Samples by name and labels, as they are written.
+/// Samples by name and labels.
 pub(super) fn parsed(text: &str) -> BTreeMap<String, f64> {
     let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let (series, value) = line.rsplit_once(' ').unwrap();

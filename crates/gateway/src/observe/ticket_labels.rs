@@ -1,17 +1,18 @@
-//! Which page each living ask belongs to.
+//! The label index of each live ask.
 //!
-//! The core knows asks by number and models by target; gauges also name the model that was asked
-//! for. So the page of an ask is noted under its ticket's index when it begins. The index is given
-//! to the next ask when this one has ended, which then notes its own: nothing is ever cleared.
+//! The core knows an ask by its ticket and its target model, but gauges also have the requested
+//! model as a label. So the label index of an ask is stored under the index of its ticket when it
+//! begins. The core reuses the index of an ended ask for the next one, which overwrites the entry;
+//! no entry is ever cleared.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Indices are kept in segments, which are made when one of them is used first.
+/// The table is allocated in segments on first use.
 const SEGMENT: usize = 1 << 14;
 const SEGMENTS: usize = 1 << 10;
 
-/// See the module's description. A value is a page's number plus one; 0 means that none was noted.
+/// See the module documentation. An entry is a label index plus one; 0 means none.
 #[derive(Debug)]
 pub(super) struct TicketLabels {
     segments: Box<[OnceLock<Box<[AtomicU32]>>]>,
@@ -20,7 +21,8 @@ pub(super) struct TicketLabels {
 // === impl TicketLabels ===
 
 impl TicketLabels {
-    /// Notes a page. Indices beyond what is kept go without; they count by their target alone.
+    /// Stores a label index. Tickets beyond the table have none and are counted by their target
+    /// alone.
     pub(super) fn set(&self, index: usize, label_index: u32) {
         let Some(segment) = self.segments.get(index / SEGMENT) else { return };
         let segment = segment.get_or_init(|| (0..SEGMENT).map(|_| AtomicU32::new(0)).collect());

@@ -39,8 +39,8 @@ fn x06_endpoints_are_read_in_both_spellings() {
 fn x06_a_wrong_file_says_what_is_wrong() {
     let one = |entry: &str| yaml(&format!("endpoints: [{{{entry}}}]")).unwrap_err();
     assert!(one("name: a, address: h, port: x").contains("endpoints[0]: port \"x\""));
-    assert!(one("name: a, address: h, port: 1, kind: gpu").contains("\"gpu\" is not known"));
-    assert!(one("name: a, address: 'h h', port: 1").contains("is no URL"));
+    assert!(one("name: a, address: h, port: 1, kind: gpu").contains("\"gpu\" is unknown"));
+    assert!(one("name: a, address: 'h h', port: 1").contains("is not a URL"));
     assert!(one("name: a, address: h, port: 1, power_watts: -3").contains("power_watts"));
     assert!(one("address: h, port: 1").contains("name"));
     let twice = "endpoints: [{name: a, address: h, port: 1}, {name: a, address: h, port: 2}]";

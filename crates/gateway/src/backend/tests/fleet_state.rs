@@ -62,7 +62,7 @@ fn r07_failures_alone_never_take_the_last_backend_of_a_model() {
         "better some answers than none"
     );
     let states: Vec<String> = state.statuses(at(2)).into_iter().map(|view| view.state).collect();
-    assert_eq!(states[2], "ready: ejected 5.0 s more, but nobody else serves its models");
+    assert_eq!(states[2], "ready: ejected 5.0 s more, but no other backend serves its models");
     state.report(C, Attempt::Refused, at(3));
     state.report(B, Attempt::Refused, at(3));
     state.report(A, Attempt::Refused, at(3));
@@ -88,7 +88,7 @@ fn n05_one_that_is_full_is_paused_and_no_reason_to_use_one_that_fails() {
     assert_eq!(state.statuses(at(0))[1].state, "full");
     assert_eq!(state.next_change(at(0)), Some(at(250)));
     assert_eq!(ready(&state.take_update(at(250)).unwrap()), [2]);
-    assert!(state.take_update(at(251)).is_none(), "nothing new is not published");
+    assert!(state.take_update(at(251)).is_none(), "an unchanged state is not published");
 }
 
 #[test]
@@ -96,13 +96,8 @@ fn x01_a_list_that_is_not_learnt_is_waited_for() {
     let specs = vec![spec("a", 1, BackendKind::Vllm, &["m"]), spec("b", 2, BackendKind::Vllm, &[])];
     let (mut state, update) = state(specs);
     assert_eq!(ready(&update), [1], "without its list it is not ready");
-    assert_eq!(
-        state.statuses(at(0))[1].state,
-        "starting: its list of models is not models_changed"
-    );
-    let Lookup::NotYet(waited) = update.roster.lookup("x") else {
-        panic!("not models_changed yet")
-    };
+    assert_eq!(state.statuses(at(0))[1].state, "starting: its model list is unknown");
+    let Lookup::NotYet(waited) = update.roster.lookup("x") else { panic!("the list is unknown") };
     assert_eq!(serves(&update, B), [waited]);
     state.set_model_list(B, ModelListReply::Unavailable("503".into()));
     assert!(state.take_update(at(1)).is_none());
@@ -124,7 +119,7 @@ fn x01_a_list_that_is_not_learnt_is_waited_for() {
     let update = state.take_update(at(5)).unwrap();
     assert_eq!(update.roster.lookup("x"), Lookup::Known(x), "its number is the same again");
     state.set_model_list(A, list(&["z"]));
-    assert!(state.take_update(at(6)).is_none(), "what is configured is not models_changed");
+    assert!(state.take_update(at(6)).is_none(), "a configured list is not fetched");
 }
 
 #[test]
@@ -141,7 +136,7 @@ fn x01_a_backend_without_a_list_takes_any_name() {
     assert_eq!(state.statuses(at(1))[0].models, ["*"]);
     state.set_model_list(A, list(&["n"]));
     let update = state.take_update(at(2)).unwrap();
-    assert_eq!(update.roster.lookup("whatever"), Lookup::Unknown, "it has models_changed to say");
+    assert_eq!(update.roster.lookup("whatever"), Lookup::Unknown, "it has a list now");
 }
 
 #[test]

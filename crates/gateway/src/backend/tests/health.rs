@@ -196,7 +196,10 @@ proptest! {
                 0 => health.report(Attempt::Answered, &SETTINGS, now),
                 1 => health.report(Attempt::Refused, &SETTINGS, now),
                 2..=4 => health.report(Attempt::Failed, &SETTINGS, now),
-                5 => health.report(Attempt::Full(Some(Duration::from_millis(millis))), &SETTINGS, now),
+                5 => {
+                    let retry_after = Some(Duration::from_millis(millis));
+                    health.report(Attempt::Full(retry_after), &SETTINGS, now);
+                }
                 6 => health.checked(CheckResult::NoResponse, began, now),
                 7 => health.checked(CheckResult::Refused, began, now),
                 _ => health.checked(CheckResult::Healthy, began, now),

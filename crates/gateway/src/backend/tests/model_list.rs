@@ -71,9 +71,8 @@ async fn x01_a_server_without_a_list_is_told_from_one_that_is_not_there() {
         );
     }
     let ollama = upstream(fake.port, BackendKind::Ollama);
-    assert!(
-        matches!(fetch_model_list(&ollama, LIMITS).await, ModelListReply::List(list) if list.len() == 1)
-    );
+    let reply = fetch_model_list(&ollama, LIMITS).await;
+    assert!(matches!(reply, ModelListReply::List(list) if list.len() == 1));
     fake.stop().await;
     assert!(
         matches!(fetch_model_list(&ollama, LIMITS).await, ModelListReply::Unavailable(_)),

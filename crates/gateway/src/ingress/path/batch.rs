@@ -7,7 +7,7 @@ use super::Route;
 const FILES: &str = "/v1/files";
 const BATCHES: &str = "/v1/batches";
 
-/// What is asked of the Batch API; [`object_id`] says of which file or batch.
+/// A call of the Batch API; [`object_id`] gives its file or batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchCall {
     Upload,
@@ -19,11 +19,11 @@ pub(crate) enum BatchCall {
     Batches,
     Batch,
     Cancel,
-    /// A method that the path does not take.
+    /// The path does not accept this method.
     OtherMethod,
 }
 
-/// Where a path of the Batch API leads; nothing for any other path.
+/// The route of a path of the Batch API; `None` for any other path.
 pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
     let (files, rest) = match path.strip_prefix(FILES) {
         Some(rest) => (true, rest),
@@ -56,7 +56,7 @@ pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
     }))
 }
 
-/// The file or batch that a path names.
+/// The id of the file or batch in a path.
 pub(crate) fn object_id(path: &str) -> &str {
     path.split('/').nth(3).unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use crate::reply::Fault;
 
 const ROOT: &str = "/dispatch";
 
-/// What is asked of the dispatcher.
+/// A call of the dispatcher's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DispatchCall {
     /// Queues and gates, as JSON and as text.
@@ -16,18 +16,18 @@ pub(crate) enum DispatchCall {
     DeadLetters,
     Redrive,
     Purge,
-    /// A method that the path does not take.
+    /// The path does not accept this method.
     OtherMethod,
 }
 
-/// Which of the dead a query asks for.
+/// The dead letters that a query selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeadLetterQuery {
     pub(crate) queue: String,
     pub(crate) after: Option<u64>,
 }
 
-/// Where a path of the dispatcher leads; nothing for any other path.
+/// The route of a path of the dispatcher; `None` for any other path.
 pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
     let (call, wanted) = match path.strip_prefix(ROOT)? {
         "" => (DispatchCall::Overview, Method::GET),
@@ -44,7 +44,7 @@ pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
 // === impl DeadLetterQuery ===
 
 impl DeadLetterQuery {
-    /// Reads a query.
+    /// Parses a query.
     pub(crate) fn read(query: Option<&str>) -> Result<Self, Fault> {
         let mut wanted = Self::default();
         for pair in query.unwrap_or_default().split('&') {
@@ -54,7 +54,7 @@ impl DeadLetterQuery {
                     wanted.queue = name.unwrap_or_default();
                 }
                 ("after", number) => {
-                    let wrong = || "'after' must be the number of one of the dead.".to_owned();
+                    let wrong = || "'after' must be the number of a dead letter.".to_owned();
                     let number = number.parse().ok();
                     wanted.after =
                         Some(number.ok_or_else(|| Fault::InvalidField("after", wrong()))?);
@@ -63,7 +63,7 @@ impl DeadLetterQuery {
             }
         }
         if wanted.queue.is_empty() {
-            let what = "'queue' is missing: say whose dead are meant.";
+            let what = "'queue' is missing: name the queue of the dead letters.";
             return Err(Fault::InvalidField("queue", what.into()));
         }
         Ok(wanted)

@@ -136,9 +136,7 @@ fn form(config: &Resolved, kind: &str, body: &str) -> Result<(Intent, Bytes), Fa
 #[test]
 fn x01_a_form_names_its_model() {
     let plain = Resolved::default();
-    for kind in
-        ["multipart/form-data; boundary=B", "Multipart/NameEncoding-Data;x=y; Boundary=\"B\""]
-    {
+    for kind in ["multipart/form-data; boundary=B", "Multipart/Form-Data;x=y; Boundary=\"B\""] {
         let (intent, body) = form(&plain, kind, FORM).unwrap();
         assert_eq!(intent.model.as_deref(), Some("chat"), "{kind}");
         assert_eq!(body, FORM);
