@@ -10,15 +10,12 @@ mod access_line;
 mod access_log;
 mod backend_metrics;
 pub(crate) mod dispatch;
-mod gauges;
 mod histogram;
 mod labels;
-mod llm_d;
 pub(crate) mod log;
 mod metrics;
 mod model_metrics;
 mod outcome;
-mod process;
 mod prometheus_writer;
 mod snapshot;
 mod ticket_labels;
@@ -40,6 +37,7 @@ use crate::config::resolved::Log;
 use access_log::AccessLog;
 use backend_metrics::{BackendCounters, BackendMetrics};
 use labels::ModelLabels;
+use metrics::Scrape;
 use model_metrics::ModelMetrics;
 use prometheus_writer::MetricsText;
 use ticket_labels::TicketLabels;
@@ -195,14 +193,14 @@ impl Observer {
     /// All metrics in the text format.
     pub(crate) fn metrics(&self, snapshot: &Snapshot, named: &IdNames<'_>) -> String {
         let mut text = MetricsText::default();
-        let label = |(&model, name): (&ModelId, &&str)| (model, self.model_labels.label(name));
-        let targets = named.models.iter().map(label).collect();
-        let alive = gauges::alive(snapshot, &targets, &self.model_labels);
-        gauges::write(&mut text, snapshot, named, &targets, &alive);
-        metrics::write(&mut text, &self.model_labels, &self.backends);
-        if self.llm_d {
-            llm_d::write(&mut text, snapshot, &alive, &self.model_labels);
-        }
+        let scrape = Scrape {
+            snapshot,
+            named,
+            model_labels: &self.model_labels,
+            backends: &self.backends,
+            llm_d: self.llm_d,
+        };
+        scrape.write(&mut text);
         self.dispatch.write(&mut text);
         self.write_process(&mut text);
         text.finish()
@@ -220,7 +218,7 @@ impl Observer {
     fn write_process(&self, text: &mut MetricsText) {
         let dropped = self.access.as_ref().map_or(0, AccessLog::dropped);
         metrics::write_lines_dropped(text, dropped);
-        process::write(text);
+        metrics::write_process(text);
     }
 
     /// Waits until all lines are written, for a second at most: the reader may have stopped.

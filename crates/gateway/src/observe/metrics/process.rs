@@ -4,13 +4,13 @@
 
 use std::fs;
 
-use super::prometheus_writer::{MetricType, MetricsText};
+use crate::observe::prometheus_writer::{MetricType, MetricsText};
 
 /// Ticks per second in `/proc/self/stat`; Linux reports 100 on every architecture.
 const TICKS_PER_SEC: f64 = 100.0;
 
 /// Writes memory, CPU time, open files and the build.
-pub(super) fn write(text: &mut MetricsText) {
+pub(in crate::observe) fn write(text: &mut MetricsText) {
     let status = read("/proc/self/status");
     let help = "Resident memory size in bytes.";
     let mut family = text.bare("process_resident_memory_bytes", MetricType::Gauge, help);

@@ -5,15 +5,16 @@
 //! Requests that bypass the queue have no queue duration.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use flow::{BANDS, ModelId, Stage};
 
-use super::gauges::{LiveCounts, saturations};
-use super::labels::{ModelLabels, ModelNames};
-use super::model_metrics::ModelMetrics;
-use super::prometheus_writer::{Family, MetricType, MetricsText};
-use super::snapshot::Snapshot;
+use super::AllMetrics;
+use super::live::LiveCounts;
+use super::queue::saturations;
+use crate::observe::labels::ModelNames;
+use crate::observe::model_metrics::ModelMetrics;
+use crate::observe::prometheus_writer::{Family, MetricType, MetricsText};
+use crate::observe::snapshot::Snapshot;
 
 /// A priority for each band, from best-effort to critical.
 const PRIORITIES: [&str; BANDS] = ["-1", "0", "1", "10"];
@@ -31,21 +32,20 @@ macro_rules! twins {
 pub(super) fn write(
     text: &mut MetricsText,
     snapshot: &Snapshot,
-    alive: &BTreeMap<ModelNames, LiveCounts>,
-    model_labels: &ModelLabels,
+    live: &BTreeMap<ModelNames, LiveCounts>,
+    all_metrics: &AllMetrics,
 ) {
-    let all_metrics = model_labels.all();
-    write_sizes(text, alive);
+    write_sizes(text, live);
     write_servers(text, snapshot);
     write_fullness(text, snapshot);
-    write_durations(text, &all_metrics);
-    write_endings(text, &all_metrics);
+    write_durations(text, all_metrics);
+    write_endings(text, all_metrics);
 }
 
-fn write_sizes(text: &mut MetricsText, alive: &BTreeMap<ModelNames, LiveCounts>) {
+fn write_sizes(text: &mut MetricsText, live: &BTreeMap<ModelNames, LiveCounts>) {
     for name in twins!("flow_control_queue_size") {
         let mut family = text.bare(name, MetricType::Gauge, "Requests waiting in the queue.");
-        for (names, counts) in alive {
+        for (names, counts) in live {
             for (priority, count) in PRIORITIES.into_iter().zip(counts.waiting) {
                 let [model, target] = labels(names);
                 family.add(&[FAIRNESS, ("priority", priority), POOL, model, target], count);
@@ -83,7 +83,7 @@ fn write_fullness(text: &mut MetricsText, snapshot: &Snapshot) {
     }
 }
 
-fn write_durations(text: &mut MetricsText, all_metrics: &[(ModelNames, Arc<ModelMetrics>)]) {
+fn write_durations(text: &mut MetricsText, all_metrics: &AllMetrics) {
     for name in twins!("flow_control_request_queue_duration_seconds") {
         let help = "Time of requests in the queue.";
         let mut family = text.bare(name, MetricType::Histogram, help);
@@ -104,7 +104,7 @@ fn add_durations(family: &mut Family<'_>, names: &ModelNames, metrics: &ModelMet
     }
 }
 
-fn write_endings(text: &mut MetricsText, all_metrics: &[(ModelNames, Arc<ModelMetrics>)]) {
+fn write_endings(text: &mut MetricsText, all_metrics: &AllMetrics) {
     let mut counts: BTreeMap<(&str, usize), u64> = BTreeMap::new();
     for ending in all_metrics.iter().flat_map(|(_, metrics)| metrics.endings()) {
         // A request without a band did not use the queue.

@@ -1,0 +1,136 @@
+//! Metrics of the queue: length, age, capacity, saturation, waits and refusals.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use flow::{BANDS, Counters};
+
+use super::live::LiveCounts;
+use super::{AllMetrics, add_pair, add_used};
+use crate::observe::BAND_NAMES;
+use crate::observe::labels::ModelNames;
+use crate::observe::model_metrics;
+use crate::observe::outcome::{PUSH_ERRORS, QUEUE_TIMEOUT};
+use crate::observe::prometheus_writer::{MetricType, MetricsText};
+use crate::observe::snapshot::Snapshot;
+
+/// Label values of a pair of counters.
+const STAGES: [&str; 2] = ["waiting", "in_flight"];
+const SUCCESS: [&str; 2] = ["false", "true"];
+
+/// Writes all families of the queue.
+pub(super) fn write(
+    text: &mut MetricsText,
+    snapshot: &Snapshot,
+    live: &BTreeMap<ModelNames, LiveCounts>,
+    all_metrics: &AllMetrics,
+) {
+    write_lengths(text, live);
+    write_state(text, snapshot);
+    write_latency(text, all_metrics);
+    write_ends(text, all_metrics);
+    write_core_counters(text, &snapshot.counters);
+}
+
+fn write_lengths(text: &mut MetricsText, live: &BTreeMap<ModelNames, LiveCounts>) {
+    let help = "Requests waiting in the queue.";
+    let mut lengths = text.family("queue_length", MetricType::Gauge, help);
+    for (ModelNames { model, target }, counts) in live {
+        for (band, count) in BAND_NAMES.into_iter().zip(counts.waiting) {
+            lengths.add(&[("model", model), ("target_model", target), ("band", band)], count);
+        }
+    }
+}
+
+fn write_state(text: &mut MetricsText, snapshot: &Snapshot) {
+    let help = "Requests waiting in the queue, over all models and bands.";
+    text.bare("nexus_queue_depth", MetricType::Gauge, help).add(&[], snapshot.depth());
+    let help = "The limit of waiting requests.";
+    text.family("queue_capacity", MetricType::Gauge, help).add(&[], snapshot.capacity);
+    let help = "The age of the oldest waiting request.";
+    let oldest = snapshot.oldest.unwrap_or_default().secs_f64();
+    text.family("queue_oldest_seconds", MetricType::Gauge, help).add(&[], oldest);
+    let help = "Requests at a backend.";
+    text.family("requests_in_flight", MetricType::Gauge, help).add(&[], snapshot.in_flight);
+    let help = "The share of the queue that a new request of the band cannot use, from 0 to 1.";
+    let mut saturation = text.family("saturation", MetricType::Gauge, help);
+    for (band, share) in BAND_NAMES.into_iter().zip(saturations(snapshot)) {
+        saturation.add(&[("band", band)], share);
+    }
+    let help = "How many more requests of the band may wait, apart from the limits of flows.";
+    let mut headroom = text.family("headroom_requests", MetricType::Gauge, help);
+    for (band, count) in BAND_NAMES.into_iter().zip(snapshot.headroom) {
+        headroom.add(&[("band", band)], count);
+    }
+}
+
+/// How full the queue is for a new request of each band. Places that it may take from lower bands
+/// count as free. Under a strict cascade this is the number of waiting requests at or above the
+/// band, divided by the capacity.
+pub(super) fn saturations(snapshot: &Snapshot) -> [f64; BANDS] {
+    let capacity = f64::from(snapshot.capacity);
+    snapshot.headroom.map(|room| if room == 0 { 1.0 } else { 1.0 - f64::from(room) / capacity })
+}
+
+fn write_latency(text: &mut MetricsText, all_metrics: &AllMetrics) {
+    let help = "Time of requests in the queue, by whether they succeeded.";
+    let mut family = text.family("queue_latency_seconds", MetricType::Histogram, help);
+    for (names, metrics) in all_metrics {
+        for (band, pair) in BAND_NAMES.into_iter().zip(&metrics.queue_latency) {
+            for (success, histogram) in SUCCESS.into_iter().zip(pair) {
+                let [model, target] = names.pairs();
+                let labels = [model, target, ("band", band), ("success", success)];
+                add_used(&mut family, &labels, histogram);
+            }
+        }
+    }
+}
+
+fn write_ends(text: &mut MetricsText, all_metrics: &AllMetrics) {
+    let help = "Requests that bypassed the queue.";
+    let mut family = text.family("bypass_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        family.add(&names.pairs(), metrics.bypassed.load(Relaxed));
+    }
+    let help = "Requests whose time to live ended in the queue.";
+    let mut family = text.family("requests_expired_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        family.add(&names.pairs(), metrics.ended_in(QUEUE_TIMEOUT));
+    }
+    let help = "Requests that ended because the client left or its deadline passed.";
+    let mut family = text.family("requests_cancelled_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        add_pair(&mut family, names, ("stage", STAGES), model_metrics::read(&metrics.cancelled));
+    }
+    let help = "Requests that could not be queued.";
+    let mut family = text.family("queue_push_errors_total", MetricType::Counter, help);
+    for (names, metrics) in all_metrics {
+        for error in PUSH_ERRORS {
+            let [model, target] = names.pairs();
+            family.add(&[model, target, ("error_type", error)], metrics.ended_in(error));
+        }
+    }
+}
+
+fn write_core_counters(text: &mut MetricsText, counters: &Counters) {
+    let help = "Requests offered to the queue, by result.";
+    let mut offers = text.family("offers_total", MetricType::Counter, help);
+    offers.add(&[("result", "bypassed")], counters.bypassed);
+    offers.add(&[("result", "queued")], counters.queued);
+    offers.add(&[("result", "refused")], counters.refused);
+    // Dispatch is event-driven and runs only when a request can be granted, so each attempt
+    // succeeds.
+    let help = "Attempts to dequeue a request; dispatch is event-driven, so each succeeds.";
+    let mut attempts = text.family("popper_dequeue_attempts_total", MetricType::Counter, help);
+    attempts.add(&[], counters.granted);
+    let help = "Requests that were dequeued for a backend.";
+    let mut successes = text.family("popper_dequeue_successes_total", MetricType::Counter, help);
+    successes.add(&[], counters.granted);
+    let help = "Requests that were requeued because their backend failed or was full.";
+    text.family("requeues_total", MetricType::Counter, help).add(&[], counters.requeued);
+    let help = "Waiting requests that were preempted by a higher band, by their own band.";
+    let mut preemptions = text.family("preemptions_total", MetricType::Counter, help);
+    for (band, count) in BAND_NAMES.into_iter().zip(counters.preempted) {
+        preemptions.add(&[("band", band)], count);
+    }
+}

@@ -1,0 +1,51 @@
+//! Metrics of the stock at the backends and of its bounds.
+
+use std::collections::BTreeMap;
+
+use super::Targets;
+use super::live::LiveCounts;
+use crate::observe::backend_metrics::OTHER;
+use crate::observe::labels::ModelNames;
+use crate::observe::prometheus_writer::{MetricType, MetricsText};
+use crate::observe::snapshot::Snapshot;
+
+/// Writes the stock of each model and its bounds.
+pub(super) fn write(
+    text: &mut MetricsText,
+    snapshot: &Snapshot,
+    live: &BTreeMap<ModelNames, LiveCounts>,
+    targets: &Targets,
+) {
+    let help = "Stock at the backends, in the configured unit.";
+    let mut levels = text.family("stock_level", MetricType::Gauge, help);
+    for (ModelNames { model, target }, counts) in live {
+        levels.add(&[("model", model), ("target_model", target)], counts.stock);
+    }
+    write_bounds(text, snapshot, targets);
+}
+
+fn write_bounds(text: &mut MetricsText, snapshot: &Snapshot, targets: &Targets) {
+    let mut named: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
+    for (model, bounds) in &snapshot.model_bounds {
+        if let Some(target) = targets.get(model).filter(|target| ***target != *OTHER) {
+            named.insert(target, *bounds);
+        }
+    }
+    let families = [
+        (
+            "lower_bound",
+            "Stock below which waiting requests are released; under auto as watermark.",
+        ),
+        (
+            "watermark",
+            "Stock that the controller aims at; under auto the stock at which it holds requests back.",
+        ),
+        ("upper_bound", "Stock below which requests bypass the queue; under auto as watermark."),
+    ];
+    for (at, (name, help)) in families.into_iter().enumerate() {
+        let mut family = text.family(name, MetricType::Gauge, help);
+        for (target, bounds) in &named {
+            family.add(&[("target_model", target)], bounds[at]);
+        }
+    }
+}
