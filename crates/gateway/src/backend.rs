@@ -11,10 +11,12 @@
 mod backend_state;
 mod catalogue;
 mod discovery;
+mod endpoints_error;
 mod endpoints_file;
 mod engine_metrics;
 mod fleet_state;
 mod health;
+mod health_check;
 mod model_ids;
 mod model_list;
 mod passive_stats;
@@ -24,16 +26,18 @@ mod scrape;
 mod self_detection;
 mod status;
 mod subset;
+mod upstream;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use catalogue::ModelEntry;
-pub(crate) use roster::{Lookup, Roster, Upstream};
+pub(crate) use roster::{Lookup, Roster};
 pub(crate) use self_detection::GatewayIdentity;
 pub(crate) use status::BackendStatus;
 pub(crate) use subset::{EndpointAddress, SUBSET_ADDRESSES_MAX};
+pub(crate) use upstream::{Upstream, UpstreamError};
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,7 +91,11 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// Creates a fleet from its settings. [`Fleet::watch`] starts the health checks.
-    pub(crate) fn new(settings: &FleetSettings, scheduler: Arc<Scheduler>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(
+        settings: &FleetSettings,
+        scheduler: Arc<Scheduler>,
+        clock: Clock,
+    ) -> Arc<Self> {
         let fleet = Self {
             clock,
             scheduler,

@@ -27,7 +27,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use crate::backend::Upstream;
+use crate::backend::{Upstream, UpstreamError};
 use crate::config::{self, Resolved, Source};
 use crate::lifecycle::{self, Running, StartError};
 use crate::state::State;
@@ -128,10 +128,9 @@ impl Picker {
 /// Envoy is told addresses, so each backend must have one, and there is nothing else to tell.
 fn check(config: &Resolved) -> Result<(), StartError> {
     for spec in &config.fleet.backends {
-        let upstream = Upstream::new(flow::BackendId(0), spec).map_err(StartError::Unfit)?;
-        if upstream.socket.is_none() {
-            return Err(StartError::Unfit(upstream.address_problem()));
-        }
+        let unfit = |error: UpstreamError| StartError::Unfit(error.to_string());
+        let upstream = Upstream::new(flow::BackendId(0), spec).map_err(unfit)?;
+        upstream.socket_address().map_err(unfit)?;
         if upstream.http2 || !upstream.base_path.is_empty() {
             let what = "its path and http2 have no effect: Envoy is told its address alone";
             tracing::warn!(backend = spec.id, url = spec.url, "{what}");

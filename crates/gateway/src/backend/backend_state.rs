@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::health::{DownReason, Health, HealthStatus};
 use super::model_list::ListedModel;
-use super::roster::Upstream;
+use super::upstream::Upstream;
 use crate::config::resolved::BackendSpec;
 
 /// The configured name that stands for all models.

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::fleet_state::BackendSource;
 use super::model_list::openai_list;
 use super::probe::{ProbeLimits, get};
-use super::roster::Upstream;
+use super::upstream::Upstream;
 use super::{Fleet, self_detection};
 use crate::config::resolved::{BackendKind, BackendSpec};
 

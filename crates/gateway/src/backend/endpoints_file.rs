@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +18,13 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 
 use super::Fleet;
+use super::endpoints_error::{EndpointProblem, EndpointsError};
 use super::fleet_state::BackendSource;
-use super::roster::Upstream;
+use super::upstream::Upstream;
 use crate::config::resolved::{BackendKind, BackendSpec};
 
-const BYTES_MAX: u64 = 1 << 20;
-const ENTRIES_MAX: usize = 4096;
+pub(super) const BYTES_MAX: u64 = 1 << 20;
+pub(super) const ENTRIES_MAX: usize = 4096;
 /// The file is read when it has not changed for this long, because a writer may write it in several
 /// steps.
 const QUIET_FOR: Duration = Duration::from_millis(50);
@@ -68,9 +69,11 @@ pub(super) async fn follow(fleet: Arc<Fleet>, path: PathBuf) {
     });
     let mut last = None;
     loop {
-        let found = read_text(&path);
+        let text = read_text(&path);
+        // An error that stays is logged once.
+        let found = text.as_ref().map(Clone::clone).map_err(ToString::to_string);
         if last.as_ref() != Some(&found) {
-            apply(&fleet, &path, &found);
+            apply(&fleet, &path, text);
             last = Some(found);
         }
         tokio::select! {
@@ -103,62 +106,62 @@ pub(super) fn concerns(event: &notify::Event, name: Option<&OsStr>) -> bool {
 }
 
 /// Applies the content of the file if it is valid.
-pub(super) fn apply(fleet: &Fleet, path: &Path, text: &Result<Option<String>, String>) {
-    let specs = match text {
-        Ok(Some(text)) => parse(path, text),
-        Ok(None) => {
+pub(super) fn apply(fleet: &Fleet, path: &Path, text: Result<Option<String>, EndpointsError>) {
+    let specs = text.and_then(|text| match text {
+        Some(text) => parse(path, &text),
+        None => {
             tracing::warn!(path = %path.display(), "no endpoints file yet: no endpoints");
             Ok(Vec::new())
         }
-        Err(problem) => Err(problem.clone()),
-    };
+    });
     match specs {
         Ok(specs) => {
             tracing::info!(path = %path.display(), endpoints = specs.len(), "endpoints read");
             fleet.change(|state, now| state.set_source(BackendSource::EndpointsFile, specs, now));
         }
-        Err(problem) => {
-            tracing::error!(path = %path.display(), problem, "the old endpoints are kept");
+        Err(error) => {
+            tracing::error!(path = %path.display(), %error, "the old endpoints are kept");
         }
     }
 }
 
 /// The content of the file; `None` if there is no file.
-pub(super) fn read_text(path: &Path) -> Result<Option<String>, String> {
+pub(super) fn read_text(path: &Path) -> Result<Option<String>, EndpointsError> {
     match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(EndpointsError::Io(error)),
         // Reading a pipe could block for ever.
-        Ok(found) if !found.is_file() => return Err("is not a regular file".into()),
+        Ok(found) if !found.is_file() => return Err(EndpointsError::NotRegular),
         Ok(_) => {}
     }
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let file = std::fs::File::open(path).map_err(EndpointsError::Io)?;
     let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
-    let length = read.map_err(|error| error.to_string())?;
+    let length = read.map_err(EndpointsError::Io)?;
     if length as u64 > BYTES_MAX {
-        return Err(format!("is longer than {BYTES_MAX} bytes"));
+        return Err(EndpointsError::TooLong);
     }
     Ok(Some(text))
 }
 
 /// Parses the backends of a file.
-pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, String> {
+pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, EndpointsError> {
     let json = path.extension().is_some_and(|end| end == "json");
     let EndpointsFile { endpoints } = if json {
-        serde_json::from_str(text).map_err(|error| error.to_string())?
+        serde_json::from_str(text).map_err(EndpointsError::Json)?
     } else {
-        serde_saphyr::from_str(text).map_err(|error| error.to_string())?
+        serde_saphyr::from_str(text).map_err(|error| EndpointsError::Yaml(Box::new(error)))?
     };
     if endpoints.len() > ENTRIES_MAX {
-        return Err(format!("{} endpoints, at most {ENTRIES_MAX} are allowed", endpoints.len()));
+        return Err(EndpointsError::TooMany(endpoints.len()));
     }
     let mut names = BTreeSet::new();
     let mut specs = Vec::with_capacity(endpoints.len());
-    for (at, endpoint) in endpoints.into_iter().enumerate() {
-        let spec = endpoint.spec().map_err(|problem| format!("endpoints[{at}]: {problem}"))?;
+    for (index, endpoint) in endpoints.into_iter().enumerate() {
+        let invalid = |problem| EndpointsError::Endpoint { index, problem };
+        let spec = endpoint.spec().map_err(invalid)?;
         if !names.insert(spec.id.clone()) {
-            return Err(format!("endpoints[{at}]: the name {:?} occurs twice", spec.id));
+            return Err(invalid(EndpointProblem::DuplicateName(spec.id)));
         }
         specs.push(spec);
     }
@@ -168,12 +171,10 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, String>
 // === impl Endpoint ===
 
 impl Endpoint {
-    fn spec(self) -> Result<BackendSpec, String> {
-        let port = match &self.port {
-            Port::Number(port) => *port,
-            Port::Text(text) => text
-                .parse()
-                .map_err(|_| format!("port {text:?} is not a number from 1 to 65535"))?,
+    fn spec(self) -> Result<BackendSpec, EndpointProblem> {
+        let port = match self.port {
+            Port::Number(port) => port,
+            Port::Text(text) => text.parse().map_err(|_| EndpointProblem::Port(text))?,
         };
         let kind = self.kind.as_ref().or_else(|| self.labels.get(ENGINE_LABEL));
         let kind = kind.map_or(Ok(BackendKind::default()), |kind| kind_named(kind))?;
@@ -188,16 +189,15 @@ impl Endpoint {
             url: format!("http://{host}:{port}"),
             kind,
             models: self.models,
-            traits: BackendTraits::new(power_watts, latency_ms)
-                .map_err(|error| error.to_string())?,
+            traits: BackendTraits::new(power_watts, latency_ms).map_err(EndpointProblem::Traits)?,
             http2: false,
         };
-        Upstream::new(BackendId(0), &spec)?;
+        Upstream::new(BackendId(0), &spec).map_err(EndpointProblem::Address)?;
         Ok(spec)
     }
 }
 
-fn kind_named(name: &str) -> Result<BackendKind, String> {
+fn kind_named(name: &str) -> Result<BackendKind, EndpointProblem> {
     Ok(match name.to_ascii_lowercase().as_str() {
         "vllm" => BackendKind::Vllm,
         "sglang" => BackendKind::Sglang,
@@ -205,9 +205,6 @@ fn kind_named(name: &str) -> Result<BackendKind, String> {
         "llamacpp" | "llama.cpp" => BackendKind::LlamaCpp,
         "openai" => BackendKind::OpenAi,
         "generic" => BackendKind::Generic,
-        _ => {
-            let kinds = "vllm, sglang, ollama, llamacpp, openai or generic";
-            return Err(format!("kind {name:?} is unknown; write {kinds}"));
-        }
+        _ => return Err(EndpointProblem::Kind(name.into())),
     })
 }

@@ -13,8 +13,10 @@ use super::engine_metrics::EngineMetrics;
 use super::health::{CheckResult, HealthSettings, HealthStatus};
 use super::model_ids::{ModelIds, NOT_YET};
 use super::model_list::ModelListReply;
-use super::roster::{Roster, Upstream};
+use super::roster::Roster;
+use super::scrape::ScrapeError;
 use super::subset::{Subset, Subsets};
+use super::upstream::Upstream;
 use crate::clock::span;
 use crate::config::resolved::{BackendSpec, FleetSettings};
 
@@ -164,7 +166,7 @@ impl FleetState {
     pub(super) fn scraped(
         &mut self,
         id: BackendId,
-        metrics: Result<EngineMetrics, String>,
+        metrics: Result<EngineMetrics, ScrapeError>,
         now: Time,
     ) -> bool {
         let Some(backend) = self.backends.get_mut(&id) else { return false };
@@ -176,9 +178,9 @@ impl FleetState {
             }
             Err(error) => {
                 if backend.scrape_error.is_none() {
-                    tracing::debug!(backend = %backend.spec.id, error, "metrics not read");
+                    tracing::debug!(backend = %backend.spec.id, %error, "metrics not read");
                 }
-                backend.scrape_error = Some(error);
+                backend.scrape_error = Some(error.to_string());
                 false
             }
         }
@@ -229,12 +231,15 @@ impl FleetState {
     fn join(&mut self, spec: BackendSpec) {
         self.last_id += 1;
         let id = BackendId(self.last_id);
-        match Upstream::new(id, &spec) {
-            Ok(upstream) if self.settings.addressed && upstream.socket.is_none() => {
-                tracing::error!("{}; the backend is ignored", upstream.address_problem());
+        let upstream = Upstream::new(id, &spec).and_then(|upstream| {
+            if self.settings.addressed {
+                upstream.socket_address()?;
             }
+            Ok(upstream)
+        });
+        match upstream {
             Ok(upstream) => _ = self.backends.insert(id, BackendState::new(spec, upstream)),
-            Err(problem) => tracing::error!("{problem}"),
+            Err(error) => tracing::error!("{error}; the backend is ignored"),
         }
     }
 

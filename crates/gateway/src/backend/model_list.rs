@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::probe::{ProbeError, ProbeLimits, ProbeResponse, get};
-use super::roster::Upstream;
+use super::upstream::Upstream;
 use crate::config::resolved::BackendKind;
 
 /// Further names of one backend are ignored.

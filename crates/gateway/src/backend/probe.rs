@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::roster::Upstream;
+use super::upstream::Upstream;
 use crate::upstream::{ConnectError, connect};
 
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
@@ -130,6 +130,8 @@ impl From<hyper::Error> for ProbeError {
         Self::Failed(error.to_string())
     }
 }
+
+impl std::error::Error for ProbeError {}
 
 impl std::fmt::Display for ProbeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,21 +1,15 @@
 //! The backends and their models as requests see them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use flow::{BackendId, ModelId, Span};
-use http::uri::{Authority, Scheme};
-use http::{HeaderValue, Uri};
+use flow::{BackendId, ModelId};
 
 use super::catalogue::{Catalogue, ModelEntry};
 use super::model_ids::{ANY_OTHER, NOT_YET};
-use super::passive_stats::PassiveStats;
 use super::subset::Subset;
-use crate::config::resolved::{BackendKind, BackendSpec};
-
-/// The port of a URL without a port.
-pub(super) const PORT: u16 = 80;
+use super::upstream::Upstream;
 
 /// The backends and their models at one moment.
 #[derive(Debug, Default)]
@@ -33,27 +27,6 @@ pub(crate) struct Roster {
     pub(super) present: usize,
     /// The ids of adapters (LoRA) that a backend has loaded.
     pub(super) adapters: BTreeSet<ModelId>,
-}
-
-/// A backend as the data path sees it.
-#[derive(Debug)]
-pub(crate) struct Upstream {
-    pub(crate) id: BackendId,
-    /// The configured name, as text and as a header value.
-    pub(crate) name: String,
-    pub(crate) name_header: HeaderValue,
-    pub(crate) kind: BackendKind,
-    /// Host and port.
-    pub(crate) authority: Authority,
-    /// The prefix of every path, without a trailing slash.
-    pub(crate) base_path: String,
-    pub(crate) http2: bool,
-    /// The `Host` header of every request to it.
-    pub(crate) host_header: HeaderValue,
-    /// The socket address, if it is known without a DNS lookup.
-    pub(crate) socket: Option<SocketAddr>,
-    /// Statistics that requests update.
-    pub(super) stats: Arc<PassiveStats>,
 }
 
 /// The result of looking up a model name.
@@ -137,82 +110,4 @@ impl Roster {
     fn unknown(&self) -> Lookup {
         if self.catalogue.not_yet { Lookup::NotYet(NOT_YET) } else { Lookup::Unknown }
     }
-}
-
-// === impl Upstream ===
-
-impl Upstream {
-    /// The message for a backend without an IP address, where Envoy needs one.
-    pub(crate) fn address_problem(&self) -> String {
-        let Self { name, authority, .. } = self;
-        format!("backend {name}: {authority} is a host name, but Envoy needs an IP address")
-    }
-
-    /// Records the time to the first byte of a response.
-    pub(crate) fn note(&self, first_byte: Span) {
-        self.stats.note(first_byte);
-    }
-
-    /// Host and port to connect to.
-    pub(crate) fn place(&self) -> (&str, u16) {
-        place(&self.authority)
-    }
-
-    /// Parses the URL of a backend. The error says what is wrong with the URL and which form is
-    /// right.
-    pub(crate) fn new(id: BackendId, spec: &BackendSpec) -> Result<Self, String> {
-        let wrong = |what: &str| {
-            let BackendSpec { id, url, .. } = spec;
-            format!("backend {id}: url {url:?} {what}; write http://host:port")
-        };
-        let uri: Uri = spec.url.parse().map_err(|_| wrong("is not a URL"))?;
-        if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err(wrong("is not http"));
-        }
-        let given = uri.authority().ok_or_else(|| wrong("has no host"))?;
-        // Credentials do not belong into a `Host` header.
-        let host = given.as_str().rsplit('@').next().unwrap_or_default();
-        let authority: Authority = host.parse().map_err(|_| wrong("has no host"))?;
-        if authority.host().is_empty() {
-            return Err(wrong("has no host"));
-        }
-        let host_header = HeaderValue::from_str(host).map_err(|_| wrong("has an invalid host"))?;
-        let name_header = HeaderValue::from_str(&spec.id).map_err(|_| {
-            format!("backend {:?}: an id must consist of visible ASCII characters", spec.id)
-        })?;
-        // The paths of requests already begin with `/v1`, and many users write it into the URL as
-        // clients need it.
-        let path = uri.path().trim_end_matches('/');
-        let base_path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
-        let BackendSpec { id: name, kind, http2, .. } = spec;
-        let (name, kind, http2) = (name.clone(), *kind, *http2);
-        let (socket, stats) = (socket(&authority), Arc::default());
-        Ok(Self {
-            id,
-            name,
-            name_header,
-            kind,
-            authority,
-            base_path,
-            http2,
-            host_header,
-            socket,
-            stats,
-        })
-    }
-}
-
-fn place(authority: &Authority) -> (&str, u16) {
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    (host, authority.port_u16().unwrap_or(PORT))
-}
-
-/// The socket address that an authority contains.
-fn socket(authority: &Authority) -> Option<SocketAddr> {
-    let (host, port) = place(authority);
-    let ip = match host {
-        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        _ => host.parse().ok()?,
-    };
-    Some(SocketAddr::new(ip, port))
 }

@@ -4,13 +4,15 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use std::{error, fmt};
 
 use flow::BackendId;
+use http::StatusCode;
 
 use super::Fleet;
 use super::engine_metrics::{EngineMetrics, read};
-use super::probe::{ProbeLimits, get};
-use super::roster::Upstream;
+use super::probe::{ProbeError, ProbeLimits, get};
+use super::upstream::Upstream;
 use crate::config::resolved::BackendKind;
 use crate::jitter::Jitter;
 
@@ -27,6 +29,17 @@ enum MetricsSupport {
     /// It may have metrics; it is asked once each time that it comes up.
     Unknown,
     Unsupported,
+}
+
+/// Why a scrape failed.
+#[derive(Debug)]
+pub(super) enum ScrapeError {
+    /// There was no response.
+    Probe(ProbeError),
+    /// The response was not a success.
+    Status(StatusCode),
+    /// The text has no metrics of a known engine.
+    UnknownEngine,
 }
 
 /// What one scrape needs to know.
@@ -92,13 +105,13 @@ impl Fleet {
     }
 }
 
-async fn fetch(upstream: &Upstream, time: Duration) -> Result<EngineMetrics, String> {
+async fn fetch(upstream: &Upstream, time: Duration) -> Result<EngineMetrics, ScrapeError> {
     let limits = ProbeLimits { time, body: BODY_MAX };
-    let response = get(upstream, PATH, limits).await.map_err(|error| error.to_string())?;
+    let response = get(upstream, PATH, limits).await.map_err(ScrapeError::Probe)?;
     if !response.status.is_success() {
-        return Err(format!("{PATH} answered {}", response.status));
+        return Err(ScrapeError::Status(response.status));
     }
-    read(&response.body).ok_or_else(|| format!("{PATH} has no metrics of a known engine"))
+    read(&response.body).ok_or(ScrapeError::UnknownEngine)
 }
 
 // === impl MetricsSupport ===
@@ -117,6 +130,27 @@ impl MetricsSupport {
             Self::Unknown if read => Self::Supported,
             Self::Unknown => Self::Unsupported,
             other => other,
+        }
+    }
+}
+
+// === impl ScrapeError ===
+
+impl fmt::Display for ScrapeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Probe(error) => error.fmt(f),
+            Self::Status(status) => write!(f, "{PATH} answered {status}"),
+            Self::UnknownEngine => write!(f, "{PATH} has no metrics of a known engine"),
+        }
+    }
+}
+
+impl error::Error for ScrapeError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Probe(error) => Some(error),
+            Self::Status(_) | Self::UnknownEngine => None,
         }
     }
 }

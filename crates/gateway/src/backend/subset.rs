@@ -13,7 +13,7 @@ use flow::{BackendId, ModelId, Span, Time};
 
 use super::backend_state::BackendState;
 use super::model_ids::ModelIds;
-use super::roster::Upstream;
+use super::upstream::Upstream;
 
 /// The most subsets at a time. A router has a handful.
 const SUBSETS_MAX: usize = 256;

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::roster::Upstream;
+use super::upstream::Upstream;
 use super::{Fleet, GatewayIdentity, Lookup};
 use crate::clock::Clock;
 use crate::config::resolved::{BackendKind, BackendSpec, FleetSettings};

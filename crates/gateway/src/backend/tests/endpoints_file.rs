@@ -19,7 +19,7 @@ endpoints:
 struct Folder(PathBuf);
 
 fn yaml(text: &str) -> Result<Vec<BackendSpec>, String> {
-    parse(Path::new("x.yaml"), text)
+    parse(Path::new("x.yaml"), text).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -105,19 +105,19 @@ fn x06_a_bad_endpoints_file_changes_nothing() {
     let (fleet, _) = fleet(&quick(Vec::new()));
     let write = |text: &str| {
         std::fs::write(&path, text).unwrap();
-        apply(&fleet, &path, &text_of(&path));
+        apply(&fleet, &path, text_of(&path));
         fleet.statuses().len()
     };
     assert_eq!(write(r#"{"endpoints":[{"name":"a","address":"h","port":1}]}"#), 1);
     for bad in ["{", "", "[]", "{}", r#"{"endpoint":[]}"#, &" ".repeat((1 << 20) + 1)] {
         assert_eq!(write(bad), 1, "{}", &bad[..bad.len().min(20)]);
     }
-    apply(&fleet, &folder.0, &text_of(&folder.0));
+    apply(&fleet, &folder.0, text_of(&folder.0));
     assert_eq!(fleet.statuses().len(), 1, "a folder is no file");
     assert_eq!(write(r#"{"endpoints":[]}"#), 0);
     assert_eq!(write(r#"{"endpoints":[{"name":"a","address":"h","port":1}]}"#), 1);
     std::fs::remove_file(&path).unwrap();
-    apply(&fleet, &path, &text_of(&path));
+    apply(&fleet, &path, text_of(&path));
     assert!(fleet.statuses().is_empty(), "no file is no endpoints");
 }
 

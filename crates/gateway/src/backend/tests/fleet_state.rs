@@ -7,6 +7,7 @@ use super::super::engine_metrics::EngineMetrics;
 use super::super::fleet_state::{BackendSource, FleetState, FleetUpdate};
 use super::super::health::CheckResult;
 use super::super::model_list::{ModelListReply, openai_list};
+use super::super::scrape::ScrapeError;
 use super::*;
 
 const A: BackendId = BackendId(1);
@@ -231,15 +232,18 @@ fn r01_loaded_adapters_are_told_by_the_number_of_their_name() {
     let update = state.take_update(at(1)).unwrap();
     assert_eq!(update.supply[0].adapters, [sql.0]);
     assert_eq!((update.roster.adapter(sql), update.roster.adapter(base)), (Some(sql.0), None));
-    assert!(!state.scraped(A, Err("gone".into()), at(2)));
-    assert_eq!(state.statuses(at(2))[0].scrape_error.as_deref(), Some("gone"));
+    assert!(!state.scraped(A, Err(ScrapeError::UnknownEngine), at(2)));
+    assert_eq!(
+        state.statuses(at(2))[0].scrape_error.as_deref(),
+        Some("/metrics has no metrics of a known engine")
+    );
 }
 
 #[test]
 fn x06_urls_that_cannot_be_used_are_named() {
     for url in ["", "host:1", "https://host", "http://", "ftp://host", "http://ho st", "/path"] {
         let spec = BackendSpec { url: url.into(), ..spec("a", 1, BackendKind::Vllm, &[]) };
-        let problem = Upstream::new(A, &spec).unwrap_err();
+        let problem = Upstream::new(A, &spec).unwrap_err().to_string();
         assert!(problem.contains("backend a: url"), "{problem}");
     }
     let at = |url: &str| {

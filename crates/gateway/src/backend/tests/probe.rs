@@ -11,8 +11,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use super::super::health::CheckResult;
+use super::super::health_check::check;
 use super::super::probe::{ProbeError, ProbeLimits, get};
-use super::super::watch::check;
 use super::{BackendKind, Fake, GatewayIdentity, Upstream, upstream};
 
 const LIMITS: ProbeLimits = ProbeLimits { time: Duration::from_secs(10), body: 100 };

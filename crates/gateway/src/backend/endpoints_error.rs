@@ -1,0 +1,82 @@
+//! Errors of the endpoints file.
+
+use std::{error, fmt, io};
+
+use super::endpoints_file::{BYTES_MAX, ENTRIES_MAX};
+use super::upstream::UpstreamError;
+
+/// Why an endpoints file cannot be used.
+#[derive(Debug)]
+pub(super) enum EndpointsError {
+    Io(io::Error),
+    /// It is a folder, a pipe or a device.
+    NotRegular,
+    TooLong,
+    Json(serde_json::Error),
+    Yaml(Box<serde_saphyr::Error>),
+    /// It has this many endpoints.
+    TooMany(usize),
+    /// One of its endpoints is invalid.
+    Endpoint {
+        index: usize,
+        problem: EndpointProblem,
+    },
+}
+
+/// What is wrong with an endpoint.
+#[derive(Debug)]
+pub(super) enum EndpointProblem {
+    Port(String),
+    Kind(String),
+    Traits(flow::OutOfRange),
+    Address(UpstreamError),
+    DuplicateName(String),
+}
+
+// === impl EndpointsError ===
+
+impl fmt::Display for EndpointsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::NotRegular => f.write_str("is not a regular file"),
+            Self::TooLong => write!(f, "is longer than {BYTES_MAX} bytes"),
+            Self::Json(error) => error.fmt(f),
+            Self::Yaml(error) => error.fmt(f),
+            Self::TooMany(count) => {
+                write!(f, "{count} endpoints, at most {ENTRIES_MAX} are allowed")
+            }
+            Self::Endpoint { index, problem } => write!(f, "endpoints[{index}]: {problem}"),
+        }
+    }
+}
+
+impl error::Error for EndpointsError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Json(error) => Some(error),
+            Self::Yaml(error) => Some(error),
+            Self::Endpoint { problem: EndpointProblem::Traits(error), .. } => Some(error),
+            Self::Endpoint { problem: EndpointProblem::Address(error), .. } => Some(error),
+            Self::NotRegular | Self::TooLong | Self::TooMany(_) | Self::Endpoint { .. } => None,
+        }
+    }
+}
+
+// === impl EndpointProblem ===
+
+impl fmt::Display for EndpointProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(text) => write!(f, "port {text:?} is not a number from 1 to 65535"),
+            Self::Kind(name) => {
+                let kinds = "vllm, sglang, ollama, llamacpp, openai or generic";
+                write!(f, "kind {name:?} is unknown; write {kinds}")
+            }
+            Self::Traits(error) => error.fmt(f),
+            Self::Address(error) => error.fmt(f),
+            Self::DuplicateName(name) => write!(f, "the name {name:?} occurs twice"),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A backend as the data path sees it: its address, parsed from its URL.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::{error, fmt};
+
+use flow::{BackendId, Span};
+use http::header::InvalidHeaderValue;
+use http::uri::{Authority, InvalidUri, Scheme};
+use http::{HeaderValue, Uri};
+
+use super::passive_stats::PassiveStats;
+use crate::config::resolved::{BackendKind, BackendSpec};
+
+/// The port of a URL without a port.
+pub(super) const PORT: u16 = 80;
+
+/// A backend as the data path sees it.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) id: BackendId,
+    /// The configured name, as text and as a header value.
+    pub(crate) name: String,
+    pub(crate) name_header: HeaderValue,
+    pub(crate) kind: BackendKind,
+    /// Host and port.
+    pub(crate) authority: Authority,
+    /// The prefix of every path, without a trailing slash.
+    pub(crate) base_path: String,
+    pub(crate) http2: bool,
+    /// The `Host` header of every request to it.
+    pub(crate) host_header: HeaderValue,
+    /// The socket address, if it is known without a DNS lookup.
+    pub(crate) socket: Option<SocketAddr>,
+    /// Statistics that requests update.
+    pub(super) stats: Arc<PassiveStats>,
+}
+
+/// Why a backend cannot be used as configured.
+#[derive(Debug)]
+pub(crate) enum UpstreamError {
+    /// Its URL has no usable address.
+    Url { backend: String, url: String, problem: UrlProblem },
+    /// Its id is not a valid header value.
+    Id { backend: String, source: InvalidHeaderValue },
+    /// Its host is a name, but Envoy needs an IP address.
+    HostName { backend: String, authority: Authority },
+}
+
+/// What is wrong with a URL.
+#[derive(Debug)]
+pub(crate) enum UrlProblem {
+    NotAUrl(InvalidUri),
+    NotHttp,
+    NoHost,
+    InvalidHost(InvalidUri),
+    InvalidHostHeader(InvalidHeaderValue),
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// Records the time to the first byte of a response.
+    pub(crate) fn note(&self, first_byte: Span) {
+        self.stats.note(first_byte);
+    }
+
+    /// Host and port to connect to.
+    pub(crate) fn place(&self) -> (&str, u16) {
+        place(&self.authority)
+    }
+
+    /// Parses the URL of a backend. The error says what is wrong with it and which form is right.
+    pub(crate) fn new(id: BackendId, spec: &BackendSpec) -> Result<Self, UpstreamError> {
+        let url = |problem| UpstreamError::Url {
+            backend: spec.id.clone(),
+            url: spec.url.clone(),
+            problem,
+        };
+        let uri: Uri = spec.url.parse().map_err(|error| url(UrlProblem::NotAUrl(error)))?;
+        if uri.scheme() != Some(&Scheme::HTTP) {
+            return Err(url(UrlProblem::NotHttp));
+        }
+        let authority = authority(&uri).map_err(url)?;
+        let host_header = HeaderValue::from_str(authority.as_str())
+            .map_err(|error| url(UrlProblem::InvalidHostHeader(error)))?;
+        let name_header = HeaderValue::from_str(&spec.id)
+            .map_err(|source| UpstreamError::Id { backend: spec.id.clone(), source })?;
+        // The paths of requests already begin with `/v1`, and many users write it into the URL as
+        // clients need it.
+        let path = uri.path().trim_end_matches('/');
+        let base_path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
+        Ok(Self {
+            id,
+            name: spec.id.clone(),
+            name_header,
+            kind: spec.kind,
+            base_path,
+            http2: spec.http2,
+            host_header,
+            socket: socket(&authority),
+            authority,
+            stats: Arc::default(),
+        })
+    }
+
+    /// The socket address that Envoy needs, without a DNS lookup.
+    pub(crate) fn socket_address(&self) -> Result<SocketAddr, UpstreamError> {
+        let Self { name, authority, .. } = self;
+        self.socket.ok_or_else(|| UpstreamError::HostName {
+            backend: name.clone(),
+            authority: authority.clone(),
+        })
+    }
+}
+
+/// Host and port of a URL, without credentials, which do not belong into a `Host` header.
+fn authority(uri: &Uri) -> Result<Authority, UrlProblem> {
+    let given = uri.authority().ok_or(UrlProblem::NoHost)?;
+    let host = given.as_str().rsplit('@').next().unwrap_or_default();
+    let authority: Authority = host.parse().map_err(UrlProblem::InvalidHost)?;
+    if authority.host().is_empty() { Err(UrlProblem::NoHost) } else { Ok(authority) }
+}
+
+fn place(authority: &Authority) -> (&str, u16) {
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    (host, authority.port_u16().unwrap_or(PORT))
+}
+
+/// The socket address that an authority contains.
+fn socket(authority: &Authority) -> Option<SocketAddr> {
+    let (host, port) = place(authority);
+    let ip = match host {
+        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        _ => host.parse().ok()?,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+// === impl UpstreamError ===
+
+impl fmt::Display for UpstreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url { backend, url, problem } => {
+                write!(f, "backend {backend}: url {url:?} {problem}; write http://host:port")
+            }
+            Self::Id { backend, .. } => {
+                write!(f, "backend {backend:?}: an id must consist of visible ASCII characters")
+            }
+            Self::HostName { backend, authority } => write!(
+                f,
+                "backend {backend}: {authority} is a host name, but Envoy needs an IP address"
+            ),
+        }
+    }
+}
+
+impl error::Error for UpstreamError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Url { problem, .. } => problem.source(),
+            Self::Id { source, .. } => Some(source),
+            Self::HostName { .. } => None,
+        }
+    }
+}
+
+// === impl UrlProblem ===
+
+impl UrlProblem {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::NotAUrl(error) | Self::InvalidHost(error) => Some(error),
+            Self::InvalidHostHeader(error) => Some(error),
+            Self::NotHttp | Self::NoHost => None,
+        }
+    }
+}
+
+impl fmt::Display for UrlProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAUrl(_) => "is not a URL",
+            Self::NotHttp => "is not http",
+            Self::NoHost | Self::InvalidHost(_) => "has no host",
+            Self::InvalidHostHeader(_) => "has an invalid host",
+        })
+    }
+}
