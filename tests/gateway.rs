@@ -1,29 +1,31 @@
-//! The gateway from outside: what clients, model servers and operators see of it.
+//! Tests of the gateway as a process: what clients, backends and operators see.
 
 mod bad_input;
 mod bands;
 mod batch;
 mod batch_cli;
-mod burst;
-mod bus;
+mod burst_queueing;
+mod client_connections;
 pub(crate) mod clients;
-mod control;
-mod doors;
-mod edges;
+mod controller;
+mod dbus;
+mod early_response;
 mod faults;
-mod harness;
-mod hasty;
-mod headline;
+mod flooding_tenant;
+mod http2_window;
 mod passthrough;
+mod queue_limits;
+mod queue_status;
 mod reload;
 mod retries;
 mod routing;
+mod scripted_backend;
 mod shutdown;
-mod windows;
+mod startup;
 
-use crate::support::Answer;
+use crate::support::ScriptedResponse;
 
-/// A chat's stream that goes word by word once the test lets it go.
-fn streams(words: &[&str]) -> Answer {
-    Answer::stream_held(words)
+/// A chat stream that sends one word each time the test releases it.
+fn streams(words: &[&str]) -> ScriptedResponse {
+    ScriptedResponse::stream_held(words)
 }

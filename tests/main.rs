@@ -1,4 +1,4 @@
-//! The one integration test binary.
+//! The integration test binary.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must fail loudly")]
 

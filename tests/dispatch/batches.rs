@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::support::tools::tool;
-use crate::support::{Answer, Backend, Process, Random, Stopwatch, eventually, fresh_file, run};
+use crate::support::{
+    Backend, Process, Random, ScriptedResponse, Stopwatch, eventually, fresh_file, run,
+};
 
 /// A gateway with a Batch API that restarts in the same folder.
 #[derive(Debug)]
@@ -109,7 +111,7 @@ fn ids(lines: &[Value]) -> BTreeSet<String> {
 
 #[test]
 fn d07_a_gateway_killed_at_any_point_finishes_its_batch_with_one_response_each() {
-    let backend = Backend::start(|_| Answer::ok().after_ms(15));
+    let backend = Backend::start(|_| ScriptedResponse::ok().after_ms(15));
     let workers = 8;
     let mut gateway =
         RestartedGateway::new(&format!("[dispatch]\nworkers = {workers}\n"), &backend);
@@ -139,8 +141,8 @@ fn d07_a_gateway_killed_at_any_point_finishes_its_batch_with_one_response_each()
 #[test]
 fn d10_an_expired_batch_keeps_its_responses() {
     let backend = Backend::start(|seen| match seen.number {
-        0..3 => Answer::ok(),
-        _ => Answer::silence(),
+        0..3 => ScriptedResponse::ok(),
+        _ => ScriptedResponse::silence(),
     });
     let gateway = RestartedGateway::new("[dispatch]\nworkers = 3\n", &backend);
     let id = gateway.submit(10, "4s");
@@ -154,8 +156,8 @@ fn d10_an_expired_batch_keeps_its_responses() {
 #[test]
 fn d10_cancelling_a_batch_aborts_its_requests_in_flight() {
     let backend = Backend::start(|seen| match seen.number {
-        0..2 => Answer::ok(),
-        _ => Answer::silence(),
+        0..2 => ScriptedResponse::ok(),
+        _ => ScriptedResponse::silence(),
     });
     let gateway = RestartedGateway::new("[dispatch]\nworkers = 4\n", &backend);
     let id = gateway.submit(20, "1h");
@@ -169,7 +171,7 @@ fn d10_cancelling_a_batch_aborts_its_requests_in_flight() {
 
 #[test]
 fn d07_sigterm_in_the_middle_of_a_batch_loses_nothing() {
-    let backend = Backend::start(|_| Answer::ok().held());
+    let backend = Backend::start(|_| ScriptedResponse::ok().held());
     let mut gateway = RestartedGateway::new("[dispatch]\nworkers = 5\n", &backend);
     let id = gateway.submit(12, "1h");
     backend.await_running(5);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::fixture::{
     Dispatcher, QUEUE, QUICK, await_results, config, count, results, submit, unix,
 };
-use crate::support::{Answer, Backend, Random, Redis, Stopwatch, eventually};
+use crate::support::{Backend, Random, Redis, ScriptedResponse, Stopwatch, eventually};
 
 /// The ids of all results; each id must occur once.
 fn ids(results: &[Value]) -> BTreeSet<String> {
@@ -22,7 +22,7 @@ fn ids(results: &[Value]) -> BTreeSet<String> {
 fn d07_dispatchers_killed_at_any_point_lose_nothing_and_keep_one_result_each() {
     let (redis, backend) = (
         Redis::start_with(&["--appendfsync", "always"]),
-        Backend::start(|_| Answer::ok().after_ms(20)),
+        Backend::start(|_| ScriptedResponse::ok().after_ms(20)),
     );
     let mut random = Random::new("dispatchers killed");
     let (total, workers) = (300, 8);
@@ -151,7 +151,7 @@ fn d03_two_dispatchers_share_what_a_gate_allows() {
 fn d07_a_redis_that_restarts_loses_nothing_that_was_accepted() {
     let (mut redis, backend) = (
         Redis::start_with(&["--appendfsync", "always"]),
-        Backend::start(|_| Answer::ok().after_ms(10)),
+        Backend::start(|_| ScriptedResponse::ok().after_ms(10)),
     );
     let count = 150;
     for number in 0..count {
@@ -173,7 +173,7 @@ fn d07_a_redis_that_restarts_loses_nothing_that_was_accepted() {
 fn d07_a_redis_that_fails_over_loses_nothing_that_was_accepted() {
     let (mut primary, replica) = (Redis::start(), Redis::start());
     replica.call(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
-    let backend = Backend::start(|_| Answer::ok().after_ms(10));
+    let backend = Backend::start(|_| ScriptedResponse::ok().after_ms(10));
     let total = 120;
     for number in 0..total {
         submit(&primary, &format!("m{number}"), unix() + 600);

@@ -9,7 +9,9 @@ use std::time::UNIX_EPOCH;
 use serde_json::{Value, json};
 
 use crate::support::backend::Seen;
-use crate::support::{Answer, Ask, Backend, Process, Redis, call, eventually, fresh_file};
+use crate::support::{
+    Backend, HttpRequest, Process, Redis, ScriptedResponse, call, eventually, fresh_file,
+};
 
 /// The queue of these tests.
 pub(super) const QUEUE: &str = "request-sortedset";
@@ -102,7 +104,7 @@ pub(super) fn await_results(redis: &Redis, count: usize) -> Vec<Value> {
 
 impl Fixture {
     /// A queue whose messages go to a server with this script, through an open gate.
-    pub(super) fn start(sections: &str, script: fn(&Seen) -> Answer) -> Self {
+    pub(super) fn start(sections: &str, script: fn(&Seen) -> ScriptedResponse) -> Self {
         let (redis, backend) = (Redis::start(), Backend::start(script));
         let config = config(&format!("{QUICK}{sections}"), "\"open\"", &redis, backend.address());
         let dispatcher = Dispatcher::start(&config);
@@ -122,7 +124,7 @@ impl Dispatcher {
     }
 
     pub(super) fn page(&self, path: &str) -> call::Response {
-        let ask = Ask::get(path);
+        let ask = HttpRequest::get(path);
         call::Call::open(self.process.address(), &ask.bytes()).finish()
     }
 

@@ -8,7 +8,7 @@ use super::fixture::{
     Dispatcher, Fixture, OPEN, QUEUE, QUICK, await_results, config, count, message, submit, unix,
 };
 use crate::support::tools::tool;
-use crate::support::{Answer, Backend, Metrics, Redis, eventually, fresh_file, run};
+use crate::support::{Backend, Metrics, Redis, ScriptedResponse, eventually, fresh_file, run};
 
 fn tidegate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
@@ -18,7 +18,7 @@ fn tidegate(arguments: &[&str]) -> Command {
 
 #[test]
 fn a_message_that_is_cancelled_in_flight_is_cut_off_and_has_one_result() {
-    let fixture = Fixture::start("", |_| Answer::ok().held());
+    let fixture = Fixture::start("", |_| ScriptedResponse::ok().held());
     submit(&fixture.redis, "unwanted", unix() + 600);
     fixture.backend.await_running(1);
     let token = message("unwanted", 0)["internal"]["request_token"].clone();
@@ -32,7 +32,7 @@ fn a_message_that_is_cancelled_in_flight_is_cut_off_and_has_one_result() {
 
 #[test]
 fn d07_sigterm_releases_all_messages_at_once() {
-    let mut fixture = Fixture::start("lease = \"1h\"\n", |_| Answer::ok().held());
+    let mut fixture = Fixture::start("lease = \"1h\"\n", |_| ScriptedResponse::ok().held());
     for id in ["a", "b", "c"] {
         submit(&fixture.redis, id, unix() + 600);
     }
@@ -50,8 +50,8 @@ fn d07_sigterm_releases_all_messages_at_once() {
 #[test]
 fn d07_a_message_that_fails_too_often_is_a_dead_letter_until_it_is_redriven() {
     let fixture = Fixture::start("attempts = 3\n", |seen| match seen.number {
-        0..3 => Answer::json(500, "{\"error\": \"broken\"}"),
-        _ => Answer::ok(),
+        0..3 => ScriptedResponse::json(500, "{\"error\": \"broken\"}"),
+        _ => ScriptedResponse::ok(),
     });
     let url = format!("http://{}", fixture.dispatcher.process.address());
     submit(&fixture.redis, "poison", unix() + 600);
@@ -140,7 +140,7 @@ fn configurations_that_cannot_work_are_errors_at_the_start() {
 
 #[test]
 fn an_unsendable_message_has_a_result_with_the_reason() {
-    let fixture = Fixture::start("", |_| Answer::ok());
+    let fixture = Fixture::start("", |_| ScriptedResponse::ok());
     let mut endless = message("endless", 0);
     endless["data"].as_object_mut().unwrap().remove("deadline");
     let bare = message("bare", unix() + 600)["data"].to_string();
@@ -174,7 +174,7 @@ fn an_unsendable_message_has_a_result_with_the_reason() {
 
 #[test]
 fn the_pages_of_a_dispatcher_have_no_gateway_content() {
-    let fixture = Fixture::start("", |_| Answer::ok());
+    let fixture = Fixture::start("", |_| ScriptedResponse::ok());
     let health = fixture.dispatcher.page("/health").json();
     assert_eq!((&health["status"], &health["queues"][0]), (&"ok".into(), &QUEUE.into()));
     assert!(health["backends"].is_null(), "{health}");
@@ -191,7 +191,7 @@ fn the_pages_of_a_dispatcher_have_no_gateway_content() {
 
 #[test]
 fn calls_to_the_dispatcher_are_counted_and_logged() {
-    let fixture = Fixture::start("", |_| Answer::ok());
+    let fixture = Fixture::start("", |_| ScriptedResponse::ok());
     let dispatcher = &fixture.dispatcher;
     assert_eq!(dispatcher.page("/dispatch").status, 200);
     assert_eq!(dispatcher.page("/v1/files").code(), "batch_disabled");
@@ -211,7 +211,7 @@ fn calls_to_the_dispatcher_are_counted_and_logged() {
 
 #[test]
 fn a_website_cannot_purge_dead_letters_through_its_visitors() {
-    let fixture = Fixture::start("", |_| Answer::ok());
+    let fixture = Fixture::start("", |_| ScriptedResponse::ok());
     let url = format!("http://{}/dispatch/dead/purge", fixture.dispatcher.process.address());
     let body = format!("{{\"queue\": \"{QUEUE}\"}}");
     let post = |kind: &str| {

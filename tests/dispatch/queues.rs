@@ -7,11 +7,11 @@ use super::fixture::{
     submit, submit_to, unix,
 };
 use crate::support::redis::Reply;
-use crate::support::{Answer, Backend, Redis, eventually};
+use crate::support::{Backend, Redis, ScriptedResponse, eventually};
 
 #[test]
 fn d01_a_message_of_llm_d_is_sent_as_best_effort_and_its_response_stored() {
-    let fixture = Fixture::start("", |_| Answer::ok());
+    let fixture = Fixture::start("", |_| ScriptedResponse::ok());
     submit(&fixture.redis, "one", unix() + 600);
     let results = await_results(&fixture.redis, 1);
     let seen = &fixture.backend.seen()[0];
@@ -41,9 +41,9 @@ fn d01_a_message_of_llm_d_is_sent_as_best_effort_and_its_response_stored() {
 fn d05_an_overload_counts_as_no_failure_and_closes_the_gate_for_a_while() {
     // With one attempt, a single failure would make a dead letter.
     let fixture = Fixture::start("attempts = 1\n", |seen| match seen.number {
-        0..3 => Answer::with_headers(429, &["retry-after: 0"], "{}"),
-        3..5 => Answer::json(503, "{}"),
-        _ => Answer::ok(),
+        0..3 => ScriptedResponse::with_headers(429, &["retry-after: 0"], "{}"),
+        3..5 => ScriptedResponse::json(503, "{}"),
+        _ => ScriptedResponse::ok(),
     });
     submit(&fixture.redis, "patient", unix() + 600);
     let results = await_results(&fixture.redis, 1);
@@ -59,8 +59,10 @@ fn d05_an_overload_counts_as_no_failure_and_closes_the_gate_for_a_while() {
 #[test]
 fn d05_a_very_long_retry_after_does_not_close_the_gate_for_as_long() {
     let fixture = Fixture::start("", |seen| match seen.tag().as_str() {
-        "sent-away" => Answer::with_headers(429, &["retry-after: 18446744073709551615"], "{}"),
-        _ => Answer::ok(),
+        "sent-away" => {
+            ScriptedResponse::with_headers(429, &["retry-after: 18446744073709551615"], "{}")
+        }
+        _ => ScriptedResponse::ok(),
     });
     submit(&fixture.redis, "sent-away", unix() + 3600);
     fixture.backend.await_seen(1);
@@ -198,7 +200,7 @@ fn d03_no_more_requests_are_in_flight_than_the_gate_allows() {
 
 #[test]
 fn producers_cannot_reach_other_paths_of_the_server() {
-    let fixture = Fixture::start("", |_| Answer::ok());
+    let fixture = Fixture::start("", |_| ScriptedResponse::ok());
     let bad =
         ["/dispatch/dead/purge", "/v1/batches/x/cancel", "http://h/v1/x", "//h/v1/x", "/v1/../x"];
     for (at, endpoint) in bad.iter().enumerate() {

@@ -10,7 +10,7 @@ use super::fixture::{
     Dispatcher, Fixture, OPEN, QUEUE, QUICK, await_results, config, submit, unix,
 };
 use crate::support::{
-    Answer, Backend, Gateway, Redis, Stopwatch, call, chat, eventually, fresh_file,
+    Backend, Gateway, Redis, ScriptedResponse, Stopwatch, call, chat, eventually, fresh_file,
 };
 
 /// A small disk without free space, if this user may mount one.
@@ -57,7 +57,7 @@ fn assert_unavailable(answer: &call::Response) {
 
 #[test]
 fn a_gateway_serves_while_redis_is_unavailable_and_sends_when_it_is_back() {
-    let (mut redis, backend) = (Redis::start(), Backend::start(|_| Answer::ok()));
+    let (mut redis, backend) = (Redis::start(), Backend::start(|_| ScriptedResponse::ok()));
     redis.kill();
     let sections = format!(
         "{QUICK}{OPEN}\n[dispatch.redis]\nurls = [\"{}\"]\n\
@@ -83,7 +83,7 @@ fn a_gateway_serves_while_redis_is_unavailable_and_sends_when_it_is_back() {
 
 #[test]
 fn a_dispatcher_waits_for_redis_and_is_ready_when_it_is_back() {
-    let (mut redis, backend) = (Redis::start(), Backend::start(|_| Answer::ok()));
+    let (mut redis, backend) = (Redis::start(), Backend::start(|_| ScriptedResponse::ok()));
     redis.kill();
     let dispatcher = Dispatcher::start(&config(QUICK, "\"open\"", &redis, backend.address()));
     assert_unavailable(&dispatcher.page("/ready"));
@@ -100,7 +100,7 @@ fn a_dispatcher_waits_for_redis_and_is_ready_when_it_is_back() {
 
 #[test]
 fn an_unavailable_redis_is_reported_and_the_shutdown_does_not_wait_for_it() {
-    let mut fixture = Fixture::start("", |_| Answer::ok().held());
+    let mut fixture = Fixture::start("", |_| ScriptedResponse::ok().held());
     submit(&fixture.redis, "in flight", unix() + 600);
     fixture.backend.await_running(1);
     fixture.redis.kill();
@@ -118,7 +118,7 @@ fn an_unavailable_redis_is_reported_and_the_shutdown_does_not_wait_for_it() {
 
 #[test]
 fn a_dispatcher_without_claims_ends_at_once_while_redis_is_unavailable() {
-    let mut fixture = Fixture::start("", |_| Answer::ok());
+    let mut fixture = Fixture::start("", |_| ScriptedResponse::ok());
     fixture.redis.kill();
     eventually("trouble", || match fixture.dispatcher.page("/ready").status {
         503 => Ok(()),
@@ -135,7 +135,7 @@ fn a_dispatcher_without_claims_ends_at_once_while_redis_is_unavailable() {
 
 #[test]
 fn a_silent_redis_makes_the_dead_letters_unavailable() {
-    let fixture = Fixture::start("", |_| Answer::ok());
+    let fixture = Fixture::start("", |_| ScriptedResponse::ok());
     fixture.redis.call(&["CLIENT", "PAUSE", "60000"]);
     let watch = Stopwatch::start();
     assert_unavailable(&fixture.dispatcher.page(&format!("/dispatch/dead?queue={QUEUE}")));
@@ -148,7 +148,7 @@ fn a_silent_redis_makes_the_dead_letters_unavailable() {
 fn the_settings_of_redis_are_checked_after_an_operator_corrects_it() {
     let mut redis = Redis::start_with(&["--appendonly", "no"]);
     redis.kill();
-    let backend = Backend::start(|_| Answer::ok());
+    let backend = Backend::start(|_| ScriptedResponse::ok());
     let sections = config(QUICK, "\"open\"", &redis, backend.address());
     let dispatcher = Dispatcher::start(&sections.replace("redis://", "redis://bob:secret@"));
     let await_words = |words: &str| {
@@ -188,7 +188,7 @@ fn d07_a_response_during_an_outage_of_redis_is_stored_when_it_is_back() {
 
 #[test]
 fn an_unreachable_target_is_logged_once_with_its_reason() {
-    let backend = Backend::start(|_| Answer::ok());
+    let backend = Backend::start(|_| ScriptedResponse::ok());
     let (redis, target) = (Redis::start(), backend.address());
     drop(backend);
     let dispatcher = Dispatcher::start(&config(QUICK, "\"open\"", &redis, target));
@@ -211,7 +211,7 @@ fn an_unreachable_target_is_logged_once_with_its_reason() {
 #[test]
 fn x03_a_gateway_serves_while_the_disk_of_its_batches_is_full() {
     let Some(disk) = FullDisk::mount() else { return };
-    let backend = Backend::start(|_| Answer::ok());
+    let backend = Backend::start(|_| ScriptedResponse::ok());
     let sections = format!(
         "[batch]\nfolder = \"{}\"\n\
          [[backends]]\nid = \"one\"\nurl = \"http://{}\"\nmodels = [\"m\"]\n",

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 
 use crate::support::envoy::FREE;
-use crate::support::patience::BOUND;
 use crate::support::tools::{python, run};
-use crate::support::{Answer, Backend, Gateway, Nowhere, eventually};
+use crate::support::wait::BOUND;
+use crate::support::{Backend, Gateway, Nowhere, ScriptedResponse, eventually};
 
 const PICKER: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
 
@@ -127,7 +127,7 @@ fn x02_whoever_watches_hears_of_every_change_and_of_the_end() {
     assert_eq!(readiness.next().unwrap(), "NOT_SERVING");
     let address = nowhere.address();
     drop(nowhere);
-    let _backend = Backend::start_at(address, |_| Answer::ok());
+    let _backend = Backend::start_at(address, |_| ScriptedResponse::ok());
     assert_eq!(readiness.next().unwrap(), "SERVING");
     let others = [PICKER, "liveness", "nobody"].map(|name| Watcher::of(&picker, name));
     let first = others.each_ref().map(|watcher| watcher.next().unwrap());

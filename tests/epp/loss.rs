@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use crate::support::answer::Step;
 use crate::support::call::Response;
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Picker, Recipe, chat, eventually};
+use crate::support::scripted_response::Step;
+use crate::support::{Backend, Picker, Recipe, ScriptedResponse, chat, eventually};
 
 /// The picker learns of a loss from requests alone.
 const UNWATCHED: &str = "[health]\ninterval = \"1h\"\n";
@@ -36,7 +36,8 @@ fn x02_a_lost_server_costs_nothing_where_the_list_names_another() {
 /// Wherever they were sent, both are at the one that is left, and count there.
 #[test]
 fn x02_r03_an_answer_counts_where_it_is_served() {
-    let (one, two_) = (Backend::quick(), Backend::start(|_| Answer::stream_held(&["a", "b"])));
+    let (one, two_) =
+        (Backend::quick(), Backend::start(|_| ScriptedResponse::stream_held(&["a", "b"])));
     let addresses = [one.address(), two_.address()];
     let sections = format!("[epp]\nfallbacks = 1\n{UNWATCHED}{TWO}");
     let picker = Picker::start(Recipe::override_host(&addresses), &two(&sections, addresses));
@@ -64,7 +65,7 @@ fn x02_a_lost_server_is_an_error_where_there_is_no_other() {
     });
     picker.await_idle();
     assert_eq!(picker.backend("one")["failures"], 1, "what Envoy says for it is its failure");
-    let again = Backend::start_at(backend.address(), |_| Answer::ok());
+    let again = Backend::start_at(backend.address(), |_| ScriptedResponse::ok());
     assert_eq!(picker.ask(&chat("m")).status, 200, "it is tried again");
     assert_eq!(again.seen().len(), 1);
     picker.await_idle();
@@ -73,9 +74,9 @@ fn x02_a_lost_server_is_an_error_where_there_is_no_other() {
 #[test]
 fn x02_c01_an_answer_that_breaks_off_makes_room() {
     let backend = Backend::start(|seen| match seen.tag().as_str() {
-        "dies" => Answer::stream_begun("a").then(Step::Hold).then(Step::Reset),
-        "refuses" => Answer::reset(),
-        _ => Answer::ok(),
+        "dies" => ScriptedResponse::stream_begun("a").then(Step::Hold).then(Step::Reset),
+        "refuses" => ScriptedResponse::reset(),
+        _ => ScriptedResponse::ok(),
     });
     let picker = Picker::before(&format!("{UNWATCHED}{ONE}"), &backend);
     let mut dying = picker.send(&chat("m").tag("dies").streamed());
@@ -142,8 +143,8 @@ fn x02_without_the_picker_nothing_is_served_where_only_it_knows_the_servers() {
 #[test]
 fn x02_without_envoy_nothing_stays_counted() {
     let backend = Backend::start(|seen| match seen.tag().as_str() {
-        "streams" => Answer::stream_held(&["one ", "two "]),
-        _ => Answer::ok().held(),
+        "streams" => ScriptedResponse::stream_held(&["one ", "two "]),
+        _ => ScriptedResponse::ok().held(),
     });
     let mut picker = Picker::before(TWO, &backend);
     let mut streaming = picker.send(&chat("m").tag("streams").streamed());

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::chat_of;
-use crate::support::answer::{delta, event};
 use crate::support::envoy::FREE;
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Ask, Backend, Gateway, Talk, chat};
+use crate::support::scripted_response::{delta, event};
+use crate::support::{Backend, Gateway, HttpRequest, Talk, chat};
 
 const JSON: &str = "application/json";
 const STREAM: &str = "text/event-stream";
@@ -123,7 +123,7 @@ fn x02_a_second_end_changes_nothing() {
 fn x02_a_request_without_a_body_is_chosen_for_at_once() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(TWO, &[&backend]);
-    let stream = talk.request(&Ask::get("/v1/things"), 1);
+    let stream = talk.request(&HttpRequest::get("/v1/things"), 1);
     let head = talk.got(stream, "request_headers");
     let server = head["set"]["x-gateway-destination-endpoint"].as_str().unwrap();
     assert_eq!(server, backend.address().to_string());
@@ -200,8 +200,8 @@ fn x02_what_the_picker_refuses_it_answers_itself() {
     let (picker, mut talk) = talking(TWO, &[&backend]);
     let path = "/v1/chat/completions";
     let cases = [
-        (Ask::post(path, "no JSON"), 400, "invalid_request"),
-        (Ask::post(path, "{\"messages\": []}"), 400, "invalid_request"),
+        (HttpRequest::post(path, "no JSON"), 400, "invalid_request"),
+        (HttpRequest::post(path, "{\"messages\": []}"), 400, "invalid_request"),
         (chat("nobody-has-it"), 404, "model_not_found"),
     ];
     for (ask, expected, code) in cases {
@@ -245,7 +245,7 @@ fn x02_other_bodies_pass_as_they_are() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(TWO, &[&backend]);
     let form = b"--b\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b\xff--\r\n";
-    let mut ask = Ask::post("/v1/audio/transcriptions", form.as_slice());
+    let mut ask = HttpRequest::post("/v1/audio/transcriptions", form.as_slice());
     ask.headers = vec![("content-type".into(), "multipart/form-data; boundary=b".into())];
     let stream = talk.request(&ask, 9);
     let choice = talk.choice(stream);

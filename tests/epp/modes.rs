@@ -2,7 +2,7 @@
 //! enough to keep count.
 
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Engine, Picker, Recipe, chat, eventually};
+use crate::support::{Backend, Engine, Picker, Recipe, ScriptedResponse, chat, eventually};
 
 fn heads_only(sections: &str, backend: &Backend) -> Picker {
     Picker::start(Recipe::heads_only(), &config(sections, &[("one", backend.address())]))
@@ -10,7 +10,7 @@ fn heads_only(sections: &str, backend: &Backend) -> Picker {
 
 #[test]
 fn x02_without_bodies_an_answer_counts_until_its_end() {
-    let backend = Backend::start(|_| Answer::stream_held(&["the ", "tide"]));
+    let backend = Backend::start(|_| ScriptedResponse::stream_held(&["the ", "tide"]));
     let picker = heads_only(ONE, &backend);
     let mut first = picker.send(&chat("m").streamed());
     assert_eq!(first.head().status, 200);
@@ -33,7 +33,7 @@ fn x02_without_bodies_an_answer_counts_until_its_end() {
 #[test]
 fn x02_without_bodies_answers_keep_their_length_and_headers() {
     let body = "{\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1}}";
-    let backend = Backend::start(move |_| Answer::json(200, body));
+    let backend = Backend::start(move |_| ScriptedResponse::json(200, body));
     let picker = heads_only(TWO, &backend);
     let answer = picker.ask(&chat("m"));
     assert_eq!((answer.status, answer.text().as_str()), (200, body));
@@ -44,7 +44,7 @@ fn x02_without_bodies_answers_keep_their_length_and_headers() {
 
 #[test]
 fn x02_without_bodies_whoever_leaves_makes_room() {
-    let backend = Backend::start(|_| Answer::stream_held(&["the ", "tide"]));
+    let backend = Backend::start(|_| ScriptedResponse::stream_held(&["the ", "tide"]));
     let picker = heads_only(ONE, &backend);
     let mut first = picker.send(&chat("m").streamed());
     backend.release(1);
@@ -65,7 +65,7 @@ fn unstarted(picker: &Picker) -> u64 {
 
 #[test]
 fn x02_c10_automatic_bounds_see_the_first_token_of_a_stream() {
-    let backend = Backend::start(|_| Answer::stream_held(&["the ", "tide"]));
+    let backend = Backend::start(|_| ScriptedResponse::stream_held(&["the ", "tide"]));
     let picker = Picker::before("", &backend);
     let mut call = picker.send(&chat("m").streamed());
     backend.await_held(1);

@@ -1,13 +1,13 @@
 //! What passes through Envoy and the picker passes as it is, in both directions, at once.
 
 use super::chat_of;
-use crate::support::answer::{Step, delta, event};
 use crate::support::gateway::{ONE, TWO};
+use crate::support::scripted_response::{Step, delta, event};
 use crate::support::tools::{python, run, tool};
-use crate::support::{Answer, Ask, Backend, Call, Picker, chat, eventually};
+use crate::support::{Backend, Call, HttpRequest, Picker, ScriptedResponse, chat, eventually};
 
 /// The request in chunks of this size.
-fn in_chunks(ask: &Ask, size: usize) -> Vec<u8> {
+fn in_chunks(ask: &HttpRequest, size: usize) -> Vec<u8> {
     let mut sent = format!("POST {} HTTP/1.1\r\nhost: tidegate\r\nconnection: close\r\n", ask.path);
     for (name, value) in &ask.headers {
         sent += &format!("{name}: {value}\r\n");
@@ -52,8 +52,9 @@ fn x02_answers_pass_byte_for_byte_with_their_status_and_headers() {
     let body = "{ \"tool_calls\" : [ ],\n \"reasoning_content\":\"\u{1f30a}\", \"n\":1.0e-7 }";
     let headers = ["content-type: application/vnd.x+json", "x-own: 1", "x-own: 2", "etag: \"v\""];
     let statuses = [200, 201, 400, 418, 422, 500];
-    let backend =
-        Backend::start(move |seen| Answer::with_headers(statuses[seen.number], &headers, body));
+    let backend = Backend::start(move |seen| {
+        ScriptedResponse::with_headers(statuses[seen.number], &headers, body)
+    });
     let picker = Picker::before(TWO, &backend);
     for status in statuses {
         let answer = picker.ask(&chat("m"));
@@ -71,7 +72,7 @@ fn x02_answers_of_all_sizes_pass_byte_for_byte() {
     let sizes = [1_024, 62_001, 220_000, (1 << 20) + 1, 20 << 20];
     let backend = Backend::start(move |seen| {
         let body = String::from_utf8(chat_of(sizes[seen.number]).body).unwrap();
-        Answer::json(200, &body)
+        ScriptedResponse::json(200, &body)
     });
     let picker = Picker::before(TWO, &backend);
     for size in sizes {
@@ -99,7 +100,7 @@ fn x02_streams_pass_byte_for_byte_with_comments_and_done() {
         cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
     let sent: Vec<u8> = head.bytes().chain(pieces.iter().flat_map(|piece| chunk(piece))).collect();
     let sent = [sent, b"0\r\n\r\n".to_vec()].concat();
-    let backend = Backend::start(move |_| Answer::raw(sent.clone()));
+    let backend = Backend::start(move |_| ScriptedResponse::raw(sent.clone()));
     let picker = Picker::before(TWO, &backend);
     let answer = picker.ask(&chat("m").streamed());
     assert_eq!(answer.body, whole);
@@ -109,7 +110,7 @@ fn x02_streams_pass_byte_for_byte_with_comments_and_done() {
 
 #[test]
 fn x02_every_piece_of_a_stream_goes_on_at_once() {
-    let backend = Backend::start(|_| Answer::stream_held(&["the ", "tide ", "turns"]));
+    let backend = Backend::start(|_| ScriptedResponse::stream_held(&["the ", "tide ", "turns"]));
     let picker = Picker::before(TWO, &backend);
     let mut call = picker.send(&chat("m").streamed());
     let mut piece = String::new();
@@ -129,7 +130,8 @@ fn x02_a_slow_reader_slows_the_backend_and_not_the_pickers_memory() {
     let piece = vec![b'x'; 64 << 10];
     let length = 1usize << 40;
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
-    let backend = Backend::start(move |_| Answer::raw(&*head).then(Step::Endless(piece.clone())));
+    let backend =
+        Backend::start(move |_| ScriptedResponse::raw(&*head).then(Step::Endless(piece.clone())));
     let picker = Picker::before(TWO, &backend);
     let mut call = picker.send(&chat("m"));
     assert_eq!(call.head().status, 200);
@@ -149,13 +151,13 @@ fn x02_a_slow_reader_slows_the_backend_and_not_the_pickers_memory() {
 #[test]
 fn x02_http_2_is_served_with_bodies_of_all_sizes() {
     let backend = Backend::start(|seen| match seen.json()["stream"] == true {
-        true => Answer::stream(&[&delta("the "), &delta("tide"), &event("[DONE]")]),
-        false => Answer::ok(),
+        true => ScriptedResponse::stream(&[&delta("the "), &delta("tide"), &event("[DONE]")]),
+        false => ScriptedResponse::ok(),
     });
     let picker = Picker::before(TWO, &backend);
     let url = format!("{}/v1/chat/completions", picker.url());
     let file = picker.folder().join("body.json");
-    let curl = |ask: &Ask| {
+    let curl = |ask: &HttpRequest| {
         std::fs::write(&file, &ask.body).unwrap();
         let body = format!("@{}", file.display());
         let options = ["-sSi", "--http2-prior-knowledge", "--data-binary", &body, &url];
@@ -175,8 +177,9 @@ fn x02_http_2_is_served_with_bodies_of_all_sizes() {
 
 #[test]
 fn x02_many_streams_share_one_connection_of_http_2() {
-    let backend =
-        Backend::start(|_| Answer::stream(&[&delta("the "), &delta("tide"), &event("[DONE]")]));
+    let backend = Backend::start(|_| {
+        ScriptedResponse::stream(&[&delta("the "), &delta("tide"), &event("[DONE]")])
+    });
     let picker = Picker::before(TWO, &backend);
     let body = picker.folder().join("body.json");
     std::fs::write(&body, chat("m").streamed().body).unwrap();
@@ -195,9 +198,13 @@ fn x02_clients_reach_nothing_but_the_api() {
     let backend = Backend::quick();
     let picker = Picker::before(ONE, &backend);
     for path in ["/metrics", "/control", "/", "/v1"] {
-        assert_eq!(picker.ask(&Ask::get(path)).status, 404, "{path}");
+        assert_eq!(picker.ask(&HttpRequest::get(path)).status, 404, "{path}");
     }
-    assert_eq!(picker.ask(&Ask::get("/v1/../metrics")).status, 400, "that is the picker's word");
+    assert_eq!(
+        picker.ask(&HttpRequest::get("/v1/../metrics")).status,
+        400,
+        "that is the picker's word"
+    );
     assert!(backend.seen().is_empty());
 }
 
@@ -215,12 +222,12 @@ fn x02_a_body_that_turns_out_empty_ends_too() {
 
 #[test]
 fn x02_requests_without_a_body_wait_like_others() {
-    let backend = Backend::start(|_| Answer::json(200, "{\"object\":\"thing\"}").held());
+    let backend = Backend::start(|_| ScriptedResponse::json(200, "{\"object\":\"thing\"}").held());
     let picker = Picker::before(ONE, &backend);
-    let first = picker.send(&Ask::get("/v1/things/7?a=b%20c"));
+    let first = picker.send(&HttpRequest::get("/v1/things/7?a=b%20c"));
     backend.await_running(1);
-    let second = picker.enqueue(&Ask::post("/v1/things", ""), 0);
-    let third = picker.enqueue(&Ask::get("/api/elsewhere"), 1);
+    let second = picker.enqueue(&HttpRequest::post("/v1/things", ""), 0);
+    let third = picker.enqueue(&HttpRequest::get("/api/elsewhere"), 1);
     backend.open();
     for call in [first, second, third] {
         let answer = call.finish();

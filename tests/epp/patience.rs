@@ -1,7 +1,7 @@
 //! Nobody holds a place for ever: neither a backend that says nothing nor a client that reads none.
 
 use crate::support::gateway::ONE;
-use crate::support::{Answer, Backend, Picker, chat};
+use crate::support::{Backend, Picker, ScriptedResponse, chat};
 
 fn patient(limits: &str, backend: &Backend) -> Picker {
     Picker::before(&format!("[upstream]\n{limits}\n{ONE}"), backend)
@@ -9,7 +9,7 @@ fn patient(limits: &str, backend: &Backend) -> Picker {
 
 #[test]
 fn x02_a_backend_that_never_answers_is_let_go() {
-    let backend = Backend::start(|_| Answer::silence());
+    let backend = Backend::start(|_| ScriptedResponse::silence());
     let picker = patient("answer_timeout = \"300ms\"", &backend);
     let first = picker.send(&chat("m"));
     let second = picker.send(&chat("m"));
@@ -23,7 +23,7 @@ fn x02_a_backend_that_never_answers_is_let_go() {
 
 #[test]
 fn x02_the_clients_own_deadline_ends_its_answer() {
-    let backend = Backend::start(|_| Answer::silence());
+    let backend = Backend::start(|_| ScriptedResponse::silence());
     let picker = patient("", &backend);
     let answer = picker.ask(&chat("m").header("x-request-timeout-ms", "300"));
     assert_eq!((answer.status, answer.code().as_str()), (504, "deadline_exceeded"));
@@ -34,8 +34,8 @@ fn x02_the_clients_own_deadline_ends_its_answer() {
 #[test]
 fn x02_an_answer_that_stands_still_is_cut() {
     let backend = Backend::start(|seen| match seen.tag().as_str() {
-        "stalls" => Answer::stream_begun("a").then_all(Answer::silence()),
-        _ => Answer::ok(),
+        "stalls" => ScriptedResponse::stream_begun("a").then_all(ScriptedResponse::silence()),
+        _ => ScriptedResponse::ok(),
     });
     let picker = patient("stall_timeout = \"300ms\"", &backend);
     let mut stalled = picker.send(&chat("m").tag("stalls").streamed());
@@ -51,8 +51,8 @@ fn x02_an_answer_that_stands_still_is_cut() {
 fn x02_a_client_that_reads_nothing_makes_room() {
     let big = "x".repeat(64 << 20);
     let backend = Backend::start(move |seen| match seen.tag().as_str() {
-        "big" => Answer::json(200, &big),
-        _ => Answer::ok(),
+        "big" => ScriptedResponse::json(200, &big),
+        _ => ScriptedResponse::ok(),
     });
     let picker = patient("stall_timeout = \"500ms\"", &backend);
     let deaf = picker.send(&chat("m").tag("big"));

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::envoy::Recipe;
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::tools::tool;
-use crate::support::{Answer, Backend, Call, Engine, Nowhere, Picker, Stopwatch, chat};
+use crate::support::{Backend, Call, Engine, Nowhere, Picker, ScriptedResponse, Stopwatch, chat};
 
 const TEAMS: &str = "flow_by = [\"header:x-team\"]\n";
 
@@ -180,7 +180,7 @@ fn x02_q09_a_client_that_leaves_the_queue_is_missed_at_once() {
 
 #[test]
 fn x02_q09_a_client_that_leaves_its_answer_makes_room() {
-    let backend = Backend::start(|_| Answer::stream_held(&["one ", "two "]));
+    let backend = Backend::start(|_| ScriptedResponse::stream_held(&["one ", "two "]));
     let picker = Picker::before(ONE, &backend);
     let mut call = picker.send(&chat("m").streamed());
     backend.release(1);
@@ -225,7 +225,7 @@ fn x02_c07_without_a_ready_backend_requests_wait_for_the_first() {
     let calls: Vec<_> = (0..4).map(|_| picker.send(&chat("m"))).collect();
     picker.await_depth(4);
     drop(nowhere);
-    let backend = Backend::start_at(address, |_| Answer::ok().held());
+    let backend = Backend::start_at(address, |_| ScriptedResponse::ok().held());
     backend.await_running(2);
     assert_eq!(picker.depth(), 2);
     backend.open();

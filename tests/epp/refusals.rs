@@ -3,7 +3,7 @@
 
 use crate::support::envoy::Recipe;
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Ask, Backend, Picker, chat};
+use crate::support::{Backend, HttpRequest, Picker, chat};
 
 const REASON: &str = "x-llm-d-request-dropped-reason";
 
@@ -56,9 +56,9 @@ fn x02_what_is_wrong_with_a_request_is_said_at_once() {
     let cases = [
         (chat("nobody-has-it"), 404, "model_not_found"),
         (chat("nobody-has-it").streamed(), 404, "model_not_found"),
-        (Ask::post(path, "{\"model\": \"m\""), 400, "invalid_request"),
-        (Ask::post(path, "[1, 2]"), 400, "invalid_request"),
-        (Ask::post(path, "{\"messages\": []}"), 400, "invalid_request"),
+        (HttpRequest::post(path, "{\"model\": \"m\""), 400, "invalid_request"),
+        (HttpRequest::post(path, "[1, 2]"), 400, "invalid_request"),
+        (HttpRequest::post(path, "{\"messages\": []}"), 400, "invalid_request"),
     ];
     for (ask, status, code) in cases {
         let answer = picker.ask(&ask);

@@ -8,7 +8,7 @@ use super::chat_of;
 use crate::support::envoy::FREE;
 use crate::support::gateway::{TWO, config};
 use crate::support::talk::Stream;
-use crate::support::{Answer, Backend, Call, Gateway, Picker, Talk, chat};
+use crate::support::{Backend, Call, Gateway, Picker, ScriptedResponse, Talk, chat};
 
 /// Chance, from a seed that a failure shows.
 struct Dice(u64);
@@ -80,9 +80,9 @@ fn x02_streams_that_end_anywhere_leave_nothing_behind() {
 #[test]
 fn x02_q09_clients_that_leave_anywhere_leave_nothing_behind() {
     let backend = Backend::start(|seen| match seen.number % 3 {
-        0 => Answer::ok().held(),
-        1 => Answer::stream_held(&["the ", "tide"]),
-        _ => Answer::ok(),
+        0 => ScriptedResponse::ok().held(),
+        1 => ScriptedResponse::stream_held(&["the ", "tide"]),
+        _ => ScriptedResponse::ok(),
     });
     let picker = Picker::before(TWO, &backend);
     let mut dice = Dice::seeded();

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::answer::{delta, event};
 use crate::support::gateway::TWO;
-use crate::support::{Answer, Backend, Picker, chat};
+use crate::support::scripted_response::{delta, event};
+use crate::support::{Backend, Picker, ScriptedResponse, chat};
 
 const JSON_LOG: &str = "[log]\nformat = \"json\"\n";
 
@@ -26,7 +26,7 @@ fn told(picker: &Picker) -> [f64; 4] {
 fn x02_usage_is_read_from_json_in_many_parts() {
     let body = json!({"choices": [], "text": "x".repeat(300_000),
         "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}});
-    let backend = Backend::start(move |_| Answer::json(200, &body.to_string()));
+    let backend = Backend::start(move |_| ScriptedResponse::json(200, &body.to_string()));
     let picker = picker(&backend);
     assert_eq!(picker.ask(&chat("m")).status, 200);
     assert_eq!(told(&picker), [11.0, 7.0, 11.0, 7.0]);
@@ -38,7 +38,7 @@ fn x02_usage_is_read_from_streams() {
         "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}});
     let backend = Backend::start(move |_| {
         let words = [delta("the "), delta("tide "), delta("turns")].concat();
-        Answer::stream(&[&words, &event(&usage.to_string()), &event("[DONE]")])
+        ScriptedResponse::stream(&[&words, &event(&usage.to_string()), &event("[DONE]")])
     });
     let picker = picker(&backend);
     assert_eq!(picker.ask(&chat("m").streamed()).status, 200);
@@ -50,7 +50,7 @@ fn x02_parts_of_a_stream_are_counted_where_nobody_says_what_was_used() {
     let backend = Backend::start(move |_| {
         let words = ["the ", "tide ", "turns ", "now"].map(delta);
         let [a, b, c, d] = &words;
-        Answer::stream(&[a, b, c, d, &event("[DONE]")])
+        ScriptedResponse::stream(&[a, b, c, d, &event("[DONE]")])
     });
     let picker = picker(&backend);
     assert_eq!(picker.ask(&chat("m").streamed()).status, 200);

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::envoy::FREE;
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::talk::Stream;
-use crate::support::{Ask, Backend, Call, Gateway, Talk, chat};
+use crate::support::{Backend, Call, Gateway, HttpRequest, Talk, chat};
 
 fn talking(sections: &str, backend: &Backend) -> (Gateway, Talk) {
     let picker = Gateway::picker(&config(sections, &[("one", backend.address())]), FREE);
@@ -184,11 +184,11 @@ fn x02_a_flood_of_headers_is_refused() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(TWO, &backend);
     for (count, name) in [(30_000, "x-many-"), (100_000, "")] {
-        let many = |ask: Ask, number: usize| match name {
+        let many = |ask: HttpRequest, number: usize| match name {
             "" => ask.header("x-same", "v"),
             _ => ask.header(&format!("{name}{number}"), "v"),
         };
-        let ask = (0..count).fold(Ask::get("/v1/things"), many);
+        let ask = (0..count).fold(HttpRequest::get("/v1/things"), many);
         let flood = talk.stream();
         talk.head(flood, &ask, json!({"eos": true}));
         assert_eq!(talk.refusal(flood).0, 400);

@@ -1,10 +1,11 @@
-//! Bad input, from clients and from backends: each gets a clear end, and nothing is left behind.
+//! Invalid input from clients and from backends: each case ends with a clear error and leaves
+//! nothing behind.
 
 use std::thread;
 
-use crate::support::answer::Step;
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Answer, Ask, Backend, Call, Gateway, chat, eventually};
+use crate::support::scripted_response::Step;
+use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
 
 /// Limits that a test can reach.
 const TIGHT: &str = "[server]\nbody_limit = \"64KiB\"\nheader_timeout = \"1s\"\n\
@@ -15,7 +16,7 @@ fn tight(backend: &Backend) -> Gateway {
     Gateway::before(&format!("{TIGHT}{TWO}"), backend)
 }
 
-/// Sends bytes as they are, says that no more will come, and tells the status: 0 for none.
+/// Sends raw bytes, ends the request, and returns the status; 0 for no response.
 fn status(gateway: &Gateway, bytes: &[u8]) -> u16 {
     let mut call = Call::open(gateway.address(), b"");
     // The gateway may refuse before it has read everything.
@@ -24,11 +25,11 @@ fn status(gateway: &Gateway, bytes: &[u8]) -> u16 {
     call.answer().map_or(0, |answer| answer.status)
 }
 
-fn post(body: &str) -> Ask {
-    Ask::post("/v1/chat/completions", body)
+fn post(body: &str) -> HttpRequest {
+    HttpRequest::post("/v1/chat/completions", body)
 }
 
-fn bodies() -> Vec<(Ask, u16)> {
+fn bodies() -> Vec<(HttpRequest, u16)> {
     let deep = format!("{{\"model\":\"m\",\"x\":{}{}}}", "[".repeat(20_000), "]".repeat(20_000));
     let long = format!("{{\"model\":\"{}\"}}", "m".repeat(10_000));
     vec![
@@ -42,11 +43,11 @@ fn bodies() -> Vec<(Ask, u16)> {
         (post("[]"), 400),
         (post("\"m\""), 400),
         (post(&deep), 400),
-        (Ask::post("/v1/chat/completions", b"{\"model\":\"\xff\xfe\"}".as_slice()), 400),
+        (HttpRequest::post("/v1/chat/completions", b"{\"model\":\"\xff\xfe\"}".as_slice()), 400),
         (post(&long), 400),
         (post("{\"model\":\"../../etc/passwd\\u0000\"}"), 400),
-        (Ask::post("/v1/embeddings", "{"), 400),
-        (Ask::post("/api/chat", "{"), 400),
+        (HttpRequest::post("/v1/embeddings", "{"), 400),
+        (HttpRequest::post("/api/chat", "{"), 400),
     ]
 }
 
@@ -57,7 +58,7 @@ fn x03_bodies_that_make_no_sense_are_refused_with_a_reason() {
     for (ask, expected) in bodies() {
         let answer = gateway.ask(&ask);
         let shown = String::from_utf8_lossy(&ask.body).chars().take(60).collect::<String>();
-        // Depth alone is no fault of the gateway's: it may be passed on or refused.
+        // Deep nesting is not a fault of the gateway: it may forward or refuse the body.
         if answer.status == 200 && shown.contains("[[[") {
             continue;
         }
@@ -67,9 +68,9 @@ fn x03_bodies_that_make_no_sense_are_refused_with_a_reason() {
     gateway.await_idle();
 }
 
-/// Whoever asks why a request was refused has its name and finds it by that.
+/// An operator who asks why a request was refused finds it in the log by its id.
 #[test]
-fn x03_what_is_refused_can_be_found_in_the_log() {
+fn x03_refused_requests_are_in_the_access_log() {
     let backend = Backend::quick();
     let gateway = tight(&backend);
     let answer = gateway.ask(&post("not json").header("X-Request-ID", "lost-1"));
@@ -96,7 +97,7 @@ fn x03_bodies_that_are_too_large_are_refused_before_they_are_read() {
     let mut chunked = Call::open(gateway.address(), b"");
     chunked.send(format!("{head}transfer-encoding: chunked\r\n\r\n").as_bytes()).unwrap();
     let piece = [b"2000\r\n".as_slice(), &[b'x'; 0x2000], b"\r\n"].concat();
-    // It may be cut off while it still sends.
+    // The gateway may close the connection while the client still sends.
     while chunked.send(&piece).is_ok() && backend.seen().is_empty() {}
     let refused = chunked.answer();
     assert!(refused.as_ref().map_or(true, |answer| answer.status == 413), "{refused:?}");
@@ -120,7 +121,7 @@ fn x03_bodies_are_bounded_all_together() {
     gateway.await_idle();
 }
 
-/// Requests on the wire that no proxy may pass on: each would be read differently by two readers.
+/// Requests that no proxy may forward, because two parsers would read them differently.
 fn smuggled() -> Vec<Vec<u8>> {
     let body = "{\"model\":\"m\"}";
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n";
@@ -172,7 +173,7 @@ fn x03_floods_of_headers_are_refused() {
         let got = status(&gateway, &ask.bytes());
         assert!(got == 0 || got == 431 || got == 400, "{got}");
     }
-    let path = Ask::get(&format!("/v1/{}", "x".repeat(100 << 10)));
+    let path = HttpRequest::get(&format!("/v1/{}", "x".repeat(100 << 10)));
     assert!(matches!(status(&gateway, &path.bytes()), 0 | 400 | 414 | 431));
     let fits = chat("m").header("x-large", &"x".repeat(16 << 10));
     assert_eq!(gateway.ask(&fits).status, 200);
@@ -213,8 +214,9 @@ fn x03_a_client_that_sends_a_byte_now_and_then_is_timed_out() {
 #[test]
 fn x03_a_client_that_never_reads_holds_nothing_for_ever() {
     let head = "HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\n";
-    let backend =
-        Backend::start(move |_| Answer::raw(head).then(Step::Endless(vec![b'x'; 64 << 10])));
+    let backend = Backend::start(move |_| {
+        ScriptedResponse::raw(head).then(Step::Endless(vec![b'x'; 64 << 10]))
+    });
     let gateway = tight(&backend);
     let deaf = gateway.send(&chat("m"));
     backend.await_left(1);
@@ -222,9 +224,9 @@ fn x03_a_client_that_never_reads_holds_nothing_for_ever() {
     drop(deaf);
 }
 
-/// What a broken backend may answer, by the request's mark.
-fn broken(tag: &str) -> Answer {
-    let said = |text: &str| Answer::raw(text).then(Step::Close);
+/// The response of a broken backend, by the tag of the request.
+fn broken(tag: &str) -> ScriptedResponse {
+    let said = |text: &str| ScriptedResponse::raw(text).then(Step::Close);
     match tag {
         "garbage" => said("\u{1}\u{2}\u{3} this is no HTTP\r\n\r\n"),
         "nothing" => said(""),
@@ -237,11 +239,13 @@ fn broken(tag: &str) -> Answer {
         }
         "bad chunk" => said("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nabc\r\n"),
         "large head" => said(&format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(1 << 20))),
-        "silent" => Answer::silence(),
-        "stalls" => Answer::stream_begun("a").then(Step::Silence),
-        "reset" => Answer::reset(),
-        "endless" => Answer::stream_begun("a").then(Step::Endless(b"1\r\nx\r\n".repeat(999))),
-        _ => Answer::ok(),
+        "silent" => ScriptedResponse::silence(),
+        "stalls" => ScriptedResponse::stream_begun("a").then(Step::Silence),
+        "reset" => ScriptedResponse::reset(),
+        "endless" => {
+            ScriptedResponse::stream_begun("a").then(Step::Endless(b"1\r\nx\r\n".repeat(999)))
+        }
+        _ => ScriptedResponse::ok(),
     }
 }
 
@@ -269,12 +273,12 @@ fn bad_backends_end_in_a_clear_error_and_leave_nothing_behind() {
         let mut call = gateway.send(&chat("m").tag(tag));
         match tag {
             "long" => assert_eq!(call.finish().status, 200, "{tag}"),
-            // What has begun can only be cut.
+            // A response that has begun can only be cut.
             "short" | "mid-chunk" | "bad chunk" | "stalls" => {
                 let cut = call.answer().map_or(true, |answer| answer.status == 502);
                 assert!(cut, "{tag}");
             }
-            // It goes on for as long as the client stays.
+            // The response lasts for as long as the client stays.
             "endless" => drop(call),
             _ => {
                 let answer = call.finish();
@@ -287,13 +291,13 @@ fn bad_backends_end_in_a_clear_error_and_leave_nothing_behind() {
     assert_eq!(gateway.ask(&chat("m")).status, 200, "and the next one is served");
 }
 
-/// Sends everything bad that a client can say.
+/// Sends all kinds of invalid requests.
 fn send_nonsense(gateway: &Gateway) {
     bodies().iter().for_each(|(ask, _)| _ = gateway.send(ask).answer());
     smuggled().iter().for_each(|bytes| _ = status(gateway, bytes));
 }
 
-/// Meets every broken backend, and stays to the end or leaves at once.
+/// Sends a request to every broken backend, and reads to the end or leaves at once.
 fn meet_broken_backends(gateway: &Gateway, stay: bool) {
     for tag in BROKEN {
         let mut call = gateway.send(&chat("m").tag(tag));

@@ -1,7 +1,7 @@
-//! P: who sets a request's band, and what the band does.
+//! P: how a request gets its band, and the effect of the band.
 
 use crate::support::gateway::ONE;
-use crate::support::{Ask, Backend, Call, Gateway, chat};
+use crate::support::{Backend, Call, Gateway, HttpRequest, chat};
 
 const BANDS: [&str; 4] = ["critical", "high", "normal", "best_effort"];
 const TEAMS: &str = "flow_by = [\"header:x-team\"]\n";
@@ -14,8 +14,8 @@ fn occupied(sections: &str, backend: &Backend) -> (Gateway, Call) {
     (gateway, running)
 }
 
-/// The band that each of these waits in.
-fn bands_of(asks: &[Ask], sections: &str) -> Vec<String> {
+/// The band in which each of these requests waits.
+fn bands_of(asks: &[HttpRequest], sections: &str) -> Vec<String> {
     let backend = Backend::held();
     let (gateway, _running) = occupied(sections, &backend);
     let mut waiting = Vec::new();
@@ -41,7 +41,7 @@ fn p02_the_first_known_value_sets_the_band() {
         band = \"critical\"\n";
     let m = || chat("m");
     let objective = |name: &str| m().header("x-gateway-inference-objective", name);
-    let (asks, bands): (Vec<Ask>, Vec<&str>) = [
+    let (asks, bands): (Vec<HttpRequest>, Vec<&str>) = [
         (m(), "normal"),
         (m().priority("critical"), "critical"),
         (m().priority("HIGH"), "high"),

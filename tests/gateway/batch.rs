@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::support::tools::{python, run, tool};
-use crate::support::{Ask, Backend, Call, Gateway, eventually};
+use crate::support::{Backend, Call, Gateway, HttpRequest, eventually};
 
 const MIB: usize = 1 << 20;
 
@@ -54,7 +54,7 @@ fn line(name: &str, padding: usize) -> String {
 fn create(gateway: &Gateway, file: &Value) -> String {
     let wanted = json!({"input_file_id": file["id"], "endpoint": "/v1/completions",
         "completion_window": "24h"});
-    let made = gateway.ask(&Ask::post("/v1/batches", wanted.to_string()));
+    let made = gateway.ask(&HttpRequest::post("/v1/batches", wanted.to_string()));
     assert_eq!(made.status, 200, "{}", made.text());
     made.json()["id"].as_str().unwrap().to_owned()
 }
@@ -144,12 +144,12 @@ fn d10_without_a_folder_clients_hear_what_to_configure() {
 #[test]
 fn d10_paths_take_their_methods_and_no_others() {
     let gateway = gateway("");
-    let mut put = Ask::post("/v1/files/file-0", "{}");
+    let mut put = HttpRequest::post("/v1/files/file-0", "{}");
     put.method = "PUT".into();
     let answer = gateway.ask(&put);
     assert_eq!((answer.status, answer.code().as_str()), (405, "method_not_allowed"));
     assert_eq!(gateway.get("/v1/files/file-0/more").status, 404);
-    let asked = Ask::get("/v1/files/file-0").header("x-request-id", "mine");
+    let asked = HttpRequest::get("/v1/files/file-0").header("x-request-id", "mine");
     let answer = gateway.ask(&asked);
     assert_eq!((answer.status, answer.header("x-request-id")), (404, Some("mine")));
 }
@@ -230,7 +230,7 @@ fn d10_a_large_file_is_never_held_in_memory() {
     let batch = await_status(&gateway, &batch, "in_progress");
     assert_eq!(batch["request_counts"]["total"], 50_000);
     let path = format!("/v1/files/{}/content", file["id"].as_str().unwrap());
-    let mut call = gateway.send(&Ask::get(&path));
+    let mut call = gateway.send(&HttpRequest::get(&path));
     assert_eq!(call.head().status, 200);
     let answer = call.finish();
     assert_eq!(answer.body.len(), 50_000 * length);
@@ -255,7 +255,7 @@ fn d10_what_was_left_early_is_told_with_the_bytes_that_passed() {
     let content = line("x", 3000).repeat(10_000);
     let file = upload(&gateway, &content);
     let path = format!("/v1/files/{}/content", file["id"].as_str().unwrap());
-    let mut leaving = gateway.send(&Ask::get(&path));
+    let mut leaving = gateway.send(&HttpRequest::get(&path));
     assert_eq!(leaving.head().status, 200);
     drop(leaving);
     let mut leaving = begin(&gateway, 30 * MIB);

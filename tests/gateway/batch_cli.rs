@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::backend::Seen;
 use crate::support::process::Process;
-use crate::support::{Answer, Ask, Backend, Call, eventually};
+use crate::support::{Backend, Call, HttpRequest, ScriptedResponse, eventually};
 
 /// A folder for one test.
 fn folder() -> PathBuf {
@@ -94,23 +94,25 @@ fn fake(status: &'static str, failed: u64) -> Backend {
                 let form = String::from_utf8_lossy(&seen.body).into_owned();
                 assert!(form.contains("name=\"purpose\"\r\n\r\nbatch\r\n"), "{form}");
                 assert!(form.contains("filename=\"in.jsonl\""), "{form}");
-                Answer::json(200, "{\"id\":\"file-in\"}")
+                ScriptedResponse::json(200, "{\"id\":\"file-in\"}")
             }
-            "/v1/files/file-out/content" => Answer::json(200, "{\"custom_id\":\"good\"}\n"),
-            "/v1/files/file-err/content" => Answer::json(200, BAD),
+            "/v1/files/file-out/content" => {
+                ScriptedResponse::json(200, "{\"custom_id\":\"good\"}\n")
+            }
+            "/v1/files/file-err/content" => ScriptedResponse::json(200, BAD),
             "/v1/batches" => {
                 let wanted = seen.json();
                 assert_eq!(wanted["metadata"], json!({"team": "a=b"}), "{wanted}");
                 assert_eq!(wanted["endpoint"], "/v1/completions");
                 assert_eq!(wanted["completion_window"], "30m");
-                Answer::json(200, &batch.to_string())
+                ScriptedResponse::json(200, &batch.to_string())
             }
             "/v1/batches/batch_1" => {
                 let mut looks = looks.lock().unwrap();
                 *looks += 1;
                 if *looks == 2 {
                     // A proxy whose gateway restarts.
-                    return Answer::json(502, "<html>bad gateway</html>");
+                    return ScriptedResponse::json(502, "<html>bad gateway</html>");
                 }
                 if *looks > 2 {
                     batch["status"] = status.into();
@@ -119,9 +121,9 @@ fn fake(status: &'static str, failed: u64) -> Backend {
                     batch[files[0].0] = files[0].1.into();
                     batch[files[1].0] = (failed > 0).then_some(files[1].1).into();
                 }
-                Answer::json(200, &batch.to_string())
+                ScriptedResponse::json(200, &batch.to_string())
             }
-            other => Answer::json(404, &json!({"error": {"message": other}}).to_string()),
+            other => ScriptedResponse::json(404, &json!({"error": {"message": other}}).to_string()),
         }
     })
 }
@@ -209,7 +211,8 @@ fn d10_batches_are_listed_shown_and_cancelled() {
     let (_, out, _) = run(&url, &["list"]);
     assert!(out.lines().nth(1).unwrap().contains("0/3"), "{out}");
     let (_, out, _) = run(&url, &["list", "--json"]);
-    let page = Call::open(gateway.address(), &Ask::get("/v1/batches").bytes()).finish().json();
+    let page =
+        Call::open(gateway.address(), &HttpRequest::get("/v1/batches").bytes()).finish().json();
     assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), page, "the gateway's JSON");
     let (_, out, _) = run(&url, &["status"]);
     assert!(out.contains("\nnow      gate gateway is closed"), "there is no backend: {out}");
@@ -221,7 +224,7 @@ fn d10_batches_are_listed_shown_and_cancelled() {
     let wrong = ["submit", file.to_str().unwrap(), "--window", "1ms"];
     let (code, _, said) = run(&url, &wrong);
     assert!(code == 1 && said.contains("completion_window"), "{said}");
-    let files = Call::open(gateway.address(), &Ask::get("/v1/files?purpose=batch").bytes());
+    let files = Call::open(gateway.address(), &HttpRequest::get("/v1/files?purpose=batch").bytes());
     let files = files.finish().json();
     assert_eq!(
         files["data"].as_array().unwrap().len(),
@@ -308,7 +311,7 @@ fn d10_output_paths_are_checked_before_the_upload() {
 
 #[test]
 fn d10_another_server_and_a_gateway_without_a_batch_api_are_told_apart() {
-    let other = Backend::start(|_| Answer::json(404, "{\"detail\":\"Not Found\"}"));
+    let other = Backend::start(|_| ScriptedResponse::json(404, "{\"detail\":\"Not Found\"}"));
     let url = format!("http://{}", other.address());
     let (code, _, said) = run(&url, &["list"]);
     let asked = format!("{url}/v1/batches?limit=20 answered 404 Not Found: is it Tidegate");
@@ -342,25 +345,28 @@ fn d10_the_start_prints_the_batch_api() {
 /// A server whose responses contain control characters and foreign paths.
 fn hostile(told: Value) -> Backend {
     Backend::start(move |seen: &Seen| match seen.path.split('?').next().unwrap() {
-        "/dispatch.txt" => Answer::json(200, "gate\tone\n\u{1b}[2Jtwo\n"),
+        "/dispatch.txt" => ScriptedResponse::json(200, "gate\tone\n\u{1b}[2Jtwo\n"),
         "/dispatch/dead" => {
             let dead_letter =
                 json!({"number": 1, "id": "a\u{1b}[31m", "failures": 2, "why": "\u{9b}2J"});
-            Answer::json(200, &json!({"dead": [dead_letter], "next": null}).to_string())
+            ScriptedResponse::json(200, &json!({"dead": [dead_letter], "next": null}).to_string())
         }
         "/dispatch/dead/redrive" => {
             let stays = json!({"id": "a\u{1b}[31m", "why": "b\rc"});
-            Answer::json(200, &json!({"messages": 0, "stay": 1, "why": [stays]}).to_string())
+            ScriptedResponse::json(
+                200,
+                &json!({"messages": 0, "stay": 1, "why": [stays]}).to_string(),
+            )
         }
-        "/v1/files/file-out/content" | "/v1/files/file-err/content" => Answer::json(
+        "/v1/files/file-out/content" | "/v1/files/file-err/content" => ScriptedResponse::json(
             200,
             &json!({"error": {"code": "\u{1b}c", "message": "\u{1b}]0;m"}}).to_string(),
         ),
-        "/v1/batches/batch_1" => Answer::json(200, &told.to_string()),
-        "/v1/batches" => Answer::json(200, &json!({ "data": [told] }).to_string()),
+        "/v1/batches/batch_1" => ScriptedResponse::json(200, &told.to_string()),
+        "/v1/batches" => ScriptedResponse::json(200, &json!({ "data": [told] }).to_string()),
         _ => {
             let error = json!({"message": "\u{1b}[2J no", "code": "x_not_found"});
-            Answer::json(404, &json!({ "error": error }).to_string())
+            ScriptedResponse::json(404, &json!({ "error": error }).to_string())
         }
     })
 }

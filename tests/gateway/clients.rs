@@ -5,11 +5,11 @@ use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::answer::{delta, event};
 use crate::support::backend::Seen;
 use crate::support::gateway::{ONE, TWO};
+use crate::support::scripted_response::{delta, event};
 use crate::support::tools::{client, python, run, tool};
-use crate::support::{Answer, Backend, Engine, Gateway, chat};
+use crate::support::{Backend, Engine, Gateway, ScriptedResponse, chat};
 
 /// llama.cpp's server with a tiny model.
 struct Llama {
@@ -17,9 +17,9 @@ struct Llama {
     url: String,
 }
 
-pub(crate) fn openai(seen: &Seen) -> Answer {
+pub(crate) fn openai(seen: &Seen) -> ScriptedResponse {
     let body = seen.json();
-    let json = |value: Value| Answer::json(200, &value.to_string());
+    let json = |value: Value| ScriptedResponse::json(200, &value.to_string());
     match seen.path.as_str() {
         "/v1/embeddings" => {
             let entry = |index: u32| {
@@ -50,7 +50,7 @@ pub(crate) fn openai(seen: &Seen) -> Answer {
             let words = [delta("the "), delta("tide "), delta("turns")];
             let [a, b, c] = &words;
             let usage = event(&usage.to_string());
-            Answer::stream(&[": hello\n\n", a, b, c, &usage, &event("[DONE]")])
+            ScriptedResponse::stream(&[": hello\n\n", a, b, c, &usage, &event("[DONE]")])
         }
         _ if body["tools"].is_array() => {
             let call = json!({"id": "call_1", "type": "function",
@@ -59,11 +59,11 @@ pub(crate) fn openai(seen: &Seen) -> Answer {
             json(json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m",
                 "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}))
         }
-        _ => Answer::ok(),
+        _ => ScriptedResponse::ok(),
     }
 }
 
-fn ollama(seen: &Seen) -> Answer {
+fn ollama(seen: &Seen) -> ScriptedResponse {
     let body = seen.json();
     let piece = |text: &str, done: bool| {
         json!({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": done,
@@ -75,14 +75,17 @@ fn ollama(seen: &Seen) -> Answer {
             let lines = [("the ", false), ("tide", false), ("", true)];
             let lines: String =
                 lines.iter().map(|(text, done)| piece(text, *done) + "\n").collect();
-            Answer::with_headers(200, &["content-type: application/x-ndjson"], &lines)
+            ScriptedResponse::with_headers(200, &["content-type: application/x-ndjson"], &lines)
         }
-        "/api/chat" => Answer::json(200, &piece("hello", true)),
+        "/api/chat" => ScriptedResponse::json(200, &piece("hello", true)),
         "/api/generate" => {
             let done = json!({"model": "m", "response": "hello", "done": true});
-            Answer::json(200, &done.to_string())
+            ScriptedResponse::json(200, &done.to_string())
         }
-        _ => Answer::json(200, &json!({"model": "m", "embeddings": [[0.5, 1.0]]}).to_string()),
+        _ => ScriptedResponse::json(
+            200,
+            &json!({"model": "m", "embeddings": [[0.5, 1.0]]}).to_string(),
+        ),
     }
 }
 
@@ -166,7 +169,7 @@ fn x01_llama_cpp_serves_through_the_gateway() {
 #[test]
 fn x01_llmeter_loads_llama_cpp_through_the_gateway() {
     let llama = Llama::start(4);
-    // No watermark: the bounds find themselves by what the engine tells.
+    // Without a watermark: the controller finds the bounds from the engine's metrics.
     let gateway = llama.gateway("");
     let load = ["tiny-random", "8", "6"];
     let output = run(python("load.py").arg(gateway.url()).args(load));
@@ -192,7 +195,7 @@ fn x01_the_documents_examples_work() {
     let boosts = [("critical", "500"), ("high", "200"), ("normal", "0"), ("best-effort", "-100")];
     for (band, boost) in boosts {
         let priority = format!("X-Priority: {band}");
-        // As it stands there, without a content type: curl says it is a form.
+        // As in the document, without a content type: curl labels the body as a form.
         let printed = run(tool("curl").args(["-sS", "-i", &url, "-H", &priority, "-d", body]));
         assert!(printed.starts_with("HTTP/1.1 200"), "{printed}");
         let told = format!("x-priority-boost: {boost}\r\n");
@@ -223,7 +226,7 @@ fn x01_http_2_with_prior_knowledge_is_served() {
 }
 
 #[test]
-fn q09_a_client_of_http_2_that_leaves_is_missed() {
+fn q09_an_http_2_client_that_leaves_is_noticed() {
     let backend = Backend::held();
     let gateway = Gateway::before(ONE, &backend);
     let url = format!("{}/v1/chat/completions", gateway.url());
@@ -269,7 +272,7 @@ fn m01_promtool_accepts_the_metrics() {
     tool("promtool");
     let pipe = format!("curl -sS {}/metrics | promtool check metrics 2>&1", gateway.url());
     let said = run(tool("sh").args(["-c", &pipe]));
-    // The gauge's name is the source's: it has no prefix and no unit to find fault with.
+    // The gauge has the source's name, without a prefix and a unit, and the linter accepts it.
     assert_eq!(said.trim(), "", "{said}");
 }
 

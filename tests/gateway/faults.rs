@@ -1,12 +1,13 @@
-//! The faults that were reproduced in an existing gateway of this kind: each has a test that would
-//! catch it here.
+//! Faults that were reproduced in an existing gateway. Each has a test that would detect it here.
 
 use std::thread;
 
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Ask, Backend, Call, Gateway, Nowhere, Stopwatch, chat};
+use crate::support::{
+    Backend, Call, Gateway, HttpRequest, Nowhere, ScriptedResponse, Stopwatch, chat,
+};
 
-/// A healthy backend was sent everything at once, however busy it was.
+/// A healthy backend got all requests at once, however busy it was.
 #[test]
 fn fault1_a_busy_backend_is_not_sent_more_than_its_share() {
     let backend = Backend::held();
@@ -34,7 +35,7 @@ fn fault2_what_can_never_be_served_is_refused_at_once() {
     }
     assert!(watch.elapsed().as_secs() < 10, "nobody waited 30 s for that");
     assert_eq!(gateway.depth(), 1, "and none of them stood in the queue");
-    // Tools, long prompts and streams are the backend's business.
+    // The backend judges tools, long prompts and streams.
     let tools = chat("m").with("tools", serde_json::json!([{"type": "function"}]));
     let long = chat("m").with("prompt", "x".repeat(20_000));
     let rest = [gateway.enqueue(&tools, 1), gateway.enqueue(&long.streamed(), 2)];
@@ -44,18 +45,18 @@ fn fault2_what_can_never_be_served_is_refused_at_once() {
     }
 }
 
-/// Before any model server is found, nobody can say that a model does not exist.
+/// Before a backend is found, the gateway cannot know that a model does not exist.
 #[test]
-fn fault2_without_any_backend_clients_are_told_to_come_back() {
+fn fault2_without_any_backend_clients_get_retry_after() {
     let gateway = Gateway::launch("[discovery]\nendpoints_file = \"none.yaml\"\n");
-    for ask in [chat("m"), chat("m").streamed(), Ask::post("/v1/unknown", "")] {
+    for ask in [chat("m"), chat("m").streamed(), HttpRequest::post("/v1/unknown", "")] {
         let answer = gateway.ask(&ask);
         assert_eq!((answer.status, answer.code().as_str()), (503, "no_backend"));
         assert_eq!(answer.header("retry-after"), Some("5"));
     }
 }
 
-/// The queue was drained one by one, by a loop that spun while nothing could go.
+/// The queue was drained one by one, by a loop that spun while no request could go.
 #[test]
 fn fault3_the_queue_drains_in_parallel_in_order_and_without_spinning() {
     let nowhere = Nowhere::reserve();
@@ -71,14 +72,14 @@ fn fault3_the_queue_drains_in_parallel_in_order_and_without_spinning() {
         let ask = chat("m").tag(&format!("h{number}")).priority("high");
         calls.push(gateway.enqueue(&ask, 6 + number));
     }
-    // One second by the clock of a request that may wait no longer.
+    // One second, measured by a request whose time to live it is.
     let before = gateway.process.ticks();
     let late = gateway.ask(&chat("m").header("X-Request-Timeout-Ms", "1000"));
     assert_eq!(late.code(), "deadline_exceeded");
     let spent = gateway.process.ticks() - before;
     assert!(spent < 40, "{spent} ticks of a hundred were spent on waiting");
     drop(nowhere);
-    let backend = Backend::start_at(address, |_| Answer::ok().held());
+    let backend = Backend::start_at(address, |_| ScriptedResponse::ok().held());
     backend.await_running(3);
     let first: Vec<String> = backend.tags();
     assert!(first.iter().all(|tag| tag.starts_with('h')), "{first:?}");
@@ -92,9 +93,9 @@ fn fault3_the_queue_drains_in_parallel_in_order_and_without_spinning() {
     assert_eq!(backend.most(), 3);
 }
 
-/// One request that could not be routed held up everything behind it.
+/// One request that could not be routed blocked all requests behind it.
 #[test]
-fn fault3_a_request_that_cannot_go_blocks_nobody() {
+fn fault3_a_request_that_cannot_go_blocks_no_other() {
     let backend = Backend::quick();
     let entry = |id: &str, address, model: &str| {
         format!("[[backends]]\nid = \"{id}\"\nurl = \"http://{address}\"\nmodels = [\"{model}\"]\n")
@@ -110,9 +111,9 @@ fn fault3_a_request_that_cannot_go_blocks_nobody() {
     assert_eq!(gateway.depth(), 1);
 }
 
-/// Newcomers took the places of those who waited already.
+/// New requests took the places of waiting ones.
 #[test]
-fn fault4_newcomers_to_a_full_queue_displace_nobody() {
+fn fault4_new_requests_displace_none_in_a_full_queue() {
     let backend = Backend::held();
     let gateway = Gateway::before(&format!("[queue]\nmax_size = 20\n{ONE}"), &backend);
     let mut calls = vec![gateway.send(&chat("m").tag("running"))];
@@ -130,9 +131,9 @@ fn fault4_newcomers_to_a_full_queue_displace_nobody() {
     assert_eq!(backend.tags()[1..], order);
 }
 
-/// The end waited until everyone's time to live had passed.
+/// Shutdown waited until the time to live of all requests had passed.
 #[test]
-fn fault5_the_end_does_not_wait_for_those_who_wait() {
+fn fault5_shutdown_does_not_wait_for_waiting_requests() {
     let nowhere = Nowhere::reserve();
     let section = "[queue]\nqueue_ttl = \"10m\"\n";
     let mut gateway = Gateway::launch(&config(section, &[("one", nowhere.address())]));
@@ -148,9 +149,9 @@ fn fault5_the_end_does_not_wait_for_those_who_wait() {
 #[test]
 fn fault6_clients_that_leave_leave_nothing_behind() {
     let backend = Backend::start(|seen| match seen.number {
-        0..3 => Answer::ok().held(),
+        0..3 => ScriptedResponse::ok().held(),
         3..6 => super::streams(&["a", "b"]),
-        _ => Answer::ok(),
+        _ => ScriptedResponse::ok(),
     });
     let gateway = Gateway::before("[controller]\nwatermark_per_backend = 8\n", &backend);
     let calls: Vec<_> = (0..6).map(|_| gateway.send(&chat("m"))).collect();
@@ -179,7 +180,7 @@ fn fault7_health_checks_under_load_stop_nothing() {
         for turn in 0..150 {
             call.send(&chat("m").bytes_kept()).unwrap();
             assert_eq!(call.answer().unwrap().status, 200);
-            // Lists change and backends fall ill and recover while requests go.
+            // Model lists change, and backends fail and recover, while requests go.
             one.set_healthy(!(turn + number).is_multiple_of(20));
         }
     };
@@ -191,12 +192,12 @@ fn fault7_health_checks_under_load_stop_nothing() {
     gateway.await_idle();
 }
 
-/// One 429 took a backend away for an hour, and reached the client as a 400.
+/// One 429 removed a backend for an hour, and reached the client as a 400.
 #[test]
 fn a_backend_that_was_full_once_is_not_shut_out() {
     let backend = Backend::start(|seen| match seen.number {
-        0 => Answer::with_headers(429, &["retry-after: 1"], "{}"),
-        _ => Answer::ok(),
+        0 => ScriptedResponse::with_headers(429, &["retry-after: 1"], "{}"),
+        _ => ScriptedResponse::ok(),
     });
     let gateway = Gateway::before(TWO, &backend);
     for _ in 0..3 {

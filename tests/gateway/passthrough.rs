@@ -1,16 +1,16 @@
-//! X01: what passes through passes as it is, in both directions, at once.
+//! X01: bodies and streams pass unchanged in both directions, and without delay.
 
 use serde_json::json;
 
-use crate::support::answer::{Step, delta, event};
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Answer, Ask, Backend, Gateway, chat};
+use crate::support::scripted_response::{Step, delta, event};
+use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
 
-/// Sends a body and returns what the backend had of it.
+/// Sends a body and returns the body that the backend received.
 fn carried(body: &[u8]) -> Vec<u8> {
     let backend = Backend::quick();
     let gateway = Gateway::before(TWO, &backend);
-    assert_eq!(gateway.ask(&Ask::post("/v1/chat/completions", body)).status, 200);
+    assert_eq!(gateway.ask(&HttpRequest::post("/v1/chat/completions", body)).status, 200);
     backend.seen().remove(0).body
 }
 
@@ -41,7 +41,8 @@ fn x01_answers_pass_byte_for_byte_with_their_status_and_headers() {
     let body = "{ \"tool_calls\" : [ ],\n \"reasoning_content\":\"\u{1f30a}\", \"n\":1.0e-7 }";
     let headers = ["content-type: application/vnd.x+json", "x-own: 1", "x-own: 2", "etag: \"v\""];
     for status in [200, 201, 400, 418, 422] {
-        let backend = Backend::start(move |_| Answer::with_headers(status, &headers, body));
+        let backend =
+            Backend::start(move |_| ScriptedResponse::with_headers(status, &headers, body));
         let gateway = Gateway::before(TWO, &backend);
         let answer = gateway.ask(&chat("m"));
         assert_eq!((answer.status, answer.text().as_str()), (status, body));
@@ -72,7 +73,7 @@ fn x01_streams_pass_byte_for_byte_with_comments_and_done() {
         cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
     let sent: Vec<u8> = head.bytes().chain(pieces.iter().flat_map(|piece| chunk(piece))).collect();
     let sent = [sent, b"0\r\n\r\n".to_vec()].concat();
-    let backend = Backend::start(move |_| Answer::raw(sent.clone()));
+    let backend = Backend::start(move |_| ScriptedResponse::raw(sent.clone()));
     let gateway = Gateway::before(TWO, &backend);
     let answer = gateway.ask(&chat("m").streamed());
     assert_eq!(answer.body, whole);
@@ -84,7 +85,7 @@ fn x01_streams_pass_byte_for_byte_with_comments_and_done() {
 fn x01_trailers_pass() {
     let answer = "HTTP/1.1 200 OK\r\ntrailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n\
         3\r\nabc\r\n0\r\nx-sum: 7\r\n\r\n";
-    let backend = Backend::start(move |_| Answer::raw(answer));
+    let backend = Backend::start(move |_| ScriptedResponse::raw(answer));
     let gateway = Gateway::before(TWO, &backend);
     let answer = gateway.ask(&chat("m").header("te", "trailers"));
     assert_eq!((answer.text().as_str(), answer.trailers.len()), ("abc", 1));
@@ -98,7 +99,7 @@ fn x01_every_piece_of_a_stream_goes_on_at_once() {
     let mut call = gateway.send(&chat("m").streamed());
     for word in ["the ", "tide ", "turns"] {
         backend.release(1);
-        // The next word is held back, so this one was not waited with.
+        // The next word is held back, so the gateway did not wait for it.
         let piece = String::from_utf8(call.chunk().unwrap()).unwrap();
         assert!(piece.contains(word), "{piece}");
     }
@@ -110,11 +111,12 @@ fn x01_a_slow_reader_slows_the_backend_and_not_the_gateways_memory() {
     let piece = vec![b'x'; 64 << 10];
     let length = 1usize << 40;
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
-    let backend = Backend::start(move |_| Answer::raw(&*head).then(Step::Endless(piece.clone())));
+    let backend =
+        Backend::start(move |_| ScriptedResponse::raw(&*head).then(Step::Endless(piece.clone())));
     let gateway = Gateway::before(TWO, &backend);
     let mut call = gateway.send(&chat("m"));
     assert_eq!(call.head().status, 200);
-    // What the kernel's buffers hold is sent, and then no more: wait until it stands still.
+    // The kernel buffers fill first. Wait until the counter stops.
     let mut last = (0, 0);
     crate::support::eventually("stands still", || {
         let sent = backend.endless();
@@ -144,26 +146,26 @@ fn x01_a_client_that_leaves_its_stream_ends_it_at_the_backend() {
 
 #[test]
 fn x01_other_paths_pass_under_the_same_control() {
-    let backend = Backend::start(|_| Answer::json(200, "{\"object\":\"thing\"}").held());
+    let backend = Backend::start(|_| ScriptedResponse::json(200, "{\"object\":\"thing\"}").held());
     let gateway = Gateway::before(ONE, &backend);
     let body = "{\"model\":\"m\",\"input\":\"x\"}";
-    let first = gateway.send(&Ask::post("/v1/audio/speech?voice=low%20tide", body));
+    let first = gateway.send(&HttpRequest::post("/v1/audio/speech?voice=low%20tide", body));
     backend.await_running(1);
-    let second = gateway.enqueue(&Ask::get("/v1/things/7"), 0);
-    let third = gateway.enqueue(&Ask::post("/v1/rerank", body), 1);
+    let second = gateway.enqueue(&HttpRequest::get("/v1/things/7"), 0);
+    let third = gateway.enqueue(&HttpRequest::post("/v1/rerank", body), 1);
     backend.open();
     for call in [first, second, third] {
         assert_eq!(call.finish().text(), "{\"object\":\"thing\"}");
     }
     let seen = backend.seen();
     let mut paths: Vec<_> = seen.iter().map(|seen| (&*seen.method, &*seen.path)).collect();
-    // What names no model is a flow of its own.
+    // Requests without a model are one flow.
     paths.sort_unstable();
     let speech = "/v1/audio/speech?voice=low%20tide";
     assert_eq!(paths, [("GET", "/v1/things/7"), ("POST", speech), ("POST", "/v1/rerank")]);
     assert_eq!(backend.most(), 1);
     let form = "--b\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b--\r\n";
-    let mut ask = Ask::post("/v1/audio/transcriptions", form);
+    let mut ask = HttpRequest::post("/v1/audio/transcriptions", form);
     ask.headers = vec![("content-type".into(), "multipart/form-data; boundary=b".into())];
     assert_eq!(gateway.ask(&ask).status, 200);
     assert_eq!(backend.seen()[3].body, form.as_bytes());
@@ -197,9 +199,9 @@ fn x01_ollamas_own_paths_wait_and_stream_alike() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\
         transfer-encoding: chunked\r\n\r\n";
     let sent = format!("{head}{:x}\r\n{lines}\r\n0\r\n\r\n", lines.len());
-    let backend = Backend::start(move |_| Answer::raw(&*sent).held());
+    let backend = Backend::start(move |_| ScriptedResponse::raw(&*sent).held());
     let gateway = Gateway::before(ONE, &backend);
-    let ask = |path: &str| Ask::post(path, "{\"model\":\"m\"}").priority("high");
+    let ask = |path: &str| HttpRequest::post(path, "{\"model\":\"m\"}").priority("high");
     let paths = ["/api/chat", "/api/generate", "/api/embed"];
     let first = gateway.send(&ask(paths[0]));
     backend.await_running(1);

@@ -1,7 +1,7 @@
 //! X06: a new configuration while requests wait and run.
 
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Gateway, Nowhere, Stopwatch, chat, eventually};
+use crate::support::{Backend, Gateway, Nowhere, ScriptedResponse, Stopwatch, chat, eventually};
 
 #[test]
 fn x06_a_changed_file_is_taken_up() {
@@ -38,7 +38,7 @@ fn x06_a_signal_reloads_and_a_bad_file_changes_nothing() {
     assert!(calls.into_iter().all(|call| call.finish().status == 200));
 }
 
-/// What goes wrong is told once and not for ever; whoever asks by a signal is answered each time.
+/// A problem is logged once. A reload by signal is logged each time.
 #[test]
 fn x06_a_complaint_is_made_once_and_a_signal_is_always_answered() {
     let backend = Backend::quick();
@@ -53,7 +53,7 @@ fn x06_a_complaint_is_made_once_and_a_signal_is_always_answered() {
     for round in 1..=2 {
         std::fs::remove_file(&file).unwrap();
         said("was not reloaded", 2 * round - 1);
-        // Its folder changes, which is reason enough to look, and none to complain again.
+        // A change in the folder triggers a check of the file, but not another message.
         std::fs::create_dir(gateway.folder().join(format!("folder-{round}"))).unwrap();
         gateway.process.signal("HUP");
         said("was not reloaded", 2 * round);
@@ -67,7 +67,7 @@ fn x06_a_complaint_is_made_once_and_a_signal_is_always_answered() {
 }
 
 #[test]
-fn x06_nobody_is_dropped_by_any_number_of_reloads() {
+fn x06_no_request_is_dropped_by_any_number_of_reloads() {
     let (one, two) = (Backend::held(), Backend::held());
     let both = [("one", one.address()), ("two", two.address())];
     let gateway = Gateway::start(&config(TWO, &both));
@@ -98,7 +98,7 @@ fn x06_nobody_is_dropped_by_any_number_of_reloads() {
 #[test]
 fn x06_backends_come_and_go_and_their_streams_finish() {
     let old = Backend::start(|_| super::streams(&["old ", "stream"]));
-    let new = Backend::start(|_| Answer::ok());
+    let new = Backend::start(|_| ScriptedResponse::ok());
     let gateway = Gateway::start(&config(ONE, &[("old", old.address())]));
     let mut stream = gateway.send(&chat("m").streamed());
     old.release(1);
@@ -118,7 +118,7 @@ fn x06_backends_come_and_go_and_their_streams_finish() {
 
 #[test]
 fn q08_models_that_come_and_go_take_nothing_from_the_wait_for_one_that_is_not_known_yet() {
-    // Its list is never learnt, so any name may be one of its.
+    // The list of this backend stays unknown, so it may serve any name.
     let nowhere = [Nowhere::reserve(), Nowhere::reserve()];
     let [silent, other] = nowhere.each_ref().map(Nowhere::address);
     let silent = format!("[[backends]]\nurl = \"http://{silent}\"\n");

@@ -1,10 +1,10 @@
-//! N04, N05, R07: what a backend's failure does to a request, and to the backend.
+//! N04, N05, R07: the effect of a backend failure on the request and on the backend.
 
-use crate::support::answer::Step;
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Ask, Backend, Gateway, chat, eventually};
+use crate::support::scripted_response::Step;
+use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
 
-/// Two backends of which the first is preferred.
+/// Two backends, of which the first is preferred.
 fn preferring(sections: &str, first: &Backend, second: &Backend) -> String {
     let entry = |id: &str, backend: &Backend, latency: u32| {
         let url = format!("url = \"http://{}\"\nmodels = [\"m\"]", backend.address());
@@ -13,16 +13,16 @@ fn preferring(sections: &str, first: &Backend, second: &Backend) -> String {
     format!("{sections}{}{}", entry("first", first, 10), entry("second", second, 900))
 }
 
-fn urgent() -> Ask {
+fn urgent() -> HttpRequest {
     chat("m").header("X-Latency-Critical", "true")
 }
 
 #[test]
 fn n05_a_reset_before_the_first_byte_is_tried_elsewhere_with_the_same_bytes() {
-    let (bad, good) = (Backend::start(|_| Answer::reset()), Backend::quick());
+    let (bad, good) = (Backend::start(|_| ScriptedResponse::reset()), Backend::quick());
     let gateway = Gateway::start(&preferring(TWO, &bad, &good));
     let body = "{ \"model\":\"m\",\n\"messages\":[], \"unknown\" : 1.50 }";
-    let ask = Ask::post("/v1/chat/completions?x=1", body);
+    let ask = HttpRequest::post("/v1/chat/completions?x=1", body);
     let ask = ask.header("X-Latency-Critical", "1").header("x-own", "yes");
     let answer = gateway.ask(&ask.header("X-Request-ID", "r1"));
     assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("second")));
@@ -41,7 +41,7 @@ fn n05_a_reset_before_the_first_byte_is_tried_elsewhere_with_the_same_bytes() {
 #[test]
 fn n05_an_error_of_the_backend_is_tried_elsewhere() {
     for status in [500, 502, 503, 504, 429] {
-        let bad = Backend::start(move |_| Answer::json(status, "{\"bad\":1}"));
+        let bad = Backend::start(move |_| ScriptedResponse::json(status, "{\"bad\":1}"));
         let good = Backend::quick();
         let gateway = Gateway::start(&preferring(TWO, &bad, &good));
         let answer = gateway.ask(&urgent());
@@ -53,9 +53,9 @@ fn n05_an_error_of_the_backend_is_tried_elsewhere() {
 }
 
 #[test]
-fn n05_what_is_the_requests_own_fault_is_passed_on() {
+fn n05_an_error_of_the_request_itself_is_passed_on() {
     for status in [400, 401, 404, 409, 422] {
-        let bad = Backend::start(move |_| Answer::json(status, "{\"no\":1}"));
+        let bad = Backend::start(move |_| ScriptedResponse::json(status, "{\"no\":1}"));
         let good = Backend::quick();
         let gateway = Gateway::start(&preferring(TWO, &bad, &good));
         let answer = gateway.ask(&urgent());
@@ -83,7 +83,7 @@ fn n05_waiting_for_the_last_backend_to_return_uses_no_attempt() {
     let gateway = Gateway::before(&sections, &backend);
     backend.stop();
     let call = gateway.enqueue(&chat("m"), 0);
-    let again = Backend::start_at(backend.address(), |_| Answer::ok());
+    let again = Backend::start_at(backend.address(), |_| ScriptedResponse::ok());
     assert_eq!(call.finish().status, 200);
     assert_eq!(again.seen().len(), 1);
     gateway.await_idle();
@@ -91,7 +91,7 @@ fn n05_waiting_for_the_last_backend_to_return_uses_no_attempt() {
 
 #[test]
 fn n05_after_the_first_byte_nothing_is_tried_again() {
-    let bad = Backend::start(|_| Answer::stream_begun("half").then(Step::Reset));
+    let bad = Backend::start(|_| ScriptedResponse::stream_begun("half").then(Step::Reset));
     let good = Backend::quick();
     let gateway = Gateway::start(&preferring(TWO, &bad, &good));
     let mut call = gateway.send(&urgent().streamed());
@@ -105,7 +105,7 @@ fn n05_after_the_first_byte_nothing_is_tried_again() {
 fn n05_when_attempts_are_spent_the_last_answer_is_passed_on() {
     let backend = Backend::start(|seen| {
         let body = format!("{{\"attempt\":{}}}", seen.number);
-        Answer::with_headers(500, &["x-why: broken"], &body)
+        ScriptedResponse::with_headers(500, &["x-why: broken"], &body)
     });
     let sections = format!("[retry]\nattempts = 3\nshare = 10\n[health]\neject_after = 9\n{TWO}");
     let gateway = Gateway::before(&sections, &backend);
@@ -118,7 +118,7 @@ fn n05_when_attempts_are_spent_the_last_answer_is_passed_on() {
 
 #[test]
 fn n05_when_no_attempt_had_an_answer_the_gateway_says_so() {
-    let backend = Backend::start(|_| Answer::reset());
+    let backend = Backend::start(|_| ScriptedResponse::reset());
     let sections = format!("[retry]\nattempts = 2\nshare = 10\n[health]\neject_after = 9\n{TWO}");
     let gateway = Gateway::before(&sections, &backend);
     let answer = gateway.ask(&chat("m"));
@@ -131,8 +131,8 @@ fn n05_when_no_attempt_had_an_answer_the_gateway_says_so() {
 fn n05_a_failed_request_goes_to_the_back_and_a_refused_one_keeps_its_place() {
     for (status, order) in [(500, ["a", "b", "a"]), (503, ["a", "a", "b"])] {
         let backend = Backend::start(move |seen| match seen.number {
-            0 => Answer::json(status, "{}").held(),
-            _ => Answer::ok(),
+            0 => ScriptedResponse::json(status, "{}").held(),
+            _ => ScriptedResponse::ok(),
         });
         let gateway = Gateway::before(&format!("[retry]\nshare = 10\n{ONE}"), &backend);
         let first = gateway.send(&chat("m").tag("a"));
@@ -147,7 +147,7 @@ fn n05_a_failed_request_goes_to_the_back_and_a_refused_one_keeps_its_place() {
 
 #[test]
 fn n05_a_request_that_comes_back_keeps_its_deadline() {
-    let backend = Backend::start(|_| Answer::json(503, "{}"));
+    let backend = Backend::start(|_| ScriptedResponse::json(503, "{}"));
     let sections = format!("[queue]\nqueue_ttl = \"1s\"\n[retry]\nshare = 10\n{ONE}");
     let gateway = Gateway::before(&sections, &backend);
     let answer = gateway.ask(&chat("m"));
@@ -156,7 +156,7 @@ fn n05_a_request_that_comes_back_keeps_its_deadline() {
 }
 
 #[test]
-fn n04_a_request_that_waited_is_routed_by_what_is_true_now() {
+fn n04_a_dequeued_request_is_routed_by_the_present_state() {
     let (first, second) = (Backend::held(), Backend::quick());
     second.set_healthy(false);
     let sections = format!("[health]\ninterval = \"100ms\"\n{ONE}");
@@ -176,8 +176,8 @@ fn n04_a_request_that_waited_is_routed_by_what_is_true_now() {
 #[test]
 fn r07_failures_in_a_row_eject_a_backend_and_time_brings_it_back() {
     let bad = Backend::start(|seen| match seen.number {
-        0..3 => Answer::reset(),
-        _ => Answer::ok(),
+        0..3 => ScriptedResponse::reset(),
+        _ => ScriptedResponse::ok(),
     });
     let good = Backend::quick();
     let sections = "[health]\ninterval = \"100ms\"\neject_after = 3\neject_for = \"3s\"\n\
@@ -208,11 +208,11 @@ fn r07_a_sick_backend_is_left_out_and_best_effort_is_served_all_the_same() {
     gateway.await_ready(2);
 }
 
-/// A backend that switches protocols unasked has not answered.
+/// A backend that switches protocols unasked has not responded.
 #[test]
-fn x03_a_switch_of_protocols_that_nobody_asked_for_is_a_failure() {
+fn x03_an_unrequested_protocol_switch_is_a_failure() {
     let switching = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
-    let bad = Backend::start(move |_| Answer::raw(switching).then(Step::Close));
+    let bad = Backend::start(move |_| ScriptedResponse::raw(switching).then(Step::Close));
     let good = Backend::quick();
     let gateway = Gateway::start(&preferring(TWO, &bad, &good));
     let answer = gateway.ask(&urgent());
@@ -220,22 +220,23 @@ fn x03_a_switch_of_protocols_that_nobody_asked_for_is_a_failure() {
     gateway.await_idle();
 }
 
-/// Chunks have no other length, and none of them is cut off by one that is told beside them.
+/// A chunked body ends with its last chunk, also if a length is given beside it.
 #[test]
 fn x03_a_length_beside_chunks_cuts_nothing_off() {
     let sent = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n\
                 5\r\nhello\r\n0\r\n\r\n";
-    let backend = Backend::start(move |_| Answer::raw(sent).then(Step::Close));
+    let backend = Backend::start(move |_| ScriptedResponse::raw(sent).then(Step::Close));
     let gateway = Gateway::before(ONE, &backend);
     let answer = gateway.ask(&chat("m"));
     assert_eq!((answer.status, &answer.body[..]), (200, &b"hello"[..]));
     gateway.await_idle();
 }
 
-/// One request that fails wherever it goes is no proof against a backend, however often it tries.
+/// A request that fails at every backend proves nothing against one of them, however often it
+/// tries.
 #[test]
 fn r07_the_attempts_of_one_request_are_one_failure() {
-    let backend = Backend::start(|_| Answer::json(500, "{}"));
+    let backend = Backend::start(|_| ScriptedResponse::json(500, "{}"));
     let sections = format!("[retry]\nattempts = 3\nshare = 10\n[health]\neject_after = 3\n{TWO}");
     let gateway = Gateway::before(&sections, &backend);
     assert_eq!(gateway.ask(&chat("m")).status, 500);
@@ -249,8 +250,8 @@ fn r07_the_attempts_of_one_request_are_one_failure() {
 }
 
 #[test]
-fn r07_the_log_tells_when_a_backend_goes_and_when_it_comes_back() {
-    let bad = Backend::start(|_| Answer::reset());
+fn r07_the_log_shows_when_a_backend_fails_and_returns() {
+    let bad = Backend::start(|_| ScriptedResponse::reset());
     let good = Backend::quick();
     let sections = "[health]\neject_after = 1\neject_for = \"1s\"\n";
     let gateway = Gateway::start(&preferring(&format!("{sections}{TWO}"), &bad, &good));
@@ -265,7 +266,7 @@ fn r07_the_log_tells_when_a_backend_goes_and_when_it_comes_back() {
     });
 }
 
-/// Who has come back and waits has not passed the queue by.
+/// A requeued request has not bypassed the queue.
 #[test]
 fn n05_a_request_that_waited_after_an_attempt_did_not_bypass_the_queue() {
     let backend = Backend::quick();

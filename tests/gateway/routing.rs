@@ -1,18 +1,18 @@
-//! R, W: which backend a request goes to, what the answer tells of it, and what a request's own
-//! headers do.
+//! R, W: the choice of the backend, the response headers that describe it, and the request headers
+//! that affect it.
 
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Answer, Ask, Backend, Call, Gateway, chat, eventually};
+use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
 
 const ROOM: &str = "[controller]\nwatermark_per_backend = 20\n";
 
-/// A backend in the configuration that serves `m` and a model of its own name.
+/// A backend section that serves `m` and a model with the backend's own name.
 fn entry(id: &str, backend: &Backend, traits: &str) -> String {
     let url = format!("url = \"http://{}\"\nmodels = [\"m\", \"{id}\"]", backend.address());
     format!("[[backends]]\nid = \"{id}\"\n{url}\n{traits}\n")
 }
 
-/// Makes a backend busy with so many requests of a band.
+/// Occupies a backend with this many requests of a band.
 fn occupy(gateway: &Gateway, id: &str, backend: &Backend, band: &str, count: usize) -> Vec<Call> {
     let before = backend.running();
     let calls = (0..count).map(|_| gateway.send(&chat(id).priority(band))).collect();
@@ -69,7 +69,7 @@ fn r04_scenario_3_a_voice_request_does_not_wait_behind_batch_jobs() {
     let _chat = occupy(&gateway, "b", b, "normal", 5);
     let _voice = occupy(&gateway, "c", c, "critical", 3);
     let call = gateway.send(&chat("m").priority("critical").header("X-Max-Latency-Ms", "100"));
-    // Ten that it overtakes weigh 2.5, five normal ones 2.5, three of its own band 3.
+    // Ten requests that it overtakes weigh 2.5, five normal ones 2.5, three of its own band 3.
     let arrived = || match (a.running(), b.running(), c.running()) {
         (11, 5, 3) | (10, 6, 3) => Ok(()),
         other => Err(format!("{other:?}")),
@@ -110,7 +110,7 @@ fn r05_a_latency_limit_and_a_wish_for_speed_are_honoured() {
     let entries = entry("fast", &fast, "power_watts = 300\nlatency_ms = 100")
         + &entry("frugal", &frugal, "power_watts = 3\nlatency_ms = 900");
     let gateway = Gateway::start(&format!("[router]\nmeasured_latency_share = 0\n{TWO}{entries}"));
-    let used = |ask: Ask| gateway.ask(&ask).header("x-backend-used").unwrap().to_owned();
+    let used = |ask: HttpRequest| gateway.ask(&ask).header("x-backend-used").unwrap().to_owned();
     assert_eq!(used(chat("m")), "frugal");
     assert_eq!(used(chat("m").header("X-Latency-Critical", "true")), "fast");
     let limited = gateway.ask(&chat("m").header("X-Max-Latency-Ms", "200"));
@@ -154,11 +154,11 @@ fn r10_a_name_stands_for_its_targets_and_only_the_name_is_rewritten() {
     let gateway = Gateway::before(&format!("{models}{TWO}"), &backend);
     let around = ("{ \"seed\":9007199254740993, \"model\" : ", ",\"x\":{\"model\":\"chat\"} }");
     let body = format!("{}\"chat\"{}", around.0, around.1);
-    assert_eq!(gateway.ask(&Ask::post("/v1/chat/completions", body)).status, 200);
+    assert_eq!(gateway.ask(&HttpRequest::post("/v1/chat/completions", body)).status, 200);
     let sent = String::from_utf8(backend.seen().remove(0).body).unwrap();
     assert_eq!(sent, format!("{}\"m\"{}", around.0, around.1));
     let direct = "{ \"model\":\"m\" , \"a\":1e3}";
-    assert_eq!(gateway.ask(&Ask::post("/v1/chat/completions", direct)).status, 200);
+    assert_eq!(gateway.ask(&HttpRequest::post("/v1/chat/completions", direct)).status, 200);
     assert_eq!(backend.seen()[1].body, direct.as_bytes());
     let listed = gateway.get("/v1/models").text();
     assert!(listed.contains("\"chat\"") && listed.contains("\"m\""), "{listed}");
@@ -166,7 +166,7 @@ fn r10_a_name_stands_for_its_targets_and_only_the_name_is_rewritten() {
 
 #[test]
 fn r10_weighted_targets_share_the_requests() {
-    let backend = Backend::start(|_| Answer::ok());
+    let backend = Backend::start(|_| ScriptedResponse::ok());
     let entry = entry("n", &backend, "");
     let models = "[[models]]\nname = \"chat\"\n\
         targets = [{ model = \"m\", weight = 3 }, { model = \"n\", weight = 1 }]\n";
@@ -230,7 +230,7 @@ fn w03_the_more_critical_workload_of_a_flow_goes_first() {
     assert_eq!(backend.tags(), ["running", "top", "mid", "low"]);
 }
 
-/// C11: answers tell how much room there is, where that is wanted.
+/// C11: responses report the headroom, by option.
 #[test]
 fn c11_answers_tell_headroom_and_load_where_asked() {
     let backend = Backend::held();

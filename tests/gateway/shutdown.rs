@@ -1,4 +1,4 @@
-//! N07: how the gateway ends, and the stories of the source about it.
+//! N07: the shutdown of the gateway, and the source's stories about it.
 
 use std::net::TcpStream;
 
@@ -6,7 +6,7 @@ use crate::support::gateway::ONE;
 use crate::support::{Backend, Call, Gateway, Stopwatch, chat};
 
 #[test]
-fn n_s5_1_and_n_s5_3_whoever_waits_is_told_and_what_runs_may_finish() {
+fn n_s5_1_and_n_s5_3_waiting_requests_get_503_and_running_ones_finish() {
     let backend = Backend::held();
     let mut gateway = Gateway::before(ONE, &backend);
     let running = gateway.send(&chat("m").tag("running"));
@@ -23,7 +23,7 @@ fn n_s5_1_and_n_s5_3_whoever_waits_is_told_and_what_runs_may_finish() {
 }
 
 #[test]
-fn n_s5_2_nobody_new_is_taken_once_the_end_has_begun() {
+fn n_s5_2_no_new_request_is_accepted_during_shutdown() {
     let backend = Backend::held();
     let mut gateway = Gateway::before(ONE, &backend);
     let running = gateway.send(&chat("m"));
@@ -32,7 +32,7 @@ fn n_s5_2_nobody_new_is_taken_once_the_end_has_begun() {
     let waiting = gateway.enqueue(&chat("m"), 0);
     gateway.process.signal("INT");
     waiting.finish().refused(503, "shutting_down");
-    // Closed, refused or told: everything but a wait.
+    // The connection is closed or refused, or gets a response; it never waits.
     let told = kept.send(&chat("m").bytes_kept()).and_then(|()| kept.answer());
     if let Ok(answer) = told {
         answer.refused(503, "shutting_down");
@@ -68,7 +68,7 @@ fn n07_five_hundred_waiting_and_fifty_streaming_clients_all_hear_the_end() {
     for call in waiting {
         call.finish().refused(503, "shutting_down");
     }
-    // One second is the promise; the machine that runs this may be busy with other tests.
+    // The promise is one second; the machine may be busy with other tests.
     assert!(watch.elapsed().as_secs() < 5, "{:?}", watch.elapsed());
     assert_eq!(backend.running(), 50, "no stream was cut");
     backend.open();
@@ -92,9 +92,9 @@ fn n07_the_grace_period_bounds_the_end() {
     drop(running);
 }
 
-/// Half a request is no reason to stay.
+/// An incomplete request does not delay the shutdown.
 #[test]
-fn n07_whoever_is_still_sending_is_told_as_well() {
+fn n07_a_client_that_is_still_sending_gets_503_at_shutdown() {
     let backend = Backend::quick();
     let mut gateway = Gateway::before("[server]\ngrace_seconds = 600\n", &backend);
     let bytes = chat("m").bytes();

@@ -1,8 +1,8 @@
-//! A model server that does as it is told.
+//! A scripted model server.
 //!
-//! A script gives the answer to each request; answers can be held until the test lets them go, in
-//! order of arrival. The server counts what it has at once, and keeps all that it was sent. Probes
-//! (health, models, metrics) are answered by itself and are not counted.
+//! A script gives the response to each request. Responses can be held until the test releases them,
+//! in order of arrival. The server counts its concurrent requests and records every request. It
+//! answers probes (health, models, metrics) by itself and does not count them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,11 +15,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
-use super::answer::{Answer, Step};
 use super::call::value;
-use super::patience::{BOUND, Stopwatch, eventually};
+use super::scripted_response::{ScriptedResponse, Step};
+use super::wait::{BOUND, Stopwatch, eventually};
 
-/// How often a held answer looks whether its client is still there.
+/// How often a held response checks whether its client is still connected.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A model server in this process.
@@ -29,23 +29,23 @@ pub(crate) struct Backend {
     shared: Arc<Shared>,
 }
 
-/// An address where nobody listens, and nobody else will for as long as this lives.
+/// An address on which no program listens while this value lives.
 #[derive(Debug)]
 pub(crate) struct Nowhere(Socket);
 
-/// A request as the model server saw it.
+/// A request as the model server received it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// How many came before it, and how long after the server's start it came.
+    /// The number of requests before it, and the time since the start of the server.
     pub(crate) number: usize,
     pub(crate) at: Duration,
 }
 
-type Script = dyn Fn(&Seen) -> Answer + Send + Sync;
+type Script = dyn Fn(&Seen) -> ScriptedResponse + Send + Sync;
 
 struct Shared {
     state: Mutex<State>,
@@ -61,19 +61,19 @@ struct State {
     seen: Vec<Seen>,
     running: usize,
     most: usize,
-    /// Requests whose sender left before the answer's end.
+    /// Requests whose client disconnected before the end of the response.
     left: usize,
-    /// Those who wait to be let go, and how many may go.
+    /// The held responses, and how many of them may go.
     held: VecDeque<usize>,
     permits: usize,
     tickets: usize,
     sick: bool,
-    /// Bytes that endless answers have sent.
+    /// Bytes that endless responses have sent.
     endless: usize,
     models: Vec<String>,
 }
 
-/// How an answer ended.
+/// How a response ended.
 enum Ended {
     Whole,
     Cut,
@@ -105,7 +105,7 @@ impl Seen {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The mark that [`super::Ask::tag`] gave.
+    /// The tag that [`super::HttpRequest::tag`] set.
     pub(crate) fn tag(&self) -> String {
         self.json()["mark"].as_str().unwrap_or_default().to_owned()
     }
@@ -164,23 +164,28 @@ fn body(from: &mut BufReader<TcpStream>, headers: &[(String, String)]) -> io::Re
 // === impl Backend ===
 
 impl Backend {
-    /// Starts a server that answers by this script and lists the model `m`.
-    pub(crate) fn start(script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+    /// Starts a server with this script that lists the model `m`.
+    pub(crate) fn start(
+        script: impl Fn(&Seen) -> ScriptedResponse + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         Self::on(listener, script)
     }
 
-    /// Starts it where another one was before, or nobody.
+    /// Starts a server at a given address.
     pub(crate) fn start_at(
         address: SocketAddr,
-        script: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+        script: impl Fn(&Seen) -> ScriptedResponse + Send + Sync + 'static,
     ) -> Self {
-        // Somebody else's outgoing connection may hold the port for a moment.
+        // An outgoing connection of another process may hold the port for a moment.
         let bind = || TcpListener::bind(address).map_err(|error| error.to_string());
         Self::on(eventually("bound", bind), script)
     }
 
-    fn on(listener: TcpListener, script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+    fn on(
+        listener: TcpListener,
+        script: impl Fn(&Seen) -> ScriptedResponse + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let state = State { models: vec!["m".into()], ..State::default() };
         let (state, script) = (Mutex::new(state), Box::new(script));
@@ -193,30 +198,30 @@ impl Backend {
 
     /// A server that finishes every chat at once.
     pub(crate) fn quick() -> Self {
-        Self::start(|_| Answer::ok())
+        Self::start(|_| ScriptedResponse::ok())
     }
 
-    /// A server that holds every chat until the test lets it go.
+    /// A server that holds every chat until the test releases it.
     pub(crate) fn held() -> Self {
-        Self::start(|_| Answer::ok().held())
+        Self::start(|_| ScriptedResponse::ok().held())
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What probes of its models hear.
+    /// Sets the models that probes see.
     pub(crate) fn lists(self, models: &[&str]) -> Self {
         self.shared.state().models = models.iter().map(|model| (*model).to_owned()).collect();
         self
     }
 
-    /// Whether probes of its health succeed.
+    /// Sets whether health probes succeed.
     pub(crate) fn set_healthy(&self, healthy: bool) {
         self.shared.state().sick = !healthy;
     }
 
-    /// Lets this many held answers go, now or when they come.
+    /// Releases this many held responses, now or when they arrive.
     pub(crate) fn release(&self, count: usize) {
         let mut state = self.shared.state();
         state.permits = state.permits.saturating_add(count);
@@ -224,7 +229,7 @@ impl Backend {
         self.shared.changed.notify_all();
     }
 
-    /// Holds nothing any more.
+    /// Holds no response any more.
     pub(crate) fn open(&self) {
         self.release(usize::MAX / 2);
     }
@@ -233,12 +238,12 @@ impl Backend {
         self.shared.state().running
     }
 
-    /// The most that it ever had at once.
+    /// The most concurrent requests so far.
     pub(crate) fn most(&self) -> usize {
         self.shared.state().most
     }
 
-    /// Bytes that endless answers have sent so far.
+    /// Bytes that endless responses have sent so far.
     pub(crate) fn endless(&self) -> usize {
         self.shared.state().endless
     }
@@ -251,22 +256,22 @@ impl Backend {
         self.seen().iter().map(Seen::tag).collect()
     }
 
-    /// Waits until it has this many at once.
+    /// Waits until it has this many concurrent requests.
     pub(crate) fn await_running(&self, count: usize) {
         self.wait("running", count, |state| state.running);
     }
 
-    /// Waits until it holds this many.
+    /// Waits until it holds this many responses.
     pub(crate) fn await_held(&self, count: usize) {
         self.wait("held", count, |state| state.held.len());
     }
 
-    /// Waits until it has been sent this many in all.
+    /// Waits until it has received this many requests.
     pub(crate) fn await_seen(&self, count: usize) {
         self.wait("seen", count, |state| state.seen.len());
     }
 
-    /// Waits until this many left before their answer's end.
+    /// Waits until this many clients have disconnected before the end of their response.
     pub(crate) fn await_left(&self, count: usize) {
         self.wait("left", count, |state| state.left);
     }
@@ -278,7 +283,7 @@ impl Backend {
         assert!(!timeout.timed_out(), "never {count} {what}, but {}", of(&state));
     }
 
-    /// Dies: no connection is accepted any more, and those that are open are cut.
+    /// Stops: refuses new connections and cuts the open ones.
     pub(crate) fn stop(&self) {
         let mut state = self.shared.state();
         state.stopped = true;
@@ -288,7 +293,7 @@ impl Backend {
         }
         drop(state);
         self.shared.changed.notify_all();
-        // Wakes whoever accepts, so that the listener goes.
+        // Wakes the accepting thread, so that it drops the listener.
         drop(TcpStream::connect(self.address));
         let refused = || match TcpStream::connect(self.address) {
             Ok(_) => Err("accepted".into()),
@@ -338,7 +343,7 @@ impl Shared {
     }
 
     fn serve(&self, stream: TcpStream) {
-        // A connection that cannot be set up is one that has gone.
+        // The connection may be gone already.
         let _ = stream.set_nodelay(true);
         let _ = stream.set_write_timeout(Some(Duration::from_secs(10)));
         let mut from = BufReader::new(stream);
@@ -376,7 +381,7 @@ impl Shared {
         format!("HTTP/1.1 {status}\r\n{kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }
 
-    /// Gives the script's answer. Whether the connection can go on.
+    /// Sends the response of the script; returns whether the connection can continue.
     fn answer(&self, mut seen: Seen, stream: &mut TcpStream) -> bool {
         let mut state = self.state();
         seen.number = state.seen.len();
@@ -395,7 +400,8 @@ impl Shared {
                 break;
             }
         }
-        // Whoever has the last byte knows that there is room for another: count it before.
+        // A client that has the last byte knows that there is room for another request, so the
+        // count comes first.
         let mut state = self.state();
         state.running -= 1;
         state.left += usize::from(matches!(ended, Ended::Left));
@@ -424,7 +430,7 @@ impl Shared {
             Step::Close => Ended::Cut,
             Step::Reset => {
                 let socket = socket2::SockRef::from(&*stream);
-                // With no time to linger, closing is a reset.
+                // With a linger time of zero, closing is a reset.
                 let _ = socket.set_linger(Some(Duration::ZERO));
                 self.state()
                     .connections
@@ -453,7 +459,7 @@ impl Shared {
         ended
     }
 
-    /// Waits until it may go on, looking now and then whether the other side is still there.
+    /// Waits for the release, and checks now and then whether the client is still connected.
     fn wait_or_leave(
         &self,
         stream: &TcpStream,

@@ -1,14 +1,14 @@
-//! A client of few manners: it sends any bytes, and reads an answer piece by piece.
+//! A client that can send any bytes and reads a response piece by piece.
 //!
-//! A call is one connection. Nothing is read before the test asks for it, so one thread can have
-//! hundreds of clients waiting.
+//! A call is one connection. It reads nothing before the test asks for it, so one thread can have
+//! hundreds of waiting clients.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use serde_json::Value;
 
-use super::patience::BOUND;
+use super::wait::BOUND;
 
 /// A connection to the gateway with a request on its way.
 #[derive(Debug)]
@@ -17,14 +17,14 @@ pub(crate) struct Call {
     head: Option<Head>,
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// A whole answer.
+/// A whole response.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -39,7 +39,7 @@ enum Framing {
     UntilClose,
 }
 
-/// The value of a header among those given; `name` in lower case.
+/// The value of a header; `name` in lower case.
 pub(crate) fn value<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
@@ -48,7 +48,7 @@ fn broken(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }
 
-/// What was read. An end, even a bad one, is an answer; silence is not.
+/// The result of a read. The end of a connection is a result, a timeout is not.
 fn heard<T>(read: io::Result<T>) -> io::Result<T> {
     if let Err(error) = &read {
         let silent = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
@@ -60,7 +60,7 @@ fn heard<T>(read: io::Result<T>) -> io::Result<T> {
 // === impl Call ===
 
 impl Call {
-    /// Connects and sends these bytes, which need not be a request, nor a whole one.
+    /// Connects and sends these bytes, which need not be a complete or valid request.
     pub(crate) fn open(to: SocketAddr, bytes: &[u8]) -> Self {
         let stream = TcpStream::connect(to).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -79,13 +79,13 @@ impl Call {
         self.from.get_ref()
     }
 
-    /// Says that nothing more will be sent.
+    /// Ends the sending direction.
     pub(crate) fn end(&self) {
-        // The other side may have closed already.
+        // The gateway may have closed the connection already.
         let _ = self.stream().shutdown(Shutdown::Write);
     }
 
-    /// The head of the answer, when it has come.
+    /// Waits for the head of the response.
     pub(crate) fn head(&mut self) -> Head {
         self.try_head().unwrap()
     }
@@ -125,14 +125,14 @@ impl Call {
         Ok(line.trim_end().to_owned())
     }
 
-    /// The next line with its empty line after it: the head of a provisional answer.
+    /// The next line and the empty line after it: the head of an interim response.
     pub(crate) fn status_line(&mut self) -> String {
         let line = self.line().unwrap();
         assert_eq!(self.line().unwrap(), "");
         line
     }
 
-    /// The next chunk of a chunked answer; nothing at its end.
+    /// The next chunk of a chunked response; `None` at its end.
     pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         self.head();
         self.try_chunk().unwrap()
@@ -150,12 +150,12 @@ impl Call {
         Ok(Some(chunk))
     }
 
-    /// Reads the rest of the answer.
+    /// Reads the rest of the response.
     pub(crate) fn finish(mut self) -> Response {
         self.answer().unwrap()
     }
 
-    /// Reads one whole answer. The next one on this connection can be read after it.
+    /// Reads one whole response. The next one on this connection can be read after it.
     pub(crate) fn answer(&mut self) -> io::Result<Response> {
         let head = self.try_head()?;
         self.head = None;
@@ -198,7 +198,7 @@ impl Response {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The machine-readable code of an error, in the shape that every error has.
+    /// The code of an error response.
     pub(crate) fn code(&self) -> String {
         let body = self.json();
         let error = &body["error"];
@@ -207,14 +207,14 @@ impl Response {
         error["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Seconds after which to try again; every refusal says so.
+    /// The seconds of `Retry-After`, which every refusal has.
     pub(crate) fn retry_after(&self) -> u64 {
         let value =
             self.header("retry-after").unwrap_or_else(|| panic!("no retry-after: {self:?}"));
         value.parse().unwrap()
     }
 
-    /// Asserts a refusal: status, code, and when to try again.
+    /// Asserts the status, the code and `Retry-After` of a refusal.
     pub(crate) fn refused(&self, status: u16, code: &str) {
         assert_eq!((self.status, self.code().as_str()), (status, code), "{}", self.text());
         assert!(self.retry_after() >= 1);

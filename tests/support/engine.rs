@@ -1,11 +1,11 @@
-//! The stand-in engine of this project as a process.
+//! The stand-in engine as a process.
 
 use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use super::ask::Ask;
 use super::call::Call;
+use super::http_request::HttpRequest;
 use super::process::Process;
 
 /// A running `tidegate engine`.
@@ -29,6 +29,6 @@ impl Engine {
 
     /// Its counters.
     pub(crate) fn control(&self) -> Value {
-        Call::open(self.address(), &Ask::get("/control").bytes()).finish().json()
+        Call::open(self.address(), &HttpRequest::get("/control").bytes()).finish().json()
     }
 }

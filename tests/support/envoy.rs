@@ -14,11 +14,11 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::ask::Ask;
 use super::backend::Backend;
 use super::call::{Call, Response};
 use super::gateway::{Gateway, config};
-use super::patience::eventually;
+use super::http_request::HttpRequest;
+use super::wait::eventually;
 
 /// A port that the system chooses.
 pub(crate) const FREE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -168,7 +168,7 @@ impl Envoy {
     }
 
     fn admin(&self, path: &str) -> Response {
-        Call::open(self.admin, &Ask::get(path).bytes()).finish()
+        Call::open(self.admin, &HttpRequest::get(path).bytes()).finish()
     }
 
     fn stat(&self, name: &str) -> u64 {

@@ -1,4 +1,4 @@
-//! The gateway as its users have it: a process with a configuration file.
+//! The gateway as a process with a configuration file.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,32 +8,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use super::ask::Ask;
 use super::backend::Backend;
 use super::call::{Call, Response};
+use super::http_request::HttpRequest;
 use super::metrics::Metrics;
-use super::patience::eventually;
 use super::process::Process;
+use super::wait::eventually;
 
-/// A running `tidegate serve`, or `tidegate epp` with whoever stands before it.
+/// A running `tidegate serve`, or `tidegate epp` behind Envoy.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) process: Process,
     file: PathBuf,
-    /// Where requests go in, and where the pages are.
+    /// The address for requests, and the address of the pages.
     door: SocketAddr,
     pages: SocketAddr,
 }
 
-/// Two in flight at each backend and no more: bypass and refill end at the same number.
+/// Exactly two in flight at each backend: bypass and refill stop at the same number.
 pub(crate) const TWO: &str = "[controller]\nlower_bound_per_backend = 2\n\
     watermark_per_backend = 2\nupper_bound_per_backend = 2\n";
 
-/// One in flight at each backend and no more.
+/// Exactly one in flight at each backend.
 pub(crate) const ONE: &str = "[controller]\nlower_bound_per_backend = 1\n\
     watermark_per_backend = 1\nupper_bound_per_backend = 1\n";
 
-/// A configuration: these sections, and these backends by their names, which all serve `m`.
+/// A configuration with these sections and these named backends, which all serve `m`.
 pub(crate) fn config(sections: &str, backends: &[(&str, SocketAddr)]) -> String {
     let entry = |(id, address): &(&str, SocketAddr)| {
         format!("[[backends]]\nid = \"{id}\"\nurl = \"http://{address}\"\nmodels = [\"m\"]\n")
@@ -42,7 +42,7 @@ pub(crate) fn config(sections: &str, backends: &[(&str, SocketAddr)]) -> String 
     format!("{sections}\n{backends}")
 }
 
-/// A configuration file that nobody else has, in a folder of its own.
+/// A new configuration file in a folder of its own.
 pub(crate) fn fresh_file() -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -55,7 +55,7 @@ pub(crate) fn fresh_file() -> PathBuf {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts it, and waits until every configured backend is ready.
+    /// Starts the gateway and waits until every configured backend is ready.
     pub(crate) fn start(config: &str) -> Self {
         let gateway = Self::launch(config);
         let count = config.matches("[[backends]]").count();
@@ -63,17 +63,17 @@ impl Gateway {
         gateway
     }
 
-    /// Starts it before one backend, with these sections.
+    /// Starts the gateway with these sections in front of one backend.
     pub(crate) fn before(sections: &str, backend: &Backend) -> Self {
         Self::start(&config(sections, &[("one", backend.address())]))
     }
 
-    /// Starts it, whether or not any backend is ready.
+    /// Starts the gateway and waits for no backend.
     pub(crate) fn launch(config: &str) -> Self {
         Self::launch_in(config, &[])
     }
 
-    /// The same with these variables in its environment.
+    /// The same with these environment variables.
     pub(crate) fn launch_in(config: &str, environment: &[(&str, &str)]) -> Self {
         let file = fresh_file();
         fs::write(&file, config).unwrap();
@@ -84,8 +84,8 @@ impl Gateway {
         Self { process, file, door, pages: door }
     }
 
-    /// Starts the endpoint picker on this address. Its door is its own until somebody stands before
-    /// it.
+    /// Starts the endpoint picker on this address. Requests go to the picker itself until Envoy is
+    /// in front of it.
     pub(crate) fn picker(config: &str, listen: SocketAddr) -> Self {
         let file = fresh_file();
         fs::write(&file, config).unwrap();
@@ -100,7 +100,7 @@ impl Gateway {
         Self { process, file, door, pages }
     }
 
-    /// From now on requests go in here.
+    /// Sends requests to this address from now on.
     pub(crate) fn set_door(&mut self, door: SocketAddr) {
         self.door = door;
     }
@@ -109,7 +109,7 @@ impl Gateway {
         self.door
     }
 
-    /// A place for a test's own files.
+    /// A folder for files of the test.
     pub(crate) fn folder(&self) -> &Path {
         self.file.parent().unwrap()
     }
@@ -118,32 +118,32 @@ impl Gateway {
         format!("http://{}", self.address())
     }
 
-    /// Replaces the configuration file at once, as editors do.
+    /// Replaces the configuration file atomically, as editors do.
     pub(crate) fn rewrite(&self, config: &str) {
         let next = self.file.with_extension("next");
         fs::write(&next, config).unwrap();
         fs::rename(next, &self.file).unwrap();
     }
 
-    /// Sends a request and does not wait for its answer.
-    pub(crate) fn send(&self, ask: &Ask) -> Call {
+    /// Sends a request and does not wait for its response.
+    pub(crate) fn send(&self, ask: &HttpRequest) -> Call {
         Call::open(self.address(), &ask.bytes())
     }
 
-    /// Sends a request and waits until it stands in the queue beside `others`.
-    pub(crate) fn enqueue(&self, ask: &Ask, others: usize) -> Call {
+    /// Sends a request and waits until it is in the queue beside `others`.
+    pub(crate) fn enqueue(&self, ask: &HttpRequest, others: usize) -> Call {
         let call = self.send(ask);
         self.await_depth(others + 1);
         call
     }
 
-    pub(crate) fn ask(&self, ask: &Ask) -> Response {
+    pub(crate) fn ask(&self, ask: &HttpRequest) -> Response {
         self.send(ask).finish()
     }
 
     /// One of the pages.
     pub(crate) fn get(&self, path: &str) -> Response {
-        Call::open(self.pages, &Ask::get(path).bytes()).finish()
+        Call::open(self.pages, &HttpRequest::get(path).bytes()).finish()
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
@@ -152,7 +152,7 @@ impl Gateway {
         Metrics::read(&response.text())
     }
 
-    /// How many wait, as the gauge of seed 001 says.
+    /// The number of waiting requests, from the gauge of Nexus.
     pub(crate) fn depth(&self) -> usize {
         self.metrics().sum("nexus_queue_depth") as usize
     }
@@ -161,7 +161,7 @@ impl Gateway {
         self.get("/backends").json().as_array().unwrap().clone()
     }
 
-    /// What `/backends` says of one of them.
+    /// The entry of one backend in `/backends`.
     pub(crate) fn backend(&self, id: &str) -> Value {
         let found = self.backends().into_iter().find(|backend| backend["id"] == id);
         found.unwrap_or_else(|| panic!("{id} is not in /backends"))
@@ -174,8 +174,7 @@ impl Gateway {
         });
     }
 
-    /// Waits until so many backends take requests: the core's own count, not the fleet's, which
-    /// knows a moment earlier.
+    /// Waits until this many backends are ready in the core, which learns it after the fleet.
     pub(crate) fn await_ready(&self, count: usize) {
         self.await_metrics("ready", |metrics| {
             let ready = metrics.sum("tidegate_backend_ready") as usize;
@@ -183,7 +182,7 @@ impl Gateway {
         });
     }
 
-    /// Waits until the metrics show what is looked for.
+    /// Waits until the metrics meet a condition.
     pub(crate) fn await_metrics(
         &self,
         what: &str,
@@ -192,7 +191,7 @@ impl Gateway {
         eventually(what, || look(&self.metrics()));
     }
 
-    /// Waits until nothing waits and nothing is in flight, by every account there is.
+    /// Waits until no request waits or is in flight, in all metrics and pages.
     pub(crate) fn await_idle(&self) {
         eventually("idle", || self.idle());
     }
@@ -214,13 +213,13 @@ impl Gateway {
     }
 }
 
-/// Whether a gauge counts requests that are somewhere in the gateway.
+/// Whether a gauge counts requests inside the gateway.
 fn counts_work(name: &str) -> bool {
     let counting = ["depth", "length", "stock", "in_flight", "active_", "oldest"];
     counting.iter().any(|part| name.contains(part))
 }
 
-/// Whether any of these fields, wherever it stands, is not zero or has something in it that is not.
+/// Whether one of these fields, at any depth, is not zero or contains a value that is not.
 fn nonzero(value: &Value, fields: &[&str]) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| nonzero(item, fields)),

@@ -1,8 +1,8 @@
-//! What `/metrics` says, as numbers.
+//! The values of `/metrics`.
 
 use std::collections::BTreeMap;
 
-/// One reading of all metrics.
+/// One scrape of all metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     kinds: BTreeMap<String, String>,
@@ -27,12 +27,12 @@ impl Metrics {
         Self { kinds, samples: samples.map(Sample::read).collect() }
     }
 
-    /// The sum over all series of this name; zero where there is none.
+    /// The sum over all series of this name; zero if there is none.
     pub(crate) fn sum(&self, name: &str) -> f64 {
         self.sum_where(name, "")
     }
 
-    /// The sum over those series whose labels contain this text.
+    /// The sum over the series whose labels contain this text.
     pub(crate) fn sum_where(&self, name: &str, labels: &str) -> f64 {
         let fits = |sample: &&Sample| sample.name == name && sample.labels.contains(labels);
         self.samples.iter().filter(fits).map(|sample| sample.value).sum()

@@ -1,4 +1,4 @@
-//! A program of this project as a process: it says where it listens, and dies with its owner.
+//! A `tidegate` process: it prints its addresses, and ends with its owner.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
@@ -6,16 +6,16 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use super::patience::eventually;
+use super::wait::eventually;
 
-/// A running `tidegate` verb that listens.
+/// A running `tidegate` command that listens.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Where it listens, in the order in which it says so.
+    /// Its addresses, in the order of printing.
     addresses: Vec<SocketAddr>,
     log: Lines,
-    /// What it prints after that: one line for each request.
+    /// The access log, which it prints after that.
     access: Lines,
 }
 
@@ -34,17 +34,17 @@ fn gather(mut from: impl Read + Send + 'static, into: Lines) {
 // === impl Process ===
 
 impl Process {
-    /// Starts it and waits until it says that it listens.
+    /// Starts it and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_saying(arguments, &["listening on http://"])
     }
 
-    /// Starts it and waits until it has said where it listens, in lines that begin like this.
+    /// Starts it and waits until it has printed its addresses, in lines with these prefixes.
     pub(crate) fn start_saying(arguments: &[&str], words: &[&str]) -> Self {
         Self::start_in(arguments, words, &[])
     }
 
-    /// The same with these variables in its environment.
+    /// The same with these environment variables.
     pub(crate) fn start_in(
         arguments: &[&str],
         words: &[&str],
@@ -88,12 +88,12 @@ impl Process {
         self.child.id()
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&self.log.lock().unwrap()).into_owned()
     }
 
-    /// The lines of the requests that have ended.
+    /// The access log so far.
     pub(crate) fn access(&self) -> String {
         String::from_utf8_lossy(&self.access.lock().unwrap()).into_owned()
     }
@@ -104,7 +104,7 @@ impl Process {
         assert!(sent.success());
     }
 
-    /// Ends it without a word.
+    /// Kills it.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -118,7 +118,7 @@ impl Process {
         })
     }
 
-    /// Processor time that it has used so far, in ticks of a hundredth of a second.
+    /// Its CPU time so far, in hundredths of a second.
     pub(crate) fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap();
         let (_, fields) = stat.rsplit_once(')').unwrap();

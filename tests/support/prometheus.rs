@@ -1,4 +1,4 @@
-//! Debian's Prometheus as a process: it reads what it is told to every second and answers PromQL.
+//! Debian's Prometheus as a process: it scrapes its targets every second and answers PromQL.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use super::ask::Ask;
 use super::call::Call;
-use super::patience::eventually;
+use super::http_request::HttpRequest;
 use super::tools::tool;
+use super::wait::eventually;
 
 /// A running Prometheus. It ends with its owner.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub(crate) struct Prometheus {
 // === impl Prometheus ===
 
 impl Prometheus {
-    /// Starts one that reads the pages of these targets, each of whose series gets these labels, as
-    /// a pool's name in a cluster.
+    /// Starts a Prometheus that scrapes these targets and adds these labels, such as the name of a
+    /// pool.
     pub(crate) fn scraping(targets: &[(SocketAddr, &[(&str, &str)])]) -> Self {
         let folder = fresh_folder();
         let target = |(address, labels): &(SocketAddr, &[(&str, &str)])| {
@@ -54,7 +54,7 @@ impl Prometheus {
 
     fn ready(&self) -> Result<(), String> {
         TcpStream::connect(self.address).map_err(|error| error.to_string())?;
-        let answer = Call::open(self.address, &Ask::get("/-/ready").bytes()).finish();
+        let answer = Call::open(self.address, &HttpRequest::get("/-/ready").bytes()).finish();
         if answer.status == 200 { Ok(()) } else { Err(answer.text()) }
     }
 
@@ -68,10 +68,10 @@ impl Prometheus {
         format!("http://{}", self.address)
     }
 
-    /// Every sample of an expression, as a number.
+    /// All samples of an expression.
     pub(crate) fn query(&self, expression: &str) -> Vec<f64> {
         let path = format!("/api/v1/query?query={}", encoded(expression));
-        let answer = Call::open(self.address, &Ask::get(&path).bytes()).finish().json();
+        let answer = Call::open(self.address, &HttpRequest::get(&path).bytes()).finish().json();
         assert_eq!(answer["status"], "success", "{expression}: {answer}");
         let samples = answer["data"]["result"].as_array().unwrap();
         let number = |sample: &Value| sample["value"][1].as_str().unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! Chance that can be had again: the seed is printed, and `TIDEGATE_SEED` sets it.
+//! Reproducible random numbers: the seed is printed, and `TIDEGATE_SEED` sets it.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -9,7 +9,7 @@ pub(crate) struct Random(u64);
 // === impl Random ===
 
 impl Random {
-    /// Begins with a seed of its own, and says so.
+    /// Starts with a new seed and prints it.
     pub(crate) fn new(what: &str) -> Self {
         let given = std::env::var("TIDEGATE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed: u64 = given.unwrap_or_else(|| RandomState::new().hash_one(what) >> 16);

@@ -1,8 +1,8 @@
-//! A Redis of its own for a test: Debian's server on a free port, with a folder of its own, gone
-//! with its owner. What is in it can be looked at and changed with plain commands, as somebody else
-//! would: nothing here knows how Tidegate does it.
+//! A Redis server for one test: Debian's server on a free port, with a folder of its own. It ends
+//! with its owner. Tests read and change its data with plain commands; nothing here uses Tidegate's
+//! code.
 //!
-//! The tests of `crates/store` take this file, too.
+//! The tests of `crates/store` use this file, too.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often a server is asked whether it is there, and how long between.
+/// How often a server is asked whether it is ready, and the pause between.
 const ASKED: usize = 20_000;
 const BETWEEN: Duration = Duration::from_millis(3);
 
-/// A server, which may be killed and started again at the same address.
+/// A server, which can be killed and started again at the same address.
 #[derive(Debug)]
 pub(crate) struct Redis {
     folder: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Redis {
     server: Option<Child>,
 }
 
-/// What a server answers.
+/// A reply of the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     Nil,
@@ -36,7 +36,7 @@ pub(crate) enum Reply {
     List(Vec<Reply>),
 }
 
-/// Asks `look` until it gives something.
+/// Calls `look` until it returns a value.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..ASKED {
         if let Some(found) = look() {
@@ -55,23 +55,23 @@ fn free_port() -> u16 {
 // === impl Redis ===
 
 impl Redis {
-    /// One that logs every write, as the documents tell people to run it.
+    /// A server that logs every write, as the documents recommend.
     pub(crate) fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// One with these further options, such as `--requirepass secret`.
+    /// A server with further options, such as `--requirepass secret`.
     pub(crate) fn start_with(options: &[&str]) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        // Where there is one: the tests want the order of things, not the speed of a disk.
+        // In memory if possible: the tests need the order of events, not the speed of a disk.
         let memory = PathBuf::from("/dev/shm");
         let root = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let folder = root.join(format!("tidegate-redis-{}-{number}", id()));
         fs::create_dir_all(&folder).unwrap();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let mut redis = Self { folder, port: 0, options, server: None };
-        // Somebody else may take the port before the server does: then it ends at once.
+        // Another process may take the port before the server does, which then ends at once.
         until("a port for Redis", || {
             redis.port = free_port();
             redis.spawn().then_some(())
@@ -79,13 +79,13 @@ impl Redis {
         redis
     }
 
-    /// Starts the server again with all that it had logged.
+    /// Starts the server again with all that it has logged.
     pub(crate) fn restart(&mut self) {
         assert!(self.server.is_none(), "it runs");
         until("the old port for Redis", || self.spawn().then_some(()));
     }
 
-    /// Ends the server without a word.
+    /// Kills the server.
     pub(crate) fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
             server.kill().unwrap();
@@ -93,7 +93,7 @@ impl Redis {
         }
     }
 
-    /// Whether a server was started and is ready.
+    /// Starts the server; returns whether it is ready.
     fn spawn(&mut self) -> bool {
         let port = self.port.to_string();
         let mut command = Command::new("redis-server");
@@ -126,7 +126,7 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// What the server answers to a command.
+    /// The reply to a command.
     pub(crate) fn call(&self, command: &[&str]) -> Reply {
         self.try_call(command).unwrap_or_else(|| panic!("no answer to {command:?}"))
     }
@@ -175,7 +175,7 @@ impl Reply {
         }
     }
 
-    /// Its texts, one after the other.
+    /// The strings of an array reply.
     pub(crate) fn texts(&self) -> Vec<String> {
         match self {
             Self::Nil => Vec::new(),

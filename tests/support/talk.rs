@@ -12,9 +12,9 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::ask::Ask;
-use super::patience::BOUND;
+use super::http_request::HttpRequest;
 use super::tools::python;
+use super::wait::BOUND;
 
 /// A connection to a picker.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ fn bytes(letters: &Value) -> Vec<u8> {
 }
 
 /// The head of a request as Envoy shows it.
-pub(crate) fn head(ask: &Ask) -> Vec<(String, String)> {
+pub(crate) fn head(ask: &HttpRequest) -> Vec<(String, String)> {
     let pseudo = [(":method", ask.method.as_str()), (":path", &ask.path), (":scheme", "http")];
     let pseudo = pseudo.into_iter().chain([(":authority", "tidegate")]);
     let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -96,7 +96,7 @@ impl Talk {
         self.on(stream, json!({"open": true}));
     }
 
-    pub(crate) fn head(&mut self, stream: Stream, ask: &Ask, more: Value) {
+    pub(crate) fn head(&mut self, stream: Stream, ask: &HttpRequest, more: Value) {
         let mut command = more;
         command["headers"] = json!(head(ask));
         self.on(stream, command);
@@ -125,12 +125,12 @@ impl Talk {
 
     /// A whole request: its head, its body in parts of this size, and the end in a part of its own,
     /// as Envoy does for HTTP/1.1.
-    pub(crate) fn request(&mut self, ask: &Ask, size: usize) -> Stream {
+    pub(crate) fn request(&mut self, ask: &HttpRequest, size: usize) -> Stream {
         self.request_with(ask, size, json!({}))
     }
 
     /// The same with metadata or another processing mode.
-    pub(crate) fn request_with(&mut self, ask: &Ask, size: usize, more: Value) -> Stream {
+    pub(crate) fn request_with(&mut self, ask: &HttpRequest, size: usize, more: Value) -> Stream {
         let stream = self.stream();
         let mut more = more;
         more["eos"] = ask.body.is_empty().into();

@@ -1,4 +1,4 @@
-//! Programs that others wrote. They come with `tools/setup.sh`, which `make test` runs.
+//! External programs. `tools/setup.sh` installs them; `make test` runs it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -7,7 +7,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A program of the machine.
+/// An installed program.
 pub(crate) fn tool(name: &str) -> Command {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&paths).any(|folder| folder.join(name).exists());
@@ -21,7 +21,7 @@ pub(crate) fn python(script: &str) -> Command {
     assert!(python.exists(), "{} is not there: run tools/setup.sh", python.display());
     let mut command = Command::new(python);
     command.arg("-u").arg(client(script));
-    // Nothing of the machine's own settings may send a client elsewhere.
+    // Proxy settings of the machine must not redirect a client.
     for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         command.env_remove(name);
     }
@@ -33,7 +33,7 @@ pub(crate) fn client(name: &str) -> PathBuf {
     root().join("tests/clients").join(name)
 }
 
-/// Runs it to its end, which must be a good one, and gives what it printed.
+/// Runs a command, which must succeed, and returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.stdin(Stdio::null()).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn d02_what_is_no_line_is_none() {
+    fn d02_a_malformed_line_is_ignored() {
         for line in ["", "up", "up{", r#"up{x="} 1"#, "up{}", "up ", "{", "up{x=\"\\\"} 1"] {
             assert_eq!(taken_apart(line), None, "{line:?}");
         }

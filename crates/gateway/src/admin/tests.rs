@@ -222,7 +222,7 @@ fn w02_workloads_are_shown_and_bounded() {
 }
 
 #[test]
-fn health_answers_whatever_the_state_and_tells_the_queue() {
+fn health_responds_in_every_state_with_the_queue() {
     let state = state(limited_to(1.0));
     assert_eq!(page(&state, AdminPage::Health)["status"], "no_backend_ready");
     supply(&state, true);

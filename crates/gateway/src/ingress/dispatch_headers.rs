@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_is_told_whose_work_it_is_and_how_urgent() {
+    fn dispatch_headers_give_tenant_and_priority() {
         let headers = dispatched(&[], "team-a");
         for (name, value) in [
             ("x-priority", "best-effort"),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_cannot_replace_what_is_said_of_its_message() {
+    fn the_sender_of_a_message_cannot_override_control_headers() {
         let wanted = [
             ("X-Priority", "critical"),
             ("x-own", "kept"),

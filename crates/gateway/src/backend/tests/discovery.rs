@@ -1,4 +1,4 @@
-//! Looking for servers on local ports.
+//! Tests of discovery on local ports.
 
 use super::super::discovery::look;
 use super::{BackendKind, Fake};
@@ -11,7 +11,7 @@ async fn kind_of(pages: &[(&str, u16, &str)]) -> Option<BackendKind> {
 }
 
 #[tokio::test]
-async fn x06_servers_are_known_by_what_they_answer() {
+async fn x06_servers_are_recognised_by_their_responses() {
     let models = ("/v1/models", 200, r#"{"data":[{"id":"m"}]}"#);
     assert_eq!(kind_of(&[models]).await, Some(BackendKind::Generic));
     let owned = ("/v1/models", 200, r#"{"data":[{"id":"m","owned_by":"llamacpp"}]}"#);
@@ -26,7 +26,7 @@ async fn x06_servers_are_known_by_what_they_answer() {
 }
 
 #[tokio::test]
-async fn x06_a_gateway_never_takes_itself_or_its_like_for_a_server() {
+async fn x06_discovery_ignores_gateways() {
     let models = ("/v1/models", 200, r#"{"data":[{"id":"m"}]}"#);
     let like = ("/health", 200, r#"{"status":"ok","tidegate":"4711"}"#);
     assert_eq!(kind_of(&[models, like]).await, None);

@@ -1,4 +1,4 @@
-//! The endpoints file: its shapes, and a real file that changes.
+//! Tests of the endpoints file: its formats, and a file that changes.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ endpoints:
 - {name: b, address: "fd00::1", port: 8001, kind: vllm, models: [m], power_watts: 55}
 "#;
 
-/// A folder that is gone with the test.
+/// A folder that is removed with the test.
 struct Folder(PathBuf);
 
 fn yaml(text: &str) -> Result<Vec<BackendSpec>, String> {
@@ -36,7 +36,7 @@ fn x06_endpoints_are_read_in_both_spellings() {
 }
 
 #[test]
-fn x06_a_wrong_file_says_what_is_wrong() {
+fn x06_an_invalid_file_reports_its_error() {
     let one = |entry: &str| yaml(&format!("endpoints: [{{{entry}}}]")).unwrap_err();
     assert!(one("name: a, address: h, port: x").contains("endpoints[0]: port \"x\""));
     assert!(one("name: a, address: h, port: 1, kind: gpu").contains("\"gpu\" is unknown"));
@@ -54,7 +54,7 @@ fn x06_a_wrong_file_says_what_is_wrong() {
 }
 
 #[test]
-fn x06_reading_the_endpoints_file_is_no_reason_to_read_it() {
+fn x06_reading_the_endpoints_file_triggers_no_read() {
     use notify::event::{AccessKind, AccessMode, CreateKind, EventKind};
     let name = Path::new("e.yaml").file_name();
     let event = |kind, path: &str| notify::Event::new(kind).add_path(path.into());
@@ -76,7 +76,7 @@ async fn x06_the_endpoints_file_is_followed_as_it_changes() {
     let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
     let names = || -> Vec<String> { fleet.statuses().into_iter().map(|view| view.id).collect() };
     let entry = |name: &str, port: u16| format!("- {{name: {name}, address: h, port: {port}}}\n");
-    // The watcher is there when the first file has been seen: until then it is written again.
+    // The watcher has started when the first file is seen; until then the file is written again.
     let written = format!("endpoints:\n{}{}", entry("a", 1), entry("b", 2));
     until("the file appears", || {
         if names().is_empty() {

@@ -1,4 +1,4 @@
-//! What engines say of themselves, as they spell it.
+//! Tests with the metrics of real engines.
 
 use flow::EngineReading;
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ sglang:num_retracted_reqs{model_name="m"} 2.0
 sglang:max_total_num_tokens{model_name="m"} 471258.0
 "#;
 
-/// As llama.cpp's server of 2026 writes it: no word about its KV cache.
+/// As llama.cpp's server of 2026 writes it, without the use of its KV cache.
 const LLAMACPP: &str = "# HELP llamacpp:requests_processing Number of requests processing
 # TYPE llamacpp:requests_processing gauge
 llamacpp:requests_processing 4
@@ -90,7 +90,7 @@ fn c10_llamacpp_is_read() {
 }
 
 #[test]
-fn c10_what_is_no_number_is_no_reading() {
+fn c10_a_value_that_is_not_a_number_invalidates_the_reading() {
     for bad in ["NaN", "+Inf", "-Inf", "-1", "seven", "0x7"] {
         for name in ["running", "waiting"] {
             let line = format!("vllm:num_requests_{name} ");
@@ -104,7 +104,7 @@ fn c10_what_is_no_number_is_no_reading() {
 }
 
 #[test]
-fn c10_other_texts_are_no_reading() {
+fn c10_other_texts_give_no_reading() {
     for text in ["", "\n\n", "<html></html>", "process_cpu_seconds_total 3\n", "vllm:", "vllm:x 1"]
     {
         assert_eq!(reading(text), None, "{text}");

@@ -1,4 +1,4 @@
-//! The whole fleet against servers that come, go and change, and under many threads at once.
+//! Tests of the whole fleet with servers that change, and under many threads.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -22,7 +22,7 @@ fn backend(fleet: &Fleet, id: u32) -> Arc<Upstream> {
 }
 
 #[tokio::test]
-async fn r07_a_server_that_goes_and_comes_back_is_followed() {
+async fn r07_a_server_that_fails_and_returns_is_tracked() {
     let fake = vllm(METRICS).await;
     let (fleet, scheduler) = fleet(&quick(vec![spec("a", fake.port, BackendKind::Vllm, &[])]));
     let mut models_changed = fleet.models_changed();
@@ -57,7 +57,7 @@ async fn r07_a_server_that_goes_and_comes_back_is_followed() {
 }
 
 #[tokio::test]
-async fn r07_a_server_that_is_ill_is_left_out_until_it_is_well() {
+async fn r07_an_unhealthy_server_is_not_used_until_it_recovers() {
     let fake = vllm("").await;
     let (fleet, scheduler) = fleet(&quick(vec![spec("a", fake.port, BackendKind::Vllm, &["m"])]));
     let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
@@ -128,7 +128,7 @@ fn r06_the_mean_of_first_bytes_is_kept_without_a_lock() {
     drop(held);
 }
 
-/// What each of many threads does until it is done, which it asks now and then.
+/// The work of each thread, until `is_done`.
 fn bustle(fleet: &Fleet, scheduler: &Scheduler, seed: u64, is_done: impl Fn() -> bool) {
     let mut draw = seed;
     for turn in 1.. {
@@ -160,7 +160,7 @@ fn bustle(fleet: &Fleet, scheduler: &Scheduler, seed: u64, is_done: impl Fn() ->
                 Verdict::Refused { .. } => {}
             }
             while controller.poll_event().is_some() {}
-            // A page that shows both at one moment.
+            // A page reads both states at one moment.
             if number.is_multiple_of(64) {
                 fleet.statuses();
             }
@@ -182,8 +182,8 @@ async fn watch_changing_lists(fleet: Arc<Fleet>, fakes: &[Fake], done: &AtomicBo
     watching.abort();
 }
 
-/// The source locks up for good when requests meet a health check that renews a list: all threads
-/// wait for each other. Here everything is done at once, often, and must come to its end.
+/// The source deadlocks when requests meet a health check that updates a list. Here many threads do
+/// everything at once, and all of them must end.
 #[test]
 fn fault7_no_deadlock_under_health_checks() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -226,7 +226,7 @@ fn fault7_no_deadlock_under_health_checks() {
             scope.spawn(|| runtime.block_on(watch_changing_lists(fleet.clone(), &fakes, &done)));
         let asked = || fakes.iter().map(|fake| fake.asked.load(Ordering::Relaxed)).sum::<u64>();
         while asked() < 1000 {
-            // A thread that never ends would hang this test: say so instead, and stop.
+            // A thread that never ends would hang this test, so the test fails first.
             if turns.recv_timeout(Duration::from_secs(60)).is_err() {
                 eprintln!("threads wait for each other");
                 std::process::abort();

@@ -1,4 +1,4 @@
-//! R07, X01, C07: what follows from how backends are and what they list.
+//! R07, X01, C07: the updates that follow from the health and the model lists of backends.
 
 use flow::{BackendId, ModelId};
 
@@ -14,7 +14,7 @@ const A: BackendId = BackendId(1);
 const B: BackendId = BackendId(2);
 const C: BackendId = BackendId(3);
 
-/// A crew whose members have passed their first check.
+/// A fleet whose backends have passed their first check.
 fn state(specs: Vec<BackendSpec>) -> (FleetState, FleetUpdate) {
     let mut state = FleetState::default();
     state.configure(&quick(specs), at(0));
@@ -93,7 +93,7 @@ fn n05_one_that_is_full_is_paused_and_no_reason_to_use_one_that_fails() {
 }
 
 #[test]
-fn x01_a_list_that_is_not_learnt_is_waited_for() {
+fn x01_requests_wait_for_an_unknown_model_list() {
     let specs = vec![spec("a", 1, BackendKind::Vllm, &["m"]), spec("b", 2, BackendKind::Vllm, &[])];
     let (mut state, update) = state(specs);
     assert_eq!(ready(&update), [1], "without its list it is not ready");
@@ -197,7 +197,7 @@ fn x01_lists_are_merged_by_name() {
 }
 
 #[test]
-fn x06_a_reload_keeps_those_who_stay_and_lets_the_others_end() {
+fn x06_a_reload_keeps_remaining_backends_and_drains_the_others() {
     let [a, b] = [spec("a", 1, BackendKind::Vllm, &["m"]), spec("b", 2, BackendKind::Vllm, &["m"])];
     let (mut state, _) = state(vec![a.clone(), b.clone()]);
     fail(&mut state, A, at(1));
@@ -224,7 +224,7 @@ fn x06_a_reload_keeps_those_who_stay_and_lets_the_others_end() {
 }
 
 #[test]
-fn r01_loaded_adapters_are_told_by_the_number_of_their_name() {
+fn r01_loaded_adapters_are_reported_by_model_id() {
     let (mut state, update) = state(vec![spec("a", 1, BackendKind::Vllm, &["base", "sql"])]);
     let [base, sql] = ["base", "sql"].map(|name| update.roster.lookup(name).known());
     let adapters = vec!["sql".into(), "never heard of".into()];

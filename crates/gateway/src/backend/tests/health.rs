@@ -1,4 +1,4 @@
-//! N05, R07: how a backend goes and comes back, in virtual time.
+//! N05, R07: how a backend fails and returns, in virtual time.
 
 use flow::{Span, Time};
 use proptest::prelude::*;
@@ -93,7 +93,7 @@ fn r07_ejections_double_up_to_ten_times_and_are_forgotten() {
     assert_eq!(health.status(now), HealthStatus::Ejected(now.after(Span::from_secs(5))));
 }
 
-/// The source writes a backend off for an hour after one 429.
+/// The source removes a backend for an hour after one 429.
 #[test]
 fn n05_a_backend_that_is_full_pauses_shortly_and_is_never_ejected() {
     let mut health = up();
@@ -129,7 +129,7 @@ fn n05_a_backend_says_itself_how_long_it_is_full_within_reason() {
 }
 
 #[test]
-fn r07_a_bad_check_counts_at_once_and_silence_when_it_lasts() {
+fn r07_a_failed_check_counts_at_once_and_a_timeout_when_repeated() {
     let mut health = up();
     health.checked(CheckResult::NoResponse, at(0), at(10));
     assert_eq!(health.status(at(10)), HealthStatus::Ready);
@@ -181,8 +181,8 @@ fn any_step() -> impl Strategy<Value = (u8, u64)> {
 }
 
 proptest! {
-    /// Whatever happens: with good checks and no more reports it is ready within its longest
-    /// ejection, and what changes by time alone is announced.
+    /// After any history, successful checks without further reports make a backend ready within its
+    /// longest ejection, and every change by time alone is announced.
     #[test]
     fn r07_every_backend_recovers_and_every_change_is_announced(
         steps in proptest::collection::vec(any_step(), 0..60),

@@ -1,4 +1,4 @@
-//! X01: lists of models as servers give them.
+//! X01: model lists as servers send them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn names(list: Option<Vec<super::super::model_list::ListedModel>>) -> Vec<String
 }
 
 #[test]
-fn x01_a_list_of_openai_keeps_what_is_whole() {
+fn x01_valid_entries_of_an_openai_list_are_kept() {
     let long = "x".repeat(257);
     let text = format!(
         r#"{{"object":"list","data":[{{"id":"a","name":"A","owned_by":"vllm","created":7}},
@@ -39,7 +39,7 @@ fn x01_ollamas_latest_goes_by_both_names() {
 }
 
 #[test]
-fn x01_what_is_no_list_is_told_from_an_empty_one() {
+fn x01_an_invalid_list_differs_from_an_empty_one() {
     assert_eq!(names(openai_list(br#"{"data":[]}"#)).len(), 0);
     for text in ["", "{}", "[]", "null", "{\"data\":3}", "<html>", "{\"data\":[{\"id\":\"a\"}"] {
         assert!(openai_list(text.as_bytes()).is_none(), "{text}");
@@ -48,7 +48,7 @@ fn x01_what_is_no_list_is_told_from_an_empty_one() {
 }
 
 #[tokio::test]
-async fn x01_a_server_without_a_list_is_told_from_one_that_is_not_there() {
+async fn x01_a_server_without_a_list_differs_from_an_absent_one() {
     let fake = Fake::start(&[("/api/tags", 200, r#"{"models":[{"name":"m"}]}"#)]).await;
     let server = upstream(fake.port, BackendKind::Generic);
     assert!(

@@ -1,4 +1,4 @@
-//! One question to a server, against servers that answer well, badly and not at all.
+//! Tests of probes with servers that respond well, badly and not at all.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn r07_an_answer_is_read_within_its_limits() {
 }
 
 #[tokio::test]
-async fn r07_a_server_that_says_nothing_or_nonsense_is_told_apart() {
+async fn r07_a_silent_server_and_a_malformed_response_are_distinguished() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = upstream(listener.local_addr().unwrap().port(), BackendKind::Generic);
     let soon = ProbeLimits { time: Duration::from_millis(50), ..LIMITS };
@@ -69,7 +69,7 @@ async fn r07_a_server_of_http2_alone_is_asked_in_http2() {
     serving.abort();
 }
 
-/// How each kind of server must answer to count as well.
+/// Which response of each kind of server counts as healthy.
 #[tokio::test]
 async fn r07_each_kind_is_checked_in_its_own_way() {
     let cases = [

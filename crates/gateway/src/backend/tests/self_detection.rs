@@ -1,4 +1,4 @@
-//! A gateway among its own backends.
+//! Tests with a gateway among its own backends.
 
 use super::super::self_detection::GatewayIdentity;
 use super::*;
@@ -8,7 +8,7 @@ fn identity(listen: &str) -> GatewayIdentity {
 }
 
 #[test]
-fn a_gateway_knows_where_it_listens() {
+fn a_gateway_recognises_its_own_addresses() {
     let is_at = |listen: &str, backend: &str| identity(listen).is_at(&backend.parse().unwrap());
     let here = ["127.0.0.1:8000", "localhost:8000", "LOCALHOST:8000", "0.0.0.0:8000"];
     for backend in here {
@@ -27,7 +27,7 @@ fn a_gateway_knows_where_it_listens() {
 }
 
 #[tokio::test]
-async fn a_gateway_knows_its_own_health_page_and_takes_others_for_servers() {
+async fn a_gateway_recognises_its_own_health_page() {
     let page = r#"{"status":"ok","tidegate":"tide-1"}"#;
     let itself = Fake::start(&[("/health", 200, page)]).await;
     let other = Fake::start(&[("/health", 200, &page.replace("-1", "-2"))]).await;
@@ -43,7 +43,7 @@ async fn a_gateway_knows_its_own_health_page_and_takes_others_for_servers() {
 }
 
 #[tokio::test]
-async fn a_gateway_asks_itself_nothing() {
+async fn a_gateway_sends_itself_no_probe() {
     let itself = Fake::start(&[("/health", 200, "")]).await;
     let (fleet, scheduler) = fleet(&quick(vec![spec("a", itself.port, BackendKind::Vllm, &["m"])]));
     let address = format!("127.0.0.1:{}", itself.port);

@@ -1,4 +1,4 @@
-//! X02: who stands before the picker may say which backends a request can go to.
+//! X02: a router in front of the picker may restrict the backends of a request.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn model(fleet: &Fleet, name: &str) -> ModelId {
     }
 }
 
-/// The names of those that the core may choose from.
+/// The names of the backends that the core may choose.
 fn choices(fleet: &Fleet, model: ModelId) -> Vec<String> {
     let state = fleet.state();
     let takes = state.backends.values().filter(|backend| backend.takes().contains(&model));
@@ -57,7 +57,7 @@ fn x02_a_subset_is_a_model_that_only_its_backends_serve() {
 }
 
 #[test]
-fn x02_a_subset_that_nobody_is_in_has_no_number() {
+fn x02_an_empty_subset_has_no_id() {
     let fleet = fleet(vec![spec("a", 1, BackendKind::Vllm, &["m"])]);
     let model = model(&fleet, "m");
     for texts in [&[][..], &["10.0.0.1"], &["127.0.0.1:2"]] {
@@ -91,7 +91,7 @@ fn x02_hints_that_mean_the_same_backends_are_one_subset() {
     }
 }
 
-/// Every choice among nine backends is a subset of its own.
+/// Each selection of nine backends is a subset of its own.
 #[test]
 fn x02_there_is_a_limit_to_subsets_and_they_move_with_the_times() {
     let specs = (1..=9).map(|port| spec(&format!("b{port}"), port, BackendKind::Vllm, &["m"]));
@@ -114,7 +114,7 @@ fn x02_there_is_a_limit_to_subsets_and_they_move_with_the_times() {
 }
 
 #[test]
-fn x02_spots_are_addresses_with_or_without_a_port() {
+fn x02_endpoint_addresses_have_an_optional_port() {
     assert!(EndpointAddress::parse(" 10.0.0.1:8000 ").is_some());
     assert!(EndpointAddress::parse("[::1]:8000").is_some());
     assert!(EndpointAddress::parse("::1").is_some());
@@ -140,7 +140,7 @@ fn x02_an_address_is_that_of_the_newest_backend_there() {
 }
 
 #[test]
-fn x02_where_addresses_are_told_a_backend_without_one_is_left_out() {
+fn x02_for_envoy_a_backend_without_an_ip_address_is_ignored() {
     let mut named = spec("named", 1, BackendKind::Vllm, &["m"]);
     named.url = "http://some.host:8000".into();
     for (addressed, count) in [(true, 1), (false, 2)] {

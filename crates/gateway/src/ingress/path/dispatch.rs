@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dispatcher_has_pages_to_read_and_deeds_to_post() {
+    fn dispatch_paths_are_read_with_get_and_changed_with_post() {
         let rows = [
             ("/dispatch", Method::GET, DispatchCall::Overview),
             ("/dispatch.txt", Method::HEAD, DispatchCall::Text),

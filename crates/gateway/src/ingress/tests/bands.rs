@@ -1,4 +1,4 @@
-//! P01, P02: which band a request is in.
+//! P01, P02: the band of a request.
 
 use flow::{BANDS, ModelNameRule, ModelNames};
 
@@ -69,8 +69,8 @@ fn p02_every_word_is_known_in_any_case() {
     }
 }
 
-/// Sources in their order, each with a word that it knows; all bands differ from their
-/// neighbours', so that a wrong order shows.
+/// The sources in their order, each with a value that it knows. Neighbours differ in their band, so
+/// that a wrong order shows.
 const SOURCES: [(&str, &str, Band); 5] = [
     ("x-priority", "high", Band::High),
     ("x-nexus-priority", "normal", Band::Normal),
@@ -79,7 +79,7 @@ const SOURCES: [(&str, &str, Band); 5] = [
     ("x-media-type", "audio", Band::High),
 ];
 
-/// Words that a source does not know, although another one may.
+/// Values that a source does not know, although another one may.
 const UNKNOWN: [(&str, &str); 5] = [
     ("x-priority", "urgent"),
     ("x-nexus-priority", "critical"),
@@ -107,7 +107,7 @@ fn p02_the_first_known_value_wins_whatever_the_others_say() {
                 }
             }
         }
-        // The order in which headers arrive must not matter.
+        // The order of the headers must not matter.
         headers.reverse();
         let expected = expected.unwrap_or(Band::BestEffort);
         assert_eq!(band(&config, &headers), expected, "{headers:?}");

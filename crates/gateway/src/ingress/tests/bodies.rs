@@ -1,4 +1,4 @@
-//! R10, X01: models in bodies, and bodies that are rewritten.
+//! R10, X01: models in bodies, and rewritten bodies.
 
 use flow::{ModelNameRule, ModelNames};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ const KNOWN: [&str; 8] = [
     "/api/embeddings",
 ];
 
-/// `chat` stands for `target`, `split` for two others.
+/// `chat` resolves to `target`, `split` to two others.
 fn aliased(target: &str) -> Resolved {
     let rule = |name: &str, targets: &[(&str, u32)]| ModelNameRule {
         name: name.into(),
@@ -192,7 +192,7 @@ fn r10_variants_share_by_weight() {
     assert_eq!(bodies.iter().filter(|body| *body == r#"{"model":"a"}"#).count(), 9);
 }
 
-/// Text of any JSON, with blanks.
+/// Any JSON text, with whitespace.
 pub(super) fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -216,7 +216,7 @@ pub(super) fn json() -> impl Strategy<Value = String> {
     })
 }
 
-/// Keys that are looked at, among others.
+/// Keys that are read, and others.
 fn key() -> impl Strategy<Value = String> {
     const LOOKED_AT: [&str; 9] =
         ["stream", "max_tokens", "n", "messages", "prompt", "input", "user", "session", "tools"];

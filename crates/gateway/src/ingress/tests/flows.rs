@@ -1,4 +1,4 @@
-//! Q01, Q04: which flow a request belongs to, and what it is taken to cost.
+//! Q01, Q04: the flow of a request, and its estimated cost.
 
 use flow::FlowClass;
 use flow::identity::ClassRule;
@@ -12,7 +12,7 @@ fn by(parts: &[Attribute]) -> Resolved {
 }
 
 #[test]
-fn q01_a_flow_is_named_by_what_is_configured() {
+fn q01_a_flow_is_named_by_the_configured_attributes() {
     let headers = [
         ("x-team", "blue"),
         ("x-workload-context", r#"{"workload_id":"etl"}"#),
@@ -59,7 +59,7 @@ fn q01_rules_give_classes_also_by_headers_that_name_no_flow() {
     assert_eq!(chat(&config, &[("x-team", "blue")]).class, 1);
     assert_eq!(chat(&config, &[]).class, 0);
 
-    // A client may shorten its time to live, from that of its class.
+    // A client may shorten the time to live of its class.
     let short = FlowClass { ttl: Span::from_secs(1), ..config.flow.default_class };
     config.flow.classes = vec![short];
     config.flow.default_class.ttl = Span::from_secs(30);

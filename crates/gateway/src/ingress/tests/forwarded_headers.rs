@@ -1,4 +1,4 @@
-//! R05, X03: which headers reach a backend.
+//! R05, X03: the headers that reach a backend.
 
 use http::HeaderMap;
 

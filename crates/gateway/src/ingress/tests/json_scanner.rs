@@ -1,4 +1,4 @@
-//! X03: what the walk accepts, and what it counts, is what serde_json would.
+//! X03: the scanner accepts and counts the same as serde_json.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use super::super::json_scanner::{JsonScanner, ScanError};
 use super::prompt_size::PromptSize;
 
-/// Bytes of text and pieces of media, counted by a general parser.
+/// Bytes of text and pieces of media, counted by serde_json.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Oracle {
     text: u64,
@@ -224,7 +224,7 @@ fn x03_the_walk_goes_as_deep() {
         check(&format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)));
     }
     assert_eq!(walked(&"[".repeat(1_000_000)), Err(ScanError::TooDeep));
-    // Side by side is not deep.
+    // Siblings do not nest.
     check(&format!("[{}[]]", "[],".repeat(1000)));
 }
 
@@ -250,7 +250,7 @@ fn pictures_are_seen_through_escapes() {
     }
 }
 
-/// Strings as clients write them, and as none should.
+/// Strings as clients write them, and invalid ones.
 fn string() -> impl Strategy<Value = String> {
     const PIECES: [&str; 20] = [
         "a",

@@ -1,4 +1,4 @@
-//! X03: bodies and headers that no honest client sends.
+//! X03: malformed bodies and headers.
 
 use proptest::prelude::*;
 
@@ -68,7 +68,7 @@ fn x03_a_complaint_says_where() {
     assert!(text.contains("line 2 column"), "{text}");
 }
 
-/// Pieces of JSON in any order: near enough to the real thing to get deep into the parser.
+/// Pieces of JSON in any order: close enough to JSON to get deep into the parser.
 fn shards() -> impl Strategy<Value = Vec<u8>> {
     const SHARDS: [&str; 22] = [
         "{",

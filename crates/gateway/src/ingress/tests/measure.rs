@@ -1,4 +1,4 @@
-//! What reading a request costs, for orientation: run it optimised and read the figure.
+//! The cost of reading a request. Run it optimised and read the figure.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! X01, X03: where paths lead, and which are refused.
+//! X01, X03: the routes of paths, and refused paths.
 
 use super::path::*;
 use super::*;

@@ -1,4 +1,4 @@
-//! R05 and the rest of what headers ask for: limits, ids, sessions, streams.
+//! R05 and the other control headers: limits, ids, sessions, streams.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn r05_of_a_header_that_comes_twice_the_first_counts() {
 }
 
 #[test]
-fn r05_speed_is_critical_for_those_who_say_so() {
+fn r05_the_latency_critical_header_is_read() {
     for yes in ["true", "1", "YES", "on"] {
         assert!(with("x-latency-critical", yes).latency_critical, "{yes}");
     }
@@ -94,7 +94,7 @@ fn streams_are_the_default_where_they_are_in_that_api() {
 }
 
 #[test]
-fn a_place_in_the_queue_is_told_in_streams_of_events_only() {
+fn queue_status_is_for_event_streams_only() {
     let asked = |path, body: &'static str| {
         let parts = parts(Method::POST, path, &[("x-queue-status", b"SSE")]);
         read(&Resolved::default(), &parts, Bytes::from_static(body.as_bytes()), 0)

@@ -1,4 +1,4 @@
-//! W01: which workload a request says it belongs to, and that nothing there is an error.
+//! W01: the workload of a request; an invalid one is never an error.
 
 use proptest::prelude::*;
 
@@ -40,7 +40,7 @@ fn w01_a_criticality_out_of_range_or_of_another_type_is_three() {
 }
 
 #[test]
-fn w01_what_is_missing_invalid_or_empty_counts_as_generated() {
+fn w01_a_missing_invalid_or_empty_id_counts_as_generated() {
     assert_eq!(WorkloadContext::of(None), WorkloadContext { id: None, criticality: 3 });
     let wrong: [&[u8]; 9] = [
         b"",
@@ -86,7 +86,7 @@ proptest! {
 
     #[test]
     fn w01_no_json_is_an_error(id in ".{0,300}", level in "-?[0-9]{1,25}(\\.[0-9]{1,3})?") {
-        // What a header cannot carry as it is, JSON can.
+        // JSON escapes can carry characters that a header cannot.
         let id: String = id.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
         let said = format!("{{\"workload_id\":\"{id}\",\"criticality\":{level}}}");
         let origin = WorkloadContext::of(Some(&HeaderValue::from_str(&said).unwrap()));

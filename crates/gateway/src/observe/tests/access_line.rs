@@ -1,4 +1,4 @@
-//! Lines of the access log: what they say, and that no value can break them.
+//! Lines of the access log: their content, and that no value can break them.
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ fn json(record: &Record) -> Value {
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
-/// R05: the line of a routed request carries priority, boost, score and queue penalty.
+/// R05: the line of a routed request has priority, boost, score and queue penalty.
 #[test]
-fn r05_a_line_tells_how_a_request_was_routed() {
+fn r05_an_access_line_has_the_routing_decision() {
     let record = Record {
         band: Some(Band::Critical),
         bypassed: false,
@@ -49,7 +49,7 @@ fn r05_a_line_tells_how_a_request_was_routed() {
 }
 
 #[test]
-fn what_is_unknown_is_left_out() {
+fn unknown_values_are_left_out() {
     let record = Record { prompt_tokens: None, ..refused("", "invalid_request", 400) };
     let line = json(&record);
     let absent = ["model", "backend", "reason", "boost", "score", "queue_penalty", "wait_ms"];
@@ -60,7 +60,7 @@ fn what_is_unknown_is_left_out() {
     assert!(!text(&record).contains("backend="));
 }
 
-/// Every kind of text that could end a field, a line, a string or a terminal's good behaviour.
+/// All kinds of text that could end a field, a line or a string, or control a terminal.
 #[test]
 fn hostile_values_stay_inside_their_field() {
     let hostile = [
@@ -100,7 +100,7 @@ fn hostile_values_stay_inside_their_field() {
     }
 }
 
-/// Splits a line as a reader of `key=value` does: at spaces outside of quotes.
+/// Splits a line as a reader of `key=value` does: at spaces outside quotes.
 fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut quoted, mut escaped) = (vec![String::new()], false, false);
     for letter in line.chars() {

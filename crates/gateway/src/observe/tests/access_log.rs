@@ -1,4 +1,5 @@
-//! The writer of the access log: nothing lost while it is read, nothing waited for when it is not.
+//! Tests of the writer of the access log: it loses no line with a reader, and blocks no request
+//! without one.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,11 +9,11 @@ use super::served;
 use crate::config::resolved::LogFormat;
 use crate::observe::access_log::AccessLog;
 
-/// Keeps what is written.
+/// Keeps the written bytes.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
-/// Takes nothing until it is let go, and says when somebody tries.
+/// Blocks each write until the test releases it, and signals that a write began.
 struct Stuck {
     tried: Sender<()>,
     go: Receiver<()>,
@@ -78,7 +79,7 @@ fn every_line_of_every_thread_is_written_whole_before_a_flush_returns() {
 }
 
 #[test]
-fn lines_that_nobody_takes_are_dropped_and_counted() {
+fn lines_of_a_stuck_reader_are_dropped_and_counted() {
     let ((tried, was_tried), (let_go, go)) = (channel(), channel());
     let kept = Kept::default();
     let sink = Stuck { tried, go, kept: kept.clone() };

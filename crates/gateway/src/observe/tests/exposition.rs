@@ -1,4 +1,4 @@
-//! The text as a whole: what must be in it, and that Prometheus' own tool accepts it.
+//! Tests of the whole text: its families, and that promtool accepts it.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::observe::outcome::OUTCOMES;
 use crate::observe::{Observer, Record, RequestCounters};
 use crate::reply::Fault;
 
-/// The metrics that the source names, as they are called here, with their labels and their kind.
+/// The metrics that the source names, under their names here, with labels and type.
 const NAMED: &[(&str, &[&str], &str)] = &[
     ("tidegate_queue_length", &["model", "target_model"], "gauge"),
     ("tidegate_queue_latency_seconds", &["model", "target_model", "success"], "histogram"),
@@ -30,7 +30,7 @@ const NAMED: &[(&str, &[&str], &str)] = &[
     ("nexus_queue_depth", &[], "gauge"),
 ];
 
-/// A gateway with a history: every kind of ending, names that need escaping, two backends.
+/// A gateway with a history: every outcome, names that need escaping, two backends.
 fn eventful() -> String {
     let odd = "odd\"name\\with\nbreaks";
     let named = named(&["gpu-a", "gpu \"b\""], &["llama", odd]);
@@ -106,7 +106,7 @@ fn m01_each_ending_is_counted_where_the_source_counts_it() {
     assert_eq!(count("tidegate_backend_attempts_total", &["result=\"full\""]), 1.0);
 }
 
-/// Prometheus' own linter has nothing to say: no missing help, no bad name, no wrong unit.
+/// promtool has no complaint: no missing help, no bad name, no wrong unit.
 #[test]
 fn m01_promtool_accepts_the_text_without_complaint() {
     let promtool = Command::new("promtool")
@@ -127,7 +127,7 @@ fn m01_promtool_accepts_the_text_without_complaint() {
     assert!(table.contains("tidegate_queue_length"), "{table}");
 }
 
-/// A code that the list of outcomes lacks would hide among the others.
+/// A code that is missing in the list of outcomes would be counted as `other`.
 #[test]
 fn every_code_of_the_reply_table_has_a_series_of_its_own() {
     let text = String::new;
@@ -180,7 +180,7 @@ fn a_gateway_that_has_seen_nothing_writes_a_text_that_can_be_read() {
 }
 
 #[test]
-fn the_process_tells_its_memory_its_time_and_its_files() {
+fn the_process_reports_memory_cpu_time_and_files() {
     let samples = parsed(&eventful());
     assert!(samples["process_resident_memory_bytes"] > 1e6);
     assert!(samples["process_open_fds"] >= 3.0);

@@ -1,4 +1,4 @@
-//! The arithmetic of histograms.
+//! Tests of histograms.
 
 use flow::Span;
 
@@ -33,7 +33,7 @@ fn a_duration_counts_in_its_step_and_in_all_larger_ones() {
     assert!((reading.sum_secs - 601.02).abs() < 1e-6, "{}", reading.sum_secs);
 }
 
-/// Every count against a count by hand, for durations of every size.
+/// Every count against a naive count, for durations of every size.
 #[test]
 fn counts_agree_with_counting_by_hand() {
     let histogram = Histogram::default();

@@ -1,4 +1,4 @@
-//! What clients invent does not grow the text.
+//! Names that clients invent do not grow the text.
 
 use flow::{BackendId, BackendSupply, Controller, ModelId, Settings, Time};
 
@@ -33,7 +33,7 @@ fn m01_invented_model_names_share_one_series() {
     assert_eq!(sum(&after, "tidegate_requests_total", &[]), 20_004.0);
 }
 
-/// A server that lists ten thousand models is cut as well, and so is every pair of them.
+/// A server that lists ten thousand models is limited as well, and so are the pairs of its names.
 #[test]
 fn m01_listed_names_are_bounded_too() {
     let observer = Observer::default();
@@ -72,7 +72,7 @@ fn a_name_that_is_learnt_late_counts_from_then_on() {
     assert_eq!(sum(&samples, "tidegate_bypass_total", &["{model=\"other\""]), 1.0);
 }
 
-/// A request without a model, and a model that is called like one of the shared labels.
+/// A request without a model, and a model with the name of a shared label.
 #[test]
 fn the_shared_labels_cannot_be_taken() {
     let observer = Observer::default();

@@ -1,4 +1,4 @@
-//! X02: the names that llm-d's dashboards know, and requests that only some backends may serve.
+//! X02: the metric names of llm-d's dashboards, and requests for a subset.
 
 use flow::{
     Ask, BackendId, BackendSupply, Band, Controller, Hysteresis, ModelId, Settings, Span, Time,
@@ -7,7 +7,8 @@ use flow::{
 use super::{named, parsed, refused, served, sum};
 use crate::observe::{Observer, Record, RequestCounters};
 
-/// One backend that takes two; three of one model, one of them within a subset.
+/// One backend with room for two requests, and three requests of one model, one of them for a
+/// subset.
 fn busy() -> Controller {
     let bounds = Hysteresis::limit(2.0).unwrap().into();
     let mut core = Controller::new(Settings { bounds, ..Settings::default() });
@@ -30,7 +31,7 @@ fn text(llm_d: bool) -> String {
     let waited = Some(Span::from_millis(30));
     ended(&Record { bypassed: false, waited, ..served("llama", "llama") });
     ended(&refused("llama", "queue_full", 503));
-    // It took nobody's turn, so flow control knows nothing of it.
+    // It did not use the queue, so flow control does not count it.
     ended(&Record { band: None, ..served("", "") });
     ended(&Record { band: Some(Band::Critical), ..refused("llama", "queue_timeout", 503) });
     let snapshot = observer.snapshot(&mut busy(), Time::ZERO, &named);

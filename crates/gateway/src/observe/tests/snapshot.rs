@@ -1,4 +1,4 @@
-//! Gauges are the truth: the text against a ledger that is kept beside the core.
+//! Gauges match the core: the text against a ledger that the test keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -199,7 +199,8 @@ impl Ledger {
         }
     }
 
-    /// C11: under a strict cascade, what waits at or above a band over what may wait at all.
+    /// C11: under a strict cascade, the requests that wait at or above a band, divided by the
+    /// capacity.
     fn check_saturation(&self, samples: &BTreeMap<String, f64>, place: &str) {
         for (band, text) in BAND_NAMES.into_iter().enumerate() {
             let ahead = self.count(|known| known.at.is_none() && known.band as usize >= band);
@@ -213,7 +214,7 @@ impl Ledger {
 }
 
 #[test]
-fn m01_gauges_equal_the_truth_after_random_histories() {
+fn m01_gauges_match_the_core_after_random_histories() {
     for seed in 0..24 {
         let mut ledger = Ledger::new(seed);
         for step in 0..300 {
@@ -225,7 +226,7 @@ fn m01_gauges_equal_the_truth_after_random_histories() {
     }
 }
 
-/// N06: the depth is read from the core when it is asked for, so it is never late.
+/// N06: the depth is read from the core at the time of the scrape.
 #[test]
 fn n06_the_depth_follows_every_enqueue_and_dequeue() {
     let mut ledger = Ledger::new(1);
@@ -241,7 +242,8 @@ fn n06_the_depth_follows_every_enqueue_and_dequeue() {
     assert!(seen.len() > 10, "the depth has moved: {seen:?}");
 }
 
-/// Without a note, and with one that an earlier ask left, an ask counts under its target's name.
+/// Without a label index, and with one of an earlier ask, an ask counts under the name of its
+/// target.
 #[test]
 fn an_ask_without_a_note_counts_under_its_target() {
     let mut ledger = Ledger::new(1);

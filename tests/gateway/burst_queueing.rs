@@ -1,11 +1,11 @@
-//! N: the acceptance scenarios of request queueing in Nexus, `n_s1_2` for the second of story 1.
+//! N: the acceptance scenarios of request queueing in Nexus; `n_s1_2` is scenario 2 of story 1.
 
 use std::time::Duration;
 
 use crate::support::gateway::ONE;
 use crate::support::{Backend, Gateway, Stopwatch, chat};
 
-/// A queue as the source writes it.
+/// A queue section in the source's form.
 fn queue(max_size: u32, max_wait_seconds: u32) -> String {
     let sizes = format!("max_size = {max_size}\nmax_wait_seconds = {max_wait_seconds}");
     format!("[queue]\nenabled = true\n{sizes}\n{ONE}")
@@ -141,7 +141,7 @@ fn n_s3_2_a_request_that_was_taken_in_time_may_take_its_time() {
     backend.release(1);
     assert_eq!(first.finish().status, 200);
     backend.await_seen(2);
-    // The third one came later than the second: when its time is over, so is the second's.
+    // The third request came after the second. When the third has expired, so has the second.
     gateway.ask(&chat("m").tag("third")).refused(503, "queue_timeout");
     backend.release(1);
     assert_eq!(second.finish().status, 200);
@@ -189,7 +189,7 @@ fn n_s4_2_and_n_s4_3_the_gauge_follows_each_step_at_once() {
     for left in (0..4).rev() {
         backend.release(1);
         backend.await_seen(5 - left);
-        // The backend has it, so it waits no more: one look must do.
+        // The backend has the request, so it no longer waits: the first read must show it.
         assert_eq!(gateway.depth(), left);
     }
     backend.open();
@@ -214,7 +214,7 @@ fn n09_streams_wait_like_any_other_request() {
 }
 
 #[test]
-fn n09_and_q09_whoever_leaves_while_waiting_costs_nothing_further() {
+fn n09_and_q09_a_client_that_leaves_while_waiting_costs_nothing_further() {
     let backend = Backend::held();
     let gateway = Gateway::before(&queue(100, 30), &backend);
     let running = gateway.send(&chat("m").tag("running"));

@@ -1,24 +1,24 @@
-//! Waiting for what can be observed, and the one clock of these tests.
+//! Waiting for an observable state, and the clock of these tests.
 
 use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take. It bounds a test that hangs; no test passes or fails by it.
+/// The longest wait. It ends a test that hangs; no test passes or fails by it.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
-/// How long ago something began.
+/// A running stopwatch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
 
-/// Asks `look` until it shows what is waited for, and hands that out.
+/// Calls `look` until it succeeds, and returns its result.
 pub(crate) fn eventually<T: Debug>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let watch = Stopwatch::start();
     loop {
         match look() {
             Ok(found) => return found,
             Err(seen) if watch.elapsed() > BOUND => panic!("never {what}; last seen: {seen}"),
-            // Nobody tells us when a process on the other side has changed: look again soon.
+            // Another process does not signal its changes, so look again soon.
             Err(_) => thread::park_timeout(Duration::from_millis(3)),
         }
     }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 
 use serde_json::{Value, json};
 
-use crate::support::bus::MessageBus;
+use crate::support::dbus::MessageBus;
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::tools::run;
 use crate::support::{Backend, Gateway, chat, eventually};
@@ -13,7 +13,7 @@ use crate::support::{Backend, Gateway, chat, eventually};
 const ON: &str = "[dbus]\nenabled = true\n";
 const SHOWN: &str = "services are on the session bus";
 
-/// A gateway that shows itself on this bus.
+/// A gateway that serves on this bus.
 fn gateway_on(bus: &MessageBus, sections: &str, backends: &[(&str, &Backend)]) -> Gateway {
     let backends: Vec<_> = backends.iter().map(|(id, backend)| (*id, backend.address())).collect();
     let config = config(&format!("{ON}{sections}"), &backends);
@@ -22,7 +22,7 @@ fn gateway_on(bus: &MessageBus, sections: &str, backends: &[(&str, &Backend)]) -
     gateway
 }
 
-/// Waits until it has logged this so many times.
+/// Waits until the gateway has logged this text so many times.
 fn await_log(gateway: &Gateway, text: &str, times: usize) {
     eventually("logged", || match gateway.process.log() {
         log if log.matches(text).count() >= times => Ok(()),
@@ -108,7 +108,7 @@ fn r08_a_backends_state_is_that_of_its_page() {
     assert_eq!(run(bus.busctl().args(counts)), "i 2\ni 1\n");
 }
 
-/// A look at one moment: whatever comes and goes, the parts make up the whole.
+/// One call shows one moment: the parts add up to the whole under any load.
 #[test]
 fn r08_the_numbers_of_one_answer_belong_together() {
     let bus = MessageBus::start();
@@ -178,14 +178,14 @@ fn r08_asking_a_thousand_times_changes_no_number() {
 }
 
 #[test]
-fn r08_without_a_bus_the_gateway_says_so_once_and_serves() {
+fn r08_without_a_bus_the_gateway_logs_it_once_and_serves() {
     let mut bus = MessageBus::absent();
     let backend = Backend::quick();
     let gateway = gateway_on(&bus, "", &[("one", &backend)]);
     await_log(&gateway, "DBUS_SESSION_BUS_ADDRESS", 1);
     assert_eq!(gateway.ask(&chat("m")).status, 200);
     assert!(gateway.process.log().contains("dbus.enabled = false"), "{}", gateway.process.log());
-    // One that hangs up at once, so that attempts can be counted.
+    // A socket that closes each connection at once, so that attempts can be counted.
     let rude = UnixListener::bind(bus.socket()).unwrap();
     rude.set_nonblocking(true).unwrap();
     for _ in 0..5 {
@@ -216,7 +216,7 @@ fn r08_a_bus_that_dies_and_comes_back_is_found_again() {
 }
 
 #[test]
-fn r08_a_name_that_is_taken_is_told_and_ours_when_it_is_free() {
+fn r08_a_taken_name_is_logged_and_acquired_when_it_is_free() {
     let bus = MessageBus::start();
     let (one, two) = (Backend::quick(), Backend::quick());
     let first = gateway_on(&bus, "", &[("one", &one)]);
@@ -236,7 +236,7 @@ fn r08_a_name_that_is_taken_is_told_and_ours_when_it_is_free() {
 }
 
 #[test]
-fn r08_a_bus_that_says_nothing_holds_nobody_up() {
+fn r08_a_silent_bus_delays_no_request() {
     let bus = MessageBus::absent();
     let _silent = UnixListener::bind(bus.socket()).unwrap();
     let backend = Backend::quick();
@@ -261,7 +261,7 @@ fn r08_nothing_is_shown_unless_it_is_wanted() {
     assert!(!gateway.process.log().contains(" bus"), "{}", gateway.process.log());
 }
 
-/// The rules of Debian's system bus, at the address that the daemon is told.
+/// The rules of Debian's system bus, at the address that the daemon gets.
 fn system_rules(policy: &str) -> String {
     let rules = fs::read_to_string("/usr/share/dbus-1/system.conf").unwrap();
     let elsewhere = ["<user>", "<fork/>", "<includedir>", "<include "];
@@ -289,7 +289,7 @@ fn r08_the_system_bus_needs_the_policy_in_the_document() {
     assert_eq!(bus.call("Routing", &["GetQueueDepths"]), [json!({"one": 0})]);
 }
 
-/// Every command of the document works and answers in the types that it shows.
+/// Every command of the document works and returns the types that it shows.
 #[test]
 fn r08_the_commands_in_the_document_work() {
     let bus = MessageBus::start();

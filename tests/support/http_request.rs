@@ -1,10 +1,10 @@
-//! What a client asks for, as bytes.
+//! A request of a client, as bytes.
 
 use serde_json::{Value, json};
 
-/// A request that is still to be sent.
+/// A request that is not sent yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct HttpRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
@@ -12,14 +12,14 @@ pub(crate) struct Ask {
 }
 
 /// A chat with this model.
-pub(crate) fn chat(model: &str) -> Ask {
+pub(crate) fn chat(model: &str) -> HttpRequest {
     let body = json!({"model": model, "messages": [{"role": "user", "content": "hello"}]});
-    Ask::post("/v1/chat/completions", body.to_string())
+    HttpRequest::post("/v1/chat/completions", body.to_string())
 }
 
-// === impl Ask ===
+// === impl HttpRequest ===
 
-impl Ask {
+impl HttpRequest {
     pub(crate) fn get(path: &str) -> Self {
         Self { method: "GET".into(), path: path.into(), headers: Vec::new(), body: Vec::new() }
     }
@@ -42,7 +42,7 @@ impl Ask {
         self
     }
 
-    /// A mark by which the model server's record tells requests apart.
+    /// Sets a tag, by which the records of the scripted backend distinguish requests.
     pub(crate) fn tag(self, tag: &str) -> Self {
         self.with("mark", tag)
     }
@@ -55,12 +55,12 @@ impl Ask {
         self.header("X-Priority", band)
     }
 
-    /// The whole request on the wire, on a connection of its own.
+    /// The request as bytes, for a connection of its own.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.bytes_on("close")
     }
 
-    /// The same for a connection that stays.
+    /// The same for a connection that stays open.
     pub(crate) fn bytes_kept(&self) -> Vec<u8> {
         self.bytes_on("keep-alive")
     }

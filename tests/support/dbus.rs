@@ -1,4 +1,4 @@
-//! A message bus of its own for a test: Debian's daemon, asked by systemd's `busctl`.
+//! A message bus for one test: Debian's daemon, queried with systemd's `busctl`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::tools::{run, tool};
 
-/// A bus, which may be stopped and started again at the same address.
+/// A bus, which can be stopped and started again at the same address.
 #[derive(Debug)]
 pub(crate) struct MessageBus {
     folder: PathBuf,
@@ -20,11 +20,11 @@ pub(crate) struct MessageBus {
 // === impl MessageBus ===
 
 impl MessageBus {
-    /// A place for a bus where there is none yet.
+    /// An address for a bus that is not started.
     pub(crate) fn absent() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        // The path of a socket must be short, so it is not in the folder of the build.
+        // The path of a socket must be short, so it is not in the build folder.
         let folder = std::env::temp_dir().join(format!("tidegate-bus-{}-{number}", id()));
         fs::create_dir_all(&folder).unwrap();
         Self { folder, daemon: None }
@@ -44,12 +44,12 @@ impl MessageBus {
         self.folder.join("bus")
     }
 
-    /// Starts its daemon with the rules of a session.
+    /// Starts the daemon with the rules of a session bus.
     pub(crate) fn appear(&mut self) {
         self.spawn(&["--session".into()]);
     }
 
-    /// Starts its daemon with this configuration.
+    /// Starts the daemon with this configuration.
     pub(crate) fn appear_as(&mut self, config: &str) {
         let file = self.folder.join("bus.conf");
         fs::write(&file, config).unwrap();
@@ -62,14 +62,14 @@ impl MessageBus {
         command.arg(format!("--address={}", self.address()));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut daemon = command.spawn().unwrap();
-        // It prints its address when it listens.
+        // The daemon prints its address when it listens.
         let mut line = String::new();
         BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("unix:"), "no bus: {line:?}");
         self.daemon = Some(daemon);
     }
 
-    /// Kills its daemon.
+    /// Kills the daemon.
     pub(crate) fn vanish(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill().unwrap();
@@ -84,15 +84,14 @@ impl MessageBus {
         command
     }
 
-    /// Calls a method of a service of ours and gives what it returns, one value for each of its
-    /// results. Arguments follow the method's name.
+    /// Calls a method and returns its results. Arguments follow the name of the method.
     pub(crate) fn call(&self, service: &str, method: &[&str]) -> Vec<Value> {
         let answer = run(self.busctl().args(words(service)).args(method));
         let answer: Value = serde_json::from_str(&answer).unwrap();
         answer["data"].as_array().unwrap().clone()
     }
 
-    /// Calls a method and gives the error that it ends in, if it does.
+    /// Calls a method and returns its result or its error.
     pub(crate) fn try_call(&self, service: &str, method: &[&str]) -> Result<Value, String> {
         let output = self.busctl().args(words(service)).args(method).output().unwrap();
         if output.status.success() {
@@ -114,7 +113,7 @@ impl Drop for MessageBus {
     }
 }
 
-/// The words before a method's name.
+/// The arguments before the name of the method.
 fn words(service: &str) -> [String; 5] {
     let name = format!("ie.fio.OllamaProxy.{service}");
     let path = format!("/ie/fio/OllamaProxy/{service}");

@@ -1,4 +1,4 @@
-//! A backend that answers before it has the whole request.
+//! A backend that responds before it has read the whole request.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ fn read_head(stream: &mut TcpStream) {
     }
 }
 
-/// Answers each connection's first request by its head alone, and then keeps silent on it.
+/// Responds to the first request of each connection after its head, and then sends nothing more.
 fn hasty() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -26,7 +26,7 @@ fn hasty() -> SocketAddr {
             let mut stream = stream.unwrap();
             read_head(&mut stream);
             let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-            // A gateway that has ended takes no answer.
+            // A gateway that has ended reads no response.
             let _ = stream.write_all(answer.as_bytes());
             held.push(stream);
         }

@@ -1,4 +1,4 @@
-//! N: the edge cases of request queueing in Nexus.
+//! N: the limits of the queue, and the edge cases of request queueing in Nexus.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ fn n01_the_section_of_the_source_means_capacity_and_time_to_live() {
     let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
     let _running = gateway.send(&chat("m"));
     backend.await_running(1);
-    // More than a flow may have by default: the one flow may take all that is given.
+    // More than the default capacity of a flow: the only flow may use the whole queue.
     let calls: Vec<_> = (0..150).map(|_| gateway.send(&chat("m"))).collect();
     for call in calls {
         call.finish().refused(503, "queue_timeout");
@@ -30,11 +30,11 @@ fn n03_a_full_queue_refuses_at_once_and_stays_as_it_is() {
         calls.push(gateway.enqueue(&chat("m"), others));
     }
     let watch = Stopwatch::start();
-    // There is one flow, which may have the whole queue: it is full when the queue is.
+    // There is one flow, which may use the whole queue, so both are full at once.
     for _ in 0..20 {
         gateway.ask(&chat("m")).refused(503, "flow_full");
     }
-    // Twenty answers in less time than one waiting request would have had.
+    // Twenty refusals take less time than one wait in the queue.
     assert!(watch.elapsed().as_secs() < 10, "{:?}", watch.elapsed());
     assert_eq!(gateway.depth(), 3);
     backend.open();
@@ -120,7 +120,7 @@ fn p02_and_edge_every_spelling_of_high_is_high() {
     assert_eq!(metrics.sum_where("tidegate_queue_length", "band=\"high\""), 4.0);
 }
 
-/// C09: whoever breaks off while it sends has left, and has done nothing wrong.
+/// C09: a client that disconnects while it sends its body counts as gone, not as an error.
 #[test]
 fn c09_a_client_that_leaves_in_the_middle_of_its_body_is_counted_as_gone() {
     let backend = Backend::quick();

@@ -1,11 +1,11 @@
-//! A client of HTTP/2 that never lets anything be sent to it.
+//! An HTTP/2 client that never opens its flow-control window.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::thread;
 
 use crate::support::gateway::ONE;
-use crate::support::{Answer, Backend, Gateway, chat};
+use crate::support::{Backend, Gateway, ScriptedResponse, chat};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -18,12 +18,12 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&head, payload].concat()
 }
 
-/// A header whose name stands in the fixed table, its value as it is.
+/// A header whose name is in the static table, with a literal value.
 fn header(name: u8, value: &str) -> Vec<u8> {
     [&[name, value.len() as u8], value.as_bytes()].concat()
 }
 
-/// Opens a connection whose window is shut, and asks on its first stream.
+/// Opens a connection with a closed window, and sends a request on its first stream.
 fn ask(gateway: &Gateway, more: &[u8], body: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(gateway.address()).unwrap();
     let method_and_scheme = [0x83, 0x86];
@@ -40,7 +40,7 @@ fn ask(gateway: &Gateway, more: &[u8], body: &[u8]) -> TcpStream {
     stream
 }
 
-/// Answers settings and pings, so that nothing but the window is amiss.
+/// Answers SETTINGS and PING, so that only the window stays closed.
 fn stay(mut stream: TcpStream) {
     thread::spawn(move || {
         let mut head = [0; 9];
@@ -67,7 +67,7 @@ const HASTY: &str = "[server]\nwrite_timeout = \"1s\"\n";
 #[test]
 fn x03_a_stream_without_a_window_holds_nothing_for_ever() {
     let piece = "word ".repeat(1 << 12);
-    let backend = Backend::start(move |_| Answer::stream(&[piece.as_str(); 64]));
+    let backend = Backend::start(move |_| ScriptedResponse::stream(&[piece.as_str(); 64]));
     let gateway = Gateway::before(&format!("{HASTY}{ONE}"), &backend);
     stay(ask(&gateway, &[], &chat("m").streamed().body));
     backend.await_seen(1);
@@ -84,7 +84,7 @@ fn x03_queue_status_without_a_window_holds_nothing_for_ever() {
     let status = [&[0, 14], &b"x-queue-status"[..], &[3], b"sse"].concat();
     stay(ask(&gateway, &status, &chat("m").streamed().body));
     gateway.await_depth(1);
-    // By then there is more to tell than is taken without anyone reading.
+    // By then there are more bytes to send than the gateway buffers without a reader.
     gateway.await_metrics("told four times", |metrics| {
         let oldest = metrics.sum("tidegate_queue_oldest_seconds");
         if oldest > 3.5 { Ok(()) } else { Err(format!("{oldest}")) }

@@ -1,36 +1,37 @@
-//! What a scripted model server answers: steps that it takes one after another.
+//! The response of a scripted backend: a list of steps.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// One step of an answer.
+/// One step of a response.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Waits until the test lets it go.
+    /// Waits until the test releases it.
     Hold,
     Send(Vec<u8>),
     /// Sends the same bytes for ever.
     Endless(Vec<u8>),
-    /// Works for so long.
+    /// Works for this long.
     Work(Duration),
-    /// Never says anything more, and waits for the other side to leave.
+    /// Sends nothing more and waits for the client to disconnect.
     Silence,
-    /// Cuts the connection in an orderly way, or with a reset.
+    /// Closes the connection in an orderly way, or with a reset.
     Close,
     Reset,
 }
 
-/// The steps of one answer. After them the connection takes the next request, unless it was cut.
+/// The steps of one response. After them the connection takes the next request, unless it was
+/// closed.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer(pub(crate) Vec<Step>);
+pub(crate) struct ScriptedResponse(pub(crate) Vec<Step>);
 
-/// One event of a stream as OpenAI's servers send it.
+/// One server-sent event in OpenAI's format.
 pub(crate) fn event(data: &str) -> String {
     format!("data: {data}\n\n")
 }
 
-/// The piece of a chat's stream that carries this text.
+/// The event of a chat stream that carries this text.
 pub(crate) fn delta(text: &str) -> String {
     let choice = json!({"index": 0, "delta": {"content": text}, "finish_reason": null});
     let piece = json!({
@@ -53,9 +54,9 @@ fn completion() -> Value {
     })
 }
 
-// === impl Answer ===
+// === impl ScriptedResponse ===
 
-impl Answer {
+impl ScriptedResponse {
     /// A finished chat.
     pub(crate) fn ok() -> Self {
         Self::json(200, &completion().to_string())
@@ -80,7 +81,7 @@ impl Answer {
         answer
     }
 
-    /// A chat's stream that stops before each word until the test lets it go.
+    /// A chat stream that waits for the test before each word.
     pub(crate) fn stream_held(words: &[&str]) -> Self {
         let mut answer = Self::stream_head();
         for word in words {
@@ -91,7 +92,7 @@ impl Answer {
         answer
     }
 
-    /// The head of a stream and its first piece, and then whatever is added.
+    /// The head of a stream and its first piece, to which further steps are added.
     pub(crate) fn stream_begun(word: &str) -> Self {
         let mut answer = Self::stream_head();
         answer.0.push(Step::Send(chunk(&delta(word))));
@@ -125,13 +126,13 @@ impl Answer {
         Self(vec![Step::Silence])
     }
 
-    /// The same after so many milliseconds of work.
+    /// The same after this many milliseconds of work.
     pub(crate) fn after_ms(mut self, millis: u64) -> Self {
         self.0.insert(0, Step::Work(Duration::from_millis(millis)));
         self
     }
 
-    /// The same, but only when the test lets it go.
+    /// The same, but only when the test releases it.
     pub(crate) fn held(mut self) -> Self {
         self.0.insert(0, Step::Hold);
         self

@@ -1,10 +1,10 @@
-//! C: how much is at the backends at once, and what happens to the rest.
+//! C: how many requests are at the backends at once, and what happens to the others.
 
 use std::time::Duration;
 
-use crate::support::answer::Step;
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Answer, Backend, Gateway, Nowhere, chat};
+use crate::support::scripted_response::Step;
+use crate::support::{Backend, Gateway, Nowhere, ScriptedResponse, chat};
 
 fn stock(gateway: &Gateway) -> f64 {
     gateway.metrics().sum("tidegate_stock_level")
@@ -13,10 +13,10 @@ fn stock(gateway: &Gateway) -> f64 {
 #[test]
 fn c01_stock_is_what_was_sent_and_has_not_ended_however_it_ends() {
     let backend = Backend::start(|seen| match seen.tag().as_str() {
-        "fails" => Answer::json(400, "{}").held(),
-        "dies" => Answer::stream_begun("a").then(Step::Hold).then(Step::Reset),
+        "fails" => ScriptedResponse::json(400, "{}").held(),
+        "dies" => ScriptedResponse::stream_begun("a").then(Step::Hold).then(Step::Reset),
         "streams" => super::streams(&["a", "b"]),
-        _ => Answer::ok().held(),
+        _ => ScriptedResponse::ok().held(),
     });
     let gateway = Gateway::before("[controller]\nwatermark_per_backend = 10\n", &backend);
     let tags = ["succeeds", "fails", "dies", "streams", "leaves"];
@@ -68,8 +68,8 @@ fn c02_and_c03_bypass_fills_to_three_and_refill_to_two() {
 #[test]
 fn c04_each_completion_releases_the_next_at_once() {
     let backend = Backend::start(|seen| match seen.number {
-        0 => Answer::ok().held(),
-        _ => Answer::ok(),
+        0 => ScriptedResponse::ok().held(),
+        _ => ScriptedResponse::ok(),
     });
     let gateway = Gateway::before(&format!("[queue]\nmax_size = 1000\n{ONE}"), &backend);
     let mut calls = vec![gateway.send(&chat("m"))];
@@ -79,8 +79,8 @@ fn c04_each_completion_releases_the_next_at_once() {
     backend.open();
     assert!(calls.into_iter().all(|call| call.finish().status == 200));
     assert_eq!(backend.most(), 1);
-    // They go one after another, so a poll would set every one of them apart by its interval, of
-    // which the sources' shortest is 10 ms. A busy machine may do that to many, but not to all.
+    // The requests go one after another. Polling would separate all of them by its interval, of
+    // which the sources' shortest is 10 ms. A busy machine may delay many of them, but not all.
     let arrivals: Vec<_> = backend.seen().iter().map(|seen| seen.at).collect();
     let mut gaps: Vec<_> = arrivals.windows(2).map(|pair| pair[1] - pair[0]).collect();
     gaps.sort_unstable();
@@ -144,7 +144,7 @@ fn c07_without_a_ready_backend_requests_wait_for_the_first() {
     let calls: Vec<_> = (0..4).map(|_| gateway.send(&chat("m"))).collect();
     gateway.await_depth(4);
     drop(nowhere);
-    let backend = Backend::start_at(address, |_| Answer::ok().held());
+    let backend = Backend::start_at(address, |_| ScriptedResponse::ok().held());
     backend.await_running(2);
     assert_eq!(gateway.depth(), 2);
     backend.open();

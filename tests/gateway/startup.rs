@@ -1,12 +1,11 @@
-//! The ways in and out that are not everyday: flags, YAML, other listeners, watched files, queue
-//! status, and connections that are used in unusual ways.
+//! Starting the gateway: flags, configuration files, listeners, the endpoints file.
 
 use std::fs;
 
-use crate::support::gateway::{ONE, TWO, config};
+use crate::support::gateway::{TWO, config};
 use crate::support::metrics::Metrics;
 use crate::support::process::Process;
-use crate::support::{Answer, Ask, Backend, Call, Engine, Gateway, Nowhere, chat, eventually};
+use crate::support::{Backend, Call, Engine, Gateway, HttpRequest, Nowhere, chat, eventually};
 
 #[test]
 fn serve_needs_no_file() {
@@ -23,7 +22,7 @@ fn serve_needs_no_file() {
 }
 
 #[test]
-fn x06_yaml_is_read_and_the_words_of_the_source_mean_what_they_mean() {
+fn x06_yaml_is_read_with_the_keys_of_the_source() {
     let backend = Backend::held();
     let file = Gateway::launch("").folder().join("tidegate.yaml");
     let scoring = "router:\n  queue_depth_penalty_per_request: 50.0\n  priority_scoring:\n\
@@ -37,14 +36,17 @@ fn x06_yaml_is_read_and_the_words_of_the_source_mean_what_they_mean() {
     fs::write(&file, format!("{scoring}{rest}")).unwrap();
     let path = file.to_str().unwrap();
     let process = Process::start(&["serve", "--config", path, "--listen", "127.0.0.1:0"]);
-    let send = |ask: &Ask| Call::open(process.address(), &ask.bytes());
+    let send = |ask: &HttpRequest| Call::open(process.address(), &ask.bytes());
     let first = send(&chat("m").priority("critical"));
     backend.await_running(1);
     let _second = send(&chat("m").header("x-n", "2"));
-    eventually("waiting", || match send(&Ask::get("/health")).finish().json()["queue"]["depth"] {
-        serde_json::Value::Number(ref depth) if depth.as_u64() == Some(1) => Ok(()),
-        ref other => Err(other.to_string()),
-    });
+    eventually(
+        "waiting",
+        || match send(&HttpRequest::get("/health")).finish().json()["queue"]["depth"] {
+            serde_json::Value::Number(ref depth) if depth.as_u64() == Some(1) => Ok(()),
+            ref other => Err(other.to_string()),
+        },
+    );
     assert_eq!(send(&chat("m")).finish().status, 503);
     backend.open();
     assert_eq!(first.finish().header("x-priority-boost"), Some("1000"));
@@ -67,12 +69,12 @@ fn x06_a_configuration_that_cannot_be_used_is_refused_by_its_keys() {
 }
 
 #[test]
-fn the_visibility_part_can_be_moved_elsewhere() {
+fn the_admin_pages_can_have_their_own_listener() {
     let backend = Backend::quick();
     let elsewhere = Nowhere::reserve().address();
     let admin = format!("[admin]\nlisten = \"{elsewhere}\"\n");
     let gateway = Gateway::launch(&config(&admin, &[("one", backend.address())]));
-    let page = Call::open(elsewhere, &Ask::get("/backends").bytes()).finish();
+    let page = Call::open(elsewhere, &HttpRequest::get("/backends").bytes()).finish();
     assert_eq!(page.status, 200, "{}", page.text());
     assert_eq!(gateway.get("/backends").status, 404);
     assert_eq!(gateway.ask(&chat("m")).status, 200);
@@ -81,7 +83,7 @@ fn the_visibility_part_can_be_moved_elsewhere() {
 }
 
 #[test]
-fn a_watched_file_brings_backends_and_takes_them() {
+fn the_endpoints_file_adds_and_removes_backends() {
     let (one, two) = (Backend::quick(), Backend::quick().lists(&["later"]));
     let file = Gateway::launch("").folder().join("endpoints.yaml");
     let write = |backends: &[&Backend]| {
@@ -105,107 +107,6 @@ fn a_watched_file_brings_backends_and_takes_them() {
     write(&[&two]);
     gateway.await_ready(1);
     assert_eq!(gateway.ask(&chat("later")).status, 200);
-}
-
-#[test]
-fn who_asks_is_told_the_place_while_waiting() {
-    let backend = Backend::start(|seen| match seen.number {
-        0 => Answer::ok().held(),
-        _ => super::streams(&["the ", "tide"]),
-    });
-    let gateway = Gateway::before(&format!("[queue]\nqueue_ttl = \"3s\"\n{ONE}"), &backend);
-    let running = gateway.send(&chat("m"));
-    backend.await_running(1);
-    let status = |ask: Ask| ask.streamed().header("X-Queue-Status", "sse");
-    let mut told = gateway.enqueue(&status(chat("m")), 0);
-    let head = told.head();
-    assert_eq!(head.status, 200);
-    let comment = String::from_utf8(told.chunk().unwrap()).unwrap();
-    assert!(comment.starts_with(": ") || comment.starts_with(":"), "{comment}");
-    backend.open();
-    assert_eq!(running.finish().status, 200);
-    let text = told.finish().text();
-    assert!(text.contains("tide") && text.ends_with("data: [DONE]\n\n"), "{text}");
-    gateway.await_idle();
-}
-
-#[test]
-fn a_refusal_after_queue_status_began_is_an_event() {
-    let backend = Backend::held();
-    let gateway = Gateway::before(&format!("[queue]\nqueue_ttl = \"1s\"\n{ONE}"), &backend);
-    let _running = gateway.send(&chat("m"));
-    backend.await_running(1);
-    let ask = chat("m").streamed().header("X-Queue-Status", "sse");
-    let answer = gateway.ask(&ask);
-    assert_eq!(answer.status, 200);
-    let text = answer.text();
-    let (_, event) = text.split_once("event: error\ndata: ").unwrap();
-    let error: serde_json::Value = serde_json::from_str(event.trim()).unwrap();
-    assert_eq!(error["error"]["code"], "queue_timeout");
-    let leaver = gateway.enqueue(&ask, 0);
-    drop(leaver);
-    gateway.await_depth(0);
-}
-
-#[test]
-fn q09_a_client_that_sent_more_than_a_request_is_missed_as_well() {
-    let backend = Backend::held();
-    let gateway = Gateway::before(&format!("[queue]\nqueue_ttl = \"10m\"\n{ONE}"), &backend);
-    let running = gateway.send(&chat("m").tag("running"));
-    backend.await_running(1);
-    let bytes = [chat("m").bytes_kept(), chat("m").bytes_kept()].concat();
-    let eager = Call::open(gateway.address(), &bytes);
-    gateway.await_depth(1);
-    drop(eager);
-    gateway.await_depth(0);
-    backend.open();
-    assert_eq!(running.finish().status, 200);
-    gateway.await_idle();
-}
-
-#[test]
-fn n05_a_backend_that_closes_idle_connections_is_not_at_fault() {
-    let backend = Backend::start(|_| Answer::ok().then(crate::support::answer::Step::Close));
-    let gateway = Gateway::before(TWO, &backend);
-    for _ in 0..100 {
-        assert_eq!(gateway.ask(&chat("m")).status, 200);
-    }
-    assert_eq!(backend.seen().len(), 100);
-    assert_eq!(gateway.backend("one")["failures"], 0);
-    let metrics = gateway.metrics();
-    assert_eq!(metrics.sum("tidegate_requeues_total"), 0.0);
-}
-
-#[test]
-fn requests_in_a_row_on_one_connection_are_answered_in_their_order() {
-    let backend =
-        Backend::start(|seen| Answer::json(200, &format!("{{\"n\":\"{}\"}}", seen.tag())));
-    let gateway = Gateway::before(TWO, &backend);
-    let ask = |tag: &str| chat("m").tag(tag).bytes_kept();
-    let health = Ask::get("/health").bytes_kept();
-    let all = [ask("one"), health, ask("two"), ask("three")].concat();
-    let mut call = Call::open(gateway.address(), &all);
-    let answers: Vec<_> = (0..4).map(|_| call.answer().unwrap().text()).collect();
-    assert_eq!(answers[0], "{\"n\":\"one\"}");
-    assert!(answers[1].contains("\"queue\""));
-    assert_eq!(answers[2..], ["{\"n\":\"two\"}", "{\"n\":\"three\"}"]);
-}
-
-#[test]
-fn a_client_that_expects_to_be_told_is_told_to_go_on() {
-    let backend = Backend::quick();
-    let gateway = Gateway::before(TWO, &backend);
-    let body = chat("m").body;
-    let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n\
-        content-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    let mut call = Call::open(gateway.address(), head.as_bytes());
-    assert_eq!(call.status_line(), "HTTP/1.1 100 Continue");
-    call.send(&body).unwrap();
-    assert_eq!(call.finish().status, 200);
-    assert_eq!(backend.seen()[0].header("expect"), None);
 }
 
 #[test]
@@ -239,9 +140,9 @@ fn a_gateway_that_is_its_own_backend_sends_itself_nothing() {
     let file = Gateway::launch("").folder().join("itself.toml");
     fs::write(&file, format!("{sections}{backends}")).unwrap();
     let process = Process::start(&["serve", "--config", file.to_str().unwrap()]);
-    let ask = |ask: &Ask| Call::open(process.address(), &ask.bytes()).finish();
+    let ask = |ask: &HttpRequest| Call::open(process.address(), &ask.bytes()).finish();
     let states = eventually("checked", || {
-        let states: Vec<_> = ask(&Ask::get("/backends"))
+        let states: Vec<_> = ask(&HttpRequest::get("/backends"))
             .json()
             .as_array()
             .unwrap()
@@ -253,7 +154,7 @@ fn a_gateway_that_is_its_own_backend_sends_itself_nothing() {
     });
     assert_eq!(states, ["unready: it is this gateway itself"; 3]);
     ask(&chat("m")).refused(503, "queue_timeout");
-    let metrics = Metrics::read(&ask(&Ask::get("/metrics")).text());
+    let metrics = Metrics::read(&ask(&HttpRequest::get("/metrics")).text());
     assert_eq!(metrics.sum("tidegate_offers_total"), 1.0);
     assert_eq!(process.log().matches("is this gateway").count(), 3, "{}", process.log());
 }

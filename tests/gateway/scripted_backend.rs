@@ -1,7 +1,7 @@
-//! The harness itself: a model server that holds its answers, and the client that reads them.
+//! Tests of the test support: the scripted backend, and the client that reads its responses.
 
-use crate::support::answer::Step;
-use crate::support::{Answer, Backend, Call, chat};
+use crate::support::scripted_response::Step;
+use crate::support::{Backend, Call, ScriptedResponse, chat};
 
 fn call(backend: &Backend, tag: &str) -> Call {
     Call::open(backend.address(), &chat("m").tag(tag).bytes())
@@ -23,7 +23,7 @@ fn held_answers_go_in_order_of_arrival() {
 }
 
 #[test]
-fn whoever_leaves_a_held_answer_is_noticed_and_blocks_nobody() {
+fn a_client_that_leaves_a_held_response_blocks_no_other() {
     let backend = Backend::held();
     let first = call(&backend, "first");
     backend.await_running(1);
@@ -40,15 +40,15 @@ fn streams_resets_and_trailers_are_what_they_say() {
     let trailers = "3\r\nabc\r\n0\r\nx-sum: 7\r\n\r\n";
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let backend = Backend::start(move |seen| match seen.tag().as_str() {
-        "reset" => Answer::reset(),
-        "cut" => Answer::stream_begun("a").then(Step::Close),
-        _ => Answer::raw(format!("{head}{trailers}")),
+        "reset" => ScriptedResponse::reset(),
+        "cut" => ScriptedResponse::stream_begun("a").then(Step::Close),
+        _ => ScriptedResponse::raw(format!("{head}{trailers}")),
     });
     let answer = call(&backend, "").finish();
     assert_eq!((answer.text(), answer.trailers.len()), ("abc".into(), 1));
     assert!(call(&backend, "reset").answer().is_err());
     assert!(call(&backend, "cut").answer().is_err());
     backend.stop();
-    let again = Backend::start_at(backend.address(), |_| Answer::ok());
+    let again = Backend::start_at(backend.address(), |_| ScriptedResponse::ok());
     assert_eq!(call(&again, "").finish().status, 200);
 }
