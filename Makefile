@@ -26,7 +26,7 @@ loop: ## the core's own tests, for working on it
 	$(CARGO) test -p flow --lib
 
 study: ## the watermark that tunes itself against the best fixed one, on recorded traffic
-	$(CARGO) run --release -p bench -- auto
+	$(CARGO) run --release -- simulate scenarios/auto
 
 bench: ## the core against a bare structure, the gateway against a bare proxy, the picker against Envoy alone, batch work
 	$(CARGO) run --release -p bench -- gateway

@@ -17,6 +17,7 @@ fn root() -> &'static Path {
 fn scenarios() -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join("scenarios")).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.is_file());
     paths.sort();
     assert!(paths.len() >= 12, "{paths:?}");
     paths
@@ -25,28 +26,39 @@ fn scenarios() -> Vec<PathBuf> {
 /// The names of the traces that a file needs.
 fn traces(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
-    let lines = text.lines().filter_map(|line| line.strip_prefix("trace = \""));
-    lines.map(|rest| rest.trim_end_matches('"').to_owned()).collect()
+    let names = text.split("trace = \"").skip(1).filter_map(|rest| rest.split('"').next());
+    names.filter(|name| !name.starts_with("{{")).map(str::to_owned).collect()
 }
 
 /// Plays a scenario with one seed, and checks its promises. Says so where its traces are not
 /// here.
 fn keeps(path: &Path, load: Option<f64>) {
+    keeps_with(path, SimulateOptions { load, ..SimulateOptions::default() });
+}
+
+/// The same for the cases of a file whose names contain `case`.
+fn keeps_cases(file: &str, case: &str) {
+    let case = Some(case.to_owned());
+    keeps_with(
+        &root().join("scenarios").join(file),
+        SimulateOptions { case, ..Default::default() },
+    );
+}
+
+fn keeps_with(path: &Path, options: SimulateOptions) {
     let folder = root().join("../shared/traces");
     if let Some(absent) = traces(path).iter().find(|name| !folder.join(name).exists()) {
         eprintln!("not played: {} needs {absent}, which is not here", path.display());
         return;
     }
-    let options = SimulateOptions {
-        traces: Some(folder),
-        seeds: Some(1),
-        load,
-        ..SimulateOptions::default()
-    };
+    let options = SimulateOptions { traces: Some(folder), seeds: Some(1), ..options };
     let mut progress = Progress { out: &mut std::io::sink(), live: false };
-    let (outcome, _) = play(&options, path, &mut progress).unwrap();
-    assert!(!outcome.report.verdicts.is_empty(), "{} promises nothing", path.display());
-    assert!(outcome.report.is_kept(), "\n{}", outcome.report);
+    let outcomes = play(&options, path, &mut progress).unwrap();
+    assert!(!outcomes.is_empty(), "{} has no such case", path.display());
+    for outcome in outcomes {
+        assert!(!outcome.report.verdicts.is_empty(), "{} promises nothing", outcome.name);
+        assert!(outcome.report.is_kept(), "\n{}", outcome.report);
+    }
 }
 
 #[test]
@@ -74,6 +86,50 @@ fn the_example_of_the_document_keeps_its_promise() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("document.toml");
     fs::write(&path, example).unwrap();
     keeps(&path, None);
+}
+
+#[test]
+fn c10_auto_reaches_the_best_fixed_watermark_where_memory_binds() {
+    keeps_cases("auto/best-fixed.toml", "rtx4090-8b");
+}
+
+#[test]
+fn c10_auto_reaches_the_best_fixed_watermark_where_slots_or_arithmetic_bind() {
+    keeps_cases("auto/best-fixed.toml", "pro6000-8b");
+    keeps_cases("auto/best-fixed.toml", "ollama-4");
+}
+
+#[test]
+fn c10_auto_follows_a_slow_down_and_recovers() {
+    keeps_cases("auto/slow-down.toml", "");
+}
+
+#[test]
+fn c10_auto_follows_a_shift_of_workload() {
+    keeps_cases("auto/shift.toml", "");
+}
+
+#[test]
+fn c10_auto_does_not_collapse_when_metrics_vanish() {
+    keeps_cases("auto/metrics-vanish.toml", "");
+}
+
+#[test]
+fn c10_auto_ramps_at_the_engines_own_prefill_speed() {
+    keeps_cases("auto/ramp.toml", "");
+}
+
+/// Two engines and two traces here; `make study` plays all of them with five seeds.
+#[test]
+fn c10_auto_reaches_the_best_fixed_watermark_on_recorded_traffic() {
+    for case in ["rtx4090-8b conv", "rtx4090-8b m-large", "pro6000-8b conv", "pro6000-8b m-large"] {
+        keeps_cases("auto/recorded.toml", case);
+    }
+}
+
+#[test]
+fn d02_the_start_limiter_protects_interactive_requests_and_outdoes_fixed_budgets() {
+    keeps_cases("batch/start-limiter.toml", "");
 }
 
 #[test]

@@ -44,6 +44,9 @@ pub(super) struct Simulate {
     /// Run only this policy.
     #[arg(long, value_name = "POLICY")]
     only: Option<String>,
+    /// Run only cases whose name contains this, of files with several cases.
+    #[arg(long, value_name = "NAME")]
+    case: Option<String>,
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -64,6 +67,7 @@ impl Simulate {
             seeds: self.seeds,
             load: self.load,
             only: self.only,
+            case: self.case,
             json: self.json,
             document: self.document,
         };

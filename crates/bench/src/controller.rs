@@ -1,7 +1,7 @@
 //! What the core costs, beside the least it could cost.
 //!
 //! Every figure is a ratio to something measured in the same run (`floor`) or stands beside a
-//! published one (`relative`), because nanoseconds alone say more about the machine than about
+//! published one (`llm_d_grid`), because nanoseconds alone say more about the machine than about
 //! the code.
 
 mod chance;
@@ -11,11 +11,9 @@ mod fixture;
 mod floor;
 mod llm_d_grid;
 mod memory;
-mod report;
 mod sample;
 mod storms;
 mod subject;
-mod targets;
 mod workload_order;
 
 #[cfg(test)]
@@ -26,34 +24,27 @@ use std::io::Write;
 use anyhow::Result;
 use subject::{FLOWS, Shape};
 
+use crate::report::Report;
 use crate::runner::{Runner, Selection};
 
-pub(crate) use counted_cycles::{Counted, Which};
-pub(crate) use report::Report;
+pub(crate) use counted_cycles::CountedCycles;
 
-/// Measures the core; says on `progress` what it is at.
-pub(crate) fn core(selection: &Selection, progress: &mut dyn Write) -> Result<Report> {
+/// Measures the core; reports on `progress` which benchmark runs.
+pub(crate) fn measure(selection: &Selection, progress: &mut dyn Write) -> Result<Report> {
     let mut run = Runner::new(selection, progress);
-    let cycles = cycles::measure(&mut run)?;
-    let report = Report {
-        quick: selection.quick,
-        growth: cycles::growth(&cycles),
-        scan: workload_order::measure(&mut run)?,
-        storms: storms::measure(&mut run)?,
-        memory: memory::measure(&mut run)?,
-        relative: llm_d_grid::measure(&mut run)?,
-        cycles,
-        targets: Vec::new(),
-    };
-    run.check_any(!report.is_empty())?;
-    Ok(Report { targets: targets::judge(&report), ..report })
+    let mut tables = cycles::measure(&mut run)?;
+    tables.push(workload_order::measure(&mut run)?);
+    tables.push(storms::measure(&mut run)?);
+    let (memory, note) = memory::measure(&mut run)?;
+    tables.extend([memory, llm_d_grid::measure(&mut run)?]);
+    run.report(note.into_iter().collect(), tables)
 }
 
 // === impl Runner ===
 
 impl Runner<'_> {
-    /// The queues worth the time that the plan allows.
-    pub(crate) fn shapes(&self) -> Vec<Shape> {
+    /// The queues worth the time that the selection allows.
+    fn shapes(&self) -> Vec<Shape> {
         let sizes: &[u32] =
             if self.selection.quick { &[1_000, 100_000] } else { &[1_000, 100_000, 1_000_000] };
         let shapes = |flows| sizes.iter().map(move |&queued| Shape { queued, flows });
@@ -61,7 +52,7 @@ impl Runner<'_> {
     }
 
     /// `full`, or a quarter of it in a quick run.
-    pub(crate) fn batches(&self, full: usize) -> usize {
+    fn batches(&self, full: usize) -> usize {
         if self.selection.quick { full / 4 } else { full }
     }
 }

@@ -4,14 +4,16 @@
 //! says more about the machine than about the code. Gateways, pickers and dispatchers run as
 //! processes of the `tidegate` binary; the simulated and the bare structures run in this process.
 
-mod auto;
 mod batch;
 mod cli;
 mod controller;
 mod epp;
 mod gateway;
 mod recorded;
+mod report;
 mod runner;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 

@@ -1,15 +1,32 @@
-//! Which benchmarks run, and how thoroughly.
+//! One runner for all benchmarks: which of them run, how thoroughly, and in which turns.
 
 use std::io::Write;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
 
-/// What to measure, and how thoroughly.
-#[derive(Clone, Debug, Default)]
+use crate::gateway::process::Cores;
+use crate::gateway::proxies::Fixture;
+use crate::report::{Report, Table};
+
+const ROUNDS: usize = 8;
+const ROUNDS_QUICK: usize = 3;
+
+/// Which benchmarks to run, and how thoroughly.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Selection {
-    /// Fewer and shorter rounds, and nothing with a million asks but the count of bytes.
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Take fewer and shorter rounds, and leave out queues of a million.
+    #[arg(long)]
     pub(crate) quick: bool,
-    /// Only benchmarks whose name contains this.
+    /// Run only benchmarks whose name contains this.
+    #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
 }
 
@@ -18,6 +35,25 @@ pub(crate) struct Runner<'a> {
     pub(crate) selection: &'a Selection,
     pub(crate) progress: &'a mut dyn Write,
     names: Vec<String>,
+}
+
+/// One benchmark of processes.
+type Measure = for<'a> fn(&'a mut Bench) -> Pin<Box<dyn Future<Output = Result<Table>> + 'a>>;
+
+/// Benchmarks that share their processes' cores.
+pub(crate) struct Suite {
+    pub(crate) cores: fn() -> Result<Cores>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) benchmarks: &'static [(&'static str, Measure)],
+}
+
+/// What a benchmark of processes works with.
+pub(crate) struct Bench {
+    pub(crate) quick: bool,
+    pub(crate) fixture: Fixture,
+    /// Another endpoint picker to measure: a program that is given the port to listen on and the
+    /// port of its one model server.
+    pub(crate) other_picker: Option<PathBuf>,
 }
 
 // === impl Runner ===
@@ -37,13 +73,68 @@ impl<'a> Runner<'a> {
         Ok(wanted)
     }
 
-    /// Fails if no benchmark was wanted, and lists the names that exist.
-    pub(crate) fn check_any(&self, measured: bool) -> Result<()> {
-        if !measured {
+    /// The report on these tables; an error that lists the names where nothing was measured.
+    pub(crate) fn report(&self, notes: Vec<String>, tables: Vec<Table>) -> Result<Report> {
+        let tables: Vec<Table> =
+            tables.into_iter().filter(|table| !table.rows.is_empty()).collect();
+        if tables.is_empty() && notes.is_empty() {
             let only = self.selection.only.as_deref().unwrap_or_default();
             let names = self.names.join(", ");
             bail!("no benchmark's name contains '{only}'; the names are: {names}");
         }
-        Ok(())
+        Ok(Report { quick: self.selection.quick, notes, tables })
     }
+}
+
+// === impl Suite ===
+
+impl Suite {
+    /// Runs the selected benchmarks on this thread.
+    pub(crate) fn run(
+        self,
+        selection: &Selection,
+        other_picker: Option<PathBuf>,
+        progress: &mut dyn Write,
+    ) -> Result<Report> {
+        let mut run = Runner::new(selection, progress);
+        let fixture = Fixture::new(self.cores)?;
+        let mut bench = Bench { quick: selection.quick, fixture, other_picker };
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let mut tables = Vec::new();
+        for (name, measure) in self.benchmarks {
+            if run.wants(name)? {
+                let measured = LocalSet::new().block_on(&runtime, measure(&mut bench));
+                tables.push(measured.context(*name)?);
+            }
+        }
+        let mut report = run.report(Vec::new(), tables)?;
+        report.notes = self.notes;
+        if cfg!(debug_assertions) {
+            report.notes.push("A debug build: only a release build says anything.".to_owned());
+        }
+        Ok(report)
+    }
+}
+
+// === impl Bench ===
+
+impl Bench {
+    pub(crate) fn rounds(&self) -> usize {
+        if self.quick { ROUNDS_QUICK } else { ROUNDS }
+    }
+
+    /// So long, or a third of it in a quick run.
+    pub(crate) fn seconds(&self, full: f64) -> Duration {
+        Duration::from_secs_f64(if self.quick { full / 3.0 } else { full })
+    }
+
+    /// So many, or a third of them in a quick run.
+    pub(crate) fn count(&self, full: usize) -> usize {
+        if self.quick { full / 3 } else { full }
+    }
+}
+
+/// The order in which `count` subjects take their turns in a round: each is first in turn.
+pub(crate) fn turns(count: usize, round: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |turn| (turn + round) % count)
 }

@@ -9,7 +9,7 @@ mod percentile;
 mod recorder;
 mod series;
 mod shares;
-mod summary;
+mod slo;
 
 use flow::{Band, Time};
 
@@ -18,7 +18,7 @@ pub use percentile::{Stat, nearest_rank};
 pub(crate) use recorder::{Arrival, Recorder};
 pub use series::{EngineMoment, Moment, Series};
 pub use shares::{Share, Shares};
-pub use summary::{Counts, Slo, Summary, TenantSummary};
+pub use slo::Slo;
 
 use crate::policy::{EngineId, RefusalReason, Tenant};
 

@@ -5,6 +5,7 @@
 //! could know: never the output length of a request that has not ended, never the state of an
 //! engine beyond what the engine says of itself.
 
+pub mod batch;
 pub mod direct;
 pub mod plain_queue;
 pub mod tidegate;

@@ -19,6 +19,8 @@ use crate::scenario::{Cell, Sample, Scenario, Verdict};
 use columns::Heading;
 use curve::Curves;
 
+pub use table::grid;
+
 /// What is kept of one cell.
 #[derive(Clone, Debug)]
 pub struct Digest {

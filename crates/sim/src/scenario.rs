@@ -5,6 +5,7 @@
 //! is one policy under one load with one seed.
 
 mod build;
+mod cases;
 mod check;
 mod duration;
 mod expect;
@@ -24,6 +25,7 @@ use crate::policy::Tenant;
 use crate::trace::Trace;
 use crate::world::{self, Fault, Metrics};
 
+pub use cases::Case;
 pub(crate) use expect::Sample;
 pub use expect::{Expectation, Verdict};
 pub(crate) use figure::BAND_NAMES;

@@ -6,7 +6,6 @@
 
 mod jsonl;
 mod number;
-mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,8 +17,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use flow::Time;
-
-pub use summary::{Spread, Summary};
 
 use jsonl::Jsonl;
 use table::Table;

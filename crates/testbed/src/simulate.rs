@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use sim::report::Report;
-use sim::scenario::{Scenario, Traces};
+use sim::scenario::{Case, Scenario, Traces};
 
 use crate::progress::Progress;
 pub use read::{TRACE_BYTES_MAX, text as read_text};
@@ -49,6 +49,8 @@ pub struct SimulateOptions {
     pub load: Option<f64>,
     /// The only policy to run.
     pub only: Option<String>,
+    /// The only cases to run, by a part of their names.
+    pub case: Option<String>,
     /// Print JSON instead of tables.
     pub json: bool,
     /// A document whose tables are brought up to date.
@@ -81,9 +83,12 @@ pub fn run(
 ) -> Result<()> {
     let files = read::files(&options.paths)?;
     // Whatever can be wrong shows before the runs, which may take long.
-    let all: Result<Vec<LoadedScenario<'_>>> =
-        files.iter().map(|path| LoadedScenario::new(options, path)).collect();
-    let all = all?;
+    let mut all = Vec::new();
+    for path in &files {
+        all.extend(LoadedScenario::of_file(options, path)?);
+    }
+    let case = options.case.as_deref().unwrap_or_default();
+    ensure!(!all.is_empty(), "no scenario has a case whose name contains '{case}'");
     if let Some(path) = &options.document {
         document::check(path)?;
     }
@@ -114,24 +119,35 @@ pub fn run(
     judge(&outcomes)
 }
 
-/// Reads one scenario and runs it; writes nothing but progress.
+/// Reads the scenarios of one file and runs them; writes nothing but progress.
 pub fn play(
     options: &SimulateOptions,
     path: &Path,
     progress: &mut Progress<'_>,
-) -> Result<(Outcome, Timing)> {
-    LoadedScenario::new(options, path)?.play(options, progress)
+) -> Result<Vec<Outcome>> {
+    let all = LoadedScenario::of_file(options, path)?;
+    all.into_iter().map(|one| one.play(options, progress).map(|(outcome, _)| outcome)).collect()
 }
 
 // === impl LoadedScenario ===
 
 impl<'a> LoadedScenario<'a> {
-    fn new(options: &SimulateOptions, path: &'a Path) -> Result<Self> {
+    /// The scenarios of a file, those of the chosen cases alone.
+    fn of_file(options: &SimulateOptions, path: &'a Path) -> Result<Vec<Self>> {
+        let mut cases = read::scenarios(path)?;
+        cases.retain(|case| options.case.as_ref().is_none_or(|part| case.name.contains(part)));
+        cases.into_iter().map(|case| Self::new(options, path, case)).collect()
+    }
+
+    fn new(options: &SimulateOptions, path: &'a Path, case: Case) -> Result<Self> {
         let within = || format!("{}", path.display());
-        let mut scenario = read::scenario(path)?;
+        let Case { name: case, mut scenario } = case;
         adjust(&mut scenario, options).with_context(within)?;
         let only = chosen(&scenario, options).with_context(within)?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if !case.is_empty() {
+            name = format!("{name}-{}", case.replace(['/', ' '], "-"));
+        }
         Ok(Self { path, name, scenario, only })
     }
 

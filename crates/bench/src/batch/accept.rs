@@ -10,14 +10,14 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::Instant;
 
-use super::Bench;
 use super::api::{Api, chat, lines};
 use super::settings::{Gate, bounds, work};
 use crate::gateway::load::{ClosedLoop, Request};
 use crate::gateway::origin::{Behaviour, Origin};
 use crate::gateway::process::Process;
 use crate::gateway::proxies::Proxy;
-use crate::gateway::{Column, Figures, Promise, Row};
+use crate::report::Table;
+use crate::runner::Bench;
 
 const LINES: usize = 50_000;
 /// With what stands around it, a line of 300 bytes.
@@ -37,7 +37,7 @@ struct Times {
 }
 
 /// How long a batch takes, and what it takes of memory.
-pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promise>)> {
+pub(super) async fn measure(bench: &mut Bench) -> Result<Table> {
     let count = bench.count(LINES);
     let origin = Origin::start(Behaviour::default())?;
     let folder = bench.fixture.file("batches");
@@ -49,26 +49,22 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promi
     gateway.end()?;
     let rate = count as f64 / (times.answered - times.accepted);
     let finalised = times.ended - times.answered;
-    let batch = [times.uploaded, times.accepted, rate, finalised, peak].map(Some).to_vec();
-    let beside = vec![None, None, Some(direct), None, None];
-    let rows = vec![
-        Row::new(&format!("a batch of {count}"), batch),
-        Row::new(&format!("{CLIENTS} clients that ask themselves"), beside),
+    let columns = [
+        ("uploaded s", 2),
+        ("in progress s", 2),
+        ("requests/s", 0),
+        ("finalised in s", 2),
+        ("peak MB", 0),
     ];
-    let promises = vec![
-        Promise::new("s from the first byte to in_progress", ACCEPTED_MAX, times.accepted),
-        Promise::new("MB of the gateway at most", MEGABYTES_MAX, peak),
-    ];
-    let column = |head, decimals| Column { head, decimals };
-    let columns = vec![
-        column("uploaded s", 2),
-        column("in progress s", 2),
-        column("requests/s", 0),
-        column("finalised in s", 2),
-        column("peak MB", 0),
-    ];
-    let title = "A batch of 300-byte lines, and a backend that answers at once".to_owned();
-    Ok((Figures { name: "accept", title, columns, rows }, promises))
+    let title = "A batch of 300-byte lines, and a backend that answers at once";
+    let mut table = Table::new(title, &columns);
+    let batch = [times.uploaded, times.accepted, rate, finalised, peak];
+    table.push_all(format!("a batch of {count}"), batch);
+    let direct = [None, None, Some(direct), None, None];
+    table.push(format!("{CLIENTS} clients that ask themselves"), direct);
+    table.target("s from the first byte to in_progress", ACCEPTED_MAX, times.accepted);
+    table.target("MB of the gateway at most", MEGABYTES_MAX, peak);
+    Ok(table)
 }
 
 async fn play(gateway: SocketAddr, count: usize) -> Result<Times> {
@@ -92,15 +88,15 @@ async fn play(gateway: SocketAddr, count: usize) -> Result<Times> {
 }
 
 /// Requests per second that the gateway relays without a batch.
-async fn relay(bench: &Bench<'_>, gateway: &Process, origin: &Origin) -> Result<f64> {
+async fn relay(bench: &Bench, gateway: &Process, origin: &Origin) -> Result<f64> {
     let body = chat(PROMPT, 16, false).to_string();
     let kind = "content-type: application/json\r\n";
-    let crowd = ClosedLoop {
+    let load = ClosedLoop {
         clients: CLIENTS,
         request: Request::post("/v1/chat/completions", kind, body.as_bytes()),
         warm: bench.seconds(1.0),
         counted: bench.seconds(5.0),
     };
-    let stretch = crowd.run(gateway, origin).await?;
+    let stretch = load.run(gateway, origin).await?;
     Ok(stretch.sent as f64 / stretch.seconds)
 }

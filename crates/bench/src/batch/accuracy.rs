@@ -13,13 +13,13 @@ use anyhow::{Result, bail};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Bench;
 use super::api::{Api, chat, lines};
 use super::settings::{Gate, bounds, work};
 use crate::gateway::load::{Client, Request};
 use crate::gateway::process::{Process, Ready};
 use crate::gateway::proxies::Proxy;
-use crate::gateway::{Column, Figures, Promise, Row};
+use crate::report::Table;
+use crate::runner::Bench;
 use testbed::engine::{Engine, Pace, Running, Settings};
 
 const PLACES: u32 = 128;
@@ -54,15 +54,15 @@ pub(super) struct Seen {
 }
 
 /// How far from four fifths each gate keeps an engine.
-pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promise>)> {
-    let (mut rows, mut ours) = (Vec::new(), Vec::new());
+pub(super) async fn measure(bench: &mut Bench) -> Result<Table> {
+    let title = format!("Saturation of an engine with {PLACES} places, threshold {THRESHOLD}");
+    let mut table = Table::new(title, &["average", "least", "most"].map(|head| (head, 3)));
+    let mut ours = Vec::new();
     for way in Way::ALL {
         for service in SERVICE {
-            let who = format!("{}, {} s each", way.name(), service.as_secs_f64());
-            writeln!(bench.progress, "  {who}")?;
             let seen = way.play(bench, service).await?;
-            let figures = [seen.average, seen.least, seen.most].map(Some).to_vec();
-            rows.push(Row::new(&who, figures));
+            let who = format!("{}, {} s each", way.name(), service.as_secs_f64());
+            table.push_all(who, [seen.average, seen.least, seen.most]);
             if !matches!(way, Way::Binary) {
                 ours.push(seen);
             }
@@ -70,14 +70,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promi
     }
     let off = ours.iter().map(|seen| (seen.average - THRESHOLD).abs()).fold(0.0, f64::max);
     let most = ours.iter().map(|seen| seen.most).fold(0.0, f64::max);
-    let promises = vec![
-        Promise::new("average saturation off 0.8, our gates", AVERAGE_OFF_MAX, off),
-        Promise::new("most saturation of any sample, our gates", SAMPLE_MAX, most),
-    ];
-    let column = |head| Column { head, decimals: 3 };
-    let columns = vec![column("average"), column("least"), column("most")];
-    let title = format!("Saturation of an engine with {PLACES} places, threshold {THRESHOLD}");
-    Ok((Figures { name: "accuracy", title, columns, rows }, promises))
+    table.target("average saturation off 0.8, our gates", AVERAGE_OFF_MAX, off);
+    table.target("most saturation of any sample, our gates", SAMPLE_MAX, most);
+    Ok(table)
 }
 
 // === impl Way ===
@@ -98,7 +93,7 @@ impl Way {
         }
     }
 
-    async fn play(self, bench: &mut Bench<'_>, service: Duration) -> Result<Seen> {
+    async fn play(self, bench: &mut Bench, service: Duration) -> Result<Seen> {
         let engine = Engine::start(Settings {
             models: vec!["m".to_owned()],
             pace: Pace::Service { time: service, at_once: PLACES },
@@ -119,7 +114,7 @@ impl Way {
     }
 
     /// The process that has the gate; nothing for workers of our own.
-    async fn start(self, bench: &mut Bench<'_>, engine: SocketAddr) -> Result<Option<Process>> {
+    async fn start(self, bench: &mut Bench, engine: SocketAddr) -> Result<Option<Process>> {
         let folder = bench.fixture.file("batches");
         match self {
             Self::Gateway => {

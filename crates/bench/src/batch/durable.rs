@@ -18,9 +18,8 @@ use store::{Body, ClaimRequest, Message, Moment, Outcome, Receipt, SqliteStore, 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Bench;
-use crate::gateway::report::median;
-use crate::gateway::{Column, Figures, Promise, Row};
+use crate::report::{Table, median};
+use crate::runner::Bench;
 
 const AT_ONCE: [usize; 3] = [1, 64, 256];
 const ROUNDS: usize = 6;
@@ -57,8 +56,10 @@ struct Floor {
 }
 
 /// Messages per second of the store beside the floor.
-pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promise>)> {
-    let (mut rows, mut promises) = (Vec::new(), Vec::new());
+pub(super) async fn measure(bench: &mut Bench) -> Result<Table> {
+    let title = "The embedded queue: submit, claim, complete, each durable; 2 KiB";
+    let columns = [("messages/s", 0), ("bare writes/s", 0), ("of that %", 0), ("µs each", 0)];
+    let mut table = Table::new(title, &columns);
     for at_once in AT_ONCE {
         let store = SqliteStore::open(bench.fixture.file("db"))?;
         let mut floor = Floor::new(&bench.fixture.file("floor"), at_once)?;
@@ -68,23 +69,13 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promi
             ours.push(rate(&store, (at_once, round), bench.seconds(ROUND)).await?);
         }
         let (ours, bare) = (median(&ours), median(&bare));
-        let figures = [ours, bare, 100.0 * ours / bare, 1e6 / ours];
-        rows.push(Row::new(&format!("{at_once} at once"), figures.map(Some).to_vec()));
-        promises.extend(match at_once {
-            64 => Some(Promise::new("µs for each message, 64 at once", MICROS_MAX, 1e6 / ours)),
-            256 => Some(Promise::new("µs for each message, 256 at once", MICROS_MAX, 1e6 / ours)),
-            _ => None,
-        });
+        table.push_all(format!("{at_once} at once"), [ours, bare, 100.0 * ours / bare, 1e6 / ours]);
+        if at_once > 1 {
+            let what = format!("µs for each message, {at_once} at once");
+            table.target(what, MICROS_MAX, 1e6 / ours);
+        }
     }
-    let column = |head, decimals| Column { head, decimals };
-    let columns = vec![
-        column("messages/s", 0),
-        column("bare writes/s", 0),
-        column("of that %", 0),
-        column("µs each", 0),
-    ];
-    let title = "The embedded queue: submit, claim, complete, each durable; 2 KiB".to_owned();
-    Ok((Figures { name: "store", title, columns, rows }, promises))
+    Ok(table)
 }
 
 /// Messages per second of so many workers at once, whose names are of this round.

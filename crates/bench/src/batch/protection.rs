@@ -11,12 +11,11 @@ use anyhow::{Context as _, Result};
 
 use std::time::Duration;
 
-use super::Bench;
 use super::api::{Api, chat, lines};
 use super::settings::{Gate, engine as backend, work};
 use crate::gateway::process::{Process, Ready};
-use crate::gateway::report::quantile;
-use crate::gateway::{Column, Figures, Promise, Row};
+use crate::report::{Table, percentile};
+use crate::runner::Bench;
 use interactive::Traffic;
 use sim::random::Random;
 use testbed::engine::{Engine, Pace, Running, Settings};
@@ -64,7 +63,7 @@ pub(super) struct Played {
 }
 
 /// Batch work beside bursts of interactive streams, by policy.
-pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promise>)> {
+pub(super) async fn measure(bench: &mut Bench) -> Result<Table> {
     let traffic = Traffic::drawn(bench.quick);
     // Once before the others and once after them: the machine is not the same all the time.
     let mut alone = play(bench, Policy::Without, &traffic).await?;
@@ -78,49 +77,37 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> Result<(Figures, Vec<Promi
     let limit = P99_RATIO_MAX * alone.p99();
     let kept = |(policy, run): &&(Policy, Played)| policy.is_fixed() && run.p99() <= limit;
     let best = runs.iter().filter(kept).map(|(_, run)| run.batch).fold(0.0, f64::max);
-    let row = |policy: Policy, run: &Played| {
+    let columns = [
+        ("first token p50 ms", 0),
+        ("p99 ms", 0),
+        ("p99 over alone", 2),
+        ("batch requests/s", 1),
+        ("tokens/s", 0),
+        ("of the best fixed %", 0),
+        ("interactive errors", 0),
+    ];
+    let title = "Interactive streams in bursts and lulls, batch in the rest";
+    let mut table = Table::new(title, &columns);
+    let mut push = |policy: Policy, run: &Played| {
         let share = (best > 0.0 && policy != Policy::Without).then(|| 100.0 * run.batch / best);
-        let mut figures = [quantile(&run.first_ms, 0.5), run.p99()].map(Some).to_vec();
-        figures.extend([Some(run.p99() / alone.p99()), Some(run.batch)]);
-        figures.extend([
-            Some(run.batch * (SHORTEST + LONGEST) as f64 / 2.0),
-            share,
-            Some(run.errors as f64),
-        ]);
-        Row::new(&policy.name(), figures)
+        let tokens = run.batch * (SHORTEST + LONGEST) as f64 / 2.0;
+        let p99 = run.p99();
+        let figures = [percentile(&run.first_ms, 500), p99, p99 / alone.p99(), run.batch, tokens];
+        let others = [share, Some(run.errors as f64)];
+        table.push(policy.name(), figures.map(Some).into_iter().chain(others).collect::<Vec<_>>());
     };
-    let mut rows = vec![row(Policy::Without, &alone)];
-    rows.extend(runs.iter().map(|(policy, run)| row(*policy, run)));
+    push(Policy::Without, &alone);
+    runs.iter().for_each(|(policy, run)| push(*policy, run));
     let ours = runs.iter().find(|(policy, _)| *policy == Policy::Through(Gate::USUAL));
     let (_, ours) = ours.context("our own gate was not played")?;
-    let promises = vec![
-        Promise::new(
-            "interactive p99 over that without batch",
-            P99_RATIO_MAX,
-            ours.p99() / alone.p99(),
-        ),
-        Promise::new("part missed of the best fixed budget", MISSED_MAX, 1.0 - ours.batch / best),
-    ];
-    let title = "Interactive streams in bursts and lulls, batch in the rest".to_owned();
-    Ok((Figures { name: "protection", title, columns: columns(), rows }, promises))
-}
-
-fn columns() -> Vec<Column> {
-    let column = |head, decimals| Column { head, decimals };
-    vec![
-        column("first token p50 ms", 0),
-        column("p99 ms", 0),
-        column("p99 over alone", 2),
-        column("batch requests/s", 1),
-        column("tokens/s", 0),
-        column("of the best fixed %", 0),
-        column("interactive errors", 0),
-    ]
+    let ratio = ours.p99() / alone.p99();
+    table.target("interactive p99 over that without batch", P99_RATIO_MAX, ratio);
+    table.target("part missed of the best fixed budget", MISSED_MAX, 1.0 - ours.batch / best);
+    Ok(table)
 }
 
 /// One run, on an engine and a gateway of its own.
-async fn play(bench: &mut Bench<'_>, policy: Policy, traffic: &Traffic) -> Result<Played> {
-    writeln!(bench.progress, "  {}", policy.name())?;
+async fn play(bench: &mut Bench, policy: Policy, traffic: &Traffic) -> Result<Played> {
     let engine = Engine::start(Settings {
         models: vec!["m".to_owned()],
         pace: Pace::Profile(PROFILE.to_owned()),
@@ -146,7 +133,7 @@ async fn play(bench: &mut Bench<'_>, policy: Policy, traffic: &Traffic) -> Resul
     })
 }
 
-async fn start(bench: &mut Bench<'_>, policy: Policy, engine: &Running) -> Result<Process> {
+async fn start(bench: &mut Bench, policy: Policy, engine: &Running) -> Result<Process> {
     let (gate, band) = match policy {
         Policy::Without => (Gate::OPEN, "best-effort"),
         Policy::Through(gate) => (gate, "best-effort"),
@@ -195,6 +182,6 @@ impl Policy {
 
 impl Played {
     fn p99(&self) -> f64 {
-        quantile(&self.first_ms, 0.99)
+        percentile(&self.first_ms, 990)
     }
 }

@@ -5,14 +5,13 @@
 //! tells how far from it one usually is.
 
 use anyhow::Result;
-use serde::Serialize;
 
 use super::chance::Chance;
 use super::subject::Subject;
 use testbed::stopwatch::Stopwatch;
 
 /// Nanoseconds per step over many batches.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sample {
     /// The least.
     pub(crate) min: f64,

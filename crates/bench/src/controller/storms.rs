@@ -3,12 +3,12 @@
 use anyhow::{Result, ensure};
 use flow::Order;
 
-use super::cycles::filling;
-use super::report::Cell;
+use super::cycles::{against_floor_table, filling, push};
 use super::sample::{Effort, Sample, in_turns};
 use super::subject::core::CoreSubject;
 use super::subject::floor::FloorSubject;
 use super::subject::{STORM_NANOS, Shape, Subject};
+use crate::report::Table;
 use crate::runner::Runner;
 use testbed::stopwatch::Stopwatch;
 
@@ -21,18 +21,19 @@ type Storm = fn(&Runner<'_>, Shape) -> Result<(Sample, Option<Sample>)>;
 const KINDS: [(&str, Storm); 3] =
     [("cancel", cancel), ("expiry", expiry), ("preemption", preemption)];
 
-pub(crate) fn measure(run: &mut Runner<'_>) -> Result<Vec<Cell>> {
-    let mut cells = Vec::new();
+pub(crate) fn measure(run: &mut Runner<'_>) -> Result<Table> {
+    let title = "Storms, for each ask cancelled and replaced, expired or preempted";
+    let mut table = against_floor_table(title);
     for (kind, storm) in KINDS {
         for shape in run.shapes() {
             let name = format!("{kind}/{}", shape.name());
             if run.wants(&name)? {
                 let (core, floor) = storm(run, shape)?;
-                cells.push(Cell::new(name, core, floor));
+                push(&mut table, name, core, floor);
             }
         }
     }
-    Ok(cells)
+    Ok(table)
 }
 
 /// One ask that waits is cancelled and another one offered.

@@ -9,14 +9,16 @@ use anyhow::{Context as _, Result, bail};
 use flow::{Ask, Controller, Event, FlowId, Order, Ticket, Time, Usage, Verdict, Workload};
 
 use super::fixture::{self, MODEL, WORKLOADS, settings};
-use super::report::Scan;
 use super::sample::Sample;
 use super::subject::STEP_NANOS;
+use crate::report::Table;
 use crate::runner::Runner;
 use testbed::stopwatch::Stopwatch;
 
 const BATCHES: usize = 60;
 const STEPS: usize = 500;
+const SCORE_NANOS_MAX: f64 = 1_000.0;
+const DEQUEUE_NANOS_MAX: f64 = 10_000.0;
 
 /// One flow with one ask of each workload, and one ask in flight.
 struct Line {
@@ -29,9 +31,12 @@ struct Line {
     now: u64,
 }
 
-pub(crate) fn measure(run: &mut Runner<'_>) -> Result<Option<Scan>> {
+pub(crate) fn measure(run: &mut Runner<'_>) -> Result<Table> {
+    let title = "The workload order: from a settlement to the next grant";
+    let mut table = Table::new(title, &[("least", 1), ("median", 1)]);
+    table.subject = "ns";
     if !run.wants("scan")? {
-        return Ok(None);
+        return Ok(table);
     }
     let (mut many, mut one) = (Line::new(WORKLOADS)?, Line::new(1)?);
     let (mut dequeue, mut alone) = (Vec::new(), Vec::new());
@@ -41,7 +46,13 @@ pub(crate) fn measure(run: &mut Runner<'_>) -> Result<Option<Scan>> {
     }
     let (dequeue, alone) = (Sample::of(dequeue), Sample::of(alone));
     let score = (dequeue.min - alone.min) / f64::from(WORKLOADS - 1);
-    Ok(Some(Scan { workloads: WORKLOADS, dequeue, alone, score }))
+    let many = format!("dequeue among {WORKLOADS} workloads");
+    table.push_all(many, [dequeue.min, dequeue.median]);
+    table.push_all("dequeue among one", [alone.min, alone.median]);
+    table.push("one score", [Some(score), None]);
+    table.target("ns per score", SCORE_NANOS_MAX, score);
+    table.target("ns per workload dequeue", DEQUEUE_NANOS_MAX, dequeue.min);
+    Ok(table)
 }
 
 // === impl Line ===

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::Bench;
 use super::envoy_setup::{OURS, beside, ours};
 use super::grpc::Caller;
 use crate::gateway::load::Request;
 use crate::gateway::origin::{Behaviour, Origin};
 use crate::gateway::process::Process;
-use crate::gateway::report::{Column, Figures, Promise, Row, median, quantile};
+use crate::report::{Table, median, percentile};
+use crate::runner::Bench;
 
 const EVERY: Duration = Duration::from_millis(1);
 const BODY: usize = 2 << 10;
@@ -31,7 +31,7 @@ struct Round {
 }
 
 /// The time that decisions take.
-pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let origin = Origin::start(Behaviour::default())?;
     let mut pickers = vec![ours(bench, origin.address).await?];
     pickers.extend(beside(bench, origin.address).await?);
@@ -41,19 +41,17 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)
             rounds.push(round(picker, bench.seconds(SECONDS)).await?);
         }
     }
-    let row = |(picker, rounds): (&Process, &Vec<Round>)| {
+    let columns = [("p50 ms", 3), ("p99 ms", 3), ("picker CPU µs/request", 1)];
+    let title = "A decision: 1000 requests of 2 KB a second, without Envoy";
+    let mut table = Table::new(title, &columns);
+    for (picker, rounds) in pickers.iter().zip(&rounds) {
         let own = |pick: fn(&Round) -> f64| median(&rounds.iter().map(pick).collect::<Vec<_>>());
         let figures = [own(|round| round.p50), own(|round| round.p99), own(|round| round.micros)];
-        Row::new(picker.name, figures.map(Some).to_vec())
-    };
-    let rows: Vec<Row> = pickers.iter().zip(&rounds).map(row).collect();
-    let ours = rows.iter().find(|row| row.who == OURS).and_then(|row| row.figures[1]);
-    let promise = Promise::new("p99 of a decision, ms", P99_MILLIS_MAX, ours.unwrap_or(f64::NAN));
-    let column = |head, decimals| Column { head, decimals };
-    let columns =
-        vec![column("p50 ms", 3), column("p99 ms", 3), column("picker CPU µs/request", 1)];
-    let title = "A decision: 1000 requests of 2 KB a second, without Envoy".to_owned();
-    Ok((Figures { name: "decision", title, columns, rows }, vec![promise]))
+        table.push_all(picker.name, figures);
+    }
+    let p99 = table.figure(OURS, 1);
+    table.target("p99 of a decision, ms", P99_MILLIS_MAX, p99);
+    Ok(table)
 }
 
 /// Asks at its pace, whether or not the ones before have been answered.
@@ -80,5 +78,5 @@ async fn round(picker: &Process, lasting: Duration) -> Result<Round> {
     }
     let (millis, nanos) = (millis.take(), picker.cpu_nanos()? - cpu);
     let micros = nanos as f64 / 1e3 / millis.len() as f64;
-    Ok(Round { p50: median(&millis), p99: quantile(&millis, 0.99), micros })
+    Ok(Round { p50: median(&millis), p99: percentile(&millis, 990), micros })
 }

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
 
-use super::Bench;
 use super::envoy::{self, Mode};
 use crate::gateway::origin::Origin;
 use crate::gateway::process::{Process, Ready};
 use crate::gateway::proxies::free;
 use crate::gateway::settings::flow_control;
+use crate::runner::Bench;
 
 pub(crate) const OURS: &str = "Tidegate";
 pub(crate) const HEADS: &str = "Tidegate, heads only";
@@ -55,8 +55,8 @@ pub(crate) async fn ours(bench: &mut Bench, origin: SocketAddr) -> Result<Proces
 
 /// Starts the other picker before one server, if there is one.
 pub(crate) async fn beside(bench: &mut Bench, origin: SocketAddr) -> Result<Option<Process>> {
-    let Some(beside) = bench.beside.clone() else { return Ok(None) };
-    let program = beside.program.to_str().context("the other picker has an odd path")?;
+    let Some(other) = bench.other_picker.clone() else { return Ok(None) };
+    let program = other.to_str().context("the other picker has an odd path")?;
     let listen = free()?;
     let mut command = bench.fixture.cores.command(program);
     command.args([listen.port().to_string(), origin.port().to_string()]);

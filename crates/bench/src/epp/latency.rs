@@ -10,11 +10,11 @@ use anyhow::Result;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::Bench;
 use super::envoy_setup::{ALONE, setups};
 use crate::gateway::load::{Client, Request};
 use crate::gateway::origin::{Behaviour, Origin};
-use crate::gateway::report::{Column, Figures, Promise, Row, median, quantile};
+use crate::report::{Table, median, percentile};
+use crate::runner::{Bench, turns};
 
 const CLIENTS: u32 = 20;
 /// Each client asks so often: a thousand a second together.
@@ -23,33 +23,30 @@ const BODY: usize = 2 << 10;
 const SECONDS: f64 = 1.5;
 
 /// The latency that a picker adds.
-pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let origin = Origin::start(Behaviour::default())?;
     let setups = setups(bench, &origin).await?;
     let mut rounds = vec![Vec::new(); setups.len()];
     for round in 0..bench.rounds() {
-        for turn in 0..setups.len() {
-            let at = (turn + round) % setups.len();
+        for at in turns(setups.len(), round) {
             let lasting = bench.seconds(SECONDS);
             rounds[at].push(paced(setups[at].envoy.address, lasting).await?);
         }
     }
+    let heads = ["p50 ms", "p99 ms", "added p50", "added p99"];
+    let title = "Latency through Envoy: POST of 2 KB, 1000 requests a second";
+    let mut table = Table::new(title, &heads.map(|head| (head, 2)));
     let alone = setups.iter().position(|setup| setup.name == ALONE).unwrap_or_default();
-    let row = |at: usize| {
-        let own = |pick: fn(&[f64; 2]) -> f64| rounds[at].iter().map(pick).collect::<Vec<_>>();
-        let more = |which: usize| {
+    for (at, setup) in setups.iter().enumerate() {
+        let own = |which: usize| -> Vec<f64> { rounds[at].iter().map(|it| it[which]).collect() };
+        let added = |which: usize| {
             let pairs = rounds[at].iter().zip(&rounds[alone]);
             let more: Vec<f64> = pairs.map(|(own, alone)| own[which] - alone[which]).collect();
             (at != alone).then(|| median(&more))
         };
-        let (p50, p99) = (median(&own(|round| round[0])), median(&own(|round| round[1])));
-        Row::new(setups[at].name, vec![Some(p50), Some(p99), more(0), more(1)])
-    };
-    let rows: Vec<Row> = (0..setups.len()).map(row).collect();
-    let heads = ["p50 ms", "p99 ms", "added p50", "added p99"];
-    let columns = heads.map(|head| Column { head, decimals: 2 }).to_vec();
-    let title = "Latency through Envoy: POST of 2 KB, 1000 requests a second".to_owned();
-    Ok((Figures { name: "added", title, columns, rows }, Vec::new()))
+        table.push(setup.name, [Some(median(&own(0))), Some(median(&own(1))), added(0), added(1)]);
+    }
+    Ok(table)
 }
 
 /// Milliseconds that half of the answers did not exceed, and that 99 of 100 did not.
@@ -76,5 +73,5 @@ async fn paced(address: SocketAddr, lasting: Duration) -> Result<[f64; 2]> {
         ended??;
     }
     let millis = millis.take();
-    Ok([median(&millis), quantile(&millis, 0.99)])
+    Ok([median(&millis), percentile(&millis, 990)])
 }

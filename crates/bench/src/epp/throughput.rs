@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Bench;
 use super::envoy_setup::{ALONE, EnvoySetup, OURS, setups};
 use crate::gateway::load::{Client, Request};
 use crate::gateway::origin::{Behaviour, EVENTS, Origin};
-use crate::gateway::report::{Column, Figures, Promise, Row, median, quantile};
+use crate::report::{Table, median, percentile};
+use crate::runner::{Bench, turns};
 
 const CLIENTS: usize = 64;
 const BODY: usize = 2 << 10;
@@ -40,83 +40,74 @@ struct Found {
 
 /// What is asked, and what is counted of it.
 struct Throughput {
-    name: &'static str,
     title: String,
     request: Request,
-    /// How many of what is counted one answer has.
+    /// How many of what is counted one response has.
     parts: f64,
     heads: [&'static str; 3],
 }
 
+const REQUESTS: [&str; 3] = ["picker CPU µs/request", "Envoy CPU µs/request", "requests/s"];
+const EVENT: [&str; 3] = ["picker CPU µs/event", "Envoy CPU µs/event", "events/s"];
+const RATE: usize = 2;
+
 /// POST of two kilobytes, answered with a small JSON.
-pub(crate) async fn post(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn post(bench: &mut Bench) -> Result<Table> {
     let title = format!("A request: POST of 2 KB through Envoy, {CLIENTS} connections");
-    let heads = ["picker CPU µs/request", "Envoy CPU µs/request", "requests/s"];
     let request = Request::chat_of(BODY, false, "");
-    let rush = Throughput { name: "post", title, request, parts: 1.0, heads };
-    let (figures, ours, _) = rush.run(bench).await?;
+    let mut table =
+        Throughput { title, request, parts: 1.0, heads: REQUESTS }.measure(bench).await?;
+    let (micros, rate) = (table.figure(OURS, 0), table.figure(OURS, RATE));
+    table.target("picker CPU µs per request", PICKER_MICROS_MAX, micros);
     let times = "388 requests/s, published of the existing picker, over ours";
-    let promises = vec![
-        Promise::new("picker CPU µs per request", PICKER_MICROS_MAX, median(&ours.picker_micros)),
-        Promise::new(times, 1.0 / TIMES_PUBLISHED, PUBLISHED_RATE / median(&ours.rates)),
-    ];
-    Ok((figures, promises))
+    table.target(times, 1.0 / TIMES_PUBLISHED, PUBLISHED_RATE / rate);
+    Ok(table)
 }
 
 /// POST of a prompt that fills a context.
-pub(crate) async fn prompt(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn prompt(bench: &mut Bench) -> Result<Table> {
     let title = format!("A long prompt: POST of 220 KB through Envoy, {CLIENTS} connections");
-    let heads = ["picker CPU µs/request", "Envoy CPU µs/request", "requests/s"];
     let request = Request::chat_of(PROMPT, false, "");
-    let rush = Throughput { name: "prompt", title, request, parts: 1.0, heads };
-    let (figures, ours, alone) = rush.run(bench).await?;
-    let wanted = PROMPTS_MIN.min(median(&alone.rates));
+    let mut table =
+        Throughput { title, request, parts: 1.0, heads: REQUESTS }.measure(bench).await?;
+    let wanted = PROMPTS_MIN.min(table.figure(ALONE, RATE));
     let what = "1000 requests/s of 220 KB, or what Envoy alone does, over ours";
-    Ok((figures, vec![Promise::new(what, 1.0, wanted / median(&ours.rates))]))
+    let over = wanted / table.figure(OURS, RATE);
+    table.target(what, 1.0, over);
+    Ok(table)
 }
 
 /// A stream of events, as fast as it goes.
-pub(crate) async fn stream(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn stream(bench: &mut Bench) -> Result<Table> {
     let title = format!("A streamed event: {EVENTS} a stream through Envoy, {CLIENTS} connections");
-    let heads = ["picker CPU µs/event", "Envoy CPU µs/event", "events/s"];
     let request = Request::chat(true, "");
-    let rush = Throughput { name: "stream", title, request, parts: EVENTS as f64, heads };
-    let (figures, _, _) = rush.run(bench).await?;
-    Ok((figures, Vec::new()))
+    Throughput { title, request, parts: EVENTS as f64, heads: EVENT }.measure(bench).await
 }
 
 // === impl Throughput ===
 
 impl Throughput {
-    /// Measures everybody by turns; also tells of us and of Envoy alone.
-    async fn run(self, bench: &mut Bench) -> Result<(Figures, Found, Found)> {
+    /// Measures every setup in turn.
+    async fn measure(self, bench: &mut Bench) -> Result<Table> {
         let origin = Origin::start(Behaviour::default())?;
         let setups = setups(bench, &origin).await?;
         let mut found: Vec<Found> = setups.iter().map(|_| Found::default()).collect();
         let counted = bench.seconds(COUNTED_SECONDS);
         for round in 0..bench.rounds() {
-            for turn in 0..setups.len() {
-                // Nobody is always first.
-                let at = (turn + round) % setups.len();
+            for at in turns(setups.len(), round) {
                 self.turn(&setups[at], counted, &mut found[at]).await?;
             }
         }
-        let rows = setups.iter().zip(&found).map(|(setup, found)| found.row(setup)).collect();
-        let column = |head, decimals| Column { head, decimals };
         let [picker, envoy, rate] = self.heads;
-        let columns = vec![
-            column(picker, 1),
-            column(envoy, 1),
-            column(rate, 0),
-            column("p50 ms", 2),
-            column("p99 ms", 2),
-        ];
-        let mut take = |name| {
-            let at = setups.iter().position(|setup| setup.name == name);
-            at.map(|at| std::mem::take(&mut found[at])).context(name)
-        };
-        let (ours, alone) = (take(OURS)?, take(ALONE)?);
-        Ok((Figures { name: self.name, title: self.title, columns, rows }, ours, alone))
+        let columns = [(picker, 1), (envoy, 1), (rate, 0), ("p50 ms", 2), ("p99 ms", 2)];
+        let mut table = Table::new(self.title, &columns);
+        for (setup, found) in setups.iter().zip(&found) {
+            let picker = setup.picker.as_ref().map(|_| median(&found.picker_micros));
+            let others = [&found.envoy_micros, &found.rates, &found.p50s, &found.p99s];
+            let others = others.map(|values| Some(median(values)));
+            table.push(setup.name, [vec![picker], others.to_vec()].concat());
+        }
+        Ok(table)
     }
 
     async fn turn(&self, setup: &EnvoySetup, counted: Duration, found: &mut Found) -> Result<()> {
@@ -142,7 +133,7 @@ impl Throughput {
         found.envoy_micros.push((envoy_after - envoy) / parts);
         found.picker_micros.push((picker_after - picker) / parts);
         found.p50s.push(median(&millis));
-        found.p99s.push(quantile(&millis, 0.99));
+        found.p99s.push(percentile(&millis, 990));
         Ok(())
     }
 }
@@ -160,19 +151,4 @@ async fn again(
         answers.borrow_mut().push(answer.total.as_secs_f64() * 1e3);
     }
     Ok(())
-}
-
-// === impl Found ===
-
-impl Found {
-    fn row(&self, setup: &EnvoySetup) -> Row {
-        let figures = vec![
-            setup.picker.as_ref().map(|_| median(&self.picker_micros)),
-            Some(median(&self.envoy_micros)),
-            Some(median(&self.rates)),
-            Some(median(&self.p50s)),
-            Some(median(&self.p99s)),
-        ];
-        Row::new(setup.name, figures)
-    }
 }

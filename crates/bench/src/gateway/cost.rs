@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::Bench;
 use super::load::{ClosedLoop, Request};
 use super::origin::{Behaviour, EVENTS, Origin};
 use super::proxies::Proxy;
-use super::report::{Column, Figures, Promise, Row, median};
 use super::settings::{flow_control, logged, queue_off};
+use crate::report::{Table, median};
+use crate::runner::{Bench, turns};
 
 const CLIENTS: usize = 64;
 const STREAMS: usize = 256;
@@ -40,91 +40,89 @@ struct Found {
 }
 
 /// POST of a kilobyte, answered with a small JSON.
-pub(crate) async fn post(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn post(bench: &mut Bench) -> Result<Table> {
     let peers = [
         Proxy::ours(OURS, flow_control()),
         Proxy::ours("gateway, queue off", queue_off()),
         Proxy::ours("gateway, access log", logged()),
     ];
-    let request = Request::chat(false, "");
-    let crowd = ClosedLoop { clients: CLIENTS, request, warm: WARM, counted: SHORT };
-    let found = in_turns(bench, &peers, &crowd, Behaviour::default()).await?;
-    let columns = columns("CPU µs/request", "requests/s");
-    let rows = found.iter().map(|one| one.row(&found)).collect();
-    let title = "A request: POST of 1 KB, 64 connections".to_owned();
-    let target = "CPU per request over a bare hyper proxy's";
-    let promise = Promise::new(target, FLOOR_RATIO_MAX, ratio(&found, OURS));
-    Ok((Figures { name: "post", title, columns, rows }, vec![promise]))
+    let load = load(CLIENTS, Request::chat(false, ""), SHORT);
+    let found = in_turns(bench, &peers, &load, Behaviour::default()).await?;
+    let mut table = requests("A request: POST of 1 KB, 64 connections", &found);
+    let over_floor = ratio(&found, OURS);
+    table.target("CPU per request over a bare hyper proxy's", FLOOR_RATIO_MAX, over_floor);
+    Ok(table)
 }
 
 /// POST of a prompt as agents send them.
-pub(crate) async fn prompt(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
-    let request = Request::chat_of(PROMPT, false, "");
-    let crowd = ClosedLoop { clients: CLIENTS, request, warm: WARM, counted: SHORT };
+pub(crate) async fn prompt(bench: &mut Bench) -> Result<Table> {
+    let load = load(CLIENTS, Request::chat_of(PROMPT, false, ""), SHORT);
     let ours = [Proxy::ours(OURS, flow_control())];
-    let found = in_turns(bench, &ours, &crowd, Behaviour::default()).await?;
-    let columns = columns("CPU µs/request", "requests/s");
-    let rows = found.iter().map(|one| one.row(&found)).collect();
-    let title = "A request with a long prompt: POST of 16 KB, 64 connections".to_owned();
-    Ok((Figures { name: "prompt", title, columns, rows }, Vec::new()))
+    let found = in_turns(bench, &ours, &load, Behaviour::default()).await?;
+    Ok(requests("A request with a long prompt: POST of 16 KB, 64 connections", &found))
 }
 
 /// A stream of events, as fast as it goes.
-pub(crate) async fn stream(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
-    let request = Request::chat(true, "");
-    let crowd = ClosedLoop { clients: CLIENTS, request, warm: WARM, counted: SHORT };
-    let (found, figures) = streamed(bench, "stream", &crowd, Behaviour::default()).await?;
-    let ours = found.iter().find(|one| one.who == OURS).map(|one| median(&one.micros));
-    let micros = ours.unwrap_or(f64::NAN);
-    Ok((figures, vec![Promise::new("CPU µs per streamed event", CHUNK_MICROS_MAX, micros)]))
+pub(crate) async fn stream(bench: &mut Bench) -> Result<Table> {
+    let load = load(CLIENTS, Request::chat(true, ""), SHORT);
+    let mut table = streamed(bench, &load, Behaviour::default()).await?;
+    let micros = table.figure(OURS, 0);
+    table.target("CPU µs per streamed event", CHUNK_MICROS_MAX, micros);
+    Ok(table)
 }
 
 /// Streams at the pace of an engine: every event is a wakeup of its own.
-pub(crate) async fn paced(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
-    let request = Request::chat(true, "");
-    let crowd = ClosedLoop { clients: STREAMS, request, warm: WARM, counted: LONG };
-    let manner = Behaviour { pace: Some(PACE), ..Behaviour::default() };
-    let (_, figures) = streamed(bench, "paced", &crowd, manner).await?;
-    Ok((figures, Vec::new()))
+pub(crate) async fn paced(bench: &mut Bench) -> Result<Table> {
+    let load = load(STREAMS, Request::chat(true, ""), LONG);
+    streamed(bench, &load, Behaviour { pace: Some(PACE), ..Behaviour::default() }).await
 }
 
-async fn streamed(
-    bench: &mut Bench,
-    name: &'static str,
-    crowd: &ClosedLoop,
-    manner: Behaviour,
-) -> Result<(Vec<Found>, Figures)> {
-    let found = in_turns(bench, &[Proxy::ours(OURS, flow_control())], crowd, manner).await?;
-    let rows = found.iter().map(|one| one.row(&found)).collect();
-    let pace = match manner.pace {
+fn load(clients: usize, request: Request, counted: Duration) -> ClosedLoop {
+    ClosedLoop { clients, request, warm: WARM, counted }
+}
+
+async fn streamed(bench: &mut Bench, load: &ClosedLoop, behaviour: Behaviour) -> Result<Table> {
+    let found = in_turns(bench, &[Proxy::ours(OURS, flow_control())], load, behaviour).await?;
+    let pace = match behaviour.pace {
         Some(pace) => format!("one every {} ms", pace.as_millis()),
         None => "as fast as they go".to_owned(),
     };
-    let title = format!("A streamed event: {EVENTS} a stream, {} streams, {pace}", crowd.clients);
-    let columns = columns("CPU µs/event", "events/s");
-    Ok((found, Figures { name, title, columns, rows }))
+    let title = format!("A streamed event: {EVENTS} a stream, {} streams, {pace}", load.clients);
+    Ok(table(title, ["CPU µs/event", "events/s"], &found))
+}
+
+fn requests(title: &str, found: &[Found]) -> Table {
+    table(title.to_owned(), ["CPU µs/request", "requests/s"], found)
+}
+
+fn table(title: String, [cost, rate]: [&'static str; 2], found: &[Found]) -> Table {
+    let mut table = Table::new(title, &[(cost, 1), ("least", 1), ("× floor", 2), (rate, 0)]);
+    for one in found {
+        let least = one.micros.iter().copied().fold(f64::INFINITY, f64::min);
+        let over_floor = ratio(found, one.who);
+        table.push_all(one.who, [median(&one.micros), least, over_floor, median(&one.rates)]);
+    }
+    table
 }
 
 /// Measures `ours`, the floor and nginx by turns.
 async fn in_turns(
     bench: &mut Bench,
     ours: &[Proxy],
-    crowd: &ClosedLoop,
-    manner: Behaviour,
+    load: &ClosedLoop,
+    behaviour: Behaviour,
 ) -> Result<Vec<Found>> {
-    let origin = Origin::start(manner)?;
+    let origin = Origin::start(behaviour)?;
     let mut proxies = Vec::new();
     for peer in ours.iter().chain(&Proxy::others(None)) {
         proxies.push(bench.fixture.start(peer, origin.address).await?);
     }
     let new = |who| Found { who, micros: Vec::new(), rates: Vec::new() };
     let mut found: Vec<Found> = proxies.iter().map(|proxy| new(proxy.name)).collect();
-    let rounds = if crowd.counted == SHORT { bench.many() } else { bench.rounds() };
+    let rounds = if load.counted == SHORT { 3 * bench.rounds() } else { bench.rounds() };
     for round in 0..rounds {
-        for turn in 0..proxies.len() {
-            // Nobody is always first.
-            let at = (turn + round) % proxies.len();
-            let stretch = crowd.run(&proxies[at], &origin).await?;
+        for at in turns(proxies.len(), round) {
+            let stretch = load.run(&proxies[at], &origin).await?;
             let sent = stretch.sent as f64;
             found[at].micros.push(stretch.cpu_micros / sent);
             found[at].rates.push(sent / stretch.seconds);
@@ -133,25 +131,10 @@ async fn in_turns(
     Ok(found)
 }
 
-fn columns(cost: &'static str, rate: &'static str) -> Vec<Column> {
-    let column = |head, decimals| Column { head, decimals };
-    vec![column(cost, 1), column("least", 1), column("× floor", 2), column(rate, 0)]
-}
-
 /// The median over the rounds of the processor time per answer over the floor's.
 fn ratio(found: &[Found], who: &str) -> f64 {
     let of = |who| found.iter().find(|one| one.who == who);
     let (Some(one), Some(floor)) = (of(who), of(FLOOR)) else { return f64::NAN };
     let ratios = one.micros.iter().zip(&floor.micros).map(|(one, floor)| one / floor);
     median(&ratios.collect::<Vec<_>>())
-}
-
-// === impl Found ===
-
-impl Found {
-    fn row(&self, all: &[Self]) -> Row {
-        let least = self.micros.iter().copied().fold(f64::INFINITY, f64::min);
-        let figures = [median(&self.micros), least, ratio(all, self.who), median(&self.rates)];
-        Row::new(self.who, figures.map(Some).to_vec())
-    }
 }

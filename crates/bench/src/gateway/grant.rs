@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::Bench;
 use super::load::{ClosedLoop, Request};
 use super::origin::{Behaviour, Origin};
 use super::proxies::Proxy;
-use super::report::{Column, Figures, Promise, Row, quantile};
 use super::settings::one_at_a_time;
+use crate::report::{Table, percentile};
+use crate::runner::Bench;
 
 const CLIENTS: usize = 32;
 const DELAY: Duration = Duration::from_millis(1);
@@ -21,14 +21,14 @@ const GAP_MILLIS_MAX: f64 = 1.0;
 const OURS: &str = "gateway";
 
 /// From a completion to the next grant.
-pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let peers = [Proxy::ours(OURS, one_at_a_time()), Proxy::Floor { limit: Some(1) }];
     let mut proxies = Vec::new();
     for peer in &peers {
         let origin = Origin::start(Behaviour { delay: Some(DELAY), pace: None })?;
         proxies.push((bench.fixture.start(peer, origin.address).await?, origin, Vec::new()));
     }
-    let crowd = ClosedLoop {
+    let load = ClosedLoop {
         clients: CLIENTS,
         request: Request::chat(false, ""),
         warm: Duration::from_millis(100),
@@ -36,26 +36,17 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)
     };
     for _ in 0..bench.rounds() {
         for (proxy, origin, gaps) in &mut proxies {
-            crowd.run(proxy, origin).await?;
+            load.run(proxy, origin).await?;
             gaps.extend(origin.gaps());
         }
     }
-    let row = |(proxy, origin, gaps): &(super::process::Process, Origin, Vec<f64>)| {
-        let millis = |share| Some(quantile(gaps, share) / 1e3);
-        let most = Some(origin.in_flight_max() as f64);
-        Row::new(proxy.name, vec![millis(0.5), millis(0.99), millis(1.0), most])
-    };
-    let rows: Vec<Row> = proxies.iter().map(row).collect();
-    let p99 = rows.iter().find(|row| row.who == OURS).and_then(|row| row.figures[1]);
-    let promise =
-        Promise::new("completion to next grant, p99 ms", GAP_MILLIS_MAX, p99.unwrap_or(f64::NAN));
-    let millis = |head| Column { head, decimals: 3 };
-    let columns = vec![
-        millis("p50 ms"),
-        millis("p99 ms"),
-        millis("most ms"),
-        Column { head: "most at once", decimals: 0 },
-    ];
-    let title = "Completion to next grant: one place, 32 clients".to_owned();
-    Ok((Figures { name: "grant", title, columns, rows }, vec![promise]))
+    let columns = [("p50 ms", 3), ("p99 ms", 3), ("most ms", 3), ("most at once", 0)];
+    let mut table = Table::new("Completion to next grant: one place, 32 clients", &columns);
+    for (proxy, origin, gaps) in &proxies {
+        let [p50, p99, most] = [500, 990, 1000].map(|share| percentile(gaps, share) / 1e3);
+        table.push_all(proxy.name, [p50, p99, most, origin.in_flight_max() as f64]);
+    }
+    let p99 = table.figure(OURS, 1);
+    table.target("completion to next grant, p99 ms", GAP_MILLIS_MAX, p99);
+    Ok(table)
 }

@@ -14,13 +14,13 @@ use anyhow::Result;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Bench;
 use super::load::{Client, Request};
 use super::origin::{Behaviour, Origin};
 use super::process::Process;
 use super::proxies::Proxy;
-use super::report::{Column, Figures, Promise, Row, quantile};
 use super::settings::{HEADLINE_AT_ONCE, headline};
+use crate::report::{Table, percentile};
+use crate::runner::Bench;
 
 const FLOOD: usize = 200;
 const TAKES: Duration = Duration::from_millis(200);
@@ -40,41 +40,40 @@ struct Quiet {
 }
 
 /// The quiet tenant's latency behind a flood.
-pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let asks = bench.count(32);
     let mut running = JoinSet::new();
     let peers = [Proxy::ours(OURS, headline())];
     for (at, peer) in peers.iter().chain(&Proxy::others(Some(HEADLINE_AT_ONCE))).enumerate() {
         let origin = Origin::start(Behaviour { delay: Some(TAKES), pace: None })?;
         let proxy = bench.fixture.start(peer, origin.address).await?;
-        running.spawn_local(async move { anyhow::Ok((at, play(&proxy, &origin, asks).await?)) });
+        running.spawn_local(async move {
+            anyhow::Ok((at, proxy.name, play(&proxy, &origin, asks).await?))
+        });
     }
     let mut rows = Vec::new();
     while let Some(ended) = running.join_next().await {
         rows.push(ended??);
     }
-    rows.sort_by_key(|(at, _)| *at);
-    let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
-    let ours = rows.iter().find(|row| row.who == OURS);
-    let found = |at: usize| ours.and_then(|row| row.figures[at]).unwrap_or(f64::NAN);
-    let promises = vec![
-        Promise::new("quiet tenant's p50 beside a flood, s", QUIET_P50_MAX, found(0)),
-        Promise::new("most at the backend at once", HEADLINE_AT_ONCE as f64, found(4)),
+    rows.sort_by_key(|(at, ..)| *at);
+    let columns = [
+        ("quiet p50 s", 2),
+        ("p90 s", 2),
+        ("most s", 2),
+        ("quiet errors %", 0),
+        ("most at once", 0),
+        ("flood answers/s", 1),
     ];
-    let column = |head, decimals| Column { head, decimals };
-    let columns = vec![
-        column("quiet p50 s", 2),
-        column("p90 s", 2),
-        column("most s", 2),
-        column("quiet errors %", 0),
-        column("most at once", 0),
-        column("flood answers/s", 1),
-    ];
-    let title = "A flooding tenant (200 outstanding) beside a quiet one (2 a second)".to_owned();
-    Ok((Figures { name: "headline", title, columns, rows }, promises))
+    let title = "A flooding tenant (200 outstanding) beside a quiet one (2 a second)";
+    let mut table = Table::new(title, &columns);
+    rows.into_iter().for_each(|(_, who, figures)| table.push(who, figures));
+    let (p50, most) = (table.figure(OURS, 0), table.figure(OURS, 4));
+    table.target("quiet tenant's p50 beside a flood, s", QUIET_P50_MAX, p50);
+    table.target("most at the backend at once", HEADLINE_AT_ONCE as f64, most);
+    Ok(table)
 }
 
-async fn play(proxy: &Process, origin: &Origin, asks: usize) -> Result<Row> {
+async fn play(proxy: &Process, origin: &Origin, asks: usize) -> Result<[Option<f64>; 6]> {
     let began = Instant::now();
     let over = Rc::new(Cell::new(false));
     let mut flood = JoinSet::new();
@@ -89,16 +88,15 @@ async fn play(proxy: &Process, origin: &Origin, asks: usize) -> Result<Row> {
     while let Some(ended) = flood.join_next().await {
         ended??;
     }
-    let seconds = |share| Some(quantile(&quiet.seconds, share)).filter(|it| !it.is_nan());
-    let figures = vec![
-        seconds(0.5),
-        seconds(0.9),
-        seconds(1.0),
+    let seconds = |share| Some(percentile(&quiet.seconds, share)).filter(|it| !it.is_nan());
+    Ok([
+        seconds(500),
+        seconds(900),
+        seconds(1000),
         Some(100.0 * quiet.errors as f64 / asks as f64),
         Some(origin.in_flight_max() as f64),
         Some((answered - quiet.seconds.len()) as f64 / lasted),
-    ];
-    Ok(Row::new(proxy.name, figures))
+    ])
 }
 
 async fn flooding(address: SocketAddr, over: Rc<Cell<bool>>) -> Result<()> {

@@ -7,13 +7,13 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 
-use super::Bench;
 use super::load::{Client, Request};
 use super::origin::{Behaviour, Origin};
 use super::process::{Process, Ready, installed};
 use super::proxies::{floor, ourselves};
-use super::report::{Column, Figures, Promise, Row};
 use super::settings::{flow_control, priorities_off, workloads};
+use crate::report::Table;
+use crate::runner::Bench;
 
 const WARM: usize = 200;
 const PRIORITY_MAX: f64 = 1.01;
@@ -33,7 +33,10 @@ pub(crate) fn available() -> bool {
 }
 
 /// The priority path on and off and the awareness of workloads (R09, W04), beside the floor.
-pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
+    if !available() {
+        return Ok(Table::default());
+    }
     let on = "x-priority: high\r\n";
     let context = "x-priority: high\r\n\
                    x-workload-context: {\"workload_id\": \"nightly\", \"criticality\": 4}\r\n";
@@ -50,18 +53,14 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)
         let many = counted.run(bench, WARM + requests).await?;
         each.push((many - few) / requests as f64);
     }
-    let row = |(counted, &each_one): (&Counted, &f64)| {
-        Row::new(counted.name, vec![Some(each_one), Some(each_one / each[3])])
-    };
-    let rows = counted.iter().zip(&each).map(row).collect();
-    let promises = vec![
-        Promise::new("instructions with priorities on over off", PRIORITY_MAX, each[0] / each[1]),
-        Promise::new("instructions with workloads over without", WORKLOAD_MAX, each[2] / each[0]),
-    ];
-    let column = |head, decimals| Column { head, decimals };
-    let columns = vec![column("instructions/request", 0), column("× floor", 3)];
-    let title = "Instructions outside the kernel: POST of 1 KB, one connection".to_owned();
-    Ok((Figures { name: "instructions", title, columns, rows }, promises))
+    let title = "Instructions outside the kernel: POST of 1 KB, one connection";
+    let mut table = Table::new(title, &[("instructions/request", 0), ("× floor", 3)]);
+    for (counted, &own) in counted.iter().zip(&each) {
+        table.push_all(counted.name, [own, own / each[3]]);
+    }
+    table.target("instructions with priorities on over off", PRIORITY_MAX, each[0] / each[1]);
+    table.target("instructions with workloads over without", WORKLOAD_MAX, each[2] / each[0]);
+    Ok(table)
 }
 
 // === impl Counted ===

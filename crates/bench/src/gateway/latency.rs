@@ -10,12 +10,12 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::time::MissedTickBehavior;
 
-use super::Bench;
 use super::load::{Client, Request};
 use super::origin::{Behaviour, Origin};
 use super::proxies::Proxy;
-use super::report::{Column, Figures, Promise, Row, median, quantile};
 use super::settings::flow_control;
+use crate::report::{Table, median, percentile};
+use crate::runner::Bench;
 
 const EVERY: Duration = Duration::from_millis(5);
 const ADDED_MILLIS_MAX: f64 = 0.15;
@@ -31,7 +31,7 @@ struct Round {
 }
 
 /// The latency that a proxy adds at low load.
-pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let origin = Origin::start(Behaviour::default())?;
     let mut proxies = Vec::new();
     for peer in [Proxy::ours(OURS, flow_control())].iter().chain(&Proxy::others(None)) {
@@ -46,29 +46,25 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)
             rounds.push(round(address, asks).await?);
         }
     }
-    let row = |(&(who, _), own): (&(&str, SocketAddr), &Vec<Round>)| {
+    let heads = ["p50 ms", "p99 ms", "added", "first byte ms", "added"];
+    let title = "Latency at low load: one client, 200 requests a second";
+    let mut table = Table::new(title, &heads.map(|head| (head, 3)));
+    for (&(who, _), own) in all.iter().zip(&rounds) {
         let added = |pick: fn(&Round) -> f64| (who != DIRECT).then(|| added(&rounds[0], own, pick));
         let own = |pick: fn(&Round) -> f64| Some(median(&own.iter().map(pick).collect::<Vec<_>>()));
-        let figures = vec![
+        let figures = [
             own(|round| round.total_p50),
             own(|round| round.total_p99),
             added(|round| round.total_p50),
             own(|round| round.first_p50),
             added(|round| round.first_p50),
         ];
-        Row::new(who, figures)
-    };
-    let rows: Vec<Row> = all.iter().zip(&rounds).map(row).collect();
-    let ours = rows.iter().find(|row| row.who == OURS);
-    let found = |at: usize| ours.and_then(|row| row.figures[at]).unwrap_or(f64::NAN);
-    let promises = vec![
-        Promise::new("added p50 at low load, ms", ADDED_MILLIS_MAX, found(2)),
-        Promise::new("added time to first byte at low load, ms", ADDED_MILLIS_MAX, found(4)),
-    ];
-    let heads = ["p50 ms", "p99 ms", "added", "first byte ms", "added"];
-    let columns = heads.map(|head| Column { head, decimals: 3 }).to_vec();
-    let title = "Latency at low load: one client, 200 requests a second".to_owned();
-    Ok((Figures { name: "latency", title, columns, rows }, promises))
+        table.push(who, figures);
+    }
+    let (total, first) = (table.figure(OURS, 2), table.figure(OURS, 4));
+    table.target("added p50 at low load, ms", ADDED_MILLIS_MAX, total);
+    table.target("added time to first byte at low load, ms", ADDED_MILLIS_MAX, first);
+    Ok(table)
 }
 
 async fn round(address: SocketAddr, asks: usize) -> Result<Round> {
@@ -79,7 +75,7 @@ async fn round(address: SocketAddr, asks: usize) -> Result<Round> {
     let firsts: Vec<f64> = streamed.iter().map(|(first, _)| *first).collect();
     Ok(Round {
         total_p50: median(&totals),
-        total_p99: quantile(&totals, 0.99),
+        total_p99: percentile(&totals, 990),
         first_p50: median(&firsts),
     })
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use tokio::time::Instant;
 
-use super::Bench;
 use super::load::{Client, Request};
 use super::origin::{Behaviour, Origin};
 use super::process::Process;
 use super::proxies::Proxy;
-use super::report::{Column, Figures, Promise, Row};
 use super::settings::patient;
+use crate::report::Table;
+use crate::runner::Bench;
 
 const CLIENTS: usize = 10_000;
 /// Longer than anyone waits here.
@@ -36,33 +36,28 @@ struct Memory {
 }
 
 /// Memory with ten thousand waiting clients, and with none.
-pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let hold = bench.seconds(5.0);
-    let mut rows = Vec::new();
-    let mut promises = Vec::new();
+    let heads = ["idle MB", "waiting MB", "later MB", "gone MB", "KB each"];
+    let columns: Vec<_> = heads.map(|head| (head, 1)).into_iter().chain([("waiting", 0)]).collect();
+    let mut table = Table::new(format!("Memory: {CLIENTS} waiting clients"), &columns);
     for peer in [Proxy::ours(OURS, patient()), Proxy::Floor { limit: Some(1) }] {
         let origin = Origin::start(Behaviour { delay: Some(NEVER), pace: None })?;
         let proxy = bench.fixture.start(&peer, origin.address).await?;
-        let told = proxy.name == OURS;
-        let memory = fill(&proxy, &origin, hold, told).await?;
-        if told {
-            promises = memory.promises();
+        let reports_depth = proxy.name == OURS;
+        let memory = fill(&proxy, &origin, hold, reports_depth).await?;
+        let Memory { idle, waiting, later, after, .. } = memory;
+        let each = (waiting - idle) * 1024.0 / CLIENTS as f64;
+        let megabytes = [idle, waiting, later, after, each].map(Some);
+        let figures: Vec<_> = megabytes.into_iter().chain([memory.waited]).collect();
+        table.push(proxy.name, figures);
+        if reports_depth {
+            table.target("10 000 waiting clients, MB", WAITING_MEGABYTES_MAX, waiting);
+            table.target("drift while they wait, MB", DRIFT_MEGABYTES_MAX, later - waiting);
+            table.target("idle, MB", IDLE_MEGABYTES_MAX, idle);
         }
-        let each = (memory.waiting - memory.idle) * 1024.0 / CLIENTS as f64;
-        let megabytes = [memory.idle, memory.waiting, memory.later, memory.after, each].map(Some);
-        rows.push(Row::new(proxy.name, megabytes.into_iter().chain([memory.waited]).collect()));
     }
-    let column = |head, decimals| Column { head, decimals };
-    let columns = vec![
-        column("idle MB", 1),
-        column("waiting MB", 1),
-        column("later MB", 1),
-        column("gone MB", 1),
-        column("KB each", 1),
-        column("waiting", 0),
-    ];
-    let title = format!("Memory: {CLIENTS} waiting clients");
-    Ok((Figures { name: "crowd", title, columns, rows }, promises))
+    Ok(table)
 }
 
 async fn fill(proxy: &Process, origin: &Origin, hold: Duration, told: bool) -> Result<Memory> {
@@ -126,20 +121,4 @@ async fn settled(proxy: &Process) -> Result<f64> {
         before = now;
     }
     bail!("the memory of {} does not settle", proxy.name)
-}
-
-// === impl Memory ===
-
-impl Memory {
-    fn promises(&self) -> Vec<Promise> {
-        vec![
-            Promise::new("10 000 waiting clients, MB", WAITING_MEGABYTES_MAX, self.waiting),
-            Promise::new(
-                "drift while they wait, MB",
-                DRIFT_MEGABYTES_MAX,
-                self.later - self.waiting,
-            ),
-            Promise::new("idle, MB", IDLE_MEGABYTES_MAX, self.idle),
-        ]
-    }
 }

@@ -54,16 +54,7 @@ pub(crate) fn has_nginx() -> bool {
 // === impl Fixture ===
 
 impl Fixture {
-    pub(crate) fn set() -> Result<Self> {
-        Self::on(Cores::divide)
-    }
-
-    /// A fixture where everybody may use all cores.
-    pub(crate) fn shared() -> Result<Self> {
-        Self::on(Cores::share)
-    }
-
-    fn on(cores: fn() -> Result<Cores>) -> Result<Self> {
+    pub(crate) fn new(cores: fn() -> Result<Cores>) -> Result<Self> {
         // A build may use all cores, so it comes before they are divided.
         let tidegate = tidegate()?;
         let cores = cores()?;

@@ -10,13 +10,13 @@ use anyhow::{Result, bail};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Bench;
 use super::load::{Client, Request};
 use super::origin::{Behaviour, Origin};
 use super::process::Process;
 use super::proxies::{Proxy, has_nginx};
-use super::report::{Column, Figures, Promise, Row, quantile};
 use super::settings::{FULL_AT, full};
+use crate::report::{Table, percentile};
+use crate::runner::Bench;
 
 const CLIENTS: usize = 200;
 const RATE: f64 = 10_000.0;
@@ -27,34 +27,23 @@ const P99_MILLIS_MAX: f64 = 10.0;
 const OURS: &str = "gateway";
 
 /// Refusals of a full queue.
-pub(crate) async fn measure(bench: &mut Bench) -> Result<(Figures, Vec<Promise>)> {
+pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let lasts = bench.seconds(3.0);
     let nginx = has_nginx().then_some(Proxy::Nginx { limit: Some(FULL_AT) });
-    let mut rows = Vec::new();
+    let columns =
+        [("refusals/s", 0), ("p50 ms", 2), ("p99 ms", 2), ("most ms", 2), ("CPU µs each", 1)];
+    let mut table = Table::new("Refusals: a full queue, 10 000 requests a second", &columns);
     for peer in [Proxy::ours(OURS, full())].iter().chain(&nginx) {
         let origin = Origin::start(Behaviour { delay: Some(NEVER), pace: None })?;
         let proxy = bench.fixture.start(peer, origin.address).await?;
-        rows.push(refused(&proxy, lasts).await?);
+        table.push_all(proxy.name, refused(&proxy, lasts).await?);
     }
-    let p99 = rows.iter().find(|row| row.who == OURS).and_then(|row| row.figures[2]);
-    let promise = Promise::new(
-        "refusal by a full queue at 10 000 a second, p99 ms",
-        P99_MILLIS_MAX,
-        p99.unwrap_or(f64::NAN),
-    );
-    let column = |head, decimals| Column { head, decimals };
-    let columns = vec![
-        column("refusals/s", 0),
-        column("p50 ms", 2),
-        column("p99 ms", 2),
-        column("most ms", 2),
-        column("CPU µs each", 1),
-    ];
-    let title = "Refusals: a full queue, 10 000 requests a second".to_owned();
-    Ok((Figures { name: "refusal", title, columns, rows }, vec![promise]))
+    let p99 = table.figure(OURS, 2);
+    table.target("refusal by a full queue at 10 000 a second, p99 ms", P99_MILLIS_MAX, p99);
+    Ok(table)
 }
 
-async fn refused(proxy: &Process, lasts: Duration) -> Result<Row> {
+async fn refused(proxy: &Process, lasts: Duration) -> Result<[f64; 5]> {
     let request = Request::chat(false, "");
     let mut holders = Vec::new();
     for _ in 0..FULL_AT {
@@ -80,9 +69,8 @@ async fn refused(proxy: &Process, lasts: Duration) -> Result<Row> {
     let seconds = began.elapsed().as_secs_f64();
     let cpu_micros = (proxy.cpu_nanos()? - cpu) as f64 / 1e3;
     let count = millis.len() as f64;
-    let waits = [0.5, 0.99, 1.0].map(|share| quantile(&millis, share));
-    let figures = [count / seconds].into_iter().chain(waits).chain([cpu_micros / count]);
-    Ok(Row::new(proxy.name, figures.map(Some).collect()))
+    let [p50, p99, most] = [500, 990, 1000].map(|share| percentile(&millis, share));
+    Ok([count / seconds, p50, p99, most, cpu_micros / count])
 }
 
 /// Asks until it is refused, on a connection of its own each time.

@@ -13,7 +13,6 @@ use super::http1::{Ends, head};
 use super::load::{Client, Request};
 use super::memory_at_10k::depth;
 use super::origin::{Behaviour, EVENTS, Origin};
-use super::report::{Column, Figures, GatewayReport, Promise, Row, median, quantile};
 use super::settings;
 
 /// Runs `test` as the bench runs.
@@ -125,43 +124,9 @@ fn the_gateway_takes_every_configuration_that_is_measured() {
 }
 
 #[test]
-fn quantiles_are_values_that_were_measured() {
-    let values = [5.0, 1.0, 4.0, 2.0, 3.0];
-    assert_eq!((median(&values), quantile(&values, 0.99), quantile(&values, 0.2)), (3.0, 5.0, 1.0));
-    assert!(median(&[]).is_nan());
-}
-
-#[test]
 fn the_depth_of_the_queue_is_the_sum_of_its_gauges() {
     let metrics = "# TYPE nexus_queue_depth gauge\nnexus_queue_depth{band=\"high\"} 3\n\
                    nexus_queue_depth{band=\"normal\"} 4\nother 9\n";
     assert_eq!(depth(metrics), Some(7.0));
     assert_eq!(depth("other 9\n"), None);
-}
-
-#[test]
-fn a_report_says_what_is_kept_and_what_is_not() {
-    let report = GatewayReport {
-        quick: false,
-        notes: vec!["nginx is missing".to_owned()],
-        tables: vec![Figures {
-            name: "post",
-            title: "A request".to_owned(),
-            columns: vec![Column { head: "µs", decimals: 1 }],
-            rows: vec![Row::new("gateway", vec![Some(30.04)]), Row::new("floor", vec![None])],
-        }],
-        targets: vec![
-            Promise::new("ratio", 1.25, 1.2),
-            Promise::new("p99", 1.0, 1.1),
-            Promise::new("not measured", 1.0, f64::NAN),
-        ],
-    };
-    let text = report.to_string();
-    let line = |begin: &str| text.lines().find(|line| line.starts_with(begin)).unwrap().to_owned();
-    assert!(text.contains("nginx is missing"));
-    assert!(line("| gateway").contains("30.0") && line("| floor").contains('–'));
-    assert!(line("| ratio").ends_with("yes |"));
-    assert!(line("| p99").ends_with("NO |"));
-    assert!(line("| not measured").ends_with("NO |"));
-    assert!(report.json().unwrap().contains("\"met\": false"));
 }

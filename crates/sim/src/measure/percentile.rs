@@ -17,7 +17,7 @@ pub struct Stat {
 
 /// The smallest value such that at least `per_mille` of 1000 parts of all are no larger. The share
 /// is an integer because 0.99 times a count is not always what it should be.
-pub fn nearest_rank(sorted: &[Span], per_mille: usize) -> Option<Span> {
+pub fn nearest_rank<T: Copy>(sorted: &[T], per_mille: usize) -> Option<T> {
     let rank = (sorted.len() * per_mille).div_ceil(1000).max(1);
     sorted.get(rank - 1).copied()
 }

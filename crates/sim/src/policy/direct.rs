@@ -26,7 +26,7 @@ impl Direct {
         Self::default()
     }
 
-    fn send(&mut self, request: RequestId) {
+    pub(super) fn send(&mut self, request: RequestId) {
         let count = self.ready.len();
         let turn = (0..count).map(|step| (self.next + step) % count).find(|&at| self.ready[at]);
         let decision = match turn {

@@ -87,9 +87,9 @@ impl Heading {
     }
 }
 
-/// Writes rows of equally many cells, the first of them as the head: the first column to the left,
-/// the others to the right.
-fn grid(f: &mut Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+/// Writes a Markdown table with aligned columns: the first row is the head, the first column is
+/// aligned to the left and the others to the right. All rows must have equally many cells.
+pub fn grid(f: &mut Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
     // A bare bar would part the cell.
     let escaped = |row: &Vec<String>| row.iter().map(|cell| cell.replace('|', "\\|")).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();

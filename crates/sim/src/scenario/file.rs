@@ -11,6 +11,9 @@ use super::duration::DurationText;
 pub(super) struct File {
     pub(super) title: String,
     #[serde(default)]
+    #[expect(dead_code, reason = "cases are expanded before the file is read")]
+    pub(super) cases: Vec<toml::Table>,
+    #[serde(default)]
     pub(super) about: String,
     pub(super) duration: DurationText,
     pub(super) warm_up: Option<DurationText>,
@@ -133,6 +136,9 @@ pub(super) struct Policy {
     #[serde(default)]
     pub(super) without: Vec<String>,
     pub(super) metrics: Option<bool>,
+    pub(super) unstreamed: Option<f64>,
+    pub(super) budget: Option<u32>,
+    pub(super) rest: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -143,6 +149,7 @@ pub(super) enum Kind {
     RoundRobin,
     Strict,
     Ours,
+    Batch,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

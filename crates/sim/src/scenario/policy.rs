@@ -3,6 +3,7 @@
 use flow::{FlowClass, Hysteresis, Settings, Span};
 
 use super::ScenarioError;
+use crate::policy::batch::{Batch, Release};
 use crate::policy::direct::Direct;
 use crate::policy::plain_queue::{PlainQueue, PlainQueueConfig, QueueOrder};
 use crate::policy::tidegate::{Tidegate, TidegateConfig};
@@ -27,6 +28,8 @@ pub struct PolicyConfig {
     pub without: Vec<String>,
     /// Whether it sees the engines' metrics, where the scenario has any.
     pub metrics: bool,
+    /// The share of responses that are not streamed; only the core distinguishes them.
+    pub unstreamed: f64,
 }
 
 /// What a policy is.
@@ -38,6 +41,8 @@ pub enum PolicyKind {
     PlainQueue(QueueOrder, u32),
     /// The core, charging in this unit, with a fixed number in flight at each engine or `auto`.
     Tidegate(Cost, Option<f64>),
+    /// Direct traffic, with best-effort requests as batch work that waits for this release.
+    Batch(Release),
 }
 
 // === impl PolicyConfig ===
@@ -52,9 +57,11 @@ impl PolicyConfig {
                 let capacity = capacity as usize;
                 Box::new(PlainQueue::new(PlainQueueConfig { order, watermark, capacity, ttl }))
             }
+            PolicyKind::Batch(release) => Box::new(Batch::new(release)),
             PolicyKind::Tidegate(cost, watermark) => {
                 let settings = self.settings(watermark)?;
-                Box::new(Tidegate::new(TidegateConfig { settings, cost }, tenants))
+                let policy = Tidegate::new(TidegateConfig { settings, cost }, tenants);
+                Box::new(policy.unstreamed(self.unstreamed))
             }
         })
     }

@@ -4,9 +4,7 @@ mod mutated;
 mod real;
 mod refused;
 
-use std::fmt::Write;
-
-use flow::{Span, Time};
+use flow::Time;
 
 use super::{Limits, Trace};
 
@@ -69,7 +67,7 @@ fn wall_times_cross_days_months_and_leap_years() {
     let secs = |from: &str, to: &str| {
         let trace =
             read(&format!("TIMESTAMP,ContextTokens,GeneratedTokens\n{from},1,1\n{to},1,1\n"));
-        trace.span().secs_f64()
+        trace.rows[1].at.since(Time::ZERO).secs_f64()
     };
     assert_eq!(secs("2023-11-30 23:59:59.5", "2023-12-01 00:00:00"), 0.5);
     assert_eq!(secs("2023-12-31T23:59:59Z", "2024-01-01T00:00:01Z"), 2.0);
@@ -115,40 +113,7 @@ fn every_bound_can_be_reached() {
 }
 
 #[test]
-fn a_summary_tells_what_was_read() {
-    let mut text = "arrived_at_s,client,prompt_tokens,output_tokens\n".to_owned();
-    for second in 0..=100 {
-        let client = if second % 4 == 0 { "anna" } else { "bert" };
-        writeln!(text, "{second},{client},{},{}", second + 1, 200 - second).unwrap();
-    }
-    let trace = read(&text);
-    assert_eq!(trace.span(), Span::from_secs(100));
-    assert_eq!(trace.mean_rate(), 1.0);
-    let wanted = "101 requests in 100 s, 1.00/s, gaps with cv 0.00\n\
-                  prompt tokens: mean 51, p50 51, p99 100\n\
-                  output tokens: mean 150, p50 150, p99 199\n\
-                  clients: 2, the busiest bert with 74% of the requests";
-    assert_eq!(trace.summary().to_string(), wanted);
-}
-
-#[test]
-fn the_summary_of_bursts_shows_them() {
-    let burst = |at: u32| format!("{at},1,1\n").repeat(10);
-    let bursts: String = (0..10).map(|turn| burst(turn * 10)).collect();
-    let trace = read(&format!("arrived_at_s,prompt_tokens,output_tokens\n{bursts}"));
-    // 9 gaps of 10 s among 99: the mean is 90/99, the mean square 900/99.
-    let (mean, square): (f64, f64) = (90.0 / 99.0, 900.0 / 99.0);
-    let wanted = (square - mean * mean).sqrt() / mean;
-    assert!((trace.summary().gap_cv - wanted).abs() < 1e-9, "{}", trace.summary().gap_cv);
-}
-
-#[test]
-fn a_trace_without_time_or_rows_has_no_rate() {
-    for trace in [Trace::default(), read("arrived_at_s,prompt_tokens,output_tokens\n9,1,1\n")] {
-        assert_eq!((trace.mean_rate(), trace.span()), (0.0, Span::ZERO));
-        let summary = trace.summary();
-        assert_eq!((summary.rate, summary.gap_cv), (0.0, 0.0));
-        assert!(summary.prompt.mean <= 1.0 && summary.top_share <= 1.0);
-        assert!(trace.rows.iter().all(|row| row.at == Time::ZERO));
-    }
+fn a_trace_of_one_row_begins_at_zero() {
+    let trace = read("arrived_at_s,prompt_tokens,output_tokens\n9,1,1\n");
+    assert!(trace.rows.iter().all(|row| row.at == Time::ZERO));
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
+use sim::measure::nearest_rank;
 
 use crate::table::table;
 
@@ -109,24 +110,20 @@ impl Quantiles {
     pub(super) fn of(durations: &[Duration]) -> Self {
         let mut sorted = durations.to_vec();
         sorted.sort_unstable();
-        let rank = |share| rank(&sorted, sorted.len(), share).unwrap_or_default();
-        Self { p50: rank(0.5), p90: rank(0.9), p99: rank(0.99), max: rank(1.0) }
+        let rank = |per_mille| nearest_rank(&sorted, per_mille).unwrap_or_default();
+        Self { p50: rank(500), p90: rank(900), p99: rank(990), max: rank(1000) }
     }
-}
-
-/// The smallest duration that a share of `count` does not exceed.
-fn rank(sorted: &[Duration], count: usize, share: f64) -> Option<Duration> {
-    let at = (share * count as f64).ceil() as usize;
-    sorted.get(at.saturating_sub(1)).copied()
 }
 
 // === impl Waits ===
 
 impl Waits {
     pub(super) fn of(durations: &[Duration], sent: u64) -> Self {
-        let mut sorted = durations.to_vec();
-        sorted.sort_unstable();
-        let rank = |share| rank(&sorted, sent as usize, share);
-        Self { half: rank(0.5), nine_tenths: rank(0.9) }
+        let mut waits: Vec<Option<Duration>> = durations.iter().copied().map(Some).collect();
+        waits.sort_unstable();
+        // Requests without a first byte waited longer than all others.
+        waits.resize(waits.len().max(sent as usize), None);
+        let rank = |per_mille| nearest_rank(&waits, per_mille).flatten();
+        Self { half: rank(500), nine_tenths: rank(900) }
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use sim::scenario::Case;
 use sim::trace::Trace;
 
 use super::{Scenario, TRACES, Traces};
@@ -41,9 +42,9 @@ pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The scenario in a file.
-pub(super) fn scenario(path: &Path) -> Result<Scenario> {
-    let parsed = Scenario::parse(&text(path, SCENARIO_BYTES_MAX)?);
+/// The scenarios in a file, each with the name of its case.
+pub(super) fn scenarios(path: &Path) -> Result<Vec<Case>> {
+    let parsed = Scenario::parse_cases(&text(path, SCENARIO_BYTES_MAX)?);
     parsed.with_context(|| path.display().to_string())
 }
 

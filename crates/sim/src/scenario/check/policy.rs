@@ -1,51 +1,26 @@
-//! What can stand between clients and engines, and how it is called where no name is given.
+//! Checks a policy of a scenario, and names it where the file gives no name.
 
 use flow::Span;
+use flow::start_limiter::StartLimiterSettings;
 
 use super::{Checked, one_line, require, wrong};
 use crate::policy::Cost;
+use crate::policy::batch::Release;
 use crate::policy::plain_queue::QueueOrder;
 use crate::scenario::{PolicyConfig, PolicyKind, file};
 
 pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
-    let line = |order: QueueOrder| -> Checked<PolicyKind> {
-        let watermark = given.watermark.filter(|mark| *mark >= 1.0 && mark.fract() == 0.0);
-        let Some(watermark) = watermark.filter(|mark| *mark <= 1e6) else {
-            return wrong(format!("{key}.watermark"), "give a whole number from 1 up");
-        };
-        Ok(PolicyKind::PlainQueue(order, watermark as u32))
-    };
-    let ours = given.kind == file::Kind::Ours;
-    for (field, is_given) in
-        [("cost", given.cost.is_some()), ("flow_capacity", given.flow_capacity.is_some())]
-    {
-        require(ours || !is_given, format!("{key}.{field}"), "only `ours` has it")?;
-    }
-    let auto = ours && given.watermark.is_none();
-    let key_of_pace = format!("{key}.pace");
-    require(auto || given.pace.is_none(), &*key_of_pace, "only `ours` without a watermark has it")?;
+    check_keys(key, given)?;
     let pace = given.pace.map(|length| length.0);
-    require(pace != Some(Span::ZERO), key_of_pace, "must be more than 0")?;
-    let kind = match given.kind {
-        file::Kind::Direct => {
-            require(given.watermark.is_none(), format!("{key}.watermark"), "`direct` has none")?;
-            PolicyKind::Direct
-        }
-        file::Kind::Fifo => line(QueueOrder::Fifo)?,
-        file::Kind::RoundRobin => line(QueueOrder::RoundRobin)?,
-        file::Kind::Strict => line(QueueOrder::StrictBands)?,
-        file::Kind::Ours => {
-            let cost = match given.cost.unwrap_or(file::Cost::Tokens) {
-                file::Cost::Requests => Cost::Requests,
-                file::Cost::Tokens => Cost::Tokens,
-            };
-            PolicyKind::Tidegate(cost, given.watermark)
-        }
-    };
+    require(pace != Some(Span::ZERO), format!("{key}.pace"), "must be more than 0")?;
+    let unstreamed = given.unstreamed.unwrap_or(0.0);
+    let share = (0.0..=1.0).contains(&unstreamed);
+    require(share, format!("{key}.unstreamed"), "must be from 0 to 1")?;
+    let kind = kind(key, given)?;
     one_line(format!("{key}.name"), &given.name)?;
     let capacity = given.capacity.unwrap_or(1000);
     let policy = PolicyConfig {
-        name: given.name.clone().unwrap_or_else(|| name_of(kind)),
+        name: given.name.clone().unwrap_or_else(|| name_of(given, kind)),
         kind,
         capacity,
         flow_capacity: given.flow_capacity.unwrap_or(capacity),
@@ -53,6 +28,7 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
         ttl: given.ttl.map_or(Span::from_secs(30), |length| length.0),
         without: given.without.clone(),
         metrics: given.metrics.unwrap_or(true),
+        unstreamed,
     };
     match policy.build(&[]) {
         Err(error) => wrong(format!("{key}.watermark"), error.message),
@@ -60,23 +36,79 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
     }
 }
 
-fn name_of(kind: PolicyKind) -> String {
+/// Refuses keys that this kind of policy does not have.
+fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
+    let ours = given.kind == file::Kind::Ours;
+    let batch = given.kind == file::Kind::Batch;
+    let auto = ours && given.watermark.is_none();
+    let has_watermark = !batch && given.kind != file::Kind::Direct;
+    let keys = [
+        ("cost", given.cost.is_some(), ours, "only `ours` has it"),
+        ("flow_capacity", given.flow_capacity.is_some(), ours, "only `ours` has it"),
+        ("unstreamed", given.unstreamed.is_some(), ours, "only `ours` has it"),
+        ("pace", given.pace.is_some(), auto, "only `ours` without a watermark has it"),
+        ("watermark", given.watermark.is_some(), has_watermark, "`direct` and `batch` have none"),
+        ("budget", given.budget.is_some(), batch, "only `batch` has it"),
+        ("rest", given.rest.is_some(), batch, "only `batch` has it"),
+    ];
+    for (field, is_given, allowed, message) in keys {
+        require(allowed || !is_given, format!("{key}.{field}"), message)?;
+    }
+    Ok(())
+}
+
+fn kind(key: &str, given: &file::Policy) -> Checked<PolicyKind> {
+    let queue = |order| watermark(key, given).map(|mark| PolicyKind::PlainQueue(order, mark));
+    match given.kind {
+        file::Kind::Direct => Ok(PolicyKind::Direct),
+        file::Kind::Fifo => queue(QueueOrder::Fifo),
+        file::Kind::RoundRobin => queue(QueueOrder::RoundRobin),
+        file::Kind::Strict => queue(QueueOrder::StrictBands),
+        file::Kind::Batch => release(key, given).map(PolicyKind::Batch),
+        file::Kind::Ours => {
+            let cost = match given.cost.unwrap_or(file::Cost::Tokens) {
+                file::Cost::Requests => Cost::Requests,
+                file::Cost::Tokens => Cost::Tokens,
+            };
+            Ok(PolicyKind::Tidegate(cost, given.watermark))
+        }
+    }
+}
+
+fn watermark(key: &str, given: &file::Policy) -> Checked<u32> {
+    let whole = given.watermark.filter(|mark| *mark >= 1.0 && mark.fract() == 0.0);
+    match whole.filter(|mark| *mark <= 1e6) {
+        Some(watermark) => Ok(watermark as u32),
+        None => wrong(format!("{key}.watermark"), "give a whole number from 1 up"),
+    }
+}
+
+fn release(key: &str, given: &file::Policy) -> Checked<Release> {
+    match (given.budget, given.rest) {
+        (Some(budget), None) => Ok(Release::Budget(budget)),
+        (None, rest) => match StartLimiterSettings::new(rest.unwrap_or(1.0)) {
+            Ok(settings) => Ok(Release::StartLimiter(settings)),
+            Err(error) => wrong(format!("{key}.rest"), error.to_string()),
+        },
+        (Some(_), Some(_)) => wrong(format!("{key}.budget"), "give budget or rest, not both"),
+    }
+}
+
+fn name_of(given: &file::Policy, kind: PolicyKind) -> String {
     let bound = |watermark: Option<f64>| match watermark {
         Some(watermark) => format!("{watermark}"),
         None => "auto".to_owned(),
     };
     match kind {
         PolicyKind::Direct => "direct".to_owned(),
-        PolicyKind::PlainQueue(QueueOrder::Fifo, watermark) => format!("fifo {watermark}"),
-        PolicyKind::PlainQueue(QueueOrder::RoundRobin, watermark) => {
-            format!("round-robin {watermark}")
-        }
-        PolicyKind::PlainQueue(QueueOrder::StrictBands, watermark) => format!("strict {watermark}"),
-        PolicyKind::Tidegate(Cost::Requests, watermark) => {
-            format!("ours requests {}", bound(watermark))
-        }
-        PolicyKind::Tidegate(Cost::Tokens, watermark) => {
-            format!("ours tokens {}", bound(watermark))
+        PolicyKind::PlainQueue(QueueOrder::Fifo, mark) => format!("fifo {mark}"),
+        PolicyKind::PlainQueue(QueueOrder::RoundRobin, mark) => format!("round-robin {mark}"),
+        PolicyKind::PlainQueue(QueueOrder::StrictBands, mark) => format!("strict {mark}"),
+        PolicyKind::Tidegate(Cost::Requests, mark) => format!("ours requests {}", bound(mark)),
+        PolicyKind::Tidegate(Cost::Tokens, mark) => format!("ours tokens {}", bound(mark)),
+        PolicyKind::Batch(Release::Budget(budget)) => format!("budget {budget}"),
+        PolicyKind::Batch(Release::StartLimiter(_)) => {
+            format!("start limiter, rest {}", given.rest.unwrap_or(1.0))
         }
     }
 }

@@ -41,7 +41,6 @@ fn check(text: &str, seed: u64) {
             let clients = trace.clients.len();
             assert!(trace.rows.iter().all(|row| (row.client as usize) < clients), "seed {seed}");
             assert!(trace.rows.is_sorted_by_key(|row| row.at), "seed {seed}: {text:?}");
-            trace.summary();
         }
         Err(error) => {
             let lines = text.lines().count().max(1);

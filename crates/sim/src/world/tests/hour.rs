@@ -1,7 +1,7 @@
 //! A recorded hour of real traffic, played in a moment.
 
 use super::*;
-use crate::measure::Slo;
+use crate::measure::{Outcome, Record, Stat};
 use crate::trace::Trace;
 
 const TRACE: &str =
@@ -20,10 +20,14 @@ fn a_recorded_hour_is_served_whole() {
     let source = Source::new("all", arrivals);
     let mut setup = Setup::new(vec![named("rtx4090-8b"); 4], vec![source], Span::from_secs(3502));
     setup.metrics = Some(Metrics { every: Span::from_secs(1), lag: Span::from_millis(100) });
-    let summary = run(setup, &mut ours(Bounds::Auto)).summary(&Slo::default());
-    assert_eq!(summary.counts.served, rows as u64);
-    assert!(summary.ttft.unwrap().p99 < Span::from_secs(2), "{:?}", summary.ttft);
+    let history = run(setup, &mut ours(Bounds::Auto));
+    let served = history.records.iter().filter(|record| record.outcome == Outcome::Served);
+    assert_eq!(served.count(), rows);
+    let ttft = Stat::of(history.records.iter().filter_map(Record::ttft).collect()).unwrap();
+    assert!(ttft.p99 < Span::from_secs(2), "{ttft:?}");
     // 1155 tokens in and 211 out, 5.53 times a second.
-    assert!((summary.prompt_rate / 6385.0 - 1.0).abs() < 0.01, "{}", summary.prompt_rate);
-    assert!((summary.output_rate / 1168.0 - 1.0).abs() < 0.01, "{}", summary.output_rate);
+    let rate = |tokens: u64| tokens as f64 / history.window.secs();
+    let (prompt, output) = (rate(history.produced.prompt), rate(history.produced.output));
+    assert!((prompt / 6385.0 - 1.0).abs() < 0.01, "{prompt}");
+    assert!((output / 1168.0 - 1.0).abs() < 0.01, "{output}");
 }

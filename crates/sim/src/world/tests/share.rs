@@ -1,7 +1,7 @@
 //! Who gets what: the order of each policy as its clients see it, and the proof held against a run.
 
 use super::*;
-use crate::measure::Slo;
+use crate::measure::{History, Record, Stat};
 
 /// Two tenants that both want more than there is: the one in long answers, the other in short ones.
 fn contest(seed: u64, engine: &str) -> Setup {
@@ -65,13 +65,13 @@ fn check_gaps(seed: u64, bounds: Bounds, cost: Cost) {
 fn service_by_tokens_follows_the_weights_and_a_plain_queue_does_not() {
     let fair = run(contest(1, "rtx4090-8b"), &mut roomy(fixed(24.0), Cost::Tokens));
     let plain = run(contest(1, "rtx4090-8b"), &mut roomy_line(24));
-    let [fair, plain] = [fair, plain].map(|history| history.summary(&Slo::default()));
-    assert!(fair.jain.unwrap() > 0.99, "{:?}", fair.jain);
-    assert!(plain.jain.unwrap() < 0.97, "{:?}", plain.jain);
-    let [heavy, long, short] = [0, 1, 2].map(|tenant| fair.tenants[tenant].got);
+    let jain = |history: &History| history.shares.jain(history.window).unwrap();
+    assert!(jain(&fair) > 0.99, "{}", jain(&fair));
+    assert!(jain(&plain) < 0.97, "{}", jain(&plain));
+    let [heavy, long, short] = [0, 1, 2].map(|tenant| fair.shares.of(tenant).got);
     assert!((heavy / long - 2.0).abs() < 0.2 && (heavy / short - 2.0).abs() < 0.2);
-    let gap = plain.gap.unwrap();
-    assert!(gap.gap > 2.0 * fair.gap.unwrap().gap, "{gap:?}");
+    let gap = |history: &History| history.ledger.worst_gap(&history.tenants).unwrap().gap;
+    assert!(gap(&plain) > 2.0 * gap(&fair), "{}", gap(&plain));
 }
 
 #[test]
@@ -97,8 +97,11 @@ fn p08_critical_requests_do_not_wait_behind_others() {
         let mut source = Source::new("all", drawn(60.0, 3));
         source.bands = Bands::Mixed([0.0, 9.0, 0.0, 1.0]);
         let setup = Setup::new(vec![named("rtx4090-8b"); 2], vec![source], Span::from_secs(60));
-        let summary = run(setup, &mut *policy).summary(&Slo::default());
-        let wait = |band: Band| summary.wait_by_band[band as usize].unwrap().mean.secs_f64();
+        let history = run(setup, &mut *policy);
+        let wait = |band: Band| {
+            let own = history.records.iter().filter(|record| record.band == band);
+            Stat::of(own.filter_map(Record::wait).collect()).unwrap().mean.secs_f64()
+        };
         assert!(wait(Band::Normal) > 1.0, "there is a queue: {}", wait(Band::Normal));
         assert!(wait(Band::Critical) < 0.1 * wait(Band::Normal), "{}", wait(Band::Critical));
     }
