@@ -128,7 +128,7 @@ fn c10_auto_reaches_the_best_fixed_watermark_on_recorded_traffic() {
 }
 
 #[test]
-fn d02_the_start_limiter_protects_interactive_requests_and_outdoes_fixed_budgets() {
+fn d02_the_start_limiter_protects_interactive_users_and_outdoes_fixed_budgets() {
     keeps_cases("batch/start-limiter.toml", "");
 }
 

@@ -1,7 +1,7 @@
-//! What batch work costs, how well its gates keep to what they allow, and what interactive users
-//! notice of it.
+//! Batch work: the cost of the durable queue, the accuracy of the gates, and the effect on
+//! interactive requests.
 //!
-//! Everybody shares all cores: what is measured here is slower than any processor, or a share.
+//! All processes share all cores, because these figures depend on disks and engines, not on a core.
 
 mod accept;
 mod accuracy;

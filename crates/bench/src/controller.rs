@@ -1,4 +1,4 @@
-//! What the core costs, beside the least it could cost.
+//! The cost of the core, against the least that it could cost.
 //!
 //! Every figure is a ratio to something measured in the same run (`floor`) or stands beside a
 //! published one (`llm_d_grid`), because nanoseconds alone say more about the machine than about

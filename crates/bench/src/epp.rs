@@ -1,7 +1,7 @@
-//! What the endpoint picker costs behind Envoy, beside Envoy alone and another picker.
+//! The cost of the endpoint picker behind Envoy, against Envoy alone and another picker.
 //!
-//! Envoy, picker, load and origin share all cores, as on a small node: what a picker spends is
-//! missing for the others. All who are measured take turns in short rounds. Envoy's own share is
+//! Envoy, picker, load and origin share all cores, as on a small node: the time of the
+//! picker is missing for the others. The setups take turns in short rounds. Envoy's own share is
 //! shown beside the picker's, since with a fast picker Envoy is the limit.
 
 mod decision;

@@ -1,8 +1,8 @@
-//! What the gateway costs, beside a bare hyper proxy and nginx in the same run.
+//! The cost of the gateway against a bare hyper proxy and nginx in the same run.
 //!
 //! The measured proxies are processes on a core of their own; load and origin are raw TCP in this
-//! process, on another core. Everyone takes turns in short rounds, because on a shared machine only
-//! what is measured in the same second can be compared.
+//! process, on another core. The proxies take turns in short rounds, because on a shared machine
+//! only measurements of the same second can be compared.
 
 mod cost;
 mod floor;

@@ -38,7 +38,7 @@ pub(crate) struct Table {
 /// A limit, and what was found.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Target {
-    /// What is limited.
+    /// The limited quantity.
     pub(crate) what: String,
     /// The most that it should be.
     pub(crate) limit: f64,

@@ -1,4 +1,4 @@
-//! What a run shows: one record for each request, and everything that is worked out from them.
+//! The measurements of a run: one record for each request, and the figures that follow from them.
 //!
 //! The world writes through a `Recorder` and hands back a [`History`]. Figures are exact:
 //! percentiles come from sorted values, tokens are counted as they reach the gateway, and what an
@@ -22,7 +22,7 @@ pub use slo::Slo;
 
 use crate::policy::{EngineId, RefusalReason, Tenant};
 
-/// What became of one request. Moments that never came are [`Time::NEVER`].
+/// The record of one request. Moments that never came are [`Time::NEVER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// When it reached the gateway.
@@ -75,7 +75,7 @@ pub struct Window {
     pub to: Time,
 }
 
-/// What reached the gateway within the window.
+/// The tokens and requests that reached the gateway within the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Produced {
     /// Prompt tokens read, counted when the first token of their answer comes.

@@ -39,14 +39,14 @@ pub struct Chart {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn. Areas lie below lines, otherwise later series lie above earlier ones.
+    /// The series. Areas lie below lines, otherwise later series lie above earlier ones.
     pub series: Vec<Series>,
 }
 
 /// A direction of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What is measured. The unit is shown at the ticks, not here.
+    /// The measured quantity. The unit is shown at the ticks, not here.
     pub label: String,
     /// How values are spread over the length.
     pub scale: Scale,

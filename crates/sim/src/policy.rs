@@ -1,8 +1,8 @@
-//! What stands between the clients and the engines: one trait, three ways to fill it.
+//! Policies between clients and engines: one trait, four implementations.
 //!
-//! The world tells a policy what happens and takes its decisions out again, one by one, so that the
-//! same traffic and the same faults can be played to each of them. A policy knows only what a gateway
-//! could know: never the output length of a request that has not ended, never the state of an
+//! The world reports events to a policy and takes its decisions, one by one, so that the same traffic
+//! and the same faults can be run with each of them. A policy knows only what a gateway could know:
+//! never the output length of a request that has not ended, never the state of an
 //! engine beyond what the engine says of itself.
 
 pub mod batch;
@@ -19,7 +19,7 @@ pub type RequestId = u32;
 /// Engines are numbered by their place in the setup.
 pub type EngineId = u32;
 
-/// Whoever service is shared among.
+/// A tenant that shares the service with others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tenant {
     /// Its name.
@@ -35,7 +35,7 @@ pub struct Offer<'a> {
     pub request: RequestId,
     /// The number of the tenant it belongs to.
     pub tenant: u32,
-    /// What is known of that tenant.
+    /// Its tenant.
     pub known: &'a Tenant,
     /// Its priority.
     pub band: Band,
@@ -45,7 +45,7 @@ pub struct Offer<'a> {
     pub ttl: Option<Span>,
 }
 
-/// What a request has used so far, in tokens.
+/// The tokens that a request has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Its prompt.
@@ -54,7 +54,7 @@ pub struct Spent {
     pub output: u32,
 }
 
-/// What service is counted in.
+/// The unit of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cost {
     /// One for each request.
@@ -75,7 +75,7 @@ pub enum Failure {
     BrokenOff(Spent),
 }
 
-/// What a policy has decided about a request.
+/// A decision of a policy about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It goes to an engine.

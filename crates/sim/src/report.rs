@@ -21,7 +21,7 @@ use curve::Curves;
 
 pub use table::grid;
 
-/// What is kept of one cell.
+/// The figures of one cell.
 #[derive(Clone, Debug)]
 pub struct Digest {
     cell: Cell,
@@ -31,14 +31,14 @@ pub struct Digest {
     pictured: Option<Pictured>,
 }
 
-/// What is drawn of one policy.
+/// The charts of one policy.
 #[derive(Clone, Debug)]
 struct Pictured {
     views: Vec<Chart>,
     curves: Curves,
 }
 
-/// What came out of a scenario.
+/// The results of a scenario.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// What the scenario shows.

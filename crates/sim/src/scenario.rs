@@ -1,4 +1,4 @@
-//! Scenarios: a world, the policies to play it to, and what is expected of each.
+//! Scenarios: a simulated cluster, the policies to run it with, and the expectations of each.
 //!
 //! A scenario is a TOML text. Reading one gives values that can be run or an error that names the
 //! key; where the traces lie and how many threads run the cells is the caller's business. A *cell*
@@ -38,7 +38,7 @@ const SHOWN_MAX: usize = 250;
 /// The traces that a scenario names, by their names.
 pub type Traces = BTreeMap<String, Arc<Trace>>;
 
-/// A world, the policies to play it to, and what is expected of each.
+/// A simulated cluster, the policies to run it with, and the expectations of each.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// What it shows, in one line.
@@ -49,7 +49,7 @@ pub struct Scenario {
     pub duration: Span,
     /// How long the run goes on before it counts.
     pub warm_up: Span,
-    /// How long what is still open may take at the end.
+    /// How long open requests may take after the last arrival.
     pub drain: Span,
     /// The time between gateway and engine, each way.
     pub network: Span,
@@ -57,23 +57,23 @@ pub struct Scenario {
     pub metrics: Option<Metrics>,
     /// The engines.
     pub engines: Vec<Profile>,
-    /// Who sends what.
+    /// The traffic.
     pub traffic: Vec<Traffic>,
     /// Tenants with weights of their own.
     pub tenants: Vec<Tenant>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
-    /// What stands between clients and engines.
+    /// The policies between clients and engines.
     pub policies: Vec<PolicyConfig>,
     /// By what all rates are multiplied.
     pub loads: Vec<f64>,
     /// One history for each.
     pub seeds: Vec<u64>,
-    /// What a good answer is.
+    /// The objective of a good response.
     pub slo: Slo,
     /// What its table shows besides what every table shows.
     pub columns: Vec<Column>,
-    /// What must come out.
+    /// The expectations.
     pub expected: Vec<Expectation>,
 }
 
@@ -132,12 +132,12 @@ pub struct Cell {
     pub seed: u64,
 }
 
-/// What is wrong with a scenario.
+/// The problem of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
     /// The key, such as `traffic[0].rate`; empty where the message shows the place.
     pub key: String,
-    /// What is wrong with it, and what would be right.
+    /// The problem and its remedy.
     pub message: String,
 }
 
@@ -151,8 +151,8 @@ impl Scenario {
         check::scenario(file)
     }
 
-    /// Whether it can be run in sensible time and memory; a scenario that was read can, until
-    /// somebody changes its loads or seeds.
+    /// Whether it can be run in sensible time and memory. Parsing checks this; check again after a
+    /// change of loads or seeds.
     pub fn check_work(&self) -> Result<(), ScenarioError> {
         check::work(self)
     }

@@ -1,4 +1,4 @@
-//! Request traces as values: when requests came, from whom, and how long they were.
+//! Request traces as values: the arrival, the client and the lengths of each request.
 //!
 //! A trace is read from text, never from a file, and its format is told by its first line: a table
 //! with wall times (the Azure traces), a table with seconds, or one JSON object a line (the
@@ -65,7 +65,7 @@ pub struct TraceError {
     pub line: usize,
     /// The part of the line at fault, where it is one part.
     pub field: Option<Field>,
-    /// What is wrong, and what to do where that is not plain.
+    /// The problem, and its remedy where that is not obvious.
     pub message: String,
 }
 

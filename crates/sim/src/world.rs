@@ -47,7 +47,7 @@ pub struct Setup {
     pub priorities: bool,
     /// How long requests arrive.
     pub length: Span,
-    /// How long what is still open may take after that.
+    /// How long open requests may take after that.
     pub drain: Span,
     /// How long the run goes on before it counts.
     pub warm_up: Span,

@@ -1,4 +1,4 @@
-//! The whole story on one machine: three engines, mixed traffic, without Tidegate and with it.
+//! The demonstration: three engines and mixed traffic on one machine, without Tidegate and with it.
 //!
 //! The engines are stand-ins of different speed and power, the gateway is the real one, the
 //! traffic is the same both times: first straight to the engines in turns, as a plain load
@@ -69,10 +69,10 @@ pub fn run(options: &DemoOptions, out: &mut dyn Write, mut progress: Progress<'_
     Ok(())
 }
 
-/// The gateway's messages would run through the table; only what is wrong is worth that.
+/// Hides the gateway's messages below warnings, because they would run through the table.
 fn quieten() {
     let log = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
-    // Whoever has set up a log already knows what they want to see.
+    // A log that is set up already stays as it is.
     let _ = log.with_writer(std::io::stderr).try_init();
 }
 
@@ -124,7 +124,7 @@ impl Stage {
         Ok(Phase { report, joules: self.joules() - before })
     }
 
-    /// Lets the engines hear that those who were cut off are gone.
+    /// Waits until the engines have noticed the clients that were cut off.
     fn empty(&self) {
         let busy = || self.engines.iter().any(|engine| engine.control().counters().in_flight > 0);
         self.runtime.block_on(async {
@@ -145,7 +145,7 @@ impl Stage {
     }
 }
 
-/// Durations as people say them.
+/// A duration in seconds, or another text where there is none.
 fn seconds(span: Option<Duration>, otherwise: &str) -> String {
     span.map_or(otherwise.to_owned(), |span| format!("{:.1} s", span.as_secs_f64()))
 }

@@ -113,7 +113,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop = None;
-        // Whoever drops it does not want to hear how it ended.
+        // A drop cannot report how the engine ended.
         let _ = self.join();
     }
 }

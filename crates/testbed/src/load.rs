@@ -34,7 +34,7 @@ pub struct LoadPlan {
     pub classes: Vec<Class>,
     /// For how long requests are sent.
     pub duration: Duration,
-    /// For how long answers may come after that; what is under way then counts as unfinished.
+    /// For how long responses may come after that; requests that are open then count as unfinished.
     pub drain: Duration,
     /// How often progress is told.
     pub progress_every: Duration,

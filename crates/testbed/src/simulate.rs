@@ -1,8 +1,8 @@
 //! Scenarios from files, played on all cores: `tidegate simulate`.
 //!
 //! The simulator itself is pure. Here are its hands: files of scenarios and traces, threads, the
-//! terminal, and pictures on disk. What is printed depends on the scenario alone, never on how the
-//! threads took turns; times of this machine go to where progress goes.
+//! terminal, and pictures on disk. The output depends on the scenario alone, never on the order of
+//! the threads; times of this machine go to the progress messages.
 
 mod document;
 mod read;
@@ -74,7 +74,7 @@ struct LoadedScenario<'a> {
     only: Option<usize>,
 }
 
-/// Runs what the options names, prints the reports and writes the pictures. An expectation that is
+/// Runs the scenarios, prints the reports and writes the pictures. An expectation that is
 /// broken is an error, after everything has been printed.
 pub fn run(
     options: &SimulateOptions,
@@ -82,7 +82,7 @@ pub fn run(
     mut progress: Progress<'_>,
 ) -> Result<()> {
     let files = read::files(&options.paths)?;
-    // Whatever can be wrong shows before the runs, which may take long.
+    // Errors show before the runs, which may take long.
     let mut all = Vec::new();
     for path in &files {
         all.extend(LoadedScenario::of_file(options, path)?);

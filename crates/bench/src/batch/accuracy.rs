@@ -1,8 +1,8 @@
-//! How exactly gates keep an engine at four fifths of its places, with batch work without end.
+//! How exactly gates keep an engine at four fifths of its places, with endless batch work.
 //!
-//! The engine itself is asked every 50 ms how many requests it has, running or in line. As a peer
-//! there is what many dispatchers do: workers that each look at the same reading and send while it
-//! is below the threshold.
+//! The engine itself is asked every 50 ms how many requests it has, running or in line. It is
+//! compared with the method of many dispatchers: workers that look at the same reading and send
+//! while it is below the threshold.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

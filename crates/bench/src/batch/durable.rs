@@ -1,4 +1,4 @@
-//! What a durable queue costs beside bare writes: submitted, claimed and completed, each step safe
+//! The cost of a durable queue against bare writes: submitted, claimed and completed, each step safe
 //! on disk before the next.
 //!
 //! The floor writes the bytes that a group of such messages has, and waits for the disk: three
@@ -136,7 +136,7 @@ impl Worker {
             until: NOW.after(LEASE),
         };
         let claimed = self.store.claim(want, NOW).await?;
-        // Somebody's, not always its own; as many wait as are about to claim.
+        // Perhaps the message of another worker; as many wait as are about to claim.
         let claim = claimed.into_iter().next().context("nothing to claim")?;
         let outcome = Outcome::Answered { status: 200, body: self.body.slice(..ANSWER) };
         if !self.store.complete(claim.reference, outcome, NOW).await? {

@@ -41,18 +41,18 @@ const BUDGETS_QUICK: [usize; 3] = [2, 8, 32];
 /// Of the gateway's gate, besides the usual one.
 const RESTS: [f64; 2] = [0.0, 3.0];
 
-/// What lets the batch go.
+/// How batch work is let go.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Policy {
     /// There is none.
     Without,
     /// Through this gate, behind interactive users.
     Through(Gate),
-    /// As if its requests were anybody's.
+    /// Without a gate, in the band of interactive requests.
     Naive,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Played {
     /// The interactive users' milliseconds to the first token.

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// More than anybody here sends at once.
+/// More than the clients send at once.
 const PLENTY: usize = 1000;
 const WORKERS: usize = 512;
 
 /// The name that the queue knows its gate by.
 const GATE: &str = "bench";
 
-/// What lets the batch go.
+/// The gate in front of the batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Gate {
     /// So many at once, whatever happens.

@@ -1,4 +1,4 @@
-//! How often something is measured, and what is kept of it.
+//! Repeated measurement: batches of subjects in turns, and the figures of each.
 //!
 //! The machine is shared, so a single figure means little. Subjects take turns, batch by batch, so
 //! that a disturbance meets both; the least batch is the cost without disturbances, and the median
@@ -40,7 +40,7 @@ pub(crate) type Verb = fn(&mut dyn Subject) -> Result<()>;
 // === impl Sample ===
 
 impl Sample {
-    /// What is kept of these measurements.
+    /// The least and the median of these measurements.
     pub(crate) fn of(mut nanos: Vec<f64>) -> Self {
         nanos.sort_by(f64::total_cmp);
         let at = |at: usize| nanos.get(at).copied().unwrap_or(f64::NAN);

@@ -1,6 +1,6 @@
-//! What is measured: the core and the floor behind the same three verbs.
+//! The measured subjects: the core and the floor behind the same verbs.
 //!
-//! A subject is filled once and then driven in batches. What a batch needs is worked out by
+//! A subject is filled once and then driven in batches. The needs of a batch are worked out by
 //! [`Subject::load`], outside the measured time, from draws that both subjects share.
 //!
 //! Filling means: everything is offered, cancelled in random order, and offered again. A slab that

@@ -27,11 +27,11 @@ pub(crate) enum Mode {
     Whole,
     /// Ask the picker, and show it heads of answers alone.
     HeadsOnly,
-    /// Ask nobody.
+    /// Use no picker.
     Alone,
 }
 
-/// Starts Envoy; the picker is needed unless it asks nobody.
+/// Starts Envoy; every mode but `Alone` needs the picker.
 pub(crate) async fn start(
     fixture: &mut Fixture,
     mode: Mode,

@@ -1,4 +1,4 @@
-//! A setup of those who serve a request: Envoy, and the picker that it asks.
+//! A setup under measurement: Envoy, and the picker that it asks.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ pub(crate) const HEADS: &str = "Tidegate, heads only";
 pub(crate) const ALONE: &str = "Envoy alone";
 pub(crate) const BESIDE: &str = "another picker";
 
-/// Who serves.
+/// One setup.
 #[derive(Debug)]
 pub(crate) struct EnvoySetup {
     pub(crate) name: &'static str,
@@ -24,7 +24,7 @@ pub(crate) struct EnvoySetup {
     pub(crate) picker: Option<Process>,
 }
 
-/// Starts a setup for each who is measured.
+/// Starts every setup.
 pub(crate) async fn setups(bench: &mut Bench, origin: &Origin) -> Result<Vec<EnvoySetup>> {
     let mut setups = Vec::new();
     for (name, mode) in [(OURS, Mode::Whole), (HEADS, Mode::HeadsOnly), (ALONE, Mode::Alone)] {

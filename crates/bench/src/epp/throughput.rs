@@ -1,4 +1,4 @@
-//! As many requests as go: what they cost picker and Envoy, and how many there are.
+//! Throughput under full load: CPU time of picker and Envoy for each request.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -38,11 +38,11 @@ struct Found {
     p99s: Vec<f64>,
 }
 
-/// What is asked, and what is counted of it.
+/// A request, and the unit that is counted.
 struct Throughput {
     title: String,
     request: Request,
-    /// How many of what is counted one response has.
+    /// How many counted units one response has.
     parts: f64,
     heads: [&'static str; 3],
 }

@@ -32,7 +32,7 @@ use tokio::task::LocalSet;
 /// Connections that may wait to be accepted; a crowd may come at once.
 const BACKLOG: u32 = 4096;
 
-/// What to listen to, and whom to ask.
+/// The addresses of the proxy and of its backend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FloorProxy {
     /// Where clients come in.
@@ -173,7 +173,7 @@ impl Pool {
         stream.set_nodelay(true)?;
         let (sender, connection) = client::handshake(TokioIo::new(stream)).await?;
         tokio::task::spawn_local(async move {
-            // Whoever uses the connection hears of its end.
+            // The user of the connection sees its end.
             let _ = connection.await;
         });
         Ok(sender)

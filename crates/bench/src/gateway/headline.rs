@@ -27,7 +27,7 @@ const TAKES: Duration = Duration::from_millis(200);
 const QUIET_EVERY: Duration = Duration::from_millis(500);
 /// The flood is there before the quiet tenant comes.
 const HEAD_START: Duration = Duration::from_secs(1);
-/// Nobody asks again in the same instant when refused.
+/// The pause of a client after a refusal.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 const QUIET_P50_MAX: f64 = 0.42;
 const OURS: &str = "gateway";

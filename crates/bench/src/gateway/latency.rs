@@ -1,8 +1,7 @@
-//! What a proxy adds when there is nothing to wait for.
+//! The latency that a proxy adds without load.
 //!
 //! One client that asks a few hundred times a second, so that every step is a wakeup from idle, as
-//! it is for most who run a model at home; the same client straight at the origin in the same
-//! round.
+//! on a small server; the same client asks the origin directly in the same round.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -93,7 +92,7 @@ async fn asked(client: &mut Client, request: &Request, asks: usize) -> Result<Ve
     Ok(millis)
 }
 
-/// The median over the rounds of what is more than without a proxy.
+/// The median over the rounds of the difference to no proxy.
 fn added(direct: &[Round], own: &[Round], pick: fn(&Round) -> f64) -> f64 {
     let more = own.iter().zip(direct).map(|(own, direct)| pick(own) - pick(direct));
     median(&more.collect::<Vec<_>>())

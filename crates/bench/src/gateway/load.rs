@@ -32,7 +32,7 @@ pub(crate) struct Client {
     inbox: Inbox,
 }
 
-/// What came back, and when.
+/// A response, and when it came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -51,7 +51,7 @@ pub(crate) struct Stretch {
     pub(crate) seconds: f64,
 }
 
-/// Many clients that ask again as soon as they have an answer.
+/// Clients that send again as soon as they have a response.
 #[derive(Clone, Debug)]
 pub(crate) struct ClosedLoop {
     pub(crate) clients: usize,
@@ -159,7 +159,7 @@ impl Client {
         Ok(text)
     }
 
-    /// Like [`Client::ask`], but what is not an answer with 200 is an error.
+    /// Like [`Client::ask`], but a status other than 200 is an error.
     pub(crate) async fn ask_well(&mut self, request: &Request) -> Result<Answer> {
         let answer = self.ask(request).await?;
         if answer.status != 200 {

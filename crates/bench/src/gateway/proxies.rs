@@ -1,4 +1,4 @@
-//! Who is measured: the gateway in several configurations, the floor, and nginx.
+//! The proxies that are measured: the gateway in several configurations, the floor, and nginx.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -39,7 +39,7 @@ impl Proxy {
         Self::Ours { name, config }
     }
 
-    /// Those to compare with that are installed here.
+    /// The proxies to compare with that are installed here.
     pub(crate) fn others(limit: Option<usize>) -> Vec<Self> {
         let nginx = has_nginx().then_some(Self::Nginx { limit });
         [Self::Floor { limit }].into_iter().chain(nginx).collect()
@@ -63,7 +63,7 @@ impl Fixture {
         Ok(Self { cores, tidegate, folder, started: 0 })
     }
 
-    /// A file for what somebody writes on the side.
+    /// The path of a new file.
     pub(crate) fn file(&mut self, ending: &str) -> PathBuf {
         self.started += 1;
         self.folder.join(format!("{}.{ending}", self.started))
@@ -151,7 +151,7 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        // What is left lies in the folder for temporary files.
+        // Leftovers lie in the folder for temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -187,7 +187,7 @@ pub(crate) fn ourselves() -> Result<String> {
     program.into_string().ok().context("this program has an odd name")
 }
 
-/// An address where nobody listens.
+/// An address that is free.
 pub(crate) fn free() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

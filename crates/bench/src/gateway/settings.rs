@@ -1,9 +1,9 @@
 //! The configurations in which the gateway is measured.
 //!
-//! One thread, since its core is shared with nobody, and no access log but where the log is what
-//! is measured: the peers keep none either.
+//! One thread, since the gateway has its core alone. No access log unless the log is measured: the
+//! other proxies keep none either.
 
-/// More than anybody here sends at once.
+/// More than the clients send at once.
 const PLENTY: usize = 1000;
 
 /// How many the headline case lets in.
@@ -11,7 +11,7 @@ pub(crate) const HEADLINE_AT_ONCE: usize = 8;
 /// How many requests fill the gateway of [`full`].
 pub(crate) const FULL_AT: usize = 2;
 
-/// Flow control as it comes: fair queue, four bands, routing; nobody has to wait.
+/// Flow control as it comes: fair queue, four bands, routing; no request waits.
 pub(crate) fn flow_control() -> String {
     config(PLENTY, "", "access = false")
 }
@@ -21,7 +21,7 @@ pub(crate) fn logged() -> String {
     config(PLENTY, "", "access = true")
 }
 
-/// Nobody may wait.
+/// No request may wait.
 pub(crate) fn queue_off() -> String {
     config(PLENTY, "enabled = false", "access = false")
 }
@@ -43,7 +43,7 @@ pub(crate) fn one_at_a_time() -> String {
     config(1, "", "access = false")
 }
 
-/// One request at the backend at a time, and room for everybody else.
+/// One request at the backend at a time, and room for all others.
 pub(crate) fn patient() -> String {
     let queue = "total_capacity = 20000\nflow_capacity = 20000\nqueue_ttl = \"30m\"";
     config(1, queue, "access = false")

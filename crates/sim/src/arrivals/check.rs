@@ -21,7 +21,7 @@ const PERIOD_MIN: Span = Span::from_millis(1);
 pub struct ArrivalsError {
     /// The setting at fault.
     pub key: &'static str,
-    /// What is wrong with it.
+    /// The problem.
     pub message: String,
 }
 

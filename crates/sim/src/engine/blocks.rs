@@ -1,6 +1,6 @@
 //! The paged KV cache: blocks of 16 tokens, shared by count, found again by name until reused.
 //!
-//! A block that nobody uses keeps its content and its name until it is taken for something else,
+//! A block without a user keeps its content and its name until it is taken for something else,
 //! the one longest out of use first. That is the prefix cache: it costs no room.
 
 use std::collections::HashMap;
@@ -79,7 +79,7 @@ impl Pool {
         self.tie()
     }
 
-    /// Blocks that nobody uses.
+    /// Blocks without a user.
     pub(super) fn unused(&self) -> u32 {
         self.unused
     }
@@ -100,7 +100,7 @@ impl Pool {
         self.blocks[at as usize].content == Some(content)
     }
 
-    /// Whether nobody uses the block.
+    /// Whether the block has no user.
     pub(super) fn is_unused(&self, BlockId(at): BlockId) -> bool {
         self.blocks[at as usize].users == 0
     }

@@ -63,7 +63,7 @@ pub enum Policy {
     Priority,
 }
 
-/// What is wrong with a configuration.
+/// The problem of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadProfile {
     /// The profile's name.

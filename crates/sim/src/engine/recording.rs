@@ -37,7 +37,7 @@ pub struct Outcome {
 pub struct BadRecording {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub wrong: String,
 }
 

@@ -103,7 +103,7 @@ impl Ledger {
         number
     }
 
-    /// A grant ends, and this is what it cost; where nobody can tell, what was charged.
+    /// A grant ends with this cost; where the cost is unknown, with its charge.
     pub(crate) fn settle(&mut self, number: u32, real: Option<u64>) {
         self.marks.push(Mark::Settle(number));
         let grant = &mut self.grants[number as usize];

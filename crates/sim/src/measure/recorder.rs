@@ -7,7 +7,7 @@ use super::{
 };
 use crate::policy::{Cost, EngineId, RequestId, Spent, Tenant};
 
-/// What is known of a request when it arrives.
+/// A request at its arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) tenant: u32,
@@ -142,7 +142,7 @@ impl Recorder {
         }
     }
 
-    /// A request at an engine has ended, with this cost; nothing where nobody could tell.
+    /// A request at an engine has ended with this cost, if the cost is known.
     pub(crate) fn release(&mut self, request: RequestId, real: Option<u64>) {
         self.ledger.settle(self.grants[request as usize], real);
         if let Some(engine) = self.records[request as usize].engine {
@@ -172,7 +172,7 @@ impl Recorder {
         self.shares.begin(now);
     }
 
-    /// Takes a sample. The engines come without what is known here: how many are in flight.
+    /// Takes a sample, and adds the number of requests in flight at each engine.
     pub(crate) fn sample(&mut self, mut engines: Vec<EngineMoment>, tenants: usize, now: Time) {
         for (engine, &in_flight) in engines.iter_mut().zip(&self.in_flight) {
             engine.in_flight = in_flight;

@@ -101,7 +101,7 @@ impl Ruler {
 /// The value as an axis of this scale can show it.
 pub(super) fn usable(scale: Scale, value: f64) -> Option<f64> {
     let shown = value.abs() <= HUGE && (scale == Scale::Linear || value >= 1.0 / HUGE);
-    // What is nearer to zero than any measurement would be lost in divisions.
+    // A value nearer to zero than any measurement would be lost in divisions.
     let nothing = value.abs() < 1.0 / HUGE;
     shown.then_some(if nothing { 0.0 } else { value })
 }

@@ -23,7 +23,7 @@ pub(super) fn thin(mut points: Vec<(f64, Option<f64>)>, columns: usize) -> Vec<R
     runs.filter(|run: &Run| !run.is_empty()).collect()
 }
 
-/// What is kept of each column that has points, `None` where all of them are gaps.
+/// The remaining points of each column that has points, `None` where all of them are gaps.
 fn columned(points: &[(f64, Option<f64>)], columns: usize) -> Vec<Option<Run>> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
     let width = (last.0 - first.0) / columns as f64;

@@ -57,7 +57,7 @@ pub struct Batch {
     poll_at: Time,
 }
 
-/// What is known of one request.
+/// The state of one request.
 #[derive(Clone, Copy, Debug)]
 struct Tracked {
     batch: bool,

@@ -1,7 +1,7 @@
-//! No policy at all: every request goes to the next ready engine at once.
+//! No queue: every request goes to the next ready engine at once.
 //!
-//! What waits, waits inside the engines, first come, first served. This is what most people run,
-//! and what everything else must be compared with.
+//! Requests wait inside the engines, first come, first served. Most deployments run this way, so
+//! every other policy is compared with it.
 
 use std::collections::VecDeque;
 

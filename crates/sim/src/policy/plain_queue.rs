@@ -1,7 +1,7 @@
 //! A plain bounded queue in front of the engines, with the same number in flight at each.
 //!
-//! The orders are the simple ones that people build first: first come, first served; one of each
-//! tenant in turn; the highest band first. They share the queue's limits with the fair queue, so
+//! The orders are the simplest ones: first come, first served; one request of each tenant in turn;
+//! the highest band first. They share the queue's limits with the fair queue, so
 //! that a comparison shows the order alone.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -11,21 +11,21 @@ use flow::{BANDS, Span, Time};
 use super::{Cost, Decision, EngineId, Failure, Offer, Policy, RefusalReason, RequestId, Spent};
 use crate::engine::EngineReading;
 
-/// Who goes next.
+/// Which request goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueOrder {
-    /// Who came first.
+    /// The first to arrive.
     Fifo,
     /// One request of each tenant in turn.
     RoundRobin,
-    /// The highest band, and who came first inside it.
+    /// The highest band, and the first to arrive inside it.
     StrictBands,
 }
 
 /// The limits of a plain queue.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainQueueConfig {
-    /// Who goes next.
+    /// Which request goes next.
     pub order: QueueOrder,
     /// The most requests in flight at each engine.
     pub watermark: u32,
@@ -45,7 +45,8 @@ pub struct PlainQueue {
     sent_at: Vec<u64>,
     sent: u64,
     requests: Vec<Place>,
-    /// The waiting, by tenant, by band, or all in one, with those who left early still in them.
+    /// Waiting requests by tenant, by band, or all in one. Requests that left early are still in
+    /// them.
     lines: Vec<VecDeque<RequestId>>,
     /// The lines that are not empty, in the order of their turns.
     turns: VecDeque<usize>,
@@ -53,7 +54,7 @@ pub struct PlainQueue {
     decisions: VecDeque<Decision>,
 }
 
-/// What is kept of each request.
+/// The state of each request.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     state: State,
@@ -149,7 +150,7 @@ impl PlainQueue {
             let waiting =
                 request.filter(|&request| self.requests[request as usize].state == State::Waiting);
             if !self.lines[at].is_empty() {
-                // Who left early takes no turn from the others of the line.
+                // A request that left early takes no turn from the others of its line.
                 match waiting {
                     Some(_) => self.turns.push_back(at),
                     None => self.turns.push_front(at),

@@ -1,4 +1,4 @@
-//! The project's own policy: the core's controller, told what a gateway would tell it.
+//! Tidegate as a policy: the core's controller with the calls that the gateway makes.
 //!
 //! A flow is a tenant. An ask costs one, or its tokens: the prompt plus twice the output that is
 //! expected, which is the mean of what has completed. What it really took is settled at the end,
@@ -128,7 +128,7 @@ impl Tidegate {
         self.decisions.push_back(Decision::Send { request, engine: backend.0, charged });
     }
 
-    /// Turns what became of those who waited into decisions.
+    /// Turns the events of waiting requests into decisions.
     fn gather(&mut self) {
         while let Some(event) = self.controller.poll_event() {
             let (Event::Granted { ticket, .. } | Event::Evicted { ticket, .. }) = event;
@@ -211,7 +211,7 @@ impl Policy for Tidegate {
             self.settle(request, Usage::Cost(self.cost.of(spent)), now);
             return;
         }
-        // Nobody can tell how much of the prompt was read: what was charged stands.
+        // It is unknown how much of the prompt was read, so the charge stands.
         if let Some(ticket) = self.take(request) {
             let _ = self.controller.cancel(ticket, now);
         }
@@ -275,7 +275,7 @@ impl Policy for Tidegate {
     }
 
     /// Under `auto` the nearer of its bounds on asks and on tokens, the latter at the mean size of
-    /// what is in flight now.
+    /// the requests in flight.
     fn limit(&self, engine: EngineId) -> Option<f64> {
         if let Bounds::Fixed(hysteresis) = self.controller.settings().bounds {
             return Some(hysteresis.scaled(1)[1]);

@@ -12,7 +12,7 @@ const SLICES_MIN: usize = 10;
 /// So many requests in a slice, on average, make a line rather than dots.
 const RECORDS_PER_SLICE: usize = 5;
 
-/// What is set side by side of the policies.
+/// The curves that compare policies.
 #[derive(Clone, Debug)]
 pub(super) struct Curves {
     /// Seconds to the first token, the median by slice, for each group of requests that the

@@ -1,4 +1,4 @@
-//! One policy over time: how long it let whom wait, how full it kept the engines, who got what.
+//! One policy over time: waits by band, the load of the engines, the service of each tenant.
 
 use flow::{Band, Time};
 

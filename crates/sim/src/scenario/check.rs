@@ -1,4 +1,4 @@
-//! From a scenario's file to values that can be run. Every refusal names its key.
+//! Checks a scenario's file and turns it into values that can be run. Every error names its key.
 
 mod figures;
 mod policy;
@@ -95,7 +95,7 @@ fn indexed<T, U>(
 }
 
 fn check_cells(policies: &[PolicyConfig], loads: &[f64], seeds: &[u64]) -> Checked<()> {
-    // First, so that looking for what is there twice takes no time.
+    // First, because the search for duplicates takes long in long lists.
     check_runs(policies.len(), loads.len(), seeds.len())?;
     for (at, policy) in policies.iter().enumerate() {
         let twice = policies[..at].iter().any(|other| other.name == policy.name);
@@ -135,7 +135,7 @@ pub(super) fn work(scenario: &Scenario) -> Checked<()> {
     let message = format!("{requests:.0} requests in a run are too many; {REQUESTS_MAX} at most");
     require(requests <= REQUESTS_MAX, "duration", message)?;
     let Some(metrics) = scenario.metrics else { return Ok(()) };
-    // Engines go on telling while what is open is finished.
+    // Metrics are read until the last request has ended.
     let seconds = scenario.duration.secs_f64() + scenario.drain.secs_f64();
     let engines = (scenario.engines.len() * scenario.cells().len()) as f64;
     let readings = (seconds / metrics.every.secs_f64() * engines).round();

@@ -1,4 +1,4 @@
-//! What must come out of a scenario.
+//! The expectations of a scenario.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::measure::History;
 /// A range that a figure must lie in, as a mean over the seeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// What is looked at.
+    /// The figure.
     pub figure: Figure,
     /// Under which policy, by its place in the scenario; under each where nothing is said.
     pub policy: Option<usize>,
@@ -25,11 +25,11 @@ pub struct Expectation {
 /// Whether a run kept to an expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What was expected, in words, the load aside.
+    /// The expectation in words, without the load.
     pub expected: String,
     /// Under which load, where there are several.
     pub load: Option<f64>,
-    /// What came out; nothing where no request counted.
+    /// The figure that was found; nothing where no request counted.
     pub value: Option<f64>,
     /// Whether that is within the range.
     pub kept: bool,

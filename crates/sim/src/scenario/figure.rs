@@ -8,7 +8,7 @@ use crate::measure::{History, Outcome, Record, Slo, Stat, Window};
 /// A number that a run gives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What is measured.
+    /// The measured quantity.
     pub measure: Measure,
     /// Over which requests.
     pub scope: Scope,
@@ -27,11 +27,11 @@ pub enum Measure {
     Served,
     /// The part that the gateway refused or let expire.
     Refused,
-    /// The part whose clients went away.
+    /// The part whose clients gave up.
     GaveUp,
     /// The part that failed for good because its engine did.
     Failed,
-    /// The part of which nobody can say how it ended.
+    /// The part that had not ended when the run was cut off.
     Open,
     /// Jain's index over the tenants that wanted more.
     Jain,

@@ -1,4 +1,4 @@
-//! What can stand between clients and engines.
+//! The policies of a scenario.
 
 use flow::{FlowClass, Hysteresis, Settings, Span};
 
@@ -9,12 +9,12 @@ use crate::policy::plain_queue::{PlainQueue, PlainQueueConfig, QueueOrder};
 use crate::policy::tidegate::{Tidegate, TidegateConfig};
 use crate::policy::{Cost, Policy, Tenant};
 
-/// Something to play a scenario to.
+/// A policy of a scenario.
 #[derive(Clone, Debug)]
 pub struct PolicyConfig {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: PolicyKind,
     /// The most requests that may wait.
     pub capacity: u32,
@@ -24,7 +24,7 @@ pub struct PolicyConfig {
     pub pace: Option<Span>,
     /// How long a request may wait.
     pub ttl: Span,
-    /// Tenants that stay away.
+    /// Tenants that send nothing.
     pub without: Vec<String>,
     /// Whether it sees the engines' metrics, where the scenario has any.
     pub metrics: bool,
@@ -32,7 +32,7 @@ pub struct PolicyConfig {
     pub unstreamed: f64,
 }
 
-/// What a policy is.
+/// The kinds of policies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PolicyKind {
     /// No queue: round robin over the engines.

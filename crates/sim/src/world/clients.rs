@@ -1,4 +1,4 @@
-//! The clients: when they send, who they are, and when they have had enough.
+//! The clients: when they send, their tenants, and when they give up.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What will happen, in order of time and then of scheduling.
+//! The events to come, in order of time and then of scheduling.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,7 +7,7 @@ use flow::Time;
 
 use crate::policy::{EngineId, RequestId};
 
-/// One thing that will happen. Small, because the heap moves them about.
+/// One event. Small, because the heap moves events about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// The next request of a source arrives.
@@ -16,21 +16,21 @@ pub(super) enum Event {
     GiveUp(RequestId),
     /// A request reaches its engine.
     Submit(RequestId, EngineId),
-    /// Word that nobody wants a request any more reaches its engine.
+    /// The cancellation of a request reaches its engine.
     Abort(RequestId, EngineId),
     /// The tokens of one step reach the gateway.
     Tokens(u32),
-    /// Word that an engine has failed a request reaches the gateway.
+    /// The failure of a request at its engine reaches the gateway.
     Fail(RequestId),
-    /// Word that an engine can never serve a request reaches the gateway.
+    /// The rejection of a request by its engine reaches the gateway.
     Reject(RequestId),
     /// The gateway learns whether an engine takes requests.
     Ready(EngineId, bool),
-    /// Something goes wrong, by its number in the setup.
+    /// A fault, by its number in the setup.
     Fault(u32),
-    /// Engines are asked what they say of themselves.
+    /// The engines' metrics are read.
     Scrape,
-    /// The oldest answer to that reaches the gateway.
+    /// The oldest reading reaches the gateway.
     Reading,
     /// The part of the run that counts begins.
     Begin,
@@ -38,7 +38,7 @@ pub(super) enum Event {
     Sample,
 }
 
-/// The heap of what will happen.
+/// The heap of events.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     heap: BinaryHeap<Reverse<(Time, u64, Event)>>,

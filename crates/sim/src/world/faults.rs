@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Faults of engines.
 
 use super::event_queue::Event;
 use super::{FaultKind, World};
@@ -7,7 +7,7 @@ use crate::policy::EngineId;
 // === impl World ===
 
 impl World<'_> {
-    /// A fault of the setup happens. One that names no engine happens to nobody.
+    /// Injects a fault of the setup. A fault of an unknown engine has no effect.
     pub(super) fn inject_fault(&mut self, number: usize) {
         let fault = self.rules.faults[number];
         let Some(server) = self.servers.get_mut(fault.engine as usize) else { return };

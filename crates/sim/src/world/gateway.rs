@@ -1,4 +1,4 @@
-//! The gateway's side: what reaches it from the engines, and what it decides.
+//! The gateway's side: the messages of the engines, and the decisions of the policy.
 
 use flow::Time;
 
@@ -11,7 +11,7 @@ use crate::policy::{Decision, EngineId, Failure, RequestId};
 // === impl World ===
 
 impl World<'_> {
-    /// Carries out what the policy has decided.
+    /// Applies the decisions of the policy.
     pub(super) fn apply_decisions(&mut self) {
         while let Some(decision) = self.policy.decide() {
             match decision {

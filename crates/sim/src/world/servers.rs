@@ -1,4 +1,4 @@
-//! The engines' side: what reaches them, what they produce, and what they say of themselves.
+//! The engines' side: requests, tokens and metrics.
 
 use std::collections::VecDeque;
 
@@ -124,14 +124,14 @@ impl World<'_> {
         }
     }
 
-    /// Nobody wants a request any more.
+    /// The client of a request has gone.
     pub(super) fn abort(&mut self, request: RequestId, engine: EngineId) {
         let server = &mut self.servers[engine as usize];
         server.engine.abort(JobId(request), self.now);
         server.look_ahead();
     }
 
-    /// Engines are asked what they say of themselves; those that are down or silent do not answer.
+    /// Reads the metrics of every engine that is up and reports them.
     pub(super) fn scrape(&mut self) {
         let Some(metrics) = self.rules.metrics else { return };
         for (server, engine) in self.servers.iter().zip(0..) {
@@ -143,7 +143,7 @@ impl World<'_> {
         self.event_queue.add(self.now.after(metrics.every), Event::Scrape);
     }
 
-    /// An answer to that reaches the gateway.
+    /// A reading reaches the gateway.
     pub(super) fn deliver_reading(&mut self) {
         let Some((engine, reading)) = self.batches.readings.pop_front() else { return };
         self.policy.reading(engine, &reading, self.now);

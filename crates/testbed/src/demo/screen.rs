@@ -1,4 +1,4 @@
-//! What is seen while the traffic flows: a table that is drawn again, or a line now and then.
+//! The display while the traffic flows: a table that is redrawn, or a line now and then.
 
 use std::fmt::Write as _;
 use std::io;

@@ -1,4 +1,4 @@
-//! What happened, for somebody who has ten seconds.
+//! The result of the demonstration, short enough for ten seconds.
 
 use std::fmt;
 use std::net::SocketAddr;

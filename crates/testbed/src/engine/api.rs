@@ -1,4 +1,4 @@
-//! The languages of model servers: how an answer looks to OpenAI's clients and to Ollama's.
+//! The APIs of model servers: responses as OpenAI's and Ollama's clients expect them.
 //!
 //! An answer is a list of pieces, one for each token. A stream has an opening, one chunk for each
 //! piece and a closing; or everything comes as one document. The same seed and request give the
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::api_request::ApiRequest;
 
-/// Which language, and what is asked in it.
+/// An API and its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Api {
     /// `/v1/chat/completions`

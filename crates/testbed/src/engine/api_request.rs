@@ -49,7 +49,7 @@ const SEGMENT_BYTES: usize = 512 * TOKEN_BYTES;
 // === impl ApiRequest ===
 
 impl ApiRequest {
-    /// Reads a request's body; the error says what is wrong with it.
+    /// Reads a request's body; the error describes the problem.
     pub(super) fn read(api: Api, body: &[u8]) -> Result<Self, String> {
         let json: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         let model = json["model"].as_str().ok_or("model must be a string")?.to_owned();

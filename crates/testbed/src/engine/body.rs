@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 pub(super) enum Body {
     /// All of it.
     Whole(Option<Bytes>),
-    /// What comes out of a channel; whoever fills it sees when the client is gone.
+    /// The pieces of a channel; its sender notices when the client is gone.
     Pieces(mpsc::Receiver<Bytes>),
 }
 
-/// Pieces that may wait for a slow client; then whoever makes them waits.
+/// Pieces that may wait for a slow client before the sender waits.
 const AHEAD: usize = 16;
 
 // === impl Body ===

@@ -27,7 +27,7 @@ pub enum Fault {
     NeverEnd,
 }
 
-/// A fault that nobody knows.
+/// An unknown fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFault(String);
 

@@ -59,7 +59,7 @@ pub(super) fn listen(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Holds the port without listening, so that connections are refused and nobody else takes it.
+/// Holds the port without listening, so that connections are refused and no other process takes it.
 async fn come_back(address: SocketAddr, gone: &mut Gone) -> io::Result<TcpListener> {
     let placeholder = bind(address)?;
     loop {

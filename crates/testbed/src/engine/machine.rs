@@ -1,7 +1,7 @@
 //! The simulated engine in real time: its virtual clock is the runtime's.
 //!
-//! Requests put their jobs in and take them out; one task alone lets time pass and tells each job
-//! how far it is. A job that nobody waits for any more is aborted.
+//! Requests submit jobs; one task advances the time and reports the progress of each job. A job is
+//! aborted when its handle is dropped.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -180,7 +180,7 @@ impl Inner {
                 true => waiter.output,
                 false => progress.tokens.saturating_sub(rules.silent),
             };
-            // Nobody listens once the job is gone, and then the job is about to be aborted.
+            // Without a receiver the handle is gone, and the job is about to be aborted.
             let _ = waiter.tokens.send(shown);
             if progress.finished {
                 self.jobs.remove(&progress.job);

@@ -114,7 +114,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The rules, or what is wrong with the settings.
+    /// The rules, or the problem of the settings.
     pub(super) fn rules(&self) -> io::Result<Rules> {
         if self.models.is_empty() || self.models.iter().any(String::is_empty) {
             return Err(invalid("an engine needs the name of a model: give --model NAME".into()));

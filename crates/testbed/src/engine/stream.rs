@@ -27,7 +27,7 @@ pub(super) struct ResponseStream {
     pub(super) reset_after: Option<u32>,
 }
 
-/// Nobody wants to hear the rest, or nobody is left to tell it.
+/// The client or the machine is gone.
 struct Gone;
 
 // === impl ResponseStream ===

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::report::{Quantiles, Summary, Waits};
 
-/// Written by every request of a class, read whenever somebody asks.
+/// The counts of a class: every request writes them, reports read them.
 #[derive(Debug)]
 pub(super) struct Tally {
     name: String,

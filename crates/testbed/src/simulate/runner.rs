@@ -59,7 +59,7 @@ pub(super) fn run(job: &Job<'_>, progress: &mut Progress<'_>) -> Result<(Vec<Dig
         }
         drop(sender);
         for (count, done) in (1..).zip(receiver) {
-            // Whoever has not begun yet need not, if this one failed.
+            // After a failure no further cell begins.
             let digest = done.result.inspect_err(|_| next.store(cells.len(), Ordering::Relaxed))?;
             longest_secs = longest_secs.max(done.secs);
             progress.cell(job, &cells[done.at], (count, cells.len()), done.secs)?;
@@ -101,7 +101,7 @@ fn workers() -> usize {
 // === impl Progress ===
 
 impl Progress<'_> {
-    /// Says that a cell has been run, where somebody watches.
+    /// Reports that a cell has been run, on a terminal.
     fn cell(
         &mut self,
         job: &Job<'_>,

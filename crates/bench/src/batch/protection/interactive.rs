@@ -21,7 +21,7 @@ const PHASES: usize = 8;
 const PHASES_QUICK: usize = 2;
 const HEADERS: &str = "content-type: application/json\r\nx-priority: high\r\n";
 
-/// What is asked when.
+/// The requests and their moments.
 #[derive(Clone, Debug)]
 pub(super) struct Traffic {
     /// When, from the beginning, and for how many tokens.
@@ -29,7 +29,7 @@ pub(super) struct Traffic {
     lasts: Duration,
 }
 
-/// What the users saw.
+/// The results of the interactive requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// Milliseconds to the first token.
@@ -61,7 +61,7 @@ impl Traffic {
         self.lasts
     }
 
-    /// A lull that nobody looks at.
+    /// A lull that is not measured.
     pub(super) async fn lull(&self, gateway: SocketAddr, time: Duration) -> Result<()> {
         let asks = moments(&mut Random::new(SEED).fork("warm"), LULL, time).collect();
         Self { asks, lasts: time }.play(gateway, || ()).await?;

@@ -1,4 +1,4 @@
-//! What is looked at: columns of the table and expectations.
+//! Checks the columns of the table and the expectations.
 
 use flow::{Band, Time};
 
