@@ -275,6 +275,24 @@ fn check_room(allowed: &BTreeMap<&str, &[&str]>, room: &str, path: &Path, text: 
     }
 }
 
+/// Only the examples of `flow` are run: other crates set `doctest = false`, which saves a pass over
+/// each of them.
+#[test]
+fn examples_stand_where_they_are_run() {
+    for (path, text) in sources() {
+        if path.starts_with(root().join("crates/flow")) {
+            continue;
+        }
+        let comments = text.lines().map(str::trim_start).filter(|line| line.starts_with("//"));
+        let fences =
+            comments.filter_map(|line| line.split_once("```")).map(|(_, language)| language);
+        for language in fences.step_by(2) {
+            let is_text = matches!(language, "text" | "json" | "sh" | "toml");
+            assert!(is_text, "{}: an example that no test runs", path.display());
+        }
+    }
+}
+
 #[test]
 fn the_tables_of_rooms_have_no_cycle() {
     for (house, rooms) in HOUSES {
