@@ -1,5 +1,5 @@
-//! The house rules that no compiler checks: who may know whom, how files begin and end, and that
-//! the documents tell the truth.
+//! The house rules that no compiler checks: which module may use which, the shape of files, the
+//! names of types, and references in documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,13 +17,13 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tidegate", &["gateway", "testbed"]),
 ];
 
-/// Crates that must not depend on anything at all.
+/// Crates without any dependency.
 const PURE: &[&str] = &["flow"];
 
-/// A room and the rooms that it may use.
+/// A room (a top-level module) and the rooms that it may use.
 type Room = (&'static str, &'static [&'static str]);
 
-/// The rooms of each crate that has a table. None has a cycle.
+/// The rooms of each crate that has a table. No table has a cycle.
 const HOUSES: &[(&str, &[Room])] = &[("flow", FLOW), ("gateway", GATEWAY)];
 
 const FLOW: &[Room] = &[
@@ -188,6 +188,8 @@ const GATEWAY: &[Room] = &[
     ),
 ];
 
+/// The most modules of a crate that may define a type of the same name.
+const TYPE_MODULES_MAX: usize = 3;
 const FILE_LINES_MAX: usize = 400;
 const TEST_LINES_MAX: usize = 600;
 
@@ -199,7 +201,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every Rust file of the project, with its text.
+/// All Rust files of the project, with their text.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for folder in ["crates", "src", "tests"] {
@@ -224,7 +226,7 @@ fn is_test(path: &Path) -> bool {
     path.iter().any(|part| part == "tests") || path.file_stem().is_some_and(|stem| stem == "tests")
 }
 
-/// The names listed in one section of a manifest.
+/// The names in one section of a manifest.
 fn dependencies(manifest: &str, section: &str) -> Vec<String> {
     let lines = manifest.lines().skip_while(|line| line.trim() != format!("[{section}]")).skip(1);
     let entries = lines.take_while(|line| !line.starts_with('['));
@@ -368,9 +370,46 @@ fn files_are_short_and_say_what_they_are() {
     }
 }
 
+/// The names of the types that a file defines. An associated type has the name that its trait
+/// gives it, so it does not count.
+fn types_in(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let item = line.trim_start();
+        let item = ["pub ", "pub(crate) ", "pub(super) "]
+            .iter()
+            .find_map(|prefix| item.strip_prefix(prefix))
+            .unwrap_or(item);
+        let (keyword, rest) = item.split_once(' ')?;
+        let associated = keyword == "type" && line.starts_with(' ');
+        let defines = matches!(keyword, "struct" | "enum" | "trait" | "type") && !associated;
+        let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+        defines.then(|| rest.split(|letter| !is_name(letter)).next().unwrap_or_default())
+    })
+}
+
+/// A name that many modules give to different types says too little.
+#[test]
+fn a_type_name_is_used_in_at_most_three_modules_of_a_crate() {
+    let mut modules: BTreeMap<(String, &str), BTreeSet<&Path>> = BTreeMap::new();
+    let sources = sources();
+    for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
+        let inside = path.strip_prefix(root()).unwrap();
+        let mut parts = inside.iter().map(|part| part.to_string_lossy().into_owned());
+        let top = parts.next().unwrap_or_default();
+        let house = if top == "crates" { parts.next().unwrap_or_default() } else { top };
+        for name in types_in(text) {
+            modules.entry((house.clone(), name)).or_default().insert(inside);
+        }
+    }
+    assert!(modules.len() > 500, "only {} types were found", modules.len());
+    for ((house, name), modules) in modules {
+        assert!(modules.len() <= TYPE_MODULES_MAX, "{house} has {name} in {modules:?}");
+    }
+}
+
 #[test]
 fn nothing_is_left_unfinished_or_skipped() {
-    // Spelt in two halves, so that this file does not find itself.
+    // Written in two halves, so that this file does not contain the mark.
     let marks = [("TO", "DO"), ("FIX", "ME"), ("XX", "X"), ("#[ign", "ore"), ("thread::sl", "eep")];
     for (path, text) in sources() {
         for (left, right) in marks {
@@ -396,7 +435,7 @@ fn the_map_of_requirements_names_tests_that_exist() {
     assert!(named > 40, "the map names {named} tests");
 }
 
-/// The map has a row for every requirement of the source, where that is at hand.
+/// The map has a row for every requirement of the source, if the source is available.
 #[test]
 fn the_map_of_requirements_is_complete() {
     let source = root().join("../shared/requirements.md");
@@ -412,7 +451,7 @@ fn the_map_of_requirements_is_complete() {
     }
 }
 
-/// Every relative link in the documents leads somewhere.
+/// Every relative link in the documents has a target.
 #[test]
 fn links_in_documents_lead_somewhere() {
     let mut documents = Vec::new();
