@@ -3,7 +3,7 @@
 //!
 //! The module is pure. It reads the headers once and the body once.
 
-mod band_alias;
+mod band;
 mod cost_estimate;
 pub(crate) mod dispatch_headers;
 pub(crate) mod duration;
@@ -131,11 +131,7 @@ fn read_as(
         target: target.map(str::to_owned),
         flow,
         class,
-        band: band_alias::band_of(
-            &controls,
-            &config.objectives,
-            resolved.and_then(|found| found.band),
-        ),
+        band: band::of(&controls, &config.objectives, resolved.and_then(|found| found.band)),
         criticality: origin.criticality,
         cost: estimate.cost,
         prompt: estimate.prompt,

@@ -1,13 +1,17 @@
-//! The doors of Tidegate: bytes to asks, events to bytes.
+//! Tidegate's IO around the core: HTTP, Envoy's external processing, and the dispatch of batch work.
 //!
-//! A request walks one way: `ingress` reads it, `scheduler` asks the core, `proxy` sends it to the
-//! backend that was chosen and the response back, `reply` builds all other responses, `observe`
-//! records it. `backend` knows the model servers, `config` what was configured, `admin` shows
-//! it all, and `bus` the queue and the backends on D-Bus. There are two doors: `serve` speaks HTTP,
-//! `epp` picks endpoints for Envoy.
+//! A request passes through these modules in order: `ingress` reads it, `request` admits it through
+//! the `scheduler`, which holds the core, `proxy` forwards it over `upstream` and returns the
+//! response, `reply` builds all other responses, and `observe` counts and logs it. `backend` watches
+//! the model servers, `config` reads the configuration, `admin` serves the status pages, and `dbus`
+//! publishes the same values on D-Bus.
+//!
+//! There are three entry points: `serve` is the HTTP gateway, `epp` the endpoint picker for Envoy,
+//! and `dispatch_server` a stand-alone dispatcher.
 
 mod admin;
 mod backend;
+mod band_alias;
 pub mod batch;
 mod batch_runtime;
 mod body_memory;

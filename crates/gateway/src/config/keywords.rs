@@ -1,43 +1,13 @@
-//! The words of the configuration, and the values that they stand for.
+//! The words of the configuration, and the values that they stand for. Those of bands are in
+//! `band_alias`.
 
-use flow::{Admission, Band, Order, StockUnit};
+use flow::{Admission, Order, StockUnit};
 
 use super::resolved::dispatch::{Says, Unit};
 use super::resolved::{BackendKind, Bus, Cost, LogFormat};
-use crate::schema::{Keyword, Keywords, find, spelling};
-
-/// The band that a number stands for, as the Gateway API counts priorities: a request below 0 may
-/// be shed, and 0 is the priority of a request that states none.
-pub(crate) fn numbered_band(priority: i64) -> Band {
-    match priority {
-        ..0 => Band::BestEffort,
-        0 => Band::Normal,
-        1..10 => Band::High,
-        10.. => Band::Critical,
-    }
-}
-
-/// The band that a name stands for, in a header, an objective or a model.
-pub(crate) fn band(name: &str) -> Option<Band> {
-    find(name)
-}
+use crate::schema::{Keyword, Keywords, spelling};
 
 // === impl Keyword ===
-
-impl Keyword for Band {
-    /// With the names that other projects give to bands.
-    const SPELLINGS: Keywords<Self> = &[
-        ("critical", Self::Critical),
-        ("high", Self::High),
-        ("normal", Self::Normal),
-        ("best-effort", Self::BestEffort),
-        ("default", Self::Normal),
-        ("standard", Self::Normal),
-        ("sheddable", Self::BestEffort),
-        ("low", Self::BestEffort),
-        ("realtime", Self::Critical),
-    ];
-}
 
 impl Keyword for Order {
     const SPELLINGS: Keywords<Self> =

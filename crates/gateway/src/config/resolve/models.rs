@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flow::{Band, ModelNameRule, ModelNames};
 
-use crate::config::keywords;
+use crate::band_alias;
 use crate::schema::{Location, Report, Section};
 
 pub(super) fn names(sections: Vec<Section<'_>>, report: &Report) -> ModelNames {
@@ -44,7 +44,7 @@ pub(super) fn objectives(sections: Vec<Section<'_>>) -> BTreeMap<String, Band> {
             section.refuse("band", "is missing");
         }
         let priority = section.given("priority").map(|number: f64| number.floor() as i64);
-        let band = section.given("band").or(priority.map(keywords::numbered_band));
+        let band = section.given("band").or(priority.map(band_alias::numbered_band));
         if let Some(name) = section.given::<String>("name")
             && let Some(_) = objectives.insert(name.clone(), band.unwrap_or_default())
         {

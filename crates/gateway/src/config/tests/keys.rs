@@ -256,9 +256,9 @@ fn p02_objectives_have_bands_by_any_sources_name() {
     for (name, band) in names {
         let resolved = good(&format!("[[objectives]]\nname = 'o'\nband = '{name}'"));
         assert_eq!(resolved.objectives["o"], band, "{name}");
-        assert_eq!(crate::config::keywords::band(name), Some(band));
+        assert_eq!(crate::band_alias::band(name), Some(band));
     }
-    assert_eq!(crate::config::keywords::band("urgent"), None);
+    assert_eq!(crate::band_alias::band("urgent"), None);
 }
 
 #[test]
