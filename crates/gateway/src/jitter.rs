@@ -1,10 +1,17 @@
 //! Random variation of intervals, so that loops and retries do not run in step.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// A generator; the same seed gives the same sequence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Jitter(u64);
+
+/// A random number from 0 to 1, for a single retry that has no sequence.
+pub(crate) fn fraction() -> f64 {
+    let bits = RandomState::new().hash_one(()) >> 11;
+    bits as f64 / (1u64 << 53) as f64
+}
 
 // === impl Jitter ===
 

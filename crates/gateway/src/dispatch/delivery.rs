@@ -23,6 +23,7 @@ use crate::clock::moment;
 use crate::ingress::dispatch_headers::DispatchHeaders;
 use crate::ingress::path::is_work;
 use crate::ingress::prompt_tokens;
+use crate::jitter;
 use crate::observe::BAND_NAMES;
 use crate::observe::dispatch::MessageEnd;
 use crate::task;
@@ -139,7 +140,11 @@ impl Dispatcher {
                     // is bounded.
                     permit.congested(asked.map(|asked| asked.min(self.settings.backoff_max)));
                 }
-                let due = self.backoff().due((1, asked), (moment(), message.deadline), chance());
+                let due = self.backoff().due(
+                    (1, asked),
+                    (moment(), message.deadline),
+                    jitter::fraction(),
+                );
                 self.release(held, Release { due, failed: false }).await;
             }
             AttemptEnd::Response(Verdict::Failed(outcome, asked)) => {
@@ -170,7 +175,8 @@ impl Dispatcher {
             return;
         }
         served.metrics.ended(MessageEnd::Failed);
-        let due = self.backoff().due((failures, asked), (moment(), message.deadline), chance());
+        let due =
+            self.backoff().due((failures, asked), (moment(), message.deadline), jitter::fraction());
         self.release(held, Release { due, failed: true }).await;
     }
 
@@ -298,13 +304,6 @@ fn late() -> Outcome {
 
 fn can_wait(error: &StoreError) -> bool {
     matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Full)
-}
-
-/// A random number from 0 to 1, which spreads retries.
-fn chance() -> f64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    let bits = RandomState::new().hash_one(moment().millis()) >> 11;
-    bits as f64 / (1u64 << 53) as f64
 }
 
 async fn read(body: &Body) -> io::Result<Bytes> {
