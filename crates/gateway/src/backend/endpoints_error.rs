@@ -23,7 +23,7 @@ pub(super) enum EndpointsError {
     },
 }
 
-/// What is wrong with an endpoint.
+/// The error in an endpoint.
 #[derive(Debug)]
 pub(super) enum EndpointProblem {
     Port(String),

@@ -47,7 +47,7 @@ pub(crate) enum UpstreamError {
     HostName { backend: String, authority: Authority },
 }
 
-/// What is wrong with a URL.
+/// The error in a URL.
 #[derive(Debug)]
 pub(crate) enum UrlProblem {
     NotAUrl(InvalidUri),
@@ -70,7 +70,7 @@ impl Upstream {
         place(&self.authority)
     }
 
-    /// Parses the URL of a backend. The error says what is wrong with it and which form is right.
+    /// Parses the URL of a backend. The error names the right form.
     pub(crate) fn new(id: BackendId, spec: &BackendSpec) -> Result<Self, UpstreamError> {
         let url = |problem| UpstreamError::Url {
             backend: spec.id.clone(),
