@@ -26,7 +26,7 @@ use clap::{Parser, Subcommand};
     version,
     arg_required_else_help = true,
     after_help = "First steps:
-  tidegate demo                                      two minutes of traffic, with and without Tidegate
+  tidegate demo                                      two minutes of traffic, with and without it
   tidegate serve                                     in front of the model servers on this machine
   tidegate serve --backend http://10.0.0.5:8000      in front of one model server
   tidegate check --all                               every setting, its value and its origin

@@ -36,8 +36,9 @@ const PARTLY_FAILED: u8 = 3;
 ///   {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions",
 ///    "body": {"model": "llama3", "messages": [{"role": "user", "content": "Hello"}]}}
 ///
-/// The gateway needs a folder for batches (batch.folder, docs/BATCH.md). It stores all data there. A
-/// batch therefore continues when this command is interrupted, and after a restart of the gateway.
+/// The gateway needs a folder for batches (batch.folder, docs/BATCH.md). It stores all data there.
+/// A batch therefore continues when this command is interrupted, and after a restart of the
+/// gateway.
 #[derive(Args, Debug)]
 #[command(
     verbatim_doc_comment,

@@ -45,9 +45,9 @@ enum Verb {
     Engine(Engine),
     /// Measure the gateway against a bare hyper proxy and nginx.
     ///
-    /// The proxies run on a core of their own and take turns in short rounds, so that ratios hold on
-    /// a busy machine. Needs Debian's nginx-light and valgrind for all tables; reports which of them
-    /// is missing. Takes some minutes.
+    /// The proxies run on a core of their own and take turns in short rounds, so that ratios hold
+    /// on a busy machine. Needs Debian's nginx-light and valgrind for all tables; reports which of
+    /// them is missing. Takes some minutes.
     #[command(after_help = "Examples:
   tidegate-bench gateway --quick            a first impression in a minute
   tidegate-bench gateway --only post        CPU per request
@@ -55,10 +55,11 @@ enum Verb {
   tidegate-bench gateway --json             for programs")]
     Gateway(Selection),
     Epp(Epp),
-    /// Measure batch work: the queue, the largest batch, the gates, and the effect on other requests.
+    /// Measure batch work: the queue, the largest batch, the gates, and the effect on other
+    /// requests.
     ///
-    /// The model servers are stand-ins; the gateway and the dispatcher are processes. They share all
-    /// cores. Needs a folder for temporary files on a real disk (TMPDIR). Takes half an hour.
+    /// The model servers are stand-ins; the gateway and the dispatcher are processes. They share
+    /// all cores. Needs a folder for temporary files on a real disk (TMPDIR). Takes half an hour.
     #[command(after_help = "Examples:
   tidegate-bench batch --quick              a first impression in some minutes
   tidegate-bench batch --only store         durable messages per second

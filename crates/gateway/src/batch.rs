@@ -1,5 +1,5 @@
-//! OpenAI's Batch API: clients upload input files, their lines become messages of the queue, and the
-//! responses become output files.
+//! OpenAI's Batch API: clients upload input files, their lines become messages of the queue, and
+//! the responses become output files.
 //!
 //! ```text
 //! POST /v1/files ─▶ upload ─▶ file_store (content), ledger (row)

@@ -1,10 +1,10 @@
 //! The runtime of batch work: the stores, the Batch API and the dispatchers, on a thread of their
 //! own beside the listeners.
 //!
-//! The queue of the Batch API is in its folder; all other queues are in Redis. Both send through the
-//! same gates, so that together they stay within the budgets. If a store is unavailable or full at
-//! the start, the process starts without it and keeps trying, because interactive requests need no
-//! store.
+//! The queue of the Batch API is in its folder; all other queues are in Redis. Both send through
+//! the same gates, so that together they stay within the budgets. If a store is unavailable or full
+//! at the start, the process starts without it and keeps trying, because interactive requests need
+//! no store.
 
 mod batch_folder;
 pub(crate) mod dead_letters;

@@ -1,5 +1,5 @@
-//! The dispatcher as a separate process: it serves its status pages and the Batch API, and sends to a
-//! gateway elsewhere.
+//! The dispatcher as a separate process: it serves its status pages and the Batch API, and sends to
+//! a gateway elsewhere.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,10 +1,11 @@
-//! Tidegate's IO around the core: HTTP, Envoy's external processing, and the dispatch of batch work.
+//! Tidegate's IO around the core: HTTP, Envoy's external processing, and the dispatch of batch
+//! work.
 //!
 //! A request passes through these modules in order: `ingress` reads it, `request` admits it through
 //! the `scheduler`, which holds the core, `proxy` forwards it over `upstream` and returns the
-//! response, `reply` builds all other responses, and `observe` counts and logs it. `backend` watches
-//! the model servers, `config` reads the configuration, `admin` serves the status pages, and `dbus`
-//! publishes the same values on D-Bus.
+//! response, `reply` builds all other responses, and `observe` counts and logs it. `backend`
+//! watches the model servers, `config` reads the configuration, `admin` serves the status pages,
+//! and `dbus` publishes the same values on D-Bus.
 //!
 //! There are three entry points: `serve` is the HTTP gateway, `epp` the endpoint picker for Envoy,
 //! and `dispatch_server` a stand-alone dispatcher.

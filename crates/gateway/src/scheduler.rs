@@ -1,9 +1,9 @@
 //! The scheduler of the core: one controller behind one short mutex, and those who wait for it.
 //!
-//! A request holds a [`Permit`] from its offer to its end. Whatever becomes of the request, its permit
-//! ends the ask exactly once: settled, or cancelled when it is dropped. Nothing polls: a verb that
-//! frees a place grants the next ask in the same call, and its waiter is woken when the lock is
-//! free again. The lock is never held across an await, and nothing else is locked under it.
+//! A request holds a [`Permit`] from its offer to its end. Whatever becomes of the request, its
+//! permit ends the ask exactly once: settled, or cancelled when it is dropped. Nothing polls: a
+//! verb that frees a place grants the next ask in the same call, and its waiter is woken when the
+//! lock is free again. The lock is never held across an await, and nothing else is locked under it.
 
 mod permit;
 

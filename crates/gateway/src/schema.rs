@@ -1,4 +1,5 @@
-//! Tables of keys: the name, type, range, default, aliases and description of each key, stated once.
+//! Tables of keys: the name, type, range, default, aliases and description of each key, stated
+//! once.
 //!
 //! A [`SectionSchema`] lists the keys of one table of a configuration file. Everything else is
 //! derived from it: [`validate`] checks a file against it, [`Section`] reads typed values through

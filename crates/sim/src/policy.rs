@@ -1,8 +1,8 @@
 //! Policies between clients and engines: one trait, four implementations.
 //!
-//! The world reports events to a policy and takes its decisions, one by one, so that the same traffic
-//! and the same faults can be run with each of them. A policy knows only what a gateway could know:
-//! never the output length of a request that has not ended, never the state of an
+//! The world reports events to a policy and takes its decisions, one by one, so that the same
+//! traffic and the same faults can be run with each of them. A policy knows only what a gateway
+//! could know: never the output length of a request that has not ended, never the state of an
 //! engine beyond what the engine says of itself.
 
 pub mod batch;

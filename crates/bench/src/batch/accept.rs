@@ -1,8 +1,8 @@
 //! The largest batch that OpenAI allows, from the first byte of its file to its end.
 //!
 //! The origin responds at once, so the figures are the cost of batch work alone. The same gateway
-//! also relays the same requests for clients that send them directly: durability apart, no batch can
-//! be faster.
+//! also relays the same requests for clients that send them directly: durability apart, no batch
+//! can be faster.
 
 use std::net::SocketAddr;
 use std::time::Duration;

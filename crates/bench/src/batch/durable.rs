@@ -1,5 +1,5 @@
-//! The cost of a durable queue against bare writes: submitted, claimed and completed, each step safe
-//! on disk before the next.
+//! The cost of a durable queue against bare writes: submitted, claimed and completed, each step
+//! safe on disk before the next.
 //!
 //! The floor writes the bytes that a group of such messages has, and waits for the disk: three
 //! times for each group, into a file that does not grow, and keeps no order, no leases, nothing

@@ -1,7 +1,7 @@
 //! The input file of a batch: one request per line, all checked before the first is sent.
 //!
-//! The file is read line by line and never held in memory. Each line leaves the position of its body
-//! and its model; the body is later sent from the file.
+//! The file is read line by line and never held in memory. Each line leaves the position of its
+//! body and its model; the body is later sent from the file.
 
 mod lines;
 mod request;

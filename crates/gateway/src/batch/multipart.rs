@@ -1,9 +1,9 @@
 //! A parser of `multipart/form-data` that works while the form arrives.
 //!
-//! The caller pushes bytes and takes events. The parser buffers at most the head of one part, or the
-//! few bytes that may begin a boundary, so a file of any size passes through. It is written here
-//! because the format needs one search; the crates for it bring a character converter and a stream
-//! library.
+//! The caller pushes bytes and takes events. The parser buffers at most the head of one part, or
+//! the few bytes that may begin a boundary, so a file of any size passes through. It is written
+//! here because the format needs one search; the crates for it bring a character converter and a
+//! stream library.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use memchr::memmem;

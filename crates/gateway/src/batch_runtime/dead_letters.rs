@@ -1,4 +1,5 @@
-//! DeadLetter letters, the messages that failed too often: an operator lists, redrives or purges them.
+//! Dead letters, the messages that failed too often: an operator lists, redrives or purges
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;

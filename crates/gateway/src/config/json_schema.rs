@@ -1,7 +1,7 @@
 //! The JSON Schema of a configuration file, for editors.
 //!
-//! It allows what the validator allows, as far as JSON Schema can say it: aliases and camel case are
-//! included, relations between keys are not.
+//! It allows what the validator allows, as far as JSON Schema can say it: aliases and camel case
+//! are included, relations between keys are not.
 
 use serde_json::{Map, Value as Json, json};
 

@@ -185,11 +185,8 @@ impl Summary<'_> {
         };
         if let Some(gate) = self.0.dispatch.gates.iter().find(looks_inside) {
             let gate = &gate.name;
-            write!(
-                f,
-                "note      the queue {name:?} goes through {gate:?}, which reads the state of `serve`"
-            )?;
-            writeln!(f, ": `dispatch` needs another gate")?;
+            write!(f, "note      the queue {name:?} goes through {gate:?}")?;
+            writeln!(f, ", which reads the state of `serve`: `dispatch` needs another gate")?;
         }
         Ok(())
     }

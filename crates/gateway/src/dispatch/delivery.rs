@@ -73,7 +73,7 @@ impl Dispatcher {
         let guard = ClaimGuard { dispatcher: Arc::clone(self), held: held.clone() };
         let release = Release { due: moment(), failed: false };
         if let Err(error) = self.store.release(held, release, moment()).await {
-            tracing::warn!(%error, "a message was not released; it is pending when its lease expires");
+            tracing::warn!(%error, "a message was not released; it waits for the end of its lease");
         }
         drop(guard);
     }
@@ -111,7 +111,9 @@ impl Dispatcher {
         (permit, stopped): (Option<GatePermit>, oneshot::Receiver<StopReason>),
     ) {
         let ended = tokio::select! {
-            verdict = self.attempt(served, &claim, permit.as_ref()) => AttemptEnd::Response(verdict),
+            verdict = self.attempt(served, &claim, permit.as_ref()) => {
+                AttemptEnd::Response(verdict)
+            }
             reason = stopped => AttemptEnd::Stopped(reason.unwrap_or(StopReason::Release)),
         };
         let Claim { reference: held, message, failures, .. } = claim;
@@ -196,8 +198,8 @@ impl Dispatcher {
         self.persist(|| self.store.release(held.clone(), release, moment())).await;
     }
 
-    /// Calls the store until it succeeds. While the store is unavailable or full, results wait here,
-    /// and occupy their workers.
+    /// Calls the store until it succeeds. While the store is unavailable or full, results wait
+    /// here, and occupy their workers.
     async fn persist<'a>(&self, mut verb: impl FnMut() -> StoreFuture<'a, bool>) -> bool {
         let mut logged = false;
         loop {

@@ -1,4 +1,5 @@
-//! One ext_proc session: one request of a client of Envoy, from its head to the end of its response.
+//! One ext_proc session: one request of a client of Envoy, from its head to the end of its
+//! response.
 //!
 //! The session reads the request's head and body to their end before it replies, so that the
 //! request can wait here as long as it must. When Envoy ends the session while the request waits,

@@ -92,7 +92,8 @@ impl TokenCounter {
         self.tokens
     }
 
-    /// The tokens that the backend reported, or as far as it reported none, those that were counted.
+    /// The tokens that the backend reported, or as far as it reported none, those that were
+    /// counted.
     pub(crate) fn usage(&self) -> TokenUsage {
         let TokenUsage { prompt, output } = self.reported();
         TokenUsage { prompt, output: output.or((self.tokens > 0).then_some(self.tokens)) }

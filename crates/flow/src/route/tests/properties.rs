@@ -158,7 +158,10 @@ proptest! {
     /// A backend is chosen for any numbers, the score is finite, and the order of the candidates
     /// does not matter unless two are equal in every term.
     #[test]
-    fn r07_a_backend_is_always_chosen_and_always_the_same(preference in any_preference(), field in any_field()) {
+    fn r07_a_backend_is_always_chosen_and_always_the_same(
+        preference in any_preference(),
+        field in any_field(),
+    ) {
         let mut field = field;
         for (at, candidate) in (0..).zip(&mut field) {
             candidate.last_granted = candidate.last_granted * 10 + at;

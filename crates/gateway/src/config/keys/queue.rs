@@ -21,7 +21,8 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         key(
             "enabled",
             Bool,
-            "Whether requests may wait. If not, a request that would have to wait gets 503 at once.",
+            "Whether requests may wait. If not, a request that would have to wait gets 503 at \
+             once.",
         )
         .default("true"),
         key(
@@ -53,7 +54,8 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             WordOrTable {
                 word: "strict",
                 table: &BANDS,
-                example: "weights such as { critical = 70, high = 15, normal = 10, best_effort = 5 }",
+                example: "weights such as { critical = 70, high = 15, normal = 10, \
+                          best_effort = 5 }",
             },
             "How bands share: the highest band first, or by weights (see below).",
         )

@@ -38,7 +38,7 @@ fn write_bounds(text: &mut MetricsText, snapshot: &Snapshot, targets: &Targets) 
         ),
         (
             "watermark",
-            "Stock that the controller aims at; under auto the stock at which it holds requests back.",
+            "Stock that the controller aims at; under auto it holds requests back there.",
         ),
         ("upper_bound", "Stock below which requests bypass the queue; under auto as watermark."),
     ];
