@@ -4,7 +4,7 @@
 #
 # usage: tools/callgrind.sh [CYCLES]
 # Each cell runs twice, with CYCLES and with twice as many cycles of the same preparation; the
-# difference is the cycles alone. Prints a Markdown table. TIDEGATE_BENCH names another binary.
+# difference is the cycles alone. Prints a Markdown table. BENCH names another binary.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +19,7 @@ if [[ ! $cycles =~ ^[1-9][0-9]*$ ]]; then
     echo "tools/callgrind.sh: '$cycles' is no number of cycles; try: tools/callgrind.sh 20000" >&2
     exit 2
 fi
-binary=${TIDEGATE_BENCH:-}
+binary=${BENCH:-}
 if [[ -z $binary ]]; then
     cargo build --release --quiet -p bench
     binary=${CARGO_TARGET_DIR:-target}/release/tidegate-bench
