@@ -8,6 +8,7 @@
 
 mod batch_folder;
 pub(crate) mod dead_letters;
+mod error;
 mod redis_queues;
 mod status;
 
@@ -16,17 +17,20 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use flow::Time;
+use flow::start_limiter::StartLoad;
 use store::Store;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use self::batch_folder::BatchFolder;
+use self::error::RuntimeError;
 use self::redis_queues::RedisQueues;
 use crate::batch::Batches;
 use crate::config::Resolved;
 use crate::config::resolved::dispatch::{Dispatch, Queue};
-use crate::dispatch::gates::Gates;
-use crate::dispatch::{Dispatcher, DispatcherParts};
+use crate::dispatch::{DispatchError, Dispatcher, DispatcherParts};
+use crate::gates::{Fullness, GateContext, Gates, LocalScheduler, start_load};
 use crate::lifecycle::{self, StartError};
 use crate::observe::dispatch::DispatchMetrics;
 use crate::state::State;
@@ -69,8 +73,7 @@ pub(crate) fn open(
         return Ok(None);
     }
     let runtime = task::runtime()?;
-    let batch_runtime =
-        runtime.block_on(BatchRuntime::open(state, &config, own)).map_err(StartError::Unfit)?;
+    let batch_runtime = runtime.block_on(BatchRuntime::open(state, &config, own)).map_err(unfit)?;
     let batch_runtime = Arc::new(batch_runtime);
     let (ours, state) = (Arc::clone(&batch_runtime), Arc::clone(state));
     let thread = lifecycle::spawn("tidegate-batch", move || ours.run(&runtime, &state))?;
@@ -84,11 +87,12 @@ impl BatchRuntime {
         state: &Arc<State>,
         config: &Resolved,
         own: Option<SocketAddr>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RuntimeError> {
         if let Some(queue) = config.dispatch.queues.iter().find(|queue| queue.target.is_none())
             && own.is_none()
         {
-            return Err(no_target(&queue.name));
+            let queue = queue.name.clone();
+            return Err(DispatchError::NoTarget { queue }.into());
         }
         let context = DispatchContext::new(state, &config.dispatch, own)?;
         let folder = match &config.batch.folder {
@@ -132,7 +136,7 @@ impl BatchRuntime {
     /// Runs until the process shuts down, and releases all claims.
     fn run(self: Arc<Self>, runtime: &Runtime, state: &Arc<State>) {
         runtime.block_on(async {
-            task::spawn(Arc::clone(&self.gates).watch());
+            task::spawn(Arc::clone(&self.gates).poll());
             let (done, mut all_done) = mpsc::channel(1);
             if let Some(folder) = &self.folder {
                 task::spawn(until(Arc::clone(folder).run(Arc::clone(state)), done.clone()));
@@ -147,6 +151,18 @@ impl BatchRuntime {
     }
 }
 
+// === impl State ===
+
+impl LocalScheduler for State {
+    fn fullness(&self, ours: f64) -> (Fullness, Time) {
+        self.scheduler.with(|core, now| (Fullness::of(core, ours), now))
+    }
+
+    fn start_load(&self) -> Option<StartLoad> {
+        self.scheduler.with(|core, _| start_load(core))
+    }
+}
+
 // === impl DispatchContext ===
 
 impl DispatchContext {
@@ -154,13 +170,15 @@ impl DispatchContext {
         state: &Arc<State>,
         settings: &Dispatch,
         own: Option<SocketAddr>,
-    ) -> Result<Arc<Self>, String> {
+    ) -> Result<Arc<Self>, RuntimeError> {
         let client = Arc::new(Client::default());
-        let inside = own.is_some().then(|| Arc::clone(state));
-        let gates = Gates::new(&settings.gates, inside, state.clock, Arc::clone(&client))?;
+        let local = own.is_some().then(|| Arc::clone(state) as Arc<dyn LocalScheduler>);
+        let gates = GateContext { local, clock: state.clock, client: Arc::clone(&client) };
+        let gates = Gates::new(&settings.gates, &gates)?;
         let own = own.map(|address| BaseUrl::parse(&format!("http://{}", reachable(address))));
+        let own = own.transpose().map_err(|why| RuntimeError::OwnAddress(why.to_string()))?;
         let (settings, metrics) = (settings.clone(), Arc::clone(&state.observer.dispatch));
-        Ok(Arc::new(Self { gates, settings, client, metrics, own: own.transpose()? }))
+        Ok(Arc::new(Self { gates, settings, client, metrics, own }))
     }
 
     /// A dispatcher of the queues that `is_ours` selects.
@@ -168,7 +186,7 @@ impl DispatchContext {
         &self,
         store: Arc<dyn Store>,
         is_ours: fn(&Queue) -> bool,
-    ) -> Result<Arc<Dispatcher>, String> {
+    ) -> Result<Arc<Dispatcher>, DispatchError> {
         let mut settings = self.settings.clone();
         settings.queues.retain(is_ours);
         Dispatcher::new(DispatcherParts {
@@ -192,8 +210,8 @@ fn later(pause: Duration) -> Duration {
     (pause * 2).min(PAUSE_MAX)
 }
 
-fn no_target(queue: &str) -> String {
-    format!("the queue {queue:?} has no target: set its `target`, or give --target URL")
+fn unfit(error: RuntimeError) -> StartError {
+    StartError::Unfit(error.to_string())
 }
 
 /// The address at which this machine reaches a listener.

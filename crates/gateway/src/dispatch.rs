@@ -8,7 +8,7 @@
 
 mod claim_loop;
 mod delivery;
-pub(crate) mod gates;
+mod error;
 mod lease_keeper;
 mod target;
 mod verdict;
@@ -20,10 +20,11 @@ use store::{ClaimRef, Store};
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::config::resolved::dispatch::{Dispatch, Queue};
+use crate::gates::{GateSet, Gates};
 use crate::ingress::headers::fresh_id;
 use crate::observe::dispatch::{DispatchMetrics, QueueMetrics};
 use crate::upstream::client::{BaseUrl, Client};
-use gates::{GateSet, Gates};
+pub(crate) use error::DispatchError;
 use target::TargetHealth;
 use verdict::Backoff;
 
@@ -104,24 +105,19 @@ pub(crate) struct DispatcherParts {
 
 impl Dispatcher {
     /// Makes a dispatcher; fails if a target or a gate is missing.
-    pub(crate) fn new(parts: DispatcherParts) -> Result<Arc<Self>, String> {
+    pub(crate) fn new(parts: DispatcherParts) -> Result<Arc<Self>, DispatchError> {
         let DispatcherParts { store, gates, settings, client, metrics, own } = parts;
         let served = |queue: &Queue| {
-            let target = match (&queue.target, &own) {
-                (Some(url), _) => BaseUrl::parse(url)
-                    .map_err(|why| format!("the target of queue {:?}: {why}", queue.name))?,
-                (None, Some(own)) => own.clone(),
-                (None, None) => return Err(format!("the queue {:?} has no target", queue.name)),
-            };
+            let target = target(queue, own.as_ref())?;
             let gates = gates.named(&queue.gates)?;
             let metrics = metrics.of_queue(&queue.name);
             let health = TargetHealth::default();
             Ok(ServedQueue { queue: queue.clone(), target, gates, metrics, health })
         };
-        let queues: Result<Vec<ServedQueue>, String> = settings.queues.iter().map(served).collect();
-        let queues = queues?;
+        let queues: Vec<ServedQueue> =
+            settings.queues.iter().map(served).collect::<Result<_, DispatchError>>()?;
         if queues.is_empty() {
-            return Err("there is no queue: name one in [[dispatch.queues]] or by --queue".into());
+            return Err(DispatchError::NoQueue);
         }
         Ok(Arc::new(Self {
             name: fresh_id(),
@@ -208,5 +204,16 @@ impl Dispatcher {
     async fn closed(&self) {
         // A dropped sender means shutdown too.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+}
+
+/// The target of a queue.
+fn target(queue: &Queue, own: Option<&BaseUrl>) -> Result<BaseUrl, DispatchError> {
+    let name = || queue.name.clone();
+    match (&queue.target, own) {
+        (Some(url), _) => BaseUrl::parse(url)
+            .map_err(|why| DispatchError::Target { queue: name(), why: why.to_string() }),
+        (None, Some(own)) => Ok(own.clone()),
+        (None, None) => Err(DispatchError::NoTarget { queue: name() }),
     }
 }

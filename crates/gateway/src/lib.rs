@@ -24,6 +24,7 @@ mod dbus;
 mod dispatch;
 mod dispatch_server;
 mod epp;
+mod gates;
 mod hops;
 mod ingress;
 mod jitter;

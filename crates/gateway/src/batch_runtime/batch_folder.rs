@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use store::{ErrorKind, SqliteStore, StoreError};
 
+use super::error::RuntimeError;
 use super::{DispatchContext, PAUSE, later};
 use crate::batch::Batches;
 use crate::config::BATCH_QUEUE;
@@ -42,7 +43,7 @@ impl BatchFolder {
         context: &Arc<DispatchContext>,
         settings: &Batch,
         path: &Path,
-    ) -> Result<Arc<Self>, String> {
+    ) -> Result<Arc<Self>, RuntimeError> {
         let folder = Arc::new(Self {
             path: path.into(),
             settings: settings.clone(),
@@ -53,11 +54,11 @@ impl BatchFolder {
         match folder.try_open().await {
             Ok(()) => {}
             Err(error) if error.kind == ErrorKind::Full => {
-                let error = folder.named(&error);
-                tracing::error!(error, "the Batch API is unavailable until its folder can be used");
-                folder.note(error);
+                let error = folder.failed(error);
+                tracing::error!(%error, "the Batch API is unavailable until its folder can be used");
+                folder.note(error.to_string());
             }
-            Err(error) => return Err(folder.named(&error)),
+            Err(error) => return Err(folder.failed(error)),
         }
         Ok(folder)
     }
@@ -99,7 +100,7 @@ impl BatchFolder {
                 Ok(()) => {
                     tracing::info!(folder = %self.path.display(), "the Batch API is available")
                 }
-                Err(error) => self.note(self.named(&error)),
+                Err(error) => self.note(self.failed(error).to_string()),
             }
         }
     }
@@ -116,15 +117,15 @@ impl BatchFolder {
         let broken = |text: String| StoreError::new(ErrorKind::Broken, text);
         let store = opened.await.unwrap_or_else(|error| Err(broken(error.to_string())))?;
         let batches = Batches::open(&self.settings, &self.path, Arc::clone(&store)).await?;
-        let dispatcher =
-            self.context.dispatcher(store, |queue| queue.name == BATCH_QUEUE).map_err(broken)?;
+        let dispatcher = self.context.dispatcher(store, |queue| queue.name == BATCH_QUEUE);
+        let dispatcher = dispatcher.map_err(|error| broken(error.to_string()))?;
         // This is the only caller, so the cell is empty.
         let _ = self.open.set(Open { batches, dispatcher });
         Ok(())
     }
 
-    fn named(&self, error: &StoreError) -> String {
-        format!("the folder of the Batch API, {}: {error}", self.path.display())
+    fn failed(&self, source: StoreError) -> RuntimeError {
+        RuntimeError::Folder { path: self.path.clone(), source }
     }
 
     fn why(&self) -> String {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use store::{ErrorKind, RedisQueue, RedisSettings, RedisStore, StoreError};
 use tokio::time::timeout;
 
+use super::error::RuntimeError;
 use super::{DispatchContext, PAUSE, later};
 use crate::config::BATCH_QUEUE;
 use crate::config::resolved::dispatch::{Dispatch, Queue, Redis};
@@ -32,10 +33,9 @@ impl RedisQueues {
     pub(super) async fn open(
         context: &DispatchContext,
         redis: &Redis,
-    ) -> Result<Arc<Self>, String> {
-        let named = |error: &StoreError| format!("Redis: {error}");
+    ) -> Result<Arc<Self>, RuntimeError> {
         let store = RedisStore::new(settings(redis, &context.settings));
-        let store = store.map_err(|error| named(&error))?;
+        let store = store.map_err(RuntimeError::Redis)?;
         // Errors of the configuration are reported before the connection is tried.
         let kept = Arc::clone(&store) as Arc<_>;
         let dispatcher = context.dispatcher(kept, |queue| queue.name != BATCH_QUEUE)?;
@@ -45,9 +45,9 @@ impl RedisQueues {
             Ok(()) => {}
             Err(error) if is_temporary(&error) => {
                 tracing::error!(%error, "Redis is unavailable, trying again");
-                dispatcher.set_store_error(named(&error));
+                dispatcher.set_store_error(RuntimeError::Redis(error).to_string());
             }
-            Err(error) => return Err(named(&error)),
+            Err(error) => return Err(RuntimeError::Redis(error)),
         }
         Ok(Arc::new(Self { dispatcher, store, checked }))
     }

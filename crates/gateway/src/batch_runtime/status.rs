@@ -7,7 +7,7 @@ use store::{ErrorKind, StoreError};
 
 use super::BatchRuntime;
 use crate::dispatch::QueueView;
-use crate::dispatch::gates::GateStatus;
+use crate::gates::GateStatus;
 
 /// The time limit for counting the queues.
 const COUNT_LIMIT: Duration = Duration::from_secs(1);

@@ -8,7 +8,6 @@ mod batch;
 mod dispatch;
 mod fleet;
 mod forms;
-mod gates;
 mod lists;
 mod queue;
 mod router;
@@ -18,7 +17,6 @@ pub(super) use batch::BATCH;
 pub(super) use dispatch::{DISPATCH, QUEUES};
 pub(super) use fleet::{BACKENDS, DISCOVERY, HEALTH, METRICS, RETRY, UPSTREAM};
 pub(super) use forms::backend_address;
-pub(super) use gates::GATES;
 pub(super) use lists::{FLOWS, MODELS, OBJECTIVES};
 pub(super) use queue::{CONTROLLER, QUEUE, WORKLOAD};
 pub(super) use router::ROUTER;
@@ -26,6 +24,7 @@ pub(super) use server::{ADMIN, DBUS, EPP, LOG, SERVER};
 
 use std::time::Duration;
 
+pub(super) use crate::gates::GATES;
 use crate::schema::ValueType::{Table, Tables};
 use crate::schema::{Range, SectionSchema, ValueType, key};
 

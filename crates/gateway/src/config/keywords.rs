@@ -3,7 +3,6 @@
 
 use flow::{Admission, Order, StockUnit};
 
-use super::resolved::dispatch::{Says, Unit};
 use super::resolved::{BackendKind, Bus, Cost, LogFormat};
 use crate::schema::{Keyword, Keywords, spelling};
 
@@ -17,16 +16,6 @@ impl Keyword for Order {
 impl Keyword for Cost {
     const SPELLINGS: Keywords<Self> =
         &[("requests", Self::Requests), ("tokens", Self::Tokens), ("bytes", Self::Bytes)];
-}
-
-impl Keyword for Unit {
-    const SPELLINGS: Keywords<Self> =
-        &[("requests", Self::Requests), ("tokens", Self::Tokens), ("bytes", Self::Bytes)];
-}
-
-impl Keyword for Says {
-    const SPELLINGS: Keywords<Self> =
-        &[("saturation", Self::Saturation), ("budget", Self::Budget), ("count", Self::Count)];
 }
 
 impl Keyword for Admission {

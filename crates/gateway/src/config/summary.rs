@@ -6,7 +6,7 @@ use flow::identity::{Attribute, ClassRule};
 use flow::{Band, Bounds, Cascade, FlowClass, Order};
 
 use super::BATCH_QUEUE;
-use super::resolved::dispatch::{Gate, GateKind, Queue, System};
+use super::resolved::dispatch::{Capacity, GateSettings, Queue};
 use super::resolved::{BackendSpec, Epp, Resolved};
 use super::values::without_secrets;
 use crate::clock;
@@ -180,10 +180,9 @@ impl Summary<'_> {
             write!(f, "note      the queue {name:?} has no target: `serve` sends it to itself")?;
             return writeln!(f, ", `dispatch` needs --target URL");
         }
-        let looks_inside = |gate: &&Gate| {
-            matches!(gate.kind, GateKind::Gateway { .. }) && queue.gates.contains(&gate.name)
-        };
-        if let Some(gate) = self.0.dispatch.gates.iter().find(looks_inside) {
+        let is_local =
+            |gate: &&GateSettings| gate.kind.is_local() && queue.gates.contains(&gate.name);
+        if let Some(gate) = self.0.dispatch.gates.iter().find(is_local) {
             let gate = &gate.name;
             write!(f, "note      the queue {name:?} goes through {gate:?}")?;
             writeln!(f, ", which reads the state of `serve`: `dispatch` needs another gate")?;
@@ -198,16 +197,15 @@ fn show_queue(queue: &Queue) -> String {
     format!("queue {} to {target} as {band}, through {}", queue.name, queue.gates.join(" and "))
 }
 
-fn show_gate(gate: &Gate) -> String {
+fn show_gate(gate: &GateSettings) -> String {
     let mut shown = format!("gate {}: {}", gate.name, gate.kind.name());
-    // It has no capacity to take a share of.
-    if let GateKind::Aimd { min, max } = gate.kind {
-        return shown + &format!(", {min} to {max} in flight");
+    if let Some(summary) = gate.kind.summary() {
+        return format!("{shown}, {summary}");
     }
-    match gate.system {
-        System::Known => {}
-        System::Fixed(most) => shown += &format!(", {most} in all"),
-        System::PerServer { each, .. } => shown += &format!(", {each} a server"),
+    match gate.capacity {
+        Capacity::FromSource => {}
+        Capacity::Fixed(most) => shown += &format!(", {most} in all"),
+        Capacity::PerServer { each, .. } => shown += &format!(", {each} a server"),
     }
     shown + &format!(", a share of {} left to other work", gate.baseline)
 }

@@ -7,9 +7,10 @@ use flow::{LaneScheduler, Weight};
 use store::{Claim, ClaimRequest, Lane, StoreError};
 use tokio::time::Instant;
 
-use super::gates::GatePermit;
 use super::{Dispatcher, ServedQueue, StopReason};
 use crate::clock::moment;
+use crate::gates::{GatePermit, RequestSize};
+use crate::ingress::BYTES_PER_TOKEN;
 use crate::task;
 
 /// The most messages claimed in one call of the store.
@@ -319,8 +320,9 @@ impl ClaimLoop {
         if claim.cancelled || claim.message.deadline <= moment() {
             return Ok(None);
         }
-        let length = claim.message.body.length();
-        self.dispatcher.gates.take(&served.gates, length).map(Some).map_err(drop)
+        let bytes = claim.message.body.length();
+        let size = RequestSize { bytes, tokens: bytes.div_ceil(BYTES_PER_TOKEN) };
+        self.dispatcher.gates.try_acquire(&served.gates, size).map(Some).map_err(drop)
     }
 
     fn free_workers(&self) -> usize {

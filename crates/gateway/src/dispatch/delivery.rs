@@ -16,10 +16,10 @@ use store::{
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::gates::GatePermit;
 use super::verdict::{Verdict, judge};
 use super::{ClaimState, Dispatcher, ServedQueue, StopReason};
 use crate::clock::moment;
+use crate::gates::GatePermit;
 use crate::ingress::dispatch_headers::DispatchHeaders;
 use crate::ingress::path::is_work;
 use crate::ingress::prompt_tokens;

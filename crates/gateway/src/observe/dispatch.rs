@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Depth;
 
 use super::prometheus_writer::{MetricType, MetricsText};
+use crate::gates::GateGauge;
 
 /// How an attempt or a message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,17 +48,6 @@ pub(crate) struct QueueMetrics {
     reclaimed: AtomicU64,
     /// The last counts: pending, retry, claimed, dead.
     depth: [AtomicU64; 4],
-}
-
-/// The last state of a gate.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct GateGauge {
-    pub(crate) name: String,
-    /// The free share; `None` if the gate cannot be read.
-    pub(crate) free: Option<f64>,
-    /// The rest of the budget.
-    pub(crate) left: u64,
-    pub(crate) in_flight: u64,
 }
 
 // === impl DispatchMetrics ===

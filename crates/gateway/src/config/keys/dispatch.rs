@@ -2,8 +2,9 @@
 
 use flow::Band;
 
-use super::forms::{HTTP_URL, REDIS_URL, URL_PATH};
+use super::forms::URL_PATH;
 use super::{DAY, GATES, GIB, HOUR, KIB, MILLI, SECOND, UP_TO_A_DAY, count, duration, size};
+use crate::gates::{HTTP_URL, REDIS_URL};
 use crate::schema::ValueType::{Address, Bool, Keyword, Map, Number, Table, Tables, Text, Texts};
 use crate::schema::{NOT_EMPTY, Range, SectionSchema, ValueType, key, names};
 

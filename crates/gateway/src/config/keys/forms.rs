@@ -4,7 +4,6 @@ use flow::identity::NAME_MAX;
 use http::Uri;
 
 use crate::schema::{Form, Misfit};
-use crate::upstream::client::BaseUrl;
 
 /// The id of a backend, which is shown in a header and as a label.
 pub(super) const BACKEND_ID: Form = Form {
@@ -23,22 +22,6 @@ pub(super) const BACKEND_URL: Form = Form {
     allowed: "http://HOST:PORT[/path]",
     check: |url| backend_address(url).map(|_| ()),
     example: "http://10.0.0.5:8000",
-};
-
-/// The address of any other HTTP server.
-pub(super) const HTTP_URL: Form = Form {
-    allowed: "http://HOST:PORT[/path]",
-    check: |url| BaseUrl::parse(url).map(|_| ()).map_err(|error| Misfit(error.to_string())),
-    example: "http://10.0.0.5:9090",
-};
-
-pub(super) const REDIS_URL: Form = Form {
-    allowed: "redis://[user:password@]host:port[/db]",
-    check: |url| match url.starts_with("redis://") {
-        true => Ok(()),
-        false => Err(Misfit(format!("is {url:?}, write it as redis://host:6379"))),
-    },
-    example: "redis://10.0.0.5:6379",
 };
 
 /// The path of a request.

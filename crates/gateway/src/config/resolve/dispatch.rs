@@ -106,7 +106,7 @@ fn add_default_gates(dispatch: &mut Dispatch) {
         let wanted =
             dispatch.queues.iter().any(|queue| queue.gates.iter().any(|gate| gate == name));
         if wanted && !dispatch.gates.iter().any(|gate| gate.name == name) {
-            dispatch.gates.extend(gates::usual(name));
+            dispatch.gates.extend(crate::gates::with_defaults(name));
         }
     }
 }

@@ -7,6 +7,10 @@ use std::time::Duration;
 use flow::Band;
 
 use crate::config::{Source, keys, resolve};
+pub use crate::gates::{
+    AimdGate, BudgetGate, Capacity, ConstantGate, GateKind, GateSettings, GatewayGate,
+    MetricMeaning, QueryGate, RedisGate, SaturationGate, ScrapeGate, Unit,
+};
 use crate::schema::Section;
 
 /// The Batch API.
@@ -50,7 +54,7 @@ pub struct Dispatch {
     /// The queues.
     pub queues: Vec<Queue>,
     /// What lets messages go, by name.
-    pub gates: Vec<Gate>,
+    pub gates: Vec<GateSettings>,
 }
 
 /// Redis or Valkey.
@@ -91,163 +95,6 @@ pub struct Queue {
     pub results: Option<String>,
     /// For how long a list of results is kept after the last one came.
     pub results_ttl: Option<Duration>,
-}
-
-/// One gate: how free something is, and how much may go by that.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gate {
-    /// Its name.
-    pub name: String,
-    /// Where it looks.
-    pub kind: GateKind,
-    /// The share of the system that is left to others.
-    pub baseline: f64,
-    /// What the system can have at once.
-    pub system: System,
-    /// The unit of the budget.
-    pub unit: Unit,
-    /// How often it looks.
-    pub interval: Duration,
-    /// How old a reading may be.
-    pub stale_after: Duration,
-    /// How long nothing goes at least after an overload.
-    pub hold: Duration,
-}
-
-/// Where a gate looks.
-#[derive(Clone, Debug, PartialEq)]
-pub enum GateKind {
-    /// Nowhere: the same share is always free.
-    Constant(f64),
-    /// Into this process: how full the gateway's backends are, and who is about to begin there.
-    Gateway {
-        /// How many times as long as a start takes nothing more of ours begins.
-        rest: f64,
-    },
-    /// A number that another program keeps in Redis.
-    RedisKey {
-        /// The server.
-        url: String,
-        /// The key.
-        key: String,
-    },
-    /// At a page of metrics.
-    Scrape {
-        /// The page.
-        url: String,
-        /// Which number of it.
-        metric: String,
-        /// The labels that its lines must have.
-        labels: Vec<(String, String)>,
-        /// What it says.
-        says: Says,
-    },
-    /// At the pool's saturation by Prometheus.
-    PrometheusSaturation {
-        /// The server.
-        url: String,
-        /// The pool's name.
-        pool: String,
-    },
-    /// At how full the endpoint picker is, by Prometheus.
-    PrometheusBudget {
-        /// The server.
-        url: String,
-        /// The pool's name.
-        pool: String,
-        /// The requests that a model server takes at once.
-        max_concurrency: f64,
-    },
-    /// At whatever an expression gives, as the free share.
-    PrometheusQuery {
-        /// The server.
-        url: String,
-        /// The expression.
-        query: String,
-    },
-    /// At the answers: more while they are good, half of it when one says that it is too much.
-    Aimd {
-        /// The least that may be under way.
-        min: u32,
-        /// The most that may be under way.
-        max: u32,
-    },
-}
-
-/// What a number says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Says {
-    /// How full something is, from 0 to 1.
-    #[default]
-    Saturation,
-    /// How free something is, from 0 to 1.
-    Budget,
-    /// How many requests there are, of as many as the system can have.
-    Count,
-}
-
-/// What the whole system can have at once.
-#[derive(Clone, Debug, PartialEq)]
-pub enum System {
-    /// As much as the gate's own source says; for one that cannot, there must be another.
-    Known,
-    /// So much.
-    Fixed(f64),
-    /// So much for each server that is ready.
-    PerServer {
-        /// What one server can have.
-        each: f64,
-        /// The metric that says how many are ready; the usual ones are tried unless given.
-        ready: Option<String>,
-    },
-}
-
-/// What a budget counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
-    /// Requests.
-    #[default]
-    Requests,
-    /// Tokens of the prompt, as far as they can be told from its bytes.
-    Tokens,
-    /// Bytes.
-    Bytes,
-}
-
-// === impl GateKind ===
-
-impl GateKind {
-    /// What it is called in a configuration.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Constant(_) => "constant",
-            Self::Gateway { .. } => "gateway",
-            Self::RedisKey { .. } => "redis",
-            Self::Scrape { .. } => "scrape",
-            Self::PrometheusSaturation { .. } => "prometheus-saturation",
-            Self::PrometheusBudget { .. } => "prometheus-budget",
-            Self::PrometheusQuery { .. } => "prometheus-query",
-            Self::Aimd { .. } => "aimd",
-        }
-    }
-}
-
-// === impl Gate ===
-
-impl Gate {
-    /// A gate of this kind that has no name yet and is otherwise as usual.
-    pub fn of(kind: GateKind) -> Self {
-        Self {
-            name: String::new(),
-            kind,
-            baseline: 0.2,
-            system: System::Known,
-            unit: Unit::Requests,
-            interval: Duration::from_secs(1),
-            stale_after: Duration::from_secs(5),
-            hold: Duration::from_secs(1),
-        }
-    }
 }
 
 // === impl Batch ===

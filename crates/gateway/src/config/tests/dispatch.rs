@@ -6,8 +6,9 @@ use std::time::Duration;
 use flow::Band;
 
 use super::{bad, good};
-use crate::config::resolved::dispatch::{GateKind, Says, System, Unit};
+use crate::config::resolved::dispatch::{Capacity, GateKind, Unit};
 use crate::config::{Flag, Source, Summary, resolve};
+use crate::gates::{AimdGate, GatewayGate, MetricMeaning};
 
 #[test]
 fn d10_a_folder_opens_the_batch_api_with_a_queue_of_its_own() {
@@ -18,7 +19,7 @@ fn d10_a_folder_opens_the_batch_api_with_a_queue_of_its_own() {
     let [queue] = resolved.dispatch.queues.as_slice() else { panic!("one queue") };
     assert_eq!((queue.name.as_str(), queue.band), ("batch", Band::BestEffort));
     assert_eq!(queue.gates, ["gateway"]);
-    assert_eq!(resolved.dispatch.gates[0].kind, GateKind::Gateway { rest: 1.0 });
+    assert_eq!(resolved.dispatch.gates[0].kind, GateKind::Gateway(GatewayGate { rest: 1.0 }));
 }
 
 #[test]
@@ -51,13 +52,13 @@ fn d02_every_kind_of_gate_is_configured() {
     );
     let [a, b, c, d] = resolved.dispatch.gates.as_slice() else { panic!("four gates") };
     assert_eq!((a.baseline, a.unit), (0.3, Unit::Tokens));
-    assert_eq!(a.system, System::PerServer { each: 10.0, ready: None });
-    let GateKind::Scrape { says, labels, .. } = &a.kind else { panic!("{a:?}") };
-    assert_eq!((*says, labels.len()), (Says::Count, 1));
+    assert_eq!(a.capacity, Capacity::PerServer { each: 10.0, ready: None });
+    let GateKind::Scrape(scrape) = &a.kind else { panic!("{a:?}") };
+    assert_eq!((scrape.says, scrape.labels.len()), (MetricMeaning::Count, 1));
     assert_eq!(b.stale_after, Duration::from_secs(30), "three intervals");
-    let GateKind::RedisKey { key, .. } = &c.kind else { panic!("{c:?}") };
-    assert_eq!(key, "dispatch-gate-budget");
-    assert_eq!(d.kind, GateKind::Aimd { min: 1, max: 9 });
+    let GateKind::Redis(redis) = &c.kind else { panic!("{c:?}") };
+    assert_eq!(redis.key, "dispatch-gate-budget");
+    assert_eq!(d.kind, GateKind::Aimd(AimdGate { min: 1, max: 9 }));
 }
 
 #[test]

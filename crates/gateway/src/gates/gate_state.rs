@@ -1,73 +1,77 @@
-//! What is kept of one gate: its budget, what was seen last, and what is wrong with it.
+//! The state of one gate: its budget, its last reading and its error.
 
 use flow::aimd::Aimd;
 use flow::budget::{Allowance, Budget, BudgetSettings, GateReading};
 use flow::start_limiter::{StartAllowance, StartLimiter};
 use flow::{Span, Time};
 
+use super::RequestSize;
+use super::error::{ReadError, SetupError};
+use super::kinds::OpenGate;
 use super::reading::Reading;
-use super::source::steady;
+use super::settings::{GateSettings, Unit};
 use super::status::GateStatus;
 use crate::clock::span;
-use crate::config::resolved::dispatch::{Gate as GateSettings, Unit};
-use crate::ingress::BYTES_PER_TOKEN;
 
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct GateState {
     kind: &'static str,
-    /// Where it looks, in words.
+    /// The source of its readings, for people.
     source: String,
     law: BudgetSettings,
     pub(super) budget: Budget,
-    /// The window of one that looks at its answers.
+    /// The window of a gate that learns from responses.
     pub(super) window: Option<Aimd>,
-    /// The start_limiter of one that sees who is about to begin.
+    /// The start limiter of a gate that knows which requests are about to start.
     pub(super) start_limiter: Option<StartLimiter>,
-    /// What said it last, where that is not always the same.
+    /// The metric or the numbers behind the last reading, if they vary.
     by: String,
     /// Why it cannot be read.
-    trouble: Option<String>,
-    /// Somebody was turned away by it, and has not heard since that it may be open.
-    pub(super) wanted: bool,
+    error: Option<ReadError>,
+    /// Whether it has refused a request since it last notified of room.
+    pub(super) has_refused: bool,
 }
 
-/// What a look has changed.
+/// A change of whether the gate can be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadabilityChange {
-    /// It can be read again.
     Readable,
-    /// It cannot be read any more.
     Unreadable(String),
 }
 
-/// What a request is in the unit of a gate.
-pub(super) fn size(unit: Unit, bytes: u64) -> u64 {
+/// The size of a request in the unit of a gate.
+pub(super) fn amount(unit: Unit, size: RequestSize) -> u64 {
     match unit {
         Unit::Requests => 1,
-        Unit::Tokens => bytes.div_ceil(BYTES_PER_TOKEN).max(1),
-        Unit::Bytes => bytes.max(1),
+        Unit::Tokens => size.tokens.max(1),
+        Unit::Bytes => size.bytes.max(1),
     }
 }
 
 // === impl GateState ===
 
 impl GateState {
-    pub(super) fn new(kind: &'static str, source: String, law: BudgetSettings) -> Self {
-        Self {
-            kind,
-            source,
+    pub(super) fn new(settings: &GateSettings, open: OpenGate) -> Result<Self, SetupError> {
+        let OpenGate { description, basis, window, start_limiter, .. } = open;
+        // A window reserves nothing: it is already what other work leaves.
+        let baseline = if window.is_some() { 0.0 } else { settings.baseline };
+        let (stale_after, hold) = (span(settings.stale_after), span(settings.hold));
+        let law = BudgetSettings::new(basis, baseline, stale_after, hold)?;
+        Ok(Self {
+            kind: settings.kind.name(),
+            source: description,
             law,
             budget: Budget::new(law),
-            window: None,
-            start_limiter: None,
+            window,
+            start_limiter,
             by: String::new(),
-            trouble: None,
-            wanted: false,
-        }
+            error: None,
+            has_refused: false,
+        })
     }
 
-    /// How much may go now.
+    /// The amount that may be sent now.
     pub(super) fn room(&self, now: Time) -> u64 {
         match (self.budget.allowance(now), self.passage(now)) {
             (Allowance::Left(left), StartAllowance::Unrestricted) => left,
@@ -82,63 +86,67 @@ impl GateState {
             .map_or(StartAllowance::Unrestricted, |start_limiter| start_limiter.allowance(now))
     }
 
-    /// Why nothing may begin now, though it may go by the budget.
+    /// Why the start limiter holds a request back, if it does.
     pub(super) fn held_back(&self, now: Time) -> Option<String> {
         match self.passage(now) {
             StartAllowance::Unrestricted | StartAllowance::Allowed(_) => None,
-            StartAllowance::Busy => Some("holding back: others are about to begin".into()),
+            StartAllowance::Busy => Some("holding back: other requests are about to start".into()),
             StartAllowance::Resting(span) => {
-                Some(format!("holding back: one more in {:.2} s", span.secs_f64()))
+                Some(format!("holding back: next start in {:.2} s", span.secs_f64()))
             }
         }
     }
 
-    /// When it opens as far as time alone opens it.
+    /// The time at which it opens without a further reading.
     pub(super) fn opens_at(&self) -> Time {
         let rests = self.start_limiter.as_ref().map_or(Time::ZERO, StartLimiter::opens_at);
         self.budget.closed_until().max(rests)
     }
 
-    /// One goes.
+    /// Records that a request is sent.
     pub(super) fn begins(&mut self, now: Time) {
         if let Some(start_limiter) = &mut self.start_limiter {
             start_limiter.record_start(now);
         }
     }
 
-    /// The prompt of one that goes has so many tokens.
+    /// Records the prompt tokens of the request that was sent.
     pub(super) fn prompt_size(&mut self, prompt: u64, now: Time) {
         if let Some(start_limiter) = &mut self.start_limiter {
             start_limiter.record_prompt(prompt, now);
         }
     }
 
-    /// Takes what was seen, or why nothing was. Says what is new about that.
-    pub(super) fn record(&mut self, reading: Result<Reading, String>) -> Option<ReadabilityChange> {
+    /// Records a reading or its error. Returns whether the gate became readable or unreadable.
+    pub(super) fn record(
+        &mut self,
+        reading: Result<Reading, ReadError>,
+    ) -> Option<ReadabilityChange> {
         match reading {
             Ok(reading) => {
                 self.accept(reading);
-                self.trouble.take().map(|_| ReadabilityChange::Readable)
+                self.error.take().map(|_| ReadabilityChange::Readable)
             }
-            Err(why) => {
+            Err(error) => {
                 self.budget.unreadable();
-                let known = self.trouble.replace(why.clone());
-                known.is_none().then_some(ReadabilityChange::Unreadable(why))
+                let text = error.to_string();
+                let known = self.error.replace(error);
+                known.is_none().then_some(ReadabilityChange::Unreadable(text))
             }
         }
     }
 
-    /// Takes what was seen.
+    /// Applies a reading.
     pub(super) fn accept(&mut self, reading: Reading) {
-        let Reading { free, system, at, lag, by } = reading;
-        self.budget.read(GateReading { free, system, at, lag });
+        let Reading { free, capacity, at, lag, by } = reading;
+        self.budget.read(GateReading { free, system: capacity, at, lag });
         self.by = by;
     }
 
-    /// Takes the window for what may be under way.
+    /// Applies the window as the capacity.
     pub(super) fn read_window(&mut self, now: Time) {
         if let Some(window) = &self.window {
-            self.accept(steady(1.0, f64::from(window.window()), now));
+            self.accept(Reading::instant(1.0, f64::from(window.window()), now));
         }
     }
 
@@ -155,25 +163,25 @@ impl GateState {
         }
     }
 
-    /// How it is, in words.
+    /// The state for people.
     pub(super) fn describe(&self, settings: &GateSettings, allowance: Allowance) -> String {
         let secs = |span: Span| format!("{:.1} s", span.secs_f64());
         match allowance {
             Allowance::Left(_) => "open".into(),
-            Allowance::NoReading => match &self.trouble {
-                Some(why) => format!("unreadable: {why}"),
+            Allowance::NoReading => match &self.error {
+                Some(error) => format!("unreadable: {error}"),
                 None => "not read yet".into(),
             },
             Allowance::Stale(age) => {
                 let most = secs(span(settings.stale_after));
-                format!("stale: what was read is {} old, {most} is the most", secs(age))
+                format!("stale: the reading is {} old, at most {most} is allowed", secs(age))
             }
-            Allowance::Invalid => "unreadable: what was read is not a number".into(),
+            Allowance::Invalid => "unreadable: the reading is not a number".into(),
             Allowance::Congested(Span::ZERO) => "congested until there is a newer reading".into(),
             Allowance::Congested(left) => format!("congested for {} more", secs(left)),
             Allowance::Closed => self.closed(),
-            Allowance::NoShare => "closed: what may go is with other dispatchers".into(),
-            Allowance::Spent => "spent: all that may go is under way".into(),
+            Allowance::NoShare => "closed: other dispatchers have the whole budget".into(),
+            Allowance::Spent => "spent: the whole budget is in flight".into(),
         }
     }
 
@@ -204,17 +212,13 @@ impl GateState {
             open: open && held_back.is_none(),
             state: held_back.unwrap_or_else(|| self.describe(settings, allowance)),
             value: reading.map(|reading| reading.free),
-            // Without what the subtraction leaves behind the ninth digit.
+            // Rounded, because the subtraction leaves an error behind the ninth digit.
             threshold: ((1.0 - self.law.closes_at(1.0)) * 1e9).round() / 1e9,
             saturation: reading.map(|reading| 1.0 - reading.free),
             closes_at_saturation: self.law.closes_at(1.0),
             system: reading.map(|reading| reading.system),
             closes_at: reading.map(|reading| self.law.closes_at(reading.system)),
-            unit: match settings.unit {
-                Unit::Requests => "requests",
-                Unit::Tokens => "tokens",
-                Unit::Bytes => "bytes",
-            },
+            unit: settings.unit.name(),
             n: reading.map(|_| self.budget.part()),
             taken: reading.map(|_| self.budget.taken()),
             in_flight: self.budget.in_flight(),

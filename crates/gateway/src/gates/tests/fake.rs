@@ -1,4 +1,4 @@
-//! Servers that say what they are told to say.
+//! Scripted servers.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,42 +8,42 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// A server that answers each line that it is sent with the next of its replies, and the last one
-/// again and again. For HTTP and for Redis: each request is read to its end first.
+/// A server that answers each request with the next of its replies, and repeats the last one. It
+/// reads requests of HTTP and of Redis.
 #[derive(Debug)]
 pub(super) struct Fake {
     pub(super) port: u16,
     replies: Arc<Mutex<Vec<Reply>>>,
-    /// What it was sent.
-    pub(super) heard: Arc<Mutex<Vec<String>>>,
+    /// The requests that it received.
+    pub(super) received: Arc<Mutex<Vec<String>>>,
     pub(super) connections: Arc<AtomicUsize>,
     tasks: JoinSet<()>,
 }
 
-/// A program of the machine, which ends with its owner.
+/// A program of the machine, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Process(Child);
 
-/// What it does with a request.
+/// The reaction to a request.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
-    Says(String),
-    /// Nothing, for ever.
+    Text(String),
+    /// No reply, forever.
     Silent,
-    /// It hangs up.
-    Gone,
+    /// The connection is closed.
+    Closed,
 }
 
-/// An answer of HTTP.
+/// An HTTP response.
 pub(super) fn page(status: u16, body: &str) -> Reply {
     let length = body.len();
-    Reply::Says(format!("HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\n\r\n{body}"))
+    Reply::Text(format!("HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\n\r\n{body}"))
 }
 
 // === impl Process ===
 
 impl Process {
-    /// Starts it; nothing where it is not installed.
+    /// Starts the program; `None` if it is not installed.
     pub(super) fn start(program: &str, arguments: &[&str]) -> Option<Self> {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -63,7 +63,7 @@ impl Drop for Process {
     }
 }
 
-/// A port that is free.
+/// A free port.
 pub(super) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -74,18 +74,18 @@ impl Fake {
     pub(super) async fn start(replies: Vec<Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (replies, heard) = (Arc::new(Mutex::new(replies)), Arc::new(Mutex::new(Vec::new())));
+        let (replies, received) = (Arc::new(Mutex::new(replies)), Arc::new(Mutex::new(Vec::new())));
         let connections = Arc::new(AtomicUsize::new(0));
-        let (said, told, count) = (replies.clone(), heard.clone(), connections.clone());
+        let (scripted, log, count) = (replies.clone(), received.clone(), connections.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut open = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
-                open.spawn(serve(stream, said.clone(), told.clone()));
+                open.spawn(serve(stream, scripted.clone(), log.clone()));
             }
         });
-        Self { port, replies, heard, connections, tasks }
+        Self { port, replies, received, connections, tasks }
     }
 
     pub(super) fn url(&self) -> String {
@@ -96,29 +96,33 @@ impl Fake {
         *self.replies.lock().unwrap() = vec![reply];
     }
 
-    /// From now on connections are refused.
+    /// Refuses connections from now on.
     pub(super) async fn stop(&mut self) {
         self.tasks.shutdown().await;
     }
 }
 
-async fn serve(stream: TcpStream, replies: Arc<Mutex<Vec<Reply>>>, heard: Arc<Mutex<Vec<String>>>) {
+async fn serve(
+    stream: TcpStream,
+    replies: Arc<Mutex<Vec<Reply>>>,
+    received: Arc<Mutex<Vec<String>>>,
+) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read(&mut stream).await {
-        heard.lock().unwrap().push(request);
+        received.lock().unwrap().push(request);
         let reply = {
             let mut replies = replies.lock().unwrap();
             if replies.len() > 1 { replies.remove(0) } else { replies[0].clone() }
         };
         match reply {
-            Reply::Says(text) => _ = stream.write_all(text.as_bytes()).await,
+            Reply::Text(text) => _ = stream.write_all(text.as_bytes()).await,
             Reply::Silent => std::future::pending().await,
-            Reply::Gone => return,
+            Reply::Closed => return,
         }
     }
 }
 
-/// One request: the head of HTTP, or a command of Redis in its words.
+/// Reads one request: the first line of an HTTP request, or the words of a Redis command.
 async fn read(stream: &mut BufReader<TcpStream>) -> Option<String> {
     let mut first = String::new();
     stream.read_line(&mut first).await.ok().filter(|&count| count > 0)?;

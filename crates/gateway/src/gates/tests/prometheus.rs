@@ -1,26 +1,32 @@
-//! Gates that ask Prometheus: one that says what it is told to, and Debian's own.
+//! The kinds that read Prometheus: a scripted server, and the real one of Debian.
 
 use super::fake::{Fake, Process, Reply, free_port, page};
 use flow::Time;
 
 use super::*;
-use crate::dispatch::gates::promql::Sample;
-use crate::dispatch::gates::source::{Remote, Source};
+use crate::gates::kinds::Source;
+use crate::gates::prometheus::promql::{PromMetric, Sample};
+use crate::gates::prometheus::{PromQuery, Prometheus};
 
-fn saturation(url: String, system: System) -> GateSettings {
-    spec("g", GateKind::PrometheusSaturation { url, pool: "p".into() }, system)
+fn saturation(url: String, capacity: Capacity) -> GateSettings {
+    gate("g", GateKind::PrometheusSaturation(SaturationGate { url, pool: "p".into() }), capacity)
 }
 
 fn budget(url: String) -> GateSettings {
-    let kind = GateKind::PrometheusBudget { url, pool: "p".into(), max_concurrency: 10.0 };
-    spec("g", kind, System::Known)
+    let settings = BudgetGate { url, pool: "p".into(), max_concurrency: 10.0 };
+    let kind = GateKind::PrometheusBudget(settings);
+    gate("g", kind, Capacity::FromSource)
 }
 
 fn query(url: String, query: &str) -> GateSettings {
-    spec("g", GateKind::PrometheusQuery { url, query: query.into() }, System::Fixed(100.0))
+    gate(
+        "g",
+        GateKind::PrometheusQuery(QueryGate { url, query: query.into() }),
+        Capacity::Fixed(100.0),
+    )
 }
 
-/// An answer with one saturation, so old.
+/// A response with one saturation of this age.
 fn says(value: &str, age: f64) -> Reply {
     let asked = 1_700_000_000.5;
     let taken = asked - age;
@@ -37,18 +43,18 @@ fn says(value: &str, age: f64) -> Reply {
 #[tokio::test]
 async fn d02_d06_a_saturation_is_as_old_as_its_sample() {
     let fake = Fake::start(vec![says("0.5", 3.0)]).await;
-    let gates = gates(&[saturation(fake.url(), System::Fixed(100.0))]);
-    let _watching = watched(&gates);
+    let gates = gates(&[saturation(fake.url(), Capacity::Fixed(100.0))]);
+    let _polling = polled(&gates);
     let found = until(&gates, "read", |gate| gate.open).await;
     assert_eq!((found.left, found.saturation), (30, Some(0.5)));
     let by = "inference_extension_flow_control_pool_saturation{inference_pool=\"p\"}";
-    assert_eq!(found.by.as_deref(), Some(by), "the name that answered");
-    let heard = fake.heard.lock().unwrap()[0].clone();
+    assert_eq!(found.by.as_deref(), Some(by), "the metric that has a sample");
+    let received = fake.received.lock().unwrap()[0].clone();
     assert!(
-        heard.starts_with("GET /api/v1/query?query=label_replace%28max%28llm_d_epp_"),
-        "{heard}"
+        received.starts_with("GET /api/v1/query?query=label_replace%28max%28llm_d_epp_"),
+        "{received}"
     );
-    // A target that was lost leaves its last sample behind for minutes.
+    // Prometheus keeps the last sample of a lost target for minutes.
     fake.set(says("0.1", 40.0));
     let old = format!("unreadable: the last sample of {by} is 40.0 s old");
     until(&gates, "stale", |gate| gate.state == old).await;
@@ -57,13 +63,15 @@ async fn d02_d06_a_saturation_is_as_old_as_its_sample() {
 }
 
 #[tokio::test]
-async fn d06_the_time_of_a_sample_is_told_by_its_age() {
-    let gates = gates(&[saturation("http://127.0.0.1:1".into(), System::Fixed(100.0))]);
-    let Source::Remote(remote) = &gates.sources[0] else { panic!("it is away") };
-    let mut remote = remote.lock().await;
-    let Remote::Prometheus(prometheus) = &mut *remote else { panic!("it is Prometheus") };
+async fn d06_the_time_of_a_sample_follows_from_its_age() {
+    let settings = saturation("http://127.0.0.1:1".into(), Capacity::Fixed(100.0));
+    let query = PromQuery::Metrics { metrics: PromMetric::saturations("p"), each: None };
+    let context = GateContext { local: None, clock: Clock::start(), client: Arc::default() };
+    let at = ("http://127.0.0.1:1", Some("p"));
+    let mut prometheus = Prometheus::new(at, query, &settings, &context).unwrap();
     let [began, came] = [60_000, 60_010].map(Time::from_millis);
-    let mut moment = |age, taken| prometheus.moment(Sample { value: 0.5, age, taken }, began, came);
+    let mut moment =
+        |age, taken| prometheus.taken_at(Sample { value: 0.5, age, taken }, began, came);
     let lag = Span::from_millis(60);
     assert_eq!(moment(3.0, 1000.0), (Time::from_millis(57_060), lag), "the scrape took a while");
     assert_eq!(moment(3.5, 1000.0).0, Time::from_millis(57_060), "the same sample");
@@ -71,26 +79,26 @@ async fn d06_the_time_of_a_sample_is_told_by_its_age() {
     assert_eq!(moment(1e9, 1.0).0, Time::from_millis(50), "long before the clock began");
 }
 
-/// The same sample asked for again allows nothing new, though it is asked for a little later.
+/// The same sample, read again a little later, allows no further request.
 #[tokio::test]
-async fn d03_a_sample_that_is_told_again_is_the_same_reading() {
+async fn d03_a_repeated_sample_is_the_same_reading() {
     let fake = Fake::start(vec![says("0.5", 0.25)]).await;
-    let gates = gates(&[saturation(fake.url(), System::Fixed(100.0))]);
-    let Source::Remote(remote) = &gates.sources[0] else { panic!("it is away") };
-    let first = remote.lock().await.read().await.unwrap();
-    let again = remote.lock().await.read().await.unwrap();
+    let gates = gates(&[saturation(fake.url(), Capacity::Fixed(100.0))]);
+    let Source::Polled(source) = &gates.sources[0] else { panic!("it is polled") };
+    let first = source.lock().await.read().await.unwrap();
+    let again = source.lock().await.read().await.unwrap();
     assert_eq!(first.at, again.at);
     fake.set(says("0.5", 0.125));
-    let newer = remote.lock().await.read().await.unwrap();
+    let newer = source.lock().await.read().await.unwrap();
     assert!(newer.at > first.at);
 }
 
 #[tokio::test]
-async fn d06_what_prometheus_refuses_is_told_in_its_words() {
+async fn d06_a_refusal_of_prometheus_is_reported_with_its_text() {
     let refusal = r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#;
     let fake = Fake::start(vec![page(400, refusal)]).await;
     let gates = gates(&[query(fake.url(), "1 +")]);
-    let _watching = watched(&gates);
+    let _polling = polled(&gates);
     let found = until(&gates, "refused", |gate| gate.state.contains("parse error")).await;
     assert!(found.state.starts_with("unreadable: it answered 400"), "{}", found.state);
     let empty = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
@@ -98,7 +106,7 @@ async fn d06_what_prometheus_refuses_is_told_in_its_words() {
     until(&gates, "empty", |gate| gate.state.ends_with("the expression gives no sample")).await;
 }
 
-/// Debian's Prometheus, which reads a page that the test writes, ten times a second.
+/// Debian's Prometheus, which scrapes a page of the test ten times a second.
 struct Real {
     url: String,
     page: Fake,
@@ -141,13 +149,13 @@ impl Drop for Real {
     }
 }
 
-/// Every name of every number, one after the other.
+/// All names of the metrics, one after the other.
 #[tokio::test]
-async fn d02_a_real_prometheus_answers_by_all_names() {
+async fn d02_a_real_prometheus_is_read_under_all_names() {
     let Some(real) = Real::start("names").await else { return };
-    let per_server = System::PerServer { each: 50.0, ready: None };
+    let per_server = Capacity::PerServer { each: 50.0, ready: None };
     let gates = gates(&[saturation(real.url.clone(), per_server)]);
-    let _watching = watched(&gates);
+    let _polling = polled(&gates);
     for (full, ready) in [
         ("llm_d_epp_flow_control_pool_saturation", "llm_d_epp_ready_endpoints"),
         ("inference_extension_flow_control_pool_saturation", "inference_pool_ready_pods"),
@@ -166,10 +174,10 @@ async fn d02_a_real_prometheus_answers_by_all_names() {
 }
 
 #[tokio::test]
-async fn d02_a_real_prometheus_answers_every_step_of_the_cascade() {
+async fn d02_a_real_prometheus_is_read_at_every_step_of_the_cascade() {
     let Some(real) = Real::start("cascade").await else { return };
     let gates = gates(&[budget(real.url.clone())]);
-    let _watching = watched(&gates);
+    let _polling = polled(&gates);
     let ready =
         ["llm_d_epp_ready_endpoints{name=\"p\"} 4\n", "inference_pool_ready_pods{name=\"p\"} 4\n"];
     let steps = [
@@ -180,7 +188,7 @@ async fn d02_a_real_prometheus_answers_every_step_of_the_cascade() {
         ("vllm:num_requests_running", "inference_pool", 10.0, 0.5),
     ];
     for (at, (name, label, value, free)) in steps.into_iter().enumerate() {
-        // Two lines each, as of two bands or two servers.
+        // Two lines each, as for two bands or two servers.
         let lines = format!(
             "{name}{{{label}=\"p\",x=\"1\"}} {value}\n{name}{{{label}=\"p\",x=\"2\"}} {}\n{}",
             if label == "name" { value - 2.0 } else { value },
@@ -195,7 +203,7 @@ async fn d02_a_real_prometheus_answers_every_step_of_the_cascade() {
         assert_eq!(found.system, Some(40.0));
     }
     real.page.set(page(200, "llm_d_epp_flow_control_queue_size{inference_pool=\"p\"} 0\n"));
-    let why = "unreadable: nothing is known of any of llm_d_epp_flow_control_queue_size";
+    let why = "unreadable: no sample of any of llm_d_epp_flow_control_queue_size";
     until(&gates, "without servers", |gate| gate.state.starts_with(why)).await;
 }
 
@@ -203,27 +211,27 @@ async fn d02_a_real_prometheus_answers_every_step_of_the_cascade() {
 async fn d06_a_target_that_is_down_is_noticed_with_the_next_scrape() {
     let Some(mut real) = Real::start("down").await else { return };
     real.page.set(page(200, "llm_d_epp_flow_control_pool_saturation{inference_pool=\"p\"} 0.5\n"));
-    let gates = gates(&[saturation(real.url.clone(), System::Fixed(100.0))]);
-    let _watching = watched(&gates);
+    let gates = gates(&[saturation(real.url.clone(), Capacity::Fixed(100.0))]);
+    let _polling = polled(&gates);
     let found = until(&gates, "read", |gate| gate.open).await;
     assert_eq!(found.left, 30);
     assert!(found.age_seconds.unwrap() < 30.0);
     real.page.stop().await;
-    until(&gates, "down", |gate| gate.state.starts_with("unreadable: nothing is known")).await;
+    until(&gates, "down", |gate| gate.state.starts_with("unreadable: no sample")).await;
 }
 
 #[tokio::test]
-async fn d02_any_expression_may_say_how_free_it_is() {
+async fn d02_any_expression_can_be_the_free_share() {
     let Some(real) = Real::start("query").await else { return };
     real.page.set(page(200, "busy{server=\"a\"} 0.25\nbusy{server=\"b\"} 0.5\nready 3\nbad NaN\n"));
-    let each = System::PerServer { each: 10.0, ready: Some("ready".into()) };
-    let every = GateSettings { system: each, ..query(real.url.clone(), "1 - busy") };
+    let each = Capacity::PerServer { each: 10.0, ready: Some("ready".into()) };
+    let every = GateSettings { capacity: each, ..query(real.url.clone(), "1 - busy") };
     let gates = gates(&[
         every,
         GateSettings { name: "scalar".into(), ..query(real.url.clone(), "1 - 0.5") },
         GateSettings { name: "bad".into(), ..query(real.url.clone(), "bad or busy") },
     ]);
-    let _watching = watched(&gates);
+    let _polling = polled(&gates);
     let found = until(&gates, "read", |gate| gate.open).await;
     assert_eq!((found.value, found.system, found.n), (Some(0.5), Some(30.0), Some(9)), "{found:?}");
     until(&gates, "all read", |_| {

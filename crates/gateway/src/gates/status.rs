@@ -1,48 +1,57 @@
-//! What a gate sees and makes of it, for people and programs.
+//! The status of a gate, for people and programs.
 
 use serde::Serialize;
 
-use crate::observe::dispatch::GateGauge;
+/// The values of a gate for the metrics.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct GateGauge {
+    pub(crate) name: String,
+    /// The free share; `None` if the gate cannot be read.
+    pub(crate) free: Option<f64>,
+    /// The rest of the budget.
+    pub(crate) left: u64,
+    pub(crate) in_flight: u64,
+}
 
 /// One gate at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct GateStatus {
     pub(crate) name: String,
     pub(crate) kind: &'static str,
-    /// Where it looks.
+    /// The source of its readings.
     pub(crate) source: String,
-    /// What said it this time, where that is not always the same.
+    /// The metric or the numbers behind the last reading, if they vary.
     pub(crate) by: Option<String>,
-    /// How it is, in words.
+    /// The state as a text.
     pub(crate) state: String,
     pub(crate) open: bool,
-    /// The free share, D, and the one up to which it is closed, B.
+    /// The free share *D*, and the baseline *B* up to which the gate is closed.
     pub(crate) value: Option<f64>,
     pub(crate) threshold: f64,
-    /// The same as how full it is.
+    /// The same as a load.
     pub(crate) saturation: Option<f64>,
     pub(crate) closes_at_saturation: f64,
-    /// What the whole system can have at once, and with how much the gate closes.
+    /// The capacity of the whole system, and the amount at which the gate closes.
     pub(crate) system: Option<f64>,
     pub(crate) closes_at: Option<f64>,
-    /// What is counted.
+    /// The unit of all amounts.
     pub(crate) unit: &'static str,
-    /// What the reading allowed this dispatcher; below 0, as much must end first.
+    /// The budget of this dispatcher for the reading; a negative amount must end first.
     pub(crate) n: Option<i64>,
-    /// What is under way and was not in the reading.
+    /// The amount in flight that the reading does not contain.
     pub(crate) taken: Option<i64>,
-    /// Requests of ours under way, and how large they are together.
+    /// Our requests in flight, and their total amount.
     pub(crate) in_flight: u64,
     pub(crate) held: u64,
     pub(crate) left: u64,
     pub(crate) age_seconds: Option<f64>,
 }
 
-/// The heads of the table's columns.
+/// The column heads of the table.
 const HEADS: [&str; 11] =
     ["GATE", "KIND", "D", "B", "FULL", "CLOSES AT", "SYSTEM", "N", "IN FLIGHT", "LEFT", "AGE"];
 
-/// One line: the first two columns are words, the others numbers.
+/// One line of the table: the first two columns are text, the others numbers.
 fn line(cells: &[String], widths: &[usize]) -> String {
     let mut text = String::new();
     for (at, (cell, &width)) in cells.iter().zip(widths).enumerate() {
@@ -58,7 +67,7 @@ fn line(cells: &[String], widths: &[usize]) -> String {
 // === impl GateStatus ===
 
 impl GateStatus {
-    /// All gates as a text: one line of numbers for each, then how it is and where it looks.
+    /// All gates as a table: one line of numbers for each, then its state and its source.
     pub(crate) fn table(gates: &[Self]) -> String {
         let rows: Vec<[String; HEADS.len()]> = gates.iter().map(Self::row).collect();
         let mut widths = HEADS.map(str::len);
@@ -70,15 +79,15 @@ impl GateStatus {
         let mut text = line(&HEADS.map(str::to_owned), &widths);
         for (gate, row) in gates.iter().zip(&rows) {
             text.push_str(&line(row, &widths));
-            text.push_str(&format!("    {}\n    looks at {}\n", gate.state, gate.source));
+            text.push_str(&format!("    {}\n    source: {}\n", gate.state, gate.source));
             if let Some(by) = &gate.by {
-                text.push_str(&format!("    by {by}\n"));
+                text.push_str(&format!("    reading: {by}\n"));
             }
         }
         text
     }
 
-    /// The same for the metrics.
+    /// The values for the metrics.
     pub(super) fn gauge(&self) -> GateGauge {
         let Self { name, value, left, in_flight, .. } = self;
         GateGauge { name: name.clone(), free: *value, left: *left, in_flight: *in_flight }

@@ -1,5 +1,5 @@
-//! The tasks that look, one for each source that must be looked at, and one that ends latches and
-//! rests.
+//! The tasks of the gates: one for each source that must be read, and one that ends latches and
+//! pauses.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,20 +10,21 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Gates;
+use super::error::ReadError;
 use super::gate_state::{GateState, ReadabilityChange};
-use super::local_load::LocalLoad;
+use super::kinds::gateway::LocalLoad;
+use super::kinds::{PolledSource, Source, TRANSIT};
 use super::reading::Reading;
-use super::source::{Remote, Source, TRANSIT};
 use crate::jitter::Jitter;
 
-/// A look takes no longer than this.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest time that a reading may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 // === impl Gates ===
 
 impl Gates {
-    /// Looks at everything, again and again, for ever.
-    pub(crate) async fn watch(self: Arc<Self>) {
+    /// Reads all sources, forever.
+    pub(crate) async fn poll(self: Arc<Self>) {
         let mut tasks = JoinSet::new();
         for at in 0..self.sources.len() {
             tasks.spawn(Arc::clone(&self).follow(at));
@@ -34,62 +35,62 @@ impl Gates {
 
     async fn follow(self: Arc<Self>, at: usize) {
         match &self.sources[at] {
-            Source::Constant(..) | Source::Answers => {}
-            Source::LocalLoad(local) => self.follow_local(at, local).await,
-            Source::Remote(remote) => self.follow_remote(at, &mut *remote.lock().await).await,
+            Source::Fixed { .. } | Source::Responses => {}
+            Source::Local(local) => self.follow_local(at, local).await,
+            Source::Polled(source) => self.follow_polled(at, &mut *source.lock().await).await,
         }
     }
 
-    /// Looks now and then, and all the time while somebody who was turned away waits.
+    /// Reads in intervals, and continuously while a refused request waits.
     async fn follow_local(&self, at: usize, local: &LocalLoad) {
         let every = self.settings[at].interval;
         loop {
             let reading = local.read();
             sleep(TRANSIT).await;
             self.record(at, reading);
-            let mut wanted = pin!(self.refused.notified());
-            // Whoever is turned away after this is heard, and before this is seen.
-            wanted.as_mut().enable();
-            if self.states()[at].wanted {
+            let mut refused = pin!(self.refused.notified());
+            // A refusal after this line notifies; one before it shows in the flag.
+            refused.as_mut().enable();
+            if self.states()[at].has_refused {
                 continue;
             }
             tokio::select! {
                 () = sleep(every.saturating_sub(TRANSIT)) => {}
-                () = wanted => {}
+                () = refused => {}
             }
         }
     }
 
-    async fn follow_remote(&self, at: usize, remote: &mut Remote) {
+    async fn follow_polled(&self, at: usize, source: &mut dyn PolledSource) {
         let settings = &self.settings[at];
         let mut jitter = Jitter::new(at as u64 + 1);
-        let patience = settings.stale_after.min(PATIENCE);
+        let limit = settings.stale_after.min(READ_TIMEOUT);
         loop {
             let next = Instant::now() + jitter.around(settings.interval);
-            let reading = timeout(patience, remote.read()).await;
-            let late = |_| Err(format!("no answer within {:.1} s", patience.as_secs_f64()));
-            let reading = reading.unwrap_or_else(late);
+            let reading = timeout(limit, source.read()).await;
+            let timed_out = |_| Err(ReadError::Timeout(limit));
+            let reading = reading.unwrap_or_else(timed_out);
             sleep(TRANSIT).await;
             self.record(at, reading);
             sleep_until(next).await;
         }
     }
 
-    /// Takes what a look gave. What goes wrong is said once, and so is that it is well again.
-    fn record(&self, at: usize, reading: Result<Reading, String>) {
+    /// Records a reading. The first error is logged, and so is the recovery.
+    fn record(&self, at: usize, reading: Result<Reading, ReadError>) {
         let (name, now) = (&self.settings[at].name, self.clock.now());
         let mut states = self.states();
-        let news = states[at].record(reading);
+        let change = states[at].record(reading);
         self.refresh(at, &mut states[at], now);
-        // Whoever was not turned away by this gate has nothing to hear of it.
-        let open = states[at].room(now) > 0 && std::mem::take(&mut states[at].wanted);
+        // Only a gate that has refused a request needs to notify.
+        let open = states[at].room(now) > 0 && std::mem::take(&mut states[at].has_refused);
         drop(states);
-        match news {
+        match change {
             Some(ReadabilityChange::Readable) => {
                 tracing::info!(gate = %name, "the gate can be read again")
             }
             Some(ReadabilityChange::Unreadable(why)) => {
-                tracing::warn!(gate = %name, "the gate cannot be read, nothing goes: {why}");
+                tracing::warn!(gate = %name, "the gate cannot be read, nothing is sent: {why}");
             }
             None => {}
         }
@@ -98,14 +99,14 @@ impl Gates {
         }
     }
 
-    /// Tells whoever waits that something may have opened.
+    /// Notifies that a gate may have opened.
     pub(super) fn open(&self) {
-        // All who wait, and one who is about to.
+        // All current waiters, and the next one.
         self.opened.notify_waiters();
         self.opened.notify_one();
     }
 
-    /// Says when a latch or a rest ends by time alone.
+    /// Notifies when a latch or a pause ends.
     pub(super) async fn end_latches(self: Arc<Self>) {
         loop {
             let now = self.clock.now();
@@ -125,7 +126,7 @@ impl Gates {
     }
 }
 
-/// The first of these moments that is to come.
+/// The first of these moments in the future.
 fn soonest(moments: Vec<Time>, now: Time) -> Option<Time> {
     moments.into_iter().filter(|&moment| moment > now).min()
 }

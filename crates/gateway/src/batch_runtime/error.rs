@@ -1,0 +1,60 @@
+//! Why the runtime of batch work cannot start.
+
+use std::error::Error;
+use std::fmt;
+use std::path::PathBuf;
+
+use store::StoreError;
+
+use crate::dispatch::DispatchError;
+use crate::gates::GateError;
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) enum RuntimeError {
+    /// A dispatcher or a gate cannot start.
+    Dispatch(DispatchError),
+    /// The folder of the Batch API cannot be opened.
+    Folder { path: PathBuf, source: StoreError },
+    /// Redis cannot be used with this configuration.
+    Redis(StoreError),
+    /// The address of this process's own listener is no address for requests.
+    OwnAddress(String),
+}
+
+// === impl RuntimeError ===
+
+impl fmt::Display for RuntimeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dispatch(error) => error.fmt(f),
+            Self::Folder { path, source } => {
+                write!(f, "the folder of the Batch API, {}: {source}", path.display())
+            }
+            Self::Redis(error) => write!(f, "Redis: {error}"),
+            Self::OwnAddress(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Error for RuntimeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Dispatch(error) => Some(error),
+            Self::Folder { source, .. } | Self::Redis(source) => Some(source),
+            Self::OwnAddress(_) => None,
+        }
+    }
+}
+
+impl From<DispatchError> for RuntimeError {
+    fn from(error: DispatchError) -> Self {
+        Self::Dispatch(error)
+    }
+}
+
+impl From<GateError> for RuntimeError {
+    fn from(error: GateError) -> Self {
+        Self::Dispatch(error.into())
+    }
+}

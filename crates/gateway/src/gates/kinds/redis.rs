@@ -1,0 +1,262 @@
+//! The kind `redis`: a number in a Redis key that another program maintains.
+//!
+//! One `GET` per interval needs no client library: the protocol is a few lines. Replies are bounded,
+//! and a connection is not used again after an error. A missing key, or a value that is not a
+//! number, closes the gate.
+
+use flow::budget::Basis;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
+use super::{
+    GateContext, GateKind, Kind, KindDeclaration, OpenGate, PolledSource, ReadingFuture, Source,
+};
+use crate::clock::Clock;
+use crate::gates::error::{ReadError, RedisError, SetupError};
+use crate::gates::reading::{Reading, capacity, finite};
+use crate::gates::settings::{Capacity, GateSettings};
+use crate::schema::{Form, Misfit, NOT_EMPTY, Section, ValueType, Variant, key};
+
+pub(super) const KIND: KindDeclaration = KindDeclaration {
+    variant: Variant {
+        name: "redis",
+        aliases: &[],
+        doc: "A number that another program keeps in Redis.",
+        keys: &[
+            key("url", ValueType::Text(&REDIS_URL), "The server.").required(),
+            key("key", ValueType::Text(&NOT_EMPTY), "The key.").default("dispatch-gate-budget"),
+        ],
+    },
+    read,
+    knows_capacity: false,
+    counts_servers: false,
+};
+
+/// The address of a Redis server.
+pub(crate) const REDIS_URL: Form = Form {
+    allowed: "redis://[user:password@]host:port[/db]",
+    check: |url| match url.starts_with("redis://") {
+        true => Ok(()),
+        false => Err(Misfit(format!("is {url:?}, write it as redis://host:6379"))),
+    },
+    example: "redis://10.0.0.5:6379",
+};
+
+/// The longest line of a reply.
+const LINE_MAX: u64 = 512;
+/// The longest number, in characters.
+const VALUE_MAX: usize = 128;
+const PORT: u16 = 6379;
+
+/// The settings of the kind `redis`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisGate {
+    /// The server.
+    pub url: String,
+    /// The key.
+    pub key: String,
+}
+
+/// A key in Redis and the connection to it.
+#[derive(Debug)]
+struct RedisKey {
+    address: RedisAddress,
+    key: String,
+    clock: Clock,
+    capacity: Capacity,
+    connection: Option<BufReader<TcpStream>>,
+}
+
+/// A server as its URL names it.
+#[derive(Clone, PartialEq, Eq)]
+pub(in crate::gates) struct RedisAddress {
+    address: String,
+    user: Option<String>,
+    password: Option<String>,
+    database: u32,
+}
+
+/// A reply of the server.
+#[derive(Debug, PartialEq, Eq)]
+enum RedisReply {
+    Text(String),
+    Missing,
+}
+
+fn read(section: &Section<'_>) -> Option<GateKind> {
+    let url = section.given("url")?;
+    Some(GateKind::Redis(RedisGate { url, key: section.get("key") }))
+}
+
+// === impl RedisGate ===
+
+impl Kind for RedisGate {
+    fn declaration(&self) -> &'static KindDeclaration {
+        &KIND
+    }
+
+    fn open(&self, gate: &GateSettings, context: &GateContext) -> Result<OpenGate, SetupError> {
+        let source = RedisKey {
+            address: RedisAddress::parse(&self.url)?,
+            key: self.key.clone(),
+            clock: context.clock,
+            capacity: gate.capacity.clone(),
+            connection: None,
+        };
+        let description = format!("{:?} in Redis at {}", source.key, source.address.address);
+        // The number contains none of our requests, so all of them count against it.
+        Ok(OpenGate::new(Source::polled(source), description, Basis::Stated))
+    }
+}
+
+// === impl RedisKey ===
+
+impl PolledSource for RedisKey {
+    fn read(&mut self) -> ReadingFuture<'_> {
+        Box::pin(self.get())
+    }
+}
+
+impl RedisKey {
+    async fn get(&mut self) -> Result<Reading, ReadError> {
+        // After an error the connection stays taken, and is dropped.
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.address.connect().await?,
+        };
+        let reply = call(&mut connection, &["GET", &self.key]).await?;
+        self.connection = Some(connection);
+        let RedisReply::Text(text) = reply else {
+            return Err(RedisError::Missing(self.key.clone()).into());
+        };
+        let Ok(value) = text.trim().parse() else {
+            return Err(RedisError::NotANumber { key: self.key.clone(), text }.into());
+        };
+        let free = finite(value, &self.key)?.clamp(0.0, 1.0);
+        let capacity = capacity(&self.capacity, None, None)?;
+        Ok(Reading::instant(free, capacity, self.clock.now()))
+    }
+}
+
+/// Sends one command and reads its reply.
+async fn call(
+    connection: &mut BufReader<TcpStream>,
+    words: &[&str],
+) -> Result<RedisReply, RedisError> {
+    let mut command = format!("*{}\r\n", words.len());
+    for word in words {
+        command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    connection.write_all(command.as_bytes()).await.map_err(RedisError::Broken)?;
+    connection.flush().await.map_err(RedisError::Broken)?;
+    read_reply(connection).await
+}
+
+async fn read_reply(connection: &mut BufReader<TcpStream>) -> Result<RedisReply, RedisError> {
+    let line = read_line(connection).await?;
+    let (kind, rest) = line.split_at_checked(1).unwrap_or_default();
+    match kind {
+        "+" | ":" => Ok(RedisReply::Text(rest.to_owned())),
+        "-" => Err(RedisError::Refused(rest.to_owned())),
+        "$" if rest == "-1" => Ok(RedisReply::Missing),
+        "$" => {
+            let length: usize = rest.parse().map_err(|_| protocol(&line))?;
+            if length > VALUE_MAX {
+                return Err(RedisError::TooLong(length));
+            }
+            let mut bytes = vec![0; length + 2];
+            connection.read_exact(&mut bytes).await.map_err(RedisError::Broken)?;
+            bytes.truncate(length);
+            Ok(RedisReply::Text(String::from_utf8_lossy(&bytes).into_owned()))
+        }
+        _ => Err(protocol(&line)),
+    }
+}
+
+async fn read_line(connection: &mut BufReader<TcpStream>) -> Result<String, RedisError> {
+    let mut bytes = Vec::new();
+    let read = connection.take(LINE_MAX).read_until(b'\n', &mut bytes).await;
+    read.map_err(RedisError::Broken)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    match text.strip_suffix("\r\n") {
+        Some(line) => Ok(line.to_owned()),
+        None if text.is_empty() => Err(RedisError::Closed),
+        None => Err(protocol(&text)),
+    }
+}
+
+fn protocol(line: &str) -> RedisError {
+    RedisError::Protocol(line.chars().take(40).collect())
+}
+
+// === impl RedisAddress ===
+
+impl RedisAddress {
+    /// Parses `redis://user:password@host:port/database`, of which only the host is required.
+    pub(in crate::gates) fn parse(url: &str) -> Result<Self, SetupError> {
+        let wrong = SetupError::RedisAddress;
+        let rest = url
+            .strip_prefix("redis://")
+            .ok_or(wrong("write it as redis://host:port, without TLS"))?;
+        let (server, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, address) =
+            server.rsplit_once('@').map_or((None, server), |(login, rest)| (Some(login), rest));
+        let (user, password) = match login.map(|text| text.split_once(':').unwrap_or(("", text))) {
+            None => (None, None),
+            Some((user, password)) => {
+                let decode = |text| percent_decoded(text).ok_or(wrong("it has a bare %"));
+                (Some(decode(user)?).filter(|user| !user.is_empty()), Some(decode(password)?))
+            }
+        };
+        let database = match database {
+            "" => 0,
+            number => number.parse().map_err(|_| wrong("its database must be a number"))?,
+        };
+        if address.is_empty() || address.starts_with(':') {
+            return Err(wrong("the host is missing"));
+        }
+        let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        let has_port = port.is_some_and(|port| port.is_ok());
+        let address = if has_port { address.to_owned() } else { format!("{address}:{PORT}") };
+        Ok(Self { address, user, password, database })
+    }
+
+    async fn connect(&self) -> Result<BufReader<TcpStream>, RedisError> {
+        let stream = TcpStream::connect(&self.address).await;
+        let failed = |source| RedisError::Connect { address: self.address.clone(), source };
+        let mut connection = BufReader::new(stream.map_err(failed)?);
+        if let Some(password) = &self.password {
+            let user = self.user.as_deref();
+            let words: Vec<&str> = ["AUTH"].into_iter().chain(user).chain([&**password]).collect();
+            call(&mut connection, &words).await?;
+        }
+        if self.database > 0 {
+            call(&mut connection, &["SELECT", &self.database.to_string()]).await?;
+        }
+        Ok(connection)
+    }
+}
+
+impl std::fmt::Debug for RedisAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The password must not appear in logs.
+        f.debug_struct("RedisAddress").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Decodes `%41` to `A`.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,51 @@
+//! A reading of a system: its free share and its capacity at some moment.
+
+use flow::{Span, Time};
+
+use super::error::ReadError;
+use super::settings::Capacity;
+
+/// How free a system was at some moment.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Reading {
+    /// The free share.
+    pub(super) free: f64,
+    /// The amount of work that the whole system can hold.
+    pub(super) capacity: f64,
+    /// The latest possible moment of the reading, and how much earlier it may have been.
+    pub(super) at: Time,
+    pub(super) lag: Span,
+    /// The metric or the numbers behind the reading, if they vary; else empty.
+    pub(super) by: String,
+}
+
+// === impl Reading ===
+
+impl Reading {
+    /// A reading that took no time.
+    pub(super) fn instant(free: f64, capacity: f64, at: Time) -> Self {
+        Self { free, capacity, at, lag: Span::ZERO, by: String::new() }
+    }
+}
+
+/// The capacity of a system by its settings, given the number of ready servers and the capacity
+/// that the source itself knows.
+pub(super) fn capacity(
+    settings: &Capacity,
+    ready: Option<f64>,
+    known: Option<f64>,
+) -> Result<f64, ReadError> {
+    match settings {
+        Capacity::Fixed(capacity) => Ok(*capacity),
+        Capacity::PerServer { each, .. } => Ok(each * ready.ok_or(ReadError::NoReadyCount)?),
+        Capacity::FromSource => known.ok_or(ReadError::NoCapacity),
+    }
+}
+
+/// Checks that a value is a finite number.
+pub(super) fn finite(value: f64, what: &str) -> Result<f64, ReadError> {
+    match value.is_finite() {
+        true => Ok(value),
+        false => Err(ReadError::NotFinite { what: what.to_owned(), value }),
+    }
+}
