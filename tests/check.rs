@@ -22,29 +22,30 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn x06_check_shows_what_a_file_puts_in_force() {
+fn x06_check_shows_what_a_file_means() {
     let output = check(&["examples/nexus.toml", "--listen", "127.0.0.1:9999"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
     assert!(shown.starts_with("file      examples/nexus.toml\n"), "{shown}");
-    for told in ["listen    127.0.0.1:9999", "queue     100 in all", "bounds    auto", "ollama"] {
-        assert!(shown.contains(told), "{shown}");
+    for expected in ["listen    127.0.0.1:9999", "queue     100 in all", "bounds    auto", "ollama"]
+    {
+        assert!(shown.contains(expected), "{shown}");
     }
 }
 
 #[test]
-fn x06_check_tells_every_problem_and_exits_with_1() {
+fn x06_check_reports_every_problem_and_exits_with_1() {
     let output = check(&["--backend", "https://h", "--listen", "8080", "examples/none.toml"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
-    let told = text(&output.stderr);
-    assert!(told.contains("examples/none.toml: cannot be read"), "{told}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("examples/none.toml: cannot be read"), "{stderr}");
     let output = check(&["--backend", "https://h", "--listen", "8080"]);
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
-    assert!(told.starts_with("error: 2 problems in the configuration\n"), "{told}");
-    assert!(told.contains("\n--listen: server.listen is \"8080\""), "{told}");
-    assert!(told.contains("\n--backend https://h: backends[0].url is"), "{told}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.starts_with("error: 2 problems in the configuration\n"), "{stderr}");
+    assert!(stderr.contains("\n--listen: server.listen is \"8080\""), "{stderr}");
+    assert!(stderr.contains("\n--backend https://h: backends[0].url is"), "{stderr}");
 }
 
 #[test]
@@ -103,12 +104,12 @@ fn x06_check_says_where_each_value_comes_from() {
 }
 
 #[test]
-fn x06_a_variable_that_no_key_has_is_a_problem() {
+fn x06_check_reports_a_variable_of_no_key() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = check_with(folder, &[("TIDEGATE_QUEUE__TOTAL_CAPACTY", "6")], &[]);
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
-    assert!(told.contains("did you mean TIDEGATE_QUEUE__TOTAL_CAPACITY?"), "{told}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("did you mean TIDEGATE_QUEUE__TOTAL_CAPACITY?"), "{stderr}");
 }
 
 #[test]

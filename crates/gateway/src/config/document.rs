@@ -42,9 +42,13 @@ fn section(key: &Key, at: &str, text: &mut String) {
     if !schema.doc.is_empty() {
         _ = writeln!(text, "{}\n", wrapped(schema.doc));
     }
+    let all_restart = needs_restart(schema);
+    if all_restart {
+        text.push_str("A change of these keys needs a restart.\n\n");
+    }
     text.push_str(HEAD);
     for key in schema.keys {
-        text.push_str(&row(schema, key));
+        text.push_str(&row(schema, key, !all_restart));
     }
     text.push('\n');
     for variant in schema.variants {
@@ -55,20 +59,26 @@ fn section(key: &Key, at: &str, text: &mut String) {
     }
 }
 
+/// Whether every key of a section needs a restart, apart from the tables inside it.
+fn needs_restart(schema: &SectionSchema) -> bool {
+    let mut keys = schema.keys.iter().filter(|key| !matches!(key.value_type, ValueType::Table(_)));
+    keys.all(|key| key.reload == Reload::Restart)
+}
+
 fn kind(schema: &SectionSchema, variant: &Variant, text: &mut String) {
     _ = writeln!(text, "### `kind = \"{}\"`\n\n{}\n\n{HEAD}", variant.name, variant.doc);
     // The header ends its own line.
     text.pop();
     for key in variant.keys {
-        text.push_str(&row(schema, key));
+        text.push_str(&row(schema, key, false));
     }
     text.push('\n');
 }
 
-fn row(schema: &SectionSchema, key: &Key) -> String {
+fn row(schema: &SectionSchema, key: &Key, with_restart: bool) -> String {
     let mut doc = key.doc.to_owned();
-    if key.reload == Reload::Restart {
-        doc += " A restart is needed to change it.";
+    if with_restart && key.reload == Reload::Restart {
+        doc += " A change needs a restart.";
     }
     let default = match (key.default, key.required) {
         (Some(text), _) => format!("`{}`", literal(&key.value_type.parse(text))),

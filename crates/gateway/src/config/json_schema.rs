@@ -19,10 +19,7 @@ pub fn json_schema() -> String {
     let efficiency = json!({ "type": "object", "description": "Only `dbus_enabled` is known." });
     if let Some(Json::Object(properties)) = schema.get_mut("properties") {
         properties.insert("efficiency".into(), efficiency);
-        // Taplo reads the path of the schema from a key of this name in YAML and JSON files.
-        properties.insert("$schema".into(), json!({ "type": "string" }));
     }
-    // Formatting a value that consists of objects and texts cannot fail.
     format!("{:#}\n", Json::Object(schema))
 }
 
@@ -104,7 +101,7 @@ fn values(schema: &SectionSchema, value_type: &ValueType) -> Json {
         ValueType::Count { min, max } => {
             json!({ "type": "integer", "minimum": min, "maximum": max })
         }
-        ValueType::Size { .. } => with_unit("integer", r"^[0-9.]+ ?([KkMmGg][Ii]?)?[Bb]$"),
+        ValueType::Size { .. } => with_unit("integer", r"^[0-9.]+ ?([KkMmGgTtPp][Ii]?)?[Bb]$"),
         ValueType::Duration { .. } => with_unit("number", r"^([0-9.]+ ?(d|h|m|s|ms|us) ?)+$"),
         ValueType::Number(range) => numbers(range),
         ValueType::Keyword(words) => one_of(&words()),

@@ -11,8 +11,8 @@ use super::aliases::canonical;
 use super::keys::ROOT;
 use super::{Flag, Source};
 use crate::schema::{
-    Key, Location, Misfit, Node, Origin, Report, SectionSchema, Table, Value, ValueType, joined,
-    nearest,
+    Key, Location, Misfit, Node, Origin, Report, SectionSchema, Table, Value, ValueType,
+    expand_text, joined, nearest,
 };
 
 pub use environment::PREFIX;
@@ -115,6 +115,11 @@ fn put(
         }
         ValueType::Tables(inner) | ValueType::TextsOrTables { table: inner, .. } => {
             let list = entry(table, key, &path, given, Value::List(Vec::new()));
+            if let (ValueType::TextsOrTables { .. }, Value::List(items)) =
+                (key.value_type, &mut list.value)
+            {
+                items.iter_mut().for_each(|item| expand_text(inner, item));
+            }
             put_item(inner, list, rest, (path, given))
         }
         ValueType::Map(of) => match (rest, &mut entry(table, key, &path, given, empty).value) {

@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use super::tree::Value;
 
-const SIZES: [(&str, u64); 7] = [
+const SIZES: [(&str, u64); 11] = [
+    ("pib", 1 << 50),
+    ("tib", 1 << 40),
     ("gib", 1 << 30),
     ("mib", 1 << 20),
     ("kib", 1 << 10),
+    ("pb", 1_000_000_000_000_000),
+    ("tb", 1_000_000_000_000),
     ("gb", 1_000_000_000),
     ("mb", 1_000_000),
     ("kb", 1_000),
@@ -62,7 +66,8 @@ pub(crate) fn show_duration(duration: Duration) -> String {
 
 /// A size in its largest unit that keeps it whole.
 pub(crate) fn show_size(bytes: u64) -> String {
-    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let units =
+        [("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     for (name, unit) in units {
         if bytes > 0 && bytes.is_multiple_of(unit) {
             return format!("{}{name}", bytes / unit);

@@ -47,6 +47,7 @@ fn sizes_have_units_or_are_bytes() {
         ("7B", 7),
         ("1GiB", 1 << 30),
         ("1gb", 1_000_000_000),
+        ("2TB", 2_000_000_000_000),
     ];
     for (written, meant) in cases {
         assert_eq!(size(&text(written)), Some(meant), "{written}");
@@ -64,7 +65,7 @@ fn quantities_are_shown_as_they_can_be_written() {
     for shown in ["30s", "500ms", "5m", "1h", "2d", "1.5ms", "90s"] {
         assert_eq!(show_duration(duration(&text(shown)).unwrap()), shown);
     }
-    for shown in ["32MiB", "3GiB", "8KiB", "1000B"] {
+    for shown in ["32MiB", "3GiB", "8KiB", "1000B", "1TiB", "1PiB"] {
         assert_eq!(show_size(size(&text(shown)).unwrap()), shown);
     }
 }

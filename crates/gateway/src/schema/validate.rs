@@ -36,6 +36,14 @@ pub(crate) fn chosen(schema: &SectionSchema, table: &Table) -> Option<&'static V
     }
 }
 
+/// Turns a text into the table that it stands for: the one with this text as its first key.
+pub(crate) fn expand_text(schema: &SectionSchema, node: &mut Node) {
+    if let (Value::Text(_), Some(first)) = (&node.value, schema.keys.first()) {
+        let text = node.clone();
+        node.value = Value::Table(Table::from([(first.name.to_owned(), text)]));
+    }
+}
+
 // === impl Context ===
 
 impl Context<'_> {
@@ -126,12 +134,8 @@ impl Context<'_> {
         }
     }
 
-    /// A text stands for a table whose first key it is.
     fn text_or_table(&self, schema: &'static SectionSchema, node: &mut Node) {
-        if let (Value::Text(_), Some(first)) = (&node.value, schema.keys.first()) {
-            let text = node.clone();
-            node.value = Value::Table(Table::from([(first.name.to_owned(), text)]));
-        }
+        expand_text(schema, node);
         self.section(schema, node);
     }
 

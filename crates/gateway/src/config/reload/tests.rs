@@ -97,7 +97,7 @@ async fn x06_a_link_that_is_swapped_beside_the_file_is_a_change() {
 }
 
 #[tokio::test]
-async fn x06_sighup_reloads_what_no_watch_can_see() {
+async fn x06_sighup_reloads_a_change_that_no_watch_sees() {
     let folder = Folder::new("hangup");
     let elsewhere = Folder::new("elsewhere");
     let target = elsewhere.write("t.toml", &capacity(1));
@@ -138,7 +138,7 @@ async fn x06_content_that_means_the_same_is_no_reload() {
 }
 
 #[tokio::test]
-async fn x06_what_cannot_change_stays_with_a_notice() {
+async fn x06_a_key_that_needs_a_restart_stays_with_a_notice() {
     let folder = Folder::new("fixed");
     let text = "[server]\nlisten = '127.0.0.1:1'\nworkers = 1\n[admin]\nlisten = '127.0.0.1:2'\n";
     let mut reloads = reloads(&folder.write("t.toml", text));
@@ -157,7 +157,7 @@ async fn x06_what_cannot_change_stays_with_a_notice() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_given_up_loses_nothing() {
+async fn a_dropped_wait_loses_no_change() {
     let folder = Folder::new("given-up");
     let mut reloads = reloads(&folder.write("t.toml", &capacity(1)));
     assert!(reloads.look().await.is_none());
@@ -182,7 +182,7 @@ async fn a_wait_that_is_given_up_loses_nothing() {
 }
 
 #[test]
-fn looking_at_the_file_does_not_cause_another_look() {
+fn reading_the_file_does_not_cause_another_reading() {
     let file = Path::new("t.toml");
     let is_change = |kind| is_change(&Ok(Event::new(kind)), file);
     assert!(!is_change(EventKind::Access(AccessKind::Open(AccessMode::Any))));
@@ -193,7 +193,7 @@ fn looking_at_the_file_does_not_cause_another_look() {
 }
 
 #[test]
-fn other_files_beside_the_configuration_cause_no_look() {
+fn other_files_beside_the_configuration_cause_no_reload() {
     let folder = Folder::new("beside");
     let file = folder.write("t.toml", "");
     let log = folder.write("t.log", "");

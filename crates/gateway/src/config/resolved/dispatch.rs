@@ -1,4 +1,4 @@
-//! The batch side of the configuration: where work waits, what lets it go, and how it is sent.
+//! The configuration of batch work: the Batch API, the dispatcher, its queues and its gates.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,84 +16,84 @@ use crate::schema::Section;
 /// The Batch API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The folder of files and queue. There is no Batch API without one.
+    /// The folder of files and queue. Without it there is no Batch API.
     pub folder: Option<PathBuf>,
     /// The largest file that may be uploaded, in bytes.
     pub file_limit: u64,
-    /// The most that all files together may take, in bytes.
+    /// All files together, in bytes.
     pub files_limit: u64,
     /// The most requests of a batch.
     pub lines_max: u32,
     /// The longest line of a batch, in bytes.
     pub line_limit: usize,
-    /// For how long finished batches and their files are kept.
+    /// How long finished batches and their files are kept.
     pub keep: Duration,
 }
 
 /// The dispatcher.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dispatch {
-    /// Where its pages are, as a process of its own.
+    /// The address of the status pages of `tidegate dispatch`.
     pub listen: SocketAddr,
-    /// The queues' server; without one the queues are in [`Batch::folder`].
+    /// The server of the queues; without it the queues are in [`Batch::folder`].
     pub redis: Option<Redis>,
-    /// The most requests that are under way at once.
+    /// The most requests in flight.
     pub workers: usize,
     /// How long a request may take.
     pub request_timeout: Duration,
     /// How long a claim lasts without renewal.
     pub lease: Duration,
-    /// How often a message may fail.
+    /// Failures until a message becomes a dead letter.
     pub attempts_max: u32,
-    /// How long a message waits after its first failure; twice as long after each further one.
+    /// How long a message waits after its first failure. Each further failure doubles it.
     pub backoff: Duration,
-    /// The longest such wait.
+    /// The longest wait after a failure.
     pub backoff_max: Duration,
-    /// The most bytes of an answer.
+    /// The largest response, in bytes.
     pub answer_limit: usize,
     /// The queues.
     pub queues: Vec<Queue>,
-    /// What lets messages go, by name.
+    /// The gates that limit dispatch.
     pub gates: Vec<GateSettings>,
 }
 
 /// Redis or Valkey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redis {
-    /// Where it is; of several, whichever is the primary.
+    /// The addresses of the servers. The primary among them is used.
     pub urls: Vec<String>,
-    /// Whether it is a cluster.
+    /// Whether the servers form a cluster.
     pub cluster: bool,
-    /// How many replicas must have a write before it counts.
+    /// How many replicas must confirm a write.
     pub replicas: u32,
-    /// Where results go unless the queue or the message says otherwise.
+    /// The list of results, unless the queue or the message names another.
     pub results: String,
-    /// Where messages wait for another try.
+    /// The set of messages that wait for another attempt.
     pub retries: String,
 }
 
-/// A queue and where its messages go.
+/// A queue and the target of its messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
     /// Its name, which is its key in Redis.
     pub name: String,
-    /// Its share beside other queues.
+    /// Its share among all queues.
     pub weight: f64,
-    /// The shares of tenants inside it; one for all others.
+    /// The shares of tenants inside it; 1 for all others.
     pub tenants: Vec<(String, f64)>,
-    /// The server that requests go to; this gateway itself unless given.
+    /// The server that requests are sent to; by default this gateway.
     pub target: Option<String>,
-    /// The path for messages that name none.
+    /// The path for messages without one.
     pub path: String,
-    /// The band that requests ask for.
+    /// The band of the requests.
     pub band: Band,
-    /// The objective that requests name, if any.
+    /// The objective of the requests, if any.
     pub objective: Option<String>,
-    /// The gates that all must let a message go.
+    /// The gates by name. A message is sent when all of them allow it.
     pub gates: Vec<String>,
-    /// Where results go, before what a message says.
+    /// The list of results, even if a message names another.
     pub results: Option<String>,
-    /// For how long a list of results is kept after the last one came.
+    /// How long a list of results is kept after its last result.
     pub results_ttl: Option<Duration>,
 }
 

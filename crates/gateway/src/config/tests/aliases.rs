@@ -117,7 +117,7 @@ fn both_spellings_of_one_thing_are_a_problem_that_names_both() {
 }
 
 #[test]
-fn x06_needless_keys_are_accepted_with_a_notice() {
+fn x06_keys_without_an_effect_are_accepted_with_a_notice() {
     let text = "[request_queue_controller]\nnumPoppers = 10\npopper_wait_base = '10ms'\n\
                 popperWaitJitterMax = '1ms'\nexpiry_cleanup_interval = '5s'\n\
                 [workload]\ncleanup_interval = '1m'";
@@ -131,7 +131,7 @@ fn x06_needless_keys_are_accepted_with_a_notice() {
 }
 
 #[test]
-fn problems_are_told_in_the_files_own_words() {
+fn problems_name_the_key_as_the_file_does() {
     let problems = bad("[fair_request_queue]\nqueueTTL = 'soon'\ntotalCapasity = 1");
     assert!(problems[0].starts_with("t.toml:2: fair_request_queue.queueTTL is \"soon\""));
     assert!(problems[1].contains("fair_request_queue.totalCapasity is not a known key"));
@@ -139,7 +139,7 @@ fn problems_are_told_in_the_files_own_words() {
 }
 
 #[test]
-fn r08_the_sources_switch_is_ours() {
+fn r08_dbus_enabled_of_the_source_means_our_key() {
     let ours = good("[dbus]\nenabled = true").dbus;
     assert!(ours.is_some());
     assert_eq!(good("[efficiency]\ndbus_enabled = true").dbus, ours);

@@ -62,59 +62,59 @@ fn d02_every_kind_of_gate_is_configured() {
 }
 
 #[test]
-fn d02_a_gate_that_makes_no_sense_is_told_before_anything_runs() {
-    let told = |text: &str, expected: &str| {
+fn d02_a_gate_with_a_problem_is_reported_before_anything_runs() {
+    let reports = |text: &str, expected: &str| {
         let problems = bad(text).join("\n");
         assert!(problems.contains(expected), "{text}\n{problems}");
     };
     let gate = |rest: &str| format!("[[dispatch.gates]]\nname = 'g'\n{rest}");
-    told(&gate("kind = 'prometeus-query'"), "did you mean \"prometheus-query\"?");
-    told(&gate("kind = 'constant'"), "capacity is missing");
-    told(&gate("kind = 'aimd'\nquery = 'x'"), "query means nothing to the kind \"aimd\"");
-    told(&gate("kind = 'redis'\ncapacity = 1"), "url is missing");
-    told(&gate("kind = 'gateway'\nbaseline = 1.0"), "allowed is 0 to less than 1");
-    told(&gate("kind = 'gateway'\nrest = -1"), "allowed is 0 to 1000");
-    told(&gate("kind = 'constant'\ncapacity = 1\nrest = 1"), "means nothing to the kind");
-    told(&gate("kind = 'gateway'\ncapacity = 1\ncapacity_per_server = 1"), "leave one out");
-    told(&gate("kind = 'constant'\ncapacity_per_server = 1"), "does not know how many servers");
-    told(&gate("kind = 'aimd'\nmin = 5\nmax = 4"), "less than min");
+    reports(&gate("kind = 'prometeus-query'"), "did you mean \"prometheus-query\"?");
+    reports(&gate("kind = 'constant'"), "capacity is missing");
+    reports(&gate("kind = 'aimd'\nquery = 'x'"), "query means nothing to the kind \"aimd\"");
+    reports(&gate("kind = 'redis'\ncapacity = 1"), "url is missing");
+    reports(&gate("kind = 'gateway'\nbaseline = 1.0"), "allowed is 0 to less than 1");
+    reports(&gate("kind = 'gateway'\nrest = -1"), "allowed is 0 to 1000");
+    reports(&gate("kind = 'constant'\ncapacity = 1\nrest = 1"), "means nothing to the kind");
+    reports(&gate("kind = 'gateway'\ncapacity = 1\ncapacity_per_server = 1"), "leave one out");
+    reports(&gate("kind = 'constant'\ncapacity_per_server = 1"), "does not know how many servers");
+    reports(&gate("kind = 'aimd'\nmin = 5\nmax = 4"), "less than min");
     let scrape = "kind = 'scrape'\nmetric = 'm'\ncapacity = 1\nurl = 'https://h/metrics'";
-    told(&gate(scrape), "only http is spoken here");
-    told("[[dispatch.queues]]\nname = 'q'\ngates = ['x']", "which is not in [[dispatch.gates]]");
-    told("[[dispatch.queues]]\nname = 'q'\n[[dispatch.queues]]\nname = 'q'", "already");
-    told("[[dispatch.queues]]\nweight = 1", "name is missing");
-    told("[[dispatch.queues]]\nname = 'q'\nweight = 0", "more than 0");
-    told("[[dispatch.queues]]\nname = 'q'\ntenants = { a = 'x' }", "more than 0");
-    told("[[dispatch.queues]]\nname = 'q'\ntarget = 'h:1'", "is not a server's address");
-    told("[[dispatch.queues]]\nname = 'q'\npath = 'v1'", "must begin with /");
-    told("[dispatch.redis]\nurls = 'http://h'", "redis://host:6379");
-    told("[dispatch]\nbackoff = '10s'\nbackoff_max = '5s'", "less than dispatch.backoff");
+    reports(&gate(scrape), "only http is spoken here");
+    reports("[[dispatch.queues]]\nname = 'q'\ngates = ['x']", "which is not in [[dispatch.gates]]");
+    reports("[[dispatch.queues]]\nname = 'q'\n[[dispatch.queues]]\nname = 'q'", "already");
+    reports("[[dispatch.queues]]\nweight = 1", "name is missing");
+    reports("[[dispatch.queues]]\nname = 'q'\nweight = 0", "more than 0");
+    reports("[[dispatch.queues]]\nname = 'q'\ntenants = { a = 'x' }", "more than 0");
+    reports("[[dispatch.queues]]\nname = 'q'\ntarget = 'h:1'", "is not a server's address");
+    reports("[[dispatch.queues]]\nname = 'q'\npath = 'v1'", "must begin with /");
+    reports("[dispatch.redis]\nurls = 'http://h'", "redis://host:6379");
+    reports("[dispatch]\nbackoff = '10s'\nbackoff_max = '5s'", "less than dispatch.backoff");
 }
 
 #[test]
-fn d02_each_mistake_in_a_gate_is_told_once_and_all_of_them_are() {
+fn d02_every_mistake_in_a_gate_is_reported_once() {
     let queue = "[[dispatch.queues]]\nname = 'q'\ntarget = 'http://h:1'\ngates = ['g']\n";
-    let told = |rest: &str| {
+    let reports = |rest: &str| {
         let problems = bad(&format!("{queue}[[dispatch.gates]]\nname = 'g'\n{rest}"));
         problems.iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect::<Vec<_>>()
     };
-    let wrong = told("kind = 'prometeus'");
+    let wrong = reports("kind = 'prometeus'");
     assert!(wrong.len() == 1 && wrong[0].starts_with("dispatch.gates[0].kind is"), "{wrong:?}");
-    let wrong = told("kind = 'constant'\ncapacity = -1");
+    let wrong = reports("kind = 'constant'\ncapacity = -1");
     assert_eq!(
         wrong,
         ["dispatch.gates[0].capacity is -1, allowed is more than 0 and at most 1000000000000"]
     );
-    let wrong = told("kind = 'redis'\ncapacity = 1\nurl = 5");
+    let wrong = reports("kind = 'redis'\ncapacity = 1\nurl = 5");
     assert!(wrong.len() == 1 && wrong[0].contains("url is 5"), "{wrong:?}");
-    let wrong = told("kind = 'scrape'").join("\n");
+    let wrong = reports("kind = 'scrape'").join("\n");
     for key in ["url is missing", "metric is missing", "capacity is missing: say how many"] {
         assert!(wrong.contains(key), "{key}: {wrong}");
     }
 }
 
 #[test]
-fn d02_a_gate_that_nobody_has_is_told_beside_those_that_there_are() {
+fn d02_an_unknown_gate_is_reported_with_the_known_ones() {
     let queue = "[[dispatch.queues]]\nname = 'q'\ngates = ['x']\n";
     let problems = bad(&format!("{queue}[[dispatch.gates]]\nname = 'own'\nkind = 'aimd'"));
     assert_eq!(problems.len(), 1);
@@ -141,7 +141,7 @@ fn d01_flags_name_a_queue_its_server_and_its_target() {
 }
 
 #[test]
-fn d10_the_summary_tells_of_the_batch_api_its_queues_and_its_gates() {
+fn d10_the_summary_shows_the_batch_api_its_queues_and_its_gates() {
     let resolved = good(
         "[batch]\nfolder = '/srv/batch'\n[dispatch.redis]\nurls = 'redis://me:secret@h:6379'\n\
          [[dispatch.queues]]\nname = 'q'\n\
@@ -149,7 +149,7 @@ fn d10_the_summary_tells_of_the_batch_api_its_queues_and_its_gates() {
          gates = ['half', 'aimd']\n\
          [[dispatch.gates]]\nname = 'half'\nkind = 'constant'\nbaseline = 0.5\ncapacity = 40",
     );
-    let told = "\
+    let expected = "\
 batch     in /srv/batch: files up to 200MiB, 20GiB together, batches up to 50000 requests, kept 30d
 dispatch  up to 64 requests at once, 5m each, dead letter after 5 failures, shared at redis://h:6379
           queue q to this gateway as best-effort, through gateway
@@ -162,7 +162,7 @@ note      the queue \"q\" has no target: `serve` sends it to itself, `dispatch` 
 ";
     let shown = Summary(&resolved).to_string();
     let (_, shown) = shown.split_once("batch     ").unwrap();
-    assert_eq!(format!("batch     {shown}"), told);
+    assert_eq!(format!("batch     {shown}"), expected);
     let shown =
         Summary(&good("[[dispatch.queues]]\nname = 'q'\ntarget = 'http://t:1'")).to_string();
     assert!(shown.contains("note      the queue \"q\" has no store: set dispatch.redis.urls"));

@@ -70,7 +70,7 @@ fn example(name: &str) -> Resolved {
 }
 
 #[test]
-fn the_full_example_has_the_defaults_and_its_twin_says_the_same() {
+fn the_full_example_has_the_defaults_and_yaml_means_the_same() {
     let mut resolved = example("tidegate.toml");
     assert_eq!(resolved, example("tidegate.yaml"));
     assert!(!resolved.identity.rules.is_empty() && !resolved.objectives.is_empty());

@@ -32,7 +32,7 @@ fn flags_name_backends_by_address_or_by_id() {
 }
 
 #[test]
-fn well_known_ports_tell_the_kind() {
+fn a_well_known_port_determines_the_kind() {
     let kinds = [
         (11_434, BackendKind::Ollama),
         (8000, BackendKind::Vllm),
@@ -48,7 +48,7 @@ fn well_known_ports_tell_the_kind() {
 }
 
 #[test]
-fn neither_file_nor_flag_means_looking_around() {
+fn without_file_and_flags_discovery_is_on() {
     let resolved = flags(&[]).unwrap();
     assert!(resolved.fleet.discover && resolved.fleet.backends.is_empty());
 }
@@ -66,14 +66,14 @@ fn flags_add_to_a_file_and_replace_its_listener() {
 }
 
 #[test]
-fn bad_flags_are_told_as_flags_beside_the_files_problems() {
+fn problems_of_flags_and_of_the_file_are_reported_together() {
     let text = "[[backends]]\nid = 'a'\nurl = 'http://h'\n[retry]\nattempts = 0";
     let backends = ["a=http://h:1", "=http://h", "https://h", "h:1"];
     let mut flags: Vec<Flag> = backends.map(|flag| Flag::Backend(flag.into())).into();
     flags.push(listen("nowhere"));
     let flags = Source { flags, ..source("t.toml") };
     let problems = resolve(&flags, text).unwrap_err().lines();
-    let told = [
+    let expected = [
         "--listen: server.listen is \"nowhere\", allowed is an address",
         "--backend =http://h: backends[2].id is \"\", allowed is 1 to 256 letters",
         "--backend https://h: backends[3].url is \"https://h\": TLS to backends",
@@ -81,9 +81,9 @@ fn bad_flags_are_told_as_flags_beside_the_files_problems() {
         "--backend a=http://h:1: backends[1].id is \"a\", which is the id of backends[0] already",
         "t.toml:5: retry.attempts is 0",
     ];
-    assert_eq!(problems.len(), told.len(), "{problems:#?}");
-    for (problem, told) in problems.iter().zip(told) {
-        assert!(problem.starts_with(told), "{problem}");
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    for (problem, expected) in problems.iter().zip(expected) {
+        assert!(problem.starts_with(expected), "{problem}");
     }
 }
 
@@ -109,13 +109,13 @@ fn a_path_in_a_file_is_meant_from_the_files_folder() {
 }
 
 #[test]
-fn the_summary_tells_what_is_in_force() {
+fn the_summary_shows_the_configuration() {
     let text = "[queue]\nqueue_ttl = '10s'\norder = 'workload'\nflow_by = ['model', 'header:x-a']\n\
                 bands = { critical = 70, high = 15, normal = 10, best_effort = 5 }\n\
                 [controller]\nwatermark_per_backend = 2\nnum_poppers = 3\n\
                 [[flows]]\nmatch.model = 'a*'\nweight = 3\nmax_in_flight = 4\n\
                 [[backends]]\nurl = 'http://h:8000'\n[discovery]\nenabled = true";
-    let told = "\
+    let expected = "\
 listen    127.0.0.1:8080, bodies up to 32MiB, 30s of grace
 queue     1000 in all, 100 a flow, 10s each, cost in requests, order workload, admission all
 bounds    watermark 2 requests a backend: bypass below 2.2, leave the queue below 1.8
@@ -127,7 +127,7 @@ backends  h:8000: vllm at http://h:8000, models read from it
 notice    controller.num_poppers has no effect: requests leave the queue when there is room, \
 not by polling
 ";
-    assert_eq!(Summary(&resolve(&source("t.toml"), text).unwrap()).to_string(), told);
+    assert_eq!(Summary(&resolve(&source("t.toml"), text).unwrap()).to_string(), expected);
     let off = resolve(&source("t.toml"), "[queue]\nmax_size = 0").unwrap();
     assert!(Summary(&off).to_string().contains("queue     off: "));
     assert!(Summary(&off).to_string().contains("bounds    auto\nbands     strict\n"));

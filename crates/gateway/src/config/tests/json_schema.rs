@@ -100,8 +100,8 @@ fn x06_the_json_schema_refuses_mistakes() {
         ("[router]\nkv_threshold = 1.0", ".router.kv_threshold is 1"),
         ("[[dispatch.gates]]\nname = 'g'\nkind = 'redis'", ".dispatch.gates[0]"),
     ];
-    for (text, told) in cases {
+    for (text, expected) in cases {
         let mistakes = mistakes_in(text, Format::Toml);
-        assert!(mistakes.len() == 1 && mistakes[0].starts_with(told), "{text}: {mistakes:?}");
+        assert!(mistakes.len() == 1 && mistakes[0].starts_with(expected), "{text}: {mistakes:?}");
     }
 }

@@ -21,7 +21,7 @@ fn fixed(lower: f64, watermark: f64, upper: f64) -> Bounds {
 }
 
 #[test]
-fn an_empty_file_gives_the_defaults_and_looks_around() {
+fn an_empty_file_gives_the_defaults_and_discovery() {
     let mut resolved = good("");
     assert!(resolved.fleet.discover, "nothing is named");
     resolved.fleet.discover = false;
@@ -100,16 +100,16 @@ fn c02_any_key_of_the_bounds_fixes_them_and_none_means_auto() {
 }
 
 #[test]
-fn c02_impossible_bounds_are_told_by_their_keys() {
+fn c02_impossible_bounds_are_reported_with_their_keys() {
     let cases = [
         ("watermark_per_backend = 0", "controller.watermark_per_backend is 0"),
         ("percentage_deviation_for_bounds = 1", "percentage_deviation_for_bounds is 1, allowed"),
         ("lower_bound_per_backend = 3", "lower_bound_per_backend is 3, allowed"),
         ("upper_bound_per_backend = 1", "upper_bound_per_backend is 1, allowed"),
     ];
-    for (text, told) in cases {
+    for (text, expected) in cases {
         let problems = bad(&format!("[controller]\n{text}"));
-        assert!(problems.len() == 1 && problems[0].contains(told), "{text}: {problems:?}");
+        assert!(problems.len() == 1 && problems[0].contains(expected), "{text}: {problems:?}");
     }
 }
 
@@ -305,7 +305,7 @@ fn r02_boosts_and_penalties_are_configured() {
 }
 
 #[test]
-fn r02_a_boost_below_that_of_a_lower_band_is_told_by_its_key() {
+fn r02_a_boost_below_that_of_a_lower_band_is_reported_with_its_key() {
     let problems = bad("[router.priority_scoring]\nhigh_boost = -1");
     assert!(problems[0].contains(":2: router.priority_scoring.high_boost is -1"), "{problems:?}");
 }
@@ -326,7 +326,7 @@ fn r10_names_stand_for_models_with_weights_and_bands() {
 }
 
 #[test]
-fn r10_rules_that_the_core_refuses_are_told_by_key_and_line() {
+fn r10_rules_that_the_core_refuses_are_reported_with_key_and_line() {
     let text = "[[models]]\nname = 'a'\ntargets = ['b']\n\n[[models]]\nname = 'c'\ntargets = ['a']";
     let problems = bad(text);
     assert!(problems[0].contains(":5: models[1].targets[0].model 'a' stands for"), "{problems:?}");
@@ -361,7 +361,7 @@ fn w03_w05_orders_are_configured() {
 }
 
 #[test]
-fn backends_have_all_that_is_said_of_them() {
+fn every_key_of_a_backend_reaches_it() {
     let text = "[[backends]]\nid = 'gpu-a'\nurl = 'http://h:1/base/'\nkind = 'llama.cpp'\n\
                 models = ['m', '*']\npower_watts = 300\nlatency_ms = 150.5\nhttp2 = true\n\
                 [[backends]]\nurl = 'http://[::1]:30000'\n";

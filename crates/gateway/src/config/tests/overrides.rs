@@ -87,6 +87,10 @@ fn x06_entries_of_lists_are_named_by_their_index() {
     assert_eq!(good(&with(&[], &names)).identity.rules[0].patterns.len(), 2);
     let team = [("TIDEGATE_FLOWS__0__MATCH__model", "b")];
     assert_eq!(good(&with(&team, &[])).identity.rules[0].patterns.len(), 1);
+    let text = "[[models]]\nname = 'a'\ntargets = ['b', 'c']\n";
+    let flags = with(&[], &["models[0].targets[0].weight=0"]);
+    let names = resolve(&flags, text).unwrap().names;
+    assert!((0..9).all(|draw| names.resolve("a", draw).unwrap().target == "c"));
     assert!(wrong(&[], &["backends[1].url=http://h"])[0].contains("the list, which has 0 entries"));
     assert!(wrong(&[], &["backends.url=http://h"])[0].contains("name an entry by its index"));
 }
@@ -109,20 +113,20 @@ fn x06_problems_name_the_flag_or_the_variable() {
         ("queue", "--set queue: write it as KEY=VALUE"),
         ("=1", "--set =1: write it as KEY=VALUE"),
     ];
-    for (flag, told) in cases {
+    for (flag, expected) in cases {
         let problems = wrong(&[], &[flag]);
-        assert!(problems.len() == 1 && problems[0].starts_with(told), "{problems:?}");
+        assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
     }
     let problems = wrong(&[("TIDEGATE_QUEUE__QUEUE_TTL", "soon")], &[]);
-    let told = "TIDEGATE_QUEUE__QUEUE_TTL: queue.queue_ttl is \"soon\", allowed is 1ms to 1d";
-    assert!(problems.len() == 1 && problems[0].starts_with(told), "{problems:?}");
+    let expected = "TIDEGATE_QUEUE__QUEUE_TTL: queue.queue_ttl is \"soon\", allowed is 1ms to 1d";
+    assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
 }
 
 #[test]
 fn x06_a_variable_of_no_key_is_a_problem_with_a_suggestion() {
-    let told = "TIDEGATE_QUEUE__TOTAL_CAPACTY is not a variable of Tidegate; \
+    let expected = "TIDEGATE_QUEUE__TOTAL_CAPACTY is not a variable of Tidegate; \
                 did you mean TIDEGATE_QUEUE__TOTAL_CAPACITY?";
-    assert_eq!(wrong(&[("TIDEGATE_QUEUE__TOTAL_CAPACTY", "5")], &[]), [told]);
+    assert_eq!(wrong(&[("TIDEGATE_QUEUE__TOTAL_CAPACTY", "5")], &[]), [expected]);
     let single = wrong(&[("TIDEGATE_QUEUE_TOTAL_CAPACITY", "5")], &[]);
     assert!(single[0].ends_with("did you mean TIDEGATE_QUEUE__TOTAL_CAPACITY?"), "{single:?}");
     let far = wrong(&[("TIDEGATE_BANANAS", "5")], &[]);

@@ -10,10 +10,11 @@ use crate::config::{Source, load, resolve};
 use crate::schema::nearest;
 
 #[test]
-fn x06_unknown_keys_are_told_with_line_and_suggestion() {
+fn x06_unknown_keys_are_reported_with_line_and_suggestion() {
     let problems = bad("\n[queue]\nenabled = true\ntotal_capacty = 5\n");
-    let told = "t.toml:4: queue.total_capacty is not a known key; did you mean 'total_capacity'?";
-    assert_eq!(problems, [told]);
+    let expected =
+        "t.toml:4: queue.total_capacty is not a known key; did you mean 'total_capacity'?";
+    assert_eq!(problems, [expected]);
     let problems = yaml("queue:\n  enabled: true\n  flow_byy: [model]\n").unwrap_err().lines();
     assert_eq!(problems, ["t.yaml:3: queue.flow_byy is not a known key; did you mean 'flow_by'?"]);
     let far = bad("[retry]\nbananas = 5");
@@ -26,7 +27,7 @@ fn x06_unknown_keys_are_told_with_line_and_suggestion() {
 }
 
 #[test]
-fn x06_all_problems_are_told_at_once_in_the_order_of_the_file() {
+fn x06_all_problems_are_reported_at_once_in_the_order_of_the_file() {
     let text = "[server]\nlisten = '8080'\nbody_limt = 3\n\
                 [queue]\nflow_capacity = 0\nqueue_ttl = 'soon'\n\
                 [router]\nkv_penalty = -3\nfill_penalty = 1e9\n\
@@ -34,7 +35,7 @@ fn x06_all_problems_are_told_at_once_in_the_order_of_the_file() {
                 [workload]\nweights = { wait = -1, rate = 5000 }\n\
                 [[backends]]\nurl = 'http://h'\npower_watts = -1\nlatency_ms = nan\n";
     let problems = bad(text);
-    let told = [
+    let expected = [
         "t.toml:2: server.listen is \"8080\", allowed is an address",
         "t.toml:3: server.body_limt is not a known key",
         "t.toml:5: queue.flow_capacity is 0, allowed is a whole number from 1 to 16777216",
@@ -48,14 +49,14 @@ fn x06_all_problems_are_told_at_once_in_the_order_of_the_file() {
         "t.toml:15: backends[0].power_watts is -1, allowed is 0 to 1000000",
         "t.toml:16: backends[0].latency_ms is NaN, allowed is a finite number",
     ];
-    assert_eq!(problems.len(), told.len(), "{problems:#?}");
-    for (problem, told) in problems.iter().zip(told) {
-        assert!(problem.starts_with(told), "{problem}");
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    for (problem, expected) in problems.iter().zip(expected) {
+        assert!(problem.starts_with(expected), "{problem}");
     }
 }
 
 #[test]
-fn wrong_kinds_of_values_are_told() {
+fn values_of_a_wrong_type_are_reported() {
     let cases = [
         ("queue = 5", "queue is 5, allowed is a table"),
         ("[flows]\nweight = 1", "flows is a table, allowed is a list of tables"),
@@ -73,9 +74,9 @@ fn wrong_kinds_of_values_are_told() {
         ("[[objectives]]\nband = 'high'", "objectives[0].name is missing"),
         ("[log]\nformat = 2026-01-01", "log.format is \"2026-01-01\""),
     ];
-    for (text, told) in cases {
+    for (text, expected) in cases {
         let problems = bad(text);
-        assert!(problems.iter().any(|problem| problem.contains(told)), "{text}: {problems:?}");
+        assert!(problems.iter().any(|problem| problem.contains(expected)), "{text}: {problems:?}");
     }
     let null = yaml("queue: { total_capacity: }").unwrap_err().lines();
     assert!(null[0].contains("queue.total_capacity is empty, allowed is"), "{null:?}");
@@ -105,10 +106,10 @@ fn addresses_of_backends_are_checked() {
         ("http://h/#a", "allowed is http://HOST:PORT"),
         ("http://h h", "allowed is http://HOST:PORT"),
     ];
-    for (url, told) in cases {
+    for (url, expected) in cases {
         let problems = bad(&format!("[[backends]]\nid = 'a'\nurl = '{url}'"));
         assert!(problems[0].contains("t.toml:3: backends[0].url is"), "{problems:?}");
-        assert!(problems[0].contains(told), "{url}: {problems:?}");
+        assert!(problems[0].contains(expected), "{url}: {problems:?}");
     }
     assert!(bad("[[backends]]\nid = 'a'")[0].contains("backends[0].url is missing"));
     let spaced = bad("[[backends]]\nid = 'a b'\nurl = 'http://h'");
@@ -116,11 +117,11 @@ fn addresses_of_backends_are_checked() {
 }
 
 #[test]
-fn two_backends_of_one_id_are_told_apart() {
+fn two_backends_of_one_id_are_a_problem() {
     let text =
         "[[backends]]\nid = 'a'\nurl = 'http://h:1'\n[[backends]]\nid = 'a'\nurl = 'http://h:2'";
-    let told = "t.toml:5: backends[1].id is \"a\", which is the id of backends[0] already";
-    assert_eq!(bad(text), [told]);
+    let expected = "t.toml:5: backends[1].id is \"a\", which is the id of backends[0] already";
+    assert_eq!(bad(text), [expected]);
     assert_eq!(
         bad("[[objectives]]\nname='a'\nband='high'\n[[objectives]]\nname='a'\nband='high'").len(),
         1
@@ -128,7 +129,7 @@ fn two_backends_of_one_id_are_told_apart() {
 }
 
 #[test]
-fn tenants_are_not_there_yet_and_nobody_is_told_otherwise() {
+fn tenants_are_refused_until_they_are_available() {
     let problems = bad("[[tenants]]\nname = 'a'\n[queue]\nflow_by = ['tenant']\n\
                         [[flows]]\nmatch = { tenant = 'a' }");
     assert_eq!(problems.len(), 3, "{problems:?}");
@@ -154,7 +155,7 @@ fn every_fault_of_syntax_has_its_line() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_told_by_name() {
+fn an_unreadable_file_is_reported_by_name() {
     let problem = load(&source("/nowhere/at/all.toml")).unwrap_err().lines().remove(0);
     assert!(problem.starts_with("/nowhere/at/all.toml: cannot be read"), "{problem}");
     let problem = resolve(&source("t.json"), "").unwrap_err().lines().remove(0);
