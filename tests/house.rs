@@ -85,7 +85,7 @@ const GATEWAY: &[Room] = &[
     ("schema", &[]),
     ("band_alias", &["schema"]),
     ("gates", &["clock", "jitter", "prometheus_text", "schema", "upstream"]),
-    ("config", &["band_alias", "clock", "gates", "schema", "upstream"]),
+    ("config", &["band_alias", "clock", "gates", "schema", "task", "upstream"]),
     ("reply", &["hops"]),
     ("body_memory", &["reply"]),
     ("ingress", &["band_alias", "config", "hops", "reply"]),

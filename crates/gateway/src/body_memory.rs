@@ -1,24 +1,23 @@
-//! Requests' bodies that are held: read, waiting or on their way, bounded all together.
+//! The memory of request bodies, bounded for all requests together.
 //!
-//! Each body has a limit of its own, but a thousand clients at theirs would be more than any
-//! machine has.
+//! Each body has a limit of its own, but a thousand bodies at that limit would not fit into memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::reply::Fault;
 
-/// A body up to this size is small. The last eighth of what may be held is for such alone, so that
-/// a few large ones that come slowly do not keep everybody out.
+/// A body up to this size is small. The last eighth of the memory is for small bodies alone, so
+/// that a few large ones that come slowly do not block all others.
 const SMALL: usize = 64 << 10;
 
-/// All of them.
+/// The memory of all bodies.
 #[derive(Debug, Default)]
 pub(crate) struct BodyMemory {
     bytes: AtomicUsize,
 }
 
-/// One request's part, given back when it is dropped.
+/// The memory of one request, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     memory: Arc<BodyMemory>,
@@ -28,7 +27,7 @@ pub(crate) struct Reservation {
 // === impl BodyMemory ===
 
 impl BodyMemory {
-    /// A part that is empty yet.
+    /// An empty reservation.
     pub(crate) fn hold(self: &Arc<Self>) -> Reservation {
         Reservation { memory: Arc::clone(self), bytes: 0 }
     }
@@ -37,7 +36,7 @@ impl BodyMemory {
 // === impl Reservation ===
 
 impl Reservation {
-    /// Holds so many bytes more, if all together hold no more than `most` with them.
+    /// Reserves more bytes, if all reservations together then hold at most `most`.
     pub(crate) fn more(&mut self, bytes: usize, most: usize) -> Result<(), Fault> {
         let small = self.bytes.saturating_add(bytes) <= SMALL;
         let most = if small { most } else { most - most / 8 };

@@ -1,11 +1,11 @@
-//! The one place that reads the clock.
+//! The clocks. No other module reads them.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use flow::{Span, Time};
 use store::Moment;
 
-/// Time since the gateway began, for the core.
+/// The time since the process started, for the core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     began: Instant,
@@ -22,10 +22,10 @@ impl Clock {
         Time::from_nanos(self.began.elapsed().as_nanos() as u64)
     }
 
-    /// The moment that the runtime's timers call `time`.
+    /// A time of the core as the runtime's timers take it.
     pub(crate) fn instant(&self, time: Time) -> tokio::time::Instant {
         let since = Duration::from_nanos(time.nanos());
-        // Far away is as good as never: the sum must not overflow.
+        // A year is as good as never; the sum must not overflow.
         let far = Duration::from_secs(365 * 24 * 3600);
         tokio::time::Instant::from_std(self.began + since.min(far))
     }
@@ -46,7 +46,7 @@ pub(crate) fn since_epoch() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
-/// The same for what outlives the process, such as the deadlines of batches.
+/// The same for deadlines that outlive the process, such as those of batches.
 pub(crate) fn moment() -> Moment {
     Moment::from_millis(u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX))
 }

@@ -1,25 +1,25 @@
-//! How many are connected, and when nobody is.
+//! The number of open connections.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Everyone who is connected.
+/// Counts the open connections.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     count: AtomicUsize,
-    /// Rung when the last one leaves.
+    /// Notified when the last connection closes.
     empty: Notify,
 }
 
-/// One place among those who are connected.
+/// One connection in the count.
 #[derive(Debug)]
 pub(crate) struct Place<'a>(&'a Connections);
 
 // === impl Connections ===
 
 impl Connections {
-    /// Takes a place if there are fewer than `most`.
+    /// Counts a connection, if fewer than `most` are open.
     pub(crate) fn join(&self, most: usize) -> Option<Place<'_>> {
         let more = |count| (count < most).then_some(count + 1);
         self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
@@ -30,7 +30,7 @@ impl Connections {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Resolves when nobody is connected.
+    /// Resolves when no connection is open.
     pub(crate) async fn none(&self) {
         loop {
             let empty = self.empty.notified();

@@ -1,9 +1,9 @@
-//! The endpoint picker: Envoy asks over gRPC where each request may go, and waits for the answer.
+//! The endpoint picker: Envoy asks over gRPC for the endpoint of each request.
 //!
-//! One core, another door: requests are read, queued and counted as in `serve`, but Envoy carries
-//! them. A conversation is one request; `talk` holds it, `opening` reads what Envoy says, `answer`
-//! what it shows of the answer, `script` writes what is said to it, `grpc` carries both. `health`
-//! and `reflect` are gRPC's standard services, on every port of the picker that speaks it.
+//! Requests are read, queued and counted as in `serve`, but Envoy proxies them. A `session` is one
+//! request: `request` reads Envoy's messages about it, `response` builds the messages to Envoy,
+//! `observed_response` follows the response as Envoy shows it, `grpc` frames both. `health` and
+//! `reflection` are gRPC's standard services, on every gRPC port of the picker.
 
 mod grpc;
 mod health;
@@ -36,17 +36,17 @@ use grpc::{Code, Reply, Status};
 
 const PROCESS: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
-/// Every request that waits holds a stream, and Envoy brings them all over a few connections.
+/// Every waiting request holds a stream, and Envoy opens them on a few connections.
 const STREAMS_MAX: u32 = 100_000;
-/// Bodies are read to their end at once, so that no window need be small.
+/// Bodies are read to their end at once, so windows may be large.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 const FRAME_MAX: u32 = 256 << 10;
-/// Clients come and go in crowds, and Envoy resets their streams: that is no attack.
+/// When many clients leave at once, Envoy resets many streams. That is no attack.
 const RESETS_MAX: usize = 100_000;
-/// How many bytes HTTP/2 begins with.
-const GREETING: usize = 24;
-const GREETING_PAUSE: Duration = Duration::from_millis(20);
+/// The length of the preface of HTTP/2.
+const PREFACE: usize = 24;
+const PREFACE_PAUSE: Duration = Duration::from_millis(20);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// A running endpoint picker. Dropping it does not end it; [`Picker::shut_down`] does.
@@ -62,7 +62,7 @@ pub struct Picker {
 // === impl Picker ===
 
 impl Picker {
-    /// Starts what the source describes. It picks when this returns.
+    /// Starts with the configuration of the source. It picks when this returns.
     pub fn start(source: Source) -> Result<Self, StartError> {
         let config = config::load(&source)?;
         Self::start_with(config, Some(source))
@@ -93,23 +93,23 @@ impl Picker {
         Ok(Self { running, drain: epp.drain, address, health_address, metrics_address })
     }
 
-    /// Where Envoy comes in.
+    /// The address for Envoy.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where health is asked for.
+    /// The address for health checks.
     pub fn health_address(&self) -> SocketAddr {
         self.health_address
     }
 
-    /// Where metrics and the other pages are.
+    /// The address of the metrics and the other pages.
     pub fn metrics_address(&self) -> SocketAddr {
         self.metrics_address
     }
 
-    /// Begins the end: whoever waits is told, nobody new is taken, answers may finish within the
-    /// grace period.
+    /// Begins the shutdown: waiting requests are refused, new ones are not accepted, responses may
+    /// finish within the grace period.
     pub fn shut_down(&self) {
         self.running.state.close();
     }
@@ -125,7 +125,7 @@ impl Picker {
     }
 }
 
-/// Envoy is told addresses, so each backend must have one, and there is nothing else to tell.
+/// Envoy receives IP addresses, so each backend must have one; nothing else can be passed on.
 fn check(config: &Resolved) -> Result<(), StartError> {
     for spec in &config.fleet.backends {
         let unfit = |error: UpstreamError| StartError::Unfit(error.to_string());
@@ -147,18 +147,18 @@ fn start(state: Arc<State>, listener: TcpListener) -> Result<JoinHandle<()>, Sta
     })
 }
 
-/// Takes one connection's calls to its end.
+/// Serves the calls of one connection to its end.
 async fn take_calls(state: Arc<State>, stream: TcpStream) {
     let (most, patience) = {
         let server = &state.config.load().server;
         (server.connections_max, server.header_timeout)
     };
-    // One connection too many is closed: Envoy knows what to do.
+    // Envoy copes with a connection that is closed at once.
     let Some(_place) = state.connections.join(most) else { return };
-    if !matches!(tokio::time::timeout(patience, greeted(&stream)).await, Ok(true)) {
+    if !matches!(tokio::time::timeout(patience, preface_received(&stream)).await, Ok(true)) {
         return;
     }
-    // Messages are small, and the one behind must not wait for the one before.
+    // Messages are small, and the next must not wait for the one before.
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| {
         let response = answer(&state, request);
@@ -168,23 +168,23 @@ async fn take_calls(state: Arc<State>, stream: TcpStream) {
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         biased;
-        // Whoever breaks off has ended what it began; there is nobody to tell.
+        // An error means that the caller broke off, which ends its calls by itself.
         _ = connection.as_mut() => return,
         () = state.closing() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }
 
-/// Waits until a caller has sent as much as HTTP/2 begins with; whether it is that, is for HTTP/2
-/// to see. From then on silence is noticed by pings.
-async fn greeted(stream: &TcpStream) -> bool {
-    let mut greeting = [0; GREETING];
+/// Waits until a caller has sent as many bytes as the preface of HTTP/2 has. hyper checks them; from
+/// then on its pings notice a silent caller.
+async fn preface_received(stream: &TcpStream) -> bool {
+    let mut preface = [0; PREFACE];
     loop {
-        match stream.peek(&mut greeting).await {
+        match stream.peek(&mut preface).await {
             Ok(0) | Err(_) => return false,
-            Ok(GREETING) => return true,
-            // Half a greeting is rare, and is there whenever one looks.
-            Ok(_) => tokio::time::sleep(GREETING_PAUSE).await,
+            Ok(PREFACE) => return true,
+            // Half a preface is rare, and stays readable, so only a timer can wait for the rest.
+            Ok(_) => tokio::time::sleep(PREFACE_PAUSE).await,
         }
     }
 }

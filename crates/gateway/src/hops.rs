@@ -1,10 +1,10 @@
-//! Headers that belong to one connection, not to what is sent over it. They end at the gateway on
-//! both sides (RFC 9110, 7.6.1).
+//! Hop-by-hop headers: they belong to one connection and are not forwarded, in either direction
+//! (RFC 9110, 7.6.1).
 
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderName};
 
-/// The most names that a `Connection` header is heard for: more than a request has headers.
+/// The most names of a `Connection` header that are read: more than a request has headers.
 const NAMED_MAX: usize = 128;
 
 /// Removes the headers of the connection, those that it names, and whatever `also` picks.
@@ -19,7 +19,7 @@ pub(crate) fn strip(headers: &mut HeaderMap, also: impl Fn(&str) -> bool) {
     }
 }
 
-/// `Trailer` is not among them: an answer's trailers pass, and only when it announces them.
+/// `Trailer` is not among them: the trailers of a response pass, if it announces them.
 fn is_hop(name: &str) -> bool {
     match name {
         "connection" | "keep-alive" | "te" | "transfer-encoding" | "upgrade" | "http2-settings" => {

@@ -1,8 +1,8 @@
-//! A timer for deadlines that are nearly always kept.
+//! A timer for deadlines that are nearly always met.
 //!
-//! Every request sets deadlines, and few are ever reached. To set the runtime's timer for each
-//! would be most of what they cost; so it stays as it was set first, rings too early for a later
-//! deadline, and is set again only then.
+//! Every request sets deadlines, and few are ever reached. Setting the runtime's timer for each
+//! would be most of their cost. So the timer keeps its first deadline, fires too early for a later
+//! one, and is set again only then.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -19,14 +19,14 @@ pub(crate) struct LazyTimer {
 #[derive(Debug)]
 struct Set {
     timer: Pin<Box<Sleep>>,
-    /// Whom it wakes.
+    /// The waker that it calls.
     waker: Waker,
 }
 
 // === impl LazyTimer ===
 
 impl LazyTimer {
-    /// Ready when it is due; until then whoever asks is woken, no later than that.
+    /// Ready at `due`; the task is woken no later than that.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, due: Instant) -> Poll<()> {
         let set = self.set.get_or_insert_with(|| Set {
             timer: Box::pin(tokio::time::sleep_until(due)),
@@ -38,7 +38,7 @@ impl LazyTimer {
         set.poll(context, due)
     }
 
-    /// What comes of `work` before it is due.
+    /// The output of `work`, if it comes before `due`.
     pub(crate) async fn within<T>(
         &mut self,
         due: Instant,
@@ -56,7 +56,7 @@ impl LazyTimer {
 // === impl Set ===
 
 impl Set {
-    /// Whether it is running, early enough and for this task.
+    /// Whether the timer runs, early enough and for this task.
     fn rings_for(&self, waker: &Waker, due: Instant) -> bool {
         self.timer.deadline() <= due && !self.timer.is_elapsed() && self.waker.will_wake(waker)
     }

@@ -1,4 +1,4 @@
-//! How a door begins and ends: its listeners, its threads, and what is done besides serving.
+//! The start and the end of a process: its listeners, its threads, its background tasks.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -16,34 +16,34 @@ use crate::observe;
 use crate::state::State;
 use crate::task;
 
-/// Connections that the kernel holds until they are accepted.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
 
-/// A door that is open. Dropping it does not end it.
+/// A running gateway, picker or dispatcher. Dropping it does not end it.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) state: Arc<State>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Why a door did not open.
+/// Why a process did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// Its configuration cannot be used.
+    /// The configuration is not valid.
     Config(ConfigError),
-    /// A listener could not be opened, which a flag or key can move elsewhere.
+    /// A listener could not be opened; the flag or key names its address.
     Listen(SocketAddr, &'static str, io::Error),
-    /// The system refused something else.
+    /// Another call of the system failed.
     System(io::Error),
-    /// What is configured cannot be served by this door; the text says why.
+    /// The configuration does not fit this command; the text says why.
     Unfit(String),
 }
 
 // === impl Running ===
 
 impl Running {
-    /// Begins all that is not serving. `addresses` are those by which the door might be taken for a
-    /// backend of its own.
+    /// Starts the background threads. `addresses` are the process's own, by which it recognises
+    /// itself among the backends.
     pub(crate) fn begin(
         config: Resolved,
         source: Option<Source>,
@@ -58,12 +58,12 @@ impl Running {
         Ok(Self { state, threads })
     }
 
-    /// Adds a thread that ends when the gate has ended.
+    /// Adds a thread that ends with the process.
     pub(crate) fn add(&mut self, thread: JoinHandle<()>) {
         self.threads.push(thread);
     }
 
-    /// Ends what has begun, since the door cannot open.
+    /// Ends the background threads after a failed start.
     pub(crate) fn give_up(self, why: StartError) -> StartError {
         self.state.close();
         self.state.cut_off();
@@ -74,7 +74,7 @@ impl Running {
     /// Waits until everything has ended.
     pub(crate) fn join(self) {
         for thread in self.threads {
-            // A thread that panicked has said so; the others are waited for all the same.
+            // A panic was logged by its thread; the others are joined all the same.
             let _ = thread.join();
         }
         self.state.observer.flush();
@@ -107,7 +107,7 @@ impl Running {
     }
 }
 
-/// What comes before anything is begun.
+/// Prepares the process: file limit, log, notices of the configuration.
 pub(crate) fn prepare(config: &Resolved) {
     raise_file_limit();
     observe::log::init(&config.log);
@@ -123,7 +123,7 @@ pub(crate) fn spawn(
     Ok(std::thread::Builder::new().name(name.into()).spawn(work)?)
 }
 
-/// As many as there are cores.
+/// The number of cores.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -134,21 +134,21 @@ pub(crate) fn listen(
     count: usize,
 ) -> Result<Vec<TcpListener>, StartError> {
     let refused = |error| StartError::Listen(address, flag, error);
-    // Shared ports would let a second gateway creep in unnoticed.
+    // A shared port would let a second gateway start unnoticed.
     let alone = bind(address, false).map_err(refused)?;
     let address = alone.local_addr().map_err(refused)?;
     drop(alone);
     (0..count.max(1)).map(|_| bind(address, true).map_err(refused)).collect()
 }
 
-/// Where listeners are.
+/// The address of listeners.
 pub(crate) fn address(listeners: &[TcpListener]) -> io::Result<SocketAddr> {
     listeners.first().ok_or(io::ErrorKind::AddrNotAvailable)?.local_addr()
 }
 
 fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for the last connections to be forgotten.
+    // A restart must not wait until the kernel forgets the last connections.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
@@ -157,11 +157,11 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// What is done besides serving, until the gate has ended.
+/// Runs the background tasks until the process has ended.
 fn watch_over(state: Arc<State>, source: Option<Source>, identity: GatewayIdentity) {
     let runtime = match task::runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return tracing::error!(%error, "the watch did not start"),
+        Err(error) => return tracing::error!(%error, "the background tasks did not start"),
     };
     runtime.block_on(async {
         let scheduler = Arc::clone(&state.scheduler);
@@ -178,8 +178,8 @@ fn watch_over(state: Arc<State>, source: Option<Source>, identity: GatewayIdenti
     });
 }
 
-/// The thread that shows the queue and the backends on D-Bus, where that is wanted. It is one of
-/// its own: however often the bus is asked, nobody's deadline waits for it.
+/// Starts the thread that serves the queue and the backends on D-Bus, where that is configured. It
+/// is a thread of its own, so that calls on the bus do not delay deadlines.
 #[cfg(feature = "dbus")]
 fn show_on_bus(state: &Arc<State>) -> Result<Option<JoinHandle<()>>, StartError> {
     let state = Arc::clone(state);
@@ -192,7 +192,7 @@ fn show_on_bus(_: &Arc<State>) -> Result<Option<JoinHandle<()>>, StartError> {
     Ok(None)
 }
 
-/// Every client is an open file, and the usual limit is a thousand.
+/// Raises the limit of open files: every client is one, and the usual limit is a thousand.
 fn raise_file_limit() {
     if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
         tracing::warn!(%error, "the limit of open files stays as it is");

@@ -1,7 +1,8 @@
-//! What a client hears beside a backend's own words: the one place that knows status codes.
+//! Responses that the gateway writes itself, and the headers that it adds to others.
 //!
-//! `fault` says why there is no answer, `table` what that is called outside, `error` makes the
-//! answer of it, and `headers` tells with an answer what became of the request.
+//! `fault` lists why a request fails, `table` gives each fault its status, code and text, `error`
+//! builds the response, `retry_after` says when to try again, `json` builds all other responses,
+//! and `headers` adds to a backend's response how the request was served.
 
 pub(crate) mod error;
 mod fault;

@@ -1,9 +1,9 @@
-//! The scheduler of the core: one controller behind one short mutex, and those who wait for it.
+//! The scheduler: the core's controller behind one short mutex, and the requests that wait for it.
 //!
-//! A request holds a [`Permit`] from its offer to its end. Whatever becomes of the request, its
-//! permit ends the ask exactly once: settled, or cancelled when it is dropped. Nothing polls: a
-//! verb that frees a place grants the next ask in the same call, and its waiter is woken when the
-//! lock is free again. The lock is never held across an await, and nothing else is locked under it.
+//! A request holds a [`Permit`] from its offer to its end. The permit ends the ask exactly once:
+//! settled, or cancelled when it is dropped. Nothing polls: a call that frees a place grants the
+//! next ask at once, and its request is woken when the lock is free again. The lock is never held
+//! across an await, and nothing else is locked under it.
 
 mod permit;
 
@@ -25,12 +25,12 @@ use crate::reply::{Fault, Refused};
 
 pub(crate) use permit::{Permit, QueueView};
 
-/// The controller and those who wait.
+/// The controller and the requests that wait.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     clock: Clock,
     inner: Mutex<Inner>,
-    /// Rung when the sleeper must rise earlier than it meant to.
+    /// Wakes the timekeeper when the next deadline is earlier than the one it sleeps for.
     wake: Notify,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct Scheduler {
 struct Inner {
     controller: Controller,
     waiting: HashMap<Ticket, oneshot::Sender<Outcome>>,
-    /// When the sleeper means to rise.
+    /// The deadline that the timekeeper sleeps for.
     wakes_at: Option<Time>,
 }
 
-/// What a request's model is in numbers.
+/// A request's model as the core numbers it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) model: ModelId,
@@ -50,20 +50,20 @@ pub(crate) struct Target {
     pub(crate) adapter: Option<u32>,
 }
 
-/// Where an ask may go, and how it got there.
+/// The backend of an ask, and how it was chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
     pub(crate) backend: BackendId,
-    /// Why there, where that can be told.
+    /// The reason for the choice, where there was one.
     pub(crate) choice: Option<RouteChoice>,
-    /// How long it waited this time, and until when.
+    /// How long the ask waited this time, and when that ended.
     pub(crate) waited: Span,
     pub(crate) at: Time,
 }
 
 type Outcome = Result<Grant, Refused>;
 
-/// A waiter and what it is to hear.
+/// A waiting request and its outcome.
 type Delivery = (oneshot::Sender<Outcome>, Outcome);
 
 // === impl Scheduler ===
@@ -75,12 +75,12 @@ impl Scheduler {
         Self { clock, inner: Mutex::new(inner), wake: Notify::new() }
     }
 
-    /// Looks at the truth, or tells it something: those whom it concerns hear of it.
+    /// Runs `act` on the controller. Requests that it grants or evicts are woken.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Controller, Time) -> T) -> T {
         self.locked(|inner, now| act(&mut inner.controller, now))
     }
 
-    /// Asks for a place. The time is when the request arrived: its waits count from there.
+    /// Offers a request. Its waits count from `arrived`.
     pub(crate) fn offer(
         self: &Arc<Self>,
         intent: &Intent,
@@ -106,7 +106,7 @@ impl Scheduler {
         })
     }
 
-    /// Lets time pass in the core, for ever.
+    /// Wakes the core at its deadlines. Never returns.
     pub(crate) async fn keep_time(&self) {
         loop {
             let wakes_at = self.inner().wakes_at;
@@ -132,7 +132,7 @@ impl Scheduler {
         self.locked_at(self.clock.now(), act)
     }
 
-    /// The same for those who have looked at the clock.
+    /// The same at a time that the caller has read already.
     fn locked_at<T>(&self, now: Time, act: impl FnOnce(&mut Inner, Time) -> T) -> T {
         let mut inner = self.inner();
         let answer = act(&mut inner, now);
@@ -143,7 +143,7 @@ impl Scheduler {
             self.wake.notify_one();
         }
         for (waiter, outcome) in deliveries {
-            // Whoever left meanwhile cancels by dropping its permit.
+            // A request that was dropped meanwhile is cancelled by its permit.
             let _ = waiter.send(outcome);
         }
         answer
@@ -180,7 +180,7 @@ impl Inner {
         receiver
     }
 
-    /// What those who wait are to hear.
+    /// The outcomes of requests that have waited.
     fn deliveries(&mut self, now: Time) -> Vec<Delivery> {
         let mut deliveries = Vec::new();
         while let Some(event) = self.controller.poll_event() {
@@ -205,7 +205,7 @@ impl Inner {
         }
     }
 
-    /// Notes when the sleeper must rise; says whether it is earlier than it knows.
+    /// Notes the next deadline. Returns whether it is earlier than the one before.
     fn reset_wake(&mut self) -> bool {
         let next = self.controller.next_wake();
         let was = std::mem::replace(&mut self.wakes_at, next);

@@ -1,8 +1,8 @@
-//! The HTTP door: listeners, workers, and how it all begins and ends.
+//! The HTTP door: it proxies requests, and serves the Batch API, model lists and status pages.
 //!
-//! Each worker is one thread with a runtime, a listener and a pool of its own; the kernel spreads
+//! Each worker is one thread with its own runtime, listener and connection pool; the kernel spreads
 //! connections over them. One more thread keeps the time of the core, watches the backends and
-//! waits for new configuration.
+//! reloads the configuration.
 
 mod batch_api;
 mod connection;
@@ -40,7 +40,7 @@ pub struct Gateway {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts what the source describes. It serves when this returns.
+    /// Starts with the configuration of the source. It serves when this returns.
     pub fn start(source: Source) -> Result<Self, StartError> {
         let config = config::load(&source)?;
         Self::start_with(config, Some(source))
@@ -76,12 +76,12 @@ impl Gateway {
         Ok(Self { running, address, admin_address })
     }
 
-    /// Where clients come in.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the visibility routes are, if elsewhere.
+    /// The address of the status pages, if it is another one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
     }
@@ -91,8 +91,8 @@ impl Gateway {
         self.running.state.config.load().batch.folder.clone()
     }
 
-    /// Begins the end: whoever waits is told, nobody new is taken, streams may finish within the
-    /// grace period.
+    /// Begins the shutdown: waiting requests are refused, new connections are not accepted, streams
+    /// may finish within the grace period.
     pub fn shut_down(&self) {
         self.running.state.close();
     }
@@ -108,7 +108,7 @@ impl Gateway {
     }
 }
 
-/// Serves the visibility routes alone.
+/// Serves the status pages alone.
 pub(crate) fn visibility(
     state: &Arc<State>,
     listener: TcpListener,
@@ -116,7 +116,7 @@ pub(crate) fn visibility(
     worker::start(state, listener, (worker::Doors::admin(), None))
 }
 
-/// Serves the Batch API and the pages, with nothing to relay to.
+/// Serves the Batch API and the status pages of a dispatcher, which proxies nothing.
 pub(crate) fn pages(
     state: &Arc<State>,
     listener: TcpListener,
@@ -125,7 +125,7 @@ pub(crate) fn pages(
     worker::start(state, listener, (worker::Doors::batch(), Some(Arc::clone(batch_runtime))))
 }
 
-/// A refusal as bytes, for a connection that has no request to answer.
+/// A refusal as bytes, for a connection without a request.
 fn raw(refused: &Refused) -> Vec<u8> {
     let (parts, _) = error::response(refused).into_parts();
     let body = error::body(refused);

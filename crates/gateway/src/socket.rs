@@ -1,7 +1,7 @@
-//! A TCP connection that sends small things in one piece.
+//! A TCP socket that sends small messages in one piece.
 //!
 //! HTTP writes a head and a body, which are two slices. Below a few kilobytes it costs less to copy
-//! them together and send one than to have the system gather them: a tenth to a fifth of the call.
+//! them together than to have the system gather them: a tenth to a fifth of the call.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 /// The most bytes that are copied together.
 const COPIED_MAX: usize = 2048;
 
-/// A connection.
+/// A TCP connection, from a client or to a server.
 #[derive(Debug)]
 pub(crate) struct Socket(TcpStream);
 
@@ -21,12 +21,12 @@ pub(crate) struct Socket(TcpStream);
 
 impl Socket {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        // Tokens are small and wanted at once; without it, a connection is slow but works.
+        // Tokens are small and must leave at once. Without nodelay a connection is slow but works.
         let _ = stream.set_nodelay(true);
         Self(stream)
     }
 
-    /// Looks at what has come without taking it.
+    /// Reads without taking the bytes.
     pub(crate) fn poll_peek(
         &self,
         context: &mut Context<'_>,
@@ -35,7 +35,7 @@ impl Socket {
         self.0.poll_peek(context, buffer)
     }
 
-    /// Writes what can be written at once.
+    /// Writes as much as the system takes at once.
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }

@@ -1,4 +1,4 @@
-//! What all rooms share: one value, made at the start, handed to whoever needs it.
+//! The shared state of the process: one value, made at the start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::observe::Observer;
 use crate::scheduler::Scheduler;
 use crate::upstream::RetryBudget;
 
-/// The running gateway's shared parts.
+/// The shared state of the process.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) clock: Clock,
@@ -29,32 +29,32 @@ pub(crate) struct State {
     pub(crate) retries: RetryBudget,
     pub(crate) connections: Connections,
     pub(crate) body_memory: Arc<BodyMemory>,
-    /// A name that no other gateway has.
+    /// A name that no other process has.
     instance: String,
     phase: watch::Sender<Phase>,
 }
 
-/// How far the gateway's life has come.
+/// The phase of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Open,
-    /// Everybody is still served, and told to go elsewhere.
+    /// Requests are served, and health checks fail so that clients go elsewhere.
     Draining,
-    /// Nobody new is taken, streams may finish.
+    /// No new requests are accepted, streams may finish.
     Closing,
-    /// Whoever is still there is cut off.
+    /// Open connections are cut.
     Over,
 }
 
-/// What the pages tell of the gateway as a whole, and the core cannot know.
+/// The state of the process as the status pages show it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing<'a> {
-    /// A name that no other running gateway has, by which it knows itself.
+    /// A name that no other process has, by which it recognises itself.
     pub(crate) instance: &'a str,
     pub(crate) shutting_down: bool,
 }
 
-// === impl Gate ===
+// === impl State ===
 
 impl State {
     pub(crate) fn new(config: Resolved) -> Arc<Self> {
@@ -76,7 +76,7 @@ impl State {
         })
     }
 
-    /// Lets those who ask how it is look elsewhere before the end begins.
+    /// Fails health checks for a time, so that load balancers go elsewhere before the shutdown.
     pub(crate) async fn drain(&self, time: Duration) {
         self.phase.send_replace(Phase::Draining);
         tokio::time::sleep(time).await;
@@ -86,13 +86,13 @@ impl State {
         *self.phase.borrow() >= Phase::Draining
     }
 
-    /// Begins the end.
+    /// Begins the shutdown.
     pub(crate) fn close(&self) {
         self.phase.send_replace(Phase::Closing);
         self.scheduler.with(Controller::close);
     }
 
-    /// Ends it at once.
+    /// Cuts open connections.
     pub(crate) fn cut_off(&self) {
         self.phase.send_replace(Phase::Over);
     }
@@ -101,23 +101,23 @@ impl State {
         *self.phase.borrow() >= Phase::Closing
     }
 
-    /// What the pages tell of it.
+    /// The state for the status pages.
     pub(crate) fn standing(&self) -> Standing<'_> {
         Standing { instance: &self.instance, shutting_down: self.is_draining() }
     }
 
-    /// Tells of every phase that begins.
+    /// Notifies of every phase that begins.
     pub(crate) fn phases(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
     }
 
-    /// Resolves when the end begins.
+    /// Resolves when the shutdown begins.
     pub(crate) fn closing(&self) -> impl Future<Output = ()> + use<> {
         self.reaches(Phase::Closing)
     }
 
-    /// Resolves when the end has come: nobody is connected any more, the grace period is over, or
-    /// somebody was in a hurry. Says how many are still connected.
+    /// Resolves at the end of the shutdown: no connection is open, the grace period is over, or the
+    /// operator asked for the end at once. Returns the number of open connections.
     pub(crate) async fn ended(&self) -> usize {
         self.closing().await;
         let grace = self.config.load().server.grace;
@@ -132,12 +132,12 @@ impl State {
     fn reaches(&self, phase: Phase) -> impl Future<Output = ()> + use<> {
         let mut reached = self.phase.subscribe();
         async move {
-            // A sender that is gone means the same.
+            // The sender lives as long as the state; its end means the same.
             let _ = reached.wait_for(|&now| now >= phase).await;
         }
     }
 
-    /// Tells the observer which models there are, whenever that changes, for ever.
+    /// Tells the observer the known models whenever they change. Never returns.
     pub(crate) async fn learn_names(self: Arc<Self>) {
         let mut learnt = self.fleet.models_changed();
         loop {
@@ -150,7 +150,7 @@ impl State {
         }
     }
 
-    /// Takes new configuration whenever there is one, for ever.
+    /// Applies new configuration whenever there is one. Never returns.
     pub(crate) async fn reload(self: Arc<Self>, source: Source) {
         let mut reloads = match Reloads::new(source, Resolved::clone(&self.config.load())) {
             Ok(reloads) => reloads,

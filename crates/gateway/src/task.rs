@@ -1,4 +1,4 @@
-//! The one place that spawns, makes runtimes and hears signals.
+//! Tasks, runtimes and signals. All tasks and blocking work of the gateway are spawned here.
 
 use std::future::Future;
 use std::io;
@@ -7,28 +7,28 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
-/// The signals that ask for the end. One listener hears them all: one made later would miss what
-/// came in between.
+/// The signals that end the process. One listener receives them all: one that is made later would
+/// miss a signal in between.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-/// Runs something beside what is going on, on the same worker.
+/// Spawns a task on the runtime of this thread.
 pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) {
-    // Whoever needs the end of it has its own way to hear; a panic ends the task alone.
+    // A panic ends the task alone.
     drop(tokio::spawn(future));
 }
 
-/// Runs something to its end, also where nobody waits for that any more.
+/// Spawns a task that runs to its end, even if the caller stops waiting for it.
 pub(crate) fn detached<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
     tokio::spawn(future)
 }
 
-/// Does what keeps a thread waiting, such as the disk, on a thread of its own.
+/// Runs blocking work, such as disk access, on a thread of its own.
 pub(crate) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -43,14 +43,14 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
 // === impl EndSignals ===
 
 impl EndSignals {
-    /// Begins to listen, inside a runtime.
+    /// Starts to listen, inside a runtime.
     pub(crate) fn listen() -> io::Result<Self> {
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Self { terminate, interrupt })
     }
 
-    /// Resolves with the name of the next one.
+    /// Resolves with the name of the next signal.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

@@ -16,11 +16,11 @@ use std::time::Duration;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
-use tokio::task::spawn_blocking;
 use tracing::{error, info, warn};
 
 use super::{ConfigError, Resolved, Source, read, resolve, resolve_table};
 use crate::schema::Report;
+use crate::task;
 
 /// Waits for changes of a configuration.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Reloads {
         let source = self.source.clone();
         let seen = self.seen.clone();
         // Reading and parsing would block the other tasks of this thread.
-        let looked = spawn_blocking(move || {
+        let looked = task::blocking(move || {
             let text = read(&source)?;
             let resolved = (seen.as_ref() != Some(&text)).then(|| resolve(&source, &text));
             Ok((text, resolved))

@@ -314,7 +314,7 @@ async fn read(body: &Body) -> io::Result<Bytes> {
         Body::Gone => Err(io::ErrorKind::NotFound.into()),
         Body::Slice { file, offset, length } => {
             let (file, offset, length) = (file.clone(), *offset, *length);
-            let read = tokio::task::spawn_blocking(move || slice(&file, offset, length));
+            let read = task::blocking(move || slice(&file, offset, length));
             read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
         }
     }

@@ -1,8 +1,8 @@
 //! gRPC over hyper's HTTP/2: messages in, messages out, a status at the end.
 //!
-//! A call's work runs inside the body of its answer: hyper asks the body for frames, and that
-//! drives the work. So there is no task and no channel for each call, what was said since the last
-//! time leaves as one frame, and a caller that resets its stream drops the work where it stands.
+//! A call's work runs inside the body of its response: hyper polls the body for frames, and that
+//! drives the work. So a call needs no task and no channel, messages since the last poll leave as
+//! one frame, and a caller that resets its stream drops the work at once.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,13 +20,13 @@ const GRPC: &str = "application/grpc";
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// One byte that tells compression and four that tell the length stand before each message.
+/// Before each message stand one byte for compression and four for the length.
 const PREFIX: usize = 5;
-/// The largest message that is taken. Envoy's pieces of a body have a megabyte at most.
+/// The largest message that is accepted. Envoy's pieces of a body have a megabyte at most.
 const MESSAGE_MAX: usize = 4 << 20;
-/// How many times as much as has come of a message is set aside for its rest.
+/// The room reserved for the rest of a message, as a multiple of the bytes that have come.
 const TRUSTED: usize = 16;
-/// How much may be said before the caller has taken any of it.
+/// The most bytes that may wait for the caller to read them.
 const UNSENT_MAX: usize = 256 << 10;
 
 /// How a call ended, in gRPC's own numbers.
@@ -55,21 +55,21 @@ pub(super) struct Incoming {
     buffer: BytesMut,
 }
 
-/// What is said to a caller; leaves when the caller's connection has room.
+/// The messages to a caller. They leave when the caller's connection has room.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outgoing(Arc<Mutex<BytesMut>>);
 
-/// A call's answer.
+/// The response body of a call.
 pub(super) struct Reply {
     work: Option<Work>,
     outgoing: Outgoing,
     ended: Option<Status>,
 }
 
-/// What a call does, until it has a status.
+/// The work of a call, which ends with its status.
 type Work = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
-/// Answers a call by doing `work` with what comes in and what goes out.
+/// Responds to a call with `work` on its incoming and outgoing messages.
 pub(super) fn call<F>(
     request: Request<RawBody>,
     work: impl FnOnce(Incoming, Outgoing) -> F,
@@ -83,7 +83,7 @@ where
     answer(Reply { work: Some(work), outgoing, ended: None })
 }
 
-/// Answers a call that nobody takes.
+/// Responds to a call with a status alone.
 pub(super) fn refuse(status: Status) -> Response<Reply> {
     answer(Reply { work: None, outgoing: Outgoing::default(), ended: Some(status) })
 }
@@ -124,8 +124,8 @@ impl Status {
 // === impl Incoming ===
 
 impl Incoming {
-    /// The next message; nothing when the caller has said all. Losing the caller is an error. May
-    /// be dropped and called again.
+    /// The next message; `None` at the end of the stream. Losing the caller is an error. The future
+    /// may be dropped and made again.
     pub(super) async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Status> {
         loop {
             if let Some(message) = split(&mut self.buffer)? {
@@ -158,8 +158,8 @@ fn split(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
         return Err(Status::new(Code::ResourceExhausted, "a message is larger than 4 MiB"));
     }
     if buffer.len() < PREFIX + length {
-        // Room for what comes, rather than growing with every frame; a caller's word alone is not
-        // worth much.
+        // Room for the rest, rather than growing with every frame, but not on the word of a caller
+        // that has sent little.
         let missing = PREFIX + length - buffer.len();
         buffer.reserve(missing.min(TRUSTED * buffer.len()));
         return Ok(None);
@@ -171,18 +171,18 @@ fn split(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
 // === impl Outgoing ===
 
 impl Outgoing {
-    /// Says something.
+    /// Sends a message.
     pub(super) fn send(&self, message: &impl Message) {
         let mut buffer = self.buffer();
         let length = message.encoded_len();
         buffer.reserve(PREFIX + length);
         buffer.put_u8(0);
-        // Nothing that is said here comes near the limit of four bytes.
+        // No message of the picker comes near the limit of four bytes.
         buffer.put_u32(length as u32);
         message.encode_raw(&mut *buffer);
     }
 
-    /// Waits until most of what was said is on its way, so that a long answer is not held twice.
+    /// Waits until most of the messages have left, so that a long body is not held twice.
     pub(super) async fn room(&self) {
         // Polled again after every frame that was taken, so no waker is needed.
         std::future::poll_fn(|_| {

@@ -1,9 +1,10 @@
-//! gRPC's health service, for Envoy, Kubernetes and whoever else has to choose a picker.
+//! gRPC's health service, for Envoy, Kubernetes and load balancers.
 //!
-//! `liveness` is well for as long as anybody answers. `readiness` says what the page `/ready` says.
-//! The picker's own name, and the empty one for the whole server, are well while requests are
-//! taken, even before any backend is known: they may wait for one or are refused in our words,
-//! whereas Envoy, told to look elsewhere, can only fail them or let them pass unseen.
+//! `liveness` is serving while the process responds. `readiness` equals the page `/ready`. The
+//! picker's own name, and the empty name for the whole server, are serving while requests are
+//! accepted, even before any backend is known: requests may wait for one, or are refused with an
+//! error that says why. If Envoy were told to look elsewhere, it could only fail them or let them
+//! pass unseen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +20,11 @@ pub(super) const CHECK: &str = "/grpc.health.v1.Health/Check";
 pub(super) const LIST: &str = "/grpc.health.v1.Health/List";
 pub(super) const WATCH: &str = "/grpc.health.v1.Health/Watch";
 
-/// How often a watched name is looked at. Its end is told at once; backends come and go without
-/// telling anybody here.
+/// How often a watched name is checked. A shutdown is reported at once; changes of backends are not
+/// announced here.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The names that are known, and what each asks.
+/// The known names, and the subject of each.
 const SUBJECTS: [(&str, Subject); 4] = [
     ("", Subject::Door),
     ("envoy.service.ext_proc.v3.ExternalProcessor", Subject::Door),
@@ -33,15 +34,15 @@ const SUBJECTS: [(&str, Subject); 4] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
-    /// Whether anybody is there.
+    /// Whether the process responds.
     Life,
-    /// Whether requests are taken.
+    /// Whether requests are accepted.
     Door,
-    /// Whether they should be sent here.
+    /// Whether requests should be sent here.
     Readiness,
 }
 
-/// How one name is now.
+/// The present status of one name.
 pub(super) async fn check(
     state: Arc<State>,
     mut incoming: Incoming,
@@ -54,14 +55,14 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// How every name is now.
+/// The present status of every name.
 pub(super) async fn list(state: Arc<State>, outgoing: Outgoing) -> Result<(), Status> {
     let entry = |(name, subject): (&str, Subject)| (name.into(), response(subject.status(&state)));
     outgoing.send(&HealthListResponse { statuses: SUBJECTS.map(entry).into() });
     Ok(())
 }
 
-/// How one name is now and whenever that changes, until the end begins.
+/// The status of one name now and whenever it changes, until the shutdown.
 pub(super) async fn watch(
     state: Arc<State>,
     mut incoming: Incoming,
@@ -71,7 +72,7 @@ pub(super) async fn watch(
     let mut phases = state.phases();
     let mut told = None;
     loop {
-        // Whoever watches a name that is not known may hope for it: that is no error.
+        // A name that is not known may appear later: watching it is no error.
         let status = subject.map_or(ServingStatus::ServiceUnknown, |found| found.status(&state));
         if told.replace(status) != Some(status) {
             outgoing.send(&response(status));

@@ -1,7 +1,6 @@
-//! gRPC's reflection: which services there are and what their messages look like, for clients that
-//! know nothing of them beforehand.
+//! gRPC's reflection: the services and the types of their messages, for generic clients.
 //!
-//! The older and the newer name of the service have the same messages, so one answer serves both.
+//! The older and the newer name of the service have the same messages, so one response serves both.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -22,7 +21,7 @@ pub(super) const INFO: &str = "/grpc.reflection.v1.ServerReflection/ServerReflec
 pub(super) const OLDER_INFO: &str =
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
-/// What is told: made when it is first asked for, and then kept.
+/// The descriptors, decoded at first use.
 static LIBRARY: LazyLock<Library> = LazyLock::new(Library::new);
 
 /// The files that describe the services.
@@ -38,14 +37,14 @@ struct Library {
 #[derive(Debug)]
 struct File {
     encoded: Bytes,
-    /// Itself and all that it needs, itself first.
+    /// The file and its dependencies, the file first.
     whole: Vec<usize>,
 }
 
-/// Answers questions until there are no more.
+/// Responds to queries until the stream ends.
 pub(super) async fn inform(mut incoming: Incoming, outgoing: Outgoing) -> Result<(), Status> {
     while let Some(request) = incoming.next().await? {
-        // An answer is longer than its question: whoever does not read is not answered.
+        // A response is longer than its query: a client that does not read gets no more.
         outgoing.room().await;
         outgoing.send(&answer(request));
     }
@@ -87,7 +86,7 @@ impl Library {
         library
     }
 
-    /// Adds a file. Those that it needs are there already.
+    /// Adds a file, whose dependencies were added before.
     fn add(&mut self, file: &FileDescriptorProto) {
         let number = self.files.len();
         let mut whole = vec![number];
@@ -110,7 +109,7 @@ impl Library {
         self.define(number, file.package(), &file.message_type, &file.enum_type);
     }
 
-    /// Notes what is defined in a package or a message, and inside of that.
+    /// Indexes the definitions of a package or a message, and those inside of them.
     fn define(
         &mut self,
         file: usize,
@@ -137,7 +136,7 @@ impl Library {
         MessageResponse::ListServicesResponse(ListServiceResponse { service })
     }
 
-    /// A file with all that it needs.
+    /// A file with its dependencies.
     fn file(&self, number: Option<&usize>) -> MessageResponse {
         let Some(file) = number.and_then(|&number| self.files.get(number)) else {
             return error(Code::NotFound, "there is no such file or symbol");

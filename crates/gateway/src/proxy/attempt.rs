@@ -105,7 +105,7 @@ async fn on_fresh_connection(
     Ok(head.map(|()| UpstreamBody::http1(connection, framing, lease)))
 }
 
-/// What the status of a response says about the attempt.
+/// Judges an attempt by the status of its response.
 pub(crate) fn verdict(status: StatusCode, retry_after: Option<&HeaderValue>) -> Attempt {
     match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => full(retry_after),

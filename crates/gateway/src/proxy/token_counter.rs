@@ -1,8 +1,9 @@
-//! What a passing answer tells of itself: when its first token came, how many, and what was used.
+//! Counts the tokens of a response on its way: when the first came, how many, and the usage that the
+//! backend reports.
 //!
 //! Nothing is parsed that need not be. Of the usage only the bytes behind its key are kept, and it
-//! may be split over chunks in any way. Events are counted by their marks for backends that tell no
-//! usage; one that says nothing is no token, unless it was cut before that could be seen.
+//! may be split over chunks in any way. Events are counted by their marks, for backends that report
+//! no usage. An event without text is no token, unless it was cut before its text.
 
 use std::sync::LazyLock;
 
@@ -11,7 +12,7 @@ use memchr::memmem::Finder;
 
 use crate::request::TokenUsage;
 
-/// How many bytes behind the key of the usage are kept: its numbers stand there.
+/// The bytes behind the key of the usage that are kept: its numbers stand there.
 const USAGE_MAX: usize = 512;
 
 const EVENT_MARK: &[u8] = b"data:";
@@ -20,14 +21,14 @@ const OLLAMA_PROMPT: &[u8] = b"\"prompt_eval_count\":";
 static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(EVENT_MARK));
 static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\""));
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
-/// Ollama's two counts come in either order; the first that is found stands before the other.
+/// Ollama's two counts come in either order; the usage begins at the first.
 static OLLAMA_USAGE: LazyLock<[Finder<'static>; 2]> =
     LazyLock::new(|| [Finder::new(OLLAMA_PROMPT), Finder::new(b"\"eval_count\":")]);
 
-/// The longest key that is looked for, less one: so much of a chunk's end may begin one.
+/// The longest key, less one: so many bytes at the end of a chunk may begin a key.
 const SEAM: usize = OLLAMA_PROMPT.len() - 1;
 
-/// How an answer is cut into tokens.
+/// How a response is divided into tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamFormat {
     /// Server-sent events, one token each.
@@ -38,17 +39,17 @@ pub(crate) enum StreamFormat {
     Whole,
 }
 
-/// What was read of an answer so far.
+/// The counts of a response so far.
 #[derive(Debug)]
 pub(crate) struct TokenCounter {
     format: StreamFormat,
     tokens: u64,
     /// The end of the last chunk.
     seam: Vec<u8>,
-    /// What stands behind the last key of a usage, as far as it has come.
+    /// The bytes behind the last key of a usage, as far as they have come.
     usage: Vec<u8>,
     wanted: bool,
-    /// Whether Ollama's counts have begun: they come once, and the second is no new beginning.
+    /// Whether Ollama's counts have begun: they come once, and the second begins no new usage.
     ollama: bool,
 }
 
@@ -75,7 +76,7 @@ impl TokenCounter {
         Self { format, tokens: 0, seam, usage, wanted: false, ollama: false }
     }
 
-    /// Reads a chunk. Says whether tokens came with it.
+    /// Reads a chunk. Returns whether tokens came with it.
     pub(crate) fn read(&mut self, chunk: &[u8]) -> bool {
         self.read_usage(chunk);
         let tokens = match self.format {
@@ -192,7 +193,7 @@ fn is_last_line(line: &[u8]) -> bool {
     has(line, b"\"done\":true") || has(line, b"\"done\": true")
 }
 
-/// Whether an event says something.
+/// Whether an event has text.
 fn is_token(event: &[u8]) -> bool {
     if let Some(at) = DELTA.find(event) {
         return says_something(&event[at..]);
@@ -209,7 +210,7 @@ fn says_something(delta: &[u8]) -> bool {
     let mut pieces = delta.split(|&byte| byte == b'"').skip(1);
     let (mut key, mut depth) = (&b""[..], 0_usize);
     loop {
-        // What is cut off may go on to say something.
+        // A text that is cut off may go on.
         let (Some(word), Some(between)) = (pieces.next(), pieces.next()) else { return true };
         if key.is_empty() {
             // A name; its value may be a text, which comes next.

@@ -1,4 +1,4 @@
-//! A refusal as an answer.
+//! The error response of a refused request.
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, RETRY_AFTER};
@@ -21,7 +21,7 @@ struct Details<'a> {
     param: Option<&'a str>,
 }
 
-/// The answer to a request that was refused.
+/// The response to a refused request.
 pub(crate) fn response(refused: &Refused) -> Response<Full<Bytes>> {
     let fault = &refused.fault;
     let status = fault.status();
@@ -49,6 +49,6 @@ pub(crate) fn body(refused: &Refused) -> Bytes {
         code: fault.code(),
         param: fault.param(),
     };
-    // Strings always serialise; an empty body is still an answer with its status.
+    // Strings always serialise; an empty body still has its status.
     serde_json::to_vec(&Envelope { error }).unwrap_or_default().into()
 }

@@ -1,11 +1,11 @@
-//! Why a request has no answer of a backend.
+//! The faults that end a request without a response of a backend.
 
 use flow::{Eviction, Refusal, Span};
 
-/// Why a request has no answer of a backend.
+/// Why a request has no response of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Its time to live passed while it waited, so long.
+    /// Its time to live passed while it waited for this long.
     QueueTimeout(Span),
     FlowFull,
     TooManyFlows,
@@ -20,15 +20,15 @@ pub(crate) enum Fault {
     /// The client is gone; for the log.
     ClientClosed,
     DeadlineExceeded,
-    /// No backend gave an answer: what the last one did.
+    /// No backend responded; the text says what the last one did.
     BackendError(String),
     /// No model server is configured or found yet.
     NoBackend,
     /// The model's name as far as it can be shown.
     ModelNotFound(String),
-    /// What is wrong with the request.
+    /// The request is not valid; the text says why.
     InvalidRequest(String),
-    /// What is wrong with the model it names.
+    /// The name of the model is not valid; the text says why.
     InvalidModel(String),
     /// No such path; none of a dispatcher's.
     NoSuchPath,
@@ -40,7 +40,7 @@ pub(crate) enum Fault {
     RequestTimeout,
     /// No folder is configured for batch work.
     BatchDisabled,
-    /// Which field of the request is wrong, and what is wrong with it.
+    /// A field of the request is not valid; the text says why.
     InvalidField(&'static str, String),
     /// No such file, no such batch: the id as it was given.
     FileNotFound(String),
@@ -51,9 +51,9 @@ pub(crate) enum Fault {
     BatchEnded(&'static str),
     /// The limit of an uploaded file in bytes.
     FileTooLarge(u64),
-    /// There is no room for what is to be kept: why.
+    /// The storage is full; the text says which.
     StorageFull(String),
-    /// What is kept elsewhere cannot be reached: why.
+    /// The store cannot be reached; the text says why.
     StoreAway(String),
     Internal,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Refused {
 // === impl Fault ===
 
 impl Fault {
-    /// The same with how long the request waited, which the core leaves to those who hold it.
+    /// The same with the time that the request waited, which the core does not report.
     pub(crate) fn after(self, waited: Span) -> Self {
         match self {
             Self::QueueTimeout(_) => Self::QueueTimeout(waited),

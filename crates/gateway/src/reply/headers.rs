@@ -1,7 +1,7 @@
-//! What an answer tells of its way: the response headers.
+//! Response headers that say how a request was served.
 //!
-//! They are written for every answer, so numbers go through small buffers and the commonest value,
-//! zero, is a constant.
+//! They are written for every response, so numbers go through small buffers and the commonest
+//! value, zero, is a constant.
 
 use flow::{RouteChoice, Span};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -24,13 +24,13 @@ const DROPPED_REASON: HeaderName = HeaderName::from_static("x-llm-d-request-drop
 const SERVED_BY: HeaderName = HeaderName::from_static("x-conformance-test-served-endpoint");
 const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 
-/// How many headers are told, more or less: one growth of the map is enough.
+/// About the number of added headers: the map grows once.
 const TOLD: usize = 8;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// Figures beyond this are cut: no backend draws it, no boost is worth it.
 const TENTHS_MAX: f64 = 1e12;
 
-/// What is told with an answer.
+/// The values of the headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told<'a> {
     /// The backend's name.
@@ -40,7 +40,7 @@ pub(crate) struct Told<'a> {
     /// How long the request waited.
     pub(crate) waited: Span,
     pub(crate) request_id: &'a HeaderValue,
-    /// How many more its band could take, where answers are to tell it.
+    /// How many more requests its band could take, where responses are to say it.
     pub(crate) headroom: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ struct Digits {
 
 /// A backend's response headers without those that belong to its connection.
 pub(crate) fn from_upstream(mut headers: HeaderMap) -> HeaderMap {
-    // An answer in chunks has no other length, whatever it says (RFC 9112, 6.3).
+    // A chunked response has no other length, whatever its headers say (RFC 9112, 6.3).
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -60,7 +60,7 @@ pub(crate) fn from_upstream(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Adds what is told to an answer's headers. A backend's own values of the same names give way.
+/// Adds the headers. They replace a backend's own headers of the same names.
 pub(crate) fn describe(headers: &mut HeaderMap, told: &Told<'_>) {
     headers.reserve(TOLD);
     let waited = whole(told.waited.nanos() / NANOS_PER_MILLI);
@@ -81,22 +81,22 @@ pub(crate) fn describe(headers: &mut HeaderMap, told: &Told<'_>) {
     headers.insert(REQUEST_ID, told.request_id.clone());
 }
 
-/// Adds the request's id to an answer that the gateway gives itself.
+/// Adds the request's id to a response that the gateway writes itself.
 pub(crate) fn identify(headers: &mut HeaderMap, request_id: &HeaderValue) {
     headers.insert(REQUEST_ID, request_id.clone());
 }
 
-/// The id of the request that these headers tell of.
+/// The request id among these headers.
 pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
     headers.get(REQUEST_ID).cloned().unwrap_or_else(|| HeaderValue::from_static(""))
 }
 
-/// Another backend answered than was chosen.
+/// Corrects the name of the backend, where another one responded.
 pub(crate) fn served_elsewhere(headers: &mut HeaderMap, backend: &HeaderValue) {
     headers.insert(BACKEND_USED, backend.clone());
 }
 
-/// Adds why a request was dropped, in the words that Envoy's other pickers have for it.
+/// Adds why a request was dropped, with the values of the Gateway API's pickers.
 pub(crate) fn explain(headers: &mut HeaderMap, fault: &Fault) {
     if let Some(reason) = fault.dropped_reason() {
         headers.insert(DROPPED_REASON, HeaderValue::from_static(reason));
@@ -147,7 +147,7 @@ fn tenths(number: f64, tenth: Tenth) -> HeaderValue {
         return HeaderValue::from_static(zero);
     }
     let scaled = (number * 10.0).round();
-    // A cast maps what is not a number to zero.
+    // A cast maps NaN to zero.
     let scaled = scaled.clamp(-TENTHS_MAX, TENTHS_MAX) as i64;
     let mut digits = Digits { buffer: [0; 24], start: 24 };
     let rest = scaled.unsigned_abs();

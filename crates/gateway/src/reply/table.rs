@@ -1,6 +1,6 @@
-//! The table of errors: what each fault is called outside.
+//! The table of errors: the status, code and text of each fault.
 //!
-//! Codes and statuses are a contract with programs and never change; the texts are for people and
+//! Codes and statuses are a contract with programs and never change. The texts are for people and
 //! say what to do.
 
 use flow::Span;
@@ -61,7 +61,7 @@ impl Fault {
             | Self::NoBackend
             | Self::StoreAway(_)
             | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
-            // Has no name of its own: nobody is there to read it, it is for the log.
+            // No client reads it; the log shows it.
             Self::ClientClosed => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::BackendError(_) => StatusCode::BAD_GATEWAY,
@@ -83,8 +83,8 @@ impl Fault {
         }
     }
 
-    /// Why it was dropped, in the words of the Gateway API's pickers; nothing for what was asked
-    /// wrongly.
+    /// The reason for the drop with the values of the Gateway API's pickers; `None` for invalid
+    /// requests.
     pub(super) const fn dropped_reason(&self) -> Option<&'static str> {
         Some(match self {
             Self::QueueTimeout(_) | Self::DeadlineExceeded => "rejected-ttl-expired",
@@ -136,7 +136,7 @@ impl Fault {
         )
     }
 
-    /// What is wrong and what to do.
+    /// The text for people.
     pub(super) fn message(&self) -> String {
         let fixed = match self {
             Self::QueueTimeout(waited) => {

@@ -1,4 +1,4 @@
-//! One request's hold on the core.
+//! A request's hold on the core.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 use super::{Grant, Outcome, Scheduler};
 use crate::reply::{Fault, Refused};
 
-/// A request's place, from its offer to its end. Dropping it ends the ask wherever it stands.
+/// The hold of a request on the core, from its offer to its end. Dropping it cancels the ask at any
+/// stage.
 #[derive(Debug)]
 pub(crate) struct Permit {
     scheduler: Arc<Scheduler>,
@@ -16,7 +17,7 @@ pub(crate) struct Permit {
     stage: Stage,
 }
 
-/// A look at a request's place from outside.
+/// A view of a request's place in the queue, for another task.
 #[derive(Debug)]
 pub(crate) struct QueueView {
     scheduler: Arc<Scheduler>,
@@ -27,7 +28,7 @@ pub(crate) struct QueueView {
 enum Stage {
     /// In the queue.
     Waiting(oneshot::Receiver<Outcome>),
-    /// Granted without a wait, not yet taken.
+    /// Granted at once, and not read yet.
     Granted(Grant),
     /// At a backend.
     InFlight,
@@ -50,17 +51,17 @@ impl Permit {
         Self { scheduler, ticket, stage: Stage::Waiting(outcome) }
     }
 
-    /// Its name in the core.
+    /// The ask in the core.
     pub(crate) fn ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// Whether it has to wait.
+    /// Whether the request waits in the queue.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.stage, Stage::Waiting(_))
     }
 
-    /// Waits until it may go, or hears why it may not. May be dropped and called again.
+    /// Waits for a grant or a refusal. The future may be dropped and made again.
     pub(crate) async fn grant(&mut self) -> Result<Grant, Refused> {
         let outcome = match &mut self.stage {
             Stage::Waiting(outcome) => outcome.await.unwrap_or(Err(Fault::Internal.into())),
@@ -76,22 +77,22 @@ impl Permit {
         QueueView { scheduler: Arc::clone(&self.scheduler), ticket: self.ticket }
     }
 
-    /// The stream has come this far, in tokens.
+    /// Reports the tokens of the stream so far.
     pub(crate) fn streamed(&self, tokens: u64) {
         self.told(|controller, now| controller.streamed(self.ticket, tokens, now));
     }
 
-    /// It has cost this much so far.
+    /// Reports the cost so far.
     pub(crate) fn charge(&self, cost: u64) {
         self.told(|controller, now| controller.charge(self.ticket, cost, now));
     }
 
-    /// Whoever carries it has gone to another backend with it.
+    /// Reports that another backend serves the request.
     pub(crate) fn moved(&self, to: BackendId) {
         self.told(|controller, now| controller.moved(self.ticket, to, now));
     }
 
-    /// It has ended now, and this is what it cost.
+    /// Ends the request with its cost.
     pub(crate) fn settle(mut self, usage: Usage, now: Time) {
         self.stage = Stage::Over;
         let ticket = self.ticket;
@@ -107,7 +108,7 @@ impl Permit {
         }
     }
 
-    /// The backend failed it before it did anything: it waits again.
+    /// Lets the request wait again, after its backend failed before a response.
     pub(crate) fn requeue(&mut self, place: RequeuePosition) {
         let ticket = self.ticket;
         self.stage = self.scheduler.locked(|inner, now| {
@@ -145,7 +146,7 @@ impl Drop for Permit {
 // === impl QueueView ===
 
 impl QueueView {
-    /// What the request can be told while it waits, and how many wait in all.
+    /// The forecast for the request while it waits, and the number of waiting requests.
     pub(crate) fn look(&self) -> (Option<WaitForecast>, u32) {
         self.scheduler.with(|controller, now| {
             (controller.wait_forecast(self.ticket, now), controller.depth())
@@ -153,9 +154,9 @@ impl QueueView {
     }
 }
 
-/// An ask that ended at the same moment needs nothing more: the core has counted it.
+/// An ask that ended at the same moment was counted by the core already.
 fn ended_already(answer: Result<(), Misuse>) {
     if let Err(misuse) = answer {
-        tracing::debug!(%misuse, "an ask had ended already");
+        tracing::debug!(%misuse, "the ask had ended already");
     }
 }

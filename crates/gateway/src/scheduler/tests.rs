@@ -1,4 +1,4 @@
-//! Seats end what they began, on every path, and nobody waits for a clock that nobody hears.
+//! Permits end their asks on every path, and waiting requests are woken by time alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ async fn a_panic_under_way_ends_the_ask() {
     assert_eq!(counts(&scheduler), (0, 0));
 }
 
-/// Q08: nobody calls anything, and still the waiter hears, because the scheduler keeps the time.
+/// Q08: without any other call the waiting request is woken, because the scheduler keeps the time.
 #[tokio::test]
 async fn q08_a_waiter_hears_when_its_time_is_up() {
     let scheduler = scheduler(1.0);

@@ -1,4 +1,4 @@
-//! The Batch API at the door: what comes is handed to it as it comes, and what it says goes back.
+//! The HTTP side of the Batch API: reads calls and uploads, and sends its responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::ingress::path::BatchCall;
 use crate::reply::Fault;
 use crate::state::State;
 
-/// How long a file is still taken that will not be kept: a client that sends hears nothing, and one
-/// whose connection is closed meanwhile may never hear why.
+/// How long the rest of a refused upload is read. A client does not read while it sends; if the
+/// connection were closed at once, it might never see why.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Answers a call, and counts the bytes of a file as they come.
+/// Responds to a call, and counts the bytes of an upload as they come.
 pub(super) async fn answer(
     state: &State,
     batch_runtime: Option<&BatchRuntime>,
@@ -66,7 +66,7 @@ async fn upload(
     }
 }
 
-/// Takes the rest of a body for nothing.
+/// Reads the rest of a body and drops it.
 async fn pass_over(mut arriving: Arriving) {
     while let Ok(Some(_)) = arriving.next().await {}
 }

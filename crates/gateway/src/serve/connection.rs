@@ -1,4 +1,4 @@
-//! A client's connection: how long it may take over what.
+//! A client's connection and its timeouts.
 
 use std::io;
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use crate::lazy_timer::LazyTimer;
 use crate::reply::Fault;
 use crate::socket::Socket;
 
-/// How long a connection may do nothing between two requests.
+/// The longest pause between two requests.
 const IDLE: Duration = Duration::from_secs(75);
 
-/// What a connection is at, shared between its requests and its socket.
+/// The activity of a connection, shared between its requests and its socket.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     serving: AtomicUsize,
@@ -29,24 +29,24 @@ pub(super) struct Activity {
 #[derive(Debug)]
 pub(super) struct Serving(Arc<Activity>);
 
-/// A client's socket with an eye on the clock.
+/// A client's socket with timeouts.
 ///
-/// Reading is timed only between requests: from the first byte of a head to its last the client
-/// has the head's limit, before it the idle limit. Writing is timed while no byte is taken.
+/// Reads are timed only between requests: from the first byte of a head to its last the head limit
+/// holds, before it the idle limit. Writes are timed while the client takes no byte.
 ///
-/// Nobody reads on while a client that sent more than one request waits for the first answer, so
-/// nobody would see it leave: the socket looks by itself then.
+/// hyper does not read while a client that sent several requests waits for the first response, so
+/// it would not notice that the client left. The socket checks that by itself.
 #[derive(Debug)]
 pub(super) struct ClientSocket {
     stream: Socket,
     activity: Arc<Activity>,
-    /// Requests served when it was last looked at, and whether one was being served.
+    /// The count of served requests at the last check, and whether one was in progress.
     seen: usize,
     busy: bool,
-    /// Whether part of a head has come, and whether it is one of HTTP/1.
+    /// Whether part of a head has come, and whether the connection speaks HTTP/1.
     begun: bool,
     plain: bool,
-    /// Whether the one who reads hears of what comes next.
+    /// Whether a pending read will notice the next byte.
     watched: bool,
     head: Patience,
     write: Patience,
@@ -101,7 +101,7 @@ impl ClientSocket {
         }
     }
 
-    /// Nothing came: has the client taken too long?
+    /// Ready when the client has taken too long.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let served = self.activity.served.load(Ordering::Relaxed);
         if std::mem::replace(&mut self.seen, served) != served {
@@ -119,7 +119,7 @@ impl ClientSocket {
         self.head.poll(context, limit)
     }
 
-    /// Whether the client has closed while it is served, and nothing of it is left to read.
+    /// Whether the client has closed the connection during a request, with nothing left to read.
     fn has_left(&self, context: &mut Context<'_>) -> bool {
         if self.activity.serving.load(Ordering::Relaxed) == 0 {
             return false;
@@ -129,8 +129,8 @@ impl ClientSocket {
         matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
     }
 
-    /// A request is being served, whose body has a limit of its own. When it ends nobody reads
-    /// again, so the clock does.
+    /// Sets a timer while a request is in progress. The request's body has its own limit; after the
+    /// request hyper does not poll the read again, so the timer does.
     fn look_again(&mut self, context: &mut Context<'_>) {
         if !std::mem::replace(&mut self.busy, true) {
             self.head.rest();
@@ -141,7 +141,7 @@ impl ClientSocket {
         }
     }
 
-    /// A newcomer has something to ask. Of HTTP/2 any frame may come between two requests.
+    /// Whether a head is expected. Over HTTP/2 other frames may come between two requests.
     fn waits_for_head(&self, served: usize) -> bool {
         served == 0 || (self.begun && self.plain)
     }
@@ -157,10 +157,10 @@ impl ClientSocket {
         }
     }
 
-    /// Says why the connection ends, if there is anyone to say it to.
+    /// Sends a 408 where a client waits for a response.
     fn say_late(&self) {
         if self.begun && self.plain {
-            // Nothing else is being written now, and a full buffer only means that nobody reads.
+            // Nothing else is being written now; a full buffer means that the client does not read.
             let _ = self.stream.try_write(&super::raw(&Fault::RequestTimeout.into()));
         }
     }

@@ -1,4 +1,4 @@
-//! The dispatcher's pages.
+//! The dispatcher's pages: queues, dead letters, health.
 
 use bytes::Bytes;
 use flow::Time;
@@ -18,11 +18,11 @@ use crate::observe::METRICS_TYPE;
 use crate::reply::{Fault, content, error, json, uncached};
 use crate::state::State;
 
-/// How a dispatcher that stands alone is.
+/// The health of a dispatcher without a gateway.
 #[derive(Debug, Serialize)]
 struct Health<'a> {
     status: &'static str,
-    /// By this a gateway tells it from a model server.
+    /// A gateway recognises by this that it is not a model server.
     tidegate: &'a str,
     version: &'static str,
     uptime_seconds: f64,
@@ -36,8 +36,7 @@ struct Ready {
     ready: bool,
 }
 
-/// A page of a dispatcher that stands alone: it has no model servers of its own, and only its store
-/// can fail it.
+/// A page of a dispatcher without a gateway. It has no backends; only its stores can fail.
 pub(super) fn alone(
     state: &State,
     batch_runtime: &BatchRuntime,
@@ -72,7 +71,7 @@ pub(super) fn alone(
     error::response(&fault.into())
 }
 
-/// Answers for the dispatcher, where there is one.
+/// Responds to a call for the dispatcher, where there is one.
 pub(super) async fn answer(
     state: &State,
     batch_runtime: Option<&BatchRuntime>,
@@ -114,7 +113,7 @@ async fn act(
     action: DeadLetterAction,
     (parts, body): (&Parts, Incoming),
 ) -> Result<Response<Full<Bytes>>, Fault> {
-    // A page of some website could post anything else here in its visitor's name.
+    // A website could make its visitor's browser post any other media type here.
     if !ingress::headers::is_json(&parts.headers) {
         let what = "Send it with the header Content-Type: application/json.";
         return Err(Fault::InvalidRequest(what.into()));

@@ -1,5 +1,5 @@
-//! A file on its way to a client: its call ends with the last byte, not with the first, and a
-//! client that leaves before is told as one.
+//! The body of a file download. The record of the call ends with the last byte; a client that leaves
+//! before is recorded as such.
 
 use std::io;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ impl Told {
     /// `bare` means that only the head is asked for.
     pub(super) fn new(file: Download, record: RequestRecord, bare: bool) -> Self {
         let mut told = Self { file, record: Some(record) };
-        // Nobody asks for what is not there.
+        // hyper does not poll an empty body.
         if bare || told.file.is_end_stream() {
             told.complete();
         }

@@ -1,7 +1,7 @@
-//! A future that is polled only after it has called.
+//! A future that is polled again only after its own waker was called.
 //!
-//! A connection's task is woken several times for every request. Asking each time whether the end
-//! of all has begun takes a lock, for something that happens once; so that gets a bell of its own.
+//! A connection's task is woken several times for every request. Polling the shutdown signal each
+//! time takes a lock, for something that happens once. So the signal gets a waker of its own.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ pub(super) struct LazyWaker<F> {
     waker: Waker,
 }
 
-/// Wakes the task, and remembers that it did.
+/// Wakes the task, and remembers that it was called.
 struct Bell {
     rung: AtomicBool,
     task: Mutex<Option<Waker>>,
@@ -40,7 +40,7 @@ impl<F: Future> Future for LazyWaker<F> {
         }
         *this.bell.task.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(context.waker().clone());
-        // Before the poll: whoever rings from now on is heard at the next one.
+        // Before the poll: a wake from now on leads to the next one.
         this.bell.rung.store(false, Ordering::Release);
         this.future.as_mut().poll(&mut Context::from_waker(&this.waker))
     }

@@ -1,5 +1,5 @@
-//! What is answered here and takes part in work: the Batch API and the dispatcher's pages. It is
-//! counted and logged as what a backend answers is, but has no band: it takes nobody's turn.
+//! Calls that the process itself responds to: the Batch API and the dispatcher's pages. They are
+//! counted and logged like proxied requests, but have no band, since they do not queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::ingress::path::{BatchCall, DispatchCall};
 use crate::reply::{error, headers};
 use crate::request::RequestRecord;
 
-/// What is asked for.
+/// A call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Local {
     Batch(BatchCall),
     Queues(DispatchCall),
 }
 
-/// Answers a call. A client that leaves before that is counted as one that left.
+/// Responds to a call. A client that leaves before is counted as such.
 pub(super) async fn answer(
     worker: &Worker,
     call: Local,
@@ -77,7 +77,7 @@ pub(super) async fn answer(
     response
 }
 
-/// Sends a file, whose call ends when the last of it has gone.
+/// The body of a file, whose record ends with its last byte.
 fn send(file: Download, record: RequestRecord, (parts, limit): (&Parts, Duration)) -> Content {
     let told = Told::new(file, record, parts.method == Method::HEAD);
     match parts.version {

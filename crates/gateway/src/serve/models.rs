@@ -1,4 +1,4 @@
-//! What there is to ask for: the models of all backends, in the words of OpenAI and of Ollama.
+//! Model lists: the models of all backends, in the formats of OpenAI and of Ollama.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -32,9 +32,9 @@ struct Tags<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Tag<'a> {
-    /// As a server of Ollama lists it.
+    /// As an Ollama server lists it.
     GatewayIdentity(&'a RawValue),
-    /// For one that no such server lists.
+    /// A model that no Ollama server lists.
     Made { name: &'a str, model: &'a str },
 }
 

@@ -1,4 +1,4 @@
-//! A request's body: whole and bounded, or piece by piece.
+//! The body of a client's request: collected within limits, or read piece by piece.
 
 use std::error::Error as _;
 use std::io;
@@ -17,19 +17,18 @@ use crate::config::resolved::Server;
 use crate::reply::Fault;
 use crate::state::State;
 
-/// What is set aside for a body before it has come, at most: a client's word costs nothing.
+/// The most memory that is allocated for a body before it has come: a client may announce anything.
 const TRUSTED: usize = 256 << 10;
 
-/// Bytes that a client must send in a second in the long run, where it may take as long as it
-/// needs.
+/// The bytes per second that an upload without a time limit must reach in the long run.
 const PACE: u64 = 1 << 10;
 
-/// A body, and its part of what all of them hold.
+/// A body, and its reservation of the memory for bodies.
 type Whole = (Bytes, Reservation);
 
-/// A body that is taken as it comes, however long that takes. Its client must not fall silent, nor
-/// send so little that it could hold its place for ever; only the time that it is waited for
-/// counts.
+/// A body that is read piece by piece without a limit in time. Its client must not fall silent, nor
+/// send so slowly that it could occupy a connection for ever. Only the time spent waiting for the
+/// client counts.
 #[derive(Debug)]
 pub(super) struct Arriving<B = Incoming> {
     body: B,
@@ -48,12 +47,12 @@ where
         Self { body, silence, waited: Duration::ZERO, received: 0 }
     }
 
-    /// How many bytes are announced at least.
+    /// The least number of bytes that the client announces.
     pub(super) fn announced(&self) -> u64 {
         self.body.size_hint().lower()
     }
 
-    /// The next piece; nothing at the end.
+    /// The next piece; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         loop {
             let earned = self.silence + Duration::from_secs(self.received / PACE);
@@ -62,7 +61,7 @@ where
             let frame = tokio::time::timeout(limit, self.body.frame()).await;
             self.waited += began.elapsed();
             let Some(frame) = frame.map_err(|_| Fault::RequestTimeout)? else { return Ok(None) };
-            // Trailers say nothing of interest.
+            // Trailers are of no use here.
             if let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() {
                 self.received += data.len() as u64;
                 return Ok(Some(data));
@@ -71,7 +70,7 @@ where
     }
 }
 
-/// Reads a body to its end.
+/// Collects a body within the limits of the configuration.
 pub(super) async fn collect(
     body: Incoming,
     server: &Server,
@@ -85,7 +84,7 @@ pub(super) async fn collect(
         return Ok((Bytes::new(), state.body_memory.hold()));
     }
     let mut work = pin!(gather(body, server, state.body_memory.hold()));
-    // A small body comes with its head and is there when it is asked for again: no need of a timer.
+    // A small body comes with its head and is there at the second poll, without a timer.
     if let Some(done) = twice(work.as_mut()).await {
         return done;
     }
@@ -96,7 +95,7 @@ pub(super) async fn collect(
     }
 }
 
-/// What comes of `work` if it is polled now and once more.
+/// The output of `work` if two polls are enough.
 async fn twice<F: Future>(mut work: Pin<&mut F>) -> Option<F::Output> {
     let mut again = true;
     std::future::poll_fn(|context| match work.as_mut().poll(context) {
@@ -123,7 +122,7 @@ async fn gather(
         let frame = frame.map_err(|error| broken(&error))?;
         let Ok(data) = frame.into_data() else { continue };
         held.more(data.len(), server.bodies_limit)?;
-        // Most bodies come in one piece, which need not be copied.
+        // Most bodies come in one piece, which is not copied.
         let Some(begun) = &first else {
             first = Some(data);
             if body.is_end_stream() {
@@ -147,7 +146,7 @@ async fn gather(
     Ok((if rest.is_empty() { first } else { rest.freeze() }, held))
 }
 
-/// Why a body has no end: its client has left, or does not know how to send one.
+/// Why a body cannot be read: its client has left, or its framing is wrong.
 fn broken(error: &hyper::Error) -> Fault {
     let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     let wrong = |io: &io::Error| {
@@ -167,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// A body whose client sends what the test sends.
+    /// A body that the test sends.
     struct Sent(mpsc::UnboundedReceiver<Bytes>);
 
     impl Body for Sent {
@@ -184,8 +183,7 @@ mod tests {
 
     const SILENCE: Duration = Duration::from_secs(60);
 
-    /// How many pieces of this size come, one after every pause, until it is given up or so many
-    /// have come.
+    /// The number of pieces of this size that are read, one after every pause, up to `most`.
     async fn pieces(size: usize, pause: Duration, most: usize) -> usize {
         let (client, body) = mpsc::unbounded_channel();
         crate::task::spawn(async move {

@@ -1,4 +1,4 @@
-//! The body of an answer, whatever it comes from.
+//! The body of every response that is sent to a client.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,37 +17,38 @@ use super::file_download::Told;
 use crate::proxy::{BodyError, ResponseBody};
 use crate::task;
 
-/// Frames on their way to a client. Dropped before it has ended, it breaks the answer off.
+/// The sending end of a body that a task writes. Dropped before [`Frames::end`], it cuts the
+/// response.
 #[derive(Debug)]
 pub(super) struct Frames {
     sender: mpsc::Sender<Result<Frame<Bytes>, BodyError>>,
     ended: Arc<AtomicBool>,
 }
 
-/// The client's end of it.
+/// The receiving end, which hyper polls.
 #[derive(Debug)]
 pub(super) struct Handed {
     receiver: mpsc::Receiver<Result<Frame<Bytes>, BodyError>>,
     ended: Arc<AtomicBool>,
 }
 
-/// What a client is sent. As long as it is there, the connection is serving.
+/// A response body. While it exists, its connection counts as busy.
 #[derive(Debug)]
 pub(super) struct Reply {
     content: Content,
     _serving: Serving,
 }
 
-/// Where the bytes come from.
+/// The source of a body.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// From here.
+    /// Built by the gateway.
     Whole(Full<Bytes>),
-    /// From a backend.
+    /// A backend's response.
     Relayed(Box<ResponseBody>),
-    /// From a file.
+    /// A stored file.
     Stored(Told),
-    /// From a task that hands over frame by frame.
+    /// Written by a task.
     Handed(Handed),
 }
 
@@ -94,7 +95,7 @@ impl Body for Reply {
 // === impl Content ===
 
 impl Content {
-    /// How long it is, as far as that is known.
+    /// The length, as far as it is known.
     pub(super) fn size(&self) -> SizeHint {
         match self {
             Self::Whole(whole) => whole.size_hint(),
@@ -104,8 +105,9 @@ impl Content {
         }
     }
 
-    /// An answer for one of many streams on a connection. Such a stream is not asked for more while
-    /// its client takes nothing, and nobody would notice: so a task asks, and gives up in time.
+    /// A body for one of many streams on a connection. hyper does not poll such a body while its
+    /// client reads nothing, so no timer of the body would run. A task polls it and gives up in
+    /// time.
     pub(super) fn handed<B>(answer: B, limit: Duration) -> Self
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
@@ -130,7 +132,7 @@ impl Frames {
         (Self { sender, ended: Arc::clone(&ended) }, Handed { receiver, ended })
     }
 
-    /// Hands over a frame; says whether the client took what came before it in time.
+    /// Sends a frame. Returns whether the client took the frame before it in time.
     pub(super) async fn send(
         &self,
         frame: Result<Frame<Bytes>, BodyError>,
@@ -139,7 +141,7 @@ impl Frames {
         matches!(tokio::time::timeout(limit, self.sender.send(frame)).await, Ok(Ok(())))
     }
 
-    /// Hands over a frame that can be left out: whoever has not read the last one needs no other.
+    /// Sends a frame that may be lost: a client that has not read the last one needs no other.
     pub(super) fn offer(&self, frame: Frame<Bytes>) {
         let _ = self.sender.try_send(Ok(frame));
     }
@@ -149,7 +151,7 @@ impl Frames {
         self.sender.closed().await;
     }
 
-    /// All has been handed over.
+    /// Marks the end of the body.
     pub(super) fn end(self) {
         self.ended.store(true, Ordering::Release);
     }
@@ -168,7 +170,7 @@ impl Handed {
     }
 }
 
-/// Hands an answer over, until its client takes nothing for as long as the limit.
+/// Sends a body, until its end or until the client takes nothing for the limit.
 pub(super) async fn hand_over<B>(mut answer: B, frames: Frames, limit: Duration)
 where
     B: Body<Data = Bytes> + Unpin,

@@ -1,4 +1,4 @@
-//! Which request is answered by whom.
+//! Routes a request to the code that responds to it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::proxy::{ProxiedRequest, UpstreamRequest};
 use crate::reply::{Fault, Refused, error, headers};
 use crate::request::{Request, RequestRecord};
 
-/// Answers a request.
+/// Responds to a request.
 pub(super) async fn answer(
     worker: Arc<Worker>,
     request: HttpRequest<Incoming>,

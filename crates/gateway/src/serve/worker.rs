@@ -28,20 +28,20 @@ const TIDY_EVERY: Duration = Duration::from_secs(10);
 /// Requests at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 1024;
 
-/// What one worker needs.
+/// The state of one worker.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) state: Arc<State>,
     pub(super) pool: Arc<Pool>,
     pub(super) doors: Doors,
-    /// Batch work, where there is any.
+    /// The batch runtime, where batch work is configured.
     pub(super) batch_runtime: Option<Arc<BatchRuntime>>,
 }
 
 /// Which routes a listener has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doors {
-    /// Model servers.
+    /// Proxied requests and model lists.
     pub(super) api: bool,
     /// The Batch API.
     pub(super) batch: bool,
@@ -132,7 +132,7 @@ impl Doors {
         Self { api: false, batch: true, visibility: true }
     }
 
-    /// Whether it is that of a dispatcher, with no model servers behind it.
+    /// Whether the listener belongs to a dispatcher without a gateway.
     pub(super) fn is_dispatcher(self) -> bool {
         self.batch && !self.api
     }

@@ -1,7 +1,8 @@
-//! A plain HTTP client: one exchange at a time on connections that are kept for the next one.
+//! A plain HTTP client, for everything that is not proxied: batch work on its way to a gateway,
+//! pages of metrics, queries, the command line.
 //!
-//! For all that is not the relay: batch work on its way to a gateway, pages of metrics, queries,
-//! the command line. Answers are read whole, up to a limit.
+//! A connection carries one exchange at a time and is kept for the next. Responses are read whole,
+//! up to a limit.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,51 +20,58 @@ use hyper_util::rt::TokioIo;
 use super::connect::{self, Connection};
 use crate::task;
 
-/// Connections to one server that rest at most.
+/// Idle connections that are kept for one server.
 const RESTING_MAX: usize = 256;
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// What one question may cost.
+/// The limits of a blocking call.
 const ASKED_LIMIT: Duration = Duration::from_secs(30);
 const ASKED_MAX: usize = 64 << 20;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
 
-/// Connections that rest, by server.
+/// Idle connections, by server.
 #[derive(Debug, Default)]
 pub struct Client {
     resting: Mutex<BTreeMap<String, Vec<SendRequest<Full<Bytes>>>>>,
 }
 
-/// A server and the path below which everything is.
+/// A server and a base path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl {
-    /// Host and port as they are connected to.
+    /// Host and port to connect to.
     pub place: String,
     host: HeaderValue,
     path: String,
 }
 
-/// What came back.
+/// Why a text is not a [`BaseUrl`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseUrlError {
+    url: String,
+    problem: &'static str,
+}
+
+/// A response.
 #[derive(Clone, Debug)]
 pub struct ClientResponse {
-    /// How it went.
+    /// The status.
     pub status: StatusCode,
-    /// What was said about it.
+    /// The headers.
     pub headers: HeaderMap,
-    /// All of it.
+    /// The whole body.
     pub body: Bytes,
 }
 
-/// Why nothing came back.
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
-    /// Nobody could be reached: nothing was sent.
+    /// The server cannot be reached; nothing was sent.
     Unreached(String),
-    /// It was longer than allowed.
+    /// The response is longer than allowed.
     TooLong,
     /// The connection broke; the request may have been taken.
     Lost(String),
-    /// It cannot be written at all.
+    /// The request is not valid.
     Unwritable(String),
 }
 
@@ -71,8 +79,8 @@ pub enum ClientError {
 
 impl BaseUrl {
     /// Reads `http://host:port/path`.
-    pub fn parse(url: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("{url:?} is not a server's address: {why}");
+    pub fn parse(url: &str) -> Result<Self, BaseUrlError> {
+        let wrong = |problem| BaseUrlError { url: url.to_owned(), problem };
         let uri: Uri = url.parse().map_err(|_| wrong("write it as http://host:port"))?;
         match uri.scheme_str() {
             Some("http") => {}
@@ -99,11 +107,21 @@ impl BaseUrl {
     }
 }
 
+// === impl BaseUrlError ===
+
+impl std::fmt::Display for BaseUrlError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} is not a server's address: {}", self.url, self.problem)
+    }
+}
+
+impl std::error::Error for BaseUrlError {}
+
 // === impl Client ===
 
 impl Client {
-    /// Sends a request and reads its answer, at most `most` bytes. Given up, it closes the
-    /// connection, so that the server knows.
+    /// Sends a request and reads its response, at most `most` bytes. If the future is dropped, the
+    /// connection closes, so that the server notices.
     pub async fn send(
         &self,
         base: &BaseUrl,
@@ -120,7 +138,7 @@ impl Client {
 
     async fn connection(&self, base: &BaseUrl) -> Result<SendRequest<Full<Bytes>>, ClientError> {
         while let Some(mut sender) = self.take(base) {
-            // One that the server has closed meanwhile says so here.
+            // A connection that the server has closed meanwhile fails here.
             if sender.ready().await.is_ok() {
                 return Ok(sender);
             }
@@ -156,12 +174,12 @@ where
         connect::connect(&base.place, CONNECT_LIMIT).await.map_err(|error| unreached(&error))?;
     let io = TokioIo::new(connection);
     let (sender, connection) = handshake(io).await.map_err(|error| unreached(&error))?;
-    // It ends with the last of its senders.
+    // It ends with its sender.
     task::spawn(async move { drop(connection.await) });
     Ok(sender)
 }
 
-/// Reads an answer whole.
+/// Reads a response whole.
 pub async fn read(
     response: http::Response<Incoming>,
     most: usize,
@@ -176,7 +194,7 @@ pub async fn read(
     Ok(ClientResponse { status: parts.status, headers: parts.headers, body: body.to_bytes() })
 }
 
-/// One question from a program that is not asynchronous, bounded in time and size.
+/// One call from a program that is not asynchronous, bounded in time and size.
 pub fn ask(
     base: &BaseUrl,
     (method, path): (&str, &str),
@@ -193,7 +211,7 @@ pub fn ask(
     })
 }
 
-/// A text as it may stand in a query.
+/// Percent-encodes a text for a query.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

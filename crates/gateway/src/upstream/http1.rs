@@ -29,16 +29,16 @@ use crate::lazy_timer::LazyTimer;
 pub(crate) use framing::Framing;
 pub(crate) use head::Http1Request;
 
-/// The most of a backend's head that is read.
+/// The largest head of a response.
 const HEAD_MAX: usize = 256 << 10;
-/// How much is read at once, at least, and where much comes, at most.
+/// The least and the most bytes of one read.
 const READ_MIN: usize = 8 << 10;
 const READ_MAX: usize = 256 << 10;
-/// Less room than this is not worth a read.
+/// The least room for a read.
 const ROOM_MIN: usize = 1 << 10;
-/// A body up to this length is copied behind its head: one piece costs less to send than two.
+/// A body up to this length is copied behind its head: one slice costs less to send than two.
 const COPIED_MAX: usize = 4 << 10;
-/// The most that a connection keeps for its next head.
+/// The most memory that an idle connection keeps.
 const KEPT_MAX: usize = 16 << 10;
 
 /// See the module's description.
@@ -46,34 +46,34 @@ const KEPT_MAX: usize = 16 << 10;
 pub(crate) struct Http1 {
     connection: Connection,
     outbox: Outbox,
-    /// What has come and was not taken yet.
+    /// Bytes that have come and were not taken yet.
     came: BytesMut,
-    /// How much is read at once, and the most it has been since the connection was idle.
+    /// The size of the next read, and its maximum since the connection was idle.
     read_size: usize,
     read_most: usize,
-    /// For all its exchanges.
+    /// One timer for all exchanges.
     timer: LazyTimer,
-    /// Whether anything of the answer has come.
+    /// Whether any byte of the response has come.
     touched: bool,
-    /// Whether the backend keeps it open after this answer.
+    /// Whether the backend keeps the connection open after this response.
     lasts: bool,
 }
 
-/// Why there is no answer, or no more of it.
+/// Why there is no response, or no more of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeError {
-    /// The time is over.
+    /// No response began in time.
     TimedOut,
-    /// What broke it.
+    /// The exchange broke; the text says how.
     Broken(String),
 }
 
-/// What is still to be sent.
+/// The bytes that are still to be sent.
 #[derive(Debug, Default)]
 struct Outbox {
     head: Vec<u8>,
     body: Bytes,
-    /// Of both together.
+    /// The number of bytes sent, of both together.
     sent: usize,
 }
 
@@ -93,7 +93,7 @@ impl Http1 {
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its response.
     pub(crate) async fn exchange(
         &mut self,
         wanted: &Http1Request<'_>,
@@ -105,17 +105,17 @@ impl Http1 {
         std::future::poll_fn(|context| self.poll_head(context, wanted, &mut seen, due)).await
     }
 
-    /// Whether nothing of an answer has come.
+    /// Whether no byte of a response has come.
     pub(crate) fn is_untouched(&self) -> bool {
         !self.touched
     }
 
-    /// Whether another request may be sent, now that an answer has been read to its end.
+    /// Whether another request may be sent, after a response has been read to its end.
     pub(crate) fn may_serve_again(&self) -> bool {
         self.lasts && self.outbox.is_sent() && self.came.is_empty()
     }
 
-    /// Gives back what a large answer took: idle connections are many.
+    /// Frees the memory of a large response: idle connections are many.
     pub(crate) fn shrink(&mut self) {
         if self.read_most > KEPT_MAX {
             (self.came, self.read_size, self.read_most) = (BytesMut::new(), READ_MIN, READ_MIN);
@@ -127,7 +127,7 @@ impl Http1 {
         self.connection.is_idle()
     }
 
-    /// The next part of the answer's body; nothing at its end.
+    /// The next part of the response's body; `None` at its end.
     pub(crate) fn poll_body(
         &mut self,
         context: &mut Context<'_>,
@@ -172,10 +172,10 @@ impl Http1 {
         }
     }
 
-    /// Sends what is still to be sent and reads what has come; 0 at the end of the connection.
+    /// Sends the rest of the request and reads; 0 at the end of the connection.
     ///
-    /// A backend may answer before it has taken the request, and refuse the rest: what it said is
-    /// worth more than that it did not listen.
+    /// A backend may respond before it has read the request, and refuse the rest: its response is
+    /// worth more than the write error.
     fn poll_move(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, ExchangeError>> {
         let sent = self.outbox.poll_send(&mut self.connection, context);
         match (self.poll_read(context), sent) {
@@ -240,7 +240,7 @@ impl Outbox {
                 written => self.sent += written,
             }
         }
-        // Nobody else can free it while the answer goes on.
+        // The response may go on for long: free the body now.
         self.drop_body();
         Poll::Ready(Ok(()))
     }

@@ -20,11 +20,11 @@ use crate::task;
 
 /// Idle connections kept for one backend by one worker.
 const IDLE_MAX: usize = 256;
-/// How often one may be found resting before it is let go: within the minute. Whatever stands
-/// between may forget a connection that says nothing, and tell nobody.
+/// The number of tidyings after which an idle connection is closed: within the minute. A NAT or a
+/// firewall may drop a silent connection without a word.
 const RESTS_MAX: u32 = 5;
 
-/// What is sent to backends: the whole body is at hand, so that it can be sent again.
+/// The body of a request: all of it is at hand, so that it can be sent again.
 pub(crate) type WholeBody = Full<Bytes>;
 
 /// One worker's connections.
@@ -35,13 +35,13 @@ pub(crate) struct Pool {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// With how often each has been found resting. The last that came is the next that goes, so
-    /// those at the front may rest for hours.
+    /// Each with the number of tidyings that found it idle. The last to return is the first to be
+    /// used, so those at the front may be idle for hours.
     idle: Vec<(Box<Http1>, u32)>,
     shared: Option<http2::SendRequest<WholeBody>>,
 }
 
-/// The way back into the pool for a connection whose answer has been read.
+/// The way back into the pool for a connection whose response has been read.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pool: Arc<Pool>,
@@ -51,7 +51,7 @@ pub(crate) struct Lease {
 // === impl Pool ===
 
 impl Pool {
-    /// A connection of one's own that nobody uses and that is still open, as far as can be seen.
+    /// An idle connection that is still open, as far as can be seen.
     pub(crate) fn idle(&self, backend: BackendId) -> Option<Box<Http1>> {
         let mut kept = self.kept();
         let idle = &mut kept.get_mut(&backend)?.idle;
@@ -69,8 +69,8 @@ impl Pool {
         Ok(Box::new(Http1::new(connect(address, timeout).await?)))
     }
 
-    /// Lets go of connections that were closed or have rested for long, and of those to backends
-    /// that are gone. Called now and then.
+    /// Closes connections that the backend closed, that were idle for long, or whose backend is
+    /// gone.
     pub(crate) fn tidy(&self, still_there: impl Fn(BackendId) -> bool) {
         self.kept().retain(|&backend, kept| {
             kept.idle.retain_mut(|(connection, rested)| {
@@ -81,7 +81,7 @@ impl Pool {
         });
     }
 
-    /// The connection that all share.
+    /// The shared connection of HTTP/2.
     pub(crate) async fn shared(
         &self,
         backend: BackendId,
@@ -118,7 +118,7 @@ impl Lease {
         Self { pool: Arc::clone(pool), backend }
     }
 
-    /// The answer has been read to its end: the connection may serve again.
+    /// Returns a connection whose response has been read to its end.
     pub(crate) fn give_back(&self, connection: Box<Http1>) {
         let mut kept = self.pool.kept();
         let idle = &mut kept.entry(self.backend).or_default().idle;

@@ -3,12 +3,12 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// One attempt, in the unit that is counted.
+/// One attempt, in thousandths.
 const ONE: i64 = 1000;
-/// What is there at the start and at most: enough for a backend that dies with all it holds.
+/// The budget at the start and its maximum: enough for a backend that dies with all its requests.
 const RESERVE: i64 = 100 * ONE;
 
-/// How many further attempts may be made.
+/// The number of attempts that may be repeated.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     left: AtomicI64,
@@ -17,14 +17,14 @@ pub(crate) struct RetryBudget {
 // === impl RetryBudget ===
 
 impl RetryBudget {
-    /// A request makes its first attempt, which pays for `share` of another one.
+    /// Pays for `share` of a repeated attempt, once per request.
     pub(crate) fn deposit(&self, share: f64) {
         if self.left.load(Ordering::Relaxed) < RESERVE {
             self.left.fetch_add((share * ONE as f64) as i64, Ordering::Relaxed);
         }
     }
 
-    /// Whether a further attempt may be made.
+    /// Takes one repeated attempt from the budget, if it has one.
     pub(crate) fn withdraw(&self) -> bool {
         let take = |left| (left >= ONE).then_some(left - ONE);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()

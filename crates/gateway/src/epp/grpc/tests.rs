@@ -30,7 +30,7 @@ fn poll(reply: &mut Reply) -> Poll<Option<Frame<Bytes>>> {
     Pin::new(reply).poll_frame(&mut context).map(|frame| frame.map(|Ok(frame)| frame))
 }
 
-/// What a buffer holds, message by message.
+/// The messages of a buffer.
 fn heard(buffer: &[u8]) -> Result<Vec<String>, Status> {
     let mut buffer = BytesMut::from(buffer);
     let mut names = Vec::new();

@@ -28,7 +28,7 @@ fn x02_all_is_well_when_a_backend_is_ready() {
     assert_eq!(statuses(&state(true)), [Serving; 4]);
 }
 
-/// Requests wait here for a backend: only whoever can send them elsewhere is told to.
+/// Requests wait here for a backend: only readiness says that they should go elsewhere.
 #[test]
 fn x02_a_picker_that_knows_no_model_is_not_ready_but_takes_requests() {
     assert_eq!(statuses(&state(false)), [Serving, Serving, Serving, NotServing]);

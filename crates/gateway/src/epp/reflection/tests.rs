@@ -44,7 +44,7 @@ fn x02_every_service_is_listed() {
     assert_eq!(names, wanted);
 }
 
-/// Many clients ask for nothing twice: what a file needs must come with it.
+/// Many clients send one query alone: a file must come with its dependencies.
 #[test]
 fn x02_a_file_comes_with_all_that_it_needs_once() {
     let files = files(ask(MessageRequest::FileByFilename(PROCESSOR.into())));

@@ -1,6 +1,6 @@
 //! X03: a connection on which nothing is asked ends, whatever was asked before.
 //!
-//! The clock stands still until nobody has anything to do, and then jumps to the next timer.
+//! The clock stands still while any task can run, and then jumps to the next timer.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ async fn ask(stream: &mut TcpStream) {
     }
 }
 
-/// What comes until the connection ends, and how long that takes.
+/// The bytes until the connection ends, and how long that takes.
 async fn rest(stream: &mut TcpStream) -> (Vec<u8>, Duration) {
     let (start, mut said) = (Instant::now(), Vec::new());
     let end = timeout(LONG, stream.read_to_end(&mut said)).await;

@@ -8,9 +8,9 @@ use memchr::memchr;
 
 use super::ExchangeError;
 
-/// The longest line before a chunk; what it says besides the length is passed over.
+/// The longest line before a chunk; extensions of a chunk are ignored.
 const LINE_MAX: usize = 4 << 10;
-/// The most that may follow the last chunk.
+/// The most bytes that may follow the last chunk.
 const TRAILERS_MAX: usize = 16 << 10;
 const TRAILERS_COUNT_MAX: usize = 64;
 
@@ -23,7 +23,7 @@ pub(crate) enum Framing {
     UntilClose,
 }
 
-/// What comes next of a body in chunks.
+/// The next part of a body in chunks.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {
     /// The line with its length.
@@ -36,13 +36,13 @@ pub(crate) enum Chunk {
     Trailers,
 }
 
-/// What could be taken.
+/// The outcome of taking a part.
 #[derive(Debug)]
 pub(super) enum Step {
     Frame(Frame<Bytes>),
-    /// Nothing before more comes.
+    /// More bytes are needed.
     More,
-    /// There is no more.
+    /// The body is at its end.
     Over,
 }
 
@@ -66,7 +66,7 @@ impl Framing {
         }
     }
 
-    /// Takes the next part from what has come.
+    /// Takes the next part from the bytes that have come.
     pub(super) fn take(&mut self, came: &mut BytesMut) -> Result<Step, ExchangeError> {
         match self {
             Self::Length(0) => Ok(Step::Over),
@@ -116,7 +116,7 @@ impl Framing {
     }
 }
 
-/// Takes what has come, as far as it belongs to what is left.
+/// Takes the bytes that belong to the body.
 fn data(came: &mut BytesMut, left: &mut u64) -> Step {
     if came.is_empty() {
         return Step::More;
@@ -126,8 +126,7 @@ fn data(came: &mut BytesMut, left: &mut u64) -> Step {
     Step::Frame(Frame::data(came.split_to(length).freeze()))
 }
 
-/// The line before a chunk. Whatever is not digits to the letter could be read otherwise by
-/// somebody else.
+/// The line before a chunk. Anything but plain digits might be read otherwise by another program.
 fn size(came: &mut BytesMut) -> Result<Option<Chunk>, ExchangeError> {
     let wrong = || ExchangeError::broken("a chunk's length cannot be read");
     let Some(end) = memchr(b'\n', came) else {
@@ -136,7 +135,7 @@ fn size(came: &mut BytesMut) -> Result<Option<Chunk>, ExchangeError> {
     let line = came[..end].strip_suffix(b"\r").ok_or_else(wrong)?;
     let digits = line.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii_end();
     let hex = line.len() <= LINE_MAX && digits.iter().all(u8::is_ascii_hexdigit);
-    // A line's end within a line is one for somebody.
+    // Some programs take a lone carriage return for a line's end.
     let hex = hex && memchr(b'\r', line).is_none();
     let size = std::str::from_utf8(digits).ok().filter(|_| hex);
     let size = size.and_then(|digits| u64::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?;

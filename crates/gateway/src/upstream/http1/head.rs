@@ -1,4 +1,4 @@
-//! Heads: the one that is sent, and the one that comes back.
+//! The head of a request as it is written, and of a response as it is read.
 
 use std::mem::MaybeUninit;
 
@@ -15,15 +15,15 @@ const HEADERS_MAX: usize = 128;
 /// Room for those that the gateway adds: a map that must grow is built twice.
 const ADDED: usize = 8;
 
-/// What is to be sent.
+/// A request to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Http1Request<'a> {
     pub(crate) method: &'a Method,
-    /// What stands before the path at this backend.
+    /// The base path of the backend.
     pub(crate) base: &'a str,
     pub(crate) path: &'a PathAndQuery,
     pub(crate) host: &'a HeaderValue,
-    /// Without those that belong to a connection.
+    /// Without the headers of the connection.
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Bytes,
 }
@@ -37,7 +37,7 @@ pub(super) struct ResponseHead {
     pub(super) lasts: bool,
 }
 
-/// What headers say of where the body and the connection end.
+/// The headers that decide where the body and the connection end.
 #[derive(Debug, Default)]
 struct Says {
     chunked: bool,
@@ -84,8 +84,8 @@ fn header(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Takes the head of the answer from what has come, once it is whole. What an interim answer (100,
-/// 103) says is passed over. `seen` is how much was looked at in vain.
+/// Takes the head of the response, once all of it has come. Interim responses (100, 103) are skipped.
+/// `seen` is the number of bytes that were scanned without an end.
 pub(super) fn read(
     came: &mut BytesMut,
     seen: &mut usize,
@@ -110,8 +110,8 @@ pub(super) fn read(
     Ok(None)
 }
 
-/// Whether a head may end in what was not looked at before: one that comes byte by byte must not
-/// be read from its beginning for each of them.
+/// Whether a head may end in the bytes that were not scanned before: a head that comes byte by byte
+/// must not be parsed from its beginning for each of them.
 fn has_end(came: &[u8], seen: usize) -> bool {
     let fresh = &came[seen.saturating_sub(3)..];
     seen == 0 && !came.is_empty()

@@ -1,4 +1,4 @@
-//! X03: what a backend sends is read as the standard says, or not at all, however it is cut.
+//! X03: a response is read as the standard says, or not at all, however its bytes are cut.
 
 mod bodies;
 mod exchanges;
@@ -28,7 +28,7 @@ struct Whole {
     response: Response<()>,
     body: Vec<u8>,
     trailers: Option<HeaderMap>,
-    /// Whether the connection may go on, with what is left on it.
+    /// Whether the connection may be used again, and how many bytes are left on it.
     lasts: bool,
     left: usize,
 }

@@ -1,4 +1,4 @@
-//! Bodies: where they end, and that what is wrong about them is seen.
+//! Bodies: where they end, and that faults in them are noticed.
 
 use super::*;
 

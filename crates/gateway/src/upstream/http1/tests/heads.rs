@@ -1,4 +1,4 @@
-//! Heads: what is sent, and what is made of what comes.
+//! Heads: how a request is written, and how a response is read.
 
 use http::Version;
 
