@@ -1,19 +1,19 @@
-//! The endpoint picker from outside: behind the real Envoy, and spoken to directly.
+//! The endpoint picker as a process: behind the real Envoy, and in direct sessions.
 
+mod failures;
+mod forwarding;
 mod health;
-mod loss;
+mod malformed;
 mod messages;
 mod modes;
-mod passage;
-mod patience;
+mod observability;
 mod queueing;
+mod random_clients;
 mod reflection;
 mod refusals;
-mod storms;
 mod subsets;
+mod timeouts;
 mod usage;
-mod watching;
-mod wrong;
 
 use crate::support::{HttpRequest, chat};
 

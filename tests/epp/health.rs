@@ -1,4 +1,4 @@
-//! The picker's health, as gRPC's own client hears it.
+//! The picker's health, read by gRPC's own client.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -54,7 +54,7 @@ impl Watcher {
         Self { child, said }
     }
 
-    /// What is said next; nothing when the picker has ended the call.
+    /// The next message; `None` when the picker has ended the call.
     fn next(&self) -> Option<String> {
         match self.said.recv_timeout(BOUND) {
             Ok(line) => Some(line),
@@ -91,7 +91,7 @@ fn x02_every_name_is_listed_on_both_ports() {
     }
 }
 
-/// Requests wait for the first backend: only whoever can send them elsewhere is told to.
+/// Requests wait for the first backend: only readiness says that they should go elsewhere.
 #[test]
 fn x02_a_picker_that_knows_no_model_takes_requests_but_is_not_ready() {
     let nowhere = Nowhere::reserve();
@@ -117,10 +117,10 @@ fn x02_while_the_picker_drains_only_life_is_well() {
     assert!(picker.process.exit().success());
 }
 
-/// Each change is told once, the last one before the end; and the end does not wait for those who
-/// would watch for ever.
+/// Each change is reported once, the last before the shutdown; the shutdown does not wait for open
+/// watches.
 #[test]
-fn x02_whoever_watches_hears_of_every_change_and_of_the_end() {
+fn x02_a_watch_reports_every_change_and_the_shutdown() {
     let nowhere = Nowhere::reserve();
     let mut picker = draining("0s", nowhere.address());
     let readiness = Watcher::of(&picker, "readiness");

@@ -1,5 +1,5 @@
-//! With the bodies of answers first tokens are seen; without them their heads and their ends are
-//! enough to keep count.
+//! With response bodies first tokens are seen; without them heads and ends of responses are enough
+//! to count requests.
 
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::{Backend, Engine, Picker, Recipe, ScriptedResponse, chat, eventually};
@@ -43,7 +43,7 @@ fn x02_without_bodies_answers_keep_their_length_and_headers() {
 }
 
 #[test]
-fn x02_without_bodies_whoever_leaves_makes_room() {
+fn x02_without_bodies_a_client_that_leaves_makes_room() {
     let backend = Backend::start(|_| ScriptedResponse::stream_held(&["the ", "tide"]));
     let picker = heads_only(ONE, &backend);
     let mut first = picker.send(&chat("m").streamed());

@@ -1,4 +1,4 @@
-//! The queue through this door: bands, fairness, times to live, and those who leave.
+//! The queue behind Envoy: bands, fairness, times to live, and clients that leave.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! What the picker tells about its services, as gRPC's own client and one that knows nothing
-//! beforehand hear it.
+//! Reflection, read by gRPC's own client and by a generic one.
 
 use crate::support::Gateway;
 use crate::support::envoy::FREE;

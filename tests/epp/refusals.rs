@@ -1,5 +1,5 @@
-//! What the picker answers itself, it answers as the HTTP door does: the same JSON, codes and
-//! headers, and the existing picker's reason beside them.
+//! The picker's own responses are those of `serve`: the same JSON, codes and headers, and the reason
+//! that other pickers give beside them.
 
 use crate::support::envoy::Recipe;
 use crate::support::gateway::{ONE, TWO};
@@ -49,7 +49,7 @@ fn x02_c05_critical_only_refuses_what_would_wait() {
 }
 
 #[test]
-fn x02_what_is_wrong_with_a_request_is_said_at_once() {
+fn x02_an_invalid_request_is_refused_at_once() {
     let backend = Backend::quick();
     let picker = Picker::before(TWO, &backend);
     let path = "/v1/chat/completions";
@@ -92,7 +92,7 @@ fn x02_without_any_backend_clients_are_told_to_come_back() {
 }
 
 #[test]
-fn x02_n07_those_who_wait_are_answered_when_the_picker_ends() {
+fn x02_n07_waiting_requests_are_refused_when_the_picker_ends() {
     let backend = Backend::held();
     let mut picker = Picker::before(ONE, &backend);
     let running = picker.send(&chat("m"));

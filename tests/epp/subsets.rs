@@ -1,4 +1,4 @@
-//! Part of the pool only, as another of Envoy's filters allows, and the hooks of the conformance
+//! Subsets of the backends, as another filter of Envoy sets them, and the hooks of the conformance
 //! suite.
 
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ fn x02_a_subset_without_a_server_is_refused() {
 }
 
 #[test]
-fn x02_those_who_wait_for_a_subset_hold_up_nobody_else() {
+fn x02_requests_for_a_subset_do_not_hold_up_others() {
     let (busy, idle) = (Backend::held(), Backend::quick());
     let config = config(ONE, &[("busy", busy.address()), ("idle", idle.address())]);
     let confined = Recipe::original_dst().with_subset(&[busy.address().to_string()]);

@@ -1,4 +1,4 @@
-//! What was used: read from answers in passing, told by metrics and log.
+//! Token usage, read from responses and shown in metrics and log.
 
 use serde_json::json;
 
@@ -46,7 +46,7 @@ fn x02_usage_is_read_from_streams() {
 }
 
 #[test]
-fn x02_parts_of_a_stream_are_counted_where_nobody_says_what_was_used() {
+fn x02_events_are_counted_where_no_usage_is_reported() {
     let backend = Backend::start(move |_| {
         let words = ["the ", "tide ", "turns ", "now"].map(delta);
         let [a, b, c, d] = &words;

@@ -1,7 +1,7 @@
 //! The real Envoy, started from the files that `deploy/envoy` ships, and the endpoint picker
 //! behind it.
 //!
-//! Only ports are replaced, so that what is tested is what is shipped. Envoy takes free ones for
+//! Only ports are replaced, so that the tests use the shipped files. Envoy takes free ones for
 //! itself and tells them through its admin interface.
 
 use std::fs;

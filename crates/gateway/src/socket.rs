@@ -106,20 +106,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_small_goes_in_one_piece_and_in_order() {
+    fn small_slices_are_sent_in_one_piece_and_in_order() {
         let mut together = [0; 8];
         let slices = [IoSlice::new(b"abc"), IoSlice::new(b""), IoSlice::new(b"defgh")];
         assert_eq!(gather(&slices, &mut together), Some(b"abcdefgh".as_slice()));
     }
 
     #[test]
-    fn what_is_large_is_left_to_the_system() {
+    fn large_slices_are_left_to_the_system() {
         let slices = [IoSlice::new(b"abc"), IoSlice::new(b"defghi")];
         assert_eq!(gather(&slices, &mut [0; 8]), None);
     }
 
     #[test]
-    fn what_is_one_piece_already_is_not_copied() {
+    fn a_single_slice_is_not_copied() {
         let slices = [IoSlice::new(b"abcdefghi")];
         assert_eq!(gather(&slices, &mut [0; 8]), Some(b"abcdefghi".as_slice()));
     }

@@ -1,5 +1,5 @@
-//! Generates the types and the descriptors from `proto/`, without protoc, and proves that what is
-//! committed is exactly that. After a change of a `.proto` file:
+//! Generates the types and the descriptors from `proto/`, without protoc, and proves that the
+//! committed files are equal. After a change of a `.proto` file:
 //! `UPDATE=1 cargo test -p envoy generated`.
 
 use std::io::Write;

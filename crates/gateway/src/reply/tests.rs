@@ -255,7 +255,7 @@ fn r04_figures_are_written_to_a_tenth() {
 }
 
 #[test]
-fn r04_what_is_not_known_is_not_told_and_headroom_only_by_option() {
+fn r04_unknown_values_have_no_header_and_headroom_is_optional() {
     let headers = told(None, Span::ZERO, None);
     assert_eq!(headers.len(), 3, "{headers:?}");
     let headers = told(None, Span::from_secs(2), Some(7));

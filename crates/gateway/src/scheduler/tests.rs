@@ -82,7 +82,7 @@ async fn q09_a_seat_that_is_dropped_while_it_waits_is_gone() {
 
 /// A grant that comes while its client leaves must not be lost with it.
 #[tokio::test]
-async fn c01_a_grant_that_nobody_takes_is_given_back() {
+async fn c01_a_grant_that_is_not_taken_is_given_back() {
     let scheduler = scheduler(1.0);
     let mut running = offer(&scheduler, &intent("a"));
     running.grant().await.unwrap();

@@ -47,7 +47,7 @@ fn framed(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn x02_what_is_said_at_once_leaves_as_one_frame_and_the_status_comes_last() {
+fn x02_messages_sent_together_leave_as_one_frame_and_the_status_comes_last() {
     let mut reply = saying(&["a", "bc"], async { Ok(()) });
     let Poll::Ready(Some(frame)) = poll(&mut reply) else { panic!("nothing was said") };
     assert_eq!(frame.into_data().unwrap(), [framed("a"), framed("bc")].concat());
@@ -103,7 +103,7 @@ fn x02_messages_are_found_however_they_are_cut() {
 }
 
 #[test]
-fn x02_what_is_compressed_or_too_large_is_refused() {
+fn x02_a_compressed_or_too_large_message_is_refused() {
     let mut bytes = framed("a");
     bytes[0] = 1;
     assert_eq!(heard(&bytes).unwrap_err().code, Code::Unimplemented);

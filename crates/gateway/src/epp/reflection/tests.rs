@@ -80,7 +80,7 @@ fn x02_symbols_are_found_in_the_file_that_defines_them() {
 }
 
 #[test]
-fn x02_what_is_not_there_is_not_found() {
+fn x02_an_unknown_name_is_not_found() {
     for name in ["", "envoy", "envoy.service.ext_proc.v3", "envoy.service.ext_proc.v3.Other"] {
         assert_eq!(refused(symbol(name)), Code::NotFound as i32, "{name}");
         let answer = ask(MessageRequest::FileByFilename(name.into()));
@@ -89,7 +89,7 @@ fn x02_what_is_not_there_is_not_found() {
 }
 
 #[test]
-fn x02_what_is_not_told_is_unimplemented() {
+fn x02_other_queries_are_unimplemented() {
     let extension = ExtensionRequest { containing_type: "a.B".into(), extension_number: 1 };
     let questions = [
         MessageRequest::FileContainingExtension(extension),

@@ -112,7 +112,7 @@ fn a_length_that_could_be_read_in_two_ways_is_none() {
 }
 
 #[test]
-fn what_is_no_head_is_refused() {
+fn bytes_that_are_no_head_are_refused() {
     let many: String = (0..200).map(|at| format!("x-{at}: 1\r\n")).collect();
     let cases = [
         "HTTP/2.0 200 OK\r\n\r\n".to_owned(),

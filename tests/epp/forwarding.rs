@@ -1,4 +1,4 @@
-//! What passes through Envoy and the picker passes as it is, in both directions, at once.
+//! Requests and responses pass through Envoy and the picker unchanged, in both directions, at once.
 
 use super::chat_of;
 use crate::support::gateway::{ONE, TWO};

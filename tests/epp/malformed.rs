@@ -1,21 +1,21 @@
-//! What no Envoy should say. The picker ends that stream, and serves the others.
+//! Messages that no Envoy should send: the picker ends that stream and serves the others.
 
 use serde_json::json;
 
 use crate::support::envoy::FREE;
+use crate::support::ext_proc::Stream;
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::talk::Stream;
-use crate::support::{Backend, Call, Gateway, HttpRequest, Talk, chat};
+use crate::support::{Backend, Call, ExtProcSession, Gateway, HttpRequest, chat};
 
-fn talking(sections: &str, backend: &Backend) -> (Gateway, Talk) {
+fn talking(sections: &str, backend: &Backend) -> (Gateway, ExtProcSession) {
     let picker = Gateway::picker(&config(sections, &[("one", backend.address())]), FREE);
     picker.await_ready(1);
-    let talk = Talk::with(picker.process.address());
+    let talk = ExtProcSession::with(picker.process.address());
     (picker, talk)
 }
 
 /// A request on the same connection is served, and nothing else is counted.
-fn serves(picker: &Gateway, talk: &mut Talk) {
+fn serves(picker: &Gateway, talk: &mut ExtProcSession) {
     let stream = talk.request(&chat("m"), 1_000);
     talk.choice(stream);
     talk.serve(stream, "application/json", &[b"{}"]);
@@ -76,7 +76,7 @@ fn x02_streams_without_a_request_end_without_harm() {
 fn x02_messages_out_of_order_end_their_stream_alone() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(ONE, &backend);
-    type Step = fn(&mut Talk, Stream);
+    type Step = fn(&mut ExtProcSession, Stream);
     let cases: [(&str, &[Step]); 6] = [
         ("a body first", &[|talk, on| talk.body(on, b"{}", true)]),
         ("an answer first", &[|talk, on| talk.answer_head(on, 200, "a/b", json!({}))]),
@@ -103,7 +103,7 @@ fn x02_messages_out_of_order_end_their_stream_alone() {
             step(&mut talk, stream);
         }
         talk.end(stream);
-        // Refused, cut, or taken for nothing: but over, and nobody else's loss.
+        // Refused, cut, or ignored: it ends, and no other stream suffers.
         eprintln!("{what}: {}", talk.until_ended(stream));
         serves(&picker, &mut talk);
     }
@@ -139,7 +139,7 @@ fn x02_connections_that_speak_something_else_are_closed() {
 }
 
 #[test]
-fn x02_a_picker_that_nobody_answers_ends_with_its_envoy() {
+fn x02_a_picker_without_a_reader_ends_with_its_envoy() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(ONE, &backend);
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Nobody holds a place for ever: neither a backend that says nothing nor a client that reads none.
+//! Every wait is bounded, for a silent backend and for a client that does not read.
 
 use crate::support::gateway::ONE;
 use crate::support::{Backend, Picker, ScriptedResponse, chat};

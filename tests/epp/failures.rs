@@ -1,4 +1,4 @@
-//! Whoever is lost: a server, the picker, Envoy. Nothing stays counted that is no longer there.
+//! A server, the picker or Envoy fails: no request stays counted that is gone.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! What Envoy says to a picker, said by a test: message by message, in any order, right or wrong.
+//! An ext_proc session of a test with a picker: message by message, in any order, right or wrong.
 //!
 //! The messages are made and read by the protocol's official Python package, so that a mistake in
 //! our own reading of the protocol cannot agree with itself.
@@ -18,11 +18,11 @@ use super::wait::BOUND;
 
 /// A connection to a picker.
 #[derive(Debug)]
-pub(crate) struct Talk {
+pub(crate) struct ExtProcSession {
     child: Child,
     to: ChildStdin,
     from: Receiver<Value>,
-    /// What came on streams that nobody asked about yet.
+    /// Messages of streams that the test has not read yet.
     kept: Vec<Value>,
     streams: usize,
 }
@@ -59,9 +59,9 @@ pub(crate) fn head(ask: &HttpRequest) -> Vec<(String, String)> {
     pseudo.chain(own).collect()
 }
 
-// === impl Talk ===
+// === impl ExtProcSession ===
 
-impl Talk {
+impl ExtProcSession {
     pub(crate) fn with(picker: SocketAddr) -> Self {
         let mut command = python("ext_proc.py");
         command.arg(picker.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -70,7 +70,7 @@ impl Talk {
         let (tell, from) = channel();
         thread::spawn(move || {
             let mut lines = BufReader::new(stdout).lines().map(|line| line.unwrap());
-            // Until nobody listens any more.
+            // Until the test drops the session.
             let _ = lines.try_for_each(|line| tell.send(serde_json::from_str(&line).unwrap()));
         });
         Self { child, to, from, kept: Vec::new(), streams: 0 }
@@ -255,7 +255,7 @@ impl Talk {
     }
 }
 
-impl Drop for Talk {
+impl Drop for ExtProcSession {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();
