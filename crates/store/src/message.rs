@@ -13,7 +13,7 @@ use crate::moment::Moment;
 pub const BATCH_ROUTE: &str = "batch_";
 
 /// Why a line of a batch is not redriven.
-pub(crate) const ENDED_WITH_BATCH: &str = "its batch has had its final answer";
+pub(crate) const ENDED_WITH_BATCH: &str = "its batch already has its final result";
 
 /// The maximum length of an id, in bytes.
 pub(crate) const ID_MAX: usize = 1024;
@@ -202,7 +202,7 @@ impl Outcome {
     /// Why a message with this outcome became a dead letter.
     pub(crate) fn why(&self) -> String {
         match self {
-            Self::Answered { status, .. } => format!("the last answer had status {status}"),
+            Self::Answered { status, .. } => format!("the last response had status {status}"),
             Self::Failed { code, text } => format!("{code}: {text}"),
         }
     }

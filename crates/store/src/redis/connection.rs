@@ -86,7 +86,7 @@ enum SendError {
 /// Converts a reply.
 pub(super) fn parse<T: FromRedisValue>(value: Value) -> Result<T, StoreError> {
     redis::from_redis_value(value).map_err(|error| {
-        StoreError::new(ErrorKind::Broken, format!("Redis answered something else: {error}"))
+        StoreError::new(ErrorKind::Broken, format!("unexpected reply of Redis: {error}"))
             .caused_by(error)
     })
 }
@@ -223,7 +223,7 @@ impl From<SendError> for StoreError {
             SendError::Redis(error) => error.into(),
             SendError::TooFewReplicas { have, want } => Self::new(
                 ErrorKind::Unavailable,
-                format!("{have} replicas have the write, and {want} must: it may be lost"),
+                format!("{have} of {want} required replicas have the write: it may be lost"),
             ),
         }
     }

@@ -55,11 +55,11 @@ impl From<RedisError> for StoreError {
 fn explain(error: &RedisError) -> (ErrorKind, &'static str) {
     match error.kind() {
         _ if recovery(error) != Recovery::None => (ErrorKind::Unavailable, ""),
-        _ if has_code(error, FULL) => (ErrorKind::Full, "Redis takes no more: "),
+        _ if has_code(error, FULL) => (ErrorKind::Full, "Redis is full: "),
         _ if has_code(error, &["WRONGTYPE"]) => {
-            (ErrorKind::Broken, "a key of the queue is in use for something else: ")
+            (ErrorKind::Broken, "a key of the queue has another type: ")
         }
-        _ if has_code(error, &["CROSSSLOT"]) => (ErrorKind::Broken, "names in several slots: "),
+        _ if has_code(error, &["CROSSSLOT"]) => (ErrorKind::Broken, "keys in several slots: "),
         RedisErrorKind::AuthenticationFailed => (ErrorKind::Broken, "user or password is wrong: "),
         _ if has_code(error, &["NOAUTH", "WRONGPASS", "NOPERM"]) => {
             (ErrorKind::Broken, "user or password is wrong, or the user may not do this: ")

@@ -44,8 +44,9 @@ pub(super) async fn redrive(
 fn redrivable(dead: &DeadMember, keys: &Keys) -> Result<DecodedMessage, String> {
     let text = String::from_utf8_lossy(&dead.member);
     // A redriven unreadable message would be a dead letter again at once.
-    let message = envelope::decode(&text, &keys.pending)
-        .map_err(|error| format!("it cannot be read: {error}; purge it, and submit it mended"))?;
+    let message = envelope::decode(&text, &keys.pending).map_err(|error| {
+        format!("it cannot be read: {error}; purge it, and submit a corrected one")
+    })?;
     match message.message.route.starts_with(BATCH_ROUTE) {
         true => Err(ENDED_WITH_BATCH.into()),
         false => Ok(message),

@@ -21,22 +21,22 @@ pub(super) async fn warnings(connection: &Connection) -> Result<Vec<String>, Sto
     // The first name is that of Redis, the second that of Valkey.
     let mode = field("redis_mode").or_else(|| field("server_mode"));
     if !connection.is_cluster() && mode == Some("cluster") {
-        let text = "this Redis is a cluster, which must be said: cluster = true";
+        let text = "this Redis is a cluster: set cluster = true";
         return Err(StoreError::new(ErrorKind::Invalid, text));
     }
     let mut warnings = Vec::new();
     if field("aof_enabled") == Some("0") {
         warnings.push(
-            "Redis keeps no log of writes (appendonly no): what was accepted since its last \
-             snapshot is lost when it ends"
+            "Redis keeps no log of writes (appendonly no): messages accepted since its last \
+             snapshot are lost when it stops"
                 .to_owned(),
         );
     }
     let (limit, policy) = (field("maxmemory"), field("maxmemory_policy"));
     if limit.is_some_and(|limit| limit != "0") && policy.is_some_and(|name| name != "noeviction") {
         warnings.push(format!(
-            "Redis throws keys away when its memory is full (maxmemory-policy {}), messages among \
-             them: set noeviction",
+            "Redis evicts keys, messages among them, when its memory is full \
+             (maxmemory-policy {}): set noeviction",
             policy.unwrap_or_default()
         ));
     }

@@ -54,7 +54,7 @@ impl Topology {
     /// The servers at these addresses.
     pub(super) fn new(urls: &[String], cluster: bool) -> Result<Self, StoreError> {
         if urls.is_empty() {
-            return Err(StoreError::new(ErrorKind::Invalid, "no address of Redis is given"));
+            return Err(StoreError::new(ErrorKind::Invalid, "no address of Redis is configured"));
         }
         let servers = urls.iter().map(|url| Server::new(url)).collect::<Result<_, StoreError>>()?;
         let (first, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -160,7 +160,10 @@ impl Server {
         let mut connection = self.open().await?;
         match role(&mut connection).await? {
             Some(role) if role != "master" => {
-                return Err(StoreError::new(ErrorKind::Unavailable, format!("it is a {role}")));
+                return Err(StoreError::new(
+                    ErrorKind::Unavailable,
+                    format!("its role is {role}, not master"),
+                ));
             }
             _ => {}
         }

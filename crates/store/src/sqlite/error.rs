@@ -22,7 +22,7 @@ impl From<Error> for StoreError {
 fn explain(code: ErrorCode) -> (ErrorKind, &'static str) {
     match code {
         ErrorCode::DiskFull => {
-            (ErrorKind::Full, "there is no room left to write to the queue's file; make some")
+            (ErrorKind::Full, "the disk of the queue's file is full; free some space")
         }
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
             (ErrorKind::Unavailable, "another program holds the queue's file; end its transaction")
@@ -31,7 +31,7 @@ fn explain(code: ErrorCode) -> (ErrorKind, &'static str) {
             (ErrorKind::Broken, "the queue's file may not be written; check its owner and its mode")
         }
         ErrorCode::NotADatabase => {
-            (ErrorKind::Broken, "this is no SQLite file; move it away, or use another folder")
+            (ErrorKind::Broken, "this is not a SQLite file; move it away, or use another folder")
         }
         ErrorCode::DatabaseCorrupt => (
             ErrorKind::Broken,
@@ -44,5 +44,5 @@ fn explain(code: ErrorCode) -> (ErrorKind, &'static str) {
 
 /// The error of an operation whose worker thread has ended.
 pub(super) fn stopped() -> StoreError {
-    StoreError::new(ErrorKind::Broken, "the queue has stopped; start again")
+    StoreError::new(ErrorKind::Broken, "the queue's thread has ended; restart the process")
 }

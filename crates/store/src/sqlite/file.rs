@@ -80,7 +80,7 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     }
     match configure(&connection).map_err(named)?.as_str() {
         "wal" => schema::migrate(&mut connection).map_err(named).map(|()| connection),
-        mode => refuse(format!("its file system has no log but one of kind {mode}")),
+        mode => refuse(format!("its file system does not support WAL, only {mode}")),
     }
 }
 

@@ -80,7 +80,7 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
     fs::write(folder.file(), &text).unwrap();
     let error = refused(&folder.file());
     assert_eq!(error.kind, ErrorKind::Broken);
-    assert!(error.text.contains("no SQLite file"), "{error}");
+    assert!(error.text.contains("not a SQLite file"), "{error}");
     assert_eq!(fs::read_to_string(folder.file()).unwrap(), text);
 }
 

@@ -41,7 +41,7 @@ async fn flood(store: &Arc<SqliteStore>, count: usize) -> (BTreeSet<String>, BTr
             }
             Err(error) => {
                 assert_eq!(error.kind, ErrorKind::Full, "{error}");
-                assert!(error.text.contains("no room"), "{error}");
+                assert!(error.text.contains("is full"), "{error}");
                 refused.insert(large(number).id);
             }
         }

@@ -81,7 +81,7 @@ async fn a_key_of_another_type_is_reported_and_nothing_is_lost() {
         };
         let error = tried.await.expect_err(key);
         assert_eq!(error.kind, ErrorKind::Broken, "{key}: {error}");
-        assert!(error.text.contains("in use for something else"), "{key}: {error}");
+        assert!(error.text.contains("has another type"), "{key}: {error}");
         redis.call(&["DEL", key]);
         if key == "q" {
             redis.call(&["RENAME", "saved", "q"]);
