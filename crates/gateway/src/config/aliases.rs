@@ -11,12 +11,7 @@ use crate::schema::{Key, Location, Node, Report, SectionSchema, Table, Value};
 pub(super) fn translate(root: &mut Table, report: &Report) {
     for section in ROOT.keys {
         for alias in section.aliases {
-            let camel = root.keys().find(|key| key != alias && snake_case(key) == *alias).cloned();
-            for name in [Some((*alias).to_owned()), camel].into_iter().flatten() {
-                if let Some(node) = root.remove(&name) {
-                    merge(root, section.name, node, report);
-                }
-            }
+            move_section(root, alias, section.name, report);
         }
         let Some(schema) = section.value_type.section() else { continue };
         for key in schema.keys {
@@ -24,6 +19,16 @@ pub(super) fn translate(root: &mut Table, report: &Report) {
         }
         if let Some(Node { value: Value::Table(table), .. }) = root.get_mut(section.name) {
             translate_keys(schema, table, report);
+        }
+    }
+}
+
+/// Moves a section from its alias, in snake case or camel case, to its name.
+fn move_section(root: &mut Table, alias: &str, name: &'static str, report: &Report) {
+    let camel = root.keys().find(|key| *key != alias && snake_case(key) == alias).cloned();
+    for written in [Some(alias.to_owned()), camel].into_iter().flatten() {
+        if let Some(node) = root.remove(&written) {
+            merge(root, name, node, report);
         }
     }
 }

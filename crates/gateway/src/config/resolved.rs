@@ -269,7 +269,8 @@ impl Default for Identity {
 
 impl Default for FleetSettings {
     fn default() -> Self {
-        Self { discover: false, ..resolve::defaults(&keys::ROOT, resolve::fleet::fleet) }
+        let settings = resolve::defaults(&keys::ROOT, resolve::fleet::fleet);
+        Self { discover: false, ..settings }
     }
 }
 

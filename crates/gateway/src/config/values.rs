@@ -73,14 +73,23 @@ impl Values {
                 (
                     ValueType::Tables(inner) | ValueType::TextsOrTables { table: inner, .. },
                     Some(Value::List(items)),
-                ) => {
-                    for (index, item) in items.iter().enumerate() {
-                        if let Value::Table(table) = &item.value {
-                            self.list(inner, table, &format!("{path}[{index}]"), settings);
-                        }
-                    }
-                }
+                ) => self.list_entries(inner, items, &path, settings),
                 _ => settings.push(self.setting(key, node, path)),
+            }
+        }
+    }
+
+    /// Every key of every table in a list.
+    fn list_entries(
+        &self,
+        schema: &SectionSchema,
+        items: &[Node],
+        at: &str,
+        settings: &mut Vec<Setting>,
+    ) {
+        for (index, item) in items.iter().enumerate() {
+            if let Value::Table(table) = &item.value {
+                self.list(schema, table, &format!("{at}[{index}]"), settings);
             }
         }
     }

@@ -40,7 +40,7 @@ pub(crate) struct DispatchHeaders<'a> {
 impl DispatchHeaders<'_> {
     /// Builds the headers. The sender of a message cannot override control headers. A value that is
     /// not valid in a header is left out.
-    pub(crate) fn to_header_map(&self) -> HeaderMap {
+    pub(crate) fn to_header_map(self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in self.own {
             let name = HeaderName::from_bytes(name.as_bytes());

@@ -50,9 +50,8 @@ mod tests {
 
     #[test]
     fn invalid_directives_are_ignored_and_info_is_the_default() {
-        let enabled = |wanted: &str, target: &str, level: Level| {
-            filter(wanted).would_enable(target, &level)
-        };
+        let enabled =
+            |wanted: &str, target: &str, level: Level| filter(wanted).would_enable(target, &level);
         for wanted in ["", " , ", "gateway=loud"] {
             assert!(enabled(wanted, "gateway::serve", Level::INFO), "{wanted}");
             assert!(!enabled(wanted, "gateway::serve", Level::DEBUG), "{wanted}");
