@@ -107,7 +107,7 @@ const GATEWAY: &[Room] = &[
             "upstream",
         ],
     ),
-    ("dispatch", &["clock", "config", "gates", "ingress", "observe", "state", "task", "upstream"]),
+    ("dispatch", &["clock", "config", "gates", "ingress", "jitter", "observe", "task", "upstream"]),
     (
         "request",
         &["backend", "clock", "config", "ingress", "observe", "reply", "scheduler", "state"],
@@ -339,8 +339,8 @@ fn verbs_of_the_store_keep_their_names_down_to_the_script() {
 
 /// The methods of `trait Store`.
 fn store_verbs(text: &str) -> Vec<String> {
-    let start = text.find("pub trait Store:").expect("the trait is in lib.rs");
-    let end = start + text[start..].find("\n}\n").expect("the trait ends");
+    let start = text.find("pub trait Store:").unwrap_or_else(|| panic!("the trait is in lib.rs"));
+    let end = start + text[start..].find("\n}\n").unwrap_or_else(|| panic!("the trait ends"));
     let lines = text[start..end].lines().filter_map(|line| line.strip_prefix("    fn "));
     lines.filter_map(|line| line.split(['(', '<']).next()).map(str::to_owned).collect()
 }

@@ -1,10 +1,10 @@
 //! Gates: how much batch work may be sent now, and why not more (D02 to D06).
 //!
-//! A gate is a source that reads how free a system is, and a budget that counts requests against the
-//! reading (`flow::budget`). All budgets are behind one short lock, so that a request takes from all
-//! of its gates or from none. Sources that take time are read by a task each (`poller`), so that no
-//! request waits for a reading. `kinds` has the kinds of gates. `settings` has the settings that all
-//! kinds share; it is below the configuration, which includes its tables of keys.
+//! A gate is a source that reads how free a system is, and a budget that counts requests against
+//! the reading (`flow::budget`). All budgets are behind one short lock, so that a request takes
+//! from all of its gates or from none. Sources that take time are read by a task each (`poller`),
+//! so that no request waits for a reading. `kinds` has the kinds of gates. `settings` has the
+//! settings that all kinds share; it is below the configuration, which includes its tables of keys.
 
 mod error;
 mod gate_state;
@@ -226,8 +226,8 @@ impl Gates {
         all.map(|(settings, state)| state.status(settings, now)).collect()
     }
 
-    /// Resolves when a gate may have opened since the last call: after a reading, the end of a latch
-    /// or the end of a request. It may resolve for no reason.
+    /// Resolves when a gate may have opened since the last call: after a reading, the end of a
+    /// latch or the end of a request. It may resolve for no reason.
     pub(crate) async fn changed(&self) {
         self.opened.notified().await;
     }

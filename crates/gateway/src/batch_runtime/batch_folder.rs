@@ -55,7 +55,7 @@ impl BatchFolder {
             Ok(()) => {}
             Err(error) if error.kind == ErrorKind::Full => {
                 let error = folder.failed(error);
-                tracing::error!(%error, "the Batch API is unavailable until its folder can be used");
+                tracing::error!(%error, "the Batch API waits until its folder can be used");
                 folder.note(error.to_string());
             }
             Err(error) => return Err(folder.failed(error)),

@@ -163,7 +163,7 @@ fn d03_a_constant_bounds_the_requests_in_flight() {
     assert_eq!(gates.room(&set), 25);
     let permits = take_all(&gates);
     assert_eq!((permits.len(), gates.room(&set)), (25, 0));
-    let closed = acquire(gates, &set, 1).unwrap_err();
+    let closed = acquire(&gates, &set, 1).unwrap_err();
     assert_eq!(closed.to_string(), "gate \"g\" is spent: the whole budget is in flight");
     drop(permits);
     assert_eq!(gates.room(&set), 25);
@@ -194,7 +194,7 @@ fn d02_d04_gates_compose_and_count_in_their_units() {
     drop((first, second));
     assert_eq!(state(&gates), [(0, 0); 3]);
     let alone = acquire(&gates, &set, 1000).unwrap();
-    assert_eq!(acquire(gates, &set, 1).unwrap_err().gate, "tokens");
+    assert_eq!(acquire(&gates, &set, 1).unwrap_err().gate, "tokens");
     drop(alone);
 }
 

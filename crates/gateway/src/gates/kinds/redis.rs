@@ -1,8 +1,8 @@
 //! The kind `redis`: a number in a Redis key that another program maintains.
 //!
-//! One `GET` per interval needs no client library: the protocol is a few lines. Replies are bounded,
-//! and a connection is not used again after an error. A missing key, or a value that is not a
-//! number, closes the gate.
+//! One `GET` per interval needs no client library: the protocol is a few lines. Replies are
+//! bounded, and a connection is not used again after an error. A missing key, or a value that is
+//! not a number, closes the gate.
 
 use flow::budget::Basis;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};

@@ -320,7 +320,8 @@ async fn d02_a_pause_ends_without_a_reading() {
         .expect("a notification after the pause");
 }
 
-/// One gate is closed and one is open: the open one does not notify, because no request waits for it.
+/// One gate is closed and one is open: the open one does not notify, because no request waits for
+/// it.
 #[tokio::test]
 async fn d03_an_open_gate_does_not_notify_for_a_closed_one() {
     let state = State::new(Resolved { flow: fixed(100.0), ..Resolved::default() });
