@@ -284,7 +284,7 @@ fn d02_a_gate_reports_its_status() {
     let numbers = ["0.70", "0.20", "0.30", "40", "50", "requests", "25", "1"];
     assert_eq!(row, [&["night", "constant"], &numbers[..]].concat(), "{text}");
     assert!(
-        text.contains("\n    closed: 0.90 full, opens below 0.80\n    looks at always 0.1\n"),
+        text.contains("\n    closed: 0.90 full, opens below 0.80\n    source: always 0.1\n"),
         "{text}"
     );
     assert!(lines.iter().all(|line| line.trim_end().len() == line.len()), "{text}");
