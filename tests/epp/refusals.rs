@@ -1,5 +1,5 @@
-//! The picker's own responses are those of `serve`: the same JSON, codes and headers, and the reason
-//! that other pickers give beside them.
+//! The picker's own responses are those of `serve`: the same JSON, codes and headers, and the
+//! reason that other pickers give beside them.
 
 use crate::support::envoy::Recipe;
 use crate::support::gateway::{ONE, TWO};

@@ -7,20 +7,35 @@
 //! [`Ask`]s and [`Event`]s into bytes.
 //!
 //! ```
-//! use flow::{Ask, BackendId, BackendSupply, Controller, ModelId, Settings, Time, Usage, Verdict};
-//!
-//! let mut gate = Controller::new(Settings::default());
-//! let now = Time::ZERO;
-//! let backend = BackendSupply::new(BackendId(7), vec![ModelId(1)]);
-//! gate.supply(&[backend], now);
-//!
-//! let flow = gate.flow("team-a", 0);
-//! let Verdict::Granted { ticket, backend } = gate.offer(Ask::new(flow, ModelId(1)), now) else {
-//!     unreachable!("an idle backend takes the first ask at once");
+//! use flow::{
+//!     Ask, BackendId, BackendSupply, Controller, Event, ModelId, Settings, Time, Usage, Verdict,
 //! };
-//! assert_eq!(backend, BackendId(7));
-//! gate.settle(ticket, Usage::Cost(1), now).unwrap();
-//! assert_eq!(gate.counters().settled, 1);
+//!
+//! let mut controller = Controller::new(Settings::default());
+//! let now = Time::ZERO; // the caller owns the clock
+//! controller.supply(&[BackendSupply::new(BackendId(7), vec![ModelId(1)])], now);
+//!
+//! let flow = controller.flow("team-a", 0);
+//! match controller.offer(Ask::new(flow, ModelId(1)), now) {
+//!     // Send the request to the backend. When the response has ended, settle its cost.
+//!     Verdict::Granted { ticket, backend } => {
+//!         assert_eq!(backend, BackendId(7));
+//!         controller.settle(ticket, Usage::Cost(120), now).unwrap();
+//!     }
+//!     // Keep the ticket: an event will name it.
+//!     Verdict::Queued { ticket: _ } => {}
+//!     // Tell the client the reason, and when to retry.
+//!     Verdict::Refused { reason: _, retry_after: _ } => {}
+//! }
+//! while let Some(event) = controller.poll_event() {
+//!     match event {
+//!         Event::Granted { ticket: _, backend: _, waited: _ } => { /* send the request */ }
+//!         Event::Evicted { ticket: _, reason: _, retry_after: _ } => { /* tell its client */ }
+//!     }
+//! }
+//! // Call `controller.wake(now)` at this time: a deadline of a waiting ask.
+//! let _next_wake = controller.next_wake();
+//! assert_eq!(controller.counters().settled, 1);
 //! ```
 //!
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
@@ -83,7 +98,3 @@ pub use supply::{BackendSupply, BackendView, MODELS_MAX};
 pub use time::{Span, Time};
 pub use weight::Weight;
 pub use workload::WorkloadView;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

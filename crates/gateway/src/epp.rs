@@ -175,8 +175,8 @@ async fn take_calls(state: Arc<State>, stream: TcpStream) {
     let _ = connection.await;
 }
 
-/// Waits until a caller has sent as many bytes as the preface of HTTP/2 has. hyper checks them; from
-/// then on its pings notice a silent caller.
+/// Waits until a caller has sent as many bytes as the preface of HTTP/2 has. hyper checks them;
+/// from then on its pings notice a silent caller.
 async fn preface_received(stream: &TcpStream) -> bool {
     let mut preface = [0; PREFACE];
     loop {

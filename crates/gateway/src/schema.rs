@@ -2,7 +2,7 @@
 //! once.
 //!
 //! A [`SectionSchema`] lists the keys of one table of a configuration file. Everything else is
-//! derived from it: [`validate`] checks a file against it, [`Section`] reads typed values through
+//! derived from it: [`validate()`] checks a file against it, [`Section`] reads typed values through
 //! it, and the documents and the JSON Schema of `config` are printed from it. This module knows no
 //! particular key.
 

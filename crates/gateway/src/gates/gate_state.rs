@@ -73,14 +73,14 @@ impl GateState {
 
     /// The amount that may be sent now.
     pub(super) fn room(&self, now: Time) -> u64 {
-        match (self.budget.allowance(now), self.passage(now)) {
+        match (self.budget.allowance(now), self.start_allowance(now)) {
             (Allowance::Left(left), StartAllowance::Unrestricted) => left,
             (Allowance::Left(left), StartAllowance::Allowed(open)) => left.min(open.into()),
             _ => 0,
         }
     }
 
-    fn passage(&self, now: Time) -> StartAllowance {
+    fn start_allowance(&self, now: Time) -> StartAllowance {
         self.start_limiter
             .as_ref()
             .map_or(StartAllowance::Unrestricted, |start_limiter| start_limiter.allowance(now))
@@ -88,7 +88,7 @@ impl GateState {
 
     /// Why the start limiter holds a request back, if it does.
     pub(super) fn held_back(&self, now: Time) -> Option<String> {
-        match self.passage(now) {
+        match self.start_allowance(now) {
             StartAllowance::Unrestricted | StartAllowance::Allowed(_) => None,
             StartAllowance::Busy => Some("holding back: other requests are about to start".into()),
             StartAllowance::Resting(span) => {

@@ -1,7 +1,7 @@
 //! Reading one table: typed values, with the defaults of its schema.
 //!
-//! A section is read after [`super::validate`], so that every value in it has its type and lies in
-//! its range. A reader names a key and gets a value; it states neither default nor range.
+//! A section is read after [`super::validate()`], so that every value in it has its type and lies
+//! in its range. A reader names a key and gets a value; it states neither default nor range.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;

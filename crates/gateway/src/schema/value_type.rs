@@ -104,7 +104,7 @@ pub(crate) fn address(text: &str) -> Option<SocketAddr> {
 // === impl ValueType ===
 
 impl ValueType {
-    /// Checks a scalar value. Tables and lists are checked by [`super::validate`].
+    /// Checks a scalar value. Tables and lists are checked by [`super::validate()`].
     pub(crate) fn check(&self, value: &Value) -> Result<(), Misfit> {
         match (self, value) {
             (Self::Text(form), Value::Text(text)) => (form.check)(text),

@@ -84,8 +84,8 @@ fn header(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Takes the head of the response, once all of it has come. Interim responses (100, 103) are skipped.
-/// `seen` is the number of bytes that were scanned without an end.
+/// Takes the head of the response, once all of it has come. Interim responses (100, 103) are
+/// skipped. `seen` is the number of bytes that were scanned without an end.
 pub(super) fn read(
     came: &mut BytesMut,
     seen: &mut usize,
