@@ -18,10 +18,10 @@ fn main() -> ExitCode {
     // Not locked: the access log writes there too.
     match Cli::parse().run(&mut std::io::stdout()) {
         Ok(code) => code,
-        // Whoever reads the output has seen enough.
+        // The reader of the output has closed it.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // There is nobody left to tell if even this fails.
+            // A failed write to standard error cannot be reported.
             let _ = writeln!(std::io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }

@@ -40,7 +40,7 @@ pub(super) struct Prometheus {
     seen: Option<(f64, Time)>,
 }
 
-/// What is queried.
+/// A query to Prometheus.
 #[derive(Clone, Debug)]
 pub(super) enum PromQuery {
     /// The first of several metrics that has a sample.
