@@ -82,7 +82,7 @@ impl<'a, 'b> Screen<'a, 'b> {
         let mut page = format!("\nAct {}  {bar}  {now:.0} of {all:.0} s\n\n", self.title);
         let _ = writeln!(
             page,
-            "  {:10} {:12} {:>7} {:>8} {:>8}   first word: half / 9 in 10",
+            "  {:10} {:12} {:>7} {:>8} {:>8}   first token: p50 / p90",
             "who", "band", "sent", "answered", "waiting"
         );
         for (tenant, class) in TENANTS.iter().zip(&report.classes) {

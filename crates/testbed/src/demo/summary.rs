@@ -65,13 +65,13 @@ impl fmt::Display for Comparison {
         writeln!(f, "\nThe same traffic twice, onto {}.", engines.join(", "))?;
         writeln!(
             f,
-            "How long half / nine in ten of each team's requests waited for a first word;"
+            "Time to the first token, median / 90th percentile, for each tenant's requests."
         )?;
-        writeln!(f, "\"none\": when the traffic ended, so many had not had one.\n")?;
+        writeln!(f, "\"none\": so many requests had no token when the traffic ended.\n")?;
         writeln!(
             f,
             "  {:10} {:12} {:12} {:>17}   {:>17}",
-            "who", "band", "sends", "without Tidegate", "with Tidegate"
+            "tenant", "band", "sends", "without Tidegate", "with Tidegate"
         )?;
         for tenant in &TENANTS {
             writeln!(
@@ -94,8 +94,11 @@ impl fmt::Display for Comparison {
             without.joules_each(),
             with.joules_each()
         )?;
-        writeln!(f, "nightly may beat flood: bands share by weight here, so that nobody starves,")?;
-        writeln!(f, "and flood has more waiting. By default bands are strict.\n")?;
+        writeln!(
+            f,
+            "nightly may beat flood: bands share by weight here, so that no band starves,"
+        )?;
+        writeln!(f, "and flood has more requests waiting. By default bands are strict.\n")?;
         self.moral(f)
     }
 }
