@@ -83,7 +83,7 @@ impl<'a, 'b> Screen<'a, 'b> {
         let _ = writeln!(
             page,
             "  {:10} {:12} {:>7} {:>8} {:>8}   first token: p50 / p90",
-            "who", "band", "sent", "answered", "waiting"
+            "tenant", "band", "sent", "answered", "waiting"
         );
         for (tenant, class) in TENANTS.iter().zip(&report.classes) {
             let _ = writeln!(
