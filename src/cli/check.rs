@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use gateway::config::{self, Resolved, Setting, Source, Summary};
+use gateway::config::{self, Config, Setting, Source, Summary};
 
 use super::source::Flags;
 
@@ -46,10 +46,10 @@ impl Check {
         }
         let source = self.flags.source("server.listen", None);
         match config::load(&source) {
-            Ok(resolved) => {
+            Ok(config) => {
                 writeln!(out, "file      {}", file_of(&source))?;
-                write!(out, "{}", Summary(&resolved))?;
-                write_values(&resolved, self.all, out)
+                write!(out, "{}", Summary(&config))?;
+                write_values(&config, self.all, out)
             }
             Err(error) => {
                 let count = error.lines().len();
@@ -73,8 +73,8 @@ fn file_of(source: &Source) -> String {
 }
 
 /// Each value and where it comes from.
-fn write_values(resolved: &Resolved, all: bool, out: &mut dyn Write) -> Result<()> {
-    let mut settings = resolved.values.settings();
+fn write_values(config: &Config, all: bool, out: &mut dyn Write) -> Result<()> {
+    let mut settings = config.values.settings();
     settings.retain(|setting| all || !setting.is_default);
     let line = |setting: &Setting| format!("{} = {}", setting.key, setting.value);
     let width = settings.iter().map(|setting| line(setting).chars().count()).max();

@@ -9,7 +9,7 @@ use std::io::Write;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use gateway::DispatchServer;
-use gateway::config::resolved::dispatch::Queue;
+use gateway::config::settings::dispatch::Queue;
 use gateway::config::{Flag, Source};
 
 use super::source::{File, value};

@@ -49,7 +49,7 @@ use flow::{ModelId, Time};
 use tokio::sync::{Notify, Semaphore, watch as broadcast};
 
 use crate::clock::Clock;
-use crate::config::resolved::FleetSettings;
+use crate::config::settings::FleetSettings;
 use crate::scheduler::Scheduler;
 use fleet_state::{FleetState, FleetUpdate};
 use subset::Subset;

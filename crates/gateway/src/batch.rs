@@ -36,7 +36,7 @@ pub(crate) use self::api::BatchResponse;
 pub(crate) use self::download::Download;
 use self::file_store::{Draft, FileStore, Reservation};
 pub(crate) use self::upload::Upload;
-use crate::config::resolved::dispatch;
+use crate::config::settings::dispatch;
 use crate::reply::Fault;
 use crate::task;
 

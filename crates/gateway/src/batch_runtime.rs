@@ -27,8 +27,8 @@ use self::batch_folder::BatchFolder;
 use self::error::RuntimeError;
 use self::redis_queues::RedisQueues;
 use crate::batch::Batches;
-use crate::config::Resolved;
-use crate::config::resolved::dispatch::{Dispatch, Queue};
+use crate::config::Config;
+use crate::config::settings::dispatch::{Dispatch, Queue};
 use crate::dispatch::{DispatchError, Dispatcher, DispatcherParts};
 use crate::gates::{Fullness, GateContext, Gates, LocalScheduler, start_load};
 use crate::lifecycle::{self, StartError};
@@ -85,7 +85,7 @@ pub(crate) fn open(
 impl BatchRuntime {
     async fn open(
         state: &Arc<State>,
-        config: &Resolved,
+        config: &Config,
         own: Option<SocketAddr>,
     ) -> Result<Self, RuntimeError> {
         if let Some(queue) = config.dispatch.queues.iter().find(|queue| queue.target.is_none())

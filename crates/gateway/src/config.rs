@@ -3,7 +3,7 @@
 //! `keys` states every key once. A value is taken from a flag, else from the environment, else from
 //! the file, else from the table's default. `file` parses the file, `aliases` replaces other
 //! spellings, `overrides` adds the environment and the flags, and `resolve` turns the validated
-//! values into `resolved`, the types that the rest of the program uses. All problems are reported
+//! values into `settings`, the types that the rest of the program uses. All problems are reported
 //! at once, before anything runs. `reload` does it again when the file changes.
 
 mod aliases;
@@ -16,7 +16,7 @@ pub(crate) mod keywords;
 mod overrides;
 pub mod reload;
 mod resolve;
-pub mod resolved;
+pub mod settings;
 mod summary;
 mod values;
 
@@ -32,7 +32,7 @@ pub use crate::schema::{ConfigError, Problem};
 pub use json_schema::json_schema;
 pub use overrides::PREFIX;
 pub use resolve::batch::BATCH_QUEUE;
-pub use resolved::Resolved;
+pub use settings::Config;
 pub use summary::Summary;
 pub use values::{Setting, Values};
 
@@ -85,7 +85,7 @@ pub enum Flag {
 const DEFAULT_FILES: [&str; 3] = ["tidegate.toml", "tidegate.yaml", "tidegate.yml"];
 
 /// Reads and checks the configuration.
-pub fn load(source: &Source) -> Result<Resolved, ConfigError> {
+pub fn load(source: &Source) -> Result<Config, ConfigError> {
     let text = read(source)?;
     resolve(source, &text)
 }
@@ -107,7 +107,7 @@ fn read_bounded(path: &Path) -> io::Result<String> {
 }
 
 /// Resolves the text of the file, the environment and the flags.
-fn resolve(source: &Source, text: &str) -> Result<Resolved, ConfigError> {
+fn resolve(source: &Source, text: &str) -> Result<Config, ConfigError> {
     let format = match &source.file {
         Some(path) => Format::of(path).ok_or_else(|| ConfigError::Format(path.clone()))?,
         None => Format::Toml,
@@ -120,10 +120,10 @@ fn resolve(source: &Source, text: &str) -> Result<Resolved, ConfigError> {
     resolve_table(source, table, report)
 }
 
-fn resolve_table(source: &Source, table: Table, report: Report) -> Result<Resolved, ConfigError> {
-    let mut resolved = resolve::resolve(table, source, &report);
-    resolved.notices = report.finish()?;
-    Ok(resolved)
+fn resolve_table(source: &Source, table: Table, report: Report) -> Result<Config, ConfigError> {
+    let mut config = resolve::resolve(table, source, &report);
+    config.notices = report.finish()?;
+    Ok(config)
 }
 
 // === impl Source ===

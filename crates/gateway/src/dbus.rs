@@ -25,7 +25,7 @@ use zbus::connection::Builder;
 use zbus::fdo::{self, RequestNameFlags, RequestNameReply};
 
 use crate::admin;
-use crate::config::resolved::Bus;
+use crate::config::settings::Bus;
 use crate::state::State;
 use crate::task;
 use backends::BackendsService;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{ClaimRef, Store};
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::config::resolved::dispatch::{Dispatch, Queue};
+use crate::config::settings::dispatch::{Dispatch, Queue};
 use crate::gates::{GateSet, Gates};
 use crate::ingress::headers::fresh_id;
 use crate::observe::dispatch::{DispatchMetrics, QueueMetrics};

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::batch_runtime;
-use crate::config::resolved::dispatch::Queue;
-use crate::config::{self, Resolved, Source};
+use crate::config::settings::dispatch::Queue;
+use crate::config::{self, Config, Source};
 use crate::lifecycle::{self, Running, StartError};
 use crate::serve;
 
@@ -32,7 +32,7 @@ impl DispatchServer {
         Self::start_with(config)
     }
 
-    fn start_with(config: Resolved) -> Result<Self, StartError> {
+    fn start_with(config: Config) -> Result<Self, StartError> {
         lifecycle::prepare(&config);
         let listeners = lifecycle::listen((config.dispatch.listen, "--listen"), 1)?;
         let address = lifecycle::address(&listeners)?;

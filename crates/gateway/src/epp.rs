@@ -28,7 +28,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
 use crate::backend::{Upstream, UpstreamError};
-use crate::config::{self, Resolved, Source};
+use crate::config::{self, Config, Source};
 use crate::lifecycle::{self, Running, StartError};
 use crate::state::State;
 use crate::{listener, serve};
@@ -69,7 +69,7 @@ impl Picker {
     }
 
     /// Starts with a configuration at hand, which is reloaded from its source if it has one.
-    pub fn start_with(mut config: Resolved, source: Option<Source>) -> Result<Self, StartError> {
+    pub fn start_with(mut config: Config, source: Option<Source>) -> Result<Self, StartError> {
         lifecycle::prepare(&config);
         check(&config)?;
         config.fleet.addressed = true;
@@ -126,7 +126,7 @@ impl Picker {
 }
 
 /// Envoy receives IP addresses, so each backend must have one; nothing else can be passed on.
-fn check(config: &Resolved) -> Result<(), StartError> {
+fn check(config: &Config) -> Result<(), StartError> {
     for spec in &config.fleet.backends {
         let unfit = |error: UpstreamError| StartError::Unfit(error.to_string());
         let upstream = Upstream::new(flow::BackendId(0), spec).map_err(unfit)?;

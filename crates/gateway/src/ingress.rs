@@ -31,8 +31,8 @@ use self::headers::{ControlHeaders, text};
 use self::json_body::{BodyFields, ModelName};
 use self::path::{Api, RequestKind, Route};
 use self::workload::WorkloadContext;
-use crate::config::Resolved;
-use crate::config::resolved::Identity;
+use crate::config::Config;
+use crate::config::settings::Identity;
 use crate::reply::Fault;
 
 pub(crate) use self::prompt_size::BYTES_PER_TOKEN;
@@ -72,7 +72,7 @@ pub(crate) struct Intent {
 /// Reads a request. Returns the body to forward: the same bytes, unless the model name resolves to
 /// another model. `draw` decides between the variants of a split.
 pub(crate) fn read(
-    config: &Resolved,
+    config: &Config,
     parts: &Parts,
     body: Bytes,
     draw: u64,
@@ -85,7 +85,7 @@ pub(crate) fn read(
 
 /// Like [`read`], for a caller that has already decided which paths are allowed.
 pub(crate) fn read_anything(
-    config: &Resolved,
+    config: &Config,
     parts: &Parts,
     body: Bytes,
     draw: u64,
@@ -99,7 +99,7 @@ pub(crate) fn read_anything(
 
 fn read_as(
     (api, kind): (Api, RequestKind),
-    config: &Resolved,
+    config: &Config,
     parts: &Parts,
     body: Bytes,
     draw: u64,
@@ -231,7 +231,7 @@ fn listed<'a>(identity: &'a Identity, headers: &'a HeaderMap) -> Vec<(&'a str, &
 }
 
 /// The time to live of a class. A client can only ask for less.
-pub(crate) fn ttl_of(config: &Resolved, class: u32) -> Span {
+pub(crate) fn ttl_of(config: &Config, class: u32) -> Span {
     let at = (class as usize).checked_sub(1);
     let class = at.and_then(|at| config.flow.classes.get(at));
     class.unwrap_or(&config.flow.default_class).ttl

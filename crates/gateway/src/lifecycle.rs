@@ -9,7 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::backend::GatewayIdentity;
-use crate::config::{ConfigError, Resolved, Source};
+use crate::config::{Config, ConfigError, Source};
 #[cfg(feature = "dbus")]
 use crate::dbus;
 use crate::observe;
@@ -45,7 +45,7 @@ impl Running {
     /// Starts the background threads. `addresses` are the process's own, by which it recognises
     /// itself among the backends.
     pub(crate) fn begin(
-        config: Resolved,
+        config: Config,
         source: Option<Source>,
         addresses: Vec<SocketAddr>,
     ) -> Result<Self, StartError> {
@@ -108,7 +108,7 @@ impl Running {
 }
 
 /// Prepares the process: file limit, log, notices of the configuration.
-pub(crate) fn prepare(config: &Resolved) {
+pub(crate) fn prepare(config: &Config) {
     raise_file_limit();
     observe::log::init(&config.log);
     for notice in &config.notices {

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use flow::{BANDS, BackendId, Band, Controller, ModelId, Span, Ticket, Time};
 
 use crate::backend::Attempt;
-use crate::config::resolved::Log;
+use crate::config::settings::Log;
 use access_log::AccessLog;
 use backend_metrics::{BackendCounters, BackendMetrics};
 use labels::ModelLabels;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use flow::{ModelId, Span};
 
 use crate::backend::EndpointAddress;
-use crate::config::Resolved;
+use crate::config::Config;
 use crate::ingress::Intent;
 use crate::scheduler::Permit;
 use crate::state::State;
@@ -31,7 +31,7 @@ pub(crate) use settlement::TokenUsage;
 pub(crate) struct Request {
     pub(crate) state: Arc<State>,
     /// The configuration when the request arrived; a reload does not change it on the way.
-    pub(crate) config: Arc<Resolved>,
+    pub(crate) config: Arc<Config>,
     pub(crate) intent: Intent,
     /// Its hold on the scheduler from admission to its end. Stands before the record: the core
     /// hears of a client that left before the log does.
@@ -48,7 +48,7 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) fn new(
         state: Arc<State>,
-        config: Arc<Resolved>,
+        config: Arc<Config>,
         intent: Intent,
         record: RequestRecord,
     ) -> Box<Self> {

@@ -24,7 +24,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::batch_runtime::{self, BatchRuntime};
-use crate::config::{self, Resolved, Source};
+use crate::config::{self, Config, Source};
 use crate::lifecycle::{self, Running, StartError};
 use crate::reply::{Refused, error};
 use crate::state::State;
@@ -47,7 +47,7 @@ impl Gateway {
     }
 
     /// Starts with a configuration at hand, which is reloaded from its source if it has one.
-    pub fn start_with(config: Resolved, source: Option<Source>) -> Result<Self, StartError> {
+    pub fn start_with(config: Config, source: Option<Source>) -> Result<Self, StartError> {
         lifecycle::prepare(&config);
         let workers = config.server.workers.unwrap_or_else(lifecycle::cores);
         let listeners = lifecycle::listen((config.server.listen, "--listen"), workers)?;

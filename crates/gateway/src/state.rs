@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::backend::Fleet;
 use crate::body_memory::BodyMemory;
 use crate::clock::Clock;
-use crate::config::{Resolved, Source, reload::Reloads};
+use crate::config::{Config, Source, reload::Reloads};
 use crate::connections::Connections;
 use crate::ingress;
 use crate::observe::Observer;
@@ -22,7 +22,7 @@ use crate::upstream::RetryBudget;
 pub(crate) struct State {
     pub(crate) clock: Clock,
     /// The configuration in force; a reload replaces it whole.
-    pub(crate) config: ArcSwap<Resolved>,
+    pub(crate) config: ArcSwap<Config>,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) observer: Arc<Observer>,
@@ -57,7 +57,7 @@ pub(crate) struct Standing<'a> {
 // === impl State ===
 
 impl State {
-    pub(crate) fn new(config: Resolved) -> Arc<Self> {
+    pub(crate) fn new(config: Config) -> Arc<Self> {
         let clock = Clock::start();
         let scheduler = Arc::new(Scheduler::new(config.flow.clone(), clock));
         let fleet = Fleet::new(&config.fleet, Arc::clone(&scheduler), clock);
@@ -152,7 +152,7 @@ impl State {
 
     /// Applies new configuration whenever there is one. Never returns.
     pub(crate) async fn reload(self: Arc<Self>, source: Source) {
-        let mut reloads = match Reloads::new(source, Resolved::clone(&self.config.load())) {
+        let mut reloads = match Reloads::new(source, Config::clone(&self.config.load())) {
             Ok(reloads) => reloads,
             Err(error) => return tracing::warn!(%error, "the configuration is not watched"),
         };

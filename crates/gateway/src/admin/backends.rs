@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::bands::BandCounts;
 use super::health::QueueStatus;
 use crate::backend::BackendStatus;
-use crate::config::resolved::BackendKind;
+use crate::config::settings::BackendKind;
 use crate::state::State;
 
 /// One backend.

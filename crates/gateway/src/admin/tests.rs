@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::{backends, respond};
 use crate::backend::{Attempt, BackendStatus};
-use crate::config::Resolved;
-use crate::config::resolved::BackendKind;
+use crate::config::Config;
+use crate::config::settings::BackendKind;
 use crate::ingress::path::AdminPage;
 use crate::observe::{Observer, RequestCounters};
 use crate::state::{Standing, State};
@@ -23,7 +23,7 @@ const STANDING: Standing<'_> = Standing { instance: "tide-1", shutting_down: fal
 const MODEL: ModelId = ModelId(1);
 
 fn state(settings: Settings) -> Arc<State> {
-    State::new(Resolved { flow: settings, ..Resolved::default() })
+    State::new(Config { flow: settings, ..Config::default() })
 }
 
 fn limited_to(limit: f64) -> Settings {
@@ -260,7 +260,7 @@ fn ready_fails_before_the_first_backend_and_after_the_last_day() {
 fn c11_ready_fails_while_saturated_where_that_is_wanted() {
     let state = state(Settings { total_capacity: 2, ..limited_to(1.0) });
     supply(&state, true);
-    let mut config = Resolved::default();
+    let mut config = Config::default();
     for band in [Band::Normal, Band::BestEffort, Band::Normal] {
         send(&state, "a", band);
     }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::health::{DownReason, Health, HealthStatus};
 use super::model_list::ListedModel;
 use super::upstream::Upstream;
-use crate::config::resolved::BackendSpec;
+use crate::config::settings::BackendSpec;
 
 /// The configured name that stands for all models.
 const ANY: &str = "*";

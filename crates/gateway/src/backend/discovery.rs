@@ -15,7 +15,7 @@ use super::model_list::openai_list;
 use super::probe::{ProbeLimits, get};
 use super::upstream::Upstream;
 use super::{Fleet, self_detection};
-use crate::config::resolved::{BackendKind, BackendSpec};
+use crate::config::settings::{BackendKind, BackendSpec};
 
 /// The default ports of Ollama, vLLM, llama.cpp, LM Studio and SGLang.
 const PORTS: [u16; 5] = [11434, 8000, 8080, 1234, 30000];

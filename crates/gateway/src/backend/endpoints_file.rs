@@ -21,7 +21,7 @@ use super::Fleet;
 use super::endpoints_error::{EndpointProblem, EndpointsError};
 use super::fleet_state::BackendSource;
 use super::upstream::Upstream;
-use crate::config::resolved::{BackendKind, BackendSpec};
+use crate::config::settings::{BackendKind, BackendSpec};
 
 pub(super) const BYTES_MAX: u64 = 1 << 20;
 pub(super) const ENTRIES_MAX: usize = 4096;

@@ -18,7 +18,7 @@ use super::scrape::ScrapeError;
 use super::subset::{Subset, Subsets};
 use super::upstream::Upstream;
 use crate::clock::span;
-use crate::config::resolved::{BackendSpec, FleetSettings};
+use crate::config::settings::{BackendSpec, FleetSettings};
 
 /// A removed backend stays in the roster for this long, for requests that were granted it before.
 const LEAVING: Span = Span::from_secs(30);

@@ -16,7 +16,7 @@ use super::probe::{ProbeError, ProbeLimits, get};
 use super::upstream::Upstream;
 use super::{Fleet, GatewayIdentity};
 use crate::clock;
-use crate::config::resolved::BackendKind;
+use crate::config::settings::BackendKind;
 use crate::jitter::Jitter;
 
 /// The interval between two fetches of a model list.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::probe::{ProbeError, ProbeLimits, ProbeResponse, get};
 use super::upstream::Upstream;
-use crate::config::resolved::BackendKind;
+use crate::config::settings::BackendKind;
 
 /// Further names of one backend are ignored.
 const NAMES_MAX: usize = 1024;

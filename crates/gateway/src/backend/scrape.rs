@@ -13,7 +13,7 @@ use super::Fleet;
 use super::engine_metrics::{EngineMetrics, read};
 use super::probe::{ProbeError, ProbeLimits, get};
 use super::upstream::Upstream;
-use crate::config::resolved::BackendKind;
+use crate::config::settings::BackendKind;
 use crate::jitter::Jitter;
 
 const PATH: &str = "/metrics";

@@ -5,7 +5,7 @@ use flow::{BackendId, BackendTraits, EngineReading, Span, Time};
 use super::backend_state::{BackendState, ServedModels};
 use super::fleet_state::FleetState;
 use super::health::HealthStatus;
-use crate::config::resolved::BackendKind;
+use crate::config::settings::BackendKind;
 
 /// A backend as the admin page shows it.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use super::upstream::Upstream;
 use super::{Fleet, GatewayIdentity, Lookup};
 use crate::clock::Clock;
-use crate::config::resolved::{BackendKind, BackendSpec, FleetSettings};
+use crate::config::settings::{BackendKind, BackendSpec, FleetSettings};
 use crate::scheduler::Scheduler;
 
 type Pages = Arc<Mutex<BTreeMap<String, (u16, String)>>>;

@@ -10,7 +10,7 @@ use http::uri::{Authority, InvalidUri, Scheme};
 use http::{HeaderValue, Uri};
 
 use super::passive_stats::PassiveStats;
-use crate::config::resolved::{BackendKind, BackendSpec};
+use crate::config::settings::{BackendKind, BackendSpec};
 
 /// The port of a URL without a port.
 pub(super) const PORT: u16 = 80;

@@ -10,7 +10,7 @@ use super::error::RuntimeError;
 use super::{DispatchContext, PAUSE, later};
 use crate::batch::Batches;
 use crate::config::BATCH_QUEUE;
-use crate::config::resolved::dispatch::Batch;
+use crate::config::settings::dispatch::Batch;
 use crate::dispatch::Dispatcher;
 use crate::state::State;
 use crate::task;

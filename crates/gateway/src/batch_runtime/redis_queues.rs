@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::error::RuntimeError;
 use super::{DispatchContext, PAUSE, later};
 use crate::config::BATCH_QUEUE;
-use crate::config::resolved::dispatch::{Dispatch, Queue, Redis};
+use crate::config::settings::dispatch::{Dispatch, Queue, Redis};
 use crate::dispatch::Dispatcher;
 use crate::state::State;
 use crate::task;

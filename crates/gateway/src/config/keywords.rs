@@ -3,7 +3,7 @@
 
 use flow::{Admission, Order, StockUnit};
 
-use super::resolved::{BackendKind, Bus, Cost, LogFormat};
+use super::settings::{BackendKind, Bus, Cost, LogFormat};
 use crate::schema::{Keyword, Keywords, spelling};
 
 // === impl Keyword ===

@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
-use super::{ConfigError, Resolved, Source, read, resolve, resolve_table};
+use super::{Config, ConfigError, Source, read, resolve, resolve_table};
 use crate::schema::Report;
 use crate::task;
 
@@ -26,7 +26,7 @@ use crate::task;
 #[derive(Debug)]
 pub struct Reloads {
     source: Source,
-    in_force: Resolved,
+    in_force: Config,
     /// The text of the file when it was last read.
     seen: Option<String>,
     /// The problems that were last reported, until the file is good again.
@@ -48,7 +48,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 
 impl Reloads {
     /// Begins to watch. A change since `in_force` was loaded is the first change.
-    pub fn new(source: Source, in_force: Resolved) -> io::Result<Self> {
+    pub fn new(source: Source, in_force: Config) -> io::Result<Self> {
         let changed = Arc::new(Notify::new());
         let hangup = signal(SignalKind::hangup())?;
         let watcher = watch(&source, &changed).unwrap_or_else(|error| {
@@ -73,19 +73,19 @@ impl Reloads {
 
     /// Waits for a configuration that differs from the one in force. If the future is dropped, the
     /// next call finds the change.
-    pub async fn next(&mut self) -> Resolved {
+    pub async fn next(&mut self) -> Config {
         loop {
             if !self.stale {
                 self.await_cause().await;
                 self.stale = true;
                 tokio::time::sleep(SETTLING).await;
             }
-            let resolved = self.look().await;
+            let config = self.look().await;
             // A change during the reading has notified `changed` again.
             self.stale = false;
-            if let Some(resolved) = resolved {
-                self.in_force = resolved.clone();
-                return resolved;
+            if let Some(config) = config {
+                self.in_force = config.clone();
+                return config;
             }
         }
     }
@@ -102,20 +102,20 @@ impl Reloads {
     }
 
     /// The new configuration, if it has no problems and differs from the one in force.
-    async fn look(&mut self) -> Option<Resolved> {
+    async fn look(&mut self) -> Option<Config> {
         let source = self.source.clone();
         let seen = self.seen.clone();
         // Reading and parsing would block the other tasks of this thread.
         let looked = task::blocking(move || {
             let text = read(&source)?;
-            let resolved = (seen.as_ref() != Some(&text)).then(|| resolve(&source, &text));
-            Ok((text, resolved))
+            let config = (seen.as_ref() != Some(&text)).then(|| resolve(&source, &text));
+            Ok((text, config))
         });
         let outcome = looked.await.unwrap_or_else(|error| Err(ConfigError::Interrupted(error)));
-        let resolved = match outcome {
-            Ok((text, resolved)) => {
+        let config = match outcome {
+            Ok((text, config)) => {
                 self.seen = Some(text);
-                resolved?
+                config?
             }
             Err(error) => {
                 // The next text is resolved in any case, even if it is the last one again.
@@ -123,14 +123,14 @@ impl Reloads {
                 Err(error)
             }
         };
-        match resolved.and_then(|resolved| self.keep_fixed(resolved)) {
-            Ok(resolved) => {
+        match config.and_then(|config| self.keep_fixed(config)) {
+            Ok(config) => {
                 let expected = self.reported.take().is_some() || std::mem::take(&mut self.asked);
-                let news = resolved != self.in_force;
+                let news = config != self.in_force;
                 if expected && !news {
                     info!("the configuration is good, and in force already");
                 }
-                news.then_some(resolved)
+                news.then_some(config)
             }
             Err(error) => {
                 self.report(&error);
@@ -152,7 +152,7 @@ impl Reloads {
     }
 
     /// Keeps the values that only a restart can change, with a notice for each that has changed.
-    fn keep_fixed(&self, new: Resolved) -> Result<Resolved, ConfigError> {
+    fn keep_fixed(&self, new: Config) -> Result<Config, ConfigError> {
         let old = &self.in_force;
         let (table, changed) = new.values.keeping(&old.values);
         let mut new = if changed.is_empty() {

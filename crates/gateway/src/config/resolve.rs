@@ -14,14 +14,14 @@ mod queue;
 mod router;
 pub(super) mod server;
 
-use super::resolved::Resolved;
+use super::settings::Config;
 use super::values::Values;
 use super::{Source, keys};
 use crate::schema::{Location, Report, Section, SectionSchema, Table, validate};
 
 /// Validates and resolves a whole configuration. A key with a problem has its default, and the
 /// report has the problem.
-pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Resolved {
+pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Config {
     validate(&keys::ROOT, &mut table, &Location::default(), report);
     let values = Values::new(table.clone(), report.file().map(Into::into));
     let root = Section::new(&keys::ROOT, table, Location::default(), report);
@@ -31,7 +31,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Res
     router::router(&root.section("router"), &mut flow.settings);
     queue::workload(&root.section("workload"), &mut flow.settings);
     let batch = batch::batch(&root.section("batch"));
-    Resolved {
+    Config {
         server: server::server(&root.section("server")),
         admin: server::admin(&root.section("admin")),
         epp: server::epp(&root.section("epp")),

@@ -6,15 +6,15 @@ use flow::identity::{Attribute, ClassRule};
 use flow::{Band, Bounds, Cascade, FlowClass, Order};
 
 use super::BATCH_QUEUE;
-use super::resolved::dispatch::{Capacity, GateSettings, Queue};
-use super::resolved::{BackendSpec, Epp, Resolved};
+use super::settings::dispatch::{Capacity, GateSettings, Queue};
+use super::settings::{BackendSpec, Config, Epp};
 use super::values::without_secrets;
 use crate::clock;
 use crate::schema::{show_duration, show_size, spelling};
 
 /// Displays the configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Summary<'a>(pub &'a Resolved);
+pub struct Summary<'a>(pub &'a Config);
 
 // === impl Summary ===
 

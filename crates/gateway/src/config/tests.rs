@@ -10,22 +10,22 @@ mod overrides;
 mod problems;
 mod table;
 
-use super::{ConfigError, Resolved, Source, resolve};
+use super::{Config, ConfigError, Source, resolve};
 
 fn source(file: &str) -> Source {
     Source { file: Some(file.into()), ..Source::default() }
 }
 
-fn toml(text: &str) -> Result<Resolved, ConfigError> {
+fn toml(text: &str) -> Result<Config, ConfigError> {
     resolve(&source("t.toml"), text)
 }
 
-fn yaml(text: &str) -> Result<Resolved, ConfigError> {
+fn yaml(text: &str) -> Result<Config, ConfigError> {
     resolve(&source("t.yaml"), text)
 }
 
 #[track_caller]
-fn good(text: &str) -> Resolved {
+fn good(text: &str) -> Config {
     toml(text).unwrap_or_else(|error| panic!("{text}\n{error}"))
 }
 

@@ -120,7 +120,7 @@ impl fmt::Debug for Values {
     }
 }
 
-/// Two configurations differ in what they mean, which the other fields of `Resolved` say. The same
+/// Two configurations differ in what they mean, which the other fields of `Config` say. The same
 /// values on other lines make no difference.
 impl PartialEq for Values {
     fn eq(&self, _other: &Self) -> bool {

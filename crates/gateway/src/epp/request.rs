@@ -15,7 +15,7 @@ use super::grpc::{Code, Incoming, Status};
 use super::response::{LB, SERVED, SUBSET, SUBSET_HINT};
 use crate::backend::{EndpointAddress, SUBSET_ADDRESSES_MAX};
 use crate::body_memory::Reservation;
-use crate::config::resolved::Server;
+use crate::config::settings::Server;
 use crate::reply::Fault;
 
 /// The first message of a session.

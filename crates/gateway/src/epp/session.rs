@@ -22,7 +22,7 @@ use super::observed_response::ObservedResponse;
 use super::request::{self, ReadError, RequestHead, RequestRest};
 use super::response;
 use crate::backend::EndpointAddress;
-use crate::config::Resolved;
+use crate::config::Config;
 use crate::ingress;
 use crate::lazy_timer::LazyTimer;
 use crate::reply::{Fault, Refused, headers};
@@ -31,7 +31,7 @@ use crate::state::State;
 
 struct Session {
     state: Arc<State>,
-    config: Arc<Resolved>,
+    config: Arc<Config>,
     incoming: Incoming,
     outgoing: Outgoing,
     timer: LazyTimer,

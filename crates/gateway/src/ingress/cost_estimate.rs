@@ -2,7 +2,7 @@
 
 use super::json_body::BodyFields;
 use super::path::RequestKind;
-use crate::config::resolved::Cost;
+use crate::config::settings::Cost;
 
 /// Estimates of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

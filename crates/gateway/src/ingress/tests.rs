@@ -30,11 +30,11 @@ fn parts(method: Method, path: &str, headers: &[(&str, &[u8])]) -> Parts {
 
 fn posted(path: &str, body: &[u8]) -> Result<(Intent, Bytes), Fault> {
     let parts = parts(Method::POST, path, &[]);
-    read(&Resolved::default(), &parts, Bytes::copy_from_slice(body), 0)
+    read(&Config::default(), &parts, Bytes::copy_from_slice(body), 0)
 }
 
 /// The intent of a chat request with these headers.
-fn chat(config: &Resolved, headers: &[(&str, &str)]) -> Intent {
+fn chat(config: &Config, headers: &[(&str, &str)]) -> Intent {
     let bytes: Vec<(&str, &[u8])> =
         headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let body = Bytes::from_static(br#"{"model":"llama","messages":[],"stream":true}"#);

@@ -10,7 +10,7 @@ use flow::Span;
 
 use super::timestamp::{self, digits};
 use super::{BAND_NAMES, Record};
-use crate::config::resolved::LogFormat;
+use crate::config::settings::LogFormat;
 
 /// The longest value, in bytes.
 const VALUE_MAX: usize = 256;

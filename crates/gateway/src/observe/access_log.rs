@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{Record, access_line};
 use crate::clock;
-use crate::config::resolved::LogFormat;
+use crate::config::settings::LogFormat;
 
 /// The most bytes that wait to be written.
 const PENDING_MAX: usize = 4 << 20;

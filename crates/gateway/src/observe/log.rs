@@ -9,7 +9,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::config::resolved::{Log, LogFormat};
+use crate::config::settings::{Log, LogFormat};
 
 /// The variables with the log level; the first that is set wins.
 const VARIABLES: [&str; 2] = ["TIDEGATE_LOG", "RUST_LOG"];

@@ -3,7 +3,7 @@
 use flow::{BackendId, Usage};
 
 use super::Request;
-use crate::config::resolved::Cost;
+use crate::config::settings::Cost;
 use crate::reply::{Fault, Refused};
 
 /// The tokens of a request, as its backend reported them or as they were counted.

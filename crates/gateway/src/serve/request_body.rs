@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use crate::body_memory::Reservation;
-use crate::config::resolved::Server;
+use crate::config::settings::Server;
 use crate::reply::Fault;
 use crate::state::State;
 

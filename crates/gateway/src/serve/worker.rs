@@ -15,7 +15,7 @@ use super::connection::{Activity, ClientSocket};
 use super::lazy_waker::LazyWaker;
 use super::{raw, route};
 use crate::batch_runtime::BatchRuntime;
-use crate::config::resolved::Server;
+use crate::config::settings::Server;
 use crate::lifecycle::StartError;
 use crate::listener;
 use crate::reply::Fault;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use flow::identity::Attribute;
 use flow::{BackendTraits, Cascade, FlowClass, Settings as FlowSettings, Span, Weight};
-use gateway::config::Resolved;
-use gateway::config::resolved::{
+use gateway::config::Config;
+use gateway::config::settings::{
     BackendKind, BackendSpec, FleetSettings, Identity, Log, LogFormat, Server,
 };
 use serde_json::json;
@@ -146,7 +146,7 @@ pub(super) fn classes() -> Vec<Class> {
 
 /// What the gateway is told: who the engines are, that teams are flows, and little else. How much
 /// each engine can take it finds by itself.
-pub(super) fn config(engines: &[Running]) -> Result<Resolved> {
+pub(super) fn config(engines: &[Running]) -> Result<Config> {
     let specs = ENGINES.iter().zip(engines).map(|(setup, engine)| BackendSpec {
         id: setup.name.to_owned(),
         url: format!("http://{}", engine.address()),
@@ -159,7 +159,7 @@ pub(super) fn config(engines: &[Running]) -> Result<Resolved> {
     let class = FlowClass { capacity: FLOW_CAPACITY, ttl, ..FlowClass::default() };
     let [best_effort, normal, high, critical] = SHARES.map(Weight::new);
     let weights = [best_effort?, normal?, high?, critical?];
-    Ok(Resolved {
+    Ok(Config {
         server: Server { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..Server::default() },
         flow: FlowSettings {
             default_class: class,
@@ -172,6 +172,6 @@ pub(super) fn config(engines: &[Running]) -> Result<Resolved> {
         },
         fleet: FleetSettings { backends: specs.collect(), ..FleetSettings::default() },
         log: Log { access: false, format: LogFormat::Text },
-        ..Resolved::default()
+        ..Config::default()
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::forms::{BACKEND_ID, BACKEND_URL};
 use super::{DAY, HOUR, MILLI, count, duration, millis, number};
-use crate::config::resolved::BackendKind;
+use crate::config::settings::BackendKind;
 use crate::schema::ValueType::{Bool, Keyword, Path, Text, Texts};
 use crate::schema::{NOT_EMPTY, SectionSchema, key, names};
 

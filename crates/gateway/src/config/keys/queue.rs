@@ -3,7 +3,7 @@
 use flow::{Admission, CAPACITY_MAX, Order, StockUnit};
 
 use super::{DAY, HOUR, MILLI, SECOND, UP_TO_A_DAY, count, duration, number};
-use crate::config::resolved::Cost;
+use crate::config::settings::Cost;
 use crate::schema::ValueType::{Bool, Keyword, Number, Table, Texts, WordOrTable};
 use crate::schema::{NOT_EMPTY, Range, SectionSchema, ValueType, key, names};
 

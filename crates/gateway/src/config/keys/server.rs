@@ -1,7 +1,7 @@
 //! The sections `server`, `admin`, `epp`, `log` and `dbus`.
 
 use super::{GIB, HOUR, KIB, MIB, TIB, UP_TO_A_DAY, count, duration, size};
-use crate::config::resolved::{Bus, LogFormat};
+use crate::config::settings::{Bus, LogFormat};
 use crate::schema::ValueType::{Address, Bool, Keyword};
 use crate::schema::{SectionSchema, key, names};
 use std::time::Duration;

@@ -10,7 +10,7 @@ use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
 use notify::{Event, EventKind};
 
 use super::{Reloads, is_change};
-use crate::config::{Flag, Resolved, Source, load};
+use crate::config::{Config, Flag, Source, load};
 
 /// A folder that goes away with the test.
 struct Folder(PathBuf);
@@ -48,11 +48,11 @@ fn capacity(number: u32) -> String {
 
 fn reloads(file: &Path) -> Reloads {
     let source = Source { file: Some(file.into()), ..Source::default() };
-    let resolved = load(&source).unwrap();
-    Reloads::new(source, resolved).unwrap()
+    let config = load(&source).unwrap();
+    Reloads::new(source, config).unwrap()
 }
 
-async fn next(reloads: &mut Reloads) -> Resolved {
+async fn next(reloads: &mut Reloads) -> Config {
     // Only a test that fails waits for this long.
     tokio::time::timeout(Duration::from_secs(60), reloads.next()).await.expect("a reload")
 }
@@ -74,9 +74,9 @@ async fn x06_a_change_before_the_watch_began_is_found() {
     let folder = Folder::new("before");
     let file = folder.write("t.toml", &capacity(1));
     let source = Source { file: Some(file), ..Source::default() };
-    let resolved = load(&source).unwrap();
+    let config = load(&source).unwrap();
     folder.write("t.toml", &capacity(2));
-    let mut reloads = Reloads::new(source, resolved).unwrap();
+    let mut reloads = Reloads::new(source, config).unwrap();
     assert!(reloads.stale, "another test's SIGHUP could stand in for it");
     assert_eq!(next(&mut reloads).await.flow.total_capacity, 2);
 }
@@ -170,15 +170,15 @@ async fn a_dropped_wait_loses_no_change() {
     for _ in 0..3 {
         tokio::select! {
             biased;
-            resolved = reloads.next(), if found.is_none() => found = Some(resolved),
+            config = reloads.next(), if found.is_none() => found = Some(config),
             () = tokio::task::yield_now() => {}
         }
     }
-    let resolved = match found {
-        Some(resolved) => resolved,
+    let config = match found {
+        Some(config) => config,
         None => next(&mut reloads).await,
     };
-    assert_eq!(resolved.flow.total_capacity, 2);
+    assert_eq!(config.flow.total_capacity, 2);
 }
 
 #[test]
@@ -226,8 +226,8 @@ async fn x06_a_reload_keeps_flags_and_variables_in_force() {
         flags: vec![Flag::Set("queue.queue_ttl=9s".into()), Flag::Backend("http://h".into())],
         ..Source::default()
     };
-    let resolved = load(&source).unwrap();
-    let mut reloads = Reloads::new(source, resolved).unwrap();
+    let config = load(&source).unwrap();
+    let mut reloads = Reloads::new(source, config).unwrap();
     let text = "[queue]\ntotal_capacity = 2\nflow_capacity = 3\nqueue_ttl = '4s'\n";
     folder.write("t.toml", text);
     let new = next(&mut reloads).await;
@@ -252,8 +252,8 @@ async fn x06_another_spelling_of_a_fixed_value_is_no_change() {
 #[tokio::test]
 async fn flags_alone_never_change() {
     let source = Source { flags: vec![Flag::Backend("http://h".into())], ..Source::default() };
-    let resolved = load(&source).unwrap();
-    let mut reloads = Reloads::new(source, resolved).unwrap();
+    let config = load(&source).unwrap();
+    let mut reloads = Reloads::new(source, config).unwrap();
     assert!(!reloads.stale);
     assert!(reloads.look().await.is_none());
 }

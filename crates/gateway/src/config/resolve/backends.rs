@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flow::BackendTraits;
 
 use crate::config::keys::backend_address;
-use crate::config::resolved::{BackendKind, BackendSpec};
+use crate::config::settings::{BackendKind, BackendSpec};
 use crate::schema::Section;
 
 pub(super) fn backends(sections: Vec<Section<'_>>) -> Vec<BackendSpec> {

@@ -1,6 +1,6 @@
 //! The section `batch`.
 
-use crate::config::resolved::dispatch::Batch;
+use crate::config::settings::dispatch::Batch;
 use crate::schema::Section;
 
 /// The queue of the Batch API.

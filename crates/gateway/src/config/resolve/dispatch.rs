@@ -6,7 +6,7 @@ use super::batch::BATCH_QUEUE;
 use super::{defaults, gates};
 use crate::config::Source;
 use crate::config::keys::QUEUES;
-use crate::config::resolved::dispatch::{Batch, Dispatch, Queue, Redis};
+use crate::config::settings::dispatch::{Batch, Dispatch, Queue, Redis};
 use crate::schema::Section;
 
 /// The gates of queues that name none: where this gateway is the target, and where another is.

@@ -1,7 +1,7 @@
 //! The sections about backends: `discovery`, `health`, `metrics`, `upstream`, `retry`.
 
 use super::backends;
-use crate::config::resolved::FleetSettings;
+use crate::config::settings::FleetSettings;
 use crate::schema::Section;
 
 pub(in crate::config) fn fleet(root: &Section<'_>) -> FleetSettings {

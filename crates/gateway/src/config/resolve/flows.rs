@@ -5,7 +5,7 @@ use flow::{FlowClass, Settings, Weight};
 use http::HeaderName;
 
 use crate::clock;
-use crate::config::resolved::Identity;
+use crate::config::settings::Identity;
 use crate::schema::{Misfit, Section, nearest};
 
 /// The names of parts; `header:NAME` stands for any header.

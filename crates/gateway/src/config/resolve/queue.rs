@@ -8,7 +8,7 @@ use flow::{
 
 use super::flows;
 use crate::clock;
-use crate::config::resolved::Cost;
+use crate::config::settings::Cost;
 use crate::schema::Section;
 
 /// The section `queue`.

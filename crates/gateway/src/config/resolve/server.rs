@@ -1,6 +1,6 @@
 //! The sections `server`, `admin`, `epp`, `log` and `dbus`.
 
-use crate::config::resolved::{Admin, Bus, Epp, Log, Server};
+use crate::config::settings::{Admin, Bus, Epp, Log, Server};
 use crate::schema::Section;
 
 pub(in crate::config) fn server(section: &Section<'_>) -> Server {

@@ -84,8 +84,8 @@ fn sections_of_both_names_add_up() {
     let flow = good(text).flow;
     assert_eq!((flow.total_capacity, flow.default_class.capacity), (4, 3));
     let text = "queue:\nfair_request_queue: { total_capacity: 4 }\nrequest_queue_controller:\n";
-    let resolved = yaml(text).unwrap();
-    assert_eq!((resolved.flow.total_capacity, resolved.flow.bounds), (4, Bounds::Auto));
+    let config = yaml(text).unwrap();
+    assert_eq!((config.flow.total_capacity, config.flow.bounds), (4, Bounds::Auto));
 }
 
 #[test]
@@ -121,12 +121,12 @@ fn x06_keys_without_an_effect_are_accepted_with_a_notice() {
     let text = "[request_queue_controller]\nnumPoppers = 10\npopper_wait_base = '10ms'\n\
                 popperWaitJitterMax = '1ms'\nexpiry_cleanup_interval = '5s'\n\
                 [workload]\ncleanup_interval = '1m'";
-    let resolved = good(text);
-    assert_eq!(resolved.flow, good("").flow);
-    assert_eq!(resolved.notices.len(), 5);
-    assert!(resolved.notices.iter().all(|notice| notice.contains("has no effect")));
-    let named = |key: &str| resolved.notices.iter().any(|notice| notice.starts_with(key));
-    assert!(named("request_queue_controller.numPoppers "), "{:?}", resolved.notices);
+    let config = good(text);
+    assert_eq!(config.flow, good("").flow);
+    assert_eq!(config.notices.len(), 5);
+    assert!(config.notices.iter().all(|notice| notice.contains("has no effect")));
+    let named = |key: &str| config.notices.iter().any(|notice| notice.starts_with(key));
+    assert!(named("request_queue_controller.numPoppers "), "{:?}", config.notices);
     assert!(named("workload.cleanup_interval "));
 }
 

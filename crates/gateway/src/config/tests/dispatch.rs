@@ -6,41 +6,41 @@ use std::time::Duration;
 use flow::Band;
 
 use super::{bad, good};
-use crate::config::resolved::dispatch::{Capacity, GateKind, Unit};
+use crate::config::settings::dispatch::{Capacity, GateKind, Unit};
 use crate::config::{Flag, Source, Summary, resolve};
 use crate::gates::{AimdGate, GatewayGate, MetricMeaning};
 
 #[test]
 fn d10_a_folder_opens_the_batch_api_with_a_queue_of_its_own() {
     assert!(good("").dispatch.queues.is_empty());
-    let resolved = good("[batch]\nfolder = '/srv/batch'\nkeep = '1d'\nlines_max = 10");
-    assert_eq!(resolved.batch.folder.as_deref(), Some(Path::new("/srv/batch")));
-    assert_eq!((resolved.batch.lines_max, resolved.batch.keep), (10, Duration::from_secs(86_400)));
-    let [queue] = resolved.dispatch.queues.as_slice() else { panic!("one queue") };
+    let config = good("[batch]\nfolder = '/srv/batch'\nkeep = '1d'\nlines_max = 10");
+    assert_eq!(config.batch.folder.as_deref(), Some(Path::new("/srv/batch")));
+    assert_eq!((config.batch.lines_max, config.batch.keep), (10, Duration::from_secs(86_400)));
+    let [queue] = config.dispatch.queues.as_slice() else { panic!("one queue") };
     assert_eq!((queue.name.as_str(), queue.band), ("batch", Band::BestEffort));
     assert_eq!(queue.gates, ["gateway"]);
-    assert_eq!(resolved.dispatch.gates[0].kind, GateKind::Gateway(GatewayGate { rest: 1.0 }));
+    assert_eq!(config.dispatch.gates[0].kind, GateKind::Gateway(GatewayGate { rest: 1.0 }));
 }
 
 #[test]
 fn d08_queues_have_weights_tenants_gates_and_a_band_of_their_own() {
-    let resolved = good(
+    let config = good(
         "[[dispatch.queues]]\nname = 'a'\nweight = 3\ntenants = { x = 2.5 }\n\
          target = 'http://h:1'\nband = 'normal'\n\
          [[dispatch.queues]]\nname = 'b'\ntarget = 'http://h:1'\ngates = ['c']\n\
          [[dispatch.gates]]\nname = 'c'\nkind = 'constant'\ncapacity = 7",
     );
-    let [a, b] = resolved.dispatch.queues.as_slice() else { panic!("two queues") };
+    let [a, b] = config.dispatch.queues.as_slice() else { panic!("two queues") };
     assert_eq!((a.weight, a.tenants.as_slice()), (3.0, &[("x".to_owned(), 2.5)][..]));
     assert_eq!((a.band, b.band), (Band::Normal, Band::BestEffort));
     assert_eq!((a.gates.as_slice(), b.gates.as_slice()), (&["aimd".into()][..], &["c".into()][..]));
-    let names: Vec<&str> = resolved.dispatch.gates.iter().map(|gate| gate.name.as_str()).collect();
+    let names: Vec<&str> = config.dispatch.gates.iter().map(|gate| gate.name.as_str()).collect();
     assert_eq!(names, ["c", "aimd"], "a gate that a queue has by default is made");
 }
 
 #[test]
 fn d02_every_kind_of_gate_is_configured() {
-    let resolved = good(
+    let config = good(
         "[[dispatch.gates]]\nname = 'a'\nkind = 'scrape'\nurl = 'http://h:1/metrics'\n\
          metric = 'm'\n\
          says = 'count'\ncapacity_per_server = 10\nlabels = { pool = 'p' }\nunit = 'tokens'\n\
@@ -50,7 +50,7 @@ fn d02_every_kind_of_gate_is_configured() {
          [[dispatch.gates]]\nname = 'c'\nkind = 'redis'\nurl = 'redis://h:1'\ncapacity = 5\n\
          [[dispatch.gates]]\nname = 'd'\nkind = 'aimd'\nmax = 9",
     );
-    let [a, b, c, d] = resolved.dispatch.gates.as_slice() else { panic!("four gates") };
+    let [a, b, c, d] = config.dispatch.gates.as_slice() else { panic!("four gates") };
     assert_eq!((a.baseline, a.unit), (0.3, Unit::Tokens));
     assert_eq!(a.capacity, Capacity::PerServer { each: 10.0, ready: None });
     let GateKind::Scrape(scrape) = &a.kind else { panic!("{a:?}") };
@@ -142,7 +142,7 @@ fn d01_flags_name_a_queue_its_server_and_its_target() {
 
 #[test]
 fn d10_the_summary_shows_the_batch_api_its_queues_and_its_gates() {
-    let resolved = good(
+    let config = good(
         "[batch]\nfolder = '/srv/batch'\n[dispatch.redis]\nurls = 'redis://me:secret@h:6379'\n\
          [[dispatch.queues]]\nname = 'q'\n\
          [[dispatch.queues]]\nname = 'r'\nband = 'normal'\ntarget = 'http://t:1'\n\
@@ -160,7 +160,7 @@ dispatch  up to 64 requests at once, 5m each, dead letter after 5 failures, shar
           gate aimd: aimd, 1 to 256 in flight
 note      the queue \"q\" has no target: `serve` sends it to itself, `dispatch` needs --target URL
 ";
-    let shown = Summary(&resolved).to_string();
+    let shown = Summary(&config).to_string();
     let (_, shown) = shown.split_once("batch     ").unwrap();
     assert_eq!(format!("batch     {shown}"), expected);
     let shown =

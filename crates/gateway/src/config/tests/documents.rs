@@ -6,7 +6,7 @@ use super::{source, toml};
 use crate::config::document::{MARKS, updated};
 use crate::config::json_schema::json_schema;
 use crate::config::keys::ROOT;
-use crate::config::resolved::{FleetSettings, Resolved};
+use crate::config::settings::{Config, FleetSettings};
 use crate::config::{Source, load};
 use crate::schema::SectionSchema;
 
@@ -64,25 +64,25 @@ pub(super) fn example_text(name: &str) -> String {
     std::fs::read_to_string(root().join("examples").join(name)).unwrap()
 }
 
-fn example(name: &str) -> Resolved {
+fn example(name: &str) -> Config {
     let path = root().join("examples").join(name);
     load(&Source { file: Some(path), ..Source::default() }).unwrap()
 }
 
 #[test]
 fn the_full_example_has_the_defaults_and_yaml_means_the_same() {
-    let mut resolved = example("tidegate.toml");
-    assert_eq!(resolved, example("tidegate.yaml"));
-    assert!(!resolved.identity.rules.is_empty() && !resolved.objectives.is_empty());
-    resolved.identity = Resolved::default().identity;
-    resolved.flow.classes.clear();
-    resolved.names = Resolved::default().names;
-    resolved.objectives.clear();
-    assert_eq!((resolved.dispatch.queues.len(), resolved.dispatch.gates.len()), (1, 8));
-    resolved.dispatch.queues.clear();
-    resolved.dispatch.gates.clear();
-    resolved.fleet = FleetSettings { backends: Vec::new(), ..resolved.fleet };
-    assert_eq!(resolved, Resolved::default());
+    let mut config = example("tidegate.toml");
+    assert_eq!(config, example("tidegate.yaml"));
+    assert!(!config.identity.rules.is_empty() && !config.objectives.is_empty());
+    config.identity = Config::default().identity;
+    config.flow.classes.clear();
+    config.names = Config::default().names;
+    config.objectives.clear();
+    assert_eq!((config.dispatch.queues.len(), config.dispatch.gates.len()), (1, 8));
+    config.dispatch.queues.clear();
+    config.dispatch.gates.clear();
+    config.fleet = FleetSettings { backends: Vec::new(), ..config.fleet };
+    assert_eq!(config, Config::default());
 }
 
 #[test]
@@ -116,8 +116,8 @@ pub(super) fn uncommented_example() -> String {
 fn commented_lines_of_the_full_example_can_be_used_as_well() {
     let text = uncommented_example();
     assert!(text.lines().any(|line| line.starts_with("watermark_per_backend")));
-    let resolved = toml(&text).unwrap();
-    assert!(resolved.server.workers.is_some() && resolved.admin.listen.is_some());
+    let config = toml(&text).unwrap();
+    assert!(config.server.workers.is_some() && config.admin.listen.is_some());
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Configuration without a file, and flags beside one.
 
 use super::{Source, resolve, source};
-use crate::config::resolved::BackendKind;
-use crate::config::{ConfigError, Flag, Resolved, Summary, load};
+use crate::config::settings::BackendKind;
+use crate::config::{Config, ConfigError, Flag, Summary, load};
 
 fn listen(value: &str) -> Flag {
     Flag::Value { flag: "--listen", key: "server.listen", value: value.into() }
 }
 
-fn flags(backends: &[&str]) -> Result<Resolved, ConfigError> {
+fn flags(backends: &[&str]) -> Result<Config, ConfigError> {
     let flags = backends.iter().map(|flag| Flag::Backend((*flag).to_owned())).collect();
     load(&Source { flags, ..Source::default() })
 }
@@ -49,8 +49,8 @@ fn a_well_known_port_determines_the_kind() {
 
 #[test]
 fn without_file_and_flags_discovery_is_on() {
-    let resolved = flags(&[]).unwrap();
-    assert!(resolved.fleet.discover && resolved.fleet.backends.is_empty());
+    let config = flags(&[]).unwrap();
+    assert!(config.fleet.discover && config.fleet.backends.is_empty());
 }
 
 #[test]
@@ -58,10 +58,9 @@ fn flags_add_to_a_file_and_replace_its_listener() {
     let text = "[server]\nlisten = '127.0.0.1:1'\n[[backends]]\nid = 'a'\nurl = 'http://h'";
     let flags = vec![Flag::Backend("b=http://h:1".into()), listen("127.0.0.1:2")];
     let flags = Source { flags, ..source("t.toml") };
-    let resolved = resolve(&flags, text).unwrap();
-    assert_eq!(resolved.server.listen, "127.0.0.1:2".parse().unwrap());
-    let ids: Vec<&str> =
-        resolved.fleet.backends.iter().map(|backend| backend.id.as_str()).collect();
+    let config = resolve(&flags, text).unwrap();
+    assert_eq!(config.server.listen, "127.0.0.1:2".parse().unwrap());
+    let ids: Vec<&str> = config.fleet.backends.iter().map(|backend| backend.id.as_str()).collect();
     assert_eq!(ids, ["a", "b"]);
 }
 

@@ -10,7 +10,7 @@ use flow::{
 
 use super::{bad, good, yaml};
 use crate::config::Summary;
-use crate::config::resolved::{BackendKind, Bus, Cost, LogFormat, Resolved};
+use crate::config::settings::{BackendKind, Bus, Config, Cost, LogFormat};
 
 fn bounds(text: &str) -> Bounds {
     good(&format!("[controller]\n{text}")).flow.bounds
@@ -22,10 +22,10 @@ fn fixed(lower: f64, watermark: f64, upper: f64) -> Bounds {
 
 #[test]
 fn an_empty_file_gives_the_defaults_and_discovery() {
-    let mut resolved = good("");
-    assert!(resolved.fleet.discover, "nothing is named");
-    resolved.fleet.discover = false;
-    assert_eq!(resolved, Resolved::default());
+    let mut config = good("");
+    assert!(config.fleet.discover, "nothing is named");
+    config.fleet.discover = false;
+    assert_eq!(config, Config::default());
     assert_eq!(yaml("").unwrap(), good(""));
     assert_eq!(yaml("queue:\ncontroller:\n").unwrap(), good(""), "empty sections of YAML");
 }
@@ -38,8 +38,8 @@ fn the_servers_keys_reach_the_server() {
                 headroom_headers = true\norca = true\n\
                 [admin]\nlisten = 'localhost:9090'\nready_fails_when_saturated = true\n\
                 [log]\naccess = false\nformat = 'json'\n";
-    let resolved = good(text);
-    let server = &resolved.server;
+    let config = good(text);
+    let server = &config.server;
     assert_eq!(server.listen, "0.0.0.0:9000".parse().unwrap());
     assert_eq!(server.workers, Some(3));
     assert_eq!((server.body_limit, server.header_limit), (1_000_000, 16_384));
@@ -49,10 +49,10 @@ fn the_servers_keys_reach_the_server() {
     assert_eq!(server.write_timeout, Duration::from_secs(3));
     assert_eq!(server.grace, Duration::from_secs(90));
     assert!(server.headroom_headers && server.orca);
-    assert_eq!(resolved.admin.listen, Some("127.0.0.1:9090".parse().unwrap()));
-    assert!(resolved.admin.ready_fails_when_saturated);
-    assert!(!resolved.log.access);
-    assert_eq!(resolved.log.format, LogFormat::Json);
+    assert_eq!(config.admin.listen, Some("127.0.0.1:9090".parse().unwrap()));
+    assert!(config.admin.ready_fails_when_saturated);
+    assert!(!config.log.access);
+    assert_eq!(config.log.format, LogFormat::Json);
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn c02_impossible_bounds_are_reported_with_their_keys() {
 fn c02_a_deviation_beside_both_bounds_is_noticed() {
     let text = "[controller]\npercentage_deviation_for_bounds = 0.3\n\
                 lower_bound_per_backend = 1\nupper_bound_per_backend = 3";
-    let resolved = good(text);
-    assert_eq!(resolved.flow.bounds, fixed(1.0, 2.0, 3.0));
-    assert!(resolved.notices[0].contains("percentage_deviation_for_bounds has no effect"));
+    let config = good(text);
+    assert_eq!(config.flow.bounds, fixed(1.0, 2.0, 3.0));
+    assert!(config.notices[0].contains("percentage_deviation_for_bounds has no effect"));
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn c05_admission_is_configured() {
     assert_eq!(good("").flow.admission, Admission::All);
     assert_eq!(good("[queue]\nadmission = 'all'").flow.admission, Admission::All);
     for word in ["critical-only", "critical_only"] {
-        let resolved = good(&format!("[queue]\nadmission = '{word}'"));
-        assert_eq!(resolved.flow.admission, Admission::CriticalOnly);
+        let config = good(&format!("[queue]\nadmission = '{word}'"));
+        assert_eq!(config.flow.admission, Admission::CriticalOnly);
     }
 }
 
@@ -136,9 +136,9 @@ fn c05_admission_is_configured() {
 fn c06_the_unit_of_stock_is_configured_whatever_the_cost() {
     let text = "[controller]\nstock = 'tokens'\nwatermark_per_backend = 9000\n\
                 [queue]\ncost = 'bytes'";
-    let resolved = good(text);
-    assert_eq!((resolved.flow.stock, resolved.cost), (StockUnit::Tokens, Cost::Bytes));
-    assert!(resolved.notices.is_empty());
+    let config = good(text);
+    assert_eq!((config.flow.stock, config.cost), (StockUnit::Tokens, Cost::Bytes));
+    assert!(config.notices.is_empty());
     let automatic = good("[controller]\nstock = 'tokens'");
     assert!(automatic.notices[0].starts_with("controller.stock has no effect"));
 }
@@ -152,9 +152,9 @@ fn c08_queueing_can_be_switched_off() {
 
 #[test]
 fn a_pace_is_for_automatic_bounds() {
-    let resolved = good("[controller]\npace_max = '50ms'");
-    assert_eq!(resolved.flow.pace_max, Some(Span::from_millis(50)));
-    assert!(resolved.notices.is_empty());
+    let config = good("[controller]\npace_max = '50ms'");
+    assert_eq!(config.flow.pace_max, Some(Span::from_millis(50)));
+    assert!(config.notices.is_empty());
     let fixed = good("[controller]\npace_max = '50ms'\nwatermark_per_backend = 2");
     assert!(fixed.notices[0].starts_with("controller.pace_max has no effect"));
 }
@@ -182,14 +182,14 @@ fn q01_flows_have_what_the_first_matching_entry_gives() {
                 [[flows]]\nmatch = { model = 'llama-*', 'header:X-Team' = 'a' }\nweight = 3.0\n\
                 capacity = 200\nqueue_ttl = '10s'\n\
                 [[flows]]\nmatch = { workload = '*' }\n";
-    let resolved = good(text);
+    let config = good(text);
     let patterns = [
         (Attribute::Header("x-team".into()), "a".to_owned()),
         (Attribute::Model, "llama-*".to_owned()),
     ];
     let first = ClassRule { patterns: patterns.into(), class: 1 };
     let second = ClassRule { patterns: vec![(Attribute::Workload, "*".into())], class: 2 };
-    assert_eq!(resolved.identity.rules, [first, second]);
+    assert_eq!(config.identity.rules, [first, second]);
     let inherited = FlowClass { capacity: 7, ttl: Span::from_secs(9), ..FlowClass::default() };
     let own = FlowClass {
         weight: Weight::new(3.0).unwrap(),
@@ -197,8 +197,8 @@ fn q01_flows_have_what_the_first_matching_entry_gives() {
         ttl: Span::from_secs(10),
         ..FlowClass::default()
     };
-    assert_eq!(resolved.flow.classes, [own, inherited]);
-    assert_eq!(resolved.flow.default_class, inherited);
+    assert_eq!(config.flow.classes, [own, inherited]);
+    assert_eq!(config.flow.default_class, inherited);
 }
 
 #[test]
@@ -254,8 +254,8 @@ fn p02_objectives_have_bands_by_any_sources_name() {
         ("Sheddable", Band::BestEffort),
     ];
     for (name, band) in names {
-        let resolved = good(&format!("[[objectives]]\nname = 'o'\nband = '{name}'"));
-        assert_eq!(resolved.objectives["o"], band, "{name}");
+        let config = good(&format!("[[objectives]]\nname = 'o'\nband = '{name}'"));
+        assert_eq!(config.objectives["o"], band, "{name}");
         assert_eq!(crate::band_alias::band(name), Some(band));
     }
     assert_eq!(crate::band_alias::band("urgent"), None);

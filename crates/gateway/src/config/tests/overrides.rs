@@ -1,6 +1,6 @@
 //! Flags before the environment, the environment before the file, the file before the defaults.
 
-use crate::config::{Flag, Resolved, Source, resolve};
+use crate::config::{Config, Flag, Source, resolve};
 
 use super::source;
 
@@ -12,7 +12,7 @@ fn with(variables: &[(&str, &str)], flags: &[&str]) -> Source {
     Source { variables: variables.collect(), flags: flags.collect(), ..source("t.toml") }
 }
 
-fn good(source: &Source) -> Resolved {
+fn good(source: &Source) -> Config {
     resolve(source, FILE).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -24,13 +24,13 @@ fn wrong(variables: &[(&str, &str)], flags: &[&str]) -> Vec<String> {
 fn x06_a_flag_goes_before_a_variable_and_a_variable_before_the_file() {
     let variables =
         [("TIDEGATE_QUEUE__TOTAL_CAPACITY", "6"), ("TIDEGATE_QUEUE__FLOW_CAPACITY", "6")];
-    let resolved = good(&with(&variables, &["queue.total_capacity=7"]));
-    assert_eq!(resolved.flow.total_capacity, 7);
-    assert_eq!(resolved.flow.default_class.capacity, 6);
-    assert_eq!(resolved.flow.default_class.ttl, flow::Span::from_secs(5));
-    assert_eq!(resolved.flow.idle_flows_max, 16_384);
+    let config = good(&with(&variables, &["queue.total_capacity=7"]));
+    assert_eq!(config.flow.total_capacity, 7);
+    assert_eq!(config.flow.default_class.capacity, 6);
+    assert_eq!(config.flow.default_class.ttl, flow::Span::from_secs(5));
+    assert_eq!(config.flow.idle_flows_max, 16_384);
     let origin = |key: &str| {
-        let settings = resolved.values.settings();
+        let settings = config.values.settings();
         settings.into_iter().find(|setting| setting.key == key).unwrap().origin
     };
     assert_eq!(origin("queue.total_capacity"), "--set queue.total_capacity");
@@ -61,12 +61,12 @@ fn x06_values_are_toml_or_bare_texts() {
         "batch.folder=C:=odd",
         "queue.bands={ critical = 4, high = 3, normal = 2, best_effort = 1 }",
     ];
-    let resolved = good(&with(&[], &flags));
-    assert_eq!(resolved.flow.default_class.ttl, flow::Span::from_secs(90));
-    assert_eq!((resolved.flow.order, resolved.identity.parts.len()), (flow::Order::Deadline, 2));
-    assert_eq!(resolved.server.body_limit, 1 << 20);
-    assert_eq!(resolved.batch.folder, Some("C:=odd".into()), "beside no file, and as it is");
-    assert!(matches!(resolved.flow.cascade, flow::Cascade::Weighted(_)));
+    let config = good(&with(&[], &flags));
+    assert_eq!(config.flow.default_class.ttl, flow::Span::from_secs(90));
+    assert_eq!((config.flow.order, config.identity.parts.len()), (flow::Order::Deadline, 2));
+    assert_eq!(config.server.body_limit, 1 << 20);
+    assert_eq!(config.batch.folder, Some("C:=odd".into()), "beside no file, and as it is");
+    assert!(matches!(config.flow.cascade, flow::Cascade::Weighted(_)));
 }
 
 #[test]

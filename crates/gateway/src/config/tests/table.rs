@@ -2,7 +2,7 @@
 
 use crate::config::keys::ROOT;
 use crate::config::overrides::variable_of;
-use crate::config::{Flag, Resolved, Setting, Source, resolve};
+use crate::config::{Config, Flag, Setting, Source, resolve};
 use crate::schema::{Key, Range, SectionSchema, ValueType, joined, show_duration, show_size};
 
 use super::documents::uncommented_example;
@@ -109,8 +109,8 @@ fn sample(path: &str, key: &Key) -> String {
     }
 }
 
-fn setting(resolved: &Resolved, key: &str) -> Setting {
-    let settings = resolved.values.settings();
+fn setting(config: &Config, key: &str) -> Setting {
+    let settings = config.values.settings();
     let found = settings.into_iter().find(|setting| setting.key == key);
     found.unwrap_or_else(|| panic!("{key} is not among the settings"))
 }

@@ -7,12 +7,12 @@ use envoy::health::health_check_response::ServingStatus::{self, NotServing, Serv
 use flow::{BackendId, BackendSupply, ModelId};
 
 use super::SUBJECTS;
-use crate::config::Resolved;
+use crate::config::Config;
 use crate::state::State;
 
 /// A picker that knows one backend, ready or not.
 fn state(ready: bool) -> Arc<State> {
-    let state = State::new(Resolved::default());
+    let state = State::new(Config::default());
     let backend = BackendSupply { ready, ..BackendSupply::new(BackendId(0), vec![ModelId(1)]) };
     state.scheduler.with(|core, now| core.supply(&[backend], now));
     state

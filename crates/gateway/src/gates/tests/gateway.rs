@@ -6,7 +6,7 @@ use flow::{
 };
 
 use super::*;
-use crate::config::Resolved;
+use crate::config::Config;
 use crate::state::State;
 
 const NOW: Time = Time::from_millis(1000);
@@ -151,7 +151,7 @@ fn d02_under_auto_the_bound_that_leaves_the_least_room_counts() {
 
 #[tokio::test]
 async fn d02_the_gate_follows_its_gateway() {
-    let config = Resolved { flow: fixed(100.0), ..Resolved::default() };
+    let config = Config { flow: fixed(100.0), ..Config::default() };
     let state = State::new(config);
     let settings = [gate("g", gateway_kind(), Capacity::FromSource)];
     let slow = [GateSettings {
@@ -206,7 +206,7 @@ async fn live(permit: GatePermit, state: Arc<State>, served: Duration) {
 /// threshold, except for requests in transit, and each end makes room for the next request.
 #[tokio::test]
 async fn d03_the_gateways_own_readings_hold_its_threshold() {
-    let state = State::new(Resolved { flow: fixed(100.0), ..Resolved::default() });
+    let state = State::new(Config { flow: fixed(100.0), ..Config::default() });
     state.scheduler.with(|core, now| {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
         offer(core, Band::Normal, 30);
@@ -237,7 +237,7 @@ async fn d03_the_gateways_own_readings_hold_its_threshold() {
 
 /// A gateway under `auto` with one backend, where prompts of 300 tokens start in 40 ms.
 fn at_work() -> (Arc<State>, Arc<Gates>) {
-    let config = Resolved { flow: Settings::default(), ..Resolved::default() };
+    let config = Config { flow: Settings::default(), ..Config::default() };
     let state = State::new(config);
     state.scheduler.with(|core, now| {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
@@ -324,7 +324,7 @@ async fn d02_a_pause_ends_without_a_reading() {
 /// it.
 #[tokio::test]
 async fn d03_an_open_gate_does_not_notify_for_a_closed_one() {
-    let state = State::new(Resolved { flow: fixed(100.0), ..Resolved::default() });
+    let state = State::new(Config { flow: fixed(100.0), ..Config::default() });
     state.scheduler.with(|core, now| {
         core.supply(&[BackendSupply::new(BackendId(1), vec![ModelId(1)])], now);
     });

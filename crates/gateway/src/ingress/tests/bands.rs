@@ -4,22 +4,22 @@ use flow::{BANDS, ModelNameRule, ModelNames};
 
 use super::*;
 
-fn config() -> Resolved {
+fn config() -> Config {
     let rule = |name: &str, band| ModelNameRule {
         name: name.into(),
         band: Some(band),
         targets: vec![(name.into(), 1)],
     };
-    Resolved {
+    Config {
         objectives: [("chat-critical", Band::Critical), ("batch", Band::BestEffort)]
             .map(|(name, band)| (name.to_owned(), band))
             .into(),
         names: ModelNames::new(&[rule("llama", Band::BestEffort)]).unwrap(),
-        ..Resolved::default()
+        ..Config::default()
     }
 }
 
-fn band(config: &Resolved, headers: &[(&str, &str)]) -> Band {
+fn band(config: &Config, headers: &[(&str, &str)]) -> Band {
     chat(config, headers).band
 }
 
@@ -28,7 +28,7 @@ fn p01_there_are_four_bands_and_normal_is_the_default() {
     assert_eq!(BANDS, 4);
     let numbers = Band::DESCENDING.map(|band| band as u8);
     assert_eq!(numbers, [3, 2, 1, 0], "critical, high, normal, best-effort");
-    assert_eq!(band(&Resolved::default(), &[]), Band::Normal);
+    assert_eq!(band(&Config::default(), &[]), Band::Normal);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn p02_every_word_is_known_in_any_case() {
         ("x-gateway-inference-objective", "9", Band::High),
         ("x-llm-d-inference-objective", "10", Band::Critical),
     ];
-    let config = Resolved { names: ModelNames::default(), ..config() };
+    let config = Config { names: ModelNames::default(), ..config() };
     for (name, value, expected) in words {
         assert_eq!(band(&config, &[(name, value)]), expected, "{name}: {value}");
         assert_eq!(band(&config, &[(name, &format!(" {value} "))]), expected, "{name}: {value}");
@@ -118,7 +118,7 @@ fn p02_the_first_known_value_wins_whatever_the_others_say() {
 fn p02_the_models_default_comes_last_and_then_normal() {
     assert_eq!(band(&config(), &[]), Band::BestEffort);
     assert_eq!(band(&config(), &[("x-nexus-priority", "nonsense")]), Band::BestEffort);
-    assert_eq!(band(&Resolved::default(), &[("x-priority", "")]), Band::Normal);
+    assert_eq!(band(&Config::default(), &[("x-priority", "")]), Band::Normal);
 }
 
 #[test]
@@ -126,5 +126,5 @@ fn p02_a_value_that_is_no_text_falls_through() {
     let headers: [(&str, &[u8]); 2] = [("x-priority", b"\xff\xfe"), ("x-media-type", b"audio")];
     let parts = parts(Method::POST, CHAT, &headers);
     let body = Bytes::from_static(br#"{"model":"llama"}"#);
-    assert_eq!(read(&Resolved::default(), &parts, body, 0).unwrap().0.band, Band::High);
+    assert_eq!(read(&Config::default(), &parts, body, 0).unwrap().0.band, Band::High);
 }

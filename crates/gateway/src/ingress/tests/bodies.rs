@@ -17,17 +17,17 @@ const KNOWN: [&str; 8] = [
 ];
 
 /// `chat` resolves to `target`, `split` to two others.
-fn aliased(target: &str) -> Resolved {
+fn aliased(target: &str) -> Config {
     let rule = |name: &str, targets: &[(&str, u32)]| ModelNameRule {
         name: name.into(),
         band: None,
         targets: targets.iter().map(|(model, weight)| ((*model).into(), *weight)).collect(),
     };
     let rules = [rule("chat", &[(target, 1)]), rule("split", &[("a", 9), ("b", 1)])];
-    Resolved { names: ModelNames::new(&rules).unwrap(), ..Resolved::default() }
+    Config { names: ModelNames::new(&rules).unwrap(), ..Config::default() }
 }
 
-fn rewritten(config: &Resolved, body: &str, draw: u64) -> (Intent, String) {
+fn rewritten(config: &Config, body: &str, draw: u64) -> (Intent, String) {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let (intent, body) = read(config, &parts(Method::POST, CHAT, &[]), body, draw).unwrap();
     (intent, String::from_utf8(body.to_vec()).unwrap())
@@ -46,7 +46,7 @@ fn x02_a_router_may_name_the_model_that_answers() {
         assert_eq!(&sent[..], br#"{"model":"llama","n":1}"#);
     }
     let parts = parts(Method::POST, CHAT, &[("x-llm-d-model-name-rewrite", b"")]);
-    let (intent, _) = read(&Resolved::default(), &parts, body, 0).unwrap();
+    let (intent, _) = read(&Config::default(), &parts, body, 0).unwrap();
     assert_eq!(intent.target.as_deref(), Some("chat"), "an empty name is none");
 }
 
@@ -97,7 +97,7 @@ fn x01_other_paths_use_a_model_where_they_have_one() {
         };
         let parts = parts(Method::POST, "/v1/rerank", &headers);
         let body = Bytes::copy_from_slice(body.as_bytes());
-        let (intent, sent) = read(&Resolved::default(), &parts, body.clone(), 0).unwrap();
+        let (intent, sent) = read(&Config::default(), &parts, body.clone(), 0).unwrap();
         assert_eq!(sent, body);
         intent.model
     };
@@ -118,7 +118,7 @@ fn x01_other_paths_use_a_model_where_they_have_one() {
     assert_eq!(code(posted("/v1/rerank", twice)), "invalid_request");
     for method in [Method::GET, Method::HEAD, Method::DELETE] {
         let parts = parts(method, "/v1/responses/r1", &[]);
-        let (intent, body) = read(&Resolved::default(), &parts, Bytes::new(), 0).unwrap();
+        let (intent, body) = read(&Config::default(), &parts, Bytes::new(), 0).unwrap();
         assert_eq!((intent.model, intent.target, body.len()), (None, None, 0));
     }
 }
@@ -127,7 +127,7 @@ const FORM: &str = "--B\r\n\
     Content-Disposition: form-data; name=\"file\"; filename=\"model\"\r\n\r\n\
     RIFF\r\n--B\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nchat\r\n--B--\r\n";
 
-fn form(config: &Resolved, kind: &str, body: &str) -> Result<(Intent, Bytes), Fault> {
+fn form(config: &Config, kind: &str, body: &str) -> Result<(Intent, Bytes), Fault> {
     let parts =
         parts(Method::POST, "/v1/audio/transcriptions", &[("content-type", kind.as_bytes())]);
     read(config, &parts, Bytes::copy_from_slice(body.as_bytes()), 0)
@@ -135,7 +135,7 @@ fn form(config: &Resolved, kind: &str, body: &str) -> Result<(Intent, Bytes), Fa
 
 #[test]
 fn x01_a_form_names_its_model() {
-    let plain = Resolved::default();
+    let plain = Config::default();
     for kind in ["multipart/form-data; boundary=B", "Multipart/Form-Data;x=y; Boundary=\"B\""] {
         let (intent, body) = form(&plain, kind, FORM).unwrap();
         assert_eq!(intent.model.as_deref(), Some("chat"), "{kind}");

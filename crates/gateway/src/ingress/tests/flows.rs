@@ -4,11 +4,11 @@ use flow::FlowClass;
 use flow::identity::ClassRule;
 
 use super::*;
-use crate::config::resolved::Cost;
+use crate::config::settings::Cost;
 
-fn by(parts: &[Attribute]) -> Resolved {
+fn by(parts: &[Attribute]) -> Config {
     let identity = Identity { parts: parts.to_vec(), rules: Vec::new() };
-    Resolved { identity, ..Resolved::default() }
+    Config { identity, ..Config::default() }
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn q01_whoever_leaves_the_value_out_shares_one_flow() {
     let body = Bytes::from_static(br#"{"model":"llama"}"#);
     assert_eq!(read(&team, &parts, body, 0).unwrap().0.flow, "-", "not text: not there");
     let get = super::parts(Method::GET, "/v1/fine_tuning/jobs", &[]);
-    assert_eq!(read(&Resolved::default(), &get, Bytes::new(), 0).unwrap().0.flow, "-");
+    assert_eq!(read(&Config::default(), &get, Bytes::new(), 0).unwrap().0.flow, "-");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn q01_rules_give_classes_also_by_headers_that_name_no_flow() {
         rule(&[(Attribute::Model, "lla*"), (Attribute::Header("x-team".into()), "blue")], 1),
     ];
     let identity = Identity { rules, ..Identity::default() };
-    let mut config = Resolved { identity, ..Resolved::default() };
+    let mut config = Config { identity, ..Config::default() };
     assert_eq!(chat(&config, &[("x-team", "redder")]).class, 2);
     assert_eq!(chat(&config, &[("x-team", "blue")]).class, 1);
     assert_eq!(chat(&config, &[]).class, 0);
@@ -144,7 +144,7 @@ fn q04_pictures_count_by_the_piece() {
 fn q04_the_queue_charges_in_its_own_unit() {
     let body = r#"{"model":"m","prompt":"abcdabcd","max_tokens":10}"#;
     let cost = |unit| {
-        let config = Resolved { cost: unit, ..Resolved::default() };
+        let config = Config { cost: unit, ..Config::default() };
         let parts = parts(Method::POST, "/v1/completions", &[]);
         read(&config, &parts, Bytes::from_static(body.as_bytes()), 0).unwrap().0.cost
     };

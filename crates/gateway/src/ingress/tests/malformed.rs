@@ -119,7 +119,7 @@ proptest! {
         body.extend_from_slice(&form[..cut.min(form.len())]);
         let kind: (&str, &[u8]) = ("content-type", b"multipart/form-data; boundary=B");
         let parts = parts(Method::POST, "/v1/audio/translations", &[kind]);
-        let _ = read(&Resolved::default(), &parts, body.into(), 0);
+        let _ = read(&Config::default(), &parts, body.into(), 0);
     }
 
     #[test]
@@ -135,7 +135,7 @@ proptest! {
         ];
         let parts = parts(Method::POST, CHAT, &[(NAMES[which], &value)]);
         let body = Bytes::from_static(br#"{"model":"m"}"#);
-        let (intent, _) = read(&Resolved::default(), &parts, body, 0).unwrap();
+        let (intent, _) = read(&Config::default(), &parts, body, 0).unwrap();
         headers::to_upstream(parts.headers, &intent.request_id);
     }
 

@@ -20,7 +20,7 @@ fn reading_a_chat_of_a_kilobyte_is_measured() {
         ("x-priority", b"high"),
     ];
     let (parts, body) = (parts(Method::POST, CHAT, &headers), Bytes::from(body));
-    let config = Resolved::default();
+    let config = Config::default();
     let rounds = 2_000;
     let began = tokio::time::Instant::now();
     for draw in 0..rounds {

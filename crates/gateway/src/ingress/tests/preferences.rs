@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 fn with(name: &str, value: &str) -> Intent {
-    chat(&Resolved::default(), &[(name, value)])
+    chat(&Config::default(), &[(name, value)])
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn r05_limits_are_read_and_nonsense_is_passed_over() {
 #[test]
 fn r05_of_a_header_that_comes_twice_the_first_counts() {
     let twice = [("x-request-id", "a"), ("x-request-id", "b"), ("x-request-id", "c")];
-    assert_eq!(chat(&Resolved::default(), &twice).request_id, "a");
+    assert_eq!(chat(&Config::default(), &twice).request_id, "a");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn streams_are_the_default_where_they_are_in_that_api() {
 fn queue_status_is_for_event_streams_only() {
     let asked = |path, body: &'static str| {
         let parts = parts(Method::POST, path, &[("x-queue-status", b"SSE")]);
-        read(&Resolved::default(), &parts, Bytes::from_static(body.as_bytes()), 0)
+        read(&Config::default(), &parts, Bytes::from_static(body.as_bytes()), 0)
             .unwrap()
             .0
             .queue_status
@@ -114,7 +114,7 @@ fn a_conversation_is_named_by_the_most_telling_of_its_marks() {
         let headers: Vec<(&str, &[u8])> =
             header.map(|value| ("x-session-id", value.as_bytes())).into_iter().collect();
         let body = Bytes::from(format!(r#"{{"model":"m"{body}}}"#));
-        read(&Resolved::default(), &parts(Method::POST, CHAT, &headers), body, 0).unwrap().0.session
+        read(&Config::default(), &parts(Method::POST, CHAT, &headers), body, 0).unwrap().0.session
     };
     let a = Some(json_body::hash("a"));
     assert_eq!(session("", None), None);

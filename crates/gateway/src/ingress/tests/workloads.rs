@@ -69,11 +69,11 @@ fn w01_lengths_are_bounded() {
 #[test]
 fn w01_a_request_carries_its_workload() {
     let intent = chat(
-        &Resolved::default(),
+        &Config::default(),
         &[("x-workload-context", r#"{"workload_id":"etl","criticality":2}"#)],
     );
     assert_eq!((intent.workload.as_deref(), intent.criticality), (Some("etl"), 2));
-    let intent = chat(&Resolved::default(), &[("x-workload-context", "{")]);
+    let intent = chat(&Config::default(), &[("x-workload-context", "{")]);
     assert_eq!((intent.workload, intent.criticality), (None, 3));
 }
 

@@ -6,7 +6,7 @@ use flow::{Band, Span};
 use serde_json::Value;
 
 use super::{refused, served};
-use crate::config::resolved::LogFormat;
+use crate::config::settings::LogFormat;
 use crate::observe::Record;
 use crate::observe::access_line;
 use crate::observe::timestamp;

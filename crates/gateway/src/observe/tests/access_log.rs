@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use super::served;
-use crate::config::resolved::LogFormat;
+use crate::config::settings::LogFormat;
 use crate::observe::access_log::AccessLog;
 
 /// Keeps the written bytes.

@@ -5,7 +5,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::backend::Upstream;
-use crate::config::resolved::{BackendKind, BackendSpec};
+use crate::config::settings::{BackendKind, BackendSpec};
 use crate::socket::Socket;
 use crate::upstream::connect::Connection;
 

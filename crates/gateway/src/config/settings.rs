@@ -18,7 +18,7 @@ use crate::schema::{Report, Table};
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resolved {
+pub struct Config {
     /// The listener and its limits.
     pub server: Server,
     /// The status pages.
@@ -228,16 +228,16 @@ pub enum Bus {
     System,
 }
 
-// === impl Resolved ===
+// === impl Config ===
 
-impl Default for Resolved {
+impl Default for Config {
     /// The configuration without any setting, but without discovery: a caller that builds its own
     /// configuration names its backends.
     fn default() -> Self {
         let report = Report::new(None);
-        let mut resolved = resolve::resolve(Table::new(), &Source::default(), &report);
-        resolved.fleet.discover = false;
-        resolved
+        let mut config = resolve::resolve(Table::new(), &Source::default(), &report);
+        config.fleet.discover = false;
+        config
     }
 }
 
