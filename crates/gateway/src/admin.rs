@@ -67,7 +67,7 @@ pub(crate) fn status(state: &State) -> (QueueStatus, Vec<BackendEntry>) {
 }
 
 fn id_names(roster: &Roster) -> IdNames<'_> {
-    let backends = roster.backends.iter().map(|(&id, upstream)| (id, upstream.name.as_str()));
+    let backends = roster.backends.iter().map(|(&id, endpoint)| (id, endpoint.name.as_str()));
     let models = roster.numbered().map(|(name, id)| (id, name));
     let subsets = roster.narrowed().collect();
     IdNames { backends: backends.collect(), models: models.collect(), subsets }

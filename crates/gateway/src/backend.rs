@@ -11,7 +11,7 @@
 mod backend_state;
 mod catalogue;
 mod discovery;
-mod endpoints_error;
+mod endpoint;
 mod endpoints_file;
 mod engine_metrics;
 mod fleet_state;
@@ -26,18 +26,17 @@ mod scrape;
 mod self_detection;
 mod status;
 mod subset;
-mod upstream;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use catalogue::ModelEntry;
+pub(crate) use endpoint::{Endpoint, EndpointError};
 pub(crate) use roster::{Lookup, Roster};
 pub(crate) use self_detection::GatewayIdentity;
 pub(crate) use status::BackendStatus;
 pub(crate) use subset::{EndpointAddress, SUBSET_ADDRESSES_MAX};
-pub(crate) use upstream::{Upstream, UpstreamError};
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -144,11 +143,11 @@ impl Fleet {
     }
 
     /// Records the outcome of an attempt. `Answered` is the common case and takes no lock.
-    pub(crate) fn report(&self, upstream: &Upstream, attempt: Attempt) {
-        if attempt == Attempt::Answered && !upstream.stats.has_failures() {
+    pub(crate) fn report(&self, endpoint: &Endpoint, attempt: Attempt) {
+        if attempt == Attempt::Answered && !endpoint.stats.has_failures() {
             return;
         }
-        self.change(|state, now| state.report(upstream.id, attempt, now));
+        self.change(|state, now| state.report(endpoint.id, attempt, now));
     }
 
     /// The status of all backends, for the admin pages.

@@ -27,7 +27,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use crate::backend::{Upstream, UpstreamError};
+use crate::backend::{Endpoint, EndpointError};
 use crate::config::{self, Config, Source};
 use crate::lifecycle::{self, Running, StartError};
 use crate::state::State;
@@ -128,10 +128,10 @@ impl Picker {
 /// Envoy receives IP addresses, so each backend must have one; nothing else can be passed on.
 fn check(config: &Config) -> Result<(), StartError> {
     for spec in &config.fleet.backends {
-        let unfit = |error: UpstreamError| StartError::Unfit(error.to_string());
-        let upstream = Upstream::new(flow::BackendId(0), spec).map_err(unfit)?;
-        upstream.socket_address().map_err(unfit)?;
-        if upstream.http2 || !upstream.base_path.is_empty() {
+        let unfit = |error: EndpointError| StartError::Unfit(error.to_string());
+        let endpoint = Endpoint::new(flow::BackendId(0), spec).map_err(unfit)?;
+        endpoint.socket_address().map_err(unfit)?;
+        if endpoint.http2 || !endpoint.base_path.is_empty() {
             let what = "its path and http2 have no effect: Envoy is told its address alone";
             tracing::warn!(backend = spec.id, url = spec.url, "{what}");
         }

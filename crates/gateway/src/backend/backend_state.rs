@@ -6,9 +6,9 @@ use std::sync::Arc;
 use flow::{EngineReading, ModelId, Time};
 use tokio::sync::Notify;
 
+use super::endpoint::Endpoint;
 use super::health::{DownReason, Health, HealthStatus};
 use super::model_list::ListedModel;
-use super::upstream::Upstream;
 use crate::config::settings::BackendSpec;
 
 /// The configured name that stands for all models.
@@ -18,7 +18,7 @@ const ANY: &str = "*";
 #[derive(Debug)]
 pub(super) struct BackendState {
     pub(super) spec: BackendSpec,
-    pub(super) upstream: Arc<Upstream>,
+    pub(super) endpoint: Arc<Endpoint>,
     /// Triggers a health check before the next regular one.
     pub(super) check_now: Arc<Notify>,
     pub(super) health: Health,
@@ -55,14 +55,14 @@ pub(super) struct SupplyState {
 // === impl BackendState ===
 
 impl BackendState {
-    pub(super) fn new(spec: BackendSpec, upstream: Upstream) -> Self {
+    pub(super) fn new(spec: BackendSpec, endpoint: Endpoint) -> Self {
         let health = Health::new();
         Self {
             logged: health.status(Time::ZERO),
             health,
             models: ServedModels::given(&spec),
             spec,
-            upstream: Arc::new(upstream),
+            endpoint: Arc::new(endpoint),
             check_now: Arc::default(),
             serves: Vec::new(),
             subset_models: Vec::new(),

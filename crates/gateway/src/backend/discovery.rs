@@ -10,10 +10,10 @@ use std::time::Duration;
 use flow::{BackendId, BackendTraits};
 use serde::Deserialize;
 
+use super::endpoint::Endpoint;
 use super::fleet_state::BackendSource;
 use super::model_list::openai_list;
 use super::probe::{ProbeLimits, get};
-use super::upstream::Upstream;
 use super::{Fleet, self_detection};
 use crate::config::settings::{BackendKind, BackendSpec};
 
@@ -81,24 +81,24 @@ fn spec(port: u16, kind: BackendKind) -> BackendSpec {
 }
 
 async fn recognise(port: u16) -> Option<BackendKind> {
-    let upstream = Upstream::new(BackendId(0), &spec(port, BackendKind::Generic)).ok()?;
-    let health = get(&upstream, "/health", LIMITS).await.ok()?;
+    let endpoint = Endpoint::new(BackendId(0), &spec(port, BackendKind::Generic)).ok()?;
+    let health = get(&endpoint, "/health", LIMITS).await.ok()?;
     if self_detection::instance(&health.body).is_some() {
         tracing::debug!(port, "ignored: another gateway");
         return None;
     }
-    let models = read(&upstream, "/v1/models").await.and_then(|body| openai_list(&body));
+    let models = read(&endpoint, "/v1/models").await.and_then(|body| openai_list(&body));
     let owners = models.iter().flatten().filter_map(|model| model.owned_by.as_deref());
     let by_owner = owners.filter_map(|owner| engine(owner.as_bytes(), "")).next();
     if by_owner.is_some() {
         return by_owner;
     }
-    let metrics = read(&upstream, "/metrics").await.unwrap_or_default();
+    let metrics = read(&endpoint, "/metrics").await.unwrap_or_default();
     let by_metrics = metrics.split(|&byte| byte == b'\n').find_map(|line| engine(line, ":"));
     if by_metrics.is_some() {
         return by_metrics;
     }
-    let version = read(&upstream, "/api/version").await.unwrap_or_default();
+    let version = read(&endpoint, "/api/version").await.unwrap_or_default();
     if serde_json::from_slice::<Version>(&version).is_ok() {
         return Some(BackendKind::Ollama);
     }
@@ -118,7 +118,7 @@ fn engine(text: &[u8], mark: &str) -> Option<BackendKind> {
     engines.into_iter().find(|(name, _)| begins(name)).map(|(_, kind)| kind)
 }
 
-async fn read(upstream: &Upstream, path: &str) -> Option<bytes::Bytes> {
-    let response = get(upstream, path, LIMITS).await.ok()?;
+async fn read(endpoint: &Endpoint, path: &str) -> Option<bytes::Bytes> {
+    let response = get(endpoint, path, LIMITS).await.ok()?;
     response.status.is_success().then_some(response.body)
 }

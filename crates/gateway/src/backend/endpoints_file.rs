@@ -5,6 +5,8 @@
 //! serves both: `endpoints: [{name, address, port, …}]`, in YAML or JSON. A file with an error
 //! changes nothing, because half a list would remove working servers.
 
+mod error;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -17,10 +19,10 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use serde::Deserialize;
 use tokio::sync::Notify;
 
+use self::error::{EndpointProblem, EndpointsFileError};
 use super::Fleet;
-use super::endpoints_error::{EndpointProblem, EndpointsError};
+use super::endpoint::Endpoint;
 use super::fleet_state::BackendSource;
-use super::upstream::Upstream;
 use crate::config::settings::{BackendKind, BackendSpec};
 
 pub(super) const BYTES_MAX: u64 = 1 << 20;
@@ -37,11 +39,11 @@ const ENGINE_LABEL: &str = "llm-d.ai/engine-type";
 
 #[derive(Debug, Deserialize)]
 struct EndpointsFile {
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<ListedEndpoint>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Endpoint {
+struct ListedEndpoint {
     name: String,
     address: String,
     port: Port,
@@ -106,7 +108,7 @@ pub(super) fn concerns(event: &notify::Event, name: Option<&OsStr>) -> bool {
 }
 
 /// Applies the content of the file if it is valid.
-pub(super) fn apply(fleet: &Fleet, path: &Path, text: Result<Option<String>, EndpointsError>) {
+pub(super) fn apply(fleet: &Fleet, path: &Path, text: Result<Option<String>, EndpointsFileError>) {
     let specs = text.and_then(|text| match text {
         Some(text) => parse(path, &text),
         None => {
@@ -126,39 +128,39 @@ pub(super) fn apply(fleet: &Fleet, path: &Path, text: Result<Option<String>, End
 }
 
 /// The content of the file; `None` if there is no file.
-pub(super) fn read_text(path: &Path) -> Result<Option<String>, EndpointsError> {
+pub(super) fn read_text(path: &Path) -> Result<Option<String>, EndpointsFileError> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(EndpointsError::Io(error)),
+        Err(error) => return Err(EndpointsFileError::Io(error)),
         // Reading a pipe could block for ever.
-        Ok(found) if !found.is_file() => return Err(EndpointsError::NotRegular),
+        Ok(found) if !found.is_file() => return Err(EndpointsFileError::NotRegular),
         Ok(_) => {}
     }
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(EndpointsError::Io)?;
+    let file = std::fs::File::open(path).map_err(EndpointsFileError::Io)?;
     let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
-    let length = read.map_err(EndpointsError::Io)?;
+    let length = read.map_err(EndpointsFileError::Io)?;
     if length as u64 > BYTES_MAX {
-        return Err(EndpointsError::TooLong);
+        return Err(EndpointsFileError::TooLong);
     }
     Ok(Some(text))
 }
 
 /// Parses the backends of a file.
-pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, EndpointsError> {
+pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, EndpointsFileError> {
     let json = path.extension().is_some_and(|end| end == "json");
     let EndpointsFile { endpoints } = if json {
-        serde_json::from_str(text).map_err(EndpointsError::Json)?
+        serde_json::from_str(text).map_err(EndpointsFileError::Json)?
     } else {
-        serde_saphyr::from_str(text).map_err(|error| EndpointsError::Yaml(Box::new(error)))?
+        serde_saphyr::from_str(text).map_err(|error| EndpointsFileError::Yaml(Box::new(error)))?
     };
     if endpoints.len() > ENTRIES_MAX {
-        return Err(EndpointsError::TooMany(endpoints.len()));
+        return Err(EndpointsFileError::TooMany(endpoints.len()));
     }
     let mut names = BTreeSet::new();
     let mut specs = Vec::with_capacity(endpoints.len());
     for (index, endpoint) in endpoints.into_iter().enumerate() {
-        let invalid = |problem| EndpointsError::Endpoint { index, problem };
+        let invalid = |problem| EndpointsFileError::Endpoint { index, problem };
         let spec = endpoint.spec().map_err(invalid)?;
         if !names.insert(spec.id.clone()) {
             return Err(invalid(EndpointProblem::DuplicateName(spec.id)));
@@ -168,9 +170,9 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, Endpoin
     Ok(specs)
 }
 
-// === impl Endpoint ===
+// === impl ListedEndpoint ===
 
-impl Endpoint {
+impl ListedEndpoint {
     fn spec(self) -> Result<BackendSpec, EndpointProblem> {
         let port = match self.port {
             Port::Number(port) => port,
@@ -192,7 +194,7 @@ impl Endpoint {
             traits: BackendTraits::new(power_watts, latency_ms).map_err(EndpointProblem::Traits)?,
             http2: false,
         };
-        Upstream::new(BackendId(0), &spec).map_err(EndpointProblem::Address)?;
+        Endpoint::new(BackendId(0), &spec).map_err(EndpointProblem::Address)?;
         Ok(spec)
     }
 }

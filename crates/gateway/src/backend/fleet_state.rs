@@ -9,6 +9,7 @@ use flow::{BackendId, BackendSupply, ModelId, Span, Time};
 use super::Attempt;
 use super::backend_state::{BackendState, ServedModels, SupplyState};
 use super::catalogue::Catalogue;
+use super::endpoint::Endpoint;
 use super::engine_metrics::EngineMetrics;
 use super::health::{CheckResult, HealthSettings, HealthStatus};
 use super::model_ids::{ModelIds, NOT_YET};
@@ -16,7 +17,6 @@ use super::model_list::ModelListReply;
 use super::roster::Roster;
 use super::scrape::ScrapeError;
 use super::subset::{Subset, Subsets};
-use super::upstream::Upstream;
 use crate::clock::span;
 use crate::config::settings::{BackendSpec, FleetSettings};
 
@@ -43,7 +43,7 @@ pub(super) struct FleetState {
     subsets: Arc<BTreeMap<Subset, ModelId>>,
     /// Whether model lists have changed since the catalogue was made.
     stale: bool,
-    leaving: Vec<(Time, Arc<Upstream>)>,
+    leaving: Vec<(Time, Arc<Endpoint>)>,
     /// The supply states that were published last.
     published: Vec<(BackendId, SupplyState)>,
     generation: u64,
@@ -112,7 +112,7 @@ impl FleetState {
         let settings = self.health_settings();
         let Some(backend) = self.backends.get_mut(&id) else { return };
         backend.health.report(attempt, &settings, now);
-        backend.upstream.stats.set_has_failures(backend.health.has_failures());
+        backend.endpoint.stats.set_has_failures(backend.health.has_failures());
         if backend.health.is_down() {
             backend.check_now.notify_one();
         }
@@ -231,14 +231,14 @@ impl FleetState {
     fn join(&mut self, spec: BackendSpec) {
         self.last_id += 1;
         let id = BackendId(self.last_id);
-        let upstream = Upstream::new(id, &spec).and_then(|upstream| {
+        let endpoint = Endpoint::new(id, &spec).and_then(|endpoint| {
             if self.settings.addressed {
-                upstream.socket_address()?;
+                endpoint.socket_address()?;
             }
-            Ok(upstream)
+            Ok(endpoint)
         });
-        match upstream {
-            Ok(upstream) => _ = self.backends.insert(id, BackendState::new(spec, upstream)),
+        match endpoint {
+            Ok(endpoint) => _ = self.backends.insert(id, BackendState::new(spec, endpoint)),
             Err(error) => tracing::error!("{error}; the backend is ignored"),
         }
     }
@@ -246,7 +246,7 @@ impl FleetState {
     fn leave(&mut self, id: BackendId, now: Time) {
         if let Some(backend) = self.backends.remove(&id) {
             tracing::info!(backend = %backend.spec.id, "backend removed");
-            self.leaving.push((now.after(LEAVING), backend.upstream));
+            self.leaving.push((now.after(LEAVING), backend.endpoint));
         }
     }
 
@@ -259,9 +259,9 @@ impl FleetState {
             backend.models = ServedModels::given(&spec);
             backend.check_now.notify_one();
         }
-        if let Ok(upstream) = Upstream::new(id, &spec) {
-            let stats = Arc::clone(&backend.upstream.stats);
-            backend.upstream = Arc::new(Upstream { stats, ..upstream });
+        if let Ok(endpoint) = Endpoint::new(id, &spec) {
+            let stats = Arc::clone(&backend.endpoint.stats);
+            backend.endpoint = Arc::new(Endpoint { stats, ..endpoint });
         }
         backend.spec = spec;
     }
@@ -333,8 +333,8 @@ impl FleetState {
             .for_each(|default_models| default_models.retain(|&model| model != NOT_YET));
         let ready = supply_states.iter().filter(|(_, supply_state)| supply_state.ready);
         let ready = ready.filter_map(|(id, _)| Some((*id, self.backends.get(id)?.takes())));
-        let leaving = self.leaving.iter().map(|(_, upstream)| (upstream.id, upstream.clone()));
-        let present = self.backends.iter().map(|(&id, backend)| (id, backend.upstream.clone()));
+        let leaving = self.leaving.iter().map(|(_, endpoint)| (endpoint.id, endpoint.clone()));
+        let present = self.backends.iter().map(|(&id, backend)| (id, backend.endpoint.clone()));
         Roster {
             backends: leaving.chain(present).collect(),
             catalogue: self.catalogue.clone(),

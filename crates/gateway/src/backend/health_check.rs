@@ -9,11 +9,11 @@ use std::time::Duration;
 use flow::{BackendId, Span, Time};
 
 use super::backend_state::ServedModels;
+use super::endpoint::Endpoint;
 use super::fleet_state::FleetState;
 use super::health::CheckResult;
 use super::model_list::{ModelListReply, fetch_model_list};
 use super::probe::{ProbeError, ProbeLimits, get};
-use super::upstream::Upstream;
 use super::{Fleet, GatewayIdentity};
 use crate::clock;
 use crate::config::settings::BackendKind;
@@ -30,7 +30,7 @@ const SPREAD: Duration = Duration::from_millis(50);
 /// What one health check needs to know.
 #[derive(Debug)]
 struct CheckTarget {
-    upstream: Arc<Upstream>,
+    endpoint: Arc<Endpoint>,
     check_now: Arc<tokio::sync::Notify>,
     time: Duration,
     lists_models: bool,
@@ -45,7 +45,7 @@ impl Fleet {
         let state = self.state();
         let backend = state.backends.get(&id)?;
         Some(CheckTarget {
-            upstream: backend.upstream.clone(),
+            endpoint: backend.endpoint.clone(),
             check_now: backend.check_now.clone(),
             time: state.settings.health_timeout,
             lists_models: backend.spec.models.is_empty(),
@@ -82,30 +82,30 @@ impl Fleet {
     }
 
     async fn check(&self, target: &CheckTarget, identity: &GatewayIdentity) -> CheckResult {
-        if identity.is_at(&target.upstream.authority) {
+        if identity.is_at(&target.endpoint.authority) {
             return CheckResult::OwnGateway;
         }
         let Ok(_permit) = self.probes.acquire().await else { return CheckResult::NoResponse };
         let limits = ProbeLimits { time: target.time, body: HEALTH_BODY_MAX };
-        check(&target.upstream, identity, limits).await
+        check(&target.endpoint, identity, limits).await
     }
 
     async fn fetch_models(&self, target: &CheckTarget) -> ModelListReply {
         let Ok(_permit) = self.probes.acquire().await else {
             return ModelListReply::Unavailable("shutting down".into());
         };
-        fetch_model_list(&target.upstream, ProbeLimits { time: target.time, body: LIST_BODY_MAX })
+        fetch_model_list(&target.endpoint, ProbeLimits { time: target.time, body: LIST_BODY_MAX })
             .await
     }
 }
 
 /// Checks the health of a server, in the way of its kind.
 pub(super) async fn check(
-    upstream: &Upstream,
+    endpoint: &Endpoint,
     identity: &GatewayIdentity,
     limits: ProbeLimits,
 ) -> CheckResult {
-    let path = match upstream.kind {
+    let path = match endpoint.kind {
         BackendKind::Ollama => "/api/version",
         BackendKind::OpenAi => "/v1/models",
         BackendKind::Vllm | BackendKind::Sglang | BackendKind::LlamaCpp | BackendKind::Generic => {
@@ -113,8 +113,8 @@ pub(super) async fn check(
         }
     };
     // These servers may lack the path or refuse it, so any response below 500 is enough.
-    let lenient = matches!(upstream.kind, BackendKind::OpenAi | BackendKind::Generic);
-    match get(upstream, path, limits).await {
+    let lenient = matches!(endpoint.kind, BackendKind::OpenAi | BackendKind::Generic);
+    match get(endpoint, path, limits).await {
         Ok(response) if identity.wrote(&response.body) => CheckResult::OwnGateway,
         Ok(response) if response.status.is_success() => CheckResult::Healthy,
         Ok(response) if lenient && !response.status.is_server_error() => CheckResult::Healthy,

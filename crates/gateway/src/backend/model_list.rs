@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::endpoint::Endpoint;
 use super::probe::{ProbeError, ProbeLimits, ProbeResponse, get};
-use super::upstream::Upstream;
 use crate::config::settings::BackendKind;
 
 /// Further names of one backend are ignored.
@@ -58,10 +58,10 @@ struct ModelJson {
 }
 
 /// Fetches the model list of a server.
-pub(super) async fn fetch_model_list(upstream: &Upstream, limits: ProbeLimits) -> ModelListReply {
-    let ollama = upstream.kind == BackendKind::Ollama;
+pub(super) async fn fetch_model_list(endpoint: &Endpoint, limits: ProbeLimits) -> ModelListReply {
+    let ollama = endpoint.kind == BackendKind::Ollama;
     let path = if ollama { "/api/tags" } else { "/v1/models" };
-    let response = match get(upstream, path, limits).await {
+    let response = match get(endpoint, path, limits).await {
         Ok(response) => response,
         Err(ProbeError::TooLarge) => {
             return ModelListReply::Unsupported(format!("{path} is too long"));

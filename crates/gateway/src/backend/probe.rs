@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::upstream::Upstream;
+use super::endpoint::Endpoint;
 use crate::upstream::{ConnectError, connect};
 
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
@@ -45,24 +45,24 @@ pub(super) enum ProbeError {
 
 /// Requests a path below the backend's base path.
 pub(super) async fn get(
-    upstream: &Upstream,
+    endpoint: &Endpoint,
     path: &str,
     limits: ProbeLimits,
 ) -> Result<ProbeResponse, ProbeError> {
-    let asked = ask(upstream, path, limits);
+    let asked = ask(endpoint, path, limits);
     tokio::time::timeout(limits.time, asked).await.unwrap_or(Err(ProbeError::TimedOut))
 }
 
 async fn ask(
-    upstream: &Upstream,
+    endpoint: &Endpoint,
     path: &str,
     limits: ProbeLimits,
 ) -> Result<ProbeResponse, ProbeError> {
-    let io = TokioIo::new(connect(upstream.place(), limits.time).await?);
+    let io = TokioIo::new(connect(endpoint.place(), limits.time).await?);
     let most = limits.body;
-    let path = format!("{}{path}", upstream.base_path);
-    let request = request(upstream, &path)?;
-    if upstream.http2 {
+    let path = format!("{}{path}", endpoint.base_path);
+    let request = request(endpoint, &path)?;
+    if endpoint.http2 {
         let (mut sender, wire) = conn::http2::handshake(TokioExecutor::new(), io).await?;
         let asked = async { read(sender.send_request(request).await?, most).await };
         drive(asked, wire).await
@@ -73,15 +73,15 @@ async fn ask(
     }
 }
 
-fn request(upstream: &Upstream, path: &str) -> Result<Request<Empty<Bytes>>, ProbeError> {
+fn request(endpoint: &Endpoint, path: &str) -> Result<Request<Empty<Bytes>>, ProbeError> {
     let strange = |error: http::Error| ProbeError::Failed(error.to_string());
     let request = Request::get(path).header(USER_AGENT, AGENT);
-    if upstream.http2 {
-        let uri = Uri::builder().scheme("http").authority(upstream.authority.clone());
+    if endpoint.http2 {
+        let uri = Uri::builder().scheme("http").authority(endpoint.authority.clone());
         let uri = uri.path_and_query(path).build().map_err(strange)?;
         return request.uri(uri).body(Empty::new()).map_err(strange);
     }
-    let request = request.header(HOST, upstream.host_header.clone()).header(CONNECTION, "close");
+    let request = request.header(HOST, endpoint.host_header.clone()).header(CONNECTION, "close");
     request.body(Empty::new()).map_err(strange)
 }
 

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use flow::{BackendId, ModelId};
 
 use super::catalogue::{Catalogue, ModelEntry};
+use super::endpoint::Endpoint;
 use super::model_ids::{ANY_OTHER, NOT_YET};
 use super::subset::Subset;
-use super::upstream::Upstream;
 
 /// The backends and their models at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
-    pub(crate) backends: BTreeMap<BackendId, Arc<Upstream>>,
+    pub(crate) backends: BTreeMap<BackendId, Arc<Endpoint>>,
     pub(super) catalogue: Arc<Catalogue>,
     /// One model of each ready backend, or of each backend if none is ready. A request that names
     /// no model uses them in turn.
@@ -77,13 +77,13 @@ impl Roster {
         self.ready.iter().filter(serves).map(|&(id, _)| id)
     }
 
-    pub(crate) fn upstream(&self, backend: BackendId) -> Option<&Arc<Upstream>> {
+    pub(crate) fn endpoint(&self, backend: BackendId) -> Option<&Arc<Endpoint>> {
         self.backends.get(&backend)
     }
 
     /// The backend at this address. If one that is leaving had the address before, the newer one.
-    pub(crate) fn at(&self, socket: SocketAddr) -> Option<&Arc<Upstream>> {
-        self.backends.values().rfind(|upstream| upstream.socket == Some(socket))
+    pub(crate) fn at(&self, socket: SocketAddr) -> Option<&Arc<Endpoint>> {
+        self.backends.values().rfind(|endpoint| endpoint.socket == Some(socket))
     }
 
     /// All model names with their ids.

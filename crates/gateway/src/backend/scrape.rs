@@ -10,9 +10,9 @@ use flow::BackendId;
 use http::StatusCode;
 
 use super::Fleet;
+use super::endpoint::Endpoint;
 use super::engine_metrics::{EngineMetrics, read};
 use super::probe::{ProbeError, ProbeLimits, get};
-use super::upstream::Upstream;
 use crate::config::settings::BackendKind;
 use crate::jitter::Jitter;
 
@@ -45,7 +45,7 @@ pub(super) enum ScrapeError {
 /// What one scrape needs to know.
 #[derive(Debug)]
 struct ScrapeTarget {
-    upstream: Arc<Upstream>,
+    endpoint: Arc<Endpoint>,
     is_up: bool,
     every: Duration,
     time: Duration,
@@ -59,7 +59,7 @@ pub(super) async fn scrape(fleet: Arc<Fleet>, id: BackendId) {
     while let Some(target) = fleet.scrape_target(id) {
         let tried = support
             .filter(|_| target.is_up)
-            .unwrap_or_else(|| MetricsSupport::of(target.upstream.kind));
+            .unwrap_or_else(|| MetricsSupport::of(target.endpoint.kind));
         support = Some(tried);
         if target.is_up && tried != MetricsSupport::Unsupported {
             let metrics = fleet.scrape(id, &target).await;
@@ -79,7 +79,7 @@ impl Fleet {
         let state = self.state();
         let backend = state.backends.get(&id)?;
         Some(ScrapeTarget {
-            upstream: backend.upstream.clone(),
+            endpoint: backend.endpoint.clone(),
             is_up: !backend.health.is_down(),
             every: state.settings.scrape_interval,
             time: state.settings.health_timeout,
@@ -90,7 +90,7 @@ impl Fleet {
     async fn scrape(&self, id: BackendId, target: &ScrapeTarget) -> bool {
         let metrics = {
             let Ok(_permit) = self.probes.acquire().await else { return false };
-            fetch(&target.upstream, target.time).await
+            fetch(&target.endpoint, target.time).await
         };
         if let Ok(metrics) = &metrics {
             self.scheduler.with(|controller, now| controller.reading(id, metrics.reading, now));
@@ -105,9 +105,9 @@ impl Fleet {
     }
 }
 
-async fn fetch(upstream: &Upstream, time: Duration) -> Result<EngineMetrics, ScrapeError> {
+async fn fetch(endpoint: &Endpoint, time: Duration) -> Result<EngineMetrics, ScrapeError> {
     let limits = ProbeLimits { time, body: BODY_MAX };
-    let response = get(upstream, PATH, limits).await.map_err(ScrapeError::Probe)?;
+    let response = get(endpoint, PATH, limits).await.map_err(ScrapeError::Probe)?;
     if !response.status.is_success() {
         return Err(ScrapeError::Status(response.status));
     }

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use http::uri::Authority;
 use serde::Deserialize;
 
-use super::upstream::PORT;
+use super::endpoint::PORT;
 
 /// The identity of this gateway.
 #[derive(Debug, Default)]

@@ -66,7 +66,7 @@ impl FleetState {
             scrape_error: backend.scrape_error.clone(),
             traits: backend.spec.traits,
             failures: backend.health.failures(),
-            latency: backend.upstream.stats.latency(),
+            latency: backend.endpoint.stats.latency(),
         }
     }
 }

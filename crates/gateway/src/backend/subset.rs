@@ -12,8 +12,8 @@ use std::sync::Arc;
 use flow::{BackendId, ModelId, Span, Time};
 
 use super::backend_state::BackendState;
+use super::endpoint::Endpoint;
 use super::model_ids::ModelIds;
-use super::upstream::Upstream;
 
 /// The most subsets at a time. A router has a handful.
 const SUBSETS_MAX: usize = 256;
@@ -71,20 +71,20 @@ impl Subset {
     pub(super) fn of<'a>(
         model: ModelId,
         addresses: &BTreeSet<EndpointAddress>,
-        upstreams: impl Iterator<Item = &'a Arc<Upstream>>,
+        endpoints: impl Iterator<Item = &'a Arc<Endpoint>>,
     ) -> Option<Self> {
         let hinted = |socket: &SocketAddr| {
             let address = |port| EndpointAddress { ip: socket.ip(), port };
             addresses.contains(&address(Some(socket.port()))) || addresses.contains(&address(None))
         };
         let sockets: BTreeSet<SocketAddr> =
-            upstreams.filter_map(|upstream| upstream.socket).filter(hinted).collect();
+            endpoints.filter_map(|endpoint| endpoint.socket).filter(hinted).collect();
         (!sockets.is_empty()).then_some(Self { model, sockets })
     }
 
     fn holds(&self, backend: &BackendState) -> bool {
         let here = |address| self.sockets.contains(&address);
-        backend.upstream.socket.is_some_and(here) && backend.serves.contains(&self.model)
+        backend.endpoint.socket.is_some_and(here) && backend.serves.contains(&self.model)
     }
 }
 

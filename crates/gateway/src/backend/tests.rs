@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::upstream::Upstream;
+use super::endpoint::Endpoint;
 use super::{Fleet, GatewayIdentity, Lookup};
 use crate::clock::Clock;
 use crate::config::settings::{BackendKind, BackendSpec, FleetSettings};
@@ -53,8 +53,8 @@ fn spec(id: &str, port: u16, kind: BackendKind, models: &[&str]) -> BackendSpec 
     }
 }
 
-fn upstream(port: u16, kind: BackendKind) -> Upstream {
-    Upstream::new(BackendId(1), &spec("a", port, kind, &[])).unwrap()
+fn endpoint(port: u16, kind: BackendKind) -> Endpoint {
+    Endpoint::new(BackendId(1), &spec("a", port, kind, &[])).unwrap()
 }
 
 /// Settings with short intervals.

@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::request;
-use crate::backend::{Attempt, Upstream};
+use crate::backend::{Attempt, Endpoint};
 use crate::proxy::{StreamFormat, TokenCounter, verdict};
 use crate::reply::{Fault, headers};
 use crate::request::{Admitted, Request, ResponseTimeout};
@@ -21,7 +21,7 @@ pub(super) struct ObservedResponse {
     /// Taken when the request has been settled.
     request: Option<Box<Request>>,
     counter: TokenCounter,
-    upstream: Arc<Upstream>,
+    endpoint: Arc<Endpoint>,
     /// The headers that are added to it.
     pub(super) added: HeaderMap,
     /// Whether Envoy shows the body. If not, the end of the session is the end of the response.
@@ -44,10 +44,10 @@ struct ResponseHead {
 impl ObservedResponse {
     /// The response to a request that Envoy is about to send.
     pub(super) fn awaited(request: Box<Request>, admitted: Admitted, sees_bodies: bool) -> Self {
-        let Admitted { grant, upstream } = admitted;
+        let Admitted { grant, endpoint } = admitted;
         let mut added = HeaderMap::new();
         let told = headers::Told {
-            backend: &upstream.name_header,
+            backend: &endpoint.name_header,
             choice: grant.choice,
             waited: grant.waited,
             request_id: &request.intent.request_id,
@@ -57,7 +57,7 @@ impl ObservedResponse {
         Self {
             request: Some(request),
             counter: TokenCounter::new(StreamFormat::Whole),
-            upstream,
+            endpoint,
             added,
             sees_bodies,
             began: false,
@@ -72,15 +72,15 @@ impl ObservedResponse {
         self.counter = TokenCounter::new(StreamFormat::of(head_of.content_type.as_ref()));
         let attempt = head_of.attempt();
         if head_of.is_envoys() {
-            let text = format!("Envoy did not reach {}", self.upstream.name);
+            let text = format!("Envoy did not reach {}", self.endpoint.name);
             self.fault = Some(Fault::BackendError(text));
         }
-        state.fleet.report(&self.upstream, attempt);
+        state.fleet.report(&self.endpoint, attempt);
         if let Some(request) = &mut self.request {
             request.record.attempted(attempt);
             request.record.response_began(head_of.status);
             if let Some(first_byte) = request.record.first_byte {
-                self.upstream.note(first_byte);
+                self.endpoint.note(first_byte);
             }
         }
         if head.end_of_stream {
@@ -106,7 +106,7 @@ impl ObservedResponse {
     ) -> Option<(Fault, HeaderValue)> {
         let mut request = self.request.take()?;
         if !self.began && timeout != ResponseTimeout::Client {
-            state.fleet.report(&self.upstream, Attempt::Failed);
+            state.fleet.report(&self.endpoint, Attempt::Failed);
             request.record.attempted(Attempt::Failed);
         }
         let fault = timeout.fault();
@@ -117,11 +117,11 @@ impl ObservedResponse {
     /// Envoy may have used a fallback, because the chosen backend failed.
     fn follow_to(&mut self, state: &State, served: Option<&str>) {
         let Some(socket) = served.and_then(|served| served.parse().ok()) else { return };
-        if self.upstream.socket == Some(socket) {
+        if self.endpoint.socket == Some(socket) {
             return;
         }
         let Some(other) = state.fleet.roster().at(socket).cloned() else { return };
-        state.fleet.report(&self.upstream, Attempt::Failed);
+        state.fleet.report(&self.endpoint, Attempt::Failed);
         headers::served_elsewhere(&mut self.added, &other.name_header);
         if let Some(request) = &mut self.request {
             request.record.attempted(Attempt::Failed);
@@ -129,7 +129,7 @@ impl ObservedResponse {
             request.record.attempts += 1;
             request.record.backend.clone_from(&other.name);
         }
-        self.upstream = other;
+        self.endpoint = other;
     }
 
     pub(super) fn passes(&mut self, piece: &HttpBody) {

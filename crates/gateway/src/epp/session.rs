@@ -214,10 +214,10 @@ impl Session {
 
     /// The chosen endpoint, and as many fallbacks behind it as are configured.
     fn endpoints(&self, request: &Request, admitted: &Admitted) -> String {
-        let chosen = admitted.upstream.socket;
+        let chosen = admitted.endpoint.socket;
         let others = match self.config.epp.fallbacks {
             0 => Vec::new(),
-            most => self.fallbacks(request, admitted.upstream.id, most),
+            most => self.fallbacks(request, admitted.endpoint.id, most),
         };
         let all = chosen.into_iter().chain(others);
         all.map(|socket| socket.to_string()).collect::<Vec<_>>().join(",")
@@ -230,7 +230,7 @@ impl Session {
         let serving = request.model.into_iter().flat_map(|model| roster.serving(model));
         let (before, behind): (Vec<BackendId>, Vec<_>) =
             serving.filter(|&id| id != chosen).partition(|&id| id < chosen);
-        let others = behind.into_iter().chain(before).filter_map(|id| roster.upstream(id)?.socket);
+        let others = behind.into_iter().chain(before).filter_map(|id| roster.endpoint(id)?.socket);
         others.take(most).collect()
     }
 

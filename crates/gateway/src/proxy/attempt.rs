@@ -12,7 +12,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use tokio::time::Instant;
 
 use super::UpstreamRequest;
-use crate::backend::{Attempt, Upstream};
+use crate::backend::{Attempt, Endpoint};
 use crate::clock;
 use crate::upstream::{ConnectError, ExchangeError, Lease, Pool, UpstreamBody, retry_after};
 
@@ -58,16 +58,16 @@ enum AttemptError {
 /// rare stands in a box, so that it takes no room in the future of every request.
 pub(super) async fn attempt(
     pool: &Arc<Pool>,
-    upstream: &Upstream,
+    endpoint: &Endpoint,
     outgoing: &UpstreamRequest,
     limits: AttemptLimits,
 ) -> AttemptOutcome {
-    if !upstream.http2
-        && let Some(mut connection) = pool.idle(upstream.id)
+    if !endpoint.http2
+        && let Some(mut connection) = pool.idle(endpoint.id)
     {
-        match connection.exchange(&outgoing.http1(upstream), limits.response_by).await {
+        match connection.exchange(&outgoing.http1(endpoint), limits.response_by).await {
             Ok((head, framing)) => {
-                let lease = Lease::new(pool, upstream.id);
+                let lease = Lease::new(pool, endpoint.id);
                 return judge(head.map(|()| UpstreamBody::http1(connection, framing, lease)));
             }
             // A backend may close an idle connection at the moment of its next use. That says
@@ -78,7 +78,7 @@ pub(super) async fn attempt(
     }
     let fresh = Box::pin(tokio::time::timeout_at(
         limits.response_by,
-        on_fresh_connection(pool, upstream, outgoing, limits),
+        on_fresh_connection(pool, endpoint, outgoing, limits),
     ));
     match fresh.await {
         Ok(Ok(response)) => judge(response),
@@ -89,19 +89,19 @@ pub(super) async fn attempt(
 
 async fn on_fresh_connection(
     pool: &Arc<Pool>,
-    upstream: &Upstream,
+    endpoint: &Endpoint,
     outgoing: &UpstreamRequest,
     limits: AttemptLimits,
 ) -> Result<Response<UpstreamBody>, AttemptError> {
-    if upstream.http2 {
-        let mut sender = pool.shared(upstream.id, upstream.place(), limits.connect).await?;
-        let answered = sender.send_request(outgoing.http2(upstream)).await;
+    if endpoint.http2 {
+        let mut sender = pool.shared(endpoint.id, endpoint.place(), limits.connect).await?;
+        let answered = sender.send_request(outgoing.http2(endpoint)).await;
         return Ok(answered.map_err(ExchangeError::from)?.map(UpstreamBody::Http2));
     }
-    let mut connection = pool.fresh(upstream.place(), limits.connect).await?;
-    let request = outgoing.http1(upstream);
+    let mut connection = pool.fresh(endpoint.place(), limits.connect).await?;
+    let request = outgoing.http1(endpoint);
     let (head, framing) = connection.exchange(&request, limits.response_by).await?;
-    let lease = Lease::new(pool, upstream.id);
+    let lease = Lease::new(pool, endpoint.id);
     Ok(head.map(|()| UpstreamBody::http1(connection, framing, lease)))
 }
 

@@ -18,7 +18,7 @@ pub(super) fn add(headers: &mut HeaderMap, request: &Request, admitted: &Admitte
     let server = &request.config.server;
     let room = room(request);
     let told = headers::Told {
-        backend: &admitted.upstream.name_header,
+        backend: &admitted.endpoint.name_header,
         choice: admitted.grant.choice,
         waited: admitted.grant.waited,
         request_id: &request.intent.request_id,

@@ -11,7 +11,7 @@ use http::{Response, Version};
 
 use super::attempt::{AttemptFailure, AttemptLimits, AttemptOutcome, attempt};
 use super::{ResponseBody, UpstreamRequest, response_headers};
-use crate::backend::{Attempt, Upstream};
+use crate::backend::{Attempt, Endpoint};
 use crate::reply::{Fault, Refused, headers};
 use crate::request::{Admitted, Request, ResponseTimeout};
 use crate::upstream::{Pool, UpstreamBody};
@@ -52,7 +52,7 @@ impl ProxiedRequest {
                 Ok(admitted) => admitted,
                 Err(refused) => return Err(self.request.refuse(refused)),
             };
-            match self.attempt(&admitted.upstream, admitted.grant.at).await {
+            match self.attempt(&admitted.endpoint, admitted.grant.at).await {
                 Next::Respond(response) => return Ok(self.respond(response, &admitted)),
                 Next::Requeue(position) => self.request.requeue(position),
                 Next::Refuse(fault) => return Err(self.request.refuse(fault.into())),
@@ -60,23 +60,23 @@ impl ProxiedRequest {
         }
     }
 
-    async fn attempt(&mut self, upstream: &Upstream, now: Time) -> Next {
+    async fn attempt(&mut self, endpoint: &Endpoint, now: Time) -> Next {
         let (response_by, timeout) = self.request.response_deadline(now);
         let connect = self.request.config.fleet.connect_timeout;
         let limits = AttemptLimits { connect, response_by };
-        match attempt(&self.pool, upstream, &self.outgoing, limits).await {
+        match attempt(&self.pool, endpoint, &self.outgoing, limits).await {
             AttemptOutcome::Answered(response) => {
-                self.report(upstream, Attempt::Answered);
+                self.report(endpoint, Attempt::Answered);
                 Next::Respond(response)
             }
             AttemptOutcome::Failed(failure) => {
-                tracing::debug!(backend = upstream.name, error = failure.text, "attempt failed");
-                self.report(upstream, failure.attempt);
-                self.after(failure, upstream)
+                tracing::debug!(backend = endpoint.name, error = failure.text, "attempt failed");
+                self.report(endpoint, failure.attempt);
+                self.after(failure, endpoint)
             }
             AttemptOutcome::TimedOut => {
                 if timeout != ResponseTimeout::Client {
-                    self.report(upstream, Attempt::Failed);
+                    self.report(endpoint, Attempt::Failed);
                 }
                 Next::Refuse(timeout.fault())
             }
@@ -85,19 +85,19 @@ impl ProxiedRequest {
 
     /// Reports an attempt to the fleet. A backend that fails the same request twice is reported
     /// once: the request may be at fault.
-    fn report(&mut self, upstream: &Upstream, attempt: Attempt) {
+    fn report(&mut self, endpoint: &Endpoint, attempt: Attempt) {
         self.request.record.attempted(attempt);
         if attempt == Attempt::Failed {
-            if self.failed_at.contains(&upstream.id) {
+            if self.failed_at.contains(&endpoint.id) {
                 return;
             }
-            self.failed_at.push(upstream.id);
+            self.failed_at.push(endpoint.id);
         }
-        self.request.state.fleet.report(upstream, attempt);
+        self.request.state.fleet.report(endpoint, attempt);
     }
 
     /// Repeats a failed attempt while this request has attempts left and the budget allows one.
-    fn after(&self, failure: AttemptFailure, upstream: &Upstream) -> Next {
+    fn after(&self, failure: AttemptFailure, endpoint: &Endpoint) -> Next {
         let left = self.request.record.attempts < self.request.config.fleet.attempts_max;
         if left && self.request.state.retries.withdraw() {
             return Next::Requeue(failure.position);
@@ -105,7 +105,7 @@ impl ProxiedRequest {
         match failure.response {
             Some(response) => Next::Respond(response),
             None => {
-                Next::Refuse(Fault::BackendError(format!("{}: {}", upstream.name, failure.text)))
+                Next::Refuse(Fault::BackendError(format!("{}: {}", endpoint.name, failure.text)))
             }
         }
     }
@@ -119,7 +119,7 @@ impl ProxiedRequest {
         let mut request = self.request;
         request.record.response_began(response.status());
         if let Some(first_byte) = request.record.first_byte {
-            admitted.upstream.note(first_byte);
+            admitted.endpoint.note(first_byte);
         }
         // The version of the backend's connection is not that of the client's.
         *response.version_mut() = Version::HTTP_11;

@@ -5,7 +5,7 @@ use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, Uri, Version, header};
 use http_body_util::Full;
 
-use crate::backend::Upstream;
+use crate::backend::Endpoint;
 use crate::body_memory::Reservation;
 use crate::upstream::{Http1Request, WholeBody};
 
@@ -25,14 +25,14 @@ pub(crate) struct UpstreamRequest {
 
 impl UpstreamRequest {
     /// The request for a connection of HTTP/1.1.
-    pub(super) fn http1<'a>(&'a self, upstream: &'a Upstream) -> Http1Request<'a> {
+    pub(super) fn http1<'a>(&'a self, endpoint: &'a Endpoint) -> Http1Request<'a> {
         let Self { method, path, headers, body, .. } = self;
-        let (base, host) = (&upstream.base_path, &upstream.host_header);
+        let (base, host) = (&endpoint.base_path, &endpoint.host_header);
         Http1Request { method, base, path, host, headers, body }
     }
 
     /// The request for a shared connection of HTTP/2.
-    pub(super) fn http2(&self, upstream: &Upstream) -> Request<WholeBody> {
+    pub(super) fn http2(&self, endpoint: &Endpoint) -> Request<WholeBody> {
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
         *request.version_mut() = Version::HTTP_2;
@@ -40,25 +40,25 @@ impl UpstreamRequest {
         // The address and the body say both.
         request.headers_mut().remove(header::HOST);
         request.headers_mut().remove(header::CONTENT_LENGTH);
-        *request.uri_mut() = absolute(upstream, path(upstream, &self.path));
+        *request.uri_mut() = absolute(endpoint, path(endpoint, &self.path));
         request
     }
 }
 
 /// The path at the backend, below its own base.
-fn path(upstream: &Upstream, path: &PathAndQuery) -> PathAndQuery {
-    if upstream.base_path.is_empty() {
+fn path(endpoint: &Endpoint, path: &PathAndQuery) -> PathAndQuery {
+    if endpoint.base_path.is_empty() {
         return path.clone();
     }
-    let whole = format!("{}{path}", upstream.base_path);
+    let whole = format!("{}{path}", endpoint.base_path);
     // Both parts were accepted before, so their sum is.
     PathAndQuery::try_from(whole).unwrap_or_else(|_| path.clone())
 }
 
-fn absolute(upstream: &Upstream, path: PathAndQuery) -> Uri {
+fn absolute(endpoint: &Endpoint, path: PathAndQuery) -> Uri {
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(Scheme::HTTP);
-    parts.authority = Some(upstream.authority.clone());
+    parts.authority = Some(endpoint.authority.clone());
     parts.path_and_query = Some(path);
     // All three parts are there, so this cannot fail.
     Uri::from_parts(parts).unwrap_or_default()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use flow::{ModelId, RequeuePosition, Span};
 
 use super::Request;
-use crate::backend::{Lookup, Upstream};
+use crate::backend::{Endpoint, Lookup};
 use crate::ingress;
 use crate::reply::{Fault, Refused};
 use crate::scheduler::{Grant, Permit, QueueView, Target};
@@ -21,7 +21,7 @@ const RETRY_WITHOUT_BACKEND: Span = Span::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) grant: Grant,
-    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) endpoint: Arc<Endpoint>,
 }
 
 // === impl Request ===
@@ -48,10 +48,10 @@ impl Request {
                 Err(refused) => return Err(self.refused_after_wait(refused)),
             };
             self.note(&grant);
-            let upstream = self.state.fleet.roster().upstream(grant.backend).cloned();
-            if let Some(upstream) = upstream {
-                self.record.backend.clone_from(&upstream.name);
-                return Ok(Admitted { grant, upstream });
+            let endpoint = self.state.fleet.roster().endpoint(grant.backend).cloned();
+            if let Some(endpoint) = endpoint {
+                self.record.backend.clone_from(&endpoint.name);
+                return Ok(Admitted { grant, endpoint });
             }
             // The backend left between the grant and now.
             self.requeue(RequeuePosition::Original);

@@ -67,7 +67,7 @@ async fn tidy(worker: Arc<Worker>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
         let roster = worker.state.fleet.roster();
-        worker.pool.tidy(|backend| roster.upstream(backend).is_some());
+        worker.pool.tidy(|backend| roster.endpoint(backend).is_some());
     }
 }
 

@@ -17,8 +17,8 @@ async fn vllm(metrics: &str) -> Fake {
 }
 
 /// One of its backends.
-fn backend(fleet: &Fleet, id: u32) -> Arc<Upstream> {
-    fleet.roster().upstream(BackendId(id)).cloned().unwrap()
+fn backend(fleet: &Fleet, id: u32) -> Arc<Endpoint> {
+    fleet.roster().endpoint(BackendId(id)).cloned().unwrap()
 }
 
 #[tokio::test]
@@ -144,8 +144,8 @@ fn bustle(fleet: &Fleet, scheduler: &Scheduler, seed: u64, is_done: impl Fn() ->
             2 => Attempt::Full(Some(Duration::from_micros(number % 100))),
             _ => Attempt::Answered,
         };
-        let upstream = fleet.roster().upstream(backend).cloned();
-        upstream.iter().for_each(|upstream| fleet.report(upstream, attempt));
+        let endpoint = fleet.roster().endpoint(backend).cloned();
+        endpoint.iter().for_each(|endpoint| fleet.report(endpoint, attempt));
         let model = match fleet.roster().lookup("m") {
             Lookup::Known(model) | Lookup::NotYet(model) => model,
             Lookup::Unknown => ModelId(9),

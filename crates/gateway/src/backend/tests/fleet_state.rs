@@ -209,7 +209,7 @@ fn x06_a_reload_keeps_remaining_backends_and_drains_the_others() {
     assert_eq!(published, [1, 3], "who moves is another");
     assert_eq!(update.supply[0].traits.power_watts, 9.0);
     assert_eq!(state.statuses(at(2))[0].state.split(' ').nth(1), Some("ejected"), "its past stays");
-    assert!(update.roster.upstream(B).is_some(), "a grant on its way still finds it");
+    assert!(update.roster.endpoint(B).is_some(), "a grant on its way still finds it");
     state.set_source(
         BackendSource::EndpointsFile,
         vec![moved, spec("d", 4, BackendKind::Vllm, &["m"])],
@@ -220,7 +220,7 @@ fn x06_a_reload_keeps_remaining_backends_and_drains_the_others() {
     assert_eq!(published, [1, 3, 4], "a name counts once");
     let later = state.next_change(at(10_000)).unwrap();
     let update = state.take_update(later).unwrap();
-    assert!(update.roster.upstream(B).is_none());
+    assert!(update.roster.endpoint(B).is_none());
 }
 
 #[test]
@@ -243,13 +243,13 @@ fn r01_loaded_adapters_are_reported_by_model_id() {
 fn x06_urls_that_cannot_be_used_are_named() {
     for url in ["", "host:1", "https://host", "http://", "ftp://host", "http://ho st", "/path"] {
         let spec = BackendSpec { url: url.into(), ..spec("a", 1, BackendKind::Vllm, &[]) };
-        let problem = Upstream::new(A, &spec).unwrap_err().to_string();
+        let problem = Endpoint::new(A, &spec).unwrap_err().to_string();
         assert!(problem.contains("backend a: url"), "{problem}");
     }
     let at = |url: &str| {
         let spec = BackendSpec { url: url.into(), ..spec("a", 1, BackendKind::Vllm, &[]) };
-        let upstream = Upstream::new(A, &spec).unwrap();
-        (upstream.authority.to_string(), upstream.base_path)
+        let endpoint = Endpoint::new(A, &spec).unwrap();
+        (endpoint.authority.to_string(), endpoint.base_path)
     };
     assert_eq!(at("http://host:1/"), ("host:1".into(), String::new()));
     assert_eq!(at("http://user:word@[::1]:8/a/b/"), ("[::1]:8".into(), "/a/b".into()));

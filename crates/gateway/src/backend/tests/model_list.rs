@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::model_list::{ModelListReply, fetch_model_list, ollama_list, openai_list};
 use super::super::probe::ProbeLimits;
-use super::{BackendKind, Fake, upstream};
+use super::{BackendKind, Fake, endpoint};
 
 const LIMITS: ProbeLimits = ProbeLimits { time: Duration::from_secs(10), body: 1000 };
 
@@ -50,7 +50,7 @@ fn x01_an_invalid_list_differs_from_an_empty_one() {
 #[tokio::test]
 async fn x01_a_server_without_a_list_differs_from_an_absent_one() {
     let fake = Fake::start(&[("/api/tags", 200, r#"{"models":[{"name":"m"}]}"#)]).await;
-    let server = upstream(fake.port, BackendKind::Generic);
+    let server = endpoint(fake.port, BackendKind::Generic);
     assert!(
         matches!(fetch_model_list(&server, LIMITS).await, ModelListReply::Unsupported(_)),
         "404"
@@ -70,7 +70,7 @@ async fn x01_a_server_without_a_list_differs_from_an_absent_one() {
             "{status}"
         );
     }
-    let ollama = upstream(fake.port, BackendKind::Ollama);
+    let ollama = endpoint(fake.port, BackendKind::Ollama);
     let reply = fetch_model_list(&ollama, LIMITS).await;
     assert!(matches!(reply, ModelListReply::List(list) if list.len() == 1));
     fake.stop().await;

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use super::super::health::CheckResult;
 use super::super::health_check::check;
 use super::super::probe::{ProbeError, ProbeLimits, get};
-use super::{BackendKind, Fake, GatewayIdentity, Upstream, upstream};
+use super::{BackendKind, Endpoint, Fake, GatewayIdentity, endpoint};
 
 const LIMITS: ProbeLimits = ProbeLimits { time: Duration::from_secs(10), body: 100 };
 
@@ -22,7 +22,7 @@ async fn r07_an_answer_is_read_within_its_limits() {
     let long = "x".repeat(101);
     let pages = [("/good", 200, "hello"), ("/long", 200, &long), ("/moved", 302, "")];
     let fake = Fake::start(&pages).await;
-    let server = upstream(fake.port, BackendKind::Generic);
+    let server = endpoint(fake.port, BackendKind::Generic);
     let response = get(&server, "/good", LIMITS).await.unwrap();
     assert_eq!((response.status, &response.body[..]), (StatusCode::OK, &b"hello"[..]));
     assert_eq!(get(&server, "/long", LIMITS).await.unwrap_err(), ProbeError::TooLarge);
@@ -34,7 +34,7 @@ async fn r07_an_answer_is_read_within_its_limits() {
 #[tokio::test]
 async fn r07_a_silent_server_and_a_malformed_response_are_distinguished() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = upstream(listener.local_addr().unwrap().port(), BackendKind::Generic);
+    let server = endpoint(listener.local_addr().unwrap().port(), BackendKind::Generic);
     let soon = ProbeLimits { time: Duration::from_millis(50), ..LIMITS };
     assert_eq!(get(&server, "/", soon).await.unwrap_err(), ProbeError::TimedOut);
     let silent = listener.accept().await.unwrap();
@@ -63,7 +63,7 @@ async fn r07_a_server_of_http2_alone_is_asked_in_http2() {
         let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         server.serve_connection(TokioIo::new(stream), service_fn(response)).await
     });
-    let server = Upstream { http2: true, ..upstream(port, BackendKind::Generic) };
+    let server = Endpoint { http2: true, ..endpoint(port, BackendKind::Generic) };
     let response = get(&server, "/health", LIMITS).await.unwrap();
     assert_eq!(response.body, format!("http://127.0.0.1:{port}/health"));
     serving.abort();
@@ -84,7 +84,7 @@ async fn r07_each_kind_is_checked_in_its_own_way() {
     let identity = GatewayIdentity::default();
     for (kind, path, status, good) in cases {
         let fake = Fake::start(&[(path, 200, "{}")]).await;
-        let server = upstream(fake.port, kind);
+        let server = endpoint(fake.port, kind);
         assert_eq!(check(&server, &identity, LIMITS).await, CheckResult::Healthy, "{kind:?}");
         fake.set(path, status, "{}");
         assert_eq!(

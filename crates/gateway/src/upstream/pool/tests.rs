@@ -4,7 +4,7 @@ use flow::BackendTraits;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::backend::Upstream;
+use crate::backend::Endpoint;
 use crate::config::settings::{BackendKind, BackendSpec};
 use crate::socket::Socket;
 use crate::upstream::connect::Connection;
@@ -57,9 +57,9 @@ async fn x01_a_backend_without_a_port_is_at_that_of_http() {
         traits: BackendTraits::default(),
         http2: false,
     };
-    let upstream = Upstream::new(BACKEND, &spec).unwrap();
-    assert_eq!(upstream.place(), ("127.0.0.1", 80));
+    let endpoint = Endpoint::new(BACKEND, &spec).unwrap();
+    assert_eq!(endpoint.place(), ("127.0.0.1", 80));
     // Whether a server is there is not ours to say.
-    let found = Pool::default().fresh(upstream.place(), Duration::from_secs(5)).await;
+    let found = Pool::default().fresh(endpoint.place(), Duration::from_secs(5)).await;
     assert!(matches!(found, Ok(_) | Err(ConnectError::Io(_))), "{found:?}");
 }

@@ -17,7 +17,7 @@ pub(super) const PORT: u16 = 80;
 
 /// A backend as the data path sees it.
 #[derive(Debug)]
-pub(crate) struct Upstream {
+pub(crate) struct Endpoint {
     pub(crate) id: BackendId,
     /// The configured name, as text and as a header value.
     pub(crate) name: String,
@@ -38,7 +38,7 @@ pub(crate) struct Upstream {
 
 /// Why a backend cannot be used as configured.
 #[derive(Debug)]
-pub(crate) enum UpstreamError {
+pub(crate) enum EndpointError {
     /// Its URL has no usable address.
     Url { backend: String, url: String, problem: UrlProblem },
     /// Its id is not a valid header value.
@@ -57,9 +57,9 @@ pub(crate) enum UrlProblem {
     InvalidHostHeader(InvalidHeaderValue),
 }
 
-// === impl Upstream ===
+// === impl Endpoint ===
 
-impl Upstream {
+impl Endpoint {
     /// Records the time to the first byte of a response.
     pub(crate) fn note(&self, first_byte: Span) {
         self.stats.note(first_byte);
@@ -71,8 +71,8 @@ impl Upstream {
     }
 
     /// Parses the URL of a backend. The error names the right form.
-    pub(crate) fn new(id: BackendId, spec: &BackendSpec) -> Result<Self, UpstreamError> {
-        let url = |problem| UpstreamError::Url {
+    pub(crate) fn new(id: BackendId, spec: &BackendSpec) -> Result<Self, EndpointError> {
+        let url = |problem| EndpointError::Url {
             backend: spec.id.clone(),
             url: spec.url.clone(),
             problem,
@@ -85,7 +85,7 @@ impl Upstream {
         let host_header = HeaderValue::from_str(authority.as_str())
             .map_err(|error| url(UrlProblem::InvalidHostHeader(error)))?;
         let name_header = HeaderValue::from_str(&spec.id)
-            .map_err(|source| UpstreamError::Id { backend: spec.id.clone(), source })?;
+            .map_err(|source| EndpointError::Id { backend: spec.id.clone(), source })?;
         // The paths of requests already begin with `/v1`, and many users write it into the URL as
         // clients need it.
         let path = uri.path().trim_end_matches('/');
@@ -105,9 +105,9 @@ impl Upstream {
     }
 
     /// The socket address that Envoy needs, without a DNS lookup.
-    pub(crate) fn socket_address(&self) -> Result<SocketAddr, UpstreamError> {
+    pub(crate) fn socket_address(&self) -> Result<SocketAddr, EndpointError> {
         let Self { name, authority, .. } = self;
-        self.socket.ok_or_else(|| UpstreamError::HostName {
+        self.socket.ok_or_else(|| EndpointError::HostName {
             backend: name.clone(),
             authority: authority.clone(),
         })
@@ -137,9 +137,9 @@ fn socket(authority: &Authority) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-// === impl UpstreamError ===
+// === impl EndpointError ===
 
-impl fmt::Display for UpstreamError {
+impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url { backend, url, problem } => {
@@ -156,7 +156,7 @@ impl fmt::Display for UpstreamError {
     }
 }
 
-impl error::Error for UpstreamError {
+impl error::Error for EndpointError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Url { problem, .. } => problem.source(),

@@ -2,12 +2,12 @@
 
 use std::{error, fmt, io};
 
-use super::endpoints_file::{BYTES_MAX, ENTRIES_MAX};
-use super::upstream::UpstreamError;
+use super::{BYTES_MAX, ENTRIES_MAX};
+use crate::backend::endpoint::EndpointError;
 
 /// Why an endpoints file cannot be used.
 #[derive(Debug)]
-pub(super) enum EndpointsError {
+pub(in crate::backend) enum EndpointsFileError {
     Io(io::Error),
     /// It is a folder, a pipe or a device.
     NotRegular,
@@ -25,17 +25,17 @@ pub(super) enum EndpointsError {
 
 /// The error in an endpoint.
 #[derive(Debug)]
-pub(super) enum EndpointProblem {
+pub(in crate::backend) enum EndpointProblem {
     Port(String),
     Kind(String),
     Traits(flow::OutOfRange),
-    Address(UpstreamError),
+    Address(EndpointError),
     DuplicateName(String),
 }
 
-// === impl EndpointsError ===
+// === impl EndpointsFileError ===
 
-impl fmt::Display for EndpointsError {
+impl fmt::Display for EndpointsFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
@@ -51,7 +51,7 @@ impl fmt::Display for EndpointsError {
     }
 }
 
-impl error::Error for EndpointsError {
+impl error::Error for EndpointsFileError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Io(error) => Some(error),
