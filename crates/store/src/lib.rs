@@ -90,7 +90,7 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     fn depth<'a>(&'a self, queue: &'a str) -> StoreFuture<'a, Depth>;
 
     /// Lists the dead letters of a queue, oldest first, after the one with the number `after`.
-    fn dead_letters<'a>(
+    fn list_dead_letters<'a>(
         &'a self,
         queue: &'a str,
         after: Option<u64>,

@@ -34,7 +34,6 @@ mod claimed_message;
 mod complete;
 mod connection;
 mod dead_letter;
-mod dead_letters;
 mod depth;
 mod envelope;
 mod error;
@@ -42,6 +41,7 @@ mod join;
 mod json_fields;
 mod keys;
 mod lanes;
+mod list_dead_letters;
 mod pending;
 mod pipeline;
 mod purge;
@@ -151,13 +151,13 @@ impl Store for RedisStore {
         Box::pin(depth::depth(self, queue))
     }
 
-    fn dead_letters<'a>(
+    fn list_dead_letters<'a>(
         &'a self,
         queue: &'a str,
         after: Option<u64>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<DeadLetter>> {
-        Box::pin(dead_letters::dead_letters(self, queue, after, limit))
+        Box::pin(list_dead_letters::list_dead_letters(self, queue, after, limit))
     }
 
     fn redrive<'a>(

@@ -30,12 +30,12 @@ mod claim;
 mod columns;
 mod complete;
 mod dead_letter;
-mod dead_letters;
 mod depth;
 mod error;
 mod file;
 mod lanes;
 pub mod ledger;
+mod list_dead_letters;
 mod purge;
 mod receipts;
 mod reclaim;
@@ -193,14 +193,14 @@ impl Store for SqliteStore {
         self.read(move |tx| depth::depth(tx, &queue))
     }
 
-    fn dead_letters<'a>(
+    fn list_dead_letters<'a>(
         &'a self,
         queue: &'a str,
         after: Option<u64>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<DeadLetter>> {
         let queue = queue.to_owned();
-        self.read(move |tx| dead_letters::dead_letters(tx, &queue, after, limit))
+        self.read(move |tx| list_dead_letters::list_dead_letters(tx, &queue, after, limit))
     }
 
     fn redrive<'a>(

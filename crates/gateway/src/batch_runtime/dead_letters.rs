@@ -74,12 +74,13 @@ struct NotRedriven {
 
 impl BatchRuntime {
     /// A page of the dead letters of a queue.
-    pub(crate) async fn dead_letters(
+    pub(crate) async fn list_dead_letters(
         &self,
         queue: &str,
         after: Option<u64>,
     ) -> Result<DeadLetterPage, StoreError> {
-        let dead = self.checked_store(queue).await?.dead_letters(queue, after, PAGE_MAX).await?;
+        let dead =
+            self.checked_store(queue).await?.list_dead_letters(queue, after, PAGE_MAX).await?;
         let next = (dead.len() == PAGE_MAX).then(|| dead.last().map(|dead| dead.number)).flatten();
         Ok(DeadLetterPage {
             queue: queue.into(),

@@ -104,7 +104,7 @@ async fn dead(
     query: Option<&str>,
 ) -> Result<Response<Full<Bytes>>, Fault> {
     let DeadLetterQuery { queue, after } = DeadLetterQuery::read(query)?;
-    Ok(page(&batch_runtime.dead_letters(&queue, after).await.map_err(fault)?))
+    Ok(page(&batch_runtime.list_dead_letters(&queue, after).await.map_err(fault)?))
 }
 
 async fn act(

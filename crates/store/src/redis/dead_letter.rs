@@ -3,7 +3,7 @@
 
 use super::claim_end::{ClaimEnd, ENDED_TTL, ResultList};
 use super::connection::Durability;
-use super::dead_letters::Reason;
+use super::list_dead_letters::Reason;
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
 use super::{RedisStore, token};

@@ -2,9 +2,9 @@
 
 use super::RedisStore;
 use super::connection::{Durability, parse};
-use super::dead_letters::{DeadMember, SelectedPages};
 use super::envelope::{self, Payload};
 use super::keys::Keys;
+use super::list_dead_letters::{DeadMember, SelectedPages};
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
 use crate::Selection;

@@ -1,8 +1,8 @@
 //! Unreadable messages: each becomes a dead letter, so that an operator can see and purge it.
 
 use super::connection::Durability;
-use super::dead_letters::Reason;
 use super::keys::Keys;
+use super::list_dead_letters::Reason;
 use super::pending::UnreadableMember;
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;

@@ -1,9 +1,9 @@
 //! [`Store::redrive`](crate::Store::redrive): makes dead letters pending again.
 
 use super::connection::Durability;
-use super::dead_letters::{DeadMember, SelectedPages};
 use super::envelope::{self, DecodedMessage, Payload, deadline_secs};
 use super::keys::{self, Keys};
+use super::list_dead_letters::{DeadMember, SelectedPages};
 use super::pipeline::Command;
 use super::scripts::SCRIPTS;
 use super::submit::{MARK_GRACE, RECEIPT_GRACE, SEQUENCE_GRACE, ttl};

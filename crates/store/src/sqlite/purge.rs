@@ -2,7 +2,7 @@
 
 use rusqlite::Transaction;
 
-use super::dead_letters::select;
+use super::list_dead_letters::select;
 use crate::Selection;
 
 pub(super) fn purge(

@@ -3,7 +3,7 @@
 use rusqlite::{Transaction, params};
 
 use super::columns::{first, millis};
-use super::dead_letters::{DeadRow, select};
+use super::list_dead_letters::{DeadRow, select};
 use crate::message::{BATCH_ROUTE, ENDED_WITH_BATCH};
 use crate::moment::Moment;
 use crate::{Redriven, Selection};

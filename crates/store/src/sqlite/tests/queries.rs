@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::StatementStatus;
 
-use super::super::{cancel, dead_letters, lanes, receipts, reclaim, take_results};
+use super::super::{cancel, lanes, list_dead_letters, receipts, reclaim, take_results};
 use super::{QUEUE, claim, fresh, message, now};
 use crate::{Message, Moment, Outcome, Receipt, Reclaimed, Release, SqliteStore, Store};
 
@@ -31,7 +31,7 @@ async fn every_frequent_query_uses_an_index() {
         (reclaim::NEXT_DUE, "wakes (queue=? AND state=?"),
         (cancel::ROUTE_WAITING, "routed (route=?)"),
         (cancel::ROUTE_CLAIMED, "routed (route=?)"),
-        (dead_letters::DEAD_LETTERS, "graves (queue=? AND number>?)"),
+        (list_dead_letters::DEAD_LETTERS, "graves (queue=? AND number>?)"),
         (receipts::AGED, "receipts (ended<?)"),
         (receipts::EXCESS, "COVERING INDEX receipts"),
     ];

@@ -26,7 +26,7 @@ pub(crate) async fn d07_a_dead_letter_has_a_result_and_is_listed<F: Fixture>() {
 }
 
 async fn dead<F: Fixture>(trial: &Trial<F>) -> Vec<DeadLetter> {
-    trial.store.dead_letters(QUEUE, None, 1000).await.unwrap()
+    trial.store.list_dead_letters(QUEUE, None, 1000).await.unwrap()
 }
 
 /// Submits messages, and makes them dead letters in this order.
@@ -48,14 +48,14 @@ pub(crate) async fn dead_letters_are_listed_oldest_first_and_page_by_page<F: Fix
     make_dead(&trial, &["d", "b", "e", "a", "c"]).await;
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = trial.store.dead_letters(QUEUE, after, 2).await.unwrap();
+        let page = trial.store.list_dead_letters(QUEUE, after, 2).await.unwrap();
         let Some(last) = page.last() else { break };
         assert!(page.len() <= 2, "{page:?}");
         after = Some(last.number);
         found.extend(page.into_iter().map(|dead| dead.id));
     }
     assert_eq!(found, ["d", "b", "e", "a", "c"]);
-    assert_eq!(trial.store.dead_letters("elsewhere", None, 9).await.unwrap(), []);
+    assert_eq!(trial.store.list_dead_letters("elsewhere", None, 9).await.unwrap(), []);
 }
 
 pub(crate) async fn redriven_messages_are_pending_as_if_just_submitted<F: Fixture>() {

@@ -260,7 +260,7 @@ impl<F: Fixture> Run<F> {
         let mut lanes = store.lanes(QUEUE, self.trial.now).await.unwrap();
         lanes.sort_by(|left, right| left.tenant.cmp(&right.tenant));
         assert_eq!(lanes, self.reference.lanes());
-        let dead = store.dead_letters(QUEUE, None, 100).await.unwrap();
+        let dead = store.list_dead_letters(QUEUE, None, 100).await.unwrap();
         let dead: Vec<_> = dead.into_iter().map(|dead| (dead.id, dead.failures)).collect();
         assert_eq!(dead, self.reference.dead());
     }

@@ -46,7 +46,7 @@ pub(crate) async fn d07_receipts_and_dead_letters_survive_a_restart<F: Fixture>(
     let depth = Depth { retry: 1, dead: 1, ..Depth::default() };
     assert_eq!(trial.store.depth(QUEUE).await.unwrap(), depth);
     assert_eq!(trial.submit(&messages).await, [Receipt::Duplicate; 3]);
-    assert_eq!(trial.store.dead_letters(QUEUE, None, 9).await.unwrap()[0].id, "dead");
+    assert_eq!(trial.store.list_dead_letters(QUEUE, None, 9).await.unwrap()[0].id, "dead");
     assert_eq!(trial.result_ids().await, ["ended", "dead"]);
     trial.pass(LEASE + Duration::from_secs(1));
     assert_eq!(trial.store.reclaim(QUEUE, trial.now).await.unwrap().due, 1);

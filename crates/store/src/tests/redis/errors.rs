@@ -244,7 +244,7 @@ async fn d07_a_verb_whose_answer_was_lost_is_done_once() {
         assert_eq!(ids, ["a", "b"], "after {after} answers");
         lossy.swallow(-1);
         assert_eq!(store.depth("q").await.unwrap(), Depth { dead: 1, ..Depth::default() });
-        assert_eq!(store.dead_letters("q", None, 9).await.unwrap()[0].failures, 2);
+        assert_eq!(store.list_dead_letters("q", None, 9).await.unwrap()[0].failures, 2);
         assert_eq!(redis.call(&["FLUSHALL"]), Reply::Text("OK".into()));
     }
     assert!(lost.iter().all(|lost| *lost > 0), "an answer of every verb was lost: {lost:?}");
@@ -283,7 +283,7 @@ async fn an_unusable_result_list_is_replaced_by_that_of_the_queue() {
     let ids: Vec<&str> = kept.iter().map(|result| result.id.as_str()).collect();
     assert_eq!(ids, ["ends", "dies"]);
     assert_eq!(
-        store.dead_letters("q", None, 9).await.unwrap().len(),
+        store.list_dead_letters("q", None, 9).await.unwrap().len(),
         1,
         "it became a dead letter once"
     );

@@ -254,7 +254,7 @@ async fn d07_an_unreadable_message_becomes_a_dead_letter_unchanged() {
     }
     store.submit(vec![message("good", NOW)], NOW).await.unwrap();
     assert_eq!(store.lanes("q", NOW).await.unwrap()[0].waiting, 1);
-    let dead = store.dead_letters("q", None, 100).await.unwrap();
+    let dead = store.list_dead_letters("q", None, 100).await.unwrap();
     assert_eq!(dead.len(), spoilt.len());
     for (dead, (member, why)) in dead.iter().zip(spoilt) {
         assert!(dead.why.contains(why), "{dead:?}");

@@ -1,4 +1,4 @@
-//! [`Store::dead_letters`](crate::Store::dead_letters): lists dead letters; and how
+//! [`Store::list_dead_letters`](crate::Store::list_dead_letters): lists dead letters; and how
 //! [`redrive`](super::redrive) and [`purge`](super::purge) find theirs.
 
 use std::collections::BTreeSet;
@@ -42,7 +42,7 @@ pub(super) struct SelectedPages<'a> {
     after: Option<u64>,
 }
 
-pub(super) async fn dead_letters(
+pub(super) async fn list_dead_letters(
     store: &RedisStore,
     queue: &str,
     after: Option<u64>,

@@ -1,4 +1,4 @@
-//! [`Store::dead_letters`](crate::Store::dead_letters): lists dead letters; and how
+//! [`Store::list_dead_letters`](crate::Store::list_dead_letters): lists dead letters; and how
 //! [`redrive`](super::redrive) and [`purge`](super::purge) find theirs.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub(super) struct DeadRow {
     pub(super) deadline: Moment,
 }
 
-pub(super) fn dead_letters(
+pub(super) fn list_dead_letters(
     tx: &Transaction<'_>,
     queue: &str,
     after: Option<u64>,
