@@ -90,7 +90,7 @@ const GATEWAY: &[Room] = &[
     ("body_memory", &["reply"]),
     ("ingress", &["band_alias", "config", "hops", "reply"]),
     ("scheduler", &["clock", "ingress", "reply"]),
-    ("batch", &["clock", "config", "ingress", "reply", "task"]),
+    ("batch_api", &["clock", "config", "ingress", "reply", "task"]),
     ("backend", &["clock", "config", "jitter", "prometheus_text", "scheduler", "upstream"]),
     ("observe", &["backend", "clock", "config", "gates"]),
     (
@@ -118,9 +118,9 @@ const GATEWAY: &[Room] = &[
     ("lifecycle", &["backend", "config", "dbus", "observe", "state", "task"]),
     ("listener", &["lifecycle", "state", "task"]),
     (
-        "batch_runtime",
+        "durable_queues",
         &[
-            "batch",
+            "batch_api",
             "clock",
             "config",
             "dispatch",
@@ -137,11 +137,11 @@ const GATEWAY: &[Room] = &[
         &[
             "admin",
             "backend",
-            "batch",
+            "batch_api",
             "body_memory",
             "clock",
             "config",
-            "batch_runtime",
+            "durable_queues",
             "ingress",
             "lazy_timer",
             "lifecycle",
@@ -157,7 +157,7 @@ const GATEWAY: &[Room] = &[
             "upstream",
         ],
     ),
-    ("dispatch_server", &["config", "batch_runtime", "lifecycle", "serve"]),
+    ("dispatch_server", &["config", "durable_queues", "lifecycle", "serve"]),
     (
         "epp",
         &[

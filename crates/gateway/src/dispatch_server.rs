@@ -5,9 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::batch_runtime;
 use crate::config::settings::dispatch::Queue;
 use crate::config::{self, Config, Source};
+use crate::durable_queues;
 use crate::lifecycle::{self, Running, StartError};
 use crate::serve;
 
@@ -40,15 +40,15 @@ impl DispatchServer {
         let mut running = Running::begin(config, None, vec![address])?;
         let what = "there is nothing to dispatch: give --redis URL, or a folder in [batch]";
         let nothing = || StartError::Unfit(what.into());
-        let opened = batch_runtime::open(&running.state, None)
-            .and_then(|batch_runtime| batch_runtime.ok_or_else(nothing));
-        let (batch_runtime, thread) = match opened {
+        let opened = durable_queues::open(&running.state, None)
+            .and_then(|durable_queues| durable_queues.ok_or_else(nothing));
+        let (durable_queues, thread) = match opened {
             Ok(opened) => opened,
             Err(error) => return Err(running.give_up(error)),
         };
         running.add(thread);
         for listener in listeners {
-            running.add(serve::pages(&running.state, listener, &batch_runtime)?);
+            running.add(serve::pages(&running.state, listener, &durable_queues)?);
         }
         Ok(Self { running, address, queues })
     }

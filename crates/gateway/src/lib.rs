@@ -13,8 +13,7 @@
 mod admin;
 mod backend;
 mod band_alias;
-pub mod batch;
-mod batch_runtime;
+pub mod batch_api;
 mod body_memory;
 mod clock;
 pub mod config;
@@ -23,6 +22,7 @@ mod connections;
 mod dbus;
 mod dispatch;
 mod dispatch_server;
+mod durable_queues;
 mod epp;
 mod gates;
 mod hops;

@@ -4,7 +4,7 @@
 //! connections over them. One more thread keeps the time of the core, watches the backends and
 //! reloads the configuration.
 
-mod batch_api;
+mod batch_routes;
 mod connection;
 mod dispatch_pages;
 mod file_download;
@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::batch_runtime::{self, BatchRuntime};
 use crate::config::{self, Config, Source};
+use crate::durable_queues::{self, DurableQueues};
 use crate::lifecycle::{self, Running, StartError};
 use crate::reply::{Refused, error};
 use crate::state::State;
@@ -57,21 +57,21 @@ impl Gateway {
         let admin_address = admin.as_deref().map(lifecycle::address).transpose()?;
         let addresses = [Some(address), admin_address].into_iter().flatten().collect();
         let mut running = Running::begin(config, source, addresses)?;
-        let batch_runtime = match batch_runtime::open(&running.state, Some(address)) {
-            Ok(Some((batch_runtime, thread))) => {
+        let durable_queues = match durable_queues::open(&running.state, Some(address)) {
+            Ok(Some((durable_queues, thread))) => {
                 running.add(thread);
-                Some(batch_runtime)
+                Some(durable_queues)
             }
             Ok(None) => None,
             Err(error) => return Err(running.give_up(error)),
         };
         let doors = worker::Doors::api(admin.is_none());
         for listener in listeners {
-            running.add(worker::start(&running.state, listener, (doors, batch_runtime.clone()))?);
+            running.add(worker::start(&running.state, listener, (doors, durable_queues.clone()))?);
         }
         for listener in admin.into_iter().flatten() {
             let doors = worker::Doors::admin();
-            running.add(worker::start(&running.state, listener, (doors, batch_runtime.clone()))?);
+            running.add(worker::start(&running.state, listener, (doors, durable_queues.clone()))?);
         }
         Ok(Self { running, address, admin_address })
     }
@@ -120,9 +120,9 @@ pub(crate) fn visibility(
 pub(crate) fn pages(
     state: &Arc<State>,
     listener: TcpListener,
-    batch_runtime: &Arc<BatchRuntime>,
+    durable_queues: &Arc<DurableQueues>,
 ) -> Result<JoinHandle<()>, StartError> {
-    worker::start(state, listener, (worker::Doors::batch(), Some(Arc::clone(batch_runtime))))
+    worker::start(state, listener, (worker::Doors::batch(), Some(Arc::clone(durable_queues))))
 }
 
 /// A refusal as bytes, for a connection without a request.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use gateway::batch::input::{self, CheckedInput, InputError, InputRules};
+use gateway::batch_api::input::{self, CheckedInput, InputError, InputRules};
 use serde_json::Value;
 
 use super::api::{Api, NewBatch};

@@ -10,8 +10,8 @@ use serde::Serialize;
 use store::{ErrorKind, StoreError};
 
 use super::request_body;
-use crate::batch_runtime::BatchRuntime;
-use crate::batch_runtime::dead_letters::{DeadLetterAction, DeadLetterSelection};
+use crate::durable_queues::DurableQueues;
+use crate::durable_queues::dead_letters::{DeadLetterAction, DeadLetterSelection};
 use crate::ingress;
 use crate::ingress::path::{AdminPage, DeadLetterQuery, DispatchCall};
 use crate::observe::METRICS_TYPE;
@@ -39,11 +39,11 @@ struct Ready {
 /// A page of a dispatcher without a gateway. It has no backends; only its stores can fail.
 pub(super) fn alone(
     state: &State,
-    batch_runtime: &BatchRuntime,
+    durable_queues: &DurableQueues,
     page: AdminPage,
 ) -> Response<Full<Bytes>> {
     let standing = state.standing();
-    let trouble = batch_runtime.store_errors();
+    let trouble = durable_queues.store_errors();
     let fault = match page {
         AdminPage::Metrics => {
             let text = state.observer.metrics_alone().into();
@@ -59,7 +59,7 @@ pub(super) fn alone(
                 tidegate: standing.instance,
                 version: env!("CARGO_PKG_VERSION"),
                 uptime_seconds: state.clock.now().since(Time::ZERO).secs_f64(),
-                queues: batch_runtime.queues(),
+                queues: durable_queues.queues(),
                 trouble,
             });
         }
@@ -74,42 +74,42 @@ pub(super) fn alone(
 /// Responds to a call for the dispatcher, where there is one.
 pub(super) async fn answer(
     state: &State,
-    batch_runtime: Option<&BatchRuntime>,
+    durable_queues: Option<&DurableQueues>,
     call: DispatchCall,
     (parts, body): (&Parts, Incoming),
 ) -> Result<Response<Full<Bytes>>, Fault> {
-    let batch_runtime = batch_runtime.ok_or(match call {
+    let durable_queues = durable_queues.ok_or(match call {
         DispatchCall::OtherMethod => Fault::MethodNotAllowed,
         _ => Fault::BatchDisabled,
     })?;
     match call {
-        DispatchCall::Overview => Ok(page(&batch_runtime.status().await)),
+        DispatchCall::Overview => Ok(page(&durable_queues.status().await)),
         DispatchCall::Text => {
-            let text = batch_runtime.status().await.to_string().into();
+            let text = durable_queues.status().await.to_string().into();
             Ok(uncached(content(StatusCode::OK, "text/plain; charset=utf-8", text)))
         }
-        DispatchCall::DeadLetters => dead(batch_runtime, parts.uri.query()).await,
+        DispatchCall::DeadLetters => dead(durable_queues, parts.uri.query()).await,
         DispatchCall::Redrive => {
-            act(state, batch_runtime, DeadLetterAction::Redrive, (parts, body)).await
+            act(state, durable_queues, DeadLetterAction::Redrive, (parts, body)).await
         }
         DispatchCall::Purge => {
-            act(state, batch_runtime, DeadLetterAction::Purge, (parts, body)).await
+            act(state, durable_queues, DeadLetterAction::Purge, (parts, body)).await
         }
         DispatchCall::OtherMethod => Err(Fault::MethodNotAllowed),
     }
 }
 
 async fn dead(
-    batch_runtime: &BatchRuntime,
+    durable_queues: &DurableQueues,
     query: Option<&str>,
 ) -> Result<Response<Full<Bytes>>, Fault> {
     let DeadLetterQuery { queue, after } = DeadLetterQuery::read(query)?;
-    Ok(page(&batch_runtime.list_dead_letters(&queue, after).await.map_err(fault)?))
+    Ok(page(&durable_queues.list_dead_letters(&queue, after).await.map_err(fault)?))
 }
 
 async fn act(
     state: &State,
-    batch_runtime: &BatchRuntime,
+    durable_queues: &DurableQueues,
     action: DeadLetterAction,
     (parts, body): (&Parts, Incoming),
 ) -> Result<Response<Full<Bytes>>, Fault> {
@@ -124,7 +124,7 @@ async fn act(
         let what = format!("Select dead letters with {{\"queue\": …}}: {error}.");
         Fault::InvalidRequest(what)
     })?;
-    Ok(page(&batch_runtime.change_dead_letters(action, selection).await.map_err(fault)?))
+    Ok(page(&durable_queues.change_dead_letters(action, selection).await.map_err(fault)?))
 }
 
 /// A page with the present state as JSON.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::batch::Download;
+use crate::batch_api::Download;
 use crate::reply::Fault;
 use crate::request::RequestRecord;
 

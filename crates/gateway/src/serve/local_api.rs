@@ -12,8 +12,8 @@ use hyper::body::Incoming;
 use super::file_download::Told;
 use super::response_writer::Content;
 use super::worker::Worker;
-use super::{batch_api, dispatch_pages};
-use crate::batch::{BatchResponse, Download};
+use super::{batch_routes, dispatch_pages};
+use crate::batch_api::{BatchResponse, Download};
 use crate::ingress;
 use crate::ingress::path::{BatchCall, DispatchCall};
 use crate::reply::{error, headers};
@@ -32,7 +32,7 @@ pub(super) async fn answer(
     call: Local,
     request: Request<Incoming>,
 ) -> Response<Content> {
-    let (state, batch_runtime) = (&worker.state, worker.batch_runtime.as_deref());
+    let (state, durable_queues) = (&worker.state, worker.durable_queues.as_deref());
     let (parts, body) = request.into_parts();
     let request_id = ingress::headers::request_id(&parts.headers);
     let mut record = RequestRecord::begin(&parts, state.clock, Arc::clone(&state.observer));
@@ -44,11 +44,11 @@ pub(super) async fn answer(
             if call != BatchCall::Upload {
                 *received = body.size_hint().exact().unwrap_or(0);
             }
-            batch_api::answer(state, batch_runtime, call, (&parts, body), received).await
+            batch_routes::answer(state, durable_queues, call, (&parts, body), received).await
         }
         Local::Queues(call) => {
             record.bytes_in = body.size_hint().exact().unwrap_or(0);
-            dispatch_pages::answer(state, batch_runtime, call, (&parts, body))
+            dispatch_pages::answer(state, durable_queues, call, (&parts, body))
                 .await
                 .map(BatchResponse::Whole)
         }

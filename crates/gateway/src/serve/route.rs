@@ -43,9 +43,9 @@ pub(super) async fn answer(
             local_api::answer(&worker, Local::Batch(call), request).await
         }
         Ok(Route::Visibility(page)) if doors.visibility => {
-            let alone = worker.batch_runtime.as_deref().filter(|_| doors.is_dispatcher());
+            let alone = worker.durable_queues.as_deref().filter(|_| doors.is_dispatcher());
             Content::whole(match alone {
-                Some(batch_runtime) => dispatch_pages::alone(state, batch_runtime, page),
+                Some(durable_queues) => dispatch_pages::alone(state, durable_queues, page),
                 None => admin::respond(state, page, state.standing()),
             })
         }

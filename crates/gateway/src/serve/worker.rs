@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use super::connection::{Activity, ClientSocket};
 use super::lazy_waker::LazyWaker;
 use super::{raw, route};
-use crate::batch_runtime::BatchRuntime;
 use crate::config::settings::Server;
+use crate::durable_queues::DurableQueues;
 use crate::lifecycle::StartError;
 use crate::listener;
 use crate::reply::Fault;
@@ -35,7 +35,7 @@ pub(super) struct Worker {
     pub(super) pool: Arc<Pool>,
     pub(super) doors: Doors,
     /// The batch runtime, where batch work is configured.
-    pub(super) batch_runtime: Option<Arc<BatchRuntime>>,
+    pub(super) durable_queues: Option<Arc<DurableQueues>>,
 }
 
 /// Which routes a listener has.
@@ -52,10 +52,10 @@ pub(super) struct Doors {
 pub(super) fn start(
     state: &Arc<State>,
     listener: TcpListener,
-    (doors, batch_runtime): (Doors, Option<Arc<BatchRuntime>>),
+    (doors, durable_queues): (Doors, Option<Arc<DurableQueues>>),
 ) -> Result<JoinHandle<()>, StartError> {
     let (state, pool) = (Arc::clone(state), Arc::new(Pool::default()));
-    let worker = Arc::new(Worker { state: Arc::clone(&state), pool, doors, batch_runtime });
+    let worker = Arc::new(Worker { state: Arc::clone(&state), pool, doors, durable_queues });
     listener::start("tidegate-serve", state, listener, move || {
         task::spawn(tidy(Arc::clone(&worker)));
         move |stream| serve(Arc::clone(&worker), stream)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use store::{ErrorKind, StoreError};
 
-use super::BatchRuntime;
+use super::DurableQueues;
 use crate::dispatch::QueueView;
 use crate::gates::GateStatus;
 
@@ -39,9 +39,9 @@ struct QueueStatus {
     overload: Option<String>,
 }
 
-// === impl BatchRuntime ===
+// === impl DurableQueues ===
 
-impl BatchRuntime {
+impl DurableQueues {
     /// The current state of all queues and gates.
     pub(crate) async fn status(&self) -> DispatchStatus {
         let folder_error = self.folder.as_ref().and_then(|folder| folder.error());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use store::{ErrorKind, RedisQueue, RedisSettings, RedisStore, StoreError};
 use tokio::time::timeout;
 
-use super::error::RuntimeError;
+use super::error::DurableQueuesError;
 use super::{DispatchContext, PAUSE, later};
 use crate::config::BATCH_QUEUE;
 use crate::config::settings::dispatch::{Dispatch, Queue, Redis};
@@ -33,9 +33,9 @@ impl RedisQueues {
     pub(super) async fn open(
         context: &DispatchContext,
         redis: &Redis,
-    ) -> Result<Arc<Self>, RuntimeError> {
+    ) -> Result<Arc<Self>, DurableQueuesError> {
         let store = RedisStore::new(settings(redis, &context.settings));
-        let store = store.map_err(RuntimeError::Redis)?;
+        let store = store.map_err(DurableQueuesError::Redis)?;
         // Errors of the configuration are reported before the connection is tried.
         let kept = Arc::clone(&store) as Arc<_>;
         let dispatcher = context.dispatcher(kept, |queue| queue.name != BATCH_QUEUE)?;
@@ -45,9 +45,9 @@ impl RedisQueues {
             Ok(()) => {}
             Err(error) if is_temporary(&error) => {
                 tracing::error!(%error, "Redis is unavailable, trying again");
-                dispatcher.set_store_error(RuntimeError::Redis(error).to_string());
+                dispatcher.set_store_error(DurableQueuesError::Redis(error).to_string());
             }
-            Err(error) => return Err(RuntimeError::Redis(error)),
+            Err(error) => return Err(DurableQueuesError::Redis(error)),
         }
         Ok(Arc::new(Self { dispatcher, store, checked }))
     }

@@ -8,9 +8,9 @@ use http::request::Parts;
 use hyper::body::Incoming;
 
 use super::request_body::{self, Arriving};
-use crate::batch::{BatchResponse, Batches, Upload};
-use crate::batch_runtime::BatchRuntime;
+use crate::batch_api::{BatchResponse, Batches, Upload};
 use crate::clock;
+use crate::durable_queues::DurableQueues;
 use crate::ingress;
 use crate::ingress::path::BatchCall;
 use crate::reply::Fault;
@@ -23,12 +23,12 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Responds to a call, and counts the bytes of an upload as they come.
 pub(super) async fn answer(
     state: &State,
-    batch_runtime: Option<&BatchRuntime>,
+    durable_queues: Option<&DurableQueues>,
     call: BatchCall,
     (parts, body): (&Parts, Incoming),
     received: &mut u64,
 ) -> Result<BatchResponse, Fault> {
-    let batches = match batch_runtime.and_then(BatchRuntime::batches) {
+    let batches = match durable_queues.and_then(DurableQueues::batches) {
         Some(open) => open.map_err(Fault::StoreAway),
         None => Err(Fault::BatchDisabled),
     };

@@ -6,8 +6,8 @@ use store::ledger::{Batch, BatchOutput, ResultPlace, Status};
 use store::{ErrorKind, StoreError};
 
 use super::{GRACE, Now};
-use crate::batch::result_writer::ResultWriter;
-use crate::batch::{Batches, result_writer};
+use crate::batch_api::result_writer::ResultWriter;
+use crate::batch_api::{Batches, result_writer};
 use crate::task;
 
 /// The most results whose positions, and whose bodies, are read in one transaction.

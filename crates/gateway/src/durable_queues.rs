@@ -24,9 +24,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use self::batch_folder::BatchFolder;
-use self::error::RuntimeError;
+use self::error::DurableQueuesError;
 use self::redis_queues::RedisQueues;
-use crate::batch::Batches;
+use crate::batch_api::Batches;
 use crate::config::Config;
 use crate::config::settings::dispatch::{Dispatch, Queue};
 use crate::dispatch::{DispatchError, Dispatcher, DispatcherParts};
@@ -43,7 +43,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// See the module's description.
 #[derive(Debug)]
-pub(crate) struct BatchRuntime {
+pub(crate) struct DurableQueues {
     folder: Option<Arc<BatchFolder>>,
     shared: Option<Arc<RedisQueues>>,
     gates: Arc<Gates>,
@@ -60,7 +60,7 @@ struct DispatchContext {
 }
 
 /// A runtime and its thread.
-pub(crate) type Opened = (Arc<BatchRuntime>, JoinHandle<()>);
+pub(crate) type Opened = (Arc<DurableQueues>, JoinHandle<()>);
 
 /// Opens the configured stores and starts to send; `None` if no store is configured. `own` is the
 /// target of queues that name none.
@@ -73,21 +73,22 @@ pub(crate) fn open(
         return Ok(None);
     }
     let runtime = task::runtime()?;
-    let batch_runtime = runtime.block_on(BatchRuntime::open(state, &config, own)).map_err(unfit)?;
-    let batch_runtime = Arc::new(batch_runtime);
-    let (ours, state) = (Arc::clone(&batch_runtime), Arc::clone(state));
+    let durable_queues =
+        runtime.block_on(DurableQueues::open(state, &config, own)).map_err(unfit)?;
+    let durable_queues = Arc::new(durable_queues);
+    let (ours, state) = (Arc::clone(&durable_queues), Arc::clone(state));
     let thread = lifecycle::spawn("tidegate-batch", move || ours.run(&runtime, &state))?;
-    Ok(Some((batch_runtime, thread)))
+    Ok(Some((durable_queues, thread)))
 }
 
-// === impl BatchRuntime ===
+// === impl DurableQueues ===
 
-impl BatchRuntime {
+impl DurableQueues {
     async fn open(
         state: &Arc<State>,
         config: &Config,
         own: Option<SocketAddr>,
-    ) -> Result<Self, RuntimeError> {
+    ) -> Result<Self, DurableQueuesError> {
         if let Some(queue) = config.dispatch.queues.iter().find(|queue| queue.target.is_none())
             && own.is_none()
         {
@@ -170,13 +171,13 @@ impl DispatchContext {
         state: &Arc<State>,
         settings: &Dispatch,
         own: Option<SocketAddr>,
-    ) -> Result<Arc<Self>, RuntimeError> {
+    ) -> Result<Arc<Self>, DurableQueuesError> {
         let client = Arc::new(Client::default());
         let local = own.is_some().then(|| Arc::clone(state) as Arc<dyn LocalScheduler>);
         let gates = GateContext { local, clock: state.clock, client: Arc::clone(&client) };
         let gates = Gates::new(&settings.gates, &gates)?;
         let own = own.map(|address| BaseUrl::parse(&format!("http://{}", reachable(address))));
-        let own = own.transpose().map_err(|why| RuntimeError::OwnAddress(why.to_string()))?;
+        let own = own.transpose().map_err(|why| DurableQueuesError::OwnAddress(why.to_string()))?;
         let (settings, metrics) = (settings.clone(), Arc::clone(&state.observer.dispatch));
         Ok(Arc::new(Self { gates, settings, client, metrics, own }))
     }
@@ -210,7 +211,7 @@ fn later(pause: Duration) -> Duration {
     (pause * 2).min(PAUSE_MAX)
 }
 
-fn unfit(error: RuntimeError) -> StartError {
+fn unfit(error: DurableQueuesError) -> StartError {
     StartError::Unfit(error.to_string())
 }
 

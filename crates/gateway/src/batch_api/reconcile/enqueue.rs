@@ -8,8 +8,8 @@ use store::ledger::{Batch, Status, message_id};
 use store::{Body, ErrorKind, Message, StoreError};
 
 use super::Now;
-use crate::batch::input::{self, CheckedInput, InputError, InputRules, RequestSpan};
-use crate::batch::{Batches, result_writer};
+use crate::batch_api::input::{self, CheckedInput, InputError, InputRules, RequestSpan};
+use crate::batch_api::{Batches, result_writer};
 use crate::config::BATCH_QUEUE;
 use crate::task;
 

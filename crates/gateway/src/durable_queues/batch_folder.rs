@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use store::{ErrorKind, SqliteStore, StoreError};
 
-use super::error::RuntimeError;
+use super::error::DurableQueuesError;
 use super::{DispatchContext, PAUSE, later};
-use crate::batch::Batches;
+use crate::batch_api::Batches;
 use crate::config::BATCH_QUEUE;
 use crate::config::settings::dispatch::Batch;
 use crate::dispatch::Dispatcher;
@@ -43,7 +43,7 @@ impl BatchFolder {
         context: &Arc<DispatchContext>,
         settings: &Batch,
         path: &Path,
-    ) -> Result<Arc<Self>, RuntimeError> {
+    ) -> Result<Arc<Self>, DurableQueuesError> {
         let folder = Arc::new(Self {
             path: path.into(),
             settings: settings.clone(),
@@ -124,8 +124,8 @@ impl BatchFolder {
         Ok(())
     }
 
-    fn failed(&self, source: StoreError) -> RuntimeError {
-        RuntimeError::Folder { path: self.path.clone(), source }
+    fn failed(&self, source: StoreError) -> DurableQueuesError {
+        DurableQueuesError::Folder { path: self.path.clone(), source }
     }
 
     fn why(&self) -> String {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use store::{DeadLetter, ErrorKind, Redriven, Selection, Store, StoreError};
 
-use super::BatchRuntime;
+use super::DurableQueues;
 use super::status::within;
 use crate::clock::moment;
 use crate::config::BATCH_QUEUE;
@@ -70,9 +70,9 @@ struct NotRedriven {
     why: String,
 }
 
-// === impl BatchRuntime ===
+// === impl DurableQueues ===
 
-impl BatchRuntime {
+impl DurableQueues {
     /// A page of the dead letters of a queue.
     pub(crate) async fn list_dead_letters(
         &self,

@@ -11,7 +11,7 @@ use crate::gates::GateError;
 
 /// See the module's description.
 #[derive(Debug)]
-pub(crate) enum RuntimeError {
+pub(crate) enum DurableQueuesError {
     /// A dispatcher or a gate cannot start.
     Dispatch(DispatchError),
     /// The folder of the Batch API cannot be opened.
@@ -22,9 +22,9 @@ pub(crate) enum RuntimeError {
     OwnAddress(String),
 }
 
-// === impl RuntimeError ===
+// === impl DurableQueuesError ===
 
-impl fmt::Display for RuntimeError {
+impl fmt::Display for DurableQueuesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dispatch(error) => error.fmt(f),
@@ -37,7 +37,7 @@ impl fmt::Display for RuntimeError {
     }
 }
 
-impl Error for RuntimeError {
+impl Error for DurableQueuesError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Dispatch(error) => Some(error),
@@ -47,13 +47,13 @@ impl Error for RuntimeError {
     }
 }
 
-impl From<DispatchError> for RuntimeError {
+impl From<DispatchError> for DurableQueuesError {
     fn from(error: DispatchError) -> Self {
         Self::Dispatch(error)
     }
 }
 
-impl From<GateError> for RuntimeError {
+impl From<GateError> for DurableQueuesError {
     fn from(error: GateError) -> Self {
         Self::Dispatch(error.into())
     }
