@@ -9,18 +9,18 @@
 //! deadlock is possible.
 
 mod backend_state;
+mod bounded_get;
 mod catalogue;
 mod discovery;
 mod endpoint;
 mod endpoints_file;
 mod engine_metrics;
 mod fleet_state;
-mod health;
 mod health_check;
+mod health_state;
 mod model_ids;
 mod model_list;
 mod passive_stats;
-mod probe;
 mod roster;
 mod scrape;
 mod self_detection;

@@ -7,7 +7,7 @@ use flow::{EngineReading, ModelId, Time};
 use tokio::sync::Notify;
 
 use super::endpoint::Endpoint;
-use super::health::{DownReason, Health, HealthStatus};
+use super::health_state::{DownReason, Health, HealthStatus};
 use super::model_list::ListedModel;
 use crate::config::settings::BackendSpec;
 

@@ -10,17 +10,17 @@ use std::time::Duration;
 use flow::{BackendId, BackendTraits};
 use serde::Deserialize;
 
+use super::bounded_get::{GetLimits, get};
 use super::endpoint::Endpoint;
 use super::fleet_state::BackendSource;
 use super::model_list::openai_list;
-use super::probe::{ProbeLimits, get};
 use super::{Fleet, self_detection};
 use crate::config::settings::{BackendKind, BackendSpec};
 
 /// The default ports of Ollama, vLLM, llama.cpp, LM Studio and SGLang.
 const PORTS: [u16; 5] = [11434, 8000, 8080, 1234, 30000];
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-const LIMITS: ProbeLimits = ProbeLimits { time: Duration::from_secs(1), body: 4 << 20 };
+const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(1), body: 4 << 20 };
 
 #[derive(Deserialize)]
 struct Version {

@@ -11,7 +11,7 @@ use super::backend_state::{BackendState, ServedModels, SupplyState};
 use super::catalogue::Catalogue;
 use super::endpoint::Endpoint;
 use super::engine_metrics::EngineMetrics;
-use super::health::{CheckResult, HealthSettings, HealthStatus};
+use super::health_state::{CheckResult, HealthSettings, HealthStatus};
 use super::model_ids::{ModelIds, NOT_YET};
 use super::model_list::ModelListReply;
 use super::roster::Roster;

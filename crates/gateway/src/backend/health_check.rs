@@ -9,11 +9,11 @@ use std::time::Duration;
 use flow::{BackendId, Span, Time};
 
 use super::backend_state::ServedModels;
+use super::bounded_get::{GetError, GetLimits, get};
 use super::endpoint::Endpoint;
 use super::fleet_state::FleetState;
-use super::health::CheckResult;
+use super::health_state::CheckResult;
 use super::model_list::{ModelListReply, fetch_model_list};
-use super::probe::{ProbeError, ProbeLimits, get};
 use super::{Fleet, GatewayIdentity};
 use crate::clock;
 use crate::config::settings::BackendKind;
@@ -86,7 +86,7 @@ impl Fleet {
             return CheckResult::OwnGateway;
         }
         let Ok(_permit) = self.probes.acquire().await else { return CheckResult::NoResponse };
-        let limits = ProbeLimits { time: target.time, body: HEALTH_BODY_MAX };
+        let limits = GetLimits { time: target.time, body: HEALTH_BODY_MAX };
         check(&target.endpoint, identity, limits).await
     }
 
@@ -94,7 +94,7 @@ impl Fleet {
         let Ok(_permit) = self.probes.acquire().await else {
             return ModelListReply::Unavailable("shutting down".into());
         };
-        fetch_model_list(&target.endpoint, ProbeLimits { time: target.time, body: LIST_BODY_MAX })
+        fetch_model_list(&target.endpoint, GetLimits { time: target.time, body: LIST_BODY_MAX })
             .await
     }
 }
@@ -103,7 +103,7 @@ impl Fleet {
 pub(super) async fn check(
     endpoint: &Endpoint,
     identity: &GatewayIdentity,
-    limits: ProbeLimits,
+    limits: GetLimits,
 ) -> CheckResult {
     let path = match endpoint.kind {
         BackendKind::Ollama => "/api/version",
@@ -120,9 +120,9 @@ pub(super) async fn check(
         Ok(response) if lenient && !response.status.is_server_error() => CheckResult::Healthy,
         Ok(response) => CheckResult::Unhealthy(format!("{path} answered {}", response.status)),
         // The server responds, with a long body.
-        Err(ProbeError::TooLarge) => CheckResult::Healthy,
-        Err(ProbeError::Refused) => CheckResult::Refused,
-        Err(ProbeError::TimedOut | ProbeError::Failed(_)) => CheckResult::NoResponse,
+        Err(GetError::TooLarge) => CheckResult::Healthy,
+        Err(GetError::Refused) => CheckResult::Refused,
+        Err(GetError::TimedOut | GetError::Failed(_)) => CheckResult::NoResponse,
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::bounded_get::{GetError, GetLimits, GetResponse, get};
 use super::endpoint::Endpoint;
-use super::probe::{ProbeError, ProbeLimits, ProbeResponse, get};
 use crate::config::settings::BackendKind;
 
 /// Further names of one backend are ignored.
@@ -58,17 +58,17 @@ struct ModelJson {
 }
 
 /// Fetches the model list of a server.
-pub(super) async fn fetch_model_list(endpoint: &Endpoint, limits: ProbeLimits) -> ModelListReply {
+pub(super) async fn fetch_model_list(endpoint: &Endpoint, limits: GetLimits) -> ModelListReply {
     let ollama = endpoint.kind == BackendKind::Ollama;
     let path = if ollama { "/api/tags" } else { "/v1/models" };
     let response = match get(endpoint, path, limits).await {
         Ok(response) => response,
-        Err(ProbeError::TooLarge) => {
+        Err(GetError::TooLarge) => {
             return ModelListReply::Unsupported(format!("{path} is too long"));
         }
         Err(error) => return ModelListReply::Unavailable(format!("{path}: {error}")),
     };
-    let ProbeResponse { status, body } = response;
+    let GetResponse { status, body } = response;
     if status.is_server_error() || status == http::StatusCode::TOO_MANY_REQUESTS {
         return ModelListReply::Unavailable(format!("{path} answered {status}"));
     }

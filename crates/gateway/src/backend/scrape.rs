@@ -10,9 +10,9 @@ use flow::BackendId;
 use http::StatusCode;
 
 use super::Fleet;
+use super::bounded_get::{GetError, GetLimits, get};
 use super::endpoint::Endpoint;
 use super::engine_metrics::{EngineMetrics, read};
-use super::probe::{ProbeError, ProbeLimits, get};
 use crate::config::settings::BackendKind;
 use crate::jitter::Jitter;
 
@@ -35,7 +35,7 @@ enum MetricsSupport {
 #[derive(Debug)]
 pub(super) enum ScrapeError {
     /// There was no response.
-    Probe(ProbeError),
+    Get(GetError),
     /// The response was not a success.
     Status(StatusCode),
     /// The text has no metrics of a known engine.
@@ -106,8 +106,8 @@ impl Fleet {
 }
 
 async fn fetch(endpoint: &Endpoint, time: Duration) -> Result<EngineMetrics, ScrapeError> {
-    let limits = ProbeLimits { time, body: BODY_MAX };
-    let response = get(endpoint, PATH, limits).await.map_err(ScrapeError::Probe)?;
+    let limits = GetLimits { time, body: BODY_MAX };
+    let response = get(endpoint, PATH, limits).await.map_err(ScrapeError::Get)?;
     if !response.status.is_success() {
         return Err(ScrapeError::Status(response.status));
     }
@@ -139,7 +139,7 @@ impl MetricsSupport {
 impl fmt::Display for ScrapeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Probe(error) => error.fmt(f),
+            Self::Get(error) => error.fmt(f),
             Self::Status(status) => write!(f, "{PATH} answered {status}"),
             Self::UnknownEngine => write!(f, "{PATH} has no metrics of a known engine"),
         }
@@ -149,7 +149,7 @@ impl fmt::Display for ScrapeError {
 impl error::Error for ScrapeError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            Self::Probe(error) => Some(error),
+            Self::Get(error) => Some(error),
             Self::Status(_) | Self::UnknownEngine => None,
         }
     }

@@ -4,7 +4,7 @@ use flow::{BackendId, BackendTraits, EngineReading, Span, Time};
 
 use super::backend_state::{BackendState, ServedModels};
 use super::fleet_state::FleetState;
-use super::health::HealthStatus;
+use super::health_state::HealthStatus;
 use crate::config::settings::BackendKind;
 
 /// A backend as the admin page shows it.

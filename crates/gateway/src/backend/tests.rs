@@ -1,13 +1,13 @@
 //! Tests of the fleet, and their shared fake server.
 
+mod bounded_get;
 mod discovery;
 mod endpoints_file;
 mod engine_metrics;
 mod fleet;
 mod fleet_state;
-mod health;
+mod health_state;
 mod model_list;
-mod probe;
 mod self_detection;
 mod subset;
 

@@ -5,7 +5,7 @@ use flow::{BackendId, ModelId};
 use super::super::Attempt;
 use super::super::engine_metrics::EngineMetrics;
 use super::super::fleet_state::{BackendSource, FleetState, FleetUpdate};
-use super::super::health::CheckResult;
+use super::super::health_state::CheckResult;
 use super::super::model_list::{ModelListReply, openai_list};
 use super::super::scrape::ScrapeError;
 use super::*;

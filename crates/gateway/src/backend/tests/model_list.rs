@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::super::bounded_get::GetLimits;
 use super::super::model_list::{ModelListReply, fetch_model_list, ollama_list, openai_list};
-use super::super::probe::ProbeLimits;
 use super::{BackendKind, Fake, endpoint};
 
-const LIMITS: ProbeLimits = ProbeLimits { time: Duration::from_secs(10), body: 1000 };
+const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(10), body: 1000 };
 
 fn names(list: Option<Vec<super::super::model_list::ListedModel>>) -> Vec<String> {
     list.unwrap().into_iter().map(|listed| listed.id).collect()

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 use super::super::Attempt;
-use super::super::health::{CheckResult, DownReason, Health, HealthSettings, HealthStatus};
+use super::super::health_state::{CheckResult, DownReason, Health, HealthSettings, HealthStatus};
 use super::at;
 
 const SETTINGS: HealthSettings = HealthSettings {

@@ -10,12 +10,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-use super::super::health::CheckResult;
+use super::super::bounded_get::{GetError, GetLimits, get};
 use super::super::health_check::check;
-use super::super::probe::{ProbeError, ProbeLimits, get};
+use super::super::health_state::CheckResult;
 use super::{BackendKind, Endpoint, Fake, GatewayIdentity, endpoint};
 
-const LIMITS: ProbeLimits = ProbeLimits { time: Duration::from_secs(10), body: 100 };
+const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(10), body: 100 };
 
 #[tokio::test]
 async fn r07_an_answer_is_read_within_its_limits() {
@@ -25,18 +25,18 @@ async fn r07_an_answer_is_read_within_its_limits() {
     let server = endpoint(fake.port, BackendKind::Generic);
     let response = get(&server, "/good", LIMITS).await.unwrap();
     assert_eq!((response.status, &response.body[..]), (StatusCode::OK, &b"hello"[..]));
-    assert_eq!(get(&server, "/long", LIMITS).await.unwrap_err(), ProbeError::TooLarge);
+    assert_eq!(get(&server, "/long", LIMITS).await.unwrap_err(), GetError::TooLarge);
     assert_eq!(get(&server, "/moved", LIMITS).await.unwrap().status, StatusCode::FOUND);
     fake.stop().await;
-    assert_eq!(get(&server, "/good", LIMITS).await.unwrap_err(), ProbeError::Refused);
+    assert_eq!(get(&server, "/good", LIMITS).await.unwrap_err(), GetError::Refused);
 }
 
 #[tokio::test]
 async fn r07_a_silent_server_and_a_malformed_response_are_distinguished() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = endpoint(listener.local_addr().unwrap().port(), BackendKind::Generic);
-    let soon = ProbeLimits { time: Duration::from_millis(50), ..LIMITS };
-    assert_eq!(get(&server, "/", soon).await.unwrap_err(), ProbeError::TimedOut);
+    let soon = GetLimits { time: Duration::from_millis(50), ..LIMITS };
+    assert_eq!(get(&server, "/", soon).await.unwrap_err(), GetError::TimedOut);
     let silent = listener.accept().await.unwrap();
     let answers =
         [&b""[..], b"\0\xff nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfew"];
@@ -46,7 +46,7 @@ async fn r07_a_silent_server_and_a_malformed_response_are_distinguished() {
             stream.write_all(said).await.unwrap();
         };
         let (response, ()) = tokio::join!(get(&server, "/", LIMITS), answered);
-        assert!(matches!(response, Err(ProbeError::Failed(_))), "{response:?}");
+        assert!(matches!(response, Err(GetError::Failed(_))), "{response:?}");
     }
     drop(silent);
 }

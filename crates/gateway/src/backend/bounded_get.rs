@@ -21,21 +21,21 @@ const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
 
 /// The limits of a probe.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ProbeLimits {
+pub(super) struct GetLimits {
     /// From the first packet to the last byte.
     pub(super) time: Duration,
     pub(super) body: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct ProbeResponse {
+pub(super) struct GetResponse {
     pub(super) status: StatusCode,
     pub(super) body: Bytes,
 }
 
 /// Why a probe has no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ProbeError {
+pub(super) enum GetError {
     Refused,
     TimedOut,
     TooLarge,
@@ -47,17 +47,13 @@ pub(super) enum ProbeError {
 pub(super) async fn get(
     endpoint: &Endpoint,
     path: &str,
-    limits: ProbeLimits,
-) -> Result<ProbeResponse, ProbeError> {
+    limits: GetLimits,
+) -> Result<GetResponse, GetError> {
     let asked = ask(endpoint, path, limits);
-    tokio::time::timeout(limits.time, asked).await.unwrap_or(Err(ProbeError::TimedOut))
+    tokio::time::timeout(limits.time, asked).await.unwrap_or(Err(GetError::TimedOut))
 }
 
-async fn ask(
-    endpoint: &Endpoint,
-    path: &str,
-    limits: ProbeLimits,
-) -> Result<ProbeResponse, ProbeError> {
+async fn ask(endpoint: &Endpoint, path: &str, limits: GetLimits) -> Result<GetResponse, GetError> {
     let io = TokioIo::new(connect(endpoint.place(), limits.time).await?);
     let most = limits.body;
     let path = format!("{}{path}", endpoint.base_path);
@@ -73,8 +69,8 @@ async fn ask(
     }
 }
 
-fn request(endpoint: &Endpoint, path: &str) -> Result<Request<Empty<Bytes>>, ProbeError> {
-    let strange = |error: http::Error| ProbeError::Failed(error.to_string());
+fn request(endpoint: &Endpoint, path: &str) -> Result<Request<Empty<Bytes>>, GetError> {
+    let strange = |error: http::Error| GetError::Failed(error.to_string());
     let request = Request::get(path).header(USER_AGENT, AGENT);
     if endpoint.http2 {
         let uri = Uri::builder().scheme("http").authority(endpoint.authority.clone());
@@ -87,9 +83,9 @@ fn request(endpoint: &Endpoint, path: &str) -> Result<Request<Empty<Bytes>>, Pro
 
 /// Drives the connection until the response is complete, and drops both together.
 async fn drive<T>(
-    asked: impl Future<Output = Result<T, ProbeError>>,
+    asked: impl Future<Output = Result<T, GetError>>,
     wire: impl Future<Output = hyper::Result<()>>,
-) -> Result<T, ProbeError> {
+) -> Result<T, GetError> {
     let mut asked = std::pin::pin!(asked);
     tokio::select! {
         response = &mut asked => response,
@@ -98,24 +94,21 @@ async fn drive<T>(
     }
 }
 
-async fn read(
-    response: http::Response<Incoming>,
-    most: usize,
-) -> Result<ProbeResponse, ProbeError> {
+async fn read(response: http::Response<Incoming>, most: usize) -> Result<GetResponse, GetError> {
     let status = response.status();
     let body = Limited::new(response.into_body(), most).collect().await.map_err(|error| {
         if error.is::<LengthLimitError>() {
-            ProbeError::TooLarge
+            GetError::TooLarge
         } else {
-            ProbeError::Failed(error.to_string())
+            GetError::Failed(error.to_string())
         }
     })?;
-    Ok(ProbeResponse { status, body: body.to_bytes() })
+    Ok(GetResponse { status, body: body.to_bytes() })
 }
 
-// === impl ProbeError ===
+// === impl GetError ===
 
-impl From<ConnectError> for ProbeError {
+impl From<ConnectError> for GetError {
     fn from(error: ConnectError) -> Self {
         match error {
             ConnectError::TimedOut(_) => Self::TimedOut,
@@ -125,15 +118,15 @@ impl From<ConnectError> for ProbeError {
     }
 }
 
-impl From<hyper::Error> for ProbeError {
+impl From<hyper::Error> for GetError {
     fn from(error: hyper::Error) -> Self {
         Self::Failed(error.to_string())
     }
 }
 
-impl std::error::Error for ProbeError {}
+impl std::error::Error for GetError {}
 
-impl std::fmt::Display for ProbeError {
+impl std::fmt::Display for GetError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Refused => f.write_str("connection refused"),
