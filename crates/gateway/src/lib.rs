@@ -32,7 +32,7 @@ mod lazy_timer;
 mod lifecycle;
 mod listener;
 mod observe;
-mod prometheus_text;
+mod prometheus_parser;
 mod proxy;
 mod reply;
 mod request;

@@ -7,7 +7,7 @@
 
 use flow::EngineReading;
 
-use crate::prometheus_text::{self, label};
+use crate::prometheus_parser::{self, label};
 
 /// Further adapters are ignored.
 const ADAPTERS_MAX: usize = 256;
@@ -81,7 +81,7 @@ struct Sample<'a> {
 /// Parses an engine's metrics; `None` if no known engine wrote them or a value is invalid.
 pub(super) fn read(text: &[u8]) -> Option<EngineMetrics> {
     let mut sums = Sums::default();
-    for line in prometheus_text::lines(text) {
+    for line in prometheus_parser::lines(text) {
         if matches!(line.first(), Some(b'v' | b's' | b'l'))
             && let Some(sample) = sample(line)
         {
@@ -92,9 +92,9 @@ pub(super) fn read(text: &[u8]) -> Option<EngineMetrics> {
 }
 
 fn sample(line: &[u8]) -> Option<Sample<'_>> {
-    let (name, rest) = prometheus_text::name(line)?;
+    let (name, rest) = prometheus_parser::name(line)?;
     let &(_, kind) = NAMES.iter().find(|(known, _)| known.as_bytes() == name)?;
-    let (labels, value) = prometheus_text::sample(rest)?;
+    let (labels, value) = prometheus_parser::sample(rest)?;
     Some(Sample { kind, labels, value })
 }
 

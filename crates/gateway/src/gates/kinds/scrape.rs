@@ -12,7 +12,7 @@ use crate::gates::error::{ReadError, SetupError};
 use crate::gates::metrics_server::{HTTP_URL, MetricsServer};
 use crate::gates::reading::{Reading, capacity, finite};
 use crate::gates::settings::{Capacity, GateSettings};
-use crate::prometheus_text;
+use crate::prometheus_parser;
 use crate::schema::ValueType::{Keyword, Map, Text};
 use crate::schema::{
     ANY_TEXT, Keyword as Spelled, Keywords, NOT_EMPTY, Section, Variant, key, names,
@@ -202,15 +202,15 @@ impl MetricsPage {
 impl MatchedLines {
     fn on(page: &[u8], metric: &str, labels: &[(String, String)]) -> Self {
         let mut matched = Self::default();
-        for line in prometheus_text::lines(page) {
-            let Some((name, rest)) = prometheus_text::name(line) else { continue };
+        for line in prometheus_parser::lines(page) {
+            let Some((name, rest)) = prometheus_parser::name(line) else { continue };
             if name != metric.as_bytes() {
                 continue;
             }
             // An unreadable line of this metric might be one that matches.
-            let (found, value) = prometheus_text::sample(rest).unwrap_or(("", f64::NAN));
+            let (found, value) = prometheus_parser::sample(rest).unwrap_or(("", f64::NAN));
             let fits = |(name, text): &(String, String)| {
-                prometheus_text::means(prometheus_text::label(found, name), text)
+                prometheus_parser::means(prometheus_parser::label(found, name), text)
             };
             if value.is_nan() || labels.iter().all(fits) {
                 matched.count = matched.count.saturating_add(1);
