@@ -12,7 +12,7 @@ mod document;
 mod file;
 mod json_schema;
 pub(crate) mod keys;
-pub(crate) mod keywords;
+pub(crate) mod keyword_tables;
 mod overrides;
 pub mod reload;
 mod resolve;
