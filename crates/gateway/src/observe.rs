@@ -8,13 +8,13 @@
 
 mod access_line;
 mod access_log;
-mod backend_metrics;
+mod backend_counters;
 pub(crate) mod dispatch;
 mod histogram;
 mod labels;
 pub(crate) mod log;
 mod metrics;
-mod model_metrics;
+mod model_counters;
 mod outcome;
 mod prometheus_writer;
 mod snapshot;
@@ -35,10 +35,10 @@ use flow::{BANDS, BackendId, Band, Controller, ModelId, Span, Ticket, Time};
 use crate::backend::Attempt;
 use crate::config::settings::Log;
 use access_log::AccessLog;
-use backend_metrics::{BackendCounters, BackendMetrics};
+use backend_counters::{BackendCounters, CountersByBackend};
 use labels::ModelLabels;
 use metrics::Scrape;
-use model_metrics::ModelMetrics;
+use model_counters::ModelCounters;
 use prometheus_writer::MetricsText;
 use ticket_labels::TicketLabels;
 
@@ -93,7 +93,7 @@ pub(crate) struct IdNames<'a> {
 /// The counters of a request and of its last attempt, found once per request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounters {
-    model: Option<Arc<ModelMetrics>>,
+    model: Option<Arc<ModelCounters>>,
     backend: Option<Arc<BackendCounters>>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct RequestCounters {
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     model_labels: ModelLabels,
-    backends: BackendMetrics,
+    backends: CountersByBackend,
     ticket_labels: TicketLabels,
     access: Option<AccessLog>,
     /// The metrics of the dispatcher.
@@ -168,7 +168,7 @@ impl Observer {
     #[cfg(feature = "dbus")]
     pub(crate) fn attempts(&self) -> Vec<(Arc<str>, [u64; 2])> {
         let split =
-            |(name, [answered, others @ ..]): (_, [u64; backend_metrics::RESULTS.len()])| {
+            |(name, [answered, others @ ..]): (_, [u64; backend_counters::RESULTS.len()])| {
                 (name, [answered, others.iter().sum()])
             };
         self.backends.all().into_iter().map(split).collect()

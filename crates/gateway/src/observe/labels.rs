@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::model_metrics::ModelMetrics;
+use super::model_counters::ModelCounters;
 
 /// The most names, and the most pairs of names.
 pub(super) const NAMES_MAX: usize = 1000;
@@ -37,7 +37,7 @@ struct Index {
     labels: Vec<Arc<str>>,
     by_pair: BTreeMap<(Label, Label), u32>,
     /// Model, target model and their metrics; the first entry is for all other names.
-    entries: Vec<(Label, Label, Arc<ModelMetrics>)>,
+    entries: Vec<(Label, Label, Arc<ModelCounters>)>,
 }
 
 /// The requested model and the target model.
@@ -59,7 +59,7 @@ impl ModelLabels {
     }
 
     /// The metrics of a pair of names, created on first use, and their index.
-    pub(super) fn find(&self, model: &str, target: &str) -> (u32, Arc<ModelMetrics>) {
+    pub(super) fn find(&self, model: &str, target: &str) -> (u32, Arc<ModelCounters>) {
         let index = self.index.load();
         let labels = (index.label(model), index.label(target));
         match index.by_pair.get(&labels) {
@@ -69,7 +69,7 @@ impl ModelLabels {
         }
     }
 
-    fn open(&self, (model, target): (Label, Label)) -> (u32, Arc<ModelMetrics>) {
+    fn open(&self, (model, target): (Label, Label)) -> (u32, Arc<ModelCounters>) {
         let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut index = Index::clone(&self.index.load());
         let next = index.entries.len() as u32;
@@ -82,7 +82,7 @@ impl ModelLabels {
     }
 
     /// The metrics of all pairs, in order of creation.
-    pub(super) fn all(&self) -> Vec<(ModelNames, Arc<ModelMetrics>)> {
+    pub(super) fn all(&self) -> Vec<(ModelNames, Arc<ModelCounters>)> {
         let index = self.index.load();
         let named = index.entries.iter().map(|(model, target, metrics)| {
             let names = ModelNames { model: index.text(*model), target: index.text(*target) };
@@ -108,7 +108,7 @@ impl Index {
         self.names.get(name).copied().unwrap_or(Self::OTHER)
     }
 
-    fn entry(&self, number: u32) -> (u32, Arc<ModelMetrics>) {
+    fn entry(&self, number: u32) -> (u32, Arc<ModelCounters>) {
         (number, Arc::clone(&self.entries[number as usize].2))
     }
 

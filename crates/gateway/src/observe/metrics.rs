@@ -18,17 +18,17 @@ use std::sync::Arc;
 use flow::ModelId;
 
 use super::IdNames;
-use super::backend_metrics::BackendMetrics;
+use super::backend_counters::CountersByBackend;
 use super::histogram::Histogram;
 use super::labels::{ModelLabels, ModelNames};
-use super::model_metrics::ModelMetrics;
+use super::model_counters::ModelCounters;
 use super::prometheus_writer::{Family, MetricType, MetricsText, Pair};
 use super::snapshot::Snapshot;
 
 pub(super) use self::process::write as write_process;
 
 /// The counters of all pairs of model names.
-type AllMetrics = [(ModelNames, Arc<ModelMetrics>)];
+type CountersByModel = [(ModelNames, Arc<ModelCounters>)];
 
 /// The label values of models by id.
 type Targets = BTreeMap<ModelId, Arc<str>>;
@@ -39,7 +39,7 @@ pub(super) struct Scrape<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) named: &'a IdNames<'a>,
     pub(super) model_labels: &'a ModelLabels,
-    pub(super) backends: &'a BackendMetrics,
+    pub(super) backends: &'a CountersByBackend,
     /// Whether the families of llm-d's picker are written too.
     pub(super) llm_d: bool,
 }
@@ -53,14 +53,14 @@ impl Scrape<'_> {
         let label = |(&model, name): (&ModelId, &&str)| (model, model_labels.label(name));
         let targets: Targets = named.models.iter().map(label).collect();
         let live = live::count(snapshot, &targets, model_labels);
-        let all_metrics = model_labels.all();
-        queue::write(text, snapshot, &live, &all_metrics);
+        let all_counters = model_labels.all();
+        queue::write(text, snapshot, &live, &all_counters);
         stock::write(text, snapshot, &live, &targets);
         flows::write(text, snapshot);
-        requests::write(text, &all_metrics);
+        requests::write(text, &all_counters);
         backends::write(text, snapshot, named, self.backends);
         if self.llm_d {
-            llm_d::write(text, snapshot, &live, &all_metrics);
+            llm_d::write(text, snapshot, &live, &all_counters);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flow::{BANDS, BackendView};
 
-use crate::observe::backend_metrics::{BACKENDS_MAX, BackendMetrics, OTHER, RESULTS};
+use crate::observe::backend_counters::{BACKENDS_MAX, CountersByBackend, OTHER, RESULTS};
 use crate::observe::prometheus_writer::{MetricType, MetricsText};
 use crate::observe::snapshot::Snapshot;
 use crate::observe::{BAND_NAMES, IdNames};
@@ -22,7 +22,7 @@ pub(super) fn write(
     text: &mut MetricsText,
     snapshot: &Snapshot,
     named: &IdNames<'_>,
-    backends: &BackendMetrics,
+    backends: &CountersByBackend,
 ) {
     write_gauges(text, snapshot, named);
     write_attempts(text, backends);
@@ -66,7 +66,7 @@ fn gauges<'a>(backends: &[BackendView], named: &IdNames<'a>) -> BTreeMap<&'a str
     gauges
 }
 
-fn write_attempts(text: &mut MetricsText, backends: &BackendMetrics) {
+fn write_attempts(text: &mut MetricsText, backends: &CountersByBackend) {
     let help = "Attempts at a backend, by result; all but answered are failures.";
     let mut family = text.family("backend_attempts_total", MetricType::Counter, help);
     for (backend, attempts) in backends.all() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flow::{BANDS, ModelId, Stage};
 
 use super::Targets;
-use crate::observe::backend_metrics::OTHER;
+use crate::observe::backend_counters::OTHER;
 use crate::observe::labels::{ModelLabels, ModelNames};
 use crate::observe::snapshot::{LiveAsk, Snapshot};
 

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use flow::{BANDS, ModelId, Stage};
 
-use super::AllMetrics;
+use super::CountersByModel;
 use super::live::LiveCounts;
 use super::queue::saturations;
 use crate::observe::labels::ModelNames;
-use crate::observe::model_metrics::ModelMetrics;
+use crate::observe::model_counters::ModelCounters;
 use crate::observe::prometheus_writer::{Family, MetricType, MetricsText};
 use crate::observe::snapshot::Snapshot;
 
@@ -33,13 +33,13 @@ pub(super) fn write(
     text: &mut MetricsText,
     snapshot: &Snapshot,
     live: &BTreeMap<ModelNames, LiveCounts>,
-    all_metrics: &AllMetrics,
+    all_counters: &CountersByModel,
 ) {
     write_sizes(text, live);
     write_servers(text, snapshot);
     write_fullness(text, snapshot);
-    write_durations(text, all_metrics);
-    write_endings(text, all_metrics);
+    write_durations(text, all_counters);
+    write_endings(text, all_counters);
 }
 
 fn write_sizes(text: &mut MetricsText, live: &BTreeMap<ModelNames, LiveCounts>) {
@@ -83,15 +83,15 @@ fn write_fullness(text: &mut MetricsText, snapshot: &Snapshot) {
     }
 }
 
-fn write_durations(text: &mut MetricsText, all_metrics: &AllMetrics) {
+fn write_durations(text: &mut MetricsText, all_counters: &CountersByModel) {
     for name in twins!("flow_control_request_queue_duration_seconds") {
         let help = "Time of requests in the queue.";
         let mut family = text.bare(name, MetricType::Histogram, help);
-        all_metrics.iter().for_each(|(names, metrics)| add_durations(&mut family, names, metrics));
+        all_counters.iter().for_each(|(names, metrics)| add_durations(&mut family, names, metrics));
     }
 }
 
-fn add_durations(family: &mut Family<'_>, names: &ModelNames, metrics: &ModelMetrics) {
+fn add_durations(family: &mut Family<'_>, names: &ModelNames, metrics: &ModelCounters) {
     let [model, target] = labels(names);
     for (priority, pair) in PRIORITIES.into_iter().zip(&metrics.queue_latency) {
         for (outcome, histogram) in ["NotDispatched", "Dispatched"].into_iter().zip(pair) {
@@ -104,9 +104,9 @@ fn add_durations(family: &mut Family<'_>, names: &ModelNames, metrics: &ModelMet
     }
 }
 
-fn write_endings(text: &mut MetricsText, all_metrics: &AllMetrics) {
+fn write_endings(text: &mut MetricsText, all_counters: &CountersByModel) {
     let mut counts: BTreeMap<(&str, usize), u64> = BTreeMap::new();
-    for ending in all_metrics.iter().flat_map(|(_, metrics)| metrics.endings()) {
+    for ending in all_counters.iter().flat_map(|(_, metrics)| metrics.endings()) {
         // A request without a band did not use the queue.
         let Some(band) = ending.band else { continue };
         *counts.entry((outcome(ending.outcome), band)).or_default() += ending.count;

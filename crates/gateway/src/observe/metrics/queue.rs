@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use flow::{BANDS, Counters};
 
 use super::live::LiveCounts;
-use super::{AllMetrics, add_pair, add_used};
+use super::{CountersByModel, add_pair, add_used};
 use crate::observe::BAND_NAMES;
 use crate::observe::labels::ModelNames;
-use crate::observe::model_metrics;
+use crate::observe::model_counters;
 use crate::observe::outcome::{PUSH_ERRORS, QUEUE_TIMEOUT};
 use crate::observe::prometheus_writer::{MetricType, MetricsText};
 use crate::observe::snapshot::Snapshot;
@@ -23,12 +23,12 @@ pub(super) fn write(
     text: &mut MetricsText,
     snapshot: &Snapshot,
     live: &BTreeMap<ModelNames, LiveCounts>,
-    all_metrics: &AllMetrics,
+    all_counters: &CountersByModel,
 ) {
     write_lengths(text, live);
     write_state(text, snapshot);
-    write_latency(text, all_metrics);
-    write_ends(text, all_metrics);
+    write_latency(text, all_counters);
+    write_ends(text, all_counters);
     write_core_counters(text, &snapshot.counters);
 }
 
@@ -72,10 +72,10 @@ pub(super) fn saturations(snapshot: &Snapshot) -> [f64; BANDS] {
     snapshot.headroom.map(|room| if room == 0 { 1.0 } else { 1.0 - f64::from(room) / capacity })
 }
 
-fn write_latency(text: &mut MetricsText, all_metrics: &AllMetrics) {
+fn write_latency(text: &mut MetricsText, all_counters: &CountersByModel) {
     let help = "Time of requests in the queue, by whether they succeeded.";
     let mut family = text.family("queue_latency_seconds", MetricType::Histogram, help);
-    for (names, metrics) in all_metrics {
+    for (names, metrics) in all_counters {
         for (band, pair) in BAND_NAMES.into_iter().zip(&metrics.queue_latency) {
             for (success, histogram) in SUCCESS.into_iter().zip(pair) {
                 let [model, target] = names.pairs();
@@ -86,25 +86,25 @@ fn write_latency(text: &mut MetricsText, all_metrics: &AllMetrics) {
     }
 }
 
-fn write_ends(text: &mut MetricsText, all_metrics: &AllMetrics) {
+fn write_ends(text: &mut MetricsText, all_counters: &CountersByModel) {
     let help = "Requests that bypassed the queue.";
     let mut family = text.family("bypass_total", MetricType::Counter, help);
-    for (names, metrics) in all_metrics {
+    for (names, metrics) in all_counters {
         family.add(&names.pairs(), metrics.bypassed.load(Relaxed));
     }
     let help = "Requests whose time to live ended in the queue.";
     let mut family = text.family("requests_expired_total", MetricType::Counter, help);
-    for (names, metrics) in all_metrics {
+    for (names, metrics) in all_counters {
         family.add(&names.pairs(), metrics.ended_in(QUEUE_TIMEOUT));
     }
     let help = "Requests that ended because the client left or its deadline passed.";
     let mut family = text.family("requests_cancelled_total", MetricType::Counter, help);
-    for (names, metrics) in all_metrics {
-        add_pair(&mut family, names, ("stage", STAGES), model_metrics::read(&metrics.cancelled));
+    for (names, metrics) in all_counters {
+        add_pair(&mut family, names, ("stage", STAGES), model_counters::read(&metrics.cancelled));
     }
     let help = "Requests that could not be queued.";
     let mut family = text.family("queue_push_errors_total", MetricType::Counter, help);
-    for (names, metrics) in all_metrics {
+    for (names, metrics) in all_counters {
         for error in PUSH_ERRORS {
             let [model, target] = names.pairs();
             family.add(&[model, target, ("error_type", error)], metrics.ended_in(error));

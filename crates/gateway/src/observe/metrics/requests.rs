@@ -2,28 +2,28 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{AllMetrics, add_pair, add_used};
+use super::{CountersByModel, add_pair, add_used};
 use crate::observe::BAND_NAMES;
 use crate::observe::histogram::Histogram;
 use crate::observe::labels::{ModelNames, NONE};
-use crate::observe::model_metrics;
+use crate::observe::model_counters;
 use crate::observe::prometheus_writer::{Family, MetricType, MetricsText};
 
 /// Label values of a pair of counters.
 const DIRECTIONS: [&str; 2] = ["input", "output"];
 
 /// Writes all families of requests.
-pub(super) fn write(text: &mut MetricsText, all_metrics: &AllMetrics) {
-    write_ended(text, all_metrics);
-    write_durations(text, all_metrics);
-    write_sizes(text, all_metrics);
+pub(super) fn write(text: &mut MetricsText, all_counters: &CountersByModel) {
+    write_ended(text, all_counters);
+    write_durations(text, all_counters);
+    write_sizes(text, all_counters);
 }
 
 /// Writes the outcomes of requests and their retries.
-pub(super) fn write_ended(text: &mut MetricsText, all_metrics: &AllMetrics) {
+pub(super) fn write_ended(text: &mut MetricsText, all_counters: &CountersByModel) {
     let help = "Requests that have ended, by outcome and status class.";
     let mut family = text.family("requests_total", MetricType::Counter, help);
-    for (names, metrics) in all_metrics {
+    for (names, metrics) in all_counters {
         for ending in metrics.endings() {
             let [model, target] = names.pairs();
             let band = ("band", ending.band.map_or(NONE, |band| BAND_NAMES[band]));
@@ -33,43 +33,43 @@ pub(super) fn write_ended(text: &mut MetricsText, all_metrics: &AllMetrics) {
     }
     let help = "Attempts of requests beyond their first.";
     let mut family = text.family("retries_total", MetricType::Counter, help);
-    for (names, metrics) in all_metrics {
+    for (names, metrics) in all_counters {
         family.add(&names.pairs(), metrics.retries.load(Relaxed));
     }
 }
 
-fn write_durations(text: &mut MetricsText, all_metrics: &AllMetrics) {
+fn write_durations(text: &mut MetricsText, all_counters: &CountersByModel) {
     let help = "From the arrival of a request to the first byte of its response.";
     let mut family = text.family("time_to_first_byte_seconds", MetricType::Histogram, help);
-    for (names, metrics) in all_metrics {
+    for (names, metrics) in all_counters {
         add_bands(&mut family, names, &metrics.first_byte);
     }
     let help = "From the arrival of a request to the end of its response.";
     let mut family = text.family("request_duration_seconds", MetricType::Histogram, help);
-    for (names, metrics) in all_metrics {
+    for (names, metrics) in all_counters {
         add_bands(&mut family, names, &metrics.total);
     }
 }
 
-fn write_sizes(text: &mut MetricsText, all_metrics: &AllMetrics) {
+fn write_sizes(text: &mut MetricsText, all_counters: &CountersByModel) {
     let help = "Tokens of prompts and of responses, as reported by the backends.";
     let mut family = text.family("tokens_total", MetricType::Counter, help);
-    for (names, metrics) in all_metrics {
+    for (names, metrics) in all_counters {
         add_pair(
             &mut family,
             names,
             ("direction", DIRECTIONS),
-            model_metrics::read(&metrics.tokens),
+            model_counters::read(&metrics.tokens),
         );
     }
     let help = "Bytes of request bodies and of response bodies.";
     let mut family = text.family("body_bytes_total", MetricType::Counter, help);
-    for (names, metrics) in all_metrics {
+    for (names, metrics) in all_counters {
         add_pair(
             &mut family,
             names,
             ("direction", DIRECTIONS),
-            model_metrics::read(&metrics.bytes),
+            model_counters::read(&metrics.bytes),
         );
     }
 }

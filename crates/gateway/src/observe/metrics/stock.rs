@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Targets;
 use super::live::LiveCounts;
-use crate::observe::backend_metrics::OTHER;
+use crate::observe::backend_counters::OTHER;
 use crate::observe::labels::ModelNames;
 use crate::observe::prometheus_writer::{MetricType, MetricsText};
 use crate::observe::snapshot::Snapshot;

@@ -17,7 +17,7 @@ pub(super) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct ModelMetrics {
+pub(super) struct ModelCounters {
     /// By band, outcome and status class.
     requests: [Endings; BANDS],
     /// The same for requests without a band.
@@ -47,9 +47,9 @@ pub(super) struct Ending {
     pub(super) count: u64,
 }
 
-// === impl ModelMetrics ===
+// === impl ModelCounters ===
 
-impl ModelMetrics {
+impl ModelCounters {
     pub(super) fn count(&self, record: &Record) {
         for (sum, bytes) in self.bytes.iter().zip([record.bytes_in, record.bytes_out]) {
             sum.fetch_add(bytes, Relaxed);

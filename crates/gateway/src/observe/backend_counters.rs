@@ -31,14 +31,14 @@ type Index = BTreeMap<Arc<str>, Arc<BackendCounters>>;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct BackendMetrics {
+pub(super) struct CountersByBackend {
     index: ArcSwap<Index>,
     growing: Mutex<()>,
 }
 
-// === impl BackendMetrics ===
+// === impl CountersByBackend ===
 
-impl BackendMetrics {
+impl CountersByBackend {
     pub(super) fn latency_ms(&self, backend: &str) -> Option<f64> {
         self.index.load().get(backend)?.mean()
     }
