@@ -18,7 +18,7 @@ mod validate;
 mod value_type;
 
 pub(crate) use key::{Key, Reload, SectionSchema, Variant, key};
-pub(crate) use keyword::{Keyword, Keywords, find, names, spelling};
+pub(crate) use keyword::{Keyword, Keywords, find, list, names, spelling};
 pub(crate) use literal::toml_table;
 pub(crate) use quantity::{show_duration, show_size};
 pub(crate) use report::Report;

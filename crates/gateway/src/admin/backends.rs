@@ -143,17 +143,6 @@ fn leaving(backend: BackendId) -> BackendStatus {
     }
 }
 
-fn kind_name(kind: BackendKind) -> &'static str {
-    match kind {
-        BackendKind::Vllm => "vllm",
-        BackendKind::Sglang => "sglang",
-        BackendKind::Ollama => "ollama",
-        BackendKind::LlamaCpp => "llamacpp",
-        BackendKind::OpenAi => "openai",
-        BackendKind::Generic => "generic",
-    }
-}
-
 fn bound_name(bound: AutoBound) -> &'static str {
     match bound {
         AutoBound::Unstarted => "unstarted",
@@ -179,7 +168,7 @@ impl BackendEntry {
         Self {
             id: status.id,
             url: status.url,
-            kind: kind_name(status.kind),
+            kind: status.kind.name(),
             state: status.state,
             ready: view.map_or(status.ready, |view| view.ready),
             models: status.models,

@@ -64,11 +64,8 @@ pub(super) async fn look(ports: &[u16], own_ports: &[u16]) -> Vec<BackendSpec> {
 
 fn spec(port: u16, kind: BackendKind) -> BackendSpec {
     let name = match kind {
-        BackendKind::Vllm => "vllm",
-        BackendKind::Sglang => "sglang",
-        BackendKind::Ollama => "ollama",
-        BackendKind::LlamaCpp => "llamacpp",
         BackendKind::OpenAi | BackendKind::Generic => "local",
+        engine => engine.name(),
     };
     BackendSpec {
         id: format!("{name}-{port}"),
@@ -107,15 +104,11 @@ async fn recognise(port: u16) -> Option<BackendKind> {
 
 /// The engine whose name, followed by `mark`, is a prefix of `text`.
 fn engine(text: &[u8], mark: &str) -> Option<BackendKind> {
-    let engines = [
-        ("vllm", BackendKind::Vllm),
-        ("sglang", BackendKind::Sglang),
-        ("llamacpp", BackendKind::LlamaCpp),
-    ];
-    let begins = |name: &str| {
-        text.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(mark.as_bytes()))
+    let begins = |kind: &BackendKind| {
+        let rest = text.strip_prefix(kind.name().as_bytes());
+        rest.is_some_and(|rest| rest.starts_with(mark.as_bytes()))
     };
-    engines.into_iter().find(|(name, _)| begins(name)).map(|(_, kind)| kind)
+    [BackendKind::Vllm, BackendKind::Sglang, BackendKind::LlamaCpp].into_iter().find(begins)
 }
 
 async fn read(endpoint: &Endpoint, path: &str) -> Option<bytes::Bytes> {

@@ -179,7 +179,12 @@ impl ListedEndpoint {
             Port::Text(text) => text.parse().map_err(|_| EndpointProblem::Port(text))?,
         };
         let kind = self.kind.as_ref().or_else(|| self.labels.get(ENGINE_LABEL));
-        let kind = kind.map_or(Ok(BackendKind::default()), |kind| kind_named(kind))?;
+        let kind = match kind {
+            Some(kind) => {
+                BackendKind::named(kind).ok_or_else(|| EndpointProblem::Kind(kind.clone()))?
+            }
+            None => BackendKind::default(),
+        };
         let address = &self.address;
         let bare_v6 = address.contains(':') && !address.starts_with('[');
         let host = if bare_v6 { format!("[{address}]") } else { address.clone() };
@@ -197,16 +202,4 @@ impl ListedEndpoint {
         Endpoint::new(BackendId(0), &spec).map_err(EndpointProblem::Address)?;
         Ok(spec)
     }
-}
-
-fn kind_named(name: &str) -> Result<BackendKind, EndpointProblem> {
-    Ok(match name.to_ascii_lowercase().as_str() {
-        "vllm" => BackendKind::Vllm,
-        "sglang" => BackendKind::Sglang,
-        "ollama" => BackendKind::Ollama,
-        "llamacpp" | "llama.cpp" => BackendKind::LlamaCpp,
-        "openai" => BackendKind::OpenAi,
-        "generic" => BackendKind::Generic,
-        _ => return Err(EndpointProblem::Kind(name.into())),
-    })
 }

@@ -4,7 +4,7 @@
 use flow::{Admission, Order, StockUnit};
 
 use super::settings::{BackendKind, Bus, Cost, LogFormat};
-use crate::schema::{Keyword, Keywords, spelling};
+use crate::schema::{Keyword, Keywords, find, list, names, spelling};
 
 // === impl Keyword ===
 
@@ -44,6 +44,25 @@ impl Keyword for LogFormat {
 
 impl Keyword for Bus {
     const SPELLINGS: Keywords<Self> = &[("session", Self::Session), ("system", Self::System)];
+}
+
+// === impl BackendKind ===
+
+impl BackendKind {
+    /// The kind that a word stands for.
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        find(word)
+    }
+
+    /// The word for the kind.
+    pub(crate) fn name(self) -> &'static str {
+        spelling(self)
+    }
+
+    /// The words for all kinds, for an error message.
+    pub(crate) fn known() -> String {
+        list(&names::<Self>())
+    }
 }
 
 // === impl Bus ===

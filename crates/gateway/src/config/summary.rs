@@ -244,7 +244,7 @@ fn show_rule(rule: &ClassRule, class: Option<&FlowClass>) -> String {
 }
 
 fn show_backend(backend: &BackendSpec) -> String {
-    let kind = spelling(backend.kind);
+    let kind = backend.kind.name();
     let models = match backend.models.as_slice() {
         [] => "models read from it".into(),
         models => models.join(", "),

@@ -4,6 +4,7 @@ use std::{error, fmt, io};
 
 use super::{BYTES_MAX, ENTRIES_MAX};
 use crate::backend::endpoint::EndpointError;
+use crate::config::settings::BackendKind;
 
 /// Why an endpoints file cannot be used.
 #[derive(Debug)]
@@ -71,8 +72,7 @@ impl fmt::Display for EndpointProblem {
         match self {
             Self::Port(text) => write!(f, "port {text:?} is not a number from 1 to 65535"),
             Self::Kind(name) => {
-                let kinds = "vllm, sglang, ollama, llamacpp, openai or generic";
-                write!(f, "kind {name:?} is unknown; write {kinds}")
+                write!(f, "kind {name:?} is unknown; write {}", BackendKind::known())
             }
             Self::Traits(error) => error.fmt(f),
             Self::Address(error) => error.fmt(f),
