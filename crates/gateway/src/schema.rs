@@ -18,7 +18,9 @@ mod validate;
 mod value_type;
 
 pub(crate) use key::{Key, Reload, SectionSchema, Variant, key};
-pub(crate) use keyword::{Keyword, Keywords, find, list, names, spelling};
+#[cfg(test)]
+pub(crate) use keyword::Word;
+pub(crate) use keyword::{Keyword, Keywords, find, list, spelling, texts, words};
 pub(crate) use literal::toml_table;
 pub(crate) use quantity::{show_duration, show_size};
 pub(crate) use report::Report;

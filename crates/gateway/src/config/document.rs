@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::keys::ROOT;
 use crate::schema::{
-    Key, Reload, SectionSchema, Value, ValueType, Variant, joined, show_duration, show_size,
+    Key, Reload, SectionSchema, Value, ValueType, Variant, Word, joined, show_duration, show_size,
 };
 
 /// The line after which the generated part begins, and the line before which it ends.
@@ -106,10 +106,11 @@ fn allowed(schema: &SectionSchema, value_type: &ValueType) -> String {
             format!("{} to {}", show_duration(*min), show_duration(*max))
         }
         ValueType::Number(range) => range.to_string(),
-        ValueType::Keyword(words) => words().join(", "),
+        ValueType::Keyword(words) => keywords(&words()),
         ValueType::Variant => {
-            let names: Vec<&str> = schema.variants.iter().map(|variant| variant.name).collect();
-            names.join(", ")
+            let variants = schema.variants.iter();
+            let names = variants.map(|variant| with_aliases(variant.name, variant.aliases));
+            names.collect::<Vec<_>>().join(", ")
         }
         ValueType::Text(form) if form.allowed.is_empty() => "a text".into(),
         ValueType::Text(form) => form.allowed.to_owned(),
@@ -124,6 +125,23 @@ fn allowed(schema: &SectionSchema, value_type: &ValueType) -> String {
         ValueType::WordOrTable { word, .. } => format!("`{word:?}`, or a table"),
         ValueType::Tables(_) => "a list of tables".into(),
         ValueType::TextsOrTables { .. } => "a list of texts or tables".into(),
+    }
+}
+
+fn keywords(words: &[Word]) -> String {
+    let shown = words.iter().filter(|word| word.text == word.shown).map(|word| {
+        let is_alias = |other: &&Word| other.shown == word.text && other.text != word.text;
+        let aliases: Vec<&str> = words.iter().filter(is_alias).map(|alias| alias.text).collect();
+        with_aliases(word.text, &aliases)
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// A name with its other spellings.
+fn with_aliases(name: &str, aliases: &[&str]) -> String {
+    match aliases {
+        [] => name.to_owned(),
+        aliases => format!("{name} (also {})", aliases.join(", ")),
     }
 }
 

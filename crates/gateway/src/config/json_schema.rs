@@ -6,7 +6,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::keys::ROOT;
-use crate::schema::{Key, Range, SectionSchema, Value, ValueType, Variant};
+use crate::schema::{Key, Range, SectionSchema, Value, ValueType, Variant, texts};
 
 type Object = Map<String, Json>;
 
@@ -104,7 +104,7 @@ fn values(schema: &SectionSchema, value_type: &ValueType) -> Json {
         ValueType::Size { .. } => with_unit("integer", r"^[0-9.]+ ?([KkMmGgTtPp][Ii]?)?[Bb]$"),
         ValueType::Duration { .. } => with_unit("number", r"^([0-9.]+ ?(d|h|m|s|ms|us) ?)+$"),
         ValueType::Number(range) => numbers(range),
-        ValueType::Keyword(words) => one_of(&words()),
+        ValueType::Keyword(words) => one_of(&texts(&words())),
         ValueType::Variant => {
             let names: Vec<&str> = schema.variants.iter().flat_map(Variant::spellings).collect();
             one_of(&names)

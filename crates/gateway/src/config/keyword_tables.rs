@@ -4,7 +4,7 @@
 use flow::{Admission, Order, StockUnit};
 
 use super::settings::{BackendKind, Bus, Cost, LogFormat};
-use crate::schema::{Keyword, Keywords, find, list, names, spelling};
+use crate::schema::{Keyword, Keywords, find, list, spelling, texts, words};
 
 // === impl Keyword ===
 
@@ -61,7 +61,7 @@ impl BackendKind {
 
     /// The words for all kinds, for an error message.
     pub(crate) fn known() -> String {
-        list(&names::<Self>())
+        list(&texts(&words::<Self>()))
     }
 }
 

@@ -7,7 +7,7 @@ use super::kinds::{GateKind, VARIANTS, declaration};
 use crate::schema::ValueType::{self, Keyword, Number, Text};
 use crate::schema::{
     Keyword as Spelled, Keywords, Location, NOT_EMPTY, Node, Origin, Range, Report, Section,
-    SectionSchema, Table, Value, key, names, spelling,
+    SectionSchema, Table, Value, key, spelling, words,
 };
 
 /// The shortest default of `stale_after`.
@@ -40,7 +40,7 @@ pub(crate) const GATES: SectionSchema = SectionSchema::new(
         key("capacity_per_server", POSITIVE, "The same for each server that is ready."),
         key("ready_metric", Text(&NOT_EMPTY), "The metric that counts the ready servers.")
             .unset("`inference_pool_ready_pods`, `llm_d_epp_ready_endpoints`"),
-        key("unit", Keyword(names::<Unit>), "What is counted.").default("requests"),
+        key("unit", Keyword(words::<Unit>), "What is counted.").default("requests"),
         key(
             "interval",
             ValueType::Duration { min: INTERVAL_MIN, max: HOUR },

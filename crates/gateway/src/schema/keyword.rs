@@ -8,6 +8,14 @@ pub(crate) trait Keyword: Copy + PartialEq + 'static {
     const SPELLINGS: Keywords<Self>;
 }
 
+/// A word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) text: &'static str,
+    /// The word that is shown for the same value. It differs from the text of an alias.
+    pub(crate) shown: &'static str,
+}
+
 /// The value that a word stands for. Case, `-` and `_` make no difference.
 pub(crate) fn find<T: Keyword>(text: &str) -> Option<T> {
     T::SPELLINGS.iter().find(|(word, _)| alike(word, text)).map(|&(_, value)| value)
@@ -19,8 +27,14 @@ pub(crate) fn spelling<T: Keyword>(value: T) -> &'static str {
 }
 
 /// All words of a type.
-pub(crate) fn names<T: Keyword>() -> Vec<&'static str> {
-    T::SPELLINGS.iter().map(|&(word, _)| word).collect()
+pub(crate) fn words<T: Keyword>() -> Vec<Word> {
+    let word = |&(text, value)| Word { text, shown: spelling(value) };
+    T::SPELLINGS.iter().map(word).collect()
+}
+
+/// The texts of words.
+pub(crate) fn texts(words: &[Word]) -> Vec<&'static str> {
+    words.iter().map(|word| word.text).collect()
 }
 
 /// Whether two spellings are the same word.

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::key::SectionSchema;
-use super::keyword::{alike, list};
+use super::keyword::{Word, alike, list, texts};
 use super::quantity::{self, show_duration, show_size};
 use super::suggest;
 use super::tree::Value;
@@ -28,7 +28,7 @@ pub(crate) enum ValueType {
     },
     Number(Range),
     /// One of some words.
-    Keyword(fn() -> Vec<&'static str>),
+    Keyword(fn() -> Vec<Word>),
     /// The name of one of the table's variants.
     Variant,
     Text(&'static Form),
@@ -109,7 +109,7 @@ impl ValueType {
         match (self, value) {
             (Self::Text(form), Value::Text(text)) => (form.check)(text),
             (Self::Path, Value::Text(text)) => (NOT_EMPTY.check)(text),
-            (Self::Keyword(words), _) => check_word(value, &words()),
+            (Self::Keyword(words), _) => check_word(value, &texts(&words())),
             (Self::Number(range), _) => range.check(value),
             _ if self.accepts(value) => Ok(()),
             _ => Err(Misfit::of(value, &self.allowed())),
@@ -147,7 +147,7 @@ impl ValueType {
                 format!("{min} to {max}, written as \"30s\", \"500ms\", \"5m\" or seconds")
             }
             Self::Number(range) => range.to_string(),
-            Self::Keyword(words) => list(&words()),
+            Self::Keyword(words) => list(&texts(&words())),
             Self::Text(form) | Self::Texts(form) if !form.allowed.is_empty() => form.allowed.into(),
             Self::Text(_) | Self::Texts(_) | Self::Path | Self::Variant => A_TEXT.into(),
             Self::Address => ADDRESS.into(),
@@ -174,7 +174,7 @@ impl ValueType {
             (Self::Size { .. }, _) => quantity::size(value).map(show_size),
             (Self::Number(_), _) => value.number().map(|number| number.to_string()),
             (Self::Keyword(words), Value::Text(text)) => {
-                words().into_iter().find(|word| alike(word, text)).map(str::to_owned)
+                texts(&words()).into_iter().find(|word| alike(word, text)).map(str::to_owned)
             }
             (Self::Address, Value::Text(text)) => {
                 address(text).map(|location| location.to_string())

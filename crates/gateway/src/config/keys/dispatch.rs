@@ -6,7 +6,7 @@ use super::forms::URL_PATH;
 use super::{DAY, GATES, GIB, HOUR, KIB, MILLI, SECOND, UP_TO_A_DAY, count, duration, size};
 use crate::gates::{HTTP_URL, REDIS_URL};
 use crate::schema::ValueType::{Address, Bool, Keyword, Map, Number, Table, Tables, Text, Texts};
-use crate::schema::{NOT_EMPTY, Range, SectionSchema, ValueType, key, names};
+use crate::schema::{NOT_EMPTY, Range, SectionSchema, ValueType, key, words};
 
 const SHARE: ValueType = Number(Range::above(0.0, 1e6));
 
@@ -88,7 +88,7 @@ pub(in crate::config) const QUEUES: SectionSchema = SectionSchema::new(
             .unset("this gateway"),
         key("path", Text(&URL_PATH), "The path for messages that name none.")
             .default("/v1/chat/completions"),
-        key("band", Keyword(names::<Band>), "The band of the requests.").default("best-effort"),
+        key("band", Keyword(words::<Band>), "The band of the requests.").default("best-effort"),
         key("objective", Text(&NOT_EMPTY), "The objective of the requests.").unset("none"),
         key(
             "gates",

@@ -6,7 +6,7 @@ use super::forms::{BACKEND_ID, BACKEND_URL};
 use super::{DAY, HOUR, MILLI, count, duration, millis, number};
 use crate::config::settings::BackendKind;
 use crate::schema::ValueType::{Bool, Keyword, Path, Text, Texts};
-use crate::schema::{NOT_EMPTY, SectionSchema, key, names};
+use crate::schema::{NOT_EMPTY, SectionSchema, key, words};
 
 pub(in crate::config) const BACKENDS: SectionSchema = SectionSchema::new(
     "backends",
@@ -22,7 +22,7 @@ pub(in crate::config) const BACKENDS: SectionSchema = SectionSchema::new(
         .required(),
         key(
             "kind",
-            Keyword(names::<BackendKind>),
+            Keyword(words::<BackendKind>),
             "The software of the backend, which determines the paths of its health, its models \
              and its metrics.",
         )

@@ -5,7 +5,7 @@ use flow::Band;
 use super::queue::CAPACITY;
 use super::{UP_TO_A_DAY, count, number};
 use crate::schema::ValueType::{Keyword, Map, Text, TextsOrTables};
-use crate::schema::{NOT_EMPTY, SectionSchema, key, names};
+use crate::schema::{NOT_EMPTY, SectionSchema, key, words};
 
 pub(in crate::config) const FLOWS: SectionSchema = SectionSchema::new(
     "flows",
@@ -36,7 +36,7 @@ pub(in crate::config) const MODELS: SectionSchema = SectionSchema::new(
     "models",
     &[
         key("name", Text(&NOT_EMPTY), "The name that clients ask for, up to 256 bytes.").required(),
-        key("band", Keyword(names::<Band>), "The band of requests that state none.")
+        key("band", Keyword(words::<Band>), "The band of requests that state none.")
             .unset("the band of its target, else normal"),
         key(
             "targets",
@@ -63,7 +63,7 @@ pub(in crate::config) const OBJECTIVES: SectionSchema = SectionSchema::new(
     "objectives",
     &[
         key("name", Text(&NOT_EMPTY), "The value of a request's objective header.").required(),
-        key("band", Keyword(names::<Band>), "The band that the objective stands for."),
+        key("band", Keyword(words::<Band>), "The band that the objective stands for."),
         key(
             "priority",
             number(-2_147_483_648.0, 2_147_483_647.0),

@@ -5,7 +5,7 @@ use flow::{Admission, CAPACITY_MAX, Order, StockUnit};
 use super::{DAY, HOUR, MILLI, SECOND, UP_TO_A_DAY, count, duration, number};
 use crate::config::settings::Cost;
 use crate::schema::ValueType::{Bool, Keyword, Number, Table, Texts, WordOrTable};
-use crate::schema::{NOT_EMPTY, Range, SectionSchema, ValueType, key, names};
+use crate::schema::{NOT_EMPTY, Range, SectionSchema, ValueType, key, words};
 
 /// Requests that may wait, or be in flight.
 pub(super) const CAPACITY: ValueType = count(1, CAPACITY_MAX as u64);
@@ -45,10 +45,10 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              fairness_id or header:NAME. Requests that have none of them share one flow.",
         )
         .default("[\"model\"]"),
-        key("order", Keyword(names::<Order>), "The order of requests inside a flow.")
+        key("order", Keyword(words::<Order>), "The order of requests inside a flow.")
             .default("fifo"),
-        key("cost", Keyword(names::<Cost>), "What a request costs its flow.").default("requests"),
-        key("admission", Keyword(names::<Admission>), "Which requests may wait.").default("all"),
+        key("cost", Keyword(words::<Cost>), "What a request costs its flow.").default("requests"),
+        key("admission", Keyword(words::<Admission>), "Which requests may wait.").default("all"),
         key(
             "bands",
             WordOrTable {
@@ -124,7 +124,7 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
              watermark.",
         )
         .unset("from the deviation"),
-        key("stock", Keyword(names::<StockUnit>), "The unit of these numbers.").default("requests"),
+        key("stock", Keyword(words::<StockUnit>), "The unit of these numbers.").default("requests"),
         key(
             "pace_max",
             duration(MILLI, HOUR),

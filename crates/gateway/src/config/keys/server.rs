@@ -3,7 +3,7 @@
 use super::{GIB, HOUR, KIB, MIB, TIB, UP_TO_A_DAY, count, duration, size};
 use crate::config::settings::{Bus, LogFormat};
 use crate::schema::ValueType::{Address, Bool, Keyword};
-use crate::schema::{SectionSchema, key, names};
+use crate::schema::{SectionSchema, key, words};
 use std::time::Duration;
 
 pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
@@ -114,7 +114,7 @@ pub(in crate::config) const LOG: SectionSchema = SectionSchema::new(
     "log",
     &[
         key("access", Bool, "Whether each request gets a line in the access log.").default("true"),
-        key("format", Keyword(names::<LogFormat>), "The format of log lines.")
+        key("format", Keyword(words::<LogFormat>), "The format of log lines.")
             .default("text")
             .restart(),
     ],
@@ -127,7 +127,7 @@ pub(in crate::config) const DBUS: SectionSchema = SectionSchema::new(
             .default("false")
             .aliases(&["efficiency.dbus_enabled"])
             .restart(),
-        key("bus", Keyword(names::<Bus>), "The bus on which they are shown.")
+        key("bus", Keyword(words::<Bus>), "The bus on which they are shown.")
             .default("session")
             .restart(),
     ],

@@ -97,7 +97,7 @@ fn sample(path: &str, key: &Key) -> String {
             (default + ((max - default) / 2.0).min(1.5)).to_string()
         }
         ValueType::Keyword(words) => {
-            words().into_iter().find(|word| *word != default).unwrap().to_owned()
+            words().iter().find(|word| word.text != default).unwrap().text.to_owned()
         }
         ValueType::Text(form) | ValueType::Texts(form) => form.example.to_owned(),
         ValueType::Address => "127.0.0.1:7777".into(),

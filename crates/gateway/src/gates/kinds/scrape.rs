@@ -15,7 +15,7 @@ use crate::gates::settings::{Capacity, GateSettings};
 use crate::prometheus_parser;
 use crate::schema::ValueType::{Keyword, Map, Text};
 use crate::schema::{
-    ANY_TEXT, Keyword as Spelled, Keywords, NOT_EMPTY, Section, Variant, key, names,
+    ANY_TEXT, Keyword as Spelled, Keywords, NOT_EMPTY, Section, Variant, key, words,
 };
 use crate::upstream::client::BaseUrl;
 
@@ -28,7 +28,7 @@ pub(super) const KIND: KindDeclaration = KindDeclaration {
             key("url", Text(&HTTP_URL), "The page.").required(),
             key("metric", Text(&NOT_EMPTY), "The name of the metric.").required(),
             key("labels", Map(&Text(&ANY_TEXT)), "Labels that the metric must have.").unset("none"),
-            key("says", Keyword(names::<MetricMeaning>), "What the number means.")
+            key("says", Keyword(words::<MetricMeaning>), "What the number means.")
                 .default("saturation"),
         ],
     },
