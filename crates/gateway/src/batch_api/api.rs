@@ -33,7 +33,7 @@ pub(crate) enum BatchResponse {
 impl BatchResponse {
     /// The response to an upload.
     pub(crate) fn uploaded(file: File) -> Self {
-        Self::Whole(objects::json(&FileObject::of(&file)))
+        Self::Whole(objects::response(&FileObject::of(&file)))
     }
 }
 
@@ -96,13 +96,13 @@ impl Batches {
     async fn file(&self, id: &str) -> Result<Response<Full<Bytes>>, Fault> {
         let found = self.ledger.file(id).await.map_err(|error| faults::ledger(&error))?;
         let file = found.ok_or_else(|| Fault::FileNotFound(shown(id)))?;
-        Ok(objects::json(&FileObject::of(&file)))
+        Ok(objects::response(&FileObject::of(&file)))
     }
 
     async fn delete(&self, id: &str) -> Result<Response<Full<Bytes>>, Fault> {
         match self.discard(id).await? {
             Removed::Gone(_) => {
-                Ok(objects::json(&DeletedObject { id, object: "file", deleted: true }))
+                Ok(objects::response(&DeletedObject { id, object: "file", deleted: true }))
             }
             Removed::Unknown => Err(Fault::FileNotFound(shown(id))),
             Removed::Used(batch) => Err(Fault::FileInUse(batch)),
@@ -155,7 +155,7 @@ impl Batches {
         }
         tracing::info!(id = batch.id, input = batch.input, "batch created");
         self.changed.notify_one();
-        Ok(objects::json(&BatchObject::of(&batch)))
+        Ok(objects::response(&BatchObject::of(&batch)))
     }
 
     async fn batches(&self, paging: Paging) -> Result<Response<Full<Bytes>>, Fault> {
@@ -167,7 +167,7 @@ impl Batches {
     async fn batch(&self, id: &str) -> Result<Response<Full<Bytes>>, Fault> {
         let found = self.ledger.batch(id).await.map_err(|error| faults::ledger(&error))?;
         let batch = found.ok_or_else(|| Fault::BatchNotFound(shown(id)))?;
-        Ok(objects::json(&BatchObject::of(&batch)))
+        Ok(objects::response(&BatchObject::of(&batch)))
     }
 
     async fn cancel(&self, id: &str, now: Moment) -> Result<Response<Full<Bytes>>, Fault> {
@@ -182,7 +182,7 @@ impl Batches {
             tracing::info!(id, "batch cancelled");
             self.changed.notify_one();
         }
-        Ok(objects::json(&BatchObject::of(&batch)))
+        Ok(objects::response(&BatchObject::of(&batch)))
     }
 }
 

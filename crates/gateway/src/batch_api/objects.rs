@@ -1,14 +1,14 @@
 //! The JSON objects of files and batches, in the format of OpenAI's API.
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use store::Moment;
 use store::ledger::{Batch, File, Listed, Status};
 
-use crate::reply::{Fault, error};
+use crate::reply::json;
 
 #[derive(Serialize)]
 pub(super) struct FileObject<'a> {
@@ -96,18 +96,12 @@ fn list<T: Serialize>(
     has_more: bool,
 ) -> Response<Full<Bytes>> {
     let (first_id, last_id) = (first.as_deref(), last.as_deref());
-    json(&ListObject { object: "list", data, first_id, last_id, has_more })
+    response(&ListObject { object: "list", data, first_id, last_id, has_more })
 }
 
-/// A JSON response.
-pub(super) fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
-    let Ok(text) = serde_json::to_vec(value) else {
-        return error::response(&Fault::Internal.into());
-    };
-    let mut response = Response::new(Full::new(text.into()));
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    response
+/// The response with an object.
+pub(super) fn response(object: &impl Serialize) -> Response<Full<Bytes>> {
+    json(StatusCode::OK, object)
 }
 
 // === impl FileObject ===
