@@ -127,6 +127,7 @@ const GATEWAY: &[Room] = &[
             "gates",
             "lifecycle",
             "observe",
+            "reply",
             "state",
             "task",
             "upstream",

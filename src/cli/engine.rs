@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use testbed::engine::{Engine, Fault, Pace, Settings, Text, TokenPace};
 
@@ -138,9 +138,9 @@ impl Arguments {
 }
 
 /// A duration with its unit, or bare milliseconds.
-fn duration(text: &str) -> Result<Duration, String> {
+fn duration(text: &str) -> Result<Duration> {
     let units = [("ms", 1e-3), ("us", 1e-6), ("s", 1.0), ("m", 60.0), ("", 1e-3)];
-    let wrong = || format!("{text:?} is no duration: say 150ms, 1.5s or 150 for milliseconds");
+    let wrong = || anyhow!("{text:?} is no duration: say 150ms, 1.5s or 150 for milliseconds");
     let suffixed = |(unit, factor): (&str, f64)| Some((text.strip_suffix(unit)?, factor));
     let (number, factor) = units.into_iter().find_map(suffixed).ok_or_else(wrong)?;
     let number: f64 = number.trim().parse().map_err(|_| wrong())?;

@@ -38,10 +38,8 @@ impl DispatchServer {
         let address = lifecycle::address(&listeners)?;
         let queues = config.dispatch.queues.clone();
         let mut running = Running::begin(config, None, vec![address])?;
-        let what = "there is nothing to dispatch: give --redis URL, or a folder in [batch]";
-        let nothing = || StartError::Unfit(what.into());
         let opened = durable_queues::open(&running.state, None)
-            .and_then(|durable_queues| durable_queues.ok_or_else(nothing));
+            .and_then(|durable_queues| durable_queues.ok_or(StartError::NothingToDispatch));
         let (durable_queues, thread) = match opened {
             Ok(opened) => opened,
             Err(error) => return Err(running.give_up(error)),

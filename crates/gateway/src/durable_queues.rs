@@ -33,6 +33,7 @@ use crate::dispatch::{DispatchError, Dispatcher, DispatcherParts};
 use crate::gates::{Fullness, GateContext, Gates, LocalScheduler, start_load};
 use crate::lifecycle::{self, StartError};
 use crate::observe::dispatch::DispatchMetrics;
+use crate::reply::Fault;
 use crate::state::State;
 use crate::task;
 use crate::upstream::client::{BaseUrl, Client};
@@ -107,11 +108,11 @@ impl DurableQueues {
         Ok(Self { folder, shared, gates: Arc::clone(&context.gates) })
     }
 
-    /// The Batch API, if it is configured. The error does not name the folder, because clients see
-    /// it; the log and the status page give the reason.
-    pub(crate) fn batches(&self) -> Option<Result<&Arc<Batches>, String>> {
-        let away = || "the folder of the Batch API is not available yet".to_owned();
-        self.folder.as_ref().map(|folder| folder.batches().ok_or_else(away))
+    /// The Batch API. The error does not name the folder, because clients see it; the log and the
+    /// status page give the reason.
+    pub(crate) fn batches(&self) -> Result<&Arc<Batches>, Fault> {
+        let away = || Fault::StoreAway("the folder of the Batch API is not available yet".into());
+        self.folder.as_ref().ok_or(Fault::BatchDisabled)?.batches().ok_or_else(away)
     }
 
     /// The errors of stores that are unavailable.
@@ -177,7 +178,7 @@ impl DispatchContext {
         let gates = GateContext { local, clock: state.clock, client: Arc::clone(&client) };
         let gates = Gates::new(&settings.gates, &gates)?;
         let own = own.map(|address| BaseUrl::parse(&format!("http://{}", reachable(address))));
-        let own = own.transpose().map_err(|why| DurableQueuesError::OwnAddress(why.to_string()))?;
+        let own = own.transpose().map_err(DurableQueuesError::OwnAddress)?;
         let (settings, metrics) = (settings.clone(), Arc::clone(&state.observer.dispatch));
         Ok(Arc::new(Self { gates, settings, client, metrics, own }))
     }
@@ -212,7 +213,7 @@ fn later(pause: Duration) -> Duration {
 }
 
 fn unfit(error: DurableQueuesError) -> StartError {
-    StartError::Unfit(error.to_string())
+    StartError::Unfit(error.into())
 }
 
 /// The address at which this machine reaches a listener.

@@ -128,7 +128,7 @@ impl Picker {
 /// Envoy receives IP addresses, so each backend must have one; nothing else can be passed on.
 fn check(config: &Config) -> Result<(), StartError> {
     for spec in &config.fleet.backends {
-        let unfit = |error: EndpointError| StartError::Unfit(error.to_string());
+        let unfit = |error: EndpointError| StartError::Unfit(error.into());
         let endpoint = Endpoint::new(flow::BackendId(0), spec).map_err(unfit)?;
         endpoint.socket_address().map_err(unfit)?;
         if endpoint.http2 || !endpoint.base_path.is_empty() {

@@ -35,8 +35,10 @@ pub enum StartError {
     Listen(SocketAddr, &'static str, io::Error),
     /// Another call of the system failed.
     System(io::Error),
-    /// The configuration does not fit this command; the text says why.
-    Unfit(String),
+    /// The configuration does not fit this command.
+    Unfit(Box<dyn std::error::Error + Send + Sync>),
+    /// A dispatcher has no queue.
+    NothingToDispatch,
 }
 
 // === impl Running ===
@@ -233,9 +235,21 @@ impl std::fmt::Display for StartError {
                 }
             }
             Self::System(error) => write!(f, "{error}"),
-            Self::Unfit(why) => write!(f, "{why}"),
+            Self::Unfit(error) => write!(f, "{error}"),
+            Self::NothingToDispatch => f.write_str(
+                "there is nothing to dispatch: give --redis URL, or a folder in [batch]",
+            ),
         }
     }
 }
 
-impl std::error::Error for StartError {}
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Config(error) => Some(error),
+            Self::Listen(_, _, error) | Self::System(error) => Some(error),
+            Self::Unfit(error) => Some(error.as_ref()),
+            Self::NothingToDispatch => None,
+        }
+    }
+}

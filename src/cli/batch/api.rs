@@ -214,12 +214,12 @@ fn read_header(header: &str) -> Result<(HeaderName, HeaderValue)> {
     Ok((name, HeaderValue::try_from(value.trim()).map_err(|_| wrong())?))
 }
 
-// === impl Problem ===
+// === impl ApiError ===
 
 impl From<ClientError> for ApiError {
     fn from(why: ClientError) -> Self {
         match why {
-            ClientError::Unreached(why) => Self::Unreachable(why),
+            ClientError::Unreached { .. } => Self::Unreachable(why.to_string()),
             ClientError::TooLong => Self::Refused(why.to_string()),
             _ => Self::Unavailable(why.to_string()),
         }

@@ -144,8 +144,8 @@ fn summarise(batch: &BatchInfo, notes: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+fn pair(text: &str) -> Result<(String, String)> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
-    let (key, value) = pair.ok_or("write it as key=value")?;
+    let (key, value) = pair.context("write it as key=value")?;
     Ok((key.to_owned(), value.to_owned()))
 }

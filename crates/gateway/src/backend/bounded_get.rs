@@ -15,6 +15,7 @@ use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::endpoint::Endpoint;
+use crate::upstream::client::BoxError;
 use crate::upstream::{ConnectError, connect};
 
 const AGENT: HeaderValue = HeaderValue::from_static("tidegate");
@@ -34,13 +35,13 @@ pub(super) struct GetResponse {
 }
 
 /// Why a probe has no response.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum GetError {
     Refused,
     TimedOut,
     TooLarge,
     /// Any other failure.
-    Failed(String),
+    Failed(BoxError),
 }
 
 /// Requests a path below the backend's base path.
@@ -70,7 +71,7 @@ async fn ask(endpoint: &Endpoint, path: &str, limits: GetLimits) -> Result<GetRe
 }
 
 fn request(endpoint: &Endpoint, path: &str) -> Result<Request<Empty<Bytes>>, GetError> {
-    let strange = |error: http::Error| GetError::Failed(error.to_string());
+    let strange = |error: http::Error| GetError::Failed(error.into());
     let request = Request::get(path).header(USER_AGENT, AGENT);
     if endpoint.http2 {
         let uri = Uri::builder().scheme("http").authority(endpoint.authority.clone());
@@ -97,11 +98,7 @@ async fn drive<T>(
 async fn read(response: http::Response<Incoming>, most: usize) -> Result<GetResponse, GetError> {
     let status = response.status();
     let body = Limited::new(response.into_body(), most).collect().await.map_err(|error| {
-        if error.is::<LengthLimitError>() {
-            GetError::TooLarge
-        } else {
-            GetError::Failed(error.to_string())
-        }
+        if error.is::<LengthLimitError>() { GetError::TooLarge } else { GetError::Failed(error) }
     })?;
     Ok(GetResponse { status, body: body.to_bytes() })
 }
@@ -113,18 +110,25 @@ impl From<ConnectError> for GetError {
         match error {
             ConnectError::TimedOut(_) => Self::TimedOut,
             error if error.is_refused() => Self::Refused,
-            error => Self::Failed(error.to_string()),
+            error => Self::Failed(error.into()),
         }
     }
 }
 
 impl From<hyper::Error> for GetError {
     fn from(error: hyper::Error) -> Self {
-        Self::Failed(error.to_string())
+        Self::Failed(error.into())
     }
 }
 
-impl std::error::Error for GetError {}
+impl std::error::Error for GetError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Failed(error) => Some(error.as_ref()),
+            Self::Refused | Self::TimedOut | Self::TooLarge => None,
+        }
+    }
+}
 
 impl std::fmt::Display for GetError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -132,7 +136,7 @@ impl std::fmt::Display for GetError {
             Self::Refused => f.write_str("connection refused"),
             Self::TimedOut => f.write_str("no response in time"),
             Self::TooLarge => f.write_str("the response is too large"),
-            Self::Failed(error) => f.write_str(error),
+            Self::Failed(error) => error.fmt(f),
         }
     }
 }

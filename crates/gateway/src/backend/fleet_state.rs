@@ -147,17 +147,17 @@ impl FleetState {
             (ModelListReply::Unsupported(reason), ServedModels::Unknown) => {
                 tracing::warn!(
                     backend = %name,
-                    reason,
+                    %reason,
                     "no model list: it gets requests for any model; configure its `models`"
                 );
                 backend.models = ServedModels::Any;
                 self.stale = true;
             }
             (ModelListReply::Unsupported(reason), _) => {
-                tracing::debug!(backend = %name, reason, "model list not read; the old one is kept")
+                tracing::debug!(backend = %name, %reason, "model list not read, old one kept")
             }
             (ModelListReply::Unavailable(reason), _) => {
-                tracing::debug!(backend = %name, reason, "model list not read")
+                tracing::debug!(backend = %name, %reason, "model list not read")
             }
         }
     }

@@ -13,7 +13,7 @@ use super::bounded_get::{GetError, GetLimits, get};
 use super::endpoint::Endpoint;
 use super::fleet_state::FleetState;
 use super::health_state::CheckResult;
-use super::model_list::{ModelListReply, fetch_model_list};
+use super::model_list::{ModelListError, ModelListReply, fetch_model_list};
 use super::{Fleet, GatewayIdentity};
 use crate::clock;
 use crate::config::settings::BackendKind;
@@ -92,7 +92,7 @@ impl Fleet {
 
     async fn fetch_models(&self, target: &CheckTarget) -> ModelListReply {
         let Ok(_permit) = self.probes.acquire().await else {
-            return ModelListReply::Unavailable("shutting down".into());
+            return ModelListReply::Unavailable(ModelListError::ShuttingDown);
         };
         fetch_model_list(&target.endpoint, GetLimits { time: target.time, body: LIST_BODY_MAX })
             .await

@@ -1,7 +1,9 @@
 //! The model list of a server. Its content is validated, because any server may be behind a URL.
 
 use std::sync::Arc;
+use std::{error, fmt};
 
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -28,13 +30,22 @@ pub(super) struct ListedModel {
 }
 
 /// The result of fetching a list.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum ModelListReply {
     List(Vec<ListedModel>),
-    /// The server responds but has no list; the text says why.
-    Unsupported(String),
-    /// The list could not be fetched now; the text says why.
-    Unavailable(String),
+    /// The server responds but has no list.
+    Unsupported(ModelListError),
+    /// The list could not be fetched now.
+    Unavailable(ModelListError),
+}
+
+/// Why there is no list, with the path where it was expected.
+#[derive(Debug)]
+pub(super) enum ModelListError {
+    Get(&'static str, GetError),
+    Status(&'static str, StatusCode),
+    NotAList(&'static str),
+    ShuttingDown,
 }
 
 #[derive(Deserialize)]
@@ -61,23 +72,22 @@ struct ModelJson {
 pub(super) async fn fetch_model_list(endpoint: &Endpoint, limits: GetLimits) -> ModelListReply {
     let ollama = endpoint.kind == BackendKind::Ollama;
     let path = if ollama { "/api/tags" } else { "/v1/models" };
-    let response = match get(endpoint, path, limits).await {
+    let GetResponse { status, body } = match get(endpoint, path, limits).await {
         Ok(response) => response,
-        Err(GetError::TooLarge) => {
-            return ModelListReply::Unsupported(format!("{path} is too long"));
+        Err(error @ GetError::TooLarge) => {
+            return ModelListReply::Unsupported(ModelListError::Get(path, error));
         }
-        Err(error) => return ModelListReply::Unavailable(format!("{path}: {error}")),
+        Err(error) => return ModelListReply::Unavailable(ModelListError::Get(path, error)),
     };
-    let GetResponse { status, body } = response;
-    if status.is_server_error() || status == http::StatusCode::TOO_MANY_REQUESTS {
-        return ModelListReply::Unavailable(format!("{path} answered {status}"));
+    if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        return ModelListReply::Unavailable(ModelListError::Status(path, status));
     }
     if !status.is_success() {
-        return ModelListReply::Unsupported(format!("{path} answered {status}"));
+        return ModelListReply::Unsupported(ModelListError::Status(path, status));
     }
     match if ollama { ollama_list(&body) } else { openai_list(&body) } {
         Some(list) => ModelListReply::List(list),
-        None => ModelListReply::Unsupported(format!("{path} has no model list")),
+        None => ModelListReply::Unsupported(ModelListError::NotAList(path)),
     }
 }
 
@@ -120,5 +130,27 @@ impl ListedModel {
     /// A model of which only the name is known.
     pub(super) fn named(id: String) -> Self {
         Self { id, owned_by: None, created: None, tag: None, alias: false }
+    }
+}
+
+// === impl ModelListError ===
+
+impl fmt::Display for ModelListError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Get(path, error) => write!(f, "{path}: {error}"),
+            Self::Status(path, status) => write!(f, "{path} answered {status}"),
+            Self::NotAList(path) => write!(f, "{path} has no model list"),
+            Self::ShuttingDown => f.write_str("shutting down"),
+        }
+    }
+}
+
+impl error::Error for ModelListError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Get(_, error) => Some(error),
+            Self::Status(..) | Self::NotAList(_) | Self::ShuttingDown => None,
+        }
     }
 }

@@ -256,10 +256,7 @@ impl Dispatcher {
         }
         let request = match request(served, message, body) {
             Ok(request) => request,
-            Err(error) => {
-                let text = format!("the request cannot be built: {error}");
-                return Verdict::Final(Outcome::failed(Outcome::INVALID, text));
-            }
+            Err(verdict) => return verdict,
         };
         served.metrics.sent();
         let limit = left.min(self.settings.request_timeout);
@@ -267,20 +264,25 @@ impl Dispatcher {
         match timeout(limit, sent).await {
             Ok(ended) => judge(ended, moment()),
             Err(_) if message.deadline <= moment() => Verdict::Final(late()),
-            Err(_) => judge(Err(ClientError::Lost(format!("no response in {limit:?}"))), moment()),
+            Err(_) => judge(Err(ClientError::TimedOut(limit)), moment()),
         }
     }
 }
 
+/// The request of a message; the verdict if it cannot be sent.
 fn request(
     served: &ServedQueue,
     message: &Message,
     body: Bytes,
-) -> Result<Request<Full<Bytes>>, String> {
+) -> Result<Request<Full<Bytes>>, Verdict> {
+    let invalid = |why: &dyn std::fmt::Display| {
+        let text = format!("the request cannot be built: {why}");
+        Verdict::Final(Outcome::failed(Outcome::INVALID, text))
+    };
     let path = if message.endpoint.is_empty() { &served.queue.path } else { &message.endpoint };
     // Producers may submit work, and must not reach other paths of the server.
     if *path != served.queue.path && !is_work(path) {
-        return Err(format!("{path:?} is not a path of the API that takes work"));
+        return Err(invalid(&format_args!("{path:?} is not a path of the API that takes work")));
     }
     let headers = DispatchHeaders {
         id: &message.id,
@@ -291,7 +293,7 @@ fn request(
         metadata: &message.metadata,
     };
     let request = Request::post(path.as_str()).body(Full::new(body));
-    let mut request = request.map_err(|error| error.to_string())?;
+    let mut request = request.map_err(|error| invalid(&error))?;
     *request.headers_mut() = headers.to_header_map();
     Ok(request)
 }

@@ -36,7 +36,7 @@ pub(super) fn judge(ended: Result<ClientResponse, ClientError>, now: Moment) -> 
     match ended {
         Ok(answer) => judge_answer(answer, now),
         // Nothing was sent, because the target is not reachable.
-        Err(ClientError::Unreached(why)) => Verdict::Congested(None, why),
+        Err(error @ ClientError::Unreached { .. }) => Verdict::Congested(None, error.to_string()),
         // The response would be as long the next time.
         Err(error @ ClientError::TooLong) => {
             Verdict::Final(Outcome::failed(Outcome::FAILED, error.to_string()))
@@ -44,7 +44,7 @@ pub(super) fn judge(ended: Result<ClientResponse, ClientError>, now: Moment) -> 
         Err(error @ ClientError::Unwritable(_)) => {
             Verdict::Final(Outcome::failed(Outcome::INVALID, error.to_string()))
         }
-        Err(error @ ClientError::Lost(_)) => {
+        Err(error @ (ClientError::Lost(_) | ClientError::TimedOut(_))) => {
             Verdict::Failed(Outcome::failed(Outcome::FAILED, error.to_string()), None)
         }
     }
@@ -119,8 +119,15 @@ mod tests {
         assert_eq!(answered(429, None), congested(None, "it answered 429 Too Many Requests"));
         let later = congested(Some(7), "it answered 503 Service Unavailable");
         assert_eq!(answered(503, Some("7")), later);
-        let unreachable = judge(Err(ClientError::Unreached("refused".into())), NOW);
-        assert_eq!(unreachable, congested(None, "refused"), "no failure of the message");
+        let unreachable = judge(
+            Err(ClientError::Unreached { place: "a:1".into(), source: "refused".into() }),
+            NOW,
+        );
+        assert_eq!(
+            unreachable,
+            congested(None, "cannot connect to a:1: refused"),
+            "no failure of the message"
+        );
     }
 
     #[test]
@@ -133,7 +140,8 @@ mod tests {
         }
         let lost = judge(Err(ClientError::Lost("reset".into())), NOW);
         assert!(matches!(lost, Verdict::Failed(Outcome::Failed { .. }, None)), "{lost:?}");
-        let odd = judge(Err(ClientError::Unwritable("a path".into())), NOW);
+        let odd =
+            judge(Err(http::Error::from(http::Uri::try_from("a b").unwrap_err()).into()), NOW);
         assert!(matches!(odd, Verdict::Final(Outcome::Failed { .. })), "{odd:?}");
         let long = judge(Err(ClientError::TooLong), NOW);
         assert!(matches!(long, Verdict::Final(Outcome::Failed { .. })), "{long:?}");

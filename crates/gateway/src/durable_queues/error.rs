@@ -8,6 +8,7 @@ use store::StoreError;
 
 use crate::dispatch::DispatchError;
 use crate::gates::GateError;
+use crate::upstream::client::BaseUrlError;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub(crate) enum DurableQueuesError {
     /// Redis cannot be used with this configuration.
     Redis(StoreError),
     /// The address of this process's own listener is no address for requests.
-    OwnAddress(String),
+    OwnAddress(BaseUrlError),
 }
 
 // === impl DurableQueuesError ===
@@ -32,7 +33,7 @@ impl fmt::Display for DurableQueuesError {
                 write!(f, "the folder of the Batch API, {}: {source}", path.display())
             }
             Self::Redis(error) => write!(f, "Redis: {error}"),
-            Self::OwnAddress(why) => f.write_str(why),
+            Self::OwnAddress(error) => error.fmt(f),
         }
     }
 }
@@ -42,7 +43,7 @@ impl Error for DurableQueuesError {
         match self {
             Self::Dispatch(error) => Some(error),
             Self::Folder { source, .. } | Self::Redis(source) => Some(source),
-            Self::OwnAddress(_) => None,
+            Self::OwnAddress(error) => Some(error),
         }
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use flow::OutOfRange;
 use http::StatusCode;
+use http::uri::InvalidUri;
 
-use crate::upstream::client::ClientError;
+use crate::upstream::client::{BaseUrlError, ClientError};
 
 /// A gate that cannot be used.
 #[derive(Debug)]
@@ -23,7 +24,9 @@ pub(crate) enum GateError {
 #[derive(Debug)]
 pub(crate) enum SetupError {
     /// The address of a server.
-    Address(String),
+    Address(BaseUrlError),
+    /// The address of a page.
+    PageUrl { url: String, source: InvalidUri },
     /// The address of a Redis server, without its text: it may contain a password.
     RedisAddress(&'static str),
     /// A gate of the kind `gateway` in a process without backends.
@@ -140,7 +143,10 @@ impl Error for GateError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address(why) => f.write_str(why),
+            Self::Address(error) => error.fmt(f),
+            Self::PageUrl { url, source } => {
+                write!(f, "{url:?} is not the address of a page: {source}")
+            }
             Self::RedisAddress(why) => write!(f, "the URL of Redis is wrong: {why}"),
             Self::NoGateway => {
                 f.write_str("there is no gateway in this process: read its metrics instead")
@@ -167,6 +173,8 @@ impl fmt::Display for SetupError {
 impl Error for SetupError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
+            Self::Address(error) => Some(error),
+            Self::PageUrl { source, .. } => Some(source),
             Self::OutOfRange(error) => Some(error),
             _ => None,
         }

@@ -38,7 +38,7 @@ impl MetricsServer {
     }
 
     pub(super) fn at(url: &str, context: &GateContext) -> Result<Self, SetupError> {
-        let base = BaseUrl::parse(url).map_err(|error| SetupError::Address(error.to_string()))?;
+        let base = BaseUrl::parse(url).map_err(SetupError::Address)?;
         Ok(Self::new(base, context))
     }
 

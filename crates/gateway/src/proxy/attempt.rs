@@ -72,7 +72,7 @@ pub(super) async fn attempt(
             }
             // A backend may close an idle connection at the moment of its next use. That says
             // nothing about the backend.
-            Err(ExchangeError::Broken(_)) if connection.is_untouched() => {}
+            Err(error) if error.is_broken() && connection.is_untouched() => {}
             Err(error) => return AttemptError::Exchange(error).into(),
         }
     }

@@ -28,10 +28,7 @@ pub(super) async fn answer(
     (parts, body): (&Parts, Incoming),
     received: &mut u64,
 ) -> Result<BatchResponse, Fault> {
-    let batches = match durable_queues.and_then(DurableQueues::batches) {
-        Some(open) => open.map_err(Fault::StoreAway),
-        None => Err(Fault::BatchDisabled),
-    };
+    let batches = durable_queues.ok_or(Fault::BatchDisabled).and_then(DurableQueues::batches);
     match (batches, call) {
         (_, BatchCall::OtherMethod) => Err(Fault::MethodNotAllowed),
         (Err(fault), _) => Err(fault),

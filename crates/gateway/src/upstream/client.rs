@@ -63,17 +63,27 @@ pub struct ClientResponse {
 }
 
 /// Why there is no response.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum ClientError {
     /// The server cannot be reached; nothing was sent.
-    Unreached(String),
+    Unreached {
+        /// Host and port.
+        place: String,
+        /// The error of the system or of the handshake.
+        source: BoxError,
+    },
     /// The response is longer than allowed.
     TooLong,
     /// The connection broke; the request may have been taken.
-    Lost(String),
+    Lost(BoxError),
+    /// There was no response within this time; the request may have been taken.
+    TimedOut(Duration),
     /// The request is not valid.
-    Unwritable(String),
+    Unwritable(http::Error),
 }
+
+/// An error of any type.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 // === impl BaseUrl ===
 
@@ -165,18 +175,20 @@ impl Client {
 pub async fn connect<B>(base: &BaseUrl) -> Result<SendRequest<B>, ClientError>
 where
     B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B::Error: Into<BoxError>,
 {
-    let unreached = |error: &dyn std::fmt::Display| {
-        ClientError::Unreached(format!("cannot connect to {}: {error}", base.place))
-    };
-    let connection: Connection =
-        connect::connect(&base.place, CONNECT_LIMIT).await.map_err(|error| unreached(&error))?;
+    let connection: Connection = connect::connect(&base.place, CONNECT_LIMIT)
+        .await
+        .map_err(|error| unreached(base, error))?;
     let io = TokioIo::new(connection);
-    let (sender, connection) = handshake(io).await.map_err(|error| unreached(&error))?;
+    let (sender, connection) = handshake(io).await.map_err(|error| unreached(base, error))?;
     // It ends with its sender.
     task::spawn(async move { drop(connection.await) });
     Ok(sender)
+}
+
+fn unreached(base: &BaseUrl, source: impl Into<BoxError>) -> ClientError {
+    ClientError::Unreached { place: base.place.clone(), source: source.into() }
 }
 
 /// Reads a response whole.
@@ -189,7 +201,7 @@ pub async fn read(
         .is::<LengthLimitError>()
     {
         true => ClientError::TooLong,
-        false => ClientError::Lost(error.to_string()),
+        false => ClientError::Lost(error),
     })?;
     Ok(ClientResponse { status: parts.status, headers: parts.headers, body: body.to_bytes() })
 }
@@ -200,14 +212,13 @@ pub fn ask(
     (method, path): (&str, &str),
     body: Vec<u8>,
 ) -> Result<ClientResponse, ClientError> {
-    let lost = |error: std::io::Error| ClientError::Unreached(error.to_string());
     let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, JSON);
     let request = request.body(Full::new(body.into()))?;
-    task::runtime().map_err(lost)?.block_on(async {
+    task::runtime().map_err(|error| unreached(base, error))?.block_on(async {
         let client = Client::default();
         let asked = client.send(base, request, ASKED_MAX);
-        let late = || ClientError::Lost(format!("no answer from {} in time", base.place));
-        tokio::time::timeout(ASKED_LIMIT, asked).await.unwrap_or_else(|_| Err(late()))
+        let timed_out = |_| Err(ClientError::TimedOut(ASKED_LIMIT));
+        tokio::time::timeout(ASKED_LIMIT, asked).await.unwrap_or_else(timed_out)
     })
 }
 
@@ -229,25 +240,34 @@ pub fn escaped(text: &str) -> String {
 
 impl From<hyper::Error> for ClientError {
     fn from(error: hyper::Error) -> Self {
-        Self::Lost(error.to_string())
+        Self::Lost(error.into())
     }
 }
 
 impl From<http::Error> for ClientError {
     fn from(error: http::Error) -> Self {
-        Self::Unwritable(error.to_string())
+        Self::Unwritable(error)
     }
 }
 
 impl std::fmt::Display for ClientError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unreached(why) => f.write_str(why),
-            Self::TooLong => f.write_str("the answer is too long"),
-            Self::Lost(why) => write!(f, "the connection broke: {why}"),
-            Self::Unwritable(why) => write!(f, "the request cannot be written: {why}"),
+            Self::Unreached { place, source } => write!(f, "cannot connect to {place}: {source}"),
+            Self::TooLong => f.write_str("the response is too long"),
+            Self::Lost(error) => write!(f, "the connection broke: {error}"),
+            Self::TimedOut(limit) => write!(f, "no response in {limit:?}"),
+            Self::Unwritable(error) => write!(f, "the request cannot be written: {error}"),
         }
     }
 }
 
-impl std::error::Error for ClientError {}
+impl std::error::Error for ClientError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreached { source, .. } | Self::Lost(source) => Some(source.as_ref()),
+            Self::Unwritable(error) => Some(error),
+            Self::TooLong | Self::TimedOut(_) => None,
+        }
+    }
+}

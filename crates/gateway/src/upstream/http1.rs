@@ -12,6 +12,7 @@ mod head;
 #[cfg(test)]
 mod tests;
 
+use std::error::Error;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -60,12 +61,18 @@ pub(crate) struct Http1 {
 }
 
 /// Why there is no response, or no more of it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum ExchangeError {
     /// No response began in time.
     TimedOut,
-    /// The exchange broke; the text says how.
-    Broken(String),
+    /// The backend closed the connection, or broke a rule of HTTP.
+    Protocol(&'static str),
+    /// The head of the response cannot be parsed.
+    Head(httparse::Error),
+    /// The connection failed.
+    Io(io::Error),
+    /// An exchange over HTTP/2 failed.
+    Http2(hyper::Error),
 }
 
 /// The bytes that are still to be sent.
@@ -159,7 +166,7 @@ impl Http1 {
                 return Poll::Ready(Err(ExchangeError::TimedOut));
             };
             if read? == 0 {
-                return Poll::Ready(Err(ExchangeError::broken("it closed the connection")));
+                return Poll::Ready(Err(ExchangeError::Protocol("it closed the connection")));
             }
             self.touched = true;
             if let Some(found) = head::read(&mut self.came, seen, wanted)? {
@@ -167,7 +174,7 @@ impl Http1 {
                 return Poll::Ready(Ok((found.response, found.framing)));
             }
             if self.came.len() >= HEAD_MAX {
-                return Poll::Ready(Err(ExchangeError::broken("its head is too large")));
+                return Poll::Ready(Err(ExchangeError::Protocol("its head is too large")));
             }
         }
     }
@@ -254,33 +261,47 @@ impl Outbox {
 // === impl ExchangeError ===
 
 impl ExchangeError {
-    fn broken(what: &str) -> Self {
-        Self::Broken(what.to_owned())
+    /// Whether the exchange broke, and did not just take too long.
+    pub(crate) fn is_broken(&self) -> bool {
+        !matches!(self, Self::TimedOut)
     }
 }
 
 impl From<io::Error> for ExchangeError {
     fn from(error: io::Error) -> Self {
-        Self::Broken(error.to_string())
+        Self::Io(error)
     }
 }
 
 impl From<hyper::Error> for ExchangeError {
     fn from(error: hyper::Error) -> Self {
-        Self::Broken(match std::error::Error::source(&error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        })
+        Self::Http2(error)
     }
 }
 
-impl std::error::Error for ExchangeError {}
+impl Error for ExchangeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Head(error) => Some(error),
+            Self::Io(error) => Some(error),
+            Self::Http2(error) => Some(error),
+            Self::TimedOut | Self::Protocol(_) => None,
+        }
+    }
+}
 
 impl std::fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TimedOut => f.write_str("it took too long"),
-            Self::Broken(what) => f.write_str(what),
+            Self::Protocol(what) => f.write_str(what),
+            Self::Head(error) => write!(f, "its head cannot be read: {error}"),
+            Self::Io(error) => error.fmt(f),
+            // The text of hyper's error does not include its cause.
+            Self::Http2(error) => match error.source() {
+                Some(source) => write!(f, "{error}: {source}"),
+                None => error.fmt(f),
+            },
         }
     }
 }

@@ -25,10 +25,10 @@ async fn r07_an_answer_is_read_within_its_limits() {
     let server = endpoint(fake.port, BackendKind::Generic);
     let response = get(&server, "/good", LIMITS).await.unwrap();
     assert_eq!((response.status, &response.body[..]), (StatusCode::OK, &b"hello"[..]));
-    assert_eq!(get(&server, "/long", LIMITS).await.unwrap_err(), GetError::TooLarge);
+    assert!(matches!(get(&server, "/long", LIMITS).await, Err(GetError::TooLarge)));
     assert_eq!(get(&server, "/moved", LIMITS).await.unwrap().status, StatusCode::FOUND);
     fake.stop().await;
-    assert_eq!(get(&server, "/good", LIMITS).await.unwrap_err(), GetError::Refused);
+    assert!(matches!(get(&server, "/good", LIMITS).await, Err(GetError::Refused)));
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn r07_a_silent_server_and_a_malformed_response_are_distinguished() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = endpoint(listener.local_addr().unwrap().port(), BackendKind::Generic);
     let soon = GetLimits { time: Duration::from_millis(50), ..LIMITS };
-    assert_eq!(get(&server, "/", soon).await.unwrap_err(), GetError::TimedOut);
+    assert!(matches!(get(&server, "/", soon).await, Err(GetError::TimedOut)));
     let silent = listener.accept().await.unwrap();
     let answers =
         [&b""[..], b"\0\xff nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfew"];

@@ -6,7 +6,7 @@ use super::super::Attempt;
 use super::super::engine_metrics::EngineMetrics;
 use super::super::fleet_state::{BackendSource, FleetState, FleetUpdate};
 use super::super::health_state::CheckResult;
-use super::super::model_list::{ModelListReply, openai_list};
+use super::super::model_list::{ModelListError, ModelListReply, openai_list};
 use super::super::scrape::ScrapeError;
 use super::*;
 
@@ -100,7 +100,7 @@ fn x01_requests_wait_for_an_unknown_model_list() {
     assert_eq!(state.statuses(at(0))[1].state, "starting: its model list is unknown");
     let Lookup::NotYet(waited) = update.roster.lookup("x") else { panic!("the list is unknown") };
     assert_eq!(serves(&update, B), [waited]);
-    state.set_model_list(B, ModelListReply::Unavailable("503".into()));
+    state.set_model_list(B, ModelListReply::Unavailable(ModelListError::ShuttingDown));
     assert!(state.take_update(at(1)).is_none());
     state.set_model_list(B, list(&["x", "m"]));
     let update = state.take_update(at(2)).unwrap();
@@ -111,7 +111,7 @@ fn x01_requests_wait_for_an_unknown_model_list() {
     assert_eq!(update.roster.lookup("y"), Lookup::Unknown);
     state.set_model_list(B, list(&["x", "m"]));
     assert!(state.take_update(at(3)).is_none(), "the same list is no news");
-    state.set_model_list(B, ModelListReply::Unsupported("404".into()));
+    state.set_model_list(B, ModelListReply::Unsupported(ModelListError::NotAList("/v1/models")));
     assert!(state.take_update(at(3)).is_none(), "the old list is kept");
     state.set_model_list(B, list(&["m"]));
     let update = state.take_update(at(4)).unwrap();
@@ -128,7 +128,7 @@ fn x01_a_backend_without_a_list_takes_any_name() {
     let specs =
         vec![spec("a", 1, BackendKind::Generic, &[]), spec("b", 2, BackendKind::Vllm, &["m"])];
     let (mut state, _) = state(specs);
-    state.set_model_list(A, ModelListReply::Unsupported("404".into()));
+    state.set_model_list(A, ModelListReply::Unsupported(ModelListError::NotAList("/v1/models")));
     let update = state.take_update(at(1)).unwrap();
     let [other, m] = ["whatever", "m"].map(|name| update.roster.lookup(name).known());
     assert_eq!(other, update.roster.lookup("something else").known());

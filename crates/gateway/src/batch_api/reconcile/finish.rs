@@ -18,6 +18,15 @@ const PAGE_BYTES: usize = 4 << 20;
 /// The most rows deleted in one transaction.
 const DELETED_MAX: usize = 500;
 
+/// Why the output files of a batch are not written.
+#[derive(Debug)]
+enum OutputError {
+    /// The input file was deleted.
+    InputMissing,
+    /// The store or the disk failed.
+    Store(StoreError),
+}
+
 // === impl Batches ===
 
 impl Batches {
@@ -64,9 +73,10 @@ impl Batches {
         // A batch whose input was not read has no lines.
         let written = match batch.counts.total {
             0 => BatchOutput::default(),
-            _ => match self.write(batch, now).await? {
+            _ => match self.write(batch, now).await {
                 Ok(written) => written,
-                Err(error) => return self.fail_without_input(batch, error, now).await,
+                Err(OutputError::InputMissing) => return self.fail_without_input(batch, now).await,
+                Err(OutputError::Store(error)) => return Err(error),
             },
         };
         let files = [&written.output, &written.failures].map(|file| file.clone());
@@ -87,12 +97,8 @@ impl Batches {
     }
 
     /// Fails a batch whose input file is missing: its responses have no `custom_id`s.
-    async fn fail_without_input(
-        &self,
-        batch: &Batch,
-        error: String,
-        now: Now<'_>,
-    ) -> Result<bool, StoreError> {
+    async fn fail_without_input(&self, batch: &Batch, now: Now<'_>) -> Result<bool, StoreError> {
+        let error = result_writer::input_missing();
         tracing::error!(id = batch.id, error, "a batch cannot be finished");
         self.ledger.fail(&batch.id, batch.status, error, now()).await?;
         self.clear(batch).await
@@ -105,11 +111,7 @@ impl Batches {
     }
 
     /// Writes the output files of a batch, in the order of its lines.
-    async fn write(
-        &self,
-        batch: &Batch,
-        now: Now<'_>,
-    ) -> Result<Result<BatchOutput, String>, StoreError> {
+    async fn write(&self, batch: &Batch, now: Now<'_>) -> Result<BatchOutput, OutputError> {
         let places = self.places(&batch.id).await?;
         let (files, whole, limit) =
             (Arc::clone(&self.files), batch.clone(), self.settings.line_limit);
@@ -117,9 +119,9 @@ impl Batches {
         let mut writer = match opened.unwrap_or_else(|error| Err(error.into())) {
             Ok(writer) => writer,
             Err(error) if result_writer::is_missing(&error) => {
-                return Ok(Err(result_writer::input_missing()));
+                return Err(OutputError::InputMissing);
             }
-            Err(error) => return Err(on_disk(&error)),
+            Err(error) => return Err(on_disk(error)),
         };
         let mut left = places.as_slice();
         while !left.is_empty() {
@@ -129,11 +131,11 @@ impl Batches {
             left = &left[left.partition_point(|place| place.line <= last)..];
             let work = move || writer.write(&results).map(|()| writer);
             let written = task::blocking(work).await.unwrap_or_else(|error| Err(error.into()));
-            writer = written.map_err(|error| on_disk(&error))?;
+            writer = written.map_err(on_disk)?;
         }
         let at = now();
         let ended = task::blocking(move || writer.finish(at)).await;
-        ended.unwrap_or_else(|error| Err(error.into())).map(Ok).map_err(|error| on_disk(&error))
+        ended.unwrap_or_else(|error| Err(error.into())).map_err(on_disk)
     }
 
     /// The positions of the results of a batch, in the order of its lines.
@@ -154,6 +156,15 @@ impl Batches {
     }
 }
 
-fn on_disk(error: &std::io::Error) -> StoreError {
-    StoreError::new(ErrorKind::Full, format!("the output files cannot be written: {error}"))
+fn on_disk(error: std::io::Error) -> OutputError {
+    let text = format!("the output files cannot be written: {error}");
+    StoreError::new(ErrorKind::Full, text).caused_by(error).into()
+}
+
+// === impl OutputError ===
+
+impl From<StoreError> for OutputError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }

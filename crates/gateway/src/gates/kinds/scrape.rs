@@ -171,10 +171,8 @@ pub(in crate::gates) fn split(url: &str) -> Result<(BaseUrl, String), SetupError
         path => path.to_owned(),
     };
     let uri: Result<http::Uri, _> = path.parse();
-    uri.map_err(|error| {
-        SetupError::Address(format!("{url:?} is not the address of a page: {error}"))
-    })?;
-    let base = BaseUrl::parse(server).map_err(|error| SetupError::Address(error.to_string()))?;
+    uri.map_err(|source| SetupError::PageUrl { url: url.to_owned(), source })?;
+    let base = BaseUrl::parse(server).map_err(SetupError::Address)?;
     Ok((base, path))
 }
 

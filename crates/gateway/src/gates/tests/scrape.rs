@@ -110,7 +110,7 @@ async fn d02_d06_a_page_is_polled_and_its_errors_are_reported() {
         (page(500, "no\x1b"), "unreadable: it answered 500 Internal Server Error: no"),
         (page(200, "empty 1\n"), "unreadable: the page has no line full{pool=\"x\"}"),
         (page(200, "full{pool=\"x\"} NaN\n"), "unreadable: full is NaN"),
-        (page(200, &"x".repeat(5 << 20)), "unreadable: the answer is too long"),
+        (page(200, &"x".repeat(5 << 20)), "unreadable: the response is too long"),
         (Reply::Closed, "unreadable: the connection broke: "),
     ] {
         fake.set(reply);

@@ -88,7 +88,7 @@ impl Framing {
                 Ok(())
             }
             Self::Length(_) | Self::Chunked(_) => {
-                Err(ExchangeError::broken("it closed the connection in the middle of its answer"))
+                Err(ExchangeError::Protocol("it closed the connection in the middle of its answer"))
             }
         }
     }
@@ -128,7 +128,7 @@ fn data(came: &mut BytesMut, left: &mut u64) -> Step {
 
 /// The line before a chunk. Anything but plain digits might be read otherwise by another program.
 fn size(came: &mut BytesMut) -> Result<Option<Chunk>, ExchangeError> {
-    let wrong = || ExchangeError::broken("a chunk's length cannot be read");
+    let wrong = || ExchangeError::Protocol("a chunk's length cannot be read");
     let Some(end) = memchr(b'\n', came) else {
         return if came.len() > LINE_MAX { Err(wrong()) } else { Ok(None) };
     };
@@ -145,7 +145,7 @@ fn size(came: &mut BytesMut) -> Result<Option<Chunk>, ExchangeError> {
 
 fn line_end(came: &mut BytesMut) -> Result<Option<Chunk>, ExchangeError> {
     if !came.starts_with(&b"\r\n"[..came.len().min(2)]) {
-        return Err(ExchangeError::broken("a chunk is longer than it says"));
+        return Err(ExchangeError::Protocol("a chunk is longer than it says"));
     }
     if came.len() < 2 {
         return Ok(None);
@@ -155,7 +155,7 @@ fn line_end(came: &mut BytesMut) -> Result<Option<Chunk>, ExchangeError> {
 }
 
 fn trailers(came: &mut BytesMut) -> Result<Option<HeaderMap>, ExchangeError> {
-    let wrong = || ExchangeError::broken("what follows its last chunk cannot be read");
+    let wrong = || ExchangeError::Protocol("what follows its last chunk cannot be read");
     let mut lines = [EMPTY_HEADER; TRAILERS_COUNT_MAX];
     let (length, lines) = match httparse::parse_headers(came, &mut lines) {
         Ok(Status::Complete(parsed)) => parsed,

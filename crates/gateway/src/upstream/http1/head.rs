@@ -126,14 +126,14 @@ fn parse<'a, 'b>(
 ) -> Result<Status<usize>, ExchangeError> {
     ParserConfig::default()
         .parse_response_with_uninit_headers(parsed, came, headers)
-        .map_err(|error| ExchangeError::Broken(format!("its head cannot be read: {error}")))
+        .map_err(ExchangeError::Head)
 }
 
 // === impl ResponseHead ===
 
 impl ResponseHead {
     fn of(parsed: &httparse::Response<'_, '_>, method: &Method) -> Result<Self, ExchangeError> {
-        let strange = || ExchangeError::broken("its head cannot be read");
+        let strange = || ExchangeError::Protocol("its head cannot be read");
         let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
         let status = status.ok_or_else(strange)?;
         let version = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
@@ -180,7 +180,7 @@ impl Says {
     }
 
     fn hear_length(&mut self, value: &[u8]) -> Result<(), ExchangeError> {
-        let unclear = || ExchangeError::broken("its content-length is not one number");
+        let unclear = || ExchangeError::Protocol("its content-length is not one number");
         for told in value.split(|&byte| byte == b',') {
             let told = number(told.trim_ascii()).ok_or_else(unclear)?;
             if self.length.replace(told).is_some_and(|length| length != told) {
@@ -218,7 +218,7 @@ impl Says {
 }
 
 fn coded() -> ExchangeError {
-    ExchangeError::broken("its transfer coding is not one that was asked for")
+    ExchangeError::Protocol("its transfer coding is not one that was asked for")
 }
 
 fn number(digits: &[u8]) -> Option<u64> {

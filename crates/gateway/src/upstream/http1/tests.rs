@@ -61,7 +61,7 @@ fn read<'a>(
     let (mut came, mut seen) = (BytesMut::new(), 0);
     let mut pieces = pieces.into_iter();
     let mut found = loop {
-        let Some(piece) = pieces.next() else { return Err(ExchangeError::broken("no head")) };
+        let Some(piece) = pieces.next() else { return Err(ExchangeError::Protocol("no head")) };
         came.extend_from_slice(piece);
         if let Some(found) = head::read(&mut came, &mut seen, &errand.wanted())? {
             break found;

@@ -141,7 +141,7 @@ async fn whether_anything_came_is_known_when_it_breaks() {
             backend.write_all(sent).await.unwrap();
         };
         let (answer, ()) = tokio::join!(exchange(&mut link, b""), serve);
-        assert_eq!(answer, Err(ExchangeError::broken("it closed the connection")));
+        assert_eq!(answer.unwrap_err().to_string(), "it closed the connection");
         assert_eq!(link.is_untouched(), untouched);
     }
 }
@@ -156,7 +156,7 @@ async fn a_head_without_end_is_not_read_for_ever() {
     };
     let ask = async move { exchange(&mut link, b"").await };
     let (answer, ()) = tokio::join!(ask, serve);
-    assert_eq!(answer, Err(ExchangeError::broken("its head is too large")));
+    assert_eq!(answer.unwrap_err().to_string(), "its head is too large");
 }
 
 /// Waits in vain, and says for how long.
@@ -164,7 +164,7 @@ async fn late(link: &mut Http1, backend: &mut TcpStream, patience: u64) -> Durat
     let began = Instant::now();
     let errand = Errand::new(Method::GET, b"");
     let asked = link.exchange(&errand.wanted(), began + Duration::from_secs(patience)).await;
-    assert_eq!(asked.unwrap_err(), ExchangeError::TimedOut);
+    assert!(matches!(asked, Err(ExchangeError::TimedOut)));
     let waited = began.elapsed();
     take(backend, 0).await;
     waited
