@@ -22,10 +22,3 @@ mod routing;
 mod scripted_backend;
 mod shutdown;
 mod startup;
-
-use crate::support::ScriptedResponse;
-
-/// A chat stream that sends one word each time the test releases it.
-fn streams(words: &[&str]) -> ScriptedResponse {
-    ScriptedResponse::stream_held(words)
-}

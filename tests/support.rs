@@ -10,6 +10,7 @@ pub(crate) mod dbus;
 pub(crate) mod engine;
 pub(crate) mod envoy;
 pub(crate) mod ext_proc;
+pub(crate) mod forwarding;
 pub(crate) mod gateway;
 pub(crate) mod http_request;
 pub(crate) mod metrics;

@@ -2,9 +2,9 @@
 
 use super::chat_of;
 use crate::support::gateway::{ONE, TWO};
-use crate::support::scripted_response::{Step, delta, event};
+use crate::support::scripted_response::{delta, event};
 use crate::support::tools::{python, run, tool};
-use crate::support::{Backend, Call, HttpRequest, Picker, ScriptedResponse, chat, eventually};
+use crate::support::{Backend, Call, HttpRequest, Picker, ScriptedResponse, chat, forwarding};
 
 /// The request in chunks of this size.
 fn in_chunks(ask: &HttpRequest, size: usize) -> Vec<u8> {
@@ -48,27 +48,14 @@ fn x02_request_bodies_pass_byte_for_byte_however_they_are_cut() {
 }
 
 #[test]
-fn x02_answers_pass_byte_for_byte_with_their_status_and_headers() {
-    let body = "{ \"tool_calls\" : [ ],\n \"reasoning_content\":\"\u{1f30a}\", \"n\":1.0e-7 }";
-    let headers = ["content-type: application/vnd.x+json", "x-own: 1", "x-own: 2", "etag: \"v\""];
-    let statuses = [200, 201, 400, 418, 422, 500];
-    let backend = Backend::start(move |seen| {
-        ScriptedResponse::with_headers(statuses[seen.number], &headers, body)
-    });
-    let picker = Picker::before(TWO, &backend);
-    for status in statuses {
-        let answer = picker.ask(&chat("m"));
-        assert_eq!((answer.status, answer.text().as_str()), (status, body));
-        let own: Vec<_> = answer.headers.iter().filter(|(name, _)| name == "x-own").collect();
-        assert_eq!(own.len(), 2, "{:?}", answer.headers);
-        assert_eq!(answer.header("content-type"), Some("application/vnd.x+json"));
-        assert_eq!(answer.header("etag"), Some("\"v\""));
-    }
-    picker.await_idle();
+fn x02_responses_pass_byte_for_byte_with_their_status_and_headers() {
+    const STATUSES: &[u16] = &[200, 201, 400, 418, 422, 500];
+    let backend = forwarding::backend_with_statuses(STATUSES);
+    forwarding::check_statuses(&Picker::before(TWO, &backend), STATUSES);
 }
 
 #[test]
-fn x02_answers_of_all_sizes_pass_byte_for_byte() {
+fn x02_responses_of_all_sizes_pass_byte_for_byte() {
     let sizes = [1_024, 62_001, 220_000, (1 << 20) + 1, 20 << 20];
     let backend = Backend::start(move |seen| {
         let body = String::from_utf8(chat_of(sizes[seen.number]).body).unwrap();
@@ -84,68 +71,20 @@ fn x02_answers_of_all_sizes_pass_byte_for_byte() {
 
 #[test]
 fn x02_streams_pass_byte_for_byte_with_comments_and_done() {
-    let wave = "\u{1f30a}".to_owned();
-    let (half, rest) = wave.as_bytes().split_at(2);
-    let chunk = |data: &[u8]| [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat();
-    let pieces: Vec<Vec<u8>> = vec![
-        b": keep-alive\n\n".to_vec(),
-        b"event: x\r\nid: 7\r\nretry: 10\r\ndata: {}\r\n\r\n".to_vec(),
-        delta("the").into_bytes(),
-        [b"data: ".as_slice(), half].concat(),
-        [rest, b"\n\n"].concat(),
-        b"data: [DONE]\n\n".to_vec(),
-    ];
-    let whole = pieces.concat();
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
-        cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
-    let sent: Vec<u8> = head.bytes().chain(pieces.iter().flat_map(|piece| chunk(piece))).collect();
-    let sent = [sent, b"0\r\n\r\n".to_vec()].concat();
-    let backend = Backend::start(move |_| ScriptedResponse::raw(sent.clone()));
-    let picker = Picker::before(TWO, &backend);
-    let answer = picker.ask(&chat("m").streamed());
-    assert_eq!(answer.body, whole);
-    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
-    assert_eq!(answer.header("cache-control"), Some("no-cache"));
+    let (backend, bytes) = forwarding::backend_with_stream();
+    forwarding::check_stream(&Picker::before(TWO, &backend), &bytes);
 }
 
 #[test]
 fn x02_every_piece_of_a_stream_goes_on_at_once() {
-    let backend = Backend::start(|_| ScriptedResponse::stream_held(&["the ", "tide ", "turns"]));
-    let picker = Picker::before(TWO, &backend);
-    let mut call = picker.send(&chat("m").streamed());
-    let mut piece = String::new();
-    for word in ["the ", "tide ", "turns"] {
-        backend.release(1);
-        // The next word is held back, so this one was not waited with.
-        piece = String::from_utf8(call.chunk().unwrap()).unwrap();
-        assert!(piece.contains(word), "{piece}");
-    }
-    // Nothing is held back behind the last word: the end may have come with it.
-    assert!((piece + &call.finish().text()).ends_with("data: [DONE]\n\n"));
-    picker.await_idle();
+    let backend = forwarding::backend_with_words();
+    forwarding::check_words(&Picker::before(TWO, &backend), &backend);
 }
 
 #[test]
 fn x02_a_slow_reader_slows_the_backend_and_not_the_pickers_memory() {
-    let piece = vec![b'x'; 64 << 10];
-    let length = 1usize << 40;
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
-    let backend =
-        Backend::start(move |_| ScriptedResponse::raw(&*head).then(Step::Endless(piece.clone())));
-    let picker = Picker::before(TWO, &backend);
-    let mut call = picker.send(&chat("m"));
-    assert_eq!(call.head().status, 200);
-    // What the buffers on the way hold is sent, and then no more: wait until it stands still.
-    let mut last = (0, 0);
-    eventually("stands still", || {
-        let sent = backend.endless();
-        last = if sent == last.0 { (sent, last.1 + 1) } else { (sent, 0) };
-        if sent > 0 && last.1 > 50 { Ok(()) } else { Err(format!("{sent} bytes")) }
-    });
-    assert!(backend.endless() < 64 << 20, "{} bytes for nobody", backend.endless());
-    drop(call);
-    backend.await_left(1);
-    picker.await_idle();
+    let backend = forwarding::backend_without_end();
+    forwarding::check_slow_reader(&Picker::before(TWO, &backend), &backend);
 }
 
 #[test]
@@ -194,7 +133,7 @@ fn x02_many_streams_share_one_connection_of_http_2() {
 
 /// Model servers have pages that are not for clients, and the bootstraps do not lead there.
 #[test]
-fn x02_clients_reach_nothing_but_the_api() {
+fn x02_clients_reach_only_the_api() {
     let backend = Backend::quick();
     let picker = Picker::before(ONE, &backend);
     for path in ["/metrics", "/control", "/", "/v1"] {
@@ -221,7 +160,7 @@ fn x02_a_body_that_turns_out_empty_ends_too() {
 }
 
 #[test]
-fn x02_requests_without_a_body_wait_like_others() {
+fn x02_requests_without_a_body_wait_too() {
     let backend = Backend::start(|_| ScriptedResponse::json(200, "{\"object\":\"thing\"}").held());
     let picker = Picker::before(ONE, &backend);
     let first = picker.send(&HttpRequest::get("/v1/things/7?a=b%20c"));
@@ -246,44 +185,10 @@ fn x02_requests_without_a_body_wait_like_others() {
 fn x02_x03_headers_for_the_picker_do_not_reach_a_backend() {
     let backend = Backend::quick();
     let picker = Picker::before(TWO, &backend);
-    let dropped = [
-        ("X-Priority", "high"),
-        ("X-Nexus-Priority", "high"),
-        ("X-Workload-Context", "{}"),
-        ("X-Max-Latency-Ms", "10"),
-        ("X-Latency-Critical", "1"),
-        ("X-Media-Type", "audio"),
-        ("X-Request-Timeout-Ms", "60000"),
-        ("x-gateway-inference-objective", "o"),
-        ("x-gateway-inference-fairness-id", "f"),
-        ("x-llm-d-inference-objective", "o"),
-        ("x-llm-d-inference-fairness-id", "f"),
-        ("x-llm-d-inference-ttl", "9"),
-        ("x-slo-ttft-ms", "9"),
-    ];
-    let kept = [
-        ("Authorization", "Bearer key"),
-        ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
-        ("x-own", "1"),
-        ("accept", "text/event-stream"),
-        ("user-agent", "tester"),
-        ("x-request-id", "own-id-7"),
-        ("x-session-id", "s"),
-    ];
-    let mut ask = chat("m").header("x-gateway-destination-endpoint", "127.0.0.1:1");
-    for (name, value) in dropped.iter().chain(&kept) {
-        ask = ask.header(name, value);
-    }
-    assert_eq!(picker.ask(&ask).status, 200);
-    let seen = backend.seen().remove(0);
-    for (name, _) in dropped {
-        let value = seen.header(&name.to_ascii_lowercase());
-        assert_eq!(value, None, "{name} reached the backend");
-    }
-    for (name, value) in kept {
-        assert_eq!(seen.header(&name.to_ascii_lowercase()), Some(value), "{name}");
-    }
-    // Envoy goes by this header, so it is there; but never what a client says in it.
+    let ask = chat("m").header("x-gateway-destination-endpoint", "127.0.0.1:1");
+    let kept = [("x-request-id", "own-id-7"), ("x-session-id", "s")];
+    let seen = forwarding::check_headers(&picker, &backend, ask, &[], &kept);
+    // Envoy goes by this header. It has the picker's choice and never the value of a client.
     let endpoint = backend.address().to_string();
     assert_eq!(seen.header("x-gateway-destination-endpoint"), Some(endpoint.as_str()));
 }

@@ -310,7 +310,7 @@ fn d10_output_paths_are_checked_before_the_upload() {
 }
 
 #[test]
-fn d10_another_server_and_a_gateway_without_a_batch_api_are_told_apart() {
+fn d10_another_server_and_a_gateway_without_a_batch_api_have_different_errors() {
     let other = Backend::start(|_| ScriptedResponse::json(404, "{\"detail\":\"Not Found\"}"));
     let url = format!("http://{}", other.address());
     let (code, _, said) = run(&url, &["list"]);

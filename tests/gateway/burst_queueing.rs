@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::gateway::ONE;
-use crate::support::{Backend, Gateway, Stopwatch, chat};
+use crate::support::{Backend, Gateway, ScriptedResponse, Stopwatch, chat};
 
 /// A queue section in the source's form.
 fn queue(max_size: u32, max_wait_seconds: u32) -> String {
@@ -199,7 +199,7 @@ fn n_s4_2_and_n_s4_3_the_gauge_follows_each_step_at_once() {
 
 #[test]
 fn n09_streams_wait_like_any_other_request() {
-    let backend = Backend::start(|_| super::streams(&["the ", "tide"]));
+    let backend = Backend::start(|_| ScriptedResponse::stream_held(&["the ", "tide"]));
     let gateway = Gateway::before(&queue(100, 30), &backend);
     let first = gateway.send(&chat("m").streamed());
     backend.await_running(1);

@@ -150,7 +150,7 @@ fn fault5_shutdown_does_not_wait_for_waiting_requests() {
 fn fault6_clients_that_leave_leave_nothing_behind() {
     let backend = Backend::start(|seen| match seen.number {
         0..3 => ScriptedResponse::ok().held(),
-        3..6 => super::streams(&["a", "b"]),
+        3..6 => ScriptedResponse::stream_held(&["a", "b"]),
         _ => ScriptedResponse::ok(),
     });
     let gateway = Gateway::before("[controller]\nwatermark_per_backend = 8\n", &backend);

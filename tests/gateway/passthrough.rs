@@ -3,8 +3,7 @@
 use serde_json::json;
 
 use crate::support::gateway::{ONE, TWO};
-use crate::support::scripted_response::{Step, delta, event};
-use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
+use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, forwarding};
 
 /// Sends a body and returns the body that the backend received.
 fn carried(body: &[u8]) -> Vec<u8> {
@@ -37,48 +36,16 @@ fn x01_request_bodies_pass_byte_for_byte() {
 }
 
 #[test]
-fn x01_answers_pass_byte_for_byte_with_their_status_and_headers() {
-    let body = "{ \"tool_calls\" : [ ],\n \"reasoning_content\":\"\u{1f30a}\", \"n\":1.0e-7 }";
-    let headers = ["content-type: application/vnd.x+json", "x-own: 1", "x-own: 2", "etag: \"v\""];
-    for status in [200, 201, 400, 418, 422] {
-        let backend =
-            Backend::start(move |_| ScriptedResponse::with_headers(status, &headers, body));
-        let gateway = Gateway::before(TWO, &backend);
-        let answer = gateway.ask(&chat("m"));
-        assert_eq!((answer.status, answer.text().as_str()), (status, body));
-        let own: Vec<_> = answer.headers.iter().filter(|(name, _)| name == "x-own").collect();
-        assert_eq!(own.len(), 2, "{:?}", answer.headers);
-        assert_eq!(answer.header("content-type"), Some("application/vnd.x+json"));
-        assert_eq!(answer.header("etag"), Some("\"v\""));
-    }
+fn x01_responses_pass_byte_for_byte_with_their_status_and_headers() {
+    const STATUSES: &[u16] = &[200, 201, 400, 418, 422];
+    let backend = forwarding::backend_with_statuses(STATUSES);
+    forwarding::check_statuses(&Gateway::before(TWO, &backend), STATUSES);
 }
 
 #[test]
 fn x01_streams_pass_byte_for_byte_with_comments_and_done() {
-    let wave = "\u{1f30a}".to_owned();
-    let (half, rest) = wave.as_bytes().split_at(2);
-    let chunk = |data: &[u8]| [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat();
-    let tool = "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0}]}}]}";
-    let pieces: Vec<Vec<u8>> = vec![
-        b": keep-alive\n\n".to_vec(),
-        b"event: x\r\nid: 7\r\nretry: 10\r\ndata: {}\r\n\r\n".to_vec(),
-        delta("the").into_bytes(),
-        event(tool).into_bytes(),
-        [b"data: ".as_slice(), half].concat(),
-        [rest, b"\n\n"].concat(),
-        b"data: [DONE]\n\n".to_vec(),
-    ];
-    let whole = pieces.concat();
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
-        cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
-    let sent: Vec<u8> = head.bytes().chain(pieces.iter().flat_map(|piece| chunk(piece))).collect();
-    let sent = [sent, b"0\r\n\r\n".to_vec()].concat();
-    let backend = Backend::start(move |_| ScriptedResponse::raw(sent.clone()));
-    let gateway = Gateway::before(TWO, &backend);
-    let answer = gateway.ask(&chat("m").streamed());
-    assert_eq!(answer.body, whole);
-    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
-    assert_eq!(answer.header("cache-control"), Some("no-cache"));
+    let (backend, bytes) = forwarding::backend_with_stream();
+    forwarding::check_stream(&Gateway::before(TWO, &backend), &bytes);
 }
 
 #[test]
@@ -94,44 +61,19 @@ fn x01_trailers_pass() {
 
 #[test]
 fn x01_every_piece_of_a_stream_goes_on_at_once() {
-    let backend = Backend::start(|_| super::streams(&["the ", "tide ", "turns"]));
-    let gateway = Gateway::before(TWO, &backend);
-    let mut call = gateway.send(&chat("m").streamed());
-    for word in ["the ", "tide ", "turns"] {
-        backend.release(1);
-        // The next word is held back, so the gateway did not wait for it.
-        let piece = String::from_utf8(call.chunk().unwrap()).unwrap();
-        assert!(piece.contains(word), "{piece}");
-    }
-    assert!(call.finish().text().contains("[DONE]"));
+    let backend = forwarding::backend_with_words();
+    forwarding::check_words(&Gateway::before(TWO, &backend), &backend);
 }
 
 #[test]
 fn x01_a_slow_reader_slows_the_backend_and_not_the_gateways_memory() {
-    let piece = vec![b'x'; 64 << 10];
-    let length = 1usize << 40;
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
-    let backend =
-        Backend::start(move |_| ScriptedResponse::raw(&*head).then(Step::Endless(piece.clone())));
-    let gateway = Gateway::before(TWO, &backend);
-    let mut call = gateway.send(&chat("m"));
-    assert_eq!(call.head().status, 200);
-    // The kernel buffers fill first. Wait until the counter stops.
-    let mut last = (0, 0);
-    crate::support::eventually("stands still", || {
-        let sent = backend.endless();
-        last = if sent == last.0 { (sent, last.1 + 1) } else { (sent, 0) };
-        if sent > 0 && last.1 > 50 { Ok(()) } else { Err(format!("{sent} bytes")) }
-    });
-    assert!(backend.endless() < 64 << 20, "{} bytes for nobody", backend.endless());
-    drop(call);
-    backend.await_left(1);
-    gateway.await_idle();
+    let backend = forwarding::backend_without_end();
+    forwarding::check_slow_reader(&Gateway::before(TWO, &backend), &backend);
 }
 
 #[test]
 fn x01_a_client_that_leaves_its_stream_ends_it_at_the_backend() {
-    let backend = Backend::start(|_| super::streams(&["one ", "two "]));
+    let backend = Backend::start(|_| ScriptedResponse::stream_held(&["one ", "two "]));
     let gateway = Gateway::before(ONE, &backend);
     let mut call = gateway.send(&chat("m").streamed());
     backend.release(1);
@@ -225,44 +167,12 @@ fn x03_headers_for_the_gateway_do_not_reach_a_backend() {
     let backend = Backend::quick();
     let gateway = Gateway::before(TWO, &backend);
     let dropped = [
-        ("X-Priority", "high"),
-        ("X-Nexus-Priority", "high"),
-        ("X-Workload-Context", "{}"),
-        ("X-Max-Latency-Ms", "10"),
-        ("X-Latency-Critical", "1"),
-        ("X-Media-Type", "audio"),
-        ("X-Request-Timeout-Ms", "60000"),
-        ("x-gateway-inference-objective", "o"),
-        ("x-gateway-inference-fairness-id", "f"),
-        ("x-llm-d-inference-objective", "o"),
-        ("x-llm-d-inference-fairness-id", "f"),
-        ("x-llm-d-inference-ttl", "9"),
-        ("x-slo-ttft-ms", "9"),
         ("x-gateway-destination-endpoint", "127.0.0.1:1"),
         ("Proxy-Authorization", "secret"),
         ("Keep-Alive", "timeout=5"),
         ("Proxy-Connection", "x"),
     ];
-    let kept = [
-        ("Authorization", "Bearer key"),
-        ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
-        ("tracestate", "a=b"),
-        ("x-own", "1"),
-        ("accept", "text/event-stream"),
-        ("user-agent", "tester"),
-    ];
-    let mut ask = chat("m");
-    for (name, value) in dropped.iter().chain(&kept) {
-        ask = ask.header(name, value);
-    }
-    assert_eq!(gateway.ask(&ask).status, 200);
-    let seen = backend.seen().remove(0);
-    for (name, _) in dropped {
-        let value = seen.header(&name.to_ascii_lowercase());
-        assert_eq!(value, None, "{name} reached the backend");
-    }
-    for (name, value) in kept {
-        assert_eq!(seen.header(&name.to_ascii_lowercase()), Some(value), "{name}");
-    }
+    let kept = [("tracestate", "a=b")];
+    let seen = forwarding::check_headers(&gateway, &backend, chat("m"), &dropped, &kept);
     assert_eq!(seen.header("host"), Some(backend.address().to_string().as_str()));
 }

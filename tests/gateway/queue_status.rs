@@ -7,7 +7,7 @@ use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
 fn queue_status_reports_the_position_while_waiting() {
     let backend = Backend::start(|seen| match seen.number {
         0 => ScriptedResponse::ok().held(),
-        _ => super::streams(&["the ", "tide"]),
+        _ => ScriptedResponse::stream_held(&["the ", "tide"]),
     });
     let gateway = Gateway::before(&format!("[queue]\nqueue_ttl = \"3s\"\n{ONE}"), &backend);
     let running = gateway.send(&chat("m"));

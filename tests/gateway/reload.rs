@@ -4,7 +4,7 @@ use crate::support::gateway::{ONE, TWO, config};
 use crate::support::{Backend, Gateway, Nowhere, ScriptedResponse, Stopwatch, chat, eventually};
 
 #[test]
-fn x06_a_changed_file_is_taken_up() {
+fn x06_c04_a_changed_file_takes_effect_and_releases_the_next_at_once() {
     let backend = Backend::held();
     let gateway = Gateway::before(ONE, &backend);
     let mut calls = vec![gateway.send(&chat("m"))];
@@ -40,7 +40,7 @@ fn x06_a_signal_reloads_and_a_bad_file_changes_nothing() {
 
 /// A problem is logged once. A reload by signal is logged each time.
 #[test]
-fn x06_a_complaint_is_made_once_and_a_signal_is_always_answered() {
+fn x06_a_problem_is_logged_once_and_each_signal_is_logged() {
     let backend = Backend::quick();
     let gateway = Gateway::before(ONE, &backend);
     let said = |what: &str, times: usize| {
@@ -97,7 +97,7 @@ fn x06_no_request_is_dropped_by_any_number_of_reloads() {
 
 #[test]
 fn x06_backends_come_and_go_and_their_streams_finish() {
-    let old = Backend::start(|_| super::streams(&["old ", "stream"]));
+    let old = Backend::start(|_| ScriptedResponse::stream_held(&["old ", "stream"]));
     let new = Backend::start(|_| ScriptedResponse::ok());
     let gateway = Gateway::start(&config(ONE, &[("old", old.address())]));
     let mut stream = gateway.send(&chat("m").streamed());
@@ -117,7 +117,7 @@ fn x06_backends_come_and_go_and_their_streams_finish() {
 }
 
 #[test]
-fn q08_models_that_come_and_go_take_nothing_from_the_wait_for_one_that_is_not_known_yet() {
+fn q08_changing_models_do_not_shorten_the_wait_for_an_unknown_model() {
     // The list of this backend stays unknown, so it may serve any name.
     let nowhere = [Nowhere::reserve(), Nowhere::reserve()];
     let [silent, other] = nowhere.each_ref().map(Nowhere::address);

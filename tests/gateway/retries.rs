@@ -117,7 +117,7 @@ fn n05_when_attempts_are_spent_the_last_answer_is_passed_on() {
 }
 
 #[test]
-fn n05_when_no_attempt_had_an_answer_the_gateway_says_so() {
+fn n05_without_any_response_the_gateway_reports_a_backend_error() {
     let backend = Backend::start(|_| ScriptedResponse::reset());
     let sections = format!("[retry]\nattempts = 2\nshare = 10\n[health]\neject_after = 9\n{TWO}");
     let gateway = Gateway::before(&sections, &backend);

@@ -232,7 +232,7 @@ fn w03_the_more_critical_workload_of_a_flow_goes_first() {
 
 /// C11: responses report the headroom, by option.
 #[test]
-fn c11_answers_tell_headroom_and_load_where_asked() {
+fn c11_responses_state_headroom_and_load_if_configured() {
     let backend = Backend::held();
     let options = "[server]\nheadroom_headers = true\norca = true\n[queue]\ntotal_capacity = 4\n";
     let bounds = "[controller]\nlower_bound_per_backend = 1\nwatermark_per_backend = 1\n\

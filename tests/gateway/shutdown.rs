@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 
 use crate::support::gateway::ONE;
-use crate::support::{Backend, Call, Gateway, Stopwatch, chat};
+use crate::support::{Backend, Call, Gateway, ScriptedResponse, Stopwatch, chat};
 
 #[test]
 fn n_s5_1_and_n_s5_3_waiting_requests_get_503_and_running_ones_finish() {
@@ -50,8 +50,8 @@ fn n_s5_2_no_new_request_is_accepted_during_shutdown() {
 }
 
 #[test]
-fn n07_five_hundred_waiting_and_fifty_streaming_clients_all_hear_the_end() {
-    let backend = Backend::start(|_| super::streams(&["first ", "last"]));
+fn n07_five_hundred_waiting_and_fifty_streaming_clients_all_get_an_end() {
+    let backend = Backend::start(|_| ScriptedResponse::stream_held(&["first ", "last"]));
     let bounds = "[controller]\nlower_bound_per_backend = 50\nwatermark_per_backend = 50\n\
         upper_bound_per_backend = 50\n[queue]\nmax_size = 1000\n";
     let mut gateway = Gateway::before(bounds, &backend);
@@ -108,7 +108,7 @@ fn n07_a_client_that_is_still_sending_gets_503_at_shutdown() {
 
 #[test]
 fn n07_a_second_signal_cuts_streams_off() {
-    let backend = Backend::start(|_| super::streams(&["first ", "never"]));
+    let backend = Backend::start(|_| ScriptedResponse::stream_held(&["first ", "never"]));
     let mut gateway = Gateway::before("[server]\ngrace_seconds = 600\n", &backend);
     let mut stream = gateway.send(&chat("m").streamed());
     backend.await_held(1);
