@@ -49,7 +49,7 @@ fn x06_check_reports_every_problem_and_exits_with_1() {
 }
 
 #[test]
-fn check_says_which_file_is_read_where_none_is_named() {
+fn check_names_the_default_file_that_it_reads() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("check-default");
     // Left over from a run that was cut short, or not there.
     let _ = std::fs::remove_dir_all(&folder);
@@ -69,7 +69,7 @@ fn check_says_which_file_is_read_where_none_is_named() {
 }
 
 #[test]
-fn x06_check_says_where_each_value_comes_from() {
+fn x06_check_shows_the_origin_of_each_value() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = folder.join("check-origins.toml");
     std::fs::write(&file, "[queue]\ntotal_capacity = 5\nflow_capacity = 5\nqueue_ttl = 5\n")

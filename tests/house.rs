@@ -226,7 +226,7 @@ fn dependencies(manifest: &str, section: &str) -> Vec<String> {
 }
 
 #[test]
-fn crates_know_only_whom_they_may() {
+fn crates_use_only_allowed_crates() {
     let known: BTreeSet<&str> = CRATES.iter().map(|(name, _)| *name).collect();
     for (name, allowed) in CRATES {
         let folder =
@@ -244,7 +244,7 @@ fn crates_know_only_whom_they_may() {
 }
 
 #[test]
-fn rooms_know_only_whom_they_may() {
+fn rooms_use_only_allowed_rooms() {
     for (house, rooms) in HOUSES {
         let allowed: BTreeMap<&str, &[&str]> = rooms.iter().copied().collect();
         let source = root().join("crates").join(house).join("src");
@@ -347,7 +347,7 @@ fn store_verbs(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn files_are_short_and_say_what_they_are() {
+fn files_are_short_and_begin_with_a_description() {
     for (path, text) in sources() {
         let name = path.display();
         assert!(text.starts_with("//!"), "{name} does not say what it is");

@@ -154,7 +154,7 @@ fn x02_a_picker_without_a_reader_ends_with_its_envoy() {
 }
 
 #[test]
-fn x02_streams_that_say_nothing_end_in_time() {
+fn x02_silent_streams_end_in_time() {
     let backend = Backend::quick();
     let sections = format!("[server]\nheader_timeout = \"300ms\"\nbody_timeout = \"300ms\"\n{TWO}");
     let (picker, mut talk) = talking(&sections, &backend);
@@ -168,7 +168,7 @@ fn x02_streams_that_say_nothing_end_in_time() {
 }
 
 #[test]
-fn x02_connections_that_say_nothing_are_closed() {
+fn x02_silent_connections_are_closed() {
     let backend = Backend::quick();
     let (picker, mut talk) =
         talking(&format!("[server]\nheader_timeout = \"300ms\"\n{TWO}"), &backend);

@@ -15,7 +15,7 @@ fn health(talk: &mut ExtProcSession, service: &str) -> String {
 }
 
 #[test]
-fn x02_health_is_told_on_both_ports() {
+fn x02_health_is_served_on_both_ports() {
     let backend = Backend::quick();
     let picker = Gateway::picker(&config(TWO, &[("one", backend.address())]), FREE);
     picker.await_ready(1);

@@ -17,7 +17,7 @@ fn told(verb: &str) -> [Vec<String>; 2] {
 }
 
 #[test]
-fn x02_services_files_and_symbols_are_told_by_both_names() {
+fn x02_services_files_and_symbols_are_served_under_both_names() {
     for said in told("services") {
         let mut wanted = Vec::new();
         for version in ["v1", "v1alpha"] {

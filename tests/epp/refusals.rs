@@ -80,7 +80,7 @@ fn x02_a_body_over_the_limit_is_refused_before_its_end() {
 }
 
 #[test]
-fn x02_without_any_backend_clients_are_told_to_come_back() {
+fn x02_without_any_backend_clients_get_a_retry_after() {
     let config = "[discovery]\nendpoints_file = \"none.yaml\"\n";
     let picker = Picker::launch(Recipe::original_dst(), config);
     for ask in [chat("m"), chat("m").streamed()] {

@@ -10,13 +10,13 @@ use crate::support::{Backend, Call, Gateway, HttpRequest, eventually};
 
 const MIB: usize = 1 << 20;
 
-/// A gateway with a folder for batches and this besides.
+/// A gateway with these sections and a folder for batches.
 fn gateway(sections: &str) -> Gateway {
-    // The folder lies beside the configuration, which has one of its own.
+    // The path is relative to the folder of the configuration file.
     Gateway::launch(&format!("{sections}[batch]\nfolder = \"batches\"\n"))
 }
 
-/// The head of an upload, and its beginning up to the file.
+/// The head of an upload of a file of this length; in chunks if there is no length.
 fn opening(length: Option<usize>) -> Vec<u8> {
     let head = "POST /v1/files HTTP/1.1\r\nhost: tidegate\r\nconnection: close\r\n\
                 content-type: multipart/form-data; boundary=XYZ\r\n";
@@ -66,20 +66,20 @@ fn await_status(gateway: &Gateway, batch: &str, status: &str) -> Value {
     })
 }
 
-/// The names in one of the folders.
+/// The names of the files in a subfolder.
 fn names(gateway: &Gateway, folder: &str) -> Vec<String> {
     let entries = fs::read_dir(gateway.folder().join("batches").join(folder)).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-fn await_nothing_half_done(gateway: &Gateway) {
-    eventually("nothing half done", || match names(gateway, "drafts") {
+fn await_no_drafts(gateway: &Gateway) {
+    eventually("no drafts", || match names(gateway, "drafts") {
         drafts if drafts.is_empty() => Ok(()),
         drafts => Err(format!("{drafts:?}")),
     });
 }
 
-/// The most memory that it has had, in bytes.
+/// The peak memory of the gateway, in bytes.
 fn peak(gateway: &Gateway) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", gateway.process.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -95,7 +95,7 @@ fn openai(gateway: &Gateway, steps: &[&str]) {
 fn d10_openais_own_client_has_files_and_batches() {
     let gateway = gateway("");
     openai(&gateway, &["files", "pages", "batches", "flaws", "errors"]);
-    await_nothing_half_done(&gateway);
+    await_no_drafts(&gateway);
 }
 
 #[test]
@@ -107,11 +107,11 @@ fn d10_openais_own_client_has_its_batches_answered() {
 }
 
 #[test]
-fn d10_a_file_that_is_too_large_is_refused_and_its_client_hears_why() {
+fn d10_a_file_that_is_too_large_is_refused_with_a_reason() {
     let gateway = gateway("");
     let tight = Gateway::launch("[batch]\nfolder = \"batches\"\nfile_limit = \"1MiB\"\n");
     openai(&tight, &["large"]);
-    // In chunks nobody announces how much will come.
+    // A chunked upload does not announce its length.
     let mut call = Call::open(tight.address(), &opening(None));
     let mut chunk = |bytes: &[u8]| {
         let framed = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
@@ -124,19 +124,19 @@ fn d10_a_file_that_is_too_large_is_refused_and_its_client_hears_why() {
     call.send(b"0\r\n\r\n").unwrap();
     let answer = call.finish();
     assert_eq!((answer.status, answer.code().as_str()), (413, "file_too_large"));
-    // One who asks first hears before it sends.
+    // A client that expects `100 Continue` gets the refusal before it sends.
     let announced = opening(Some(500 * MIB));
     let asks = [&announced[..announced.len() - 2], b"expect: 100-continue\r\n\r\n"].concat();
     let answer = Call::open(gateway.address(), &asks).finish();
     assert_eq!((answer.status, answer.code().as_str()), (413, "file_too_large"));
     for gateway in [&gateway, &tight] {
-        await_nothing_half_done(gateway);
+        await_no_drafts(gateway);
         assert_eq!(names(gateway, "files"), Vec::<String>::new());
     }
 }
 
 #[test]
-fn d10_without_a_folder_clients_hear_what_to_configure() {
+fn d10_without_a_folder_the_error_names_the_setting() {
     let gateway = Gateway::launch("");
     openai(&gateway, &["disabled"]);
 }
@@ -155,7 +155,7 @@ fn d10_paths_take_their_methods_and_no_others() {
 }
 
 #[test]
-fn d10_two_files_come_at_once_and_both_are_whole() {
+fn d10_two_uploads_at_once_are_both_complete() {
     let gateway = gateway("");
     let contents = ["a", "b"].map(|letter| letter.repeat(300_000));
     let mut calls = [0, 1].map(|which: usize| begin(&gateway, contents[which].len()));
@@ -173,7 +173,7 @@ fn d10_two_files_come_at_once_and_both_are_whole() {
 }
 
 #[test]
-fn x03_a_client_that_falls_silent_or_leaves_leaves_nothing() {
+fn x03_an_upload_that_stops_or_is_aborted_leaves_no_file() {
     let gateway = gateway("[server]\nbody_timeout = \"200ms\"\n");
     let mut silent = begin(&gateway, MIB);
     silent.send(&vec![b'x'; MIB / 2]).unwrap();
@@ -182,7 +182,7 @@ fn x03_a_client_that_falls_silent_or_leaves_leaves_nothing() {
     drop(leaving);
     let answer = silent.finish();
     assert_eq!((answer.status, answer.code().as_str()), (408, "request_timeout"));
-    await_nothing_half_done(&gateway);
+    await_no_drafts(&gateway);
     assert_eq!(names(&gateway, "files"), Vec::<String>::new());
 }
 
@@ -203,7 +203,7 @@ fn d07_a_gateway_that_is_killed_leaves_nothing_half_done_and_goes_on() {
     let again = format!("[batch]\nfolder = \"{}\"\n", folder.display());
     let second = Gateway::launch(&again);
     let drafts = fs::read_dir(folder.join("drafts")).unwrap().count();
-    assert_eq!(drafts, 0, "what was half done is gone");
+    assert_eq!(drafts, 0, "no draft is left");
     let batch = await_status(&second, &batch, "in_progress");
     assert_eq!(batch["request_counts"]["total"], 3000);
     assert_eq!(second.get("/v1/files").json()["data"].as_array().unwrap().len(), 1);
@@ -212,7 +212,7 @@ fn d07_a_gateway_that_is_killed_leaves_nothing_half_done_and_goes_on() {
 #[test]
 fn d10_a_large_file_is_never_held_in_memory() {
     let gateway = gateway("");
-    // Some files first, so that what every upload needs is there already.
+    // A first upload allocates the memory that every upload needs.
     let small = upload(&gateway, &line("warm", 10).repeat(1000));
     let before = peak(&gateway);
     let line = |number: usize| line(&format!("{number:05}"), 4000);
@@ -240,7 +240,7 @@ fn d10_a_large_file_is_never_held_in_memory() {
 }
 
 #[test]
-fn d10_a_file_goes_out_over_http2() {
+fn d10_a_file_is_downloaded_over_http2() {
     let gateway = gateway("");
     let content = line("x", 3000).repeat(1000);
     let file = upload(&gateway, &content);
@@ -250,7 +250,7 @@ fn d10_a_file_goes_out_over_http2() {
 }
 
 #[test]
-fn d10_what_was_left_early_is_told_with_the_bytes_that_passed() {
+fn d10_an_aborted_transfer_is_logged_with_its_bytes() {
     let gateway = gateway("");
     let content = line("x", 3000).repeat(10_000);
     let file = upload(&gateway, &content);
@@ -289,12 +289,12 @@ fn d10_what_was_left_early_is_told_with_the_bytes_that_passed() {
         }
     });
     let metrics = gateway.metrics();
-    assert_eq!(metrics.sum("tidegate_requests_cancelled_total"), 0.0, "nobody waited");
-    assert!(!metrics.has("tidegate_request_duration_seconds_count"), "nobody had a turn");
+    assert_eq!(metrics.sum("tidegate_requests_cancelled_total"), 0.0, "no request waited");
+    assert!(!metrics.has("tidegate_request_duration_seconds_count"), "no request was queued");
     assert_eq!(metrics.sum_where("tidegate_requests_total", "band=\"normal\""), 0.0);
 }
 
-/// A small disk of its own, where whoever runs the tests may have one.
+/// A small disk of its own, if the tests may mount one.
 struct Disk(std::path::PathBuf);
 
 impl Disk {
@@ -315,30 +315,28 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Whoever still has a file open there keeps it until the end.
+        // A process that has a file open there keeps it until it ends.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
 #[test]
-fn x03_a_full_disk_is_told_and_nothing_is_left_of_the_file() {
+fn x03_a_full_disk_is_reported_and_no_part_of_the_file_stays() {
     let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let place = place.join(format!("disk-{}", std::process::id()));
     let Some(disk) = Disk::mount(place, "8m") else { return };
     let gateway = Gateway::launch(&format!("[batch]\nfolder = \"{}\"\n", disk.0.display()));
     let mut call = begin(&gateway, 16 * MIB);
     for _ in 0..16 {
-        // It is refused somewhere on the way.
+        // The gateway refuses the upload at some point.
         let _ = call.send(&vec![b'x'; MIB]);
     }
     let _ = call.send(AFTER.as_bytes());
     let answer = call.finish();
     assert_eq!((answer.status, answer.code().as_str()), (507, "storage_full"), "{}", answer.text());
-    eventually("nothing half done", || {
-        match fs::read_dir(disk.0.join("drafts")).unwrap().count() {
-            0 => Ok(()),
-            other => Err(other.to_string()),
-        }
+    eventually("no drafts", || match fs::read_dir(disk.0.join("drafts")).unwrap().count() {
+        0 => Ok(()),
+        other => Err(other.to_string()),
     });
     let file = upload(&gateway, &line("x", 10));
     assert_eq!(file["object"], "file", "there is room again: {file}");

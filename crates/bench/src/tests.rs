@@ -19,7 +19,7 @@ fn percentiles_are_values_that_were_measured() {
 }
 
 #[test]
-fn a_report_says_which_targets_are_met() {
+fn a_report_states_which_targets_are_met() {
     let mut table = Table::new("A request", &[("µs", 1)]);
     table.push_all("gateway", [30.04]);
     table.push("floor", [None]);

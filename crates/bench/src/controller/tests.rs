@@ -46,7 +46,7 @@ fn a_storm_runs_and_is_reported() {
 }
 
 #[test]
-fn a_filter_that_fits_nothing_is_told_what_there_is() {
+fn a_filter_that_matches_nothing_lists_the_measurements() {
     let only = Some("nonsense".to_owned());
     let selection = Selection { quick: true, only, ..Selection::default() };
     let error = measure(&selection, &mut Vec::new()).unwrap_err().to_string();

@@ -32,7 +32,7 @@ fn floor(origin: &Origin, limit: Option<usize>) -> std::net::SocketAddr {
 }
 
 #[test]
-fn a_head_tells_where_its_body_ends() {
+fn a_head_determines_where_its_body_ends() {
     let plain = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n";
     assert_eq!(head(plain).unwrap().unwrap().ends, Ends::After(12));
     assert_eq!(head(plain).unwrap().unwrap().length, plain.len());
@@ -81,7 +81,7 @@ fn the_floor_passes_bodies_on_as_they_are() {
 }
 
 #[test]
-fn the_floor_lets_in_as_many_as_it_is_told_and_the_origin_counts_them() {
+fn the_floor_admits_its_configured_number_and_the_origin_counts_them() {
     alone(async {
         let delay = Some(Duration::from_millis(2));
         let origin = Origin::start(Behaviour { delay, pace: None }).unwrap();

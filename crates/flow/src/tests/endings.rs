@@ -56,7 +56,7 @@ fn q08_an_expired_ask_is_never_granted() {
 
 /// Q08: the wheel keeps every deadline from a millisecond to a year, in any order.
 #[test]
-fn q08_every_deadline_is_kept_whatever_its_distance() {
+fn q08_deadlines_at_every_distance_are_kept() {
     let mut fixture = Fixture::new(Settings { total_capacity: 4000, ..limited_to(1.0) }, 1);
     fixture.gate.configure(
         Settings {
@@ -98,7 +98,7 @@ fn expire_on_time(fixture: &mut Fixture, due: &mut std::collections::BTreeMap<Ti
 
 /// C09: the client's own deadline has its own reason, before and during the wait.
 #[test]
-fn c09_the_clients_deadline_is_told_apart_from_the_time_to_live() {
+fn c09_the_clients_deadline_and_the_time_to_live_have_different_codes() {
     let mut fixture = Fixture::new(limited_to(1.0), 1);
     fixture.start("a");
     let ask = fixture.ask("a");

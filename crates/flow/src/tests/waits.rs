@@ -44,7 +44,7 @@ fn n02_retry_after_is_cost_ahead_over_drain_rate() {
 
 /// N02: the prediction for a flow with a small backlog follows fair queueing.
 #[test]
-fn n02_a_small_flow_is_not_told_to_wait_for_the_flood() {
+fn n02_retry_after_of_a_small_flow_does_not_count_the_flood() {
     let mut fixture = Fixture::new(full_at(1000), 1);
     steady(&mut fixture, 200, 1, 200, 100);
     let small = fixture.gate.flow("small", 0);

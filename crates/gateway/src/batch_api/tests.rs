@@ -1,7 +1,7 @@
 //! D10: the Batch API inside one process, with tests that act as the dispatcher.
 
 mod calls;
-mod lives;
+mod lifecycle;
 mod restarts;
 mod uploads;
 
@@ -22,7 +22,7 @@ use crate::ingress::path::{BatchCall, Route, classify};
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// The Batch API in a folder of its own, gone with this.
+/// The Batch API in a folder of its own, which is deleted with this value.
 struct World {
     runtime: Runtime,
     folder: PathBuf,
@@ -47,7 +47,7 @@ impl World {
         world
     }
 
-    /// Begins again, as after a crash: nothing but the folder is known.
+    /// Opens the folder again, as after a crash.
     fn restart(&mut self) {
         (self.batches, self.store) = (None, None);
         let store = SqliteStore::open(self.folder.join("queue.db")).unwrap();
@@ -83,7 +83,7 @@ impl World {
         self.send(&form(content), 1000).unwrap().id
     }
 
-    /// Calls the API; what comes back is its JSON, or the fault.
+    /// Calls the API; returns the JSON of the response, or the fault.
     fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value, Fault> {
         self.call_at(method, path, body, at(0))
     }
@@ -128,7 +128,7 @@ impl World {
         ["total", "completed", "failed"].map(|name| counts[name].as_u64().unwrap())
     }
 
-    /// Makes a batch of this file's content, to be done within a minute.
+    /// Creates a batch of a file with this content and a window of one minute.
     fn create(&self, content: &str) -> String {
         let wanted = wanted(&self.upload(content));
         let made = self.call("POST", "/v1/batches", &wanted).unwrap();
@@ -140,7 +140,7 @@ impl World {
         self.run(self.batches().run_once(&|| at(secs))).unwrap()
     }
 
-    /// As the dispatcher does.
+    /// Claims messages, as the dispatcher does.
     fn claim(&self, most: usize) -> Vec<Claim> {
         let want = ClaimRequest {
             queue: "batch".into(),
@@ -159,7 +159,7 @@ impl World {
         self.complete(claim, Outcome::Answered { status, body: body.to_owned().into() })
     }
 
-    /// The lines of a batch's file of answers, or of the other one; nothing where there is none.
+    /// The lines of the output file or of the error file of a batch; none if there is no file.
     fn lines(&self, id: &str, file: &str) -> Vec<Value> {
         let batch = self.batch(id);
         let Some(file) = batch[file].as_str() else { return Vec::new() };
@@ -169,7 +169,7 @@ impl World {
         content.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The names in one of the folders.
+    /// The names of the files in a subfolder.
     fn names(&self, folder: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.join(folder)).unwrap();
         let mut names: Vec<String> =
@@ -178,7 +178,7 @@ impl World {
         names
     }
 
-    /// Waits until no draft is left: the thread that wrote one clears it away in its own time.
+    /// Waits until no draft is left: another thread deletes an aborted draft.
     fn await_no_drafts(&self) {
         self.run(async {
             while !self.names("drafts").is_empty() {
@@ -233,7 +233,7 @@ fn lines(count: usize) -> String {
     (1..=count).map(|number| line(&format!("r{number}"))).collect()
 }
 
-/// The bytes that a message's body stands for.
+/// The JSON of a message's body.
 fn body_of(claim: &Claim) -> Value {
     let Body::Slice { file, offset, length } = &claim.message.body else {
         panic!("the body was copied");

@@ -122,7 +122,7 @@ fn told_as((fault, status, family, code, param, end): Row) {
 }
 
 #[test]
-fn c09_whatever_the_core_says_has_one_fault() {
+fn c09_every_refusal_and_eviction_of_the_core_has_one_fault() {
     let rows = [
         (Refusal::FlowFull, "flow_full"),
         (Refusal::TooManyFlows, "too_many_flows"),
@@ -156,7 +156,7 @@ fn c09_whatever_the_core_says_has_one_fault() {
 }
 
 #[tokio::test]
-async fn n02_a_timeout_is_told_in_the_words_of_the_source() {
+async fn n02_a_timeout_has_the_message_of_the_source() {
     let waited = Span::from_nanos(30_000_900_000);
     let response = refused(Fault::QueueTimeout(waited), Some(Span::from_millis(29_001)));
     assert_eq!(response.status(), 503);
@@ -168,7 +168,7 @@ async fn n02_a_timeout_is_told_in_the_words_of_the_source() {
 }
 
 #[test]
-fn n02_a_wait_is_told_in_seconds() {
+fn n02_a_wait_is_written_in_seconds() {
     let rows = [(0, "0"), (250, "0.25"), (200, "0.2"), (999, "1"), (1400, "1"), (61_000, "61")];
     for (millis, shown) in rows {
         let fault = Fault::QueueTimeout(Span::from_millis(millis));
@@ -197,7 +197,7 @@ fn n02_retry_after_is_whole_seconds_from_one_to_an_hour() {
 }
 
 #[test]
-fn c09_an_error_is_one_line_of_json_whatever_it_quotes() {
+fn c09_an_error_with_any_quoted_text_is_one_line_of_json() {
     let fault = Fault::ModelNotFound("a\"b\n\u{0}\u{2028}é".into());
     let body = error::body(&fault.into());
     assert!(!body.contains(&b'\n'));
@@ -221,7 +221,7 @@ fn told(choice: Option<RouteChoice>, waited: Span, headroom: Option<u64>) -> Hea
 }
 
 #[test]
-fn r04_an_answer_tells_its_way() {
+fn r04_response_headers_describe_the_route() {
     let headers = told(Some(choice(-100.0, 3.0)), Span::from_nanos(12_999_999), None);
     let expected = [
         ("x-backend-used", "ollama-npu"),

@@ -56,7 +56,7 @@ fn counts(scheduler: &Scheduler) -> (u32, u32) {
 }
 
 #[tokio::test]
-async fn c01_a_seat_that_is_dropped_gives_its_place_to_the_next() {
+async fn c01_a_dropped_permit_gives_its_place_to_the_next_request() {
     let scheduler = scheduler(1.0);
     let mut first = offer(&scheduler, &intent("a"));
     first.grant().await.unwrap();
@@ -69,7 +69,7 @@ async fn c01_a_seat_that_is_dropped_gives_its_place_to_the_next() {
 }
 
 #[tokio::test]
-async fn q09_a_seat_that_is_dropped_while_it_waits_is_gone() {
+async fn q09_a_permit_that_is_dropped_while_it_waits_leaves_the_queue() {
     let scheduler = scheduler(1.0);
     let mut running = offer(&scheduler, &intent("a"));
     running.grant().await.unwrap();
@@ -118,7 +118,7 @@ async fn a_panic_under_way_ends_the_ask() {
 
 /// Q08: without any other call the waiting request is woken, because the scheduler keeps the time.
 #[tokio::test]
-async fn q08_a_waiter_hears_when_its_time_is_up() {
+async fn q08_a_waiting_request_is_evicted_when_its_time_is_up() {
     let scheduler = scheduler(1.0);
     let clock = Arc::clone(&scheduler);
     let sleeper = tokio::spawn(async move { clock.keep_time().await });
@@ -132,7 +132,7 @@ async fn q08_a_waiter_hears_when_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn n07_closing_tells_everyone_who_waits() {
+async fn n07_closing_evicts_every_waiting_request() {
     let scheduler = scheduler(1.0);
     let mut running = offer(&scheduler, &intent("a"));
     running.grant().await.unwrap();

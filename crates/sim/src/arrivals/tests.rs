@@ -175,7 +175,7 @@ fn lengths_do_not_disturb_the_moments() {
 }
 
 #[test]
-fn a_moment_tells_nothing_of_the_length() {
+fn the_arrival_time_is_independent_of_the_length() {
     let lengths = Lengths::Lognormal {
         prompt_mean: 1000.0,
         prompt_cv: 0.5,

@@ -46,7 +46,7 @@ fn a_distribution_has_its_mean_and_ranks() {
 }
 
 #[test]
-fn service_is_split_by_weight_among_those_who_want_it() {
+fn service_is_split_by_weight_among_active_tenants() {
     let mut shares = Shares::default();
     shares.begin(at(0));
     shares.wants(line(0), 1.0, at(0));
@@ -69,7 +69,7 @@ fn service_is_split_by_weight_among_those_who_want_it() {
 }
 
 #[test]
-fn only_who_wanted_for_half_of_the_window_counts_as_unfairly_treated() {
+fn only_tenants_active_for_half_of_the_window_count_as_unfairly_treated() {
     let mut shares = Shares::default();
     // All this is before the window.
     shares.wants(line(0), 1.0, at(0));

@@ -108,7 +108,7 @@ fn a_line_takes_the_highest_band_first() {
 }
 
 #[test]
-fn who_leaves_a_line_early_takes_nobodys_turn() {
+fn a_client_that_leaves_early_takes_no_other_turn() {
     let mut policy = line(QueueOrder::RoundRobin, 1, 10);
     policy.engines(&[true], START);
     for (request, tenant) in [0, 1, 1, 2].into_iter().enumerate() {
@@ -187,7 +187,7 @@ fn of_an_answer_in_one_piece_nothing_is_seen_before_its_end() {
 }
 
 #[test]
-fn what_keeps_an_engine_closed_is_told() {
+fn the_bound_that_closes_an_engine_is_reported() {
     let mut policy = ours(Settings::default(), Cost::Requests);
     let known = &Tenant { name: "all".into(), weight: 1.0 };
     let (tenant, band, prompt, ttl) = (0, Band::Normal, 4096, None);
@@ -198,7 +198,7 @@ fn what_keeps_an_engine_closed_is_told() {
 }
 
 #[test]
-fn who_gives_way_to_a_higher_band_is_told_so() {
+fn a_request_preempted_by_a_higher_band_is_reported() {
     let settings = Settings { total_capacity: 1, ..one_at_a_time() };
     let mut policy = ours(settings, Cost::Requests);
     offer_plain(&mut policy, 0..2);
@@ -271,7 +271,7 @@ fn what_failed_for_good_is_paid_back() {
 }
 
 #[test]
-fn who_goes_away_pays_for_what_was_streamed() {
+fn a_client_that_leaves_pays_for_the_streamed_tokens() {
     let gone = |output: u32| {
         order_after(move |policy| policy.gave_up(0, Spent { prompt: 10, output }, START))
     };
@@ -297,7 +297,7 @@ fn a_stream_that_passes_its_estimate_is_charged_as_it_goes() {
 }
 
 #[test]
-fn the_core_hears_of_first_tokens_streams_and_metrics() {
+fn first_tokens_streams_and_metrics_are_reported_to_the_core() {
     let mut policy = ours(Settings::default(), Cost::Requests);
     assert!(policy.follows_streams(), "under auto every token counts");
     offer_plain(&mut policy, 0..1);

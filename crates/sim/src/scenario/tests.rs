@@ -53,7 +53,7 @@ fn a_small_scenario_runs() {
 }
 
 #[test]
-fn what_is_wrong_is_named_by_its_key() {
+fn an_error_names_its_key() {
     let cases = [
         ("rate = 2.0", "rate = 0.0", "traffic[0].rate"),
         ("rate = 2.0", "rate = -1.0", "traffic[0].rate"),
@@ -185,7 +185,7 @@ fn readings_of_metrics_are_bounded() {
 }
 
 #[test]
-fn a_refusal_says_what_would_be_right() {
+fn an_error_states_the_allowed_values() {
     let duration = "duration = \"30s\"";
     let loads = error_with(duration, &format!("{duration}\nloads = []"));
     assert_eq!(loads, "loads: give at least one");
@@ -240,7 +240,7 @@ fn the_clients_of_a_trace_are_tenants_and_can_stay_away() {
 }
 
 #[test]
-fn traffic_begins_and_ends_where_it_is_told() {
+fn traffic_begins_and_ends_at_its_configured_times() {
     let text = SMALL.replace("rate = 2.0", "rate = 20.0\nfrom = \"10s\"\nuntil = \"20s\"");
     let scenario = Scenario::parse(&text).unwrap();
     let history = scenario.run(&Traces::new(), first(&scenario)).unwrap();

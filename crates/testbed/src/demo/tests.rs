@@ -33,7 +33,7 @@ fn report() -> Report {
 
 /// Real engines, the real gateway, two seconds each: everyone is heard of in both acts.
 #[test]
-fn both_acts_are_played_and_everyone_who_sends_is_answered_through_tidegate() {
+fn both_acts_run_and_every_request_through_tidegate_gets_a_response() {
     let mut log = Vec::new();
     let mut progress = Progress { out: &mut log, live: false };
     let (story, gateway, stage) = play(&options(), &mut progress).unwrap();
@@ -84,7 +84,7 @@ fn in_a_terminal_the_table_is_drawn_over_itself() {
 }
 
 #[test]
-fn elsewhere_a_line_says_how_far_it_is() {
+fn without_a_terminal_a_line_reports_the_progress() {
     let mut text = Vec::new();
     let mut progress = Progress { out: &mut text, live: false };
     let mut screen = Screen::new("1 of 2", Duration::from_secs(60), &mut progress);

@@ -56,7 +56,7 @@ async fn a_closed_class_keeps_so_many_outstanding_over_kept_connections() {
 }
 
 #[tokio::test]
-async fn open_classes_send_at_their_own_pace_whatever_becomes_of_it() {
+async fn open_classes_send_at_their_own_pace_even_without_responses() {
     let engine = engine(60_000, 1);
     let mut plan = plan(&[&engine], vec![]);
     plan.classes = vec![
@@ -71,7 +71,7 @@ async fn open_classes_send_at_their_own_pace_whatever_becomes_of_it() {
 }
 
 #[tokio::test]
-async fn requests_go_to_the_targets_in_turns_and_progress_is_told() {
+async fn requests_alternate_between_targets_and_progress_is_reported() {
     let engines = [engine(1, 8), engine(1, 8)];
     let steady = class("steady", Arrivals::Every(Duration::from_millis(20)));
     let mut told = 0;
@@ -84,7 +84,7 @@ async fn requests_go_to_the_targets_in_turns_and_progress_is_told() {
 }
 
 #[tokio::test]
-async fn failures_are_told_apart_by_their_codes() {
+async fn failures_are_counted_by_their_codes() {
     let engine = engine(1, 8);
     let faults = [
         (Fault::Status(503, None), "503"),
@@ -114,7 +114,7 @@ async fn failures_are_told_apart_by_their_codes() {
 }
 
 #[tokio::test]
-async fn a_plan_that_cannot_be_sent_says_why() {
+async fn a_plan_that_cannot_be_sent_is_an_error() {
     let engine = engine(1, 1);
     assert!(run(plan(&[], vec![]), |_| ()).await.is_err());
     let mut wrong = class("odd", outstanding(1));
@@ -135,7 +135,7 @@ fn quantiles_are_values_that_were_seen() {
 }
 
 #[test]
-fn those_who_were_never_answered_count_among_the_waits() {
+fn requests_without_a_response_count_among_the_waits() {
     let hundred: Vec<Duration> = (1..=100).map(Duration::from_millis).collect();
     let millis = |millis| Some(Duration::from_millis(millis));
     let all = Waits { half: millis(50), nine_tenths: millis(90) };

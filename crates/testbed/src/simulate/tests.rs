@@ -165,7 +165,7 @@ fn a_folder_means_all_scenarios_in_it() {
 }
 
 #[test]
-fn a_document_keeps_what_is_outside_its_marks() {
+fn a_document_keeps_the_text_outside_its_marks() {
     let text =
         "before\n<!-- begin: tidegate simulate -->\nold\n<!-- end: tidegate simulate -->\nafter\n";
     let replaced = document::replace(text, "new").unwrap();

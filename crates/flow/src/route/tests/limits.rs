@@ -27,7 +27,7 @@ fn r05_a_limit_is_compared_with_the_measured_latency_if_there_is_one() {
 }
 
 #[test]
-fn r04_an_unmet_limit_takes_the_fastest_and_says_so() {
+fn r04_an_unmet_limit_chooses_the_fastest_and_reports_it() {
     for band in Band::DESCENDING {
         for millis in [0, 1, 100, 149] {
             let choice = pick(&within(band, millis), &trio());

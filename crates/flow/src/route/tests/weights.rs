@@ -58,7 +58,7 @@ fn r02_absurd_numbers_are_refused_by_their_keys() {
 }
 
 #[test]
-fn r02_the_edges_of_what_is_allowed_are_allowed() {
+fn r02_the_ends_of_a_range_are_allowed() {
     weights(|terms| terms.boosts = [-1000.0, -1000.0, 1000.0, 1000.0]);
     for (_, set) in POINTS {
         weights(|terms| set(terms, 0.0));

@@ -76,7 +76,7 @@ fn r07_failures_alone_never_take_the_last_backend_of_a_model() {
 }
 
 #[test]
-fn n05_one_that_is_full_is_paused_and_no_reason_to_use_one_that_fails() {
+fn n05_a_full_backend_is_paused_and_a_failing_one_is_not_used_instead() {
     let (mut state, _) = state(vec![
         spec("a", 1, BackendKind::Vllm, &["m"]),
         spec("b", 2, BackendKind::Vllm, &["m"]),

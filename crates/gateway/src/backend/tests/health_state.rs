@@ -119,7 +119,7 @@ fn n05_a_backend_that_is_full_pauses_shortly_and_is_never_ejected() {
 }
 
 #[test]
-fn n05_a_backend_says_itself_how_long_it_is_full_within_reason() {
+fn n05_retry_after_of_a_backend_is_followed_up_to_a_limit() {
     for (told, paused) in [(1, 1000), (3600, 5000)] {
         let mut health = up();
         let told = Attempt::Full(Some(Duration::from_secs(told)));

@@ -1,4 +1,4 @@
-//! D10: lines as they should be, and as hostile hands write them.
+//! D10: valid, invalid and hostile input lines.
 
 use super::*;
 
@@ -16,12 +16,12 @@ fn checked(file: impl AsRef<[u8]>) -> CheckedInput {
     check(file.as_ref(), &rules()).unwrap()
 }
 
-/// The line, code and part of every mistake.
+/// The line, code and field of every error.
 fn errors(file: impl AsRef<[u8]>) -> Vec<(Option<u64>, &'static str, Option<&'static str>)> {
     checked(file).errors.iter().map(|error| (error.line, error.code, error.param)).collect()
 }
 
-/// The bodies that the entries point at.
+/// The bodies at the positions of the requests.
 fn bodies(file: &[u8]) -> Vec<&str> {
     let body = |entry: &RequestSpan| {
         let begin = usize::try_from(entry.offset).unwrap();
@@ -46,13 +46,13 @@ fn d10_a_body_is_found_where_it_stands_to_the_byte() {
     assert_eq!(bodies(marked.as_bytes()), [simple, tricky, simple]);
     let read = checked(file);
     let lines: Vec<_> = read.requests.iter().map(|entry| (entry.line, entry.model)).collect();
-    assert_eq!(lines, [(1, 0), (3, 1), (4, 0)], "empty lines are counted and mean nothing");
+    assert_eq!(lines, [(1, 0), (3, 1), (4, 0)], "empty lines count as lines and have no request");
     assert_eq!(read.models, ["m", "ü\"}{"]);
     assert_eq!((read.errors, read.endpoint.as_str()), (Vec::new(), CHAT));
 }
 
 #[test]
-fn d10_lines_are_read_alike_in_whatever_pieces_they_come() {
+fn d10_lines_are_read_alike_in_pieces_of_any_size() {
     let file = format!("\u{feff}{}\r\n\r\n{}\n\n{}", line("a"), "x".repeat(2000), line("b"));
     let whole = checked(&file);
     for capacity in 1..80 {
@@ -69,7 +69,7 @@ fn d10_lines_are_read_alike_in_whatever_pieces_they_come() {
 }
 
 #[test]
-fn d10_every_mistake_is_told_with_its_line_and_its_part() {
+fn d10_every_error_is_reported_with_its_line_and_its_field() {
     let with = |parts: &str| format!("{{{parts}}}");
     let good = r#""method":"POST","url":"/v1/chat/completions","body":{"model":"m"}"#;
     let body = r#""custom_id":"a","method":"POST","url":"/v1/chat/completions""#;
@@ -106,7 +106,7 @@ fn d10_every_mistake_is_told_with_its_line_and_its_part() {
     for (wrong, code, param) in rows {
         let file = format!("{}\n\n{wrong}\n{}\n", line("before"), line("after"));
         assert_eq!(errors(&file), [(Some(3), code, param)], "{wrong}");
-        assert_eq!(checked(&file).requests.len(), 2, "what is good is seen all the same");
+        assert_eq!(checked(&file).requests.len(), 2, "the other lines are read");
     }
     let fine = line("a").replace("\"m\"", "\"m\",\"stream\":false");
     assert_eq!(errors(fine), []);
@@ -121,7 +121,7 @@ fn d10_names_are_given_once() {
 }
 
 #[test]
-fn d10_bytes_that_are_no_text_are_told_where_they_stand() {
+fn d10_bytes_that_are_not_utf8_are_reported_with_their_position() {
     let mut file = line("a").into_bytes();
     file.extend(b"\n{\"custom_id\":\"\xff\"}\n\x00\n");
     let read = checked(file);
@@ -130,14 +130,14 @@ fn d10_bytes_that_are_no_text_are_told_where_they_stand() {
 }
 
 #[test]
-fn d10_an_empty_file_is_a_mistake() {
+fn d10_an_empty_file_is_an_error() {
     for file in ["", "\n", "\r\n  \n\t", "\u{feff}"] {
         assert_eq!(errors(file), [(None, "empty_file", None)], "{file:?}");
     }
 }
 
 #[test]
-fn d10_too_many_lines_and_too_many_mistakes_end_the_reading() {
+fn d10_too_many_lines_and_too_many_errors_end_the_reading() {
     let few = InputRules { lines_max: 2, ..rules() };
     let file = [line("a"), line("b"), String::new(), line("c"), line("d")].join("\n");
     let read = check(file.as_bytes(), &few).unwrap();
@@ -168,7 +168,7 @@ fn x03_a_giant_line_and_deep_nesting_cost_no_memory_and_no_stack() {
 }
 
 #[test]
-fn d10_without_an_endpoint_the_first_line_says_it() {
+fn d10_without_an_endpoint_the_first_line_determines_it() {
     let free = InputRules { endpoint: None, ..rules() };
     let other = line("b").replace(CHAT, "/v1/embeddings");
     let read = check(format!("{}\n{other}", line("a")).as_bytes(), &free).unwrap();

@@ -1,8 +1,8 @@
-//! D10: forms as clients send them, in whatever pieces, and as no client should.
+//! D10: valid forms in pieces of any size, and malformed forms.
 
 use super::*;
 
-/// The parts of a form that is pushed in pieces of this size.
+/// Parses a form that comes in pieces of this size.
 fn read(boundary: &str, body: &[u8], piece: usize) -> Result<Vec<(Part, Vec<u8>)>, MalformedForm> {
     let mut form = Multipart::new(boundary);
     let mut parts: Vec<(Part, Vec<u8>)> = Vec::new();
@@ -31,7 +31,7 @@ fn named(name: &str, filename: Option<&str>) -> Part {
 }
 
 #[test]
-fn d10_a_form_is_read_alike_in_whatever_pieces_it_comes() {
+fn d10_a_form_is_read_alike_in_pieces_of_any_size() {
     let data = "\r\n--line\n\r\n-\r\n--XX\r\r\n--X not it\r\n";
     let body = format!(
         "preamble\r\n--XYZ\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n\
@@ -78,7 +78,7 @@ fn d10_names_are_taken_as_they_are_written() {
 }
 
 #[test]
-fn d10_what_is_no_form_is_refused() {
+fn d10_a_malformed_form_is_refused() {
     let long = format!("--b\r\nX: {}\r\n\r\n", "x".repeat(HEAD_MAX));
     let part = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n";
     let many = format!("{}--b--", part.repeat(PARTS_MAX + 1));

@@ -1,4 +1,4 @@
-//! The calls and their shapes.
+//! The calls, and the JSON of their responses.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn fault(world: &World, method: &str, path: &str) -> Fault {
 }
 
 #[test]
-fn d10_a_batch_has_the_shape_that_clients_know() {
+fn d10_a_batch_has_the_fields_of_openais_api() {
     let world = World::new();
     let file = world.upload(&lines(1));
     let made = world.call("POST", "/v1/batches", &wanted(&file)).unwrap();
@@ -55,7 +55,7 @@ fn d10_lists_come_in_pages() {
 }
 
 #[test]
-fn d10_what_is_not_there_is_said_so() {
+fn d10_a_missing_file_or_batch_is_reported() {
     let world = World::new();
     let file = |fault| matches!(fault, Fault::FileNotFound(id) if id == "file-0");
     let batch = |fault| matches!(fault, Fault::BatchNotFound(id) if id == "batch_0");
@@ -68,7 +68,7 @@ fn d10_what_is_not_there_is_said_so() {
 }
 
 #[test]
-fn d10_every_mistake_in_a_new_batch_names_its_part() {
+fn d10_every_error_in_a_new_batch_names_its_field() {
     let world = World::new();
     let file = world.upload(&lines(1));
     let with = |part: &str, value: Value| {
@@ -137,7 +137,7 @@ fn d10_every_mistake_in_a_new_batch_names_its_part() {
 }
 
 #[test]
-fn d10_a_file_that_a_batch_needs_stays() {
+fn d10_a_file_in_use_by_a_batch_cannot_be_deleted() {
     let world = World::new();
     let id = world.create(&lines(1));
     let file = world.batch(&id)["input_file_id"].as_str().unwrap().to_owned();

@@ -1,9 +1,9 @@
-//! The lives of batches, from their files to their answers.
+//! The life of a batch, from its input file to its output files.
 
 use super::*;
 
 #[test]
-fn d10_a_batch_is_read_sent_and_answered_in_the_order_of_its_lines() {
+fn d10_the_output_of_a_batch_is_in_the_order_of_its_lines() {
     let world = World::new();
     let id = world.create(&lines(5));
     world.run_once(1);
@@ -24,7 +24,7 @@ fn d10_a_batch_is_read_sent_and_answered_in_the_order_of_its_lines() {
         assert!(world.answer(claim, 200, &format!("{{\"of\":{}}}", body_of(claim))));
     }
     assert_eq!(world.counts(&id), [5, 4, 0]);
-    assert_eq!(world.run_once(2), Duration::from_millis(500), "one is still being sent");
+    assert_eq!(world.run_once(2), Duration::from_millis(500), "one request is in flight");
     assert_eq!(world.status(&id), "in_progress");
     world.answer(&claims[4], 200, "{}");
     world.run_once(3);
@@ -46,14 +46,14 @@ fn d10_a_batch_is_read_sent_and_answered_in_the_order_of_its_lines() {
     let file = world.get(&format!("/v1/files/{file}"));
     assert_eq!(file["purpose"], "batch_output");
     assert_eq!(file["filename"], format!("{id}_output.jsonl"));
-    // Nothing is left but the row, the two files, and nothing to do.
+    // The row and the two files stay, and no step is due.
     assert_eq!(world.run(world.store().take_results(&id, 10)).unwrap(), []);
     assert_eq!(world.names("files").len(), 2);
     assert_eq!(world.run_once(4), Duration::from_secs(60));
 }
 
 #[test]
-fn d10_answers_that_are_not_good_go_into_the_other_file() {
+fn d10_failed_requests_go_into_the_error_file() {
     let world = World::new();
     let id = world.create(&lines(4));
     world.run_once(1);
@@ -83,7 +83,7 @@ fn d10_answers_that_are_not_good_go_into_the_other_file() {
 }
 
 #[test]
-fn d10_a_file_with_mistakes_fails_with_their_lines() {
+fn d10_a_file_with_errors_fails_with_their_lines() {
     let world = World::new();
     let wrong = format!("{}nonsense\n{}{}", line("a"), line("a"), line("b"));
     let id = world.create(&wrong);
@@ -96,7 +96,7 @@ fn d10_a_file_with_mistakes_fails_with_their_lines() {
     assert_eq!((&data[1]["code"], &data[1]["line"]), (&json!("duplicate_custom_id"), &3.into()));
     assert_eq!(data[1]["param"], "custom_id");
     assert_eq!(data.as_array().unwrap().len(), 2);
-    assert_eq!(world.claim(10), [], "nothing of it is sent");
+    assert_eq!(world.claim(10), [], "none of its requests is sent");
     world.run_once(2);
     assert_eq!(world.run_once(3), Duration::from_secs(60));
     let ended = world.call("POST", &format!("/v1/batches/{id}/cancel"), &Value::Null);
@@ -104,7 +104,7 @@ fn d10_a_file_with_mistakes_fails_with_their_lines() {
 }
 
 #[test]
-fn d10_at_its_deadline_a_batch_ends_with_what_it_has() {
+fn d10_at_its_deadline_a_batch_ends_with_the_responses_so_far() {
     let world = World::new();
     let id = world.create(&lines(5));
     world.run_once(1);
@@ -114,7 +114,7 @@ fn d10_at_its_deadline_a_batch_ends_with_what_it_has() {
     world.complete(&claims[1], late);
     world.run_once(59);
     assert_eq!(world.status(&id), "in_progress");
-    assert_eq!(world.run_once(60), Duration::from_millis(500), "one is still being sent");
+    assert_eq!(world.run_once(60), Duration::from_millis(500), "one request is in flight");
     assert_eq!(world.status(&id), "finalizing");
     let cancelled = Outcome::failed(Outcome::CANCELLED, "given up");
     assert!(world.complete(&claims[2], cancelled));
@@ -132,7 +132,7 @@ fn d10_at_its_deadline_a_batch_ends_with_what_it_has() {
 }
 
 #[test]
-fn d10_a_batch_whose_last_lines_were_too_late_has_expired() {
+fn d10_a_batch_whose_last_requests_expired_has_expired() {
     let world = World::new();
     let id = world.create(&lines(2));
     world.run_once(1);
@@ -144,7 +144,7 @@ fn d10_a_batch_whose_last_lines_were_too_late_has_expired() {
 }
 
 #[test]
-fn d10_a_cancelled_batch_keeps_what_was_answered() {
+fn d10_a_cancelled_batch_keeps_the_responses_so_far() {
     let world = World::new();
     let id = world.create(&lines(5));
     world.run_once(1);
@@ -157,13 +157,13 @@ fn d10_a_cancelled_batch_keeps_what_was_answered() {
         (&json!("cancelling"), &1_000_002.into())
     );
     let again = world.call_at("POST", &path, &Value::Null, at(3)).unwrap();
-    assert_eq!(again, batch, "asking twice is asking once");
+    assert_eq!(again, batch, "a second call changes nothing");
     assert_eq!(world.run_once(3), Duration::from_millis(500));
-    assert_eq!(world.claim(10), [], "what waited is not sent");
+    assert_eq!(world.claim(10), [], "pending requests are not sent");
     let held = claims[1..].iter().map(|claim| claim.reference.clone()).collect();
     let standing = world.run(world.store().standing(held)).unwrap();
     assert_eq!(standing, [store::Standing::Cancelled; 2]);
-    // One comes back as cancelled, the other was answered all the same.
+    // One request ends as cancelled, the other has a response.
     world.complete(&claims[1], Outcome::failed(Outcome::CANCELLED, "aborted"));
     world.answer(&claims[2], 200, "{}");
     world.run_once(4);
@@ -182,7 +182,7 @@ fn d10_a_cancelled_batch_keeps_what_was_answered() {
 }
 
 #[test]
-fn d10_a_sender_that_never_answers_is_not_waited_for() {
+fn d10_a_cancelled_batch_does_not_wait_for_a_silent_dispatcher() {
     let world = World::new();
     let id = world.create(&lines(2));
     world.run_once(1);
@@ -193,7 +193,7 @@ fn d10_a_sender_that_never_answers_is_not_waited_for() {
     assert_eq!(world.status(&id), "cancelling");
     world.run_once(32);
     assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("cancelled", [2, 0, 2]));
-    assert!(!world.answer(&claims[0], 200, "{}"), "it comes too late");
+    assert!(!world.answer(&claims[0], 200, "{}"), "the batch has ended");
     assert_eq!(names_of(&world.lines(&id, "error_file_id")), ["r1", "r2"]);
 }
 
@@ -215,7 +215,7 @@ fn d10_a_batch_that_was_never_read_ends_without_files() {
 }
 
 #[test]
-fn d10_finished_batches_and_files_age_out() {
+fn d10_old_batches_and_files_are_deleted() {
     let keep = Duration::from_secs(100);
     let world = World::with(dispatch::Batch { keep, ..dispatch::Batch::default() });
     let id = world.create(&lines(1));
@@ -226,7 +226,7 @@ fn d10_finished_batches_and_files_age_out() {
     world.run_once(99);
     assert_eq!(world.names("files").len(), 2);
     world.run_once(100);
-    assert_eq!(world.names("files").len(), 1, "the input was there first");
+    assert_eq!(world.names("files").len(), 1, "the input file is older");
     world.run_once(149);
     assert_eq!((world.status(&id).as_str(), world.names("files").len()), ("completed", 1));
     world.run_once(150);
@@ -238,7 +238,7 @@ fn d10_finished_batches_and_files_age_out() {
 }
 
 #[test]
-fn d10_answers_may_be_kept_for_less_time_than_all_else() {
+fn d10_output_files_may_expire_earlier() {
     let world = World::new();
     let mut wanted = wanted(&world.upload(&lines(1)));
     wanted["output_expires_after"] = json!({"anchor": "created_at", "seconds": 3600});

@@ -1,4 +1,4 @@
-//! Crashes at every stage: what was begun goes on.
+//! Crashes at every stage: batches continue after a restart.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn d07_a_batch_goes_on_after_a_crash_at_every_stage() {
     let claims = world.claim(2);
     world.answer(&claims[0], 200, "{\"n\":1}");
     world.restart();
-    assert!(!world.answer(&claims[1], 200, "{}"), "whoever sent it is gone with the process");
+    assert!(!world.answer(&claims[1], 200, "{}"), "its claim ended with the process");
     for claim in world.claim(10) {
         assert!(world.answer(&claim, 200, "{}"));
     }
@@ -30,7 +30,7 @@ fn d07_lines_that_waited_before_a_crash_are_not_queued_again() {
     let mut world = World::new();
     let id = world.create(&lines(3));
     world.run_once(1);
-    // The messages as they are, for a second batch of which only one was queued.
+    // A second batch of which only one message was enqueued.
     let mut messages: Vec<_> = world.claim(3).into_iter().map(|claim| claim.message).collect();
     let other = world.create(&lines(3));
     messages[0].id = store::ledger::message_id(&other, 1);
@@ -62,7 +62,7 @@ fn d07_files_that_were_written_before_a_crash_are_written_again() {
     for claim in world.claim(2) {
         world.answer(&claim, 200, "{}");
     }
-    // It dies between the last file and the row that names it.
+    // The process ends after it has written the last file and before it has stored its row.
     let ledger = &world.batches().ledger;
     let ending = store::ledger::Status::Completed;
     assert!(world.run(ledger.begin_ending(&id, ending, at(2))).unwrap());
@@ -74,7 +74,7 @@ fn d07_files_that_were_written_before_a_crash_are_written_again() {
     std::fs::write(world.folder.join("drafts/file-0000000000000000"), "half").unwrap();
     assert_eq!(world.names("files").len(), 2);
     world.restart();
-    assert_eq!(world.names("files").len(), 1, "nobody knows the other one");
+    assert_eq!(world.names("files").len(), 1, "the ledger has no row for the other one");
     assert_eq!(world.names("drafts"), Vec::<String>::new());
     world.run_once(3);
     assert_eq!((world.status(&id).as_str(), world.counts(&id)), ("completed", [2, 2, 0]));
@@ -82,7 +82,7 @@ fn d07_files_that_were_written_before_a_crash_are_written_again() {
 }
 
 #[test]
-fn d07_what_is_left_of_a_batch_that_has_ended_is_cleared_after_a_crash() {
+fn d07_leftovers_of_an_ended_batch_are_cleared_after_a_crash() {
     let mut world = World::new();
     let id = world.create(&lines(2));
     world.run_once(1);
@@ -129,9 +129,9 @@ fn d10_an_input_that_cannot_be_read_now_is_read_later() {
     let file = world.folder.join("files").join(world.batch(&id)["input_file_id"].as_str().unwrap());
     let aside = world.folder.join("aside");
     std::fs::rename(&file, &aside).unwrap();
-    // It opens, and every read of it fails.
+    // A folder can be opened, and every read of it fails.
     std::fs::create_dir(&file).unwrap();
-    assert_eq!(world.run_once(1), Duration::from_secs(5), "it is tried again");
+    assert_eq!(world.run_once(1), Duration::from_secs(5), "the batch is tried again");
     assert_eq!(world.status(&id), "validating");
     std::fs::remove_dir(&file).unwrap();
     std::fs::rename(&aside, &file).unwrap();
@@ -143,7 +143,7 @@ fn d10_an_input_that_cannot_be_read_now_is_read_later() {
 fn d10_many_batches_are_read_one_after_the_other_while_others_go_on() {
     let world = World::new();
     let ids: Vec<String> = (0..3).map(|_| world.create(&lines(1))).collect();
-    assert_eq!(world.run_once(1), Duration::ZERO, "there are more to read");
+    assert_eq!(world.run_once(1), Duration::ZERO, "more input files are to be read");
     assert_eq!(world.status(&ids[0]), "in_progress");
     assert_eq!(world.status(&ids[1]), "validating");
     world.answer(&world.claim(1)[0], 200, "{}");
@@ -167,7 +167,7 @@ fn d10_thousands_of_lines_wait_in_steps() {
             break;
         }
         sum += claims.len();
-        // All at once, for one flush of the disk.
+        // All calls run at once, so that one flush of the disk serves them.
         let complete = |claim: Claim| {
             let store = Arc::clone(world.store.as_ref().unwrap());
             let outcome = Outcome::Answered { status: 200, body: "{}".into() };
@@ -188,7 +188,7 @@ fn d10_thousands_of_lines_wait_in_steps() {
 }
 
 #[test]
-fn what_others_have_put_into_the_folder_stays() {
+fn files_of_other_programs_in_the_folder_stay() {
     let mut world = World::new();
     let left = "file-0123456789abcdef";
     for folder in ["files", "drafts"] {
@@ -200,8 +200,8 @@ fn what_others_have_put_into_the_folder_stays() {
     world.restart();
     for folder in ["files", "drafts"] {
         let folder = world.folder.join(folder);
-        assert!(folder.join("thesis.tex").exists(), "it is somebody else's");
-        assert!(folder.join("file-fedcba9876543210").exists(), "folders are never ours");
-        assert!(!folder.join(left).exists(), "this one is ours");
+        assert!(folder.join("thesis.tex").exists(), "another program wrote it");
+        assert!(folder.join("file-fedcba9876543210").exists(), "no folder is deleted");
+        assert!(!folder.join(left).exists(), "it has the name of an upload");
     }
 }

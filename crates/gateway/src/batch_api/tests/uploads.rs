@@ -1,9 +1,9 @@
-//! Files on their way in.
+//! Uploads.
 
 use super::*;
 
 #[test]
-fn d10_a_file_comes_in_whatever_pieces_and_goes_out_as_it_came() {
+fn d10_a_file_uploaded_in_pieces_of_any_size_is_downloaded_unchanged() {
     let world = World::new();
     let content = lines(50) + "\r\n--XY not the end\r\n";
     for piece in [1, 7, 64, 1 << 20] {
@@ -27,11 +27,11 @@ fn d10_a_large_file_passes_through() {
     let file = world.send(&form(&content), 300_000).unwrap();
     assert_eq!(file.bytes, content.len() as u64);
     let back = world.get(&format!("/v1/files/{}/content", file.id));
-    assert!(back == content, "what came back is something else");
+    assert!(back == content, "the download differs from the upload");
 }
 
 #[test]
-fn d10_what_is_no_upload_leaves_nothing() {
+fn d10_a_malformed_upload_leaves_no_file() {
     let world = World::with(dispatch::Batch { file_limit: 1000, ..dispatch::Batch::default() });
     let (purpose, file) = (field("name=\"purpose\"", "batch"), file_field("x"));
     let end = "--XYZ--";
@@ -68,7 +68,7 @@ fn d10_what_is_no_upload_leaves_nothing() {
 }
 
 #[test]
-fn d10_an_upload_needs_a_form_and_announces_no_more_than_may_come() {
+fn d10_an_upload_must_be_a_form_within_the_size_limit() {
     let world = World::with(dispatch::Batch { file_limit: 1000, ..dispatch::Batch::default() });
     let batches = world.batches();
     let json = |headers: &mut HeaderMap| {
@@ -79,7 +79,7 @@ fn d10_an_upload_needs_a_form_and_announces_no_more_than_may_come() {
     assert!(matches!(batches.upload(&headers, 0), Err(Fault::InvalidRequest(_))));
     let fault = batches.upload(&form_headers(), 1000 + (1 << 20) + 1).unwrap_err();
     assert_eq!(fault, Fault::FileTooLarge(1000));
-    // Neither does an endless beginning come through.
+    // The limit also holds before the first part of the form.
     let endless = world.run(async {
         let mut upload = batches.upload(&form_headers(), 0).unwrap();
         loop {
@@ -92,7 +92,7 @@ fn d10_an_upload_needs_a_form_and_announces_no_more_than_may_come() {
 }
 
 #[test]
-fn x03_only_so_many_files_come_at_once() {
+fn x03_the_number_of_uploads_at_once_is_limited() {
     let world = World::new();
     let batches = world.batches();
     let mut coming: Vec<Upload> =
@@ -103,13 +103,13 @@ fn x03_only_so_many_files_come_at_once() {
 }
 
 #[test]
-fn x03_all_files_together_are_bounded_also_those_that_are_coming() {
+fn x03_the_size_of_all_files_is_limited_and_includes_uploads() {
     let world = World::with(dispatch::Batch { files_limit: 1000, ..dispatch::Batch::default() });
     let first = world.send(&form(&"x".repeat(600)), 100).unwrap();
     let full = |result: Result<File, Fault>| matches!(result, Err(Fault::StorageFull(_)));
     assert!(full(world.send(&form(&"x".repeat(401)), 100)));
     world.await_no_drafts();
-    // One that is coming counts from its first byte, and no more when it is given up.
+    // An upload counts from its first byte until it is dropped.
     let batches = world.batches();
     let mut coming = batches.upload(&form_headers(), 0).unwrap();
     world.run(coming.take(file_field(&"x".repeat(300)).as_bytes())).unwrap();
@@ -148,7 +148,7 @@ fn d10_names_are_shown_and_never_used_as_paths() {
 }
 
 #[test]
-fn d10_a_file_may_say_itself_when_it_goes() {
+fn d10_an_upload_may_set_when_its_file_expires() {
     let world = World::new();
     let (purpose, file) = (field("name=\"purpose\"", "batch"), file_field("x"));
     let anchor = field("name=\"expires_after[anchor]\"", "created_at");

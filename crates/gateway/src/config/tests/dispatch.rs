@@ -92,7 +92,7 @@ fn d02_a_gate_with_a_problem_is_reported_before_anything_runs() {
 }
 
 #[test]
-fn d02_every_mistake_in_a_gate_is_reported_once() {
+fn d02_every_error_in_a_gate_is_reported_once() {
     let queue = "[[dispatch.queues]]\nname = 'q'\ntarget = 'http://h:1'\ngates = ['g']\n";
     let reports = |rest: &str| {
         let problems = bad(&format!("{queue}[[dispatch.gates]]\nname = 'g'\n{rest}"));

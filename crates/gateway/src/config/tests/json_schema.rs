@@ -1,4 +1,4 @@
-//! The JSON Schema accepts the examples, and refuses some mistakes.
+//! The JSON Schema accepts the examples, and refuses some errors.
 
 use serde_json::{Value as Json, json};
 
@@ -23,9 +23,9 @@ fn json(value: &Value) -> Json {
 }
 
 /// As much of JSON Schema as the generated one uses, without patterns: each mistake by its path.
-fn mistakes(schema: &Json, value: &Json, at: &str) -> Vec<String> {
+fn errors(schema: &Json, value: &Json, at: &str) -> Vec<String> {
     if let Some(any) = schema.get("anyOf").and_then(Json::as_array) {
-        let least = any.iter().map(|schema| mistakes(schema, value, at)).min_by_key(Vec::len);
+        let least = any.iter().map(|schema| errors(schema, value, at)).min_by_key(Vec::len);
         return least.unwrap_or_default();
     }
     let mut found = Vec::new();
@@ -49,14 +49,14 @@ fn mistakes(schema: &Json, value: &Json, at: &str) -> Vec<String> {
         found.push(format!("{at} is {value}"));
     }
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-        found.extend(mistakes(&schema["items"], item, &format!("{at}[{index}]")));
+        found.extend(errors(&schema["items"], item, &format!("{at}[{index}]")));
     }
     if let (Some(object), true) = (value.as_object(), schema.get("type").is_some()) {
         for (key, value) in object {
             let path = format!("{at}.{key}");
             match (&schema["properties"][key], &schema["additionalProperties"]) {
                 (Json::Null, Json::Bool(false)) => found.push(format!("{path} is unknown")),
-                (Json::Null, schema) | (schema, _) => found.extend(mistakes(schema, value, &path)),
+                (Json::Null, schema) | (schema, _) => found.extend(errors(schema, value, &path)),
             }
         }
         for key in schema["required"].as_array().into_iter().flatten() {
@@ -68,30 +68,30 @@ fn mistakes(schema: &Json, value: &Json, at: &str) -> Vec<String> {
     found
 }
 
-fn mistakes_in(text: &str, format: Format) -> Vec<String> {
+fn errors_in(text: &str, format: Format) -> Vec<String> {
     let report = Report::new(None);
     let table = parse(text, format, &report);
     report.finish().unwrap();
     let schema: Json = serde_json::from_str(&json_schema()).unwrap();
-    mistakes(&schema, &json(&Value::Table(table)), "")
+    errors(&schema, &json(&Value::Table(table)), "")
 }
 
 #[test]
 fn x06_the_json_schema_accepts_every_example() {
     let none: Vec<String> = Vec::new();
     for name in ["tidegate.toml", "nexus.toml"] {
-        assert_eq!(mistakes_in(&example_text(name), Format::Toml), none, "{name}");
+        assert_eq!(errors_in(&example_text(name), Format::Toml), none, "{name}");
     }
     for name in ["tidegate.yaml", "inference-gateway.yaml", "config.yaml"] {
-        assert_eq!(mistakes_in(&example_text(name), Format::Yaml), none, "{name}");
+        assert_eq!(errors_in(&example_text(name), Format::Yaml), none, "{name}");
     }
-    assert_eq!(mistakes_in(&uncommented_example(), Format::Toml), none);
+    assert_eq!(errors_in(&uncommented_example(), Format::Toml), none);
     let camel = "[fairRequestQueue]\nqueueTTL = '4s'\ntotalCapacity = 4\n";
-    assert_eq!(mistakes_in(camel, Format::Toml), none);
+    assert_eq!(errors_in(camel, Format::Toml), none);
 }
 
 #[test]
-fn x06_the_json_schema_refuses_mistakes() {
+fn x06_the_json_schema_refuses_errors() {
     let cases = [
         ("[queue]\ntotal_capacty = 5", ".queue.total_capacty is unknown"),
         ("[queue]\nflow_capacity = 0", ".queue.flow_capacity is 0"),
@@ -101,7 +101,7 @@ fn x06_the_json_schema_refuses_mistakes() {
         ("[[dispatch.gates]]\nname = 'g'\nkind = 'redis'", ".dispatch.gates[0]"),
     ];
     for (text, expected) in cases {
-        let mistakes = mistakes_in(text, Format::Toml);
-        assert!(mistakes.len() == 1 && mistakes[0].starts_with(expected), "{text}: {mistakes:?}");
+        let errors = errors_in(text, Format::Toml);
+        assert!(errors.len() == 1 && errors[0].starts_with(expected), "{text}: {errors:?}");
     }
 }

@@ -133,7 +133,7 @@ fn c05_admission_is_configured() {
 }
 
 #[test]
-fn c06_the_unit_of_stock_is_configured_whatever_the_cost() {
+fn c06_the_unit_of_stock_does_not_depend_on_the_cost() {
     let text = "[controller]\nstock = 'tokens'\nwatermark_per_backend = 9000\n\
                 [queue]\ncost = 'bytes'";
     let config = good(text);

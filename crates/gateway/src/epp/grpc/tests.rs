@@ -57,14 +57,14 @@ fn x02_messages_sent_together_leave_as_one_frame_and_the_status_comes_last() {
 }
 
 #[test]
-fn x02_a_call_that_goes_on_says_what_it_has_to_say() {
+fn x02_a_running_call_sends_its_messages() {
     let mut reply = saying(&["a"], pending());
     assert!(matches!(poll(&mut reply), Poll::Ready(Some(_))));
     assert!(matches!(poll(&mut reply), Poll::Pending));
 }
 
 #[test]
-fn x02_a_call_that_fails_says_why() {
+fn x02_a_failed_call_has_a_status_and_a_message() {
     let mut reply = saying(&[], async { Err(Status::new(Code::NotFound, "not here")) });
     let Poll::Ready(Some(frame)) = poll(&mut reply) else { panic!("there is no status") };
     let trailers = frame.into_trailers().unwrap();
@@ -74,7 +74,7 @@ fn x02_a_call_that_fails_says_why() {
 
 /// A long answer waits for its reader instead of being held twice.
 #[test]
-fn x02_who_says_much_waits_until_it_is_taken() {
+fn x02_a_sender_waits_until_its_messages_are_taken() {
     let outgoing = Outgoing::default();
     let out = outgoing.clone();
     let work = async move {

@@ -55,7 +55,7 @@ fn d03_the_capacity_may_follow_from_the_page() {
 }
 
 #[test]
-fn d06_a_missing_metric_or_one_that_is_not_a_number_is_an_error() {
+fn d06_a_missing_or_non_numeric_metric_is_an_error() {
     let fixed = Capacity::Fixed(80.0);
     let full = wanted("full", &[("pool", "x")], MetricMeaning::Saturation);
     for (page, why) in [

@@ -32,7 +32,7 @@ fn p01_there_are_four_bands_and_normal_is_the_default() {
 }
 
 #[test]
-fn p02_every_word_is_known_in_any_case() {
+fn p02_every_name_is_known_in_any_case() {
     let words = [
         ("x-priority", "critical", Band::Critical),
         ("x-priority", "CRITICAL", Band::Critical),
@@ -89,7 +89,7 @@ const UNKNOWN: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn p02_the_first_known_value_wins_whatever_the_others_say() {
+fn p02_the_first_known_value_wins() {
     let config = config();
     // Each source is absent, unknown, or known.
     for number in 0..3u32.pow(5) {

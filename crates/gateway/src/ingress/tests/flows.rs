@@ -30,7 +30,7 @@ fn q01_a_flow_is_named_by_the_configured_attributes() {
 }
 
 #[test]
-fn q01_whoever_leaves_the_value_out_shares_one_flow() {
+fn q01_requests_that_omit_the_value_share_one_flow() {
     let team = by(&[Attribute::Header("x-team".into())]);
     assert_eq!(chat(&team, &[]).flow, "-");
     assert_eq!(chat(&team, &[("x-team", "")]).flow, "-");

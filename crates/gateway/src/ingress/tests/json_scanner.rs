@@ -211,7 +211,7 @@ const CASES: &[&str] = &[
 ];
 
 #[test]
-fn x03_the_walk_takes_the_same_numbers_words_and_letters() {
+fn x03_the_scanner_accepts_the_same_numbers_literals_and_escapes() {
     CASES.iter().for_each(|text| check(text));
     let digits = |count| "9".repeat(count);
     [299, 300, 308, 309, 310, 400].iter().for_each(|&count| check(&digits(count)));

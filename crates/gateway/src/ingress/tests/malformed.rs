@@ -63,7 +63,7 @@ fn x03_a_complaint_never_quotes_much_of_a_body() {
 }
 
 #[test]
-fn x03_a_complaint_says_where() {
+fn x03_an_error_gives_its_position() {
     let Err(Fault::InvalidRequest(text)) = posted(CHAT, b"{\"model\":\n nope}") else { panic!() };
     assert!(text.contains("line 2 column"), "{text}");
 }

@@ -5,7 +5,7 @@ use flow::Span;
 use crate::observe::histogram::{Histogram, STEPS};
 
 #[test]
-fn steps_rise_and_their_texts_say_what_they_are() {
+fn the_buckets_rise_and_their_texts_are_their_bounds() {
     for pair in STEPS.windows(2) {
         assert!(pair[0].0 < pair[1].0);
     }

@@ -44,7 +44,7 @@ fn a_greeting_is_not_the_first_token() {
 
 /// What servers send that tell no usage: the greeting, what says nothing and the end are no tokens.
 #[test]
-fn only_events_that_say_something_are_counted() {
+fn only_events_with_content_are_counted() {
     let nothing = [
         r#"{"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
         r#"{"choices": [{"delta": {"role": null, "content": null}, "finish_reason": "stop"}]}"#,
@@ -75,7 +75,7 @@ fn only_events_that_say_something_are_counted() {
 }
 
 #[test]
-fn ollama_counts_in_lines_and_tells_its_counts_at_the_end() {
+fn ollama_streams_lines_and_reports_its_counts_at_the_end() {
     let lines = [
         &b"{\"message\":{\"role\":\"assistant\",\"content\":\"x\"},\"done\":false}\n"[..],
         b"{\"done\":true,\"total_duration\":5,\"prompt_eval_count\":26,\"eval_count\":298}\n",
@@ -104,7 +104,7 @@ fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
 }
 
 #[test]
-fn a_whole_answer_tells_its_usage_and_no_tokens() {
+fn a_whole_response_reports_its_usage_and_no_tokens() {
     let answer =
         b"{\"usage\": {\"input_tokens\": 7, \"output_tokens\": 3}, \"object\":\"response\"}";
     let counter = read(StreamFormat::Whole, &[answer]);

@@ -81,7 +81,7 @@ async fn x03_a_connection_ends_when_nothing_more_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x03_a_head_that_does_not_end_is_told_of_also_on_a_used_connection() {
+async fn x03_an_unfinished_head_is_refused_also_on_a_used_connection() {
     let mut stream = connect(Duration::ZERO).await;
     ask(&mut stream).await;
     stream.write_all(b"GET /").await.unwrap();

@@ -75,7 +75,7 @@ fn no_tokens_are_taken_as_one() {
 }
 
 #[test]
-fn running_sequences_come_first_and_prompts_share_what_is_left() {
+fn running_sequences_come_first_and_prompts_share_the_rest() {
     let mut engine = engine(BatchShape { max_batched_tokens: 32, ..small() });
     engine.submit(job(1, 10, 9), Time::ZERO).unwrap();
     engine.submit(job(2, 40, 9), Time::ZERO).unwrap();
@@ -207,7 +207,7 @@ fn a_scheduling_ends_with_a_job_that_throws_itself_back() {
 }
 
 #[test]
-fn a_step_that_throws_back_takes_nobody_in() {
+fn a_step_that_preempts_admits_no_sequence() {
     let mut engine = short_of_one_block([0, 5, 5]);
     engine.submit(urgent(4, 4, 9, 9), engine.next_event().unwrap()).unwrap();
     step(&mut engine);
@@ -257,7 +257,7 @@ fn a_name_is_used_once_at_a_time() {
 }
 
 #[test]
-fn an_aborted_job_frees_its_blocks_and_says_nothing_more() {
+fn an_aborted_job_frees_its_blocks_and_reports_nothing_more() {
     let mut engine = engine(BatchShape { max_seqs: 1, ..small() });
     engine.submit(job(1, 64, 5), Time::ZERO).unwrap();
     engine.submit(job(2, 20, 1), Time::ZERO).unwrap();

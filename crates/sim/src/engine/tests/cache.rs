@@ -43,7 +43,7 @@ fn only_whole_blocks_of_equal_text_after_equal_text_are_found() {
 }
 
 #[test]
-fn generated_text_is_nobody_elses_prompt() {
+fn generated_text_is_no_prefix_of_another_prompt() {
     let mut engine = engine(roomy());
     let mut writer = prefixed(1, 40, &[7]);
     writer.output = 200;
@@ -82,7 +82,7 @@ fn running_jobs_share_the_blocks_of_a_common_beginning() {
 }
 
 #[test]
-fn what_is_longest_out_of_use_is_forgotten_first_and_the_ends_before_the_beginnings() {
+fn the_least_recently_used_blocks_are_evicted_first_and_ends_before_beginnings() {
     let mut engine = engine(roomy());
     hits_of(&mut engine, 1, 1024, &[1, 2]);
     hits_of(&mut engine, 2, 1024, &[3, 4]);
@@ -97,7 +97,7 @@ fn what_is_longest_out_of_use_is_forgotten_first_and_the_ends_before_the_beginni
 }
 
 #[test]
-fn a_preempted_job_finds_again_what_nobody_took() {
+fn a_preempted_job_finds_its_unevicted_blocks_again() {
     let mut engine = engine(BatchShape { max_batched_tokens: 1000, ..small() });
     engine.submit(job(1, 64, 18), Time::ZERO).unwrap();
     engine.submit(job(2, 64, 18), Time::ZERO).unwrap();

@@ -80,7 +80,7 @@ fn a_broken_recording_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_replay_without_error_compares_as_equal_and_the_table_says_what_is_off() {
+fn a_replay_without_error_compares_as_equal_and_the_table_shows_differences() {
     let mut rows = parse(TWO).unwrap();
     let profile = Profile::named("h100-8b").unwrap();
     let outcomes = replay(&profile, &rows).unwrap();
@@ -128,7 +128,7 @@ fn row_of(number: u64) -> RecordedRequest {
 }
 
 #[test]
-fn a_replay_with_a_job_that_cannot_fit_says_so() {
+fn a_replay_with_a_job_that_cannot_fit_is_an_error() {
     let mut rows = parse(TWO).unwrap();
     rows[1].prompt = 1_000_000;
     let refused = replay(&Profile::named("h100-8b").unwrap(), &rows).unwrap_err();

@@ -58,7 +58,7 @@ fn numbers_are_short() {
 }
 
 #[test]
-fn time_is_told_as_people_tell_it() {
+fn times_have_readable_units() {
     assert_eq!(across(seconds(), 0.0, 150.0), ["0", "30s", "1m", "1m30s", "2m", "2m30s"]);
     assert_eq!(across(seconds(), 0.0, 1.0), ["0", "0.2s", "0.4s", "0.6s", "0.8s", "1.0s"]);
     assert_eq!(across(seconds(), 0.0, 0.01), ["0", "2ms", "4ms", "6ms", "8ms", "10ms"]);
@@ -105,7 +105,7 @@ fn ticks_can_be_taken_away_but_not_all() {
 }
 
 #[test]
-fn what_is_nearer_to_zero_than_any_measurement_is_zero() {
+fn values_below_measurable_size_are_shown_as_zero() {
     let least = f64::from_bits(1);
     assert_eq!(up(plain(), 0.0, least), up(plain(), 0.0, 0.0));
     assert_eq!(across(plain(), -least, least), across(plain(), 0.0, 0.0));

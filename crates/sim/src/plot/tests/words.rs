@@ -18,7 +18,7 @@ fn signs_of_markup_lose_their_meaning() {
 }
 
 #[test]
-fn every_word_of_a_chart_is_escaped() {
+fn every_text_of_a_chart_is_escaped() {
     let evil = "</text><script>alert(\"1\")</script>&'";
     let mut chart = chart(vec![line(evil, &[(0.0, 1.0), (1.0, 2.0)])]);
     chart.title = evil.into();
@@ -46,7 +46,7 @@ fn long_names_are_cut() {
 }
 
 #[test]
-fn long_words_are_wrapped_once() {
+fn long_texts_are_wrapped_once() {
     assert!(wrap("", 12.0, 100.0).is_empty());
     assert_eq!(wrap("one two", 12.0, 100.0), ["one two"]);
     assert_eq!(wrap("one two three four", 12.0, 80.0), ["one two", "three four"]);
@@ -82,7 +82,7 @@ fn series_beyond_the_twelfth_are_counted() {
 }
 
 #[test]
-fn a_series_without_a_name_has_no_row_and_one_without_data_says_so() {
+fn a_series_without_a_name_has_no_row_and_one_without_data_is_marked() {
     let dashed = Series::new("", Style::Dashed, 0, vec![(0.0, 1.0), (1.0, 1.0)]);
     let svg =
         chart(vec![line("served", &[(0.0, 0.0), (1.0, 2.0)]), dashed, line("idle", &[])]).svg();

@@ -74,7 +74,7 @@ fn a_crash_loses_nothing_that_had_not_begun_while_another_engine_is_up() {
 }
 
 #[test]
-fn the_gateway_hears_of_a_crash_after_the_network_delay() {
+fn the_gateway_learns_of_a_crash_after_the_network_delay() {
     let requests = vec![request(0, 10, 5000)];
     let faults = vec![fault(1000, 0, FaultKind::Crash)];
     let mut setup = with_faults(vec![plain(1)], requests, faults);
@@ -213,7 +213,7 @@ fn without_metrics_nothing_is_heard() {
 }
 
 #[test]
-fn a_fault_of_no_engine_harms_nobody() {
+fn a_fault_of_an_unknown_engine_has_no_effect() {
     let faults = vec![fault(0, 9, FaultKind::Crash)];
     let history =
         run(with_faults(vec![plain(1)], vec![request(1, 10, 10)], faults), &mut Direct::new());

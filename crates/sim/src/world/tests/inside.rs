@@ -16,7 +16,7 @@ fn tight() -> (Profile, Vec<Request>) {
 }
 
 #[test]
-fn what_is_computed_twice_counts_once() {
+fn recomputed_tokens_count_once() {
     let (profile, requests) = tight();
     let source = Source::new("all", requests.into_iter());
     let setup = Setup::new(vec![profile], vec![source], Span::from_secs(100));
@@ -42,7 +42,7 @@ fn preemptions_before_a_crash_are_not_forgotten() {
 }
 
 #[test]
-fn engines_are_told_the_band_only_where_the_setup_says_so() {
+fn engines_know_the_band_only_if_configured() {
     let order = |priorities: bool| {
         let profile = batch(|shape| (shape.max_seqs, shape.policy) = (1, Policy::Priority));
         let normal = Source::new("normal", (0..2).map(|at| request(at, 100, 50)));

@@ -203,7 +203,7 @@ impl Lossy {
 
 /// When any reply of any verb is lost, the verb still takes effect once, and its caller learns so.
 #[tokio::test]
-async fn d07_a_verb_whose_answer_was_lost_is_done_once() {
+async fn d07_a_verb_whose_reply_was_lost_runs_once() {
     let redis = Redis::start();
     let lossy = Lossy::new(&redis).await;
     let url = format!("redis://127.0.0.1:{}", lossy.port);

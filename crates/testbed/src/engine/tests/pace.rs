@@ -66,7 +66,7 @@ async fn a_service_time_is_the_same_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_nobody_waits_for_gives_its_place_up() {
+async fn a_job_whose_client_left_frees_its_place() {
     let machine = machine(tokens(1));
     let long = machine.enter(work(1, 1000)).unwrap();
     let next = moments(&machine, work(1, 1));
@@ -99,7 +99,7 @@ async fn a_profile_is_a_machine_of_the_simulator() {
 }
 
 #[test]
-fn settings_that_make_no_sense_say_why() {
+fn invalid_settings_are_explained() {
     let wrong = |settings: Settings| Engine::start(settings).unwrap_err().to_string();
     let profile = Settings { pace: Pace::Profile("tpu".into()), ..fast() };
     assert!(wrong(profile).contains("rtx4090-8b"));

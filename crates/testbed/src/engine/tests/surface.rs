@@ -13,7 +13,7 @@ const TOOLS: &str = r#","tools":[{"type":"function","function":{"name":"weather"
     "required":["city","days"]}}},{"type":"function","function":{"name":"other"}}]"#;
 
 #[test]
-fn a_chat_is_answered_with_as_many_words_as_it_asks_for() {
+fn a_chat_gets_as_many_words_as_it_requests() {
     let engine = start(fast());
     let reply = chat(&engine, r#","max_tokens":5"#);
     let json = reply.json();
@@ -52,7 +52,7 @@ fn a_streamed_chat_has_a_role_then_one_chunk_for_each_token_and_the_usage_if_ask
 }
 
 #[test]
-fn a_tool_is_called_if_there_is_one_and_its_result_is_answered_in_words() {
+fn a_tool_is_called_if_offered_and_its_result_gets_a_text() {
     let engine = start(fast());
     let call = chat(&engine, TOOLS).json()["choices"][0].clone();
     let function = &call["message"]["tool_calls"][0]["function"];
@@ -162,7 +162,7 @@ fn unbase64(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn ollama_streams_lines_unless_told_not_to() {
+fn ollama_streams_lines_unless_disabled() {
     let engine = start(fast());
     let body = chat_body(r#","options":{"num_predict":3}"#);
     let reply = post(&engine, "/api/chat", &body);
@@ -191,7 +191,7 @@ fn ollama_streams_lines_unless_told_not_to() {
 }
 
 #[test]
-fn it_tells_its_models_its_version_and_that_it_is_well() {
+fn it_serves_its_models_its_version_and_its_health() {
     let engine = start(Settings { models: vec!["m".into(), "n".into()], ..fast() });
     let models = get(&engine, "/v1/models").json();
     assert_eq!((&models["data"][0]["id"], &models["data"][1]["id"]), (&json!("m"), &json!("n")));
@@ -235,7 +235,7 @@ fn what_makes_no_sense_is_refused_in_the_language_of_the_client() {
 }
 
 #[test]
-fn the_same_seed_says_the_same_and_echo_says_what_was_said() {
+fn the_same_seed_gives_the_same_text_and_echo_repeats_the_prompt() {
     let said = |settings: Settings| chat(&start(settings), r#","max_tokens":9"#).body;
     assert_eq!(said(fast()), said(fast()));
     assert_ne!(said(fast()), said(Settings { seed: 2, ..fast() }));
@@ -256,7 +256,7 @@ fn the_last_request_can_be_seen_as_it_arrived() {
 }
 
 #[tokio::test]
-async fn it_speaks_http2_without_being_asked_first() {
+async fn it_speaks_http2_with_prior_knowledge() {
     let engine = start(fast());
     let stream = tokio::net::TcpStream::connect(engine.address()).await.unwrap();
     let io = TokioIo::new(stream);

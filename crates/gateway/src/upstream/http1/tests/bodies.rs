@@ -92,7 +92,7 @@ fn what_follows_an_answer_is_not_part_of_it() {
 }
 
 #[test]
-fn how_much_is_to_come_is_told_where_it_is_known() {
+fn the_size_hint_is_exact_where_the_length_is_known() {
     assert_eq!(Framing::Length(7).size_hint().exact(), Some(7));
     assert_eq!(Framing::chunked().size_hint().exact(), None);
     assert_eq!(Framing::UntilClose.size_hint().upper(), None);

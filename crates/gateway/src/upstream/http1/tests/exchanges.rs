@@ -67,7 +67,7 @@ async fn a_connection_serves_one_request_after_another() {
 }
 
 #[tokio::test]
-async fn a_large_answer_passes_whole() {
+async fn a_large_response_passes_whole() {
     let (mut link, mut backend) = connect().await;
     let sent: Vec<u8> = (0..5_000_000_u32).map(|at| (at % 251) as u8).collect();
     let serve = async {
@@ -133,7 +133,7 @@ async fn an_idle_connection_is_not_quiet_when_it_is_closed_or_spoken_on() {
 }
 
 #[tokio::test]
-async fn whether_anything_came_is_known_when_it_breaks() {
+async fn a_broken_exchange_knows_whether_any_byte_came() {
     for (sent, untouched) in [(&b""[..], true), (b"HTTP/1.1 200 OK\r\n", false)] {
         let (mut link, mut backend) = connect().await;
         let serve = async move {
@@ -147,7 +147,7 @@ async fn whether_anything_came_is_known_when_it_breaks() {
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_not_read_for_ever() {
+async fn a_head_without_an_end_is_refused() {
     let (mut link, mut backend) = connect().await;
     let serve = async move {
         let line = [b"x: ", &[b'y'; 10_000][..], b"\r\n"].concat();

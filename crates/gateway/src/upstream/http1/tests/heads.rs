@@ -29,7 +29,7 @@ fn a_request_is_sent_as_it_is_with_the_backends_host_and_one_length() {
 }
 
 #[test]
-fn a_length_is_told_where_there_is_a_body_or_one_is_usual() {
+fn content_length_is_sent_with_a_body_and_with_methods_that_usually_have_one() {
     let told = |method, body: &[u8]| {
         let mut out = Vec::new();
         Errand::new(method, body).wanted().write(&mut out);
@@ -131,7 +131,7 @@ fn bytes_that_are_no_head_are_refused() {
 }
 
 #[test]
-fn a_connection_lasts_if_both_sides_can_tell_where_the_answer_ends() {
+fn a_connection_is_kept_if_both_sides_know_where_the_response_ends() {
     let cases = [
         ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", true),
         ("HTTP/1.1 204 No Content\r\n\r\n", true),
@@ -152,7 +152,7 @@ fn a_connection_lasts_if_both_sides_can_tell_where_the_answer_ends() {
 }
 
 #[test]
-fn the_version_is_told_as_it_came() {
+fn the_version_of_the_response_is_reported() {
     let old = get(b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
     assert_eq!(old.response.version(), Version::HTTP_10);
 }

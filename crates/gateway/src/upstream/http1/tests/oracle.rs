@@ -66,7 +66,7 @@ async fn by_hyper(bytes: &[u8]) -> Option<(u16, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn whatever_we_take_hyper_takes_the_same_way(
+    fn every_accepted_response_is_read_the_same_way_by_hyper(
         answer in prop::sample::select(&ANSWERS[..]),
         damages in prop::collection::vec(damage(), 0..4),
         size in 1..40_usize,
