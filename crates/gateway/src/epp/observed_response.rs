@@ -46,14 +46,14 @@ impl ObservedResponse {
     pub(super) fn awaited(request: Box<Request>, admitted: Admitted, sees_bodies: bool) -> Self {
         let Admitted { grant, endpoint } = admitted;
         let mut added = HeaderMap::new();
-        let told = headers::Told {
+        let description = headers::RouteDescription {
             backend: &endpoint.name_header,
             choice: grant.choice,
             waited: grant.waited,
             request_id: &request.intent.request_id,
             headroom: None,
         };
-        headers::describe(&mut added, &told);
+        headers::describe(&mut added, &description);
         Self {
             request: Some(request),
             counter: TokenCounter::new(StreamFormat::Whole),

@@ -17,14 +17,14 @@ struct QueueRoom {
 pub(super) fn add(headers: &mut HeaderMap, request: &Request, admitted: &Admitted) {
     let server = &request.config.server;
     let room = room(request);
-    let told = headers::Told {
+    let description = headers::RouteDescription {
         backend: &admitted.endpoint.name_header,
         choice: admitted.grant.choice,
         waited: admitted.grant.waited,
         request_id: &request.intent.request_id,
         headroom: room.filter(|_| server.headroom_headers).map(|room| room.headroom.into()),
     };
-    headers::describe(headers, &told);
+    headers::describe(headers, &description);
     if let Some(room) = room.filter(|_| server.orca) {
         headers::report_load(headers, room.utilization());
     }

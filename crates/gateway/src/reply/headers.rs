@@ -32,7 +32,7 @@ const TENTHS_MAX: f64 = 1e12;
 
 /// The values of the headers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
+pub(crate) struct RouteDescription<'a> {
     /// The backend's name.
     pub(crate) backend: &'a HeaderValue,
     /// Why it was chosen, if that is known.
@@ -61,11 +61,11 @@ pub(crate) fn from_upstream(mut headers: HeaderMap) -> HeaderMap {
 }
 
 /// Adds the headers. They replace a backend's own headers of the same names.
-pub(crate) fn describe(headers: &mut HeaderMap, told: &Told<'_>) {
+pub(crate) fn describe(headers: &mut HeaderMap, description: &RouteDescription<'_>) {
     headers.reserve(TOLD);
-    let waited = whole(told.waited.nanos() / NANOS_PER_MILLI);
-    headers.insert(BACKEND_USED, told.backend.clone());
-    if let Some(choice) = told.choice {
+    let waited = whole(description.waited.nanos() / NANOS_PER_MILLI);
+    headers.insert(BACKEND_USED, description.backend.clone());
+    if let Some(choice) = description.choice {
         let power = tenths(choice.power_watts, Tenth::Always);
         headers.insert(ROUTING_REASON, HeaderValue::from_static(choice.reason.text()));
         headers.insert(QUEUE_DEPTH, whole(choice.depth.into()));
@@ -73,12 +73,12 @@ pub(crate) fn describe(headers: &mut HeaderMap, told: &Told<'_>) {
         headers.insert(POWER_WATTS, power.clone());
         headers.insert(POWER_W, power);
     }
-    if let Some(headroom) = told.headroom {
+    if let Some(headroom) = description.headroom {
         headers.insert(HEADROOM, whole(headroom));
         headers.insert(QUEUE_DURATION_MS, waited.clone());
     }
     headers.insert(QUEUE_WAIT_MS, waited);
-    headers.insert(REQUEST_ID, told.request_id.clone());
+    headers.insert(REQUEST_ID, description.request_id.clone());
 }
 
 /// Adds the request's id to a response that the gateway writes itself.

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
 use super::error;
-use super::headers::{Told, describe, from_upstream, identify, report_load};
+use super::headers::{RouteDescription, describe, from_upstream, identify, report_load};
 use super::{Fault, Refused};
 
 fn refused(fault: Fault, retry_after: Option<Span>) -> Response<Full<Bytes>> {
@@ -216,7 +216,7 @@ fn told(choice: Option<RouteChoice>, waited: Span, headroom: Option<u64>) -> Hea
         (&HeaderValue::from_static("ollama-npu"), &HeaderValue::from_static("r-1"));
     let mut headers = HeaderMap::new();
     headers.insert("x-backend-used", HeaderValue::from_static("a backend's own word"));
-    describe(&mut headers, &Told { backend, choice, waited, request_id, headroom });
+    describe(&mut headers, &RouteDescription { backend, choice, waited, request_id, headroom });
     headers
 }
 

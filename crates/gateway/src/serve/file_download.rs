@@ -14,23 +14,23 @@ use crate::request::RequestRecord;
 
 /// See the module's description.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct RecordedDownload {
     file: Download,
     /// Until the end.
     record: Option<RequestRecord>,
 }
 
-// === impl Told ===
+// === impl RecordedDownload ===
 
-impl Told {
+impl RecordedDownload {
     /// `bare` means that only the head is asked for.
     pub(super) fn new(file: Download, record: RequestRecord, bare: bool) -> Self {
-        let mut told = Self { file, record: Some(record) };
+        let mut download = Self { file, record: Some(record) };
         // hyper does not poll an empty body.
-        if bare || told.file.is_end_stream() {
-            told.complete();
+        if bare || download.file.is_end_stream() {
+            download.complete();
         }
-        told
+        download
     }
 
     fn passed(&mut self, frame: &Frame<Bytes>) {
@@ -50,7 +50,7 @@ impl Told {
     }
 }
 
-impl Body for Told {
+impl Body for RecordedDownload {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -58,16 +58,16 @@ impl Body for Told {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let told = self.get_mut();
-        let next = ready!(Pin::new(&mut told.file).poll_frame(context));
+        let download = self.get_mut();
+        let next = ready!(Pin::new(&mut download.file).poll_frame(context));
         match &next {
-            Some(Ok(frame)) => told.passed(frame),
+            Some(Ok(frame)) => download.passed(frame),
             Some(Err(_)) => {
-                if let Some(record) = told.record.take() {
+                if let Some(record) = download.record.take() {
                     record.fail(&Fault::Internal);
                 }
             }
-            None => told.complete(),
+            None => download.complete(),
         }
         Poll::Ready(next)
     }

@@ -9,7 +9,7 @@ use http::{Method, Request, Response, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
-use super::file_download::Told;
+use super::file_download::RecordedDownload;
 use super::response_writer::Content;
 use super::worker::Worker;
 use super::{batch_routes, dispatch_pages};
@@ -79,9 +79,9 @@ pub(super) async fn answer(
 
 /// The body of a file, whose record ends with its last byte.
 fn send(file: Download, record: RequestRecord, (parts, limit): (&Parts, Duration)) -> Content {
-    let told = Told::new(file, record, parts.method == Method::HEAD);
+    let download = RecordedDownload::new(file, record, parts.method == Method::HEAD);
     match parts.version {
-        Version::HTTP_2 => Content::handed(told, limit),
-        _ => Content::Stored(told),
+        Version::HTTP_2 => Content::handed(download, limit),
+        _ => Content::Stored(download),
     }
 }

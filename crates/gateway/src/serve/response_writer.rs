@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc;
 
 use super::connection::Serving;
-use super::file_download::Told;
+use super::file_download::RecordedDownload;
 use crate::proxy::{BodyError, ResponseBody};
 use crate::task;
 
@@ -47,7 +47,7 @@ pub(super) enum Content {
     /// A backend's response.
     Relayed(Box<ResponseBody>),
     /// A stored file.
-    Stored(Told),
+    Stored(RecordedDownload),
     /// Written by a task.
     Handed(Handed),
 }
