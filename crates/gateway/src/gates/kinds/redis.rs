@@ -1,8 +1,10 @@
 //! The kind `redis`: a number in a Redis key that another program maintains.
 //!
-//! One `GET` per interval needs no client library: the protocol is a few lines. Replies are
-//! bounded, and a connection is not used again after an error. A missing key, or a value that is
-//! not a number, closes the gate.
+//! The gate has a connection of its own and does not use that of the store. The store needs the
+//! primary, loads its scripts, retries for seconds and reads replies of any size. A gate may read a
+//! replica, must fail within its interval, and bounds each reply; one `GET` needs only a few lines
+//! of the protocol. A connection is not used again after an error. A missing key, or a value that
+//! is not a number, closes the gate.
 
 use flow::budget::Basis;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
