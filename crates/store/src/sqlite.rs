@@ -103,40 +103,28 @@ impl SqliteStore {
 
     /// Runs an operation in the transaction of the next group. When the future resolves, the
     /// operation is durable or has failed without effect. Dropping the future does not undo it.
-    pub(crate) fn write<T, E>(
+    pub(crate) fn write<T: Send + 'static, E: Into<StoreError> + 'static>(
         &self,
         operation: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
-    ) -> StoreFuture<'_, T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError> + 'static,
-    {
+    ) -> StoreFuture<'_, T> {
         Box::pin(self.writer.run(|_| false, operation))
     }
 
     /// Like [`SqliteStore::write`], and resolves [`Store::changed`] if `notifies` says so of the
     /// result.
-    pub(crate) fn write_and_notify<T, E>(
+    pub(crate) fn write_and_notify<T: Send + 'static, E: Into<StoreError> + 'static>(
         &self,
         notifies: fn(&T) -> bool,
         operation: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
-    ) -> StoreFuture<'_, T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError> + 'static,
-    {
+    ) -> StoreFuture<'_, T> {
         Box::pin(self.writer.run(notifies, operation))
     }
 
     /// Runs an operation on a snapshot of the file, as it was after some commit.
-    pub(crate) fn read<T, E>(
+    pub(crate) fn read<T: Send + 'static, E: Into<StoreError> + 'static>(
         &self,
         operation: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
-    ) -> StoreFuture<'_, T>
-    where
-        T: Send + 'static,
-        E: Into<StoreError> + 'static,
-    {
+    ) -> StoreFuture<'_, T> {
         Box::pin(self.reader.run(|_| false, operation))
     }
 }

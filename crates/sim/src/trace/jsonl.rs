@@ -7,6 +7,7 @@ use flow::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::number::NumberError;
 use super::{Entry, Fault, Field, NOBODY, SEGMENT_TOKENS, number};
 
 const PROMPT: Field = Field::Key("input_length");
@@ -60,19 +61,22 @@ fn present(key: Field, value: Option<Value>) -> Result<Value, Fault> {
 
 fn moment(value: Option<Value>) -> Result<Time, Fault> {
     let value = present(Jsonl::TIME, value)?;
-    let told =
-        |problem| Jsonl::TIME.fault(format!("{}{problem}", number::quote(&value.to_string())));
-    let millis = value.as_f64().ok_or_else(|| told(" is not a number"))?;
-    let rounded = number::moment(millis / MILLIS_PER_SEC).map_err(told)?;
+    let fault = |error: NumberError| Jsonl::TIME.fault(error.about(&value.to_string()));
+    let millis = value.as_f64().ok_or_else(|| fault(NumberError::NotANumber))?;
+    let rounded = number::moment(millis / MILLIS_PER_SEC).map_err(fault)?;
     Ok(value.as_u64().map_or(rounded, Time::from_millis))
 }
 
 fn tokens(key: Field, value: Option<Value>) -> Result<u32, Fault> {
     let value = present(key, value)?;
-    let told = |problem| key.fault(format!("{value}{problem}"));
     match value.as_u64() {
-        Some(count) => number::tokens_within(count).map_err(told),
-        None => Err(key.fault(number::not_a_count(&value.to_string()))),
+        Some(count) => {
+            number::tokens_within(count).map_err(|error| key.fault(format!("{value} {error}")))
+        }
+        None => {
+            let text = value.to_string();
+            Err(key.fault(NumberError::of_count(&text).about(&text)))
+        }
     }
 }
 
@@ -86,8 +90,8 @@ fn prefix(ids: &Value, prompt: u32) -> Result<Arc<[u64]>, Fault> {
         return Err(PREFIX.fault(message));
     }
     let id = |value: &Value| {
-        let problem = || format!("{} is not a whole number", number::quote(&value.to_string()));
-        value.as_u64().ok_or_else(|| PREFIX.fault(problem()))
+        let fault = || PREFIX.fault(NumberError::NotWhole.about(&value.to_string()));
+        value.as_u64().ok_or_else(fault)
     };
     ids.iter().map(id).collect()
 }

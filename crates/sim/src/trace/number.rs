@@ -1,4 +1,6 @@
-//! The numbers of a trace, each with its bounds and the words to refuse it.
+//! The numbers of a trace, with their bounds.
+
+use std::fmt;
 
 use flow::Time;
 
@@ -9,6 +11,18 @@ const SECS_MAX: f64 = 1e10;
 const NANOS_PER_SEC: f64 = 1e9;
 const QUOTE_CHARS: usize = 60;
 
+/// Why a number is refused: the end of a sentence that begins with the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NumberError {
+    NotANumber,
+    NotWhole,
+    NotFinite,
+    Negative,
+    NoTokens,
+    TooManyTokens,
+    TooFar,
+}
+
 /// The beginning of a text, with everything unprintable escaped.
 pub(super) fn quote(text: &str) -> String {
     match text.char_indices().nth(QUOTE_CHARS) {
@@ -18,47 +32,71 @@ pub(super) fn quote(text: &str) -> String {
 }
 
 /// A count of tokens.
-pub(super) fn tokens(text: &str) -> Result<u32, String> {
+pub(super) fn tokens(text: &str) -> Result<u32, NumberError> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits {
-        return Err(not_a_count(text));
+        return Err(NumberError::of_count(text));
     }
     // Digits fail to parse only when they are too many.
-    tokens_within(text.parse().unwrap_or(u64::MAX)).map_err(|problem| quote(text) + &problem)
+    tokens_within(text.parse().unwrap_or(u64::MAX))
 }
 
 /// A count of tokens that is already a number.
-pub(super) fn tokens_within(count: u64) -> Result<u32, String> {
+pub(super) fn tokens_within(count: u64) -> Result<u32, NumberError> {
     match u32::try_from(count) {
-        Ok(0) => Err(" tokens cannot be served: leave the row out".to_owned()),
+        Ok(0) => Err(NumberError::NoTokens),
         Ok(count) if count <= TOKENS_MAX => Ok(count),
-        _ => Err(format!(" is more than {TOKENS_MAX} tokens")),
-    }
-}
-
-/// Says why a text is no count.
-pub(super) fn not_a_count(text: &str) -> String {
-    match text.parse::<f64>() {
-        Ok(number) if number < 0.0 => format!("{} is negative", quote(text)),
-        _ => format!("{} is not a whole number", quote(text)),
+        _ => Err(NumberError::TooManyTokens),
     }
 }
 
 /// A moment written in seconds.
-pub(super) fn seconds(text: &str) -> Result<Time, String> {
-    let secs: f64 = text.parse().map_err(|_| format!("{} is not a number", quote(text)))?;
-    moment(secs).map_err(|problem| quote(text) + problem)
+pub(super) fn seconds(text: &str) -> Result<Time, NumberError> {
+    moment(text.parse().map_err(|_| NumberError::NotANumber)?)
 }
 
 /// A moment this many seconds after the origin.
-pub(super) fn moment(secs: f64) -> Result<Time, &'static str> {
+pub(super) fn moment(secs: f64) -> Result<Time, NumberError> {
     if !secs.is_finite() {
-        Err(" is not a finite number")
+        Err(NumberError::NotFinite)
     } else if secs < 0.0 {
-        Err(" is negative")
+        Err(NumberError::Negative)
     } else if secs > SECS_MAX {
-        Err(" is centuries away: is it in another unit?")
+        Err(NumberError::TooFar)
     } else {
         Ok(Time::from_nanos((secs * NANOS_PER_SEC).round() as u64))
     }
 }
+
+// === impl NumberError ===
+
+impl NumberError {
+    /// Why a text is not a count.
+    pub(super) fn of_count(text: &str) -> Self {
+        match text.parse::<f64>() {
+            Ok(number) if number < 0.0 => Self::Negative,
+            _ => Self::NotWhole,
+        }
+    }
+
+    /// The error with the text that it is about.
+    pub(super) fn about(self, text: &str) -> String {
+        format!("{} {self}", quote(text))
+    }
+}
+
+impl fmt::Display for NumberError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotANumber => f.write_str("is not a number"),
+            Self::NotWhole => f.write_str("is not a whole number"),
+            Self::NotFinite => f.write_str("is not a finite number"),
+            Self::Negative => f.write_str("is negative"),
+            Self::NoTokens => f.write_str("tokens cannot be served: leave the row out"),
+            Self::TooManyTokens => write!(f, "is more than {TOKENS_MAX} tokens"),
+            Self::TooFar => f.write_str("is centuries away: is it in another unit?"),
+        }
+    }
+}
+
+impl std::error::Error for NumberError {}

@@ -72,15 +72,15 @@ impl Table {
         let (time, written) = of(self.time);
         let at = match self.time.name {
             WALL => wall::moment(written).ok_or_else(|| not_a_wall_time(written)),
-            _ => number::seconds(written),
+            _ => number::seconds(written).map_err(|error| error.about(written)),
         };
         let (prompt, prompt_text) = of(self.prompt);
         let (output, output_text) = of(self.output);
         Ok(Entry {
             at: at.map_err(|message| time.fault(message))?,
             client: self.client.map_or(Ok(NOBODY), |column| client(fields[column.index]))?,
-            prompt: number::tokens(prompt_text).map_err(|message| prompt.fault(message))?,
-            output: number::tokens(output_text).map_err(|message| output.fault(message))?,
+            prompt: tokens(prompt, prompt_text)?,
+            output: tokens(output, output_text)?,
             prefix: Arc::default(),
         })
     }
@@ -109,6 +109,10 @@ impl Column {
     fn field(self) -> Field {
         Field::Column(self.name)
     }
+}
+
+fn tokens(field: Field, text: &str) -> Result<u32, Fault> {
+    number::tokens(text).map_err(|error| field.fault(error.about(text)))
 }
 
 fn missing(names: &[&'static str]) -> Fault {

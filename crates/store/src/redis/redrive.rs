@@ -1,7 +1,9 @@
 //! [`Store::redrive`](crate::Store::redrive): makes dead letters pending again.
 
+use std::fmt;
+
 use super::connection::Durability;
-use super::envelope::{self, DecodedMessage, Payload, deadline_secs};
+use super::envelope::{self, DecodedMessage, EnvelopeError, Payload, deadline_secs};
 use super::keys::{self, Keys};
 use super::list_dead_letters::{DeadMember, SelectedPages};
 use super::pipeline::Command;
@@ -12,6 +14,14 @@ use crate::error::StoreError;
 use crate::message::{BATCH_ROUTE, ENDED_WITH_BATCH};
 use crate::moment::Moment;
 use crate::{Redriven, Selection};
+
+/// Why a dead letter cannot be redriven.
+#[derive(Debug)]
+enum NotRedrivable {
+    /// It would be a dead letter again at once.
+    Unreadable(EnvelopeError),
+    EndedWithBatch,
+}
 
 pub(super) async fn redrive(
     store: &RedisStore,
@@ -29,7 +39,7 @@ pub(super) async fn redrive(
                     let requeued = redrive_one(store, &keys, (&dead, &message), now).await?;
                     redriven.requeued += u64::from(requeued);
                 }
-                Err(why) => redriven.skip(&dead.id, why),
+                Err(error) => redriven.skip(&dead.id, error.to_string()),
             }
         }
     }
@@ -41,14 +51,11 @@ pub(super) async fn redrive(
 }
 
 /// The message of a dead letter, or why it cannot be redriven.
-fn redrivable(dead: &DeadMember, keys: &Keys) -> Result<DecodedMessage, String> {
+fn redrivable(dead: &DeadMember, keys: &Keys) -> Result<DecodedMessage, NotRedrivable> {
     let text = String::from_utf8_lossy(&dead.member);
-    // A redriven unreadable message would be a dead letter again at once.
-    let message = envelope::decode(&text, &keys.pending).map_err(|error| {
-        format!("it cannot be read: {error}; purge it, and submit a corrected one")
-    })?;
+    let message = envelope::decode(&text, &keys.pending).map_err(NotRedrivable::Unreadable)?;
     match message.message.route.starts_with(BATCH_ROUTE) {
-        true => Err(ENDED_WITH_BATCH.into()),
+        true => Err(NotRedrivable::EndedWithBatch),
         false => Ok(message),
     }
 }
@@ -89,4 +96,17 @@ async fn redrive_one(
     }
     store.connection.run(marks, Durability::Primary).await?;
     Ok(true)
+}
+
+// === impl NotRedrivable ===
+
+impl fmt::Display for NotRedrivable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => {
+                write!(f, "it cannot be read: {error}; purge it, and submit a corrected one")
+            }
+            Self::EndedWithBatch => f.write_str(ENDED_WITH_BATCH),
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! A stand-in reads generously: what it does not know it passes over, since real engines differ in
 //! what they refuse and a gateway must not depend on any of it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -37,6 +38,15 @@ pub(super) struct Tool {
     pub(super) arguments: String,
 }
 
+/// Why a body is not a request.
+#[derive(Debug)]
+pub(super) enum ApiRequestError {
+    Json(serde_json::Error),
+    NoModel,
+    /// The key of the prompt.
+    NoPrompt(&'static str),
+}
+
 /// Tokens to answer with when the client does not say.
 const OUTPUT: u32 = 16;
 
@@ -49,12 +59,12 @@ const SEGMENT_BYTES: usize = 512 * TOKEN_BYTES;
 // === impl ApiRequest ===
 
 impl ApiRequest {
-    /// Reads a request's body; the error describes the problem.
-    pub(super) fn read(api: Api, body: &[u8]) -> Result<Self, String> {
-        let json: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        let model = json["model"].as_str().ok_or("model must be a string")?.to_owned();
+    /// Reads a request's body.
+    pub(super) fn read(api: Api, body: &[u8]) -> Result<Self, ApiRequestError> {
+        let json: Value = serde_json::from_slice(body).map_err(ApiRequestError::Json)?;
+        let model = json["model"].as_str().ok_or(ApiRequestError::NoModel)?.to_owned();
         let prompt = text(&json[api.prompt_key()])
-            .ok_or_else(|| format!("{} must be text, or a list of it", api.prompt_key()))?;
+            .ok_or_else(|| ApiRequestError::NoPrompt(api.prompt_key()))?;
         let stream = json["stream"].as_bool().unwrap_or(api.is_ollama());
         Ok(Self {
             api,
@@ -163,5 +173,17 @@ fn sample(parameter: &Value) -> Value {
         Some("array") => Value::Array(Vec::new()),
         Some("object") => Value::Object(serde_json::Map::new()),
         _ => "tide".into(),
+    }
+}
+
+// === impl ApiRequestError ===
+
+impl fmt::Display for ApiRequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => error.fmt(f),
+            Self::NoModel => f.write_str("model must be a string"),
+            Self::NoPrompt(key) => write!(f, "{key} must be text, or a list of it"),
+        }
     }
 }

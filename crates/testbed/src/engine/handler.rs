@@ -127,7 +127,7 @@ async fn work(
     }
     let request = match ApiRequest::read(api, &body) {
         Ok(request) => request,
-        Err(wrong) => return refuse(guard, api, 400, &wrong),
+        Err(error) => return refuse(guard, api, 400, &error.to_string()),
     };
     if !server.settings.models.contains(&request.model) {
         let text = format!("the model {:?} does not exist", request.model);

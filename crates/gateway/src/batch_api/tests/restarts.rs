@@ -54,14 +54,20 @@ fn d07_lines_that_waited_before_a_crash_are_not_queued_again() {
     assert_eq!(claimed, all);
 }
 
-#[test]
-fn d07_files_that_were_written_before_a_crash_are_written_again() {
-    let mut world = World::new();
+/// A batch of two requests that have responses, and that has not ended.
+fn with_responses() -> (World, String) {
+    let world = World::new();
     let id = world.create(&lines(2));
     world.run_once(1);
     for claim in world.claim(2) {
         world.answer(&claim, 200, "{}");
     }
+    (world, id)
+}
+
+#[test]
+fn d07_files_that_were_written_before_a_crash_are_written_again() {
+    let (mut world, id) = with_responses();
     // The process ends after it has written the last file and before it has stored its row.
     let ledger = &world.batches().ledger;
     let ending = store::ledger::Status::Completed;
@@ -83,12 +89,7 @@ fn d07_files_that_were_written_before_a_crash_are_written_again() {
 
 #[test]
 fn d07_leftovers_of_an_ended_batch_are_cleared_after_a_crash() {
-    let mut world = World::new();
-    let id = world.create(&lines(2));
-    world.run_once(1);
-    for claim in world.claim(2) {
-        world.answer(&claim, 200, "{}");
-    }
+    let (mut world, id) = with_responses();
     let ledger = &world.batches().ledger;
     world.run(ledger.begin_ending(&id, store::ledger::Status::Completed, at(2))).unwrap();
     world.run(ledger.finish(&id, store::ledger::BatchOutput::default(), at(2))).unwrap();
