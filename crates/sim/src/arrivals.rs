@@ -49,7 +49,7 @@ pub enum Process {
         /// The coefficient of variation of the gaps.
         cv: f64,
     },
-    /// In busy periods between quiet ones, each of exponential length, independently within them.
+    /// In busy periods between quiet ones, independently within them.
     OnOff {
         /// The rate in a busy period.
         rate: f64,
@@ -59,12 +59,24 @@ pub enum Process {
         on: Span,
         /// The mean length of a quiet period.
         off: Span,
+        /// How the lengths vary.
+        periods: Periods,
     },
     /// At the moments of the trace, once through. Needs [`Lengths::Trace`].
     Replay {
         /// How many times faster than the trace.
         speed: f64,
     },
+}
+
+/// How the periods of [`Process::OnOff`] vary in length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Periods {
+    /// Each has an exponential length; the run begins in either.
+    #[default]
+    Random,
+    /// Each has exactly its mean length; the run begins with a whole busy one.
+    Fixed,
 }
 
 /// How long requests are, and who sends them.

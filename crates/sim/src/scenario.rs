@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use flow::{BANDS, Band, Span};
 
+use crate::arrivals::Periods;
 use crate::engine::Profile;
 use crate::measure::{History, Slo};
 use crate::policy::Tenant;
@@ -43,7 +44,7 @@ pub type Traces = BTreeMap<String, Arc<Trace>>;
 pub struct Scenario {
     /// What it shows, in one line.
     pub title: String,
-    /// RefusalReason, in a paragraph.
+    /// Why, in a paragraph.
     pub about: String,
     /// How long requests arrive.
     pub duration: Span,
@@ -117,7 +118,7 @@ struct Lengths {
 enum Rhythm {
     Poisson { rate: f64 },
     Gamma { rate: f64, cv: f64 },
-    OnOff { rate: f64, quiet_rate: f64, on: Span, off: Span },
+    OnOff { rate: f64, quiet_rate: f64, on: Span, off: Span, periods: Periods },
     Replay { speed: f64 },
 }
 

@@ -16,7 +16,7 @@ const SPEED_MAX: f64 = 1e6;
 /// Shorter periods would be walked through one by one for nothing: no queue can see them.
 const PERIOD_MIN: Span = Span::from_millis(1);
 
-/// RefusalReason there is no such stream of requests.
+/// Why there is no such stream of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrivalsError {
     /// The setting at fault.
@@ -51,7 +51,7 @@ impl Process {
                 above_zero("rate", rate, RATE_MAX)?;
                 within("cv", cv, CV_MIN, CV_MAX)
             }
-            Self::OnOff { rate, quiet_rate, on, off } => {
+            Self::OnOff { rate, quiet_rate, on, off, .. } => {
                 above_zero("rate", rate, RATE_MAX)?;
                 within("quiet_rate", quiet_rate, 0.0, RATE_MAX)?;
                 period("on", on)?;

@@ -1,11 +1,12 @@
 //! The moments of arrival, drawn one after the other.
 //!
 //! Every process begins in its steady state rather than with an arrival at zero: a bursty one would
-//! otherwise send `(cv² - 1) / 2` requests too many at the start.
+//! otherwise send `(cv² - 1) / 2` requests too many at the start. Periods of fixed length are the
+//! exception: they begin with a whole busy period.
 
 use flow::{Span, Time};
 
-use super::{ArrivalsError, Process};
+use super::{ArrivalsError, Periods, Process};
 use crate::random::Random;
 
 /// Draws moments.
@@ -27,6 +28,7 @@ enum Pace {
 struct Phase {
     rate: f64,
     mean: Span,
+    periods: Periods,
 }
 
 // === impl Clock ===
@@ -40,12 +42,12 @@ impl Clock {
                 let variance = cv * cv;
                 Pace::Gamma { shape: 1.0 / variance, scale_secs: variance / rate, begun: false }
             }
-            Process::OnOff { rate, quiet_rate, on, off } => {
-                let (busy, quiet) =
-                    (Phase { rate, mean: on }, Phase { rate: quiet_rate, mean: off });
+            Process::OnOff { rate, quiet_rate, on, off, periods } => {
+                let busy = Phase { rate, mean: on, periods };
+                let quiet = Phase { rate: quiet_rate, mean: off, periods };
                 let busy_part = on.secs_f64() / (on.secs_f64() + off.secs_f64());
-                let (phase, other) =
-                    if random.unit() < busy_part { (busy, quiet) } else { (quiet, busy) };
+                let begins_busy = periods == Periods::Fixed || random.unit() < busy_part;
+                let (phase, other) = if begins_busy { (busy, quiet) } else { (quiet, busy) };
                 Pace::OnOff { phase, other, ends: Time::ZERO.after(phase.length(&mut random)) }
             }
             Process::Replay { .. } => {
@@ -91,7 +93,10 @@ impl Clock {
 
 impl Phase {
     fn length(&self, random: &mut Random) -> Span {
-        Span::from_secs_f64(random.exponential() * self.mean.secs_f64())
+        match self.periods {
+            Periods::Random => Span::from_secs_f64(random.exponential() * self.mean.secs_f64()),
+            Periods::Fixed => self.mean,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use flow::{Span, Time};
 
-use super::{Arrivals, Lengths, Process, Request};
+use super::{Arrivals, Lengths, Periods, Process, Request};
 use crate::random::Random;
 use crate::trace::{Trace, TraceRow};
 
@@ -83,7 +83,7 @@ fn bursty_arrivals_do_not_begin_with_a_burst() {
 #[test]
 fn busy_and_quiet_periods_have_their_mean_rate_and_their_bursts() {
     let (on, off) = (Span::from_secs(3), Span::from_secs(7));
-    let process = Process::OnOff { rate: 40.0, quiet_rate: 4.0, on, off };
+    let process = Process::OnOff { rate: 40.0, quiet_rate: 4.0, on, off, periods: Periods::Random };
     let (rate, cv) = gap_statistics(process, 3, 100_000);
     assert_near(rate, (40.0 * 3.0 + 4.0 * 7.0) / 10.0, 0.02, "rate");
     assert!(cv > 1.5, "cv {cv}");
@@ -92,7 +92,8 @@ fn busy_and_quiet_periods_have_their_mean_rate_and_their_bursts() {
 #[test]
 fn busy_and_quiet_periods_begin_in_either() {
     let (on, off) = (Span::from_secs(100), Span::from_secs(300));
-    let process = Process::OnOff { rate: 1000.0, quiet_rate: 0.0, on, off };
+    let process =
+        Process::OnOff { rate: 1000.0, quiet_rate: 0.0, on, off, periods: Periods::Random };
     let at_once = |seed: &u64| {
         let first = stream(process, FIXED, *seed, 1000).next();
         first.is_some_and(|first| first.at < Time::from_millis(100))
@@ -101,10 +102,29 @@ fn busy_and_quiet_periods_begin_in_either() {
     assert_near(busy as f64 / 2000.0, 0.25, 0.1, "streams that begin busy");
 }
 
+/// A busy period of 3 s and a quiet one of 7 s, again and again, from the first moment on.
+#[test]
+fn fixed_periods_have_their_length_and_begin_busy() {
+    let (on, off) = (Span::from_secs(3), Span::from_secs(7));
+    let process =
+        Process::OnOff { rate: 1000.0, quiet_rate: 0.0, on, off, periods: Periods::Fixed };
+    for seed in 0..20 {
+        let mut counts = [0u32; 10];
+        for request in stream(process, FIXED, seed, 100) {
+            counts[(request.at.since(Time::ZERO).secs_f64() % 10.0) as usize] += 1;
+        }
+        let (busy, quiet) = counts.split_at(3);
+        for &count in busy {
+            assert_near(f64::from(count), 10_000.0, 0.05, "requests in a busy second");
+        }
+        assert_eq!(quiet, [0; 7], "seed {seed}");
+    }
+}
+
 #[test]
 fn a_quiet_period_may_be_silent() {
     let (on, off) = (Span::from_secs(1), Span::from_secs(9));
-    let process = Process::OnOff { rate: 50.0, quiet_rate: 0.0, on, off };
+    let process = Process::OnOff { rate: 50.0, quiet_rate: 0.0, on, off, periods: Periods::Random };
     let moments: Vec<Time> = stream(process, FIXED, 4, 100_000).map(|request| request.at).collect();
     let silences = moments.windows(2).filter(|pair| pair[1].since(pair[0]) > Span::from_secs(1));
     // A period of each kind takes 10 s, and e^(-1/9) of the quiet ones last longer than 1 s.
@@ -115,7 +135,7 @@ fn a_quiet_period_may_be_silent() {
 #[test]
 fn periods_of_a_stream_without_end_go_on() {
     let (on, off) = (Span::from_millis(1), Span::from_millis(1));
-    let process = Process::OnOff { rate: 10.0, quiet_rate: 0.0, on, off };
+    let process = Process::OnOff { rate: 10.0, quiet_rate: 0.0, on, off, periods: Periods::Random };
     let endless = Arrivals::new(process, FIXED, &Random::new(5), Time::NEVER).unwrap();
     assert_eq!(endless.take(1000).count(), 1000);
 }
@@ -130,6 +150,7 @@ fn the_stream_stops_before_its_end_and_stays_there() {
             quiet_rate: 1.0,
             on: Span::from_secs(1),
             off: Span::from_secs(1),
+            periods: Periods::Random,
         },
         Process::Replay { speed: 0.5 },
     ];
@@ -147,7 +168,13 @@ fn the_stream_stops_before_its_end_and_stays_there() {
 #[test]
 fn periods_are_not_walked_through_beyond_the_end() {
     let (on, off) = (Span::from_millis(1), Span::from_millis(1));
-    let process = Process::OnOff { rate: f64::MIN_POSITIVE, quiet_rate: 0.0, on, off };
+    let process = Process::OnOff {
+        rate: f64::MIN_POSITIVE,
+        quiet_rate: 0.0,
+        on,
+        off,
+        periods: Periods::Random,
+    };
     assert_eq!(stream(process, FIXED, 6, 10).count(), 0);
 }
 

@@ -51,9 +51,9 @@ fn writer(measure: Measure) -> fn(f64) -> String {
     match measure {
         Measure::Throughput | Measure::Preemptions => number::whole,
         Measure::Requests | Measure::Goodput => number::rate,
-        Measure::Served | Measure::Refused | Measure::GaveUp | Measure::Failed | Measure::Open => {
-            number::percent
-        }
+        Measure::InFlight => number::tenth,
+        Measure::Served | Measure::Refused | Measure::GaveUp | Measure::Failed => number::percent,
+        Measure::Open | Measure::Started | Measure::Bound(_) => number::percent,
         Measure::Jain | Measure::Gap => number::ratio,
         Measure::Ttft(_) | Measure::Latency(_) | Measure::Wait(_) => number::seconds,
         Measure::Tpot(_) => number::millis,

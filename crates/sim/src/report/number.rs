@@ -8,6 +8,10 @@ pub(super) fn rate(value: f64) -> String {
     format!("{value:.2}")
 }
 
+pub(super) fn tenth(value: f64) -> String {
+    format!("{value:.1}")
+}
+
 /// A part of one in percent.
 pub(super) fn percent(value: f64) -> String {
     format!("{:.1} %", value * 100.0)

@@ -137,8 +137,9 @@ impl Rhythm {
         match self {
             Self::Poisson { rate } => Process::Poisson { rate: rate * load },
             Self::Gamma { rate, cv } => Process::Gamma { rate: rate * load, cv },
-            Self::OnOff { rate, quiet_rate, on, off } => {
-                Process::OnOff { rate: rate * load, quiet_rate: quiet_rate * load, on, off }
+            Self::OnOff { rate, quiet_rate, on, off, periods } => {
+                let (rate, quiet_rate) = (rate * load, quiet_rate * load);
+                Process::OnOff { rate, quiet_rate, on, off, periods }
             }
             Self::Replay { speed } => Process::Replay { speed: speed * load },
         }

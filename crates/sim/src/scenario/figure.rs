@@ -1,9 +1,9 @@
 //! The numbers that a scenario can expect something of.
 
-use flow::{BANDS, Band, Span, Time};
+use flow::{AutoBound, BANDS, Band, Span, Time};
 
 use super::ScenarioError;
-use crate::measure::{History, Outcome, Record, Slo, Stat, Window};
+use crate::measure::{EngineMoment, History, Outcome, Record, Slo, Stat, Window};
 
 /// A number that a run gives.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,12 @@ pub enum Measure {
     Failed,
     /// The part that had not ended when the run was cut off.
     Open,
+    /// The part whose first token came.
+    Started,
+    /// Requests at the engines, as a mean over the samples.
+    InFlight,
+    /// The part of the time in which this bound of `auto` kept an engine closed.
+    Bound(AutoBound),
     /// Jain's index over the tenants that wanted more.
     Jain,
     /// The largest service gap as a part of the bound that is proven.
@@ -75,7 +81,7 @@ pub struct Scope {
     pub until: Option<Time>,
 }
 
-const PLAIN: [(&str, Measure); 11] = [
+const PLAIN: [(&str, Measure); 17] = [
     ("throughput", Measure::Throughput),
     ("requests", Measure::Requests),
     ("goodput", Measure::Goodput),
@@ -84,6 +90,12 @@ const PLAIN: [(&str, Measure); 11] = [
     ("gave-up", Measure::GaveUp),
     ("failed", Measure::Failed),
     ("open", Measure::Open),
+    ("started", Measure::Started),
+    ("in-flight", Measure::InFlight),
+    ("bound.unstarted", Measure::Bound(AutoBound::Unstarted)),
+    ("bound.tokens", Measure::Bound(AutoBound::Tokens)),
+    ("bound.slots", Measure::Bound(AutoBound::Slots)),
+    ("bound.pace", Measure::Bound(AutoBound::Pace)),
     ("jain", Measure::Jain),
     ("gap", Measure::Gap),
     ("preemptions", Measure::Preemptions),
@@ -123,7 +135,13 @@ impl Measure {
     /// Whether it can be had of a part of the requests.
     pub(super) fn has_scope(self) -> bool {
         let all = [Self::Throughput, Self::Requests, Self::Jain, Self::Gap, Self::Preemptions];
-        !all.contains(&self)
+        !all.contains(&self) && !self.is_sampled()
+    }
+
+    /// Whether it is a mean over samples of the engines: it can be had of a part of the time, but
+    /// of all requests alone.
+    pub(super) fn is_sampled(self) -> bool {
+        matches!(self, Self::InFlight | Self::Bound(_))
     }
 
     fn name(self) -> String {
@@ -170,6 +188,18 @@ impl Figure {
             Measure::GaveUp => self.part(history, |outcome| outcome == Outcome::GaveUp),
             Measure::Failed => self.part(history, |outcome| outcome == Outcome::Failed),
             Measure::Open => self.part(history, |outcome| outcome == Outcome::Open),
+            Measure::Started => {
+                let all = self.records(history).count();
+                let started = self.records(history).filter(|record| record.streamed > 0).count();
+                (all > 0).then(|| started as f64 / all as f64)
+            }
+            Measure::InFlight => self.sampled(history, |engines| {
+                engines.iter().map(|engine| f64::from(engine.in_flight)).sum()
+            }),
+            Measure::Bound(bound) => self.sampled(history, |engines| {
+                let closed = engines.iter().filter(|engine| engine.binding == Some(bound));
+                closed.count() as f64 / engines.len().max(1) as f64
+            }),
             Measure::Jain => history.shares.jain(history.window),
             Measure::Gap => {
                 history.ledger.worst_gap(&history.tenants).map(|gap| gap.gap / gap.bound)
@@ -188,6 +218,14 @@ impl Figure {
         let from = self.scope.from.map_or(from, |start| start.max(from));
         let to = self.scope.until.map_or(to, |end| end.min(to));
         Window { from, to: to.max(from) }.secs()
+    }
+
+    /// The mean of a value over the samples that count; nothing where there is none.
+    fn sampled(&self, history: &History, value: impl Fn(&[EngineMoment]) -> f64) -> Option<f64> {
+        let counts = |at: Time| history.window.holds(at) && self.scope.is_within(at);
+        let samples = history.series.moments.iter().filter(|moment| counts(moment.at));
+        let values: Vec<f64> = samples.map(|moment| value(&moment.engines)).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
     /// The part of the requests that ended like this.
@@ -226,12 +264,16 @@ impl Scope {
     /// Whether a request counts.
     pub(crate) fn holds(&self, history: &History, record: &Record) -> bool {
         let name = &history.tenants[record.tenant as usize].name;
-        let Self { band, tenant, except, from, until } = self;
-        from.is_none_or(|from| record.arrival >= from)
-            && until.is_none_or(|until| record.arrival < until)
+        let Self { band, tenant, except, .. } = self;
+        self.is_within(record.arrival)
             && band.is_none_or(|band| record.band == band)
             && tenant.as_ref().is_none_or(|tenant| name == tenant)
             && !except.contains(name)
+    }
+
+    /// Whether a moment lies between `from` and `until`.
+    fn is_within(&self, at: Time) -> bool {
+        self.from.is_none_or(|from| at >= from) && self.until.is_none_or(|until| at < until)
     }
 }
 

@@ -70,6 +70,7 @@ pub(super) struct Traffic {
     pub(super) quiet_rate: Option<f64>,
     pub(super) on: Option<DurationText>,
     pub(super) off: Option<DurationText>,
+    pub(super) periods: Option<Periods>,
     pub(super) speed: Option<f64>,
     pub(super) tenant: Option<String>,
     pub(super) band: Option<Band>,
@@ -85,6 +86,13 @@ pub(super) enum Arrivals {
     Gamma,
     OnOff,
     Replay,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Periods {
+    Random,
+    Fixed,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,5 +1,7 @@
 //! Scenarios as people write them, right and wrong.
 
+mod figures;
+
 use std::sync::Arc;
 
 use flow::{Band, Span, Time};
@@ -61,6 +63,7 @@ fn an_error_names_its_key() {
         ("rate = 2.0", "rate = inf", "traffic[0].rate"),
         ("rate = 2.0", "", "traffic[0].rate"),
         ("rate = 2.0", "rate = 2.0\ncv = 3.0", "traffic[0].cv"),
+        ("rate = 2.0", "rate = 2.0\nperiods = \"fixed\"", "traffic[0].periods"),
         ("rate = 2.0", "rate = 2.0\nfrom = \"9s\"\nuntil = \"8s\"", "traffic[0].until"),
         ("rate = 2.0", "rate = 2.0\nbands = { high = 0.5 }", "traffic[0].bands"),
         ("prompt = 100", "prompt = 0", "traffic[0].prompt"),
@@ -112,6 +115,8 @@ fn what_makes_no_sense_at_the_end_is_named_too() {
         ("[[faults]]\nat = \"1s\"\nengine = 0\nwhat = \"crash\"\nfactor = 2.0", "faults[0].factor"),
         ("[[expect]]\nfigure = \"ttft.p98\"\nmax = 1.0", "expect[0].figure"),
         ("[[expect]]\nfigure = \"jain\"\nband = \"high\"\nmin = 1.0", "expect[0].figure"),
+        ("[[expect]]\nfigure = \"in-flight\"\nband = \"high\"\nmin = 1.0", "expect[0].figure"),
+        ("[[expect]]\nfigure = \"bound.slots\"\ntenant = \"a\"\nmin = 1.0", "expect[0].figure"),
         ("[[expect]]\nfigure = \"served\"", "expect[0].min"),
         ("[[expect]]\nfigure = \"served\"\nmin = 1.0\nmax = 0.5", "expect[0].min"),
         ("[[expect]]\nfigure = \"served\"\nmin = nan", "expect[0].min"),
@@ -260,6 +265,12 @@ fn figures_are_read_and_written_alike() {
         "gave-up",
         "failed",
         "open",
+        "started",
+        "in-flight",
+        "bound.unstarted",
+        "bound.tokens",
+        "bound.slots",
+        "bound.pace",
         "jain",
         "gap",
         "preemptions",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flow::{Span, Time};
 
-use super::super::{Arrivals, Lengths, Process};
+use super::super::{Arrivals, Lengths, Periods, Process};
 use super::{FIXED, small_trace};
 use crate::random::Random;
 use crate::trace::Trace;
@@ -23,10 +23,16 @@ fn a_rate_that_is_none_is_refused() {
         let wanted = format!("rate: {rate} is not above 0 and at most 100000");
         assert_eq!(refusal(Process::Poisson { rate }, FIXED), wanted);
         assert_eq!(refusal(Process::Gamma { rate, cv: 1.0 }, FIXED), wanted);
-        assert_eq!(refusal(Process::OnOff { rate, quiet_rate: 1.0, on, off }, FIXED), wanted);
+        assert_eq!(
+            refusal(
+                Process::OnOff { rate, quiet_rate: 1.0, on, off, periods: Periods::Random },
+                FIXED
+            ),
+            wanted
+        );
     }
     for quiet_rate in [-1.0, f64::NAN, f64::INFINITY, 100_001.0] {
-        let process = Process::OnOff { rate: 1.0, quiet_rate, on, off };
+        let process = Process::OnOff { rate: 1.0, quiet_rate, on, off, periods: Periods::Random };
         let wanted = format!("quiet_rate: {quiet_rate} is not within 0 and 100000");
         assert_eq!(refusal(process, FIXED), wanted);
     }
@@ -42,7 +48,8 @@ fn a_variation_that_is_none_is_refused() {
 
 #[test]
 fn a_period_without_length_is_refused() {
-    let process = |on, off| Process::OnOff { rate: 1.0, quiet_rate: 0.0, on, off };
+    let process =
+        |on, off| Process::OnOff { rate: 1.0, quiet_rate: 0.0, on, off, periods: Periods::Random };
     let wanted = "0 ns is shorter than 1000000 ns, the shortest";
     assert_eq!(refusal(process(Span::ZERO, SECOND), FIXED), format!("on: {wanted}"));
     assert_eq!(refusal(process(SECOND, Span::ZERO), FIXED), format!("off: {wanted}"));

@@ -60,7 +60,12 @@ pub(super) fn expectation(
 
 fn figure(key: &str, name: &str, scope: Scope) -> Checked<Figure> {
     let measure = Measure::parse(format!("{key}.figure"), name)?;
-    if scope != Scope::default() && !measure.has_scope() {
+    if measure.is_sampled() {
+        let Scope { from, until, .. } = scope;
+        let all = scope == Scope { from, until, ..Scope::default() };
+        let message = "this figure is of all requests; leave out band, tenant, except";
+        require(all, format!("{key}.figure"), message)?;
+    } else if scope != Scope::default() && !measure.has_scope() {
         let message =
             "this figure is of the whole run; leave out band, tenant, except, from, until";
         return wrong(format!("{key}.figure"), message);

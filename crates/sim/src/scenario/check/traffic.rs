@@ -3,6 +3,7 @@
 use flow::{BANDS, Span};
 
 use super::{Checked, one_line, require, wrong};
+use crate::arrivals::Periods;
 use crate::scenario::duration::DurationText;
 use crate::scenario::{Lengths, Rhythm, Traffic, file};
 
@@ -58,6 +59,7 @@ fn rhythm(key: &str, given: &file::Traffic) -> Checked<Rhythm> {
         ("quiet_rate", given.quiet_rate.is_some(), &[OnOff]),
         ("on", given.on.is_some(), &[OnOff]),
         ("off", given.off.is_some(), &[OnOff]),
+        ("periods", given.periods.is_some(), &[OnOff]),
         ("speed", given.speed.is_some(), &[Replay]),
     ];
     for (field, is_given, kinds) in owned {
@@ -87,7 +89,11 @@ fn rhythm(key: &str, given: &file::Traffic) -> Checked<Rhythm> {
                 _ => wrong(format!("{key}.{field}"), "give a length of more than 0"),
             };
             let (on, off) = (period("on", given.on)?, period("off", given.off)?);
-            Ok(Rhythm::OnOff { rate: rate()?, quiet_rate, on, off })
+            let periods = match given.periods {
+                None | Some(file::Periods::Random) => Periods::Random,
+                Some(file::Periods::Fixed) => Periods::Fixed,
+            };
+            Ok(Rhythm::OnOff { rate: rate()?, quiet_rate, on, off, periods })
         }
         Replay => {
             let speed = given.speed.unwrap_or(1.0);
