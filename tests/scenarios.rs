@@ -117,6 +117,7 @@ fn c10_auto_does_not_collapse_when_metrics_vanish() {
 #[test]
 fn c10_auto_ramps_at_the_engines_own_prefill_speed() {
     keeps_cases("auto/ramp.toml", "");
+    keeps_cases("auto/growth.toml", "");
 }
 
 /// Two engines and two traces here; `make study` plays all of them with five seeds.
