@@ -58,7 +58,7 @@ pub struct Progress {
     pub finished: bool,
 }
 
-/// RefusalReason a job cannot run here, now or ever.
+/// Why a job cannot run here, now or ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
     /// Prompt and output together exceed the model's context.

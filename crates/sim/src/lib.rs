@@ -5,6 +5,7 @@
 pub mod arrivals;
 pub mod engine;
 pub mod measure;
+pub mod percentile;
 pub mod plot;
 pub mod policy;
 pub mod random;

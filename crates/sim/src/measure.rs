@@ -5,7 +5,6 @@
 //! engine computes a second time after a preemption counts once.
 
 mod ledger;
-mod percentile;
 mod recorder;
 mod series;
 mod shares;
@@ -14,12 +13,12 @@ mod slo;
 use flow::{Band, Time};
 
 pub use ledger::{Gap, Ledger};
-pub use percentile::{Stat, nearest_rank};
 pub(crate) use recorder::{Arrival, Recorder};
 pub use series::{EngineMoment, Moment, Series};
 pub use shares::{Share, Shares};
 pub use slo::Slo;
 
+pub use crate::percentile::{Stat, nearest_rank};
 use crate::policy::{EngineId, RefusalReason, Tenant};
 
 /// The record of one request. Moments that never came are [`Time::NEVER`].

@@ -9,6 +9,7 @@ use flow::{Span, Time};
 use serde::Deserialize;
 
 use super::{Engine, Job, JobId, Profile, Progress, Rejected};
+use crate::percentile::nearest_rank;
 
 /// One request of a recorded run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub struct Outcome {
     pub last: Span,
 }
 
-/// RefusalReason a recording cannot be used.
+/// Why a recording cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecording {
     /// The line, from 1.
@@ -157,17 +158,11 @@ fn measures(rows: &[RecordedRequest], outcomes: &[Outcome]) -> [Vec<f64>; 3] {
     all
 }
 
-/// Mean, p50 and p99 of sorted values, interpolated between neighbours.
+/// Mean, p50 and p99 of sorted values; zeros where there are none.
 fn summary(sorted: &[f64]) -> [f64; 3] {
     let mean = sorted.iter().sum::<f64>() / sorted.len().max(1) as f64;
-    [mean, percentile(sorted, 0.5), percentile(sorted, 0.99)]
-}
-
-fn percentile(sorted: &[f64], share: f64) -> f64 {
-    let place = share * sorted.len().saturating_sub(1) as f64;
-    let below = sorted.get(place.floor() as usize).copied().unwrap_or_default();
-    let above = sorted.get(place.ceil() as usize).copied().unwrap_or_default();
-    below + (above - below) * place.fract()
+    let rank = |per_mille| nearest_rank(sorted, per_mille).unwrap_or_default();
+    [mean, rank(500), rank(990)]
 }
 
 // === impl RecordedRequest ===

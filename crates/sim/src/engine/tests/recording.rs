@@ -115,7 +115,7 @@ fn mean_and_percentiles_are_those_of_the_recorded_values() {
     let outcomes: Vec<Outcome> = rows.iter().map(|row| row.outcome).collect();
     let recorded: Vec<f64> =
         compare(&rows, &outcomes).statistics.iter().map(|statistic| statistic.recorded).collect();
-    let expected = [300.0, 300.0, 496.0, 30.0, 30.0, 49.6, 600.0, 600.0, 992.0];
+    let expected = [300.0, 300.0, 500.0, 30.0, 30.0, 50.0, 600.0, 600.0, 1000.0];
     for (recorded, expected) in recorded.iter().zip(expected) {
         assert!((recorded - expected).abs() < 1e-6, "{recorded} {expected}");
     }
