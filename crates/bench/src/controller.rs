@@ -4,9 +4,9 @@
 //! published one (`llm_d_grid`), because nanoseconds alone say more about the machine than about
 //! the code.
 
-mod chance;
 mod counted_cycles;
 mod cycles;
+mod draw;
 mod fixture;
 mod floor;
 mod llm_d_grid;

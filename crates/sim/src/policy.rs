@@ -96,7 +96,7 @@ pub enum Decision {
     },
 }
 
-/// RefusalReason a request is not served.
+/// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RefusalReason {
     /// There was no room for it to wait.

@@ -58,7 +58,7 @@ pub struct Trace {
     pub rows: Vec<TraceRow>,
 }
 
-/// RefusalReason a text is not a trace.
+/// Why a text is not a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceError {
     /// The line at fault, counted from 1.

@@ -58,7 +58,7 @@ impl CountedCycles {
             SubjectName::Core => Box::new(CoreSubject::patient(shape, Order::Fifo, &draws)?),
             SubjectName::Floor => Box::new(FloorSubject::patient(shape, &draws)),
         };
-        let draws = source.chance.draws(prepared, flows, queued);
+        let draws = source.draws(prepared);
         subject.load(&draws);
         subject.keep(cycles);
         subject.cycle()?;

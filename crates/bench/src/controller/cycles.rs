@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use flow::Order;
+use sim::random::Random;
 
-use super::chance::{Chance, Draw};
+use super::draw::Draw;
 use super::fixture::WORKLOADS;
 use super::sample::{Effort, Sample, Source, in_turns};
 use super::subject::core::CoreSubject;
@@ -37,10 +38,7 @@ pub(crate) fn measure(run: &mut Runner<'_>) -> Result<Vec<Table>> {
             push(&mut table, name, alone(shape, effort)?, None);
         }
     }
-    let ratios = table.rows.iter().filter_map(|(_, figures)| figures[4]);
-    if let Some(worst) = ratios.max_by(f64::total_cmp) {
-        table.target("worst fifo cycle over the floor's", FLOOR_RATIO_MAX, worst);
-    }
+    judge(&mut table);
     let growth = growth(&table);
     Ok(vec![table, growth])
 }
@@ -56,6 +54,16 @@ pub(crate) fn push(table: &mut Table, name: String, core: Sample, floor: Option<
     let [least, median] = [floor.map(|floor| floor.min), floor.map(|floor| floor.median)];
     let ratios = [least.map(|floor| core.min / floor), median.map(|floor| core.median / floor)];
     table.push(name, [Some(core.min), Some(core.median), least, median, ratios[0], ratios[1]]);
+}
+
+/// Holds the worst step against the limit, with its name.
+pub(crate) fn judge(table: &mut Table) {
+    let ratios = table.rows.iter().filter_map(|(name, figures)| Some((name, figures[4]?)));
+    let worst = ratios.max_by(|(_, one), (_, other)| one.total_cmp(other));
+    if let Some((name, ratio)) = worst {
+        let what = format!("worst fifo cycle over the floor's: {name}");
+        table.target(what, FLOOR_RATIO_MAX, ratio);
+    }
 }
 
 fn growth(cycles: &Table) -> Table {
@@ -78,8 +86,9 @@ fn growth(cycles: &Table) -> Table {
 
 /// What fills a queue of this shape: as many draws as wait and are in flight.
 pub(crate) fn filling(shape: Shape, picks: u32) -> (Source, Vec<Draw>) {
-    let mut source = Source { chance: Chance::new(1), flows: shape.flows, picks };
-    let draws = source.chance.draws((shape.queued + IN_FLIGHT) as usize, shape.flows, picks);
+    let mut source = Source { random: Random::new(1), flows: shape.flows, picks };
+    let count = (shape.queued + IN_FLIGHT) as usize;
+    let draws = source.draws(count);
     (source, draws)
 }
 

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use anyhow::{Context as _, Result, bail};
 use flow::{Ask, Band, Controller, FlowId, Order, Ticket, Time, Usage, Verdict};
+use sim::random::Random;
 
-use super::chance::Chance;
 use super::fixture::{self, MODEL, settings};
 use super::sample::Sample;
 use crate::report::Table;
@@ -103,9 +103,9 @@ fn zipf(count: u32, length: usize) -> Vec<u32> {
         sum
     };
     let sums: Vec<f64> = (0..count).map(weight).collect();
-    let mut chance = Chance::new(1);
+    let mut random = Random::new(1);
     let choose = |_| {
-        let aim = chance.fraction() * sum;
+        let aim = random.unit() * sum;
         sums.partition_point(|&sum| sum <= aim).min(sums.len() - 1) as u32
     };
     (0..length).map(choose).collect()

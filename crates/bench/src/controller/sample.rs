@@ -5,10 +5,11 @@
 //! tells how far from it one usually is.
 
 use anyhow::Result;
-
-use super::chance::Chance;
-use super::subject::Subject;
+use sim::random::Random;
 use testbed::stopwatch::Stopwatch;
+
+use super::draw::{Draw, draws};
+use super::subject::Subject;
 
 /// Nanoseconds per step over many batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,13 +30,22 @@ pub(crate) struct Effort {
 /// What a batch draws from.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    pub(crate) chance: Chance,
+    pub(crate) random: Random,
     pub(crate) flows: u32,
     pub(crate) picks: u32,
 }
 
 /// One verb of a subject.
 pub(crate) type Verb = fn(&mut dyn Subject) -> Result<()>;
+
+// === impl Source ===
+
+impl Source {
+    /// The next draws.
+    pub(crate) fn draws(&mut self, count: usize) -> Vec<Draw> {
+        draws(&mut self.random, count, self.flows, self.picks)
+    }
+}
 
 // === impl Sample ===
 
@@ -59,7 +69,7 @@ pub(crate) fn in_turns(
     for _ in 0..effort.batches {
         // The first few steps of a batch bring the subject's memory back into the caches.
         let warm = effort.steps / 8;
-        let draws = source.chance.draws(warm + effort.steps, source.flows, source.picks);
+        let draws = source.draws(warm + effort.steps);
         let (first, rest) = draws.split_at(warm);
         for (subject, nanos) in subjects.iter_mut().zip(&mut nanos) {
             subject.load(first);

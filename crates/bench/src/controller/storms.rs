@@ -74,7 +74,7 @@ fn preemption(run: &Runner<'_>, shape: Shape) -> Result<(Sample, Option<Sample>)
     let (mut source, draws) = filling(shape, shape.queued);
     let mut full = CoreSubject::crowded(shape, &draws)?;
     let count = shape.queued / 4;
-    full.load(&source.chance.draws(count as usize, shape.flows, shape.queued));
+    full.load(&source.draws(count as usize));
     let mut nanos = Vec::new();
     for _ in 0..run.batches(STORMS) {
         let mut core = full.clone();

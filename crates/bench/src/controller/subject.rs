@@ -13,7 +13,7 @@ pub(crate) mod floor;
 
 use anyhow::Result;
 
-use super::chance::Draw;
+use super::draw::Draw;
 
 /// Numbers of flows: a few tenants, and one flow for almost every client.
 pub(crate) const FLOWS: [u32; 2] = [10, 10_000];

@@ -2,7 +2,7 @@
 
 use flow::Order;
 
-use super::cycles::{against_floor_table, filling, push};
+use super::cycles::{against_floor_table, filling, judge, push};
 use super::measure;
 use super::sample::Sample;
 use super::subject::core::CoreSubject;
@@ -17,7 +17,7 @@ fn core_and_floor_serve_the_same_flows() {
     let mut floor = FloorSubject::patient(shape, &draws);
     let mut core = CoreSubject::patient(shape, Order::Fifo, &draws).unwrap();
     for _ in 0..20 {
-        let mut draws = source.chance.draws(1000, shape.flows, shape.queued);
+        let mut draws = source.draws(1000);
         // What an ask costs must not depend on when it ends, which differs a little.
         draws.iter_mut().for_each(|draw| draw.actual = 500);
         for subject in [&mut floor as &mut dyn Subject, &mut core] {
@@ -52,6 +52,41 @@ fn a_filter_that_matches_nothing_lists_the_measurements() {
     let error = measure(&selection, &mut Vec::new()).unwrap_err().to_string();
     assert!(error.starts_with("no benchmark's name contains 'nonsense'"), "{error}");
     assert!(error.contains("cycle/fifo/1e5x10,"), "{error}");
+}
+
+#[test]
+fn the_target_names_the_worst_cycle() {
+    let sample = |min: f64| Sample { min, median: min * 2.0 };
+    let mut table = against_floor_table("steps");
+    push(&mut table, "a".to_owned(), sample(120.0), Some(sample(60.0)));
+    push(&mut table, "b".to_owned(), sample(70.0), Some(sample(50.0)));
+    push(&mut table, "workload".to_owned(), sample(900.0), None);
+    judge(&mut table);
+    let [target] = &table.targets[..] else { panic!("{:?}", table.targets) };
+    assert_eq!(target.what, "worst fifo cycle over the floor's: a");
+    assert_eq!((target.found, target.met), (2.0, false));
+}
+
+#[test]
+fn the_core_has_a_limit_for_its_score_and_its_dequeue() {
+    let only = Some("scan".to_owned());
+    let selection = Selection { quick: true, only, ..Selection::default() };
+    let report = measure(&selection, &mut Vec::new()).unwrap();
+    let limits: Vec<(&str, f64)> = report.tables[0]
+        .targets
+        .iter()
+        .map(|target| (target.what.as_str(), target.limit))
+        .collect();
+    assert_eq!(limits, [("ns per score", 1000.0), ("ns per workload dequeue", 10_000.0)]);
+}
+
+#[cfg(not(feature = "memory"))]
+#[test]
+fn bytes_that_cannot_be_counted_are_a_note() {
+    let only = Some("memory".to_owned());
+    let selection = Selection { quick: true, only, ..Selection::default() };
+    let report = measure(&selection, &mut Vec::new()).unwrap();
+    assert_eq!(report.notes, ["Bytes: build with --features memory to count."]);
 }
 
 #[test]

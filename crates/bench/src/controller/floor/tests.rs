@@ -1,21 +1,23 @@
 //! The floor is only worth comparing with if it is a fair queue.
 
+use sim::random::Random;
+
 use super::Floor;
-use crate::controller::chance::Chance;
+use crate::controller::draw::below;
 
 const FAR: u64 = 20_000_000_000;
 
 #[test]
 fn backlogged_flows_get_the_same_service() {
     let mut floor = Floor::new(7);
-    let mut chance = Chance::new(1);
+    let mut random = Random::new(1);
     for _ in 0..70_000 {
-        floor.offer(chance.below(7), 1 + chance.below(1000), FAR);
+        floor.offer(below(&mut random, 7), 1 + below(&mut random, 1000), FAR);
     }
     let mut served = [0i64; 7];
     for _ in 0..10_000 {
         let at = floor.grant().unwrap();
-        let actual = 1 + chance.below(1000);
+        let actual = 1 + below(&mut random, 1000);
         served[floor.nodes[at as usize].flow as usize] += i64::from(actual);
         floor.settle(at, actual);
         let (most, least) = (served.iter().max().unwrap(), served.iter().min().unwrap());
@@ -37,11 +39,11 @@ fn asks_of_a_flow_go_in_order_and_cancelled_ones_do_not_go() {
 #[test]
 fn every_ask_expires_once_and_none_early() {
     let mut floor = Floor::new(3);
-    let mut chance = Chance::new(2);
+    let mut random = Random::new(2);
     let mut deadlines = vec![0; 5000];
     for _ in 0..5000 {
-        let deadline = u64::from(chance.below(1_000_000_000));
-        deadlines[floor.offer(chance.below(3), 1, deadline) as usize] = deadline;
+        let deadline = u64::from(below(&mut random, 1_000_000_000));
+        deadlines[floor.offer(below(&mut random, 3), 1, deadline) as usize] = deadline;
     }
     let mut gone = 0;
     for millis in 0..=1002 {

@@ -7,9 +7,10 @@ use flow::{
     Ask, Band, Controller, Event, FlowId, Order, Settings, Span, Ticket, Time, Usage, Verdict,
     Workload,
 };
+use sim::random::Random;
 
 use super::{AGE_SEED, IN_FLIGHT, STEP_NANOS, STORM_NANOS, Shape, Subject};
-use crate::controller::chance::{Chance, Draw};
+use crate::controller::draw::{Draw, shuffle};
 use crate::controller::fixture::{self, MODEL, WORKLOADS, settings};
 
 #[derive(Clone, Debug)]
@@ -74,7 +75,7 @@ impl CoreSubject {
         self.load(draws);
         self.offer_all(&ttl)?;
         let mut waiting = std::mem::take(&mut self.waiting);
-        Chance::new(AGE_SEED).shuffle(&mut waiting);
+        shuffle(&mut Random::new(AGE_SEED), &mut waiting);
         for ticket in waiting {
             self.controller.cancel(ticket, Time::ZERO)?;
         }

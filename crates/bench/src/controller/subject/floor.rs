@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use anyhow::{Context as _, Result};
+use sim::random::Random;
 
 use super::{AGE_SEED, IN_FLIGHT, STEP_NANOS, STORM_NANOS, Shape, Subject, TTL_NANOS};
-use crate::controller::chance::{Chance, Draw};
+use crate::controller::draw::{Draw, shuffle};
 use crate::controller::floor::Floor;
 
 #[derive(Clone, Debug)]
@@ -43,7 +44,7 @@ impl FloorSubject {
             rest.iter().map(|draw| floor.offer(draw.flow, draw.cost, ttl(draw))).collect()
         };
         let mut waiting = offer_all(&mut floor);
-        Chance::new(AGE_SEED).shuffle(&mut waiting);
+        shuffle(&mut Random::new(AGE_SEED), &mut waiting);
         waiting.into_iter().for_each(|at| floor.cancel(at));
         let waiting = offer_all(&mut floor);
         Self { floor, waiting, in_flight, steps: Vec::new(), expired: Vec::new(), now: 0 }
