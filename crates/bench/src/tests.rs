@@ -19,6 +19,24 @@ fn percentiles_are_values_that_were_measured() {
 }
 
 #[test]
+fn tables_are_aligned() {
+    let columns = [("core", 0), ("floor", 0), ("ratio", 2)];
+    let mut table = Table { subject: "ns per step", ..Table::new("Steps", &columns) };
+    table.push_all("a", [120.4, 60.0, 2.006]);
+    table.push("preemption", [Some(70.0), None, None]);
+    let expected = "\
+## Steps
+
+| ns per step | core | floor | ratio |
+| ----------- | ---: | ----: | ----: |
+| a           |  120 |    60 |  2.01 |
+| preemption  |   70 |     – |     – |
+
+";
+    assert_eq!(table.to_string(), expected);
+}
+
+#[test]
 fn a_report_states_which_targets_are_met() {
     let mut table = Table::new("A request", &[("µs", 1)]);
     table.push_all("gateway", [30.04]);

@@ -117,6 +117,18 @@ fn the_collected_traces_are_as_they_are_described() {
 }
 
 #[test]
+fn the_collected_conversations_come_a_little_burstier_than_by_chance() {
+    if let Some(trace) = trace("azure_llm_2023_conv.csv") {
+        let gaps: Vec<f64> =
+            trace.rows.windows(2).map(|pair| pair[1].at.since(pair[0].at).secs_f64()).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let square = gaps.iter().map(|gap| gap * gap).sum::<f64>() / gaps.len() as f64;
+        let cv = (square - mean * mean).sqrt() / mean;
+        assert!((cv - 1.09).abs() < 0.006, "{cv}");
+    }
+}
+
+#[test]
 fn the_collected_prompts_are_covered_by_their_segments() {
     if let Some(trace) = trace("mooncake_synthetic.jsonl") {
         let covered = |row: &TraceRow| row.prefix.len() as u32 == row.prompt.div_ceil(512);
