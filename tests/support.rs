@@ -16,6 +16,7 @@ pub(crate) mod http_request;
 pub(crate) mod metrics;
 pub(crate) mod process;
 pub(crate) mod prometheus;
+pub(crate) mod queueing;
 pub(crate) mod random;
 pub(crate) mod redis;
 pub(crate) mod scripted_response;

@@ -162,9 +162,8 @@ fn x02_a_body_that_turns_out_empty_ends_too() {
 #[test]
 fn x02_requests_without_a_body_wait_too() {
     let backend = Backend::start(|_| ScriptedResponse::json(200, "{\"object\":\"thing\"}").held());
-    let picker = Picker::before(ONE, &backend);
-    let first = picker.send(&HttpRequest::get("/v1/things/7?a=b%20c"));
-    backend.await_running(1);
+    let (picker, first) =
+        Picker::occupied(ONE, &backend, &HttpRequest::get("/v1/things/7?a=b%20c"));
     let second = picker.enqueue(&HttpRequest::post("/v1/things", ""), 0);
     let third = picker.enqueue(&HttpRequest::get("/api/elsewhere"), 1);
     backend.open();

@@ -56,9 +56,7 @@ fn x02_reflection_lists_the_services() {
 fn x02_m01_promtool_accepts_the_metrics_under_both_names() {
     let backend = Backend::held();
     let sections = format!("[epp]\nllm_d_metrics = true\n{ONE}");
-    let picker = Picker::before(&sections, &backend);
-    let running = picker.send(&chat("m"));
-    backend.await_running(1);
+    let (picker, running) = Picker::occupied(&sections, &backend, &chat("m"));
     let waiting = picker.enqueue(&chat("m").priority("high"), 0);
     let metrics = picker.metrics();
     assert_eq!(metrics.sum("llm_d_epp_flow_control_queue_size"), 1.0);

@@ -8,42 +8,23 @@ use serde_json::json;
 use crate::support::envoy::Recipe;
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::tools::tool;
-use crate::support::{Backend, Call, Engine, Nowhere, Picker, ScriptedResponse, Stopwatch, chat};
+use crate::support::{
+    Backend, Call, Engine, Nowhere, Picker, ScriptedResponse, Stopwatch, chat, queueing,
+};
 
 const TEAMS: &str = "flow_by = [\"header:x-team\"]\n";
 
 /// A picker with one request at its only backend, so that all others wait.
 fn occupied(sections: &str, backend: &Backend) -> (Picker, Call) {
-    let picker = Picker::before(&format!("{sections}{ONE}"), backend);
-    let running = picker.send(&chat("m").tag("running").priority("critical"));
-    backend.await_running(1);
-    (picker, running)
+    let first = chat("m").tag("running").priority("critical");
+    Picker::occupied(&format!("{sections}{ONE}"), backend, &first)
 }
 
 #[test]
 fn x02_p03_higher_bands_go_first_and_each_in_order_of_arrival() {
     let backend = Backend::held();
     let (picker, running) = occupied("", &backend);
-    let mut calls = vec![running];
-    let bands = ["best-effort", "normal", "high", "critical"];
-    for round in 0..2 {
-        for (index, band) in bands.into_iter().enumerate() {
-            let ask = chat("m").tag(&format!("{band}{round}")).priority(band);
-            calls.push(picker.enqueue(&ask, 4 * round + index));
-        }
-    }
-    backend.open();
-    for call in calls {
-        let answer = call.finish();
-        assert_eq!(answer.status, 200);
-        assert!(answer.header("x-queue-wait-ms").is_some(), "{:?}", answer.headers);
-    }
-    let order = ["critical", "high", "normal", "best-effort"];
-    let order: Vec<String> =
-        order.iter().flat_map(|band| [format!("{band}0"), format!("{band}1")]).collect();
-    assert_eq!(backend.tags()[1..], order);
-    assert_eq!(backend.most(), 1);
-    picker.await_idle();
+    queueing::check_bands(&picker, &backend, running);
 }
 
 #[test]
@@ -88,45 +69,15 @@ fn x02_q01_flows_share_fairly_by_their_fairness_ids() {
     let backend = Backend::held();
     let (picker, running) = occupied("[queue]\nflow_by = [\"fairness_id\"]\n", &backend);
     let spellings = ["x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id"];
-    let team = |team: &str, number: usize| chat("m").tag(team).header(spellings[number % 2], team);
-    let mut calls = vec![running];
-    for others in 0..6 {
-        calls.push(picker.enqueue(&team("loud", others), others));
-    }
-    for others in 6..9 {
-        calls.push(picker.enqueue(&team("quiet", others), others));
-    }
-    backend.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
-    let order = backend.tags();
-    let last = order.iter().rposition(|tag| tag == "quiet").unwrap();
-    assert!(last <= 7, "the quiet flow waits for its own share only: {order:?}");
+    let ask = |team: &str, number: usize| chat("m").header(spellings[number % 2], team);
+    queueing::check_fair_share(&picker, &backend, running, ask);
 }
 
 #[test]
 fn x02_c02_and_c03_bypass_fills_to_three_and_refill_to_two() {
     let backend = Backend::held();
-    let picker = Picker::before("[controller]\nwatermark_per_backend = 2\n", &backend);
-    let mut calls = Vec::new();
-    for running in 1..=3 {
-        calls.push(picker.send(&chat("m")));
-        backend.await_running(running);
-    }
-    calls.push(picker.enqueue(&chat("m"), 0));
-    calls.push(picker.enqueue(&chat("m"), 1));
-    backend.release(1);
-    backend.await_running(2);
-    picker.await_metrics("settled", |metrics| {
-        let stock = metrics.sum("tidegate_stock_level");
-        if stock == 2.0 { Ok(()) } else { Err(stock.to_string()) }
-    });
-    assert_eq!((picker.depth(), backend.seen().len()), (2, 3), "two is not below 1.8");
-    backend.release(1);
-    backend.await_seen(4);
-    backend.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
-    assert_eq!(backend.most(), 3);
-    picker.await_idle();
+    let sections = "[controller]\nwatermark_per_backend = 2\n";
+    queueing::check_bypass_and_refill(&Picker::before(sections, &backend), &backend);
 }
 
 #[test]
@@ -181,56 +132,23 @@ fn x02_q09_a_client_that_leaves_the_queue_is_missed_at_once() {
 #[test]
 fn x02_q09_a_client_that_leaves_its_answer_makes_room() {
     let backend = Backend::start(|_| ScriptedResponse::stream_held(&["one ", "two "]));
-    let picker = Picker::before(ONE, &backend);
-    let mut call = picker.send(&chat("m").streamed());
-    backend.release(1);
-    assert!(call.chunk().is_some());
-    let next = picker.enqueue(&chat("m").streamed(), 0);
-    drop(call);
-    backend.await_left(1);
-    backend.open();
-    assert_eq!(next.finish().status, 200);
-    picker.await_idle();
+    queueing::check_client_leaves_stream(&Picker::before(ONE, &backend), &backend);
 }
 
 #[test]
 fn x02_c07_one_model_never_blocks_another() {
     let (slow, quick) = (Backend::held(), Backend::quick());
-    let entry = |id: &str, backend: &Backend, model: &str| {
-        let url = format!("url = \"http://{}\"\nmodels = [\"{model}\"]", backend.address());
-        format!("[[backends]]\nid = \"{id}\"\n{url}\n")
-    };
-    let entries = format!("{ONE}{}{}", entry("a", &slow, "x"), entry("b", &quick, "y"));
-    let picker = Picker::start(Recipe::original_dst(), &entries);
-    let mut calls = vec![picker.send(&chat("x"))];
-    slow.await_running(1);
-    for others in 0..5 {
-        calls.push(picker.enqueue(&chat("x").priority("critical"), others));
-    }
-    for _ in 0..5 {
-        let answer = picker.ask(&chat("y").priority("best-effort"));
-        assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("b")));
-    }
-    slow.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    let config = queueing::config_of_two_models(ONE, &slow, &quick);
+    queueing::check_models_do_not_block(&Picker::start(Recipe::original_dst(), &config), &slow);
 }
 
 #[test]
 fn x02_c07_without_a_ready_backend_requests_wait_for_the_first() {
     let nowhere = Nowhere::reserve();
-    let address = nowhere.address();
     let sections = format!("{TWO}[health]\ninterval = \"100ms\"\n");
-    let config = config(&sections, &[("one", address)]);
+    let config = config(&sections, &[("one", nowhere.address())]);
     let picker = Picker::launch(Recipe::original_dst(), &config);
-    let calls: Vec<_> = (0..4).map(|_| picker.send(&chat("m"))).collect();
-    picker.await_depth(4);
-    drop(nowhere);
-    let backend = Backend::start_at(address, |_| ScriptedResponse::ok().held());
-    backend.await_running(2);
-    assert_eq!(picker.depth(), 2);
-    backend.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
-    assert_eq!(backend.most(), 2);
+    queueing::check_wait_for_the_first_backend(&picker, nowhere);
 }
 
 #[test]

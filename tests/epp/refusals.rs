@@ -3,7 +3,7 @@
 
 use crate::support::envoy::Recipe;
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Backend, HttpRequest, Picker, chat};
+use crate::support::{Backend, HttpRequest, Picker, chat, queueing};
 
 const REASON: &str = "x-llm-d-request-dropped-reason";
 
@@ -36,16 +36,11 @@ fn x02_c09_every_refusal_has_its_own_code_and_reason() {
 }
 
 #[test]
-fn x02_c05_critical_only_refuses_what_would_wait() {
+fn x02_c05_critical_only_refuses_requests_that_would_wait() {
     let backend = Backend::held();
-    let section = "[queue]\nadmission = \"critical-only\"\n";
-    let picker = Picker::before(&format!("{section}{ONE}"), &backend);
-    let mut calls = vec![picker.send(&chat("m"))];
-    backend.await_running(1);
-    picker.ask(&chat("m").priority("high")).refused(503, "not_critical");
-    calls.push(picker.enqueue(&chat("m").priority("critical"), 0));
-    backend.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    let sections = format!("[queue]\nadmission = \"critical-only\"\n{ONE}");
+    let (picker, running) = Picker::occupied(&sections, &backend, &chat("m"));
+    queueing::check_critical_only(&picker, &backend, running);
 }
 
 #[test]
@@ -111,9 +106,7 @@ fn x02_n07_waiting_requests_are_refused_when_the_picker_ends() {
 fn x02_x03_bodies_are_bounded_all_together() {
     let backend = Backend::held();
     let limits = "[server]\nbody_limit = \"64KiB\"\nbodies_limit = \"128KiB\"\n";
-    let picker = Picker::before(&format!("{limits}{ONE}"), &backend);
-    let running = picker.send(&chat("m"));
-    backend.await_running(1);
+    let (picker, running) = Picker::occupied(&format!("{limits}{ONE}"), &backend, &chat("m"));
     let waiting = [0, 1].map(|others| picker.enqueue(&super::chat_of(60 << 10), others));
     picker.ask(&super::chat_of(60 << 10)).refused(503, "overloaded");
     backend.open();

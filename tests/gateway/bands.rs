@@ -1,17 +1,15 @@
 //! P: how a request gets its band, and the effect of the band.
 
 use crate::support::gateway::ONE;
-use crate::support::{Backend, Call, Gateway, HttpRequest, chat};
+use crate::support::{Backend, Call, Gateway, HttpRequest, chat, queueing};
 
 const BANDS: [&str; 4] = ["critical", "high", "normal", "best_effort"];
 const TEAMS: &str = "flow_by = [\"header:x-team\"]\n";
 
 /// A gateway with one request at its only backend, so that all others wait.
 fn occupied(sections: &str, backend: &Backend) -> (Gateway, Call) {
-    let gateway = Gateway::before(&format!("{sections}{ONE}"), backend);
-    let running = gateway.send(&chat("m").tag("running").priority("critical"));
-    backend.await_running(1);
-    (gateway, running)
+    let first = chat("m").tag("running").priority("critical");
+    Gateway::occupied(&format!("{sections}{ONE}"), backend, &first)
 }
 
 /// The band in which each of these requests waits.
@@ -68,20 +66,7 @@ fn p02_the_first_known_value_sets_the_band() {
 fn p03_higher_bands_go_first_and_each_in_order_of_arrival() {
     let backend = Backend::held();
     let (gateway, running) = occupied("", &backend);
-    let mut calls = vec![running];
-    let bands = ["best-effort", "normal", "high", "critical"];
-    for round in 0..2 {
-        for (index, band) in bands.into_iter().enumerate() {
-            let ask = chat("m").tag(&format!("{band}{round}")).priority(band);
-            calls.push(gateway.enqueue(&ask, 4 * round + index));
-        }
-    }
-    backend.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
-    let order = ["critical", "high", "normal", "best-effort"];
-    let order: Vec<String> =
-        order.iter().flat_map(|band| [format!("{band}0"), format!("{band}1")]).collect();
-    assert_eq!(backend.tags()[1..], order);
+    queueing::check_bands(&gateway, &backend, running);
 }
 
 #[test]

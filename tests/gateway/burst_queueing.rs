@@ -19,9 +19,7 @@ fn waiting_in(gateway: &Gateway, band: &str) -> f64 {
 #[test]
 fn n_s1_1_a_request_beyond_capacity_waits_and_is_served() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 30), &backend);
-    let first = gateway.send(&chat("m").tag("first"));
-    backend.await_running(1);
+    let (gateway, first) = Gateway::occupied(&queue(100, 30), &backend, &chat("m").tag("first"));
     let second = gateway.enqueue(&chat("m").tag("second"), 0);
     assert_eq!(backend.running(), 1);
     backend.release(1);
@@ -48,9 +46,9 @@ fn n_s1_2_with_capacity_to_spare_the_queue_is_passed_by() {
 #[test]
 fn n_s1_3_when_room_comes_high_goes_first_and_then_normal() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 30), &backend);
-    let mut calls = vec![gateway.send(&chat("m").tag("running"))];
-    backend.await_running(1);
+    let (gateway, running) =
+        Gateway::occupied(&queue(100, 30), &backend, &chat("m").tag("running"));
+    let mut calls = vec![running];
     for (others, (tag, priority)) in
         [("n1", "normal"), ("n2", "normal"), ("h1", "high"), ("h2", "high")].into_iter().enumerate()
     {
@@ -65,9 +63,9 @@ fn n_s1_3_when_room_comes_high_goes_first_and_then_normal() {
 #[test]
 fn n_s2_1_the_next_one_taken_is_always_a_high_one() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 30), &backend);
-    let mut calls = vec![gateway.send(&chat("m").tag("running"))];
-    backend.await_running(1);
+    let (gateway, running) =
+        Gateway::occupied(&queue(100, 30), &backend, &chat("m").tag("running"));
+    let mut calls = vec![running];
     calls.push(gateway.enqueue(&chat("m").tag("normal"), 0));
     for number in 0..3 {
         let high = chat("m").tag("high").header("X-Nexus-Priority", "high");
@@ -83,9 +81,7 @@ fn n_s2_1_the_next_one_taken_is_always_a_high_one() {
 #[test]
 fn n_s2_2_the_header_puts_a_request_into_the_high_queue() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 30), &backend);
-    let _running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, _running) = Gateway::occupied(&queue(100, 30), &backend, &chat("m"));
     let _high = gateway.enqueue(&chat("m").header("X-Nexus-Priority", "high"), 0);
     assert_eq!((waiting_in(&gateway, "high"), waiting_in(&gateway, "normal")), (1.0, 0.0));
 }
@@ -93,9 +89,7 @@ fn n_s2_2_the_header_puts_a_request_into_the_high_queue() {
 #[test]
 fn n_s2_3_without_a_known_value_a_request_is_normal() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 30), &backend);
-    let _running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, _running) = Gateway::occupied(&queue(100, 30), &backend, &chat("m"));
     let _without = gateway.enqueue(&chat("m"), 0);
     let values = ["urgent", "", "1", "critical", "\u{e9}"];
     let mut calls = Vec::new();
@@ -108,9 +102,7 @@ fn n_s2_3_without_a_known_value_a_request_is_normal() {
 #[test]
 fn n_s2_4_normal_can_be_said_outright() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 30), &backend);
-    let _running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, _running) = Gateway::occupied(&queue(100, 30), &backend, &chat("m"));
     let _normal = gateway.enqueue(&chat("m").header("X-Nexus-Priority", "normal"), 0);
     assert_eq!((waiting_in(&gateway, "normal"), waiting_in(&gateway, "high")), (1.0, 0.0));
 }
@@ -118,9 +110,7 @@ fn n_s2_4_normal_can_be_said_outright() {
 #[test]
 fn n_s3_1_and_n02_a_wait_that_is_too_long_ends_with_the_answer_of_the_source() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 1), &backend);
-    let _running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, _running) = Gateway::occupied(&queue(100, 1), &backend, &chat("m"));
     let watch = Stopwatch::start();
     let answer = gateway.ask(&chat("m"));
     assert!(watch.elapsed() >= Duration::from_secs(1), "{:?}", watch.elapsed());
@@ -134,9 +124,7 @@ fn n_s3_1_and_n02_a_wait_that_is_too_long_ends_with_the_answer_of_the_source() {
 #[test]
 fn n_s3_2_a_request_that_was_taken_in_time_may_take_its_time() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 1), &backend);
-    let first = gateway.send(&chat("m").tag("first"));
-    backend.await_running(1);
+    let (gateway, first) = Gateway::occupied(&queue(100, 1), &backend, &chat("m").tag("first"));
     let second = gateway.enqueue(&chat("m").tag("second"), 0);
     backend.release(1);
     assert_eq!(first.finish().status, 200);
@@ -151,9 +139,7 @@ fn n_s3_2_a_request_that_was_taken_in_time_may_take_its_time() {
 #[test]
 fn n_s3_3_the_time_to_wait_is_the_configured_one() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 2), &backend);
-    let _running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, _running) = Gateway::occupied(&queue(100, 2), &backend, &chat("m"));
     let watch = Stopwatch::start();
     let answer = gateway.ask(&chat("m").streamed());
     let waited = watch.elapsed();
@@ -180,9 +166,8 @@ fn n_s4_1_and_n06_the_gauge_is_the_number_that_waits() {
 #[test]
 fn n_s4_2_and_n_s4_3_the_gauge_follows_each_step_at_once() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 30), &backend);
-    let mut calls = vec![gateway.send(&chat("m"))];
-    backend.await_running(1);
+    let (gateway, running) = Gateway::occupied(&queue(100, 30), &backend, &chat("m"));
+    let mut calls = vec![running];
     for others in 0..4 {
         calls.push(gateway.enqueue(&chat("m"), others));
     }
@@ -200,9 +185,7 @@ fn n_s4_2_and_n_s4_3_the_gauge_follows_each_step_at_once() {
 #[test]
 fn n09_streams_wait_like_any_other_request() {
     let backend = Backend::start(|_| ScriptedResponse::stream_held(&["the ", "tide"]));
-    let gateway = Gateway::before(&queue(100, 30), &backend);
-    let first = gateway.send(&chat("m").streamed());
-    backend.await_running(1);
+    let (gateway, first) = Gateway::occupied(&queue(100, 30), &backend, &chat("m").streamed());
     let second = gateway.enqueue(&chat("m").streamed(), 0);
     backend.open();
     for call in [first, second] {
@@ -216,9 +199,8 @@ fn n09_streams_wait_like_any_other_request() {
 #[test]
 fn n09_and_q09_a_client_that_leaves_while_waiting_costs_nothing_further() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 30), &backend);
-    let running = gateway.send(&chat("m").tag("running"));
-    backend.await_running(1);
+    let (gateway, running) =
+        Gateway::occupied(&queue(100, 30), &backend, &chat("m").tag("running"));
     let leaver = gateway.enqueue(&chat("m").tag("leaver"), 0);
     let stream = gateway.enqueue(&chat("m").tag("stream").streamed(), 1);
     let stayer = gateway.enqueue(&chat("m").tag("stayer"), 2);
@@ -237,9 +219,7 @@ fn n09_and_q09_a_client_that_leaves_while_waiting_costs_nothing_further() {
 #[test]
 fn q08_an_expired_request_is_never_sent() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&queue(100, 1), &backend);
-    let running = gateway.send(&chat("m").tag("running"));
-    backend.await_running(1);
+    let (gateway, running) = Gateway::occupied(&queue(100, 1), &backend, &chat("m").tag("running"));
     gateway.ask(&chat("m").tag("expired")).refused(503, "queue_timeout");
     backend.open();
     assert_eq!(running.finish().status, 200);

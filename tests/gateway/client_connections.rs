@@ -6,9 +6,11 @@ use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat
 #[test]
 fn q09_a_pipelining_client_that_leaves_is_noticed() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&format!("[queue]\nqueue_ttl = \"10m\"\n{ONE}"), &backend);
-    let running = gateway.send(&chat("m").tag("running"));
-    backend.await_running(1);
+    let (gateway, running) = Gateway::occupied(
+        &format!("[queue]\nqueue_ttl = \"10m\"\n{ONE}"),
+        &backend,
+        &chat("m").tag("running"),
+    );
     let bytes = [chat("m").bytes_kept(), chat("m").bytes_kept()].concat();
     let eager = Call::open(gateway.address(), &bytes);
     gateway.await_depth(1);

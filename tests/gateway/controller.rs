@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::scripted_response::Step;
-use crate::support::{Backend, Gateway, Nowhere, ScriptedResponse, chat};
+use crate::support::{Backend, Gateway, Nowhere, ScriptedResponse, chat, queueing};
 
 fn stock(gateway: &Gateway) -> f64 {
     gateway.metrics().sum("tidegate_stock_level")
@@ -41,28 +41,8 @@ fn c01_stock_counts_sent_requests_until_they_end_in_any_way() {
 #[test]
 fn c02_and_c03_bypass_fills_to_three_and_refill_to_two() {
     let backend = Backend::held();
-    let gateway = Gateway::before("[controller]\nwatermark_per_backend = 2\n", &backend);
-    let mut calls = Vec::new();
-    for running in 1..=3 {
-        calls.push(gateway.send(&chat("m")));
-        backend.await_running(running);
-    }
-    calls.push(gateway.enqueue(&chat("m"), 0));
-    calls.push(gateway.enqueue(&chat("m"), 1));
-    assert_eq!(backend.running(), 3);
-    backend.release(1);
-    backend.await_running(2);
-    gateway.await_metrics("settled", |metrics| {
-        let stock = metrics.sum("tidegate_stock_level");
-        if stock == 2.0 { Ok(()) } else { Err(stock.to_string()) }
-    });
-    assert_eq!((gateway.depth(), backend.seen().len()), (2, 3), "two is not below 1.8");
-    backend.release(1);
-    backend.await_seen(4);
-    assert_eq!((gateway.depth(), backend.running()), (1, 2));
-    backend.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
-    assert_eq!(backend.most(), 3);
+    let sections = "[controller]\nwatermark_per_backend = 2\n";
+    queueing::check_bypass_and_refill(&Gateway::before(sections, &backend), &backend);
 }
 
 #[test]
@@ -71,9 +51,9 @@ fn c04_each_completion_releases_the_next_at_once() {
         0 => ScriptedResponse::ok().held(),
         _ => ScriptedResponse::ok(),
     });
-    let gateway = Gateway::before(&format!("[queue]\nmax_size = 1000\n{ONE}"), &backend);
-    let mut calls = vec![gateway.send(&chat("m"))];
-    backend.await_running(1);
+    let (gateway, running) =
+        Gateway::occupied(&format!("[queue]\nmax_size = 1000\n{ONE}"), &backend, &chat("m"));
+    let mut calls = vec![running];
     calls.extend((0..400).map(|_| gateway.send(&chat("m"))));
     gateway.await_depth(400);
     backend.open();
@@ -90,53 +70,23 @@ fn c04_each_completion_releases_the_next_at_once() {
 #[test]
 fn c05_critical_only_refuses_requests_that_would_wait() {
     let backend = Backend::held();
-    let section = "[queue]\nadmission = \"critical-only\"\n";
-    let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
-    let mut calls = vec![gateway.send(&chat("m"))];
-    backend.await_running(1);
-    gateway.ask(&chat("m").priority("high")).refused(503, "not_critical");
-    calls.push(gateway.enqueue(&chat("m").priority("critical"), 0));
-    backend.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
-    assert_eq!(gateway.ask(&chat("m")).status, 200, "with room everyone may go");
+    let sections = format!("[queue]\nadmission = \"critical-only\"\n{ONE}");
+    let (gateway, running) = Gateway::occupied(&sections, &backend, &chat("m"));
+    queueing::check_critical_only(&gateway, &backend, running);
 }
 
 #[test]
 fn c07_one_model_never_blocks_another() {
     let (slow, quick) = (Backend::held(), Backend::quick());
-    let entry = |id: &str, backend: &Backend, model: &str| {
-        let url = format!("url = \"http://{}\"\nmodels = [\"{model}\"]", backend.address());
-        format!("[[backends]]\nid = \"{id}\"\n{url}\n")
-    };
-    let gateway =
-        Gateway::start(&format!("{ONE}{}{}", entry("a", &slow, "x"), entry("b", &quick, "y")));
-    let mut calls = vec![gateway.send(&chat("x"))];
-    slow.await_running(1);
-    for others in 0..5 {
-        calls.push(gateway.enqueue(&chat("x").priority("critical"), others));
-    }
-    for _ in 0..5 {
-        let answer = gateway.ask(&chat("y").priority("best-effort"));
-        assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("b")));
-    }
-    slow.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    let gateway = Gateway::start(&queueing::config_of_two_models(ONE, &slow, &quick));
+    queueing::check_models_do_not_block(&gateway, &slow);
 }
 
 #[test]
 fn c07_without_a_ready_backend_requests_wait_for_the_first() {
     let nowhere = Nowhere::reserve();
-    let address = nowhere.address();
-    let gateway = Gateway::launch(&config(TWO, &[("one", address)]));
-    let calls: Vec<_> = (0..4).map(|_| gateway.send(&chat("m"))).collect();
-    gateway.await_depth(4);
-    drop(nowhere);
-    let backend = Backend::start_at(address, |_| ScriptedResponse::ok().held());
-    backend.await_running(2);
-    assert_eq!(gateway.depth(), 2);
-    backend.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
-    assert_eq!(backend.most(), 2);
+    let gateway = Gateway::launch(&config(TWO, &[("one", nowhere.address())]));
+    queueing::check_wait_for_the_first_backend(&gateway, nowhere);
 }
 
 #[test]
@@ -192,20 +142,8 @@ fn c09_the_clients_deadline_ends_an_answer_that_has_not_begun() {
 #[test]
 fn q01_flows_share_fairly_by_the_configured_header() {
     let backend = Backend::held();
-    let section = "[queue]\nflow_by = [\"header:x-team\"]\n";
-    let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
-    let team = |team: &str| chat("m").tag(team).header("x-team", team);
-    let mut calls = vec![gateway.send(&team("first"))];
-    backend.await_running(1);
-    for others in 0..6 {
-        calls.push(gateway.enqueue(&team("loud"), others));
-    }
-    for others in 6..9 {
-        calls.push(gateway.enqueue(&team("quiet"), others));
-    }
-    backend.open();
-    assert!(calls.into_iter().all(|call| call.finish().status == 200));
-    let order = backend.tags();
-    let last = order.iter().rposition(|tag| tag == "quiet").unwrap();
-    assert!(last <= 7, "the quiet team waits for its own share only: {order:?}");
+    let sections = format!("[queue]\nflow_by = [\"header:x-team\"]\n{ONE}");
+    let (gateway, running) = Gateway::occupied(&sections, &backend, &chat("m").tag("first"));
+    let ask = |team: &str, _| chat("m").header("x-team", team);
+    queueing::check_fair_share(&gateway, &backend, running, ask);
 }

@@ -24,9 +24,7 @@ fn fault1_a_busy_backend_is_not_sent_more_than_its_share() {
 #[test]
 fn fault2_what_can_never_be_served_is_refused_at_once() {
     let backend = Backend::held();
-    let gateway = Gateway::before(ONE, &backend);
-    let running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, running) = Gateway::occupied(ONE, &backend, &chat("m"));
     let waiting = gateway.enqueue(&chat("m"), 0);
     let watch = Stopwatch::start();
     for ask in [chat("unknown"), chat("unknown").streamed(), chat("unknown").priority("critical")] {
@@ -115,9 +113,12 @@ fn fault3_a_request_that_cannot_go_blocks_no_other() {
 #[test]
 fn fault4_new_requests_displace_none_in_a_full_queue() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&format!("[queue]\nmax_size = 20\n{ONE}"), &backend);
-    let mut calls = vec![gateway.send(&chat("m").tag("running"))];
-    backend.await_running(1);
+    let (gateway, running) = Gateway::occupied(
+        &format!("[queue]\nmax_size = 20\n{ONE}"),
+        &backend,
+        &chat("m").tag("running"),
+    );
+    let mut calls = vec![running];
     for number in 0..20 {
         calls.push(gateway.enqueue(&chat("m").tag(&number.to_string()), number));
     }

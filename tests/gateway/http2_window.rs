@@ -78,9 +78,7 @@ fn x03_a_stream_without_a_window_holds_nothing_for_ever() {
 #[test]
 fn x03_queue_status_without_a_window_holds_nothing_for_ever() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&format!("{HASTY}{ONE}"), &backend);
-    let first = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, first) = Gateway::occupied(&format!("{HASTY}{ONE}"), &backend, &chat("m"));
     let status = [&[0, 14], &b"x-queue-status"[..], &[3], b"sse"].concat();
     stay(ask(&gateway, &status, &chat("m").streamed().body));
     gateway.await_depth(1);

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, forwarding};
+use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, forwarding, queueing};
 
 /// Sends a body and returns the body that the backend received.
 fn carried(body: &[u8]) -> Vec<u8> {
@@ -74,16 +74,7 @@ fn x01_a_slow_reader_slows_the_backend_and_not_the_gateways_memory() {
 #[test]
 fn x01_a_client_that_leaves_its_stream_ends_it_at_the_backend() {
     let backend = Backend::start(|_| ScriptedResponse::stream_held(&["one ", "two "]));
-    let gateway = Gateway::before(ONE, &backend);
-    let mut call = gateway.send(&chat("m").streamed());
-    backend.release(1);
-    assert!(call.chunk().is_some());
-    let next = gateway.enqueue(&chat("m").streamed(), 0);
-    drop(call);
-    backend.await_left(1);
-    backend.open();
-    assert_eq!(next.finish().status, 200);
-    gateway.await_idle();
+    queueing::check_client_leaves_stream(&Gateway::before(ONE, &backend), &backend);
 }
 
 #[test]

@@ -9,9 +9,7 @@ use crate::support::{Backend, Call, Gateway, Stopwatch, chat};
 fn n01_the_section_of_the_source_means_capacity_and_time_to_live() {
     let backend = Backend::held();
     let section = "[queue]\nenabled = true\nmax_size = 150\nmax_wait_seconds = 1\n";
-    let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
-    let _running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, _running) = Gateway::occupied(&format!("{section}{ONE}"), &backend, &chat("m"));
     // More than the default capacity of a flow: the only flow may use the whole queue.
     let calls: Vec<_> = (0..150).map(|_| gateway.send(&chat("m"))).collect();
     for call in calls {
@@ -23,9 +21,9 @@ fn n01_the_section_of_the_source_means_capacity_and_time_to_live() {
 #[test]
 fn n03_a_full_queue_refuses_at_once_and_stays_as_it_is() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&format!("[queue]\nmax_size = 3\n{ONE}"), &backend);
-    let mut calls = vec![gateway.send(&chat("m"))];
-    backend.await_running(1);
+    let (gateway, running) =
+        Gateway::occupied(&format!("[queue]\nmax_size = 3\n{ONE}"), &backend, &chat("m"));
+    let mut calls = vec![running];
     for others in 0..3 {
         calls.push(gateway.enqueue(&chat("m"), others));
     }
@@ -44,9 +42,8 @@ fn n03_a_full_queue_refuses_at_once_and_stays_as_it_is() {
 #[test]
 fn n03_and_n08_concurrent_arrivals_never_pass_the_limit() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&format!("[queue]\nmax_size = 50\n{ONE}"), &backend);
-    let running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, running) =
+        Gateway::occupied(&format!("[queue]\nmax_size = 50\n{ONE}"), &backend, &chat("m"));
     let calls: Vec<_> = thread::scope(|scope| {
         let send = || (0..50).map(|_| gateway.send(&chat("m"))).collect::<Vec<_>>();
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(send)).collect();
@@ -94,9 +91,8 @@ fn n08_hundreds_in_and_out_at_once_leave_no_drift() {
 fn c08_and_edge_a_disabled_queue_refuses_what_would_wait() {
     for section in ["[queue]\nenabled = false\n", "[queue]\nmax_size = 0\n"] {
         let backend = Backend::held();
-        let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
-        let running = gateway.send(&chat("m"));
-        backend.await_running(1);
+        let (gateway, running) =
+            Gateway::occupied(&format!("{section}{ONE}"), &backend, &chat("m"));
         gateway.ask(&chat("m")).refused(503, "queue_disabled");
         gateway.ask(&chat("m").streamed()).refused(503, "queue_disabled");
         backend.open();
@@ -109,9 +105,7 @@ fn c08_and_edge_a_disabled_queue_refuses_what_would_wait() {
 #[test]
 fn p02_and_edge_every_spelling_of_high_is_high() {
     let backend = Backend::held();
-    let gateway = Gateway::before(ONE, &backend);
-    let _running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, _running) = Gateway::occupied(ONE, &backend, &chat("m"));
     let mut calls = Vec::new();
     for (others, value) in ["HIGH", "high", "HiGh", " high "].into_iter().enumerate() {
         calls.push(gateway.enqueue(&chat("m").header("x-nexus-priority", value), others));

@@ -9,9 +9,8 @@ fn queue_status_reports_the_position_while_waiting() {
         0 => ScriptedResponse::ok().held(),
         _ => ScriptedResponse::stream_held(&["the ", "tide"]),
     });
-    let gateway = Gateway::before(&format!("[queue]\nqueue_ttl = \"3s\"\n{ONE}"), &backend);
-    let running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, running) =
+        Gateway::occupied(&format!("[queue]\nqueue_ttl = \"3s\"\n{ONE}"), &backend, &chat("m"));
     let status = |ask: HttpRequest| ask.streamed().header("X-Queue-Status", "sse");
     let mut told = gateway.enqueue(&status(chat("m")), 0);
     let head = told.head();
@@ -28,9 +27,8 @@ fn queue_status_reports_the_position_while_waiting() {
 #[test]
 fn a_refusal_after_queue_status_began_is_an_event() {
     let backend = Backend::held();
-    let gateway = Gateway::before(&format!("[queue]\nqueue_ttl = \"1s\"\n{ONE}"), &backend);
-    let _running = gateway.send(&chat("m"));
-    backend.await_running(1);
+    let (gateway, _running) =
+        Gateway::occupied(&format!("[queue]\nqueue_ttl = \"1s\"\n{ONE}"), &backend, &chat("m"));
     let ask = chat("m").streamed().header("X-Queue-Status", "sse");
     let answer = gateway.ask(&ask);
     assert_eq!(answer.status, 200);

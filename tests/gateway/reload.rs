@@ -6,9 +6,8 @@ use crate::support::{Backend, Gateway, Nowhere, ScriptedResponse, Stopwatch, cha
 #[test]
 fn x06_c04_a_changed_file_takes_effect_and_releases_the_next_at_once() {
     let backend = Backend::held();
-    let gateway = Gateway::before(ONE, &backend);
-    let mut calls = vec![gateway.send(&chat("m"))];
-    backend.await_running(1);
+    let (gateway, running) = Gateway::occupied(ONE, &backend, &chat("m"));
+    let mut calls = vec![running];
     calls.push(gateway.enqueue(&chat("m"), 0));
     gateway.rewrite(&config(TWO, &[("one", backend.address())]));
     backend.await_running(2);
@@ -19,9 +18,8 @@ fn x06_c04_a_changed_file_takes_effect_and_releases_the_next_at_once() {
 #[test]
 fn x06_a_signal_reloads_and_a_bad_file_changes_nothing() {
     let backend = Backend::held();
-    let gateway = Gateway::before(ONE, &backend);
-    let mut calls = vec![gateway.send(&chat("m"))];
-    backend.await_running(1);
+    let (gateway, running) = Gateway::occupied(ONE, &backend, &chat("m"));
+    let mut calls = vec![running];
     calls.push(gateway.enqueue(&chat("m"), 0));
     gateway.rewrite(&config("[queue]\nqueue_tll = \"5s\"\n", &[("one", backend.address())]));
     gateway.process.signal("HUP");

@@ -134,9 +134,11 @@ fn n05_a_failed_request_goes_to_the_back_and_a_refused_one_keeps_its_place() {
             0 => ScriptedResponse::json(status, "{}").held(),
             _ => ScriptedResponse::ok(),
         });
-        let gateway = Gateway::before(&format!("[retry]\nshare = 10\n{ONE}"), &backend);
-        let first = gateway.send(&chat("m").tag("a"));
-        backend.await_running(1);
+        let (gateway, first) = Gateway::occupied(
+            &format!("[retry]\nshare = 10\n{ONE}"),
+            &backend,
+            &chat("m").tag("a"),
+        );
         let second = gateway.enqueue(&chat("m").tag("b"), 0);
         backend.open();
         assert_eq!((first.finish().status, second.finish().status), (200, 200));

@@ -230,6 +230,14 @@ impl Picker {
         Self::start(Recipe::original_dst(), &config(sections, &[("one", backend.address())]))
     }
 
+    /// Starts both before a backend with room for one request, which this request takes.
+    pub(crate) fn occupied(sections: &str, backend: &Backend, first: &HttpRequest) -> (Self, Call) {
+        let picker = Self::before(sections, backend);
+        let running = picker.send(first);
+        backend.await_running(1);
+        (picker, running)
+    }
+
     /// Replaces a picker that has died by another one at its place.
     pub(crate) fn restart(&mut self, config: &str) {
         self.gateway = Gateway::picker(config, self.gateway.process.address());

@@ -68,6 +68,14 @@ impl Gateway {
         Self::start(&config(sections, &[("one", backend.address())]))
     }
 
+    /// Starts it before a backend with room for one request, which this request takes.
+    pub(crate) fn occupied(sections: &str, backend: &Backend, first: &HttpRequest) -> (Self, Call) {
+        let gateway = Self::before(sections, backend);
+        let running = gateway.send(first);
+        backend.await_running(1);
+        (gateway, running)
+    }
+
     /// Starts the gateway and waits for no backend.
     pub(crate) fn launch(config: &str) -> Self {
         Self::launch_in(config, &[])

@@ -1,0 +1,140 @@
+//! Checks of the queue that hold for the gateway and for the picker behind Envoy.
+
+use super::backend::{Backend, Nowhere};
+use super::call::Call;
+use super::gateway::Gateway;
+use super::http_request::{HttpRequest, chat};
+use super::scripted_response::ScriptedResponse;
+
+const BANDS: [&str; 4] = ["critical", "high", "normal", "best-effort"];
+
+/// All of these requests succeed.
+pub(crate) fn succeed(calls: impl IntoIterator<Item = Call>) {
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+}
+
+/// With a watermark of two, requests pass the queue up to three, and leave it up to two.
+pub(crate) fn check_bypass_and_refill(gateway: &Gateway, backend: &Backend) {
+    let mut calls = Vec::new();
+    for running in 1..=3 {
+        calls.push(gateway.send(&chat("m")));
+        backend.await_running(running);
+    }
+    calls.push(gateway.enqueue(&chat("m"), 0));
+    calls.push(gateway.enqueue(&chat("m"), 1));
+    assert_eq!(backend.running(), 3);
+    backend.release(1);
+    backend.await_running(2);
+    gateway.await_metrics("settled", |metrics| {
+        let stock = metrics.sum("tidegate_stock_level");
+        if stock == 2.0 { Ok(()) } else { Err(stock.to_string()) }
+    });
+    assert_eq!((gateway.depth(), backend.seen().len()), (2, 3), "two is not below 1.8");
+    backend.release(1);
+    backend.await_seen(4);
+    assert_eq!((gateway.depth(), backend.running()), (1, 2));
+    backend.open();
+    succeed(calls);
+    assert_eq!(backend.most(), 3);
+}
+
+/// Behind a running request, higher bands go first, and each band in the order of arrival.
+pub(crate) fn check_bands(gateway: &Gateway, backend: &Backend, running: Call) {
+    let mut calls = vec![running];
+    for round in 0..2 {
+        for (index, band) in BANDS.into_iter().rev().enumerate() {
+            let ask = chat("m").tag(&format!("{band}{round}")).priority(band);
+            calls.push(gateway.enqueue(&ask, 4 * round + index));
+        }
+    }
+    backend.open();
+    for call in calls {
+        let response = call.finish();
+        assert_eq!(response.status, 200);
+        assert!(response.header("x-queue-wait-ms").is_some(), "{:?}", response.headers);
+    }
+    let order: Vec<String> =
+        BANDS.iter().flat_map(|band| [format!("{band}0"), format!("{band}1")]).collect();
+    assert_eq!(backend.tags()[1..], order);
+    assert_eq!(backend.most(), 1);
+    gateway.await_idle();
+}
+
+/// Behind a running request, a flow with few requests waits for its own share only.
+pub(crate) fn check_fair_share(
+    gateway: &Gateway,
+    backend: &Backend,
+    running: Call,
+    ask: impl Fn(&str, usize) -> HttpRequest,
+) {
+    let mut calls = vec![running];
+    for others in 0..9 {
+        let flow = if others < 6 { "loud" } else { "quiet" };
+        calls.push(gateway.enqueue(&ask(flow, others).tag(flow), others));
+    }
+    backend.open();
+    succeed(calls);
+    let order = backend.tags();
+    let last = order.iter().rposition(|tag| tag == "quiet").unwrap();
+    assert!(last <= 7, "the quiet flow waits for its own share only: {order:?}");
+}
+
+/// With `critical-only`, a request that would wait is refused unless it is critical.
+pub(crate) fn check_critical_only(gateway: &Gateway, backend: &Backend, running: Call) {
+    gateway.ask(&chat("m").priority("high")).refused(503, "not_critical");
+    let waiting = gateway.enqueue(&chat("m").priority("critical"), 0);
+    backend.open();
+    succeed([running, waiting]);
+    assert_eq!(gateway.ask(&chat("m")).status, 200, "there is room for every band");
+}
+
+/// A configuration with the model `x` at one backend and `y` at another.
+pub(crate) fn config_of_two_models(sections: &str, x: &Backend, y: &Backend) -> String {
+    let entry = |id: &str, backend: &Backend, model: &str| {
+        let url = format!("url = \"http://{}\"\nmodels = [\"{model}\"]", backend.address());
+        format!("[[backends]]\nid = \"{id}\"\n{url}\n")
+    };
+    format!("{sections}{}{}", entry("a", x, "x"), entry("b", y, "y"))
+}
+
+/// Requests that wait for the model `x` do not delay requests for `y`.
+pub(crate) fn check_models_do_not_block(gateway: &Gateway, x: &Backend) {
+    let mut calls = vec![gateway.send(&chat("x"))];
+    x.await_running(1);
+    for others in 0..5 {
+        calls.push(gateway.enqueue(&chat("x").priority("critical"), others));
+    }
+    for _ in 0..5 {
+        let response = gateway.ask(&chat("y").priority("best-effort"));
+        assert_eq!((response.status, response.header("x-backend-used")), (200, Some("b")));
+    }
+    x.open();
+    succeed(calls);
+}
+
+/// Without a ready backend, requests wait for the first one that becomes ready.
+pub(crate) fn check_wait_for_the_first_backend(gateway: &Gateway, nowhere: Nowhere) {
+    let address = nowhere.address();
+    let calls: Vec<_> = (0..4).map(|_| gateway.send(&chat("m"))).collect();
+    gateway.await_depth(4);
+    drop(nowhere);
+    let backend = Backend::start_at(address, |_| ScriptedResponse::ok().held());
+    backend.await_running(2);
+    assert_eq!(gateway.depth(), 2);
+    backend.open();
+    succeed(calls);
+    assert_eq!(backend.most(), 2);
+}
+
+/// A client that leaves its stream makes room for the next request.
+pub(crate) fn check_client_leaves_stream(gateway: &Gateway, backend: &Backend) {
+    let mut call = gateway.send(&chat("m").streamed());
+    backend.release(1);
+    assert!(call.chunk().is_some());
+    let next = gateway.enqueue(&chat("m").streamed(), 0);
+    drop(call);
+    backend.await_left(1);
+    backend.open();
+    succeed([next]);
+    gateway.await_idle();
+}
