@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn x06_check_shows_what_a_file_means() {
+fn x06_check_shows_the_meaning_of_a_file() {
     let output = check(&["examples/nexus.toml", "--listen", "127.0.0.1:9999"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let shown = text(&output.stdout);

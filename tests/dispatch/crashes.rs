@@ -67,7 +67,7 @@ fn d07_a_claim_is_renewed_for_as_long_as_its_request_takes() {
     });
     backend.open();
     assert_eq!(ids(&await_results(&redis, 1)).len(), 1);
-    assert_eq!(backend.seen().len(), 1, "nobody else has taken it for lost");
+    assert_eq!(backend.seen().len(), 1, "no other dispatcher reclaimed it");
 }
 
 /// Another dispatcher may have the message, so the response of this request is useless.
@@ -112,7 +112,7 @@ fn d08_two_dispatchers_share_a_queue_and_send_no_message_twice() {
 }
 
 #[test]
-fn d03_two_dispatchers_share_what_a_gate_allows() {
+fn d03_two_dispatchers_share_the_budget_of_a_gate() {
     let (redis, backend) = (Redis::start(), Backend::held());
     for number in 0..30 {
         submit(&redis, &format!("m{number}"), unix() + 600);

@@ -92,7 +92,7 @@ fn d02_a_gate_follows_prometheus_and_closes_without_it() {
             submit(&redis, "unseen", unix() + 600);
             let text = dispatcher.page("/dispatch.txt").text();
             assert!(text.contains("unreadable"), "{text}");
-            assert_eq!(count(&redis), 1, "nobody knows whether there is room");
+            assert_eq!(count(&redis), 1, "it is unknown whether there is room");
             assert!(dispatcher.process.log().contains("the gate cannot be read"));
         }
     }

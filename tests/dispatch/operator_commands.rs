@@ -200,7 +200,7 @@ fn calls_to_the_dispatcher_are_counted_and_logged() {
     assert_eq!(metrics.sum_where("tidegate_requests_total", "outcome=\"ok\""), 1.0);
     assert_eq!(metrics.sum_where("tidegate_requests_total", "batch_disabled"), 1.0);
     let of_no_band = metrics.sum_where("tidegate_requests_total", "band=\"-\"");
-    assert_eq!(of_no_band, 3.0, "they take nobody's turn");
+    assert_eq!(of_no_band, 3.0, "they take no place in the queue");
     eventually("all lines", || {
         let lines = dispatcher.process.access();
         let all = ["=/dispatch ", "=/v1/files ", "method_not_allowed"];

@@ -35,7 +35,7 @@ fn x02_a_lost_server_costs_nothing_where_the_list_names_another() {
 
 /// Wherever they were sent, both are at the one that is left, and count there.
 #[test]
-fn x02_r03_an_answer_counts_where_it_is_served() {
+fn x02_r03_a_response_counts_at_the_backend_that_serves_it() {
     let (one, two_) =
         (Backend::quick(), Backend::start(|_| ScriptedResponse::stream_held(&["a", "b"])));
     let addresses = [one.address(), two_.address()];
@@ -72,7 +72,7 @@ fn x02_a_lost_server_is_an_error_where_there_is_no_other() {
 }
 
 #[test]
-fn x02_c01_an_answer_that_breaks_off_makes_room() {
+fn x02_c01_a_truncated_response_makes_room() {
     let backend = Backend::start(|seen| match seen.tag().as_str() {
         "dies" => ScriptedResponse::stream_begun("a").then(Step::Hold).then(Step::Reset),
         "refuses" => ScriptedResponse::reset(),

@@ -195,7 +195,7 @@ fn x02_further_servers_are_listed_behind_the_first() {
 }
 
 #[test]
-fn x02_what_the_picker_refuses_it_answers_itself() {
+fn x02_the_picker_responds_itself_to_refused_requests() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(TWO, &[&backend]);
     let path = "/v1/chat/completions";
@@ -255,7 +255,7 @@ fn x02_other_bodies_pass_as_they_are() {
 }
 
 #[test]
-fn x02_tokens_are_counted_however_an_answer_is_cut() {
+fn x02_tokens_are_counted_in_pieces_of_any_size() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(TWO, &[&backend]);
     let usage = "\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":7,\"total_tokens\":18}";

@@ -9,7 +9,7 @@ fn heads_only(sections: &str, backend: &Backend) -> Picker {
 }
 
 #[test]
-fn x02_without_bodies_an_answer_counts_until_its_end() {
+fn x02_without_bodies_a_response_counts_until_its_end() {
     let backend = Backend::start(|_| ScriptedResponse::stream_held(&["the ", "tide"]));
     let picker = heads_only(ONE, &backend);
     let mut first = picker.send(&chat("m").streamed());
@@ -31,7 +31,7 @@ fn x02_without_bodies_an_answer_counts_until_its_end() {
 }
 
 #[test]
-fn x02_without_bodies_answers_keep_their_length_and_headers() {
+fn x02_without_bodies_responses_keep_their_length_and_headers() {
     let body = "{\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1}}";
     let backend = Backend::start(move |_| ScriptedResponse::json(200, body));
     let picker = heads_only(TWO, &backend);

@@ -130,7 +130,7 @@ fn x02_q09_a_client_that_leaves_the_queue_is_missed_at_once() {
 }
 
 #[test]
-fn x02_q09_a_client_that_leaves_its_answer_makes_room() {
+fn x02_q09_a_client_that_leaves_its_response_makes_room() {
     let backend = Backend::start(|_| ScriptedResponse::stream_held(&["one ", "two "]));
     queueing::check_client_leaves_stream(&Picker::before(ONE, &backend), &backend);
 }
@@ -152,7 +152,7 @@ fn x02_c07_without_a_ready_backend_requests_wait_for_the_first() {
 }
 
 #[test]
-fn x02_c01_a_crowd_is_served_within_the_bounds() {
+fn x02_c01_many_requests_are_served_within_the_bounds() {
     let pace = ["--service-time", "20ms", "--max-num-seqs", "16", "--model", "m"];
     let engines = [Engine::start(&pace), Engine::start(&pace)];
     let sections = format!("[queue]\n{TEAMS}{TWO}");

@@ -8,7 +8,7 @@ fn patient(limits: &str, backend: &Backend) -> Picker {
 }
 
 #[test]
-fn x02_a_backend_that_never_answers_is_let_go() {
+fn x02_a_request_to_a_silent_backend_times_out() {
     let backend = Backend::start(|_| ScriptedResponse::silence());
     let picker = patient("answer_timeout = \"300ms\"", &backend);
     let first = picker.send(&chat("m"));
@@ -32,7 +32,7 @@ fn x02_the_clients_own_deadline_ends_its_answer() {
 }
 
 #[test]
-fn x02_an_answer_that_stands_still_is_cut() {
+fn x02_a_response_that_stands_still_is_cut() {
     let backend = Backend::start(|seen| match seen.tag().as_str() {
         "stalls" => ScriptedResponse::stream_begun("a").then_all(ScriptedResponse::silence()),
         _ => ScriptedResponse::ok(),

@@ -108,7 +108,7 @@ fn n_s2_4_normal_can_be_said_outright() {
 }
 
 #[test]
-fn n_s3_1_and_n02_a_wait_that_is_too_long_ends_with_the_answer_of_the_source() {
+fn n_s3_1_and_n02_a_wait_that_is_too_long_ends_with_the_response_of_the_source() {
     let backend = Backend::held();
     let (gateway, _running) = Gateway::occupied(&queue(100, 1), &backend, &chat("m"));
     let watch = Stopwatch::start();

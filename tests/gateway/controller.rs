@@ -130,7 +130,7 @@ fn c09_every_refusal_has_its_own_code() {
 }
 
 #[test]
-fn c09_the_clients_deadline_ends_an_answer_that_has_not_begun() {
+fn c09_the_clients_deadline_ends_a_response_that_has_not_begun() {
     let backend = Backend::held();
     let gateway = Gateway::before(ONE, &backend);
     let late = gateway.ask(&chat("m").header("X-Request-Timeout-Ms", "100"));

@@ -35,7 +35,7 @@ fn waiting_by_band(gateway: &Gateway) -> Value {
 }
 
 #[test]
-fn r08_the_bus_shows_what_the_pages_show_under_load() {
+fn r08_the_bus_shows_the_values_of_the_pages_under_load() {
     let bus = MessageBus::start();
     let (one, two) = (Backend::held(), Backend::held());
     let gateway = gateway_on(&bus, TWO, &[("one", &one), ("two", &two)]);
@@ -110,7 +110,7 @@ fn r08_a_backends_state_is_that_of_its_page() {
 
 /// One call shows one moment: the parts add up to the whole under any load.
 #[test]
-fn r08_the_numbers_of_one_answer_belong_together() {
+fn r08_the_numbers_of_one_reply_belong_together() {
     let bus = MessageBus::start();
     let (one, two) = (Backend::quick(), Backend::quick());
     let gateway = gateway_on(&bus, ONE, &[("one", &one), ("two", &two)]);

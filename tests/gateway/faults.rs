@@ -22,7 +22,7 @@ fn fault1_a_busy_backend_is_not_sent_more_than_its_share() {
 
 /// Requests that could never be served waited for the whole time to live.
 #[test]
-fn fault2_what_can_never_be_served_is_refused_at_once() {
+fn fault2_a_request_that_can_never_be_served_is_refused_at_once() {
     let backend = Backend::held();
     let (gateway, running) = Gateway::occupied(ONE, &backend, &chat("m"));
     let waiting = gateway.enqueue(&chat("m"), 0);
@@ -31,7 +31,7 @@ fn fault2_what_can_never_be_served_is_refused_at_once() {
         let answer = gateway.ask(&ask);
         assert_eq!((answer.status, answer.code().as_str()), (404, "model_not_found"));
     }
-    assert!(watch.elapsed().as_secs() < 10, "nobody waited 30 s for that");
+    assert!(watch.elapsed().as_secs() < 10, "no request waited for 30 s");
     assert_eq!(gateway.depth(), 1, "and none of them stood in the queue");
     // The backend judges tools, long prompts and streams.
     let tools = chat("m").with("tools", serde_json::json!([{"type": "function"}]));

@@ -88,7 +88,7 @@ fn n08_hundreds_in_and_out_at_once_leave_no_drift() {
 }
 
 #[test]
-fn c08_and_edge_a_disabled_queue_refuses_what_would_wait() {
+fn c08_and_edge_a_disabled_queue_refuses_requests_that_would_wait() {
     for section in ["[queue]\nenabled = false\n", "[queue]\nmax_size = 0\n"] {
         let backend = Backend::held();
         let (gateway, running) =

@@ -102,7 +102,7 @@ fn n05_after_the_first_byte_nothing_is_tried_again() {
 }
 
 #[test]
-fn n05_when_attempts_are_spent_the_last_answer_is_passed_on() {
+fn n05_when_attempts_are_spent_the_last_response_is_passed_on() {
     let backend = Backend::start(|seen| {
         let body = format!("{{\"attempt\":{}}}", seen.number);
         ScriptedResponse::with_headers(500, &["x-why: broken"], &body)

@@ -8,7 +8,7 @@ fn call(backend: &Backend, tag: &str) -> Call {
 }
 
 #[test]
-fn held_answers_go_in_order_of_arrival() {
+fn held_responses_go_in_order_of_arrival() {
     let backend = Backend::held();
     let first = call(&backend, "first");
     backend.await_held(1);
@@ -36,7 +36,7 @@ fn a_client_that_leaves_a_held_response_blocks_no_other() {
 }
 
 #[test]
-fn streams_resets_and_trailers_are_what_they_say() {
+fn streams_resets_and_trailers_follow_the_script() {
     let trailers = "3\r\nabc\r\n0\r\nx-sum: 7\r\n\r\n";
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let backend = Backend::start(move |seen| match seen.tag().as_str() {

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x03_bodies_are_bounded_all_together_and_give_back_what_they_held() {
+    fn x03_bodies_are_bounded_all_together_and_give_their_memory_back() {
         let memory = Arc::new(BodyMemory::default());
         let (mut one, mut other) = (memory.hold(), memory.hold());
         assert_eq!(one.more(60, 100), Ok(()));

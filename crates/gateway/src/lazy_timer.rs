@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_rings_when_it_is_due_whatever_it_was_set_to_before() {
+    async fn it_fires_when_it_is_due_after_any_earlier_setting() {
         let mut timer = LazyTimer::default();
         for seconds in [10, 60, 5, 5, 600] {
             let began = Instant::now();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn work_is_heard_of_in_time_or_not_at_all() {
+    async fn work_that_ends_in_time_is_reported_before_the_timer() {
         let mut timer = LazyTimer::default();
         let due = |seconds| Instant::now() + Duration::from_secs(seconds);
         let work = |seconds| tokio::time::sleep(Duration::from_secs(seconds));

@@ -46,6 +46,6 @@ fn the_configurations_are_ones_that_the_gateway_takes() {
 }
 
 #[test]
-fn what_was_seen_is_its_average_least_and_most() {
+fn observations_have_a_mean_a_minimum_and_a_maximum() {
     assert_eq!(Seen::of(&[0.5, 1.0, 0.75]), Seen { average: 0.75, least: 0.5, most: 1.0 });
 }

@@ -84,7 +84,7 @@ async fn first(address: SocketAddr, request: &Request) -> Result<()> {
             return if refusal(status) { Ok(()) } else { bail!("{status} instead of a refusal") };
         }
     }
-    bail!("nobody is refused")
+    bail!("no request is refused")
 }
 
 /// Milliseconds from the moment each request was due to the end of its refusal.

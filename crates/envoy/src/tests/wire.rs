@@ -116,7 +116,7 @@ fn parts_of_an_exchange() {
 }
 
 #[test]
-fn an_answer_to_a_head() {
+fn a_response_to_a_head() {
     let mutation = HeaderMutation {
         set_headers: vec![HeaderValueOption {
             header: Some(header("k", "v")),
@@ -152,7 +152,7 @@ fn an_answer_to_a_head() {
 }
 
 #[test]
-fn answers_to_bodies_and_trailers() {
+fn responses_to_bodies_and_trailers() {
     let body = |mutation| BodyResponse {
         response: Some(CommonResponse {
             body_mutation: Some(BodyMutation { mutation: Some(mutation) }),
@@ -216,7 +216,7 @@ fn questions_of_reflection() {
 }
 
 #[test]
-fn answers_of_reflection() {
+fn responses_of_reflection() {
     let question = ServerReflectionRequest {
         host: String::new(),
         message_request: Some(MessageRequest::ListServices("*".into())),

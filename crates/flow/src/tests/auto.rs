@@ -189,7 +189,7 @@ fn c10_nothing_grows_without_demand() {
 }
 
 #[test]
-fn c10_a_standing_queue_lowers_slots_to_what_runs() {
+fn c10_a_standing_queue_lowers_slots_to_the_running_requests() {
     let mut tide = Tide::new();
     tide.crowd();
     tide.start_all(12);
@@ -310,7 +310,7 @@ fn c10_a_longest_pace_bounds_the_asks_in_flight() {
     stream(&mut tide, Span::from_millis(48), 60, 70);
     assert_eq!(tide.limits().pace.1, cut, "so near to what is allowed it stays");
     stream(&mut tide, Span::from_millis(30), 60, 130);
-    assert_eq!(tide.limits().pace.1, cut, "nobody waits for more");
+    assert_eq!(tide.limits().pace.1, cut, "no request waits for more");
     tide.crowd();
     stream(&mut tide, Span::from_millis(30), 120, 190);
     assert!(tide.limits().pace.1 > cut, "with slack it grows while it binds");
@@ -372,7 +372,7 @@ fn c10_auto_can_be_switched_on_and_off_with_asks_in_flight() {
     fixture.gate.started(tickets[0], fixture.now).unwrap();
     fixture.gate.configure(Settings { stock: StockUnit::Tokens, ..limited_to(4.0) }, fixture.now);
     fixture.collect();
-    assert_eq!(in_flight(&fixture), 0, "nobody counts for it any more");
+    assert_eq!(in_flight(&fixture), 0, "no request counts for it any more");
     for ticket in tickets {
         fixture.gate.settle(ticket, Usage::Cost(1), fixture.now).unwrap();
     }

@@ -313,7 +313,7 @@ fn d08_a_budget_too_small_for_all_goes_to_the_first() {
     budget.read(at(0.9, 10.0, 2));
     budget.ended(1, now(2));
     budget.share(Share::new(2, 2));
-    assert_eq!(budget.allowance(now(2)), Allowance::NoShare, "nobody has this rank");
+    assert_eq!(budget.allowance(now(2)), Allowance::NoShare, "no member has this rank");
     assert_eq!(Share::new(0, 0), Share::WHOLE);
 }
 

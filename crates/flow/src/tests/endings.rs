@@ -256,7 +256,7 @@ fn x02_an_ask_that_was_served_elsewhere_counts_there() {
     fixture.collect();
     assert_eq!(fixture.granted(), [waiting], "what it left is there for who waits");
     fixture.gate.moved(first, BackendId(99), fixture.now).unwrap();
-    assert_eq!(at(&fixture, first), busy, "nobody knows that one");
+    assert_eq!(at(&fixture, first), busy, "that ticket is unknown");
     [first, second, next, waiting].into_iter().for_each(|ticket| fixture.settle(ticket, 1));
     assert_eq!((fixture.gate.in_flight(), fixture.gate.depth()), (0, 0));
 }

@@ -132,7 +132,7 @@ impl Trial {
         }
         self.observe();
         while let Some(event) = self.fixture.gate.poll_event() {
-            let Event::Granted { ticket, .. } = event else { panic!("nobody is evicted here") };
+            let Event::Granted { ticket, .. } = event else { panic!("no request is evicted here") };
             let flow = self.cost_of[&ticket].0;
             self.waiting[flow].retain(|&other| other != ticket);
             self.granted(ticket);

@@ -34,7 +34,7 @@ fn p09_a_flow_at_its_limit_is_skipped() {
     fixture.start("large");
     let next = fixture.queue("large", Band::Normal);
     fixture.settle(large, 1);
-    assert_eq!(fixture.granted(), [next], "the flow at its limit stands in nobody's way");
+    assert_eq!(fixture.granted(), [next], "the flow at its limit blocks no other flow");
     fixture.settle(running, 1);
     assert_eq!(fixture.granted(), [kept], "its turn comes when its own ask ends");
 }

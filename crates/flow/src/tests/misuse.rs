@@ -209,7 +209,7 @@ fn a_stale_workload_counts_as_none() {
     fixture.collect();
     let counted: Vec<_> =
         fixture.gate.workloads(fixture.now).iter().map(|view| view.total).collect();
-    assert_eq!(counted, Vec::<u64>::new(), "nobody was charged for it");
+    assert_eq!(counted, Vec::<u64>::new(), "no flow was charged for it");
 }
 
 /// An endless wait: its deadline is beyond the reach of the timing wheel.

@@ -138,7 +138,7 @@ fn d02_without_interactive_traffic_nothing_is_held_back() {
     start_limiter.record_start(now(0));
     assert_eq!(start_limiter.allowance(now(0)), StartAllowance::Unrestricted);
     start_limiter.observe(seen(0, 1), now(10));
-    assert_eq!(start_limiter.allowance(now(10)), StartAllowance::Busy, "somebody has come");
+    assert_eq!(start_limiter.allowance(now(10)), StartAllowance::Busy, "a request has come");
     start_limiter.observe(alone, now(60_010));
     assert_ne!(
         start_limiter.allowance(now(60_010)),

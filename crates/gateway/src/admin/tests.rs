@@ -120,7 +120,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
 
 /// R06: the mean covers the responses, without the wait before them.
 #[test]
-fn r06_the_mean_latency_follows_the_answers_without_their_waits() {
+fn r06_the_mean_latency_follows_the_responses_without_their_waits() {
     use crate::observe::tests::served;
     let observer = Observer::default();
     assert_eq!(observer.latency_ms("gpu-a"), None);
@@ -164,7 +164,7 @@ fn a_backend_that_is_leaving_is_shown_while_it_holds_something() {
 }
 
 #[test]
-fn flows_show_weight_and_what_waits_per_band() {
+fn flows_show_weight_and_waiting_requests_per_band() {
     let paid = FlowClass { weight: Weight::new(3.0).unwrap(), ..FlowClass::default() };
     let state = state(Settings { classes: vec![paid], ..limited_to(1.0) });
     supply(&state, true);

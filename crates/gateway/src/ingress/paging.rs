@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn d10_a_query_that_makes_no_sense_names_its_word() {
+    fn d10_an_invalid_query_names_its_parameter() {
         let long = format!("after={}", "a".repeat(WORD_MAX + 1));
         let rows = [
             ("limit=0", "limit"),

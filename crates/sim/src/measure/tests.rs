@@ -89,7 +89,11 @@ fn only_tenants_active_for_half_of_the_window_count_as_unfairly_treated() {
         (jain - 210.0 * 210.0 / (2.0 * (110.0 * 110.0 + 100.0 * 100.0))).abs() < 1e-12,
         "{jain}"
     );
-    assert_eq!(shares.jain(Window { from: at(10), to: at(60) }), None, "nobody wanted that long");
+    assert_eq!(
+        shares.jain(Window { from: at(10), to: at(60) }),
+        None,
+        "no tenant was active that long"
+    );
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn a_gap_is_the_range_of_the_difference_while_both_wait() {
 }
 
 #[test]
-fn a_grant_counts_with_what_it_really_cost_and_errors_widen_the_bound() {
+fn a_grant_counts_with_its_real_cost_and_errors_widen_the_bound() {
     let mut ledger = Ledger::default();
     ledger.enter(line(0));
     ledger.enter(line(1));
@@ -205,7 +209,7 @@ fn an_attempt_that_failed_is_no_service() {
 }
 
 #[test]
-fn a_good_answer_is_whole_prompt_and_steady() {
+fn a_good_response_is_complete_prompt_and_steady() {
     let slo = Slo { ttft: Span::from_secs(2), tpot: Span::from_secs(1) };
     let good = Record {
         arrival: at(0),

@@ -132,7 +132,7 @@ fn a_full_line_refuses() {
 }
 
 #[test]
-fn what_waits_too_long_in_a_line_expires() {
+fn a_request_that_waits_too_long_expires() {
     let mut policy = line(QueueOrder::Fifo, 1, 10);
     policy.engines(&[true], START);
     offer_plain(&mut policy, 0..2);
@@ -147,7 +147,7 @@ fn what_waits_too_long_in_a_line_expires() {
 }
 
 #[test]
-fn what_an_engine_failed_goes_back_into_the_line() {
+fn a_request_that_an_engine_failed_is_queued_again() {
     let mut policy = line(QueueOrder::Fifo, 1, 10);
     policy.engines(&[true, true], START);
     offer_plain(&mut policy, 0..3);
@@ -172,12 +172,12 @@ fn one_at_a_time() -> Settings {
 }
 
 #[test]
-fn of_an_answer_in_one_piece_nothing_is_seen_before_its_end() {
+fn a_response_in_one_piece_is_invisible_before_its_end() {
     let unstarted = |share: f64| {
         let config = TidegateConfig { settings: Settings::default(), cost: Cost::Requests };
         let mut policy = Tidegate::new(config, &[]).unstreamed(share);
         policy.engines(&[true], START);
-        // As many as go to an engine that nobody knows yet.
+        // As many as an engine without readings gets.
         offer_plain(&mut policy, 0..2);
         (0..2).for_each(|request| policy.started(request, START));
         let limits = policy.controller().backends().next().unwrap().limits;
@@ -254,7 +254,7 @@ fn serve_from(policy: &mut dyn Policy, output: u32) -> Vec<RequestId> {
 }
 
 #[test]
-fn a_long_answer_is_paid_for_when_it_ends() {
+fn a_long_response_is_charged_when_it_ends() {
     let short = order_after(|policy| policy.ended(0, Spent { prompt: 10, output: 1 }, START));
     let long = order_after(|policy| policy.ended(0, Spent { prompt: 10, output: 9000 }, START));
     assert_eq!(short[..3], [0, 1, 2], "it has paid next to nothing");
@@ -262,7 +262,7 @@ fn a_long_answer_is_paid_for_when_it_ends() {
 }
 
 #[test]
-fn what_failed_for_good_is_paid_back() {
+fn a_final_failure_is_refunded() {
     let failed = order_after(|policy| policy.failed(0, Failure::Exhausted, START));
     assert_eq!(failed[..3], [0, 1, 2]);
     let spent = Spent { prompt: 10, output: 9000 };

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_read_as_people_write_them() {
+    fn lengths_are_read_with_common_units() {
         let millis = |text| parse(text).map(|span| span.nanos() / 1_000_000);
         assert_eq!(millis("200ms"), Some(200));
         assert_eq!(millis("1.5s"), Some(1500));

@@ -106,7 +106,7 @@ fn an_error_names_its_key() {
 }
 
 #[test]
-fn what_makes_no_sense_at_the_end_is_named_too() {
+fn an_error_at_the_end_is_named_too() {
     let cases = [
         ("[[tenants]]\nname = \"a\"\nweight = 0.0", "tenants[0].weight"),
         ("[[tenants]]\nname = \"\"\nweight = 1.0", "tenants[0].name"),

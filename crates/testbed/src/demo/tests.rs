@@ -44,7 +44,7 @@ fn both_acts_run_and_every_request_through_tidegate_gets_a_response() {
     }
     let with = &story.with.report;
     let failed: u64 = with.classes.iter().flat_map(|class| class.failed.values()).sum();
-    assert_eq!(failed, 0, "nobody is refused: {with}");
+    assert_eq!(failed, 0, "no request is refused: {with}");
     assert!(with.class("flood").unwrap().ok > 0, "{with}");
     let left = stage.engines.iter().map(|engine| engine.control().counters().in_flight);
     assert_eq!(left.sum::<u32>(), 0, "the engines are empty");
@@ -94,7 +94,7 @@ fn without_a_terminal_a_line_reports_the_progress() {
 }
 
 #[test]
-fn a_team_without_an_answer_is_said_to_have_none_yet() {
+fn a_team_without_a_response_is_marked() {
     for (ok, told) in [(0, "quiet team: no answer yet\n"), (3, "most have no answer yet\n")] {
         let mut text = Vec::new();
         let mut progress = Progress { out: &mut text, live: false };

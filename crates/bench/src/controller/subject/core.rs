@@ -106,7 +106,7 @@ impl CoreSubject {
         for step in &self.steps {
             self.controller.offer(step.ask(Band::High), now);
             let evicted = self.controller.poll_event();
-            ensure!(matches!(evicted, Some(Event::Evicted { .. })), "nobody was preempted");
+            ensure!(matches!(evicted, Some(Event::Evicted { .. })), "no request was preempted");
         }
         Ok(())
     }

@@ -128,5 +128,5 @@ fn r04_every_reason_is_given_where_it_holds() {
     assert_eq!(pick(&preference(Band::BestEffort), &crowded).reason.text(), "best-effort-balanced");
     let equal = equals([[0; BANDS]; 2]);
     let choice = pick(&preference(Band::BestEffort), &equal);
-    assert_eq!(choice.reason, RouteReason::BestEffortBalanced, "nobody draws more than another");
+    assert_eq!(choice.reason, RouteReason::BestEffortBalanced, "all draw the same power");
 }

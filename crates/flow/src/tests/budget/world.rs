@@ -220,7 +220,7 @@ impl Run {
         }
     }
 
-    /// Whoever knows everything sees that others have changed.
+    /// An observer with full knowledge sees that others have changed.
     fn see(&mut self) {
         if matches!(self.gate, Gate::Knowing { .. }) {
             self.send();

@@ -18,7 +18,7 @@ use super::{BackendKind, Endpoint, Fake, GatewayIdentity, endpoint};
 const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(10), body: 100 };
 
 #[tokio::test]
-async fn r07_an_answer_is_read_within_its_limits() {
+async fn r07_a_response_is_read_within_its_limits() {
     let long = "x".repeat(101);
     let pages = [("/good", 200, "hello"), ("/long", 200, &long), ("/moved", 302, "")];
     let fake = Fake::start(&pages).await;

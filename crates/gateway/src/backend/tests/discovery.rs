@@ -33,5 +33,5 @@ async fn x06_discovery_ignores_gateways() {
     let fake = Fake::start(&[models]).await;
     assert!(look(&[fake.port], &[fake.port]).await.is_empty(), "its own port");
     let port = fake.stop().await;
-    assert!(look(&[port], &[]).await.is_empty(), "nobody there");
+    assert!(look(&[port], &[]).await.is_empty(), "no server responds");
 }

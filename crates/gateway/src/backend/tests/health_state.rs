@@ -66,7 +66,7 @@ fn n05_a_passing_check_does_not_lift_an_ejection_before_its_time() {
 }
 
 #[test]
-fn r07_an_answer_between_failures_begins_the_count_anew() {
+fn r07_a_response_between_failures_resets_the_count() {
     let mut health = up();
     fail(&mut health, 2, at(0));
     assert!(health.has_failures());

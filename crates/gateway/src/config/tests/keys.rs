@@ -177,7 +177,7 @@ fn q01_flows_are_keyed_by_any_combination_in_order() {
 }
 
 #[test]
-fn q01_flows_have_what_the_first_matching_entry_gives() {
+fn q01_flows_have_the_settings_of_the_first_matching_entry() {
     let text = "[queue]\nflow_capacity = 7\nqueue_ttl = '9s'\n\
                 [[flows]]\nmatch = { model = 'llama-*', 'header:X-Team' = 'a' }\nweight = 3.0\n\
                 capacity = 200\nqueue_ttl = '10s'\n\

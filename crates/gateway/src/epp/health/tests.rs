@@ -24,7 +24,7 @@ fn statuses(state: &State) -> [ServingStatus; 4] {
 }
 
 #[test]
-fn x02_all_is_well_when_a_backend_is_ready() {
+fn x02_all_services_are_healthy_when_a_backend_is_ready() {
     assert_eq!(statuses(&state(true)), [Serving; 4]);
 }
 
@@ -35,7 +35,7 @@ fn x02_a_picker_that_knows_no_model_is_not_ready_but_takes_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x02_only_life_is_well_once_the_picker_drains() {
+async fn x02_only_liveness_is_healthy_once_the_picker_drains() {
     let state = state(true);
     state.drain(Duration::from_secs(30)).await;
     assert_eq!(statuses(&state), [NotServing, NotServing, Serving, NotServing]);

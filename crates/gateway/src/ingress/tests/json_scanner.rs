@@ -322,7 +322,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn x03_the_walk_takes_and_counts_what_a_general_parser_does(text in text()) {
+    fn x03_the_scanner_accepts_and_counts_as_a_general_parser(text in text()) {
         prop_assert_eq!(walked(&text).ok(), expected(&text), "{:?}", walked(&text));
     }
 }

@@ -133,7 +133,7 @@ fn x03_paths_that_could_be_read_as_others_are_refused() {
 }
 
 #[test]
-fn x03_read_refuses_what_leads_nowhere() {
+fn x03_unknown_paths_are_refused() {
     assert_eq!(code(posted("/admin", b"{}")), "not_found");
     assert_eq!(code(posted("/v1/../admin", b"{}")), "invalid_request");
 }

@@ -130,7 +130,7 @@ fn long_values_are_cut_between_letters() {
 }
 
 #[test]
-fn numbers_that_are_none_do_not_break_a_line() {
+fn values_that_are_not_numbers_do_not_break_a_line() {
     let record = Record { score: f64::NAN, boost: f64::INFINITY, ..served("chat", "llama") };
     let line = json(&record);
     assert!(line.get("score").is_none() && line.get("boost").is_none());

@@ -8,7 +8,7 @@ use super::super::{
 use super::{assert_close, batch, drain, engine, job, ms, small, step, urgent};
 
 #[test]
-fn an_idle_engine_starts_at_once_and_a_step_takes_what_the_formula_says() {
+fn an_idle_engine_starts_at_once_and_a_step_takes_the_time_of_the_formula() {
     let Shape::Batch(shape) = *Profile::named("rtx4090-8b").unwrap().shape() else { panic!() };
     let mut engine = engine(shape);
     assert_eq!(engine.next_event(), None);
@@ -128,7 +128,7 @@ fn a_preempted_job_starts_again_at_the_front_and_repeats_no_token() {
     while engine.reading().preemptions == 0 {
         seen.extend(step(&mut engine));
     }
-    assert_eq!(batch(&engine), [1], "a step that throws back takes nobody in");
+    assert_eq!(batch(&engine), [1], "a step that preempts admits no sequence");
     assert_eq!(engine.reading().waiting, 2);
     let before = seen.iter().filter(|(id, _)| *id == 2).count() as u32;
     assert!(before > 1);

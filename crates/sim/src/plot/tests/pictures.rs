@@ -88,7 +88,7 @@ fn a_chart_brings_its_colours_for_day_and_night_and_nothing_from_elsewhere() {
 }
 
 #[test]
-fn words_stand_where_they_belong() {
+fn texts_stand_at_their_positions() {
     let mut chart = chart(vec![line("tidegate", &RISING)]);
     chart.subtitle = "p99 of 4 engines".into();
     chart.y = Axis::log("wait", Unit::Seconds);

@@ -83,7 +83,7 @@ fn points_are_put_in_order() {
 }
 
 #[test]
-fn what_cannot_be_shown_leaves_a_gap() {
+fn values_that_cannot_be_shown_leave_a_gap() {
     let points =
         vec![(0.0, Some(1.0)), (1.0, Some(2.0)), (2.0, None), (3.0, None), (4.0, Some(3.0))];
     assert_eq!(thin(points, COLUMNS), [vec![(0.0, 1.0), (1.0, 2.0)], vec![(4.0, 3.0)]]);

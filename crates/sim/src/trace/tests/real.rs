@@ -6,7 +6,7 @@ use std::fs;
 use super::super::{Trace, TraceRow};
 use crate::measure::nearest_rank;
 
-/// What is known of one trace. Token counts are mean, p50 and p99.
+/// The known figures of one trace. Token counts are mean, p50 and p99.
 struct Known {
     file: &'static str,
     rows: usize,

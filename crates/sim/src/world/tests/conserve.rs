@@ -65,7 +65,7 @@ fn every_request_ends_exactly_once() {
                 check_end(record, &format!("{name}, seed {seed}: {record:?}"));
             }
             let last = history.series.moments.last().unwrap();
-            assert_eq!(last.waiting, [0; flow::BANDS], "{name}, seed {seed}: nobody waits");
+            assert_eq!(last.waiting, [0; flow::BANDS], "{name}, seed {seed}: no request waits");
             let produced: u64 =
                 history.records.iter().map(|record| u64::from(record.streamed)).sum();
             assert!(history.produced.output <= produced, "{name}, seed {seed}");
@@ -149,7 +149,7 @@ fn a_client_that_goes_away_frees_the_slot() {
 }
 
 #[test]
-fn an_answer_that_has_begun_keeps_its_client() {
+fn a_response_that_has_begun_keeps_its_client() {
     let mut source = Source::new("all", std::iter::once(request(0, 10, 5000)));
     source.patience = Some(Span::from_secs(1));
     let history =

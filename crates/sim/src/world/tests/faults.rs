@@ -115,7 +115,7 @@ fn an_engine_that_returns_is_used_again() {
 }
 
 #[test]
-fn without_any_engine_what_waits_expires() {
+fn without_any_engine_waiting_requests_expire() {
     for mut policy in gates().into_iter().skip(1) {
         let faults = vec![fault(1000, 0, FaultKind::Crash)];
         let setup = with_faults(vec![plain(1)], vec![request(2000, 10, 10)], faults);
@@ -149,7 +149,7 @@ fn a_request_is_tried_four_times_and_no_more() {
 }
 
 #[test]
-fn what_an_engine_can_never_serve_is_not_tried_again() {
+fn a_request_that_an_engine_can_never_serve_is_not_tried_again() {
     for mut policy in gates() {
         let requests = vec![request(0, 200_000, 10), request(10, 10, 10)];
         let history = run(with_faults(vec![plain(1); 2], requests, Vec::new()), &mut *policy);
@@ -161,7 +161,7 @@ fn what_an_engine_can_never_serve_is_not_tried_again() {
 }
 
 #[test]
-fn what_an_engine_can_never_serve_costs_its_tenant_nothing() {
+fn a_request_that_an_engine_can_never_serve_costs_its_tenant_nothing() {
     // Both tenants are known; while the second request is served the large one waits, and one of
     // each tenant behind it.
     let large = [request(0, 10, 10), request(101, 200_000, 10), request(103, 10, 10)];
@@ -206,7 +206,7 @@ fn metrics_arrive_with_their_lag_and_stop_with_the_engine() {
 }
 
 #[test]
-fn without_metrics_nothing_is_heard() {
+fn without_metrics_no_readings_arrive() {
     let mut policy = Listener::default();
     run(with_faults(vec![plain(1)], vec![request(0, 5000, 10)], Vec::new()), &mut policy);
     assert_eq!(policy.readings, []);

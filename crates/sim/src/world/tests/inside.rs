@@ -1,4 +1,4 @@
-//! What is seen of the engines: samples, preemptions, and the priorities they are told.
+//! Samples and preemptions of the engines, and the priorities of their jobs.
 
 use super::*;
 use crate::engine::{BatchShape, Policy};
@@ -58,7 +58,7 @@ fn engines_know_the_band_only_if_configured() {
 }
 
 #[test]
-fn an_engine_ends_its_step_before_it_takes_what_comes_at_that_moment() {
+fn an_engine_ends_its_step_before_it_admits_arrivals_of_that_moment() {
     let profile = named("rtx4090-8b");
     let job =
         |id: u32| Job { id: JobId(id), prompt: 100, output: 50, priority: 0, prefix: [].into() };
@@ -100,7 +100,7 @@ fn samples_show_the_queue_the_engines_and_the_service() {
     // The prompt was read at 1501 ms; a token left the engine each millisecond after that.
     let expected = f64::from(1500 + 2 * 499);
     assert!((second.shares[0].got - expected).abs() <= 4.0, "{:?}", second.shares);
-    assert_eq!(second.shares[0].got, second.shares[0].fair, "there is nobody else");
+    assert_eq!(second.shares[0].got, second.shares[0].fair, "there is no other tenant");
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn head(fault: &str) -> String {
 }
 
 #[test]
-fn a_reset_comes_instead_of_an_answer_or_after_some_tokens() {
+fn a_reset_comes_instead_of_a_response_or_after_some_tokens() {
     let engine = start(fast());
     let error = faulty(&engine, "reset", "").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -59,7 +59,7 @@ fn a_hanging_request_is_there_until_its_client_leaves() {
 }
 
 #[test]
-fn an_endless_answer_goes_on_until_its_client_leaves() {
+fn an_endless_response_goes_on_until_its_client_leaves() {
     let engine = start(fast());
     let mut stream = send(&engine, &head("never-end"), &chat_body(""));
     let mut some = [0; 2000];

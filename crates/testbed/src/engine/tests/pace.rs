@@ -49,7 +49,7 @@ async fn the_first_token_takes_its_time_and_the_others_theirs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_beyond_the_limit_wait_in_the_engines_own_line() {
+async fn requests_beyond_the_limit_wait_in_the_engine() {
     let machine = machine(tokens(1));
     let (first, second) =
         tokio::join!(moments(&machine, work(1, 2)), moments(&machine, work(1, 1)));
@@ -112,7 +112,7 @@ fn invalid_settings_are_explained() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_is_named_with_what_to_do() {
+fn an_unavailable_address_is_named_with_a_remedy() {
     let engine = start(fast());
     let listen = engine.address();
     let told = Engine::start(Settings { listen, ..fast() }).unwrap_err().to_string();
@@ -124,7 +124,7 @@ fn an_address_that_cannot_be_had_is_named_with_what_to_do() {
     assert!(told.contains("this machine does not have that address"), "{told}");
 }
 
-/// Over the wire: twelve clients, four at once, and those who leave make room.
+/// Over the wire: twelve clients, four at once, and clients that leave make room.
 #[test]
 fn never_more_than_the_limit_run_at_once() {
     let pace = Pace::Service { time: Duration::from_millis(20), at_once: 4 };

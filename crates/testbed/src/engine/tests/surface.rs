@@ -218,7 +218,7 @@ fn metrics_have_the_names_of_vllm() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_the_language_of_the_client() {
+fn an_invalid_request_is_refused_in_the_format_of_its_api() {
     let engine = start(fast());
     let unknown = chat_body("").replace("\"m\"", "\"other\"");
     let reply = post(&engine, "/v1/chat/completions", &unknown);

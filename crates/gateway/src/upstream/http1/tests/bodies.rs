@@ -65,7 +65,7 @@ fn chunks_that_could_be_read_in_two_ways_are_refused() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_no_whole_one() {
+fn a_truncated_response_is_an_error() {
     let whole = "5\r\nhello\r\n0\r\n\r\n";
     for end in 0..whole.len() {
         assert!(chunked(&whole[..end]).is_err(), "{:?}", &whole[..end]);
@@ -84,7 +84,7 @@ fn without_a_length_the_end_of_the_connection_is_that_of_the_answer() {
 }
 
 #[test]
-fn what_follows_an_answer_is_not_part_of_it() {
+fn bytes_after_a_response_are_not_part_of_it() {
     let whole = get(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n").unwrap();
     assert_eq!((&whole.body[..], whole.left), (&b"ok"[..], 17));
     let whole = get(b"HTTP/1.1 204 No Content\r\n\r\nbody").unwrap();

@@ -84,7 +84,7 @@ async fn a_large_response_passes_whole() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_early_is_heard_and_the_rest_of_the_request_is_still_sent() {
+async fn an_early_response_is_read_and_the_rest_of_the_request_is_still_sent() {
     let (mut link, mut backend) = connect().await;
     let body = vec![b'x'; 20 << 20];
     let serve = async {
@@ -98,7 +98,7 @@ async fn an_answer_that_comes_early_is_heard_and_the_rest_of_the_request_is_stil
 }
 
 #[tokio::test]
-async fn a_backend_that_does_not_take_the_request_is_heard_and_not_asked_again() {
+async fn a_response_of_a_backend_that_does_not_read_the_request_is_final() {
     let (mut link, mut backend) = connect().await;
     let body = vec![b'x'; 20 << 20];
     let serve = async { backend.write_all(OK).await.unwrap() };
@@ -108,7 +108,7 @@ async fn a_backend_that_does_not_take_the_request_is_heard_and_not_asked_again()
 }
 
 #[tokio::test]
-async fn a_connection_with_more_on_it_than_its_answer_is_not_used_again() {
+async fn a_connection_with_bytes_after_its_response_is_not_used_again() {
     let (mut link, mut backend) = connect().await;
     let serve = async {
         take(&mut backend, 0).await;

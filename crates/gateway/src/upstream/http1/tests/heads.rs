@@ -43,7 +43,7 @@ fn content_length_is_sent_with_a_body_and_with_methods_that_usually_have_one() {
 }
 
 #[test]
-fn an_answer_is_the_same_however_it_is_cut() {
+fn a_response_is_read_alike_in_pieces_of_any_size() {
     let bytes = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n\
                   HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: \xc3\xa4\r\ncontent-length: 5\r\n\r\nhello";
     for size in 1..=bytes.len() {
@@ -65,7 +65,7 @@ fn a_head_ends_with_bare_line_breaks_too_however_it_is_cut() {
 }
 
 #[test]
-fn where_a_body_ends_is_what_the_standard_says() {
+fn a_body_ends_where_the_standard_says() {
     let cases = [
         ("", Framing::UntilClose),
         ("content-length: 7\r\n", Framing::Length(7)),
