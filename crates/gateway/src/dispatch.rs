@@ -211,8 +211,9 @@ impl Dispatcher {
 fn target(queue: &Queue, own: Option<&BaseUrl>) -> Result<BaseUrl, DispatchError> {
     let name = || queue.name.clone();
     match (&queue.target, own) {
-        (Some(url), _) => BaseUrl::parse(url)
-            .map_err(|why| DispatchError::Target { queue: name(), why: why.to_string() }),
+        (Some(url), _) => {
+            BaseUrl::parse(url).map_err(|source| DispatchError::Target { queue: name(), source })
+        }
         (None, Some(own)) => Ok(own.clone()),
         (None, None) => Err(DispatchError::NoTarget { queue: name() }),
     }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::gates::GateError;
+use crate::upstream::client::BaseUrlError;
 
 /// See the module's description.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub(crate) enum DispatchError {
     /// A queue has no target.
     NoTarget { queue: String },
     /// The address of a queue's target is invalid.
-    Target { queue: String, why: String },
+    Target { queue: String, source: BaseUrlError },
     /// A gate cannot be opened, or does not exist.
     Gate(GateError),
 }
@@ -32,7 +33,7 @@ impl fmt::Display for DispatchError {
                     "the queue {queue:?} has no target: set its `target`, or give --target URL"
                 )
             }
-            Self::Target { queue, why } => write!(f, "the target of queue {queue:?}: {why}"),
+            Self::Target { queue, source } => write!(f, "the target of queue {queue:?}: {source}"),
             Self::Gate(error) => error.fmt(f),
         }
     }
@@ -41,8 +42,9 @@ impl fmt::Display for DispatchError {
 impl Error for DispatchError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
+            Self::Target { source, .. } => Some(source),
             Self::Gate(error) => Some(error),
-            _ => None,
+            Self::NoQueue | Self::NoTarget { .. } => None,
         }
     }
 }

@@ -142,11 +142,6 @@ impl Control {
         self.set(Some(Pending { fault, left: count, everywhere: false }));
     }
 
-    /// Everything goes wrong like this, health checks and metrics too.
-    pub fn fail_everywhere(&self, fault: Fault) {
-        self.set(Some(Pending { fault, left: None, everywhere: true }));
-    }
-
     /// Nothing goes wrong any more; a server that was gone is back.
     pub fn heal(&self) {
         self.set(None);

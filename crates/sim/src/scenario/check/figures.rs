@@ -11,14 +11,9 @@ use crate::scenario::{
 
 /// The column of a table that a scenario asks for.
 pub(super) fn column(key: &str, given: &file::Column) -> Checked<Column> {
-    let scope = Scope {
-        band: given.band.map(band),
-        tenant: given.tenant.clone(),
-        except: given.except.clone(),
-        from: given.from.map(moment),
-        until: given.until.map(moment),
-    };
-    let figure = figure(key, &given.figure, scope)?;
+    let file::Column { band, tenant, except, from, until, .. } = given;
+    let figure =
+        figure(key, &given.figure, scope(*band, (tenant, except.as_slice()), [*from, *until]))?;
     let head = given.head.clone().unwrap_or_else(|| figure.to_string());
     one_line(format!("{key}.head"), [&head])?;
     Ok(Column { head, figure })
@@ -39,13 +34,8 @@ pub(super) fn expectation(
     };
     let known = given.load.is_none_or(|load| loads.contains(&load));
     require(known, format!("{key}.load"), "is not among the loads")?;
-    let scope = Scope {
-        band: given.band.map(band),
-        tenant: given.tenant.clone(),
-        except: given.except.clone(),
-        from: given.from.map(moment),
-        until: given.until.map(moment),
-    };
+    let file::Expect { band, tenant, except, from, until, .. } = given;
+    let scope = scope(*band, (tenant, except.as_slice()), [*from, *until]);
     let expectation = Expectation {
         figure: figure(key, &given.figure, scope)?,
         policy: find("policy", &given.policy)?,
@@ -77,10 +67,18 @@ fn figure(key: &str, name: &str, scope: Scope) -> Checked<Figure> {
     Ok(Figure { measure, scope })
 }
 
-fn band(given: file::Band) -> Band {
-    Band::DESCENDING[BAND_NAMES.len() - 1 - given as usize]
-}
-
-fn moment(given: DurationText) -> Time {
-    Time::ZERO.after(given.0)
+/// The requests that a figure counts.
+fn scope(
+    band: Option<file::Band>,
+    (tenant, except): (&Option<String>, &[String]),
+    times: [Option<DurationText>; 2],
+) -> Scope {
+    let [from, until] = times.map(|time| time.map(|time| Time::ZERO.after(time.0)));
+    Scope {
+        band: band.map(|band| Band::DESCENDING[BAND_NAMES.len() - 1 - band as usize]),
+        tenant: tenant.clone(),
+        except: except.to_vec(),
+        from,
+        until,
+    }
 }

@@ -42,11 +42,6 @@ impl Status {
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(status, _)| *status == self).map_or("", |(_, name)| *name)
     }
-
-    /// Whether the status is final.
-    pub const fn is_final(self) -> bool {
-        matches!(self, Self::Failed | Self::Completed | Self::Expired | Self::Cancelled)
-    }
 }
 
 impl FromSql for Status {
