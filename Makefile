@@ -26,7 +26,7 @@ loop: ## the core's own tests, for working on it
 	$(CARGO) test -p flow --lib
 
 study: ## the watermark that tunes itself against the best fixed one, on recorded traffic
-	$(CARGO) run --release -- simulate scenarios/auto
+	$(CARGO) run --release -- simulate scenarios/auto --document docs/benchmarks.md
 
 bench: ## the core against a bare structure, the gateway against a bare proxy, the picker against Envoy alone, batch work
 	$(CARGO) run --release -p bench -- gateway
@@ -40,6 +40,7 @@ PICTURES = policies/loads first-look/policies mixed-pool/auto flood/policies
 
 simulate: ## every scenario; brings the tables and pictures of the documents up to date
 	$(CARGO) run --release -- simulate scenarios --document docs/benchmarks.md
+	$(CARGO) run --release -- simulate scenarios/batch --document docs/benchmarks.md
 	@mkdir -p docs/pictures
 	@for picture in $(PICTURES); do \
 		cp target/simulate/$$picture.svg docs/pictures/$$(echo $$picture | tr / -).svg; done

@@ -3,6 +3,7 @@
 //! A history is large and a scenario has many, so a [`Digest`] keeps of each only what the report
 //! needs. Everything here is a pure function of the digests: two runs give the same bytes.
 
+mod case_table;
 mod columns;
 mod comparison_charts;
 mod curve;
@@ -19,6 +20,7 @@ use crate::scenario::{Cell, Sample, Scenario, Verdict};
 use columns::Heading;
 use curve::Curves;
 
+pub use case_table::CaseTable;
 pub use table::grid;
 
 /// The figures of one cell.
@@ -145,7 +147,7 @@ impl Report {
             json!({"policy": row.policy, "load": row.load, "figures": figures})
         };
         let verdict = |verdict: &Verdict| {
-            let Verdict { expected, load, value, kept } = verdict;
+            let Verdict { expected, load, value, kept, .. } = verdict;
             json!({"expected": expected, "load": load, "value": value, "kept": kept})
         };
         json!({

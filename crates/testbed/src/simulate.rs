@@ -60,8 +60,12 @@ pub struct SimulateOptions {
 /// A scenario that has been run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Its name, from its file.
+    /// Its name, from its file and its case.
     pub name: String,
+    /// Its file.
+    pub file: PathBuf,
+    /// The name of its case; empty where the file has none.
+    pub case: String,
     /// What came out.
     pub report: Report,
 }
@@ -70,6 +74,7 @@ pub struct Outcome {
 struct LoadedScenario<'a> {
     path: &'a Path,
     name: String,
+    case: String,
     scenario: Scenario,
     only: Option<usize>,
 }
@@ -90,7 +95,7 @@ pub fn run(
     let case = options.case.as_deref().unwrap_or_default();
     ensure!(!all.is_empty(), "no scenario has a case whose name contains '{case}'");
     if let Some(path) = &options.document {
-        document::check(path)?;
+        document::check(path, &options.paths)?;
     }
     let pictures = options.pictures.as_deref().unwrap_or(Path::new(PICTURES));
     all.iter().try_for_each(|ready| make_folder(&pictures.join(&ready.name)))?;
@@ -113,7 +118,7 @@ pub fn run(
         writeln!(out, "{}", serde_json::to_string_pretty(&Value::Array(printed))?)?;
     }
     if let Some(path) = &options.document {
-        document::update(path, &outcomes)?;
+        document::update(path, &options.paths, &outcomes)?;
         writeln!(progress.out, "{} is up to date", path.display())?;
     }
     judge(&outcomes)
@@ -148,7 +153,7 @@ impl<'a> LoadedScenario<'a> {
         if !case.is_empty() {
             name = format!("{name}-{}", case.replace(['/', ' '], "-"));
         }
-        Ok(Self { path, name, scenario, only })
+        Ok(Self { path, name, case, scenario, only })
     }
 
     fn play(
@@ -156,12 +161,13 @@ impl<'a> LoadedScenario<'a> {
         options: &SimulateOptions,
         progress: &mut Progress<'_>,
     ) -> Result<(Outcome, Timing)> {
-        let Self { path, name, scenario, only } = self;
+        let Self { path, name, case, scenario, only } = self;
         let within = || format!("{}", path.display());
         let traces = read::traces(&scenario, options.traces.as_deref()).with_context(within)?;
         let job = runner::Job { name: &name, scenario: &scenario, traces: &traces, only };
         let (digests, timing) = runner::run(&job, progress).with_context(within)?;
-        Ok((Outcome { name, report: Report::new(&scenario, &digests) }, timing))
+        let report = Report::new(&scenario, &digests);
+        Ok((Outcome { name, file: path.to_owned(), case, report }, timing))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{Heading, Report, ReportRow, Verdict, number};
 
-const NOTHING: &str = "–";
+pub(super) const NOTHING: &str = "–";
 const LEGEND: &str = "TTFT is p50 / p99 in seconds, wait in seconds, TPOT in milliseconds; goodput \
     is answers per second within the objective.";
 
@@ -18,29 +18,31 @@ impl Display for Report {
         }
         grid(f, &self.cells())?;
         writeln!(f, "\n{} {LEGEND}", self.runs)?;
-        if self.verdicts.is_empty() {
+        let limited: Vec<&Verdict> = self.verdicts.iter().filter(|it| it.limited).collect();
+        if limited.is_empty() {
             return Ok(());
         }
         let mut cells = vec![["expected", "came out", "kept"].map(str::to_owned).to_vec()];
         // One row for each expectation, however many loads it was judged under.
-        let same = |one: &Verdict, other: &Verdict| one.expected == other.expected;
-        cells.extend(self.verdicts.chunk_by(same).map(verdict_row));
+        let same = |one: &&Verdict, other: &&Verdict| one.expected == other.expected;
+        cells.extend(limited.chunk_by(same).map(verdict_row));
         writeln!(f)?;
         grid(f, &cells)
     }
 }
 
 /// The range of what came out, and where it was not what was expected.
-fn verdict_row(verdicts: &[Verdict]) -> Vec<String> {
+fn verdict_row(verdicts: &[&Verdict]) -> Vec<String> {
     let write = |verdict: &Verdict| verdict.value.map_or_else(|| NOTHING.to_owned(), number::any);
     let order = |one: &&Verdict, other: &&Verdict| {
         let value = |verdict: &Verdict| verdict.value.unwrap_or(f64::NEG_INFINITY);
         value(one).total_cmp(&value(other))
     };
-    let least = verdicts.iter().min_by(order).map(write).unwrap_or_default();
-    let most = verdicts.iter().max_by(order).map(write).unwrap_or_default();
+    let verdicts = || verdicts.iter().copied();
+    let least = verdicts().min_by(order).map(write).unwrap_or_default();
+    let most = verdicts().max_by(order).map(write).unwrap_or_default();
     let range = if least == most { least } else { format!("{least} to {most}") };
-    let broken: Vec<&Verdict> = verdicts.iter().filter(|verdict| !verdict.kept).collect();
+    let broken: Vec<&Verdict> = verdicts().filter(|verdict| !verdict.kept).collect();
     let loads: Vec<String> =
         broken.iter().filter_map(|verdict| verdict.load).map(|load| load.to_string()).collect();
     let kept = match (broken.is_empty(), loads.is_empty()) {
@@ -48,7 +50,8 @@ fn verdict_row(verdicts: &[Verdict]) -> Vec<String> {
         (false, true) => "**NO**".to_owned(),
         (false, false) => format!("**NO** at load {}", loads.join(", ")),
     };
-    vec![verdicts[0].expected.clone(), range, kept]
+    let expected = verdicts().next().map_or(String::new(), |verdict| verdict.expected.clone());
+    vec![expected, range, kept]
 }
 
 impl Report {

@@ -8,6 +8,8 @@ use crate::measure::History;
 /// A range that a figure must lie in, as a mean over the seeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
+    /// The head of its column in a table of cases; without one it has no column.
+    pub head: Option<String>,
     /// The figure.
     pub figure: Figure,
     /// Under which policy, by its place in the scenario; under each where nothing is said.
@@ -27,6 +29,10 @@ pub struct Expectation {
 pub struct Verdict {
     /// The expectation in words, without the load.
     pub expected: String,
+    /// The head of its column in a table of cases.
+    pub head: Option<String>,
+    /// Whether there is a range; without one the figure is only shown.
+    pub limited: bool,
     /// Under which load, where there are several.
     pub load: Option<f64>,
     /// The figure that was found; nothing where no request counted.
@@ -94,7 +100,8 @@ impl Case<'_> {
         };
         let kept = value.is_some_and(|value| (expected.min..=expected.max).contains(&value));
         let load = (self.scenario.loads.len() > 1).then_some(self.load);
-        Some(Verdict { expected: self.to_string(), load, value, kept })
+        let (head, limited) = (expected.head.clone(), expected.is_limited());
+        Some(Verdict { expected: self.to_string(), head, limited, load, value, kept })
     }
 
     /// The mean over the seeds; the inner nothing where a run has no such figure.
@@ -122,7 +129,8 @@ impl fmt::Display for Case<'_> {
         match (expected.min.is_finite(), expected.max.is_finite()) {
             (true, true) => write!(f, " is {} to {}", expected.min, expected.max),
             (true, false) => write!(f, " is at least {}", expected.min),
-            (false, _) => write!(f, " is at most {}", expected.max),
+            (false, true) => write!(f, " is at most {}", expected.max),
+            (false, false) => Ok(()),
         }
     }
 }
@@ -136,9 +144,14 @@ impl Expectation {
         if self.min.is_nan() || self.max.is_nan() || self.min > self.max {
             return wrong("min", "the least is more than the most");
         }
-        if self.min.is_infinite() && self.max.is_infinite() {
-            return wrong("min", "give min, max or both");
+        if !self.is_limited() && self.head.is_none() {
+            return wrong("min", "give min, max or both; without them a head, to show the figure");
         }
         Ok(())
+    }
+
+    /// Whether it has a range; without one the figure is only shown.
+    fn is_limited(&self) -> bool {
+        self.min.is_finite() || self.max.is_finite()
     }
 }

@@ -190,6 +190,7 @@ pub(super) struct Column {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expect {
+    pub(super) head: Option<String>,
     pub(super) figure: String,
     pub(super) band: Option<Band>,
     pub(super) tenant: Option<String>,

@@ -166,13 +166,42 @@ fn a_folder_means_all_scenarios_in_it() {
 
 #[test]
 fn a_document_keeps_the_text_outside_its_marks() {
-    let text =
-        "before\n<!-- begin: tidegate simulate -->\nold\n<!-- end: tidegate simulate -->\nafter\n";
-    let replaced = document::replace(text, "new").unwrap();
+    let region = |of: &str, inside: &str| {
+        let mark = |place: &str| format!("<!-- {place}: tidegate simulate {of} -->\n");
+        format!("{}{inside}{}", mark("begin"), mark("end"))
+    };
+    let text = format!("before\n{}between\n{}after\n", region("a/b", "b"), region("a", "old\n"));
+    let played = [PathBuf::from("a")];
+    let replaced = document::replace(&text, &played, "new").unwrap();
     let expected = text.replace("old\n", "\nnew\n");
     assert_eq!(replaced, expected);
-    assert_eq!(document::replace(&replaced, "new").unwrap(), expected, "twice is like once");
-    assert_eq!(document::replace("no marks", "new"), None);
+    let again = document::replace(&replaced, &played, "new").unwrap();
+    assert_eq!(again, expected, "twice is like once");
+    assert_eq!(document::replace("no marks", &played, "new"), None);
+    assert_eq!(document::replace(&text, &[PathBuf::from("b")], "new"), None);
+}
+
+#[test]
+fn the_cases_of_a_file_are_one_table_of_a_document() {
+    let folder = folder("cases");
+    let cases = "cases = [{ name = \"slow\", rate = 1.0 }, { name = \"fast\", rate = 2.0 }]";
+    let title = format!("title = \"small: {{{{name}}}}\"\n{cases}");
+    let scenario = SMALL.replace("title = \"small\"", &title);
+    let scenario = scenario.replace("rate = 2.0", "rate = \"{{rate}}\"");
+    let expects = "[[expect]]\nhead = \"in full\"\nfigure = \"served\"\npolicy = \"direct\"\n\
+        load = 1.0\nmin = 1.0\n\
+        [[expect]]\nfigure = \"served\"\nmin = 1.0\n";
+    let options = options(&folder, &format!("{scenario}\n{expects}"));
+    let mut progress = Progress { out: &mut Vec::new(), live: false };
+    let outcomes = super::play(&options, &options.paths[0], &mut progress).unwrap();
+    let text = document::tables(&outcomes);
+    let table = "\
+| case | in full | kept |
+| ---- | ------: | ---: |
+| slow |   1.000 |  yes |
+| fast |   1.000 |  yes |
+";
+    assert!(text.starts_with("### small\n\n") && text.contains(table), "{text}");
 }
 
 #[test]

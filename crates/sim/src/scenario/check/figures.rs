@@ -36,7 +36,9 @@ pub(super) fn expectation(
     require(known, format!("{key}.load"), "is not among the loads")?;
     let file::Expect { band, tenant, except, from, until, .. } = given;
     let scope = scope(*band, (tenant, except.as_slice()), [*from, *until]);
+    one_line(format!("{key}.head"), &given.head)?;
     let expectation = Expectation {
+        head: given.head.clone(),
         figure: figure(key, &given.figure, scope)?,
         policy: find("policy", &given.policy)?,
         load: given.load,
