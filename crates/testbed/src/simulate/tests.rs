@@ -186,8 +186,8 @@ fn the_cases_of_a_file_are_one_table_of_a_document() {
     let folder = folder("cases");
     let cases = "cases = [{ name = \"slow\", rate = 1.0 }, { name = \"fast\", rate = 2.0 }]";
     let title = format!("title = \"small: {{{{name}}}}\"\n{cases}");
-    let scenario = SMALL.replace("title = \"small\"", &title);
-    let scenario = scenario.replace("rate = 2.0", "rate = \"{{rate}}\"");
+    let scenario = SMALL.replace("rate = 2.0", "rate = \"{{rate}}\"");
+    let scenario = scenario.replace("title = \"small\"", &title);
     let expects = "[[expect]]\nhead = \"in full\"\nfigure = \"served\"\npolicy = \"direct\"\n\
         load = 1.0\nmin = 1.0\n\
         [[expect]]\nfigure = \"served\"\nmin = 1.0\n";
