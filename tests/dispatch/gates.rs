@@ -2,7 +2,7 @@
 
 use super::fixture::{self, Dispatcher, QUICK, await_results, count, submit, unix};
 use crate::support::gateway::config;
-use crate::support::{Engine, Gateway, Metrics, Prometheus, Redis, eventually};
+use crate::support::{Backend, Engine, Gateway, Metrics, Prometheus, Redis, chat, eventually};
 
 /// A gateway and an engine behind it, both read by Prometheus.
 struct World {
@@ -96,4 +96,34 @@ fn d02_a_gate_follows_prometheus_and_closes_without_it() {
             assert!(dispatcher.process.log().contains("the gate cannot be read"));
         }
     }
+}
+
+/// Four models at one full backend do not make the pool look three quarters empty.
+#[test]
+fn d02_the_saturation_of_a_pool_is_how_full_its_backends_are() {
+    let backend = Backend::held();
+    let sections = "[epp]\nllm_d_metrics = true\n[controller]\nlower_bound_per_backend = 4\n\
+                    watermark_per_backend = 4\nupper_bound_per_backend = 4\n";
+    let models = ["a", "b", "c", "d"];
+    let gateway = Gateway::start(&format!(
+        "{sections}[[backends]]\nid = \"one\"\nurl = \"http://{}\"\nmodels = {models:?}\n",
+        backend.address()
+    ));
+    let saturation = || {
+        let metrics = gateway.metrics();
+        ["llm_d_epp", "inference_extension"]
+            .map(|prefix| metrics.sum(&format!("{prefix}_flow_control_pool_saturation")))
+    };
+    assert_eq!(saturation(), [0.0; 2]);
+    let calls: Vec<_> = models.iter().map(|model| gateway.send(&chat(model))).collect();
+    backend.await_running(4);
+    assert_eq!(saturation(), [1.0; 2]);
+    backend.release(1);
+    backend.await_running(3);
+    eventually("a free place", || match saturation() {
+        [0.75, 0.75] => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
 }

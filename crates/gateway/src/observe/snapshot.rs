@@ -8,6 +8,7 @@ use flow::{AskView, BANDS, BackendView, Band, Controller, Counters, ModelId, Spa
 use super::IdNames;
 use super::labels::NAMES_MAX;
 use super::ticket_labels::TicketLabels;
+use crate::gates::Fullness;
 
 /// See the module documentation. All gauges of one scrape come from one snapshot, so they are
 /// consistent.
@@ -28,6 +29,8 @@ pub(crate) struct Snapshot {
     /// Flows with live requests, and all remembered flows.
     pub(super) flows: [u64; 2],
     pub(super) workloads: [u64; 2],
+    /// The load of the ready backends.
+    pub(super) fullness: Fullness,
 }
 
 /// One live ask.
@@ -80,6 +83,7 @@ impl Snapshot {
             model_bounds: models.map(|&model| (model, core.bounds(model))).collect(),
             flows,
             workloads,
+            fullness: Fullness::of(core, 1.0),
         }
     }
 

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use flow::{BANDS, ModelId, Stage};
+use flow::BANDS;
 
 use super::CountersByModel;
 use super::live::LiveCounts;
 use super::queue::saturations;
+use crate::gates::Fullness;
 use crate::observe::labels::ModelNames;
 use crate::observe::model_counters::ModelCounters;
 use crate::observe::prometheus_writer::{Family, MetricType, MetricsText};
@@ -65,7 +66,7 @@ fn write_servers(text: &mut MetricsText, snapshot: &Snapshot) {
 
 fn write_fullness(text: &mut MetricsText, snapshot: &Snapshot) {
     for name in twins!("flow_control_pool_saturation") {
-        let help = "Saturation of the backends; 1 is the watermark.";
+        let help = "How full the ready backends are; 1 is the watermark.";
         let mut family = text.bare(name, MetricType::Gauge, help);
         family.add(&[POOL, ("stage", "effective")], saturation(snapshot));
     }
@@ -138,15 +139,9 @@ fn outcome(ours: &str) -> &'static str {
     }
 }
 
-/// The saturation of the fullest model.
+/// How full the ready backends of the pool are, whichever models their requests are for.
 fn saturation(snapshot: &Snapshot) -> f64 {
-    let mut stock: BTreeMap<ModelId, u64> = BTreeMap::new();
-    for ask in snapshot.asks.iter().filter(|ask| ask.stage == Stage::InFlight) {
-        *stock.entry(ask.model).or_default() += ask.stock;
-    }
-    let full = snapshot.model_bounds.iter().filter_map(|(model, [_, watermark, _])| {
-        let stock = *stock.get(model)? as f64;
-        (watermark.is_finite() && *watermark > 0.0).then(|| stock / watermark)
-    });
-    full.fold(0.0, f64::max)
+    let Fullness { used, places, .. } = snapshot.fullness;
+    // Without a ready backend nothing is free.
+    if places > 0.0 { used / places } else { 1.0 }
 }
