@@ -3,7 +3,9 @@
 mod batches;
 mod crashes;
 mod fixture;
+mod gate_age;
 mod gates;
+mod llm_d_async;
 mod operator_commands;
 mod queues;
 mod store_outage;

@@ -29,8 +29,11 @@
 //! the baseline at least one request may always go. A request larger than the whole budget goes
 //! alone. Several gates are several budgets, and [`take_all`] takes from all of them.
 
+mod congestion;
 mod in_flight_history;
 
+use congestion::Congestion;
+pub use congestion::Refusal;
 use in_flight_history::{InFlightHistory, ReadingWindow};
 
 use crate::range::{Checked, check};
@@ -104,9 +107,7 @@ pub struct Budget {
     /// The load of others by the last reading.
     others: Option<f64>,
     history: InFlightHistory,
-    /// Nothing goes before this moment, or by a reading from before the last congestion.
-    closed_until: Time,
-    congested_at: Option<Time>,
+    congestion: Congestion,
 }
 
 /// How much may go now, or why nothing may.
@@ -121,7 +122,7 @@ pub enum Allowance {
     /// The last reading is not a number.
     Invalid,
     /// The gateway reported that it is full. Nothing goes for at least this long, and not before a
-    /// newer reading.
+    /// reading that was made later.
     Congested(Span),
     /// The free share is at or below the baseline.
     Closed,
@@ -159,6 +160,15 @@ impl BudgetSettings {
     fn most(&self, reading: &GateReading) -> i64 {
         let most = self.closes_at(reading.system.clamp(0.0, SYSTEM_MAX)) + ROUNDING;
         (most as i64).max(1)
+    }
+}
+
+// === impl GateReading ===
+
+impl GateReading {
+    /// The earliest moment that the reading can be from.
+    fn made_after(&self) -> Time {
+        Time::from_nanos(self.at.nanos().saturating_sub(self.lag.nanos()))
     }
 }
 
@@ -205,8 +215,7 @@ impl Budget {
             history: InFlightHistory::remembering(Span::from_nanos(
                 settings.stale_after.nanos().saturating_mul(2),
             )),
-            closed_until: Time::ZERO,
-            congested_at: None,
+            congestion: Congestion::default(),
         }
     }
 
@@ -237,7 +246,7 @@ impl Budget {
     fn seen_in(&mut self, reading: &GateReading, transit: Span) -> u64 {
         let used = (1.0 - reading.free.min(1.0)) * reading.system.clamp(0.0, SYSTEM_MAX);
         let lag = reading.lag.min(self.settings.stale_after);
-        let from = Time::from_nanos(reading.at.nanos().saturating_sub(lag.nanos()));
+        let from = GateReading { lag, ..*reading }.made_after();
         let (least, most) = self.history.seen(ReadingWindow { from, to: reading.at, transit });
         // `as` turns a negative number into zero.
         let likely = |others: f64| (used - others).round() as u64;
@@ -269,12 +278,18 @@ impl Budget {
         self.carried = 0.0;
     }
 
-    /// The gateway reported that it is full, with a `Retry-After` or without. Nothing goes before
-    /// that time, before the hold is over, and before a reading from after this moment.
-    pub fn congested(&mut self, retry_after: Option<Span>, now: Time) {
-        let pause = retry_after.unwrap_or(Span::ZERO).max(self.settings.hold);
-        self.closed_until = self.closed_until.max(now.after(pause));
-        self.congested_at = Some(self.congested_at.map_or(now, |before| before.max(now)));
+    /// The gateway refused a request because it is full. Nothing goes before the pause is over and
+    /// before a reading that was made after this moment. A stated reading is not made anew by the
+    /// system. There the requests that were accepted are replaced when they end, because each
+    /// leaves a place.
+    pub fn congested(&mut self, refusal: Refusal, now: Time) {
+        let context = (self.settings.hold, self.history.size());
+        self.congestion.refused(refusal, context, now);
+    }
+
+    /// The gateway accepted a request: the next pause is short again.
+    pub fn accepted(&mut self) {
+        self.congestion.accepted();
     }
 
     /// How much may go now.
@@ -287,13 +302,20 @@ impl Budget {
         if self.settings.allows(&reading).is_none() {
             return Allowance::Invalid;
         }
-        let outdated = self.congested_at.is_some_and(|at| reading.at <= at);
-        if outdated || now < self.closed_until {
-            return Allowance::Congested(self.closed_until.since(now));
+        let congested = Allowance::Congested(self.closed_until().since(now));
+        let paused = now < self.closed_until();
+        let is_stated = self.settings.basis == Basis::Stated;
+        if self.congestion.outdates(reading.made_after()) || (paused && !is_stated) {
+            return congested;
         }
-        match u64::try_from(self.left()) {
+        let left = match paused {
+            true => self.left().min(self.congestion.replaceable(self.history.size())),
+            false => self.left(),
+        };
+        match u64::try_from(left) {
             _ if self.share.is_none() => Allowance::NoShare,
             Ok(left) if left > 0 => Allowance::Left(left),
+            _ if paused => congested,
             _ if self.total <= 0 => Allowance::Closed,
             _ if self.part() == 0 => Allowance::NoShare,
             _ => Allowance::Spent,
@@ -360,7 +382,7 @@ impl Budget {
 
     /// When the pause after the last congestion is over. A newer reading is needed as well.
     pub fn closed_until(&self) -> Time {
-        self.closed_until
+        self.congestion.closed_until()
     }
 }
 

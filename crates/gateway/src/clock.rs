@@ -41,7 +41,8 @@ pub(crate) fn span(duration: Duration) -> Span {
     Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The time since 1970 by the system's clock, which may jump: for logs, never for decisions.
+/// The time since 1970 by the system's clock, which may jump: for logs, and for the
+/// age of numbers that other machines have dated.
 pub(crate) fn since_epoch() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }

@@ -2,18 +2,21 @@
 //!
 //! `claim_loop` claims messages, in the fair order of queues and tenants, and only as many as the
 //! gates and the workers have room for. Each claimed message is one task that sends the request and
-//! stores its result (`delivery`); `verdict` decides what a response means for the message.
-//! `lease_keeper` renews the claims, applies cancellations and drops lost claims. `gates` limit the
-//! requests in flight, and `target` remembers whether a target refuses requests.
+//! stores its result (`delivery`). `outgoing_request` builds the request, and `verdict` decides
+//! what a response means for the message. `lease_keeper` renews the claims, applies cancellations
+//! and drops lost claims. `gates` limit the requests in flight, and `target` remembers whether a
+//! target refuses requests.
 
 mod claim_loop;
 mod delivery;
 mod error;
 mod lease_keeper;
+mod outgoing_request;
 mod target;
 mod verdict;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use store::{ClaimRef, Store};
@@ -43,6 +46,8 @@ pub(crate) struct Dispatcher {
     claims: Mutex<BTreeMap<ClaimRef, ClaimState>>,
     /// The error of the store, while it is unavailable.
     store_error: Mutex<Option<String>>,
+    /// The first time at which a released message is due, in milliseconds since 1970.
+    next_due: AtomicU64,
     /// Notified when a claim ends: a worker is free.
     freed: Notify,
     closing: watch::Sender<bool>,
@@ -129,6 +134,7 @@ impl Dispatcher {
             metrics,
             claims: Mutex::default(),
             store_error: Mutex::default(),
+            next_due: AtomicU64::new(u64::MAX),
             freed: Notify::new(),
             closing: watch::Sender::new(false),
         }))

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow::Time;
-use flow::budget::{Budget, Share, take_all};
+use flow::budget::{Budget, Refusal, Share, take_all};
 use tokio::sync::Notify;
 
 pub(crate) use self::error::GateError;
@@ -61,6 +61,14 @@ pub(crate) struct Gates {
 /// The gates of one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GateSet(Arc<[usize]>);
+
+/// A gate whose number several dispatchers may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SharedGate {
+    at: usize,
+    /// The names of the groups of dispatchers that share the number.
+    pub(crate) groups: Vec<String>,
+}
 
 /// The permission to send one request, held until the request ends.
 #[derive(Debug)]
@@ -195,21 +203,28 @@ impl Gates {
         Ok(())
     }
 
-    /// The name of the group of dispatchers that share these gates: the names of the gates.
-    pub(crate) fn group(&self) -> String {
-        let names: Vec<&str> = self.settings.iter().map(|gate| gate.name.as_str()).collect();
-        names.join(",")
+    /// The gates whose numbers other dispatchers may use too, with the groups of dispatchers that
+    /// share each number. A gate that measures a system is shared by all that read this system. A
+    /// number that only a configuration or an operator states is for the queues behind the gate.
+    pub(crate) fn groups(&self, queues: &[(&str, &GateSet)]) -> Vec<SharedGate> {
+        let states = self.states();
+        let group = |at: usize| {
+            let name = &self.settings[at].name;
+            let users = queues.iter().filter(|(_, set)| set.0.contains(&at));
+            let users = users.map(|(queue, _)| format!("{name}:{queue}")).collect::<Vec<_>>();
+            match states[at].measured_system() {
+                Some(system) if !users.is_empty() => vec![system],
+                _ => users,
+            }
+        };
+        let shared = (0..states.len()).filter(|&at| self.sources[at].is_shared());
+        let all = shared.map(|at| SharedGate { at, groups: group(at) });
+        all.filter(|gate| !gate.groups.is_empty()).collect()
     }
 
-    /// Sets the share of this dispatcher among `of` dispatchers that read the same systems.
-    pub(crate) fn share(&self, rank: u32, of: u32) {
-        let share = Share::new(rank, of);
-        let mut states = self.states();
-        let all = states.iter_mut().zip(&self.sources);
-        all.filter(|(_, source)| source.is_shared()).for_each(|(state, _)| {
-            state.budget.share(share);
-        });
-        drop(states);
+    /// Sets the share of this dispatcher in a gate's number, among `of` dispatchers.
+    pub(crate) fn share(&self, gate: &SharedGate, rank: u32, of: u32) {
+        self.states()[gate.at].budget.share(Share::new(rank, of));
         self.open();
     }
 
@@ -274,7 +289,8 @@ impl GatePermit {
         let now = self.gates.clock.now();
         let mut states = self.gates.states();
         for &at in &*self.set.0 {
-            states[at].congested(self.sent, retry_after.map(span), now);
+            let (size, retry_after) = (self.gates.amount(at, self.size), retry_after.map(span));
+            states[at].congested(Refusal { size, sent: self.sent, retry_after }, now);
         }
         drop(states);
         self.gates.latched.notify_one();

@@ -31,6 +31,13 @@ pub(crate) fn sample(rest: &[u8]) -> Option<(&str, f64)> {
     Some((labels, value.parse().unwrap_or(f64::NAN)))
 }
 
+/// The time after the value, if the line has one, in milliseconds since 1970.
+pub(crate) fn time(rest: &[u8]) -> Option<u64> {
+    let rest = str::from_utf8(rest).ok()?;
+    let after_labels = rest.rsplit_once('}').map_or(rest, |(_, rest)| rest);
+    after_labels.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// The end of the labels: the first brace outside quotes.
 fn labels_end(inside: &str) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
@@ -92,6 +99,19 @@ mod tests {
         assert_eq!(taken_apart(line), Some((&b"a:b"[..], r#"x="}{",y="\"}","#, 0.25)));
         assert_eq!(taken_apart("up +Inf").unwrap().2, f64::INFINITY);
         assert!(taken_apart("up many").unwrap().2.is_nan());
+    }
+
+    #[test]
+    fn d06_a_line_may_have_a_time() {
+        for (line, millis) in [
+            ("up 1", None),
+            ("up 1 1700000000123", Some(1_700_000_000_123)),
+            ("up{x=\"} 2 3\"}  0.5\t7 ", Some(7)),
+            ("up 1 soon", None),
+        ] {
+            let (_, rest) = name(line.as_bytes()).unwrap();
+            assert_eq!(time(rest), millis, "{line}");
+        }
     }
 
     #[test]

@@ -180,6 +180,16 @@ impl Outcome {
     /// The body no longer exists.
     pub const BODY_GONE: &'static str = "PAYLOAD_UNAVAILABLE";
 
+    /// The deadline passed, in the words of llm-d-async.
+    pub fn expired() -> Self {
+        Self::failed(Self::DEADLINE, "deadline exceeded")
+    }
+
+    /// The message was cancelled, in the words of llm-d-async.
+    pub fn cancelled() -> Self {
+        Self::failed(Self::CANCELLED, "cancelled")
+    }
+
     /// A failure without a response.
     pub fn failed(code: &'static str, text: impl Into<String>) -> Self {
         Self::Failed { code, text: text.into() }

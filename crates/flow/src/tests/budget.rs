@@ -5,7 +5,9 @@ mod world;
 
 use proptest::prelude::*;
 
-use crate::budget::{Allowance, Basis, Budget, BudgetSettings, GateReading, Share, take_all};
+use crate::budget::{
+    Allowance, Basis, Budget, BudgetSettings, GateReading, Refusal, Share, take_all,
+};
 use crate::{Span, Time};
 
 /// With no time in transit.
@@ -214,36 +216,74 @@ fn d04_a_request_larger_than_any_budget_goes_alone() {
     assert!(closed.take(1000, now(1)).is_err(), "not while it is closed");
 }
 
+/// A refusal of a request of size 1 that was sent in this second.
+fn refusal(second: u64, retry_after: Option<u64>) -> Refusal {
+    Refusal { size: 1, sent: now(second), retry_after: retry_after.map(Span::from_secs) }
+}
+
 #[test]
 fn d05_after_a_refusal_nothing_goes_before_a_newer_reading() {
     let mut budget = Budget::new(law(0.0));
     budget.read(at(1.0, 10.0, 1));
     assert!(budget.take(1, now(2)).is_ok());
-    budget.congested(None, now(2));
+    budget.congested(refusal(2, None), now(2));
     assert_eq!(budget.allowance(now(5)), Allowance::Congested(Span::ZERO));
     budget.read(at(1.0, 10.0, 2));
     assert_eq!(budget.allowance(now(5)), Allowance::Congested(Span::ZERO), "from the same context");
     budget.ended(1, now(3));
+    let early = GateReading { lag: Span::from_millis(1500), ..at(1.0, 10.0, 3) };
+    budget.read(early);
+    assert_eq!(budget.allowance(now(5)), Allowance::Congested(Span::ZERO), "perhaps from before");
     budget.read(at(1.0, 10.0, 4));
     assert_eq!(budget.allowance(now(5)), Allowance::Left(10));
 }
 
 #[test]
-fn d05_a_refusal_holds_for_its_time_and_for_the_least_time() {
+fn d05_one_refusal_holds_for_the_least_time_and_repeated_ones_for_longer() {
     let mut budget = Budget::new(law(0.0));
-    budget.congested(Some(Span::from_secs(4)), now(10));
-    budget.congested(None, now(11));
-    budget.read(at(1.0, 10.0, 12));
-    let left = Allowance::Congested(Span::from_secs(1));
-    assert_eq!(budget.allowance(now(13)), left, "come back in four seconds");
-    assert_eq!(budget.allowance(now(14)), Allowance::Left(10));
-    // Readings from inside the process come at once: the hold keeps it from flapping.
-    budget.congested(Some(Span::from_millis(1)), now(20));
-    let soon = now(20).after(Span::from_millis(100));
+    let mut refused = |second: u64| {
+        budget.congested(refusal(second, Some(4)), now(second));
+        let pause = budget.closed_until().since(now(second));
+        budget.read(at(1.0, 10.0, second + 1));
+        pause
+    };
+    // The hold keeps readings from inside the process, which come at once, from flapping.
+    let pauses = [10, 20, 30, 40, 50].map(&mut refused);
+    let expected = [500, 1000, 2000, 4000, 4000].map(Span::from_millis);
+    assert_eq!(pauses, expected, "up to the time that the gateway asks for");
+    budget.accepted();
+    budget.congested(refusal(60, Some(4)), now(60));
+    budget.congested(refusal(59, Some(4)), now(60));
+    assert_eq!(budget.closed_until(), now(60).after(Span::from_millis(500)), "short again");
+    let soon = now(60).after(Span::from_millis(100));
     budget.read(GateReading { free: 1.0, system: 10.0, at: soon, lag: Span::ZERO });
     assert_eq!(budget.allowance(soon), Allowance::Congested(Span::from_millis(400)));
-    assert_eq!(budget.closed_until(), now(20).after(Span::from_millis(500)));
     assert_eq!(budget.allowance(budget.closed_until()), Allowance::Left(10));
+}
+
+/// A stated number is not made anew by the system, and other requests of ours were accepted.
+#[test]
+fn d05_after_a_refusal_accepted_requests_are_replaced_under_a_stated_number() {
+    let hold = Span::from_secs(100);
+    let law = BudgetSettings::new(Basis::Stated, 0.0, Span::from_secs(1000), hold).unwrap();
+    let mut budget = Budget::new(law);
+    budget.read(at(1.0, 10.0, 1));
+    (0..4).for_each(|_| budget.take(1, now(1)).unwrap());
+    budget.congested(refusal(1, None), now(2));
+    budget.ended(1, now(2));
+    budget.read(at(1.0, 10.0, 3));
+    let closed = Allowance::Congested(Span::from_secs(99));
+    assert_eq!(budget.allowance(now(3)), closed, "three are in flight, three were accepted");
+    budget.ended(1, now(3));
+    assert_eq!(budget.allowance(now(3)), Allowance::Left(1));
+    budget.take(1, now(3)).unwrap();
+    budget.congested(refusal(3, None), now(4));
+    budget.ended(1, now(4));
+    budget.read(at(1.0, 10.0, 5));
+    assert!(matches!(budget.allowance(now(5)), Allowance::Congested(_)), "two were accepted");
+    budget.ended(1, now(5));
+    assert_eq!(budget.allowance(now(5)), Allowance::Left(1));
+    assert_eq!(budget.allowance(now(200)), Allowance::Left(9), "the pause is over");
 }
 
 #[test]
@@ -431,7 +471,7 @@ proptest! {
                     naive.taken.push((now(second), -(size as i64)));
                 },
                 Step::Congested => {
-                    budget.congested(None, now(second));
+                    budget.congested(refusal(second, None), now(second));
                     naive.congested = Some(now(second));
                 }
                 Step::Unreadable => {

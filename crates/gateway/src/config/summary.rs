@@ -149,10 +149,14 @@ impl Summary<'_> {
         if dispatch.queues.is_empty() && dispatch.redis.is_none() {
             return Ok(());
         }
-        let (workers, most) = (dispatch.workers, dispatch.attempts_max);
+        let workers = dispatch.workers;
         write!(f, "dispatch  up to {workers} requests at once")?;
         write!(f, ", {} each", show_duration(dispatch.request_timeout))?;
-        write!(f, ", dead letter after {most} {}", if most == 1 { "failure" } else { "failures" })?;
+        match dispatch.attempts_max {
+            Some(1) => write!(f, ", dead letter after 1 failure")?,
+            Some(most) => write!(f, ", dead letter after {most} failures")?,
+            None => write!(f, ", tried until their deadline")?,
+        }
         if let Some(redis) = &dispatch.redis {
             let urls: Vec<String> = redis.urls.iter().map(|url| without_secrets(url)).collect();
             write!(f, ", shared at {}", urls.join(", "))?;

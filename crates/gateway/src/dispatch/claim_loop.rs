@@ -1,5 +1,6 @@
 //! The claim loop: claims as many messages as may go now, in fair order.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -127,7 +128,8 @@ impl ClaimLoop {
             if started > 0 {
                 continue;
             }
-            let rest = self.reclaim_at.min(Instant::now() + REST_MAX);
+            let due = moment_left(dispatcher.next_due.load(Ordering::Relaxed));
+            let rest = self.reclaim_at.min(Instant::now() + due.min(REST_MAX));
             look = tokio::select! {
                 () = changed => true,
                 () = dispatcher.gates.changed() => false,
@@ -157,11 +159,16 @@ impl ClaimLoop {
     }
 
     async fn reclaim(&mut self) -> Result<(), StoreError> {
-        if Instant::now() < self.reclaim_at {
+        let dispatcher = Arc::clone(&self.dispatcher);
+        let next_due = &dispatcher.next_due;
+        if Instant::now() < self.reclaim_at
+            && !moment_left(next_due.load(Ordering::Relaxed)).is_zero()
+        {
             return Ok(());
         }
+        // Messages that are released during this call are due later, or found by it.
+        next_due.store(u64::MAX, Ordering::Relaxed);
         let mut pause = RECLAIM_MAX;
-        let dispatcher = Arc::clone(&self.dispatcher);
         for served in &dispatcher.queues {
             let now = moment();
             let reclaimed = dispatcher.store.reclaim(&served.queue.name, now).await?;
@@ -362,6 +369,11 @@ fn expired(at: usize, lanes: &[Lane]) -> impl Iterator<Item = LaneClaim> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The time until a moment in milliseconds since 1970.
+fn moment_left(millis: u64) -> Duration {
+    Duration::from_millis(millis.saturating_sub(moment().millis()))
 }
 
 fn count(number: u64) -> usize {

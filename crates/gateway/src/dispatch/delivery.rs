@@ -5,32 +5,35 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
-use http_body_util::Full;
 use store::{
     Body, Claim, ClaimRef, ErrorKind, Message, Moment, Outcome, Release, StoreError, StoreFuture,
 };
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::outgoing_request::outgoing_request;
 use super::verdict::{Verdict, judge};
 use super::{ClaimState, Dispatcher, ServedQueue, StopReason};
 use crate::clock::moment;
 use crate::gates::GatePermit;
-use crate::ingress::dispatch_headers::DispatchHeaders;
-use crate::ingress::path::is_work;
 use crate::ingress::prompt_tokens;
 use crate::jitter;
-use crate::observe::BAND_NAMES;
 use crate::observe::dispatch::MessageEnd;
 use crate::task;
 use crate::upstream::client::ClientError;
 
 /// The pause between two tries to store a result while the store is unavailable.
 const STORE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Failures of a message whose target answers other messages, until it is given up.
+const OWN_FAILURES: u32 = 20;
+
+/// The least time before the deadline in which another attempt makes sense.
+const ATTEMPT_MIN: Duration = Duration::from_millis(200);
 
 /// How an attempt ended.
 enum AttemptEnd {
@@ -120,7 +123,7 @@ impl Dispatcher {
         match ended {
             AttemptEnd::Stopped(StopReason::Lost) => served.metrics.ended(MessageEnd::Lost),
             AttemptEnd::Stopped(StopReason::Cancelled) => {
-                self.finish(served, held, cancelled()).await
+                self.finish(served, held, Outcome::cancelled()).await
             }
             AttemptEnd::Stopped(StopReason::Release) => {
                 self.release(held, Release { due: moment(), failed: false }).await
@@ -163,12 +166,12 @@ impl Dispatcher {
         (held, message): (ClaimRef, &Message),
         (failures, outcome, asked): (u32, Outcome, Option<Duration>),
     ) {
-        if failures >= self.settings.attempts_max {
+        if self.is_given_up(served, message, failures) {
             tracing::warn!(
                 id = message.id,
                 queue = served.queue.name,
                 failures,
-                "failed too often, now a dead letter"
+                "a message failed too often and is a dead letter now"
             );
             let kept = self
                 .persist(|| self.store.dead_letter(held.clone(), outcome.clone(), moment()))
@@ -180,6 +183,17 @@ impl Dispatcher {
         let due =
             self.backoff().due((failures, asked), (moment(), message.deadline), jitter::fraction());
         self.release(held, Release { due, failed: true }).await;
+    }
+
+    /// Whether a failed message has no further attempt. An outage of the target fails all messages
+    /// and must not end any of them, so without a configured number a message is given up only if
+    /// its target answers others meanwhile, or if its deadline has come.
+    fn is_given_up(&self, served: &ServedQueue, message: &Message, failures: u32) -> bool {
+        let too_often = match self.settings.attempts_max {
+            Some(most) => failures >= most,
+            None => failures >= OWN_FAILURES && served.answers(self.settings.backoff_max),
+        };
+        too_often || message.deadline.since(moment()) < ATTEMPT_MIN
     }
 
     async fn finish(&self, served: &ServedQueue, held: ClaimRef, outcome: Outcome) {
@@ -196,6 +210,8 @@ impl Dispatcher {
 
     async fn release(&self, held: ClaimRef, release: Release) {
         self.persist(|| self.store.release(held.clone(), release, moment())).await;
+        // The claim loop is notified when this claim ends.
+        self.next_due.fetch_min(release.due.millis(), Ordering::Relaxed);
     }
 
     /// Calls the store until it succeeds. While the store is unavailable or full, results wait
@@ -226,7 +242,7 @@ impl Dispatcher {
         permit: Option<&GatePermit>,
     ) -> Verdict {
         if claim.cancelled {
-            return Verdict::Final(cancelled());
+            return Verdict::Final(Outcome::cancelled());
         }
         let message = &claim.message;
         if message.deadline == Moment::default() {
@@ -235,7 +251,7 @@ impl Dispatcher {
         }
         let left = message.deadline.since(moment());
         if left.is_zero() {
-            return Verdict::Final(late());
+            return Verdict::Final(Outcome::expired());
         }
         let body = match read(&message.body).await {
             Ok(body) => body,
@@ -254,7 +270,7 @@ impl Dispatcher {
         if let Some(permit) = permit {
             permit.prompt_size(prompt_tokens(&body));
         }
-        let request = match request(served, message, body) {
+        let request = match outgoing_request(&served.queue, message, body) {
             Ok(request) => request,
             Err(verdict) => return verdict,
         };
@@ -263,47 +279,10 @@ impl Dispatcher {
         let sent = self.client.send(&served.target, request, self.settings.answer_limit);
         match timeout(limit, sent).await {
             Ok(ended) => judge(ended, moment()),
-            Err(_) if message.deadline <= moment() => Verdict::Final(late()),
+            Err(_) if message.deadline <= moment() => Verdict::Final(Outcome::expired()),
             Err(_) => judge(Err(ClientError::TimedOut(limit)), moment()),
         }
     }
-}
-
-/// The request of a message; the verdict if it cannot be sent.
-fn request(
-    served: &ServedQueue,
-    message: &Message,
-    body: Bytes,
-) -> Result<Request<Full<Bytes>>, Verdict> {
-    let invalid = |why: &dyn std::fmt::Display| {
-        let text = format!("the request cannot be built: {why}");
-        Verdict::Final(Outcome::failed(Outcome::INVALID, text))
-    };
-    let path = if message.endpoint.is_empty() { &served.queue.path } else { &message.endpoint };
-    // Producers may submit work, and must not reach other paths of the server.
-    if *path != served.queue.path && !is_work(path) {
-        return Err(invalid(&format_args!("{path:?} is not a path of the API that takes work")));
-    }
-    let headers = DispatchHeaders {
-        id: &message.id,
-        priority: BAND_NAMES[served.queue.band as usize],
-        objective: served.queue.objective.as_deref(),
-        tenant: &message.tenant,
-        own: &message.headers,
-        metadata: &message.metadata,
-    };
-    let request = Request::post(path.as_str()).body(Full::new(body));
-    let mut request = request.map_err(|error| invalid(&error))?;
-    *request.headers_mut() = headers.to_header_map();
-    Ok(request)
-}
-
-fn cancelled() -> Outcome {
-    Outcome::failed(Outcome::CANCELLED, "it was cancelled")
-}
-
-fn late() -> Outcome {
-    Outcome::failed(Outcome::DEADLINE, "its deadline passed before there was a response")
 }
 
 fn can_wait(error: &StoreError) -> bool {

@@ -69,16 +69,35 @@ impl Dispatcher {
 
     /// Renews the membership and applies the share; returns the number of members.
     async fn attend(&self, present_for: Duration) -> u32 {
-        let (now, group) = (moment(), self.gates.group());
-        let until = now.after(present_for);
-        match self.store.join(&group, &self.name, until, now).await {
-            Ok(Membership { rank, size: of }) => {
-                self.gates.share(rank, of);
-                of
-            }
+        let queues = self.queues.iter().map(|served| (served.queue.name.as_str(), &served.gates));
+        let mut most = 1;
+        for gate in self.gates.groups(&queues.collect::<Vec<_>>()) {
             // The old share stays: the other dispatchers still count this one for a while.
-            Err(_) => 1,
+            let Ok(Membership { rank, size: of }) = self.largest(&gate.groups, present_for).await
+            else {
+                continue;
+            };
+            self.gates.share(&gate, rank, of);
+            most = most.max(of);
         }
+        most
+    }
+
+    /// Joins these groups; returns the membership in the largest.
+    async fn largest(
+        &self,
+        groups: &[String],
+        present_for: Duration,
+    ) -> Result<Membership, StoreError> {
+        let mut largest = Membership { rank: 0, size: 1 };
+        for group in groups {
+            let now = moment();
+            let joined = self.store.join(group, &self.name, now.after(present_for), now).await?;
+            if joined.size > largest.size {
+                largest = joined;
+            }
+        }
+        Ok(largest)
     }
 
     /// Reads the standing of all claims, and renews them if a lease is given.

@@ -15,9 +15,12 @@ use super::ServedQueue;
 /// is logged at most this often.
 const QUIET_PERIOD: Duration = Duration::from_secs(5);
 
-/// The current overload of a target, if any.
+/// The current overload of a target, if any, and its last answer.
 #[derive(Debug, Default)]
-pub(super) struct TargetHealth(Mutex<Option<Overload>>);
+pub(super) struct TargetHealth {
+    overload: Mutex<Option<Overload>>,
+    answered: Mutex<Option<Instant>>,
+}
 
 /// A target that refuses requests.
 #[derive(Debug)]
@@ -39,6 +42,12 @@ impl ServedQueue {
         }
     }
 
+    /// Whether the target accepted a message in this last span of time.
+    pub(super) fn answers(&self, within: Duration) -> bool {
+        let answered = *lock(&self.health.answered);
+        answered.is_some_and(|answered| answered.elapsed() <= within)
+    }
+
     /// Records that the target refused a message.
     pub(super) fn refused(&self, why: String) {
         if let Some(why) = self.health.refused(why, Instant::now()) {
@@ -58,6 +67,7 @@ impl TargetHealth {
 
     /// Records an accepted message; returns whether an overload ended.
     fn accepted(&self, now: Instant) -> bool {
+        *lock(&self.answered) = Some(now);
         let mut state = self.state();
         let ended = state.as_ref().is_some_and(|overload| now - overload.refused >= QUIET_PERIOD);
         if ended {
@@ -80,8 +90,12 @@ impl TargetHealth {
     }
 
     fn state(&self) -> MutexGuard<'_, Option<Overload>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.overload)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -70,6 +70,8 @@ pub(crate) enum ReadError {
     NoReadyCount,
     /// No source for the capacity.
     NoCapacity,
+    /// The last sample is this old, in seconds.
+    Stale { sample: String, age: f64 },
     /// Prometheus did not give a usable result.
     Prometheus(PrometheusError),
     /// Redis did not give a usable reply.
@@ -85,10 +87,6 @@ pub(crate) enum PrometheusError {
     ResultType,
     /// None of these metrics has a sample.
     NoSample(Vec<String>),
-    Stale {
-        series: String,
-        age: f64,
-    },
     /// An expression of the operator that gives a range, a text or nothing.
     Range,
     Text,
@@ -205,6 +203,9 @@ impl fmt::Display for ReadError {
             }
             Self::NoReadyCount => f.write_str("the number of ready servers is unknown"),
             Self::NoCapacity => f.write_str("the capacity of the system is unknown"),
+            Self::Stale { sample, age } => {
+                write!(f, "the last sample of {sample} is {age:.1} s old")
+            }
             Self::Prometheus(error) => error.fmt(f),
             Self::Redis(error) => error.fmt(f),
         }
@@ -244,9 +245,6 @@ impl fmt::Display for PrometheusError {
             Self::Refused(why) => write!(f, "Prometheus refused: {why}"),
             Self::ResultType => f.write_str("Prometheus gave an unexpected type of result"),
             Self::NoSample(series) => write!(f, "no sample of any of {}", series.join(", ")),
-            Self::Stale { series, age } => {
-                write!(f, "the last sample of {series} is {age:.1} s old")
-            }
             Self::Range => f.write_str("the expression gives a range, not a moment"),
             Self::Text => f.write_str("the expression gives a text, not a number"),
             Self::Empty => f.write_str("the expression gives no sample"),

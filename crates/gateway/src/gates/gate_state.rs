@@ -1,7 +1,7 @@
 //! The state of one gate: its budget, its last reading and its error.
 
 use flow::aimd::Aimd;
-use flow::budget::{Allowance, Budget, BudgetSettings, GateReading};
+use flow::budget::{Allowance, Basis, Budget, BudgetSettings, GateReading, Refusal};
 use flow::start_limiter::{StartAllowance, StartLimiter};
 use flow::{Span, Time};
 
@@ -19,6 +19,7 @@ pub(super) struct GateState {
     kind: &'static str,
     /// The source of its readings, for people.
     source: String,
+    basis: Basis,
     law: BudgetSettings,
     pub(super) budget: Budget,
     /// The window of a gate that learns from responses.
@@ -27,6 +28,8 @@ pub(super) struct GateState {
     pub(super) start_limiter: Option<StartLimiter>,
     /// The metric or the numbers behind the last reading, if they vary.
     by: String,
+    /// Whether the time of the last reading is known.
+    is_dated: bool,
     /// Why it cannot be read.
     error: Option<ReadError>,
     /// Whether it has refused a request since it last notified of room.
@@ -61,11 +64,13 @@ impl GateState {
         Ok(Self {
             kind: settings.kind.name(),
             source: description,
+            basis,
             law,
             budget: Budget::new(law),
             window,
             start_limiter,
             by: String::new(),
+            is_dated: true,
             error: None,
             has_refused: false,
         })
@@ -95,6 +100,13 @@ impl GateState {
                 Some(format!("holding back: next start in {:.2} s", span.secs_f64()))
             }
         }
+    }
+
+    /// The system that it reads, if its readings measure one: dispatchers that read the same system
+    /// share what is free there.
+    pub(super) fn measured_system(&self) -> Option<String> {
+        let is_measured = matches!(self.basis, Basis::Measured { .. });
+        is_measured.then(|| self.source.clone())
     }
 
     /// The time at which it opens without a further reading.
@@ -138,9 +150,9 @@ impl GateState {
 
     /// Applies a reading.
     pub(super) fn accept(&mut self, reading: Reading) {
-        let Reading { free, capacity, at, lag, by } = reading;
+        let Reading { free, capacity, at, lag, is_dated, by } = reading;
         self.budget.read(GateReading { free, system: capacity, at, lag });
-        self.by = by;
+        (self.by, self.is_dated) = (by, is_dated);
     }
 
     /// Applies the window as the capacity.
@@ -150,14 +162,15 @@ impl GateState {
         }
     }
 
-    pub(super) fn congested(&mut self, sent: Time, retry_after: Option<Span>, now: Time) {
-        self.budget.congested(retry_after, now);
+    pub(super) fn congested(&mut self, refusal: Refusal, now: Time) {
+        self.budget.congested(refusal, now);
         if let Some(window) = &mut self.window {
-            window.congested(sent, now);
+            window.congested(refusal.sent, now);
         }
     }
 
     pub(super) fn succeeded(&mut self) {
+        self.budget.accepted();
         if let Some(window) = &mut self.window {
             window.good(self.budget.in_flight());
         }
@@ -224,7 +237,9 @@ impl GateState {
             in_flight: self.budget.in_flight(),
             held: self.budget.held(),
             left,
-            age_seconds: reading.map(|reading| now.since(reading.at).secs_f64()),
+            age_seconds: reading
+                .filter(|_| self.is_dated)
+                .map(|reading| now.since(reading.at).secs_f64()),
         }
     }
 }

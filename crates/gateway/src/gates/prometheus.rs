@@ -1,6 +1,7 @@
 //! Reads the numbers of a gate from Prometheus, for the three kinds that use it.
 
 pub(super) mod promql;
+pub(super) mod selectors;
 
 use std::time::Duration;
 
@@ -8,12 +9,11 @@ use bytes::Bytes;
 use flow::{Span, Time};
 
 use self::promql::{PromMetric, Sample};
-use super::error::{PrometheusError, ReadError, SetupError};
+use super::error::{ReadError, SetupError};
 use super::kinds::{GateContext, OpenGate, PolledSource, ReadingFuture, Source, measured};
 use super::metrics_server::{HTTP_URL, MetricsServer};
 use super::reading::{Reading, capacity, finite};
 use super::settings::{Capacity, GateSettings};
-use crate::clock::span;
 use crate::schema::{Key, NOT_EMPTY, ValueType, key};
 
 /// The keys that several kinds have.
@@ -33,6 +33,8 @@ pub(super) struct Prometheus {
     query: PromQuery,
     /// The metrics that count the ready servers, if the reading needs them.
     ready: Vec<PromMetric>,
+    /// The series of an expression, for the time of their samples.
+    dated: Vec<PromMetric>,
     capacity: Capacity,
     stale_after: Duration,
     /// The last sample: its own time, and its time by our clock. The same sample read again is the
@@ -81,9 +83,13 @@ impl Prometheus {
             (_, PromQuery::Metrics { each: Some(_), .. }) => PromMetric::readies(pool, None),
             _ => Vec::new(),
         };
+        let dated = match &query {
+            PromQuery::Metrics { .. } => Vec::new(),
+            PromQuery::Expression(text) => PromMetric::dated(text),
+        };
         let server = MetricsServer::at(url, context)?;
         let (capacity, stale_after) = (gate.capacity.clone(), gate.stale_after);
-        Ok(Self { server, query, ready, capacity, stale_after, seen: None })
+        Ok(Self { server, query, ready, dated, capacity, stale_after, seen: None })
     }
 
     fn description(&self) -> String {
@@ -110,7 +116,7 @@ impl Prometheus {
     ) -> Result<Reading, ReadError> {
         let all: Vec<PromMetric> = metrics.iter().chain(&self.ready).cloned().collect();
         let began = self.server.clock.now();
-        let body = self.query(&promql::expression(&all)).await?;
+        let body = self.query(&promql::expression(&all), None).await?;
         let came = self.server.clock.now();
         let samples = promql::samples(&body, all.len())?;
         let (loads, readies) = samples.split_at(metrics.len());
@@ -126,12 +132,22 @@ impl Prometheus {
         let by = load.metric.series.clone();
         let oldest = ready.map(|ready| ready.sample).into_iter().chain([load.sample]);
         let oldest = oldest.max_by(|a, b| a.age.total_cmp(&b.age)).unwrap_or(load.sample);
+        let (at, lag) = self.made_at((&by, oldest), began, came)?;
+        Ok(Reading { by, lag, ..Reading::instant(free, capacity, at) })
+    }
+
+    /// The moment of a sample, unless it is too old.
+    fn made_at(
+        &mut self,
+        (series, sample): (&str, Sample),
+        began: Time,
+        came: Time,
+    ) -> Result<(Time, Span), ReadError> {
         // Checked by the clock of Prometheus: the sample may be older than this process.
-        if oldest.age > self.stale_after.as_secs_f64() {
-            return Err(PrometheusError::Stale { series: by, age: oldest.age }.into());
+        if sample.age > self.stale_after.as_secs_f64() {
+            return Err(ReadError::Stale { sample: series.to_owned(), age: sample.age });
         }
-        let (at, lag) = self.taken_at(oldest, began, came);
-        Ok(Reading { free, capacity, at, lag, by })
+        Ok(self.taken_at(sample, began, came))
     }
 
     /// The latest moment, by our clock, at which a sample was taken, and how much earlier it may
@@ -150,30 +166,40 @@ impl Prometheus {
         (at, lag)
     }
 
-    async fn by_expression(&self, text: &str) -> Result<Reading, ReadError> {
-        let body = self.query(text).await?;
-        let at = self.server.clock.now();
-        let free = promql::least(&body)?;
-        let servers = match self.ready.is_empty() {
-            true => None,
-            false => Some(self.ready_servers().await?),
-        };
-        let capacity = capacity(&self.capacity, servers, None)?;
-        // The age of the samples behind an expression is unknown.
-        let lag = span(self.stale_after);
+    /// The value of an expression and the time of the oldest sample behind it. Prometheus does not
+    /// say which samples an expression used, and evaluates a range long after its last sample. So
+    /// the times of all series in it are queried first, and the expression at the same moment.
+    async fn by_expression(&mut self, text: &str) -> Result<Reading, ReadError> {
+        let all: Vec<PromMetric> = self.ready.iter().chain(&self.dated).cloned().collect();
+        let began = self.server.clock.now();
+        if all.is_empty() {
+            let free = promql::least(&self.query(text, None).await?)?;
+            let came = self.server.clock.now();
+            let capacity = capacity(&self.capacity, None, None)?;
+            return Ok(Reading {
+                lag: came.since(began),
+                ..Reading::instant(free, capacity, came)
+            });
+        }
+        let body = self.query(&promql::expression(&all), None).await?;
+        let came = self.server.clock.now();
+        let samples = promql::samples(&body, all.len())?;
+        let (readies, dated) = samples.split_at(self.ready.len());
+        let ready = promql::first(&self.ready, readies, true);
+        let servers = ready.map(|ready| finite(ready.sample.value, &ready.metric.series));
+        let found = self.dated.iter().zip(dated);
+        let found = found.filter_map(|(metric, sample)| Some((metric.series.clone(), (*sample)?)));
+        let ready = ready.map(|ready| (ready.metric.series.clone(), ready.sample));
+        let oldest = found.chain(ready).max_by(|a, b| a.1.age.total_cmp(&b.1.age));
+        let (series, sample) = oldest.ok_or_else(|| promql::no_sample(&all))?;
+        let free = promql::least(&self.query(text, Some(sample.taken + sample.age)).await?)?;
+        let capacity = capacity(&self.capacity, servers.transpose()?, None)?;
+        let (at, lag) = self.made_at((&series, sample), began, came)?;
         Ok(Reading { lag, ..Reading::instant(free, capacity, at) })
     }
 
-    async fn ready_servers(&self) -> Result<f64, ReadError> {
-        let body = self.query(&promql::expression(&self.ready)).await?;
-        let samples = promql::samples(&body, self.ready.len())?;
-        let ready = promql::first(&self.ready, &samples, true);
-        let ready = ready.ok_or_else(|| promql::no_sample(&self.ready))?;
-        finite(ready.sample.value, &ready.metric.series)
-    }
-
-    async fn query(&self, expression: &str) -> Result<Bytes, ReadError> {
-        self.server.get(&promql::path(expression), RESPONSE_MAX).await
+    async fn query(&self, expression: &str, at: Option<f64>) -> Result<Bytes, ReadError> {
+        self.server.get(&promql::path(expression, at), RESPONSE_MAX).await
     }
 }
 

@@ -1,9 +1,12 @@
 //! A reading of a system: its free share and its capacity at some moment.
 
+use std::time::Duration;
+
 use flow::{Span, Time};
 
 use super::error::ReadError;
 use super::settings::Capacity;
+use crate::clock::span;
 
 /// How free a system was at some moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +18,8 @@ pub(super) struct Reading {
     /// The latest possible moment of the reading, and how much earlier it may have been.
     pub(super) at: Time,
     pub(super) lag: Span,
+    /// Whether the source says when the reading was made. Otherwise `at` is when it was read.
+    pub(super) is_dated: bool,
     /// The metric or the numbers behind the reading, if they vary; else empty.
     pub(super) by: String,
 }
@@ -24,7 +29,21 @@ pub(super) struct Reading {
 impl Reading {
     /// A reading that took no time.
     pub(super) fn instant(free: f64, capacity: f64, at: Time) -> Self {
-        Self { free, capacity, at, lag: Span::ZERO, by: String::new() }
+        Self { free, capacity, at, lag: Span::ZERO, is_dated: true, by: String::new() }
+    }
+
+    /// The same reading, which was made this long before `at`. `sample` names its source.
+    pub(super) fn aged(
+        self,
+        (sample, age): (&str, Duration),
+        stale_after: Duration,
+    ) -> Result<Self, ReadError> {
+        // Checked here, because a reading may be older than this process and its clock.
+        if age > stale_after {
+            return Err(ReadError::Stale { sample: sample.to_owned(), age: age.as_secs_f64() });
+        }
+        let made = self.at.nanos().saturating_sub(span(age).nanos());
+        Ok(Self { at: Time::from_nanos(made), ..self })
     }
 }
 

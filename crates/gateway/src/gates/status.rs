@@ -44,6 +44,7 @@ pub(crate) struct GateStatus {
     pub(crate) in_flight: u64,
     pub(crate) held: u64,
     pub(crate) left: u64,
+    /// The age of the reading; `None` if there is none, or if its source does not say.
     pub(crate) age_seconds: Option<f64>,
 }
 

@@ -36,6 +36,10 @@ fn constant_kind(free: f64) -> GateKind {
     GateKind::Constant(ConstantGate { free })
 }
 
+fn redis_gate(url: &str, key: &str) -> RedisGate {
+    RedisGate { url: url.into(), key: key.into(), time_key: None, missing: None }
+}
+
 fn gateway_kind() -> GateKind {
     GateKind::Gateway(GatewayGate { rest: 1.0 })
 }
@@ -99,7 +103,7 @@ fn d02_gates_that_cannot_work_are_errors_at_the_start() {
         let (url, metric) = (url.into(), "m".into());
         GateKind::Scrape(ScrapeGate { url, metric, labels: Vec::new(), says })
     };
-    let redis = |url: &str| GateKind::Redis(RedisGate { url: url.into(), key: "k".into() });
+    let redis = |url: &str| GateKind::Redis(redis_gate(url, "k"));
     let query =
         |url: &str| GateKind::PrometheusQuery(QueryGate { url: url.into(), query: "1".into() });
     let budget = |max_concurrency| {
@@ -202,11 +206,14 @@ fn d02_d04_gates_compose_and_count_in_their_units() {
 fn d08_dispatchers_share_the_budget() {
     let gates = gates(&[constant("g", 1.0, 10.0)]);
     let set = set(&gates);
+    let [shared] = &gates.groups(&[("q", &set), ("r", &set)])[..] else { panic!("one gate") };
+    assert_eq!(shared.groups, ["g:q", "g:r"], "the number is for these queues");
     let parts = [0, 1, 2].map(|rank| {
-        gates.share(rank, 3);
+        gates.share(shared, rank, 3);
         gates.room(&set)
     });
     assert_eq!(parts, [3, 3, 2]);
+    assert!(gates.groups(&[]).is_empty(), "no queue of this dispatcher uses it");
 }
 
 #[tokio::test]
@@ -244,11 +251,7 @@ fn d02_a_gate_reports_its_status() {
     let gates = gates(&[
         constant("night", 0.7, 50.0),
         GateSettings { unit: Unit::Bytes, ..constant("closed", 0.1, 1e6) },
-        gate(
-            "far",
-            GateKind::Redis(RedisGate { url: "redis://:pw@h/3".into(), key: "k".into() }),
-            Capacity::Fixed(9.0),
-        ),
+        gate("far", GateKind::Redis(redis_gate("redis://:pw@h/3", "k")), Capacity::Fixed(9.0)),
     ]);
     let _permit = acquire(&gates, &gates.named(&["night".into()]).unwrap(), 1).unwrap();
     let found = serde_json::to_value(gates.status()).unwrap();

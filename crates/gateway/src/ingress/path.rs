@@ -201,8 +201,9 @@ impl AdminPage {
             "/backends" => Self::Backends,
             "/flows" => Self::Flows,
             "/workloads" => Self::Workloads,
-            "/health" => Self::Health,
-            "/ready" => Self::Ready,
+            // The second names are those that probes of Kubernetes usually have.
+            "/health" | "/healthz" => Self::Health,
+            "/ready" | "/readyz" => Self::Ready,
             "/metrics" => Self::Metrics,
             _ => return None,
         })

@@ -310,7 +310,8 @@ impl DecodedMessage {
             (key, _) if keys::is_payload(&key) => Payload::Apart(key),
             (key, _) if !key.is_empty() => Payload::Gone,
             (_, Some(body)) => Payload::Inline(Bytes::copy_from_slice(body.get().as_bytes())),
-            (_, None) => Payload::Inline(Bytes::new()),
+            // A worker of llm-d-async sends a missing payload as `null`.
+            (_, None) => Payload::Inline(Bytes::from_static(b"null")),
         };
         let first = |one: String, other: String| if one.is_empty() { other } else { one };
         let resolved = internal.result_routing_resolved && !internal.result_queue_name.is_empty();

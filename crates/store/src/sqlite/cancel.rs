@@ -57,6 +57,5 @@ fn cancel_one(
         tx.prepare_cached(sql)?.execute([message.seq])?;
         return Ok(());
     }
-    let text = "it was cancelled before it was sent";
-    message.end(tx, Outcome::failed(Outcome::CANCELLED, text), now)
+    message.end(tx, Outcome::cancelled(), now)
 }

@@ -30,7 +30,7 @@ pub(in crate::config) const DISPATCH: SectionSchema = SectionSchema::new(
             count(1, 1000),
             "Failures until a message becomes a dead letter; an overload is not a failure.",
         )
-        .default("5")
+        .unset("the deadline of the message, or 20 while its target answers other messages")
         .restart(),
         key(
             "backoff",
@@ -87,7 +87,7 @@ pub(in crate::config) const QUEUES: SectionSchema = SectionSchema::new(
         key("target", Text(&HTTP_URL), "The server that requests are sent to.")
             .unset("this gateway"),
         key("path", Text(&URL_PATH), "The path for messages that name none.")
-            .default("/v1/chat/completions"),
+            .unset("`/v1/chat/completions` for a payload with `messages`, else `/v1/completions`"),
         key("band", Keyword(words::<Band>), "The band of the requests.").default("best-effort"),
         key("objective", Text(&NOT_EMPTY), "The objective of the requests.").unset("none"),
         key(

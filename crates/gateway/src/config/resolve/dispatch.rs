@@ -1,13 +1,15 @@
 //! The section `dispatch`: where batch work waits and how it is sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::batch::BATCH_QUEUE;
 use super::{defaults, gates};
 use crate::config::Source;
 use crate::config::keys::QUEUES;
 use crate::config::settings::dispatch::{Batch, Dispatch, Queue, Redis};
+use crate::gates::GateSettings;
 use crate::schema::Section;
+use crate::upstream::client::BaseUrl;
 
 /// The gates of queues that name none: where this gateway is the target, and where another is.
 const INSIDE: &str = "gateway";
@@ -25,7 +27,7 @@ pub(in crate::config) fn dispatch(
         workers: section.get("workers"),
         request_timeout: section.get("request_timeout"),
         lease: section.get("lease"),
-        attempts_max: section.get("attempts"),
+        attempts_max: section.given("attempts"),
         backoff: section.get("backoff"),
         backoff_max: section.get("backoff_max"),
         answer_limit: section.get("answer_limit"),
@@ -37,6 +39,7 @@ pub(in crate::config) fn dispatch(
     }
     add_default_gates(&mut dispatch);
     names.extend([INSIDE, OUTSIDE].map(str::to_owned));
+    names.extend(dispatch.gates.iter().map(|gate| gate.name.clone()));
     names.sort_unstable();
     names.dedup();
     check_gates(section, &dispatch, &names);
@@ -87,7 +90,7 @@ fn queue(section: &Section<'_>) -> Queue {
         weight: section.get("weight"),
         tenants: tenants.map(|(name, weight, _)| (name, weight)).collect(),
         target: section.given("target"),
-        path: section.get("path"),
+        path: section.given("path"),
         band: section.get("band"),
         objective: section.given("objective"),
         gates: section.given("gates").unwrap_or_default(),
@@ -102,12 +105,44 @@ fn add_default_gates(dispatch: &mut Dispatch) {
         let gate = if queue.target.is_none() { INSIDE } else { OUTSIDE };
         queue.gates.push(gate.into());
     }
-    for name in [INSIDE, OUTSIDE] {
-        let wanted =
-            dispatch.queues.iter().any(|queue| queue.gates.iter().any(|gate| gate == name));
-        if wanted && !dispatch.gates.iter().any(|gate| gate.name == name) {
-            dispatch.gates.extend(crate::gates::with_defaults(name));
+    let is_configured = |name: &str| dispatch.gates.iter().any(|gate| gate.name == name);
+    let missing = [INSIDE, OUTSIDE].map(|name| (name, !is_configured(name)));
+    for (kind, _) in missing.into_iter().filter(|(_, missing)| *missing) {
+        let users = |queue: &&mut Queue| queue.gates.iter().any(|gate| gate == kind);
+        let mut users: Vec<&mut Queue> = dispatch.queues.iter_mut().filter(users).collect();
+        if kind == OUTSIDE {
+            name_by_target(&mut users);
         }
+        let mut names: Vec<String> = Vec::new();
+        for gate in users.iter().flat_map(|queue| &queue.gates) {
+            if gate.starts_with(kind) && !names.contains(gate) {
+                names.push(gate.clone());
+            }
+        }
+        let gates = names
+            .into_iter()
+            .filter_map(|name| Some(GateSettings { name, ..crate::gates::with_defaults(kind)? }));
+        dispatch.gates.extend(gates);
+    }
+}
+
+/// Gives each target a gate of its own, because the responses of one say nothing about another.
+fn name_by_target(queues: &mut [&mut Queue]) {
+    let place = |queue: &Queue| {
+        let target = queue.target.clone().unwrap_or_default();
+        BaseUrl::parse(&target).map_or(target, |base| base.place)
+    };
+    let places: BTreeSet<String> = queues.iter().map(|queue| place(queue)).collect();
+    if places.len() < 2 {
+        return;
+    }
+    for queue in queues {
+        let own = format!("{OUTSIDE} {}", place(queue));
+        queue
+            .gates
+            .iter_mut()
+            .filter(|gate| *gate == OUTSIDE)
+            .for_each(|gate| own.clone_into(gate));
     }
 }
 

@@ -43,8 +43,8 @@ pub struct Dispatch {
     pub request_timeout: Duration,
     /// How long a claim lasts without renewal.
     pub lease: Duration,
-    /// Failures until a message becomes a dead letter.
-    pub attempts_max: u32,
+    /// Failures until a message becomes a dead letter; without it the deadline decides.
+    pub attempts_max: Option<u32>,
     /// How long a message waits after its first failure. Each further failure doubles it.
     pub backoff: Duration,
     /// The longest wait after a failure.
@@ -83,8 +83,8 @@ pub struct Queue {
     pub tenants: Vec<(String, f64)>,
     /// The server that requests are sent to; by default this gateway.
     pub target: Option<String>,
-    /// The path for messages without one.
-    pub path: String,
+    /// The path for messages without one; without it their payload decides.
+    pub path: Option<String>,
     /// The band of the requests.
     pub band: Band,
     /// The objective of the requests, if any.

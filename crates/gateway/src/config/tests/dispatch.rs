@@ -151,7 +151,7 @@ fn d10_the_summary_shows_the_batch_api_its_queues_and_its_gates() {
     );
     let expected = "\
 batch     in /srv/batch: files up to 200MiB, 20GiB together, batches up to 50000 requests, kept 30d
-dispatch  up to 64 requests at once, 5m each, dead letter after 5 failures, shared at redis://h:6379
+dispatch  up to 64 requests at once, 5m each, tried until their deadline, shared at redis://h:6379
           queue q to this gateway as best-effort, through gateway
           queue r to http://t:1 as normal, through half and aimd
           queue batch to this gateway as best-effort, through gateway

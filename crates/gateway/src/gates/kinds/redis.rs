@@ -5,6 +5,12 @@
 //! replica, must fail within its interval, and bounds each reply; one `GET` needs only a few lines
 //! of the protocol. A connection is not used again after an error. A missing key, or a value that
 //! is not a number, closes the gate.
+//!
+//! A number may have a time, in seconds since 1970: behind the number in the same value, or in a
+//! key of its own. With a time, the number is as old as it says. Without one, its age is unknown:
+//! an operator who sets a number by hand does not renew it.
+
+use std::time::Duration;
 
 use flow::budget::Basis;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -13,11 +19,11 @@ use tokio::net::TcpStream;
 use super::{
     GateContext, GateKind, Kind, KindDeclaration, OpenGate, PolledSource, ReadingFuture, Source,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, since_epoch};
 use crate::gates::error::{ReadError, RedisError, SetupError};
 use crate::gates::reading::{Reading, capacity, finite};
 use crate::gates::settings::{Capacity, GateSettings};
-use crate::schema::{Form, Misfit, NOT_EMPTY, Section, ValueType, Variant, key};
+use crate::schema::{Form, Misfit, NOT_EMPTY, Range, Section, ValueType, Variant, key};
 
 pub(super) const KIND: KindDeclaration = KindDeclaration {
     variant: Variant {
@@ -27,6 +33,18 @@ pub(super) const KIND: KindDeclaration = KindDeclaration {
         keys: &[
             key("url", ValueType::Text(&REDIS_URL), "The server.").required(),
             key("key", ValueType::Text(&NOT_EMPTY), "The key.").default("dispatch-gate-budget"),
+            key(
+                "time_key",
+                ValueType::Text(&NOT_EMPTY),
+                "The key with the time of the number, in seconds since 1970.",
+            )
+            .unset("the time may follow the number in its own key, behind a space"),
+            key(
+                "missing",
+                ValueType::Number(Range::closed(0.0, 1.0)),
+                "The free share while the key does not exist; 1 as in llm-d-async.",
+            )
+            .unset("the gate is closed"),
         ],
     },
     read,
@@ -51,21 +69,26 @@ const VALUE_MAX: usize = 128;
 const PORT: u16 = 6379;
 
 /// The settings of the kind `redis`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RedisGate {
     /// The server.
     pub url: String,
     /// The key.
     pub key: String,
+    /// The key with the time of the number, if it has one of its own.
+    pub time_key: Option<String>,
+    /// The free share while the key does not exist; without it the gate is closed.
+    pub missing: Option<f64>,
 }
 
 /// A key in Redis and the connection to it.
 #[derive(Debug)]
 struct RedisKey {
     address: RedisAddress,
-    key: String,
+    settings: RedisGate,
     clock: Clock,
     capacity: Capacity,
+    stale_after: Duration,
     connection: Option<BufReader<TcpStream>>,
 }
 
@@ -87,7 +110,8 @@ enum RedisReply {
 
 fn read(section: &Section<'_>) -> Option<GateKind> {
     let url = section.given("url")?;
-    Some(GateKind::Redis(RedisGate { url, key: section.get("key") }))
+    let (time_key, missing) = (section.given("time_key"), section.given("missing"));
+    Some(GateKind::Redis(RedisGate { url, key: section.get("key"), time_key, missing }))
 }
 
 // === impl RedisGate ===
@@ -100,12 +124,13 @@ impl Kind for RedisGate {
     fn open(&self, gate: &GateSettings, context: &GateContext) -> Result<OpenGate, SetupError> {
         let source = RedisKey {
             address: RedisAddress::parse(&self.url)?,
-            key: self.key.clone(),
+            settings: self.clone(),
             clock: context.clock,
             capacity: gate.capacity.clone(),
+            stale_after: gate.stale_after,
             connection: None,
         };
-        let description = format!("{:?} in Redis at {}", source.key, source.address.address);
+        let description = format!("{:?} in Redis at {}", self.key, source.address.address);
         // The number contains none of our requests, so all of them count against it.
         Ok(OpenGate::new(Source::polled(source), description, Basis::Stated))
     }
@@ -126,18 +151,49 @@ impl RedisKey {
             Some(connection) => connection,
             None => self.address.connect().await?,
         };
-        let reply = call(&mut connection, &["GET", &self.key]).await?;
+        // The time comes first: a number that is replaced meanwhile is then newer, never older.
+        let time = match &self.settings.time_key {
+            Some(key) => Some((key, call(&mut connection, &["GET", key]).await?)),
+            None => None,
+        };
+        let reply = call(&mut connection, &["GET", &self.settings.key]).await?;
         self.connection = Some(connection);
-        let RedisReply::Text(text) = reply else {
-            return Err(RedisError::Missing(self.key.clone()).into());
-        };
-        let Ok(value) = text.trim().parse() else {
-            return Err(RedisError::NotANumber { key: self.key.clone(), text }.into());
-        };
-        let free = finite(value, &self.key)?.clamp(0.0, 1.0);
-        let capacity = capacity(&self.capacity, None, None)?;
-        Ok(Reading::instant(free, capacity, self.clock.now()))
+        self.reading(time, reply)
     }
+
+    fn reading(
+        &self,
+        time: Option<(&String, RedisReply)>,
+        reply: RedisReply,
+    ) -> Result<Reading, ReadError> {
+        let RedisGate { key, missing, .. } = &self.settings;
+        let capacity = capacity(&self.capacity, None, None)?;
+        let reading = |free: f64| Reading::instant(free, capacity, self.clock.now());
+        let text = match (reply, missing) {
+            (RedisReply::Text(text), _) => text,
+            (RedisReply::Missing, Some(free)) => {
+                return Ok(Reading { is_dated: false, ..reading(*free) });
+            }
+            (RedisReply::Missing, None) => return Err(RedisError::Missing(key.clone()).into()),
+        };
+        let mut words = text.split_ascii_whitespace();
+        let free = finite(number(key, words.next().unwrap_or_default())?, key)?.clamp(0.0, 1.0);
+        let time = match (time, words.next()) {
+            (Some((key, RedisReply::Text(text))), _) => number(key, text.trim())?,
+            (Some((key, RedisReply::Missing)), _) => {
+                return Err(RedisError::Missing(key.clone()).into());
+            }
+            (None, Some(text)) => number(key, text)?,
+            (None, None) => return Ok(Reading { is_dated: false, ..reading(free) }),
+        };
+        let made = Duration::try_from_secs_f64(time).unwrap_or_default();
+        reading(free).aged((key, since_epoch().saturating_sub(made)), self.stale_after)
+    }
+}
+
+fn number(key: &str, text: &str) -> Result<f64, RedisError> {
+    let wrong = |_| RedisError::NotANumber { key: key.to_owned(), text: text.to_owned() };
+    text.parse().map_err(wrong)
 }
 
 /// Sends one command and reads its reply.

@@ -2,12 +2,16 @@
 //!
 //! Several lines may match, for example one per server or rank. Counts are added and shares are
 //! averaged, because each line is a part of the whole system. A line that is not a number makes the
-//! reading fail, and so does a page without a matching line.
+//! reading fail, and so does a page without a matching line. A line may have a time of its own; the
+//! reading is then as old as the oldest such line.
+
+use std::time::Duration;
 
 use super::{
     GateContext, GateKind, Kind, KindDeclaration, OpenGate, PolledSource, ReadingFuture, Source,
     measured,
 };
+use crate::clock::since_epoch;
 use crate::gates::error::{ReadError, SetupError};
 use crate::gates::metrics_server::{HTTP_URL, MetricsServer};
 use crate::gates::reading::{Reading, capacity, finite};
@@ -75,6 +79,7 @@ struct MetricsPage {
     path: String,
     settings: ScrapeGate,
     capacity: Capacity,
+    stale_after: Duration,
 }
 
 /// The lines that match.
@@ -82,6 +87,8 @@ struct MetricsPage {
 struct MatchedLines {
     count: u32,
     sum: f64,
+    /// The oldest time of a line, in milliseconds since 1970.
+    oldest: Option<u64>,
 }
 
 fn read(section: &Section<'_>) -> Option<GateKind> {
@@ -106,7 +113,9 @@ impl Kind for ScrapeGate {
         let description = format!("{} on http://{}{path}", self.selector(), base.place);
         let server = MetricsServer::new(base, context);
         let (settings, capacity) = (self.clone(), gate.capacity.clone());
-        let source = Source::polled(MetricsPage { server, path, settings, capacity });
+        let stale_after = gate.stale_after;
+        let page = MetricsPage { server, path, settings, capacity, stale_after };
+        let source = Source::polled(page);
         Ok(OpenGate::new(source, description, measured(true)))
     }
 }
@@ -190,8 +199,16 @@ impl MetricsPage {
         let page = self.server.get(&self.path, PAGE_MAX).await?;
         let at = self.server.clock.now();
         let (free, capacity) = self.settings.evaluate(&page, &self.capacity)?;
-        // The values date from some moment between the request and the response.
-        Ok(Reading { lag: at.since(began), ..Reading::instant(free, capacity, at) })
+        // The values date from some moment between the request and the response, unless they say.
+        let reading = Reading { lag: at.since(began), ..Reading::instant(free, capacity, at) };
+        let ScrapeGate { metric, labels, .. } = &self.settings;
+        match MatchedLines::on(&page, metric, labels).oldest {
+            Some(millis) => {
+                let age = since_epoch().saturating_sub(Duration::from_millis(millis));
+                reading.aged((metric, age), self.stale_after)
+            }
+            None => Ok(reading),
+        }
     }
 }
 
@@ -213,6 +230,8 @@ impl MatchedLines {
             if value.is_nan() || labels.iter().all(fits) {
                 matched.count = matched.count.saturating_add(1);
                 matched.sum += value;
+                matched.oldest =
+                    matched.oldest.into_iter().chain(prometheus_parser::time(rest)).min();
             }
         }
         matched

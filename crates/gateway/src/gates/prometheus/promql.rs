@@ -7,10 +7,12 @@
 //! be down has no sample.
 //!
 //! If several pickers have samples, the fullest one counts, and their queues are added. If an
-//! expression of the operator gives several samples, the least one counts.
+//! expression of the operator gives several samples, the least one counts, and it is as old as the
+//! oldest sample of the series in it.
 
 use serde::Deserialize;
 
+use super::selectors::selectors;
 use crate::gates::error::{PrometheusError, ReadError};
 use crate::gates::kinds::scrape::READY;
 use crate::gates::reading::finite;
@@ -39,6 +41,8 @@ enum Quantity {
     Mean,
     /// The number of ready servers.
     Ready,
+    /// Any number: only the time of its samples counts.
+    Dated,
 }
 
 /// One value of a result.
@@ -101,7 +105,7 @@ impl PromMetric {
             Quantity::Saturation => 1.0 - value,
             Quantity::Mean => part(each),
             Quantity::Total => part(each * servers),
-            Quantity::Ready => 0.0,
+            Quantity::Ready | Quantity::Dated => 0.0,
         }
     }
 
@@ -139,6 +143,12 @@ impl PromMetric {
         series.into_iter().map(|series| Self::new(series, Quantity::Ready)).collect()
     }
 
+    /// The series in an expression of the operator.
+    pub(in crate::gates) fn dated(expression: &str) -> Vec<Self> {
+        let series = selectors(expression).into_iter();
+        series.map(|series| Self::new(series, Quantity::Dated)).collect()
+    }
+
     fn new(series: String, quantity: Quantity) -> Self {
         let value = match quantity {
             // Aggregations other than sums ignore NaN; the sum makes the result NaN too.
@@ -149,6 +159,7 @@ impl PromMetric {
             Quantity::Ready => {
                 format!("max(sum by (job, instance) ({series})) + 0 * sum({series})")
             }
+            Quantity::Dated => format!("count({series})"),
         };
         Self { series, value, quantity }
     }
@@ -165,8 +176,8 @@ pub(in crate::gates) fn expression(metrics: &[PromMetric]) -> String {
     metrics.iter().enumerate().map(part).collect::<Vec<_>>().join(" or ")
 }
 
-/// The request path of an expression.
-pub(in crate::gates) fn path(expression: &str) -> String {
+/// The request path of an expression, evaluated now or at a time in seconds.
+pub(in crate::gates) fn path(expression: &str, at: Option<f64>) -> String {
     let mut path = String::from("/api/v1/query?query=");
     for byte in expression.bytes() {
         match byte {
@@ -175,6 +186,9 @@ pub(in crate::gates) fn path(expression: &str) -> String {
             }
             other => path.push_str(&format!("%{other:02X}")),
         }
+    }
+    if let Some(at) = at {
+        path.push_str(&format!("&time={at:.3}"));
     }
     path
 }

@@ -64,8 +64,12 @@ fn d02_a_query_is_one_expression_that_fits_into_a_url() {
         "label_replace(max(sum by (job, instance) (up)) + 0 * sum(up), \"tidegate\", \"value 0\", \
          \"\", \"\") or label_replace(min(timestamp(up)), \"tidegate\", \"time 0\", \"\", \"\")"
     );
-    assert_eq!(path("a{b=\"ü\"} + 1"), "/api/v1/query?query=a%7Bb%3D%22%C3%BC%22%7D%20%2B%201");
-    let long = path(&expression(&PromMetric::loads(&"p".repeat(60))));
+    assert_eq!(
+        path("a{b=\"ü\"} + 1", None),
+        "/api/v1/query?query=a%7Bb%3D%22%C3%BC%22%7D%20%2B%201"
+    );
+    assert!(path("up", Some(1.25)).ends_with("query=up&time=1.250"));
+    let long = path(&expression(&PromMetric::loads(&"p".repeat(60))), None);
     assert!(long.len() < 8000, "{}", long.len());
 }
 

@@ -11,7 +11,7 @@ fn says(text: &str) -> Reply {
 }
 
 fn redis(url: String) -> Arc<Gates> {
-    let kind = GateKind::Redis(RedisGate { url, key: "dispatch-gate-budget".into() });
+    let kind = GateKind::Redis(redis_gate(&url, "dispatch-gate-budget"));
     gates(&[gate("g", kind, Capacity::Fixed(100.0))])
 }
 

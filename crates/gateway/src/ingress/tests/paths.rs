@@ -46,7 +46,9 @@ fn x01_every_path_of_the_surface_leads_somewhere() {
         (get, "", Ok(Route::NotFound)),
         (get, "/v1", Ok(Route::NotFound)),
         (get, "/v2/chat", Ok(Route::NotFound)),
-        (get, "/healthz", Ok(Route::NotFound)),
+        (get, "/healthy", Ok(Route::NotFound)),
+        (get, "/healthz", Ok(Route::Visibility(AdminPage::Health))),
+        (get, "/readyz", Ok(Route::Visibility(AdminPage::Ready))),
         (get, "//v1/models", Ok(Route::NotFound)),
         (get, "/%761/models", Ok(Route::NotFound)),
     ];
