@@ -51,20 +51,27 @@ impl Scanner<'_> {
     fn next_selector(&mut self) -> Option<String> {
         loop {
             self.skip_blanks();
-            match self.0.chars().next()? {
-                '{' => return Some(self.selector(String::new())),
-                '[' => self.skip_to(']'),
-                '"' | '\'' | '`' => drop(self.string()),
-                letter if letter.is_ascii_digit() || letter == '.' => drop(self.word()),
-                letter if is_name(letter) => {
-                    let name = self.word();
-                    if let Some(selector) = self.after_name(name) {
-                        return Some(selector);
-                    }
-                }
-                other => self.0 = &self.0[other.len_utf8()..],
+            let letter = self.0.chars().next()?;
+            if let Some(selector) = self.token(letter) {
+                return Some(selector);
             }
         }
+    }
+
+    /// Reads the token that begins with this letter; returns it if it is a selector.
+    fn token(&mut self, letter: char) -> Option<String> {
+        match letter {
+            '{' => return Some(self.selector(String::new())),
+            '[' => self.skip_to(']'),
+            '"' | '\'' | '`' => drop(self.string()),
+            letter if letter.is_ascii_digit() || letter == '.' => drop(self.word()),
+            letter if is_name(letter) => {
+                let name = self.word();
+                return self.after_name(name);
+            }
+            other => self.0 = &self.0[other.len_utf8()..],
+        }
+        None
     }
 
     /// The selector that a name begins, unless the name is something else.
@@ -75,11 +82,7 @@ impl Scanner<'_> {
             word if LABEL_LISTS.contains(&word) => self.skip_to(')'),
             word if NOT_NAMES.contains(&word) => {}
             word if AGGREGATIONS.contains(&word) && !self.0.starts_with('{') => {}
-            "offset" => {
-                self.0 = self.0.strip_prefix('-').unwrap_or(self.0);
-                self.skip_blanks();
-                drop(self.word());
-            }
+            "offset" => drop(self.signed()),
             _ if self.0.starts_with('(') => {}
             _ => return Some(self.selector(name)),
         }
@@ -106,10 +109,7 @@ impl Scanner<'_> {
                 }
             } else if self.is_offset() {
                 self.0 = &self.0["offset".len()..];
-                self.skip_blanks();
-                let sign = if self.0.starts_with('-') { "-" } else { "" };
-                self.0 = &self.0[sign.len()..];
-                selector.push_str(&format!(" offset {sign}{}", self.word()));
+                selector.push_str(&format!(" offset {}", self.signed()));
             } else {
                 return selector;
             }
@@ -159,6 +159,14 @@ impl Scanner<'_> {
         let (word, rest) = self.0.split_at(end);
         self.0 = rest;
         word.to_owned()
+    }
+
+    /// Reads a duration with its sign.
+    fn signed(&mut self) -> String {
+        self.skip_blanks();
+        let sign = if self.0.starts_with('-') { "-" } else { "" };
+        self.0 = &self.0[sign.len()..];
+        format!("{sign}{}", self.word())
     }
 
     /// Skips white space and comments.
