@@ -12,6 +12,7 @@ mod dbus;
 mod early_response;
 mod faults;
 mod flooding_tenant;
+mod head_method;
 mod http2_window;
 mod passthrough;
 mod queue_limits;

@@ -81,7 +81,7 @@ pub(super) async fn answer(
 fn send(file: Download, record: RequestRecord, (parts, limit): (&Parts, Duration)) -> Content {
     let download = RecordedDownload::new(file, record, parts.method == Method::HEAD);
     match parts.version {
-        Version::HTTP_2 => Content::handed(download, limit),
+        Version::HTTP_2 if parts.method != Method::HEAD => Content::handed(download, limit),
         _ => Content::Stored(download),
     }
 }

@@ -7,7 +7,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Full};
 use tokio::sync::mpsc;
@@ -120,6 +121,18 @@ impl Content {
 
     pub(super) fn whole(response: Response<Full<Bytes>>) -> Response<Self> {
         response.map(Self::Whole)
+    }
+
+    /// The response to HEAD: its length is told, its body is not sent. Over HTTP/2 hyper would send
+    /// a body here. A backend's response to HEAD has no body, and its length is in its head.
+    pub(super) fn head_only(mut response: Response<Self>) -> Response<Self> {
+        if matches!(response.body(), Self::Relayed(_) | Self::Handed(_)) {
+            return response;
+        }
+        if let Some(length) = response.body().size().exact() {
+            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        response.map(|_| Self::Whole(Full::default()))
     }
 }
 

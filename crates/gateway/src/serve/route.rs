@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request as HttpRequest, Response, Version};
+use http::{HeaderValue, Method, Request as HttpRequest, Response, Version};
 use hyper::body::Incoming;
 
 use super::connection::Serving;
@@ -29,6 +29,7 @@ pub(super) async fn answer(
 ) -> Response<Reply> {
     let state = &worker.state;
     let path = request.uri().path();
+    let head_only = request.method() == Method::HEAD;
     let doors = worker.doors;
     let response = match path::classify(request.method(), path) {
         Ok(Route::Proxied { .. }) if doors.api => proxy(worker, request).await,
@@ -58,7 +59,7 @@ pub(super) async fn answer(
         Ok(_) => Content::whole(error::response(&Fault::NoSuchPath.into())),
         Err(fault) => Content::whole(error::response(&fault.into())),
     };
-    Reply::new(response, serving)
+    Reply::new(if head_only { Content::head_only(response) } else { response }, serving)
 }
 
 /// Sends a request to a backend when the scheduler admits it.
