@@ -198,10 +198,13 @@ impl Response {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The code of an error response.
+    /// The code of an error response, in the form of OpenAI or of Ollama.
     pub(crate) fn code(&self) -> String {
         let body = self.json();
         let error = &body["error"];
+        if error.is_string() {
+            return body["code"].as_str().unwrap_or_default().to_owned();
+        }
         assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{body}");
         assert!(error["type"].is_string(), "{body}");
         error["code"].as_str().unwrap_or_default().to_owned()

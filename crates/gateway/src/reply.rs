@@ -14,5 +14,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use error::ErrorFormat;
 pub(crate) use fault::{Fault, Refused};
 pub(crate) use json::{content, json, uncached};

@@ -8,6 +8,20 @@ use serde::Serialize;
 
 use super::{Fault, Refused, content, retry_after};
 
+/// The form of an error response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorFormat {
+    OpenAi,
+    /// `error` is the text itself.
+    Ollama,
+}
+
+#[derive(Serialize)]
+struct OllamaError<'a> {
+    error: &'a str,
+    code: &'a str,
+}
+
 #[derive(Serialize)]
 struct Envelope<'a> {
     error: Details<'a>,
@@ -21,11 +35,16 @@ struct Details<'a> {
     param: Option<&'a str>,
 }
 
-/// The response to a refused request.
+/// The response to a refused request, in the form of OpenAI.
 pub(crate) fn response(refused: &Refused) -> Response<Full<Bytes>> {
+    response_in(ErrorFormat::OpenAi, refused)
+}
+
+/// The response to a refused request.
+pub(crate) fn response_in(format: ErrorFormat, refused: &Refused) -> Response<Full<Bytes>> {
     let fault = &refused.fault;
     let status = fault.status();
-    let mut response = content(status, "application/json", body(refused));
+    let mut response = content(status, "application/json", body_in(format, refused));
     let headers = response.headers_mut();
     if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         headers.insert(RETRY_AFTER, retry_after::value(refused.retry_after));
@@ -41,8 +60,17 @@ pub(crate) fn response(refused: &Refused) -> Response<Full<Bytes>> {
 
 /// The JSON of a refusal, on one line: it also stands in the `event: error` of a stream.
 pub(crate) fn body(refused: &Refused) -> Bytes {
+    body_in(ErrorFormat::OpenAi, refused)
+}
+
+/// The JSON of a refusal.
+pub(crate) fn body_in(format: ErrorFormat, refused: &Refused) -> Bytes {
     let fault = &refused.fault;
     let message = fault.message();
+    if format == ErrorFormat::Ollama {
+        let error = OllamaError { error: &message, code: fault.code() };
+        return serde_json::to_vec(&error).unwrap_or_default().into();
+    }
     let error = Details {
         message: &message,
         r#type: fault.family(),
@@ -51,4 +79,13 @@ pub(crate) fn body(refused: &Refused) -> Bytes {
     };
     // Strings always serialise; an empty body still has its status.
     serde_json::to_vec(&Envelope { error }).unwrap_or_default().into()
+}
+
+// === impl ErrorFormat ===
+
+impl ErrorFormat {
+    /// The form that the clients of this path read.
+    pub(crate) fn of(path: &str) -> Self {
+        if path.starts_with("/api/") { Self::Ollama } else { Self::OpenAi }
+    }
 }

@@ -18,7 +18,7 @@ use crate::body_memory::Reservation;
 use crate::ingress::path::{self, Route};
 use crate::ingress::{self, Intent};
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
-use crate::reply::{Fault, Refused, error, headers};
+use crate::reply::{ErrorFormat, Fault, Refused, error, headers};
 use crate::request::{Request, RequestRecord};
 
 /// Responds to a request.
@@ -29,6 +29,7 @@ pub(super) async fn answer(
 ) -> Response<Reply> {
     let state = &worker.state;
     let path = request.uri().path();
+    let format = ErrorFormat::of(path);
     let head_only = request.method() == Method::HEAD;
     let doors = worker.doors;
     let response = match path::classify(request.method(), path) {
@@ -54,10 +55,10 @@ pub(super) async fn answer(
             local_api::answer(&worker, Local::Queues(call), request).await
         }
         Ok(_) if doors.is_dispatcher() => {
-            Content::whole(error::response(&Fault::NoSuchPage.into()))
+            Content::whole(error::response_in(format, &Fault::NoSuchPage.into()))
         }
-        Ok(_) => Content::whole(error::response(&Fault::NoSuchPath.into())),
-        Err(fault) => Content::whole(error::response(&fault.into())),
+        Ok(_) => Content::whole(error::response_in(format, &Fault::NoSuchPath.into())),
+        Err(fault) => Content::whole(error::response_in(format, &fault.into())),
     };
     Reply::new(if head_only { Content::head_only(response) } else { response }, serving)
 }
@@ -66,6 +67,7 @@ pub(super) async fn answer(
 async fn proxy(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Response<Content> {
     let config = worker.state.config.load_full();
     let (parts, body) = request.into_parts();
+    let format = ErrorFormat::of(parts.uri.path());
     let shares_connection = parts.version == Version::HTTP_2;
     let write_limit = config.server.write_timeout;
     let observer = Arc::clone(&worker.state.observer);
@@ -84,7 +86,7 @@ async fn proxy(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Response<
             let request_id = ingress::headers::request_id(&parts.headers);
             record.identify(&request_id);
             record.fail(&fault);
-            return refusal(&fault.into(), &request_id);
+            return refusal(&fault.into(), format, &request_id);
         }
     };
     record.describe(&intent);
@@ -92,7 +94,7 @@ async fn proxy(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Response<
     let outgoing = upstream_request(parts, (body, reservation), &intent);
     let mut request = Request::new(Arc::clone(&worker.state), config, intent, record);
     if let Err(refused) = request.enqueue().await {
-        return refusal(&request.refuse(refused), &request_id);
+        return refusal(&request.refuse(refused), format, &request_id);
     }
     let tells_status = request.intent.queue_status && request.is_queued();
     let proxied = ProxiedRequest::new(Arc::clone(&worker.pool), request, outgoing);
@@ -104,7 +106,7 @@ async fn proxy(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Response<
             response.map(|body| Content::handed(body, write_limit))
         }
         Ok(response) => response.map(|body| Content::Relayed(Box::new(body))),
-        Err(refused) => refusal(&refused, &request_id),
+        Err(refused) => refusal(&refused, format, &request_id),
     }
 }
 
@@ -119,8 +121,8 @@ fn upstream_request(
     UpstreamRequest { method: parts.method, path, headers, body, _reservation: reservation }
 }
 
-fn refusal(refused: &Refused, request_id: &HeaderValue) -> Response<Content> {
-    let mut response = error::response(refused);
+fn refusal(refused: &Refused, format: ErrorFormat, request_id: &HeaderValue) -> Response<Content> {
+    let mut response = error::response_in(format, refused);
     headers::identify(response.headers_mut(), request_id);
     Content::whole(response)
 }
