@@ -13,6 +13,7 @@ mod reflection;
 mod refusals;
 mod subsets;
 mod timeouts;
+mod unannounced_modes;
 mod usage;
 
 use crate::support::{HttpRequest, chat};

@@ -14,6 +14,7 @@ mod faults;
 mod flooding_tenant;
 mod head_method;
 mod http2_window;
+mod model_names;
 mod ollama_errors;
 mod passthrough;
 mod queue_limits;

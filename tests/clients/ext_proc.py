@@ -3,6 +3,7 @@
 Reads one command a line (JSON) and prints what comes back, one line each:
 
   {"on": 1, "headers": [["k", "v"]], "eos": false, "response": false, "config": 4, "metadata": {}}
+       "config" is the mode of response bodies, null for a message without modes; "request_config"
   {"on": 1, "body": "text", "eos": true, "response": false}     each character is a byte
   {"on": 1, "trailers": [["k", "v"]], "response": false}
   {"on": 1, "raw": "text"}                                      a message of these bytes
@@ -61,9 +62,10 @@ def request(command):
         part = getattr(message, side + "_headers")
         fill(part.headers.headers, command["headers"])
         part.end_of_stream = command.get("eos", False)
-        if side == "request":
+        # Envoy tells its modes; other proxies tell none.
+        if side == "request" and command.get("config", 4) is not None:
             config = message.protocol_config
-            config.request_body_mode = 4
+            config.request_body_mode = command.get("request_config", 4)
             config.response_body_mode = command.get("config", 4)
     elif "trailers" in command:
         part = getattr(message, side + "_trailers")

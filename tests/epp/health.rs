@@ -97,8 +97,25 @@ fn x02_a_picker_that_knows_no_model_takes_requests_but_is_not_ready() {
     let nowhere = Nowhere::reserve();
     let picker = draining("0s", nowhere.address());
     assert_eq!(picker.get("/ready").status, 503);
-    let said = ["", PICKER, "liveness", "readiness", "nobody"].map(|name| check(&picker, name));
-    assert_eq!(said, ["SERVING", "SERVING", "SERVING", "NOT_SERVING", "NOT_FOUND"]);
+    let said = ["", PICKER, "liveness", "readiness"].map(|name| check(&picker, name));
+    assert_eq!(said, ["SERVING", "SERVING", "SERVING", "NOT_SERVING"]);
+}
+
+/// Deployments of other pickers check names of their own, which mean the picker.
+#[test]
+fn x02_any_other_name_has_the_health_of_the_picker() {
+    let backend = Backend::quick();
+    let mut picker = draining("1h", backend.address());
+    picker.await_ready(1);
+    let names = ["inference-extension", "anything"];
+    assert_eq!(names.map(|name| check(&picker, name)), ["SERVING", "SERVING"]);
+    let watcher = Watcher::of(&picker, names[0]);
+    assert_eq!(watcher.next().unwrap(), "SERVING");
+    picker.process.signal("TERM");
+    assert_eq!(watcher.next().unwrap(), "NOT_SERVING");
+    assert_eq!(names.map(|name| check(&picker, name)), ["NOT_SERVING", "NOT_SERVING"]);
+    picker.process.signal("TERM");
+    assert!(picker.process.exit().success());
 }
 
 #[test]
@@ -129,13 +146,13 @@ fn x02_a_watch_reports_every_change_and_the_shutdown() {
     drop(nowhere);
     let _backend = Backend::start_at(address, |_| ScriptedResponse::ok());
     assert_eq!(readiness.next().unwrap(), "SERVING");
-    let others = [PICKER, "liveness", "nobody"].map(|name| Watcher::of(&picker, name));
+    let others = [PICKER, "liveness"].map(|name| Watcher::of(&picker, name));
     let first = others.each_ref().map(|watcher| watcher.next().unwrap());
-    assert_eq!(first, ["SERVING", "SERVING", "SERVICE_UNKNOWN"]);
+    assert_eq!(first, ["SERVING", "SERVING"]);
     picker.process.signal("TERM");
     assert!(picker.process.exit().success());
     assert_eq!(readiness.rest(), ["NOT_SERVING"]);
-    let [door, life, nobody] = others.map(Watcher::rest);
+    let [door, life] = others.map(Watcher::rest);
     assert_eq!(door, ["NOT_SERVING"]);
-    assert!(life.is_empty() && nobody.is_empty(), "{life:?} {nobody:?}");
+    assert!(life.is_empty(), "{life:?}");
 }

@@ -168,7 +168,8 @@ fn x02_a_subset_is_obeyed_in_part_and_in_whole() {
     for none in [json!(["127.0.0.1:1"]), json!([])] {
         let stream = talk.request_with(&chat("m"), 1_000, subset(&none));
         let (status, headers, body) = talk.refusal(stream);
-        assert_eq!(status, 503, "{none}: {body}");
+        let told = (status, body["error"]["code"].as_str());
+        assert_eq!(told, (503, Some("no_backend_in_subset")), "{none}: {body}");
         assert_eq!(headers["x-llm-d-request-dropped-reason"], "rejected-no-endpoints");
     }
     picker.await_idle();

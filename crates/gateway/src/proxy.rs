@@ -1,10 +1,12 @@
 //! Sends a request to a backend and its response back to the client.
 //!
 //! `retry` makes attempts until a response begins, `attempt` is one of them, `response_body` passes
-//! the response on and `token_counter` counts its tokens on the way. Bodies pass byte for byte.
+//! the response on, `token_counter` counts its tokens on the way and `model_name` puts the client's
+//! model name back where another was sent. Otherwise bodies pass byte for byte.
 //! However a response ends, its request settles with the core.
 
 mod attempt;
+mod model_name;
 mod response_body;
 mod response_headers;
 mod retry;
@@ -12,6 +14,7 @@ mod token_counter;
 mod upstream_request;
 
 pub(crate) use attempt::verdict;
+pub(crate) use model_name::ModelNameRestorer;
 pub(crate) use response_body::{BodyError, ResponseBody};
 pub(crate) use retry::ProxiedRequest;
 pub(crate) use token_counter::{StreamFormat, TokenCounter};

@@ -55,6 +55,12 @@ impl Request {
         Box::new(Self { state, config, intent, permit: None, record, subset: None, model: None })
     }
 
+    /// The model that the client named, where the request is sent under another name.
+    pub(crate) fn replaced_model(&self) -> Option<&str> {
+        let (model, target) = (self.intent.model.as_deref()?, self.intent.target.as_deref()?);
+        (model != target).then_some(model)
+    }
+
     /// The time since the request arrived.
     pub(crate) fn age(&self) -> Span {
         self.state.clock.now().since(self.record.arrived)

@@ -1,10 +1,10 @@
 //! gRPC's health service, for Envoy, Kubernetes and load balancers.
 //!
-//! `liveness` is serving while the process responds. `readiness` equals the page `/ready`. The
-//! picker's own name, and the empty name for the whole server, are serving while requests are
-//! accepted, even before any backend is known: requests may wait for one, or are refused with an
-//! error that says why. If Envoy were told to look elsewhere, it could only fail them or let them
-//! pass unseen.
+//! `liveness` is serving while the process responds. `readiness` equals the page `/ready`. Every
+//! other name is the picker: deployments check its own name, the empty name or one of theirs, such
+//! as `inference-extension`. The picker is serving while requests are accepted, even before any
+//! backend is known: requests may wait for one, or are refused with an error that says why. If
+//! Envoy were told to look elsewhere, it could only fail them or let them pass unseen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) const WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// announced here.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The known names, and the subject of each.
+/// The names that are listed, and the subject of each.
 const SUBJECTS: [(&str, Subject); 4] = [
     ("", Subject::Door),
     ("envoy.service.ext_proc.v3.ExternalProcessor", Subject::Door),
@@ -48,9 +48,7 @@ pub(super) async fn check(
     mut incoming: Incoming,
     outgoing: Outgoing,
 ) -> Result<(), Status> {
-    let Some(subject) = asked(&mut incoming).await? else {
-        return Err(Status::new(Code::NotFound, "there is no such service"));
-    };
+    let subject = asked(&mut incoming).await?;
     outgoing.send(&response(subject.status(&state)));
     Ok(())
 }
@@ -72,8 +70,7 @@ pub(super) async fn watch(
     let mut phases = state.phases();
     let mut told = None;
     loop {
-        // A name that is not known may appear later: watching it is no error.
-        let status = subject.map_or(ServingStatus::ServiceUnknown, |found| found.status(&state));
+        let status = subject.status(&state);
         if told.replace(status) != Some(status) {
             outgoing.send(&response(status));
         }
@@ -87,12 +84,13 @@ pub(super) async fn watch(
     }
 }
 
-async fn asked(incoming: &mut Incoming) -> Result<Option<Subject>, Status> {
+async fn asked(incoming: &mut Incoming) -> Result<Subject, Status> {
     let request: Option<HealthCheckRequest> = incoming.next().await?;
     let Some(HealthCheckRequest { service }) = request else {
         return Err(Status::new(Code::InvalidArgument, "the call has no message"));
     };
-    Ok(SUBJECTS.into_iter().find(|(name, _)| *name == service).map(|(_, subject)| subject))
+    let listed = SUBJECTS.into_iter().find(|(name, _)| *name == service);
+    Ok(listed.map_or(Subject::Door, |(_, subject)| subject))
 }
 
 fn response(status: ServingStatus) -> HealthCheckResponse {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use envoy::ext_proc::{HttpBody, HttpHeaders};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::request;
+use super::request::{self, ResponseBodies};
 use crate::backend::{Attempt, Endpoint};
-use crate::proxy::{StreamFormat, TokenCounter, verdict};
+use crate::proxy::{ModelNameRestorer, StreamFormat, TokenCounter, verdict};
 use crate::reply::{Fault, headers};
 use crate::request::{Admitted, Request, ResponseTimeout};
 use crate::state::State;
@@ -24,8 +25,10 @@ pub(super) struct ObservedResponse {
     endpoint: Arc<Endpoint>,
     /// The headers that are added to it.
     pub(super) added: HeaderMap,
-    /// Whether Envoy shows the body. If not, the end of the session is the end of the response.
-    sees_bodies: bool,
+    /// Puts the client's model name back.
+    restorer: Option<Box<ModelNameRestorer>>,
+    /// Where the body is not shown, the end of the session is the end of the response.
+    bodies: ResponseBodies,
     began: bool,
     /// The fault, where Envoy responded in the place of a backend.
     fault: Option<Fault>,
@@ -36,6 +39,7 @@ struct ResponseHead {
     status: StatusCode,
     content_type: Option<HeaderValue>,
     retry_after: Option<HeaderValue>,
+    is_encoded: bool,
     from_upstream: bool,
 }
 
@@ -43,7 +47,11 @@ struct ResponseHead {
 
 impl ObservedResponse {
     /// The response to a request that Envoy is about to send.
-    pub(super) fn awaited(request: Box<Request>, admitted: Admitted, sees_bodies: bool) -> Self {
+    pub(super) fn awaited(
+        request: Box<Request>,
+        admitted: Admitted,
+        bodies: ResponseBodies,
+    ) -> Self {
         let Admitted { grant, endpoint } = admitted;
         let mut added = HeaderMap::new();
         let description = headers::RouteDescription {
@@ -59,7 +67,8 @@ impl ObservedResponse {
             counter: TokenCounter::new(StreamFormat::Whole),
             endpoint,
             added,
-            sees_bodies,
+            restorer: None,
+            bodies,
             began: false,
             fault: None,
         }
@@ -79,6 +88,9 @@ impl ObservedResponse {
         if let Some(request) = &mut self.request {
             request.record.attempted(attempt);
             request.record.response_began(head_of.status);
+            if self.bodies != ResponseBodies::Hidden && !head.end_of_stream {
+                self.restorer = head_of.restorer(request);
+            }
             if let Some(first_byte) = request.record.first_byte {
                 self.endpoint.note(first_byte);
             }
@@ -94,7 +106,7 @@ impl ObservedResponse {
 
     /// Whether the response goes on without being shown.
     pub(super) fn is_unseen(&self) -> bool {
-        !self.sees_bodies && self.request.is_some()
+        self.bodies != ResponseBodies::Shown && self.request.is_some()
     }
 
     /// Ends a response that did not come in time. Returns the fault and the request id for the
@@ -132,23 +144,38 @@ impl ObservedResponse {
         self.endpoint = other;
     }
 
-    pub(super) fn passes(&mut self, piece: &HttpBody) {
+    /// Whether the body is sent on with another length.
+    pub(super) fn changes_body(&self) -> bool {
+        self.restorer.is_some()
+    }
+
+    /// Reads a piece of the body; returns the piece that goes to the client.
+    pub(super) fn passes(&mut self, piece: HttpBody) -> Bytes {
+        self.bodies = ResponseBodies::Shown;
+        let HttpBody { body, end_of_stream, .. } = piece;
+        let has_tokens = self.counter.read(&body);
+        let body = match &mut self.restorer {
+            Some(restorer) => restorer.restore(body, end_of_stream),
+            None => body,
+        };
         if let Some(request) = &mut self.request {
-            request.record.bytes_out += piece.body.len() as u64;
-            if self.counter.read(&piece.body) {
+            request.record.bytes_out += body.len() as u64;
+            if has_tokens {
                 request.progressed(self.counter.tokens());
             }
         }
-        if piece.end_of_stream {
+        if end_of_stream {
             self.complete();
         }
+        body
     }
 
-    /// The last byte has come.
-    pub(super) fn complete(&mut self) {
+    /// The last byte has come. Returns the bytes that were held back.
+    pub(super) fn complete(&mut self) -> Bytes {
         if let Some(request) = self.request.take() {
             request.finish(self.counter.usage(), self.fault.as_ref());
         }
+        self.restorer.take().map(|mut restorer| restorer.finish()).unwrap_or_default()
     }
 }
 
@@ -156,7 +183,7 @@ impl Drop for ObservedResponse {
     fn drop(&mut self) {
         // A response whose bytes are not shown ends with the session. Envoy may reset its stream
         // then, so that no message tells of the end.
-        if self.began && !self.sees_bodies {
+        if self.began && self.bodies != ResponseBodies::Shown {
             self.complete();
         }
         if let Some(request) = self.request.take() {
@@ -173,6 +200,7 @@ impl ResponseHead {
             status: StatusCode::OK,
             content_type: None,
             retry_after: None,
+            is_encoded: false,
             from_upstream: false,
         };
         for (name, value) in request::pairs(head.headers.as_ref()) {
@@ -184,6 +212,7 @@ impl ResponseHead {
                 _ if name == CONTENT_TYPE => {
                     found.content_type = HeaderValue::from_bytes(value).ok();
                 }
+                _ if name == CONTENT_ENCODING => found.is_encoded = true,
                 _ if name == RETRY_AFTER => found.retry_after = HeaderValue::from_bytes(value).ok(),
                 _ => {}
             }
@@ -198,6 +227,10 @@ impl ResponseHead {
             return Attempt::Failed;
         }
         verdict(self.status, self.retry_after.as_ref())
+    }
+
+    fn restorer(&self, request: &Request) -> Option<Box<ModelNameRestorer>> {
+        ModelNameRestorer::of(request, self.content_type.as_ref(), self.is_encoded)
     }
 
     /// Whether the response is Envoy's own.

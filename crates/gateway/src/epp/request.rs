@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::{Bytes, BytesMut};
 use envoy::base::HeaderMap as Pairs;
 use envoy::ext_proc::processing_request::Request as Message;
-use envoy::ext_proc::{HttpHeaders, ProcessingRequest};
+use envoy::ext_proc::{HttpHeaders, ProcessingRequest, ProtocolConfiguration};
 use envoy::mode::processing_mode::BodySendMode;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Uri};
@@ -26,8 +26,16 @@ pub(super) struct RequestHead {
     pub(super) subset: Option<BTreeSet<EndpointAddress>>,
     /// Whether the request is its head alone.
     pub(super) whole: bool,
-    /// Whether Envoy shows response bodies.
-    pub(super) sees_bodies: bool,
+    pub(super) bodies: ResponseBodies,
+}
+
+/// Whether the proxy shows response bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponseBodies {
+    Shown,
+    Hidden,
+    /// It has not said, and has shown none yet.
+    Unknown,
 }
 
 /// Everything behind the head.
@@ -61,23 +69,33 @@ impl RequestHead {
     ) -> Result<Option<Self>, ReadError> {
         let Some(first) = incoming.next::<ProcessingRequest>().await? else { return Ok(None) };
         let subset = subset(&first);
-        let modes = first.protocol_config.unwrap_or_default();
         let Some(Message::RequestHeaders(head)) = first.request else {
             let text = "a conversation begins with the request's headers";
             return Err(ReadError::Ended(Status::new(Code::InvalidArgument, text)));
         };
-        let whole = match modes.request_body_mode() {
-            BodySendMode::FullDuplexStreamed => head.end_of_stream,
-            BodySendMode::None => true,
-            _ => return Err(ReadError::Ended(Status::new(Code::InvalidArgument, WRONG_MODE))),
-        };
-        let sees_bodies = modes.response_body_mode() == BodySendMode::FullDuplexStreamed;
+        let (has_body, bodies) = modes(first.protocol_config)?;
         let parts = parts(&head, header_limit).map_err(ReadError::Fault)?;
-        Ok(Some(Self { parts, subset, whole, sees_bodies }))
+        Ok(Some(Self { parts, subset, whole: head.end_of_stream || !has_body, bodies }))
     }
 }
 
-const WRONG_MODE: &str = "set request_body_mode to FULL_DUPLEX_STREAMED (or NONE)";
+/// Whether the proxy sends the request's body, and shows that of the response. Envoy tells its
+/// modes with the first message. A proxy that tells none sends the body unless the head is the end.
+fn modes(told: Option<ProtocolConfiguration>) -> Result<(bool, ResponseBodies), ReadError> {
+    let Some(told) = told else { return Ok((true, ResponseBodies::Unknown)) };
+    let wrong = |text| Err(ReadError::Ended(Status::new(Code::InvalidArgument, text)));
+    let has_body = match told.request_body_mode() {
+        BodySendMode::FullDuplexStreamed => true,
+        BodySendMode::None => false,
+        _ => return wrong("set request_body_mode to FULL_DUPLEX_STREAMED (or NONE)"),
+    };
+    match told.response_body_mode() {
+        BodySendMode::FullDuplexStreamed => Ok((has_body, ResponseBodies::Shown)),
+        BodySendMode::None => Ok((has_body, ResponseBodies::Hidden)),
+        // Envoy takes the pieces that are sent back in no other mode.
+        _ => wrong("set response_body_mode to FULL_DUPLEX_STREAMED (or NONE)"),
+    }
+}
 
 // === impl RequestRest ===
 

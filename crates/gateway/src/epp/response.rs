@@ -9,12 +9,12 @@ use envoy::ext_proc::{
     ProcessingResponse, StreamedBodyResponse, TrailersResponse,
 };
 use envoy::status::HttpStatus;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue};
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 
-use crate::reply::{Refused, error, headers};
+use crate::reply::{ErrorFormat, Refused, error, headers};
 
 /// Namespaces and keys of Envoy's metadata.
 pub(super) const LB: &str = "envoy.lb";
@@ -61,10 +61,12 @@ pub(super) fn request_trailers() -> ProcessingResponse {
     message(Message::RequestTrailers(TrailersResponse::default()))
 }
 
-/// The response's head, with the headers that are added.
-pub(super) fn response_head(added: &HeaderMap) -> ProcessingResponse {
+/// The response's head, with the headers that are added. The length of a body that will change is
+/// taken out.
+pub(super) fn response_head(added: &HeaderMap, body_changes: bool) -> ProcessingResponse {
     let set_headers = set_all(added).collect();
-    let header_mutation = HeaderMutation { set_headers, ..HeaderMutation::default() };
+    let remove_headers = body_changes.then(|| CONTENT_LENGTH.to_string()).into_iter().collect();
+    let header_mutation = HeaderMutation { set_headers, remove_headers };
     let common =
         CommonResponse { header_mutation: Some(header_mutation), ..CommonResponse::default() };
     message(Message::ResponseHeaders(HeadersResponse { response: Some(common) }))
@@ -80,8 +82,12 @@ pub(super) fn response_trailers() -> ProcessingResponse {
 }
 
 /// A refusal: the same response that `serve` sends.
-pub(super) fn refusal(refused: &Refused, request_id: &HeaderValue) -> ProcessingResponse {
-    let (mut parts, _) = error::response(refused).into_parts();
+pub(super) fn refusal(
+    refused: &Refused,
+    format: ErrorFormat,
+    request_id: &HeaderValue,
+) -> ProcessingResponse {
+    let (mut parts, _) = error::response_in(format, refused).into_parts();
     // The connection is Envoy's.
     parts.headers.remove(CONNECTION);
     headers::identify(&mut parts.headers, request_id);
@@ -90,7 +96,7 @@ pub(super) fn refusal(refused: &Refused, request_id: &HeaderValue) -> Processing
     message(Message::ImmediateResponse(ImmediateResponse {
         status: Some(HttpStatus { code: parts.status.as_u16().into() }),
         headers: Some(HeaderMutation { set_headers, ..HeaderMutation::default() }),
-        body: error::body(refused),
+        body: error::body_in(format, refused),
         details: refused.fault.code().to_owned(),
         ..ImmediateResponse::default()
     }))

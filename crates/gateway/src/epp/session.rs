@@ -19,13 +19,13 @@ use tokio::time::Instant;
 
 use super::grpc::{Incoming, Outgoing, Status};
 use super::observed_response::ObservedResponse;
-use super::request::{self, ReadError, RequestHead, RequestRest};
+use super::request::{self, ReadError, RequestHead, RequestRest, ResponseBodies};
 use super::response;
 use crate::backend::EndpointAddress;
 use crate::config::Config;
 use crate::ingress;
 use crate::lazy_timer::LazyTimer;
-use crate::reply::{Fault, Refused, headers};
+use crate::reply::{ErrorFormat, Fault, Refused, headers};
 use crate::request::{Admitted, Request, RequestRecord, ResponseTimeout};
 use crate::state::State;
 
@@ -35,6 +35,8 @@ struct Session {
     incoming: Incoming,
     outgoing: Outgoing,
     timer: LazyTimer,
+    /// The form of its refusals, once its path is known.
+    error_format: ErrorFormat,
 }
 
 /// Runs the session of one request.
@@ -44,7 +46,8 @@ pub(super) async fn run(
     outgoing: Outgoing,
 ) -> Result<(), Status> {
     let config = state.config.load_full();
-    Session { state, config, incoming, outgoing, timer: LazyTimer::default() }.run().await
+    let (timer, error_format) = (LazyTimer::default(), ErrorFormat::OpenAi);
+    Session { state, config, incoming, outgoing, timer, error_format }.run().await
 }
 
 // === impl Session ===
@@ -64,6 +67,7 @@ impl Session {
                 return Ok(());
             }
         };
+        self.error_format = ErrorFormat::of(head.parts.uri.path());
         let observer = Arc::clone(&self.state.observer);
         let record = RequestRecord::begin(&head.parts, self.state.clock, observer);
         let mut rest = match self.rest(&head).await {
@@ -74,7 +78,7 @@ impl Session {
                 return Ok(());
             }
         };
-        let sees_bodies = head.sees_bodies;
+        let bodies = head.bodies;
         let remove = ingress::headers::control_names(&head.parts.headers);
         let read = self.request(head, record, std::mem::take(&mut rest.body));
         let Some((mut request, body)) = read else { return Ok(()) };
@@ -89,7 +93,7 @@ impl Session {
         };
         let head = self.head(&request, &admitted, remove);
         let deadline = request.response_deadline(admitted.grant.at);
-        let response = ObservedResponse::awaited(request, admitted, sees_bodies);
+        let response = ObservedResponse::awaited(request, admitted, bodies);
         self.follow((head, rest), deadline, response).await
     }
 
@@ -113,13 +117,13 @@ impl Session {
         mut record: RequestRecord,
         body: Bytes,
     ) -> Option<(Box<Request>, Bytes)> {
-        let RequestHead { parts, subset, sees_bodies, .. } = head;
+        let RequestHead { parts, subset, bodies, .. } = head;
         record.bytes_in = body.len() as u64;
         let draw = record.arrived.nanos();
         match ingress::read_anything(&self.config, &parts, body, draw) {
             Ok((mut intent, body)) => {
                 // Tokens that are not seen cannot be counted.
-                intent.streamed &= sees_bodies;
+                intent.streamed &= bodies != ResponseBodies::Hidden;
                 record.describe(&intent);
                 let (state, config) = (Arc::clone(&self.state), Arc::clone(&self.config));
                 let mut request = Request::new(state, config, intent, record);
@@ -242,16 +246,21 @@ impl Session {
             let served = request::served(&message);
             observed.begins(&self.state, head, served);
             self.echo(served, &mut observed.added);
-            self.outgoing.send(&response::response_head(&observed.added));
+            let body_changes = observed.changes_body();
+            self.outgoing.send(&response::response_head(&observed.added, body_changes));
         }
         match message.request {
             Some(Message::ResponseBody(piece)) => {
-                observed.passes(&piece);
+                let end = piece.end_of_stream;
+                let body = observed.passes(piece);
                 self.outgoing.room().await;
-                self.outgoing.send(&response::response_piece(piece.body, piece.end_of_stream));
+                self.outgoing.send(&response::response_piece(body, end));
             }
             Some(Message::ResponseTrailers(_)) => {
-                observed.complete();
+                let rest = observed.complete();
+                if !rest.is_empty() {
+                    self.outgoing.send(&response::response_piece(rest, false));
+                }
                 self.outgoing.send(&response::response_trailers());
             }
             // The rest of the request was read before, or does not matter any more.
@@ -289,7 +298,7 @@ impl Session {
     }
 
     fn refuse(&self, refused: &Refused, request_id: &HeaderValue) {
-        self.outgoing.send(&response::refusal(refused, request_id));
+        self.outgoing.send(&response::refusal(refused, self.error_format, request_id));
     }
 }
 

@@ -13,6 +13,7 @@ use http::Response;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
+use super::model_name::ModelNameRestorer;
 use super::token_counter::{StreamFormat, TokenCounter};
 use crate::reply::Fault;
 use crate::request::{Request, ResponseTimeout};
@@ -25,6 +26,8 @@ pub(crate) struct ResponseBody {
     /// Taken when the request has ended.
     request: Option<Box<Request>>,
     counter: TokenCounter,
+    /// Puts the client's model name back, where another was sent.
+    restorer: Option<Box<ModelNameRestorer>>,
     stall: StallTimer,
     /// Why the body ends early, until the client's connection has been told.
     error: Option<BodyError>,
@@ -55,27 +58,46 @@ pub(crate) enum BodyError {
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    pub(super) fn new(response: Response<UpstreamBody>, request: Box<Request>) -> Response<Self> {
+    pub(super) fn new(
+        mut response: Response<UpstreamBody>,
+        request: Box<Request>,
+    ) -> Response<Self> {
         let format = StreamFormat::of(response.headers().get(http::header::CONTENT_TYPE));
         let limit = request.config.fleet.stall_timeout;
         let stall = StallTimer { limit, timer: None, moved: false };
+        let has_body = !response.body().is_end_stream();
+        let restorer = has_body
+            .then(|| ModelNameRestorer::for_head(&request, response.headers_mut()))
+            .flatten();
         response.map(|body| {
             let counter = TokenCounter::new(format);
-            let mut response = Self { body, request: Some(request), counter, stall, error: None };
+            let request = Some(request);
+            let mut response = Self { body, request, counter, restorer, stall, error: None };
             // hyper does not poll a body that says it is at its end.
-            if response.body.is_end_stream() {
+            if !has_body {
                 response.complete();
             }
             response
         })
     }
 
-    fn passed(&mut self, frame: &Frame<Bytes>) {
-        let (Some(data), Some(request)) = (frame.data_ref(), &mut self.request) else { return };
-        request.record.bytes_out += data.len() as u64;
-        if self.counter.read(data) {
-            request.progressed(self.counter.tokens());
+    /// Reads a frame; returns the frame that goes to the client.
+    fn passed(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        let mut data = match frame.into_data() {
+            Ok(data) => data,
+            Err(trailers) => return trailers,
+        };
+        let has_tokens = self.counter.read(&data);
+        if let Some(restorer) = &mut self.restorer {
+            data = restorer.restore(data, self.body.is_end_stream());
         }
+        if let Some(request) = &mut self.request {
+            request.record.bytes_out += data.len() as u64;
+            if has_tokens {
+                request.progressed(self.counter.tokens());
+            }
+        }
+        Frame::data(data)
     }
 
     /// The last byte has come.
@@ -118,7 +140,7 @@ impl Body for ResponseBody {
         this.stall.moved = true;
         match next {
             Some(Ok(frame)) => {
-                this.passed(&frame);
+                let frame = this.passed(frame);
                 // Settled before the last frame leaves: the next request need not wait for it.
                 if this.body.is_end_stream() {
                     this.complete();
@@ -131,7 +153,9 @@ impl Body for ResponseBody {
             }
             None => {
                 this.complete();
-                Poll::Ready(None)
+                let rest = this.restorer.take().map(|mut restorer| restorer.finish());
+                let rest = rest.filter(|rest| !rest.is_empty());
+                Poll::Ready(rest.map(|rest| Ok(Frame::data(rest))))
             }
         }
     }
@@ -141,7 +165,10 @@ impl Body for ResponseBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match self.restorer {
+            Some(_) => SizeHint::default(),
+            None => self.body.size_hint(),
+        }
     }
 }
 

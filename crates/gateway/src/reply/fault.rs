@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     BackendError(String),
     /// No model server is configured or found yet.
     NoBackend,
+    /// None of the endpoints that the proxy in front allows is a backend of the model.
+    NoBackendInSubset,
     /// The model's name as far as it can be shown.
     ModelNotFound(String),
     /// The request is not valid; the text says why.

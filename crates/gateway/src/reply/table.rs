@@ -28,6 +28,7 @@ impl Fault {
             Self::DeadlineExceeded => "deadline_exceeded",
             Self::BackendError(_) => "backend_error",
             Self::NoBackend => "no_backend",
+            Self::NoBackendInSubset => "no_backend_in_subset",
             Self::ModelNotFound(_) => "model_not_found",
             Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
             Self::NoSuchPath | Self::NoSuchPage => "not_found",
@@ -59,6 +60,7 @@ impl Fault {
             | Self::ShuttingDown
             | Self::WaitTooLong
             | Self::NoBackend
+            | Self::NoBackendInSubset
             | Self::StoreAway(_)
             | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             // No client reads it; the log shows it.
@@ -97,7 +99,9 @@ impl Fault {
             | Self::Overloaded => "rejected-saturated",
             Self::Preempted => "evicted-priority",
             Self::ShuttingDown => "rejected-shutting-down",
-            Self::NoBackend | Self::BackendError(_) => "rejected-no-endpoints",
+            Self::NoBackend | Self::NoBackendInSubset | Self::BackendError(_) => {
+                "rejected-no-endpoints"
+            }
             Self::ClientClosed => "rejected-context-cancelled",
             _ => return None,
         })
@@ -186,6 +190,9 @@ impl Fault {
                 "The wait would be longer than the request may wait: try again later."
             }
             Self::NoBackend => "No model server has been found yet: try again later.",
+            Self::NoBackendInSubset => {
+                "No endpoint of the subset that the proxy gave is a backend of the model: retry."
+            }
             Self::Overloaded => "Too many connections or too many bytes at once: try again later.",
             Self::ClientClosed => "The client closed the connection.",
             Self::DeadlineExceeded => {

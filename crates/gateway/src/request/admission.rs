@@ -140,7 +140,7 @@ impl Request {
     /// The model as only the backends of the subset serve it.
     fn within_subset(&self, model: ModelId) -> Result<ModelId, Refused> {
         let Some(subset) = &self.subset else { return Ok(model) };
-        self.state.fleet.subset_model(model, subset).ok_or(NO_BACKEND)
+        self.state.fleet.subset_model(model, subset).ok_or(NO_BACKEND_IN_SUBSET)
     }
 
     fn offer(&mut self, model: ModelId) -> Result<Permit, Refused> {
@@ -167,6 +167,10 @@ impl Request {
 
 const NO_BACKEND: Refused =
     Refused { fault: Fault::NoBackend, retry_after: Some(RETRY_WITHOUT_BACKEND) };
+
+/// The list of endpoints may be newer in the proxy than here, or the other way round.
+const NO_BACKEND_IN_SUBSET: Refused =
+    Refused { fault: Fault::NoBackendInSubset, retry_after: Some(RETRY_WITHOUT_BACKEND) };
 
 fn remaining(whole: Span, gone: Span) -> Span {
     Span::from_nanos(whole.nanos().saturating_sub(gone.nanos()))
