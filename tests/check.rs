@@ -27,7 +27,8 @@ fn x06_check_shows_the_meaning_of_a_file() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
     assert!(shown.starts_with("file      examples/nexus.toml\n"), "{shown}");
-    for expected in ["listen    127.0.0.1:9999", "queue     100 in all", "bounds    auto", "ollama"]
+    for expected in
+        ["listen    127.0.0.1:9999", "queue     100 in all", "bounds    auto", "auto at"]
     {
         assert!(shown.contains(expected), "{shown}");
     }

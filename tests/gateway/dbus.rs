@@ -88,7 +88,7 @@ fn r08_a_backends_state_is_that_of_its_page() {
     let page = gateway.backend("one");
     let latency = page["avg_latency_ms"].as_f64().map_or(-1.0, f64::round);
     let [list] = &bus.call("Backends", &["ListBackends"])[..] else { panic!("one result") };
-    assert_eq!(list[0], json!(["one", "one", "generic", "", true, 0.0, latency as i32]));
+    assert_eq!(list[0], json!(["one", "one", "ollama", "", true, 0.0, latency as i32]));
     assert_eq!((&list[1][0], &list[1][4]), (&json!("two"), &json!(false)));
     let [details] = &bus.call("Backends", &["GetBackendDetails", "s", "one"])[..] else {
         panic!("one result");

@@ -18,7 +18,12 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let listen = ["engine", "--listen", "127.0.0.1:0"];
+        Self::start_at("127.0.0.1:0", arguments)
+    }
+
+    /// Starts an engine at a given address.
+    pub(crate) fn start_at(address: &str, arguments: &[&str]) -> Self {
+        let listen = ["engine", "--listen", address];
         let arguments: Vec<&str> = listen.iter().chain(arguments).copied().collect();
         Self { process: Process::start(&arguments) }
     }

@@ -21,6 +21,7 @@ mod health_state;
 mod model_ids;
 mod model_list;
 mod passive_stats;
+mod recognition;
 mod roster;
 mod scrape;
 mod self_detection;

@@ -14,6 +14,7 @@ use super::endpoint::Endpoint;
 use super::fleet_state::FleetState;
 use super::health_state::CheckResult;
 use super::model_list::{ModelListError, ModelListReply, fetch_model_list};
+use super::recognition::{Recognition, recognise};
 use super::{Fleet, GatewayIdentity};
 use crate::clock;
 use crate::config::settings::BackendKind;
@@ -61,6 +62,7 @@ impl Fleet {
         while let Some(target) = self.check_target(id) {
             let began = self.clock.now();
             let check = self.check(&target, &identity).await;
+            let target = self.recognise(id, target, &check).await;
             let mut reply = None;
             if check == CheckResult::Healthy
                 && target.lists_models
@@ -90,6 +92,37 @@ impl Fleet {
         check(&target.endpoint, identity, limits).await
     }
 
+    /// Asks a backend of unknown software what it is, once it responds. A recognised one that does
+    /// not pass its check is forgotten: another server may be at its address.
+    async fn recognise(
+        &self,
+        id: BackendId,
+        mut target: CheckTarget,
+        check: &CheckResult,
+    ) -> CheckTarget {
+        let healthy = *check == CheckResult::Healthy;
+        let known = target.endpoint.kind;
+        let kind = match known {
+            BackendKind::Auto if healthy => {
+                let limits = GetLimits { time: target.time, body: LIST_BODY_MAX };
+                let Ok(_permit) = self.probes.acquire().await else { return target };
+                match recognise(&target.endpoint, limits).await {
+                    Recognition::Server(kind) => kind,
+                    // It has passed its check, so it can be used.
+                    Recognition::Gateway | Recognition::Nothing => BackendKind::Generic,
+                }
+            }
+            _ if !healthy => BackendKind::Auto,
+            known => known,
+        };
+        if kind != known
+            && let Some(endpoint) = self.state().set_kind(id, kind)
+        {
+            target.endpoint = endpoint;
+        }
+        target
+    }
+
     async fn fetch_models(&self, target: &CheckTarget) -> ModelListReply {
         let Ok(_permit) = self.probes.acquire().await else {
             return ModelListReply::Unavailable(ModelListError::ShuttingDown);
@@ -108,12 +141,15 @@ pub(super) async fn check(
     let path = match endpoint.kind {
         BackendKind::Ollama => "/api/version",
         BackendKind::OpenAi => "/v1/models",
-        BackendKind::Vllm | BackendKind::Sglang | BackendKind::LlamaCpp | BackendKind::Generic => {
-            "/health"
-        }
+        BackendKind::Vllm
+        | BackendKind::Sglang
+        | BackendKind::LlamaCpp
+        | BackendKind::Generic
+        | BackendKind::Auto => "/health",
     };
     // These servers may lack the path or refuse it, so any response below 500 is enough.
-    let lenient = matches!(endpoint.kind, BackendKind::OpenAi | BackendKind::Generic);
+    let lenient =
+        matches!(endpoint.kind, BackendKind::OpenAi | BackendKind::Generic | BackendKind::Auto);
     match get(endpoint, path, limits).await {
         Ok(response) if identity.wrote(&response.body) => CheckResult::OwnGateway,
         Ok(response) if response.status.is_success() => CheckResult::Healthy,
@@ -129,6 +165,22 @@ pub(super) async fn check(
 // === impl FleetState ===
 
 impl FleetState {
+    /// Sets the software of a backend whose software is not configured. Returns its endpoint, if
+    /// that has changed.
+    fn set_kind(&mut self, id: BackendId, kind: BackendKind) -> Option<Arc<Endpoint>> {
+        let backend = self.backends.get_mut(&id)?;
+        if backend.spec.kind != BackendKind::Auto {
+            return None;
+        }
+        if kind != BackendKind::Auto {
+            tracing::info!(backend = %backend.spec.id, ?kind, "backend recognised");
+        }
+        let stats = Arc::clone(&backend.endpoint.stats);
+        let endpoint = Endpoint::new(id, &backend.spec).ok()?;
+        backend.endpoint = Arc::new(Endpoint { kind, stats, ..endpoint });
+        Some(Arc::clone(&backend.endpoint))
+    }
+
     fn next_check(&self, id: BackendId) -> Span {
         let settings = self.health_settings();
         let Some(backend) = self.backends.get(&id) else { return Span::ZERO };

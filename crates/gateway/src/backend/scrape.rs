@@ -54,17 +54,17 @@ struct ScrapeTarget {
 /// Scrapes one backend for as long as it exists.
 pub(super) async fn scrape(fleet: Arc<Fleet>, id: BackendId) {
     let mut jitter = Jitter::new(u64::from(id.0));
-    let mut support = None;
+    let mut support: Option<(BackendKind, MetricsSupport)> = None;
     let mut misses = 0u32;
     while let Some(target) = fleet.scrape_target(id) {
-        let tried = support
-            .filter(|_| target.is_up)
-            .unwrap_or_else(|| MetricsSupport::of(target.endpoint.kind));
-        support = Some(tried);
+        let kind = target.endpoint.kind;
+        let known = support.filter(|(of, _)| target.is_up && *of == kind);
+        let tried = known.map_or_else(|| MetricsSupport::of(kind), |(_, support)| support);
+        support = Some((kind, tried));
         if target.is_up && tried != MetricsSupport::Unsupported {
             let metrics = fleet.scrape(id, &target).await;
             misses = if metrics { 0 } else { misses.saturating_add(1) };
-            support = Some(tried.after(metrics));
+            support = Some((kind, tried.after(metrics)));
         }
         let pause =
             target.every.saturating_mul(1 << misses.min(16)).min(PAUSE_MAX.max(target.every));
@@ -120,7 +120,7 @@ impl MetricsSupport {
     fn of(kind: BackendKind) -> Self {
         match kind {
             BackendKind::Vllm | BackendKind::Sglang | BackendKind::LlamaCpp => Self::Supported,
-            BackendKind::Generic => Self::Unknown,
+            BackendKind::Generic | BackendKind::Auto => Self::Unknown,
             BackendKind::Ollama | BackendKind::OpenAi => Self::Unsupported,
         }
     }

@@ -57,7 +57,7 @@ impl FleetState {
             backend: id,
             id: backend.spec.id.clone(),
             url: backend.spec.url.clone(),
-            kind: backend.spec.kind,
+            kind: backend.endpoint.kind,
             ready: models_known && (status == HealthStatus::Ready || last_resort),
             state,
             models: backend.models.names(),

@@ -28,6 +28,7 @@ impl Keyword for StockUnit {
 
 impl Keyword for BackendKind {
     const SPELLINGS: Keywords<Self> = &[
+        ("auto", Self::Auto),
         ("vllm", Self::Vllm),
         ("sglang", Self::Sglang),
         ("ollama", Self::Ollama),

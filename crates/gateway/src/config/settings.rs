@@ -171,7 +171,7 @@ pub struct BackendSpec {
     pub id: String,
     /// Its address: `http://host:port`, optionally with a path.
     pub url: String,
-    /// Its software.
+    /// Its software, as configured.
     pub kind: BackendKind,
     /// The models it serves; read from it if empty. `*` stands for any model.
     pub models: Vec<String>,
@@ -184,6 +184,9 @@ pub struct BackendSpec {
 /// The software of a model server, which determines the paths of its health, models and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BackendKind {
+    /// Not given: the server is asked.
+    #[default]
+    Auto,
     /// vLLM.
     Vllm,
     /// SGLang.
@@ -195,7 +198,6 @@ pub enum BackendKind {
     /// A remote API: it has no metrics and no automatic bounds.
     OpenAi,
     /// Anything that speaks HTTP.
-    #[default]
     Generic,
 }
 

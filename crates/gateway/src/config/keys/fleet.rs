@@ -24,9 +24,10 @@ pub(in crate::config) const BACKENDS: SectionSchema = SectionSchema::new(
             "kind",
             Keyword(words::<BackendKind>),
             "The software of the backend, which determines the paths of its health, its models \
-             and its metrics.",
+             and its metrics. With `auto` Tidegate recognises it by its model list, its metrics or \
+             Ollama's version.",
         )
-        .unset("by the port: 11434 ollama, 8000 vllm, 30000 sglang, 8080 llamacpp, else generic"),
+        .default("auto"),
         key("models", Texts(&NOT_EMPTY), "The models that it serves; `*` stands for any model.")
             .unset("read from the backend"),
         key("power_watts", number(0.0, 1e6), "The power that it draws while it works.")

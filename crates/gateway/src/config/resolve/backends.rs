@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flow::BackendTraits;
 
 use crate::config::keys::backend_address;
-use crate::config::settings::{BackendKind, BackendSpec};
+use crate::config::settings::BackendSpec;
 use crate::schema::Section;
 
 pub(super) fn backends(sections: Vec<Section<'_>>) -> Vec<BackendSpec> {
@@ -30,7 +30,7 @@ fn backend(section: &Section<'_>) -> Option<BackendSpec> {
     Some(BackendSpec {
         id: section.given("id").unwrap_or_else(|| authority.to_string()),
         url: url.trim_end_matches('/').to_owned(),
-        kind: section.given("kind").unwrap_or_else(|| kind_at(authority.port_u16())),
+        kind: section.get("kind"),
         models: section.given("models").unwrap_or_default(),
         traits: BackendTraits {
             power_watts: section.get("power_watts"),
@@ -38,15 +38,4 @@ fn backend(section: &Section<'_>) -> Option<BackendSpec> {
         },
         http2: section.get("http2"),
     })
-}
-
-/// The software that usually listens at a port.
-fn kind_at(port: Option<u16>) -> BackendKind {
-    match port {
-        Some(11_434) => BackendKind::Ollama,
-        Some(8000) => BackendKind::Vllm,
-        Some(30_000) => BackendKind::Sglang,
-        Some(8080) => BackendKind::LlamaCpp,
-        _ => BackendKind::Generic,
-    }
 }

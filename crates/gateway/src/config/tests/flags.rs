@@ -24,26 +24,18 @@ fn flags_name_backends_by_address_or_by_id() {
     assert_eq!(
         shown,
         [
-            ("127.0.0.1:11434", "http://127.0.0.1:11434", BackendKind::Ollama),
-            ("big", "http://h:8000/v2", BackendKind::Vllm)
+            ("127.0.0.1:11434", "http://127.0.0.1:11434", BackendKind::Auto),
+            ("big", "http://h:8000/v2", BackendKind::Auto)
         ]
     );
     assert!(!fleet.discover);
 }
 
 #[test]
-fn a_well_known_port_determines_the_kind() {
-    let kinds = [
-        (11_434, BackendKind::Ollama),
-        (8000, BackendKind::Vllm),
-        (30_000, BackendKind::Sglang),
-        (8080, BackendKind::LlamaCpp),
-        (1234, BackendKind::Generic),
-        (80, BackendKind::Generic),
-    ];
-    for (port, kind) in kinds {
+fn r07_no_port_determines_the_kind() {
+    for port in [11_434, 8000, 30_000, 8080, 1234, 80] {
         let fleet = flags(&[&format!("http://localhost:{port}")]).unwrap().fleet;
-        assert_eq!(fleet.backends[0].kind, kind, "{port}");
+        assert_eq!(fleet.backends[0].kind, BackendKind::Auto, "{port}");
     }
 }
 
@@ -121,7 +113,7 @@ bounds    watermark 2 requests a backend: bypass below 2.2, leave the queue belo
 bands     critical 70, high 15, normal 10, best-effort 5
 flows     by model and header:x-a
           model a*: weight 3, 100 waiting, 10s each, 4 in flight
-backends  h:8000: vllm at http://h:8000, models read from it
+backends  h:8000: auto at http://h:8000, models read from it
           servers found on the well-known local ports
 notice    controller.num_poppers has no effect: requests leave the queue when there is room, \
 not by polling

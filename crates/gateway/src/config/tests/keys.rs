@@ -372,7 +372,7 @@ fn every_key_of_a_backend_reaches_it() {
     assert_eq!(first.models, ["m", "*"]);
     assert_eq!(first.traits, BackendTraits { power_watts: 300.0, latency_ms: 150.5 });
     assert!(first.http2 && !second.http2);
-    assert_eq!((second.id.as_str(), second.kind), ("[::1]:30000", BackendKind::Sglang));
+    assert_eq!((second.id.as_str(), second.kind), ("[::1]:30000", BackendKind::Auto));
     assert_eq!(second.traits, BackendTraits::default());
     assert!(!fleet.discover, "something is named");
 }
