@@ -22,6 +22,7 @@ mod queue_limits;
 mod queue_status;
 mod reload;
 mod retries;
+mod retry_after;
 mod routing;
 mod scripted_backend;
 mod shutdown;

@@ -35,6 +35,11 @@ impl DrainRate {
         }
     }
 
+    /// The time since the first ask began to wait, or since the last sample.
+    pub(crate) fn elapsed(&self, now: Time) -> Span {
+        now.since(self.since)
+    }
+
     /// Cost completed per second, if it is known.
     pub(crate) fn at(&self, now: Time) -> Option<f64> {
         let elapsed = now.since(self.since);

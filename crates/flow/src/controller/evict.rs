@@ -55,11 +55,12 @@ impl Controller {
     }
 
     pub(super) fn evict(&mut self, slot: u32, reason: Eviction, now: Time) {
+        let FlowQueue { flow, band, pool, .. } = self.flow_queues[self.asks[slot].flow_queue];
+        // While it still counts as waiting: a guess is based on the asks that wait.
+        let retry_after = self.retry_after(QueueKey { flow, band, pool }, now);
         self.withdraw(slot);
         self.counters.count_eviction(reason, self.asks[slot].band.index());
         let ticket = self.asks.ticket(slot);
-        let FlowQueue { flow, band, pool, .. } = self.flow_queues[self.asks[slot].flow_queue];
-        let retry_after = self.retry_after(QueueKey { flow, band, pool }, now);
         self.end(slot, now);
         self.events.push_back(Event::Evicted { ticket, reason, retry_after });
     }

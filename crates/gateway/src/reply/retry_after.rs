@@ -3,8 +3,9 @@
 use flow::Span;
 use http::HeaderValue;
 
-/// The longest wait that is suggested: after it the load has changed anyway.
-const SECONDS_MAX: u64 = 3600;
+/// The longest wait that is suggested. OpenAI's client for Node and the AI SDK ignore a minute or
+/// more, and come back within a second or two.
+const SECONDS_MAX: u64 = 59;
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// The header's value in whole seconds, rounded up, at least one.
