@@ -27,3 +27,4 @@ mod routing;
 mod scripted_backend;
 mod shutdown;
 mod startup;
+mod token_estimates;

@@ -77,6 +77,8 @@ pub(crate) struct Record {
     pub(crate) total: Span,
     pub(crate) prompt_tokens: Option<u64>,
     pub(crate) output_tokens: Option<u64>,
+    /// Whether the backend did not report them both.
+    pub(crate) usage_estimated: bool,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
 }

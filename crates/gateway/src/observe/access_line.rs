@@ -50,6 +50,7 @@ pub(super) fn write(record: &Record, format: LogFormat, moment: Duration) -> Str
     line.millis("total_ms", Some(record.total));
     line.maybe("prompt_tokens", record.prompt_tokens);
     line.maybe("output_tokens", record.output_tokens);
+    line.word("usage", if record.usage_estimated { "estimated" } else { "" });
     line.number("bytes_in", record.bytes_in);
     line.number("bytes_out", record.bytes_out);
     line.finish()

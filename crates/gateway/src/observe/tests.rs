@@ -38,6 +38,7 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         total: Span::from_millis(900),
         prompt_tokens: Some(12),
         output_tokens: Some(300),
+        usage_estimated: false,
         bytes_in: 1000,
         bytes_out: 20_000,
     }

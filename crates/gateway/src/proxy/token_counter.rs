@@ -96,8 +96,11 @@ impl TokenCounter {
     /// The tokens that the backend reported, or as far as it reported none, those that were
     /// counted.
     pub(crate) fn usage(&self) -> TokenUsage {
-        let TokenUsage { prompt, output } = self.reported();
-        TokenUsage { prompt, output: output.or((self.tokens > 0).then_some(self.tokens)) }
+        let reported = self.reported();
+        if reported.output.is_some() || self.tokens == 0 {
+            return reported;
+        }
+        TokenUsage { output: Some(self.tokens), counted: true, ..reported }
     }
 
     fn reported(&self) -> TokenUsage {

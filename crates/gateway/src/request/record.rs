@@ -149,6 +149,7 @@ fn blank(parts: &Parts) -> Record {
         total: Span::ZERO,
         prompt_tokens: None,
         output_tokens: None,
+        usage_estimated: false,
         bytes_in: 0,
         bytes_out: 0,
     }

@@ -11,6 +11,8 @@ use crate::reply::{Fault, Refused};
 pub(crate) struct TokenUsage {
     pub(crate) prompt: Option<u64>,
     pub(crate) output: Option<u64>,
+    /// Whether the output was counted on the way, because the backend did not report it.
+    pub(crate) counted: bool,
 }
 
 // === impl Request ===
@@ -67,11 +69,13 @@ impl Request {
     }
 
     fn usage(&mut self, tokens: TokenUsage) -> Usage {
-        self.record.prompt_tokens = tokens.prompt;
+        // Where there was output, there was a prompt.
+        let prompt = tokens.prompt.or(tokens.output.map(|_| self.intent.prompt));
+        self.record.prompt_tokens = prompt;
         self.record.output_tokens = tokens.output;
-        match (self.config.cost, tokens.output) {
-            (Cost::Tokens, Some(output)) => {
-                let prompt = tokens.prompt.unwrap_or(self.intent.prompt);
+        self.record.usage_estimated = tokens.counted || prompt != tokens.prompt;
+        match (self.config.cost, prompt, tokens.output) {
+            (Cost::Tokens, Some(prompt), Some(output)) => {
                 Usage::Cost(prompt.saturating_add(output).max(1))
             }
             _ => Usage::Unknown,
