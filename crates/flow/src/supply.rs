@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ask::{BackendId, ModelId};
 use crate::links::NONE;
 use crate::settings::{Hysteresis, Room};
+use backend::Trial;
 
 pub(crate) use backend::Backend;
 pub use backend::{BackendSupply, BackendView};
@@ -47,7 +48,10 @@ pub(crate) struct Supply {
     /// The pool of each model, by its number.
     by_model: Vec<u32>,
     by_members: BTreeMap<Vec<u32>, u32>,
+    /// The pools that only asks which avoid a backend need.
     detours: usize,
+    /// Whether asks may wait that avoid a backend.
+    detoured: bool,
     grants: u64,
 }
 
@@ -66,7 +70,7 @@ impl Supply {
         for id in gone {
             let backend = &mut self.backends[self.by_id[&id] as usize];
             changed |= std::mem::take(&mut backend.listed);
-            (backend.ready, backend.up) = (false, false);
+            (backend.ready, backend.up, backend.trial) = (false, false, Trial::Passed);
             backend.models.clear();
         }
         self.recount();
@@ -99,10 +103,16 @@ impl Supply {
         let models: BTreeSet<ModelId> = known.collect();
         let backend = &mut self.backends[at as usize];
         let was_up = std::mem::replace(&mut backend.up, given.ready);
+        backend.paused = given.paused;
         if given.ready && !was_up {
             backend.auto.restarted();
         }
-        backend.ready = given.ready && !given.paused;
+        backend.trial = match (given.on_trial, backend.trial) {
+            (false, _) => Trial::Passed,
+            (true, Trial::Passed) => Trial::Free,
+            (true, trial) => trial,
+        };
+        backend.ready = given.ready && !given.paused && backend.trial != Trial::Taken;
         backend.traits = given.traits;
         backend.handicap = given.handicap;
         backend.adapters = given.adapters.iter().copied().collect();
@@ -126,6 +136,7 @@ impl Supply {
         self.by_members.clear();
         self.by_model.clear();
         self.detours = 0;
+        self.detoured = false;
         for (model, set) in members {
             let pool = self.pool_for(set);
             let number = model.0 as usize;
@@ -169,6 +180,10 @@ impl Supply {
             pool.stock += stock;
             pool.empty -= u64::from(was_empty);
         }
+        if at.trial == Trial::Free {
+            (at.trial, at.ready) = (Trial::Taken, false);
+            self.recount();
+        }
     }
 
     /// Counts the end of an ask at a backend.
@@ -176,6 +191,12 @@ impl Supply {
         let at = &mut self.backends[backend as usize];
         at.in_flight[band] -= 1;
         at.stock -= stock;
+        if at.trial == Trial::Taken {
+            // It may be an older ask that ends; then two asks try the backend.
+            (at.trial, at.ready) = (Trial::Free, at.up && !at.paused);
+            self.recount();
+            return;
+        }
         if !at.ready {
             return;
         }
@@ -247,16 +268,28 @@ impl Supply {
             return pool;
         }
         if let Some(&known) = self.by_members.get(&rest) {
+            self.detoured = true;
             return known;
         }
         if self.detours >= DETOURS_MAX {
             return pool;
         }
+        self.detoured = true;
         self.detours += 1;
         let at = self.pool_for(rest);
         self.adopt(at, domain);
         self.recount();
         at
+    }
+
+    /// Whether asks may wait that avoid a backend.
+    pub(crate) fn has_detours(&self) -> bool {
+        self.detoured
+    }
+
+    /// Whether a backend of a pool is ready.
+    pub(crate) fn is_ready(&self, pool: u32) -> bool {
+        self.pools[pool as usize].ready > 0
     }
 
     /// The pool of a model that a backend lists, or that live asks need.

@@ -48,8 +48,8 @@ impl Controller {
     }
 
     /// A backend failed the ask before it did any work. The charge is refunded in full, the
-    /// deadline stays, the ask needs no room in the queue, and it avoids that backend if the model
-    /// has another.
+    /// deadline stays, the ask needs no room in the queue, and it avoids that backend while another
+    /// one of its model is ready.
     pub fn requeue(
         &mut self,
         ticket: Ticket,
@@ -63,6 +63,8 @@ impl Controller {
         let (flow, was_at_limit) = self.release(slot);
         self.counters.requeued += 1;
         let FlowQueue { pool, band, .. } = self.flow_queues[self.asks[slot].flow_queue];
+        // Only the last backend is avoided: one that failed it earlier may have recovered.
+        let pool = self.supply.pool_of(self.asks[slot].model_id()).unwrap_or(pool);
         let pool = self.supply.detour(pool, backend);
         self.fit_to_supply();
         self.asks[slot].flow_queue = self.flow_queue_for(QueueKey { flow, band, pool });

@@ -34,7 +34,7 @@ impl Controller {
         }
     }
 
-    fn waiting_slots(&self) -> Vec<u32> {
+    pub(super) fn waiting_slots(&self) -> Vec<u32> {
         self.slots_in(Phase::Waiting)
     }
 

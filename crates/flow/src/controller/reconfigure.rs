@@ -28,8 +28,29 @@ impl Controller {
         let now = self.advance(now);
         if self.supply.update(backends) {
             self.rebuild();
+        } else if self.supply.has_detours() {
+            self.return_from_detours(now);
         }
         self.dispatch_all(now);
+    }
+
+    /// Lets waiting asks that avoid a backend use all backends of their model again, if no other
+    /// one is ready any more.
+    fn return_from_detours(&mut self, now: Time) {
+        let mut slots = self.waiting_slots();
+        slots.sort_by_key(|&slot| self.asks[slot].sequence);
+        for slot in slots {
+            let FlowQueue { flow, band, pool, .. } = self.flow_queues[self.asks[slot].flow_queue];
+            let home = self.supply.pool_of(self.asks[slot].model_id());
+            let Some(home) = home.filter(|&home| home != pool) else { continue };
+            if self.supply.is_ready(pool) {
+                continue;
+            }
+            self.withdraw(slot);
+            let key = QueueKey { flow, band, pool: home };
+            self.asks[slot].flow_queue = self.flow_queue_for(key);
+            self.enqueue(slot, RequeuePosition::Original, now);
+        }
     }
 
     /// Takes new settings. No waiting ask is evicted, even if limits were lowered.

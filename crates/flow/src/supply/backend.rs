@@ -18,6 +18,8 @@ pub struct BackendSupply {
     pub ready: bool,
     /// Whether it has asked for a pause: it takes no requests, and its engine stays the same.
     pub paused: bool,
+    /// Whether it must prove first that it works again: it takes one request at a time.
+    pub on_trial: bool,
     /// Points that it loses in every choice, for a backend that has just become ready and is cold.
     pub handicap: f32,
     /// Its configured latency and power.
@@ -55,13 +57,27 @@ pub(crate) struct Backend {
     pub(crate) traits: BackendTraits,
     pub(crate) handicap: f32,
     pub(crate) adapters: BTreeSet<u32>,
-    /// Whether the caller listed it as ready, paused or not.
+    /// Whether the caller listed it as ready, paused or not; whether paused; and its trial.
     pub(super) up: bool,
+    pub(super) paused: bool,
+    pub(super) trial: Trial,
     pub(super) open: bool,
     pub(super) listed: bool,
     pub(super) models: BTreeSet<ModelId>,
     /// The pools it belongs to.
     pub(super) pools: Vec<u32>,
+}
+
+/// Whether a backend must prove that it works again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// It works.
+    #[default]
+    Passed,
+    /// It takes one ask.
+    Free,
+    /// It has taken one, and takes no other until an ask there ends.
+    Taken,
 }
 
 // === impl BackendSupply ===
@@ -74,6 +90,7 @@ impl BackendSupply {
             models,
             ready: true,
             paused: false,
+            on_trial: false,
             handicap: 0.0,
             traits: BackendTraits::default(),
             adapters: Vec::new(),
@@ -98,6 +115,8 @@ impl Backend {
             handicap: 0.0,
             adapters: BTreeSet::new(),
             up: false,
+            paused: false,
+            trial: Trial::Passed,
             listed: false,
             models: BTreeSet::new(),
             pools: Vec::new(),

@@ -13,7 +13,7 @@ pub(super) mod history;
 mod place;
 mod registry;
 
-use crate::ask::{Ask, BANDS, BackendId, Band, COST_MAX, FlowId, Usage, WorkloadId};
+use crate::ask::{Ask, BANDS, BackendId, Band, COST_MAX, FlowId, ModelId, Usage, WorkloadId};
 use crate::counters::Counters;
 use crate::outcome::{Eviction, Misuse, Refusal, RequeuePosition, Stage};
 use crate::supply::BackendSupply;
@@ -67,6 +67,7 @@ struct FlowQueue {
 pub(super) struct Record {
     pub(super) name: usize,
     pub(super) waits: bool,
+    pub(super) model: ModelId,
     /// Where it is in flight.
     pub(super) backend: Option<usize>,
     pub(super) deadline: Time,
@@ -258,7 +259,8 @@ impl Reference {
         self.recharge(at, 0);
         let (flow, backend) = self.release(at);
         self.counters.requeued += 1;
-        let FlowQueue { pool, band, .. } = self.flow_queues[self.asks[at].flow_queue];
+        let FlowQueue { band, .. } = self.flow_queues[self.asks[at].flow_queue];
+        let pool = self.places.pool_of(self.asks[at].model).expect("backends stay");
         let pool = self.places.detour(pool, backend);
         self.fit();
         let flow_queue = self.flow_queue_for(flow, pool, band);
@@ -287,7 +289,26 @@ impl Reference {
     /// Readiness has changed, of as many backends as it may.
     pub(super) fn supplied(&mut self, now: Time) {
         self.advance(now);
+        self.return_from_detours();
         self.dispatch_all();
+    }
+
+    /// Asks that wait only for backends of which none is ready wait for all of their model.
+    fn return_from_detours(&mut self) {
+        let mut names: Vec<_> =
+            self.waiting().map(|at| (self.asks[at].sequence, self.asks[at].name)).collect();
+        names.sort_unstable();
+        for (_, name) in names {
+            let at = self.find(name).expect("it waits");
+            let FlowQueue { flow, pool, band, .. } = self.flow_queues[self.asks[at].flow_queue];
+            let home = self.places.pool_of(self.asks[at].model).expect("backends stay");
+            if home == pool || self.places.is_ready(pool) {
+                continue;
+            }
+            self.stop_waiting(at);
+            self.asks[at].flow_queue = self.flow_queue_for(flow, home, band);
+            self.enqueue(at);
+        }
     }
 
     /// Evictions at one wake have no order of their own, so they follow the one that was seen.

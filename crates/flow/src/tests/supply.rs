@@ -202,6 +202,59 @@ fn n05_a_requeued_ask_does_not_wait_for_a_dead_backend() {
     assert_eq!(fixture.granted(), [running]);
 }
 
+/// N05: an ask that avoids a backend returns to it when the other backend is no longer ready, and
+/// goes to the one that becomes ready first.
+#[test]
+fn n05_an_ask_that_avoids_a_backend_returns_when_the_others_are_gone() {
+    let down = |id| BackendSupply { ready: false, ..backend(id, &[MODEL.0]) };
+    let up = |id| backend(id, &[MODEL.0]);
+    let mut fixture = Fixture::with(limited_to(1.0), &[up(0), down(1)]);
+    let failed = fixture.start("a");
+    fixture.supply(&[up(0), up(1)]);
+    let other = fixture.start("a");
+    fixture.gate.requeue(failed, crate::RequeuePosition::Original, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.granted(), [], "the other backend is full, and this one is avoided");
+    fixture.supply(&[down(0), down(1)]);
+    fixture.supply(&[up(0), down(1)]);
+    assert_eq!(fixture.granted(), [failed], "the first to be ready takes it");
+    // The other ask has failed at both in turn; the one that failed it first may have recovered.
+    fixture.settle(failed, 1);
+    fixture.gate.requeue(other, crate::RequeuePosition::Original, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.gate.backend_of(other), Some(BackendId(0)));
+    fixture.supply(&[up(0), up(1)]);
+    fixture.gate.requeue(other, crate::RequeuePosition::Original, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.gate.backend_of(other), Some(BackendId(1)));
+    fixture.gate.requeue(other, crate::RequeuePosition::Original, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.gate.backend_of(other), Some(BackendId(0)), "only the last is avoided");
+}
+
+/// R07: a backend on trial takes one ask at a time until it has passed.
+#[test]
+fn r07_a_backend_on_trial_takes_one_ask_at_a_time() {
+    let listed = backend(0, &[MODEL.0]);
+    let trial = BackendSupply { on_trial: true, ..listed.clone() };
+    let mut fixture = Fixture::with(limited_to(8.0), &[trial.clone()]);
+    let first = fixture.start("a");
+    let waiting: Vec<_> = (0..4).map(|_| fixture.queue("a", Band::Normal)).collect();
+    fixture.supply(&[trial.clone()]);
+    assert_eq!(fixture.granted(), [], "the trial goes on");
+    fixture.gate.cancel(first, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.granted(), [waiting[0]], "a trial that ended makes room for the next");
+    let paused = BackendSupply { paused: true, ..trial.clone() };
+    fixture.supply(&[paused]);
+    fixture.settle(waiting[0], 1);
+    assert_eq!(fixture.granted(), [], "a pause holds on trial as well");
+    fixture.supply(&[trial]);
+    assert_eq!(fixture.granted(), [waiting[1]]);
+    fixture.supply(&[listed]);
+    assert_eq!(fixture.granted(), waiting[2..], "it has passed");
+}
+
 /// A flow that got more than its share keeps that lead when sets of backends change.
 #[test]
 fn c07_new_sets_of_backends_keep_leads() {

@@ -46,6 +46,7 @@ impl Reference {
         Record {
             name: self.names,
             waits: false,
+            model: ask.model,
             backend: None,
             deadline: expiry.min(deadline),
             flow_queue,
@@ -184,9 +185,15 @@ impl Reference {
 
     /// Ends a wait without a grant.
     pub(super) fn withdraw(&mut self, at: usize) {
+        self.stop_waiting(at);
+        self.end(at);
+    }
+
+    /// Takes an ask out of its flow queue.
+    pub(super) fn stop_waiting(&mut self, at: usize) {
         let flow_queue = self.asks[at].flow_queue;
         let domain = self.places.domain_of(self.flow_queues[flow_queue].pool);
-        self.end(at);
+        self.asks[at].waits = false;
         let emptied = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
         if emptied && self.flow_queues[flow_queue].takes_part {
             self.leave(flow_queue);

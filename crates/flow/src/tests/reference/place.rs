@@ -69,6 +69,10 @@ impl Places {
         if usable { self.pool_with(rest) } else { pool }
     }
 
+    pub(super) fn is_ready(&self, pool: usize) -> bool {
+        self.pools[pool].iter().any(|&at| self.backends[at].ready)
+    }
+
     fn pool_with(&mut self, members: Vec<usize>) -> usize {
         if let Some(known) = self.pools.iter().position(|pool| *pool == members) {
             return known;
