@@ -190,9 +190,7 @@ impl Fault {
                 "The wait would be longer than the request may wait: try again later."
             }
             Self::NoBackend => "No model server has been found yet: try again later.",
-            Self::NoBackendInSubset => {
-                "No endpoint of the subset that the proxy gave is a backend of the model: retry."
-            }
+            Self::NoBackendInSubset => "The subset has no backend of this model: try again later.",
             Self::Overloaded => "Too many connections or too many bytes at once: try again later.",
             Self::ClientClosed => "The client closed the connection.",
             Self::DeadlineExceeded => {
