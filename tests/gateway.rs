@@ -17,6 +17,7 @@ mod head_method;
 mod http2_window;
 mod model_names;
 mod ollama_errors;
+mod outages;
 mod passthrough;
 mod queue_limits;
 mod queue_status;

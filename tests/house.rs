@@ -112,7 +112,7 @@ const GATEWAY: &[Room] = &[
         "request",
         &["backend", "clock", "config", "ingress", "observe", "reply", "scheduler", "state"],
     ),
-    ("proxy", &["backend", "body_memory", "clock", "reply", "request", "upstream"]),
+    ("proxy", &["backend", "body_memory", "clock", "jitter", "reply", "request", "upstream"]),
     ("admin", &["backend", "config", "ingress", "observe", "reply", "state"]),
     ("dbus", &["admin", "config", "state", "task"]),
     ("lifecycle", &["backend", "config", "dbus", "observe", "state", "task"]),

@@ -270,6 +270,8 @@ fn bad_backends_end_in_a_clear_error_and_leave_nothing_behind() {
     let backend = Backend::start(|seen| broken(&seen.tag()));
     let gateway = tight(&backend);
     for tag in BROKEN {
+        // A backend that answers nothing at all would be waited for.
+        assert_eq!(gateway.ask(&chat("m")).status, 200, "before {tag}");
         let mut call = gateway.send(&chat("m").tag(tag));
         match tag {
             "long" => assert_eq!(call.finish().status, 200, "{tag}"),

@@ -66,6 +66,8 @@ pub(crate) enum Attempt {
     Refused,
     /// The attempt failed before the first byte of a response: reset, timeout, 5xx.
     Failed,
+    /// The backend begins no response to any request, far beyond its usual time.
+    Silent,
     /// The backend reported that it is full (429, 503), with its `Retry-After` if it sent one.
     Full(Option<Duration>),
 }
@@ -143,12 +145,22 @@ impl Fleet {
         self.models_changed.subscribe()
     }
 
-    /// Records the outcome of an attempt. `Answered` is the common case and takes no lock.
-    pub(crate) fn report(&self, endpoint: &Endpoint, attempt: Attempt) {
-        if attempt == Attempt::Answered && !endpoint.stats.has_failures() {
-            return;
+    /// Records that a backend answered a request. Takes no lock in the common case.
+    pub(crate) fn answered(&self, endpoint: &Endpoint) {
+        if endpoint.stats.has_failures() {
+            self.report(endpoint, Attempt::Answered, "");
         }
-        self.change(|state, now| state.report(endpoint.id, attempt, now));
+    }
+
+    /// Records the outcome of an attempt, and why it failed.
+    pub(crate) fn report(&self, endpoint: &Endpoint, attempt: Attempt, cause: &str) {
+        self.change(|state, now| state.report(endpoint.id, attempt, cause, now));
+    }
+
+    /// Whether a backend has failed requests since it last answered one, besides `own`.
+    pub(crate) fn fails_others(&self, endpoint: &Endpoint, own: u32) -> bool {
+        let state = self.state();
+        state.backends.get(&endpoint.id).is_some_and(|backend| backend.health.fails_others(own))
     }
 
     /// The status of all backends, for the admin pages.

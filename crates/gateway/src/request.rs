@@ -13,7 +13,7 @@ mod settlement;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use flow::{ModelId, Span};
+use flow::{ModelId, Span, Time};
 
 use crate::backend::EndpointAddress;
 use crate::config::Config;
@@ -41,6 +41,8 @@ pub(crate) struct Request {
     pub(crate) subset: Option<BTreeSet<EndpointAddress>>,
     /// The model that it waits for, once it was offered to the scheduler.
     pub(crate) model: Option<ModelId>,
+    /// Since when it waits outside the core's count: for an unknown model, or after an attempt.
+    waits_since: Option<Time>,
 }
 
 // === impl Request ===
@@ -52,7 +54,8 @@ impl Request {
         intent: Intent,
         record: RequestRecord,
     ) -> Box<Self> {
-        Box::new(Self { state, config, intent, permit: None, record, subset: None, model: None })
+        let (permit, subset, model, waits_since) = (None, None, None, None);
+        Box::new(Self { state, config, intent, permit, record, subset, model, waits_since })
     }
 
     /// The model that the client named, where the request is sent under another name.

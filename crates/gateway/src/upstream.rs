@@ -14,7 +14,7 @@ mod retry_budget;
 mod upstream_body;
 
 pub(crate) use connect::{ConnectError, connect};
-pub(crate) use http1::{ExchangeError, Http1Request};
+pub(crate) use http1::{ExchangeError, Framing, Http1, Http1Request};
 pub(crate) use pool::{Lease, Pool, WholeBody};
 pub(crate) use retry_after::retry_after;
 pub(crate) use retry_budget::RetryBudget;

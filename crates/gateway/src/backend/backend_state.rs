@@ -48,6 +48,7 @@ pub(super) enum ServedModels {
 pub(super) struct SupplyState {
     pub(super) ready: bool,
     pub(super) paused: bool,
+    pub(super) on_trial: bool,
     pub(super) handicap: f32,
     pub(super) adapters: Vec<u32>,
 }
@@ -86,13 +87,15 @@ impl BackendState {
         if is == self.logged {
             return;
         }
-        let (backend, state) = (&self.spec.id, is.text(now));
+        let (backend, state) = (&self.spec.id, self.health.text(now));
         match (&self.logged, &is) {
             // Under load this happens several times a second.
             (_, HealthStatus::Full(_)) | (HealthStatus::Full(_), HealthStatus::Ready) => {
                 tracing::debug!(backend, state, "backend changed");
             }
-            (_, HealthStatus::Ready) => tracing::info!(backend, state, "backend changed"),
+            (_, HealthStatus::Ready | HealthStatus::OnTrial) => {
+                tracing::info!(backend, state, "backend changed")
+            }
             (_, HealthStatus::Down(DownReason::OwnGateway)) => {
                 let url = &self.spec.url;
                 tracing::warn!(
@@ -108,11 +111,17 @@ impl BackendState {
         self.logged = is;
     }
 
-    /// Failures alone never remove the last backend of a model: it may serve some requests, and
-    /// without it none is served.
-    pub(super) fn is_last_resort(&self, status: &HealthStatus, served: &BTreeSet<ModelId>) -> bool {
-        let ejected = matches!(status, HealthStatus::Ejected(_));
-        ejected && self.serves.iter().any(|model| !served.contains(model))
+    /// Whether it gets one request at a time, to see whether it works again. A backend that alone
+    /// serves a model is tried before its ejection is over: its requests can only wait for it.
+    pub(super) fn is_on_trial(&self, served: &BTreeSet<ModelId>, now: Time) -> bool {
+        match self.health.status(now) {
+            HealthStatus::OnTrial => true,
+            HealthStatus::Ejected(_) => {
+                let alone = self.serves.iter().any(|model| !served.contains(model));
+                alone && self.health.may_be_tried(now)
+            }
+            HealthStatus::Ready | HealthStatus::Down(_) | HealthStatus::Full(_) => false,
+        }
     }
 }
 

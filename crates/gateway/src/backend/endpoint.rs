@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::{error, fmt};
 
-use flow::{BackendId, Span};
+use flow::{BackendId, Span, Time};
 use http::header::InvalidHeaderValue;
 use http::uri::{Authority, InvalidUri, Scheme};
 use http::{HeaderValue, Uri};
@@ -60,9 +60,28 @@ pub(crate) enum UrlProblem {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// Records the time to the first byte of a response.
-    pub(crate) fn note(&self, first_byte: Span) {
-        self.stats.note(first_byte);
+    /// Records the time to the first byte of the response to a request that was sent at `sent`.
+    pub(crate) fn note(&self, sent: Time, first_byte: Span) {
+        self.stats.note(sent, first_byte);
+    }
+
+    /// How long it may begin no response; `None` before its first one.
+    pub(crate) fn patience(&self) -> Option<Span> {
+        self.stats.patience()
+    }
+
+    /// The longest time to the first byte so far.
+    pub(crate) fn longest_first_byte(&self) -> Span {
+        self.stats.longest()
+    }
+
+    /// Counts this time to the first byte as usual, so that the patience grows.
+    pub(crate) fn allow_first_byte(&self, latency: Span) {
+        self.stats.allow(latency);
+    }
+
+    pub(crate) fn has_responded_since(&self, time: Time) -> bool {
+        self.stats.has_responded_since(time)
     }
 
     /// Host and port to connect to.

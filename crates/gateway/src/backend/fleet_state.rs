@@ -108,10 +108,10 @@ impl FleetState {
         self.stale = true;
     }
 
-    pub(super) fn report(&mut self, id: BackendId, attempt: Attempt, now: Time) {
+    pub(super) fn report(&mut self, id: BackendId, attempt: Attempt, cause: &str, now: Time) {
         let settings = self.health_settings();
         let Some(backend) = self.backends.get_mut(&id) else { return };
-        backend.health.report(attempt, &settings, now);
+        backend.health.report(attempt, cause, &settings, now);
         backend.endpoint.stats.set_has_failures(backend.health.has_failures());
         if backend.health.is_down() {
             backend.check_now.notify_one();
@@ -272,12 +272,14 @@ impl FleetState {
         let supply_state = |(&id, backend): (&BackendId, &BackendState)| {
             let status = backend.health.status(now);
             let up = matches!(status, HealthStatus::Ready | HealthStatus::Full(_));
+            let on_trial = backend.is_on_trial(&served, now);
             let models_known = !matches!(backend.models, ServedModels::Unknown);
             let adapters = backend.adapters.iter();
             let adapters = adapters.filter_map(|name| self.catalogue.ids.get(name.as_str()));
             let supply_state = SupplyState {
-                ready: models_known && (up || backend.is_last_resort(&status, &served)),
+                ready: models_known && (up || on_trial),
                 paused: matches!(status, HealthStatus::Full(_)),
+                on_trial,
                 handicap: backend.health.handicap(&settings, now),
                 adapters: adapters.map(|id| id.0).collect(),
             };
@@ -288,20 +290,17 @@ impl FleetState {
 
     /// The models with a backend that is neither down nor ejected. It is needed only while a
     /// backend is ejected.
-    fn served(&self, now: Time) -> BTreeSet<ModelId> {
+    pub(super) fn served(&self, now: Time) -> BTreeSet<ModelId> {
         let status = |backend: &BackendState| backend.health.status(now);
         let ejected = |backend| matches!(status(backend), HealthStatus::Ejected(_));
         if !self.backends.values().any(ejected) {
             return BTreeSet::new();
         }
         let fit = |backend: &&BackendState| {
-            matches!(status(backend), HealthStatus::Ready | HealthStatus::Full(_))
+            let status = status(backend);
+            matches!(status, HealthStatus::Ready | HealthStatus::Full(_) | HealthStatus::OnTrial)
         };
         self.backends.values().filter(fit).flat_map(|backend| &backend.serves).copied().collect()
-    }
-
-    pub(super) fn is_last_resort(&self, backend: &BackendState, now: Time) -> bool {
-        backend.is_last_resort(&backend.health.status(now), &self.served(now))
     }
 
     fn supply_of(&self, id: BackendId, supply_state: &SupplyState) -> Option<BackendSupply> {
@@ -309,6 +308,7 @@ impl FleetState {
         Some(BackendSupply {
             ready: supply_state.ready,
             paused: supply_state.paused,
+            on_trial: supply_state.on_trial,
             handicap: supply_state.handicap,
             traits: backend.spec.traits,
             adapters: supply_state.adapters.clone(),

@@ -5,13 +5,15 @@
 //! | reason | begins with | ends with |
 //! |---|---|---|
 //! | down | a refused connection, a failed check, checks without a response | a successful check |
-//! | ejected | failed requests in a row | its time, and nothing else |
+//! | ejected | failed requests in a row, or no response for long | its time; then a trial |
 //! | full | a response 429 or 503 | its time |
 //! | starting | the start | the first successful check |
 //!
 //! A successful check proves that the server responds, not that it serves requests. So it ends a
-//! state that a check can detect, and does not end an ejection. A backend that reports that it is
-//! full is healthy: it is never ejected for this, and the pause is short.
+//! state that a check can detect, and does not end an ejection. After an ejection a backend is on
+//! trial: it gets one request at a time until it has answered one. The only backend of a model gets
+//! trials during its ejection as well, with growing pauses between them. A backend that reports
+//! that it is full is healthy: it is never ejected for this, and the pause is short.
 
 use flow::{Span, Time};
 
@@ -22,6 +24,9 @@ const FULL_FIRST: Span = Span::from_millis(250);
 const FULL_MOST: Span = Span::from_secs(2);
 /// The longest pause that a backend can ask for with `Retry-After`.
 const RETRY_AFTER_MAX: Span = Span::from_secs(5);
+/// The pause before the first trial of an ejected backend that alone serves a model. Further pauses
+/// double, up to the length of a first ejection.
+const TRIAL_FIRST: Span = Span::from_millis(500);
 /// Ejections double up to this many times the first one. They start again after the same time
 /// without an ejection.
 const EJECT_MOST_TIMES: u64 = 10;
@@ -74,6 +79,8 @@ pub(super) enum HealthStatus {
     /// Until this time.
     Ejected(Time),
     Full(Time),
+    /// It has been ejected and has not answered a request since.
+    OnTrial,
 }
 
 #[derive(Clone, Debug)]
@@ -87,8 +94,15 @@ pub(super) struct Health {
     checks_silent: u32,
     /// Failed requests in a row.
     failures: u32,
+    /// The cause of the last failure.
+    cause: String,
     ejections: u32,
     ejected_until: Time,
+    /// Whether it has answered no request since its last ejection, and how many trials failed.
+    unproven: bool,
+    trials: u32,
+    /// When it may get a trial although it is ejected.
+    trial_from: Time,
     /// Pauses in a row.
     fulls: u32,
     full_until: Time,
@@ -107,8 +121,12 @@ impl Health {
             checks_down: 0,
             checks_silent: 0,
             failures: 0,
+            cause: String::new(),
             ejections: 0,
             ejected_until: Time::ZERO,
+            unproven: false,
+            trials: 0,
+            trial_from: Time::ZERO,
             fulls: 0,
             full_until: Time::ZERO,
             back_at: None,
@@ -122,6 +140,8 @@ impl Health {
             HealthStatus::Ejected(self.ejected_until)
         } else if now < self.full_until {
             HealthStatus::Full(self.full_until)
+        } else if self.unproven {
+            HealthStatus::OnTrial
         } else {
             HealthStatus::Ready
         }
@@ -135,17 +155,46 @@ impl Health {
         self.failures
     }
 
-    /// Whether a successful response would change the state.
-    pub(super) fn has_failures(&self) -> bool {
-        self.failures > 0 || self.fulls > 0
+    /// The cause of the last failure; empty if there was none.
+    pub(super) fn cause(&self) -> &str {
+        &self.cause
     }
 
-    /// Records the outcome of a request.
-    pub(super) fn report(&mut self, attempt: Attempt, settings: &HealthSettings, now: Time) {
+    /// Whether a successful response would change the state.
+    pub(super) fn has_failures(&self) -> bool {
+        self.failures > 0 || self.fulls > 0 || self.unproven
+    }
+
+    /// Whether requests have failed since the last one that was answered, besides `own`.
+    pub(super) fn fails_others(&self, own: u32) -> bool {
+        self.unproven || self.failures > own
+    }
+
+    /// Whether it may get a trial although it is ejected.
+    pub(super) fn may_be_tried(&self, now: Time) -> bool {
+        now >= self.trial_from
+    }
+
+    /// Records the outcome of a request. The cause says why it failed.
+    pub(super) fn report(
+        &mut self,
+        attempt: Attempt,
+        cause: &str,
+        settings: &HealthSettings,
+        now: Time,
+    ) {
         match attempt {
-            Attempt::Answered => (self.failures, self.fulls) = (0, 0),
+            Attempt::Answered => self.answered(now),
             Attempt::Refused => self.fall(DownReason::Refused, now),
-            Attempt::Failed => self.failed(settings, now),
+            Attempt::Failed => {
+                cause.clone_into(&mut self.cause);
+                self.failed(settings.eject_after, settings, now);
+            }
+            // Many requests have waited for long.
+            Attempt::Silent => {
+                cause.clone_into(&mut self.cause);
+                self.failed(1, settings, now);
+            }
             Attempt::Full(retry_after) => self.pause(retry_after.map(crate::clock::span), now),
         }
     }
@@ -189,7 +238,8 @@ impl Health {
 
     /// When the state changes next by time alone.
     pub(super) fn next_change(&self, settings: &HealthSettings, now: Time) -> Option<Time> {
-        let ends = [self.ejected_until, self.full_until].into_iter().filter(|&end| end > now);
+        let ends = [self.ejected_until, self.full_until, self.trial_from];
+        let ends = ends.into_iter().filter(|&end| end > now);
         let step = self.cold_step(settings, now).zip(self.cold_since(now));
         let step = step.map(|(step, since)| since.after(part(settings.slow_start, step + 1)));
         ends.chain(step).min()
@@ -211,14 +261,26 @@ impl Health {
         self.checks_down = 0;
     }
 
-    fn failed(&mut self, settings: &HealthSettings, now: Time) {
-        // Requests that were in flight when the backend was ejected fail as well and prove nothing
-        // new.
+    fn answered(&mut self, now: Time) {
+        (self.failures, self.fulls) = (0, 0);
+        // The response to a request from before the ejection proves nothing.
+        if self.unproven && now >= self.trial_from.min(self.ejected_until) {
+            (self.unproven, self.trials) = (false, 0);
+            self.ejected_until = self.ejected_until.min(now);
+        }
+    }
+
+    fn failed(&mut self, eject_after: u32, settings: &HealthSettings, now: Time) {
         if now < self.ejected_until {
+            // Requests that were in flight when the backend was ejected fail as well and prove
+            // nothing new. After them only trials fail.
+            if now >= self.trial_from {
+                self.await_trial(settings, now);
+            }
             return;
         }
         self.failures += 1;
-        if self.failures < settings.eject_after.max(1) {
+        if self.failures < eject_after.max(1) && !self.unproven {
             return;
         }
         let most = Span::from_nanos(settings.eject_for.nanos().saturating_mul(EJECT_MOST_TIMES));
@@ -228,6 +290,13 @@ impl Health {
         self.ejections = self.ejections.saturating_add(1);
         self.failures = 0;
         self.ejected_until = now.after(doubled(settings.eject_for, self.ejections, most));
+        self.unproven = true;
+        self.await_trial(settings, now);
+    }
+
+    fn await_trial(&mut self, settings: &HealthSettings, now: Time) {
+        self.trials = self.trials.saturating_add(1);
+        self.trial_from = now.after(doubled(TRIAL_FIRST, self.trials, settings.eject_for));
     }
 
     fn pause(&mut self, retry_after: Option<Span>, now: Time) {

@@ -4,7 +4,7 @@ use flow::{BackendId, BackendTraits, EngineReading, Span, Time};
 
 use super::backend_state::{BackendState, ServedModels};
 use super::fleet_state::FleetState;
-use super::health_state::HealthStatus;
+use super::health_state::{Health, HealthStatus};
 use crate::config::settings::BackendKind;
 
 /// A backend as the admin page shows it.
@@ -16,7 +16,8 @@ pub(crate) struct BackendStatus {
     pub(crate) url: String,
     pub(crate) kind: BackendKind,
     pub(crate) ready: bool,
-    /// `ready`, `starting`, `full`, `ejected 3.2 s more`, `unready: connection refused`, …
+    /// `ready`, `starting`, `full`, `ejected 3.2 s more: it answered 500`, `unready: connection
+    /// refused`, …
     pub(crate) state: String,
     /// The models that it lists; `*` for any.
     pub(crate) models: Vec<String>,
@@ -44,13 +45,10 @@ impl FleetState {
     fn view(&self, id: BackendId, backend: &BackendState, now: Time) -> BackendStatus {
         let status = backend.health.status(now);
         let models_known = !matches!(backend.models, ServedModels::Unknown);
-        let last_resort = self.is_last_resort(backend, now);
+        let on_trial = backend.is_on_trial(&self.served(now), now);
         let state = match status {
             HealthStatus::Ready if !models_known => "starting: its model list is unknown".into(),
-            HealthStatus::Ejected(_) if last_resort => {
-                format!("ready: {}, but no other backend serves its models", status.text(now))
-            }
-            _ => status.text(now),
+            _ => backend.health.text(now),
         };
         let age = |at: Time| now.since(at);
         BackendStatus {
@@ -58,7 +56,7 @@ impl FleetState {
             id: backend.spec.id.clone(),
             url: backend.spec.url.clone(),
             kind: backend.endpoint.kind,
-            ready: models_known && (status == HealthStatus::Ready || last_resort),
+            ready: models_known && (status == HealthStatus::Ready || on_trial),
             state,
             models: backend.models.names(),
             last_check: backend.last_check.clone().map(|(at, said)| (age(at), said)),
@@ -83,15 +81,20 @@ impl ServedModels {
     }
 }
 
-// === impl HealthStatus ===
+// === impl Health ===
 
-impl HealthStatus {
+impl Health {
+    /// The state in words, with the cause of an ejection.
     pub(super) fn text(&self, now: Time) -> String {
-        match self {
-            Self::Ready => "ready".into(),
-            Self::Down(down) => down.to_string(),
-            Self::Ejected(until) => format!("ejected {:.1} s more", until.since(now).secs_f64()),
-            Self::Full(_) => "full".into(),
+        match self.status(now) {
+            HealthStatus::Ready => "ready".into(),
+            HealthStatus::Down(down) => down.to_string(),
+            HealthStatus::Ejected(until) => {
+                let left = until.since(now).secs_f64();
+                format!("ejected {left:.1} s more: {}", self.cause())
+            }
+            HealthStatus::Full(_) => "full".into(),
+            HealthStatus::OnTrial => format!("on trial after an ejection: {}", self.cause()),
         }
     }
 }

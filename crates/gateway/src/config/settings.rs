@@ -150,6 +150,8 @@ pub struct FleetSettings {
     pub eject_after: u32,
     /// How long the first ejection lasts; each further one lasts twice as long, up to ten times.
     pub eject_for: Duration,
+    /// The least time without a beginning response that ejects a backend.
+    pub silence_limit: Duration,
     /// How long a backend that has returned gets fewer requests.
     pub slow_start: Duration,
     /// How long a connection may take to be made.

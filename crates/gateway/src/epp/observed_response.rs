@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use envoy::ext_proc::{HttpBody, HttpHeaders};
+use flow::Span;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::request::{self, ResponseBodies};
 use crate::backend::{Attempt, Endpoint};
-use crate::proxy::{ModelNameRestorer, StreamFormat, TokenCounter, verdict};
+use crate::proxy::{ModelNameRestorer, NO_RESPONSE, StreamFormat, TokenCounter, verdict};
 use crate::reply::{Fault, headers};
 use crate::request::{Admitted, Request, ResponseTimeout};
 use crate::state::State;
@@ -57,7 +58,7 @@ impl ObservedResponse {
         let description = headers::RouteDescription {
             backend: &endpoint.name_header,
             choice: grant.choice,
-            waited: grant.waited,
+            waited: request.record.waited.unwrap_or(Span::ZERO),
             request_id: &request.intent.request_id,
             headroom: None,
         };
@@ -84,15 +85,16 @@ impl ObservedResponse {
             let text = format!("Envoy did not reach {}", self.endpoint.name);
             self.fault = Some(Fault::BackendError(text));
         }
-        state.fleet.report(&self.endpoint, attempt);
+        match attempt {
+            Attempt::Answered => state.fleet.answered(&self.endpoint),
+            _ => state.fleet.report(&self.endpoint, attempt, &head_of.cause()),
+        }
         if let Some(request) = &mut self.request {
             request.record.attempted(attempt);
-            request.record.response_began(head_of.status);
+            let first_byte = request.record.response_began(head_of.status);
+            self.endpoint.note(request.record.sent, first_byte);
             if self.bodies != ResponseBodies::Hidden && !head.end_of_stream {
                 self.restorer = head_of.restorer(request);
-            }
-            if let Some(first_byte) = request.record.first_byte {
-                self.endpoint.note(first_byte);
             }
         }
         if head.end_of_stream {
@@ -118,7 +120,7 @@ impl ObservedResponse {
     ) -> Option<(Fault, HeaderValue)> {
         let mut request = self.request.take()?;
         if !self.began && timeout != ResponseTimeout::Client {
-            state.fleet.report(&self.endpoint, Attempt::Failed);
+            state.fleet.report(&self.endpoint, Attempt::Failed, NO_RESPONSE);
             request.record.attempted(Attempt::Failed);
         }
         let fault = timeout.fault();
@@ -133,7 +135,7 @@ impl ObservedResponse {
             return;
         }
         let Some(other) = state.fleet.roster().at(socket).cloned() else { return };
-        state.fleet.report(&self.endpoint, Attempt::Failed);
+        state.fleet.report(&self.endpoint, Attempt::Failed, "Envoy used another backend");
         headers::served_elsewhere(&mut self.added, &other.name_header);
         if let Some(request) = &mut self.request {
             request.record.attempted(Attempt::Failed);
@@ -231,6 +233,14 @@ impl ResponseHead {
 
     fn restorer(&self, request: &Request) -> Option<Box<ModelNameRestorer>> {
         ModelNameRestorer::of(request, self.content_type.as_ref(), self.is_encoded)
+    }
+
+    /// The cause of a failure, for the operator.
+    fn cause(&self) -> String {
+        if self.is_envoys() {
+            return "Envoy did not reach it".into();
+        }
+        format!("it answered {}", self.status)
     }
 
     /// Whether the response is Envoy's own.

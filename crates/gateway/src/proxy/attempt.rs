@@ -4,25 +4,21 @@
 //! as it was. The status decides how: a full backend is no fault of the request, which keeps its
 //! place in the queue; a failing backend sends it to the back of its flow.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flow::RequeuePosition;
 use http::{HeaderValue, Response, StatusCode, header};
-use tokio::time::Instant;
 
 use super::UpstreamRequest;
-use crate::backend::{Attempt, Endpoint};
+use super::response_watch::ResponseWatch;
+use crate::backend::Attempt;
 use crate::clock;
-use crate::upstream::{ConnectError, ExchangeError, Lease, Pool, UpstreamBody, retry_after};
-
-/// How long an attempt may take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AttemptLimits {
-    pub(super) connect: Duration,
-    /// The moment by which a response must have begun.
-    pub(super) response_by: Instant,
-}
+use crate::upstream::{
+    ConnectError, ExchangeError, Framing, Http1, Http1Request, Lease, Pool, UpstreamBody,
+    retry_after,
+};
 
 /// The outcome of an attempt.
 #[derive(Debug)]
@@ -58,14 +54,15 @@ enum AttemptError {
 /// rare stands in a box, so that it takes no room in the future of every request.
 pub(super) async fn attempt(
     pool: &Arc<Pool>,
-    endpoint: &Endpoint,
     outgoing: &UpstreamRequest,
-    limits: AttemptLimits,
+    watch: ResponseWatch<'_>,
+    connect: Duration,
 ) -> AttemptOutcome {
+    let endpoint = watch.endpoint;
     if !endpoint.http2
         && let Some(mut connection) = pool.idle(endpoint.id)
     {
-        match connection.exchange(&outgoing.http1(endpoint), limits.response_by).await {
+        match exchange(&mut connection, &outgoing.http1(endpoint), &watch).await {
             Ok((head, framing)) => {
                 let lease = Lease::new(pool, endpoint.id);
                 return judge(head.map(|()| UpstreamBody::http1(connection, framing, lease)));
@@ -77,8 +74,8 @@ pub(super) async fn attempt(
         }
     }
     let fresh = Box::pin(tokio::time::timeout_at(
-        limits.response_by,
-        on_fresh_connection(pool, endpoint, outgoing, limits),
+        watch.response_by,
+        on_fresh_connection(pool, outgoing, watch, connect),
     ));
     match fresh.await {
         Ok(Ok(response)) => judge(response),
@@ -89,20 +86,52 @@ pub(super) async fn attempt(
 
 async fn on_fresh_connection(
     pool: &Arc<Pool>,
-    endpoint: &Endpoint,
     outgoing: &UpstreamRequest,
-    limits: AttemptLimits,
+    watch: ResponseWatch<'_>,
+    connect: Duration,
 ) -> Result<Response<UpstreamBody>, AttemptError> {
+    let endpoint = watch.endpoint;
     if endpoint.http2 {
-        let mut sender = pool.shared(endpoint.id, endpoint.place(), limits.connect).await?;
-        let answered = sender.send_request(outgoing.http2(endpoint)).await;
-        return Ok(answered.map_err(ExchangeError::from)?.map(UpstreamBody::Http2));
+        let mut sender = pool.shared(endpoint.id, endpoint.place(), connect).await?;
+        let sent = sender.send_request(outgoing.http2(endpoint));
+        return Ok(watched(sent, &watch).await?.map(UpstreamBody::Http2));
     }
-    let mut connection = pool.fresh(endpoint.place(), limits.connect).await?;
+    let mut connection = pool.fresh(endpoint.place(), connect).await?;
     let request = outgoing.http1(endpoint);
-    let (head, framing) = connection.exchange(&request, limits.response_by).await?;
+    let (head, framing) = exchange(&mut connection, &request, &watch).await?;
     let lease = Lease::new(pool, endpoint.id);
     Ok(head.map(|()| UpstreamBody::http1(connection, framing, lease)))
+}
+
+/// Sends a request over HTTP/1.1, and checks the backend while no response begins.
+async fn exchange(
+    connection: &mut Http1,
+    request: &Http1Request<'_>,
+    watch: &ResponseWatch<'_>,
+) -> Result<(Response<()>, Framing), ExchangeError> {
+    let mut due = watch.first_check();
+    let mut outcome = connection.exchange(request, due).await;
+    while matches!(outcome, Err(ExchangeError::TimedOut)) && due < watch.response_by {
+        due = watch.check()?;
+        outcome = connection.await_head(request, due).await;
+    }
+    outcome
+}
+
+/// Waits for a response over HTTP/2, and checks the backend while none begins. The caller has the
+/// limit of the whole wait.
+async fn watched<T>(
+    sent: impl Future<Output = Result<T, hyper::Error>>,
+    watch: &ResponseWatch<'_>,
+) -> Result<T, ExchangeError> {
+    let mut sent = pin!(sent);
+    let mut due = watch.first_check();
+    loop {
+        match tokio::time::timeout_at(due, sent.as_mut()).await {
+            Ok(response) => return Ok(response?),
+            Err(_) => due = watch.check()?,
+        }
+    }
 }
 
 /// Judges an attempt by the status of its response.
@@ -130,7 +159,7 @@ fn judge(response: Response<UpstreamBody>) -> AttemptOutcome {
     let position = match attempt {
         Attempt::Answered => return AttemptOutcome::Answered(response),
         Attempt::Full(_) => RequeuePosition::Original,
-        Attempt::Refused | Attempt::Failed => RequeuePosition::Back,
+        Attempt::Refused | Attempt::Silent | Attempt::Failed => RequeuePosition::Back,
     };
     let text = format!("it answered {status}");
     let response = (!status.is_informational()).then_some(response);
@@ -155,13 +184,20 @@ impl From<AttemptError> for AttemptOutcome {
     fn from(error: AttemptError) -> Self {
         let (attempt, text) = match error {
             AttemptError::Exchange(ExchangeError::TimedOut) => return Self::TimedOut,
+            AttemptError::Exchange(error @ ExchangeError::Silent { .. }) => {
+                (Attempt::Silent, error.to_string())
+            }
             AttemptError::Exchange(error) => (Attempt::Failed, error.to_string()),
             AttemptError::Connect(error) if error.is_refused() => {
                 (Attempt::Refused, error.to_string())
             }
             AttemptError::Connect(error) => (Attempt::Failed, error.to_string()),
         };
-        let position = RequeuePosition::Back;
+        let position = match attempt {
+            // It has waited for long already.
+            Attempt::Silent => RequeuePosition::Original,
+            _ => RequeuePosition::Back,
+        };
         Self::Failed(AttemptFailure { attempt, position, response: None, text })
     }
 }

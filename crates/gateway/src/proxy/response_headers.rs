@@ -1,6 +1,6 @@
 //! The headers that a proxied response carries besides the backend's own.
 
-use flow::{Band, Controller};
+use flow::{Band, Controller, Span};
 use http::HeaderMap;
 
 use crate::reply::headers;
@@ -20,7 +20,7 @@ pub(super) fn add(headers: &mut HeaderMap, request: &Request, admitted: &Admitte
     let description = headers::RouteDescription {
         backend: &admitted.endpoint.name_header,
         choice: admitted.grant.choice,
-        waited: admitted.grant.waited,
+        waited: request.record.waited.unwrap_or(Span::ZERO),
         request_id: &request.intent.request_id,
         headroom: room.filter(|_| server.headroom_headers).map(|room| room.headroom.into()),
     };

@@ -1,20 +1,34 @@
 //! Attempts until a response begins, or none is to be had.
 //!
 //! A request waits for a backend, is sent there, and waits again when that backend failed it before
-//! the first byte of a response. Each wait and each attempt is bounded, and so is their number: per
-//! request by `attempts_max`, for all requests together by the retry budget.
+//! the first byte of a response. It then lives until its time to live, its deadline or its client
+//! ends it. Only failures for which the request itself may be the cause are limited in number: per
+//! request by `attempts_max`, for all requests together by the retry budget. These are the failures
+//! at a backend that has failed no other request since it last answered one. A backend that is full
+//! or refuses the connection is never the fault of a request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use flow::{BackendId, RequeuePosition, Time};
 use http::{Response, Version};
 
-use super::attempt::{AttemptFailure, AttemptLimits, AttemptOutcome, attempt};
+use super::attempt::{AttemptFailure, AttemptOutcome, attempt};
+use super::response_watch::{ResponseWatch, allowance};
 use super::{ResponseBody, UpstreamRequest, response_headers};
 use crate::backend::{Attempt, Endpoint};
+use crate::clock;
+use crate::jitter;
 use crate::reply::{Fault, Refused, headers};
 use crate::request::{Admitted, Request, ResponseTimeout};
 use crate::upstream::{Pool, UpstreamBody};
+
+/// The cause of a failure without a response.
+pub(crate) const NO_RESPONSE: &str = "no response began in time";
+/// The pause after a failure, if no other backend can take the request at once. Further pauses
+/// double.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MOST: Duration = Duration::from_secs(1);
 
 /// A request on its way to a backend.
 #[derive(Debug)]
@@ -22,8 +36,11 @@ pub(crate) struct ProxiedRequest {
     pub(crate) pool: Arc<Pool>,
     pub(crate) request: Box<Request>,
     pub(crate) outgoing: UpstreamRequest,
-    /// The backends that have failed it.
+    /// The backends that have failed it, and how often any of them did.
     failed_at: Vec<BackendId>,
+    failures: u32,
+    /// The failures of which it may be the cause.
+    strikes: u32,
 }
 
 /// The step after an attempt.
@@ -41,7 +58,7 @@ impl ProxiedRequest {
         request: Box<Request>,
         outgoing: UpstreamRequest,
     ) -> Box<Self> {
-        Box::new(Self { pool, request, outgoing, failed_at: Vec::new() })
+        Box::new(Self { pool, request, outgoing, failed_at: Vec::new(), failures: 0, strikes: 0 })
     }
 
     /// Sends a request that the scheduler has taken, until a response begins or it is refused.
@@ -54,7 +71,13 @@ impl ProxiedRequest {
             };
             match self.attempt(&admitted.endpoint, admitted.grant.at).await {
                 Next::Respond(response) => return Ok(self.respond(response, &admitted)),
-                Next::Requeue(position) => self.request.requeue(position),
+                Next::Requeue(position) => {
+                    self.request.returned();
+                    if position == RequeuePosition::Back {
+                        Box::pin(self.pause(&admitted.endpoint)).await;
+                    }
+                    self.request.requeue(position);
+                }
                 Next::Refuse(fault) => return Err(self.request.refuse(fault.into())),
             }
         }
@@ -62,44 +85,67 @@ impl ProxiedRequest {
 
     async fn attempt(&mut self, endpoint: &Endpoint, now: Time) -> Next {
         let (response_by, timeout) = self.request.response_deadline(now);
-        let connect = self.request.config.fleet.connect_timeout;
-        let limits = AttemptLimits { connect, response_by };
-        match attempt(&self.pool, endpoint, &self.outgoing, limits).await {
+        let (state, fleet) = (&self.request.state, &self.request.config.fleet);
+        let watch = ResponseWatch {
+            endpoint,
+            clock: state.clock,
+            sent: now,
+            response_by,
+            least: clock::span(fleet.silence_limit),
+            allowance: allowance(&self.request),
+            streamed: self.request.intent.streamed,
+        };
+        match attempt(&self.pool, &self.outgoing, watch, fleet.connect_timeout).await {
             AttemptOutcome::Answered(response) => {
-                self.report(endpoint, Attempt::Answered);
+                self.request.record.attempted(Attempt::Answered);
+                self.request.state.fleet.answered(endpoint);
                 Next::Respond(response)
             }
             AttemptOutcome::Failed(failure) => {
                 tracing::debug!(backend = endpoint.name, error = failure.text, "attempt failed");
-                self.report(endpoint, failure.attempt);
-                self.after(failure, endpoint)
+                let blamed = self.report(endpoint, &failure);
+                self.after(failure, blamed, endpoint)
             }
             AttemptOutcome::TimedOut => {
                 if timeout != ResponseTimeout::Client {
-                    self.report(endpoint, Attempt::Failed);
+                    self.request.record.attempted(Attempt::Failed);
+                    let fleet = &self.request.state.fleet;
+                    fleet.report(endpoint, Attempt::Failed, NO_RESPONSE);
                 }
                 Next::Refuse(timeout.fault())
             }
         }
     }
 
-    /// Reports an attempt to the fleet. A backend that fails the same request twice is reported
-    /// once: the request may be at fault.
-    fn report(&mut self, endpoint: &Endpoint, attempt: Attempt) {
-        self.request.record.attempted(attempt);
-        if attempt == Attempt::Failed {
-            if self.failed_at.contains(&endpoint.id) {
-                return;
-            }
-            self.failed_at.push(endpoint.id);
+    /// Reports a failed attempt to the fleet. Returns whether the request may be its cause.
+    fn report(&mut self, endpoint: &Endpoint, failure: &AttemptFailure) -> bool {
+        self.request.record.attempted(failure.attempt);
+        let fleet = &self.request.state.fleet;
+        if failure.attempt != Attempt::Failed {
+            fleet.report(endpoint, failure.attempt, &failure.text);
+            return false;
         }
-        self.request.state.fleet.report(endpoint, attempt);
+        self.failures += 1;
+        let repeated = self.failed_at.contains(&endpoint.id);
+        let blamed = !fleet.fails_others(endpoint, u32::from(repeated));
+        // A backend that fails the same request twice is reported once.
+        if !repeated {
+            self.failed_at.push(endpoint.id);
+            fleet.report(endpoint, failure.attempt, &failure.text);
+        }
+        blamed
     }
 
-    /// Repeats a failed attempt while this request has attempts left and the budget allows one.
-    fn after(&self, failure: AttemptFailure, endpoint: &Endpoint) -> Next {
-        let left = self.request.record.attempts < self.request.config.fleet.attempts_max;
-        if left && self.request.state.retries.withdraw() {
+    /// Lets the request wait again, unless it caused too many failures or nothing may wait.
+    fn after(&mut self, failure: AttemptFailure, blamed: bool, endpoint: &Endpoint) -> Next {
+        self.strikes += u32::from(blamed);
+        let Request { state, config, .. } = &*self.request;
+        // Without a queue a request does not wait for a full backend.
+        let may_wait = config.flow.enabled
+            || failure.attempt == Attempt::Failed
+            || self.is_served_elsewhere(endpoint);
+        let left = self.strikes < config.fleet.attempts_max;
+        if may_wait && (!blamed || (left && state.retries.withdraw())) {
             return Next::Requeue(failure.position);
         }
         match failure.response {
@@ -110,6 +156,23 @@ impl ProxiedRequest {
         }
     }
 
+    /// Waits after a failure, so that failing backends are not asked without end. A first failure
+    /// needs no pause if another backend is ready. A full backend has a pause of its own.
+    async fn pause(&self, failed: &Endpoint) {
+        if self.failures < 2 && self.is_served_elsewhere(failed) {
+            return;
+        }
+        let doublings = self.failures.saturating_sub(1).min(10);
+        let pause = (PAUSE_FIRST * 2u32.pow(doublings)).min(PAUSE_MOST);
+        tokio::time::sleep(pause.mul_f64(0.5 + jitter::fraction())).await;
+    }
+
+    fn is_served_elsewhere(&self, failed: &Endpoint) -> bool {
+        let roster = self.request.state.fleet.roster();
+        let served = |model| roster.serving(model).any(|id| id != failed.id);
+        self.request.model.is_some_and(served)
+    }
+
     /// Begins the response. From here on nothing is sent again, so the request's body is freed.
     fn respond(
         self: Box<Self>,
@@ -117,10 +180,8 @@ impl ProxiedRequest {
         admitted: &Admitted,
     ) -> Response<ResponseBody> {
         let mut request = self.request;
-        request.record.response_began(response.status());
-        if let Some(first_byte) = request.record.first_byte {
-            admitted.endpoint.note(first_byte);
-        }
+        let first_byte = request.record.response_began(response.status());
+        admitted.endpoint.note(admitted.grant.at, first_byte);
         // The version of the backend's connection is not that of the client's.
         *response.version_mut() = Version::HTTP_11;
         let own = std::mem::take(response.headers_mut());

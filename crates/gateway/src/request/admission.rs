@@ -58,6 +58,11 @@ impl Request {
         }
     }
 
+    /// Counts the time from now on as a wait: the backend has failed the request.
+    pub(crate) fn returned(&mut self) {
+        self.waits_since = Some(self.record.now());
+    }
+
     /// Lets the request wait again, after a backend failed it.
     pub(crate) fn requeue(&mut self, position: RequeuePosition) {
         self.record.bypassed = false;
@@ -79,6 +84,7 @@ impl Request {
     /// Waits until the model is known. A request for it waits in the queue meanwhile, as others do,
     /// so that limits and deadlines hold for it too.
     async fn await_model(&mut self) -> Result<Permit, Refused> {
+        self.waits_since = Some(self.record.now());
         let mut models = self.state.fleet.models_changed();
         let usual = ingress::ttl_of(&self.config, self.intent.class);
         let ttl = self.intent.ttl.unwrap_or(usual);
@@ -101,8 +107,12 @@ impl Request {
     }
 
     fn note(&mut self, grant: &Grant) {
+        self.record.sent = grant.at;
+        let since = self.waits_since.take();
+        let waited = since.map_or(grant.waited, |since| grant.at.since(since));
         let record = &mut *self.record;
-        record.waited = Some(grant.waited);
+        let before = record.waited.unwrap_or(Span::ZERO);
+        record.waited = Some(Span::from_nanos(before.nanos().saturating_add(waited.nanos())));
         record.attempts += 1;
         if let Some(choice) = &grant.choice {
             record.reason = choice.reason.text();

@@ -20,6 +20,8 @@ pub(crate) struct RequestRecord {
     /// Boxed: the record is large, and exists before the rest of the request is known.
     record: Box<Record>,
     pub(crate) arrived: Time,
+    /// When the request went to its backend.
+    pub(crate) sent: Time,
     clock: Clock,
     /// Taken when the record is handed over.
     observer: Option<Arc<Observer>>,
@@ -30,9 +32,11 @@ pub(crate) struct RequestRecord {
 
 impl RequestRecord {
     pub(crate) fn begin(parts: &Parts, clock: Clock, observer: Arc<Observer>) -> Self {
+        let now = clock.now();
         Self {
             record: Box::new(blank(parts)),
-            arrived: clock.now(),
+            arrived: now,
+            sent: now,
             clock,
             observer: Some(observer),
             counters: RequestCounters::default(),
@@ -69,10 +73,12 @@ impl RequestRecord {
         }
     }
 
-    /// The response begins.
-    pub(crate) fn response_began(&mut self, status: StatusCode) {
+    /// The response begins. Returns the time that its backend took, without any wait.
+    pub(crate) fn response_began(&mut self, status: StatusCode) -> Span {
+        let now = self.clock.now();
         self.record.status = status.as_u16();
-        self.record.first_byte = Some(self.clock.now().since(self.arrived));
+        self.record.first_byte = Some(now.since(self.arrived));
+        now.since(self.sent)
     }
 
     pub(crate) fn now(&self) -> Time {

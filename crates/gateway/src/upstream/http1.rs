@@ -18,6 +18,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use flow::Span;
 use http::Response;
 use http_body::Frame;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
@@ -54,8 +55,9 @@ pub(crate) struct Http1 {
     read_most: usize,
     /// One timer for all exchanges.
     timer: LazyTimer,
-    /// Whether any byte of the response has come.
+    /// Whether any byte of the response has come, and how many bytes of its head were parsed.
     touched: bool,
+    parsed: usize,
     /// Whether the backend keeps the connection open after this response.
     lasts: bool,
 }
@@ -65,6 +67,10 @@ pub(crate) struct Http1 {
 pub(crate) enum ExchangeError {
     /// No response began in time.
     TimedOut,
+    /// The backend begins no response to any request, far beyond its usual time.
+    Silent { silence: Span, longest: Span },
+    /// The same for this request alone.
+    Stuck { silence: Span, longest: Span },
     /// The backend closed the connection, or broke a rule of HTTP.
     Protocol(&'static str),
     /// The head of the response cannot be parsed.
@@ -96,6 +102,7 @@ impl Http1 {
             read_most: READ_MIN,
             timer: LazyTimer::default(),
             touched: false,
+            parsed: 0,
             lasts: false,
         }
     }
@@ -107,9 +114,17 @@ impl Http1 {
         due: Instant,
     ) -> Result<(Response<()>, Framing), ExchangeError> {
         self.outbox.fill(wanted);
-        self.touched = false;
-        let mut seen = 0;
-        std::future::poll_fn(|context| self.poll_head(context, wanted, &mut seen, due)).await
+        (self.touched, self.parsed) = (false, 0);
+        self.await_head(wanted, due).await
+    }
+
+    /// Goes on waiting for the head of a response that did not come in time.
+    pub(crate) async fn await_head(
+        &mut self,
+        wanted: &Http1Request<'_>,
+        due: Instant,
+    ) -> Result<(Response<()>, Framing), ExchangeError> {
+        std::future::poll_fn(|context| self.poll_head(context, wanted, due)).await
     }
 
     /// Whether no byte of a response has come.
@@ -157,7 +172,6 @@ impl Http1 {
         &mut self,
         context: &mut Context<'_>,
         wanted: &Http1Request<'_>,
-        seen: &mut usize,
         due: Instant,
     ) -> Poll<Result<(Response<()>, Framing), ExchangeError>> {
         loop {
@@ -169,7 +183,7 @@ impl Http1 {
                 return Poll::Ready(Err(ExchangeError::Protocol("it closed the connection")));
             }
             self.touched = true;
-            if let Some(found) = head::read(&mut self.came, seen, wanted)? {
+            if let Some(found) = head::read(&mut self.came, &mut self.parsed, wanted)? {
                 self.lasts = found.lasts;
                 return Poll::Ready(Ok((found.response, found.framing)));
             }
@@ -263,7 +277,7 @@ impl Outbox {
 impl ExchangeError {
     /// Whether the exchange broke, and did not just take too long.
     pub(crate) fn is_broken(&self) -> bool {
-        !matches!(self, Self::TimedOut)
+        !matches!(self, Self::TimedOut | Self::Silent { .. } | Self::Stuck { .. })
     }
 }
 
@@ -285,7 +299,7 @@ impl Error for ExchangeError {
             Self::Head(error) => Some(error),
             Self::Io(error) => Some(error),
             Self::Http2(error) => Some(error),
-            Self::TimedOut | Self::Protocol(_) => None,
+            Self::TimedOut | Self::Silent { .. } | Self::Stuck { .. } | Self::Protocol(_) => None,
         }
     }
 }
@@ -294,6 +308,12 @@ impl std::fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TimedOut => f.write_str("it took too long"),
+            Self::Silent { silence, longest } | Self::Stuck { silence, longest } => write!(
+                f,
+                "it began no response for {:.1} s; the longest time before was {:.1} s",
+                silence.secs_f64(),
+                longest.secs_f64()
+            ),
             Self::Protocol(what) => f.write_str(what),
             Self::Head(error) => write!(f, "its head cannot be read: {error}"),
             Self::Io(error) => error.fmt(f),

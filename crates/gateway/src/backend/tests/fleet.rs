@@ -35,7 +35,7 @@ async fn r07_a_server_that_fails_and_returns_is_tracked() {
     assert_eq!(fleet.statuses()[0].last_reading.as_ref().unwrap().1.waiting, 2);
 
     let port = fake.stop().await;
-    fleet.report(&backend(&fleet, 1), Attempt::Refused);
+    fleet.report(&backend(&fleet, 1), Attempt::Refused, "");
     assert!(!is_ready(&scheduler, 1), "at once, though it is the last");
     assert_eq!(fleet.statuses()[0].state, "unready: connection refused");
     assert_eq!(fleet.roster().lookup("m"), Lookup::Known(model), "requests wait for it");
@@ -82,10 +82,10 @@ async fn n05_a_pause_and_an_ejection_end_by_themselves() {
     let watching = tokio::spawn(fleet.clone().watch(GatewayIdentity::default()));
     until("both are ready", || is_ready(&scheduler, 1) && is_ready(&scheduler, 2)).await;
     let first = backend(&fleet, 1);
-    fleet.report(&first, Attempt::Full(Some(Duration::from_millis(50))));
+    fleet.report(&first, Attempt::Full(Some(Duration::from_millis(50))), "");
     assert!(!is_ready(&scheduler, 1));
     until("the pause ends", || is_ready(&scheduler, 1)).await;
-    (0..3).for_each(|_| fleet.report(&first, Attempt::Failed));
+    (0..3).for_each(|_| fleet.report(&first, Attempt::Failed, ""));
     assert!(!is_ready(&scheduler, 1));
     until("the ejection ends", || is_ready(&scheduler, 1)).await;
     watching.abort();
@@ -118,13 +118,13 @@ fn r06_the_mean_of_first_bytes_is_kept_without_a_lock() {
     let (fleet, _) = fleet(&quick(vec![spec("a", 1, BackendKind::Vllm, &["m"])]));
     assert_eq!(fleet.statuses()[0].latency, None);
     let first = backend(&fleet, 1);
-    first.note(Span::from_millis(80));
+    first.note(Time::ZERO, Span::from_millis(80));
     assert_eq!(fleet.statuses()[0].latency, Some(Span::from_millis(80)));
-    first.note(Span::from_millis(160));
+    first.note(Time::ZERO, Span::from_millis(160));
     assert_eq!(fleet.statuses()[0].latency, Some(Span::from_millis(90)));
     let held = fleet.state();
-    fleet.report(&first, Attempt::Answered);
-    first.note(Span::from_millis(1));
+    fleet.answered(&first);
+    first.note(Time::ZERO, Span::from_millis(1));
     drop(held);
 }
 
@@ -145,7 +145,7 @@ fn bustle(fleet: &Fleet, scheduler: &Scheduler, seed: u64, is_done: impl Fn() ->
             _ => Attempt::Answered,
         };
         let endpoint = fleet.roster().endpoint(backend).cloned();
-        endpoint.iter().for_each(|endpoint| fleet.report(endpoint, attempt));
+        endpoint.iter().for_each(|endpoint| fleet.report(endpoint, attempt, ""));
         let model = match fleet.roster().lookup("m") {
             Lookup::Known(model) | Lookup::NotYet(model) => model,
             Lookup::Unknown => ModelId(9),

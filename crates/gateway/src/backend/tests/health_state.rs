@@ -22,7 +22,7 @@ fn up() -> Health {
 }
 
 fn fail(health: &mut Health, times: usize, now: Time) {
-    (0..times).for_each(|_| health.report(Attempt::Failed, &SETTINGS, now));
+    (0..times).for_each(|_| health.report(Attempt::Failed, "", &SETTINGS, now));
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn r07_a_backend_is_starting_until_its_first_good_check() {
 #[test]
 fn n05_a_refused_connection_takes_a_backend_out_at_once_until_a_good_check() {
     let mut health = up();
-    health.report(Attempt::Refused, &SETTINGS, at(100));
+    health.report(Attempt::Refused, "", &SETTINGS, at(100));
     assert_eq!(health.status(at(100)), HealthStatus::Down(DownReason::Refused));
-    health.report(Attempt::Answered, &SETTINGS, at(101));
+    health.report(Attempt::Answered, "", &SETTINGS, at(101));
     assert_eq!(
         health.status(at(60_000)),
         HealthStatus::Down(DownReason::Refused),
@@ -59,10 +59,61 @@ fn n05_a_passing_check_does_not_lift_an_ejection_before_its_time() {
     fail(&mut health, 1, at(0));
     assert_eq!(health.status(at(0)), HealthStatus::Ejected(at(5000)));
     health.checked(CheckResult::Healthy, at(10), at(11));
-    health.report(Attempt::Answered, &SETTINGS, at(12));
+    health.report(Attempt::Answered, "", &SETTINGS, at(12));
     assert_eq!(health.status(at(4999)), HealthStatus::Ejected(at(5000)));
-    assert_eq!(health.next_change(&SETTINGS, at(12)), Some(at(5000)));
-    assert_eq!(health.status(at(5000)), HealthStatus::Ready);
+    assert_eq!(health.next_change(&SETTINGS, at(501)), Some(at(5000)));
+    assert_eq!(health.status(at(5000)), HealthStatus::OnTrial);
+}
+
+/// Its state says why, and one answer or one failure decides.
+#[test]
+fn r07_after_an_ejection_a_backend_is_on_trial() {
+    let mut health = up();
+    for _ in 0..3 {
+        health.report(Attempt::Failed, "it answered 500", &SETTINGS, at(0));
+    }
+    assert_eq!(health.text(at(1000)), "ejected 4.0 s more: it answered 500");
+    assert_eq!(health.text(at(5000)), "on trial after an ejection: it answered 500");
+    assert!(health.has_failures(), "an answer would change the state");
+    health.report(Attempt::Failed, "it answered 502", &SETTINGS, at(5001));
+    assert_eq!(health.status(at(5001)), HealthStatus::Ejected(at(15_001)), "one is enough");
+    health.report(Attempt::Answered, "", &SETTINGS, at(15_001));
+    assert_eq!(health.status(at(15_001)), HealthStatus::Ready);
+    assert!(!health.has_failures());
+}
+
+/// The only backend of a model is tried during its ejection, ever more rarely.
+#[test]
+fn r07_trials_during_an_ejection_come_with_growing_pauses() {
+    let mut health = up();
+    fail(&mut health, 3, at(0));
+    let mut now = at(0);
+    let mut pauses = Vec::new();
+    for _ in 0..3 {
+        assert!(!health.may_be_tried(now));
+        let next = health.next_change(&SETTINGS, now).unwrap();
+        pauses.push(next.since(now));
+        now = next;
+        assert!(health.may_be_tried(now));
+        fail(&mut health, 1, now);
+    }
+    assert_eq!(pauses, [500, 1000, 2000].map(Span::from_millis));
+    now = now.after(Span::from_secs(4));
+    health.report(Attempt::Answered, "", &SETTINGS, now);
+    assert_eq!(health.status(now), HealthStatus::Ready, "a trial that is answered ends it");
+}
+
+/// A failure that other requests share is not the fault of a request.
+#[test]
+fn n05_a_backend_fails_others_until_it_answers() {
+    let mut health = up();
+    assert!(!health.fails_others(0));
+    fail(&mut health, 1, at(0));
+    assert!(health.fails_others(0) && !health.fails_others(1), "its own failure does not count");
+    fail(&mut health, 2, at(0));
+    assert!(health.fails_others(1), "it is ejected");
+    health.report(Attempt::Answered, "", &SETTINGS, at(6000));
+    assert!(!health.fails_others(0));
 }
 
 #[test]
@@ -70,7 +121,7 @@ fn r07_a_response_between_failures_resets_the_count() {
     let mut health = up();
     fail(&mut health, 2, at(0));
     assert!(health.has_failures());
-    health.report(Attempt::Answered, &SETTINGS, at(1));
+    health.report(Attempt::Answered, "", &SETTINGS, at(1));
     assert!(!health.has_failures());
     fail(&mut health, 2, at(2));
     assert_eq!(health.status(at(2)), HealthStatus::Ready);
@@ -100,7 +151,7 @@ fn n05_a_backend_that_is_full_pauses_shortly_and_is_never_ejected() {
     let mut now = at(0);
     for millis in [250, 500, 1000, 2000, 2000, 2000] {
         for _ in 0..50 {
-            health.report(Attempt::Full(None), &SETTINGS, now);
+            health.report(Attempt::Full(None), "", &SETTINGS, now);
         }
         let until = now.after(Span::from_millis(millis));
         assert_eq!(health.status(now), HealthStatus::Full(until));
@@ -108,8 +159,8 @@ fn n05_a_backend_that_is_full_pauses_shortly_and_is_never_ejected() {
         now = until;
         assert_eq!(health.status(now), HealthStatus::Ready);
     }
-    health.report(Attempt::Answered, &SETTINGS, now);
-    health.report(Attempt::Full(None), &SETTINGS, now);
+    health.report(Attempt::Answered, "", &SETTINGS, now);
+    health.report(Attempt::Full(None), "", &SETTINGS, now);
     assert_eq!(health.status(now), HealthStatus::Full(now.after(Span::from_millis(250))));
     assert_eq!(
         health.handicap(&SETTINGS, now.after(Span::from_millis(250))),
@@ -123,7 +174,7 @@ fn n05_retry_after_of_a_backend_is_followed_up_to_a_limit() {
     for (told, paused) in [(1, 1000), (3600, 5000)] {
         let mut health = up();
         let told = Attempt::Full(Some(Duration::from_secs(told)));
-        health.report(told, &SETTINGS, at(0));
+        health.report(told, "", &SETTINGS, at(0));
         assert_eq!(health.status(at(0)), HealthStatus::Full(at(paused)));
     }
 }
@@ -146,7 +197,7 @@ fn r07_a_failed_check_counts_at_once_and_a_timeout_when_repeated() {
 fn r07_checks_come_faster_while_a_backend_is_down() {
     let mut health = up();
     assert_eq!(health.next_check(&SETTINGS), Span::from_secs(5));
-    health.report(Attempt::Refused, &SETTINGS, at(0));
+    health.report(Attempt::Refused, "", &SETTINGS, at(0));
     let mut waits = Vec::new();
     for _ in 0..7 {
         health.checked(CheckResult::Refused, at(1), at(1));
@@ -160,7 +211,7 @@ fn r07_checks_come_faster_while_a_backend_is_down() {
 #[test]
 fn r07_a_backend_that_comes_back_starts_slowly() {
     let mut health = up();
-    health.report(Attempt::Refused, &SETTINGS, at(0));
+    health.report(Attempt::Refused, "", &SETTINGS, at(0));
     health.checked(CheckResult::Healthy, at(1), at(1000));
     let mut now = at(1000);
     let mut seen = Vec::new();
@@ -193,12 +244,12 @@ proptest! {
             let began = now;
             now = now.after(Span::from_millis(millis));
             match step {
-                0 => health.report(Attempt::Answered, &SETTINGS, now),
-                1 => health.report(Attempt::Refused, &SETTINGS, now),
-                2..=4 => health.report(Attempt::Failed, &SETTINGS, now),
+                0 => health.report(Attempt::Answered, "", &SETTINGS, now),
+                1 => health.report(Attempt::Refused, "", &SETTINGS, now),
+                2..=4 => health.report(Attempt::Failed, "", &SETTINGS, now),
                 5 => {
                     let retry_after = Some(Duration::from_millis(millis));
-                    health.report(Attempt::Full(retry_after), &SETTINGS, now);
+                    health.report(Attempt::Full(retry_after), "", &SETTINGS, now);
                 }
                 6 => health.checked(CheckResult::NoResponse, began, now),
                 7 => health.checked(CheckResult::Refused, began, now),
@@ -212,6 +263,10 @@ proptest! {
             prop_assert_eq!(points, health.handicap(&SETTINGS, before));
         }
         health.checked(CheckResult::Healthy, now, now);
-        prop_assert_eq!(health.status(now.after(Span::from_secs(50))), HealthStatus::Ready);
+        now = now.after(Span::from_secs(50));
+        let status = health.status(now);
+        prop_assert!(matches!(status, HealthStatus::Ready | HealthStatus::OnTrial), "{:?}", status);
+        health.report(Attempt::Answered, "", &SETTINGS, now);
+        prop_assert_eq!(health.status(now), HealthStatus::Ready);
     }
 }

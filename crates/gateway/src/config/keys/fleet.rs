@@ -74,6 +74,13 @@ pub(in crate::config) const HEALTH: SectionSchema = SectionSchema::new(
         )
         .default("5s"),
         key(
+            "silence_limit",
+            duration(Duration::ZERO, HOUR),
+            "A backend is ejected, and its requests are sent again, when it begins no response for \
+             this long and for eight times its longest time to a first byte. 0 switches this off.",
+        )
+        .default("10s"),
+        key(
             "slow_start",
             duration(Duration::ZERO, HOUR),
             "How long a backend that has returned gets fewer requests than the others.",
@@ -111,12 +118,16 @@ pub(in crate::config) const UPSTREAM: SectionSchema = SectionSchema::new(
 pub(in crate::config) const RETRY: SectionSchema = SectionSchema::new(
     "retry",
     &[
-        key("attempts", count(1, 100), "Attempts for one request, including the first.")
-            .default("3"),
+        key(
+            "attempts",
+            count(1, 100),
+            "Attempts that a request may fail at backends which serve other requests.",
+        )
+        .default("3"),
         key(
             "share",
             number(0.0, 10.0),
-            "Further attempts for each first attempt, over all requests.",
+            "Repeated attempts of such requests, for each first attempt of any request.",
         )
         .default("0.2"),
     ],

@@ -16,6 +16,7 @@ pub(in crate::config) fn fleet(root: &Section<'_>) -> FleetSettings {
         scrape_interval: root.section("metrics").get("interval"),
         eject_after: health.get("eject_after"),
         eject_for: health.get("eject_for"),
+        silence_limit: health.get("silence_limit"),
         slow_start: health.get("slow_start"),
         connect_timeout: upstream.get("connect_timeout"),
         answer_timeout: upstream.get("answer_timeout"),
