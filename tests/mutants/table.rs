@@ -265,6 +265,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "c10_asks_that",
     },
     Mutant {
+        name: "a guessed wait forgets for how long nothing has ended",
+        file: "controller/forecast.rs",
+        site: "let service_time = «domain.drain_rate.elapsed(now).max(SERVICE_TIME)»;",
+        instead: "SERVICE_TIME",
+        noticed_by: "n02_retry_after_stays",
+    },
+    Mutant {
         name: "a boost is a constant for every backend",
         file: "route/weights.rs",
         site: "RATE_AT_ZERO * «(-boost / BOOST_TO_HALVE).exp2()»",
