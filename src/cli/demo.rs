@@ -8,7 +8,7 @@ use clap::Args;
 use testbed::demo::{self, DemoOptions};
 use testbed::progress::Progress;
 
-/// Show the whole story: three engines, a flood, and what the queue does for everyone else.
+/// Start three engines, send a flood, and compare how other teams are served with and without it.
 ///
 /// Starts three stand-in engines of different speed and power and sends them mixed traffic: a
 /// flooding team, a quiet one, four bands. First straight to the engines in turns, then through
@@ -25,7 +25,7 @@ pub(super) struct Demo {
     /// Leave the engines and the gateway serving at the end.
     #[arg(long)]
     keep: bool,
-    /// Where chance begins.
+    /// The seed of the random traffic.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

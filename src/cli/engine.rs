@@ -13,9 +13,9 @@ use testbed::engine::{Engine, Fault, Pace, Settings, Text, TokenPace};
 /// Run a stand-in model server: OpenAI's and Ollama's APIs, no model, no GPU.
 ///
 /// It behaves like a real engine: continuous batching up to a number of sequences, its own queue
-/// behind that, a KV cache that runs out, metrics by vLLM's names on /metrics. Answers are random
-/// words. It does wrong what it is asked to: by the header x-fault of a request, or by
-/// POST /control {"fault": NAME, "count": N}. GET /control tells what it has seen.
+/// behind that, a KV cache that runs out, metrics by vLLM's names on /metrics. Its responses are
+/// random words. A request can ask for a fault with the header x-fault; POST /control
+/// {"fault": NAME, "count": N} sets a fault for the next requests. GET /control lists the requests.
 #[derive(Args, Debug)]
 #[command(after_help = "Faults:
   refuse[=SECONDS]  hang  reset  reset-after=TOKENS  STATUS[=RETRY_AFTER]  slow=MS
@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
     /// What it draws while it works, in watts; told by /control and /metrics.
     #[arg(long, value_name = "WATTS", default_value_t = 0.0)]
     power: f64,
-    /// Where its chance begins: the same seed and requests, the same answers.
+    /// The seed of its random numbers: the same seed and requests give the same responses.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

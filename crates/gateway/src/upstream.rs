@@ -5,17 +5,17 @@
 //! from it. `client` is a plain HTTP client for everything that is not proxied. `retry_after` reads
 //! when a server wants to be asked again, `retry_budget` bounds how many attempts may be repeated.
 
+mod backend_retry_after;
 pub mod client;
 mod connect;
 mod http1;
 mod pool;
-mod retry_after;
 mod retry_budget;
 mod upstream_body;
 
+pub(crate) use backend_retry_after::retry_after;
 pub(crate) use connect::{ConnectError, connect};
 pub(crate) use http1::{ExchangeError, Framing, Http1, Http1Request};
 pub(crate) use pool::{Lease, Pool, WholeBody};
-pub(crate) use retry_after::retry_after;
 pub(crate) use retry_budget::RetryBudget;
 pub(crate) use upstream_body::UpstreamBody;

@@ -33,7 +33,7 @@ pub struct DemoOptions {
     pub length: Duration,
     /// Whether everything goes on serving at the end.
     pub keep: bool,
-    /// Where chance begins.
+    /// The seed of the random traffic.
     pub seed: u64,
 }
 

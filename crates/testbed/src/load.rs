@@ -38,7 +38,7 @@ pub struct LoadPlan {
     pub drain: Duration,
     /// How often progress is told.
     pub progress_every: Duration,
-    /// Where chance begins.
+    /// The seed of the random traffic.
     pub seed: u64,
 }
 

@@ -4,7 +4,7 @@
 //! the key as the file does. Both spellings of one key at once are a problem, because either could
 //! be meant.
 
-use super::keys::{QUEUE, ROOT};
+use super::sections::{QUEUE, ROOT};
 use crate::schema::{Key, Location, Node, Report, SectionSchema, Table, Value};
 
 /// Moves every alias of a file to its key.

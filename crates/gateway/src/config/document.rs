@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::keys::ROOT;
+use super::sections::ROOT;
 use crate::schema::{
     Key, Reload, SectionSchema, Value, ValueType, Variant, Word, joined, show_duration, show_size,
 };

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::keys::ROOT;
+use super::sections::ROOT;
 use crate::schema::{Key, Range, SectionSchema, Value, ValueType, Variant, texts};
 
 type Object = Map<String, Json>;

@@ -8,7 +8,7 @@ mod environment;
 mod path;
 
 use super::aliases::canonical;
-use super::keys::ROOT;
+use super::sections::ROOT;
 use super::{Flag, Source};
 use crate::schema::{
     Key, Location, Misfit, Node, Origin, Report, SectionSchema, Table, Value, ValueType,

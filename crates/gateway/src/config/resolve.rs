@@ -16,15 +16,15 @@ pub(super) mod server;
 
 use super::settings::Config;
 use super::values::Values;
-use super::{Source, keys};
+use super::{Source, sections};
 use crate::schema::{Location, Report, Section, SectionSchema, Table, validate};
 
 /// Validates and resolves a whole configuration. A key with a problem has its default, and the
 /// report has the problem.
 pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Config {
-    validate(&keys::ROOT, &mut table, &Location::default(), report);
+    validate(&sections::ROOT, &mut table, &Location::default(), report);
     let values = Values::new(table.clone(), report.file().map(Into::into));
-    let root = Section::new(&keys::ROOT, table, Location::default(), report);
+    let root = Section::new(&sections::ROOT, table, Location::default(), report);
     let mut flow = queue::queue(&root.section("queue"));
     queue::controller(&root.section("controller"), &mut flow.settings);
     let rules = flows::rules(root.sections("flows"), &mut flow.settings);

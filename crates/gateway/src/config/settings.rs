@@ -13,7 +13,7 @@ use flow::identity::{Attribute, ClassRule};
 use flow::{BackendTraits, Band, ModelNames, Settings};
 
 use super::values::Values;
-use super::{Source, keys, resolve};
+use super::{Source, resolve, sections};
 use crate::schema::{Report, Table};
 
 /// The whole configuration.
@@ -249,7 +249,7 @@ impl Default for Config {
 
 impl Default for Server {
     fn default() -> Self {
-        resolve::defaults(&keys::SERVER, resolve::server::server)
+        resolve::defaults(&sections::SERVER, resolve::server::server)
     }
 }
 
@@ -257,7 +257,7 @@ impl Default for Server {
 
 impl Default for Epp {
     fn default() -> Self {
-        resolve::defaults(&keys::EPP, resolve::server::epp)
+        resolve::defaults(&sections::EPP, resolve::server::epp)
     }
 }
 
@@ -273,7 +273,7 @@ impl Default for Identity {
 
 impl Default for FleetSettings {
     fn default() -> Self {
-        let settings = resolve::defaults(&keys::ROOT, resolve::fleet::fleet);
+        let settings = resolve::defaults(&sections::ROOT, resolve::fleet::fleet);
         Self { discover: false, ..settings }
     }
 }
@@ -282,6 +282,6 @@ impl Default for FleetSettings {
 
 impl Default for Log {
     fn default() -> Self {
-        resolve::defaults(&keys::LOG, resolve::server::log)
+        resolve::defaults(&sections::LOG, resolve::server::log)
     }
 }

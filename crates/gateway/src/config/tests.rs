@@ -5,9 +5,9 @@ mod dispatch;
 mod documents;
 mod flags;
 mod json_schema;
-mod keys;
 mod overrides;
 mod problems;
+mod sections;
 mod table;
 
 use super::{Config, ConfigError, Source, resolve};

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::keys::ROOT;
+use super::sections::ROOT;
 use crate::schema::{Key, Node, Origin, Reload, SectionSchema, Table, Value, ValueType, joined};
 
 /// All values that were given.

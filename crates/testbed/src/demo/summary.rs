@@ -67,7 +67,10 @@ impl fmt::Display for Comparison {
             f,
             "Time to the first token, median / 90th percentile, for each tenant's requests."
         )?;
-        writeln!(f, "\"none\": so many requests had no token when the traffic ended.\n")?;
+        writeln!(
+            f,
+            "\"none\" in place of a time: that many requests had no token when the traffic ended.\n"
+        )?;
         writeln!(
             f,
             "  {:10} {:12} {:12} {:>17}   {:>17}",

@@ -29,7 +29,7 @@ pub struct Settings {
     pub failure_share: f64,
     /// The ways in which they fail, one drawn for each.
     pub failures: Vec<Fault>,
-    /// Where its chance begins: the same seed and the same requests, the same answers.
+    /// The seed of its random numbers: the same seed and requests give the same responses.
     pub seed: u64,
 }
 

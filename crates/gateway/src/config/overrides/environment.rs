@@ -4,7 +4,7 @@
 //! for none is a problem, because it is most likely misspelt.
 
 use super::{Assignment, Given, Step, put};
-use crate::config::keys::ROOT;
+use crate::config::sections::ROOT;
 use crate::schema::{Location, Origin, Report, SectionSchema, Table, ValueType, joined, nearest};
 
 /// What the names of all variables begin with.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flow::BackendTraits;
 
-use crate::config::keys::backend_address;
+use crate::config::sections::backend_address;
 use crate::config::settings::BackendSpec;
 use crate::schema::Section;
 

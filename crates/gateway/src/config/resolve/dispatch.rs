@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::batch::BATCH_QUEUE;
 use super::{defaults, gates};
 use crate::config::Source;
-use crate::config::keys::QUEUES;
+use crate::config::sections::QUEUES;
 use crate::config::settings::dispatch::{Batch, Dispatch, Queue, Redis};
 use crate::gates::GateSettings;
 use crate::schema::Section;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flow::Band;
 
-use crate::config::{Source, keys, resolve};
+use crate::config::{Source, resolve, sections};
 pub use crate::gates::{
     AimdGate, BudgetGate, Capacity, ConstantGate, GateKind, GateSettings, GatewayGate,
     MetricMeaning, QueryGate, RedisGate, SaturationGate, ScrapeGate, Unit,
@@ -101,7 +101,7 @@ pub struct Queue {
 
 impl Default for Batch {
     fn default() -> Self {
-        resolve::defaults(&keys::BATCH, resolve::batch::batch)
+        resolve::defaults(&sections::BATCH, resolve::batch::batch)
     }
 }
 
@@ -111,6 +111,6 @@ impl Default for Dispatch {
     fn default() -> Self {
         let (source, batch) = (Source::default(), Batch::default());
         let read = |section: &Section<'_>| resolve::dispatch::dispatch(section, &source, &batch);
-        resolve::defaults(&keys::DISPATCH, read)
+        resolve::defaults(&sections::DISPATCH, read)
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{source, toml};
 use crate::config::document::{MARKS, updated};
 use crate::config::json_schema::json_schema;
-use crate::config::keys::ROOT;
+use crate::config::sections::ROOT;
 use crate::config::settings::{Config, FleetSettings};
 use crate::config::{Source, load};
 use crate::schema::SectionSchema;

@@ -1,7 +1,7 @@
 //! Every key of the table can be set by a flag and by a variable, and has an effect.
 
-use crate::config::keys::ROOT;
 use crate::config::overrides::variable_of;
+use crate::config::sections::ROOT;
 use crate::config::{Config, Flag, Setting, Source, resolve};
 use crate::schema::{Key, Range, SectionSchema, ValueType, joined, show_duration, show_size};
 
