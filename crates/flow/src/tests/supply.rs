@@ -237,10 +237,10 @@ fn n05_an_ask_that_avoids_a_backend_returns_when_the_others_are_gone() {
 fn r07_a_backend_on_trial_takes_one_ask_at_a_time() {
     let listed = backend(0, &[MODEL.0]);
     let trial = BackendSupply { on_trial: true, ..listed.clone() };
-    let mut fixture = Fixture::with(limited_to(8.0), &[trial.clone()]);
+    let mut fixture = Fixture::with(limited_to(8.0), std::slice::from_ref(&trial));
     let first = fixture.start("a");
     let waiting: Vec<_> = (0..4).map(|_| fixture.queue("a", Band::Normal)).collect();
-    fixture.supply(&[trial.clone()]);
+    fixture.supply(std::slice::from_ref(&trial));
     assert_eq!(fixture.granted(), [], "the trial goes on");
     fixture.gate.cancel(first, fixture.now).unwrap();
     fixture.collect();

@@ -72,11 +72,7 @@ impl ProxiedRequest {
             match self.attempt(&admitted.endpoint, admitted.grant.at).await {
                 Next::Respond(response) => return Ok(self.respond(response, &admitted)),
                 Next::Requeue(position) => {
-                    self.request.returned();
-                    if position == RequeuePosition::Back {
-                        Box::pin(self.pause(&admitted.endpoint)).await;
-                    }
-                    self.request.requeue(position);
+                    Box::pin(self.wait_again(position, &admitted.endpoint)).await;
                 }
                 Next::Refuse(fault) => return Err(self.request.refuse(fault.into())),
             }
@@ -154,6 +150,15 @@ impl ProxiedRequest {
                 Next::Refuse(Fault::BackendError(format!("{}: {}", endpoint.name, failure.text)))
             }
         }
+    }
+
+    /// Lets the request wait for another attempt.
+    async fn wait_again(&mut self, position: RequeuePosition, failed: &Endpoint) {
+        self.request.returned();
+        if position == RequeuePosition::Back {
+            self.pause(failed).await;
+        }
+        self.request.requeue(position);
     }
 
     /// Waits after a failure, so that failing backends are not asked without end. A first failure
