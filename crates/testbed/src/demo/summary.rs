@@ -69,7 +69,7 @@ impl fmt::Display for Comparison {
         )?;
         writeln!(
             f,
-            "\"none\" in place of a time: that many requests had no token when the traffic ended.\n"
+            "\"none\": that many requests had no token when the traffic ended.\n"
         )?;
         writeln!(
             f,
