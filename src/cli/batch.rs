@@ -7,11 +7,11 @@ mod api;
 mod batch_info;
 mod failure_summary;
 mod fetch;
-mod progress;
-mod stall;
 mod submit;
 mod upload_form;
 mod wait;
+mod wait_progress;
+mod wait_stall;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -209,7 +209,7 @@ async fn advise(api: &Api, batch: &BatchInfo, out: &mut dyn Write) -> Result<()>
         writeln!(out, "fetch    {}", api.typed(&format!("fetch {}", batch.id)))?;
     }
     if batch.is_in_progress() {
-        for why in stall::reasons(api).await {
+        for why in wait_stall::reasons(api).await {
             writeln!(out, "now      {why}")?;
         }
     }

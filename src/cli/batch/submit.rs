@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::api::{Api, NewBatch};
 use super::batch_info::{self, BatchInfo};
-use super::progress::{Progress, say};
+use super::wait_progress::{Progress, say};
 use super::{OutputFiles, Server, fetch, wait};
 
 /// The line limit of the local check; the gateway has its own limit.

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::batch_info::BatchInfo;
-use super::progress::Progress;
-use super::stall::{StallTimer, reasons};
+use super::wait_progress::Progress;
+use super::wait_stall::{StallTimer, reasons};
 
 /// The exit code after Ctrl-C.
 pub(super) const INTERRUPTED: u8 = 130;

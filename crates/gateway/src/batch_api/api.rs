@@ -15,6 +15,7 @@ use super::{Batches, Download, Upload, faults, upload};
 use crate::ingress::headers::{self, fresh_id};
 use crate::ingress::paging::Paging;
 use crate::ingress::path::{BatchCall, object_id};
+use crate::ingress::tenant;
 use crate::reply::Fault;
 
 /// The largest page of a list, and the default.
@@ -76,7 +77,7 @@ impl Batches {
             BatchCall::File => self.file(id).await?,
             BatchCall::DeleteFile => self.delete(id).await?,
             BatchCall::Create => {
-                let tenant = headers::tenant(&parts.headers);
+                let tenant = tenant(&parts.headers);
                 self.create(CreateBatch::read(body)?, tenant, now).await?
             }
             BatchCall::Batches => self.batches(paging()?).await?,

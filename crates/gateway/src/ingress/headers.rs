@@ -75,12 +75,6 @@ pub(crate) fn expects_word(headers: &HeaderMap) -> bool {
     headers.contains_key(EXPECT)
 }
 
-/// The tenant that the client names; empty if it names none.
-pub(crate) fn tenant(headers: &HeaderMap) -> &str {
-    let tenant = ControlHeaders::of(headers).fairness_id().unwrap_or_default();
-    if tenant.len() <= NAME_MAX { tenant } else { "" }
-}
-
 /// A new unique id.
 pub(crate) fn fresh_id() -> String {
     identifier::of(None).to_str().unwrap_or_default().to_owned()

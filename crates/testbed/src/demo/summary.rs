@@ -67,10 +67,7 @@ impl fmt::Display for Comparison {
             f,
             "Time to the first token, median / 90th percentile, for each tenant's requests."
         )?;
-        writeln!(
-            f,
-            "\"none\": that many requests had no token when the traffic ended.\n"
-        )?;
+        writeln!(f, "\"none\": that many requests had no token when the traffic ended.\n")?;
         writeln!(
             f,
             "  {:10} {:12} {:12} {:>17}   {:>17}",
