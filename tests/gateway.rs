@@ -14,6 +14,7 @@ mod early_response;
 mod faults;
 mod flooding_tenant;
 mod head_method;
+mod hold;
 mod http2_window;
 mod model_names;
 mod ollama_errors;

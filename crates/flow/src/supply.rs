@@ -48,6 +48,8 @@ pub(crate) struct Supply {
     /// The pool of each model, by its number.
     by_model: Vec<u32>,
     by_members: BTreeMap<Vec<u32>, u32>,
+    /// The models that asks may wait for although no backend lists them.
+    expected: BTreeSet<ModelId>,
     /// The pools that only asks which avoid a backend need.
     detours: usize,
     /// Whether asks may wait that avoid a backend.
@@ -75,6 +77,13 @@ impl Supply {
         }
         self.recount();
         changed
+    }
+
+    /// Sets the models that asks may wait for without a backend. Returns whether they have changed;
+    /// if so, the caller must call [`Supply::rebuild_pools`].
+    pub(crate) fn expect(&mut self, models: impl Iterator<Item = ModelId>) -> bool {
+        let expected = models.filter(|model| model.0 < MODELS_MAX).collect();
+        std::mem::replace(&mut self.expected, expected) != self.expected
     }
 
     /// Forgets backends that are no longer listed and have no ask in flight. Returns the new place
@@ -124,7 +133,7 @@ impl Supply {
     /// Computes pools and domains again. `alive` has the models that live asks need, listed or not.
     pub(crate) fn rebuild_pools(&mut self, alive: &BTreeSet<ModelId>) {
         let mut members: BTreeMap<ModelId, Vec<u32>> =
-            alive.iter().map(|&model| (model, Vec::new())).collect();
+            alive.union(&self.expected).map(|&model| (model, Vec::new())).collect();
         for (at, backend) in self.backends.iter().enumerate() {
             for &model in &backend.models {
                 members.entry(model).or_default().push(at as u32);
@@ -297,9 +306,10 @@ impl Supply {
         self.by_model.get(model.0 as usize).copied().filter(|&pool| pool != NONE)
     }
 
-    /// The pool of a model that a backend lists.
+    /// The pool of a model that a backend lists, or that is expected.
     pub(crate) fn pool_listed(&self, model: ModelId) -> Option<u32> {
-        self.pool_of(model).filter(|&pool| !self.pools[pool as usize].members.is_empty())
+        let listed = |pool: u32| !self.pools[pool as usize].members.is_empty();
+        self.pool_of(model).filter(|&pool| listed(pool) || self.expected.contains(&model))
     }
 
     /// Whether the mean stock of a pool's ready backends is below the bound, or one of them has no

@@ -197,7 +197,8 @@ impl Fleet {
                 return None;
             }
             // A request that is granted a backend must find it in the roster.
-            let was = self.roster.swap(roster);
+            let was = self.roster.swap(Arc::clone(&roster));
+            controller.expect_models(roster.configured(), now);
             controller.supply(&supply, now);
             Some(was)
         });

@@ -25,6 +25,7 @@ mod dispatch_server;
 mod durable_queues;
 mod epp;
 mod gates;
+mod hold;
 mod hops;
 mod ingress;
 mod jitter;

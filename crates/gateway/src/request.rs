@@ -17,6 +17,7 @@ use flow::{ModelId, Span, Time};
 
 use crate::backend::EndpointAddress;
 use crate::config::Config;
+use crate::hold::HoldPlace;
 use crate::ingress::Intent;
 use crate::scheduler::Permit;
 use crate::state::State;
@@ -43,6 +44,8 @@ pub(crate) struct Request {
     pub(crate) model: Option<ModelId>,
     /// Since when it waits outside the core's count: for an unknown model, or after an attempt.
     waits_since: Option<Time>,
+    /// Its place while it waits for a configured model that no backend listed.
+    hold_place: Option<HoldPlace>,
 }
 
 // === impl Request ===
@@ -54,8 +57,17 @@ impl Request {
         intent: Intent,
         record: RequestRecord,
     ) -> Box<Self> {
-        let (permit, subset, model, waits_since) = (None, None, None, None);
-        Box::new(Self { state, config, intent, permit, record, subset, model, waits_since })
+        Box::new(Self {
+            state,
+            config,
+            intent,
+            permit: None,
+            record,
+            subset: None,
+            model: None,
+            waits_since: None,
+            hold_place: None,
+        })
     }
 
     /// The model that the client named, where the request is sent under another name.

@@ -12,6 +12,7 @@ use crate::body_memory::BodyMemory;
 use crate::clock::Clock;
 use crate::config::{Config, Source, reload::Reloads};
 use crate::connections::Connections;
+use crate::hold::HoldPlaces;
 use crate::ingress;
 use crate::observe::Observer;
 use crate::scheduler::Scheduler;
@@ -29,6 +30,7 @@ pub(crate) struct State {
     pub(crate) retries: RetryBudget,
     pub(crate) connections: Connections,
     pub(crate) body_memory: Arc<BodyMemory>,
+    pub(crate) hold_places: HoldPlaces,
     /// A name that no other process has.
     instance: String,
     phase: watch::Sender<Phase>,
@@ -71,6 +73,7 @@ impl State {
             retries: RetryBudget::default(),
             connections: Connections::default(),
             body_memory: Arc::default(),
+            hold_places: HoldPlaces::default(),
             instance: ingress::headers::fresh_id(),
             phase: watch::Sender::new(Phase::Open),
         })

@@ -34,6 +34,15 @@ impl Controller {
         self.dispatch_all(now);
     }
 
+    /// Sets the models that asks may wait for although no backend lists them.
+    pub fn expect_models(&mut self, models: impl Iterator<Item = ModelId>, now: Time) {
+        let now = self.advance(now);
+        if self.supply.expect(models) {
+            self.rebuild();
+            self.dispatch_all(now);
+        }
+    }
+
     /// Lets waiting asks that avoid a backend use all backends of their model again, if no other
     /// one is ready any more.
     fn return_from_detours(&mut self, now: Time) {

@@ -97,6 +97,12 @@ impl ModelNames {
         self.entries.keys().map(String::as_str)
     }
 
+    /// The models that the rules name as targets.
+    pub fn targets(&self) -> impl Iterator<Item = &str> {
+        let variants = self.entries.values().flat_map(|entry| &entry.variants);
+        variants.map(|variant| variant.model.as_str())
+    }
+
     /// Resolves a requested name. `draw` decides splits: of as many consecutive draws as the
     /// weights add up to, each target gets exactly its weight, well mixed. A hash of the request's
     /// id as the draw gives the same shares on average. A name without a rule resolves to itself,

@@ -82,6 +82,26 @@ fn c07_a_model_may_vanish_and_return() {
     assert_eq!(fixture.granted(), [ticket]);
 }
 
+/// Asks for an expected model wait for its first backend.
+#[test]
+fn o06_an_expected_model_needs_no_backend() {
+    let mut fixture = Fixture::with(limited_to(1.0), &[backend(0, &[1])]);
+    let ask = Ask { model: ModelId(2), ..fixture.ask("a") };
+    let refused =
+        |verdict| matches!(verdict, Verdict::Refused { reason: crate::Refusal::UnknownModel, .. });
+    assert!(refused(fixture.offer(ask)));
+    let now = fixture.now;
+    fixture.gate.expect_models([ModelId(2), ModelId(u32::MAX)].into_iter(), now);
+    let Verdict::Queued { ticket } = fixture.offer(ask) else { panic!("no backend yet") };
+    assert!(refused(fixture.offer(Ask { model: ModelId(3), ..ask })));
+    assert!(refused(fixture.offer(Ask { model: ModelId(u32::MAX), ..ask })));
+    fixture.supply(&[backend(0, &[1]), backend(5, &[2])]);
+    assert_eq!(fixture.granted(), [ticket]);
+    fixture.settle(ticket, 1);
+    fixture.supply(&[backend(0, &[1])]);
+    assert!(matches!(fixture.offer(ask), Verdict::Queued { .. }), "it is still expected");
+}
+
 /// X06: new weights apply to asks that already wait; lowered limits evict no ask.
 #[test]
 fn x06_settings_change_without_dropping_an_ask() {

@@ -63,14 +63,17 @@ pub(super) fn page<'a>(state: &State, standing: Standing<'a>) -> HealthPage<'a> 
 }
 
 /// Whether load balancers should send requests here. A gateway whose backends are all down for a
-/// moment is ready, because requests wait for them. A gateway that has never known a model is not.
+/// moment is ready, because requests wait for them. So is one with configured models and no
+/// backend. A gateway that has never known a model is not.
 pub(super) fn readiness(state: &State, standing: Standing<'_>) -> ReadyPage {
     if standing.shutting_down {
         return ReadyPage::no("shutting down");
     }
     let (backends, saturated) =
         state.scheduler.with(|core, _| (BackendCounts::of(core), saturated(core)));
-    if backends.ready == 0 && state.fleet.roster().models_merged().is_empty() {
+    let roster = state.fleet.roster();
+    let knows_model = !roster.models_merged().is_empty() || roster.configured().next().is_some();
+    if backends.ready == 0 && !knows_model {
         return ReadyPage::no("no backend is ready and no model is known yet");
     }
     if saturated && state.config.load().admin.ready_fails_when_saturated {

@@ -14,6 +14,8 @@ use super::model_list::ListedModel;
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     pub(super) ids: BTreeMap<Arc<str>, ModelId>,
+    /// The models of the configuration, listed or not.
+    pub(super) configured: BTreeMap<Arc<str>, ModelId>,
     pub(super) entries: Vec<ModelEntry>,
     /// Whether a backend serves any name.
     pub(super) any: bool,
@@ -39,10 +41,14 @@ impl Catalogue {
     /// Merges the lists of all backends, and stores in each backend the ids of its models.
     pub(super) fn of(
         backends: &mut BTreeMap<BackendId, BackendState>,
+        configured: &[String],
         model_ids: &mut ModelIds,
         now: Time,
     ) -> Self {
-        let mut catalogue = Self::default();
+        let number = |name: &String| Some((name.as_str().into(), model_ids.number(name, now)?));
+        let configured: BTreeMap<Arc<str>, ModelId> =
+            configured.iter().filter_map(number).collect();
+        let mut catalogue = Self { configured, ..Self::default() };
         let mut entries: BTreeMap<String, ModelEntry> = BTreeMap::new();
         for backend in backends.values_mut() {
             catalogue.any |= matches!(backend.models, ServedModels::Any);
@@ -64,16 +70,17 @@ impl Catalogue {
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.ids.keys().map(AsRef::as_ref)
+        self.ids.keys().chain(self.configured.keys()).map(AsRef::as_ref)
     }
 
-    /// A backend that serves any name also serves every name that another backend lists.
+    /// A backend that serves any name also serves every configured name and every name that
+    /// another backend lists.
     fn complete(&self, backend: &mut BackendState) {
         match backend.models {
             ServedModels::Unknown => backend.serves.push(NOT_YET),
             ServedModels::Any => {
                 backend.serves.push(ANY_OTHER);
-                backend.serves.extend(self.ids.values());
+                backend.serves.extend(self.ids.values().chain(self.configured.values()));
             }
             ServedModels::Listed(_) => {}
         }

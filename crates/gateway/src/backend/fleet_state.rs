@@ -206,7 +206,9 @@ impl FleetState {
         let models_changed = std::mem::take(&mut self.stale);
         if models_changed {
             self.model_ids.touch(self.catalogue.names(), now);
-            self.catalogue = Arc::new(Catalogue::of(&mut self.backends, &mut self.model_ids, now));
+            let configured = &self.settings.configured_models;
+            let (backends, model_ids) = (&mut self.backends, &mut self.model_ids);
+            self.catalogue = Arc::new(Catalogue::of(backends, configured, model_ids, now));
             self.subsets = Arc::new(self.requested_subsets.number(
                 &mut self.backends,
                 &mut self.model_ids,

@@ -34,6 +34,8 @@ pub(crate) struct Roster {
 pub(crate) enum Lookup {
     /// A backend lists it, or serves any name.
     Known(ModelId),
+    /// No backend lists it, but the configuration names it: wait until a backend serves it.
+    Configured(ModelId),
     /// Not listed, but the list of a backend is still unknown: wait, then look it up again.
     NotYet(ModelId),
     /// No backend lists it.
@@ -45,10 +47,11 @@ pub(crate) enum Lookup {
 impl Roster {
     /// Looks up a model name.
     pub(crate) fn lookup(&self, model: &str) -> Lookup {
+        let configured = || self.catalogue.configured.get(model);
         match self.catalogue.ids.get(model) {
             Some(&id) => Lookup::Known(id),
             None if self.catalogue.any => Lookup::Known(ANY_OTHER),
-            None => self.unknown(),
+            None => configured().map_or_else(|| self.unknown(), |&id| Lookup::Configured(id)),
         }
     }
 
@@ -59,6 +62,11 @@ impl Roster {
             Some(&model) => Lookup::Known(model),
             None => self.unknown(),
         }
+    }
+
+    /// The models of the configuration. Requests may wait for them without a backend.
+    pub(crate) fn configured(&self) -> impl Iterator<Item = ModelId> {
+        self.catalogue.configured.values().copied()
     }
 
     /// Whether no backend is configured or discovered.
@@ -86,9 +94,10 @@ impl Roster {
         self.backends.values().rfind(|endpoint| endpoint.socket == Some(socket))
     }
 
-    /// All model names with their ids.
+    /// All model names with their ids, listed or configured. A name may occur twice.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (&str, ModelId)> {
-        self.catalogue.ids.iter().map(|(name, &id)| (&**name, id))
+        let names = self.catalogue.ids.iter().chain(&self.catalogue.configured);
+        names.map(|(name, &id)| (&**name, id))
     }
 
     /// The ids of subsets, each with the id of its model.

@@ -31,6 +31,9 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
     router::router(&root.section("router"), &mut flow.settings);
     queue::workload(&root.section("workload"), &mut flow.settings);
     let batch = batch::batch(&root.section("batch"));
+    let names = models::names(root.sections("models"), report);
+    let mut fleet = fleet::fleet(&root);
+    fleet.configured_models = names.targets().map(String::from).collect();
     Config {
         server: server::server(&root.section("server")),
         admin: server::admin(&root.section("admin")),
@@ -40,9 +43,10 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         identity: flows::identity(flow.parts, rules),
         cost: flow.cost,
         flow: flow.settings,
-        names: models::names(root.sections("models"), report),
+        hold: flow.hold,
+        names,
         objectives: models::objectives(root.sections("objectives")),
-        fleet: fleet::fleet(&root),
+        fleet,
         dispatch: dispatch::dispatch(&root.section("dispatch"), source, &batch),
         batch,
         notices: Vec::new(),

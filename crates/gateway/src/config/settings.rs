@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use flow::identity::{Attribute, ClassRule};
-use flow::{BackendTraits, Band, ModelNames, Settings};
+use flow::{BackendTraits, Band, ModelNames, Settings, Span};
 
 use super::values::Values;
 use super::{Source, resolve, sections};
@@ -35,6 +35,8 @@ pub struct Config {
     pub objectives: BTreeMap<String, Band>,
     /// The cost of a request in the queue.
     pub cost: Cost,
+    /// The waits for configured models without a backend.
+    pub hold: Hold,
     /// The model servers.
     pub fleet: FleetSettings,
     /// The Batch API.
@@ -129,11 +131,22 @@ pub enum Cost {
     Bytes,
 }
 
+/// The waits for configured models that no backend lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The longest wait.
+    pub ttl: Span,
+    /// The most requests that wait so.
+    pub capacity: usize,
+}
+
 /// The model servers, and how they are watched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetSettings {
     /// The backends of the configuration.
     pub backends: Vec<BackendSpec>,
+    /// The models that requests may wait for although no backend lists them.
+    pub configured_models: Vec<String>,
     /// A file that lists more of them, watched for changes.
     pub endpoints_file: Option<PathBuf>,
     /// Whether a backend needs an IP address, because Envoy is given its address.

@@ -189,7 +189,7 @@ impl Fault {
             Self::WaitTooLong => {
                 "The wait would be longer than the request may wait: try again later."
             }
-            Self::NoBackend => "No model server has been found yet: try again later.",
+            Self::NoBackend => "No backend for the request was found yet: try again later.",
             Self::NoBackendInSubset => "The subset has no backend of this model: try again later.",
             Self::Overloaded => "Too many connections or too many bytes at once: try again later.",
             Self::ClientClosed => "The client closed the connection.",

@@ -1,8 +1,9 @@
 //! Admission: the way of a request from its arrival to a backend.
 //!
 //! A request is offered to the scheduler, which grants a backend at once, lets it wait, or refuses
-//! it. A backend that failed the request or left in between sends it back to wait. A model that no
-//! backend lists yet is waited for like a busy one, and looked up again when model lists change.
+//! it. A backend that failed the request or left in between sends it back to wait. A request waits
+//! for a configured model that no backend lists. While the list of a backend is unknown, a request
+//! for any other model waits too, and is looked up again when model lists change.
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ impl Request {
     pub(crate) async fn enqueue(&mut self) -> Result<(), Refused> {
         let permit = match self.lookup() {
             Lookup::Known(model) => self.offer(model)?,
+            Lookup::Configured(model) => self.hold(model)?,
             _ => Box::pin(self.await_model()).await?,
         };
         self.record.admitted(permit.ticket());
@@ -92,6 +94,7 @@ impl Request {
             models.borrow_and_update();
             let model = match self.lookup() {
                 Lookup::Known(model) => return self.offer(model),
+                Lookup::Configured(model) => return self.hold(model),
                 Lookup::NotYet(model) => model,
                 Lookup::Unknown => return Err(self.unknown_model()),
             };
@@ -106,7 +109,17 @@ impl Request {
         }
     }
 
+    /// Offers a request for a configured model that no backend lists. It waits in the queue as
+    /// others do, but with a time to live and a bound of its own.
+    fn hold(&mut self, model: ModelId) -> Result<Permit, Refused> {
+        let hold = self.config.hold;
+        self.hold_place = Some(self.state.hold_places.take(hold.capacity).ok_or(NO_BACKEND)?);
+        self.intent.ttl = self.intent.ttl.or(Some(hold.ttl));
+        self.offer(model)
+    }
+
     fn note(&mut self, grant: &Grant) {
+        self.hold_place = None;
         self.record.sent = grant.at;
         let since = self.waits_since.take();
         let waited = since.map_or(grant.waited, |since| grant.at.since(since));

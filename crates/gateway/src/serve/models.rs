@@ -60,7 +60,7 @@ pub(super) fn model(state: &State, id: &str) -> Response<Full<Bytes>> {
     let alias = config.names.ruled().any(|name| name == id);
     match roster.models_merged().iter().find(|entry| entry.id == id) {
         Some(entry) => json(StatusCode::OK, &Card::of(entry)),
-        None if alias || matches!(roster.lookup(id), Lookup::Known(_)) => {
+        None if alias || matches!(roster.lookup(id), Lookup::Known(_) | Lookup::Configured(_)) => {
             json(StatusCode::OK, &Card::alias(id))
         }
         None => error::response(&Fault::ModelNotFound(id.to_owned()).into()),

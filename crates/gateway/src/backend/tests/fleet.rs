@@ -147,7 +147,7 @@ fn bustle(fleet: &Fleet, scheduler: &Scheduler, seed: u64, is_done: impl Fn() ->
         let endpoint = fleet.roster().endpoint(backend).cloned();
         endpoint.iter().for_each(|endpoint| fleet.report(endpoint, attempt, ""));
         let model = match fleet.roster().lookup("m") {
-            Lookup::Known(model) | Lookup::NotYet(model) => model,
+            Lookup::Known(model) | Lookup::Configured(model) | Lookup::NotYet(model) => model,
             Lookup::Unknown => ModelId(9),
         };
         scheduler.with(|controller, now| {

@@ -8,6 +8,7 @@ pub(in crate::config) fn fleet(root: &Section<'_>) -> FleetSettings {
     let [health, upstream, retry] = ["health", "upstream", "retry"].map(|key| root.section(key));
     let mut fleet = FleetSettings {
         backends: backends::backends(root.sections("backends")),
+        configured_models: Vec::new(),
         endpoints_file: root.section("discovery").path("endpoints_file"),
         addressed: false,
         discover: false,

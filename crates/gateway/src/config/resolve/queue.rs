@@ -8,7 +8,7 @@ use flow::{
 
 use super::flows;
 use crate::clock;
-use crate::config::settings::Cost;
+use crate::config::settings::{Cost, Hold};
 use crate::schema::Section;
 
 /// The section `queue`.
@@ -16,6 +16,7 @@ pub(super) struct Queue {
     pub(super) settings: Settings,
     pub(super) parts: Vec<Attribute>,
     pub(super) cost: Cost,
+    pub(super) hold: Hold,
 }
 
 /// The watermark where only another key of the bounds is given.
@@ -39,7 +40,9 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
     };
     settings.default_class.capacity = section.get("flow_capacity");
     settings.default_class.ttl = clock::span(section.get("queue_ttl"));
-    Queue { settings, parts: flows::parts(section), cost: section.get("cost") }
+    let hold =
+        Hold { ttl: clock::span(section.get("hold_ttl")), capacity: section.get("hold_capacity") };
+    Queue { settings, parts: flows::parts(section), cost: section.get("cost"), hold }
 }
 
 /// Strict order, or a weight for each band.

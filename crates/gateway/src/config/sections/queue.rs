@@ -39,6 +39,20 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             .default("30s")
             .aliases(&["max_wait_seconds"]),
         key(
+            "hold_ttl",
+            UP_TO_A_DAY,
+            "The longest time that a request waits if no backend lists its model when it arrives \
+             and `[[models]]` names the model.",
+        )
+        .default("5m"),
+        key(
+            "hold_capacity",
+            count(0, CAPACITY_MAX as u64),
+            "Requests that wait so, over all models. They also count in the other capacities. 0 \
+             means that such a request gets 503 at once.",
+        )
+        .default("100"),
+        key(
             "flow_by",
             Texts(&NOT_EMPTY),
             "The parts that make up a flow, in this order: model, target_model, workload, \

@@ -81,7 +81,8 @@ fn the_full_example_has_the_defaults_and_yaml_means_the_same() {
     assert_eq!((config.dispatch.queues.len(), config.dispatch.gates.len()), (1, 8));
     config.dispatch.queues.clear();
     config.dispatch.gates.clear();
-    config.fleet = FleetSettings { backends: Vec::new(), ..config.fleet };
+    config.fleet =
+        FleetSettings { backends: Vec::new(), configured_models: Vec::new(), ..config.fleet };
     assert_eq!(config, Config::default());
 }
 

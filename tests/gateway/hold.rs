@@ -1,0 +1,98 @@
+//! O06: requests for configured models wait while no backend lists the model.
+
+use std::fs;
+
+use crate::support::gateway::{TWO, config};
+use crate::support::{Backend, Call, Gateway, chat};
+
+const CLIENTS: usize = 40;
+
+/// A configured model, and an endpoints file that does not exist yet.
+const CONFIGURED: &str =
+    "[[models]]\nname = \"m\"\n[discovery]\nendpoints_file = \"endpoints.yaml\"\n";
+
+/// Replaces the endpoints file of a gateway.
+fn list(gateway: &Gateway, backends: &[&Backend]) {
+    let entry = |backend: &&Backend| {
+        let (ip, port) = (backend.address().ip(), backend.address().port());
+        format!("  - {{ name: e{port}, address: {ip}, port: \"{port}\" }}\n")
+    };
+    let entries: String = backends.iter().map(entry).collect();
+    let file = gateway.folder().join("endpoints.yaml");
+    let next = file.with_extension("next");
+    let none = if backends.is_empty() { " []" } else { "" };
+    fs::write(&next, format!("endpoints:{none}\n{entries}")).unwrap();
+    fs::rename(next, &file).unwrap();
+}
+
+#[test]
+fn o06_no_request_fails_while_a_configured_model_has_no_backend() {
+    let backend = Backend::quick().lists(&["m"]);
+    let gateway = Gateway::launch(&format!("{CONFIGURED}{TWO}"));
+    // At first the file is missing, then it is empty.
+    for _ in 0..2 {
+        let calls: Vec<Call> = (0..CLIENTS).map(|_| gateway.send(&chat("m"))).collect();
+        gateway.await_depth(CLIENTS);
+        assert_eq!(gateway.get("/ready").status, 200, "load balancers send requests here");
+        list(&gateway, &[&backend]);
+        for call in calls {
+            let answer = call.finish();
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        list(&gateway, &[]);
+        gateway.await_ready(0);
+    }
+    gateway.await_idle();
+}
+
+/// The target of a configured name waits while backends serve other models, until a reload names
+/// its backend. A model that is not configured does not wait.
+#[test]
+fn o06_a_configured_target_waits_for_its_backend() {
+    let (small, large) = (Backend::quick(), Backend::quick());
+    let models = "[[models]]\nname = \"big\"\ntargets = [\"big-v1\"]\n";
+    let before = config(&format!("{models}{TWO}"), &[("small", small.address())]);
+    let gateway = Gateway::start(&before);
+    let waiting = gateway.enqueue(&chat("big"), 0);
+    let unknown = gateway.ask(&chat("other"));
+    assert_eq!((unknown.status, unknown.code().as_str()), (404, "model_not_found"));
+    assert_eq!(gateway.ask(&chat("m")).status, 200, "other models are served");
+    let entry = format!("url = \"http://{}\"\nmodels = [\"big-v1\"]", large.address());
+    gateway.rewrite(&format!("{before}[[backends]]\nid = \"large\"\n{entry}\n"));
+    assert_eq!(waiting.finish().status, 200);
+    assert_eq!(large.seen().len(), 1);
+    gateway.await_idle();
+}
+
+#[test]
+fn o06_beyond_the_bound_a_request_is_refused_at_once() {
+    let gateway = Gateway::launch(&format!("[queue]\nhold_capacity = 2\n{CONFIGURED}"));
+    let first = gateway.enqueue(&chat("m"), 0);
+    let second = gateway.enqueue(&chat("m"), 1);
+    for model in ["m", "not configured"] {
+        let refused = gateway.ask(&chat(model));
+        assert_eq!((refused.status, refused.code().as_str()), (503, "no_backend"));
+        assert_eq!(refused.header("retry-after"), Some("5"));
+    }
+    // A client that leaves makes room for another.
+    drop(first);
+    gateway.await_depth(1);
+    let third = gateway.enqueue(&chat("m"), 1);
+    let backend = Backend::quick().lists(&["m"]);
+    list(&gateway, &[&backend]);
+    assert_eq!([second, third].map(|call| call.finish().status), [200, 200]);
+    gateway.await_idle();
+}
+
+/// The time to live of such a wait is not the one of the queue.
+#[test]
+fn o06_the_hold_ttl_ends_the_wait() {
+    let ttls = "[queue]\nqueue_ttl = \"1h\"\nhold_ttl = \"500ms\"\nhold_capacity = 1\n";
+    let gateway = Gateway::launch(&format!("{ttls}{CONFIGURED}"));
+    for _ in 0..2 {
+        let answer = gateway.ask(&chat("m"));
+        assert_eq!((answer.status, answer.code().as_str()), (503, "queue_timeout"));
+        assert_eq!(answer.header("retry-after"), Some("5"));
+    }
+    gateway.await_idle();
+}
