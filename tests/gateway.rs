@@ -10,6 +10,7 @@ mod client_connections;
 pub(crate) mod clients;
 mod controller;
 mod dbus;
+mod decision_log;
 mod early_response;
 mod faults;
 mod flooding_tenant;

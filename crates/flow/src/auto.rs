@@ -34,7 +34,6 @@ use first_token_time::FirstTokenTimes;
 use metrics::{MetricsTuner, Observation};
 use pace::PaceTuner;
 use streams::StreamTuner;
-use windowed_max::WindowedMax;
 
 use crate::time::{Span, Time};
 
@@ -52,8 +51,6 @@ const STARTS_WHEN_CALM: Span = Span::from_millis(100);
 /// for the effect.
 const TOKENS_CUT: f64 = 0.95;
 const TOKENS_HOLD: Span = Span::from_secs(2);
-/// The stock at which the backend closed is remembered for at least this long.
-const CLOSED_MEMORY: Span = Span::from_secs(30);
 
 /// The metrics that an engine reports, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -135,8 +132,6 @@ pub(crate) struct AutoState {
     reading: Option<EngineReading>,
     /// Asks that have started or ended here since the backend came up.
     proven: u32,
-    /// The recent maximum of asks in flight while the backend was closed.
-    closed_at: WindowedMax,
 }
 
 /// One ask in flight, as `auto` sees it.
@@ -171,7 +166,6 @@ impl Default for AutoState {
             first_token: FirstTokenTimes::default(),
             reading: None,
             proven: 0,
-            closed_at: WindowedMax::over(CLOSED_MEMORY),
         }
     }
 }
@@ -219,9 +213,11 @@ impl AutoState {
         }
     }
 
-    /// The stock at which the backend closed recently; `None` if it did not close.
-    pub(crate) fn watermark(&self) -> Option<u32> {
-        Some(self.closed_at.last()).filter(|&held| held > 0)
+    /// The bound in force on the asks in flight, in asks of the present mean size. While no other
+    /// bound is known, it is that on unstarted asks, beside the started ones.
+    pub(crate) fn watermark(&self) -> u32 {
+        let by_starts = || f64::from(self.started_now()) + self.caps.unstarted;
+        self.full_at().unwrap_or_else(by_starts) as u32
     }
 
     /// The number of asks of the present mean size that fill the backend; `None` while no bound is
@@ -338,9 +334,6 @@ impl AutoState {
     /// Records whether the backend is closed; `wanted` says whether an ask waits for it.
     pub(crate) fn watch(&mut self, wanted: bool, now: Time) {
         let closed = self.closed_by();
-        if closed.is_some() {
-            self.closed_at.push(self.tally.in_flight, now);
-        }
         self.blocked_time.note(closed.filter(|_| wanted), now);
         self.pace.blocked_time.note(closed.filter(|_| wanted), now);
     }

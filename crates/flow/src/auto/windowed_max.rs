@@ -29,11 +29,6 @@ impl WindowedMax {
         self.current.max(self.previous)
     }
 
-    /// The maximum of the last two halves in which a value was recorded, however old they are.
-    pub(super) fn last(&self) -> u32 {
-        self.current.max(self.previous)
-    }
-
     fn roll(&mut self, now: Time) {
         let age = now.since(self.since).nanos() / self.half.nanos();
         if age == 0 {

@@ -6,7 +6,7 @@
 use super::Controller;
 use crate::ask::{Ask, Ticket};
 use crate::queue::asks::Phase;
-use crate::route::{Candidate, RouteChoice, RoutePreference, choose};
+use crate::route::{Candidate, RouteChoice, RoutePreference, RouteReason, choose};
 use crate::settings::{Bounds, Room, StockUnit};
 use crate::supply::Backend;
 
@@ -36,10 +36,7 @@ impl Controller {
         }
         // There was no choice, so the score of the one backend can be computed now.
         let preference = self.preference_of(slot);
-        let only = self.candidate(record.backend, &preference);
-        let mut only = Candidate { at: only.backend.0, ..only };
-        let own = &mut only.pending[record.band.index()];
-        *own = own.saturating_sub(1);
+        let only = self.candidate_before(slot, &preference);
         choose(&preference, &self.settings.route, std::iter::once(only))
     }
 
@@ -65,7 +62,17 @@ impl Controller {
         let choice = choose(&preference, &self.settings.route, candidates)?;
         let backend = choice.at;
         let at = self.supply.backends[backend as usize].id.0;
-        Some(Route { backend, choice: Some(RouteChoice { at, ..choice }) })
+        let reason = self.reason_among(members, choice.reason);
+        Some(Route { backend, choice: Some(RouteChoice { at, reason, ..choice }) })
+    }
+
+    /// The reason of a choice, given all backends of the pool: the only candidate may be the only
+    /// one with room.
+    fn reason_among(&self, members: &[u32], reason: RouteReason) -> RouteReason {
+        let ready = |&&at: &&u32| self.supply.backends[at as usize].ready;
+        let lone = reason == RouteReason::OnlyBackend;
+        let others = lone && members.iter().filter(ready).count() > 1;
+        if others { RouteReason::OnlyWithRoom } else { reason }
     }
 
     /// Keeps the reason of a grant.
@@ -84,6 +91,25 @@ impl Controller {
         let record = &self.asks[slot];
         let kept = record.has_preference.then(|| self.preferences.get(&slot)).flatten();
         kept.copied().unwrap_or(RoutePreference { band: record.band, ..RoutePreference::default() })
+    }
+
+    /// The backend of an ask in flight as it was before the ask was granted.
+    fn candidate_before(&self, slot: u32, preference: &RoutePreference) -> Candidate {
+        let record = &self.asks[slot];
+        let after = self.candidate(record.backend, preference);
+        let auto = &self.supply.backends[record.backend as usize].auto;
+        let reported = auto.reading(self.clock).map_or(0, |reading| reading.waiting);
+        let mut pending = after.pending;
+        let count = pending.iter().sum::<u32>().max(1);
+        let own = &mut pending[record.band.index()];
+        *own = own.saturating_sub(1);
+        Candidate {
+            at: after.backend.0,
+            pending,
+            engine_waiting: after.engine_waiting.map(|all| reported.max(all.saturating_sub(1))),
+            fill: after.fill * (count - 1) as f32 / count as f32,
+            ..after
+        }
     }
 
     fn candidate(&self, at: u32, preference: &RoutePreference) -> Candidate {

@@ -118,7 +118,7 @@ impl Controller {
     }
 
     /// Lower bound, watermark and upper bound over the ready backends that serve a model. Under
-    /// `auto` all three are the stock at which the backends closed recently, 0 if they did not.
+    /// `auto` all three are the bounds in force.
     pub fn bounds(&self, model: ModelId) -> [f64; 3] {
         let members = self.supply.pool_of(model).map(|at| &self.supply.pools[at as usize].members);
         let ready = |&&at: &&u32| self.supply.backends[at as usize].ready;
@@ -126,11 +126,8 @@ impl Controller {
         match self.settings.bounds {
             Bounds::Fixed(hysteresis) => hysteresis.scaled(ready.count()),
             Bounds::Auto => {
-                let found = ready.filter_map(|&at| {
-                    let backend = &self.supply.backends[at as usize];
-                    backend.auto.watermark()
-                });
-                [f64::from(found.sum::<u32>()); 3]
+                let each = ready.map(|&at| self.supply.backends[at as usize].auto.watermark());
+                [each.map(f64::from).sum(); 3]
             }
         }
     }

@@ -9,6 +9,8 @@ use super::candidate::RoutePreference;
 pub enum RouteReason {
     /// It was the only candidate.
     OnlyBackend,
+    /// It was the only candidate: other backends are ready, but have no room for the ask.
+    OnlyWithRoom,
     /// It was the only one of several candidates within the ask's latency limit.
     OnlyWithinLimit,
     /// No candidate was within the ask's latency limit: it is among the fastest.
@@ -50,6 +52,7 @@ impl RouteReason {
     pub const fn text(self) -> &'static str {
         match self {
             Self::OnlyBackend => "only-backend",
+            Self::OnlyWithRoom => "only-backend-with-room",
             Self::OnlyWithinLimit => "only-backend-within-latency-limit",
             Self::LimitUnmet => "latency-limit-unmet-fastest",
             Self::Affinity => "cache-affinity",

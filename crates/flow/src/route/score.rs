@@ -144,6 +144,11 @@ impl<'a> Scorer<'a> {
 // === impl RouteScore ===
 
 impl RouteScore {
+    /// Lost to the requests at the backend: those in flight, and the engine's own queue.
+    pub const fn queueing(&self) -> f64 {
+        self.depth_penalty + self.queue_penalty
+    }
+
     pub(super) fn without_affinity(&self) -> f64 {
         let gained = self.speed + self.economy + self.boost;
         gained - self.depth_penalty - self.queue_penalty - self.kv_penalty - self.handicap

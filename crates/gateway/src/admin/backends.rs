@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::bands::BandCounts;
 use super::health::QueueStatus;
-use crate::backend::BackendStatus;
+use crate::backend::{BackendStatus, Endpoint};
 use crate::config::settings::BackendKind;
 use crate::state::State;
 
@@ -115,7 +115,12 @@ pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, V
     // The core keeps a removed backend until the next supply; without requests there is nothing to
     // show.
     let holds = |view: &BackendView| view.in_flight.iter().any(|&count| count > 0);
-    let leaving = views.into_values().filter(holds).map(|view| (leaving(view.id), Some(view)));
+    let roster = state.fleet.roster();
+    let leaving = |view: BackendView| {
+        let known = roster.endpoint(view.id).map(|endpoint| &**endpoint);
+        (leaving(view.id, known), Some(view))
+    };
+    let leaving = views.into_values().filter(holds).map(leaving);
     let entry = |(status, view): (BackendStatus, Option<BackendView>)| {
         let latency = state.observer.latency_ms(&status.id);
         let limits = view.map(|view| LimitsShown::new(bounds, &view.limits));
@@ -124,13 +129,13 @@ pub(super) fn join(state: &State, listed: Vec<BackendStatus>) -> (QueueStatus, V
     (queue, listed.into_iter().chain(leaving).map(entry).collect())
 }
 
-/// A removed backend, of which only the id is known.
-fn leaving(backend: BackendId) -> BackendStatus {
+/// A removed backend. Its endpoint is known while requests may still use it.
+fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
     BackendStatus {
         backend,
-        id: format!("#{}", backend.0),
-        url: String::new(),
-        kind: BackendKind::default(),
+        id: endpoint.map_or_else(|| format!("#{}", backend.0), |known| known.name.clone()),
+        url: endpoint.map(Endpoint::url).unwrap_or_default(),
+        kind: endpoint.map_or_else(BackendKind::default, |known| known.kind),
         ready: false,
         state: "leaving".into(),
         models: Vec::new(),

@@ -84,6 +84,11 @@ impl Endpoint {
         self.stats.has_responded_since(time)
     }
 
+    /// Its URL, without credentials.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}{}", self.authority, self.base_path)
+    }
+
     /// Host and port to connect to.
     pub(crate) fn place(&self) -> (&str, u16) {
         place(&self.authority)

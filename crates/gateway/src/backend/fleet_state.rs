@@ -20,7 +20,8 @@ use super::subset::{Subset, Subsets};
 use crate::clock::span;
 use crate::config::settings::{BackendSpec, FleetSettings};
 
-/// A removed backend stays in the roster for this long, for requests that were granted it before.
+/// A removed backend stays in the roster for this long, for requests that were granted it before,
+/// and again while such a request runs, so that pages and metrics know its name.
 const LEAVING: Span = Span::from_secs(30);
 
 /// The sources of backends. If two sources use the same name, the first one wins.
@@ -57,6 +58,11 @@ pub(super) struct FleetUpdate {
     pub(super) roster: Arc<Roster>,
     /// Whether the set of known models has changed.
     pub(super) models_changed: bool,
+}
+
+/// Whether a request holds a removed backend. The fleet and its roster hold it too.
+fn is_in_use(endpoint: &Arc<Endpoint>) -> bool {
+    Arc::strong_count(endpoint) > 2
 }
 
 // === impl FleetState ===
@@ -202,7 +208,12 @@ impl FleetState {
     /// The update to publish, if the state has changed.
     pub(super) fn take_update(&mut self, now: Time) -> Option<FleetUpdate> {
         let leaving = self.leaving.len();
-        self.leaving.retain(|&(until, _)| until > now);
+        self.leaving.retain_mut(|(until, endpoint)| {
+            if *until <= now && is_in_use(endpoint) {
+                *until = now.after(LEAVING);
+            }
+            *until > now
+        });
         let models_changed = std::mem::take(&mut self.stale);
         if models_changed {
             self.model_ids.touch(self.catalogue.names(), now);

@@ -52,7 +52,7 @@ impl Request {
             self.note(&grant);
             let endpoint = self.state.fleet.roster().endpoint(grant.backend).cloned();
             if let Some(endpoint) = endpoint {
-                self.record.backend.clone_from(&endpoint.name);
+                self.record.granted(&endpoint);
                 return Ok(Admitted { grant, endpoint });
             }
             // The backend left between the grant and now.
@@ -131,7 +131,7 @@ impl Request {
             record.reason = choice.reason.text();
             record.boost = choice.score.boost;
             record.score = choice.score.total;
-            record.queue_penalty = choice.score.queue_penalty;
+            record.queue_penalty = choice.score.queueing();
         }
     }
 

@@ -7,7 +7,7 @@ use flow::{Band, Span, Ticket, Time};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
-use crate::backend::Attempt;
+use crate::backend::{Attempt, Endpoint};
 use crate::clock::Clock;
 use crate::ingress::Intent;
 use crate::observe::{Observer, Record, RequestCounters};
@@ -22,6 +22,8 @@ pub(crate) struct RequestRecord {
     pub(crate) arrived: Time,
     /// When the request went to its backend.
     pub(crate) sent: Time,
+    /// Keeps a removed backend, and so its name, in the roster until the request ends.
+    _endpoint: Option<Arc<Endpoint>>,
     clock: Clock,
     /// Taken when the record is handed over.
     observer: Option<Arc<Observer>>,
@@ -37,6 +39,7 @@ impl RequestRecord {
             record: Box::new(blank(parts)),
             arrived: now,
             sent: now,
+            _endpoint: None,
             clock,
             observer: Some(observer),
             counters: RequestCounters::default(),
@@ -64,6 +67,12 @@ impl RequestRecord {
         if let Some(observer) = &self.observer {
             self.counters = observer.began(ticket, model, target);
         }
+    }
+
+    /// A backend has been granted.
+    pub(crate) fn granted(&mut self, endpoint: &Arc<Endpoint>) {
+        self.record.backend.clone_from(&endpoint.name);
+        self._endpoint = Some(endpoint.clone());
     }
 
     /// Counts an attempt at the backend that the record names.

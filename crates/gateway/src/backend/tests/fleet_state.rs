@@ -259,3 +259,19 @@ fn x06_urls_that_cannot_be_used_are_named() {
     assert_eq!(at("http://user:word@[::1]:8/a/b/"), ("[::1]:8".into(), "/a/b".into()));
     assert_eq!(at("http://host/v1"), ("host".into(), String::new()));
 }
+
+#[test]
+fn x06_a_removed_backend_stays_in_the_roster_while_a_request_uses_it() {
+    let specs =
+        vec![spec("a", 1, BackendKind::Vllm, &["m"]), spec("b", 2, BackendKind::Vllm, &["m"])];
+    let (mut state, update) = state(specs.clone());
+    let in_use = update.roster.endpoint(A).cloned();
+    drop(update);
+    state.configure(&quick(specs[1..].to_vec()), at(0));
+    let removed = state.take_update(at(0)).unwrap();
+    assert!(removed.roster.endpoint(A).is_some());
+    assert!(state.take_update(at(31_000)).is_none(), "a request uses it");
+    drop(in_use);
+    let gone = state.take_update(at(62_000)).unwrap();
+    assert!(gone.roster.endpoint(A).is_none());
+}
