@@ -117,3 +117,29 @@ fn m01_the_watermark_under_auto_is_the_bound_in_force() {
     backend.open();
     assert!(calls.into_iter().all(|call| call.finish().status == 200));
 }
+
+#[test]
+fn r05_decisions_are_logged_in_the_form_of_the_source_if_configured() {
+    let backend = Backend::held();
+    let sections = format!("{STATED}[log]\ndecisions = true\n{ROOM}");
+    let gateway = Gateway::start(&config(&sections, &[("ollama-npu", backend.address())]));
+    let mut calls = Vec::new();
+    for (sent, band) in ["best-effort", "normal", "critical"].into_iter().enumerate() {
+        calls.push(gateway.send(&chat("m").priority(band)));
+        backend.await_running(sent + 1);
+    }
+    let [priority, queue, routing] =
+        ["[Priority]", "[Queue]", "[Routing]"].map(|word| lines(&gateway, word, 3).remove(2));
+    let told = "[Priority] Request routed: priority=critical backend=ollama-npu boost=+500";
+    assert_eq!(priority, told);
+    assert_eq!(queue, "[Queue] Backend ollama-npu: depth=2 (best_effort=1, normal=1)");
+    // A best-effort request counts a quarter for a critical one, a normal one half.
+    let told = "[Routing] Selected ollama-npu: score=1462 (priority_boost=500, queue_penalty=38)";
+    assert_eq!(routing, told);
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+    let silent = Gateway::start(&config(ROOM, &[("one", backend.address())]));
+    assert_eq!(silent.ask(&chat("m")).status, 200);
+    assert_eq!(lines(&silent, "backend=one", 1).len(), 1);
+    assert!(!silent.process.access().contains("[Routing]"));
+}

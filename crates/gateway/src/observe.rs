@@ -9,6 +9,7 @@
 mod access_line;
 mod access_log;
 mod backend_counters;
+mod decision_lines;
 pub(crate) mod dispatch;
 mod histogram;
 mod labels;
@@ -106,6 +107,9 @@ pub(crate) struct Observer {
     backends: CountersByBackend,
     ticket_labels: TicketLabels,
     access: Option<AccessLog>,
+    /// Whether the log has a line for each request, and lines for each decision.
+    logs_requests: bool,
+    logs_decisions: bool,
     /// The metrics of the dispatcher.
     pub(crate) dispatch: Arc<dispatch::DispatchMetrics>,
     /// Whether metrics are also written under the names of llm-d's picker.
@@ -126,8 +130,10 @@ impl Record {
 impl Observer {
     /// Creates an observer. The access log goes to standard output if it is enabled.
     pub(crate) fn new(log: &Log, llm_d: bool) -> Self {
-        let access = log.access.then(|| AccessLog::start(log.format, std::io::stdout())).flatten();
-        Self { access, llm_d, ..Self::default() }
+        let (logs_requests, logs_decisions) = (log.access, log.decisions);
+        let start = || AccessLog::start(log.format, std::io::stdout());
+        let access = (logs_requests || logs_decisions).then(start).flatten();
+        Self { access, logs_requests, logs_decisions, llm_d, ..Self::default() }
     }
 
     /// Allows these model names as label values. Names that are not listed, and those beyond the
@@ -161,8 +167,16 @@ impl Observer {
             let served = record.total.nanos().saturating_sub(waited.nanos());
             backend.measured(Span::from_nanos(served));
         }
-        if let Some(access) = &self.access {
+        if let Some(access) = self.access.as_ref().filter(|_| self.logs_requests) {
             access.write(record);
+        }
+    }
+
+    /// Logs the choice of a backend, if that is enabled. `pending` are the requests that were at
+    /// the backend before.
+    pub(crate) fn routed(&self, record: &Record, pending: [u32; BANDS]) {
+        if let Some(access) = self.access.as_ref().filter(|_| self.logs_decisions) {
+            access.write_decision(record, pending);
         }
     }
 

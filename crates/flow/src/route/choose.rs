@@ -4,7 +4,7 @@ use super::candidate::{Candidate, RoutePreference};
 use super::reason::{RouteReason, Standing};
 use super::score::{RouteScore, Scorer};
 use super::weights::RouteWeights;
-use crate::ask::BackendId;
+use crate::ask::{BANDS, BackendId};
 
 /// If no backend is within the latency limit, those within this factor of the fastest count as
 /// equally fast. Otherwise a tiny difference in measured latency would send every ask to one of two
@@ -22,6 +22,8 @@ pub struct RouteChoice {
     pub score: RouteScore,
     /// Asks in flight there before this one.
     pub depth: u32,
+    /// The same, from best-effort to critical.
+    pub pending: [u32; BANDS],
     /// Asks in flight, weighted as in the depth penalty.
     pub weighted_depth: f64,
     /// Its stated power.
@@ -205,6 +207,7 @@ impl Survey {
             reason,
             score: self.score,
             depth: self.best.depth(),
+            pending: self.best.pending,
             weighted_depth: self.depth,
             power_watts: self.best.power(),
         }

@@ -221,6 +221,8 @@ pub enum BackendKind {
 pub struct Log {
     /// Whether each request gets a line.
     pub access: bool,
+    /// Whether each choice of a backend gets lines.
+    pub decisions: bool,
     /// The format of lines.
     pub format: LogFormat,
 }

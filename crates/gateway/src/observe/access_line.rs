@@ -56,6 +56,20 @@ pub(super) fn write(record: &Record, format: LogFormat, moment: Duration) -> Str
     line.finish()
 }
 
+/// A message in a line of its own. In the text format it has no time, because its readers look for
+/// its first word.
+pub(super) fn message(text: &str, format: LogFormat, moment: Duration) -> String {
+    match format {
+        LogFormat::Text => format!("{text}\n"),
+        LogFormat::Json => {
+            let mut line = AccessLine { out: String::with_capacity(256), format };
+            line.stamp(moment);
+            line.word("message", text);
+            line.finish()
+        }
+    }
+}
+
 /// Whether a byte needs no quotes in the text format.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'=')

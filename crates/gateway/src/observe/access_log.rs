@@ -9,7 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Record, access_line};
+use flow::BANDS;
+
+use super::{Record, access_line, decision_lines};
 use crate::clock;
 use crate::config::settings::LogFormat;
 
@@ -69,6 +71,15 @@ impl AccessLog {
     pub(super) fn write(&self, record: &Record) {
         let line = access_line::write(record, self.format, clock::since_epoch());
         self.buffer.push(line.as_bytes());
+    }
+
+    /// Writes the lines of the choice of a backend.
+    pub(super) fn write_decision(&self, record: &Record, pending: [u32; BANDS]) {
+        let lines = decision_lines::write(record, pending);
+        let moment = clock::since_epoch();
+        for line in lines {
+            self.buffer.push(access_line::message(&line, self.format, moment).as_bytes());
+        }
     }
 
     /// The number of dropped lines.

@@ -210,7 +210,15 @@ fn c09_an_error_with_any_quoted_text_is_one_line_of_json() {
 fn choice(boost: f64, power_watts: f64) -> RouteChoice {
     let score = RouteScore { total: 1.0, boost, ..RouteScore::default() };
     let reason = RouteReason::BestEffortPowerEfficient;
-    RouteChoice { at: 0, reason, score, depth: 0, weighted_depth: 0.0, power_watts }
+    RouteChoice {
+        at: 0,
+        reason,
+        score,
+        depth: 0,
+        pending: [0; 4],
+        weighted_depth: 0.0,
+        power_watts,
+    }
 }
 
 fn told(choice: Option<RouteChoice>, waited: Span, headroom: Option<u64>) -> HeaderMap {

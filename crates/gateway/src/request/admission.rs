@@ -53,6 +53,7 @@ impl Request {
             let endpoint = self.state.fleet.roster().endpoint(grant.backend).cloned();
             if let Some(endpoint) = endpoint {
                 self.record.granted(&endpoint);
+                grant.choice.iter().for_each(|choice| self.record.routed(choice.pending));
                 return Ok(Admitted { grant, endpoint });
             }
             // The backend left between the grant and now.

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use flow::{Band, Span, Ticket, Time};
+use flow::{BANDS, Band, Span, Ticket, Time};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
@@ -73,6 +73,13 @@ impl RequestRecord {
     pub(crate) fn granted(&mut self, endpoint: &Arc<Endpoint>) {
         self.record.backend.clone_from(&endpoint.name);
         self._endpoint = Some(endpoint.clone());
+    }
+
+    /// Logs the choice of the backend, where `pending` requests of each band were.
+    pub(crate) fn routed(&self, pending: [u32; BANDS]) {
+        if let Some(observer) = &self.observer {
+            observer.routed(&self.record, pending);
+        }
     }
 
     /// Counts an attempt at the backend that the record names.

@@ -171,7 +171,7 @@ pub(super) fn config(engines: &[Running]) -> Result<Config> {
             ..Identity::default()
         },
         fleet: FleetSettings { backends: specs.collect(), ..FleetSettings::default() },
-        log: Log { access: false, format: LogFormat::Text },
+        log: Log { access: false, decisions: false, format: LogFormat::Text },
         ..Config::default()
     })
 }

@@ -53,7 +53,11 @@ pub(super) fn admin(section: &Section<'_>) -> Admin {
 }
 
 pub(in crate::config) fn log(section: &Section<'_>) -> Log {
-    Log { access: section.get("access"), format: section.get("format") }
+    Log {
+        access: section.get("access"),
+        decisions: section.get("decisions"),
+        format: section.get("format"),
+    }
 }
 
 pub(super) fn dbus(section: &Section<'_>) -> Option<Bus> {

@@ -114,6 +114,14 @@ pub(in crate::config) const LOG: SectionSchema = SectionSchema::new(
     "log",
     &[
         key("access", Bool, "Whether each request gets a line in the access log.").default("true"),
+        key(
+            "decisions",
+            Bool,
+            "Whether each choice of a backend gets the lines `[Priority]`, `[Queue]` and \
+             `[Routing]`.",
+        )
+        .default("false")
+        .restart(),
         key("format", Keyword(words::<LogFormat>), "The format of log lines.")
             .default("text")
             .restart(),

@@ -1,0 +1,36 @@
+//! The choice of a backend as three lines, in the form of an existing Ollama proxy, whose operators
+//! search for their first words.
+
+use flow::BANDS;
+
+use super::{BAND_NAMES, Record};
+
+/// The lines of a request that goes to a backend where `pending` requests of each band were.
+pub(super) fn write(record: &Record, pending: [u32; BANDS]) -> [String; 3] {
+    let Record { backend, boost, score, queue_penalty, .. } = record;
+    let band = record.band.map_or("", |band| BAND_NAMES[band as usize]);
+    [
+        format!("[Priority] Request routed: priority={band} backend={backend} boost={boost:+.0}"),
+        format!("[Queue] Backend {backend}: {}", depth(pending)),
+        format!(
+            "[Routing] Selected {backend}: score={score:.0} (priority_boost={boost:.0}, \
+             queue_penalty={queue_penalty:.0})"
+        ),
+    ]
+}
+
+/// The number of requests, and those of each band that has any.
+fn depth(pending: [u32; BANDS]) -> String {
+    let all: u32 = pending.iter().sum();
+    let counts: Vec<String> = BAND_NAMES
+        .into_iter()
+        .zip(pending)
+        .filter(|&(_, count)| count > 0)
+        .map(|(band, count)| format!("{band}={count}"))
+        .collect();
+    if counts.is_empty() {
+        format!("depth={all}")
+    } else {
+        format!("depth={all} ({})", counts.join(", "))
+    }
+}
