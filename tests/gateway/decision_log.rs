@@ -143,3 +143,19 @@ fn r05_decisions_are_logged_in_the_form_of_the_source_if_configured() {
     assert_eq!(lines(&silent, "backend=one", 1).len(), 1);
     assert!(!silent.process.access().contains("[Routing]"));
 }
+
+#[test]
+fn c11_saturation_is_how_full_the_backends_are() {
+    let backend = Backend::held();
+    let gateway = Gateway::start(&config(TWO, &[("one", backend.address())]));
+    let saturation = || gateway.metrics().sum("tidegate_saturation");
+    assert_eq!(saturation(), 0.0);
+    let mut calls = vec![gateway.send(&chat("m"))];
+    backend.await_running(1);
+    assert_eq!(saturation(), 0.5);
+    calls.push(gateway.send(&chat("m")));
+    backend.await_running(2);
+    assert_eq!(saturation(), 1.0, "an empty queue behind full backends");
+    backend.open();
+    assert!(calls.into_iter().all(|call| call.finish().status == 200));
+}

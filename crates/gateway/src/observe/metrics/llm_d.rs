@@ -11,7 +11,7 @@ use flow::BANDS;
 use super::CountersByModel;
 use super::live::LiveCounts;
 use super::queue::saturations;
-use crate::gates::Fullness;
+use super::stock::saturation;
 use crate::observe::labels::ModelNames;
 use crate::observe::model_counters::ModelCounters;
 use crate::observe::prometheus_writer::{Family, MetricType, MetricsText};
@@ -137,11 +137,4 @@ fn outcome(ours: &str) -> &'static str {
         "ok" | "backend_error" => "Dispatched",
         _ => "RejectedOther",
     }
-}
-
-/// How full the ready backends of the pool are, whichever models their requests are for.
-fn saturation(snapshot: &Snapshot) -> f64 {
-    let Fullness { used, places, .. } = snapshot.fullness;
-    // Without a ready backend nothing is free.
-    if places > 0.0 { used / places } else { 1.0 }
 }

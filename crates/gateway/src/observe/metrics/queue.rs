@@ -53,7 +53,7 @@ fn write_state(text: &mut MetricsText, snapshot: &Snapshot) {
     let help = "Requests at a backend.";
     text.family("requests_in_flight", MetricType::Gauge, help).add(&[], snapshot.in_flight);
     let help = "The share of the queue that a new request of the band cannot use, from 0 to 1.";
-    let mut saturation = text.family("saturation", MetricType::Gauge, help);
+    let mut saturation = text.family("queue_saturation", MetricType::Gauge, help);
     for (band, share) in BAND_NAMES.into_iter().zip(saturations(snapshot)) {
         saturation.add(&[("band", band)], share);
     }

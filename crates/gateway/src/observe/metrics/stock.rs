@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Targets;
 use super::live::LiveCounts;
+use crate::gates::Fullness;
 use crate::observe::backend_counters::OTHER;
 use crate::observe::labels::ModelNames;
 use crate::observe::prometheus_writer::{MetricType, MetricsText};
@@ -22,6 +23,15 @@ pub(super) fn write(
         levels.add(&[("model", model), ("target_model", target)], counts.stock);
     }
     write_bounds(text, snapshot, targets);
+    let help = "How full the ready backends are; 1 is the watermark, or no ready backend.";
+    text.family("saturation", MetricType::Gauge, help).add(&[], saturation(snapshot));
+}
+
+/// How full the ready backends are, whichever models their requests are for.
+pub(super) fn saturation(snapshot: &Snapshot) -> f64 {
+    let Fullness { used, places, .. } = snapshot.fullness;
+    // Without a ready backend nothing is free.
+    if places > 0.0 { used / places } else { 1.0 }
 }
 
 fn write_bounds(text: &mut MetricsText, snapshot: &Snapshot, targets: &Targets) {

@@ -175,7 +175,7 @@ fn a_gateway_that_has_seen_nothing_writes_a_text_that_can_be_read() {
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
     let samples = parsed(&observer.metrics(&snapshot, &named));
     assert_eq!(samples["nexus_queue_depth"], 0.0);
-    assert_eq!(samples["tidegate_saturation{band=\"normal\"}"], 0.0);
+    assert_eq!(samples["tidegate_queue_saturation{band=\"normal\"}"], 0.0);
     assert_eq!(samples["tidegate_headroom_requests{band=\"normal\"}"], 1000.0);
 }
 

@@ -207,7 +207,7 @@ impl Ledger {
             let labels = format!("{{band=\"{text}\"}}");
             let room = samples[&format!("tidegate_headroom_requests{labels}")];
             assert_eq!(room, (30.0 - ahead).max(0.0), "{place}: {text}");
-            let full = samples[&format!("tidegate_saturation{labels}")];
+            let full = samples[&format!("tidegate_queue_saturation{labels}")];
             assert!((full - (ahead / 30.0).min(1.0)).abs() < 1e-9, "{place}: {text} {full}");
         }
     }
