@@ -1,5 +1,5 @@
-//! The tenant that sent a request. There are no API keys yet: a client names its tenant itself, with
-//! its fairness id.
+//! The tenant that sent a request. There are no API keys yet: a client names its tenant itself,
+//! with its fairness id.
 
 use flow::identity::NAME_MAX;
 use http::HeaderMap;
