@@ -1,8 +1,8 @@
 //! A stand-in model server: the simulated engine behind the APIs of real ones, in real time.
 //!
-//! It batches, queues, runs out of memory and preempts as `sim::engine` does. It offers OpenAI's and
-//! Ollama's APIs and metrics by vLLM's names, and produces the faults that a test asks for. Each
-//! engine has its own thread, so that it can run beside a gateway in one process.
+//! It batches, queues, runs out of memory and preempts as `sim::engine` does. It offers OpenAI's
+//! and Ollama's APIs and metrics by vLLM's names, and produces the faults that a test asks for.
+//! Each engine has its own thread, so that it can run beside a gateway in one process.
 
 mod api;
 mod api_request;
