@@ -1,16 +1,16 @@
 //! Configuration: one table of keys, and the values that a file, the environment and flags give.
 //!
 //! `keys` states every key once. A value is taken from a flag, else from the environment, else from
-//! the file, else from the table's default. `file` parses the file, `aliases` replaces other
+//! the file, else from the table's default. `file` parses the file, `key_aliases` replaces other
 //! spellings, `overrides` adds the environment and the flags, and `resolve` turns the validated
 //! values into `settings`, the types that the rest of the program uses. All problems are reported
 //! at once, before anything runs. `reload` does it again when the file changes.
 
-mod aliases;
 #[cfg(test)]
 mod document;
 mod file;
 mod json_schema;
+mod key_aliases;
 pub(crate) mod keyword_tables;
 mod overrides;
 pub mod reload;
@@ -114,9 +114,9 @@ fn resolve(source: &Source, text: &str) -> Result<Config, ConfigError> {
     };
     let report = Report::new(source.file.clone());
     let mut table = file::parse(text, format, &report);
-    aliases::translate(&mut table, &report);
+    key_aliases::translate(&mut table, &report);
     overrides::apply(&mut table, source, &report);
-    aliases::fill_flow_capacity(&mut table);
+    key_aliases::fill_flow_capacity(&mut table);
     resolve_table(source, table, report)
 }
 

@@ -26,7 +26,7 @@ mod durable_queues;
 mod epp;
 mod gates;
 mod hold;
-mod hops;
+mod hop_by_hop;
 mod ingress;
 mod jitter;
 mod lazy_timer;

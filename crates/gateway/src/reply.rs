@@ -6,10 +6,10 @@
 
 pub(crate) mod error;
 mod fault;
+mod fault_table;
 pub(crate) mod headers;
 mod json;
 mod retry_after;
-mod table;
 
 #[cfg(test)]
 mod tests;

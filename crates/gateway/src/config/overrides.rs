@@ -7,7 +7,7 @@
 mod environment;
 mod path;
 
-use super::aliases::canonical;
+use super::key_aliases::canonical;
 use super::sections::ROOT;
 use super::{Flag, Source};
 use crate::schema::{

@@ -1,10 +1,10 @@
 //! The meaning of files, their problems, and the agreement of the documents.
 
-mod aliases;
 mod dispatch;
 mod documents;
 mod flags;
 mod json_schema;
+mod key_aliases;
 mod overrides;
 mod problems;
 mod sections;

@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::headers::{REQUEST_ID, ends_here};
-use crate::hops;
+use crate::hop_by_hop;
 
 const PRIORITY: HeaderName = HeaderName::from_static("x-priority");
 /// Under the newer and the older name, because the receiver may know either.
@@ -49,7 +49,7 @@ impl DispatchHeaders<'_> {
             }
         }
         let not_theirs = |name: &str| ends_here(name) || matches!(name, "host" | "content-length");
-        hops::strip(&mut headers, not_theirs);
+        hop_by_hop::strip(&mut headers, not_theirs);
         put(&mut headers, &HeaderName::from_static("traceparent"), self.trace());
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(PRIORITY, HeaderValue::from_static(self.priority));

@@ -10,7 +10,7 @@ use http::header::{CONTENT_TYPE, EXPECT, TE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{duration, identifier, multipart_form};
-use crate::hops;
+use crate::hop_by_hop;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const SELECTION: HeaderName = HeaderName::from_static("test-epp-endpoint-selection");
@@ -49,7 +49,7 @@ pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> H
         tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case("trailers"))
     };
     let trailers = headers.get_all(TE).into_iter().any(lists_trailers);
-    hops::strip(&mut headers, ends_here);
+    hop_by_hop::strip(&mut headers, ends_here);
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }

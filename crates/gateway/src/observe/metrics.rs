@@ -5,7 +5,7 @@
 
 mod backends;
 mod flows;
-mod live;
+mod live_requests;
 mod llm_d;
 mod process;
 mod queue;
@@ -52,7 +52,7 @@ impl Scrape<'_> {
         let Self { snapshot, named, model_labels, .. } = self;
         let label = |(&model, name): (&ModelId, &&str)| (model, model_labels.label(name));
         let targets: Targets = named.models.iter().map(label).collect();
-        let live = live::count(snapshot, &targets, model_labels);
+        let live = live_requests::count(snapshot, &targets, model_labels);
         let all_counters = model_labels.all();
         queue::write(text, snapshot, &live, &all_counters);
         stock::write(text, snapshot, &live, &targets);

@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODIN
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Fault;
-use crate::hops;
+use crate::hop_by_hop;
 
 const BACKEND_USED: HeaderName = HeaderName::from_static("x-backend-used");
 const ROUTING_REASON: HeaderName = HeaderName::from_static("x-routing-reason");
@@ -56,7 +56,7 @@ pub(crate) fn from_upstream(mut headers: HeaderMap) -> HeaderMap {
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
-    hops::strip(&mut headers, |_| false);
+    hop_by_hop::strip(&mut headers, |_| false);
     headers
 }
 

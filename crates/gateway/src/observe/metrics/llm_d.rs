@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use flow::BANDS;
 
 use super::CountersByModel;
-use super::live::LiveCounts;
+use super::live_requests::LiveCounts;
 use super::queue::saturations;
 use super::stock::saturation;
 use crate::observe::labels::ModelNames;

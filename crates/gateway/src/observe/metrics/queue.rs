@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use flow::{BANDS, Counters};
 
-use super::live::LiveCounts;
+use super::live_requests::LiveCounts;
 use super::{CountersByModel, add_pair, add_used};
 use crate::observe::BAND_NAMES;
 use crate::observe::labels::ModelNames;

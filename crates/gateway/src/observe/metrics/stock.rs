@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Targets;
-use super::live::LiveCounts;
+use super::live_requests::LiveCounts;
 use crate::gates::Fullness;
 use crate::observe::backend_counters::OTHER;
 use crate::observe::labels::ModelNames;
