@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::tools::leave_out;
+
 /// Crates and the crates of this workspace that each may use.
 const CRATES: &[(&str, &[&str])] = &[
     ("flow", &[]),
@@ -422,36 +424,101 @@ fn nothing_is_left_unfinished_or_skipped() {
     }
 }
 
-/// Every test that the map of requirements names exists.
-#[test]
-fn the_map_of_requirements_names_tests_that_exist() {
-    let map = read(&root().join("docs/requirements.md"));
-    let tests: String = sources().into_iter().map(|(_, text)| text).collect();
-    let mut named = 0;
-    for row in map.lines().filter(|line| line.starts_with("| ")) {
-        let Some(cell) = row.split('|').nth(3) else { continue };
-        for name in cell.split('`').skip(1).step_by(2) {
-            assert!(tests.contains(&format!("fn {name}")), "no test is called {name}");
-            named += 1;
-        }
-    }
-    assert!(named > 40, "the map names {named} tests");
+/// The most tests that a row of the map of requirements may name.
+const PROOF_MAX: usize = 3;
+
+/// A row of the map of requirements.
+struct Requirement<'map> {
+    id: &'map str,
+    status: &'map str,
+    proof: &'map str,
 }
 
-/// The map has a row for every requirement of the source, if the source is available.
+// === impl Requirement ===
+
+impl<'map> Requirement<'map> {
+    /// The row in this line, if there is one.
+    fn read(line: &'map str) -> Option<Self> {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let id = *cells.get(1).filter(|id| is_id(id))?;
+        let &[_, _, promise, status, proof, _figure, _] = &cells[..] else {
+            panic!("{id} needs the columns id, promise, status, proof and figure");
+        };
+        assert!(!promise.is_empty(), "{id} promises nothing");
+        Some(Self { id, status, proof })
+    }
+
+    /// The names of its tests.
+    fn tests(&self) -> Vec<&'map str> {
+        self.proof.split('`').skip(1).step_by(2).collect()
+    }
+}
+
+/// A letter and two digits.
+fn is_id(word: &str) -> bool {
+    let is_letter = word.starts_with(|letter: char| letter.is_ascii_alphabetic());
+    is_letter && word.len() == 3 && word[1..].chars().all(|digit| digit.is_ascii_digit())
+}
+
+fn map_of_requirements() -> String {
+    read(&root().join("docs/requirements.md"))
+}
+
+/// Every test that the map of requirements names exists, and every row has what its status says.
+#[test]
+fn the_map_of_requirements_names_tests_that_exist() {
+    let map = map_of_requirements();
+    let sources: String = sources().into_iter().map(|(_, text)| text).collect();
+    for row in map.lines().filter_map(Requirement::read) {
+        let (id, tests) = (row.id, row.tests());
+        assert!(tests.len() <= PROOF_MAX, "{id} names more than {PROOF_MAX} tests");
+        for name in &tests {
+            assert!(sources.contains(&format!("fn {name}(")), "{id}: no test is called {name}");
+        }
+        let lacks = row.proof.contains("Missing: ");
+        let agrees = match row.status {
+            "done" => !tests.is_empty() && !lacks,
+            "partly" => lacks,
+            "open" => row.proof.is_empty(),
+            _ => false,
+        };
+        assert!(agrees, "{id}: {} does not agree with its proof", row.status);
+    }
+}
+
+/// The map has one row for every requirement of the source, and no other rows.
 #[test]
 fn the_map_of_requirements_is_complete() {
     let source = root().join("../shared/requirements.md");
     if !source.exists() {
-        eprintln!("not checked: {} is not here", source.display());
-        return;
+        return leave_out(&format!("{} is not here", source.display()));
     }
-    let map = read(&root().join("docs/requirements.md"));
-    for row in read(&source).lines().filter(|line| line.starts_with("| ")) {
-        let id = row.trim_start_matches("| ").split(' ').next().unwrap_or_default();
-        let is_id = id.len() == 3 && id[1..].chars().all(|digit| digit.is_ascii_digit());
-        assert!(!is_id || map.contains(&format!("| {id} |")), "{id} has no row in the map");
+    let map = map_of_requirements();
+    let rows: Vec<&str> = map.lines().filter_map(Requirement::read).map(|row| row.id).collect();
+    let source = read(&source);
+    let ids = source.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next());
+    let ids: Vec<&str> = ids.filter(|id| is_id(id)).collect();
+    assert_eq!(rows, ids);
+}
+
+/// The ids at the beginning of a test's name are rows of the map.
+#[test]
+fn tests_are_named_after_requirements_of_the_map() {
+    let map = map_of_requirements();
+    let ids: BTreeSet<String> =
+        map.lines().filter_map(Requirement::read).map(|row| row.id.to_lowercase()).collect();
+    let mut named = 0;
+    for (path, text) in sources() {
+        let tests = text.lines().filter_map(|line| line.trim_start().split_once("fn "));
+        let names = tests.filter_map(|(_, rest)| rest.split('(').next());
+        for name in names.filter(|name| name.contains('_')) {
+            for id in name.split('_').take_while(|word| is_id(word)) {
+                assert!(ids.contains(id), "{}: {name} names no requirement", path.display());
+                named += 1;
+            }
+        }
     }
+    assert!(named > 1000, "only {named} ids were found");
 }
 
 /// Every relative link in the documents has a target.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use testbed::progress::Progress;
 use testbed::simulate::{SimulateOptions, play};
 
+use crate::support::tools::leave_out;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -48,8 +50,7 @@ fn keeps_cases(file: &str, case: &str) {
 fn keeps_with(path: &Path, options: SimulateOptions) {
     let folder = root().join("../shared/traces");
     if let Some(absent) = traces(path).iter().find(|name| !folder.join(name).exists()) {
-        eprintln!("not played: {} needs {absent}, which is not here", path.display());
-        return;
+        return leave_out(&format!("{} needs {absent}, which is not here", path.display()));
     }
     let options = SimulateOptions { traces: Some(folder), seeds: Some(1), ..options };
     let mut progress = Progress { out: &mut std::io::sink(), live: false };

@@ -58,7 +58,7 @@ fn x02_events_are_counted_where_no_usage_is_reported() {
 }
 
 #[test]
-fn x02_m04_each_request_has_its_line() {
+fn x02_m02_each_request_has_its_line() {
     let backend = Backend::quick();
     let picker = picker(&backend);
     let ask = chat("m").priority("high").header("x-request-id", "own-id-7");
