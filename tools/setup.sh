@@ -16,6 +16,7 @@ need node nodejs
 need promtool prometheus
 need python3 python3
 need redis-server redis-server
+need sqlite3 sqlite3
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 
 if [ ${#packages[@]} -gt 0 ]; then

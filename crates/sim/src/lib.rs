@@ -9,6 +9,8 @@ pub mod percentile;
 pub mod plot;
 pub mod policy;
 pub mod random;
+#[cfg(test)]
+mod recorded;
 pub mod report;
 pub mod scenario;
 pub mod trace;

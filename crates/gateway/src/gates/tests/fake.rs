@@ -43,15 +43,12 @@ pub(super) fn page(status: u16, body: &str) -> Reply {
 // === impl Process ===
 
 impl Process {
-    /// Starts the program; `None` if it is not installed.
-    pub(super) fn start(program: &str, arguments: &[&str]) -> Option<Self> {
+    /// Starts a program that `tools/setup.sh` installs.
+    pub(super) fn start(program: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().ok();
-        if child.is_none() {
-            eprintln!("not checked: {program} is not here (Debian has it)");
-        }
-        child.map(Self)
+        let child = command.spawn();
+        Self(child.unwrap_or_else(|error| panic!("{program}: {error}: run tools/setup.sh")))
     }
 }
 

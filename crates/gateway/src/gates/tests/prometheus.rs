@@ -115,7 +115,7 @@ struct Real {
 }
 
 impl Real {
-    async fn start(name: &str) -> Option<Self> {
+    async fn start(name: &str) -> Self {
         let target = Fake::start(vec![page(200, "")]).await;
         let port = free_port();
         let folder = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
@@ -133,13 +133,8 @@ impl Real {
             format!("--web.listen-address=127.0.0.1:{port}"),
         ];
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let process = Process::start("prometheus", &arguments)?;
-        Some(Self {
-            url: format!("http://127.0.0.1:{port}"),
-            page: target,
-            folder,
-            _process: process,
-        })
+        let process = Process::start("prometheus", &arguments);
+        Self { url: format!("http://127.0.0.1:{port}"), page: target, folder, _process: process }
     }
 }
 
@@ -152,7 +147,7 @@ impl Drop for Real {
 /// All names of the metrics, one after the other.
 #[tokio::test]
 async fn d02_a_real_prometheus_is_read_under_all_names() {
-    let Some(real) = Real::start("names").await else { return };
+    let real = Real::start("names").await;
     let per_server = Capacity::PerServer { each: 50.0, ready: None };
     let gates = gates(&[saturation(real.url.clone(), per_server)]);
     let _polling = polled(&gates);
@@ -175,7 +170,7 @@ async fn d02_a_real_prometheus_is_read_under_all_names() {
 
 #[tokio::test]
 async fn d02_a_real_prometheus_is_read_at_every_step_of_the_cascade() {
-    let Some(real) = Real::start("cascade").await else { return };
+    let real = Real::start("cascade").await;
     let gates = gates(&[budget(real.url.clone())]);
     let _polling = polled(&gates);
     let ready =
@@ -209,7 +204,7 @@ async fn d02_a_real_prometheus_is_read_at_every_step_of_the_cascade() {
 
 #[tokio::test]
 async fn d06_a_target_that_is_down_is_noticed_with_the_next_scrape() {
-    let Some(mut real) = Real::start("down").await else { return };
+    let mut real = Real::start("down").await;
     real.page.set(page(200, "llm_d_epp_flow_control_pool_saturation{inference_pool=\"p\"} 0.5\n"));
     let gates = gates(&[saturation(real.url.clone(), Capacity::Fixed(100.0))]);
     let _polling = polled(&gates);
@@ -222,7 +217,7 @@ async fn d06_a_target_that_is_down_is_noticed_with_the_next_scrape() {
 
 #[tokio::test]
 async fn d02_any_expression_can_be_the_free_share() {
-    let Some(real) = Real::start("query").await else { return };
+    let real = Real::start("query").await;
     real.page.set(page(200, "busy{server=\"a\"} 0.25\nbusy{server=\"b\"} 0.5\nready 3\nbad NaN\n"));
     let each = Capacity::PerServer { each: 10.0, ready: Some("ready".into()) };
     let every = GateSettings { capacity: each, ..query(real.url.clone(), "1 - busy") };

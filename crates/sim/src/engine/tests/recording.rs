@@ -1,25 +1,18 @@
 //! The simulated engine against recorded runs of the real one.
 
-use std::fs;
-use std::path::Path;
-
 use flow::{Span, Time};
 
 use super::super::recording::{
     Errors, Outcome, RecordedRequest, Statistic, compare, parse, replay,
 };
 use super::super::{Profile, Rejected};
+use crate::recorded::recorded;
 
-/// The recorded runs of vLLM 0.19, and how far each of the nine statistics may be off.
-const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces");
+/// How far each of the nine statistics may be off from a recorded run of vLLM 0.19.
 const ERROR_MAX: f64 = 0.05;
 
 fn errors_of(folder: &str, profile: &str) -> Option<Errors> {
-    let path = Path::new(RECORDED).join("vllm_groundtruth").join(folder).join("requests.jsonl");
-    let Ok(text) = fs::read_to_string(&path) else {
-        eprintln!("skipped: the recorded run {folder} is not here");
-        return None;
-    };
+    let text = recorded(&format!("vllm_groundtruth/{folder}/requests.jsonl"))?;
     let rows = parse(&text).unwrap();
     assert_eq!(rows.len(), 300);
     let outcomes = replay(&Profile::named(profile).unwrap(), &rows).unwrap();

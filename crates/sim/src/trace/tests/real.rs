@@ -1,10 +1,9 @@
 //! The traces that the project is measured with, where they are at hand, against what their
 //! collection says of them.
 
-use std::fs;
-
 use super::super::{Trace, TraceRow};
 use crate::measure::nearest_rank;
+use crate::recorded::recorded;
 
 /// The known figures of one trace. Token counts are mean, p50 and p99.
 struct Known {
@@ -65,16 +64,10 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// A trace of the collection, or none where the collection is not at hand.
+/// A trace of the collection, or none where the collection is not here.
 fn trace(file: &str) -> Option<Trace> {
-    let path = format!("{}/../../../shared/traces/{file}", env!("CARGO_MANIFEST_DIR"));
-    match fs::read_to_string(&path) {
-        Ok(text) => Some(Trace::parse(&text).unwrap_or_else(|error| panic!("{file}: {error}"))),
-        Err(error) => {
-            eprintln!("skipped {file}: {path}: {error}");
-            None
-        }
-    }
+    let text = recorded(file)?;
+    Some(Trace::parse(&text).unwrap_or_else(|error| panic!("{file}: {error}")))
 }
 
 fn assert_known(known: &Known, trace: &Trace) {

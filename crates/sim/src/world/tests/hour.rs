@@ -2,17 +2,12 @@
 
 use super::*;
 use crate::measure::{Outcome, Record, Stat};
+use crate::recorded::recorded;
 use crate::trace::Trace;
-
-const TRACE: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces/azure_llm_2023_conv.csv");
 
 #[test]
 fn a_recorded_hour_is_served_whole() {
-    let Ok(text) = std::fs::read_to_string(TRACE) else {
-        eprintln!("skipped: the recorded hour is not here, {TRACE} cannot be read");
-        return;
-    };
+    let Some(text) = recorded("azure_llm_2023_conv.csv") else { return };
     let trace = Arc::new(Trace::parse(&text).unwrap());
     let (rows, random) = (trace.rows.len(), Random::new(0));
     let replay = Process::Replay { speed: 1.0 };
