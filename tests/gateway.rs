@@ -28,6 +28,7 @@ mod retries;
 mod retry_after;
 mod routing;
 mod scripted_backend;
+mod shares;
 mod shutdown;
 mod startup;
 mod token_estimates;

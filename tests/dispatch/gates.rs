@@ -93,7 +93,9 @@ fn d02_a_gate_follows_prometheus_and_closes_without_it() {
             let text = dispatcher.page("/dispatch.txt").text();
             assert!(text.contains("unreadable"), "{text}");
             assert_eq!(count(&redis), 1, "it is unknown whether there is room");
-            assert!(dispatcher.process.log().contains("the gate cannot be read"));
+            let log = dispatcher.process.log();
+            let line = log.lines().find(|line| line.contains("the gate cannot be read")).unwrap();
+            assert!(line.contains("nothing is sent: cannot connect to"), "it says why: {line}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! N: the acceptance scenarios of request queueing in Nexus; `n_s1_2` is scenario 2 of story 1.
 
+use std::thread;
 use std::time::Duration;
 
 use crate::support::gateway::ONE;
@@ -214,6 +215,25 @@ fn n09_and_q09_a_client_that_leaves_while_waiting_costs_nothing_further() {
     assert_eq!(backend.tags(), ["running", "stayer"]);
     gateway.await_idle();
     assert_eq!(gateway.metrics().sum("tidegate_requests_cancelled_total"), 2.0);
+}
+
+/// The promise is 200 ms. A busy machine may delay many responses, but not all of them.
+#[test]
+fn q08_a_client_hears_of_its_end_at_once() {
+    let backend = Backend::held();
+    let (gateway, _running) = Gateway::occupied(&queue(100, 1), &backend, &chat("m"));
+    let wait = || {
+        let watch = Stopwatch::start();
+        gateway.ask(&chat("m")).refused(503, "queue_timeout");
+        watch.elapsed().checked_sub(Duration::from_secs(1)).expect("not before its time")
+    };
+    let mut late: Vec<Duration> = thread::scope(|scope| {
+        let waits: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();
+        waits.into_iter().map(|wait| wait.join().unwrap()).collect()
+    });
+    late.sort_unstable();
+    eprintln!("late by {late:?}");
+    assert!(late[2] < Duration::from_millis(200), "{late:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! N: the limits of the queue, and the edge cases of request queueing in Nexus.
 
 use std::thread;
+use std::time::Duration;
 
 use crate::support::gateway::{ONE, TWO};
 use crate::support::{Backend, Call, Gateway, Stopwatch, chat};
@@ -27,13 +28,17 @@ fn n03_a_full_queue_refuses_at_once_and_stays_as_it_is() {
     for others in 0..3 {
         calls.push(gateway.enqueue(&chat("m"), others));
     }
-    let watch = Stopwatch::start();
     // There is one flow, which may use the whole queue, so both are full at once.
+    let mut times: Vec<Duration> = Vec::new();
     for _ in 0..20 {
+        let watch = Stopwatch::start();
         gateway.ask(&chat("m")).refused(503, "flow_full");
+        times.push(watch.elapsed());
     }
-    // Twenty refusals take less time than one wait in the queue.
-    assert!(watch.elapsed().as_secs() < 10, "{:?}", watch.elapsed());
+    // A busy machine may delay many refusals, but not all of them.
+    times.sort_unstable();
+    eprintln!("refused after {times:?}");
+    assert!(times[4] < Duration::from_millis(10), "{times:?}");
     assert_eq!(gateway.depth(), 3);
     backend.open();
     assert!(calls.into_iter().all(|call| call.finish().status == 200));
@@ -77,7 +82,11 @@ fn n08_hundreds_in_and_out_at_once_leave_no_drift() {
     let served: usize = thread::scope(|scope| {
         let burst = || {
             let calls: Vec<_> = (0..100).map(|_| gateway.send(&chat("m"))).collect();
-            calls.into_iter().filter_map(|mut call| call.answer().ok()).count()
+            calls
+                .into_iter()
+                .map(|call| call.finish().status)
+                .filter(|&status| status == 200)
+                .count()
         };
         let threads: Vec<_> = (0..6).map(|_| scope.spawn(burst)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()

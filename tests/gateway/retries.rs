@@ -147,13 +147,25 @@ fn n05_a_failed_request_goes_to_the_back_and_a_refused_one_keeps_its_place() {
     }
 }
 
+/// The deadline is that of its arrival. If each return began a new time to live, the request would
+/// outlive one that came later and was never sent before it.
 #[test]
 fn n05_a_request_that_comes_back_keeps_its_deadline() {
     let backend = Backend::start(|_| ScriptedResponse::json(503, "{}"));
-    let sections = format!("[queue]\nqueue_ttl = \"1s\"\n[retry]\nshare = 10\n{ONE}");
-    let gateway = Gateway::before(&sections, &backend);
-    let answer = gateway.ask(&chat("m"));
-    assert_eq!(answer.status, 503, "{}", answer.text());
+    let gateway = Gateway::before(&format!("[queue]\nqueue_ttl = \"3s\"\n{ONE}"), &backend);
+    let returning = gateway.send(&chat("m").tag("returning").header("X-Request-ID", "returning"));
+    backend.await_seen(3);
+    let later = gateway.send(&chat("m").tag("later").header("X-Request-ID", "later"));
+    for call in [later, returning] {
+        call.finish().refused(503, "queue_timeout");
+    }
+    let ends = eventually("logged", || {
+        let log = gateway.process.access();
+        let ends = ["returning", "later"].map(|id| log.find(&format!("request_id={id} ")));
+        if ends.iter().all(Option::is_some) { Ok(ends) } else { Err(log) }
+    });
+    assert!(ends[0] < ends[1], "the one that came first ends first: {}", gateway.process.access());
+    assert_eq!(backend.tags()[..3], ["returning"; 3]);
     gateway.await_idle();
 }
 

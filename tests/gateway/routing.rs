@@ -162,6 +162,12 @@ fn r10_a_name_stands_for_its_targets_and_only_the_name_is_rewritten() {
     assert_eq!(backend.seen()[1].body, direct.as_bytes());
     let listed = gateway.get("/v1/models").text();
     assert!(listed.contains("\"chat\"") && listed.contains("\"m\""), "{listed}");
+    let names = "model=\"chat\",target_model=\"m\"";
+    assert_eq!(gateway.metrics().sum_where("tidegate_requests_total", names), 1.0);
+    eventually("logged", || match gateway.process.access() {
+        log if log.contains("model=chat target_model=m ") => Ok(()),
+        log => Err(log),
+    });
 }
 
 #[test]

@@ -69,7 +69,9 @@ fn n07_five_hundred_waiting_and_fifty_streaming_clients_all_get_an_end() {
         call.finish().refused(503, "shutting_down");
     }
     // The promise is one second; the machine may be busy with other tests.
-    assert!(watch.elapsed().as_secs() < 5, "{:?}", watch.elapsed());
+    let elapsed = watch.elapsed();
+    eprintln!("the last of 500 waiting clients had its response after {elapsed:?}");
+    assert!(elapsed.as_secs() < 5, "{elapsed:?}");
     assert_eq!(backend.running(), 50, "no stream was cut");
     backend.open();
     for call in streaming {

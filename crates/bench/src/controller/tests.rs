@@ -32,6 +32,21 @@ fn core_and_floor_serve_the_same_flows() {
     }
 }
 
+/// With a hundred times as many waiting asks, a linear operation would take a hundred times as
+/// long. A cycle takes about three times as long: memory is farther away.
+#[test]
+fn q10_a_cycle_costs_little_more_in_a_long_queue() {
+    let only = Some("cycle/fifo/".to_owned());
+    let selection = Selection { quick: true, only, ..Selection::default() };
+    let report = measure(&selection, &mut Vec::new()).unwrap();
+    let growth = &report.tables[1];
+    let names: Vec<&str> = growth.rows.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["cycle/fifo/1e5x10", "cycle/fifo/1e5x1e4"]);
+    for (name, figures) in &growth.rows {
+        assert!(figures[0].unwrap() < 20.0, "{name}: {figures:?}");
+    }
+}
+
 #[test]
 fn a_storm_runs_and_is_reported() {
     let only = Some("expiry/1e3x10".to_owned());
