@@ -32,13 +32,14 @@ pub struct RouteTerms {
     pub depth_penalty: f64,
     /// Points lost per request waiting inside the engine.
     pub engine_waiting_penalty: f64,
-    /// Points lost by a backend that is at its bound.
+    /// Points lost by a backend that is at its bound, unless bounds are fixed in requests.
     pub fill_penalty: f64,
     /// Points lost by a backend whose KV cache is full.
     pub kv_penalty: f64,
     /// The use of the KV cache, 0 to 1, up to which no points are lost.
     pub kv_threshold: f64,
-    /// Points gained by a backend that is believed to have the whole prompt in its prefix cache.
+    /// Points gained by a backend that has the whole prompt in its prefix cache, and by the home
+    /// of a session.
     pub prefix_bonus: f64,
     /// Points gained by a backend that has the adapter loaded.
     pub adapter_bonus: f64,

@@ -13,7 +13,8 @@ pub(in crate::config) const ROUTER: SectionSchema = SectionSchema::new(
         key(
             "queue_depth_penalty_per_request",
             POINTS,
-            "Points lost for each pending request of the same or a higher band.",
+            "Points lost for each pending request of the same or a higher band; one of a lower \
+             band counts less.",
         )
         .default("50.0"),
         key(
@@ -22,7 +23,12 @@ pub(in crate::config) const ROUTER: SectionSchema = SectionSchema::new(
             "Points lost for each request that waits inside the engine.",
         )
         .default("100.0"),
-        key("fill_penalty", POINTS, "Points lost by a backend at its bound.").default("50.0"),
+        key(
+            "fill_penalty",
+            POINTS,
+            "Points lost by a backend at its bound, if bounds are automatic or count tokens.",
+        )
+        .default("50.0"),
         key("kv_penalty", POINTS, "Points lost by a backend whose KV cache is full.")
             .default("200.0"),
         key(
@@ -34,7 +40,8 @@ pub(in crate::config) const ROUTER: SectionSchema = SectionSchema::new(
         key(
             "prefix_bonus",
             POINTS,
-            "Points gained by a backend that is believed to have the whole prompt in its cache.",
+            "Points gained by the home of the request's session, which probably has the prompt in \
+             its cache.",
         )
         .default("100.0"),
         key("adapter_bonus", POINTS, "Points gained by a backend that has the adapter loaded.")
