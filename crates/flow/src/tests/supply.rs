@@ -235,6 +235,8 @@ fn n05_an_ask_that_avoids_a_backend_returns_when_the_others_are_gone() {
     fixture.gate.requeue(failed, crate::RequeuePosition::Original, fixture.now).unwrap();
     fixture.collect();
     assert_eq!(fixture.granted(), [], "the other backend is full, and this one is avoided");
+    fixture.supply(&[BackendSupply { handicap: 1.0, ..up(0) }, up(1)]);
+    assert_eq!(fixture.granted(), [], "the other backend is still ready");
     fixture.supply(&[down(0), down(1)]);
     fixture.supply(&[up(0), down(1)]);
     assert_eq!(fixture.granted(), [failed], "the first to be ready takes it");
