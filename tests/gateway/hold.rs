@@ -1,29 +1,9 @@
 //! O06: requests for configured models wait while no backend lists the model.
 
-use std::fs;
-
-use crate::support::gateway::{TWO, config};
+use crate::support::gateway::{CONFIGURED, TWO, config};
 use crate::support::{Backend, Call, Gateway, chat};
 
 const CLIENTS: usize = 40;
-
-/// A configured model, and an endpoints file that does not exist yet.
-const CONFIGURED: &str =
-    "[[models]]\nname = \"m\"\n[discovery]\nendpoints_file = \"endpoints.yaml\"\n";
-
-/// Replaces the endpoints file of a gateway.
-fn list(gateway: &Gateway, backends: &[&Backend]) {
-    let entry = |backend: &&Backend| {
-        let (ip, port) = (backend.address().ip(), backend.address().port());
-        format!("  - {{ name: e{port}, address: {ip}, port: \"{port}\" }}\n")
-    };
-    let entries: String = backends.iter().map(entry).collect();
-    let file = gateway.folder().join("endpoints.yaml");
-    let next = file.with_extension("next");
-    let none = if backends.is_empty() { " []" } else { "" };
-    fs::write(&next, format!("endpoints:{none}\n{entries}")).unwrap();
-    fs::rename(next, &file).unwrap();
-}
 
 #[test]
 fn o06_no_request_fails_while_a_configured_model_has_no_backend() {
@@ -34,12 +14,12 @@ fn o06_no_request_fails_while_a_configured_model_has_no_backend() {
         let calls: Vec<Call> = (0..CLIENTS).map(|_| gateway.send(&chat("m"))).collect();
         gateway.await_depth(CLIENTS);
         assert_eq!(gateway.get("/ready").status, 200, "load balancers send requests here");
-        list(&gateway, &[&backend]);
+        gateway.list(&[&backend]);
         for call in calls {
             let answer = call.finish();
             assert_eq!(answer.status, 200, "{}", answer.text());
         }
-        list(&gateway, &[]);
+        gateway.list(&[]);
         gateway.await_ready(0);
     }
     gateway.await_idle();
@@ -79,7 +59,7 @@ fn o06_beyond_the_bound_a_request_is_refused_at_once() {
     gateway.await_depth(1);
     let third = gateway.enqueue(&chat("m"), 1);
     let backend = Backend::quick().lists(&["m"]);
-    list(&gateway, &[&backend]);
+    gateway.list(&[&backend]);
     assert_eq!([second, third].map(|call| call.finish().status), [200, 200]);
     gateway.await_idle();
 }

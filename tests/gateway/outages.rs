@@ -213,13 +213,29 @@ fn n05_a_request_that_fails_wherever_it_goes_is_given_up() {
     assert_eq!(gateway.ask(&chat("m")).status, 200);
 }
 
+/// The pauses are 50 ms and 100 ms, of which at least half is left by the jitter.
+#[test]
+fn n05_attempts_of_one_request_come_with_pauses() {
+    let backend = Backend::start(|_| ScriptedResponse::json(500, "{}"));
+    let gateway = Gateway::before(&format!("[health]\neject_after = 100\n{TWO}"), &backend);
+    assert_eq!(gateway.ask(&chat("m")).status, 500);
+    let times: Vec<Duration> = backend.seen().iter().map(|seen| seen.at).collect();
+    assert_eq!(times.len(), 3);
+    let pauses = [times[1] - times[0], times[2] - times[1]];
+    assert!(pauses[0] >= Duration::from_millis(25), "{pauses:?}");
+    assert!(pauses[1] >= Duration::from_millis(50), "{pauses:?}");
+}
+
 /// X-Queue-Wait-Ms and the access line count every wait, also those after an attempt.
 #[test]
 fn r05_the_wait_of_a_request_includes_its_waits_after_attempts() {
     let outage = Outage::with(|| ScriptedResponse::with_headers(503, &["retry-after: 1"], "{}"));
     let gateway = outage.gateway(1);
     let call = gateway.send(&chat("m").header("X-Request-ID", "waiting"));
-    outage.servers[0].await_seen(1);
+    eventually("sent back", || match gateway.backend("first")["state"].to_string() {
+        state if state.contains("full") => Ok(()),
+        state => Err(state),
+    });
     outage.end();
     let answer = call.finish();
     let waited: f64 = answer.header("x-queue-wait-ms").unwrap().parse().unwrap();

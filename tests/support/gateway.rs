@@ -33,6 +33,10 @@ pub(crate) const TWO: &str = "[controller]\nlower_bound_per_backend = 2\n\
 pub(crate) const ONE: &str = "[controller]\nlower_bound_per_backend = 1\n\
     watermark_per_backend = 1\nupper_bound_per_backend = 1\n";
 
+/// The configured model `m`, and an endpoints file that does not exist yet.
+pub(crate) const CONFIGURED: &str =
+    "[[models]]\nname = \"m\"\n[discovery]\nendpoints_file = \"endpoints.yaml\"\n";
+
 /// A configuration with these sections and these named backends, which all serve `m`.
 pub(crate) fn config(sections: &str, backends: &[(&str, SocketAddr)]) -> String {
     let entry = |(id, address): &(&str, SocketAddr)| {
@@ -131,6 +135,20 @@ impl Gateway {
         let next = self.file.with_extension("next");
         fs::write(&next, config).unwrap();
         fs::rename(next, &self.file).unwrap();
+    }
+
+    /// Replaces the endpoints file.
+    pub(crate) fn list(&self, backends: &[&Backend]) {
+        let entry = |backend: &&Backend| {
+            let (ip, port) = (backend.address().ip(), backend.address().port());
+            format!("  - {{ name: e{port}, address: {ip}, port: \"{port}\" }}\n")
+        };
+        let entries: String = backends.iter().map(entry).collect();
+        let file = self.folder().join("endpoints.yaml");
+        let next = file.with_extension("next");
+        let none = if backends.is_empty() { " []" } else { "" };
+        fs::write(&next, format!("endpoints:{none}\n{entries}")).unwrap();
+        fs::rename(next, &file).unwrap();
     }
 
     /// Sends a request and does not wait for its response.

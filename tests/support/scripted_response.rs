@@ -99,7 +99,8 @@ impl ScriptedResponse {
         answer
     }
 
-    fn stream_head() -> Self {
+    /// The head of a stream alone.
+    pub(crate) fn stream_head() -> Self {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
         Self::raw(format!("{head}transfer-encoding: chunked\r\n\r\n"))
     }
@@ -127,8 +128,12 @@ impl ScriptedResponse {
     }
 
     /// The same after this many milliseconds of work.
-    pub(crate) fn after_ms(mut self, millis: u64) -> Self {
-        self.0.insert(0, Step::Work(Duration::from_millis(millis)));
+    pub(crate) fn after_ms(self, millis: u64) -> Self {
+        self.after(Duration::from_millis(millis))
+    }
+
+    pub(crate) fn after(mut self, work: Duration) -> Self {
+        self.0.insert(0, Step::Work(work));
         self
     }
 

@@ -68,6 +68,8 @@ pub(crate) enum Attempt {
     Failed,
     /// The backend begins no response to any request, far beyond its usual time.
     Silent,
+    /// The attempt was in flight when another one found the backend silent.
+    Withdrawn,
     /// The backend reported that it is full (429, 503), with its `Retry-After` if it sent one.
     Full(Option<Duration>),
 }

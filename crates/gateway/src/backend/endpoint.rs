@@ -61,27 +61,38 @@ pub(crate) enum UrlProblem {
 
 impl Endpoint {
     /// Records the time to the first byte of the response to a request that was sent at `sent`.
-    pub(crate) fn note(&self, sent: Time, first_byte: Span) {
-        self.stats.note(sent, first_byte);
+    pub(crate) fn note(&self, sent: Time, first_byte: Span, streamed: bool) {
+        self.stats.note(sent, first_byte, streamed);
     }
 
-    /// How long it may begin no response; `None` before its first one.
-    pub(crate) fn patience(&self) -> Option<Span> {
-        self.stats.patience()
+    /// Records that a part of a response has come.
+    pub(crate) fn note_progress(&self) {
+        self.stats.note_progress();
     }
 
-    /// The longest time to the first byte so far.
-    pub(crate) fn longest_first_byte(&self) -> Span {
-        self.stats.longest()
+    /// When it last began a response or sent a part of one, as far as is known.
+    pub(crate) fn last_alive(&self, now: Time) -> Time {
+        self.stats.last_alive(now)
     }
 
-    /// Counts this time to the first byte as usual, so that the patience grows.
-    pub(crate) fn allow_first_byte(&self, latency: Span) {
-        self.stats.allow(latency);
+    /// The longest time to the first byte, of streams or of other responses; `None` before its
+    /// first response.
+    pub(crate) fn longest_first_byte(&self, streamed: bool) -> Option<Span> {
+        self.stats.longest(streamed)
     }
 
-    pub(crate) fn has_responded_since(&self, time: Time) -> bool {
-        self.stats.has_responded_since(time)
+    /// Records that it begins no response. It may then be silent for longer, until it answers.
+    pub(crate) fn found_silent(&self, now: Time, patience: Span) {
+        self.stats.found_silent(now, patience);
+    }
+
+    pub(crate) fn found_silent_since(&self, time: Time) -> bool {
+        self.stats.found_silent_since(time)
+    }
+
+    /// How long it may at least be silent; zero unless it was found silent.
+    pub(crate) fn extended_patience(&self) -> Span {
+        self.stats.extended()
     }
 
     /// Its URL, without credentials.

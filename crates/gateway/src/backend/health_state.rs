@@ -195,6 +195,8 @@ impl Health {
                 cause.clone_into(&mut self.cause);
                 self.failed(1, settings, now);
             }
+            // It is ejected already.
+            Attempt::Withdrawn => {}
             Attempt::Full(retry_after) => self.pause(retry_after.map(crate::clock::span), now),
         }
     }

@@ -92,7 +92,8 @@ impl ObservedResponse {
         if let Some(request) = &mut self.request {
             request.record.attempted(attempt);
             let first_byte = request.record.response_began(head_of.status);
-            self.endpoint.note(request.record.sent, first_byte);
+            let streamed = request.intent.streamed;
+            self.endpoint.note(request.record.sent, first_byte, streamed);
             if self.bodies != ResponseBodies::Hidden && !head.end_of_stream {
                 self.restorer = head_of.restorer(request);
             }

@@ -12,6 +12,8 @@ pub(super) struct CostEstimate {
     pub(super) prompt: u64,
     /// Prompt and output.
     pub(super) tokens: u64,
+    /// Whether the client limits the output, or there is none.
+    pub(super) output_limited: bool,
 }
 
 /// The output length of a request without a limit.
@@ -36,6 +38,7 @@ impl CostEstimate {
             Cost::Tokens => tokens,
             Cost::Bytes => (bytes as u64).max(1),
         };
-        Self { cost, prompt, tokens }
+        let output_limited = fields.output.is_some() || kind == RequestKind::Embedding;
+        Self { cost, prompt, tokens, output_limited }
     }
 }

@@ -86,7 +86,7 @@ impl BackendCounters {
         let result = match attempt {
             Attempt::Answered => 0,
             Attempt::Refused => 1,
-            Attempt::Failed | Attempt::Silent => 2,
+            Attempt::Failed | Attempt::Silent | Attempt::Withdrawn => 2,
             Attempt::Full(_) => 3,
         };
         self.attempts[result].fetch_add(1, Relaxed);

@@ -103,7 +103,8 @@ async fn on_fresh_connection(
     Ok(head.map(|()| UpstreamBody::http1(connection, framing, lease)))
 }
 
-/// Sends a request over HTTP/1.1, and checks the backend while no response begins.
+/// Sends a request over HTTP/1.1, and checks the backend while no response begins. Many engines
+/// send the head of a stream before they have computed anything, so a stream begins with its body.
 async fn exchange(
     connection: &mut Http1,
     request: &Http1Request<'_>,
@@ -115,11 +116,20 @@ async fn exchange(
         due = watch.check()?;
         outcome = connection.await_head(request, due).await;
     }
-    outcome
+    let (head, mut framing) = outcome?;
+    if watch.streamed() && head.status().is_success() {
+        let mut begun = connection.await_body(&mut framing, due).await;
+        while matches!(begun, Err(ExchangeError::TimedOut)) && due < watch.response_by {
+            due = watch.check()?;
+            begun = connection.await_body(&mut framing, due).await;
+        }
+        begun?;
+    }
+    Ok((head, framing))
 }
 
 /// Waits for a response over HTTP/2, and checks the backend while none begins. The caller has the
-/// limit of the whole wait.
+/// limit of the whole wait. Here a stream begins with its head.
 async fn watched<T>(
     sent: impl Future<Output = Result<T, hyper::Error>>,
     watch: &ResponseWatch<'_>,
@@ -159,7 +169,7 @@ fn judge(response: Response<UpstreamBody>) -> AttemptOutcome {
     let position = match attempt {
         Attempt::Answered => return AttemptOutcome::Answered(response),
         Attempt::Full(_) => RequeuePosition::Original,
-        Attempt::Refused | Attempt::Silent | Attempt::Failed => RequeuePosition::Back,
+        _ => RequeuePosition::Back,
     };
     let text = format!("it answered {status}");
     let response = (!status.is_informational()).then_some(response);
@@ -187,6 +197,9 @@ impl From<AttemptError> for AttemptOutcome {
             AttemptError::Exchange(error @ ExchangeError::Silent { .. }) => {
                 (Attempt::Silent, error.to_string())
             }
+            AttemptError::Exchange(error @ ExchangeError::Withdrawn) => {
+                (Attempt::Withdrawn, error.to_string())
+            }
             AttemptError::Exchange(error) => (Attempt::Failed, error.to_string()),
             AttemptError::Connect(error) if error.is_refused() => {
                 (Attempt::Refused, error.to_string())
@@ -195,7 +208,7 @@ impl From<AttemptError> for AttemptOutcome {
         };
         let position = match attempt {
             // It has waited for long already.
-            Attempt::Silent => RequeuePosition::Original,
+            Attempt::Silent | Attempt::Withdrawn => RequeuePosition::Original,
             _ => RequeuePosition::Back,
         };
         Self::Failed(AttemptFailure { attempt, position, response: None, text })

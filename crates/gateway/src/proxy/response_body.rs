@@ -93,6 +93,7 @@ impl ResponseBody {
         }
         if let Some(request) = &mut self.request {
             request.record.bytes_out += data.len() as u64;
+            request.record.progressed();
             if has_tokens {
                 request.progressed(self.counter.tokens());
             }

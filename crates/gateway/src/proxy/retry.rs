@@ -14,10 +14,9 @@ use flow::{BackendId, RequeuePosition, Time};
 use http::{Response, Version};
 
 use super::attempt::{AttemptFailure, AttemptOutcome, attempt};
-use super::response_watch::{ResponseWatch, allowance};
+use super::response_watch::ResponseWatch;
 use super::{ResponseBody, UpstreamRequest, response_headers};
 use crate::backend::{Attempt, Endpoint};
-use crate::clock;
 use crate::jitter;
 use crate::reply::{Fault, Refused, headers};
 use crate::request::{Admitted, Request, ResponseTimeout};
@@ -81,17 +80,9 @@ impl ProxiedRequest {
 
     async fn attempt(&mut self, endpoint: &Endpoint, now: Time) -> Next {
         let (response_by, timeout) = self.request.response_deadline(now);
-        let (state, fleet) = (&self.request.state, &self.request.config.fleet);
-        let watch = ResponseWatch {
-            endpoint,
-            clock: state.clock,
-            sent: now,
-            response_by,
-            least: clock::span(fleet.silence_limit),
-            allowance: allowance(&self.request),
-            streamed: self.request.intent.streamed,
-        };
-        match attempt(&self.pool, &self.outgoing, watch, fleet.connect_timeout).await {
+        let watch = ResponseWatch::new(endpoint, &self.request, now, response_by);
+        let connect_timeout = self.request.config.fleet.connect_timeout;
+        match attempt(&self.pool, &self.outgoing, watch, connect_timeout).await {
             AttemptOutcome::Answered(response) => {
                 self.request.record.attempted(Attempt::Answered);
                 self.request.state.fleet.answered(endpoint);
@@ -186,7 +177,8 @@ impl ProxiedRequest {
     ) -> Response<ResponseBody> {
         let mut request = self.request;
         let first_byte = request.record.response_began(response.status());
-        admitted.endpoint.note(admitted.grant.at, first_byte);
+        let streamed = request.intent.streamed;
+        admitted.endpoint.note(admitted.grant.at, first_byte, streamed);
         // The version of the backend's connection is not that of the client's.
         *response.version_mut() = Version::HTTP_11;
         let own = std::mem::take(response.headers_mut());

@@ -23,7 +23,7 @@ pub(crate) struct RequestRecord {
     /// When the request went to its backend.
     pub(crate) sent: Time,
     /// Keeps a removed backend, and so its name, in the roster until the request ends.
-    _endpoint: Option<Arc<Endpoint>>,
+    endpoint: Option<Arc<Endpoint>>,
     clock: Clock,
     /// Taken when the record is handed over.
     observer: Option<Arc<Observer>>,
@@ -39,7 +39,7 @@ impl RequestRecord {
             record: Box::new(blank(parts)),
             arrived: now,
             sent: now,
-            _endpoint: None,
+            endpoint: None,
             clock,
             observer: Some(observer),
             counters: RequestCounters::default(),
@@ -72,7 +72,7 @@ impl RequestRecord {
     /// A backend has been granted.
     pub(crate) fn granted(&mut self, endpoint: &Arc<Endpoint>) {
         self.record.backend.clone_from(&endpoint.name);
-        self._endpoint = Some(endpoint.clone());
+        self.endpoint = Some(endpoint.clone());
     }
 
     /// Logs the choice of the backend, where `pending` requests of each band were.
@@ -95,6 +95,13 @@ impl RequestRecord {
         self.record.status = status.as_u16();
         self.record.first_byte = Some(now.since(self.arrived));
         now.since(self.sent)
+    }
+
+    /// A part of the response has come.
+    pub(crate) fn progressed(&self) {
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.note_progress();
+        }
     }
 
     pub(crate) fn now(&self) -> Time {

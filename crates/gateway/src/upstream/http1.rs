@@ -68,9 +68,11 @@ pub(crate) enum ExchangeError {
     /// No response began in time.
     TimedOut,
     /// The backend begins no response to any request, far beyond its usual time.
-    Silent { silence: Span, longest: Span },
+    Silent(Silence),
     /// The same for this request alone.
-    Stuck { silence: Span, longest: Span },
+    Stuck(Silence),
+    /// Another request found the backend silent, and the time of this one is over too.
+    Withdrawn,
     /// The backend closed the connection, or broke a rule of HTTP.
     Protocol(&'static str),
     /// The head of the response cannot be parsed.
@@ -79,6 +81,15 @@ pub(crate) enum ExchangeError {
     Io(io::Error),
     /// An exchange over HTTP/2 failed.
     Http2(hyper::Error),
+}
+
+/// How long no response began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Silence {
+    pub(crate) span: Span,
+    /// The longest time to a first byte before, and whether it is that of other backends.
+    pub(crate) longest: Span,
+    pub(crate) of_others: bool,
 }
 
 /// The bytes that are still to be sent.
@@ -125,6 +136,15 @@ impl Http1 {
         due: Instant,
     ) -> Result<(Response<()>, Framing), ExchangeError> {
         std::future::poll_fn(|context| self.poll_head(context, wanted, due)).await
+    }
+
+    /// Waits until a byte of the body has come, or the body is at its end.
+    pub(crate) async fn await_body(
+        &mut self,
+        framing: &mut Framing,
+        due: Instant,
+    ) -> Result<(), ExchangeError> {
+        std::future::poll_fn(|context| self.poll_body_begun(context, framing, due)).await
     }
 
     /// Whether no byte of a response has come.
@@ -191,6 +211,26 @@ impl Http1 {
                 return Poll::Ready(Err(ExchangeError::Protocol("its head is too large")));
             }
         }
+    }
+
+    fn poll_body_begun(
+        &mut self,
+        context: &mut Context<'_>,
+        framing: &mut Framing,
+        due: Instant,
+    ) -> Poll<Result<(), ExchangeError>> {
+        if !self.came.is_empty() || framing.is_over() {
+            return Poll::Ready(Ok(()));
+        }
+        let Poll::Ready(read) = self.poll_move(context) else {
+            ready!(self.timer.poll(context, due));
+            return Poll::Ready(Err(ExchangeError::TimedOut));
+        };
+        if read? == 0 {
+            self.lasts = false;
+            framing.close()?;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Sends the rest of the request and reads; 0 at the end of the connection.
@@ -277,7 +317,7 @@ impl Outbox {
 impl ExchangeError {
     /// Whether the exchange broke, and did not just take too long.
     pub(crate) fn is_broken(&self) -> bool {
-        !matches!(self, Self::TimedOut | Self::Silent { .. } | Self::Stuck { .. })
+        !matches!(self, Self::TimedOut | Self::Silent(_) | Self::Stuck(_) | Self::Withdrawn)
     }
 }
 
@@ -299,7 +339,11 @@ impl Error for ExchangeError {
             Self::Head(error) => Some(error),
             Self::Io(error) => Some(error),
             Self::Http2(error) => Some(error),
-            Self::TimedOut | Self::Silent { .. } | Self::Stuck { .. } | Self::Protocol(_) => None,
+            Self::TimedOut
+            | Self::Silent(_)
+            | Self::Stuck(_)
+            | Self::Withdrawn
+            | Self::Protocol(_) => None,
         }
     }
 }
@@ -308,12 +352,8 @@ impl std::fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TimedOut => f.write_str("it took too long"),
-            Self::Silent { silence, longest } | Self::Stuck { silence, longest } => write!(
-                f,
-                "it began no response for {:.1} s; the longest time before was {:.1} s",
-                silence.secs_f64(),
-                longest.secs_f64()
-            ),
+            Self::Silent(silence) | Self::Stuck(silence) => silence.fmt(f),
+            Self::Withdrawn => f.write_str("another request found that it begins no response"),
             Self::Protocol(what) => f.write_str(what),
             Self::Head(error) => write!(f, "its head cannot be read: {error}"),
             Self::Io(error) => error.fmt(f),
@@ -323,5 +363,15 @@ impl std::fmt::Display for ExchangeError {
                 None => error.fmt(f),
             },
         }
+    }
+}
+
+// === impl Silence ===
+
+impl std::fmt::Display for Silence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let whose = if self.of_others { "time of other backends is" } else { "time before was" };
+        let (span, longest) = (self.span.secs_f64(), self.longest.secs_f64());
+        write!(f, "it began no response for {span:.1} s; the longest {whose} {longest:.1} s")
     }
 }

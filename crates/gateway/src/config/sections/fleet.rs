@@ -76,8 +76,9 @@ pub(in crate::config) const HEALTH: SectionSchema = SectionSchema::new(
         key(
             "silence_limit",
             duration(Duration::ZERO, HOUR),
-            "A backend is ejected, and its requests are sent again, when it begins no response for \
-             this long and for eight times its longest time to a first byte. 0 switches this off.",
+            "A backend is ejected, and its requests are sent again, when it gives no sign of life \
+             for this long and for eight times its longest time to a first byte. 0 switches this \
+             off.",
         )
         .default("10s"),
         key(
