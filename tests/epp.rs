@@ -3,6 +3,7 @@
 mod failures;
 mod forwarding;
 mod health;
+mod hold;
 mod malformed;
 mod messages;
 mod modes;

@@ -37,7 +37,7 @@ pub(crate) use endpoint::{Endpoint, EndpointError};
 pub(crate) use roster::{Lookup, Roster};
 pub(crate) use self_detection::GatewayIdentity;
 pub(crate) use status::BackendStatus;
-pub(crate) use subset::{EndpointAddress, SUBSET_ADDRESSES_MAX};
+pub(crate) use subset::{EndpointAddress, SUBSET_ADDRESSES_MAX, SubsetModel};
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,16 +125,25 @@ impl Fleet {
         self.roster.load()
     }
 
-    /// The id of the subset of `model` that only the backends at `addresses` serve; `None` if no
-    /// backend is at these addresses.
+    /// The subset of `model` that only the backends at `addresses` serve; `None` if no backend is at
+    /// these addresses, unless requests may wait for a backend of the model.
     pub(crate) fn subset_model(
         &self,
         model: ModelId,
         addresses: &BTreeSet<EndpointAddress>,
-    ) -> Option<ModelId> {
+    ) -> Option<SubsetModel> {
         let roster = self.roster.load();
-        let subset = Subset::of(model, addresses, roster.backends.values())?;
-        if let Some(&known) = roster.subsets.get(&subset) {
+        let subset = Subset::of(model, addresses, roster.backends.values());
+        if let Some(id) = subset.and_then(|subset| self.subset_id(subset)) {
+            return Some(SubsetModel { id, present: true });
+        }
+        let configured = roster.configured().any(|id| id == model);
+        let subset = Subset::awaiting(model, addresses).filter(|_| configured)?;
+        Some(SubsetModel { id: self.subset_id(subset)?, present: false })
+    }
+
+    fn subset_id(&self, subset: Subset) -> Option<ModelId> {
+        if let Some(&known) = self.roster.load().subsets.get(&subset) {
             return Some(known);
         }
         self.change(|state, now| state.request_subset(subset.clone(), now));
@@ -200,7 +209,7 @@ impl Fleet {
             }
             // A request that is granted a backend must find it in the roster.
             let was = self.roster.swap(Arc::clone(&roster));
-            controller.expect_models(roster.configured(), now);
+            controller.expect_models(roster.awaited(), now);
             controller.supply(&supply, now);
             Some(was)
         });

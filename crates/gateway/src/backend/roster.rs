@@ -69,6 +69,12 @@ impl Roster {
         self.catalogue.configured.values().copied()
     }
 
+    /// All models that requests may wait for without a backend, with their subsets.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = ModelId> {
+        let subsets = self.subsets.iter().filter(|(subset, _)| subset.is_awaited());
+        self.configured().chain(subsets.map(|(_, &id)| id))
+    }
+
     /// Whether no backend is configured or discovered.
     pub(crate) fn is_empty(&self) -> bool {
         self.present == 0

@@ -3,7 +3,7 @@
 //! A router in front of the picker may say which backends a request can use. For the core a subset
 //! is another model, which only these backends serve. So these requests wait, are routed and are
 //! counted like all others. A subset is created when a request first asks for it; their number is
-//! limited.
+//! limited. For a configured model, requests can also wait for backends that are not there yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -23,11 +23,21 @@ const KEPT: Span = Span::from_secs(300);
 pub(crate) const SUBSET_ADDRESSES_MAX: usize = 4096;
 
 /// A model, and the addresses of the backends that may serve it. Addresses of a hint without a
-/// backend are left out, so its size is bounded.
+/// backend are left out, so that hints which mean the same backends are one subset.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Subset {
     pub(super) model: ModelId,
     sockets: BTreeSet<SocketAddr>,
+    /// All addresses of the hint, if there is no backend yet.
+    awaited: BTreeSet<EndpointAddress>,
+}
+
+/// The model of a subset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SubsetModel {
+    pub(crate) id: ModelId,
+    /// Whether there is a backend for it.
+    pub(crate) present: bool,
 }
 
 /// The address of a backend, with any port unless one is given.
@@ -73,19 +83,33 @@ impl Subset {
         addresses: &BTreeSet<EndpointAddress>,
         endpoints: impl Iterator<Item = &'a Arc<Endpoint>>,
     ) -> Option<Self> {
-        let hinted = |socket: &SocketAddr| {
-            let address = |port| EndpointAddress { ip: socket.ip(), port };
-            addresses.contains(&address(Some(socket.port()))) || addresses.contains(&address(None))
-        };
+        let sockets = endpoints.filter_map(|endpoint| endpoint.socket);
         let sockets: BTreeSet<SocketAddr> =
-            endpoints.filter_map(|endpoint| endpoint.socket).filter(hinted).collect();
-        (!sockets.is_empty()).then_some(Self { model, sockets })
+            sockets.filter(|&socket| matches(addresses, socket)).collect();
+        (!sockets.is_empty()).then_some(Self { model, sockets, awaited: BTreeSet::new() })
+    }
+
+    /// The subset of the backends that will be at these addresses; `None` if there is no address.
+    pub(super) fn awaiting(model: ModelId, addresses: &BTreeSet<EndpointAddress>) -> Option<Self> {
+        let awaited = addresses.clone();
+        (!awaited.is_empty()).then_some(Self { model, sockets: BTreeSet::new(), awaited })
+    }
+
+    /// Whether requests may wait for it without a backend.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.awaited.is_empty()
     }
 
     fn holds(&self, backend: &BackendState) -> bool {
-        let here = |address| self.sockets.contains(&address);
+        let here = |socket| self.sockets.contains(&socket) || matches(&self.awaited, socket);
         backend.endpoint.socket.is_some_and(here) && backend.serves.contains(&self.model)
     }
+}
+
+/// Whether a hint names this address, with its port or with any.
+fn matches(addresses: &BTreeSet<EndpointAddress>, socket: SocketAddr) -> bool {
+    let address = |port| EndpointAddress { ip: socket.ip(), port };
+    addresses.contains(&address(Some(socket.port()))) || addresses.contains(&address(None))
 }
 
 // === impl Subsets ===
@@ -119,7 +143,8 @@ impl Subsets {
         old
     }
 
-    /// Assigns ids to the subsets that a backend can serve, and stores them in the backends.
+    /// Assigns ids to the subsets that a backend can serve or that requests may wait for, and stores
+    /// them in the backends.
     pub(super) fn number(
         &self,
         backends: &mut BTreeMap<BackendId, BackendState>,
@@ -131,7 +156,7 @@ impl Subsets {
         for (subset, RequestedSubset { name, .. }) in &self.requested {
             let mut subset_models =
                 backends.values_mut().filter(|backend| subset.holds(backend)).peekable();
-            if subset_models.peek().is_none() {
+            if subset_models.peek().is_none() && !subset.is_awaited() {
                 continue;
             }
             let Some(id) = model_ids.number(name, now) else { continue };

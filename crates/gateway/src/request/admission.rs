@@ -2,15 +2,16 @@
 //!
 //! A request is offered to the scheduler, which grants a backend at once, lets it wait, or refuses
 //! it. A backend that failed the request or left in between sends it back to wait. A request waits
-//! for a configured model that no backend lists. While the list of a backend is unknown, a request
-//! for any other model waits too, and is looked up again when model lists change.
+//! for a configured model that no backend lists, or no backend that it may use. While the list of a
+//! backend is unknown, a request for any other model waits too, and is looked up again when model
+//! lists change.
 
 use std::sync::Arc;
 
 use flow::{ModelId, RequeuePosition, Span};
 
 use super::Request;
-use crate::backend::{Endpoint, Lookup};
+use crate::backend::{Endpoint, Lookup, SubsetModel};
 use crate::ingress;
 use crate::reply::{Fault, Refused};
 use crate::scheduler::{Grant, Permit, QueueView, Target};
@@ -110,13 +111,21 @@ impl Request {
         }
     }
 
-    /// Offers a request for a configured model that no backend lists. It waits in the queue as
-    /// others do, but with a time to live and a bound of its own.
+    /// Offers a request for a configured model that no backend lists.
     fn hold(&mut self, model: ModelId) -> Result<Permit, Refused> {
-        let hold = self.config.hold;
-        self.hold_place = Some(self.state.hold_places.take(hold.capacity).ok_or(NO_BACKEND)?);
-        self.intent.ttl = self.intent.ttl.or(Some(hold.ttl));
+        self.take_hold_place()?;
         self.offer(model)
+    }
+
+    /// A request without a backend waits in the queue as others do, but with a time to live and a
+    /// bound of its own.
+    fn take_hold_place(&mut self) -> Result<(), Refused> {
+        if self.hold_place.is_none() {
+            let hold = self.config.hold;
+            self.hold_place = Some(self.state.hold_places.take(hold.capacity).ok_or(NO_BACKEND)?);
+            self.intent.ttl = self.intent.ttl.or(Some(hold.ttl));
+        }
+        Ok(())
     }
 
     fn note(&mut self, grant: &Grant) {
@@ -149,7 +158,7 @@ impl Request {
     /// Whether any backend can take the request now.
     fn has_backend(&self) -> bool {
         let Lookup::Known(model) = self.lookup() else { return false };
-        let served = |model| self.state.fleet.roster().is_served(model);
+        let served = |subset: SubsetModel| self.state.fleet.roster().is_served(subset.id);
         self.within_subset(model).is_ok_and(served)
     }
 
@@ -162,14 +171,20 @@ impl Request {
     }
 
     /// The model as only the backends of the subset serve it.
-    fn within_subset(&self, model: ModelId) -> Result<ModelId, Refused> {
-        let Some(subset) = &self.subset else { return Ok(model) };
+    fn within_subset(&self, model: ModelId) -> Result<SubsetModel, Refused> {
+        let Some(subset) = &self.subset else {
+            return Ok(SubsetModel { id: model, present: true });
+        };
         self.state.fleet.subset_model(model, subset).ok_or(NO_BACKEND_IN_SUBSET)
     }
 
     fn offer(&mut self, model: ModelId) -> Result<Permit, Refused> {
         let adapter = self.state.fleet.roster().adapter(model);
-        let target = Target { model: self.within_subset(model)?, adapter };
+        let subset = self.within_subset(model)?;
+        if !subset.present {
+            self.take_hold_place()?;
+        }
+        let target = Target { model: subset.id, adapter };
         self.model = Some(target.model);
         let permit = self.state.scheduler.offer(&self.intent, target, self.record.arrived);
         permit.map_err(|refused| {

@@ -26,6 +26,12 @@ fn model(fleet: &Fleet, name: &str) -> ModelId {
     }
 }
 
+fn number(fleet: &Fleet, model: ModelId, hint: &BTreeSet<EndpointAddress>) -> Option<ModelId> {
+    let subset = fleet.subset_model(model, hint)?;
+    assert!(subset.present);
+    Some(subset.id)
+}
+
 /// The names of the backends that the core may choose.
 fn choices(fleet: &Fleet, model: ModelId) -> Vec<String> {
     let state = fleet.state();
@@ -42,7 +48,7 @@ fn x02_a_subset_is_a_model_that_only_its_backends_serve() {
     ];
     let fleet = fleet(specs);
     let (m, n) = (model(&fleet, "m"), model(&fleet, "n"));
-    let subset_model = |model, texts: &[&str]| fleet.subset_model(model, &addresses(texts));
+    let subset_model = |model, texts: &[&str]| number(&fleet, model, &addresses(texts));
 
     let best = subset_model(m, &["127.0.0.1:2", "127.0.0.1:9"]).unwrap();
     assert_eq!(choices(&fleet, best), ["b"]);
@@ -69,25 +75,49 @@ fn x02_an_empty_subset_has_no_id() {
 fn x02_a_subset_follows_its_addresses() {
     let fleet = fleet(vec![spec("a", 1, BackendKind::Vllm, &["m"])]);
     let (model, hint) = (model(&fleet, "m"), addresses(&["127.0.0.1:1"]));
-    let number = fleet.subset_model(model, &hint).unwrap();
+    let before = number(&fleet, model, &hint).unwrap();
     let backends = vec![spec("b", 1, BackendKind::Vllm, &["m"])];
     fleet.configure(&FleetSettings { backends, ..FleetSettings::default() });
-    assert_eq!(
-        fleet.subset_model(model, &hint),
-        Some(number),
-        "those who wait for it hold its number"
-    );
-    assert_eq!(choices(&fleet, number), ["b"]);
+    let after = number(&fleet, model, &hint);
+    assert_eq!(after, Some(before), "requests that wait for it hold its number");
+    assert_eq!(choices(&fleet, before), ["b"]);
+}
+
+/// The backend is not there yet, or its model list is unknown.
+#[test]
+fn x02_o06_a_configured_model_has_subsets_without_a_backend() {
+    let fleet = fleet(Vec::new());
+    let settings = |backends| FleetSettings {
+        backends,
+        configured_models: vec!["m".into()],
+        ..FleetSettings::default()
+    };
+    fleet.configure(&settings(Vec::new()));
+    let Lookup::Configured(model) = fleet.roster().lookup("m") else { panic!("not configured") };
+    let hint = addresses(&["127.0.0.1:2", "10.0.0.1"]);
+    let awaited = fleet.subset_model(model, &hint).unwrap();
+    assert!(!awaited.present && awaited.id != model);
+    assert!(fleet.roster().awaited().any(|id| id == awaited.id));
+    assert_eq!(fleet.subset_model(model, &addresses(&[])), None, "an empty hint allows none");
+    fleet.configure(&settings(vec![
+        spec("a", 1, BackendKind::Vllm, &["m"]),
+        spec("b", 2, BackendKind::Vllm, &[]),
+    ]));
+    assert_eq!(fleet.subset_model(model, &hint), Some(awaited));
+    let listed = spec("b", 2, BackendKind::Vllm, &["m"]);
+    fleet.configure(&settings(vec![spec("a", 1, BackendKind::Vllm, &["m"]), listed]));
+    assert_eq!(choices(&fleet, awaited.id), ["b"]);
+    assert!(fleet.subset_model(model, &hint).unwrap().present);
 }
 
 #[test]
 fn x02_hints_that_mean_the_same_backends_are_one_subset() {
     let fleet = fleet(vec![spec("a", 1, BackendKind::Vllm, &["m"])]);
     let model = model(&fleet, "m");
-    let number = fleet.subset_model(model, &addresses(&["127.0.0.1"]));
+    let first = number(&fleet, model, &addresses(&["127.0.0.1"]));
     for other in 0..100 {
         let hint = addresses(&["127.0.0.1:1", &format!("10.0.0.{other}")]);
-        assert_eq!(fleet.subset_model(model, &hint), number);
+        assert_eq!(number(&fleet, model, &hint), first);
     }
 }
 
