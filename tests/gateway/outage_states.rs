@@ -13,8 +13,8 @@ use crate::support::{Backend, Call, Gateway, HttpRequest, Nowhere, ScriptedRespo
 
 const CLIENTS: usize = 40;
 const OUTAGE: Duration = Duration::from_secs(5);
-/// The clients come during most of the outage, several at a time: a single one could be the cause of
-/// the failures itself.
+/// The clients come during most of the outage, several at a time: a single one could be the cause
+/// of the failures itself.
 const AT_ONCE: usize = 8;
 const APART: Duration = Duration::from_millis(800);
 const TTL: &str = "[queue]\nqueue_ttl = \"30s\"\nhold_ttl = \"30s\"\n";

@@ -125,8 +125,8 @@ impl Fleet {
         self.roster.load()
     }
 
-    /// The subset of `model` that only the backends at `addresses` serve; `None` if no backend is at
-    /// these addresses, unless requests may wait for a backend of the model.
+    /// The subset of `model` that only the backends at `addresses` serve. `None` if no backend is
+    /// at these addresses, unless requests may wait for a backend of the model.
     pub(crate) fn subset_model(
         &self,
         model: ModelId,

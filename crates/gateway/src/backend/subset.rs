@@ -143,7 +143,7 @@ impl Subsets {
         old
     }
 
-    /// Assigns ids to the subsets that a backend can serve or that requests may wait for, and stores
+    /// Assigns ids to the subsets that a backend can serve or that requests may wait for. Stores
     /// them in the backends.
     pub(super) fn number(
         &self,
