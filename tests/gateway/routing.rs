@@ -104,6 +104,58 @@ fn r04_all_idle_each_band_goes_where_the_chart_of_the_source_says() {
     }
 }
 
+/// How many of two critical requests, one after the other, go to a fast and to a frugal backend.
+fn critical_requests_by_backend(router: &str) -> [usize; 2] {
+    let both = [Backend::held(), Backend::held()];
+    let [fast, frugal] = &both;
+    let entries = entry("fast", fast, "power_watts = 300\nlatency_ms = 100")
+        + &entry("frugal", frugal, "power_watts = 3\nlatency_ms = 900");
+    let router = format!("[router]\nmeasured_latency_share = 0\n{router}");
+    let gateway = Gateway::start(&format!("{router}{ROOM}{entries}"));
+    let running = || both.each_ref().map(Backend::running);
+    let mut calls = Vec::new();
+    for sent in 1..=2 {
+        calls.push(gateway.send(&chat("m").priority("critical")));
+        eventually("running", || match running() {
+            [fast, frugal] if fast + frugal == sent => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+    running()
+}
+
+#[test]
+fn r02_configured_boosts_and_penalties_change_the_choice() {
+    assert_eq!(critical_requests_by_backend(""), [2, 0], "the fastest");
+    let equal = "[router.priority_scoring]\ncritical_boost = 0\nhigh_boost = 0\n\
+        normal_boost = 0\nbest_effort_penalty = 0\n";
+    assert_eq!(critical_requests_by_backend(equal), [0, 2], "the most frugal");
+    let depth = "queue_depth_penalty_per_request = 9000\n";
+    assert_eq!(critical_requests_by_backend(depth), [1, 1], "the emptiest");
+}
+
+#[test]
+fn r01_a_session_stays_at_one_backend() {
+    let trio = [Backend::quick(), Backend::quick(), Backend::quick()];
+    let [a, b, c] = &trio;
+    let entries = entry("a", a, "") + &entry("b", b, "") + &entry("c", c, "");
+    let gateway = Gateway::start(&format!("[router]\nmeasured_latency_share = 0\n{entries}"));
+    let counts = || trio.each_ref().map(|backend| backend.seen().len());
+    for _ in 0..6 {
+        assert_eq!(gateway.ask(&chat("m")).status, 200);
+    }
+    assert_eq!(counts(), [2, 2, 2], "others take turns");
+    for session in ["one", "two", "three"] {
+        let before = counts();
+        for _ in 0..4 {
+            assert_eq!(gateway.ask(&chat("m").header("X-Session-Id", session)).status, 200);
+        }
+        let after = counts();
+        let more = [0, 1, 2].map(|at| after[at] - before[at]);
+        assert!(more.contains(&4), "{session}: {more:?}");
+    }
+}
+
 #[test]
 fn r05_a_latency_limit_and_a_wish_for_speed_are_honoured() {
     let (fast, frugal) = (Backend::quick(), Backend::quick());

@@ -28,6 +28,28 @@ fn count(order: &[String], tag: &str) -> usize {
 }
 
 #[test]
+fn q01_requests_without_the_header_share_one_flow() {
+    let backend = Backend::held();
+    let sections = format!("[queue]\nflow_capacity = 2\n{TEAMS}{ONE}");
+    let (gateway, running) = Gateway::occupied(&sections, &backend, &of_team("first"));
+    let mut calls = vec![running];
+    for others in 0..2 {
+        calls.push(gateway.enqueue(&chat("m"), others));
+    }
+    gateway.ask(&chat("m")).refused(503, "flow_full");
+    calls.push(gateway.enqueue(&of_team("named"), 2));
+    let page = gateway.get("/flows").json();
+    let flows = page["flows"].as_array().unwrap();
+    let depth = |name: &str| {
+        let flow = flows.iter().find(|flow| flow["name"] == name);
+        flow.unwrap_or_else(|| panic!("no {name}: {page}"))["queue_depth"].clone()
+    };
+    assert_eq!((depth("-"), depth("named")), (2.into(), 1.into()));
+    backend.open();
+    queueing::succeed(calls);
+}
+
+#[test]
 fn q03_backlogged_flows_are_served_in_the_ratio_of_their_weights() {
     let weight = "[[flows]]\nmatch = { \"header:x-team\" = \"res*\" }\nweight = 3.0\n";
     let sections = format!("[queue]\n{TEAMS}{ONE}{weight}");
