@@ -1,5 +1,7 @@
 //! Deliveries: the requests that are sent, their results, and their order.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::fixture::{
@@ -37,6 +39,9 @@ fn d01_a_message_of_llm_d_is_sent_as_best_effort_and_its_response_stored() {
     }
 }
 
+/// The hold of a gate unless it is configured.
+const HOLD: Duration = Duration::from_secs(1);
+
 #[test]
 fn d05_an_overload_counts_as_no_failure_and_closes_the_gate_for_a_while() {
     // With one attempt, a single failure would make a dead letter.
@@ -48,7 +53,10 @@ fn d05_an_overload_counts_as_no_failure_and_closes_the_gate_for_a_while() {
     submit(&fixture.redis, "patient", unix() + 600);
     let results = await_results(&fixture.redis, 1);
     assert_eq!(results[0]["status_code"], 200);
-    assert_eq!(fixture.backend.seen().len(), 6);
+    let times: Vec<_> = fixture.backend.seen().iter().map(|seen| seen.at).collect();
+    assert_eq!(times.len(), 6);
+    let closed = times.windows(2).all(|pair| pair[1] - pair[0] >= HOLD);
+    assert!(closed, "the gate stays closed for its hold: {times:?}");
     eventually("counted", || {
         let ends = fixture.dispatcher.queue(QUEUE)["ends"].clone();
         let (congested, dead) = (ends["congested"].as_u64(), ends["dead"].as_u64());
