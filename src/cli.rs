@@ -12,11 +12,12 @@ mod serve;
 mod simulate;
 mod source;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use gateway::log;
 
 /// Flow control for LLM inference: fair queueing, priorities and backpressure in front of model
 /// servers.
@@ -58,16 +59,22 @@ impl Cli {
         match self.command {
             // Its exit code says how the batch ended.
             Command::Batch(batch) => return batch.run(out),
+            // Its exit code says whether there are problems, also in JSON.
+            Command::Check(check) => return check.run(out),
             Command::Serve(serve) => serve.run(out),
             Command::Epp(epp) => epp.run(out),
             Command::Dispatch(dispatch) => dispatch.run(out),
             Command::Demo(demo) => demo.run(out),
             Command::Engine(engine) => engine.run(out),
             Command::Simulate(simulate) => simulate.run(out),
-            Command::Check(check) => check.run(out),
         }?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Prints a line in the format of the log. The access log follows it on standard output.
+fn print(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    out.write_all(log::output_line(text).as_bytes())
 }
 
 #[cfg(test)]

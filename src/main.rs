@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use gateway::log;
 
 use crate::cli::Cli;
 
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // A failed write to standard error cannot be reported.
-            let _ = writeln!(std::io::stderr(), "error: {}", with_causes(&error));
+            let _ = write!(std::io::stderr(), "{}", log::failure_lines(&with_causes(&error)));
             ExitCode::FAILURE
         }
     }

@@ -1,7 +1,30 @@
 //! `tidegate check` from outside: what it prints and how it ends.
 
-use std::path::Path;
+mod findings;
+
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+/// An empty folder for one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // Left over from a run that was cut short, or not there.
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn check(&self, arguments: &[&str]) -> Output {
+        check_in(&self.0, arguments)
+    }
+}
 
 fn check(arguments: &[&str]) -> Output {
     check_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
@@ -51,14 +74,12 @@ fn x06_check_reports_every_problem_and_exits_with_1() {
 
 #[test]
 fn check_names_the_default_file_that_it_reads() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("check-default");
-    // Left over from a run that was cut short, or not there.
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("check-default");
     let first = |arguments: &[&str]| {
-        let output = check_in(&folder, arguments);
+        let output = folder.check(arguments);
         text(&output.stdout).lines().next().unwrap_or_default().to_owned()
     };
+    let folder = folder.path();
     assert_eq!(first(&[]), "file      none: defaults, environment and flags");
     std::fs::write(folder.join("tidegate.yaml"), "").unwrap();
     assert_eq!(first(&[]), "file      tidegate.yaml");
@@ -102,6 +123,73 @@ fn x06_check_shows_the_origin_of_each_value() {
     let all = shown(&["--all"]);
     assert!(line(&all, "queue.idle_flows_max = 16384").ends_with(" default"), "{all}");
     assert!(line(&all, "server.workers = the number of cores").ends_with(" default"), "{all}");
+}
+
+const NAMES: &str = "[[models]]\nname = 'chat'\nband = 'high'\n\
+    targets = [{ model = 'llama-3', weight = 9 }, 'llama-4']\n\
+    [[models]]\nname = 'llama-4'\nband = 'critical'\n\
+    [[objectives]]\nname = 'pager'\npriority = 12\n[[objectives]]\nname = 'nightly'\n\
+    band = 'sheddable'\n[controller]\nstock = 'tokens'\n\
+    [dispatch.redis]\nurls = ['redis://:secret@127.0.0.1:7']\n";
+
+#[test]
+fn x06_check_shows_model_names_and_objectives() {
+    let folder = Folder::new("check-names");
+    std::fs::write(folder.path().join("t.toml"), NAMES).unwrap();
+    let output = folder.check(&["t.toml"]);
+    let shown = text(&output.stdout);
+    for expected in [
+        "models    chat: llama-3 (9 of 10), llama-4 (1 of 10), as high\n",
+        "          llama-4: as critical\n",
+        "objective nightly: best-effort\n",
+        "          pager: critical\n",
+    ] {
+        assert!(shown.contains(expected), "{expected:?} is not in {shown}");
+    }
+}
+
+#[test]
+fn x06_check_writes_json() {
+    let folder = Folder::new("check-json");
+    std::fs::write(folder.path().join("t.toml"), NAMES).unwrap();
+    let json = |arguments: &[&str]| {
+        let output = folder.check(arguments);
+        assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), value)
+    };
+    let (code, value) = json(&["t.toml", "--json", "--set", "queue.total_capacity=7"]);
+    assert_eq!((code, &value["valid"], &value["file"]), (Some(0), &true.into(), &"t.toml".into()));
+    assert_eq!(value["problems"], serde_json::json!([]));
+    let warning = serde_json::json!({"at": "t.toml:15", "text": "controller.stock has no effect: \
+        without a watermark the bounds are automatic"});
+    assert_eq!(value["warnings"], serde_json::json!([warning]));
+    let chat = serde_json::json!({"name": "chat", "targets": [
+        {"model": "llama-3", "share": 0.9, "band": "high"},
+        {"model": "llama-4", "share": 0.1, "band": "high"},
+    ]});
+    assert_eq!(value["models"][0], chat);
+    assert_eq!(value["objectives"][1], serde_json::json!({"name": "pager", "band": "critical"}));
+    let settings = value["settings"].as_array().unwrap();
+    let of = |key: &str| settings.iter().find(|setting| setting["key"] == key).cloned();
+    let capacity = serde_json::json!({"key": "queue.total_capacity", "value": 7,
+        "origin": "--set queue.total_capacity", "default": false});
+    assert_eq!(of("queue.total_capacity"), Some(capacity));
+    assert_eq!(of("dispatch.redis.urls").unwrap()["value"][0], "redis://127.0.0.1:7");
+    assert_eq!(of("server.workers"), None);
+    let (_, all) = json(&["t.toml", "--json", "--all"]);
+    let is_workers = |setting: &&serde_json::Value| setting["key"] == "server.workers";
+    let workers = all["settings"].as_array().unwrap().iter().find(is_workers).cloned().unwrap();
+    assert_eq!((&workers["value"], &workers["default"]), (&serde_json::Value::Null, &true.into()));
+
+    std::fs::write(folder.path().join("bad.toml"), "[queue]\nqueue_tll = 3\n").unwrap();
+    let (code, value) = json(&["bad.toml", "--json"]);
+    assert_eq!((code, &value["valid"]), (Some(1), &false.into()));
+    let problem = &value["problems"][0];
+    assert_eq!(problem["at"], "bad.toml:2");
+    assert!(problem["text"].as_str().unwrap().starts_with("queue.queue_tll is not"), "{problem}");
+    let (code, value) = json(&["none.toml", "--json"]);
+    assert_eq!((code, &value["problems"][0]["at"]), (Some(1), &"none.toml".into()));
 }
 
 #[test]

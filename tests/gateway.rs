@@ -17,6 +17,7 @@ mod flooding_tenant;
 mod head_method;
 mod hold;
 mod http2_window;
+mod log_format;
 mod model_names;
 mod ollama_errors;
 mod outage_states;

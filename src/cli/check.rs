@@ -1,6 +1,7 @@
 //! `tidegate check`: whether a configuration can be used, and what it means.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -15,6 +16,13 @@ use super::source::Flags;
 /// file. If there are problems, it prints all of them, each with its line, its key and the
 /// allowed values, and exits with 1.
 ///
+/// Warnings are about values that are allowed but hardly meant so, such as a model name whose
+/// target no backend serves, or an entry of [[flows]] that never applies. They go to standard
+/// error, and the exit code stays 0.
+///
+/// It asks no server. It tries the folder of the Batch API as the user who runs it, so run it as
+/// the user of the gateway.
+///
 /// A value is taken from a flag, else from the environment, else from the file, else it is the
 /// default. docs/CONFIGURATION.md describes every key.
 #[derive(Args, Debug)]
@@ -22,6 +30,7 @@ use super::source::Flags;
   tidegate check                                     ./tidegate.toml, .yaml or .yml
   tidegate check examples/tidegate.toml
   tidegate check --all                               every key, including the defaults
+  tidegate check --json | jq .warnings               for programs
   tidegate check --backend http://127.0.0.1:8000     flags alone, or with a file
   tidegate check --set queue.total_capacity=500 tidegate.toml
   TIDEGATE_QUEUE__TOTAL_CAPACITY=500 tidegate check
@@ -32,32 +41,53 @@ pub(super) struct Check {
     /// Show every key, including those that have their default.
     #[arg(long)]
     all: bool,
-    /// Print the JSON Schema of a configuration file, and check nothing.
+    /// Print problems, warnings and values as one JSON document.
     #[arg(long)]
+    json: bool,
+    /// Print the JSON Schema of a configuration file, and check nothing.
+    #[arg(long, conflicts_with = "json")]
     schema: bool,
 }
 
 // === impl Check ===
 
 impl Check {
-    pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<ExitCode> {
         if self.schema {
-            return Ok(write!(out, "{}", config::json_schema())?);
+            write!(out, "{}", config::json_schema())?;
+            return Ok(ExitCode::SUCCESS);
         }
         let source = self.flags.source("server.listen", None);
-        match config::load(&source) {
+        let outcome = config::check(&source);
+        if self.json {
+            let json = config::outcome_json(source.file.as_deref(), &outcome, self.all);
+            writeln!(out, "{json:#}")?;
+            return Ok(ExitCode::from(u8::from(outcome.is_err())));
+        }
+        match outcome {
             Ok(config) => {
                 writeln!(out, "file      {}", file_of(&source))?;
                 write!(out, "{}", Summary(&config))?;
-                write_values(&config, self.all, out)
+                write_values(&config, self.all, out)?;
+                // After the rest, so that they are the last lines in a terminal.
+                out.flush()?;
+                write_warnings(&config, &mut std::io::stderr())?;
+                Ok(ExitCode::SUCCESS)
             }
             Err(error) => {
-                let count = error.lines().len();
+                let count = error.findings().len();
                 let noun = if count == 1 { "problem" } else { "problems" };
                 bail!("{count} {noun} in the configuration\n{error}")
             }
         }
     }
+}
+
+fn write_warnings(config: &Config, out: &mut dyn Write) -> Result<()> {
+    for notice in &config.notices {
+        writeln!(out, "warning: {notice}")?;
+    }
+    Ok(())
 }
 
 /// The file that was read, and the default files that were not.

@@ -12,6 +12,7 @@ use gateway::DispatchServer;
 use gateway::config::settings::dispatch::Queue;
 use gateway::config::{Flag, Source};
 
+use super::print;
 use super::source::{File, value};
 
 /// Send durable batch work into the capacity that interactive users leave free.
@@ -91,10 +92,11 @@ impl Run {
         let listen = value("--listen", "dispatch.listen", listen);
         let flags = redis.into_iter().chain(queues.into_iter().map(Flag::Queue)).chain(listen);
         let server = DispatchServer::start(Source { target, ..file.source(flags) })?;
-        writeln!(out, "listening on http://{}", server.address())?;
+        print(out, &format!("listening on http://{}", server.address()))?;
         for Queue { name, target, gates, .. } in server.queues() {
             let target = target.as_deref().unwrap_or_default();
-            writeln!(out, "queue {name}: target {target}, gates {}", gates.join(", "))?;
+            let gates = gates.join(", ");
+            print(out, &format!("queue {name}: target {target}, gates {gates}"))?;
         }
         out.flush()?;
         server.run_until_signal()?;

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use gateway::Picker;
 
+use super::print;
 use super::source::{Flags, value};
 
 /// Run the endpoint picker for Envoy: the same queue, fairness and priorities over ext_proc.
@@ -49,9 +50,9 @@ impl Epp {
         let health = value("--health-listen", "epp.health_listen", health_listen);
         let metrics = value("--metrics-listen", "epp.metrics_listen", metrics_listen);
         let picker = Picker::start(flags.source("epp.listen", health.into_iter().chain(metrics)))?;
-        writeln!(out, "listening on grpc://{}", picker.address())?;
-        writeln!(out, "health on grpc://{}", picker.health_address())?;
-        writeln!(out, "metrics on http://{}", picker.metrics_address())?;
+        print(out, &format!("listening on grpc://{}", picker.address()))?;
+        print(out, &format!("health on grpc://{}", picker.health_address()))?;
+        print(out, &format!("metrics on http://{}", picker.metrics_address()))?;
         out.flush()?;
         picker.run_until_signal()?;
         Ok(())

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use gateway::Gateway;
 
+use super::print;
 use super::source::{Flags, path, value};
 
 /// Run the gateway: a proxy in front of model servers with a fair queue and priorities.
@@ -48,12 +49,12 @@ impl Serve {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
         let batch = value("--batch", "batch.folder", path(self.batch));
         let gateway = Gateway::start(self.flags.source("server.listen", batch))?;
-        writeln!(out, "listening on http://{}", gateway.address())?;
+        print(out, &format!("listening on http://{}", gateway.address()))?;
         if let Some(address) = gateway.admin_address() {
-            writeln!(out, "visibility on http://{address}")?;
+            print(out, &format!("visibility on http://{address}"))?;
         }
         if let Some(folder) = gateway.batch_folder() {
-            writeln!(out, "Batch API at /v1/batches, kept in {}", folder.display())?;
+            print(out, &format!("Batch API at /v1/batches, kept in {}", folder.display()))?;
         }
         out.flush()?;
         gateway.run_until_signal()?;

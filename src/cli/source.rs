@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gateway::config::{Flag, Source};
+use gateway::log;
 
 /// The file and `--set`, for every command that reads a configuration.
 #[derive(Args, Debug)]
@@ -18,6 +19,10 @@ pub(super) struct File {
     /// Set any key of the configuration, such as queue.total_capacity=500; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// The level of log messages: off, error, warn, info, debug or trace, also for one module, such
+    /// as info,gateway::serve=debug. Without it, TIDEGATE_LOG or RUST_LOG says it, else it is info.
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    log_level: Option<String>,
 }
 
 /// The flags of `serve`, `epp` and `check`.
@@ -41,6 +46,10 @@ pub(super) fn value(flag: &'static str, key: &'static str, value: Option<String>
     value.map(|value| Flag::Value { flag, key, value })
 }
 
+fn level(text: &str) -> Result<String, String> {
+    log::check_level(text).map(|()| text.to_owned())
+}
+
 /// A path as text, which every path of a configuration is.
 pub(super) fn path(path: Option<PathBuf>) -> Option<String> {
     path.map(|path| path.to_string_lossy().into_owned())
@@ -51,9 +60,9 @@ pub(super) fn path(path: Option<PathBuf>) -> Option<String> {
 impl File {
     /// The source with further flags. `--set` is the last, so that it goes before the others.
     pub(super) fn source(self, flags: impl IntoIterator<Item = Flag>) -> Source {
-        let Self { file, config, set } = self;
+        let Self { file, config, set, log_level } = self;
         let flags = flags.into_iter().chain(set.into_iter().map(Flag::Set)).collect();
-        let source = Source { file: file.or(config), flags, ..Source::default() };
+        let source = Source { file: file.or(config), flags, log_level, ..Source::default() };
         source.with_environment().or_default_file()
     }
 }

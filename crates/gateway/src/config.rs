@@ -12,7 +12,9 @@ mod file;
 mod json_schema;
 mod key_aliases;
 pub(crate) mod keyword_tables;
+mod outcome;
 mod overrides;
+mod paths;
 pub mod reload;
 mod resolve;
 pub(crate) mod sections;
@@ -28,11 +30,13 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-pub use crate::schema::{ConfigError, Problem};
+pub use crate::schema::{ConfigError, Finding};
 pub use json_schema::json_schema;
+pub use outcome::outcome_json;
 pub use overrides::PREFIX;
 pub use resolve::batch::BATCH_QUEUE;
 pub use settings::Config;
+use settings::Log;
 pub use summary::Summary;
 pub use values::{Setting, Values};
 
@@ -50,6 +54,8 @@ pub struct Source {
     pub flags: Vec<Flag>,
     /// The server for requests of queues that name none, given as a flag.
     pub target: Option<String>,
+    /// The level of log messages, given as a flag.
+    pub log_level: Option<String>,
 }
 
 /// A flag that gives a value.
@@ -90,6 +96,21 @@ pub fn load(source: &Source) -> Result<Config, ConfigError> {
     resolve(source, &text)
 }
 
+/// Reads and checks the configuration, and whether this machine has what it needs.
+pub fn check(source: &Source) -> Result<Config, ConfigError> {
+    let mut config = load(source)?;
+    paths::check(&mut config)?;
+    Ok(config)
+}
+
+/// The settings of the log, as far as a configuration with problems states them.
+pub(crate) fn log_settings(source: &Source) -> Log {
+    let text = read(source).unwrap_or_default();
+    let format = source.file.as_deref().and_then(Format::of).unwrap_or(Format::Toml);
+    let (table, report) = tree(source, &text, format);
+    resolve::resolve(table, source, &report).log
+}
+
 /// The text of the file; empty where there is none.
 fn read(source: &Source) -> Result<String, ConfigError> {
     let Some(path) = &source.file else { return Ok(String::new()) };
@@ -112,12 +133,18 @@ fn resolve(source: &Source, text: &str) -> Result<Config, ConfigError> {
         Some(path) => Format::of(path).ok_or_else(|| ConfigError::Format(path.clone()))?,
         None => Format::Toml,
     };
+    let (table, report) = tree(source, text, format);
+    resolve_table(source, table, report)
+}
+
+/// The values of the file, the environment and the flags.
+fn tree(source: &Source, text: &str, format: Format) -> (Table, Report) {
     let report = Report::new(source.file.clone());
     let mut table = file::parse(text, format, &report);
     key_aliases::translate(&mut table, &report);
     overrides::apply(&mut table, source, &report);
     key_aliases::fill_flow_capacity(&mut table);
-    resolve_table(source, table, report)
+    (table, report)
 }
 
 fn resolve_table(source: &Source, table: Table, report: Report) -> Result<Config, ConfigError> {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::config::settings::dispatch::Queue;
-use crate::config::{self, Config, Source};
+use crate::config::{Config, Source};
 use crate::durable_queues;
 use crate::lifecycle::{self, Running, StartError};
 use crate::serve;
@@ -24,7 +24,7 @@ pub struct DispatchServer {
 impl DispatchServer {
     /// Starts a dispatcher. It is sending when this returns.
     pub fn start(source: Source) -> Result<Self, StartError> {
-        let mut config = config::load(&source)?;
+        let mut config = lifecycle::load(&source)?;
         // A dispatcher has no backends of its own.
         config.fleet.backends.clear();
         config.fleet.endpoints_file = None;

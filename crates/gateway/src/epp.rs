@@ -28,7 +28,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
 use crate::backend::{Endpoint, EndpointError};
-use crate::config::{self, Config, Source};
+use crate::config::{Config, Source};
 use crate::lifecycle::{self, Running, StartError};
 use crate::state::State;
 use crate::{listener, serve};
@@ -64,7 +64,7 @@ pub struct Picker {
 impl Picker {
     /// Starts with the configuration of the source. It picks when this returns.
     pub fn start(source: Source) -> Result<Self, StartError> {
-        let config = config::load(&source)?;
+        let config = lifecycle::load(&source)?;
         Self::start_with(config, Some(source))
     }
 

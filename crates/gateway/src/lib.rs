@@ -48,5 +48,6 @@ mod upstream;
 pub use dispatch_server::DispatchServer;
 pub use epp::Picker;
 pub use lifecycle::StartError;
+pub use observe::log;
 pub use serve::Gateway;
 pub use upstream::client;

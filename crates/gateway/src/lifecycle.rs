@@ -9,7 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::backend::GatewayIdentity;
-use crate::config::{Config, ConfigError, Source};
+use crate::config::{self, Config, ConfigError, Source};
 #[cfg(feature = "dbus")]
 use crate::dbus;
 use crate::observe;
@@ -109,10 +109,22 @@ impl Running {
     }
 }
 
-/// Prepares the process: file limit, log, notices of the configuration.
+/// Reads the configuration, and sets up the log before its first message. Problems of the
+/// configuration are told in its format as well, as far as it can be known.
+pub(crate) fn load(source: &Source) -> Result<Config, StartError> {
+    let loaded = config::load(source);
+    let log = match &loaded {
+        Ok(config) => config.log.clone(),
+        Err(_) => config::log_settings(source),
+    };
+    observe::log::init(&log, source.log_level.as_deref());
+    Ok(loaded?)
+}
+
+/// Prepares the process: log, file limit, notices of the configuration.
 pub(crate) fn prepare(config: &Config) {
+    observe::log::init(&config.log, None);
     raise_file_limit();
-    observe::log::init(&config.log);
     for notice in &config.notices {
         tracing::warn!("{notice}");
     }

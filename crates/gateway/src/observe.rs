@@ -13,7 +13,7 @@ mod decision_lines;
 pub(crate) mod dispatch;
 mod histogram;
 mod labels;
-pub(crate) mod log;
+pub mod log;
 mod metrics;
 mod model_counters;
 mod outcome;

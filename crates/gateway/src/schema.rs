@@ -24,7 +24,7 @@ pub(crate) use keyword::{Keyword, Keywords, find, list, spelling, texts, words};
 pub(crate) use literal::toml_table;
 pub(crate) use quantity::{show_duration, show_size};
 pub(crate) use report::Report;
-pub use report::{ConfigError, Problem};
+pub use report::{ConfigError, Finding};
 pub(crate) use section::Section;
 pub(crate) use suggest::nearest;
 pub(crate) use tree::{Location, Node, Origin, Table, Value, joined};

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::config::{self, Config, Source};
+use crate::config::{Config, Source};
 use crate::durable_queues::{self, DurableQueues};
 use crate::lifecycle::{self, Running, StartError};
 use crate::reply::{Refused, error};
@@ -42,7 +42,7 @@ pub struct Gateway {
 impl Gateway {
     /// Starts with the configuration of the source. It serves when this returns.
     pub fn start(source: Source) -> Result<Self, StartError> {
-        let config = config::load(&source)?;
+        let config = lifecycle::load(&source)?;
         Self::start_with(config, Some(source))
     }
 

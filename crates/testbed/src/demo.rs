@@ -17,7 +17,6 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use gateway::Gateway;
 use tokio::runtime::{self, Runtime};
-use tracing_subscriber::filter::LevelFilter;
 
 use crate::engine::Running;
 use crate::load;
@@ -53,7 +52,8 @@ const DRAIN_SHARE: u32 = 10;
 /// Plays both acts, shows progress, and prints what happened.
 pub fn run(options: &DemoOptions, out: &mut dyn Write, mut progress: Progress<'_>) -> Result<()> {
     ensure!(options.length >= LENGTH_MIN, "a demonstration takes at least 20 seconds");
-    quieten();
+    // Other messages of the gateway would run through the table.
+    gateway::log::init_warnings();
     write!(progress.out, "{}", summary::Prologue(options.length / 2))?;
     let (story, gateway, stage) = play(options, &mut progress)?;
     write!(out, "{story}")?;
@@ -67,13 +67,6 @@ pub fn run(options: &DemoOptions, out: &mut dyn Write, mut progress: Progress<'_
     }
     drop(stage);
     Ok(())
-}
-
-/// Hides the gateway's messages below warnings, because they would run through the table.
-fn quieten() {
-    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
-    // A log that is set up already stays as it is.
-    let _ = log.with_writer(std::io::stderr).try_init();
 }
 
 fn play(

@@ -97,6 +97,11 @@ impl ModelNames {
         self.entries.keys().map(String::as_str)
     }
 
+    /// Each name that has a rule, with its targets and their weights without a common divisor.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, Vec<(ResolvedModel<'_>, u64)>)> {
+        self.entries.iter().map(|(name, entry)| (name.as_str(), entry.weighted()))
+    }
+
     /// The models that the rules name as targets.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
         let variants = self.entries.values().flat_map(|entry| &entry.variants);
@@ -181,6 +186,16 @@ impl NameEntry {
             variants.push(Variant { model: model.clone(), band: rule.band.or(own), up_to: total });
         }
         Self { variants, total, stride: stride(total) }
+    }
+
+    fn weighted(&self) -> Vec<(ResolvedModel<'_>, u64)> {
+        let mut before = 0;
+        let mut weighted = Vec::with_capacity(self.variants.len());
+        for Variant { model, band, up_to } in &self.variants {
+            weighted.push((ResolvedModel { target: model, band: *band }, up_to - before));
+            before = *up_to;
+        }
+        weighted
     }
 
     fn drawn(&self, draw: u64) -> Option<&Variant> {

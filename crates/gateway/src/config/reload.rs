@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use super::{Config, ConfigError, Source, read, resolve, resolve_table};
-use crate::schema::Report;
+use crate::schema::{Finding, Report};
 use crate::task;
 
 /// Waits for changes of a configuration.
@@ -161,7 +161,8 @@ impl Reloads {
             resolve_table(&self.source, table, Report::new(self.source.file.clone()))?
         };
         for key in changed {
-            new.notices.push(format!("{key} has changed: that needs a restart, the old one stays"));
+            let text = format!("{key} has changed: that needs a restart, the old one stays");
+            new.notices.push(Finding::elsewhere(text));
         }
         // Not a key: the endpoint picker sets it when it starts.
         new.fleet.addressed = old.fleet.addressed;

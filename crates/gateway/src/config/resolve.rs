@@ -9,6 +9,7 @@ pub(super) mod dispatch;
 pub(super) mod fleet;
 mod flows;
 mod gates;
+mod lints;
 mod models;
 mod queue;
 mod router;
@@ -34,9 +35,10 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
     let names = models::names(root.sections("models"), report);
     let mut fleet = fleet::fleet(&root);
     fleet.configured_models = names.targets().map(String::from).collect();
-    Config {
-        server: server::server(&root.section("server")),
-        admin: server::admin(&root.section("admin")),
+    let server = server::server(&root.section("server"));
+    let config = Config {
+        admin: server::admin(&root.section("admin"), server.listen),
+        server,
         epp: server::epp(&root.section("epp")),
         log: server::log(&root.section("log")),
         dbus: server::dbus(&root.section("dbus")),
@@ -51,7 +53,11 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         batch,
         notices: Vec::new(),
         values,
+    };
+    if !report.has_problems() {
+        lints::notice(&root, &config);
     }
+    config
 }
 
 /// What a section means that has no value of its own.

@@ -14,7 +14,7 @@ use flow::{BackendTraits, Band, ModelNames, Settings, Span};
 
 use super::values::Values;
 use super::{Source, resolve, sections};
-use crate::schema::{Report, Table};
+use crate::schema::{Finding, Report, Table};
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,8 +47,8 @@ pub struct Config {
     pub log: Log,
     /// The message bus on which the queue and the backends are shown, if any.
     pub dbus: Option<Bus>,
-    /// For the log: keys that were accepted but have no effect.
-    pub notices: Vec<String>,
+    /// Values that are accepted but may not do what was meant, for the log and `tidegate check`.
+    pub notices: Vec<Finding>,
     /// The values as they were written, and where.
     pub values: Values,
 }

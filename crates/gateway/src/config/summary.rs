@@ -3,7 +3,7 @@
 use std::fmt;
 
 use flow::identity::{Attribute, ClassRule};
-use flow::{Band, Bounds, Cascade, FlowClass, Order};
+use flow::{Band, Bounds, Cascade, FlowClass, Order, ResolvedModel};
 
 use super::BATCH_QUEUE;
 use super::settings::dispatch::{Capacity, GateSettings, Queue};
@@ -26,16 +26,14 @@ impl fmt::Display for Summary<'_> {
         writeln!(f, "bounds    {}", self.bounds())?;
         writeln!(f, "bands     {}", self.bands())?;
         self.flows(f)?;
+        self.models(f)?;
+        self.objectives(f)?;
         self.backends(f)?;
         if let Some(bus) = self.0.dbus {
             writeln!(f, "dbus      on the {bus} bus")?;
         }
         self.batch(f)?;
-        self.dispatch(f)?;
-        for notice in &self.0.notices {
-            writeln!(f, "notice    {notice}")?;
-        }
-        Ok(())
+        self.dispatch(f)
     }
 }
 
@@ -114,6 +112,24 @@ impl Summary<'_> {
         for rule in &identity.rules {
             let class = self.0.flow.classes.get((rule.class as usize).wrapping_sub(1));
             writeln!(f, "          {}", show_rule(rule, class))?;
+        }
+        Ok(())
+    }
+
+    fn models(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut title = "models";
+        for (name, targets) in self.0.names.rules() {
+            writeln!(f, "{title:<9} {name}: {}", show_targets(name, &targets))?;
+            title = "";
+        }
+        Ok(())
+    }
+
+    fn objectives(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut title = "objective";
+        for (name, band) in &self.0.objectives {
+            writeln!(f, "{title:<9} {name}: {}", spelling(*band))?;
+            title = "";
         }
         Ok(())
     }
@@ -245,6 +261,27 @@ fn show_rule(rule: &ClassRule, class: Option<&FlowClass>) -> String {
         }
     }
     shown
+}
+
+/// The targets of a requested name with their weights, and the band of its requests.
+fn show_targets(name: &str, targets: &[(ResolvedModel<'_>, u64)]) -> String {
+    let total: u64 = targets.iter().map(|(_, weight)| weight).sum();
+    let mut shown: Vec<String> = match targets {
+        [(only, _)] if only.target == name => Vec::new(),
+        [(only, _)] => vec![only.target.to_owned()],
+        several => several
+            .iter()
+            .map(|(resolved, weight)| format!("{} ({weight} of {total})", resolved.target))
+            .collect(),
+    };
+    let mut bands: Vec<Option<Band>> = targets.iter().map(|(resolved, _)| resolved.band).collect();
+    bands.dedup();
+    shown.extend(match bands[..] {
+        [None] => None,
+        [Some(band)] => Some(format!("as {}", spelling(band))),
+        _ => Some("in the band of its target".to_owned()),
+    });
+    shown.join(", ")
 }
 
 fn show_backend(backend: &BackendSpec) -> String {

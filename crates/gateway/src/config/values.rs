@@ -22,6 +22,8 @@ pub struct Setting {
     pub key: String,
     /// The value, as it could be written in a file; or a description, where it has no value.
     pub value: String,
+    /// The value as JSON; null where it has none.
+    pub json: serde_json::Value,
     /// `file:line`, the name of a variable, a flag, or `default`.
     pub origin: String,
     /// Whether the value is the default.
@@ -42,6 +44,12 @@ impl Values {
         let mut settings = Vec::new();
         self.list(&ROOT, &self.table, "", &mut settings);
         settings
+    }
+
+    /// The origin of a key's value.
+    pub(super) fn origin(&self, key: &str) -> String {
+        let found = self.settings().into_iter().find(|setting| setting.key == key);
+        found.map(|setting| setting.origin).unwrap_or_default()
     }
 
     /// The values with those of `in_force` for all keys that only a restart can change, and the
@@ -96,12 +104,13 @@ impl Values {
 
     fn setting(&self, key: &Key, node: Option<&Node>, path: String) -> Setting {
         let Some(node) = node else {
-            let shown = key.default.map(|text| shown(&key.value_type.parse(text)));
-            let value = shown.unwrap_or_else(|| match key.unset {
+            let default = key.default.map(|text| key.value_type.parse(text));
+            let value = default.as_ref().map(shown).unwrap_or_else(|| match key.unset {
                 "" => "not set".to_owned(),
                 unset => unset.replace('`', ""),
             });
-            return Setting { key: path, value, origin: DEFAULT.into(), is_default: true };
+            let json = default.as_ref().map(to_json).unwrap_or_default();
+            return Setting { key: path, value, json, origin: DEFAULT.into(), is_default: true };
         };
         let origin = match (&node.location.origin, &self.file) {
             (Origin::Flag(flag), _) => flag.clone(),
@@ -109,7 +118,8 @@ impl Values {
             (Origin::File, Some(file)) => format!("{}:{}", file.display(), node.location.line),
             (Origin::File, None) => DEFAULT.into(),
         };
-        Setting { key: path, value: shown(&node.value), origin, is_default: false }
+        let (value, json) = (shown(&node.value), to_json(&node.value));
+        Setting { key: path, value, json, origin, is_default: false }
     }
 }
 
@@ -186,6 +196,25 @@ fn shown(value: &Value) -> String {
         }
         Value::Float(number) => format!("{number:?}"),
         other => other.to_string(),
+    }
+}
+
+/// A value as JSON, without the passwords of addresses.
+fn to_json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(value) => (*value).into(),
+        Value::Integer(number) => match i64::try_from(*number) {
+            Ok(number) => number.into(),
+            Err(_) => (*number as f64).into(),
+        },
+        Value::Float(number) => (*number).into(),
+        Value::Text(text) => without_secrets(text).into(),
+        Value::List(items) => items.iter().map(|item| to_json(&item.value)).collect(),
+        Value::Table(table) => {
+            let entry = |(name, node): (&String, &Node)| (name.clone(), to_json(&node.value));
+            serde_json::Value::Object(table.iter().map(entry).collect())
+        }
     }
 }
 

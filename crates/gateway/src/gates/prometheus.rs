@@ -2,6 +2,7 @@
 
 pub(super) mod promql;
 pub(super) mod selectors;
+pub(super) mod syntax;
 
 use std::time::Duration;
 

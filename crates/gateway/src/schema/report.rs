@@ -13,16 +13,19 @@ use super::tree::{Location, Origin};
 #[derive(Debug)]
 pub(crate) struct Report {
     file: Option<PathBuf>,
-    problems: RefCell<Vec<Problem>>,
-    notices: RefCell<Vec<String>>,
+    problems: RefCell<Vec<Finding>>,
+    notices: RefCell<Vec<Finding>>,
 }
 
-/// One problem and its location.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The line in the file, from 1; 0 for a problem elsewhere.
+/// A problem or a notice, and its location.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The line in the file, from 1; 0 for a finding elsewhere.
     line: usize,
-    text: String,
+    /// `file:line`, the name of a variable or a flag; empty if none of them is known.
+    pub at: String,
+    /// The key and what is to be said about it.
+    pub text: String,
 }
 
 /// A configuration that cannot be used.
@@ -33,7 +36,7 @@ pub enum ConfigError {
     /// The file's ending says neither TOML nor YAML.
     Format(PathBuf),
     /// The values have problems. Each names its key and the allowed values.
-    Problems(Vec<Problem>),
+    Problems(Vec<Finding>),
     /// The task that read the file ended early.
     Interrupted(tokio::task::JoinError),
 }
@@ -52,65 +55,97 @@ impl Report {
 
     /// The value at this place is wrong.
     pub(crate) fn problem(&self, location: &Location, what: impl fmt::Display) {
-        let Location { path, line, origin } = location;
-        let sentence = if path.is_empty() { what.to_string() } else { format!("{path} {what}") };
-        let text = match (origin, &self.file, line) {
-            (Origin::Flag(flag), ..) => format!("{flag}: {sentence}"),
-            (Origin::Variable(name), ..) => format!("{name}: {sentence}"),
-            (Origin::File, None, _) => sentence,
-            (Origin::File, Some(file), 0) => format!("{}: {sentence}", file.display()),
-            (Origin::File, Some(file), line) => format!("{}:{line}: {sentence}", file.display()),
-        };
-        let line = if *origin == Origin::File { *line } else { 0 };
-        self.problems.borrow_mut().push(Problem { line, text });
+        let finding = self.finding(location, what);
+        self.problems.borrow_mut().push(finding);
     }
 
     /// Something outside of all values is wrong.
     pub(crate) fn elsewhere(&self, text: String) {
-        self.problems.borrow_mut().push(Problem { line: 0, text });
+        self.problems.borrow_mut().push(Finding::elsewhere(text));
     }
 
     /// The value at this place is accepted, but does not do what a reader might expect.
-    pub(crate) fn notice(&self, location: &Location, what: &str) {
-        self.notices.borrow_mut().push(format!("{} {what}", location.path));
+    pub(crate) fn notice(&self, location: &Location, what: impl fmt::Display) {
+        let finding = self.finding(location, what);
+        self.notices.borrow_mut().push(finding);
+    }
+
+    fn finding(&self, location: &Location, what: impl fmt::Display) -> Finding {
+        let Location { path, line, origin } = location;
+        let text = if path.is_empty() { what.to_string() } else { format!("{path} {what}") };
+        let at = match (origin, &self.file, line) {
+            (Origin::Flag(flag), ..) => flag.clone(),
+            (Origin::Variable(name), ..) => name.clone(),
+            (Origin::File, None, _) => String::new(),
+            (Origin::File, Some(file), 0) => file.display().to_string(),
+            (Origin::File, Some(file), line) => format!("{}:{line}", file.display()),
+        };
+        let line = if *origin == Origin::File { *line } else { 0 };
+        Finding { line, at, text }
     }
 
     pub(crate) fn has_problems(&self) -> bool {
         !self.problems.borrow().is_empty()
     }
 
-    /// The notices, if there is no problem. Problems come in the order of the file.
-    pub(crate) fn finish(self) -> Result<Vec<String>, ConfigError> {
-        let mut problems = self.problems.into_inner();
+    /// The notices, if there is no problem. Both come in the order of the file.
+    pub(crate) fn finish(self) -> Result<Vec<Finding>, ConfigError> {
+        let (mut problems, mut notices) = (self.problems.into_inner(), self.notices.into_inner());
         if problems.is_empty() {
-            return Ok(self.notices.into_inner());
+            notices.sort_by_key(|notice| notice.line);
+            return Ok(notices);
         }
         problems.sort_by_key(|problem| problem.line);
         Err(ConfigError::Problems(problems))
     }
 }
 
-// === impl Problem ===
+// === impl Finding ===
 
-impl fmt::Display for Problem {
+impl Finding {
+    /// A finding that concerns no value.
+    pub(crate) fn elsewhere(text: String) -> Self {
+        Self { line: 0, at: String::new(), text }
+    }
+
+    /// A finding about a value with this origin.
+    pub(crate) fn of(at: String, text: String) -> Self {
+        Self { line: 0, at, text }
+    }
+}
+
+/// The same finding on another line is no news.
+impl PartialEq for Finding {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        let Self { at, text, .. } = self;
+        if at.is_empty() { f.write_str(text) } else { write!(f, "{at}: {text}") }
     }
 }
 
 // === impl ConfigError ===
 
 impl ConfigError {
+    /// Each problem with its location.
+    pub fn findings(&self) -> Vec<Finding> {
+        let of_file =
+            |path: &Path, text: String| vec![Finding::of(path.display().to_string(), text)];
+        match self {
+            Self::Read(path, error) => of_file(path, format!("cannot be read: {error}")),
+            Self::Format(path) => of_file(path, "the name must end in .toml, .yaml or .yml".into()),
+            Self::Problems(problems) => problems.clone(),
+            Self::Interrupted(error) => vec![Finding::elsewhere(error.to_string())],
+        }
+    }
+
     /// Each problem as one line.
     pub fn lines(&self) -> Vec<String> {
-        match self {
-            Self::Read(path, error) => vec![format!("{}: cannot be read: {error}", path.display())],
-            Self::Format(path) => {
-                vec![format!("{}: the name must end in .toml, .yaml or .yml", path.display())]
-            }
-            Self::Problems(problems) => problems.iter().map(ToString::to_string).collect(),
-            Self::Interrupted(error) => vec![error.to_string()],
-        }
+        self.findings().iter().map(ToString::to_string).collect()
     }
 }
 

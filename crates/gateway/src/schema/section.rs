@@ -149,7 +149,7 @@ impl<'r> Section<'r> {
     }
 
     /// A value was read that does not do what a reader might expect.
-    pub(crate) fn notice(&self, key: &str, what: &str) {
+    pub(crate) fn notice(&self, key: &str, what: impl std::fmt::Display) {
         self.report.notice(&self.location_of(key), what);
     }
 

@@ -152,7 +152,7 @@ async fn x06_a_key_that_needs_a_restart_stays_with_a_notice() {
     assert_eq!((new.admin.listen, new.log.format), (old.admin.listen, old.log.format));
     assert_eq!(new.dbus, None);
     for key in ["server.listen", "server.workers", "admin.listen", "log.format", "dbus"] {
-        assert!(new.notices.iter().any(|notice| notice.starts_with(key)), "{:?}", new.notices);
+        assert!(new.notices.iter().any(|notice| notice.text.starts_with(key)), "{:?}", new.notices);
     }
 }
 
@@ -246,7 +246,7 @@ async fn x06_another_spelling_of_a_fixed_value_is_no_change() {
     let new = next(&mut reloads).await;
     assert_eq!(new.batch, reloads.in_force.batch);
     assert_eq!(new.notices.len(), 1, "{:?}", new.notices);
-    assert!(new.notices[0].starts_with("batch.keep has changed"), "{:?}", new.notices);
+    assert!(new.notices[0].text.starts_with("batch.keep has changed"), "{:?}", new.notices);
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ pub(super) fn parts(section: &Section<'_>) -> Vec<Attribute> {
 }
 
 /// The part that a name stands for, or what would be right.
-fn part(name: &str) -> Result<Attribute, Misfit> {
+pub(super) fn part(name: &str) -> Result<Attribute, Misfit> {
     if name == "tenant" {
         let why = "it is not available yet: there are no API keys and no tenants";
         return Err(Misfit(why.into()));

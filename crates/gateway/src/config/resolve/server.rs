@@ -1,5 +1,7 @@
 //! The sections `server`, `admin`, `epp`, `log` and `dbus`.
 
+use std::net::SocketAddr;
+
 use crate::config::settings::{Admin, Bus, Epp, Log, Server};
 use crate::schema::Section;
 
@@ -36,7 +38,7 @@ pub(in crate::config) fn epp(section: &Section<'_>) -> Epp {
         llm_d_metrics: section.get("llm_d_metrics"),
     };
     let addresses = [epp.listen, epp.health_listen, epp.metrics_listen];
-    let taken = |at: usize| addresses[at].port() != 0 && addresses[..at].contains(&addresses[at]);
+    let taken = |at: usize| addresses[..at].iter().any(|earlier| overlap(*earlier, addresses[at]));
     for (at, key) in [(1, "health_listen"), (2, "metrics_listen")] {
         if taken(at) {
             section.refuse(key, format!("is {}, where it listens already", addresses[at]));
@@ -45,11 +47,21 @@ pub(in crate::config) fn epp(section: &Section<'_>) -> Epp {
     epp
 }
 
-pub(super) fn admin(section: &Section<'_>) -> Admin {
-    Admin {
-        listen: section.given("listen"),
-        ready_fails_when_saturated: section.get("ready_fails_when_saturated"),
+/// `api` is the address of the API.
+pub(super) fn admin(section: &Section<'_>, api: SocketAddr) -> Admin {
+    let listen = section.given("listen");
+    if let Some(listen) = listen.filter(|listen| overlap(*listen, api)) {
+        let what = "which server.listen has: leave it out to have the status pages there";
+        section.refuse("listen", format!("is {listen}, {what}"));
     }
+    Admin { listen, ready_fails_when_saturated: section.get("ready_fails_when_saturated") }
+}
+
+/// Whether no two sockets can listen on both. Port 0 is a free port.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let same = one.ip() == other.ip() || (any && one.is_ipv4() == other.is_ipv4());
+    same && one.port() == other.port() && one.port() != 0
 }
 
 pub(in crate::config) fn log(section: &Section<'_>) -> Log {

@@ -13,8 +13,10 @@ pub(in crate::config) const FLOWS: SectionSchema = SectionSchema::new(
         key(
             "match",
             Map(&Text(&NOT_EMPTY)),
-            "Patterns by name; all must match, and at least one is needed. A name is any that \
-             `queue.flow_by` could have, whether it has it or not. `*` stands for any characters.",
+            "Patterns by name; all must match, and at least one is needed. `*` stands for any \
+             characters. A name is any that `queue.flow_by` could have. If `queue.flow_by` does \
+             not have it, requests with other values are in the same flow; only `queue_ttl` is \
+             then certain.",
         )
         .required(),
         key("weight", number(0.01, 1000.0), "The share of service.").default("1"),

@@ -115,8 +115,6 @@ flows     by model and header:x-a
           model a*: weight 3, 100 waiting, 10s each, 4 in flight
 backends  h:8000: auto at http://h:8000, models read from it
           servers found on the well-known local ports
-notice    controller.num_poppers has no effect: requests leave the queue when there is room, \
-not by polling
 ";
     assert_eq!(Summary(&resolve(&source("t.toml"), text).unwrap()).to_string(), expected);
     let off = resolve(&source("t.toml"), "[queue]\nmax_size = 0").unwrap();

@@ -124,8 +124,8 @@ fn x06_keys_without_an_effect_are_accepted_with_a_notice() {
     let config = good(text);
     assert_eq!(config.flow, good("").flow);
     assert_eq!(config.notices.len(), 5);
-    assert!(config.notices.iter().all(|notice| notice.contains("has no effect")));
-    let named = |key: &str| config.notices.iter().any(|notice| notice.starts_with(key));
+    assert!(config.notices.iter().all(|notice| notice.text.contains("has no effect")));
+    let named = |key: &str| config.notices.iter().any(|notice| notice.text.starts_with(key));
     assert!(named("request_queue_controller.numPoppers "), "{:?}", config.notices);
     assert!(named("workload.cleanup_interval "));
 }

@@ -119,7 +119,7 @@ fn c02_a_deviation_beside_both_bounds_is_noticed() {
                 lower_bound_per_backend = 1\nupper_bound_per_backend = 3";
     let config = good(text);
     assert_eq!(config.flow.bounds, fixed(1.0, 2.0, 3.0));
-    assert!(config.notices[0].contains("percentage_deviation_for_bounds has no effect"));
+    assert!(config.notices[0].text.contains("percentage_deviation_for_bounds has no effect"));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn c06_the_unit_of_stock_does_not_depend_on_the_cost() {
     assert_eq!((config.flow.stock, config.cost), (StockUnit::Tokens, Cost::Bytes));
     assert!(config.notices.is_empty());
     let automatic = good("[controller]\nstock = 'tokens'");
-    assert!(automatic.notices[0].starts_with("controller.stock has no effect"));
+    assert!(automatic.notices[0].text.starts_with("controller.stock has no effect"));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_pace_is_for_automatic_bounds() {
     assert_eq!(config.flow.pace_max, Some(Span::from_millis(50)));
     assert!(config.notices.is_empty());
     let fixed = good("[controller]\npace_max = '50ms'\nwatermark_per_backend = 2");
-    assert!(fixed.notices[0].starts_with("controller.pace_max has no effect"));
+    assert!(fixed.notices[0].text.starts_with("controller.pace_max has no effect"));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use super::{GateContext, GateKind, Kind, KindDeclaration, OpenGate};
 use crate::gates::error::SetupError;
 use crate::gates::prometheus::promql::PromMetric;
+use crate::gates::prometheus::syntax::refuse_mistakes;
 use crate::gates::prometheus::{POOL, PromQuery, Prometheus, URL};
 use crate::gates::settings::{GateSettings, POSITIVE, check_positive};
 use crate::schema::{Section, Variant, key};
@@ -38,6 +39,7 @@ pub struct BudgetGate {
 }
 
 fn read(section: &Section<'_>) -> Option<GateKind> {
+    refuse_mistakes(section, &["ready_metric"]);
     Some(GateKind::PrometheusBudget(BudgetGate {
         url: section.given("url")?,
         pool: section.given("pool")?,

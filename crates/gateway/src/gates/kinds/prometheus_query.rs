@@ -2,6 +2,7 @@
 
 use super::{GateContext, GateKind, Kind, KindDeclaration, OpenGate};
 use crate::gates::error::SetupError;
+use crate::gates::prometheus::syntax::refuse_mistakes;
 use crate::gates::prometheus::{PromQuery, Prometheus, URL};
 use crate::gates::settings::GateSettings;
 use crate::schema::{NOT_EMPTY, Section, ValueType, Variant, key};
@@ -32,6 +33,7 @@ pub struct QueryGate {
 }
 
 fn read(section: &Section<'_>) -> Option<GateKind> {
+    refuse_mistakes(section, &["query", "ready_metric"]);
     let (url, query) = (section.given("url")?, section.given("query")?);
     Some(GateKind::PrometheusQuery(QueryGate { url, query }))
 }

@@ -3,6 +3,7 @@
 use super::{GateContext, GateKind, Kind, KindDeclaration, OpenGate};
 use crate::gates::error::SetupError;
 use crate::gates::prometheus::promql::PromMetric;
+use crate::gates::prometheus::syntax::refuse_mistakes;
 use crate::gates::prometheus::{POOL, PromQuery, Prometheus, URL};
 use crate::gates::settings::GateSettings;
 use crate::schema::{Section, Variant};
@@ -29,6 +30,7 @@ pub struct SaturationGate {
 }
 
 fn read(section: &Section<'_>) -> Option<GateKind> {
+    refuse_mistakes(section, &["ready_metric"]);
     let (url, pool) = (section.given("url")?, section.given("pool")?);
     Some(GateKind::PrometheusSaturation(SaturationGate { url, pool }))
 }

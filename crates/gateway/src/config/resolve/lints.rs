@@ -1,0 +1,141 @@
+//! Notices about configurations that can be used, but are hardly meant so.
+//!
+//! Every notice is certain. Models, clients and addresses that only a running gateway can know give
+//! none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flow::identity::{Attribute, ClassRule, glob};
+
+use super::flows;
+use crate::config::sections::backend_address;
+use crate::config::settings::{Config, FleetSettings};
+use crate::schema::{Section, nearest};
+
+/// Entries of `flows` that are compared with each other. The work grows with the square.
+const RULES_MAX: usize = 1000;
+
+/// The keys of an entry that are settings of a whole flow. A time to live is a request's own.
+const FLOW_KEYS: [&str; 4] = ["weight", "capacity", "max_in_flight", "max_in_flight_per_backend"];
+
+/// The name of a backend's model that stands for all models.
+const ANY: &str = "*";
+
+/// Adds the notices about a configuration without problems.
+pub(super) fn notice(root: &Section<'_>, config: &Config) {
+    let listed = listed_models(&config.fleet);
+    if let Some(listed) = &listed {
+        unserved_targets(root, listed);
+    }
+    flow_rules(root, config, listed.as_ref());
+    shared_addresses(root);
+}
+
+/// The models of all backends, if the configuration states all of them.
+fn listed_models(fleet: &FleetSettings) -> Option<BTreeSet<&str>> {
+    let is_complete = |models: &[String]| !models.is_empty() && !models.iter().any(|it| it == ANY);
+    let complete = fleet.backends.iter().all(|backend| is_complete(&backend.models));
+    let more = fleet.discover || fleet.endpoints_file.is_some();
+    let models = fleet.backends.iter().flat_map(|backend| &backend.models);
+    (complete && !more).then(|| models.map(String::as_str).collect())
+}
+
+fn unserved_targets(root: &Section<'_>, listed: &BTreeSet<&str>) {
+    for section in root.sections("models") {
+        if !section.has("targets") {
+            unserved_target(&section, "name", listed);
+        }
+        let targets = section.sections("targets");
+        for target in targets.iter().filter(|target| target.get::<u32>("weight") > 0) {
+            unserved_target(target, "model", listed);
+        }
+    }
+}
+
+fn unserved_target(section: &Section<'_>, key: &str, listed: &BTreeSet<&str>) {
+    let Some(model) = section.given::<String>(key) else { return };
+    if listed.contains(model.as_str()) {
+        return;
+    }
+    let meant = nearest(&model, listed.iter().copied());
+    let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
+    let what = "which no backend lists: requests for it wait for such a backend";
+    section.notice(key, format!("is {model:?}, {what}{meant}"));
+}
+
+fn flow_rules(root: &Section<'_>, config: &Config, listed: Option<&BTreeSet<&str>>) {
+    let rules = &config.identity.rules;
+    let sections = root.sections("flows");
+    for (at, (section, rule)) in sections.iter().zip(rules).enumerate() {
+        let compared = &rules[..at.min(RULES_MAX)];
+        if let Some(first) = compared.iter().position(|earlier| covers(earlier, rule)) {
+            let what = "never applies: flows";
+            let what = format!("{what}[{first}] matches all of its requests first");
+            section.report().notice(section.location(), what);
+            continue;
+        }
+        if let Some(listed) = listed {
+            unknown_models(section, config, listed);
+        }
+        if FLOW_KEYS.iter().any(|key| section.has_value(key)) {
+            parts_outside_flow_by(section, &config.identity.parts);
+        }
+    }
+}
+
+/// Whether every request that matches `rule` matches `earlier`. In a pattern that covers another
+/// one, only `*` can stand for the `*` of the other, so that [`glob`] decides it.
+fn covers(earlier: &ClassRule, rule: &ClassRule) -> bool {
+    earlier.patterns.iter().all(|(part, wide)| {
+        rule.patterns.iter().any(|(other, narrow)| other == part && glob(wide, narrow))
+    })
+}
+
+/// Patterns of models that no request can have: a request for an unknown model is refused.
+fn unknown_models(section: &Section<'_>, config: &Config, listed: &BTreeSet<&str>) {
+    for (name, pattern, location) in section.map::<String>("match") {
+        let matches = |model: &str| glob(&pattern, model);
+        let mut targets = config.names.targets();
+        let known = match flows::part(&name) {
+            Ok(Attribute::Model) => config.names.ruled().chain(targets).any(matches),
+            Ok(Attribute::TargetModel) => targets.any(matches),
+            _ => continue,
+        };
+        if !known && !listed.iter().any(|model| matches(model)) {
+            let what = "and no backend lists such a model: the entry never applies";
+            section.report().notice(&location, format!("is {pattern:?}, {what}"));
+        }
+    }
+}
+
+/// Patterns of parts that differ between the requests of one flow.
+fn parts_outside_flow_by(section: &Section<'_>, parts: &[Attribute]) {
+    for (name, _, location) in section.map::<String>("match") {
+        let Ok(part) = flows::part(&name) else { continue };
+        // Most names stand for one model.
+        let by_name = part == Attribute::TargetModel && parts.contains(&Attribute::Model);
+        if !by_name && !parts.contains(&part) {
+            let what = "is not in queue.flow_by: requests with other values are in the same \
+                        flow, and each request changes its settings";
+            section.report().notice(&location, what);
+        }
+    }
+}
+
+fn shared_addresses(root: &Section<'_>) {
+    let mut ids: BTreeMap<String, String> = BTreeMap::new();
+    for section in root.sections("backends") {
+        let Some(url) = section.given::<String>("url") else { continue };
+        let Ok(uri) = backend_address(&url) else { continue };
+        let Some(authority) = uri.authority() else { continue };
+        let host = authority.host().to_ascii_lowercase();
+        let path = uri.path().trim_end_matches('/');
+        let address = format!("{host}:{}{path}", authority.port_u16().unwrap_or(80));
+        let id = section.given("id").unwrap_or_else(|| authority.to_string());
+        if let Some(other) = ids.get(&address) {
+            let what = "too: the server gets the requests of both, each up to its own bounds";
+            section.notice("url", format!("is the address of {other:?} {what}"));
+        }
+        ids.entry(address).or_insert(id);
+    }
+}
