@@ -16,10 +16,10 @@ use testbed::progress::Progress;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate demo                two minutes
-  tidegate demo --seconds 20   a first impression
+  tidegate demo --seconds 40   the shortest that is fair to both
   tidegate demo --keep         goes on serving at the end, and says how to try it")]
 pub(super) struct Demo {
-    /// How long it takes; at least 20.
+    /// How long it takes; at least 40.
     #[arg(long, value_name = "N", default_value_t = 120)]
     seconds: u64,
     /// Leave the engines and the gateway serving at the end.

@@ -43,15 +43,16 @@ struct Stage {
     options: DemoOptions,
 }
 
-/// Shorter ones show nothing: much of it goes by until the first answers are there.
-const LENGTH_MIN: Duration = Duration::from_secs(20);
+/// In a shorter one, the first seconds count for too much: Tidegate begins carefully, and finds out
+/// how much each engine can take.
+const LENGTH_MIN: Duration = Duration::from_secs(40);
 
 /// The share of an act in which nothing is sent and answers may still come.
 const DRAIN_SHARE: u32 = 10;
 
 /// Plays both acts, shows progress, and prints what happened.
 pub fn run(options: &DemoOptions, out: &mut dyn Write, mut progress: Progress<'_>) -> Result<()> {
-    ensure!(options.length >= LENGTH_MIN, "a demonstration takes at least 20 seconds");
+    ensure!(options.length >= LENGTH_MIN, "a demonstration takes at least 40 seconds");
     // Other messages of the gateway would run through the table.
     gateway::log::init_warnings();
     write!(progress.out, "{}", summary::Prologue(options.length / 2))?;

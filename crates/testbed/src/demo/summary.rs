@@ -29,7 +29,7 @@ pub(super) struct Prologue(pub(super) Duration);
 /// How to try it oneself.
 pub(super) struct Invitation(pub(super) SocketAddr);
 
-/// Less than this many times as many answers is within chance, or an effect of the beginning.
+/// Less than this many times as many answers, or as few, is within chance.
 const WORTH_TELLING: f64 = 1.05;
 
 // === impl Phase ===
@@ -118,6 +118,11 @@ impl Comparison {
         let more = self.with.answered() as f64 / self.without.answered().max(1) as f64;
         if more >= WORTH_TELLING {
             writeln!(f, "The engines give {more:.1} times as many answers.")?;
+        }
+        if more <= 1.0 / WORTH_TELLING {
+            writeln!(f, "The engines give {:.0}% fewer answers.", (1.0 - more) * 100.0)?;
+            writeln!(f, "Tidegate begins carefully, and finds out how much each engine can take:")?;
+            writeln!(f, "more --seconds show the rate after that.")?;
         }
         Ok(())
     }

@@ -60,10 +60,10 @@ fn both_acts_run_and_every_request_through_tidegate_gets_a_response() {
 
 #[test]
 fn a_demonstration_that_shows_nothing_is_refused() {
-    let short = DemoOptions { length: Duration::from_secs(19), ..options() };
+    let short = DemoOptions { length: Duration::from_secs(39), ..options() };
     let progress = Progress { out: &mut Vec::new(), live: false };
     let error = run(&short, &mut Vec::new(), progress).unwrap_err();
-    assert!(error.to_string().contains("at least 20 seconds"), "{error}");
+    assert!(error.to_string().contains("at least 40 seconds"), "{error}");
 }
 
 #[test]
@@ -119,6 +119,7 @@ fn the_story_boasts_of_nothing_that_did_not_happen() {
     let slower = told(act(Some(5000), 100), act(Some(300), 90));
     assert!(slower.contains("wait at most 0.3 s instead of 5.0 s."), "{slower}");
     assert!(!slower.contains("times as many"), "{slower}");
+    assert!(slower.contains("The engines give 10% fewer answers."), "{slower}");
     let nothing = told(act(None, 100), act(None, 180));
     assert!(
         nothing.ends_with("too short to show a difference: try more --seconds.\n"),
