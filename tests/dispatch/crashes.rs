@@ -105,6 +105,7 @@ fn d08_two_dispatchers_share_a_queue_and_send_no_message_twice() {
     let results = await_results(&redis, total);
     assert_eq!(ids(&results).len(), total);
     assert_eq!(backend.seen().len(), total, "each was sent once");
+    assert_eq!(backend.most(), 8, "four workers each");
     for dispatcher in &both {
         let answered = dispatcher.queue(QUEUE)["ends"]["answered"].as_u64();
         assert!(answered > Some(0), "{answered:?}");
