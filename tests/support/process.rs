@@ -61,7 +61,9 @@ impl Process {
         for word in words {
             let mut line = String::new();
             stdout.read_line(&mut line).unwrap();
-            let address = line.trim().strip_prefix(word);
+            // With JSON logs the line is an object, and the text stands in quotes.
+            let address = line.trim_end().split_once(word);
+            let address = address.and_then(|(_, rest)| rest.split('"').next());
             let Some(address) = address.and_then(|address| address.parse().ok()) else {
                 // It may have ended already.
                 let _ = child.kill();
