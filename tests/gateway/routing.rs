@@ -141,15 +141,16 @@ fn r01_a_session_stays_at_one_backend() {
     let entries = entry("a", a, "") + &entry("b", b, "") + &entry("c", c, "");
     let gateway = Gateway::start(&format!("[router]\nmeasured_latency_share = 0\n{entries}"));
     let counts = || trio.each_ref().map(|backend| backend.seen().len());
-    for _ in 0..6 {
-        assert_eq!(gateway.ask(&chat("m")).status, 200);
-    }
+    let ask = |ask: &HttpRequest| {
+        assert_eq!(gateway.ask(ask).status, 200);
+        // A request in flight would count against its backend.
+        gateway.await_idle();
+    };
+    (0..6).for_each(|_| ask(&chat("m")));
     assert_eq!(counts(), [2, 2, 2], "others take turns");
     for session in ["one", "two", "three"] {
         let before = counts();
-        for _ in 0..4 {
-            assert_eq!(gateway.ask(&chat("m").header("X-Session-Id", session)).status, 200);
-        }
+        (0..4).for_each(|_| ask(&chat("m").header("X-Session-Id", session)));
         let after = counts();
         let more = [0, 1, 2].map(|at| after[at] - before[at]);
         assert!(more.contains(&4), "{session}: {more:?}");
