@@ -65,6 +65,13 @@ fn x02_p05_a_higher_newcomer_takes_the_newest_place_of_the_lowest_band() {
 }
 
 #[test]
+fn x02_q07_all_bands_of_a_flow_share_its_capacity() {
+    let backend = Backend::held();
+    let (picker, running) = occupied("[queue]\nflow_capacity = 3\n", &backend);
+    queueing::check_flow_capacity(&picker, &backend, running);
+}
+
+#[test]
 fn x02_q01_flows_share_fairly_by_their_fairness_ids() {
     let backend = Backend::held();
     let (picker, running) = occupied("[queue]\nflow_by = [\"fairness_id\"]\n", &backend);

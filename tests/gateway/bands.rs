@@ -149,3 +149,42 @@ fn p07_critical_flows_have_places_of_their_own() {
     backend.open();
     assert!(served.into_iter().all(|call| call.finish().status == 200));
 }
+
+#[test]
+fn q07_all_bands_of_a_flow_share_its_capacity() {
+    let backend = Backend::held();
+    let (gateway, running) = occupied("[queue]\nflow_capacity = 3\n", &backend);
+    queueing::check_flow_capacity(&gateway, &backend, running);
+}
+
+/// Critical requests find room in a full queue, within the capacity of their flow, whatever share
+/// their band has.
+#[test]
+fn p07_critical_requests_find_room_under_weighted_bands() {
+    let small = "{ critical = 1, high = 33, normal = 33, best_effort = 33 }";
+    let large = "{ critical = 70, high = 15, normal = 10, best_effort = 5 }";
+    for bands in [small, large] {
+        let backend = Backend::held();
+        let limits = "total_capacity = 8\nflow_capacity = 4\n";
+        let sections = format!("[queue]\nbands = {bands}\n{limits}{TEAMS}");
+        let (gateway, running) = occupied(&sections, &backend);
+        let ask = |team: &str, band: &str| chat("m").header("x-team", team).priority(band);
+        let others = ["best-effort", "normal", "high", "high"].into_iter().cycle().take(8);
+        let others = others.zip(["a", "b"].into_iter().cycle()).enumerate();
+        let full: Vec<Call> = others
+            .map(|(others, (band, team))| gateway.enqueue(&ask(team, band), others))
+            .collect();
+        let critical: Vec<Call> = (0..4).map(|_| gateway.send(&ask("pager", "critical"))).collect();
+        gateway.await_metrics("all critical requests wait", |metrics| {
+            let found = metrics.sum_where("tidegate_queue_length", "band=\"critical\"");
+            if found == 4.0 { Ok(()) } else { Err(format!("{found} wait")) }
+        });
+        assert_eq!(gateway.depth(), 8);
+        gateway.ask(&ask("pager", "critical")).refused(503, "flow_full");
+        backend.open();
+        queueing::succeed([running]);
+        queueing::succeed(critical);
+        let full = full.into_iter().map(Call::finish);
+        assert_eq!(full.filter(|answer| answer.status == 503).count(), 4, "critical took four");
+    }
+}

@@ -151,6 +151,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "p06",
     },
     Mutant {
+        name: "each band of a flow has a capacity of its own",
+        file: "controller/admit.rs",
+        site: "let full = «self.flows[flow].waiting_total()» >=",
+        instead: "self.flows[flow].waiting[band.index()]",
+        noticed_by: "q07_all_bands",
+    },
+    Mutant {
+        name: "a full flow takes places of other flows",
+        file: "controller/admit.rs",
+        site: "Some(lower) => «self.preempt(flow, lower, now)»,",
+        instead: "self.preempt_for(band, now)",
+        noticed_by: "q07_all_bands",
+    },
+    Mutant {
+        name: "a share protects a band from critical asks",
+        file: "capacity.rs",
+        site: "if «newcomer == Band::Critical» {",
+        instead: "false",
+        noticed_by: "p07_critical_asks",
+    },
+    Mutant {
         name: "rebasing misses the flow queues",
         file: "controller/dispatch.rs",
         site: "flow_queue.tag.saturating_sub(«shift»)",

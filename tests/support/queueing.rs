@@ -79,6 +79,30 @@ pub(crate) fn check_fair_share(
     assert!(last <= 7, "the quiet flow waits for its own share only: {order:?}");
 }
 
+/// With `flow_capacity = 3`, all bands of a flow share three places. A request of a higher band
+/// takes the place of the newest one of the lowest band.
+pub(crate) fn check_flow_capacity(gateway: &Gateway, backend: &Backend, running: Call) {
+    let ask = |band: &str| chat("m").priority(band);
+    let [old, new] = [0, 1].map(|others| gateway.enqueue(&ask("best-effort"), others));
+    let normal = gateway.enqueue(&ask("normal"), 2);
+    gateway.ask(&ask("best-effort")).refused(503, "flow_full");
+    let take = |band: &str, place: Call| {
+        let call = gateway.send(&ask(band));
+        place.finish().refused(503, "preempted");
+        assert_eq!(gateway.depth(), 3);
+        call
+    };
+    let (first, second) = (take("high", new), take("high", old));
+    let mut critical = vec![take("critical", normal)];
+    gateway.ask(&ask("high")).refused(503, "flow_full");
+    critical.extend([second, first].map(|place| take("critical", place)));
+    gateway.ask(&ask("critical")).refused(503, "flow_full");
+    backend.open();
+    succeed([running]);
+    succeed(critical);
+    gateway.await_idle();
+}
+
 /// With `critical-only`, a request that would wait is refused unless it is critical.
 pub(crate) fn check_critical_only(gateway: &Gateway, backend: &Backend, running: Call) {
     gateway.ask(&chat("m").priority("high")).refused(503, "not_critical");

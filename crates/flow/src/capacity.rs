@@ -19,12 +19,20 @@ impl Capacity {
         self.waiting.iter().sum()
     }
 
-    /// The band that loses an ask to a new one: the lowest band below its own that has more waiting
-    /// asks than are protected. Under a strict cascade no ask is protected; under weights each band
-    /// keeps its share of the total.
-    pub(crate) fn band_to_preempt(&self, newcomer: Band, settings: &Settings) -> Option<Band> {
-        let mut below = Band::DESCENDING.into_iter().rev().filter(|&band| band < newcomer);
-        below.find(|&band| self.waiting[band.index()] > protected(band, settings))
+    /// The bands that may lose an ask to a new one, the lowest first: those below its own that have
+    /// more waiting asks than are protected.
+    pub(crate) fn bands_to_preempt(
+        &self,
+        newcomer: Band,
+        settings: &Settings,
+    ) -> impl Iterator<Item = Band> {
+        let below = Band::DESCENDING.into_iter().rev().filter(move |&band| band < newcomer);
+        below.filter(move |&band| self.yields(band, newcomer, settings) > 0)
+    }
+
+    /// How many asks a band may lose to asks of a higher band.
+    fn yields(&self, band: Band, newcomer: Band, settings: &Settings) -> u32 {
+        self.waiting[band.index()].saturating_sub(protected(band, newcomer, settings))
     }
 
     /// How many new asks of a band could wait: the free places, and the places that lower bands
@@ -34,16 +42,20 @@ impl Capacity {
             return 0;
         }
         let below = Band::DESCENDING.into_iter().filter(|&band| band < newcomer);
-        let yields =
-            |band: Band| self.waiting[band.index()].saturating_sub(protected(band, settings));
-        let kept = self.total() - below.map(yields).sum::<u32>();
+        let yields = below.map(|band| self.yields(band, newcomer, settings));
+        let kept = self.total() - yields.sum::<u32>();
         settings.capacity().saturating_sub(kept)
     }
 }
 
-/// The number of a band's waiting asks that are protected from preemption.
-fn protected(band: Band, settings: &Settings) -> u32 {
+/// The number of a band's waiting asks that are protected from preemption. Under a strict cascade
+/// no ask is protected; under weights each band keeps its share of the total. No ask is protected
+/// from a critical one, which must find room within the capacity of its flow.
+fn protected(band: Band, newcomer: Band, settings: &Settings) -> u32 {
     let Cascade::Weighted(weights) = &settings.cascade else { return 0 };
+    if newcomer == Band::Critical {
+        return 0;
+    }
     let units = |weight: &Weight| u64::from(weight.units);
     let sum: u64 = weights.iter().map(units).sum();
     (u64::from(settings.capacity()) * units(&weights[band.index()]) / sum) as u32

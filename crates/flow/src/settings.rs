@@ -89,7 +89,7 @@ pub enum Cascade {
 pub struct FlowClass {
     /// Its share of service.
     pub weight: Weight,
-    /// The most asks that may wait in one band of the flow.
+    /// The most asks of the flow that may wait, in all bands together.
     pub capacity: u32,
     /// How long an ask may wait.
     pub ttl: Span,

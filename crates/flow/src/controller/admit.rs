@@ -148,14 +148,19 @@ impl Controller {
         if deadline <= now {
             return Err(Refusal::NoTimeToWait);
         }
-        if self.flows[flow].waiting[band.index()] >= self.flows.policy(flow).capacity {
-            return Err(Refusal::FlowFull);
-        }
+        let full = self.flows[flow].waiting_total() >= self.flows.policy(flow).capacity;
+        let lower = || self.lower_band_of(flow, band).ok_or(Refusal::FlowFull);
+        let own = full.then(lower).transpose()?;
         let hopeless = |wait| now.after(wait) > deadline;
         if self.settings.refuse_hopeless && self.predicted_wait(key, now).is_some_and(hopeless) {
             return Err(Refusal::WaitTooLong);
         }
-        if self.capacity.total() < capacity || self.preempt_for(band, now) {
+        let room = match own {
+            // The ask takes the place of another one of its flow, so the total stays the same.
+            Some(lower) => self.preempt(flow, lower, now),
+            None => self.capacity.total() < capacity || self.preempt_for(band, now),
+        };
+        if room {
             return Ok(());
         }
         match self.flows[flow].waiting_total() {
@@ -165,10 +170,15 @@ impl Controller {
         }
     }
 
+    /// The band in which a flow loses an ask to a new one of its own, if the flow is full.
+    fn lower_band_of(&self, flow: u32, newcomer: Band) -> Option<Band> {
+        let mut bands = self.capacity.bands_to_preempt(newcomer, &self.settings);
+        bands.find(|band| self.flows[flow].waiting[band.index()] > 0)
+    }
+
     fn preempt_for(&mut self, newcomer: Band, now: Time) -> bool {
-        let Some(band) = self.capacity.band_to_preempt(newcomer, &self.settings) else {
-            return false;
-        };
+        let band = self.capacity.bands_to_preempt(newcomer, &self.settings).next();
+        let Some(band) = band else { return false };
         let at = band.index();
         let mut bounds = Vec::new();
         let flows = &self.flows;
@@ -178,8 +188,13 @@ impl Controller {
         for (flow, bound) in bounds {
             self.flows[flow].rank_bound[at] = bound;
         }
-        let Some(flow) = victim else { return false };
+        victim.is_some_and(|flow| self.preempt(flow, band, now))
+    }
+
+    /// Evicts the newest ask of a flow in a band.
+    fn preempt(&mut self, flow: u32, band: Band, now: Time) -> bool {
         let Some(slot) = self.newest_of(flow, band) else { return false };
+        let at = band.index();
         self.capacity.rankings[at].stamp(flow);
         self.flows[flow].rank_bound[at] = u32::MAX;
         self.evict(slot, Eviction::Preempted, now);

@@ -142,7 +142,47 @@ fn p07_critical_flows_have_reserved_capacity() {
     assert_eq!(fixture.refusal("c", Band::Critical), Refusal::TooManyFlows);
 }
 
-/// P04: under weights preemption leaves each band its share of the total.
+/// Q07: all bands of a flow share its capacity. In a full flow an ask takes the place of the newest
+/// one in the lowest band below its own, whatever room the total has.
+#[test]
+fn q07_all_bands_of_a_flow_share_its_capacity() {
+    let mut fixture = Fixture::new(full_after(100, 4), 1);
+    fixture.start("a");
+    let low: Vec<_> = (0..2).map(|_| fixture.queue("a", Band::BestEffort)).collect();
+    let normal: Vec<_> = (0..2).map(|_| fixture.queue("a", Band::Normal)).collect();
+    fixture.fill("b", Band::BestEffort, 3);
+    assert_eq!(fixture.refusal("a", Band::BestEffort), Refusal::FlowFull, "no lower band");
+    fixture.fill("a", Band::High, 3);
+    assert_eq!(preempted(&mut fixture), [low[1], low[0], normal[1]]);
+    assert_eq!(fixture.refusal("a", Band::Normal), Refusal::FlowFull);
+    fixture.fill("a", Band::Critical, 4);
+    assert_eq!(preempted(&mut fixture)[0], normal[0]);
+    assert_eq!(fixture.gate.waiting(), [3, 0, 0, 4], "flow b loses nothing");
+    assert_eq!(fixture.refusal("a", Band::Critical), Refusal::FlowFull);
+}
+
+/// P07: no share protects a band from critical asks: within the capacity of its flow, a critical
+/// ask finds room under any weights, until all is critical.
+#[test]
+fn p07_critical_asks_find_room_under_any_weights() {
+    for weights in [[33.0, 33.0, 33.0, 1.0], [5.0, 10.0, 15.0, 70.0]] {
+        let weights = weights.map(|weight| Weight::new(weight).unwrap());
+        let settings = Settings { cascade: Cascade::Weighted(weights), ..full_after(60, 40) };
+        let mut fixture = Fixture::new(settings, 1);
+        fixture.start("x");
+        for (flow, band) in [("a", Band::BestEffort), ("b", Band::Normal), ("c", Band::High)] {
+            fixture.fill(flow, band, 20);
+        }
+        assert_eq!(fixture.gate.headroom(Band::Critical), 60);
+        fixture.fill("pager", Band::Critical, 40);
+        assert_eq!(fixture.refusal("pager", Band::Critical), Refusal::FlowFull);
+        fixture.fill("alarm", Band::Critical, 20);
+        assert_eq!(fixture.gate.waiting(), [0, 0, 0, 60]);
+        assert_eq!(fixture.refusal("late", Band::Critical), Refusal::TooManyFlows);
+    }
+}
+
+/// P04: under weights preemption leaves each band its share of the total, except to critical asks.
 #[test]
 fn p04_preemption_leaves_each_band_its_share() {
     let weights = [1.0, 2.0, 3.0, 4.0].map(|weight| Weight::new(weight).unwrap());
@@ -150,7 +190,11 @@ fn p04_preemption_leaves_each_band_its_share() {
     let mut fixture = Fixture::new(settings, 1);
     fixture.start("x");
     fixture.fill("a", Band::Normal, 10);
-    fixture.fill("a", Band::Critical, 8);
-    assert_eq!(fixture.gate.waiting(), [0, 2, 0, 8]);
-    assert_eq!(fixture.refusal("b", Band::Critical), Refusal::TooManyFlows);
+    fixture.fill("b", Band::High, 4);
+    fixture.fill("a", Band::High, 4);
+    assert_eq!(fixture.gate.waiting(), [0, 2, 8, 0]);
+    assert_eq!(fixture.refusal("a", Band::High), Refusal::QueueFull);
+    assert_eq!(fixture.refusal("c", Band::High), Refusal::TooManyFlows);
+    fixture.fill("c", Band::Critical, 1);
+    assert_eq!(fixture.gate.waiting(), [0, 1, 8, 1]);
 }

@@ -14,8 +14,8 @@ use super::fixture::{Fixture, backend};
 use crate::queue::virtual_clock::HORIZON;
 use crate::{
     Ask, BANDS, BackendId, BackendSupply, Band, Bounds, Cascade, EngineReading, Event, FlowClass,
-    Hysteresis, ModelId, Order, RequeuePosition, Settings, Span, StockUnit, Ticket, Time, Usage,
-    Verdict, Weight,
+    Hysteresis, ModelId, Order, Refusal, RequeuePosition, Settings, Span, StockUnit, Ticket, Time,
+    Usage, Verdict, Weight,
 };
 
 /// The ledger's record of a waiting ask.
@@ -131,6 +131,7 @@ impl History {
         }
         self.take_events();
         self.check_clocks();
+        self.check_flow_capacity();
     }
 
     fn offer(&mut self, value: u64) {
@@ -163,9 +164,32 @@ impl History {
                 assert!(self.fixture.gate.depth() <= total + self.returned, "capacity");
                 assert!(self.waiting.insert(ticket, known).is_none(), "a ticket given twice");
             }
-            Verdict::Refused { retry_after, .. } => {
+            Verdict::Refused { reason, retry_after } => {
                 assert!(retry_after <= Span::from_secs(59));
+                self.check_refusal(&known, reason);
             }
+        }
+    }
+
+    /// A critical ask finds room unless every ask in its way is critical too.
+    fn check_refusal(&self, refused: &Waiting, reason: Refusal) {
+        let in_its_way = |other: &&Waiting| match reason {
+            Refusal::FlowFull => other.flow == refused.flow,
+            Refusal::QueueFull | Refusal::TooManyFlows => true,
+            _ => false,
+        };
+        if refused.band == Band::Critical {
+            let mut others = self.waiting.values().filter(in_its_way);
+            assert!(others.all(|other| other.band == Band::Critical), "{refused:?}: {reason:?}");
+        }
+    }
+
+    /// No flow has more waiting asks than its capacity, except by asks that were requeued.
+    fn check_flow_capacity(&self) {
+        for flow in 0..5 {
+            let capacity = if flow >= 3 && !self.plain { 8 } else { 12 };
+            let waiting = self.waiting.values().filter(|waiting| waiting.flow == flow).count();
+            assert!(waiting <= capacity + self.returned as usize, "flow {flow}: {waiting} wait");
         }
     }
 

@@ -56,7 +56,8 @@ fn c11_headroom_is_how_many_more_of_a_band_would_be_taken() {
 /// Every ask is shown once, with its stage and its backend's stock.
 #[test]
 fn every_live_ask_is_shown_with_its_stage_and_its_stock() {
-    let settings = Settings { stock: StockUnit::Tokens, ..limited_to(10.0) };
+    let default_class = FlowClass { capacity: 1000, ..FlowClass::default() };
+    let settings = Settings { stock: StockUnit::Tokens, default_class, ..limited_to(10.0) };
     let mut fixture = Fixture::new(settings, 1);
     let mut dice = Dice(7);
     let mut sent: BTreeMap<Ticket, (Band, u64)> = BTreeMap::new();

@@ -101,9 +101,12 @@ impl Reference {
         if deadline <= self.clock {
             return Err(Refusal::NoTimeToWait);
         }
-        let class = self.class_of(flow);
-        if self.waiting_of(flow, band) >= class.capacity as usize {
-            return Err(Refusal::FlowFull);
+        let of_flow: usize = Band::DESCENDING.map(|band| self.waiting_of(flow, band)).iter().sum();
+        if of_flow >= self.class_of(flow).capacity as usize {
+            let mut lower = self.bands_to_preempt(band).into_iter();
+            let lower = lower.find(|&lower| self.waiting_of(flow, lower) > 0);
+            self.preempt(flow, lower.ok_or(Refusal::FlowFull)?);
+            return Ok(());
         }
         if self.waiting().count() < capacity || self.preempt_below(band) {
             return Ok(());
@@ -120,13 +123,19 @@ impl Reference {
         flow_queues.filter(|flow_queue| flow_queue.flow == flow && flow_queue.band == band).count()
     }
 
-    fn preempt_below(&mut self, newcomer: Band) -> bool {
+    /// The bands below a new ask that have more asks than are safe, the lowest first.
+    fn bands_to_preempt(&self, newcomer: Band) -> Vec<Band> {
         let below = Band::DESCENDING.into_iter().rev().filter(|&band| band < newcomer);
-        let mut band_to_preempt = below.filter(|&band| {
-            let waits = self.waiting().filter(|&at| self.band_of(&self.asks[at]) == band).count();
-            waits as u64 > self.protected(band)
-        });
-        let Some(band) = band_to_preempt.next() else { return false };
+        let more_than_safe = |band: &Band| {
+            let waits = self.waiting().filter(|&at| self.band_of(&self.asks[at]) == *band).count();
+            // Nothing is safe from a critical ask.
+            newcomer == Band::Critical && waits > 0 || waits as u64 > self.protected(*band)
+        };
+        below.filter(more_than_safe).collect()
+    }
+
+    fn preempt_below(&mut self, newcomer: Band) -> bool {
+        let Some(&band) = self.bands_to_preempt(newcomer).first() else { return false };
         let flows = (0..self.flows.len()).filter(|&at| self.waiting_of(at, band) > 0);
         let victim = flows.min_by_key(|&at| {
             let flow = &self.flows[at];
@@ -134,7 +143,12 @@ impl Reference {
             // Those never preempted differ by length, all others differ already.
             (stamp, std::cmp::Reverse(self.waiting_of(at, band)), flow.id.slot)
         });
-        let victim = victim.expect("a band with something waiting has a flow");
+        self.preempt(victim.expect("a band with something waiting has a flow"), band);
+        true
+    }
+
+    /// Evicts the newest ask of a flow in a band.
+    fn preempt(&mut self, victim: usize, band: Band) {
         let of_victim = |at: &usize| {
             let flow_queue = &self.flow_queues[self.asks[*at].flow_queue];
             flow_queue.flow == victim && flow_queue.band == band
@@ -143,7 +157,6 @@ impl Reference {
         self.flows[victim].preempted[band.index()] = self.next();
         self.counters.preempted[band.index()] += 1;
         self.remove(newest.expect("the victim has something waiting"), Eviction::Preempted);
-        true
     }
 
     /// How many waiting asks of a band are safe: its share of the total, rounded down.

@@ -20,7 +20,7 @@ pub(in crate::config) const FLOWS: SectionSchema = SectionSchema::new(
         )
         .required(),
         key("weight", number(0.01, 1000.0), "The share of service.").default("1"),
-        key("capacity", CAPACITY, "Waiting requests of such a flow in one band.")
+        key("capacity", CAPACITY, "Waiting requests of such a flow, in all bands together.")
             .unset("`queue.flow_capacity`"),
         key("queue_ttl", UP_TO_A_DAY, "The longest time that a request waits.")
             .unset("`queue.queue_ttl`"),

@@ -32,9 +32,14 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         )
         .default("1000")
         .aliases(&["max_size", "total_queue_capacity"]),
-        key("flow_capacity", CAPACITY, "Waiting requests of one flow in one band.")
-            .default("100")
-            .aliases(&["model_queue_capacity"]),
+        key(
+            "flow_capacity",
+            CAPACITY,
+            "Waiting requests of one flow, in all bands together. In a full flow a request takes \
+             the place of one of a lower band.",
+        )
+        .default("100")
+        .aliases(&["model_queue_capacity"]),
         key("queue_ttl", UP_TO_A_DAY, "The longest time that a request waits.")
             .default("30s")
             .aliases(&["max_wait_seconds"]),
@@ -71,7 +76,9 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
                 example: "weights such as { critical = 70, high = 15, normal = 10, \
                           best_effort = 5 }",
             },
-            "How bands share: the highest band first, or by weights (see below).",
+            "How bands share: the highest band first, or by weights (see below). In a full queue \
+             weights keep the places of a band from high and normal requests, not from critical \
+             ones.",
         )
         .default("strict"),
         key(
