@@ -72,6 +72,14 @@ fn x02_q07_all_bands_of_a_flow_share_its_capacity() {
 }
 
 #[test]
+fn x02_w01_a_criticality_counts_without_an_id_and_ids_are_logged() {
+    let backend = Backend::held();
+    let sections = "[queue]\norder = \"workload\"\n[log]\nformat = \"json\"\n";
+    let (picker, running) = occupied(sections, &backend);
+    queueing::check_workload_context(&picker, &backend, running);
+}
+
+#[test]
 fn x02_q01_flows_share_fairly_by_their_fairness_ids() {
     let backend = Backend::held();
     let (picker, running) = occupied("[queue]\nflow_by = [\"fairness_id\"]\n", &backend);

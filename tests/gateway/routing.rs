@@ -2,7 +2,9 @@
 //! that affect it.
 
 use crate::support::gateway::{ONE, TWO};
-use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
+use crate::support::{
+    Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat, eventually, queueing,
+};
 
 const ROOM: &str = "[controller]\nwatermark_per_backend = 20\n";
 
@@ -268,6 +270,14 @@ fn w01_a_workloads_context_is_read_and_never_an_error() {
         assert_eq!(answer.status, 200, "{value}");
     }
     gateway.await_idle();
+}
+
+#[test]
+fn w01_a_criticality_counts_without_an_id_and_ids_are_logged() {
+    let backend = Backend::held();
+    let sections = format!("[queue]\norder = \"workload\"\n[log]\nformat = \"json\"\n{ONE}");
+    let (gateway, running) = Gateway::occupied(&sections, &backend, &chat("m"));
+    queueing::check_workload_context(&gateway, &backend, running);
 }
 
 #[test]

@@ -193,6 +193,15 @@ impl Gateway {
         found.unwrap_or_else(|| panic!("{id} is not in /backends"))
     }
 
+    /// The line of a request in an access log in JSON, by its request id.
+    pub(crate) fn access_of(&self, request_id: &str) -> Value {
+        eventually("logged", || {
+            let log = self.process.access();
+            let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            lines.find(|line| line["request_id"] == request_id).ok_or(log)
+        })
+    }
+
     pub(crate) fn await_depth(&self, depth: usize) {
         self.await_metrics("waiting", |metrics| {
             let found = metrics.sum("nexus_queue_depth") as usize;

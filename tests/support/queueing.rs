@@ -1,5 +1,7 @@
 //! Checks of the queue that hold for the gateway and for the picker behind Envoy.
 
+use std::collections::BTreeSet;
+
 use super::backend::{Backend, Nowhere};
 use super::call::Call;
 use super::gateway::Gateway;
@@ -101,6 +103,68 @@ pub(crate) fn check_flow_capacity(gateway: &Gateway, backend: &Backend, running:
     succeed([running]);
     succeed(critical);
     gateway.await_idle();
+}
+
+/// In the order `workload`, the criticality of a request counts with and without an id, and the
+/// access log has the id or a generated one. The log is in JSON.
+pub(crate) fn check_workload_context(gateway: &Gateway, backend: &Backend, running: Call) {
+    let contexts = [
+        ("given", Some("{\"workload_id\": \"etl\", \"criticality\": 4}")),
+        ("unknown", None),
+        ("blank", Some("")),
+        ("invalid", Some("{\"workload_id\": ")),
+        ("number", Some("{\"workload_id\": 7, \"criticality\": 5}")),
+        ("low", Some("{\"workload_id\": \"low\", \"criticality\": 1}")),
+        ("no-id", Some("{\"criticality\": 5}")),
+        ("empty", Some("{\"workload_id\": \"\", \"criticality\": 5}")),
+        ("absurd", Some("{\"criticality\": 9}")),
+    ];
+    let mut calls = vec![running];
+    for (others, (tag, context)) in contexts.into_iter().enumerate() {
+        let ask = chat("m").tag(tag).header("x-request-id", tag);
+        let ask = match context {
+            Some(context) => ask.header("X-Workload-Context", context),
+            None => ask,
+        };
+        calls.push(gateway.enqueue(&ask, others));
+    }
+    backend.open();
+    succeed(calls);
+    let order = ["no-id", "empty", "given", "unknown", "blank", "invalid", "number", "absurd"];
+    assert_eq!(backend.tags()[1..9], order, "the most critical first");
+    let logged = [
+        ("given", "etl", 4),
+        ("unknown", "unknown-", 3),
+        ("blank", "unknown-", 3),
+        ("invalid", "invalid-", 3),
+        ("number", "invalid-", 3),
+        ("low", "low", 1),
+        ("no-id", "empty-", 5),
+        ("empty", "empty-", 5),
+        ("absurd", "empty-", 3),
+    ];
+    let mut generated = BTreeSet::new();
+    for (tag, workload, criticality) in logged {
+        let line = gateway.access_of(tag);
+        let found = line["workload"].as_str().unwrap_or_default();
+        let number = found.strip_prefix(workload).unwrap_or_else(|| panic!("{tag}: {line}"));
+        assert_eq!(line["criticality"], criticality, "{line}");
+        if workload.ends_with('-') {
+            assert!(number.parse::<u64>().is_ok(), "{line}");
+            assert!(generated.insert(found.to_owned()), "no two requests share an id: {line}");
+        } else {
+            assert_eq!(number, "", "{line}");
+        }
+    }
+    let registry = gateway.get("/workloads").json()["workloads"].clone();
+    let mut known: Vec<&str> = registry
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|entry| entry["workload_id"].as_str())
+        .collect();
+    known.sort_unstable();
+    assert_eq!(known, ["etl", "low"], "only ids that clients give");
 }
 
 /// With `critical-only`, a request that would wait is refused unless it is critical.

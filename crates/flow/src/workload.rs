@@ -2,7 +2,7 @@
 //!
 //! Its size is bounded, whatever ids clients invent. When it is full, the idle workload that was
 //! seen least recently is forgotten. When no workload is idle, new ones share the entry
-//! [`WorkloadId::OVERFLOW`] and its rate, so that inventing ids brings no advantage.
+//! [`WorkloadId::OVERFLOW`] and its rate.
 
 use std::collections::HashMap;
 

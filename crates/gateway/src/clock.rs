@@ -38,7 +38,12 @@ pub(crate) fn duration(span: Span) -> Duration {
 
 /// A duration of the runtime as the core takes it.
 pub(crate) fn span(duration: Duration) -> Span {
-    Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    Span::from_nanos(nanos(duration))
+}
+
+/// A duration in nanoseconds.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The time since 1970 by the system's clock, which may jump: for logs, and for the

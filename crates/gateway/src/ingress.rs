@@ -38,6 +38,7 @@ use crate::reply::Fault;
 
 pub(crate) use self::prompt_size::BYTES_PER_TOKEN;
 pub(crate) use self::tenant::tenant;
+pub(crate) use self::workload::WorkloadName;
 
 /// What a request asks for, and everything that a decision about it needs.
 #[derive(Clone, Debug)]
@@ -50,8 +51,7 @@ pub(crate) struct Intent {
     pub(crate) flow: String,
     pub(crate) class: u32,
     pub(crate) band: Band,
-    /// The workload id that the client sent; `None` for a generated id.
-    pub(crate) workload: Option<String>,
+    pub(crate) workload: WorkloadName,
     pub(crate) criticality: u8,
     /// Estimates: the cost in the queue's unit, prompt tokens, prompt and output tokens.
     pub(crate) cost: u64,
@@ -121,7 +121,7 @@ fn read_as(
         model,
         target_model: target,
         tenant: None,
-        workload: origin.id.as_deref(),
+        workload: origin.name.given(),
         fairness_id: controls.fairness_id(),
         headers: &listed,
     };
@@ -150,7 +150,7 @@ fn read_as(
         request_id: identifier::of(controls.request_id),
         // Comment lines between events exist only in OpenAI's streams.
         queue_status: streamed && api == Api::OpenAi && controls.queue_status(),
-        workload: origin.id,
+        workload: origin.name,
     };
     let rewritten = match (&named, target) {
         (Some(named), Some(target)) if named.name.as_ref() != target => {

@@ -58,6 +58,12 @@ pub(crate) struct Record {
     pub(crate) flow: String,
     /// `None` for a request that the gateway answers itself, without the queue.
     pub(crate) band: Option<Band>,
+    /// The workload id that the client gave; empty without one.
+    pub(crate) workload: String,
+    /// The prefix of the id that the log generates instead.
+    pub(crate) workload_prefix: &'static str,
+    /// From 1 to 5; 0 before the request is read.
+    pub(crate) criticality: u8,
     /// The name of the backend, empty if no backend was reached, and why it was chosen.
     pub(crate) backend: String,
     pub(crate) reason: &'static str,

@@ -155,7 +155,7 @@ impl Scheduler {
 impl Inner {
     fn ask(&mut self, intent: &Intent, target: Target, arrived: Time, now: Time) -> Ask {
         let flow = self.controller.flow(&intent.flow, intent.class);
-        let workload = intent.workload.as_deref().unwrap_or_default();
+        let workload = intent.workload.given().unwrap_or_default();
         let id = self.controller.workload(workload, now);
         Ask {
             band: intent.band,

@@ -1,7 +1,5 @@
-//! The workload of a request. An invalid header counts as absent: it affects only the order, so no
-//! request fails for it.
-
-use std::borrow::Cow;
+//! The workload of a request. The header affects only the order, so no request fails for an invalid
+//! one.
 
 use flow::identity::NAME_MAX;
 use http::HeaderValue;
@@ -10,24 +8,38 @@ use serde_json::value::RawValue;
 
 use super::headers::text;
 
-/// A longer header is ignored.
-const HEADER_MAX: usize = 4096;
+/// A longer header is invalid.
+pub(super) const HEADER_MAX: usize = 4096;
 /// The criticality of a request without one.
 const CRITICALITY: u8 = 3;
+
+/// The prefixes of generated ids: of a request without the header, with a header that cannot be
+/// read, and with a header without an id.
+const UNKNOWN: &str = "unknown-";
+const INVALID: &str = "invalid-";
+const EMPTY: &str = "empty-";
 
 /// The workload of a request and its criticality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WorkloadContext {
-    /// `None` if an id must be generated.
-    pub(super) id: Option<String>,
+    pub(super) name: WorkloadName,
     /// From 1 to 5.
     pub(super) criticality: u8,
 }
 
+/// The id of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WorkloadName {
+    /// The id that the client gave.
+    Given(String),
+    /// The prefix of a generated id. Such an id names one request. Only the access log shows it, so
+    /// the log adds the number: most requests have no id, and need none elsewhere.
+    Generated(&'static str),
+}
+
 #[derive(Deserialize)]
 struct ContextJson<'a> {
-    #[serde(borrow)]
-    workload_id: Cow<'a, str>,
+    workload_id: Option<String>,
     #[serde(borrow)]
     criticality: Option<&'a RawValue>,
 }
@@ -35,23 +47,50 @@ struct ContextJson<'a> {
 // === impl WorkloadContext ===
 
 impl WorkloadContext {
-    const UNKNOWN: Self = Self { id: None, criticality: CRITICALITY };
-
     pub(super) fn of(header: Option<&HeaderValue>) -> Self {
-        let bounded = header.filter(|value| value.len() <= HEADER_MAX).and_then(text);
-        let context = bounded.and_then(|text| serde_json::from_str::<ContextJson<'_>>(text).ok());
-        context.and_then(Self::given).unwrap_or(Self::UNKNOWN)
+        let Some(value) = header.filter(|value| !value.is_empty()) else {
+            return Self::generated(UNKNOWN);
+        };
+        let bounded = Some(value).filter(|value| value.len() <= HEADER_MAX).and_then(text);
+        // serde would accept an array as the fields in their order.
+        let object = bounded.filter(|text| text.starts_with('{'));
+        let context = object.and_then(|text| serde_json::from_str::<ContextJson<'_>>(text).ok());
+        context.map_or_else(|| Self::generated(INVALID), Self::given)
     }
 
-    fn given(context: ContextJson<'_>) -> Option<Self> {
-        let mut id = context.workload_id.into_owned();
+    const fn generated(prefix: &'static str) -> Self {
+        Self { name: WorkloadName::Generated(prefix), criticality: CRITICALITY }
+    }
+
+    fn given(context: ContextJson<'_>) -> Self {
+        let mut id = context.workload_id.unwrap_or_default();
         // JSON escapes could otherwise bring control characters into logs and pages.
-        if id.is_empty() || id.contains(char::is_control) {
-            return None;
+        if id.contains(char::is_control) {
+            return Self::generated(INVALID);
         }
         id.truncate(id.floor_char_boundary(NAME_MAX));
         let said = context.criticality.and_then(|raw| raw.get().parse().ok());
         let criticality = said.filter(|level| (1..=5).contains(level)).unwrap_or(CRITICALITY);
-        Some(Self { id: Some(id), criticality })
+        let name =
+            if id.is_empty() { WorkloadName::Generated(EMPTY) } else { WorkloadName::Given(id) };
+        Self { name, criticality }
+    }
+}
+
+// === impl WorkloadName ===
+
+impl WorkloadName {
+    /// The id that the client gave.
+    pub(crate) fn given(&self) -> Option<&str> {
+        match self {
+            Self::Given(id) => Some(id),
+            Self::Generated(_) => None,
+        }
+    }
+}
+
+impl Default for WorkloadName {
+    fn default() -> Self {
+        Self::Generated(UNKNOWN)
     }
 }

@@ -23,8 +23,9 @@ struct AccessLine {
     format: LogFormat,
 }
 
-/// The line of a request that ended at `moment`, counted from 1970.
-pub(super) fn write(record: &Record, format: LogFormat, moment: Duration) -> String {
+/// The line of a request that ended at `moment`, counted from 1970. No other request has its
+/// `number`, which is part of the workload id if the client gave none.
+pub(super) fn write(record: &Record, format: LogFormat, moment: Duration, number: u64) -> String {
     let mut line = AccessLine { out: String::with_capacity(640), format };
     line.stamp(moment);
     line.word("request_id", &record.request_id);
@@ -36,6 +37,10 @@ pub(super) fn write(record: &Record, format: LogFormat, moment: Duration) -> Str
     line.word("target_model", &record.target);
     line.word("flow", &record.flow);
     line.word("priority", record.band.map_or("", |band| BAND_NAMES[band as usize]));
+    if record.criticality > 0 {
+        line.workload(record, number);
+        line.number("criticality", record.criticality);
+    }
     if !record.backend.is_empty() {
         line.word("backend", &record.backend);
         line.word("reason", record.reason);
@@ -91,10 +96,28 @@ fn is_harmless(letter: char) -> bool {
 impl AccessLine {
     fn stamp(&mut self, moment: Duration) {
         self.key("time");
-        let quote = if self.format == LogFormat::Json { "\"" } else { "" };
-        self.out.push_str(quote);
+        self.quote();
         timestamp::write(&mut self.out, moment);
-        self.out.push_str(quote);
+        self.quote();
+    }
+
+    /// The workload id of the client, or a generated one.
+    fn workload(&mut self, record: &Record, number: u64) {
+        if !record.workload.is_empty() {
+            return self.word("workload", &record.workload);
+        }
+        self.key("workload");
+        self.quote();
+        self.out.push_str(record.workload_prefix);
+        digits(&mut self.out, number, 1);
+        self.quote();
+    }
+
+    /// Begins or ends a text that needs quotes in JSON only.
+    fn quote(&mut self) {
+        if self.format == LogFormat::Json {
+            self.out.push('"');
+        }
     }
 
     fn key(&mut self, key: &str) {

@@ -29,6 +29,8 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 pub(super) struct AccessLog {
     format: LogFormat,
     buffer: Arc<LogBuffer>,
+    /// The number of the last request: when it ended, in nanoseconds since 1970.
+    last: AtomicU64,
 }
 
 /// The buffer that requests and the writer share.
@@ -60,7 +62,7 @@ impl AccessLog {
         let shared = Arc::clone(&buffer);
         let thread = thread::Builder::new().name("access-log".into());
         match thread.spawn(move || shared.run(sink)) {
-            Ok(_) => Some(Self { format, buffer }),
+            Ok(_) => Some(Self { format, buffer, last: AtomicU64::new(0) }),
             Err(error) => {
                 tracing::error!(%error, "no access log: its thread did not start");
                 None
@@ -69,8 +71,17 @@ impl AccessLog {
     }
 
     pub(super) fn write(&self, record: &Record) {
-        let line = access_line::write(record, self.format, clock::since_epoch());
+        let moment = clock::since_epoch();
+        let line = access_line::write(record, self.format, moment, self.next_number(moment));
         self.buffer.push(line.as_bytes());
+    }
+
+    /// A number that no other request has, although two may end in the same nanosecond.
+    fn next_number(&self, moment: Duration) -> u64 {
+        let now = clock::nanos(moment);
+        let next = |last: u64| now.max(last.saturating_add(1));
+        let last = self.last.fetch_update(Relaxed, Relaxed, |last| Some(next(last)));
+        last.map_or(now, next)
     }
 
     /// Writes the lines of the choice of a backend.

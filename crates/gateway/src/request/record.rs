@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode};
 
 use crate::backend::{Attempt, Endpoint};
 use crate::clock::Clock;
-use crate::ingress::Intent;
+use crate::ingress::{Intent, WorkloadName};
 use crate::observe::{Observer, Record, RequestCounters};
 use crate::reply::Fault;
 
@@ -59,6 +59,11 @@ impl RequestRecord {
         record.target = intent.target.clone().unwrap_or_default();
         record.flow.clone_from(&intent.flow);
         record.band = Some(intent.band);
+        record.criticality = intent.criticality;
+        match &intent.workload {
+            WorkloadName::Given(id) => record.workload.clone_from(id),
+            WorkloadName::Generated(prefix) => record.workload_prefix = prefix,
+        }
     }
 
     /// The scheduler has taken the request.
@@ -164,6 +169,9 @@ fn blank(parts: &Parts) -> Record {
         target: String::new(),
         flow: String::new(),
         band: Some(Band::Normal),
+        workload: String::new(),
+        workload_prefix: "",
+        criticality: 0,
         backend: String::new(),
         reason: "",
         boost: 0.0,

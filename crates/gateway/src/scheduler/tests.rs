@@ -21,7 +21,7 @@ fn intent(flow: &str) -> Intent {
         flow: flow.into(),
         class: 0,
         band: Band::Normal,
-        workload: None,
+        workload: crate::ingress::WorkloadName::default(),
         criticality: 3,
         cost: 1,
         prompt: 1,

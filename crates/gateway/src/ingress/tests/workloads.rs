@@ -4,14 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn origin(value: &[u8]) -> (Option<String>, u8) {
-    let WorkloadContext { id, criticality } =
+fn origin(value: &[u8]) -> (WorkloadName, u8) {
+    let WorkloadContext { name, criticality } =
         WorkloadContext::of(Some(&HeaderValue::from_bytes(value).unwrap()));
-    (id, criticality)
+    (name, criticality)
 }
 
-fn given(id: &str, criticality: u8) -> (Option<String>, u8) {
-    (Some(id.into()), criticality)
+fn given(id: &str, criticality: u8) -> (WorkloadName, u8) {
+    (WorkloadName::Given(id.into()), criticality)
 }
 
 #[test]
@@ -40,30 +40,37 @@ fn w01_a_criticality_out_of_range_or_of_another_type_is_three() {
 }
 
 #[test]
-fn w01_a_missing_invalid_or_empty_id_counts_as_generated() {
-    assert_eq!(WorkloadContext::of(None), WorkloadContext { id: None, criticality: 3 });
-    let wrong: [&[u8]; 9] = [
-        b"",
-        b"not json",
-        b"{\"workload_id\":",
-        b"[]",
-        b"{\"criticality\":5}",
-        b"{\"workload_id\":\"\",\"criticality\":5}",
-        b"{\"workload_id\":7,\"criticality\":5}",
-        b"{\"workload_id\":\"a\\u0000b\",\"criticality\":5}",
-        b"{\"workload_id\":\"\xff\"}",
+fn w01_a_missing_invalid_or_empty_id_is_generated_as_in_the_source() {
+    let missing = WorkloadContext::of(None);
+    assert_eq!((missing.name, missing.criticality), (WorkloadName::default(), 3));
+    let wrong: [(&[u8], &str, u8); 13] = [
+        (b"", "unknown-", 3),
+        (b"not json", "invalid-", 3),
+        (b"{\"workload_id\":", "invalid-", 3),
+        (b"[]", "invalid-", 3),
+        (b"[\"a\",5]", "invalid-", 3),
+        (b"{\"workload_id\":7,\"criticality\":5}", "invalid-", 3),
+        (b"{\"workload_id\":\"a\\u0000b\",\"criticality\":5}", "invalid-", 3),
+        (b"{\"workload_id\":\"\xff\"}", "invalid-", 3),
+        (b"{}", "empty-", 3),
+        (b"{\"criticality\":5}", "empty-", 5),
+        (b"{\"workload_id\":\"\",\"criticality\":5}", "empty-", 5),
+        (b"{\"workload_id\":null,\"criticality\":1}", "empty-", 1),
+        (b"{\"workload_id\":\"\",\"criticality\":6}", "empty-", 3),
     ];
-    for value in wrong {
-        assert_eq!(origin(value), (None, 3), "{}", String::from_utf8_lossy(value));
+    for (value, prefix, criticality) in wrong {
+        let expected = (WorkloadName::Generated(prefix), criticality);
+        assert_eq!(origin(value), expected, "{}", String::from_utf8_lossy(value));
     }
 }
 
 #[test]
 fn w01_lengths_are_bounded() {
     let said = |id: &str| format!(r#"{{"workload_id":"{id}","criticality":4}}"#);
-    let (id, criticality) = origin(said(&"é".repeat(200)).as_bytes());
-    assert_eq!((id.unwrap().len(), criticality), (256, 4));
-    assert_eq!(origin(said(&"a".repeat(5000)).as_bytes()), (None, 3), "the header is too long");
+    let (name, criticality) = origin(said(&"é".repeat(200)).as_bytes());
+    assert_eq!((name.given().unwrap().len(), criticality), (256, 4));
+    let (name, criticality) = origin(said(&"a".repeat(5000)).as_bytes());
+    assert_eq!((name, criticality), (WorkloadName::Generated("invalid-"), 3), "it is too long");
 }
 
 #[test]
@@ -72,9 +79,9 @@ fn w01_a_request_carries_its_workload() {
         &Config::default(),
         &[("x-workload-context", r#"{"workload_id":"etl","criticality":2}"#)],
     );
-    assert_eq!((intent.workload.as_deref(), intent.criticality), (Some("etl"), 2));
+    assert_eq!((intent.workload.given(), intent.criticality), (Some("etl"), 2));
     let intent = chat(&Config::default(), &[("x-workload-context", "{")]);
-    assert_eq!((intent.workload, intent.criticality), (None, 3));
+    assert_eq!((intent.workload.given(), intent.criticality), (None, 3));
 }
 
 proptest! {
@@ -91,6 +98,6 @@ proptest! {
         let said = format!("{{\"workload_id\":\"{id}\",\"criticality\":{level}}}");
         let origin = WorkloadContext::of(Some(&HeaderValue::from_str(&said).unwrap()));
         prop_assert!((1..=5).contains(&origin.criticality));
-        prop_assert!(origin.id.is_none_or(|id| (1..=256).contains(&id.len())));
+        prop_assert!(origin.name.given().is_none_or(|id| (1..=256).contains(&id.len())));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flow::{Band, Span};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{refused, served};
 use crate::config::settings::LogFormat;
@@ -12,13 +12,14 @@ use crate::observe::access_line;
 use crate::observe::timestamp;
 
 const MOMENT: Duration = Duration::from_millis(1_794_733_953_123);
+const NUMBER: u64 = 1_794_733_953_123_456_789;
 
 fn text(record: &Record) -> String {
-    access_line::write(record, LogFormat::Text, MOMENT)
+    access_line::write(record, LogFormat::Text, MOMENT, NUMBER)
 }
 
 fn json(record: &Record) -> Value {
-    let line = access_line::write(record, LogFormat::Json, MOMENT);
+    let line = access_line::write(record, LogFormat::Json, MOMENT, NUMBER);
     assert_eq!(line.matches('\n').count(), 1, "one line: {line:?}");
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
@@ -34,9 +35,10 @@ fn r05_an_access_line_has_the_routing_decision() {
     };
     let expected = "time=2026-11-15T09:12:33.123Z request_id=r-1 method=POST \
         path=/v1/chat/completions status=200 outcome=ok model=chat target_model=llama flow=team-a \
-        priority=critical backend=gpu-a reason=normal-balanced boost=200.000 score=1450.500 \
-        queue_penalty=-50.000 attempts=1 bypassed=false wait_ms=12.345 first_byte_ms=150.000 \
-        total_ms=900.000 prompt_tokens=12 output_tokens=300 bytes_in=1000 bytes_out=20000\n";
+        priority=critical workload=etl criticality=4 backend=gpu-a reason=normal-balanced \
+        boost=200.000 score=1450.500 queue_penalty=-50.000 attempts=1 bypassed=false \
+        wait_ms=12.345 first_byte_ms=150.000 total_ms=900.000 prompt_tokens=12 \
+        output_tokens=300 bytes_in=1000 bytes_out=20000\n";
     assert_eq!(text(&record), expected);
     let line = json(&record);
     assert_eq!(line["priority"], "critical");
@@ -46,6 +48,24 @@ fn r05_an_access_line_has_the_routing_decision() {
     assert_eq!(line["wait_ms"], 12.345);
     assert_eq!(line["bypassed"], false);
     assert_eq!(line["time"], "2026-11-15T09:12:33.123Z");
+}
+
+/// W01: a request without a workload id has a generated one.
+#[test]
+fn w01_an_access_line_has_the_workload() {
+    let line = json(&served("chat", "llama"));
+    assert_eq!((&line["workload"], &line["criticality"]), (&json!("etl"), &json!(4)));
+    let unnamed = Record {
+        workload: String::new(),
+        workload_prefix: "unknown-",
+        criticality: 3,
+        ..served("chat", "llama")
+    };
+    assert_eq!(json(&unnamed)["workload"], format!("unknown-{NUMBER}"));
+    let expected = format!(" workload=unknown-{NUMBER} criticality=3 ");
+    assert!(text(&unnamed).contains(&expected), "{}", text(&unnamed));
+    let unread = Record { workload: String::new(), criticality: 0, ..served("chat", "llama") };
+    assert!(!text(&unread).contains("workload="), "{}", text(&unread));
 }
 
 #[test]
@@ -85,10 +105,11 @@ fn hostile_values_stay_inside_their_field() {
             path: value.into(),
             model: value.into(),
             flow: value.into(),
+            workload: value.into(),
             ..served("chat", "llama")
         };
         let line = json(&record);
-        for key in ["request_id", "path", "model", "flow"] {
+        for key in ["request_id", "path", "model", "flow", "workload"] {
             assert_eq!(line[key], value, "a program reads what was sent");
         }
         let line = text(&record);
