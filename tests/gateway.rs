@@ -5,6 +5,7 @@ mod bad_input;
 mod bands;
 mod batch;
 mod batch_cli;
+mod batch_teams;
 mod burst_queueing;
 mod client_connections;
 pub(crate) mod clients;

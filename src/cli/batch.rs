@@ -78,7 +78,8 @@ struct Server {
     /// The address of the gateway, with or without /v1.
     #[arg(long, default_value = URL)]
     url: String,
-    /// A header for every request, such as "Authorization: Bearer …"; may be repeated.
+    /// A header for every call, such as "Authorization: Bearer …"; may be repeated. The requests of
+    /// a batch keep the headers that name their flow, such as "x-team: lab".
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
     headers: Vec<String>,
     /// Print the gateway's JSON, for programs.

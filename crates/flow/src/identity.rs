@@ -50,7 +50,8 @@ pub struct ClassRule {
 /// The longest name of a flow or a workload, in bytes; longer names are cut.
 pub const NAME_MAX: usize = 256;
 
-const ABSENT: &str = "-";
+/// The name of a part that a request does not have, and of the flow of requests that have none.
+pub const ABSENT: &str = "-";
 const SEPARATOR: &str = "/";
 
 /// The name of the flow that a request belongs to.

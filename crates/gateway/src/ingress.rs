@@ -15,7 +15,7 @@ mod multipart_form;
 pub(crate) mod paging;
 pub(crate) mod path;
 mod prompt_size;
-mod tenant;
+mod sender;
 mod workload;
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ use crate::config::settings::Identity;
 use crate::reply::Fault;
 
 pub(crate) use self::prompt_size::BYTES_PER_TOKEN;
-pub(crate) use self::tenant::tenant;
+pub(crate) use self::sender::Sender;
 pub(crate) use self::workload::WorkloadName;
 
 /// What a request asks for, and everything that a decision about it needs.

@@ -32,6 +32,8 @@ const LINE_MAX: usize = 1 << 30;
   tidegate batch submit questions.jsonl --wait --output answers.jsonl --errors failed.jsonl
       Existing files are not overwritten without --force.
   tidegate batch submit questions.jsonl --window 30m --metadata team=search --url http://gw:8080
+  tidegate batch submit questions.jsonl -H 'x-team: lab'
+      The requests belong to the flow of this team, if the gateway forms flows by this header.
   id=$(tidegate batch submit questions.jsonl)
       Standard output has only the id.")]
 pub(super) struct Submit {

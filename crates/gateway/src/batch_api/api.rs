@@ -12,10 +12,11 @@ use store::ledger::{Added, Batch, File, ListQuery, Removed};
 use super::create_request::CreateBatch;
 use super::objects::{self, BatchObject, DeletedObject, FileObject};
 use super::{Batches, Download, Upload, faults, upload};
+use crate::config::settings::Identity;
+use crate::ingress::Sender;
 use crate::ingress::headers::{self, fresh_id};
 use crate::ingress::paging::Paging;
 use crate::ingress::path::{BatchCall, object_id};
-use crate::ingress::tenant;
 use crate::reply::Fault;
 
 /// The largest page of a list, and the default.
@@ -61,11 +62,12 @@ impl Batches {
         Ok(Upload::new(Arc::clone(self), boundary, slot))
     }
 
-    /// Answers a call with a complete body; uploads are separate.
+    /// Answers a call with a complete body; uploads are separate. `identity` says which headers
+    /// make up a flow.
     pub(crate) async fn answer(
         &self,
         call: BatchCall,
-        parts: &Parts,
+        (parts, identity): (&Parts, &Identity),
         body: &[u8],
         now: Moment,
     ) -> Result<BatchResponse, Fault> {
@@ -77,8 +79,8 @@ impl Batches {
             BatchCall::File => self.file(id).await?,
             BatchCall::DeleteFile => self.delete(id).await?,
             BatchCall::Create => {
-                let tenant = tenant(&parts.headers);
-                self.create(CreateBatch::read(body)?, tenant, now).await?
+                let sender = Sender::of(identity, &parts.headers);
+                self.create(CreateBatch::read(body)?, sender, now).await?
             }
             BatchCall::Batches => self.batches(paging()?).await?,
             BatchCall::Batch => self.batch(id).await?,
@@ -126,7 +128,7 @@ impl Batches {
     async fn create(
         &self,
         request: CreateBatch,
-        tenant: &str,
+        sender: Sender,
         now: Moment,
     ) -> Result<Response<Full<Bytes>>, Fault> {
         let keep = self.settings.keep;
@@ -135,7 +137,8 @@ impl Batches {
             endpoint: request.endpoint,
             input: request.input,
             window: request.window,
-            tenant: tenant.to_owned(),
+            tenant: sender.tenant,
+            headers: sender.headers,
             metadata: request.metadata,
             keep: request.lifetime.map_or(keep, |lifetime| lifetime.min(keep)),
             created: now,

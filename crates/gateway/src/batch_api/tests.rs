@@ -18,6 +18,7 @@ use store::{Body, Claim, ClaimRequest, Moment, Outcome, SqliteStore, Store as _}
 use tokio::runtime::Runtime;
 
 use super::*;
+use crate::config::settings::Identity;
 use crate::ingress::path::{BatchCall, Route, classify};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -95,9 +96,10 @@ impl World {
         let Ok(Route::Batch(call)) = classify(&parts.method, parts.uri.path()) else {
             panic!("{method} {path} is no call of the Batch API");
         };
+        let sender = (&parts, &Identity::default());
         self.run(async {
             let answered =
-                self.batches().answer(call, &parts, body.to_string().as_bytes(), now).await?;
+                self.batches().answer(call, sender, body.to_string().as_bytes(), now).await?;
             let bytes = match answered {
                 BatchResponse::Whole(response) => response.into_body().collect().await.unwrap(),
                 BatchResponse::File(response) => response.into_body().collect().await.unwrap(),

@@ -7,7 +7,7 @@ use flow::identity::NAME_MAX;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::headers::{REQUEST_ID, ends_here};
+use super::headers::{REQUEST_ID, WORKLOAD, ends_here};
 use crate::hop_by_hop;
 
 const PRIORITY: HeaderName = HeaderName::from_static("x-priority");
@@ -48,7 +48,9 @@ impl DispatchHeaders<'_> {
                 headers.insert(name, value);
             }
         }
-        let not_theirs = |name: &str| ends_here(name) || matches!(name, "host" | "content-length");
+        // The workload orders the requests of one flow only, so a sender may name it.
+        let control = |name: &str| ends_here(name) && name != WORKLOAD;
+        let not_theirs = |name: &str| control(name) || matches!(name, "host" | "content-length");
         hop_by_hop::strip(&mut headers, not_theirs);
         put(&mut headers, &HeaderName::from_static("traceparent"), self.trace());
         headers.insert(CONTENT_TYPE, JSON);
@@ -117,6 +119,7 @@ mod tests {
         let wanted = [
             ("X-Priority", "critical"),
             ("x-own", "kept"),
+            ("x-workload-context", "{}"),
             ("connection", "close"),
             ("x-gateway-inference-fairness-id", "vip"),
             ("bad name", "x"),
@@ -125,6 +128,7 @@ mod tests {
         let headers = dispatched(&wanted, "");
         assert_eq!(headers["x-priority"], "best-effort");
         assert_eq!(headers["x-own"], "kept");
+        assert_eq!(headers["x-workload-context"], "{}");
         assert!(!headers.contains_key("connection"));
         assert!(!headers.contains_key("x-gateway-inference-fairness-id"));
         assert!(!headers.contains_key("x-bad"));

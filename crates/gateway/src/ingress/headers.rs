@@ -13,6 +13,7 @@ use super::{duration, identifier, multipart_form};
 use crate::hop_by_hop;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const WORKLOAD: &str = "x-workload-context";
 const SELECTION: HeaderName = HeaderName::from_static("test-epp-endpoint-selection");
 
 /// The control headers of a request. If a header occurs twice, the first one counts.

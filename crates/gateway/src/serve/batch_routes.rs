@@ -28,17 +28,18 @@ pub(super) async fn answer(
     (parts, body): (&Parts, Incoming),
     received: &mut u64,
 ) -> Result<BatchResponse, Fault> {
+    let config = state.config.load_full();
+    let sender = (parts, &config.identity);
     let batches = durable_queues.ok_or(Fault::BatchDisabled).and_then(DurableQueues::batches);
     match (batches, call) {
         (_, BatchCall::OtherMethod) => Err(Fault::MethodNotAllowed),
         (Err(fault), _) => Err(fault),
         (Ok(batches), BatchCall::Upload) => upload(state, batches, (parts, body), received).await,
         (Ok(batches), BatchCall::Create) => {
-            let server = &state.config.load_full().server;
-            let (bytes, _held) = request_body::collect(body, server, state).await?;
-            batches.answer(call, parts, &bytes, clock::moment()).await
+            let (bytes, _held) = request_body::collect(body, &config.server, state).await?;
+            batches.answer(call, sender, &bytes, clock::moment()).await
         }
-        (Ok(batches), _) => batches.answer(call, parts, &Bytes::new(), clock::moment()).await,
+        (Ok(batches), _) => batches.answer(call, sender, &Bytes::new(), clock::moment()).await,
     }
 }
 

@@ -1,13 +1,11 @@
 //! [`Store::claim`](crate::Store::claim): claims the first messages of a lane.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use rusqlite::types::Type;
 use rusqlite::{Row, Transaction, params};
 
-use super::columns::{count, first, millis, moment};
+use super::columns::{count, first, map, millis, moment};
 use crate::message::{Body, Message};
 use crate::{Claim, ClaimRef, ClaimRequest};
 
@@ -69,12 +67,5 @@ fn body(row: &Row<'_>) -> rusqlite::Result<Body> {
         Some(bytes) => Body::Bytes(bytes.into()),
         None if count(row, 12)? == 0 => Body::Bytes(Bytes::new()),
         None => Body::Gone,
-    })
-}
-
-fn map(row: &Row<'_>, column: usize) -> rusqlite::Result<BTreeMap<String, String>> {
-    let text = row.get_ref(column)?.as_str()?;
-    serde_json::from_str(text).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
     })
 }

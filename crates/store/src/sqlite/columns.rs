@@ -1,8 +1,11 @@
 //! Conversions between columns and the types of the store.
 
-use rusqlite::Row;
-use rusqlite::types::FromSql;
+use std::collections::BTreeMap;
 
+use rusqlite::Row;
+use rusqlite::types::{FromSql, Type};
+
+use crate::error::{ErrorKind, StoreError};
 use crate::moment::Moment;
 
 /// A moment as it is stored. A moment beyond the range of SQLite's integers means never.
@@ -18,6 +21,20 @@ pub(super) fn signed(number: u64) -> i64 {
 /// A limit as it is stored.
 pub(super) fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// A map of texts as it is stored: a JSON object.
+pub(super) fn json(map: &BTreeMap<String, String>) -> Result<String, StoreError> {
+    serde_json::to_string(map)
+        .map_err(|error| StoreError::new(ErrorKind::Invalid, error.to_string()).caused_by(error))
+}
+
+/// Reads a map of texts.
+pub(super) fn map(row: &Row<'_>, column: usize) -> rusqlite::Result<BTreeMap<String, String>> {
+    let text = row.get_ref(column)?.as_str()?;
+    serde_json::from_str(text).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
+    })
 }
 
 /// Reads a moment.

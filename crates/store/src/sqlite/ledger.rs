@@ -20,6 +20,7 @@ mod lines;
 mod status;
 pub(super) mod tables;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,6 +73,8 @@ pub struct Batch {
     pub window: String,
     /// The tenant; empty for none.
     pub tenant: String,
+    /// Headers of the client that all requests carry.
+    pub headers: BTreeMap<String, String>,
     /// The metadata of the client, as JSON.
     pub metadata: Option<String>,
     /// How long the result files are kept.

@@ -1,10 +1,8 @@
 //! [`Store::submit`](crate::Store::submit): inserts messages that are not known yet.
 
-use std::collections::BTreeMap;
-
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
-use super::columns::{first, millis, signed};
+use super::columns::{first, json, millis, signed};
 use crate::Receipt;
 use crate::error::{ErrorKind, StoreError};
 use crate::message::{Body, Message};
@@ -63,9 +61,4 @@ fn insert(tx: &Transaction<'_>, message: &Message) -> Result<(), StoreError> {
         tx.prepare_cached(sql)?.execute(params![tx.last_insert_rowid(), &bytes[..]])?;
     }
     Ok(())
-}
-
-fn json(map: &BTreeMap<String, String>) -> Result<String, StoreError> {
-    serde_json::to_string(map)
-        .map_err(|error| StoreError::new(ErrorKind::Invalid, error.to_string()).caused_by(error))
 }

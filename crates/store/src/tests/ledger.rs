@@ -121,6 +121,7 @@ fn batch(id: &str) -> Batch {
         input: format!("file-{id}"),
         window: "24h".into(),
         tenant: "t".into(),
+        headers: [("x-team".into(), "lab".into())].into(),
         metadata: Some("{\"a\":\"b\"}".into()),
         keep: Duration::from_secs(50),
         created: at(1),

@@ -99,6 +99,7 @@ fn message(batch: &Batch, path: &Path, checked: &CheckedInput, entry: &RequestSp
         deadline: batch.deadline,
         endpoint: batch.endpoint.clone(),
         model: checked.models.get(entry.model).cloned().unwrap_or_default(),
+        headers: batch.headers.clone(),
         route: batch.id.clone(),
         body: Body::Slice { file: path.into(), offset: entry.offset, length: entry.length },
         ..Message::default()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
-use super::super::columns::{self, first, millis, optional_moment, signed};
+use super::super::columns::{self, first, json, millis, optional_moment, signed};
 use super::super::submit;
 use super::files;
 use super::{
@@ -24,9 +24,9 @@ const SELECT: &str = "SELECT b.id, endpoint, input, span, tenant, metadata, keep
      deadline, status, in_progress, finalizing, cancelling, ended, b.total, \
      iif(ended IS NULL, ifnull(t.answered_well, 0), b.completed), \
      iif(ended IS NULL, ifnull(t.failed, 0), b.failed), queued, model, output, failures, flaws, \
-     ending FROM batches b LEFT JOIN tallies t ON t.route = b.id";
+     ending, headers FROM batches b LEFT JOIN tallies t ON t.route = b.id";
 
-pub(super) fn add(tx: &Transaction<'_>, batch: &Batch) -> rusqlite::Result<Added> {
+pub(super) fn add(tx: &Transaction<'_>, batch: &Batch) -> Result<Added, StoreError> {
     let input = files::get(tx, &batch.input)?;
     if input.is_none_or(|file| file.purpose != PURPOSE) {
         return Ok(Added::NoInput);
@@ -38,7 +38,8 @@ pub(super) fn add(tx: &Transaction<'_>, batch: &Batch) -> rusqlite::Result<Added
         return Ok(Added::TooMany);
     }
     let sql = "INSERT INTO batches (id, endpoint, input, span, tenant, metadata, keep, created, \
-               deadline, status) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+               deadline, status, headers) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
     tx.prepare_cached(sql)?.execute(params![
         batch.id,
         batch.endpoint,
@@ -50,6 +51,7 @@ pub(super) fn add(tx: &Transaction<'_>, batch: &Batch) -> rusqlite::Result<Added
         millis(batch.created),
         millis(batch.deadline),
         Status::Validating,
+        json(&batch.headers)?,
     ])?;
     Ok(Added::Kept)
 }
@@ -167,5 +169,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Batch> {
         failures: row.get(20)?,
         flaws: row.get(21)?,
         ending: row.get(22)?,
+        headers: columns::map(row, 23)?,
     })
 }

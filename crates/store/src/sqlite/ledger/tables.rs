@@ -1,5 +1,9 @@
 //! The tables of the ledger.
 
+/// The SQL of the third version of the file.
+pub(in crate::sqlite) const HEADERS: &str =
+    "ALTER TABLE batches ADD COLUMN headers TEXT NOT NULL DEFAULT '{}';";
+
 /// The SQL of the second version of the file.
 pub(in crate::sqlite) const TABLES: &str = "
 CREATE TABLE files (

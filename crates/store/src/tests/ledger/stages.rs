@@ -11,6 +11,21 @@ async fn d10_a_batch_is_stored_unchanged() {
     assert_eq!(world.due(0).await, (vec!["batch_1".to_owned()], false));
 }
 
+/// A file of the version before batches had headers.
+#[tokio::test]
+async fn d10_a_batch_of_an_older_file_has_no_headers() {
+    let mut world = World::new();
+    world.add("batch_1").await;
+    world.store = None;
+    let shell = rusqlite::Connection::open(world.folder.join("queue.db")).unwrap();
+    let older = "ALTER TABLE batches DROP COLUMN headers; PRAGMA user_version = 2;";
+    shell.execute_batch(older).unwrap();
+    drop(shell);
+    world.reopen();
+    let expected = Batch { headers: Default::default(), ..batch("batch_1") };
+    assert_eq!(world.batch("batch_1").await, expected);
+}
+
 #[tokio::test]
 async fn d10_lines_are_queued_once_despite_crashes() {
     let mut world = World::new();
