@@ -1,8 +1,8 @@
-//! A quiet tenant beside a flooding one, in the same band.
+//! A tenant beside one that takes more than its share: by many requests, or by many names.
 
 use std::time::Duration;
 
-use crate::support::gateway::config;
+use crate::support::gateway::{ONE, config};
 use crate::support::scripted_response::Step;
 use crate::support::{Backend, Gateway, ScriptedResponse, Stopwatch, chat};
 
@@ -41,4 +41,29 @@ fn q06_a_flooding_team_does_not_slow_a_quiet_one() {
     // served would take 12 s here.
     assert!(waits[4] < Duration::from_millis(1200), "{waits:?}");
     gateway.await_idle();
+}
+
+/// Fairness is between the names of flows. A client gains nothing by inventing names if it cannot
+/// choose the name of its flow; here a proxy sets it. A client that chooses the name has as many
+/// shares as names.
+#[test]
+fn q06_invented_names_gain_nothing_where_a_proxy_names_the_flow() {
+    for (flow_by, expected) in [("header:x-tenant", 9..=11), ("header:x-team", 0..=1)] {
+        let backend = Backend::held();
+        let sections = format!("[queue]\nflow_by = [\"{flow_by}\"]\n{ONE}");
+        let (gateway, running) = Gateway::occupied(&sections, &backend, &chat("m"));
+        let mut calls = vec![running];
+        for number in 0..30 {
+            let greedy = chat("m").tag("greedy").header("x-tenant", "greedy");
+            let greedy = greedy.header("x-team", &format!("team-{number}"));
+            calls.push(gateway.enqueue(&greedy, 2 * number));
+            let honest = chat("m").tag("honest").header("x-tenant", "honest");
+            calls.push(gateway.enqueue(&honest.header("x-team", "honest"), 2 * number + 1));
+        }
+        backend.open();
+        assert!(calls.into_iter().all(|call| call.finish().status == 200));
+        let order = backend.tags();
+        let served = order[1..21].iter().filter(|tag| *tag == "honest").count();
+        assert!(expected.contains(&served), "{flow_by}: {served} of the first 20 are honest");
+    }
 }

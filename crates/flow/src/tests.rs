@@ -15,6 +15,7 @@ mod fixture;
 mod histories;
 mod lane_scheduler;
 mod limits;
+mod many_names;
 mod misuse;
 mod oracles;
 mod orders;

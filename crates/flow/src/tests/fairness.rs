@@ -399,10 +399,11 @@ fn q06_a_flood_of_fresh_names_starves_no_flow() {
     assert!(fixture.gate.flows().count() <= 64 + 102, "names are forgotten");
 }
 
-/// Q06: beside flows that keep their names, a fresh name for every ask gains nothing: one such
-/// client among eleven gets an eleventh, for any weights of the others.
+/// Q06: beside flows that keep their names, a fresh name for every ask is as good as one kept name
+/// while the client has one ask at a time: one such client among eleven gets an eleventh, for any
+/// weights of the others. With several at a time it has several shares (`many_names`).
 #[test]
-fn q06_a_fresh_name_for_every_ask_gains_nothing() {
+fn q06_a_fresh_name_for_each_of_one_ask_at_a_time_gains_nothing() {
     for (class, share) in [(1, 1.0 / 11.0), (4, 1.0 / 41.0)] {
         let mut fixture = Fixture::new(weighted(1.0), 1);
         let mut running = fixture.start("first");

@@ -61,7 +61,8 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             "flow_by",
             Texts(&NOT_EMPTY),
             "The parts that make up a flow, in this order: model, target_model, workload, \
-             fairness_id or header:NAME. Requests that have none of them share one flow.",
+             fairness_id or header:NAME. Requests that have none of them share one flow. The queue \
+             is fair between flows, so clients should not be able to choose their names.",
         )
         .default("[\"model\"]"),
         key("order", Keyword(words::<Order>), "The order of requests inside a flow.")
