@@ -3,9 +3,10 @@
 //!
 //! It finds quotes and brackets that do not match, operators without an operand at the ends of an
 //! expression or of an argument, and characters that PromQL does not have, such as the variables of
-//! Grafana. It refuses nothing that a server accepts. It does not find misspelt names and
-//! functions, wrong arguments, or operands without an operator between them. The server refuses
-//! those, and the gate then shows the server's error.
+//! Grafana. It refuses nothing that a server accepts, also not the names and templates of
+//! VictoriaMetrics. It does not find misspelt names and functions, wrong arguments, or operands
+//! without an operator between them. The server refuses those, and the gate then shows the server's
+//! error.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -14,17 +15,21 @@ use crate::schema::Section;
 
 /// Operators that are spelled like names.
 const WORDS: [&str; 4] = ["and", "or", "unless", "atan2"];
+/// Words between an operator and its right operand. All but the first may have a list of labels.
+const MODIFIERS: [&str; 5] = ["bool", "on", "ignoring", "group_left", "group_right"];
 
 /// An expression that is being read.
 struct Expression<'a> {
     text: &'a str,
     letters: Peekable<CharIndices<'a>>,
-    /// The brackets that are open.
-    open: Vec<char>,
+    /// The brackets that are open, each with the operator whose operand comes after it.
+    open: Vec<(char, Option<&'a str>)>,
     /// Whether an argument has begun.
     begun: bool,
     /// The operator before this place, if its right operand has not come.
     due: Option<&'a str>,
+    /// Whether a parenthesis here is the list of labels of a modifier.
+    modified: bool,
 }
 
 /// Refuses the expressions of these keys if they have a mistake.
@@ -40,20 +45,23 @@ pub(in crate::gates) fn refuse_mistakes(section: &Section<'_>, keys: &[&str]) {
 /// Finds the first mistake.
 fn check(text: &str) -> Result<(), String> {
     let letters = text.char_indices().peekable();
-    let mut expression = Expression { text, letters, open: Vec::new(), begun: false, due: None };
+    let (open, begun, due, modified) = (Vec::new(), false, None, false);
+    let mut expression = Expression { text, letters, open, begun, due, modified };
     while let Some((at, letter)) = expression.letters.next() {
         expression.token(at, letter)?;
     }
     match (expression.open.last(), expression.due) {
-        (Some(open), _) => Err(format!("has a {open} that is not closed")),
+        (Some((open, _)), _) => Err(format!("has a {open} that is not closed")),
         (None, Some(operator)) => Err(format!("ends after {operator:?}")),
         (None, None) if !expression.begun => Err("is empty".into()),
         (None, None) => Ok(()),
     }
 }
 
+/// Whether a letter is part of a name, a number or a duration. VictoriaMetrics has names with
+/// letters of any language and with escapes.
 fn is_name(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':' | '.')
+    letter.is_alphanumeric() || matches!(letter, '_' | ':' | '.' | '\\')
 }
 
 // === impl Expression ===
@@ -69,18 +77,18 @@ impl<'a> Expression<'a> {
                 self.operand();
             }
             '(' | '[' | '{' => {
-                self.open.push(letter);
-                (self.begun, self.due) = (letter != '(', None);
+                self.open.push((letter, self.due.filter(|_| self.modified)));
+                self.operand();
+                self.begun = letter != '(';
             }
             ')' | ']' | '}' => {
                 self.complete()?;
                 self.close(letter)?;
-                self.operand();
             }
             letter if is_name(letter) => self.word(at),
             // The operators of matchers and ranges are other ones.
             '=' | '!' | '~' | ',' | '<' | '>' | '+' | '-' | '*' | '/' | '%' | '^' | '@'
-                if self.open.last().is_some_and(|open| *open != '(') => {}
+                if self.open.last().is_some_and(|(open, _)| *open != '(') => {}
             ',' => {
                 self.complete()?;
                 self.begun = false;
@@ -94,7 +102,7 @@ impl<'a> Expression<'a> {
     }
 
     fn operand(&mut self) {
-        (self.begun, self.due) = (true, None);
+        (self.begun, self.due, self.modified) = (true, None, false);
     }
 
     /// Refuses an argument that ends after an operator.
@@ -106,39 +114,45 @@ impl<'a> Expression<'a> {
     }
 
     fn close(&mut self, letter: char) -> Result<(), String> {
-        let due = match self.open.pop() {
-            Some('(') => ')',
-            Some('[') => ']',
-            Some(_) => '}',
-            None => return Err(format!("has a {letter} that closes nothing")),
+        let Some((open, due)) = self.open.pop() else {
+            return Err(format!("has a {letter} that closes nothing"));
         };
-        if letter == due { Ok(()) } else { Err(format!("has a {letter} where {due} is due")) }
+        let closing = match open {
+            '(' => ')',
+            '[' => ']',
+            _ => '}',
+        };
+        if letter != closing {
+            return Err(format!("has a {letter} where {closing} is due"));
+        }
+        self.operand();
+        self.due = due;
+        Ok(())
     }
 
     fn word(&mut self, at: usize) {
-        let mut end = at + 1;
-        while let Some((at, letter)) = self.letters.next_if(|&(_, letter)| is_name(letter)) {
-            end = at + letter.len_utf8();
-        }
+        while self.letters.next_if(|&(_, letter)| is_name(letter)).is_some() {}
+        let end = self.letters.peek().map_or(self.text.len(), |&(end, _)| end);
         let word = &self.text[at..end];
         let is_any = |words: &[&str]| words.iter().any(|known| known.eq_ignore_ascii_case(word));
         match self.due {
             None if self.begun && is_any(&WORDS) => self.due = Some(word),
-            Some(_) if is_any(&["bool"]) => {}
+            Some(_) if is_any(&MODIFIERS) => self.modified = true,
             _ => self.operand(),
         }
     }
 
     fn operator(&mut self, at: usize, letter: char) -> Result<(), String> {
         let long = self.letters.next_if(|&(_, next)| next == '=' && "=!<>".contains(letter));
-        if long.is_none() && "=!~".contains(letter) {
+        let is_template = letter == '=' && self.text.get(..4) == Some("WITH");
+        if long.is_none() && "=!~".contains(letter) && !is_template {
             return Err(format!("has a {letter}, which is not an operator"));
         }
         let operator = &self.text[at..at + 1 + usize::from(long.is_some())];
         if !self.begun && !matches!(letter, '+' | '-') {
             return Err(format!("has nothing before {operator:?}"));
         }
-        self.due = Some(operator);
+        (self.due, self.modified) = (Some(operator), false);
         Ok(())
     }
 
@@ -171,6 +185,9 @@ mod tests {
             "a > bool b and on(x) c UNLESS ignoring(y) d atan2 e",
             "and",
             "a or or",
+            "a and on(x) and",
+            "WITH (x = {job=\"y\"}) sum(a{x}) default 0",
+            "größe{straße=\"x\"} / foo\\-bar",
             "sum(a </ 3)",
             "label_replace(c, \"d\", '$1', \"e\", `\\`) @ 1700000000.5",
             "(a or b)[5m:] offset -1h",
@@ -188,6 +205,7 @@ mod tests {
             ("f(a, / b)", "has nothing before \"/\""),
             ("f(a +, b)", "has nothing after \"+\""),
             ("a > bool", "ends after \">\""),
+            ("a / on(b) group_left(c)", "ends after \"/\""),
             ("a >=", "ends after \">=\""),
             ("a{b='x\n'}", "has a ' that is not closed"),
             ("a{b=\"\\\"}", "has a \" that is not closed"),
@@ -197,6 +215,64 @@ mod tests {
         ] {
             assert_eq!(check(expression), Err(why.into()), "{expression}");
         }
+    }
+
+    /// Expressions with one word more, less or another one, in each place.
+    fn variations() -> Vec<String> {
+        let expressions = [
+            "1 - busy{server=\"a\"} / 10",
+            "sum by (job, le) (rate(a:b[1m])) / on(job) group_left(x) sum(c) by (job)",
+            "rate(a{job='x'}[5m:1m] offset 10m) > bool 3",
+            "(a or b) unless ignoring(c) d @ end()",
+            "quantile(0.9, a) == -b ^ 2 # c",
+            "a unless on(x) b",
+        ];
+        let words =
+            "a|and|or|on(x)|bool|by|offset|-|*|=|!=|<|(|)|{|}|[5m]|,|\"|'s'|#|1e-3|@|sum|$x|";
+        let words: Vec<&str> = words.split('|').collect();
+        let mut all = Vec::new();
+        for expression in expressions {
+            let parts: Vec<&str> = expression.split(' ').collect();
+            for (at, word) in
+                (0..parts.len()).flat_map(|at| words.iter().map(move |word| (at, *word)))
+            {
+                let (before, after) = parts.split_at(at);
+                all.push([before, &[word], after].concat().join(" "));
+                all.push([before, &[word], &after[1..]].concat().join(" "));
+            }
+        }
+        all
+    }
+
+    /// promtool has the parser of the server.
+    #[test]
+    fn d06_no_expression_is_refused_that_prometheus_accepts() {
+        let all = variations();
+        let rule = |(at, expression): (usize, &String)| {
+            let name = format!("r{at}");
+            serde_json::json!({ "record": name, "expr": expression })
+        };
+        let rules: Vec<_> = all.iter().enumerate().map(rule).collect();
+        let rules = serde_json::json!({ "groups": [{ "name": "g", "rules": rules }] });
+        let file = std::env::temp_dir().join(format!("tidegate-rules-{}", std::process::id()));
+        std::fs::write(&file, rules.to_string()).unwrap();
+        let promtool =
+            std::process::Command::new("promtool").args(["check", "rules"]).arg(&file).output();
+        std::fs::remove_file(&file).unwrap();
+        let promtool =
+            promtool.unwrap_or_else(|error| panic!("promtool: {error}: run tools/setup.sh"));
+        let said = String::from_utf8([promtool.stdout, promtool.stderr].concat()).unwrap();
+        let numbers = said.split(", \"r").filter_map(|rest| rest.split('"').next()?.parse().ok());
+        let numbers: std::collections::BTreeSet<usize> = numbers.collect();
+        let refused = |at: usize| numbers.contains(&at);
+        let (mut both, mut accepted) = (0, 0);
+        for (at, expression) in all.iter().enumerate() {
+            let ours = check(expression);
+            assert!(ours.is_ok() || refused(at), "{expression}: {ours:?}");
+            both += usize::from(ours.is_err());
+            accepted += usize::from(!refused(at));
+        }
+        assert!(both > 500 && accepted > 100, "{both} and {accepted} of {}", all.len());
     }
 
     proptest! {
