@@ -126,7 +126,10 @@ const GATEWAY: &[Room] = &[
             "state",
         ],
     ),
-    ("proxy", &["backend", "body_memory", "clock", "jitter", "reply", "request", "upstream"]),
+    (
+        "proxy",
+        &["backend", "body_memory", "clock", "jitter", "reply", "request", "task", "upstream"],
+    ),
     ("admin", &["backend", "config", "ingress", "observe", "reply", "state"]),
     ("dbus", &["admin", "config", "state", "task"]),
     ("lifecycle", &["backend", "config", "dbus", "observe", "state", "task"]),

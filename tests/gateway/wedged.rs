@@ -1,11 +1,18 @@
 //! N05: backends that accept requests and respond to none, and backends that only seem to.
 
+use std::time::Duration;
+
 use crate::support::gateway::{TWO, config};
 use crate::support::scripted_response::Step;
-use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
+use crate::support::{Backend, Call, Engine, Gateway, HttpRequest, ScriptedResponse, Stopwatch};
+use crate::support::{chat, eventually};
 
 const CLIENTS: usize = 40;
 const SOON: &str = "[health]\nsilence_limit = \"500ms\"\n";
+
+/// Exactly three in flight at the backend.
+const THREE: &str = "[controller]\nlower_bound_per_backend = 3\n\
+    watermark_per_backend = 3\nupper_bound_per_backend = 3\n";
 
 /// A response that comes as a whole and is short.
 fn short() -> HttpRequest {
@@ -80,17 +87,102 @@ fn n05_a_stream_without_a_first_byte_is_taken_back() {
 #[test]
 fn n05_a_backend_that_stops_after_a_response_is_noticed() {
     let backend = Backend::start(|seen| match (seen.tag().as_str(), seen.number) {
-        ("early", 1) => ScriptedResponse::silence(),
+        ("early", 1..=2) => ScriptedResponse::silence(),
+        _ => ScriptedResponse::ok(),
+    });
+    let gateway = Gateway::before(&format!("{SOON}{THREE}"), &backend);
+    assert_eq!(gateway.ask(&short()).status, 200);
+    let early = [1, 2].map(|number| {
+        let call = gateway.send(&short().tag("early"));
+        backend.await_seen(1 + number);
+        call
+    });
+    assert_eq!(gateway.ask(&short()).status, 200);
+    ejected(&gateway, "one");
+    served(early.into());
+    assert_eq!(sent(&backend, "early"), 4);
+}
+
+/// A trial takes no longer than other requests, and costs its client no failure.
+#[test]
+fn n05_every_trial_of_a_wedged_backend_moves_to_a_good_one() {
+    let wedged = Backend::start(|_| ScriptedResponse::silence());
+    let good = Backend::start(|_| ScriptedResponse::ok().after_ms(5));
+    let backends = [("wedged", wedged.address()), ("good", good.address())];
+    let health = format!("{SOON}eject_for = \"50ms\"\n");
+    let ttl = "[queue]\nqueue_ttl = \"4s\"\n";
+    let gateway = Gateway::start(&config(&format!("{ttl}{health}{TWO}"), &backends));
+    let mut calls = std::collections::VecDeque::new();
+    while wedged.seen().len() < 8 {
+        calls.push_back(gateway.send(&chat("m").streamed()));
+        // Requests at the good backend go on while one is at the wedged one.
+        if calls.len() > 8 {
+            served(calls.pop_front().into_iter().collect());
+        }
+    }
+    served(calls.into());
+}
+
+/// The model may have to be loaded again, because the last response was for another one.
+#[test]
+fn n05_a_backend_that_may_load_a_model_is_waited_for() {
+    let slow = |tag: &str| matches!(tag, "cold");
+    let backend = Backend::start(move |seen| match slow(&seen.tag()) {
+        true => ScriptedResponse::ok().after_ms(2500),
+        false => ScriptedResponse::ok(),
+    });
+    let entry = format!("url = \"http://{}\"\nmodels = [\"m\", \"n\"]", backend.address());
+    let gateway = format!("{SOON}{TWO}[[backends]]\nid = \"one\"\n{entry}\n");
+    let gateway = Gateway::start(&gateway);
+    for model in ["m", "n"] {
+        assert_eq!(gateway.ask(&chat(model).streamed()).status, 200);
+    }
+    let cold = chat("m").streamed().tag("cold");
+    served(vec![gateway.send(&cold), gateway.send(&cold)]);
+    assert_eq!((sent(&backend, "cold"), &gateway.backend("one")["state"]), (2, &"ready".into()));
+}
+
+#[test]
+fn n05_one_request_alone_does_not_eject_the_only_backend() {
+    let backend = Backend::start(|seen| match seen.tag().as_str() {
+        "slow" => ScriptedResponse::ok().after_ms(2500),
         _ => ScriptedResponse::ok(),
     });
     let gateway = Gateway::before(&format!("{SOON}{TWO}"), &backend);
-    assert_eq!(gateway.ask(&short()).status, 200);
-    let early = gateway.send(&short().tag("early"));
-    backend.await_seen(2);
-    assert_eq!(gateway.ask(&short()).status, 200);
-    ejected(&gateway, "one");
-    assert_eq!(early.finish().status, 200);
-    assert_eq!(sent(&backend, "early"), 2);
+    assert_eq!(gateway.ask(&chat("m").streamed()).status, 200);
+    assert_eq!(gateway.ask(&chat("m").streamed().tag("slow")).status, 200);
+    assert_eq!((sent(&backend, "slow"), &gateway.backend("one")["state"]), (1, &"ready".into()));
+}
+
+/// Taken back, it could not wait for another attempt.
+#[test]
+fn n05_a_request_whose_time_to_live_is_over_stays_at_its_backend() {
+    let backend = Backend::start(|seen| match seen.tag().as_str() {
+        "slow" => ScriptedResponse::ok().after_ms(2500),
+        _ => ScriptedResponse::ok(),
+    });
+    let ttl = "[queue]\nqueue_ttl = \"2s\"\n";
+    let gateway = Gateway::before(&format!("{ttl}{SOON}{TWO}"), &backend);
+    assert_eq!(gateway.ask(&chat("m").streamed()).status, 200);
+    let slow = chat("m").streamed().tag("slow");
+    served(vec![gateway.send(&slow), gateway.send(&slow)]);
+    assert_eq!(sent(&backend, "slow"), 2);
+}
+
+/// The end of the wait is the client's, not the backend's.
+#[test]
+fn n05_a_deadline_of_a_client_ejects_no_backend_over_http_2() {
+    for limit in ["0s", "10s"] {
+        let engine = Engine::start(&["--time-to-first-token", "3s"]);
+        let entry = format!("url = \"http://{}\"\nhttp2 = true", engine.address());
+        let health = format!("[health]\nsilence_limit = \"{limit}\"\n");
+        let gateway = format!("{health}{TWO}[[backends]]\nid = \"one\"\n{entry}\n");
+        let gateway = Gateway::start(&gateway);
+        let ask = chat("stand-in").with("max_tokens", 4).streamed();
+        let answer = gateway.ask(&ask.header("X-Request-Timeout-Ms", "300"));
+        assert_eq!(answer.status, 504, "{}", answer.text());
+        assert_eq!(gateway.backend("one")["state"], "ready");
+    }
 }
 
 /// An engine whose places are all taken begins no response, but the streams that it has go on.
@@ -121,14 +213,27 @@ fn n05_a_backend_that_streams_is_not_silent() {
 /// A response that comes as a whole may take long, if its client does not limit it.
 #[test]
 fn n05_a_long_response_without_a_limit_is_waited_for() {
-    let backend = Backend::start(|seen| match seen.tag().as_str() {
-        "long" => ScriptedResponse::ok().after_ms(2500),
-        _ => ScriptedResponse::ok(),
-    });
-    let gateway = Gateway::before(&format!("{SOON}{TWO}"), &backend);
+    let server = || {
+        Backend::start(|seen| match seen.tag().as_str() {
+            "long" => ScriptedResponse::ok().after_ms(2500),
+            _ => ScriptedResponse::ok(),
+        })
+    };
     let image = r#"{"model": "m", "prompt": "the tide"}"#;
     let image = HttpRequest::post("/v1/images/generations", image);
-    assert_eq!(gateway.ask(&image).status, 200);
-    assert_eq!(gateway.ask(&image.tag("long")).status, 200);
-    assert_eq!((sent(&backend, "long"), &gateway.backend("one")["state"]), (1, &"ready".into()));
+    for ask in [image, chat("m")] {
+        let servers = [server(), server()];
+        let backends = [("first", servers[0].address()), ("second", servers[1].address())];
+        let gateway = Gateway::start(&config(&format!("{SOON}{TWO}"), &backends));
+        assert!((0..6).all(|_| gateway.ask(&ask).status == 200));
+        let long = gateway.send(&ask.clone().tag("long"));
+        let watch = Stopwatch::start();
+        while watch.elapsed() < Duration::from_millis(2000) {
+            assert_eq!(gateway.ask(&ask).status, 200, "other responses come");
+        }
+        assert_eq!(long.finish().status, 200);
+        let sent: usize = servers.iter().map(|server| sent(server, "long")).sum();
+        assert_eq!(sent, 1);
+        assert!(gateway.backends().iter().all(|backend| backend["state"] == "ready"));
+    }
 }

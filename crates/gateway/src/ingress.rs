@@ -57,8 +57,9 @@ pub(crate) struct Intent {
     pub(crate) cost: u64,
     pub(crate) prompt: u64,
     pub(crate) tokens: u64,
-    /// Whether the client limits the output, or there is none.
-    pub(crate) output_limited: bool,
+    /// Whether the time to its first byte can be bounded: it generates text, as a stream or up to a
+    /// limit of the client.
+    pub(crate) measurable: bool,
     /// Whether the response is a stream.
     pub(crate) streamed: bool,
     /// The longest wait, and the time until the client gives up.
@@ -140,7 +141,7 @@ fn read_as(
         cost: estimate.cost,
         prompt: estimate.prompt,
         tokens: estimate.tokens,
-        output_limited: estimate.output_limited,
+        measurable: kind.generates() && (streamed || fields.output.is_some()),
         streamed,
         ttl: controls.ttl().map(|asked| asked.min(ttl_of(config, class))),
         deadline: controls.deadline(),

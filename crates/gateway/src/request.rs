@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use flow::{ModelId, Span, Time};
 
-use crate::backend::EndpointAddress;
+use crate::backend::{BegunRequest, EndpointAddress};
 use crate::config::Config;
 use crate::hold::HoldPlace;
-use crate::ingress::Intent;
+use crate::ingress::{self, Intent};
 use crate::scheduler::Permit;
 use crate::state::State;
 
@@ -74,6 +74,18 @@ impl Request {
     pub(crate) fn replaced_model(&self) -> Option<&str> {
         let (model, target) = (self.intent.model.as_deref()?, self.intent.target.as_deref()?);
         (model != target).then_some(model)
+    }
+
+    /// The request as statistics of its backend know it.
+    pub(crate) fn begun(&self) -> BegunRequest {
+        BegunRequest { model: self.model.unwrap_or(ModelId(0)), sent: self.record.sent }
+    }
+
+    /// Whether it could wait again for at least this long before its time to live ends.
+    pub(crate) fn may_wait_for(&self, span: Span) -> bool {
+        let usual = ingress::ttl_of(&self.config, self.intent.class);
+        let ttl = self.intent.ttl.unwrap_or(usual);
+        self.age().nanos().saturating_add(span.nanos()) < ttl.nanos()
     }
 
     /// The time since the request arrived.

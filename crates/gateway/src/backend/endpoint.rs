@@ -9,7 +9,7 @@ use http::header::InvalidHeaderValue;
 use http::uri::{Authority, InvalidUri, Scheme};
 use http::{HeaderValue, Uri};
 
-use super::passive_stats::PassiveStats;
+use super::passive_stats::{BegunRequest, PassiveStats};
 use crate::config::settings::{BackendKind, BackendSpec};
 
 /// The port of a URL without a port.
@@ -60,9 +60,9 @@ pub(crate) enum UrlProblem {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// Records the time to the first byte of the response to a request that was sent at `sent`.
-    pub(crate) fn note(&self, sent: Time, first_byte: Span, streamed: bool) {
-        self.stats.note(sent, first_byte, streamed);
+    /// Records the time to the first byte of the response to a request.
+    pub(crate) fn note(&self, request: BegunRequest, first_byte: Span, streamed: bool) {
+        self.stats.note(request, first_byte, streamed);
     }
 
     /// Records that a part of a response has come.
@@ -81,18 +81,18 @@ impl Endpoint {
         self.stats.longest(streamed)
     }
 
-    /// Records that it begins no response. It may then be silent for longer, until it answers.
-    pub(crate) fn found_silent(&self, now: Time, patience: Span) {
-        self.stats.found_silent(now, patience);
+    /// Records that it begins no response.
+    pub(crate) fn found_silent(&self, now: Time) {
+        self.stats.found_silent(now);
     }
 
     pub(crate) fn found_silent_since(&self, time: Time) -> bool {
         self.stats.found_silent_since(time)
     }
 
-    /// How long it may at least be silent; zero unless it was found silent.
-    pub(crate) fn extended_patience(&self) -> Span {
-        self.stats.extended()
+    /// The request of the last response that it began.
+    pub(crate) fn last_begun(&self) -> Option<BegunRequest> {
+        self.stats.last_begun()
     }
 
     /// Its URL, without credentials.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use flow::{Span, Time};
+use flow::{ModelId, Span, Time};
 
 /// The weight of the newest latency is one part in this many.
 const SMOOTHING: i64 = 8;
@@ -22,10 +22,23 @@ pub(super) struct PassiveStats {
     /// When it last gave a sign of life that was dated, and whether it gave one since.
     alive_at: AtomicU64,
     moved: AtomicBool,
-    /// When it was last found silent, and how long it may be silent from then on.
+    /// When it was last found silent.
     silent_at: AtomicU64,
-    extended: AtomicU64,
+    /// The request of the last response that it began, packed; 0 before the first one.
+    last_begun: AtomicU64,
 }
+
+/// A request to which a backend began a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BegunRequest {
+    pub(crate) model: ModelId,
+    /// When it was sent, in whole microseconds.
+    pub(crate) sent: Time,
+}
+
+/// The bits of a packed time in microseconds; a model's number takes the others.
+const TIME_BITS: u32 = 48;
+const _: () = assert!(flow::MODELS_MAX <= 1 << (64 - TIME_BITS));
 
 /// A maximum in nanoseconds that fades; 0 before the first value.
 #[derive(Debug, Default)]
@@ -42,11 +55,11 @@ impl PassiveStats {
         self.has_failures.store(has_failures, Ordering::Relaxed);
     }
 
-    /// Records the latency of a request that was sent at `sent`. Of two concurrent updates one may
-    /// be lost, which a mean tolerates.
-    pub(super) fn note(&self, sent: Time, latency: Span, streamed: bool) {
-        self.alive_at.store(sent.after(latency).nanos(), Ordering::Relaxed);
-        self.extended.store(0, Ordering::Relaxed);
+    /// Records the latency of a request. Of two concurrent updates one may be lost, which a mean
+    /// tolerates.
+    pub(super) fn note(&self, request: BegunRequest, latency: Span, streamed: bool) {
+        self.alive_at.store(request.sent.after(latency).nanos(), Ordering::Relaxed);
+        self.last_begun.store(request.packed(), Ordering::Relaxed);
         self.longest_of(streamed).add(latency.nanos());
         let latency = i64::try_from(latency.nanos()).unwrap_or(i64::MAX).max(1);
         let mean = self.latency.load(Ordering::Relaxed) as i64;
@@ -76,9 +89,7 @@ impl PassiveStats {
         own.or_else(|| self.longest_of(!streamed).get())
     }
 
-    /// Records that it was found silent, and how long it may be silent from now on.
-    pub(super) fn found_silent(&self, now: Time, extended: Span) {
-        self.extended.store(extended.nanos(), Ordering::Relaxed);
+    pub(super) fn found_silent(&self, now: Time) {
         self.silent_at.store(now.nanos(), Ordering::Relaxed);
     }
 
@@ -86,9 +97,9 @@ impl PassiveStats {
         self.silent_at.load(Ordering::Relaxed) > time.nanos()
     }
 
-    /// How long it may at least be silent, because it was found silent and has not answered yet.
-    pub(super) fn extended(&self) -> Span {
-        Span::from_nanos(self.extended.load(Ordering::Relaxed))
+    /// The request of the last response that it began.
+    pub(super) fn last_begun(&self) -> Option<BegunRequest> {
+        BegunRequest::unpacked(self.last_begun.load(Ordering::Relaxed))
     }
 
     pub(super) fn latency(&self) -> Option<Span> {
@@ -98,6 +109,21 @@ impl PassiveStats {
 
     fn longest_of(&self, streamed: bool) -> &FadingMax {
         if streamed { &self.streams } else { &self.others }
+    }
+}
+
+// === impl BegunRequest ===
+
+impl BegunRequest {
+    fn packed(self) -> u64 {
+        let micros = (self.sent.nanos() / 1000).clamp(1, (1 << TIME_BITS) - 1);
+        u64::from(self.model.0) << TIME_BITS | micros
+    }
+
+    fn unpacked(packed: u64) -> Option<Self> {
+        let micros = packed & ((1 << TIME_BITS) - 1);
+        let model = ModelId(u32::try_from(packed >> TIME_BITS).ok()?);
+        (micros > 0).then(|| Self { model, sent: Time::from_nanos(micros * 1000) })
     }
 }
 
@@ -123,10 +149,14 @@ mod tests {
     const STREAM: bool = true;
     const WHOLE: bool = false;
 
+    fn sent(millis: u64) -> BegunRequest {
+        BegunRequest { model: ModelId(7), sent: Time::from_millis(millis) }
+    }
+
     fn noted(values: &[(u64, bool)]) -> PassiveStats {
         let stats = PassiveStats::default();
         for &(millis, streamed) in values {
-            stats.note(Time::ZERO, Span::from_millis(millis), streamed);
+            stats.note(sent(0), Span::from_millis(millis), streamed);
         }
         stats
     }
@@ -159,13 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn n05_a_longer_patience_ends_with_the_next_response() {
-        let stats = noted(&[(10, STREAM)]);
-        stats.found_silent(Time::from_millis(50), Span::from_secs(20));
-        assert!(stats.found_silent_since(Time::from_millis(49)));
-        assert!(!stats.found_silent_since(Time::from_millis(50)));
-        assert_eq!(stats.extended(), Span::from_secs(20));
-        stats.note(Time::ZERO, Span::from_millis(10), STREAM);
-        assert_eq!(stats.extended(), Span::ZERO);
+    fn n05_the_last_request_with_a_response_is_known() {
+        let stats = PassiveStats::default();
+        assert_eq!(stats.last_begun(), None);
+        for at in [1, 5, 3_600_000] {
+            stats.note(sent(at), Span::from_millis(1), STREAM);
+            assert_eq!(stats.last_begun(), Some(sent(at)));
+        }
     }
 }

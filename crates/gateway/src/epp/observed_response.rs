@@ -92,8 +92,7 @@ impl ObservedResponse {
         if let Some(request) = &mut self.request {
             request.record.attempted(attempt);
             let first_byte = request.record.response_began(head_of.status);
-            let streamed = request.intent.streamed;
-            self.endpoint.note(request.record.sent, first_byte, streamed);
+            self.endpoint.note(request.begun(), first_byte, request.intent.streamed);
             if self.bodies != ResponseBodies::Hidden && !head.end_of_stream {
                 self.restorer = head_of.restorer(request);
             }

@@ -12,8 +12,6 @@ pub(super) struct CostEstimate {
     pub(super) prompt: u64,
     /// Prompt and output.
     pub(super) tokens: u64,
-    /// Whether the client limits the output, or there is none.
-    pub(super) output_limited: bool,
 }
 
 /// The output length of a request without a limit.
@@ -38,7 +36,6 @@ impl CostEstimate {
             Cost::Tokens => tokens,
             Cost::Bytes => (bytes as u64).max(1),
         };
-        let output_limited = fields.output.is_some() || kind == RequestKind::Embedding;
-        Self { cost, prompt, tokens, output_limited }
+        Self { cost, prompt, tokens }
     }
 }

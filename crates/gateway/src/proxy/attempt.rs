@@ -70,7 +70,10 @@ pub(super) async fn attempt(
             // A backend may close an idle connection at the moment of its next use. That says
             // nothing about the backend.
             Err(error) if error.is_broken() && connection.is_untouched() => {}
-            Err(error) => return AttemptError::Exchange(error).into(),
+            Err(error) => {
+                watch.left(connection, &error);
+                return AttemptError::Exchange(error).into();
+            }
         }
     }
     let fresh = Box::pin(tokio::time::timeout_at(
@@ -98,9 +101,16 @@ async fn on_fresh_connection(
     }
     let mut connection = pool.fresh(endpoint.place(), connect).await?;
     let request = outgoing.http1(endpoint);
-    let (head, framing) = exchange(&mut connection, &request, &watch).await?;
-    let lease = Lease::new(pool, endpoint.id);
-    Ok(head.map(|()| UpstreamBody::http1(connection, framing, lease)))
+    match exchange(&mut connection, &request, &watch).await {
+        Ok((head, framing)) => {
+            let lease = Lease::new(pool, endpoint.id);
+            Ok(head.map(|()| UpstreamBody::http1(connection, framing, lease)))
+        }
+        Err(error) => {
+            watch.left(connection, &error);
+            Err(error.into())
+        }
+    }
 }
 
 /// Sends a request over HTTP/1.1, and checks the backend while no response begins. Many engines
@@ -139,6 +149,7 @@ async fn watched<T>(
     loop {
         match tokio::time::timeout_at(due, sent.as_mut()).await {
             Ok(response) => return Ok(response?),
+            Err(_) if due >= watch.response_by => return Err(ExchangeError::TimedOut),
             Err(_) => due = watch.check()?,
         }
     }

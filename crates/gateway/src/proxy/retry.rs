@@ -177,8 +177,7 @@ impl ProxiedRequest {
     ) -> Response<ResponseBody> {
         let mut request = self.request;
         let first_byte = request.record.response_began(response.status());
-        let streamed = request.intent.streamed;
-        admitted.endpoint.note(admitted.grant.at, first_byte, streamed);
+        admitted.endpoint.note(request.begun(), first_byte, request.intent.streamed);
         // The version of the backend's connection is not that of the client's.
         *response.version_mut() = Version::HTTP_11;
         let own = std::mem::take(response.headers_mut());

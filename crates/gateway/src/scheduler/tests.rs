@@ -26,7 +26,7 @@ fn intent(flow: &str) -> Intent {
         cost: 1,
         prompt: 1,
         tokens: 1,
-        output_limited: true,
+        measurable: true,
         streamed: false,
         ttl: None,
         deadline: None,

@@ -147,6 +147,11 @@ impl Http1 {
         std::future::poll_fn(|context| self.poll_body_begun(context, framing, due)).await
     }
 
+    /// Waits for any further byte.
+    pub(crate) async fn await_byte(&mut self) -> bool {
+        std::future::poll_fn(|context| self.poll_move(context)).await.is_ok_and(|read| read > 0)
+    }
+
     /// Whether no byte of a response has come.
     pub(crate) fn is_untouched(&self) -> bool {
         !self.touched

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use flow::{Ask, ModelId, Span, Stage, Usage, Verdict};
 
-use super::super::Attempt;
+use super::super::{Attempt, BegunRequest};
 use super::*;
 
 const LIST: &str = r#"{"data":[{"id":"m"}]}"#;
@@ -118,13 +118,14 @@ fn r06_the_mean_of_first_bytes_is_kept_without_a_lock() {
     let (fleet, _) = fleet(&quick(vec![spec("a", 1, BackendKind::Vllm, &["m"])]));
     assert_eq!(fleet.statuses()[0].latency, None);
     let first = backend(&fleet, 1);
-    first.note(Time::ZERO, Span::from_millis(80), true);
+    let sent = BegunRequest { model: ModelId(2), sent: Time::ZERO };
+    first.note(sent, Span::from_millis(80), true);
     assert_eq!(fleet.statuses()[0].latency, Some(Span::from_millis(80)));
-    first.note(Time::ZERO, Span::from_millis(160), true);
+    first.note(sent, Span::from_millis(160), true);
     assert_eq!(fleet.statuses()[0].latency, Some(Span::from_millis(90)));
     let held = fleet.state();
     fleet.answered(&first);
-    first.note(Time::ZERO, Span::from_millis(1), true);
+    first.note(sent, Span::from_millis(1), true);
     drop(held);
 }
 
