@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::controller::{self, CountedCycles};
 use crate::gateway::{self, FloorProxy};
 use crate::runner::{Selection, Suite};
+use crate::soak::Soak;
 use crate::{batch, epp, recorded};
 
 /// Measure what Tidegate costs on this machine.
@@ -67,6 +68,7 @@ enum Verb {
   tidegate-bench batch --only accuracy      how exactly gates keep a threshold
   tidegate-bench batch --only protection    interactive requests beside a batch")]
     Batch(Selection),
+    Soak(Soak),
     #[command(hide = true)]
     FloorProxy(Floor),
 }
@@ -138,6 +140,7 @@ impl Cli {
             Verb::Gateway(selection) => measure(gateway::suite(), &selection, None, out),
             Verb::Epp(epp) => measure(epp::suite(), &epp.selection, epp.beside, out),
             Verb::Batch(selection) => measure(batch::suite(), &selection, None, out),
+            Verb::Soak(soak) => soak.run()?.print(soak.json, out),
             Verb::FloorProxy(floor) => floor.run(out),
         }
     }

@@ -12,6 +12,7 @@ mod gateway;
 mod recorded;
 mod report;
 mod runner;
+mod soak;
 #[cfg(test)]
 mod tests;
 

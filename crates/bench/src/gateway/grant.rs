@@ -25,7 +25,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let peers = [Proxy::ours(OURS, one_at_a_time()), Proxy::Floor { limit: Some(1) }];
     let mut proxies = Vec::new();
     for peer in &peers {
-        let origin = Origin::start(Behaviour { delay: Some(DELAY), pace: None })?;
+        let origin = Origin::start(Behaviour { delay: Some(DELAY), ..Behaviour::default() })?;
         proxies.push((bench.fixture.start(peer, origin.address).await?, origin, Vec::new()));
     }
     let load = ClosedLoop {

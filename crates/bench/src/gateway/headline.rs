@@ -45,7 +45,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let mut running = JoinSet::new();
     let peers = [Proxy::ours(OURS, headline())];
     for (at, peer) in peers.iter().chain(&Proxy::others(Some(HEADLINE_AT_ONCE))).enumerate() {
-        let origin = Origin::start(Behaviour { delay: Some(TAKES), pace: None })?;
+        let origin = Origin::start(Behaviour { delay: Some(TAKES), ..Behaviour::default() })?;
         let proxy = bench.fixture.start(peer, origin.address).await?;
         running.spawn_local(async move {
             anyhow::Ok((at, proxy.name, play(&proxy, &origin, asks).await?))

@@ -42,7 +42,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let columns: Vec<_> = heads.map(|head| (head, 1)).into_iter().chain([("waiting", 0)]).collect();
     let mut table = Table::new(format!("Memory: {CLIENTS} waiting clients"), &columns);
     for peer in [Proxy::ours(OURS, patient()), Proxy::Floor { limit: Some(1) }] {
-        let origin = Origin::start(Behaviour { delay: Some(NEVER), pace: None })?;
+        let origin = Origin::start(Behaviour { delay: Some(NEVER), ..Behaviour::default() })?;
         let proxy = bench.fixture.start(&peer, origin.address).await?;
         let reports_depth = proxy.name == OURS;
         let memory = fill(&proxy, &origin, hold, reports_depth).await?;

@@ -31,6 +31,8 @@ pub(crate) struct Behaviour {
     pub(crate) delay: Option<Duration>,
     /// How long it takes from one event of a stream to the next.
     pub(crate) pace: Option<Duration>,
+    /// Every so many requests are refused with 503, as a full engine does.
+    pub(crate) full_every: Option<usize>,
 }
 
 /// A running backend; it ends when this is dropped.
@@ -45,6 +47,7 @@ pub(crate) struct Origin {
 struct Counts {
     in_flight: AtomicUsize,
     in_flight_max: AtomicUsize,
+    arrived: AtomicUsize,
     answered: AtomicUsize,
     sent: AtomicU64,
     freed: Mutex<Freed>,
@@ -117,6 +120,10 @@ async fn converse(mut stream: TcpStream, manner: Behaviour, counts: Arc<Counts>)
         inbox.whole(head, &mut stream).await?;
         let streamed = body(inbox.bytes(), head).starts_with(STREAMED);
         inbox.forget();
+        if manner.full_every.is_some_and(|every| counts.arrived().is_multiple_of(every)) {
+            stream.write_all(FULL).await?;
+            continue;
+        }
         if let (Some(delay), Some(_)) = (manner.delay, &counted) {
             tokio::time::sleep(delay).await;
         }
@@ -193,6 +200,11 @@ impl Drop for Held<'_> {
 // === impl Counts ===
 
 impl Counts {
+    /// Counts one request more; the number so far.
+    fn arrived(&self) -> usize {
+        1 + self.arrived.fetch_add(1, Ordering::Relaxed)
+    }
+
     fn freed(&self) -> std::sync::MutexGuard<'_, Freed> {
         self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -206,6 +218,10 @@ content-length: 216\r\n\
 \"model\":\"m\",\
 \"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"certainly\"},\
 \"finish_reason\":\"stop\"}],\"usage\":{\"total_tokens\":3}}\n";
+
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+content-length: 0\r\n\
+\r\n";
 
 const STREAM_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\
 content-type: text/event-stream\r\n\

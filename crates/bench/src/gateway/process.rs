@@ -175,9 +175,20 @@ impl Process {
         Ok(kilobytes as f64 / 1024.0)
     }
 
+    /// How many files and connections it has open.
+    pub(crate) fn open_files(&self) -> Result<usize> {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        Ok(fs::read_dir(folder).with_context(|| format!("{} has ended", self.name))?.count())
+    }
+
+    /// Sends it a signal, such as `HUP`.
+    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+        run("kill", &[&format!("-{name}"), &self.child.id().to_string()])
+    }
+
     /// Asks it to end, and waits until it has.
     pub(crate) fn end(mut self) -> Result<()> {
-        run("kill", &["-TERM", &self.child.id().to_string()])?;
+        self.signal("TERM")?;
         // The floor ends by the signal itself, the gateway in its own time.
         self.child.wait()?;
         Ok(())

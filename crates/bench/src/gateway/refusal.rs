@@ -34,7 +34,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
         [("refusals/s", 0), ("p50 ms", 2), ("p99 ms", 2), ("most ms", 2), ("CPU µs each", 1)];
     let mut table = Table::new("Refusals: a full queue, 10 000 requests a second", &columns);
     for peer in [Proxy::ours(OURS, full())].iter().chain(&nginx) {
-        let origin = Origin::start(Behaviour { delay: Some(NEVER), pace: None })?;
+        let origin = Origin::start(Behaviour { delay: Some(NEVER), ..Behaviour::default() })?;
         let proxy = bench.fixture.start(peer, origin.address).await?;
         table.push_all(proxy.name, refused(&proxy, lasts).await?);
     }

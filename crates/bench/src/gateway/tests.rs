@@ -84,7 +84,7 @@ fn the_floor_passes_bodies_on_as_they_are() {
 fn the_floor_admits_its_configured_number_and_the_origin_counts_them() {
     alone(async {
         let delay = Some(Duration::from_millis(2));
-        let origin = Origin::start(Behaviour { delay, pace: None }).unwrap();
+        let origin = Origin::start(Behaviour { delay, ..Behaviour::default() }).unwrap();
         let address = floor(&origin, Some(3));
         let mut clients = JoinSet::new();
         for _ in 0..20 {
