@@ -35,4 +35,5 @@ mod shares;
 mod shutdown;
 mod startup;
 mod token_estimates;
+mod unfit_requests;
 mod wedged;

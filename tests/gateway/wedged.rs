@@ -189,7 +189,7 @@ fn n05_a_deadline_of_a_client_ejects_no_backend_over_http_2() {
 #[test]
 fn n05_a_backend_that_streams_is_not_silent() {
     let backend = Backend::start(|seen| match seen.tag().as_str() {
-        "runs" => (0..40).fold(ScriptedResponse::stream_begun("a"), |stream, _| {
+        "runs" => (0..20).fold(ScriptedResponse::stream_begun("a"), |stream, _| {
             let piece = ScriptedResponse::raw("1\r\nb\r\n").after_ms(50);
             stream.then_all(piece)
         }),
@@ -202,7 +202,7 @@ fn n05_a_backend_that_streams_is_not_silent() {
     let mut runs = gateway.send(&ask.clone().tag("runs"));
     assert_eq!(runs.head().status, 200);
     let waits = gateway.send(&ask.tag("waits"));
-    for _ in 0..40 {
+    for _ in 0..20 {
         assert!(runs.chunk().is_some());
     }
     backend.open();

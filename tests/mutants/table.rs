@@ -372,7 +372,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "asks avoid every backend that failed them",
         file: "controller/complete.rs",
-        site: "let pool = «self.supply.pool_of(self.asks[slot].model_id()).unwrap_or(pool)»;",
+        site: "«self.supply.pool_of(self.asks[slot].model_id()).unwrap_or(pool)»",
         instead: "pool",
         noticed_by: "n05_an_ask_that_avoids",
     },
@@ -386,9 +386,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "any report of the backends ends the avoidance",
         file: "controller/reconfigure.rs",
-        site: "if «self.supply.is_ready(pool)» {",
+        site: "let stays = «self.supply.is_ready(pool)» ||",
         instead: "false",
         noticed_by: "n05_an_ask_that_avoids",
+    },
+    Mutant {
+        name: "any report of the backends ends a wait aside",
+        file: "controller/reconfigure.rs",
+        site: "|| «self.supply.is_nowhere(pool)»;",
+        instead: "false",
+        noticed_by: "n05_an_ask_that_is_set_aside",
+    },
+    Mutant {
+        name: "a refused ask avoids the full backend",
+        file: "controller/complete.rs",
+        site: "RequeuePosition::Original => «home»,",
+        instead: "self.supply.detour(home, backend)",
+        noticed_by: "n05_an_ask_at_its_old_place",
+    },
+    Mutant {
+        name: "failed trials are free",
+        file: "controller/complete.rs",
+        site: "if «!self.asks[slot].on_trial» {",
+        instead: "true",
+        noticed_by: "n05_a_failed_trial",
     },
     Mutant {
         name: "an expected model without a backend is unknown",

@@ -268,6 +268,11 @@ impl Supply {
         pools.push(pool);
     }
 
+    /// Whether the backend gets one ask at a time, because it has failed before.
+    pub(crate) fn is_on_trial(&self, backend: u32) -> bool {
+        self.backends[backend as usize].trial != Trial::Passed
+    }
+
     /// The pool without one backend, or the pool itself if no other backend is ready.
     pub(crate) fn detour(&mut self, pool: u32, without: u32) -> u32 {
         let Pool { members, domain, .. } = &self.pools[pool as usize];
@@ -289,6 +294,20 @@ impl Supply {
         self.adopt(at, domain);
         self.recount();
         at
+    }
+
+    /// A pool without backends, in the domain of another pool if it is new.
+    pub(crate) fn nowhere(&mut self, like: u32) -> u32 {
+        let next = self.pools.len() as u32;
+        let at = self.pool_for(Vec::new());
+        if at == next {
+            self.adopt(at, self.pools[like as usize].domain);
+        }
+        at
+    }
+
+    pub(crate) fn is_nowhere(&self, pool: u32) -> bool {
+        self.pools[pool as usize].members.is_empty()
     }
 
     /// Whether asks may wait that avoid a backend.

@@ -157,16 +157,27 @@ impl Fleet {
         self.models_changed.subscribe()
     }
 
-    /// Records that a backend answered a request. Takes no lock in the common case.
-    pub(crate) fn answered(&self, endpoint: &Endpoint) {
+    /// Records that a backend answered a request that was sent at `sent`. Takes no lock in the
+    /// common case.
+    pub(crate) fn answered(&self, endpoint: &Endpoint, sent: Time) {
         if endpoint.stats.has_failures() {
-            self.report(endpoint, Attempt::Answered, "");
+            self.change(|state, now| state.answered(endpoint.id, sent, now));
         }
     }
 
     /// Records the outcome of an attempt, and why it failed.
     pub(crate) fn report(&self, endpoint: &Endpoint, attempt: Attempt, cause: &str) {
         self.change(|state, now| state.report(endpoint.id, attempt, cause, now));
+    }
+
+    /// Takes back the reported failures of a request that caused them itself.
+    pub(crate) fn forgive(&self, backends: &[flow::BackendId]) {
+        self.change(|state, _| backends.iter().for_each(|&id| state.forgive(id)));
+    }
+
+    /// When a backend that has failed may be tried again, if it has to be.
+    pub(crate) fn next_trial(&self, endpoint: &Endpoint) -> Option<Time> {
+        self.state().backends.get(&endpoint.id)?.health.next_trial()
     }
 
     /// Whether a backend has failed requests since it last answered one, besides `own`.

@@ -108,6 +108,7 @@ impl Controller {
             model: ask.model.0 as u16,
             streamed: ask.streamed,
             has_preference: ask.has_preference(),
+            on_trial: false,
             workload,
             urgency_fifo: NONE,
             backend: NONE,

@@ -5,7 +5,6 @@ use super::eligibility::QueueKey;
 use crate::ask::{BackendId, COST_MAX, Ticket, Usage};
 use crate::outcome::{Eviction, Misuse, RequeuePosition, Stage};
 use crate::queue::asks::Phase;
-use crate::queue::flow_queue::FlowQueue;
 use crate::time::Time;
 
 // === impl Controller ===
@@ -48,8 +47,11 @@ impl Controller {
     }
 
     /// A backend failed the ask before it did any work. The charge is refunded in full, the
-    /// deadline stays, the ask needs no room in the queue, and it avoids that backend while another
-    /// one of its model is ready.
+    /// deadline stays, and the ask needs no room in the queue. At the back of its flow it avoids
+    /// that backend while another one of its model is ready; [`Controller::widen`] ends this.
+    ///
+    /// A failed trial keeps its charge: trials are scarce, and a flow that pays for none of them
+    /// would get them all.
     pub fn requeue(
         &mut self,
         ticket: Ticket,
@@ -58,14 +60,57 @@ impl Controller {
     ) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
+        let (home, backend) = (self.home_of(slot), self.asks[slot].backend);
+        let pool = match place {
+            RequeuePosition::Back => self.supply.detour(home, backend),
+            RequeuePosition::Original => home,
+        };
+        self.take_back(slot, place, pool, now);
+        Ok(())
+    }
+
+    /// Like [`Controller::requeue`], but the ask waits without any backend until
+    /// [`Controller::widen`]. Its deadline ends this wait too.
+    pub fn set_aside(
+        &mut self,
+        ticket: Ticket,
+        place: RequeuePosition,
+        now: Time,
+    ) -> Result<(), Misuse> {
+        let now = self.advance(now);
+        let slot = self.find_in_flight(ticket)?;
+        let pool = self.supply.nowhere(self.home_of(slot));
+        self.take_back(slot, place, pool, now);
+        Ok(())
+    }
+
+    /// Lets a waiting ask use all backends of its model again, at its place in the queue.
+    pub fn widen(&mut self, ticket: Ticket, now: Time) -> Result<(), Misuse> {
+        let now = self.advance(now);
+        let slot = self.asks.find(ticket).ok_or(Misuse::UnknownTicket)?;
+        if self.asks[slot].phase == Phase::Waiting {
+            let home = self.home_of(slot);
+            self.move_to(slot, home, now);
+            self.dispatch(self.supply.pools[home as usize].domain, now);
+        }
+        Ok(())
+    }
+
+    /// The pool of all backends of the ask's model.
+    fn home_of(&self, slot: u32) -> u32 {
+        let pool = self.flow_queues[self.asks[slot].flow_queue].pool;
+        self.supply.pool_of(self.asks[slot].model_id()).unwrap_or(pool)
+    }
+
+    /// Takes an ask back from its backend and lets it wait for the backends of a pool.
+    fn take_back(&mut self, slot: u32, place: RequeuePosition, pool: u32, now: Time) {
         let backend = self.asks[slot].backend;
-        self.recharge(slot, 0);
+        if !self.asks[slot].on_trial {
+            self.recharge(slot, 0);
+        }
         let (flow, was_at_limit) = self.release(slot);
         self.counters.requeued += 1;
-        let FlowQueue { pool, band, .. } = self.flow_queues[self.asks[slot].flow_queue];
-        // Only the last backend is avoided: one that failed it earlier may have recovered.
-        let pool = self.supply.pool_of(self.asks[slot].model_id()).unwrap_or(pool);
-        let pool = self.supply.detour(pool, backend);
+        let band = self.flow_queues[self.asks[slot].flow_queue].band;
         self.fit_to_supply();
         self.asks[slot].flow_queue = self.flow_queue_for(QueueKey { flow, band, pool });
         self.asks[slot].cost = self.asks[slot].estimate;
@@ -80,7 +125,6 @@ impl Controller {
         // The backend may have left the domain in which the ask waits.
         self.dispatch(self.supply.pools[pool as usize].domain, now);
         self.dispatch_after(backend, was_at_limit.then_some(flow), now);
-        Ok(())
     }
 
     /// The caller has sent an ask in flight to another backend: it counts there from now on. An

@@ -119,8 +119,10 @@ impl Controller {
     pub(super) fn grant(&mut self, slot: u32, route: &Route) {
         self.explain(slot, route);
         let backend = route.backend;
+        let on_trial = self.supply.is_on_trial(backend);
         let record = &mut self.asks[slot];
         record.phase = Phase::InFlight;
+        record.on_trial = on_trial;
         record.backend = backend;
         let (flow_queue, cost, band) = (record.flow_queue, record.cost, record.band.index());
         self.supply.take(backend, band, record.stock(self.settings.stock));

@@ -49,17 +49,23 @@ impl Controller {
         let mut slots = self.waiting_slots();
         slots.sort_by_key(|&slot| self.asks[slot].sequence);
         for slot in slots {
-            let FlowQueue { flow, band, pool, .. } = self.flow_queues[self.asks[slot].flow_queue];
-            let home = self.supply.pool_of(self.asks[slot].model_id());
-            let Some(home) = home.filter(|&home| home != pool) else { continue };
-            if self.supply.is_ready(pool) {
-                continue;
-            }
-            self.withdraw(slot);
-            let key = QueueKey { flow, band, pool: home };
-            self.asks[slot].flow_queue = self.flow_queue_for(key);
-            self.enqueue(slot, RequeuePosition::Original, now);
+            let pool = self.flow_queues[self.asks[slot].flow_queue].pool;
+            let stays = self.supply.is_ready(pool) || self.supply.is_nowhere(pool);
+            let home = self.supply.pool_of(self.asks[slot].model_id()).filter(|_| !stays);
+            home.into_iter().for_each(|home| self.move_to(slot, home, now));
         }
+    }
+
+    /// Lets a waiting ask wait for the backends of another pool, at its place in the queue.
+    pub(super) fn move_to(&mut self, slot: u32, pool: u32, now: Time) {
+        let FlowQueue { flow, band, pool: before, .. } =
+            self.flow_queues[self.asks[slot].flow_queue];
+        if before == pool {
+            return;
+        }
+        self.withdraw(slot);
+        self.asks[slot].flow_queue = self.flow_queue_for(QueueKey { flow, band, pool });
+        self.enqueue(slot, RequeuePosition::Original, now);
     }
 
     /// Takes new settings. No waiting ask is evicted, even if limits were lowered.

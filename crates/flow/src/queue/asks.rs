@@ -60,6 +60,8 @@ pub(crate) struct AskRecord {
     pub(crate) model: u16,
     /// Whether it has a route preference, which is stored elsewhere because few asks have one.
     pub(crate) has_preference: bool,
+    /// Whether its backend was on trial when it was granted.
+    pub(crate) on_trial: bool,
     /// Whether the caller will report its first token.
     pub(crate) streamed: bool,
     pub(crate) workload: u32,

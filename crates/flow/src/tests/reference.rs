@@ -261,7 +261,10 @@ impl Reference {
         self.counters.requeued += 1;
         let FlowQueue { band, .. } = self.flow_queues[self.asks[at].flow_queue];
         let pool = self.places.pool_of(self.asks[at].model).expect("backends stay");
-        let pool = self.places.detour(pool, backend);
+        let pool = match place {
+            RequeuePosition::Back => self.places.detour(pool, backend),
+            RequeuePosition::Original => pool,
+        };
         self.fit();
         let flow_queue = self.flow_queue_for(flow, pool, band);
         let sequence = self.next();

@@ -1,7 +1,9 @@
 //! C07, X06 as far as they are pure: backends and settings that change under load.
 
 use super::fixture::{Fixture, MODEL, backend, limited_to, watermark_of_two};
-use crate::{Ask, BackendId, BackendSupply, Band, ModelId, Settings, Verdict, Weight};
+use crate::{
+    Ask, BackendId, BackendSupply, Band, ModelId, RequeuePosition, Settings, Verdict, Weight,
+};
 
 /// Models with the same backends share a pool; pools that share a backend share a domain.
 #[test]
@@ -169,7 +171,7 @@ fn c07_a_requeued_ask_follows_its_model() {
     let mut fixture = Fixture::with(limited_to(1.0), &[backend(0, &[1])]);
     let running = fixture.start("a");
     fixture.supply(&[backend(0, &[2]), backend(1, &[1])]);
-    fixture.gate.requeue(running, crate::RequeuePosition::Original, fixture.now).unwrap();
+    fixture.gate.requeue(running, RequeuePosition::Original, fixture.now).unwrap();
     fixture.collect();
     assert_eq!(fixture.granted(), [running]);
     assert_eq!(fixture.gate.backend_of(running), Some(BackendId(1)));
@@ -217,7 +219,7 @@ fn n05_a_requeued_ask_does_not_wait_for_a_dead_backend() {
     let down = BackendSupply { ready: false, ..backend(1, &[MODEL.0]) };
     let mut fixture = Fixture::with(limited_to(1.0), &[backend(0, &[MODEL.0]), down]);
     let running = fixture.start("a");
-    fixture.gate.requeue(running, crate::RequeuePosition::Original, fixture.now).unwrap();
+    fixture.gate.requeue(running, RequeuePosition::Back, fixture.now).unwrap();
     fixture.collect();
     assert_eq!(fixture.granted(), [running]);
 }
@@ -232,7 +234,7 @@ fn n05_an_ask_that_avoids_a_backend_returns_when_the_others_are_gone() {
     let failed = fixture.start("a");
     fixture.supply(&[up(0), up(1)]);
     let other = fixture.start("a");
-    fixture.gate.requeue(failed, crate::RequeuePosition::Original, fixture.now).unwrap();
+    fixture.gate.requeue(failed, RequeuePosition::Back, fixture.now).unwrap();
     fixture.collect();
     assert_eq!(fixture.granted(), [], "the other backend is full, and this one is avoided");
     fixture.supply(&[BackendSupply { handicap: 1.0, ..up(0) }, up(1)]);
@@ -242,16 +244,73 @@ fn n05_an_ask_that_avoids_a_backend_returns_when_the_others_are_gone() {
     assert_eq!(fixture.granted(), [failed], "the first to be ready takes it");
     // The other ask has failed at both in turn; the one that failed it first may have recovered.
     fixture.settle(failed, 1);
-    fixture.gate.requeue(other, crate::RequeuePosition::Original, fixture.now).unwrap();
+    fixture.gate.requeue(other, RequeuePosition::Back, fixture.now).unwrap();
     fixture.collect();
     assert_eq!(fixture.gate.backend_of(other), Some(BackendId(0)));
     fixture.supply(&[up(0), up(1)]);
-    fixture.gate.requeue(other, crate::RequeuePosition::Original, fixture.now).unwrap();
+    fixture.gate.requeue(other, RequeuePosition::Back, fixture.now).unwrap();
     fixture.collect();
     assert_eq!(fixture.gate.backend_of(other), Some(BackendId(1)));
-    fixture.gate.requeue(other, crate::RequeuePosition::Original, fixture.now).unwrap();
+    fixture.gate.requeue(other, RequeuePosition::Back, fixture.now).unwrap();
     fixture.collect();
     assert_eq!(fixture.gate.backend_of(other), Some(BackendId(0)), "only the last is avoided");
+}
+
+/// N05: a full backend is closed by its pause alone, so its ask may return to it.
+#[test]
+fn n05_an_ask_at_its_old_place_avoids_no_backend() {
+    let mut fixture = Fixture::with(limited_to(1.0), &[backend(0, &[MODEL.0])]);
+    let refused = fixture.start("a");
+    fixture.supply(&[backend(0, &[MODEL.0]), backend(1, &[MODEL.0])]);
+    fixture.start("a");
+    fixture.gate.requeue(refused, RequeuePosition::Original, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.granted(), [refused], "the other backend is full");
+}
+
+/// N05: an ask that was set aside, or that avoids a backend, uses all backends when it is widened.
+#[test]
+fn n05_an_ask_that_is_set_aside_waits_until_it_is_widened() {
+    let up = |id| backend(id, &[MODEL.0]);
+    let mut fixture = Fixture::with(limited_to(1.0), &[up(0)]);
+    let aside = fixture.start("a");
+    let later = fixture.queue("a", Band::Normal);
+    fixture.gate.set_aside(aside, RequeuePosition::Original, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.granted(), [later], "its place is free for others");
+    fixture.supply(&[BackendSupply { ready: false, ..up(0) }]);
+    fixture.supply(&[up(0)]);
+    fixture.settle(later, 1);
+    assert_eq!(fixture.granted(), [], "nothing else ends its wait");
+    fixture.gate.widen(aside, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.granted(), [aside]);
+    fixture.supply(&[up(0), up(1)]);
+    fixture.start("a");
+    fixture.gate.requeue(aside, RequeuePosition::Back, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.granted(), [], "it avoids the backend that failed it");
+    fixture.gate.widen(aside, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.granted(), [aside]);
+    fixture.gate.widen(aside, fixture.now).unwrap();
+}
+
+/// N05: a flow pays for the trials that its asks fail, so other flows get trials as well.
+#[test]
+fn n05_a_failed_trial_keeps_its_charge() {
+    let trial = BackendSupply { on_trial: true, ..backend(0, &[MODEL.0]) };
+    let mut fixture = Fixture::with(limited_to(8.0), std::slice::from_ref(&trial));
+    let blocker = fixture.start("x");
+    let bad: Vec<_> = (0..3).map(|_| fixture.queue("bad", Band::Normal)).collect();
+    let good = fixture.queue("good", Band::Normal);
+    fixture.settle(blocker, 1);
+    assert_eq!(fixture.granted(), [bad[0]]);
+    fixture.supply(&[BackendSupply { ready: false, ..backend(0, &[MODEL.0]) }]);
+    fixture.gate.requeue(bad[0], RequeuePosition::Back, fixture.now).unwrap();
+    fixture.collect();
+    fixture.supply(&[trial]);
+    assert_eq!(fixture.granted(), [good], "the other flow has the next trial");
 }
 
 /// R07: a backend on trial takes one ask at a time until it has passed.

@@ -124,6 +124,19 @@ impl FleetState {
         }
     }
 
+    pub(super) fn answered(&mut self, id: BackendId, sent: Time, now: Time) {
+        let Some(backend) = self.backends.get_mut(&id) else { return };
+        backend.health.answered(sent, now);
+        backend.endpoint.stats.set_has_failures(backend.health.has_failures());
+    }
+
+    /// Takes back one reported failure of a backend.
+    pub(super) fn forgive(&mut self, id: BackendId) {
+        let Some(backend) = self.backends.get_mut(&id) else { return };
+        backend.health.forgive();
+        backend.endpoint.stats.set_has_failures(backend.health.has_failures());
+    }
+
     pub(super) fn checked(&mut self, id: BackendId, check: CheckResult, began: Time, now: Time) {
         let Some(backend) = self.backends.get_mut(&id) else { return };
         let said = match &check {
@@ -346,6 +359,7 @@ impl FleetState {
             .for_each(|default_models| default_models.retain(|&model| model != NOT_YET));
         let ready = supply_states.iter().filter(|(_, supply_state)| supply_state.ready);
         let ready = ready.filter_map(|(id, _)| Some((*id, self.backends.get(id)?.takes())));
+        let paused = supply_states.iter().filter(|(_, supply_state)| supply_state.paused);
         let leaving = self.leaving.iter().map(|(_, endpoint)| (endpoint.id, endpoint.clone()));
         let present = self.backends.iter().map(|(&id, backend)| (id, backend.endpoint.clone()));
         Roster {
@@ -353,6 +367,7 @@ impl FleetState {
             catalogue: self.catalogue.clone(),
             default_models: default_models.unwrap_or_default(),
             ready: ready.collect(),
+            paused: paused.map(|(id, _)| *id).collect(),
             subsets: self.subsets.clone(),
             present: self.backends.len(),
             adapters: supply_states

@@ -11,7 +11,8 @@
 //!
 //! A successful check proves that the server responds, not that it serves requests. So it ends a
 //! state that a check can detect, and does not end an ejection. After an ejection a backend is on
-//! trial: it gets one request at a time until it has answered one. The only backend of a model gets
+//! trial: it gets one request at a time until it has answered one, or until a check succeeds: a
+//! response may take minutes. A silent backend passes its checks, so these do not end its trial. The only backend of a model gets
 //! trials during its ejection as well, with growing pauses between them. A backend that reports
 //! that it is full is healthy: it is never ejected for this, and the pause is short.
 
@@ -98,6 +99,9 @@ pub(super) struct Health {
     cause: String,
     ejections: u32,
     ejected_until: Time,
+    /// When it was ejected, and whether that was because it was silent.
+    ejected_at: Time,
+    silent: bool,
     /// Whether it has answered no request since its last ejection, and how many trials failed.
     unproven: bool,
     trials: u32,
@@ -106,6 +110,8 @@ pub(super) struct Health {
     /// Pauses in a row.
     fulls: u32,
     full_until: Time,
+    /// When it last answered a request after a failure.
+    answered_at: Time,
     /// When it last returned from being down.
     back_at: Option<Time>,
 }
@@ -124,11 +130,14 @@ impl Health {
             cause: String::new(),
             ejections: 0,
             ejected_until: Time::ZERO,
+            ejected_at: Time::ZERO,
+            silent: false,
             unproven: false,
             trials: 0,
             trial_from: Time::ZERO,
             fulls: 0,
             full_until: Time::ZERO,
+            answered_at: Time::ZERO,
             back_at: None,
         }
     }
@@ -170,6 +179,16 @@ impl Health {
         self.unproven || self.failures > own
     }
 
+    /// A request was the cause of its failure: the backend is not.
+    pub(super) fn forgive(&mut self) {
+        self.failures = self.failures.saturating_sub(1);
+    }
+
+    /// When the next trial may begin, while the backend has not proven itself.
+    pub(super) fn next_trial(&self) -> Option<Time> {
+        self.unproven.then(|| self.trial_from.min(self.ejected_until))
+    }
+
     /// Whether it may get a trial although it is ejected.
     pub(super) fn may_be_tried(&self, now: Time) -> bool {
         now >= self.trial_from
@@ -184,15 +203,17 @@ impl Health {
         now: Time,
     ) {
         match attempt {
-            Attempt::Answered => self.answered(now),
+            Attempt::Answered => self.answered(now, now),
             Attempt::Refused => self.fall(DownReason::Refused, now),
             Attempt::Failed => {
                 cause.clone_into(&mut self.cause);
+                self.silent = false;
                 self.failed(settings.eject_after, settings, now);
             }
             // Many requests have waited for long.
             Attempt::Silent => {
                 cause.clone_into(&mut self.cause);
+                self.silent = true;
                 self.failed(1, settings, now);
             }
             // It is ejected already.
@@ -209,6 +230,9 @@ impl Health {
                 self.checks_silent = 0;
                 if began >= self.down_at {
                     self.rise(now);
+                }
+                if began >= self.ejected_until && !self.silent {
+                    self.prove();
                 }
             }
             CheckResult::Unhealthy(said) => self.fall(DownReason::Unhealthy(said), now),
@@ -263,13 +287,20 @@ impl Health {
         self.checks_down = 0;
     }
 
-    fn answered(&mut self, now: Time) {
+    /// Records a response to a request that was sent at `sent`.
+    pub(super) fn answered(&mut self, sent: Time, now: Time) {
         (self.failures, self.fulls) = (0, 0);
+        self.answered_at = now;
         // The response to a request from before the ejection proves nothing.
-        if self.unproven && now >= self.trial_from.min(self.ejected_until) {
-            (self.unproven, self.trials) = (false, 0);
+        if self.unproven && sent > self.ejected_at {
+            self.prove();
             self.ejected_until = self.ejected_until.min(now);
         }
+    }
+
+    /// Ends the trial.
+    fn prove(&mut self) {
+        (self.unproven, self.trials) = (false, 0);
     }
 
     fn failed(&mut self, eject_after: u32, settings: &HealthSettings, now: Time) {
@@ -291,6 +322,7 @@ impl Health {
         }
         self.ejections = self.ejections.saturating_add(1);
         self.failures = 0;
+        self.ejected_at = now;
         self.ejected_until = now.after(doubled(settings.eject_for, self.ejections, most));
         self.unproven = true;
         self.await_trial(settings, now);
@@ -302,7 +334,11 @@ impl Health {
     }
 
     fn pause(&mut self, retry_after: Option<Span>, now: Time) {
-        let retry_after = retry_after.map(|retry_after| retry_after.min(RETRY_AFTER_MAX));
+        // A shorter time than the first pause would let requests storm the backend.
+        let retry_after = retry_after.filter(|&span| span >= FULL_FIRST);
+        // A backend that has answered a request since its last pause may refuse only some of them.
+        let most = if self.answered_at > self.full_until { FULL_FIRST } else { RETRY_AFTER_MAX };
+        let retry_after = retry_after.map(|span| span.min(most));
         // Many requests may get the same 429 at once; they count as one.
         if now >= self.full_until {
             self.fulls = self.fulls.saturating_add(1);

@@ -21,6 +21,8 @@ pub(crate) struct Roster {
     pub(super) default_models: Vec<ModelId>,
     /// The ready backends, with the models of each.
     pub(super) ready: Vec<(BackendId, Vec<ModelId>)>,
+    /// The ready backends that are full for a while.
+    pub(super) paused: BTreeSet<BackendId>,
     /// Models that only a subset of their backends may serve.
     pub(super) subsets: Arc<BTreeMap<Subset, ModelId>>,
     /// The number of configured or discovered backends, without those that are leaving.
@@ -83,6 +85,12 @@ impl Roster {
     /// Whether a backend of this model is ready.
     pub(crate) fn is_served(&self, model: ModelId) -> bool {
         self.serving(model).next().is_some()
+    }
+
+    /// Whether a backend of this model, besides `other`, takes requests now.
+    pub(crate) fn is_taken_elsewhere(&self, model: ModelId, other: BackendId) -> bool {
+        let mut serving = self.serving(model);
+        serving.any(|id| id != other && !self.paused.contains(&id))
     }
 
     /// The ready backends of this model.

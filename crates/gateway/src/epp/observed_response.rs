@@ -86,7 +86,10 @@ impl ObservedResponse {
             self.fault = Some(Fault::BackendError(text));
         }
         match attempt {
-            Attempt::Answered => state.fleet.answered(&self.endpoint),
+            Attempt::Answered => {
+                let sent = self.request.as_ref().map(|request| request.record.sent);
+                state.fleet.answered(&self.endpoint, sent.unwrap_or_else(|| state.clock.now()));
+            }
             _ => state.fleet.report(&self.endpoint, attempt, &head_of.cause()),
         }
         if let Some(request) = &mut self.request {

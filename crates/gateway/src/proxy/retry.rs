@@ -28,6 +28,13 @@ pub(crate) const NO_RESPONSE: &str = "no response began in time";
 /// double.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
+/// The bounds of the pause of a request that backends refuse repeatedly, because they are full.
+const REFUSED_LEAST: Duration = Duration::from_millis(250);
+const REFUSED_MOST: Duration = Duration::from_secs(5);
+/// The longest wait for other backends than the one that failed a request.
+const DETOUR_MOST: Duration = Duration::from_secs(1);
+/// A trial begins this long before the requests that have failed return to the queue.
+const AFTER_TRIAL: Duration = Duration::from_millis(20);
 
 /// A request on its way to a backend.
 #[derive(Debug)]
@@ -40,12 +47,19 @@ pub(crate) struct ProxiedRequest {
     failures: u32,
     /// The failures of which it may be the cause.
     strikes: u32,
+    /// How often a full backend refused it.
+    refusals: u32,
+    /// The backend that failed it last, and why.
+    last_failure: Option<String>,
+    /// For how long it waits without some of its backends.
+    narrow_for: Option<Duration>,
 }
 
 /// The step after an attempt.
 enum Next {
     Respond(Response<UpstreamBody>),
-    Requeue(RequeuePosition),
+    /// Wait again at this position in the queue, after a pause.
+    Requeue(RequeuePosition, Duration),
     Refuse(Fault),
 }
 
@@ -57,22 +71,33 @@ impl ProxiedRequest {
         request: Box<Request>,
         outgoing: UpstreamRequest,
     ) -> Box<Self> {
-        Box::new(Self { pool, request, outgoing, failed_at: Vec::new(), failures: 0, strikes: 0 })
+        Box::new(Self {
+            pool,
+            request,
+            outgoing,
+            failed_at: Vec::new(),
+            failures: 0,
+            strikes: 0,
+            refusals: 0,
+            last_failure: None,
+            narrow_for: None,
+        })
     }
 
     /// Sends a request that the scheduler has taken, until a response begins or it is refused.
     pub(crate) async fn forward(mut self: Box<Self>) -> Result<Response<ResponseBody>, Refused> {
         self.request.state.retries.deposit(self.request.config.fleet.retry_share);
         loop {
-            let admitted = match self.request.admitted().await {
+            let admitted = match self.admitted().await {
                 Ok(admitted) => admitted,
-                Err(refused) => return Err(self.request.refuse(refused)),
+                Err(refused) => {
+                    let refused = self.explained(refused);
+                    return Err(self.request.refuse(refused));
+                }
             };
             match self.attempt(&admitted.endpoint, admitted.grant.at).await {
                 Next::Respond(response) => return Ok(self.respond(response, &admitted)),
-                Next::Requeue(position) => {
-                    Box::pin(self.wait_again(position, &admitted.endpoint)).await;
-                }
+                Next::Requeue(position, pause) => self.wait_again(position, pause),
                 Next::Refuse(fault) => return Err(self.request.refuse(fault.into())),
             }
         }
@@ -85,7 +110,7 @@ impl ProxiedRequest {
         match attempt(&self.pool, &self.outgoing, watch, connect_timeout).await {
             AttemptOutcome::Answered(response) => {
                 self.request.record.attempted(Attempt::Answered);
-                self.request.state.fleet.answered(endpoint);
+                self.request.state.fleet.answered(endpoint, now);
                 Next::Respond(response)
             }
             AttemptOutcome::Failed(failure) => {
@@ -115,25 +140,28 @@ impl ProxiedRequest {
         self.failures += 1;
         let repeated = self.failed_at.contains(&endpoint.id);
         let blamed = !fleet.fails_others(endpoint, u32::from(repeated));
-        // A backend that fails the same request twice is reported once.
+        // A backend that fails the same request twice is reported once, but each trial counts.
+        if !repeated || fleet.next_trial(endpoint).is_some() {
+            fleet.report(endpoint, failure.attempt, &failure.text);
+        }
         if !repeated {
             self.failed_at.push(endpoint.id);
-            fleet.report(endpoint, failure.attempt, &failure.text);
         }
         blamed
     }
 
-    /// Lets the request wait again, unless it caused too many failures or nothing may wait.
+    /// Lets the request wait again, unless it caused too many failures or must not wait.
     fn after(&mut self, failure: AttemptFailure, blamed: bool, endpoint: &Endpoint) -> Next {
         self.strikes += u32::from(blamed);
         let Request { state, config, .. } = &*self.request;
-        // Without a queue a request does not wait for a full backend.
-        let may_wait = config.flow.enabled
-            || failure.attempt == Attempt::Failed
-            || self.is_served_elsewhere(endpoint);
         let left = self.strikes < config.fleet.attempts_max;
-        if may_wait && (!blamed || (left && state.retries.withdraw())) {
-            return Next::Requeue(failure.position);
+        if self.may_wait(endpoint) && (!blamed || (left && state.retries.withdraw())) {
+            let pause = self.pause(failure.attempt, endpoint);
+            self.last_failure = Some(format!("{}: {}", endpoint.name, failure.text));
+            return Next::Requeue(failure.position, pause);
+        }
+        if blamed {
+            state.fleet.forgive(&self.failed_at);
         }
         match failure.response {
             Some(response) => Next::Respond(response),
@@ -143,30 +171,85 @@ impl ProxiedRequest {
         }
     }
 
-    /// Lets the request wait for another attempt.
-    async fn wait_again(&mut self, position: RequeuePosition, failed: &Endpoint) {
-        self.request.returned();
-        if position == RequeuePosition::Back {
-            self.pause(failed).await;
-        }
-        self.request.requeue(position);
+    /// Whether time is left, and there is a queue or another backend that takes the request now.
+    fn may_wait(&self, failed: &Endpoint) -> bool {
+        let request = &self.request;
+        let in_time = request.record.now() < request.waits_until();
+        in_time && (request.config.flow.enabled || self.is_taken_elsewhere(failed))
     }
 
-    /// Waits after a failure, so that failing backends are not asked without end. A first failure
-    /// needs no pause if another backend is ready. A full backend has a pause of its own.
-    async fn pause(&self, failed: &Endpoint) {
-        if self.failures < 2 && self.is_served_elsewhere(failed) {
-            return;
+    /// The pause before the request waits again. It keeps failing backends from being asked without
+    /// end, and lets other requests pass one that a backend fails or refuses repeatedly.
+    fn pause(&mut self, attempt: Attempt, failed: &Endpoint) -> Duration {
+        match attempt {
+            // A full backend has a pause of its own.
+            Attempt::Full(retry_after) => {
+                self.refusals += 1;
+                let pause = retry_after.unwrap_or_default().clamp(REFUSED_LEAST, REFUSED_MOST);
+                let pause = pause.mul_f64(1.05 + 0.2 * jitter::fraction());
+                if self.refusals < 2 { Duration::ZERO } else { pause }
+            }
+            Attempt::Silent | Attempt::Withdrawn | Attempt::Answered => Duration::ZERO,
+            Attempt::Failed | Attempt::Refused => self.pause_after_failure(failed),
+        }
+    }
+
+    fn pause_after_failure(&self, failed: &Endpoint) -> Duration {
+        let elsewhere = self.is_taken_elsewhere(failed);
+        if self.failures < 2 && elsewhere {
+            return Duration::ZERO;
         }
         let doublings = self.failures.saturating_sub(1).min(10);
         let pause = (PAUSE_FIRST * 2u32.pow(doublings)).min(PAUSE_MOST);
-        tokio::time::sleep(pause.mul_f64(0.5 + jitter::fraction())).await;
+        let pause = pause.mul_f64(0.5 + jitter::fraction());
+        let until_trial = self.until_trial(failed).filter(|_| !elsewhere);
+        // Requests that have not failed are tried first: one of them may be answered.
+        until_trial.map_or(pause, |until| pause.max(until + AFTER_TRIAL))
     }
 
-    fn is_served_elsewhere(&self, failed: &Endpoint) -> bool {
+    fn until_trial(&self, failed: &Endpoint) -> Option<Duration> {
+        let trial = self.request.state.fleet.next_trial(failed)?;
+        Some(Duration::from_nanos(trial.since(self.request.record.now()).nanos()))
+    }
+
+    fn is_taken_elsewhere(&self, failed: &Endpoint) -> bool {
         let roster = self.request.state.fleet.roster();
-        let served = |model| roster.serving(model).any(|id| id != failed.id);
-        self.request.model.is_some_and(served)
+        self.request.model.is_some_and(|model| roster.is_taken_elsewhere(model, failed.id))
+    }
+
+    /// Lets the request wait for another attempt: without any backend during a pause, or else
+    /// without the one that failed it.
+    fn wait_again(&mut self, position: RequeuePosition, pause: Duration) {
+        self.request.returned();
+        if pause == Duration::ZERO {
+            self.request.requeue(position);
+            self.narrow_for = (position == RequeuePosition::Back).then_some(DETOUR_MOST);
+        } else {
+            self.request.set_aside(position);
+            self.narrow_for = Some(pause);
+        }
+    }
+
+    /// Waits until the request may go to a backend; after a failure only to some at first.
+    async fn admitted(&mut self) -> Result<Admitted, Refused> {
+        if let Some(narrow) = self.narrow_for.take() {
+            let admitted = Box::pin(self.request.admitted());
+            match tokio::time::timeout(narrow, admitted).await {
+                Ok(outcome) => return outcome,
+                Err(_) => self.request.widen(),
+            }
+        }
+        self.request.admitted().await
+    }
+
+    /// Names the last failure to a client that waited in vain after it.
+    fn explained(&self, refused: Refused) -> Refused {
+        let Refused { fault, retry_after } = refused;
+        let fault = match &self.last_failure {
+            Some(cause) => fault.after_failure(cause),
+            None => fault,
+        };
+        Refused { fault, retry_after }
     }
 
     /// Begins the response. From here on nothing is sent again, so the request's body is freed.

@@ -7,6 +7,8 @@ use flow::{Eviction, Refusal, Span};
 pub(crate) enum Fault {
     /// Its time to live passed while it waited for this long.
     QueueTimeout(Span),
+    /// The same after a backend failed it for this cause.
+    FailedTimeout(Span, String),
     FlowFull,
     TooManyFlows,
     QueueFull,
@@ -74,6 +76,14 @@ impl Fault {
     pub(crate) fn after(self, waited: Span) -> Self {
         match self {
             Self::QueueTimeout(_) => Self::QueueTimeout(waited),
+            other => other,
+        }
+    }
+
+    /// The same with the cause of the last failure, if the request waited after it in vain.
+    pub(crate) fn after_failure(self, cause: &str) -> Self {
+        match self {
+            Self::QueueTimeout(waited) => Self::FailedTimeout(waited, cause.to_owned()),
             other => other,
         }
     }

@@ -14,7 +14,7 @@ impl Fault {
     /// Its machine-readable name.
     pub(crate) const fn code(&self) -> &'static str {
         match self {
-            Self::QueueTimeout(_) => "queue_timeout",
+            Self::QueueTimeout(_) | Self::FailedTimeout(..) => "queue_timeout",
             Self::FlowFull => "flow_full",
             Self::TooManyFlows => "too_many_flows",
             Self::QueueFull => "queue_full",
@@ -51,6 +51,7 @@ impl Fault {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::QueueTimeout(_)
+            | Self::FailedTimeout(..)
             | Self::FlowFull
             | Self::TooManyFlows
             | Self::QueueFull
@@ -89,7 +90,9 @@ impl Fault {
     /// requests.
     pub(super) const fn dropped_reason(&self) -> Option<&'static str> {
         Some(match self {
-            Self::QueueTimeout(_) | Self::DeadlineExceeded => "rejected-ttl-expired",
+            Self::QueueTimeout(_) | Self::FailedTimeout(..) | Self::DeadlineExceeded => {
+                "rejected-ttl-expired"
+            }
             Self::FlowFull
             | Self::TooManyFlows
             | Self::QueueFull
@@ -145,6 +148,10 @@ impl Fault {
         let fixed = match self {
             Self::QueueTimeout(waited) => {
                 return format!("Request timed out after {}s in queue", seconds(*waited));
+            }
+            Self::FailedTimeout(waited, cause) => {
+                let waited = seconds(*waited);
+                return format!("Request timed out after {waited}s in queue; before that {cause}");
             }
             Self::BackendError(what) => {
                 return format!("No backend could answer: {what}. Try again later.");

@@ -43,6 +43,14 @@ fn c09_every_fault_has_its_status_and_its_code() {
     let none = || Value::Null;
     let rows = [
         (Fault::QueueTimeout(Span::ZERO), 503, unavailable, "queue_timeout", none(), ""),
+        (
+            Fault::FailedTimeout(Span::ZERO, "a".into()),
+            503,
+            unavailable,
+            "queue_timeout",
+            none(),
+            "",
+        ),
         (Fault::FlowFull, 503, unavailable, "flow_full", none(), ""),
         (Fault::TooManyFlows, 503, unavailable, "too_many_flows", none(), ""),
         (Fault::QueueFull, 503, unavailable, "queue_full", none(), ""),

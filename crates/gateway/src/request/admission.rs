@@ -75,6 +75,21 @@ impl Request {
         }
     }
 
+    /// Lets the request wait without any backend, after a backend failed it.
+    pub(crate) fn set_aside(&mut self, position: RequeuePosition) {
+        self.record.bypassed = false;
+        if let Some(permit) = &mut self.permit {
+            permit.set_aside(position);
+        }
+    }
+
+    /// Lets the request wait for all backends of its model again.
+    pub(crate) fn widen(&self) {
+        if let Some(permit) = &self.permit {
+            permit.widen();
+        }
+    }
+
     /// Whether the request has to wait.
     pub(crate) fn is_queued(&self) -> bool {
         self.permit.as_ref().is_some_and(Permit::waits)
@@ -147,12 +162,20 @@ impl Request {
 
     /// Completes a refusal after a wait: how long it was, and when to try again.
     fn refused_after_wait(&mut self, refused: Refused) -> Refused {
-        let waited = self.age();
+        let waited = self.total_wait();
         self.record.waited = Some(waited);
         let fault = refused.fault.after(waited);
         let absent = matches!(fault, Fault::QueueTimeout(_)) && !self.has_backend();
         let retry_after = refused.retry_after.max(absent.then_some(RETRY_WITHOUT_BACKEND));
         Refused { fault, retry_after }
+    }
+
+    /// The time in the queue, without the time at backends that failed the request.
+    fn total_wait(&mut self) -> Span {
+        let Some(since) = self.waits_since.take() else { return self.age() };
+        let before = self.record.waited.unwrap_or(Span::ZERO).nanos();
+        let latest = self.record.now().since(since).nanos();
+        Span::from_nanos(before.saturating_add(latest))
     }
 
     /// Whether any backend can take the request now.

@@ -6,6 +6,7 @@ use flow::Time;
 use tokio::time::Instant;
 
 use super::Request;
+use crate::ingress;
 use crate::reply::Fault;
 
 /// The limit that a response did not keep.
@@ -22,6 +23,15 @@ pub(crate) enum ResponseTimeout {
 // === impl Request ===
 
 impl Request {
+    /// When the request stops waiting for a backend.
+    pub(crate) fn waits_until(&self) -> Time {
+        let usual = || ingress::ttl_of(&self.config, self.intent.class);
+        let ttl = self.intent.ttl.unwrap_or_else(usual);
+        let ends = self.record.arrived.after(ttl);
+        let deadline = self.intent.deadline.map(|span| self.record.arrived.after(span));
+        deadline.map_or(ends, |deadline| deadline.min(ends))
+    }
+
     /// The moment by which a response must have begun to a request that is sent at `now`.
     pub(crate) fn response_deadline(&self, now: Time) -> (Instant, ResponseTimeout) {
         let (clock, limit) = (self.state.clock, self.config.fleet.answer_timeout);

@@ -110,10 +110,29 @@ impl Permit {
 
     /// Lets the request wait again, after its backend failed before a response.
     pub(crate) fn requeue(&mut self, place: RequeuePosition) {
+        self.take_back(|controller, ticket, now| controller.requeue(ticket, place, now));
+    }
+
+    /// The same, but without any backend until [`Permit::widen`].
+    pub(crate) fn set_aside(&mut self, place: RequeuePosition) {
+        self.take_back(|controller, ticket, now| controller.set_aside(ticket, place, now));
+    }
+
+    /// Lets the waiting request use all backends of its model again.
+    pub(crate) fn widen(&self) {
+        self.told(|controller, now| controller.widen(self.ticket, now));
+    }
+}
+
+impl Permit {
+    fn take_back(
+        &mut self,
+        verb: impl FnOnce(&mut Controller, Ticket, Time) -> Result<(), Misuse>,
+    ) {
         let ticket = self.ticket;
         self.stage = self.scheduler.locked(|inner, now| {
             let outcome = inner.expect(ticket);
-            match inner.controller.requeue(ticket, place, now) {
+            match verb(&mut inner.controller, ticket, now) {
                 Ok(()) => Stage::Waiting(outcome),
                 Err(_) => {
                     inner.waiting.remove(&ticket);
@@ -122,9 +141,7 @@ impl Permit {
             }
         });
     }
-}
 
-impl Permit {
     fn told(&self, verb: impl FnOnce(&mut Controller, Time) -> Result<(), Misuse>) {
         self.scheduler.with(|controller, now| ended_already(verb(controller, now)));
     }

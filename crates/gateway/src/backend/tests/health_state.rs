@@ -59,7 +59,7 @@ fn n05_a_passing_check_does_not_lift_an_ejection_before_its_time() {
     fail(&mut health, 1, at(0));
     assert_eq!(health.status(at(0)), HealthStatus::Ejected(at(5000)));
     health.checked(CheckResult::Healthy, at(10), at(11));
-    health.report(Attempt::Answered, "", &SETTINGS, at(12));
+    health.answered(at(0), at(12));
     assert_eq!(health.status(at(4999)), HealthStatus::Ejected(at(5000)));
     assert_eq!(health.next_change(&SETTINGS, at(501)), Some(at(5000)));
     assert_eq!(health.status(at(5000)), HealthStatus::OnTrial);
