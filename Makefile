@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo setup test check loop bench simulate study docs
+.PHONY: help demo setup test check loop bench soak simulate study docs
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,9 @@ bench: ## the core against a bare structure, the gateway against a bare proxy, t
 	$(CARGO) run --release -p bench -- batch
 	$(CARGO) run --release -p bench --features memory -- core
 	@if command -v valgrind >/dev/null; then tools/callgrind.sh; else echo "no instruction counts: install Debian's valgrind"; fi
+
+soak: ## an hour of mixed traffic: does the gateway's memory grow?
+	$(CARGO) run --release -p bench -- soak --picture docs/pictures/soak.svg
 
 # The pictures that the documents show, as scenario/picture.
 PICTURES = policies/loads first-look/policies mixed-pool/auto flood/policies
