@@ -107,7 +107,8 @@ fn x06_check_warns_of_flow_rules_on_parts_that_make_up_no_flow() {
     let name = "check-parts";
     let rule = "[[flows]]\nmatch = { 'header:x-team' = 'a', model = 'm' }\n";
     let expected = "t.toml:2: flows[0].match.header:x-team is not in queue.flow_by: requests \
-                    with other values are in the same flow, and each request changes its settings";
+                    with other values are in the same flow, and each request changes the \
+                    settings of that flow";
     warns(name, &format!("{rule}max_in_flight = 3\n"), &[expected]);
     // A time to live is the request's own.
     warns(name, &format!("{rule}queue_ttl = '3s'\n"), &[]);

@@ -116,7 +116,7 @@ fn parts_outside_flow_by(section: &Section<'_>, parts: &[Attribute]) {
         let by_name = part == Attribute::TargetModel && parts.contains(&Attribute::Model);
         if !by_name && !parts.contains(&part) {
             let what = "is not in queue.flow_by: requests with other values are in the same \
-                        flow, and each request changes its settings";
+                        flow, and each request changes the settings of that flow";
             section.report().notice(&location, what);
         }
     }
