@@ -61,6 +61,12 @@ fn x02_m01_promtool_accepts_the_metrics_under_both_names() {
     assert_eq!(metrics.sum("llm_d_epp_flow_control_queue_size"), 1.0);
     assert_eq!(metrics.sum("nexus_queue_depth"), 1.0);
     assert_eq!(metrics.sum("llm_d_epp_flow_control_pool_saturation"), 1.0);
+    // The two by which autoscalers count what is at the backends.
+    let normal = "priority=\"0\"";
+    assert_eq!(metrics.sum_where("llm_d_epp_request_running", normal), 1.0);
+    assert_eq!(metrics.sum("llm_d_epp_request_running"), 1.0);
+    let tokens = metrics.sum_where("llm_d_epp_inflight_tokens", "endpoint_name=\"one\"");
+    assert!(tokens > 1.0 && tokens == metrics.sum("llm_d_epp_inflight_tokens"), "{tokens}");
     backend.open();
     assert!([running, waiting].into_iter().all(|call| call.finish().status == 200));
     picker.await_idle();

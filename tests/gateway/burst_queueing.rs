@@ -183,6 +183,48 @@ fn n_s4_2_and_n_s4_3_the_gauge_follows_each_step_at_once() {
     gateway.await_idle();
 }
 
+/// The counters that dashboards of Nexus use, beside its gauge.
+#[test]
+fn n06_the_counters_of_nexus_follow_the_queue() {
+    let backend = Backend::held();
+    let (gateway, running) = Gateway::occupied(&queue(7, 1), &backend, &chat("m"));
+    let figures = || {
+        let metrics = gateway.metrics();
+        let names = ["max_size", "enqueued_total", "dequeued_total", "timeouts_total"];
+        names.map(|name| {
+            let name = format!("nexus_queue_{name}");
+            assert!(metrics.has(&name), "{name}");
+            metrics.sum(&name) as u64
+        })
+    };
+    assert_eq!(figures(), [7, 0, 0, 0], "the running request did not wait");
+    gateway.ask(&chat("m")).refused(503, "queue_timeout");
+    assert_eq!(figures(), [7, 1, 0, 1]);
+    let waiting = gateway.enqueue(&chat("m"), 0);
+    backend.open();
+    assert!([running, waiting].into_iter().all(|call| call.finish().status == 200));
+    assert_eq!(figures(), [7, 2, 1, 1]);
+}
+
+/// A p99 between 10 s and 30 s, where waits end, is known to 2.5 s.
+#[test]
+fn m01_the_buckets_are_narrow_where_waits_end() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(&queue(100, 30), &backend);
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+    let text = gateway.get("/metrics").text();
+    for name in ["tidegate_request_duration_seconds", "tidegate_time_to_first_byte_seconds"] {
+        let series = text.lines().filter(|line| line.starts_with(&format!("{name}_bucket")));
+        let bound = |line: &str| line.split("le=\"").nth(1)?.split('"').next()?.parse().ok();
+        let bounds: Vec<f64> =
+            series.filter_map(bound).filter(|bound: &f64| bound.is_finite()).collect();
+        let inside: Vec<f64> =
+            bounds.iter().copied().filter(|bound| (10.0..=30.0).contains(bound)).collect();
+        assert_eq!((inside.first(), inside.last()), (Some(&10.0), Some(&30.0)), "{bounds:?}");
+        assert!(inside.windows(2).all(|pair| pair[1] - pair[0] <= 2.5), "{name}: {bounds:?}");
+    }
+}
+
 #[test]
 fn n09_streams_wait_like_any_other_request() {
     let backend = Backend::start(|_| ScriptedResponse::stream_held(&["the ", "tide"]));

@@ -6,7 +6,7 @@ use crate::ask::{BANDS, BackendId, Band, FlowId, ModelId, Ticket};
 use crate::counters::Counters;
 use crate::outcome::Stage;
 use crate::queue::asks::Phase;
-use crate::settings::{Bounds, Settings};
+use crate::settings::{Bounds, Settings, StockUnit};
 use crate::supply::BackendView;
 use crate::time::{Span, Time};
 use crate::workload::WorkloadView;
@@ -37,6 +37,10 @@ pub struct AskView {
     pub stage: Stage,
     /// The stock that it takes while in flight, in the configured unit.
     pub stock: u64,
+    /// Its tokens as far as they are known, prompt and output.
+    pub tokens: u64,
+    /// Its backend, while it is in flight.
+    pub backend: Option<BackendId>,
     /// When it arrived, or when it was re-queued at the back of its flow.
     pub arrival: Time,
 }
@@ -81,6 +85,8 @@ impl Controller {
                 band: record.band,
                 stage: if waits { Stage::Waiting } else { Stage::InFlight },
                 stock: record.stock(self.settings.stock),
+                tokens: record.stock(StockUnit::Tokens),
+                backend: (!waits).then(|| self.supply.backends[record.backend as usize].id),
                 arrival: record.arrival,
             }
         })

@@ -60,7 +60,7 @@ impl Scrape<'_> {
         requests::write(text, &all_counters);
         backends::write(text, snapshot, named, self.backends);
         if self.llm_d {
-            llm_d::write(text, snapshot, &live, &all_counters);
+            llm_d::write(text, (snapshot, named), &live, &all_counters);
         }
     }
 }

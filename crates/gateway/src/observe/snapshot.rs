@@ -3,7 +3,9 @@
 //! The cost is bounded by the live requests and by what the core remembers: about ten nanoseconds
 //! for each ask, flow and workload.
 
-use flow::{AskView, BANDS, BackendView, Band, Controller, Counters, ModelId, Span, Stage, Time};
+use flow::{
+    AskView, BANDS, BackendId, BackendView, Band, Controller, Counters, ModelId, Span, Stage, Time,
+};
 
 use super::IdNames;
 use super::labels::NAMES_MAX;
@@ -42,6 +44,9 @@ pub(super) struct LiveAsk {
     pub(super) band: Band,
     pub(super) stage: Stage,
     pub(super) stock: u64,
+    pub(super) tokens: u64,
+    /// Its backend, while it is in flight.
+    pub(super) backend: Option<BackendId>,
 }
 
 // === impl Snapshot ===
@@ -97,8 +102,9 @@ impl Snapshot {
 
 impl LiveAsk {
     fn of(ask: &AskView, named: &IdNames<'_>, ticket_labels: &TicketLabels) -> Self {
-        let &AskView { ticket, model, band, stage, stock, .. } = ask;
+        let &AskView { ticket, model, band, stage, stock, tokens, backend, .. } = ask;
         let model = named.subsets.get(&model).copied().unwrap_or(model);
-        Self { label_index: ticket_labels.get(ticket.index()), model, band, stage, stock }
+        let label_index = ticket_labels.get(ticket.index());
+        Self { label_index, model, band, stage, stock, tokens, backend }
     }
 }

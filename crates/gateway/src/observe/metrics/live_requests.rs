@@ -13,8 +13,9 @@ use crate::observe::snapshot::{LiveAsk, Snapshot};
 /// The live requests with the same pair of model names.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LiveCounts {
-    /// Waiting, by band.
+    /// Waiting, and at a backend, by band.
     pub(super) waiting: [u64; BANDS],
+    pub(super) in_flight: [u64; BANDS],
     pub(super) stock: u64,
 }
 
@@ -22,7 +23,8 @@ pub(super) struct LiveCounts {
 
 impl LiveCounts {
     fn add(&mut self, more: &Self) {
-        for (count, more) in self.waiting.iter_mut().zip(more.waiting) {
+        let counts = self.waiting.iter_mut().chain(&mut self.in_flight);
+        for (count, more) in counts.zip(more.waiting.into_iter().chain(more.in_flight)) {
             *count += more;
         }
         self.stock += more.stock;
@@ -61,7 +63,10 @@ fn by_numbers(asks: &[LiveAsk]) -> BTreeMap<(Option<u32>, ModelId), LiveCounts> 
         let counts = alive.entry((ask.label_index, ask.model)).or_default();
         match ask.stage {
             Stage::Waiting => counts.waiting[ask.band as usize] += 1,
-            Stage::InFlight => counts.stock += ask.stock,
+            Stage::InFlight => {
+                counts.in_flight[ask.band as usize] += 1;
+                counts.stock += ask.stock;
+            }
         }
     }
     alive

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use flow::BANDS;
+use flow::{BANDS, BackendId};
 
 use super::CountersByModel;
 use super::live_requests::LiveCounts;
 use super::queue::saturations;
 use super::stock::saturation;
+use crate::observe::IdNames;
 use crate::observe::labels::ModelNames;
 use crate::observe::model_counters::ModelCounters;
 use crate::observe::prometheus_writer::{Family, MetricType, MetricsText};
@@ -32,11 +33,13 @@ macro_rules! twins {
 /// Writes all families.
 pub(super) fn write(
     text: &mut MetricsText,
-    snapshot: &Snapshot,
+    (snapshot, named): (&Snapshot, &IdNames<'_>),
     live: &BTreeMap<ModelNames, LiveCounts>,
     all_counters: &CountersByModel,
 ) {
     write_sizes(text, live);
+    write_running(text, live);
+    write_tokens(text, snapshot, named);
     write_servers(text, snapshot);
     write_fullness(text, snapshot);
     write_durations(text, all_counters);
@@ -51,6 +54,35 @@ fn write_sizes(text: &mut MetricsText, live: &BTreeMap<ModelNames, LiveCounts>) 
                 let [model, target] = labels(names);
                 family.add(&[FAIRNESS, ("priority", priority), POOL, model, target], count);
             }
+        }
+    }
+}
+
+/// Autoscalers go by these two. They have no older name with the same labels.
+fn write_running(text: &mut MetricsText, live: &BTreeMap<ModelNames, LiveCounts>) {
+    let help = "Requests at a backend.";
+    let mut family = text.bare("llm_d_epp_request_running", MetricType::Gauge, help);
+    for (names, counts) in live {
+        for (priority, count) in PRIORITIES.into_iter().zip(counts.in_flight) {
+            let [model, target] = labels(names);
+            family.add(&[model, target, FAIRNESS, ("priority", priority)], count);
+        }
+    }
+}
+
+fn write_tokens(text: &mut MetricsText, snapshot: &Snapshot, named: &IdNames<'_>) {
+    let mut tokens: BTreeMap<BackendId, [u64; BANDS]> =
+        snapshot.backends.iter().map(|backend| (backend.id, [0; BANDS])).collect();
+    for ask in &snapshot.asks {
+        let Some(backend) = ask.backend else { continue };
+        tokens.entry(backend).or_default()[ask.band as usize] += ask.tokens;
+    }
+    let help = "Tokens of the requests at a backend, prompt and output, as far as known.";
+    let mut family = text.bare("llm_d_epp_inflight_tokens", MetricType::Gauge, help);
+    for (backend, bands) in &tokens {
+        let Some(name) = named.backends.get(backend) else { continue };
+        for (priority, count) in PRIORITIES.into_iter().zip(bands) {
+            family.add(&[("endpoint_name", name), FAIRNESS, ("priority", priority)], count);
         }
     }
 }

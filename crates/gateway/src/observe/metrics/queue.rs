@@ -26,6 +26,7 @@ pub(super) fn write(
     all_counters: &CountersByModel,
 ) {
     write_lengths(text, live);
+    write_nexus(text, snapshot);
     write_state(text, snapshot);
     write_latency(text, all_counters);
     write_ends(text, all_counters);
@@ -42,9 +43,36 @@ fn write_lengths(text: &mut MetricsText, live: &BTreeMap<ModelNames, LiveCounts>
     }
 }
 
-fn write_state(text: &mut MetricsText, snapshot: &Snapshot) {
+/// The figures of the queue under the names of Nexus.
+fn write_nexus(text: &mut MetricsText, snapshot: &Snapshot) {
+    let Snapshot { counters, capacity, .. } = snapshot;
     let help = "Requests waiting in the queue, over all models and bands.";
     text.bare("nexus_queue_depth", MetricType::Gauge, help).add(&[], snapshot.depth());
+    let help = "The limit of waiting requests.";
+    text.bare("nexus_queue_max_size", MetricType::Gauge, help).add(&[], capacity);
+    let totals = [
+        (
+            "nexus_queue_enqueued_total",
+            "Requests that had to wait.",
+            counters.queued + counters.requeued,
+        ),
+        (
+            "nexus_queue_dequeued_total",
+            "Requests that left the queue for a backend.",
+            counters.granted,
+        ),
+        (
+            "nexus_queue_timeouts_total",
+            "Requests whose time to live ended in the queue.",
+            counters.expired,
+        ),
+    ];
+    for (name, help, count) in totals {
+        text.bare(name, MetricType::Counter, help).add(&[], count);
+    }
+}
+
+fn write_state(text: &mut MetricsText, snapshot: &Snapshot) {
     let help = "The limit of waiting requests.";
     text.family("queue_capacity", MetricType::Gauge, help).add(&[], snapshot.capacity);
     let help = "The age of the oldest waiting request.";

@@ -16,7 +16,7 @@ fn busy() -> Controller {
     core.supply(&backends, Time::ZERO);
     let flow = core.flow("team-a", 0);
     for (model, band) in [(0, Band::Normal), (0, Band::High), (9, Band::High)] {
-        core.offer(Ask { band, ..Ask::new(flow, ModelId(model)) }, Time::ZERO);
+        core.offer(Ask { band, tokens: 30, ..Ask::new(flow, ModelId(model)) }, Time::ZERO);
     }
     core
 }
@@ -55,6 +55,12 @@ fn x02_other_pickers_dashboards_find_their_names_where_they_are_wanted() {
         let waited = name("request_queue_duration_seconds_count");
         assert_eq!(sum(&waited, &["outcome=\"Dispatched\""]), 1.0);
     }
+    let running = "llm_d_epp_request_running";
+    assert_eq!(sum(running, &["model_name=\"llama\"", "priority=\"0\""]), 1.0);
+    assert_eq!(sum(running, &[]), 2.0, "each backend has room for two");
+    let tokens = "llm_d_epp_inflight_tokens";
+    assert_eq!(sum(tokens, &["endpoint_name=\"gpu\"", "priority=\"1\""]), 30.0);
+    assert_eq!(sum(tokens, &[]), 60.0);
     for name in ["llm_d_epp_ready_endpoints", "inference_pool_ready_pods"] {
         assert_eq!(sum(name, &["name=\"tidegate\""]), 1.0);
     }
