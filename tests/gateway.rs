@@ -24,6 +24,7 @@ mod ollama_errors;
 mod outage_states;
 mod outages;
 mod passthrough;
+mod paths;
 mod queue_limits;
 mod queue_status;
 mod reload;

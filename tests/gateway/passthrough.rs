@@ -84,7 +84,7 @@ fn x01_other_paths_pass_under_the_same_control() {
     let body = "{\"model\":\"m\",\"input\":\"x\"}";
     let first = gateway.send(&HttpRequest::post("/v1/audio/speech?voice=low%20tide", body));
     backend.await_running(1);
-    let second = gateway.enqueue(&HttpRequest::get("/v1/things/7"), 0);
+    let second = gateway.enqueue(&HttpRequest::post("/v1/things/7", "{}"), 0);
     let third = gateway.enqueue(&HttpRequest::post("/v1/rerank", body), 1);
     backend.open();
     for call in [first, second, third] {
@@ -95,7 +95,7 @@ fn x01_other_paths_pass_under_the_same_control() {
     // Requests without a model are one flow.
     paths.sort_unstable();
     let speech = "/v1/audio/speech?voice=low%20tide";
-    assert_eq!(paths, [("GET", "/v1/things/7"), ("POST", speech), ("POST", "/v1/rerank")]);
+    assert_eq!(paths, [("POST", speech), ("POST", "/v1/rerank"), ("POST", "/v1/things/7")]);
     assert_eq!(backend.most(), 1);
     let form = "--b\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b--\r\n";
     let mut ask = HttpRequest::post("/v1/audio/transcriptions", form);

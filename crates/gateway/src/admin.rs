@@ -18,12 +18,18 @@ pub(crate) use {backends::BackendEntry, health::QueueStatus};
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use serde::Serialize;
 
 use crate::backend::Roster;
 use crate::ingress::path::AdminPage;
 use crate::observe::{IdNames, METRICS_TYPE};
 use crate::reply::{content, json, uncached};
 use crate::state::{Standing, State};
+
+#[derive(Serialize)]
+struct Version {
+    version: &'static str,
+}
 
 /// The most entries of a list.
 const LIST_MAX: usize = 1000;
@@ -49,6 +55,7 @@ pub(crate) fn respond(
             let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             json(status, &ready)
         }
+        AdminPage::Version => version(),
         AdminPage::Metrics => {
             let roster = state.fleet.roster();
             let named = id_names(&roster);
@@ -58,6 +65,11 @@ pub(crate) fn respond(
             content(StatusCode::OK, METRICS_TYPE, text.into())
         }
     })
+}
+
+/// The version of the program, in the form of Ollama's and vLLM's.
+pub(crate) fn version() -> Response<Full<Bytes>> {
+    json(StatusCode::OK, &Version { version: env!("CARGO_PKG_VERSION") })
 }
 
 /// The queue and all backends at one moment, as `/health` and `/backends` show them.

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use flow::identity::{self, Attribute, NAME_MAX};
 use flow::{Band, Span};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 
 use self::cost_estimate::CostEstimate;
 use self::headers::{ControlHeaders, text};
@@ -72,6 +72,8 @@ pub(crate) struct Intent {
     pub(crate) request_id: HeaderValue,
     /// Whether the stream reports the position in the queue while the request waits.
     pub(crate) queue_status: bool,
+    /// Whether it goes to a backend without the queue, because it only reads.
+    pub(crate) direct: bool,
 }
 
 /// Reads a request. Returns the body to forward: the same bytes, unless the model name resolves to
@@ -82,10 +84,24 @@ pub(crate) fn read(
     body: Bytes,
     draw: u64,
 ) -> Result<(Intent, Bytes), Fault> {
-    let Route::Proxied { api, kind } = path::classify(&parts.method, parts.uri.path())? else {
-        return Err(Fault::NoSuchPath);
+    let path = parts.uri.path();
+    let work = match path::classify(&parts.method, path)? {
+        Route::Proxied { api, kind } => (api, kind),
+        // A preflight asks for the headers of a backend's response.
+        Route::Options => (Api::OpenAi, RequestKind::Other),
+        _ => return Err(Fault::NoSuchPath),
     };
-    read_as((api, kind), config, parts, body, draw)
+    let direct = path::is_read(&parts.method) || parts.method == Method::OPTIONS;
+    if direct && headers::asks_for_websocket(&parts.headers) {
+        return Err(Fault::UpgradeNotSupported);
+    }
+    let body = match path::deployment(path) {
+        Some(name) => json_body::with_model(body, &name)?,
+        None => body,
+    };
+    let mut read = read_as(work, config, parts, body, draw)?;
+    read.0.direct = direct;
+    Ok(read)
 }
 
 /// Like [`read`], for a caller that has already decided which paths are allowed.
@@ -151,6 +167,7 @@ fn read_as(
         request_id: identifier::of(controls.request_id),
         // Comment lines between events exist only in OpenAI's streams.
         queue_status: streamed && api == Api::OpenAi && controls.queue_status(),
+        direct: false,
         workload: origin.name,
     };
     let rewritten = match (&named, target) {

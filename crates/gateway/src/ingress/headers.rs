@@ -6,7 +6,7 @@
 
 use flow::Span;
 use flow::identity::NAME_MAX;
-use http::header::{CONTENT_TYPE, EXPECT, TE};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, EXPECT, TE, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{duration, identifier, multipart_form};
@@ -74,6 +74,17 @@ pub(crate) fn form_boundary(headers: &HeaderMap) -> Option<&str> {
 /// Whether the client waits for `100 Continue` before it sends the body.
 pub(crate) fn expects_word(headers: &HeaderMap) -> bool {
     headers.contains_key(EXPECT)
+}
+
+/// Whether a browser asks with OPTIONS whether it may send a request.
+pub(crate) fn is_preflight(headers: &HeaderMap) -> bool {
+    headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// Whether the client asks for a WebSocket.
+pub(super) fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    let protocol = headers.get(UPGRADE).and_then(text);
+    protocol.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))
 }
 
 /// A new unique id.

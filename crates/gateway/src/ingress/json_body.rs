@@ -87,6 +87,26 @@ pub(super) fn parse(body: &[u8]) -> Result<BodyFields<'_>, Fault> {
     Ok(fields)
 }
 
+/// The body with this model, whichever it named before.
+pub(super) fn with_model(body: Bytes, name: &str) -> Result<Bytes, Fault> {
+    match parse(&body)?.model()? {
+        Some(named) if named.name == name => {}
+        Some(named) => return named.replaced(&body, name).ok_or(Fault::Internal),
+        None => return inserted(&body, name).ok_or(Fault::Internal),
+    }
+    Ok(body)
+}
+
+/// A body that names no model, with one as its first field.
+fn inserted(body: &[u8], name: &str) -> Option<Bytes> {
+    let start = body.iter().position(|&byte| byte == b'{')? + 1;
+    let (before, after) = body.split_at_checked(start)?;
+    let is_empty = after.trim_ascii_start().starts_with(b"}");
+    let comma: &[u8] = if is_empty { b"" } else { b"," };
+    let name = serde_json::to_string(name).ok()?;
+    Some([before, b"\"model\":", name.as_bytes(), comma, after].concat().into())
+}
+
 fn read(text: &str) -> Result<BodyFields<'_>, ScanError> {
     let mut scanner = JsonScanner::new(text);
     let mut fields = BodyFields::default();

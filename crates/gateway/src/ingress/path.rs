@@ -1,8 +1,10 @@
 //! Routing of requests by their path.
 //!
-//! The gateway forwards only `/v1/` and `/api/`, and only unchanged paths. It refuses a path that a
-//! server could interpret as another one, so that no client reaches a path that is not offered.
+//! The gateway forwards `/v1/`, `/api/` and a few paths that model servers have beside them, and
+//! only unchanged paths. It refuses a path that a server could interpret as another one, so that no
+//! client reaches a path that is not offered. The paths of Azure OpenAI become those of OpenAI.
 
+mod azure;
 mod batch;
 mod dispatch;
 
@@ -34,6 +36,8 @@ pub(crate) enum Route {
     /// The pages of the dispatcher.
     Dispatch(DispatchCall),
     Visibility(AdminPage),
+    /// A question about the methods of a path.
+    Options,
     NotFound,
 }
 
@@ -64,9 +68,13 @@ pub(crate) enum AdminPage {
     Health,
     Ready,
     Metrics,
+    Version,
 }
 
 const CARDS: &str = "/v1/models/";
+
+/// The paths of work that vLLM and llama.cpp have outside `/v1/`.
+const ENGINE_PATHS: [&str; 4] = ["/tokenize", "/detokenize", "/rerank", "/score"];
 
 /// The destination of a request. An ambiguous path is an error.
 pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
@@ -74,25 +82,30 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
     if matches!(*method, Method::CONNECT | Method::TRACE) {
         return Err(Fault::MethodNotAllowed);
     }
-    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let reads = is_read(method);
     if let Some(page) = AdminPage::at(path) {
-        return if reads { Ok(Route::Visibility(page)) } else { Err(Fault::MethodNotAllowed) };
+        return match reads {
+            true => Ok(Route::Visibility(page)),
+            false if *method == Method::OPTIONS => Ok(Route::Options),
+            false => Err(Fault::MethodNotAllowed),
+        };
     }
     if let Some(route) = dispatch::at(method, path) {
-        return Ok(route);
+        return Ok(if *method == Method::OPTIONS { Route::Options } else { route });
     }
     let api = match path {
-        _ if path.starts_with("/v1/") => Api::OpenAi,
+        _ if path.starts_with("/v1/") || ENGINE_PATHS.contains(&path) => Api::OpenAi,
         _ if path.starts_with("/api/") => Api::Ollama,
+        _ if path.starts_with(azure::PREFIX) => return classify_azure(method, path),
         _ => return Ok(Route::NotFound),
     };
     let kind = kind(method, path);
     // The paths of the other kinds are listed here, so they are plain.
     if kind == RequestKind::Other && !is_plain(path) {
-        let text = "The path has empty or dot segments: send it without them.";
-        return Err(Fault::InvalidRequest(text.into()));
+        return Err(ambiguous());
     }
     Ok(match path {
+        _ if *method == Method::OPTIONS => Route::Options,
         "/v1/models" if reads => Route::Models,
         "/api/tags" if reads => Route::Tags,
         "/api/version" if reads => Route::Version,
@@ -102,6 +115,40 @@ pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
         }
         _ => Route::Proxied { api, kind },
     })
+}
+
+/// The destination of a path of Azure OpenAI. The Batch API is offered under OpenAI's paths alone.
+fn classify_azure(method: &Method, path: &str) -> Result<Route, Fault> {
+    let Some(path) = azure::path(path)? else { return Ok(Route::NotFound) };
+    Ok(match classify(method, &path)? {
+        route @ (Route::Proxied { .. } | Route::Models | Route::Options) => route,
+        _ => Route::NotFound,
+    })
+}
+
+/// Whether a method only reads. Reads go to a backend without the queue.
+pub(crate) fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Whether a path is one of the API, not of a page.
+pub(crate) fn is_api(path: &str) -> bool {
+    AdminPage::at(path).is_none() && dispatch::at(&Method::GET, path).is_none()
+}
+
+/// The path and query at a backend, where they are not those of the request.
+pub(crate) fn upstream(path: &str) -> Option<String> {
+    let azure = path.starts_with(azure::PREFIX);
+    azure.then(|| azure::path(path).ok().flatten()).flatten().map(Cow::into_owned)
+}
+
+/// The model that a path names: the deployment of Azure OpenAI.
+pub(crate) fn deployment(path: &str) -> Option<String> {
+    path.starts_with(azure::PREFIX).then(|| azure::deployment(path)).flatten()
+}
+
+fn ambiguous() -> Fault {
+    Fault::InvalidRequest("The path has empty or dot segments: send it without them.".into())
 }
 
 /// Whether a path is an OpenAI path that accepts work, without unusual characters.
@@ -205,6 +252,7 @@ impl AdminPage {
             "/health" | "/healthz" => Self::Health,
             "/ready" | "/readyz" => Self::Ready,
             "/metrics" => Self::Metrics,
+            "/version" => Self::Version,
             _ => return None,
         })
     }

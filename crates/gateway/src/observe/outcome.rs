@@ -7,7 +7,7 @@
 pub(super) const OK: &str = "ok";
 
 /// All outcomes. The most frequent is first, because the search is linear.
-pub(super) const OUTCOMES: [&str; 31] = [
+pub(super) const OUTCOMES: [&str; 32] = [
     OK,
     "client_closed",
     QUEUE_TIMEOUT,
@@ -29,6 +29,7 @@ pub(super) const OUTCOMES: [&str; 31] = [
     "request_timeout",
     "not_found",
     "method_not_allowed",
+    "upgrade_not_supported",
     "batch_disabled",
     "file_not_found",
     "batch_not_found",

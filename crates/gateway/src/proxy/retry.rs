@@ -174,6 +174,10 @@ impl ProxiedRequest {
     /// Whether time is left, and there is a queue or another backend that takes the request now.
     fn may_wait(&self, failed: &Endpoint) -> bool {
         let request = &self.request;
+        // One that does not queue has a second attempt, at another backend.
+        if request.intent.direct {
+            return request.record.attempts < 2 && self.is_taken_elsewhere(failed);
+        }
         let in_time = request.record.now() < request.waits_until();
         in_time && (request.config.flow.enabled || self.is_taken_elsewhere(failed))
     }

@@ -58,6 +58,16 @@ pub(crate) fn response_in(format: ErrorFormat, refused: &Refused) -> Response<Fu
     response
 }
 
+/// The response to OPTIONS: the methods that a page, or a path of the API, may take.
+pub(crate) fn options(is_page: bool) -> Response<Full<Bytes>> {
+    let api = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
+    let methods = if is_page { "GET, HEAD, OPTIONS" } else { api };
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
 /// The JSON of a refusal, on one line: it also stands in the `event: error` of a stream.
 pub(crate) fn body(refused: &Refused) -> Bytes {
     body_in(ErrorFormat::OpenAi, refused)

@@ -38,6 +38,8 @@ pub(crate) enum Fault {
     NoSuchPath,
     NoSuchPage,
     MethodNotAllowed,
+    /// The client asked for a WebSocket.
+    UpgradeNotSupported,
     /// The limit in bytes.
     BodyTooLarge(usize),
     /// The client took too long to send its request.

@@ -33,6 +33,7 @@ impl Fault {
             Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
             Self::NoSuchPath | Self::NoSuchPage => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
+            Self::UpgradeNotSupported => "upgrade_not_supported",
             Self::BodyTooLarge(_) => "body_too_large",
             Self::RequestTimeout => "request_timeout",
             Self::BatchDisabled => "batch_disabled",
@@ -78,6 +79,7 @@ impl Fault {
                 StatusCode::BAD_REQUEST
             }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::UpgradeNotSupported => StatusCode::NOT_IMPLEMENTED,
             Self::FileInUse(_) | Self::BatchEnded(_) => StatusCode::CONFLICT,
             Self::BodyTooLarge(_) | Self::FileTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::StorageFull(_) => StatusCode::INSUFFICIENT_STORAGE,
@@ -210,6 +212,9 @@ impl Fault {
             }
             Self::MethodNotAllowed => {
                 "This path does not take this method: use GET, or POST for work."
+            }
+            Self::UpgradeNotSupported => {
+                "A WebSocket is not supported: send a POST, with \"stream\": true for a stream."
             }
             Self::RequestTimeout => "The request took too long to arrive: send it faster.",
             Self::BatchDisabled => {

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use flow::{ModelId, RequeuePosition, Span};
+use flow::{BackendId, ModelId, RequeuePosition, Span};
 
 use super::Request;
 use crate::backend::{Endpoint, Lookup, SubsetModel};
@@ -31,6 +31,9 @@ pub(crate) struct Admitted {
 impl Request {
     /// Offers the request to the scheduler: it then waits, or has a grant already.
     pub(crate) async fn enqueue(&mut self) -> Result<(), Refused> {
+        if self.intent.direct {
+            return Ok(());
+        }
         let permit = match self.lookup() {
             Lookup::Known(model) => self.offer(model)?,
             Lookup::Configured(model) => self.hold(model)?,
@@ -44,6 +47,9 @@ impl Request {
 
     /// Waits until the request may go to a backend that is still there.
     pub(crate) async fn admitted(&mut self) -> Result<Admitted, Refused> {
+        if self.intent.direct {
+            return self.admitted_directly();
+        }
         loop {
             let Some(permit) = &mut self.permit else { return Err(Fault::Internal.into()) };
             let grant = match permit.grant().await {
@@ -60,6 +66,26 @@ impl Request {
             // The backend left between the grant and now.
             self.requeue(RequeuePosition::Original);
         }
+    }
+
+    /// Sends a request to a ready backend without the queue. Further attempts take the next one.
+    fn admitted_directly(&mut self) -> Result<Admitted, Refused> {
+        if self.state.is_closing() {
+            return Err(Fault::ShuttingDown.into());
+        }
+        let Lookup::Known(model) = self.lookup() else { return Err(NO_BACKEND) };
+        self.model = Some(model);
+        let roster = self.state.fleet.roster();
+        let ready: Vec<BackendId> = roster.serving(model).collect();
+        let at = self.record.arrived.nanos().wrapping_add(u64::from(self.record.attempts));
+        let at = at.checked_rem(ready.len() as u64).ok_or(NO_BACKEND)?;
+        let backend = ready[at as usize];
+        let endpoint = roster.endpoint(backend).cloned().ok_or(NO_BACKEND)?;
+        let grant = Grant { backend, choice: None, waited: Span::ZERO, at: self.record.now() };
+        self.note(&grant);
+        self.record.bypassed = true;
+        self.record.granted(&endpoint);
+        Ok(Admitted { grant, endpoint })
     }
 
     /// Counts the time from now on as a wait: the backend has failed the request.

@@ -58,7 +58,8 @@ impl RequestRecord {
         record.model = intent.model.clone().unwrap_or_default();
         record.target = intent.target.clone().unwrap_or_default();
         record.flow.clone_from(&intent.flow);
-        record.band = Some(intent.band);
+        // A request that does not queue must not count in the figures of the queue.
+        record.band = (!intent.direct).then_some(intent.band);
         record.criticality = intent.criticality;
         match &intent.workload {
             WorkloadName::Given(id) => record.workload.clone_from(id),

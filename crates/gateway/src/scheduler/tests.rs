@@ -35,6 +35,7 @@ fn intent(flow: &str) -> Intent {
         session: None,
         request_id: HeaderValue::from_static("test"),
         queue_status: false,
+        direct: false,
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use store::{ErrorKind, StoreError};
 
 use super::request_body;
+use crate::admin;
 use crate::durable_queues::DurableQueues;
 use crate::durable_queues::dead_letters::{DeadLetterAction, DeadLetterSelection};
 use crate::ingress;
@@ -63,6 +64,7 @@ pub(super) fn alone(
                 trouble,
             });
         }
+        AdminPage::Version => return admin::version(),
         AdminPage::Ready if standing.shutting_down => Fault::ShuttingDown,
         AdminPage::Ready if !trouble.is_empty() => Fault::StoreAway(trouble.join("; ")),
         AdminPage::Ready => return self::page(&Ready { ready: true }),

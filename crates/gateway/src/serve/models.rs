@@ -38,11 +38,6 @@ enum Tag<'a> {
     Made { name: &'a str, model: &'a str },
 }
 
-#[derive(Serialize)]
-struct Version {
-    version: &'static str,
-}
-
 /// `GET /v1/models`.
 pub(super) fn models(state: &State) -> Response<Full<Bytes>> {
     let (config, roster) = (state.config.load(), state.fleet.roster());
@@ -72,11 +67,6 @@ pub(super) fn tags(state: &State) -> Response<Full<Bytes>> {
     let roster = state.fleet.roster();
     let models = roster.models_merged().iter().map(Tag::of).collect();
     json(StatusCode::OK, &Tags { models })
-}
-
-/// `GET /api/version`.
-pub(super) fn version() -> Response<Full<Bytes>> {
-    json(StatusCode::OK, &Version { version: env!("CARGO_PKG_VERSION") })
 }
 
 // === impl Card ===

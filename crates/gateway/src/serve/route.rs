@@ -15,6 +15,7 @@ use super::worker::Worker;
 use super::{dispatch_pages, local_api, models, queue_status, request_body};
 use crate::admin;
 use crate::body_memory::Reservation;
+use crate::ingress::headers::is_preflight;
 use crate::ingress::path::{self, Route};
 use crate::ingress::{self, Intent};
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
@@ -40,7 +41,14 @@ pub(super) async fn answer(
             Content::whole(models::model(state, &id))
         }
         Ok(Route::Tags) if doors.api => Content::whole(models::tags(state)),
-        Ok(Route::Version) if doors.api => Content::whole(models::version()),
+        Ok(Route::Version) if doors.api => Content::whole(admin::version()),
+        // The response that follows a preflight has the backend's headers, so it must have, too.
+        Ok(Route::Options)
+            if doors.api && path::is_api(path) && is_preflight(request.headers()) =>
+        {
+            proxy(worker, request).await
+        }
+        Ok(Route::Options) => Content::whole(error::options(!path::is_api(path))),
         Ok(Route::Batch(call)) if doors.batch => {
             local_api::answer(&worker, Local::Batch(call), request).await
         }
@@ -116,7 +124,9 @@ fn upstream_request(
     intent: &Intent,
 ) -> UpstreamRequest {
     let root = || PathAndQuery::from_static("/");
-    let path = parts.uri.path_and_query().cloned().unwrap_or_else(root);
+    let other = path::upstream(parts.uri.path()).and_then(|path| path.parse().ok());
+    let own = || parts.uri.path_and_query().cloned().unwrap_or_else(root);
+    let path = other.unwrap_or_else(own);
     let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
     UpstreamRequest { method: parts.method, path, headers, body, _reservation: reservation }
 }

@@ -1,0 +1,37 @@
+//! The paths of Azure OpenAI: `/openai/deployments/{name}/chat/completions?api-version=…`.
+//!
+//! Model servers do not have these paths. A request goes to the same operation under `/v1/`,
+//! without its query, and its body names the deployment as the model.
+
+use std::borrow::Cow;
+
+use super::{decoded, is_plain};
+use crate::reply::Fault;
+
+/// The beginning of all paths of Azure OpenAI.
+pub(super) const PREFIX: &str = "/openai/";
+const DEPLOYMENTS: &str = "/openai/deployments/";
+/// The operations of a deployment, which all have a JSON body.
+const OPERATIONS: [&str; 3] = ["chat/completions", "completions", "embeddings"];
+
+/// The path at a backend; `None` for a path that is not offered. An ambiguous path is an error.
+pub(super) fn path(path: &str) -> Result<Option<Cow<'_, str>>, Fault> {
+    if !is_plain(path) {
+        return Err(super::ambiguous());
+    }
+    Ok(match split(path) {
+        Some((_, operation)) => Some(Cow::Owned(format!("/v1/{operation}"))),
+        None => path.strip_prefix("/openai").filter(|rest| rest.starts_with("/v1/")).map(Cow::from),
+    })
+}
+
+/// The name of the deployment in a path.
+pub(super) fn deployment(path: &str) -> Option<String> {
+    let (name, _) = split(path)?;
+    String::from_utf8(decoded(name, |_| true)).ok()
+}
+
+fn split(path: &str) -> Option<(&str, &str)> {
+    let (name, operation) = path.strip_prefix(DEPLOYMENTS)?.split_once('/')?;
+    OPERATIONS.contains(&operation).then_some((name, operation))
+}
