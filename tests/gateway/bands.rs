@@ -54,8 +54,47 @@ fn p02_the_first_known_value_sets_the_band() {
         (m().header("X-Media-Type", "realtime"), "critical"),
         (m().header("X-Media-Type", "audio"), "high"),
         (m().header("X-Media-Type", "text"), "normal"),
+        (m().with("service_tier", "flex"), "best_effort"),
+        (m().with("service_tier", "priority"), "high"),
+        (m().with("service_tier", "default"), "normal"),
+        (m().with("service_tier", "auto"), "normal"),
+        (m().with("service_tier", 7), "normal"),
+        (m().with("service_tier", "priority").priority("best-effort"), "best_effort"),
+        (chat("batch").with("service_tier", "default"), "normal"),
+        (chat("batch").with("service_tier", "auto"), "best_effort"),
         (chat("batch"), "best_effort"),
         (chat("batch").header("X-Media-Type", "audio"), "high"),
+    ]
+    .into_iter()
+    .unzip();
+    assert_eq!(bands_of(&asks, sections), bands);
+}
+
+#[test]
+fn p02_rules_give_a_band_to_teams_and_headers_and_limit_it() {
+    let sections = "[[models]]\nname = \"batch\"\nband = \"best-effort\"\n\
+        targets = [{ model = \"m\" }]\n\
+        [[band_rules]]\nmatch = { \"header:x-team\" = \"lab-*\" }\nband_max = \"high\"\n\
+        [[band_rules]]\nmatch = { \"header:x-tier\" = \"gold\" }\nband = \"critical\"\n\
+        [[band_rules]]\nmatch = { fairness_id = \"crawler\" }\nband = \"best-effort\"\n\
+        band_max = \"normal\"\n";
+    let m = || chat("m");
+    let team = |name: &str| m().header("x-team", name);
+    let gold = || m().header("x-tier", "gold");
+    let crawler = || m().header("x-gateway-inference-fairness-id", "crawler");
+    let (asks, bands): (Vec<HttpRequest>, Vec<&str>) = [
+        (m(), "normal"),
+        (team("lab-1"), "normal"),
+        (team("lab-1").priority("critical"), "high"),
+        (team("lab-1").priority("best-effort"), "best_effort"),
+        (team("web").priority("critical"), "critical"),
+        (gold(), "critical"),
+        (gold().priority("normal"), "normal"),
+        (gold().with("service_tier", "flex"), "best_effort"),
+        (gold().header("x-team", "lab-2"), "high"),
+        (crawler(), "best_effort"),
+        (crawler().header("x-tier", "gold").header("x-team", "lab-1"), "normal"),
+        (chat("batch").header("x-tier", "gold"), "critical"),
     ]
     .into_iter()
     .unzip();

@@ -178,6 +178,92 @@ fn r05_a_latency_limit_and_a_wish_for_speed_are_honoured() {
     }
 }
 
+/// The fast backend draws much, the frugal one little.
+fn fast_and_frugal(fast: &Backend, frugal: &Backend, sections: &str) -> Gateway {
+    let entries = entry("fast", fast, "power_watts = 300\nlatency_ms = 100")
+        + &entry("frugal", frugal, "power_watts = 3\nlatency_ms = 900");
+    Gateway::start(&format!("[router]\nmeasured_latency_share = 0\n{sections}{entries}"))
+}
+
+#[test]
+fn r05_power_and_a_named_backend_are_honoured() {
+    let (fast, frugal) = (Backend::quick(), Backend::quick());
+    let gateway = fast_and_frugal(&fast, &frugal, TWO);
+    let urgent = || chat("m").priority("critical");
+    let route = |ask: HttpRequest| {
+        let answer = gateway.ask(&ask);
+        assert_eq!(answer.status, 200);
+        let header = |name: &str| answer.header(name).unwrap().to_owned();
+        (header("x-backend-used"), header("x-routing-reason"))
+    };
+    assert_eq!(route(urgent()).0, "fast");
+    let (used, reason) = route(urgent().header("X-Max-Power-Watts", "299"));
+    assert_eq!((used.as_str(), reason.as_str()), ("frugal", "only-backend-within-power-limit"));
+    assert_eq!(route(urgent().header("X-Max-Power-Watts", "300")).0, "fast");
+    let (used, reason) = route(urgent().header("X-Max-Power-Watts", "1"));
+    assert_eq!((used.as_str(), reason.as_str()), ("frugal", "power-limit-unmet-most-economical"));
+    let (used, reason) = route(urgent().header("X-Power-Efficient", "true"));
+    assert_eq!((used.as_str(), reason.as_str()), ("frugal", "power-efficient"));
+    assert_eq!(route(chat("m")).0, "frugal");
+    assert_eq!(route(chat("m").header("X-Target-Backend", "fast")).0, "fast");
+    for other in ["auto", "nobody", ""] {
+        assert_eq!(route(chat("m").header("X-Target-Backend", other)).0, "frugal", "{other}");
+    }
+    let read = HttpRequest::get("/v1/things").header("X-Target-Backend", "fast");
+    assert_eq!(gateway.ask(&read).header("x-backend-used"), Some("fast"));
+}
+
+/// A request waits for the backend that it names while another one is free.
+#[test]
+fn r05_a_request_waits_for_the_backend_that_it_names() {
+    let (fast, frugal) = (Backend::held(), Backend::quick());
+    let gateway = fast_and_frugal(&fast, &frugal, ONE);
+    let ask = || chat("m").header("X-Target-Backend", "fast");
+    let first = gateway.send(&ask());
+    fast.await_running(1);
+    let second = gateway.enqueue(&ask(), 0);
+    assert_eq!(gateway.ask(&chat("m")).header("x-backend-used"), Some("frugal"));
+    fast.open();
+    for call in [first, second] {
+        assert_eq!(call.finish().header("x-backend-used"), Some("fast"));
+    }
+    gateway.await_idle();
+}
+
+#[test]
+fn r05_the_objective_for_a_first_token_is_a_latency_limit_and_is_logged() {
+    for name in ["x-slo-ttft-ms", "x-llm-d-slo-ttft-ms"] {
+        let (fast, frugal) = (Backend::quick(), Backend::quick());
+        let gateway = fast_and_frugal(&fast, &frugal, TWO);
+        let answer = gateway.ask(&chat("m").header(name, "200").header("X-Request-ID", "slo-1"));
+        assert_eq!(answer.header("x-backend-used"), Some("fast"), "{name}");
+        assert_eq!(answer.header("x-routing-reason"), Some("only-backend-within-latency-limit"));
+        assert_eq!(answer.header("x-estimated-latency-ms"), Some("100"));
+        eventually("its line", || {
+            let lines = gateway.process.access();
+            let logged =
+                |line: &str| line.contains("slo-1") && line.contains("slo_ttft_ms=200.000");
+            if lines.lines().any(logged) { Ok(()) } else { Err(lines) }
+        });
+    }
+}
+
+#[test]
+fn r05_a_deadline_by_the_clock_ends_a_request() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(TWO, &backend);
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    let due = |at: u128| gateway.ask(&chat("m").header("X-Deadline-Ms", &at.to_string()));
+    let passed = due(now() - 1);
+    assert_eq!((passed.status, passed.code().as_str()), (504, "deadline_exceeded"));
+    assert!(backend.seen().is_empty());
+    let soon = due(now() + 700);
+    assert_eq!((soon.status, soon.code().as_str()), (504, "deadline_exceeded"));
+    backend.open();
+    assert_eq!(due(now() + 60_000).status, 200);
+    assert_eq!(gateway.ask(&chat("m").header("X-Deadline-Ms", "soon")).status, 200);
+}
+
 #[test]
 fn r05_the_request_id_is_echoed_forwarded_and_logged_with_the_choice() {
     let backend = Backend::quick();

@@ -92,6 +92,11 @@ pub struct Ask {
     pub latency_max: Option<Span>,
     /// Whether speed counts in its routing as for a critical ask.
     pub latency_critical: bool,
+    /// The power limit of its backend, in watts. It is soft: if no backend is within it, the most
+    /// economical is chosen.
+    pub power_max: Option<u32>,
+    /// Whether power counts in its routing as for a best-effort ask.
+    pub power_efficient: bool,
     /// A hash of its conversation: the backend that served it before may have its prompt cached.
     pub session: Option<u64>,
     /// The adapter (LoRA) it needs.
@@ -159,6 +164,8 @@ impl Ask {
             deadline: None,
             latency_max: None,
             latency_critical: false,
+            power_max: None,
+            power_efficient: false,
             session: None,
             adapter: None,
         }

@@ -76,11 +76,14 @@ fn escaped(value: &str) -> String {
 
 /// The class of a request's flow: the class of the first rule that matches, or 0.
 pub fn class_of(rules: &[ClassRule], traits: &RequestAttributes<'_>) -> u32 {
-    let matches = |rule: &&ClassRule| {
-        let mut patterns = rule.patterns.iter();
-        patterns.all(|(part, pattern)| part.of(traits).is_some_and(|text| glob(pattern, text)))
-    };
-    rules.iter().find(matches).map_or(0, |rule| rule.class)
+    let found = rules.iter().find(|rule| matches(&rule.patterns, traits));
+    found.map_or(0, |rule| rule.class)
+}
+
+/// Whether a request has all these attributes, each matching its pattern.
+pub fn matches(patterns: &[(Attribute, String)], traits: &RequestAttributes<'_>) -> bool {
+    let mut patterns = patterns.iter();
+    patterns.all(|(part, pattern)| part.of(traits).is_some_and(|text| glob(pattern, text)))
 }
 
 /// Whether `text` matches `pattern`, in which `*` stands for any run of characters.

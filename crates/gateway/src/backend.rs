@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use flow::{ModelId, Time};
+use flow::{BackendId, ModelId, Time};
 use tokio::sync::{Notify, Semaphore, watch as broadcast};
 
 use crate::clock::Clock;
@@ -143,6 +143,12 @@ impl Fleet {
         Some(SubsetModel { id: self.subset_id(subset)?, present: false })
     }
 
+    /// The id of the subset of `model` that only this backend serves; `None` if there are too many
+    /// subsets.
+    pub(crate) fn pinned_model(&self, model: ModelId, backend: BackendId) -> Option<ModelId> {
+        self.subset_id(Subset::only(model, backend))
+    }
+
     fn subset_id(&self, subset: Subset) -> Option<ModelId> {
         if let Some(&known) = self.roster.load().subsets.get(&subset) {
             return Some(known);
@@ -171,7 +177,7 @@ impl Fleet {
     }
 
     /// Takes back the reported failures of a request that caused them itself.
-    pub(crate) fn forgive(&self, backends: &[flow::BackendId]) {
+    pub(crate) fn forgive(&self, backends: &[BackendId]) {
         self.change(|state, _| backends.iter().for_each(|&id| state.forgive(id)));
     }
 

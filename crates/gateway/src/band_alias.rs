@@ -12,6 +12,10 @@ const NEXUS_PRIORITY: Keywords<Band> = &[("high", Band::High), ("normal", Band::
 /// The values of `X-Media-Type` that imply a band.
 const MEDIA_TYPE: Keywords<Band> = &[("realtime", Band::Critical), ("audio", Band::High)];
 
+/// The values of OpenAI's `service_tier` that imply a band; `auto` leaves it to the gateway.
+const SERVICE_TIER: Keywords<Band> =
+    &[("default", Band::Normal), ("flex", Band::BestEffort), ("priority", Band::High)];
+
 /// The band of a name, in `X-Priority` and in the configuration.
 pub(crate) fn band(name: &str) -> Option<Band> {
     find(name)
@@ -36,6 +40,11 @@ pub(crate) fn nexus_priority(name: &str) -> Option<Band> {
 /// The band of a value of `X-Media-Type`.
 pub(crate) fn media_type(name: &str) -> Option<Band> {
     among(MEDIA_TYPE, name)
+}
+
+/// The band of a value of `service_tier`.
+pub(crate) fn service_tier(name: &str) -> Option<Band> {
+    among(SERVICE_TIER, name)
 }
 
 fn among(names: Keywords<Band>, name: &str) -> Option<Band> {

@@ -33,7 +33,7 @@ use self::json_body::{BodyFields, ModelName};
 use self::path::{Api, RequestKind, Route};
 use self::workload::WorkloadContext;
 use crate::config::Config;
-use crate::config::settings::Identity;
+use crate::config::settings::{BandRule, Identity};
 use crate::reply::Fault;
 
 pub(crate) use self::prompt_size::BYTES_PER_TOKEN;
@@ -65,8 +65,16 @@ pub(crate) struct Intent {
     /// The longest wait, and the time until the client gives up.
     pub(crate) ttl: Option<Span>,
     pub(crate) deadline: Option<Span>,
+    /// The same as a time of the system's clock, in milliseconds since 1970.
+    pub(crate) deadline_at: Option<u64>,
     pub(crate) latency_max: Option<Span>,
     pub(crate) latency_critical: bool,
+    /// The client's objective for the time to a first token, for the log.
+    pub(crate) slo_ttft: Option<Span>,
+    pub(crate) power_max: Option<u32>,
+    pub(crate) power_efficient: bool,
+    /// The id of the only backend that should serve it.
+    pub(crate) target_backend: Option<String>,
     pub(crate) session: Option<u64>,
     /// Echoed to the client and forwarded to the backend.
     pub(crate) request_id: HeaderValue,
@@ -133,7 +141,7 @@ fn read_as(
     let target = renamed.or(resolved.map(|resolved| resolved.target));
     let origin = WorkloadContext::of(controls.workload);
 
-    let listed = listed(&config.identity, &parts.headers);
+    let listed = listed(&config.identity, &config.band_rules, &parts.headers);
     let traits = identity::RequestAttributes {
         model,
         target_model: target,
@@ -145,6 +153,8 @@ fn read_as(
     let flow = identity::flow_name(&config.identity.parts, &traits);
     let class = identity::class_of(&config.identity.rules, &traits);
 
+    let stated = band::stated(&controls, &config.objectives).or(fields.tier);
+    let default = resolved.and_then(|found| found.band);
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);
     let streamed = fields.stream.unwrap_or(api == Api::Ollama && kind.generates());
     let intent = Intent {
@@ -152,7 +162,7 @@ fn read_as(
         target: target.map(str::to_owned),
         flow,
         class,
-        band: band::of(&controls, &config.objectives, resolved.and_then(|found| found.band)),
+        band: band::ruled(&config.band_rules, &traits, (stated, default)),
         criticality: origin.criticality,
         cost: estimate.cost,
         prompt: estimate.prompt,
@@ -161,8 +171,13 @@ fn read_as(
         streamed,
         ttl: controls.ttl().map(|asked| asked.min(ttl_of(config, class))),
         deadline: controls.deadline(),
+        deadline_at: controls.deadline_at(),
         latency_max: controls.latency_max(),
         latency_critical: controls.latency_critical(),
+        slo_ttft: controls.slo_ttft(),
+        power_max: controls.power_max(),
+        power_efficient: controls.power_efficient(),
+        target_backend: controls.target_backend().map(str::to_owned),
         session: fields.session.best(controls.session.and_then(text)),
         request_id: identifier::of(controls.request_id),
         // Comment lines between events exist only in OpenAI's streams.
@@ -237,9 +252,15 @@ fn checked(named: ModelName<'_>) -> Result<ModelName<'_>, Fault> {
     Err(Fault::InvalidModel(problem))
 }
 
-/// The headers that the flow key or a flow class uses.
-fn listed<'a>(identity: &'a Identity, headers: &'a HeaderMap) -> Vec<(&'a str, &'a str)> {
-    let patterns = identity.rules.iter().flat_map(|rule| &rule.patterns).map(|(part, _)| part);
+/// The headers that the flow key, a flow class or a rule of bands uses.
+fn listed<'a>(
+    identity: &'a Identity,
+    band_rules: &'a [BandRule],
+    headers: &'a HeaderMap,
+) -> Vec<(&'a str, &'a str)> {
+    let patterns = identity.rules.iter().flat_map(|rule| &rule.patterns);
+    let patterns = patterns.chain(band_rules.iter().flat_map(|rule| &rule.patterns));
+    let patterns = patterns.map(|(part, _)| part);
     let mut listed: Vec<(&str, &str)> = Vec::new();
     for part in identity.parts.iter().chain(patterns) {
         let Attribute::Header(name) = part else { continue };

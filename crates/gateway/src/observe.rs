@@ -79,6 +79,8 @@ pub(crate) struct Record {
     pub(crate) bypassed: bool,
     /// The wait in the queue; `None` if it was never queued.
     pub(crate) waited: Option<Span>,
+    /// The client's objective for the time to a first token.
+    pub(crate) slo_ttft: Option<Span>,
     /// From the arrival of the request to the first byte of the response, and to its end.
     pub(crate) first_byte: Option<Span>,
     pub(crate) total: Span,

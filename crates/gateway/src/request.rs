@@ -54,9 +54,13 @@ impl Request {
     pub(crate) fn new(
         state: Arc<State>,
         config: Arc<Config>,
-        intent: Intent,
+        mut intent: Intent,
         record: RequestRecord,
     ) -> Box<Self> {
+        if let Some(at) = intent.deadline_at {
+            let left = deadline::until(at, state.clock.now().since(record.arrived));
+            intent.deadline = intent.deadline.into_iter().chain([left]).min();
+        }
         Box::new(Self {
             state,
             config,

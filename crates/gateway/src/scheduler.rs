@@ -168,6 +168,8 @@ impl Inner {
             deadline: intent.deadline.map(|deadline| arrived.after(deadline)),
             latency_max: intent.latency_max,
             latency_critical: intent.latency_critical,
+            power_max: intent.power_max,
+            power_efficient: intent.power_efficient,
             session: intent.session,
             adapter: target.adapter,
             ..Ask::new(flow, target.model)

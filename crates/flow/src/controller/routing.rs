@@ -157,14 +157,23 @@ impl Controller {
 impl Ask {
     /// Its route preference.
     pub(super) fn preference(&self) -> RoutePreference {
-        let &Self { band, latency_max, latency_critical, session, adapter, .. } = self;
-        RoutePreference { band, latency_max, latency_critical, session, adapter }
+        RoutePreference {
+            band: self.band,
+            latency_max: self.latency_max,
+            latency_critical: self.latency_critical,
+            power_max: self.power_max,
+            power_efficient: self.power_efficient,
+            session: self.session,
+            adapter: self.adapter,
+        }
     }
 
     /// Whether it prefers anything beyond what its band implies.
     pub(super) fn has_preference(&self) -> bool {
         self.latency_max.is_some()
             || self.latency_critical
+            || self.power_max.is_some()
+            || self.power_efficient
             || self.session.is_some()
             || self.adapter.is_some()
     }

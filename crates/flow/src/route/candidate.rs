@@ -34,6 +34,11 @@ pub struct RoutePreference {
     pub latency_max: Option<Span>,
     /// Whether speed counts as for a critical ask, whatever the band.
     pub latency_critical: bool,
+    /// The power limit, in watts. It is soft: if no backend is within it, the most economical is
+    /// chosen.
+    pub power_max: Option<u32>,
+    /// Whether power counts as for a best-effort ask, whatever the band. Speed goes before it.
+    pub power_efficient: bool,
     /// A hash of the conversation it belongs to.
     pub session: Option<u64>,
     /// The adapter (LoRA) it needs; [`Candidate::has_adapter`] refers to it.
@@ -153,6 +158,11 @@ impl Candidate {
     /// The latency that a limit is compared with: the measured one if it is known.
     pub(super) fn latency(&self) -> f64 {
         self.measured_latency().unwrap_or_else(|| self.stated_latency())
+    }
+
+    /// The latency that a client may expect, if the backend has configured properties.
+    pub(super) fn expected_latency(&self) -> Option<f64> {
+        (self.traits != BackendTraits::default()).then(|| self.latency())
     }
 
     pub(super) fn depth(&self) -> u32 {

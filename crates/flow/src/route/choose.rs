@@ -1,4 +1,5 @@
-//! The choice of a backend: a soft latency filter, then the score, then turns among equal scores.
+//! The choice of a backend: soft filters of latency and power, then the score, then turns among
+//! equal scores.
 
 use super::candidate::{Candidate, RoutePreference};
 use super::reason::{RouteReason, Standing};
@@ -28,6 +29,9 @@ pub struct RouteChoice {
     pub weighted_depth: f64,
     /// Its stated power.
     pub power_watts: f64,
+    /// Its latency, measured if it is known, else stated; `None` if its properties are not
+    /// configured.
+    pub latency_ms: Option<f64>,
 }
 
 /// The order of candidates: the higher total first, then the one whose last grant is longer ago.
@@ -82,13 +86,20 @@ pub fn choose(
     let preference =
         RoutePreference { latency_critical: preference.latency_critical || unmet, ..*preference };
     let eligible = candidates.clone().filter(|candidate| candidate.latency() <= ceiling);
+    let power_max = preference.power_max.map(f64::from);
+    let power_ceiling = power_max.map(|limit| power_ceiling(limit, eligible.clone()));
+    let power_unmet = power_ceiling > power_max;
+    let eligible = eligible
+        .filter(|candidate| power_ceiling.is_none_or(|ceiling| candidate.power() <= ceiling));
     let scorer = Scorer::new(&preference, weights, home(&preference, eligible.clone()));
     let survey = survey_candidates(&scorer, eligible)?;
     let reason = if unmet {
         RouteReason::LimitUnmet
+    } else if power_unmet {
+        RouteReason::PowerLimitUnmet
     } else if survey.count == 1 {
         let others = candidates.take(2).count() > 1;
-        if others { RouteReason::OnlyWithinLimit } else { RouteReason::OnlyBackend }
+        RouteReason::of_only(&preference, others)
     } else {
         survey.reason(&preference)
     };
@@ -100,6 +111,13 @@ pub fn choose(
 fn ceiling(limit: f64, candidates: impl Iterator<Item = Candidate>) -> f64 {
     let least = candidates.map(|candidate| candidate.latency()).fold(f64::INFINITY, f64::min);
     if least <= limit { limit } else { least * FASTEST_WITHIN }
+}
+
+/// The power up to which candidates are eligible: the limit if a candidate is within it, otherwise
+/// the least.
+fn power_ceiling(limit: f64, candidates: impl Iterator<Item = Candidate>) -> f64 {
+    let least = candidates.map(|candidate| candidate.power()).fold(f64::INFINITY, f64::min);
+    if least <= limit { limit } else { least }
 }
 
 /// The home backend of a session, while no candidate is known to have any of its prompt cached. It
@@ -210,6 +228,7 @@ impl Survey {
             pending: self.best.pending,
             weighted_depth: self.depth,
             power_watts: self.best.power(),
+            latency_ms: self.best.expected_latency(),
         }
     }
 }

@@ -15,6 +15,12 @@ pub enum RouteReason {
     OnlyWithinLimit,
     /// No candidate was within the ask's latency limit: it is among the fastest.
     LimitUnmet,
+    /// It was the only one of several candidates within the ask's power limit.
+    OnlyWithinPowerLimit,
+    /// No candidate was within the ask's power limit: none draws less.
+    PowerLimitUnmet,
+    /// An ask that prefers economy: no candidate draws less power, and some draw more.
+    PowerEfficient,
     /// It is believed to have the prompt or the adapter in memory, and would not have been chosen
     /// otherwise.
     Affinity,
@@ -55,6 +61,9 @@ impl RouteReason {
             Self::OnlyWithRoom => "only-backend-with-room",
             Self::OnlyWithinLimit => "only-backend-within-latency-limit",
             Self::LimitUnmet => "latency-limit-unmet-fastest",
+            Self::OnlyWithinPowerLimit => "only-backend-within-power-limit",
+            Self::PowerLimitUnmet => "power-limit-unmet-most-economical",
+            Self::PowerEfficient => "power-efficient",
             Self::Affinity => "cache-affinity",
             Self::CriticalLowQueue => "critical-priority-low-queue",
             Self::CriticalFastest => "critical-priority-fastest",
@@ -68,10 +77,21 @@ impl RouteReason {
         }
     }
 
+    /// The reason of the only candidate, or of the only one of several within the limits.
+    pub(super) fn of_only(preference: &RoutePreference, others: bool) -> Self {
+        match preference.latency_max {
+            _ if !others => Self::OnlyBackend,
+            None => Self::OnlyWithinPowerLimit,
+            Some(_) => Self::OnlyWithinLimit,
+        }
+    }
+
     /// The reason of a choice by score.
     pub(super) fn of(preference: &RoutePreference, standing: Standing) -> Self {
         let short = standing.shortest_queue;
+        let economical = preference.power_efficient && !preference.latency_critical;
         match preference.band {
+            _ if economical && standing.most_economical => Self::PowerEfficient,
             Band::Critical if short => Self::CriticalLowQueue,
             Band::Critical => Self::CriticalFastest,
             _ if preference.latency_critical && short => Self::LatencyCriticalLowQueue,

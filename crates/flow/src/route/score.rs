@@ -84,11 +84,12 @@ impl<'a> Scorer<'a> {
         home: Option<BackendId>,
     ) -> Self {
         let pull = if preference.latency_critical { Band::Critical } else { preference.band };
+        let economical = preference.power_efficient && !preference.latency_critical;
         Self {
             weights,
             depth_weights: &DEPTH_WEIGHTS[preference.band.index()],
             wants_adapter: preference.adapter.is_some(),
-            rate: weights.rates[pull.index()],
+            rate: weights.rates[if economical { Band::BestEffort } else { pull }.index()],
             boost: weights.boost(pull),
             home,
         }

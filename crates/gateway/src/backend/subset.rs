@@ -1,9 +1,10 @@
 //! Subsets: a model that only some of its backends may serve.
 //!
-//! A router in front of the picker may say which backends a request can use. For the core a subset
-//! is another model, which only these backends serve. So these requests wait, are routed and are
-//! counted like all others. A subset is created when a request first asks for it; their number is
-//! limited. For a configured model, requests can also wait for backends that are not there yet.
+//! A router in front of the picker may say which backends a request can use, and a client may name
+//! one of them. For the core a subset is another model, which only these backends serve. So these
+//! requests wait, are routed and are counted like all others. A subset is created when a request
+//! first asks for it; their number is limited. For a configured model, requests can also wait for
+//! backends that are not there yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -30,6 +31,8 @@ pub(crate) struct Subset {
     sockets: BTreeSet<SocketAddr>,
     /// All addresses of the hint, if there is no backend yet.
     awaited: BTreeSet<EndpointAddress>,
+    /// The only backend, if a client named it.
+    only: Option<BackendId>,
 }
 
 /// The model of a subset.
@@ -86,13 +89,21 @@ impl Subset {
         let sockets = endpoints.filter_map(|endpoint| endpoint.socket);
         let sockets: BTreeSet<SocketAddr> =
             sockets.filter(|&socket| matches(addresses, socket)).collect();
-        (!sockets.is_empty()).then_some(Self { model, sockets, awaited: BTreeSet::new() })
+        let some = !sockets.is_empty();
+        some.then_some(Self { model, sockets, awaited: BTreeSet::new(), only: None })
     }
 
     /// The subset of the backends that will be at these addresses; `None` if there is no address.
     pub(super) fn awaiting(model: ModelId, addresses: &BTreeSet<EndpointAddress>) -> Option<Self> {
         let awaited = addresses.clone();
-        (!awaited.is_empty()).then_some(Self { model, sockets: BTreeSet::new(), awaited })
+        let some = !awaited.is_empty();
+        some.then_some(Self { model, sockets: BTreeSet::new(), awaited, only: None })
+    }
+
+    /// The subset of one backend.
+    pub(super) fn only(model: ModelId, backend: BackendId) -> Self {
+        let (sockets, awaited) = (BTreeSet::new(), BTreeSet::new());
+        Self { model, sockets, awaited, only: Some(backend) }
     }
 
     /// Whether requests may wait for it without a backend.
@@ -102,7 +113,9 @@ impl Subset {
 
     fn holds(&self, backend: &BackendState) -> bool {
         let here = |socket| self.sockets.contains(&socket) || matches(&self.awaited, socket);
-        backend.endpoint.socket.is_some_and(here) && backend.serves.contains(&self.model)
+        let endpoint = &backend.endpoint;
+        let is_member = self.only == Some(endpoint.id) || endpoint.socket.is_some_and(here);
+        is_member && backend.serves.contains(&self.model)
     }
 }
 

@@ -48,6 +48,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         hold: flow.hold,
         names,
         objectives: models::objectives(root.sections("objectives")),
+        band_rules: flows::band_rules(root.sections("band_rules")),
         fleet,
         dispatch: dispatch::dispatch(&root.section("dispatch"), source, &batch),
         batch,

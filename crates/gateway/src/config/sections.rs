@@ -17,7 +17,7 @@ pub(super) use batch::BATCH;
 pub(super) use dispatch::{DISPATCH, QUEUES};
 pub(super) use fleet::{BACKENDS, DISCOVERY, HEALTH, METRICS, RETRY, UPSTREAM};
 pub(super) use forms::backend_address;
-pub(super) use lists::{FLOWS, MODELS, OBJECTIVES};
+pub(super) use lists::{BAND_RULES, FLOWS, MODELS, OBJECTIVES};
 pub(super) use queue::{CONTROLLER, QUEUE, WORKLOAD};
 pub(super) use router::ROUTER;
 pub(super) use server::{ADMIN, DBUS, EPP, LOG, SERVER};
@@ -50,6 +50,7 @@ pub(super) const ROOT: SectionSchema = SectionSchema::new(
         key("retry", Table(&RETRY), "Further attempts for a request."),
         key("models", Tables(&MODELS), "Model names and the models that they stand for."),
         key("objectives", Tables(&OBJECTIVES), "Objectives and their bands."),
+        key("band_rules", Tables(&BAND_RULES), "The bands of particular requests."),
         key("router", Table(&ROUTER), "How backends are compared."),
         key("workload", Table(&WORKLOAD), "The registry of workloads."),
         key("batch", Table(&BATCH), "The Batch API."),

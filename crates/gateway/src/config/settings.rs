@@ -33,6 +33,8 @@ pub struct Config {
     pub names: ModelNames,
     /// The band of each objective by its name.
     pub objectives: BTreeMap<String, Band>,
+    /// The bands of particular requests.
+    pub band_rules: Vec<BandRule>,
     /// The cost of a request in the queue.
     pub cost: Cost,
     /// The waits for configured models without a backend.
@@ -117,6 +119,17 @@ pub struct Identity {
     pub parts: Vec<Attribute>,
     /// The classes; the first that matches counts.
     pub rules: Vec<ClassRule>,
+}
+
+/// The band of requests whose attributes match all these patterns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BandRule {
+    /// Attributes and the patterns they must match; `*` stands for any run of characters.
+    pub patterns: Vec<(Attribute, String)>,
+    /// The band of requests that state none.
+    pub band: Option<Band>,
+    /// The highest band.
+    pub band_max: Option<Band>,
 }
 
 /// The cost of a request in the queue.

@@ -1,27 +1,40 @@
-//! The band of a request. The first header with a known value decides. An unknown value is ignored;
-//! it is never an error.
+//! The band of a request. The first source with a known value decides. An unknown value is ignored;
+//! it is never an error. The rules of the configuration may give a band to requests that state none,
+//! and limit the band of any.
 
 use std::collections::BTreeMap;
 
 use flow::Band;
+use flow::identity::{self, RequestAttributes};
 
 use super::headers::{ControlHeaders, text};
 use crate::band_alias;
+use crate::config::settings::BandRule;
 
-/// The band that a header gives, else the model's default, else normal.
-pub(super) fn of(
+/// The band that a header gives, if any.
+pub(super) fn stated(
     controls: &ControlHeaders<'_>,
     objectives: &BTreeMap<String, Band>,
-    default: Option<Band>,
-) -> Band {
+) -> Option<Band> {
     let said =
         |value: Option<_>, known: fn(&str) -> Option<Band>| value.and_then(text).and_then(known);
     said(controls.priority, band_alias::band)
         .or_else(|| said(controls.nexus_priority, band_alias::nexus_priority))
         .or_else(|| objective(controls, objectives))
         .or_else(|| said(controls.media_type, band_alias::media_type))
-        .or(default)
-        .unwrap_or_default()
+}
+
+/// The band of a request that states `stated`, else that of the first rule with one, else the
+/// default. No rule that matches is exceeded.
+pub(super) fn ruled(
+    rules: &[BandRule],
+    traits: &RequestAttributes<'_>,
+    (stated, default): (Option<Band>, Option<Band>),
+) -> Band {
+    let matching = || rules.iter().filter(|rule| identity::matches(&rule.patterns, traits));
+    let given = || matching().find_map(|rule| rule.band);
+    let band = stated.or_else(given).or(default).unwrap_or_default();
+    matching().filter_map(|rule| rule.band_max).fold(band, Band::min)
 }
 
 fn objective(controls: &ControlHeaders<'_>, objectives: &BTreeMap<String, Band>) -> Option<Band> {

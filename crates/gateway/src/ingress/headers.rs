@@ -32,7 +32,13 @@ pub(super) struct ControlHeaders<'a> {
     pub(super) workload: Option<&'a HeaderValue>,
     pub(super) latency_max_ms: Option<&'a HeaderValue>,
     pub(super) latency_critical: Option<&'a HeaderValue>,
+    /// Under the newer and the older name.
+    pub(super) slo_ttft_ms: [Option<&'a HeaderValue>; 2],
+    pub(super) power_max_watts: Option<&'a HeaderValue>,
+    pub(super) power_efficient: Option<&'a HeaderValue>,
+    pub(super) target_backend: Option<&'a HeaderValue>,
     pub(super) timeout_ms: Option<&'a HeaderValue>,
+    pub(super) deadline_ms: Option<&'a HeaderValue>,
     pub(super) session: Option<&'a HeaderValue>,
     pub(super) queue_status: Option<&'a HeaderValue>,
 }
@@ -155,7 +161,13 @@ impl<'a> ControlHeaders<'a> {
             "workload-context" => &mut self.workload,
             "max-latency-ms" => &mut self.latency_max_ms,
             "latency-critical" => &mut self.latency_critical,
+            "llm-d-slo-ttft-ms" => &mut self.slo_ttft_ms[0],
+            "slo-ttft-ms" => &mut self.slo_ttft_ms[1],
+            "max-power-watts" => &mut self.power_max_watts,
+            "power-efficient" => &mut self.power_efficient,
+            "target-backend" => &mut self.target_backend,
             "request-timeout-ms" => &mut self.timeout_ms,
+            "deadline-ms" => &mut self.deadline_ms,
             "session-id" => &mut self.session,
             "queue-status" => &mut self.queue_status,
             _ => return None,
@@ -178,8 +190,32 @@ impl<'a> ControlHeaders<'a> {
         self.ttl.and_then(text).and_then(duration::parse)
     }
 
+    /// The longest time to a first token that the backend should have.
     pub(super) fn latency_max(&self) -> Option<Span> {
-        millis(self.latency_max_ms)
+        millis(self.latency_max_ms).into_iter().chain(self.slo_ttft()).min()
+    }
+
+    /// The client's objective for the time to a first token.
+    pub(super) fn slo_ttft(&self) -> Option<Span> {
+        self.slo_ttft_ms.into_iter().find_map(millis)
+    }
+
+    pub(super) fn power_max(&self) -> Option<u32> {
+        self.power_max_watts.and_then(text)?.parse().ok()
+    }
+
+    pub(super) fn power_efficient(&self) -> bool {
+        is_yes(self.power_efficient)
+    }
+
+    /// The id of the backend that the client names.
+    pub(super) fn target_backend(&self) -> Option<&'a str> {
+        self.target_backend.and_then(text).filter(|id| !id.is_empty())
+    }
+
+    /// When the client gives up, in milliseconds since 1970.
+    pub(super) fn deadline_at(&self) -> Option<u64> {
+        self.deadline_ms.and_then(text)?.parse().ok()
     }
 
     /// The time until the client gives up.
@@ -188,15 +224,18 @@ impl<'a> ControlHeaders<'a> {
     }
 
     pub(super) fn latency_critical(&self) -> bool {
-        let yes = |said: &str| {
-            ["true", "1", "yes", "on"].iter().any(|word| said.eq_ignore_ascii_case(word))
-        };
-        self.latency_critical.and_then(text).is_some_and(yes)
+        is_yes(self.latency_critical)
     }
 
     pub(super) fn queue_status(&self) -> bool {
         self.queue_status.and_then(text).is_some_and(|said| said.eq_ignore_ascii_case("sse"))
     }
+}
+
+fn is_yes(value: Option<&HeaderValue>) -> bool {
+    let yes =
+        |said: &str| ["true", "1", "yes", "on"].iter().any(|word| said.eq_ignore_ascii_case(word));
+    value.and_then(text).is_some_and(yes)
 }
 
 fn millis(value: Option<&HeaderValue>) -> Option<Span> {

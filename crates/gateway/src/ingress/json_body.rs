@@ -7,10 +7,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
+use flow::Band;
 use serde::de::IgnoredAny;
 
 use super::json_scanner::{DEPTH_MAX, JsonScanner, JsonString, JsonValue, ScanError};
 use super::prompt_size::PromptSize;
+use crate::band_alias;
 use crate::reply::Fault;
 
 /// The fields of a JSON body.
@@ -24,6 +26,8 @@ pub(super) struct BodyFields<'a> {
     pub(super) n: Option<u64>,
     pub(super) prompt_size: PromptSize,
     pub(super) session: SessionKeys,
+    /// The band of OpenAI's `service_tier`.
+    pub(super) tier: Option<Band>,
 }
 
 /// Hashes of the fields that may identify a session.
@@ -177,6 +181,7 @@ impl<'a> BodyFields<'a> {
             | "images" | "suffix" | "query" | "documents" => self.prompt_size.add(scanner)?,
             "user" => self.session.user = small(scanner)?.text(),
             "session" => self.session.session = small(scanner)?.text(),
+            "service_tier" => self.tier = tier(scanner)?,
             "prompt_cache_key" => self.session.cache_key = small(scanner)?.text(),
             _ => PromptSize::default().add(scanner)?,
         }
@@ -212,6 +217,19 @@ impl<'a> BodyFields<'a> {
         self.limit(limit);
         Ok(())
     }
+}
+
+/// Reads the next value as a service tier.
+fn tier(scanner: &mut JsonScanner<'_>) -> Result<Option<Band>, ScanError> {
+    Ok(match scanner.value()? {
+        JsonValue::String(text) => {
+            text.checked()?.read().and_then(|name| band_alias::service_tier(&name))
+        }
+        value => {
+            PromptSize::default().add_value(value, scanner)?;
+            None
+        }
+    })
 }
 
 /// Reads the next value as a scalar.

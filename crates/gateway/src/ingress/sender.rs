@@ -25,7 +25,8 @@ impl Sender {
     /// Reads the headers of the client.
     pub(crate) fn of(identity: &Identity, headers: &HeaderMap) -> Self {
         let controls = ControlHeaders::of(headers);
-        let listed = super::listed(identity, headers);
+        // Rules of bands do not matter: such work has the band of its queue.
+        let listed = super::listed(identity, &[], headers);
         let mut kept: BTreeMap<String, String> = listed
             .iter()
             .filter(|(name, value)| !is_credential(name) && value.len() <= HEADER_MAX)

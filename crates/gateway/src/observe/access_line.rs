@@ -52,6 +52,7 @@ pub(super) fn write(record: &Record, format: LogFormat, moment: Duration, number
     line.flag("bypassed", record.bypassed);
     line.millis("wait_ms", record.waited);
     line.millis("first_byte_ms", record.first_byte);
+    line.millis("slo_ttft_ms", record.slo_ttft);
     line.millis("total_ms", Some(record.total));
     line.maybe("prompt_tokens", record.prompt_tokens);
     line.maybe("output_tokens", record.output_tokens);

@@ -37,6 +37,7 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         outcome: "ok",
         bypassed: true,
         waited: Some(Span::ZERO),
+        slo_ttft: None,
         first_byte: Some(Span::from_millis(150)),
         total: Span::from_millis(900),
         prompt_tokens: Some(12),

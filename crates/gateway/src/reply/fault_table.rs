@@ -147,43 +147,43 @@ impl Fault {
 
     /// The text for people.
     pub(super) fn message(&self) -> String {
-        let fixed = match self {
+        match self {
             Self::QueueTimeout(waited) => {
-                return format!("Request timed out after {}s in queue", seconds(*waited));
+                format!("Request timed out after {}s in queue", seconds(*waited))
             }
             Self::FailedTimeout(waited, cause) => {
                 let waited = seconds(*waited);
-                return format!("Request timed out after {waited}s in queue; before that {cause}");
+                format!("Request timed out after {waited}s in queue; before that {cause}")
             }
             Self::BackendError(what) => {
-                return format!("No backend could answer: {what}. Try again later.");
+                format!("No backend could answer: {what}. Try again later.")
             }
-            Self::ModelNotFound(model) if model.is_empty() => {
-                "No backend serves this model: see GET /v1/models for those there are."
-            }
-            Self::ModelNotFound(model) => {
-                return format!(
-                    "The model '{model}' is served by no backend: \
-                     see GET /v1/models for those there are."
-                );
-            }
-            Self::InvalidRequest(what) | Self::InvalidModel(what) => return what.clone(),
-            Self::InvalidField(_, what) | Self::StorageFull(what) => return what.clone(),
-            Self::StoreAway(why) => return format!("The queue cannot be reached: {why}."),
-            Self::FileNotFound(id) => return format!("There is no file '{id}'."),
-            Self::BatchNotFound(id) => return format!("There is no batch '{id}'."),
+            Self::ModelNotFound(model) if !model.is_empty() => format!(
+                "The model '{model}' is served by no backend: \
+                 see GET /v1/models for those there are."
+            ),
+            Self::InvalidRequest(what) | Self::InvalidModel(what) => what.clone(),
+            Self::InvalidField(_, what) | Self::StorageFull(what) => what.clone(),
+            Self::StoreAway(why) => format!("The queue cannot be reached: {why}."),
+            Self::FileNotFound(id) => format!("There is no file '{id}'."),
+            Self::BatchNotFound(id) => format!("There is no batch '{id}'."),
             Self::FileInUse(batch) => {
-                return format!("The batch '{batch}' needs this file: cancel it or wait for it.");
+                format!("The batch '{batch}' needs this file: cancel it or wait for it.")
             }
-            Self::BatchEnded(status) => {
-                return format!("A batch that is {status} cannot be cancelled.");
-            }
+            Self::BatchEnded(status) => format!("A batch that is {status} cannot be cancelled."),
             Self::FileTooLarge(limit) => {
-                return format!("The file is larger than {limit} bytes: upload it in parts.");
+                format!("The file is larger than {limit} bytes: upload it in parts.")
             }
             Self::BodyTooLarge(limit) => {
-                return format!("The body is larger than {limit} bytes: send a smaller one.");
+                format!("The body is larger than {limit} bytes: send a smaller one.")
             }
+            other => other.fixed_message().to_owned(),
+        }
+    }
+
+    /// The text of a fault that is always the same.
+    const fn fixed_message(&self) -> &'static str {
+        match self {
             Self::FlowFull => {
                 "Too many requests of this flow are waiting already: send fewer at once."
             }
@@ -221,8 +221,8 @@ impl Fault {
                 "The Batch API is off: start with --batch FOLDER, or set batch.folder."
             }
             Self::Internal => "The gateway failed on this request: this is a fault of its own.",
-        };
-        fixed.to_owned()
+            _ => "No backend serves this model: see GET /v1/models for those there are.",
+        }
     }
 }
 

@@ -17,6 +17,7 @@ const QUEUE_WAIT_MS: HeaderName = HeaderName::from_static("x-queue-wait-ms");
 const PRIORITY_BOOST: HeaderName = HeaderName::from_static("x-priority-boost");
 const POWER_W: HeaderName = HeaderName::from_static("x-estimated-power-w");
 const POWER_WATTS: HeaderName = HeaderName::from_static("x-estimated-power-watts");
+const LATENCY_MS: HeaderName = HeaderName::from_static("x-estimated-latency-ms");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const HEADROOM: HeaderName = HeaderName::from_static("x-llm-d-flow-band-headroom-requests");
 const QUEUE_DURATION_MS: HeaderName = HeaderName::from_static("x-llm-d-flow-queue-duration-ms");
@@ -72,6 +73,9 @@ pub(crate) fn describe(headers: &mut HeaderMap, description: &RouteDescription<'
         headers.insert(PRIORITY_BOOST, tenths(choice.score.boost, Tenth::IfAny));
         headers.insert(POWER_WATTS, power.clone());
         headers.insert(POWER_W, power);
+        if let Some(latency) = choice.latency_ms {
+            headers.insert(LATENCY_MS, whole(latency.round() as u64));
+        }
     }
     if let Some(headroom) = description.headroom {
         headers.insert(HEADROOM, whole(headroom));

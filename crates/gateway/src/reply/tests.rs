@@ -227,6 +227,7 @@ fn choice(boost: f64, power_watts: f64) -> RouteChoice {
         pending: [0; 4],
         weighted_depth: 0.0,
         power_watts,
+        latency_ms: Some(799.6),
     }
 }
 
@@ -245,6 +246,7 @@ fn r04_response_headers_describe_the_route() {
     let expected = [
         ("x-backend-used", "ollama-npu"),
         ("x-routing-reason", "best-effort-power-efficient"),
+        ("x-estimated-latency-ms", "800"),
         ("x-queue-depth", "0"),
         ("x-queue-wait-ms", "12"),
         ("x-priority-boost", "-100"),

@@ -73,7 +73,12 @@ impl Request {
         if self.state.is_closing() {
             return Err(Fault::ShuttingDown.into());
         }
-        let Lookup::Known(model) = self.lookup() else { return Err(NO_BACKEND) };
+        let model = match self.lookup() {
+            Lookup::Known(model) => model,
+            Lookup::Unknown => return Err(self.unknown_model()),
+            Lookup::Configured(_) | Lookup::NotYet(_) => return Err(NO_BACKEND),
+        };
+        let model = self.within_subset(model)?.id;
         self.model = Some(model);
         let roster = self.state.fleet.roster();
         let ready: Vec<BackendId> = roster.serving(model).collect();
@@ -219,12 +224,25 @@ impl Request {
         }
     }
 
-    /// The model as only the backends of the subset serve it.
+    /// The model as only the backends of the subset serve it, or the one that the client names.
     fn within_subset(&self, model: ModelId) -> Result<SubsetModel, Refused> {
         let Some(subset) = &self.subset else {
-            return Ok(SubsetModel { id: model, present: true });
+            let id = self.pinned(model).unwrap_or(model);
+            return Ok(SubsetModel { id, present: true });
         };
         self.state.fleet.subset_model(model, subset).ok_or(NO_BACKEND_IN_SUBSET)
+    }
+
+    /// The model as only the backend serves it that the client names; `None` if that backend is
+    /// unknown or not ready, because then any other may serve it.
+    fn pinned(&self, model: ModelId) -> Option<ModelId> {
+        let id = self.intent.target_backend.as_deref()?;
+        let roster = self.state.fleet.roster();
+        let named = |&backend: &BackendId| {
+            roster.endpoint(backend).is_some_and(|endpoint| endpoint.name == id)
+        };
+        let backend = roster.serving(model).find(named)?;
+        self.state.fleet.pinned_model(model, backend)
     }
 
     fn offer(&mut self, model: ModelId) -> Result<Permit, Refused> {

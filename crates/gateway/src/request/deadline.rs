@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use flow::Time;
+use flow::{Span, Time};
 use tokio::time::Instant;
 
 use super::Request;
+use crate::clock;
 use crate::ingress;
 use crate::reply::Fault;
 
@@ -18,6 +19,16 @@ pub(crate) enum ResponseTimeout {
     FirstByte(Duration),
     /// The longest pause within a response.
     Stall(Duration),
+}
+
+/// The time from the arrival of a request of this age to a moment in milliseconds since 1970; zero
+/// for a moment that has passed.
+pub(super) fn until(moment: u64, age: Span) -> Span {
+    let left = Duration::from_millis(moment).saturating_sub(clock::since_epoch());
+    match left {
+        Duration::ZERO => Span::ZERO,
+        left => Span::from_nanos(clock::span(left).nanos().saturating_add(age.nanos())),
+    }
 }
 
 // === impl Request ===

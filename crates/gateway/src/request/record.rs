@@ -59,6 +59,7 @@ impl RequestRecord {
         record.target = intent.target.clone().unwrap_or_default();
         record.flow.clone_from(&intent.flow);
         // A request that does not queue must not count in the figures of the queue.
+        record.slo_ttft = intent.slo_ttft;
         record.band = (!intent.direct).then_some(intent.band);
         record.criticality = intent.criticality;
         match &intent.workload {
@@ -183,6 +184,7 @@ fn blank(parts: &Parts) -> Record {
         outcome: "",
         bypassed: false,
         waited: None,
+        slo_ttft: None,
         first_byte: None,
         total: Span::ZERO,
         prompt_tokens: None,

@@ -130,3 +130,43 @@ fn r04_every_reason_is_given_where_it_holds() {
     let choice = pick(&preference(Band::BestEffort), &equal);
     assert_eq!(choice.reason, RouteReason::BestEffortBalanced, "all draw the same power");
 }
+
+fn drawing(band: Band, watts: u32) -> RoutePreference {
+    RoutePreference { power_max: Some(watts), ..preference(band) }
+}
+
+#[test]
+fn r05_a_power_limit_excludes_backends_that_draw_more() {
+    let choice = pick(&drawing(Band::Critical, 55), &trio());
+    assert_eq!(choice.at, NVIDIA, "a limit that all keep changes nothing");
+    let choice = pick(&drawing(Band::Critical, 54), &trio());
+    assert_ne!(choice.at, NVIDIA);
+    let choice = pick(&drawing(Band::Critical, 11), &trio());
+    assert_eq!((choice.at, choice.reason.text()), (NPU, "only-backend-within-power-limit"));
+    let choice = pick(&drawing(Band::Critical, 2), &trio());
+    assert_eq!((choice.at, choice.reason.text()), (NPU, "power-limit-unmet-most-economical"));
+    // Speed goes before power: only the fastest one is within the latency limit.
+    let both = RoutePreference { power_max: Some(2), ..within(Band::Normal, 200) };
+    assert_eq!(pick(&both, &trio()).at, NVIDIA);
+}
+
+#[test]
+fn r05_a_wish_for_economy_counts_power_as_for_best_effort() {
+    for band in Band::DESCENDING {
+        let wish = RoutePreference { power_efficient: true, ..preference(band) };
+        let choice = pick(&wish, &trio());
+        assert_eq!((choice.at, choice.reason.text()), (NPU, "power-efficient"), "{band:?}");
+        assert_eq!(choice.score.boost, pick(&preference(band), &trio()).score.boost);
+        let hasty = RoutePreference { latency_critical: true, ..wish };
+        assert_eq!(pick(&hasty, &trio()).at, NVIDIA, "speed goes before it");
+    }
+}
+
+#[test]
+fn r05_the_expected_latency_is_measured_or_stated_and_else_unknown() {
+    let one = |candidate| pick(&preference(Band::Normal), &[candidate]).latency_ms;
+    assert_eq!(one(npu()), Some(800.0));
+    assert_eq!(one(Candidate { measured_latency_ms: Some(90.0), ..npu() }), Some(90.0));
+    let unstated = Candidate { measured_latency_ms: Some(90.0), ..Candidate::new(0, BackendId(0)) };
+    assert_eq!(one(unstated), None);
+}

@@ -1,11 +1,11 @@
-//! The flow that a request belongs to, and the list `flows`.
+//! The flow that a request belongs to, and the lists `flows` and `band_rules`.
 
 use flow::identity::{Attribute, ClassRule};
 use flow::{FlowClass, Settings, Weight};
 use http::HeaderName;
 
 use crate::clock;
-use crate::config::settings::Identity;
+use crate::config::settings::{BandRule, Identity};
 use crate::schema::{Misfit, Section, nearest};
 
 /// The names of parts; `header:NAME` stands for any header.
@@ -73,6 +73,21 @@ pub(super) fn rules(sections: Vec<Section<'_>>, settings: &mut Settings) -> Vec<
         settings.classes.push(class);
     }
     rules
+}
+
+/// The rules of bands in their order.
+pub(super) fn band_rules(sections: Vec<Section<'_>>) -> Vec<BandRule> {
+    let rule = |section: &Section<'_>| {
+        if !section.has("band") && !section.has("band_max") {
+            section.refuse("band", "is missing: give band, band_max or both");
+        }
+        BandRule {
+            patterns: patterns(section),
+            band: section.given("band"),
+            band_max: section.given("band_max"),
+        }
+    };
+    sections.iter().map(rule).collect()
 }
 
 fn patterns(section: &Section<'_>) -> Vec<(Attribute, String)> {

@@ -1,4 +1,4 @@
-//! The lists `flows`, `models` and `objectives`.
+//! The lists `flows`, `models`, `objectives` and `band_rules`.
 
 use flow::Band;
 
@@ -77,4 +77,26 @@ pub(in crate::config) const OBJECTIVES: SectionSchema = SectionSchema::new(
 .doc(
     "Objectives and their bands; each entry has `band` or `priority`. The objective header of a \
      request may also be such a number itself, so that priorities need no entries.",
+);
+
+pub(in crate::config) const BAND_RULES: SectionSchema = SectionSchema::new(
+    "band_rules",
+    &[
+        key(
+            "match",
+            Map(&Text(&NOT_EMPTY)),
+            "Patterns by name, as in `[[flows]]`; all must match, and at least one is needed.",
+        )
+        .required(),
+        key("band", Keyword(words::<Band>), "The band of requests that state none.")
+            .unset("that of the model, else normal"),
+        key("band_max", Keyword(words::<Band>), "The highest band that such a request gets.")
+            .unset("no limit"),
+    ],
+)
+.doc(
+    "The bands of particular requests, such as those of a team or with a header. The first entry \
+     that matches and has `band` gives the band of a request that states none by a header or by \
+     `service_tier`. Of all entries that match, the lowest `band_max` limits the band of any \
+     request.",
 );

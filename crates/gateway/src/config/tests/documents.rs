@@ -74,6 +74,8 @@ fn the_full_example_has_the_defaults_and_yaml_means_the_same() {
     let mut config = example("tidegate.toml");
     assert_eq!(config, example("tidegate.yaml"));
     assert!(!config.identity.rules.is_empty() && !config.objectives.is_empty());
+    assert!(!config.band_rules.is_empty());
+    config.band_rules.clear();
     config.identity = Config::default().identity;
     config.flow.classes.clear();
     config.names = Config::default().names;

@@ -72,6 +72,7 @@ fn sample(path: &str, key: &Key) -> String {
         ("queue.flow_by", "workload"),
         ("controller.upper_bound_per_backend", "3.5"),
         ("flows[0].match", "{ model = \"x\" }"),
+        ("band_rules[0].match", "{ model = \"x\" }"),
         ("backends[0].kind", "sglang"),
         ("models[0].targets", "[\"x\"]"),
         ("objectives[0].band", "low"),
