@@ -13,6 +13,7 @@ mod controller;
 mod dbus;
 mod decision_log;
 mod early_response;
+mod encodings;
 mod faults;
 mod flooding_tenant;
 mod head_method;

@@ -1,5 +1,10 @@
 //! Requests and responses pass through Envoy and the picker unchanged, in both directions, at once.
 
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
 use super::chat_of;
 use crate::support::gateway::{ONE, TWO};
 use crate::support::scripted_response::{delta, event};
@@ -145,6 +150,23 @@ fn x02_clients_reach_only_the_api() {
         "that is the picker's word"
     );
     assert!(backend.seen().is_empty());
+}
+
+/// The backend gets it decoded, without the header that says how it came.
+#[test]
+fn x02_x01_a_compressed_body_reaches_the_backend_decoded() {
+    let backend = Backend::quick();
+    let picker = Picker::before(TWO, &backend);
+    let plain = chat("m").with("text", "tide ".repeat(50_000));
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&plain.body).unwrap();
+    let body = encoder.finish().unwrap();
+    let ask = HttpRequest { body, ..plain.clone() }.header("content-encoding", "gzip");
+    assert_eq!(picker.ask(&ask).status, 200);
+    let seen = backend.seen().pop().unwrap();
+    assert!(seen.body == plain.body, "{} bytes of {}", seen.body.len(), plain.body.len());
+    assert_eq!(seen.header("content-encoding"), None);
+    picker.await_idle();
 }
 
 /// A body that is announced and then empty must be given back as well, or Envoy waits for its end.

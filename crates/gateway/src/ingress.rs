@@ -4,6 +4,7 @@
 //! The module is pure. It reads the headers once and the body once.
 
 mod band;
+mod content_encoding;
 mod cost_estimate;
 pub(crate) mod dispatch_headers;
 pub(crate) mod duration;
@@ -27,6 +28,7 @@ use flow::{Band, Span};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 
+use self::content_encoding::ContentEncoding;
 use self::cost_estimate::CostEstimate;
 use self::headers::{ControlHeaders, text};
 use self::json_body::{BodyFields, ModelName};
@@ -82,6 +84,8 @@ pub(crate) struct Intent {
     pub(crate) queue_status: bool,
     /// Whether it goes to a backend without the queue, because it only reads.
     pub(crate) direct: bool,
+    /// Whether its body came compressed and was decoded.
+    pub(crate) decoded: bool,
 }
 
 /// Reads a request. Returns the body to forward: the same bytes, unless the model name resolves to
@@ -103,11 +107,8 @@ pub(crate) fn read(
     if direct && headers::asks_for_websocket(&parts.headers) {
         return Err(Fault::UpgradeNotSupported);
     }
-    let body = match path::deployment(path) {
-        Some(name) => json_body::with_model(body, &name)?,
-        None => body,
-    };
-    let mut read = read_as(work, config, parts, body, draw)?;
+    let deployment = path::deployment(path);
+    let mut read = read_as((work, deployment), config, parts, body, draw)?;
     read.0.direct = direct;
     Ok(read)
 }
@@ -123,17 +124,28 @@ pub(crate) fn read_anything(
         Route::Proxied { api, kind } => (api, kind),
         _ => (Api::OpenAi, RequestKind::Other),
     };
-    read_as(work, config, parts, body, draw)
+    read_as((work, None), config, parts, body, draw)
 }
 
+/// Reads a request whose path names an API, a kind and perhaps the model.
 fn read_as(
-    (api, kind): (Api, RequestKind),
+    ((api, kind), deployment): ((Api, RequestKind), Option<String>),
     config: &Config,
     parts: &Parts,
     body: Bytes,
     draw: u64,
 ) -> Result<(Intent, Bytes), Fault> {
     let controls = ControlHeaders::of(&parts.headers);
+    let encoding = encoding(kind, &controls)?.filter(|_| !body.is_empty());
+    let decoded = encoding.is_some();
+    let body = match encoding {
+        Some(encoding) => encoding.decode(&body, config.server.body_limit)?,
+        None => body,
+    };
+    let mut body = without_bom(body);
+    if let Some(name) = deployment {
+        body = json_body::with_model(body, &name)?;
+    }
     let (fields, named) = look(kind, &controls, &body)?;
     let model = named.as_ref().map(|named| named.name.as_ref());
     let resolved = model.and_then(|model| config.names.resolve(model, draw));
@@ -183,6 +195,7 @@ fn read_as(
         // Comment lines between events exist only in OpenAI's streams.
         queue_status: streamed && api == Api::OpenAi && controls.queue_status(),
         direct: false,
+        decoded,
         workload: origin.name,
     };
     let rewritten = match (&named, target) {
@@ -192,6 +205,28 @@ fn read_as(
         _ => None,
     };
     Ok((intent, rewritten.unwrap_or(body)))
+}
+
+/// How the body has to be decoded. An unknown encoding is an error if the path needs a model.
+fn encoding(
+    kind: RequestKind,
+    controls: &ControlHeaders<'_>,
+) -> Result<Option<ContentEncoding>, Fault> {
+    let Some(name) = controls.content_encoding.and_then(text) else { return Ok(None) };
+    let encoding = ContentEncoding::of(name);
+    let is_plain = name.is_empty() || name.eq_ignore_ascii_case("identity");
+    if encoding.is_none() && !is_plain && kind.needs_model() {
+        return Err(Fault::UnsupportedEncoding(name.chars().take(40).collect()));
+    }
+    Ok(encoding)
+}
+
+/// A JSON body without the mark of UTF-8 in front of it, which not every server accepts.
+fn without_bom(body: Bytes) -> Bytes {
+    match body.strip_prefix(b"\xEF\xBB\xBF") {
+        Some(rest) if rest.trim_ascii_start().starts_with(b"{") => body.slice(3..),
+        _ => body,
+    }
 }
 
 /// The fields of the body, and the model that it names. If the path needs a model, an invalid body

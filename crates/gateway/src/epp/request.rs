@@ -43,7 +43,7 @@ pub(super) enum ResponseBodies {
 pub(super) struct RequestRest {
     pub(super) body: Bytes,
     /// The memory of the body, until Envoy has it again.
-    pub(super) _reservation: Reservation,
+    pub(super) reservation: Reservation,
     /// Whether there was a body at all; an empty one that was announced must be ended, too.
     pub(super) has_body: bool,
     /// Whether trailers ended the request; they need a response of their own.
@@ -103,7 +103,19 @@ impl RequestRest {
     /// A request that is its head alone.
     pub(super) fn none(reservation: Reservation) -> Self {
         let body = Bytes::new();
-        Self { body, _reservation: reservation, has_body: false, has_trailers: false }
+        Self { body, reservation, has_body: false, has_trailers: false }
+    }
+
+    /// Sets the body to send. A body that was decoded may be much larger than it came.
+    pub(super) fn set_body(
+        &mut self,
+        body: Bytes,
+        received: usize,
+        bodies_limit: usize,
+    ) -> Result<(), Fault> {
+        let more = body.len().saturating_sub(received);
+        self.body = body;
+        self.reservation.more(more, bodies_limit)
     }
 
     /// Reads the body to its end. Envoy may mark the end twice; the first mark counts.
@@ -139,7 +151,7 @@ impl RequestRest {
             }
         };
         let body = if more.is_empty() { first } else { [first, more.freeze()].concat().into() };
-        Ok(Self { body, _reservation: reservation, has_body: true, has_trailers: trailers })
+        Ok(Self { body, reservation, has_body: true, has_trailers: trailers })
     }
 }
 

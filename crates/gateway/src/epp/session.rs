@@ -79,11 +79,18 @@ impl Session {
             }
         };
         let bodies = head.bodies;
-        let remove = ingress::headers::control_names(&head.parts.headers);
+        let mut remove = ingress::headers::control_names(&head.parts.headers);
+        let received = rest.body.len();
         let read = self.request(head, record, std::mem::take(&mut rest.body));
         let Some((mut request, body)) = read else { return Ok(()) };
-        rest.body = body;
-        let admitted = match self.admitted(&mut request).await? {
+        if request.intent.decoded {
+            remove.push(ingress::headers::BODY_ENCODING.to_string());
+        }
+        let outcome = match rest.set_body(body, received, self.config.server.bodies_limit) {
+            Ok(()) => self.admitted(&mut request).await?,
+            Err(fault) => Err(fault.into()),
+        };
+        let admitted = match outcome {
             Ok(admitted) => admitted,
             Err(refused) => {
                 let request_id = request.intent.request_id.clone();

@@ -6,7 +6,9 @@
 
 use flow::Span;
 use flow::identity::NAME_MAX;
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CONTENT_TYPE, EXPECT, TE, UPGRADE};
+use http::header::{
+    ACCESS_CONTROL_REQUEST_METHOD, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, TE, UPGRADE,
+};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{duration, identifier, multipart_form};
@@ -20,6 +22,7 @@ const SELECTION: HeaderName = HeaderName::from_static("test-epp-endpoint-selecti
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ControlHeaders<'a> {
     pub(super) content_type: Option<&'a HeaderValue>,
+    pub(super) content_encoding: Option<&'a HeaderValue>,
     pub(super) request_id: Option<&'a HeaderValue>,
     pub(super) priority: Option<&'a HeaderValue>,
     pub(super) nexus_priority: Option<&'a HeaderValue>,
@@ -63,6 +66,9 @@ pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> H
     headers.insert(REQUEST_ID, request_id.clone());
     headers
 }
+
+/// The header that says how a body is encoded, which a decoded body must not have.
+pub(crate) const BODY_ENCODING: HeaderName = CONTENT_ENCODING;
 
 /// The id of a request, also if the rest of it cannot be read.
 pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
@@ -144,7 +150,11 @@ impl<'a> ControlHeaders<'a> {
 
     fn place(&mut self, name: &str) -> Option<&mut Option<&'a HeaderValue>> {
         let Some(rest) = name.strip_prefix("x-") else {
-            return (name == "content-type").then_some(&mut self.content_type);
+            return match name {
+                "content-type" => Some(&mut self.content_type),
+                "content-encoding" => Some(&mut self.content_encoding),
+                _ => None,
+            };
         };
         Some(match rest {
             "request-id" => &mut self.request_id,

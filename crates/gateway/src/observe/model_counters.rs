@@ -36,7 +36,8 @@ pub(super) struct ModelCounters {
 }
 
 /// By outcome and status class.
-type Endings = [[AtomicU64; CLASSES.len()]; OUTCOMES.len()];
+#[derive(Debug)]
+struct Endings([[AtomicU64; CLASSES.len()]; OUTCOMES.len()]);
 
 /// The number of requests of a band with one outcome.
 pub(super) struct Ending {
@@ -58,10 +59,10 @@ impl ModelCounters {
         let outcome = outcome::index(record.outcome);
         // A request that did not use the queue must not count in the figures of the queue.
         let Some(band) = record.band.map(|band| band as usize) else {
-            self.local[outcome][class].fetch_add(1, Relaxed);
+            self.local.0[outcome][class].fetch_add(1, Relaxed);
             return;
         };
-        self.requests[band][outcome][class].fetch_add(1, Relaxed);
+        self.requests[band].0[outcome][class].fetch_add(1, Relaxed);
         self.total[band].add(record.total);
         if let Some(first_byte) = record.first_byte {
             self.first_byte[band].add(first_byte);
@@ -87,7 +88,7 @@ impl ModelCounters {
     pub(super) fn endings(&self) -> impl Iterator<Item = Ending> {
         let bands = self.requests.iter().enumerate().map(|(band, endings)| (Some(band), endings));
         let counts = bands.chain([(None, &self.local)]).flat_map(|(band, outcomes)| {
-            let outcomes = outcomes.iter().zip(OUTCOMES);
+            let outcomes = outcomes.0.iter().zip(OUTCOMES);
             outcomes.flat_map(move |(classes, outcome)| {
                 let classes = classes.iter().zip(CLASSES);
                 classes.map(move |(count, class)| Ending {
@@ -104,8 +105,16 @@ impl ModelCounters {
     /// The number of requests with an outcome, over all bands.
     pub(super) fn ended_in(&self, outcome: &str) -> u64 {
         let at = outcome::index(outcome);
-        let counts = self.requests.iter().flat_map(|outcomes| &outcomes[at]);
+        let counts = self.requests.iter().flat_map(|outcomes| &outcomes.0[at]);
         counts.map(|count| count.load(Relaxed)).sum()
+    }
+}
+
+// === impl Endings ===
+
+impl Default for Endings {
+    fn default() -> Self {
+        Self(array::from_fn(|_| Default::default()))
     }
 }
 

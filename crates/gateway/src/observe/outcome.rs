@@ -7,7 +7,7 @@
 pub(super) const OK: &str = "ok";
 
 /// All outcomes. The most frequent is first, because the search is linear.
-pub(super) const OUTCOMES: [&str; 32] = [
+pub(super) const OUTCOMES: [&str; 33] = [
     OK,
     "client_closed",
     QUEUE_TIMEOUT,
@@ -30,6 +30,7 @@ pub(super) const OUTCOMES: [&str; 32] = [
     "not_found",
     "method_not_allowed",
     "upgrade_not_supported",
+    "unsupported_encoding",
     "batch_disabled",
     "file_not_found",
     "batch_not_found",

@@ -1,7 +1,7 @@
 //! The error response of a refused request.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
@@ -51,6 +51,9 @@ pub(crate) fn response_in(format: ErrorFormat, refused: &Refused) -> Response<Fu
     }
     if matches!(fault, Fault::MethodNotAllowed) {
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
+    }
+    if matches!(fault, Fault::UnsupportedEncoding(_)) {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip, deflate"));
     }
     if fault.closes() {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -38,6 +38,8 @@ pub(crate) enum Fault {
     NoSuchPath,
     NoSuchPage,
     MethodNotAllowed,
+    /// The body has a content encoding that is not decoded here.
+    UnsupportedEncoding(String),
     /// The client asked for a WebSocket.
     UpgradeNotSupported,
     /// The limit in bytes.

@@ -33,6 +33,7 @@ impl Fault {
             Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
             Self::NoSuchPath | Self::NoSuchPage => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
+            Self::UnsupportedEncoding(_) => "unsupported_encoding",
             Self::UpgradeNotSupported => "upgrade_not_supported",
             Self::BodyTooLarge(_) => "body_too_large",
             Self::RequestTimeout => "request_timeout",
@@ -79,6 +80,7 @@ impl Fault {
                 StatusCode::BAD_REQUEST
             }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::UnsupportedEncoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::UpgradeNotSupported => StatusCode::NOT_IMPLEMENTED,
             Self::FileInUse(_) | Self::BatchEnded(_) => StatusCode::CONFLICT,
             Self::BodyTooLarge(_) | Self::FileTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -173,6 +175,9 @@ impl Fault {
             Self::BatchEnded(status) => format!("A batch that is {status} cannot be cancelled."),
             Self::FileTooLarge(limit) => {
                 format!("The file is larger than {limit} bytes: upload it in parts.")
+            }
+            Self::UnsupportedEncoding(name) => {
+                format!("The body has the encoding '{name}': send it as gzip, as deflate or plain.")
             }
             Self::BodyTooLarge(limit) => {
                 format!("The body is larger than {limit} bytes: send a smaller one.")

@@ -78,6 +78,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
         (Fault::NoSuchPath, 404, invalid, "not_found", none(), ""),
         (Fault::NoSuchPage, 404, invalid, "not_found", none(), ""),
         (Fault::MethodNotAllowed, 405, invalid, "method_not_allowed", none(), ""),
+        (Fault::UnsupportedEncoding(what()), 415, invalid, "unsupported_encoding", none(), ""),
         (Fault::UpgradeNotSupported, 501, "server_error", "upgrade_not_supported", none(), ""),
         (Fault::BodyTooLarge(5), 413, invalid, "body_too_large", none(), "close"),
         (Fault::RequestTimeout, 408, invalid, "request_timeout", none(), "close"),

@@ -40,6 +40,7 @@ fn intent(flow: &str) -> Intent {
         session: None,
         request_id: HeaderValue::from_static("test"),
         queue_status: false,
+        decoded: false,
         direct: false,
     }
 }

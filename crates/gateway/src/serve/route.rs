@@ -81,10 +81,17 @@ async fn proxy(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Response<
     let observer = Arc::clone(&worker.state.observer);
     let mut record = RequestRecord::begin(&parts, worker.state.clock, observer);
     let read = match request_body::collect(body, &config.server, &worker.state).await {
-        Ok((body, reservation)) => {
-            record.bytes_in = body.len() as u64;
+        Ok((body, mut reservation)) => {
+            let received = body.len();
+            record.bytes_in = received as u64;
             let read = ingress::read(&config, &parts, body, record.arrived.nanos());
-            read.map(|(intent, body)| (intent, body, reservation))
+            read.and_then(|(intent, body)| {
+                if intent.decoded {
+                    let more = body.len().saturating_sub(received);
+                    reservation.more(more, config.server.bodies_limit)?;
+                }
+                Ok((intent, body, reservation))
+            })
         }
         Err(fault) => Err(fault),
     };
@@ -127,7 +134,10 @@ fn upstream_request(
     let other = path::upstream(parts.uri.path()).and_then(|path| path.parse().ok());
     let own = || parts.uri.path_and_query().cloned().unwrap_or_else(root);
     let path = other.unwrap_or_else(own);
-    let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
+    let mut headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
+    if intent.decoded {
+        headers.remove(ingress::headers::BODY_ENCODING);
+    }
     UpstreamRequest { method: parts.method, path, headers, body, _reservation: reservation }
 }
 

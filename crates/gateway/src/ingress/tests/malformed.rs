@@ -18,7 +18,7 @@ fn x03_bodies_that_are_no_json_object_are_refused() {
         b"{\"model\":\"m\"} {\"model\":\"n\"}",
         b"{\"model\":\"m\",}",
         b"{'model':'m'}",
-        b"\xef\xbb\xbf{\"model\":\"m\"}",
+        b"\xef\xbb\xbf[{\"model\":\"m\"}]",
         b"{\"model\":\"m\",\"x\":\"\xff\"}",
         b"{\"model\":\"m\",\"options\":7}",
     ];
