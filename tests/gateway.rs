@@ -1,5 +1,6 @@
 //! Tests of the gateway as a process: what clients, backends and operators see.
 
+mod agreement;
 mod backend_kinds;
 mod bad_input;
 mod bands;

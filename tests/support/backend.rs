@@ -22,6 +22,9 @@ use super::wait::{BOUND, Stopwatch, eventually};
 /// How often a held response checks whether its client is still connected.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The same for work, which lasts up to so much longer.
+const WORK_LOOK: Duration = Duration::from_millis(5);
+
 /// A model server in this process.
 #[derive(Debug)]
 pub(crate) struct Backend {
@@ -418,7 +421,8 @@ impl Shared {
             Step::Hold => self.hold(stream),
             Step::Work(span) => {
                 let watch = Stopwatch::start();
-                self.wait_or_leave(stream, span / 20, |_| watch.elapsed() >= span)
+                let look = (span / 20).min(WORK_LOOK);
+                self.wait_or_leave(stream, look, |_| watch.elapsed() >= span)
             }
             Step::Silence => self.wait_or_leave(stream, LOOK, |_| false),
             Step::Endless(bytes) => {

@@ -99,6 +99,21 @@ impl ScriptedResponse {
         answer
     }
 
+    /// A chat stream of this many tokens with a pause between them. It may report its usage.
+    pub(crate) fn stream_paced(tokens: usize, pause_ms: u64, reports_usage: bool) -> Self {
+        let mut answer = Self::stream_begun("word ");
+        for _ in 1..tokens {
+            let pause = Step::Work(Duration::from_millis(pause_ms));
+            answer.0.extend([pause, Step::Send(chunk(&delta("word ")))]);
+        }
+        let usage = json!({"prompt_tokens": 5, "completion_tokens": tokens});
+        let usage = event(&json!({"choices": [], "usage": usage}).to_string());
+        let usage = if reports_usage { usage } else { String::new() };
+        let last = usage + &event("[DONE]");
+        answer.0.extend([Step::Send(chunk(&last)), Step::Send(b"0\r\n\r\n".to_vec())]);
+        answer
+    }
+
     /// The head of a stream alone.
     pub(crate) fn stream_head() -> Self {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";

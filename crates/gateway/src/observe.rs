@@ -84,6 +84,8 @@ pub(crate) struct Record {
     /// From the arrival of the request to the first byte of the response, and to its end.
     pub(crate) first_byte: Option<Span>,
     pub(crate) total: Span,
+    /// From the grant of the backend that served it to the end, without waits and failed attempts.
+    pub(crate) at_backend: Span,
     pub(crate) prompt_tokens: Option<u64>,
     pub(crate) output_tokens: Option<u64>,
     /// Whether the backend did not report them both.
@@ -171,9 +173,7 @@ impl Observer {
             None => self.model_labels.find(&record.model, &record.target).1.count(record),
         }
         if let Some(backend) = counters.backend.as_ref().filter(|_| record.succeeded()) {
-            let waited = record.waited.unwrap_or(Span::ZERO);
-            let served = record.total.nanos().saturating_sub(waited.nanos());
-            backend.measured(Span::from_nanos(served));
+            backend.measured(record.at_backend);
         }
         if let Some(access) = self.access.as_ref().filter(|_| self.logs_requests) {
             access.write(record);
@@ -198,8 +198,7 @@ impl Observer {
         self.backends.all().into_iter().map(split).collect()
     }
 
-    /// The recent mean duration of a backend's responses in milliseconds, without the wait in the
-    /// queue.
+    /// The recent mean time of requests at a backend in milliseconds.
     pub(crate) fn latency_ms(&self, backend: &str) -> Option<f64> {
         self.backends.latency_ms(backend)
     }

@@ -27,7 +27,7 @@ pub(crate) struct BackendEntry {
     pub(crate) queue_depth: u32,
     pub(crate) priority_counts: BandCounts,
     stock: u64,
-    /// The recent mean duration of its responses, without the wait in the queue.
+    /// The recent mean time of requests at it, without waits and attempts elsewhere.
     pub(crate) avg_latency_ms: Option<f64>,
     first_byte_ms: Option<f64>,
     /// As configured.

@@ -118,24 +118,24 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
     assert_eq!(shown, expected);
 }
 
-/// R06: the mean covers the responses, without the wait before them.
+/// R06: the mean covers the time at the backend, without the wait before it.
 #[test]
 fn r06_the_mean_latency_follows_the_responses_without_their_waits() {
     use crate::observe::tests::served;
     let observer = Observer::default();
     assert_eq!(observer.latency_ms("gpu-a"), None);
     let mut record = served("chat", "chat");
-    record.waited = Some(Span::from_millis(400));
+    record.at_backend = Span::from_millis(500);
     let mut account = RequestCounters::default();
     observer.attempt("gpu-a", Attempt::Answered, &mut account);
     observer.ended(&record, &account);
-    assert_eq!(observer.latency_ms("gpu-a"), Some(500.0), "900 ms, 400 of them in the queue");
-    record.total = Span::from_millis(1300);
+    assert_eq!(observer.latency_ms("gpu-a"), Some(500.0), "900 ms, 400 of them elsewhere");
+    record.at_backend = Span::from_millis(900);
     (0..200).for_each(|_| observer.ended(&record, &account));
     let mean = observer.latency_ms("gpu-a").unwrap();
     assert!((mean - 900.0).abs() < 1.0, "{mean}");
     record.status = 502;
-    record.total = Span::from_secs(60);
+    record.at_backend = Span::from_secs(60);
     observer.ended(&record, &account);
     assert_eq!(observer.latency_ms("gpu-a"), Some(mean), "a failure is not a response");
 }

@@ -40,6 +40,7 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         slo_ttft: None,
         first_byte: Some(Span::from_millis(150)),
         total: Span::from_millis(900),
+        at_backend: Span::from_millis(900),
         prompt_tokens: Some(12),
         output_tokens: Some(300),
         usage_estimated: false,

@@ -133,6 +133,7 @@ impl RequestRecord {
         let Some(observer) = self.observer.take() else { return };
         self.record.outcome = outcome;
         self.record.total = now.since(self.arrived);
+        self.record.at_backend = now.since(self.sent);
         observer.ended(&self.record, &self.counters);
     }
 }
@@ -187,6 +188,7 @@ fn blank(parts: &Parts) -> Record {
         slo_ttft: None,
         first_byte: None,
         total: Span::ZERO,
+        at_backend: Span::ZERO,
         prompt_tokens: None,
         output_tokens: None,
         usage_estimated: false,
