@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Backend, Gateway, chat, eventually};
+use crate::support::{Backend, Engine, Gateway, chat, eventually};
 
 const STATED: &str = "[router]\nmeasured_latency_share = 0\n";
 const ROOM: &str = "[controller]\nwatermark_per_backend = 20\n";
@@ -116,6 +116,37 @@ fn m01_the_watermark_under_auto_is_the_bound_in_force() {
     assert_eq!(gateway.metrics().sum("tidegate_watermark"), bound(), "no request has started");
     backend.open();
     assert!(calls.into_iter().all(|call| call.finish().status == 200));
+}
+
+/// The engine takes 16 requests at once, and its cache would hold many more.
+#[test]
+fn m01_the_watermark_under_auto_is_where_an_engine_with_known_slots_closes() {
+    const SLOTS: f64 = 16.0;
+    let pace = ["--time-to-first-token", "200ms", "--inter-token-latency", "20ms"];
+    let engine = Engine::start(&[pace, ["--model", "m", "--max-num-seqs", "16"]].concat());
+    let gateway = Gateway::start(&config("", &[("one", engine.address())]));
+    let limits = || gateway.backend("one")["limits"].clone();
+    eventually("scraped", || match limits() {
+        limits if limits["by_metrics"] == true && !limits["tokens"]["most"].is_null() => Ok(()),
+        limits => Err(limits.to_string()),
+    });
+    let watermark = gateway.metrics().sum("tidegate_watermark");
+    let shown = &limits()["watermark"];
+    assert_eq!((Some(watermark), watermark), (shown.as_f64(), 2.0), "before any load");
+    let ask = chat("m").streamed().with("max_tokens", 1500);
+    let calls: Vec<_> = (0..40).map(|_| gateway.send(&ask)).collect();
+    gateway.await_metrics("full", |metrics| {
+        let [in_flight, watermark, saturation] = ["requests_in_flight", "watermark", "saturation"]
+            .map(|name| metrics.sum(&format!("tidegate_{name}")));
+        let told = format!("{in_flight} of {watermark}, {saturation}");
+        assert_eq!(saturation == 1.0, in_flight >= watermark, "{told}");
+        // Some requests may wait inside the engine since before its slots were known.
+        let found = limits()["binding"] == "slots" && in_flight >= watermark;
+        if found && (SLOTS..=SLOTS + 2.0).contains(&watermark) { Ok(()) } else { Err(told) }
+    });
+    assert_eq!(engine.control()["running"], SLOTS);
+    drop(calls);
+    gateway.await_idle();
 }
 
 #[test]

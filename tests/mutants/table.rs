@@ -249,6 +249,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "c10_tokens",
     },
     Mutant {
+        name: "the watermark of auto leaves out unstarted asks",
+        file: "auto.rs",
+        site: "«by_starts.min(by_count)».min(by_tokens)",
+        instead: "by_count",
+        noticed_by: "c10_the_watermark",
+    },
+    Mutant {
         name: "a first token frees nothing",
         file: "auto.rs",
         site: "«self.tally.unstarted -= 1;\n\

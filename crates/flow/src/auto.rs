@@ -97,6 +97,8 @@ pub struct AutoLimits {
     pub start: Option<(Span, u64)>,
     /// The bound that closes the backend now.
     pub binding: Option<AutoBound>,
+    /// The number of asks in flight at which the backend closes.
+    pub watermark: u32,
     /// Whether the engine's metrics move the bounds, or only its streams.
     pub by_metrics: bool,
 }
@@ -209,15 +211,22 @@ impl AutoState {
             pace: (self.pace.last(), self.caps.pace),
             start: self.first_token.seen(),
             binding: self.closed_by(),
+            watermark: self.watermark(),
             by_metrics: self.metrics.is_fresh(now),
         }
     }
 
-    /// The bound in force on the asks in flight, in asks of the present mean size. While no other
-    /// bound is known, it is that on unstarted asks, beside the started ones.
+    /// The number of asks in flight at which the backend closes, if further asks have the present
+    /// mean size and none starts: the backend is closed exactly while so many are in flight.
     pub(crate) fn watermark(&self) -> u32 {
-        let by_starts = || f64::from(self.started_now()) + self.caps.unstarted;
-        self.full_at().unwrap_or_else(by_starts) as u32
+        let Tally { in_flight, unstarted_prompt, tokens, .. } = self.tally;
+        let short = unstarted_prompt < PROMPT_ALLOWANCE;
+        let allowed = if short { f64::from(self.proven) } else { 0.0 };
+        let by_starts = f64::from(self.started_now()) + self.caps.unstarted.max(allowed).ceil();
+        // Not a number while no ask is in flight, which `min` ignores.
+        let by_tokens = (self.caps.tokens * f64::from(in_flight) / tokens as f64).ceil();
+        let by_count = self.caps.slots.min(self.caps.pace).floor();
+        by_starts.min(by_count).min(by_tokens).max(1.0) as u32
     }
 
     /// The number of asks of the present mean size that fill the backend; `None` while no bound is

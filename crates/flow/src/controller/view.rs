@@ -124,7 +124,7 @@ impl Controller {
     }
 
     /// Lower bound, watermark and upper bound over the ready backends that serve a model. Under
-    /// `auto` all three are the bounds in force.
+    /// `auto` all three are the stock at which the backends close.
     pub fn bounds(&self, model: ModelId) -> [f64; 3] {
         let members = self.supply.pool_of(model).map(|at| &self.supply.pools[at as usize].members);
         let ready = |&&at: &&u32| self.supply.backends[at as usize].ready;

@@ -128,6 +128,22 @@ fn c10_a_burst_is_limited_to_the_asks_started_before() {
 }
 
 #[test]
+fn c10_the_watermark_is_the_stock_at_which_the_backend_closes() {
+    let mut tide = Tide::new();
+    tide.read(EngineReading { kv_tokens: Some(20_000), ..CALM });
+    assert_eq!(tide.limits().watermark, 2, "before any ask");
+    assert!(tide.offer(LONG, LONG));
+    assert_eq!(tide.limits().watermark, 2, "although the cache has room for more");
+    assert!(tide.offer(LONG, LONG));
+    tide.start(0);
+    tide.start(1);
+    assert!(tide.offer(LONG, LONG));
+    assert_eq!(tide.limits().watermark, 4, "beside two started asks, but the cache has no room");
+    assert!(tide.offer(LONG, LONG) && !tide.offer(LONG, LONG));
+    assert_eq!((tide.limits().watermark, tide.limits().binding), (4, Some(AutoBound::Tokens)));
+}
+
+#[test]
 fn c10_an_idle_backend_takes_anything() {
     let mut tide = Tide::new();
     tide.read(EngineReading { kv_tokens: Some(100), ..CALM });

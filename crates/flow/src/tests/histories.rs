@@ -4,7 +4,8 @@
 //! changes and reconfiguration. The invariants are recounted from scratch after each verb
 //! ([`crate::invariant`]), and the visible results are compared with a small ledger: every ask ends
 //! once, no expired ask is granted, no band is inverted, flow queues are first in first out,
-//! capacity is never exceeded, and virtual time never runs backwards.
+//! capacity is never exceeded, virtual time never runs backwards, and the bounds of `auto` are as
+//! published.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,9 @@ use proptest::prelude::*;
 use super::fixture::{Fixture, backend};
 use crate::queue::virtual_clock::HORIZON;
 use crate::{
-    Ask, BANDS, BackendId, BackendSupply, Band, Bounds, Cascade, EngineReading, Event, FlowClass,
-    Hysteresis, ModelId, Order, Refusal, RequeuePosition, Settings, Span, StockUnit, Ticket, Time,
-    Usage, Verdict, Weight,
+    Ask, AutoLimits, BANDS, BackendId, BackendSupply, Band, Bounds, Cascade, EngineReading, Event,
+    FlowClass, Hysteresis, ModelId, Order, Refusal, RequeuePosition, Settings, Span, StockUnit,
+    Ticket, Time, Usage, Verdict, Weight,
 };
 
 /// The ledger's record of a waiting ask.
@@ -132,6 +133,7 @@ impl History {
         self.take_events();
         self.check_clocks();
         self.check_flow_capacity();
+        self.check_watermarks();
     }
 
     fn offer(&mut self, value: u64) {
@@ -316,6 +318,18 @@ impl History {
             assert!(other.band <= granted.band, "{granted:?} went before {other:?}");
             let same_line = (other.flow, other.band) == (granted.flow, granted.band);
             assert!(!same_line || other.place > granted.place, "{granted:?} before {other:?}");
+        }
+    }
+
+    /// The published bound of `auto` is the one that holds asks back.
+    fn check_watermarks(&self) {
+        if self.fixture.gate.settings().bounds != Bounds::Auto {
+            return;
+        }
+        for AutoLimits { slots: (in_flight, _), watermark, binding, .. } in
+            self.fixture.gate.backends().map(|backend| backend.limits)
+        {
+            assert_eq!(in_flight >= watermark, binding.is_some(), "{in_flight} of {watermark}");
         }
     }
 

@@ -54,6 +54,7 @@ enum LimitsShown {
         slots: Usage,
         pace: Pace,
         binding: Option<&'static str>,
+        watermark: u32,
         by_metrics: bool,
     },
 }
@@ -210,6 +211,7 @@ impl LimitsShown {
                     slots: Usage::of(limits.slots.0.into(), limits.slots.1),
                     pace: Pace { token_ms: per_token.map(millis), most: finite(most) },
                     binding: limits.binding.map(bound_name),
+                    watermark: limits.watermark,
                     by_metrics: limits.by_metrics,
                 }
             }
