@@ -95,7 +95,7 @@ const GATEWAY: &[Room] = &[
     ("scheduler", &["clock", "ingress", "reply"]),
     ("batch_api", &["clock", "config", "ingress", "reply", "task"]),
     ("backend", &["clock", "config", "jitter", "prometheus_parser", "scheduler", "upstream"]),
-    ("observe", &["backend", "clock", "config", "gates"]),
+    ("observe", &["backend", "clock", "config", "gates", "hold"]),
     (
         "state",
         &[

@@ -1,6 +1,6 @@
 //! O06: requests for configured models wait while no backend lists the model.
 
-use crate::support::gateway::{CONFIGURED, TWO, config};
+use crate::support::gateway::{CONFIGURED, ONE, TWO, config};
 use crate::support::{Backend, Call, Gateway, chat};
 
 const CLIENTS: usize = 40;
@@ -60,6 +60,31 @@ fn o06_beyond_the_bound_a_request_is_refused_at_once() {
     let third = gateway.enqueue(&chat("m"), 1);
     let backend = Backend::quick().lists(&["m"]);
     gateway.list(&[&backend]);
+    assert_eq!([second, third].map(|call| call.finish().status), [200, 200]);
+    gateway.await_idle();
+}
+
+#[test]
+fn o06_held_requests_are_counted() {
+    let backend = Backend::held().lists(&["m"]);
+    let gateway = Gateway::launch(&format!("[queue]\nhold_capacity = 3\n{CONFIGURED}{ONE}"));
+    let held = |count: usize| {
+        gateway.await_metrics("held", |metrics| {
+            let found = metrics.sum("tidegate_held_requests") as usize;
+            if found == count { Ok(()) } else { Err(found.to_string()) }
+        });
+    };
+    assert!(gateway.metrics().has("tidegate_held_requests"));
+    assert_eq!(gateway.metrics().sum("tidegate_hold_capacity"), 3.0);
+    let calls = [0, 1, 2].map(|others| gateway.enqueue(&chat("m"), others));
+    held(3);
+    let [first, second, third] = calls;
+    drop(first);
+    held(2);
+    gateway.list(&[&backend]);
+    backend.await_running(1);
+    held(1);
+    backend.open();
     assert_eq!([second, third].map(|call| call.finish().status), [200, 200]);
     gateway.await_idle();
 }

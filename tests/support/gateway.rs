@@ -250,7 +250,7 @@ impl Gateway {
 
 /// Whether a gauge counts requests inside the gateway.
 fn counts_work(name: &str) -> bool {
-    let counting = ["depth", "length", "stock", "in_flight", "active_", "oldest"];
+    let counting = ["depth", "length", "stock", "in_flight", "active_", "oldest", "held"];
     counting.iter().any(|part| name.contains(part))
 }
 

@@ -61,7 +61,8 @@ pub(crate) fn respond(
             let named = id_names(&roster);
             let snapshot =
                 state.scheduler.with(|core, now| state.observer.snapshot(core, now, &named));
-            let text = state.observer.metrics(&snapshot, &named);
+            let hold = state.hold_places.usage(state.config.load().hold.capacity);
+            let text = state.observer.metrics(&snapshot, &named, hold);
             content(StatusCode::OK, METRICS_TYPE, text.into())
         }
     })

@@ -17,6 +17,13 @@ pub(crate) struct HoldPlace {
     taken: Arc<AtomicUsize>,
 }
 
+/// How many places are taken, of how many.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HoldUsage {
+    pub(crate) taken: usize,
+    pub(crate) capacity: usize,
+}
+
 // === impl HoldPlaces ===
 
 impl HoldPlaces {
@@ -25,6 +32,10 @@ impl HoldPlaces {
         let next = |taken: usize| (taken < capacity).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
         Some(HoldPlace { taken: Arc::clone(&self.taken) })
+    }
+
+    pub(crate) fn usage(&self, capacity: usize) -> HoldUsage {
+        HoldUsage { taken: self.taken.load(Ordering::Relaxed), capacity }
     }
 }
 

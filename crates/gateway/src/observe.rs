@@ -36,6 +36,7 @@ use flow::{BANDS, BackendId, Band, Controller, ModelId, Span, Ticket, Time};
 use crate::backend::Attempt;
 use crate::config::settings::Log;
 use access_log::AccessLog;
+use crate::hold::HoldUsage;
 use backend_counters::{BackendCounters, CountersByBackend};
 use labels::ModelLabels;
 use metrics::Scrape;
@@ -214,7 +215,12 @@ impl Observer {
     }
 
     /// All metrics in the text format.
-    pub(crate) fn metrics(&self, snapshot: &Snapshot, named: &IdNames<'_>) -> String {
+    pub(crate) fn metrics(
+        &self,
+        snapshot: &Snapshot,
+        named: &IdNames<'_>,
+        hold: HoldUsage,
+    ) -> String {
         let mut text = MetricsText::default();
         let scrape = Scrape {
             snapshot,
@@ -225,6 +231,7 @@ impl Observer {
         };
         scrape.write(&mut text);
         self.dispatch.write(&mut text);
+            hold,
         self.write_process(&mut text);
         text.finish()
     }

@@ -7,7 +7,7 @@ use flow::{Band, Bounds, Cascade, FlowClass, Order, ResolvedModel};
 
 use super::BATCH_QUEUE;
 use super::settings::dispatch::{Capacity, GateSettings, Queue};
-use super::settings::{BackendSpec, Config, Epp};
+use super::settings::{BackendSpec, Config, Epp, Hold};
 use super::values::without_secrets;
 use crate::clock;
 use crate::schema::{show_duration, show_size, spelling};
@@ -72,7 +72,10 @@ impl Summary<'_> {
             write!(f, ", order {}", spelling(settings.order))?;
         }
         let admission = spelling(settings.admission);
-        writeln!(f, ", admission {admission}")
+        writeln!(f, ", admission {admission}")?;
+        let Hold { ttl, capacity } = self.0.hold;
+        write!(f, "          {capacity} in all for configured models without a backend")?;
+        writeln!(f, ", {} each", show_span(ttl))
     }
 
     fn bounds(&self) -> String {

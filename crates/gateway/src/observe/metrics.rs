@@ -24,6 +24,7 @@ use super::labels::{ModelLabels, ModelNames};
 use super::model_counters::ModelCounters;
 use super::prometheus_writer::{Family, MetricType, MetricsText, Pair};
 use super::snapshot::Snapshot;
+use crate::hold::HoldUsage;
 
 pub(super) use self::process::write as write_process;
 
@@ -38,6 +39,7 @@ type Targets = BTreeMap<ModelId, Arc<str>>;
 pub(super) struct Scrape<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) named: &'a IdNames<'a>,
+    pub(super) hold: HoldUsage,
     pub(super) model_labels: &'a ModelLabels,
     pub(super) backends: &'a CountersByBackend,
     /// Whether the families of llm-d's picker are written too.
@@ -55,6 +57,7 @@ impl Scrape<'_> {
         let live = live_requests::count(snapshot, &targets, model_labels);
         let all_counters = model_labels.all();
         queue::write(text, snapshot, &live, &all_counters);
+        queue::write_hold(text, self.hold);
         stock::write(text, snapshot, &live, &targets);
         flows::write(text, snapshot);
         requests::write(text, &all_counters);

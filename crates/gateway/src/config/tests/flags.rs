@@ -101,7 +101,8 @@ fn a_path_in_a_file_is_meant_from_the_files_folder() {
 
 #[test]
 fn the_summary_shows_the_configuration() {
-    let text = "[queue]\nqueue_ttl = '10s'\norder = 'workload'\nflow_by = ['model', 'header:x-a']\n\
+    let text = "[queue]\nqueue_ttl = '10s'\nhold_ttl = '2m'\nhold_capacity = 7\n\
+                order = 'workload'\nflow_by = ['model', 'header:x-a']\n\
                 bands = { critical = 70, high = 15, normal = 10, best_effort = 5 }\n\
                 [controller]\nwatermark_per_backend = 2\nnum_poppers = 3\n\
                 [[flows]]\nmatch.model = 'a*'\nweight = 3\nmax_in_flight = 4\n\
@@ -109,6 +110,7 @@ fn the_summary_shows_the_configuration() {
     let expected = "\
 listen    127.0.0.1:8080, bodies up to 32MiB, 30s of grace
 queue     1000 in all, 100 a flow, 10s each, cost in requests, order workload, admission all
+          7 in all for configured models without a backend, 2m each
 bounds    watermark 2 requests a backend: bypass below 2.2, leave the queue below 1.8
 bands     critical 70, high 15, normal 10, best-effort 5
 flows     by model and header:x-a

@@ -7,6 +7,7 @@ use flow::{BANDS, Counters};
 
 use super::live_requests::LiveCounts;
 use super::{CountersByModel, add_pair, add_used};
+use crate::hold::HoldUsage;
 use crate::observe::BAND_NAMES;
 use crate::observe::labels::ModelNames;
 use crate::observe::model_counters;
@@ -90,6 +91,14 @@ fn write_state(text: &mut MetricsText, snapshot: &Snapshot) {
     for (band, count) in BAND_NAMES.into_iter().zip(snapshot.headroom) {
         headroom.add(&[("band", band)], count);
     }
+}
+
+/// Writes how many requests wait for a model without a backend.
+pub(super) fn write_hold(text: &mut MetricsText, hold: HoldUsage) {
+    let help = "Requests that wait for a configured model that no backend listed when they came.";
+    text.family("held_requests", MetricType::Gauge, help).add(&[], hold.taken);
+    let help = "The limit of held requests.";
+    text.family("hold_capacity", MetricType::Gauge, help).add(&[], hold.capacity);
 }
 
 /// How full the queue is for a new request of each band. Places that it may take from lower bands
