@@ -33,7 +33,7 @@ mod watch;
 mod tests;
 
 pub(crate) use catalogue::ModelEntry;
-pub(crate) use endpoint::{Endpoint, EndpointError};
+pub(crate) use endpoint::{Endpoint, EndpointError, EndpointUse};
 pub(crate) use passive_stats::BegunRequest;
 pub(crate) use roster::{Lookup, Roster};
 pub(crate) use self_detection::GatewayIdentity;

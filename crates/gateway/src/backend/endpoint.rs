@@ -1,6 +1,7 @@
 //! A backend as the data path sees it: its address, parsed from its URL.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::{error, fmt};
 
@@ -36,6 +37,10 @@ pub(crate) struct Endpoint {
     pub(super) stats: Arc<PassiveStats>,
 }
 
+/// Counts a request at a backend until it is dropped.
+#[derive(Debug)]
+pub(crate) struct EndpointUse(Arc<Endpoint>);
+
 /// Why a backend cannot be used as configured.
 #[derive(Debug)]
 pub(crate) enum EndpointError {
@@ -60,6 +65,17 @@ pub(crate) enum UrlProblem {
 // === impl Endpoint ===
 
 impl Endpoint {
+    /// Counts a request that was granted this backend.
+    pub(crate) fn begin_use(self: &Arc<Self>) -> EndpointUse {
+        self.stats.request_began();
+        EndpointUse(Arc::clone(self))
+    }
+
+    /// Whether requests use it.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.stats.requests() > 0
+    }
+
     /// Records the time to the first byte of the response to a request.
     pub(crate) fn note(&self, request: BegunRequest, first_byte: Span, streamed: bool) {
         self.stats.note(request, first_byte, streamed);
@@ -170,6 +186,22 @@ fn socket(authority: &Authority) -> Option<SocketAddr> {
         _ => host.parse().ok()?,
     };
     Some(SocketAddr::new(ip, port))
+}
+
+// === impl EndpointUse ===
+
+impl Deref for EndpointUse {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.0
+    }
+}
+
+impl Drop for EndpointUse {
+    fn drop(&mut self) {
+        self.0.stats.request_ended();
+    }
 }
 
 // === impl EndpointError ===

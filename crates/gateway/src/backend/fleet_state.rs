@@ -60,11 +60,6 @@ pub(super) struct FleetUpdate {
     pub(super) models_changed: bool,
 }
 
-/// Whether a request holds a removed backend. The fleet and its roster hold it too.
-fn is_in_use(endpoint: &Arc<Endpoint>) -> bool {
-    Arc::strong_count(endpoint) > 2
-}
-
 // === impl FleetState ===
 
 impl FleetState {
@@ -222,7 +217,7 @@ impl FleetState {
     pub(super) fn take_update(&mut self, now: Time) -> Option<FleetUpdate> {
         let leaving = self.leaving.len();
         self.leaving.retain_mut(|(until, endpoint)| {
-            if *until <= now && is_in_use(endpoint) {
+            if *until <= now && endpoint.is_in_use() {
                 *until = now.after(LEAVING);
             }
             *until > now

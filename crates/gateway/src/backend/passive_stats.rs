@@ -1,6 +1,6 @@
 //! Statistics of a backend that requests update without a lock.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use flow::{ModelId, Span, Time};
 
@@ -12,6 +12,8 @@ const FADING: u64 = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct PassiveStats {
+    /// The requests that were granted the backend and have not ended.
+    requests: AtomicUsize,
     /// Whether there are failures or pauses that a successful response would clear.
     has_failures: AtomicBool,
     /// The smoothed time to the first byte in nanoseconds; 0 before the first response.
@@ -47,6 +49,18 @@ struct FadingMax(AtomicU64);
 // === impl PassiveStats ===
 
 impl PassiveStats {
+    pub(super) fn request_began(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn request_ended(&self) {
+        self.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+
     pub(super) fn has_failures(&self) -> bool {
         self.has_failures.load(Ordering::Relaxed)
     }

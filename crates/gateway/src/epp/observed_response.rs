@@ -144,7 +144,7 @@ impl ObservedResponse {
             request.record.attempted(Attempt::Failed);
             request.moved(other.id);
             request.record.attempts += 1;
-            request.record.backend.clone_from(&other.name);
+            request.record.granted(&other);
         }
         self.endpoint = other;
     }

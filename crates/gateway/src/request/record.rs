@@ -7,7 +7,7 @@ use flow::{BANDS, Band, Span, Ticket, Time};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
-use crate::backend::{Attempt, Endpoint};
+use crate::backend::{Attempt, Endpoint, EndpointUse};
 use crate::clock::Clock;
 use crate::ingress::{Intent, WorkloadName};
 use crate::observe::{Observer, Record, RequestCounters};
@@ -22,8 +22,8 @@ pub(crate) struct RequestRecord {
     pub(crate) arrived: Time,
     /// When the request went to its backend.
     pub(crate) sent: Time,
-    /// Keeps a removed backend, and so its name, in the roster until the request ends.
-    endpoint: Option<Arc<Endpoint>>,
+    /// Its backend. The roster keeps a removed one, and so its name, while requests use it.
+    endpoint: Option<EndpointUse>,
     clock: Clock,
     /// Taken when the record is handed over.
     observer: Option<Arc<Observer>>,
@@ -79,7 +79,7 @@ impl RequestRecord {
     /// A backend has been granted.
     pub(crate) fn granted(&mut self, endpoint: &Arc<Endpoint>) {
         self.record.backend.clone_from(&endpoint.name);
-        self.endpoint = Some(endpoint.clone());
+        self.endpoint = Some(endpoint.begin_use());
     }
 
     /// Logs the choice of the backend, where `pending` requests of each band were.

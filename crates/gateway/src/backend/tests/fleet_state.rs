@@ -2,12 +2,12 @@
 
 use flow::{BackendId, ModelId};
 
-use super::super::Attempt;
 use super::super::engine_metrics::EngineMetrics;
 use super::super::fleet_state::{BackendSource, FleetState, FleetUpdate};
 use super::super::health_state::CheckResult;
 use super::super::model_list::{ModelListError, ModelListReply, openai_list};
 use super::super::scrape::ScrapeError;
+use super::super::{Attempt, Endpoint};
 use super::*;
 
 const A: BackendId = BackendId(1);
@@ -265,8 +265,10 @@ fn x06_a_removed_backend_stays_in_the_roster_while_a_request_uses_it() {
     let specs =
         vec![spec("a", 1, BackendKind::Vllm, &["m"]), spec("b", 2, BackendKind::Vllm, &["m"])];
     let (mut state, update) = state(specs.clone());
-    let in_use = update.roster.endpoint(A).cloned();
-    drop(update);
+    let in_use = update.roster.endpoint(A).map(Endpoint::begin_use);
+    // A reload replaces the endpoint that the request has.
+    let other_models = spec("a", 1, BackendKind::Vllm, &["m", "n"]);
+    state.configure(&quick(vec![other_models, specs[1].clone()]), at(0));
     state.configure(&quick(specs[1..].to_vec()), at(0));
     let removed = state.take_update(at(0)).unwrap();
     assert!(removed.roster.endpoint(A).is_some());
