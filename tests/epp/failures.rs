@@ -90,6 +90,22 @@ fn x02_c01_a_truncated_response_makes_room() {
 }
 
 #[test]
+fn x02_a_client_that_leaves_before_its_response_is_logged_so() {
+    for recipe in [Recipe::original_dst(), Recipe::heads_only()] {
+        let backend = Backend::held();
+        let sections = format!("[log]\nformat = \"json\"\n{ONE}");
+        let picker = Picker::start(recipe, &config(&sections, &[("one", backend.address())]));
+        let call = picker.send(&chat("m"));
+        backend.await_running(1);
+        drop(call);
+        backend.await_left(1);
+        picker.await_idle();
+        let line = picker.last_access();
+        assert_eq!((&line["outcome"], &line["status"]), (&"client_closed".into(), &499.into()));
+    }
+}
+
+#[test]
 fn x02_without_the_picker_envoy_serves_on_and_takes_it_back() {
     let (one, two_) = (Backend::quick(), Backend::quick());
     let addresses = [one.address(), two_.address()];

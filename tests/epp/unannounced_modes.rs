@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use crate::support::envoy::FREE;
 use crate::support::gateway::{TWO, config};
 use crate::support::scripted_response::{delta, event};
-use crate::support::{Backend, ExtProcSession, Gateway, HttpRequest, Picker, Recipe, chat};
+use crate::support::{
+    Backend, ExtProcSession, Gateway, HttpRequest, Picker, Recipe, chat, eventually,
+};
 
 const JSON: &str = "application/json";
 const STREAM: &str = "text/event-stream";
@@ -60,6 +62,47 @@ fn x02_without_announced_modes_a_response_without_a_body_ends_with_its_session()
     picker.await_idle();
     let ok = picker.metrics().sum_where("tidegate_requests_total", "outcome=\"ok\"");
     assert_eq!(ok, 1.0);
+}
+
+/// The outcomes in the access log, in the order of their ends.
+fn outcomes(picker: &Gateway, count: usize) -> Vec<Value> {
+    eventually("logged", || {
+        let log = picker.process.access();
+        let lines: Result<Vec<Value>, _> = log.lines().map(serde_json::from_str).collect();
+        let lines = lines.map_err(|error| error.to_string())?;
+        if lines.len() == count { Ok(lines) } else { Err(log) }
+    })
+}
+
+/// A proxy that only asks for the choice ends its session in order; its client is still there.
+#[test]
+fn x02_a_session_that_ends_after_the_choice_is_no_client_that_left() {
+    let backend = Backend::quick();
+    let (picker, mut talk) = talking(&format!("[log]\nformat = \"json\"\n{TWO}"), &backend);
+    for modes in [silent(), json!({})] {
+        let stream = talk.request_with(&chat("m"), 1_000, modes);
+        talk.choice(stream);
+        talk.end(stream);
+        assert_eq!(talk.ended(stream), "OK");
+    }
+    picker.await_idle();
+    for line in outcomes(&picker, 2) {
+        assert_eq!(
+            (&line["outcome"], &line["backend"]),
+            (&json!("response_unseen"), &json!("one"))
+        );
+        assert_eq!(line["status"], Value::Null, "it is unknown: {line}");
+    }
+    let count = |name: &str, labels: &str| picker.metrics().sum_where(name, labels);
+    let labels = "outcome=\"response_unseen\",code=\"-\"";
+    assert_eq!(count("tidegate_requests_total", labels), 2.0);
+    assert_eq!(count("tidegate_requests_cancelled_total", ""), 0.0);
+    let stream = talk.request_with(&chat("m"), 1_000, silent());
+    talk.choice(stream);
+    talk.cancel(stream);
+    picker.await_idle();
+    let last = outcomes(&picker, 3).remove(2);
+    assert_eq!((&last["outcome"], &last["status"]), (&json!("client_closed"), &json!(499)));
 }
 
 #[test]

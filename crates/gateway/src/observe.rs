@@ -25,6 +25,7 @@ mod timestamp;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use outcome::UNSEEN;
 pub(crate) use prometheus_writer::MEDIA_TYPE as METRICS_TYPE;
 pub(crate) use snapshot::Snapshot;
 
@@ -35,8 +36,8 @@ use flow::{BANDS, BackendId, Band, Controller, ModelId, Span, Ticket, Time};
 
 use crate::backend::Attempt;
 use crate::config::settings::Log;
-use access_log::AccessLog;
 use crate::hold::HoldUsage;
+use access_log::AccessLog;
 use backend_counters::{BackendCounters, CountersByBackend};
 use labels::ModelLabels;
 use metrics::Scrape;
@@ -72,7 +73,7 @@ pub(crate) struct Record {
     pub(crate) score: f64,
     pub(crate) queue_penalty: f64,
     pub(crate) attempts: u32,
-    /// The status that was sent, or 499 if the client disconnected.
+    /// The status that was sent, 499 if the client disconnected, or 0 if it is unknown.
     pub(crate) status: u16,
     /// The error code, or `ok`.
     pub(crate) outcome: &'static str,
@@ -133,6 +134,11 @@ impl Record {
     /// Whether the request was served successfully.
     fn succeeded(&self) -> bool {
         self.outcome == outcome::OK && self.status < 400
+    }
+
+    /// Whether its wait ended well: it was served, as far as is known.
+    fn waited_well(&self) -> bool {
+        self.succeeded() || self.outcome == UNSEEN
     }
 }
 
@@ -225,13 +231,13 @@ impl Observer {
         let scrape = Scrape {
             snapshot,
             named,
+            hold,
             model_labels: &self.model_labels,
             backends: &self.backends,
             llm_d: self.llm_d,
         };
         scrape.write(&mut text);
         self.dispatch.write(&mut text);
-            hold,
         self.write_process(&mut text);
         text.finish()
     }

@@ -131,6 +131,14 @@ impl ObservedResponse {
         Some((fault, headers::request_id(&self.added)))
     }
 
+    /// The proxy has ended the session in order and shown no response. Its client may be there
+    /// still: Envoy resets the session when a client leaves.
+    pub(super) fn end_unseen(&mut self) {
+        if let Some(request) = self.request.take() {
+            request.end_unseen();
+        }
+    }
+
     /// Envoy may have used a fallback, because the chosen backend failed.
     fn follow_to(&mut self, state: &State, served: Option<&str>) {
         let Some(socket) = served.and_then(|served| served.parse().ok()) else { return };

@@ -180,6 +180,9 @@ impl Session {
             self.cut(&mut response, timeout);
             return Ok(());
         };
+        if !response.has_begun() {
+            response.end_unseen();
+        }
         let limit = self.config.fleet.stall_timeout;
         while more {
             let due = Instant::now() + limit;

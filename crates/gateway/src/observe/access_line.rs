@@ -31,7 +31,7 @@ pub(super) fn write(record: &Record, format: LogFormat, moment: Duration, number
     line.word("request_id", &record.request_id);
     line.word("method", record.method.as_str());
     line.word("path", &record.path);
-    line.number("status", record.status);
+    line.maybe("status", (record.status > 0).then_some(record.status.into()));
     line.word("outcome", record.outcome);
     line.word("model", &record.model);
     line.word("target_model", &record.target);

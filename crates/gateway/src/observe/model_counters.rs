@@ -10,10 +10,12 @@ use flow::BANDS;
 
 use super::Record;
 use super::histogram::Histogram;
+use super::labels::NONE;
 use super::outcome::{self, OUTCOMES};
 
-/// Status classes as label values; an invalid status counts as the last one.
-pub(super) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+/// Status classes as label values, the first for an unknown status; an invalid one counts as the
+/// last.
+pub(super) const CLASSES: [&str; 6] = [NONE, "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -55,7 +57,7 @@ impl ModelCounters {
         for (sum, bytes) in self.bytes.iter().zip([record.bytes_in, record.bytes_out]) {
             sum.fetch_add(bytes, Relaxed);
         }
-        let class = (usize::from(record.status) / 100).clamp(1, CLASSES.len()) - 1;
+        let class = (usize::from(record.status) / 100).min(CLASSES.len() - 1);
         let outcome = outcome::index(record.outcome);
         // A request that did not use the queue must not count in the figures of the queue.
         let Some(band) = record.band.map(|band| band as usize) else {
@@ -69,7 +71,9 @@ impl ModelCounters {
         }
         match record.waited {
             _ if record.bypassed => _ = self.bypassed.fetch_add(1, Relaxed),
-            Some(waited) => self.queue_latency[band][usize::from(record.succeeded())].add(waited),
+            Some(waited) => {
+                self.queue_latency[band][usize::from(record.waited_well())].add(waited);
+            }
             None => {}
         }
         if outcome::is_cancel(record.outcome) {

@@ -6,8 +6,11 @@
 /// The outcome of a request that a backend served.
 pub(super) const OK: &str = "ok";
 
+/// The outcome of a request whose response the proxy in front did not show.
+pub(crate) const UNSEEN: &str = "response_unseen";
+
 /// All outcomes. The most frequent is first, because the search is linear.
-pub(super) const OUTCOMES: [&str; 33] = [
+pub(super) const OUTCOMES: [&str; 34] = [
     OK,
     "client_closed",
     QUEUE_TIMEOUT,
@@ -39,6 +42,7 @@ pub(super) const OUTCOMES: [&str; 33] = [
     "file_too_large",
     "storage_full",
     "store_unavailable",
+    UNSEEN,
     "internal",
     "other",
 ];

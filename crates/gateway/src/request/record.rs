@@ -10,7 +10,7 @@ use http::{HeaderValue, StatusCode};
 use crate::backend::{Attempt, Endpoint, EndpointUse};
 use crate::clock::Clock;
 use crate::ingress::{Intent, WorkloadName};
-use crate::observe::{Observer, Record, RequestCounters};
+use crate::observe::{Observer, Record, RequestCounters, UNSEEN};
 use crate::reply::Fault;
 
 /// Owns the [`Record`] of a request until the request ends. Dropped before, it records that the
@@ -118,6 +118,11 @@ impl RequestRecord {
     /// Ends the record of a request that went well.
     pub(crate) fn succeed(mut self, now: Time) {
         self.hand_over("ok", now);
+    }
+
+    /// Ends the record of a request whose response is not shown.
+    pub(crate) fn end_unseen(mut self, now: Time) {
+        self.hand_over(UNSEEN, now);
     }
 
     /// Ends the record of a request that failed.

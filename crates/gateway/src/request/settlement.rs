@@ -59,6 +59,15 @@ impl Request {
         }
     }
 
+    /// Ends the request whose response is not shown. It costs what was estimated.
+    pub(crate) fn end_unseen(mut self: Box<Self>) {
+        let now = self.record.now();
+        if let Some(permit) = self.permit.take() {
+            permit.settle(Usage::Unknown, now);
+        }
+        self.record.end_unseen(now);
+    }
+
     /// Ends the request without a response of a backend. It costs its flow nothing.
     pub(crate) fn refuse(mut self: Box<Self>, refused: Refused) -> Refused {
         if let Some(permit) = self.permit.take() {

@@ -12,11 +12,11 @@ use super::CountersByModel;
 use super::live_requests::LiveCounts;
 use super::queue::saturations;
 use super::stock::saturation;
-use crate::observe::IdNames;
 use crate::observe::labels::ModelNames;
 use crate::observe::model_counters::ModelCounters;
 use crate::observe::prometheus_writer::{Family, MetricType, MetricsText};
 use crate::observe::snapshot::Snapshot;
+use crate::observe::{IdNames, UNSEEN};
 
 /// A priority for each band, from best-effort to critical.
 const PRIORITIES: [&str; BANDS] = ["-1", "0", "1", "10"];
@@ -166,7 +166,7 @@ fn outcome(ours: &str) -> &'static str {
         "queue_timeout" | "deadline_exceeded" => "EvictedTTL",
         "client_closed" => "EvictedContextCancelled",
         "preempted" => "EvictedOther",
-        "ok" | "backend_error" => "Dispatched",
+        "ok" | "backend_error" | UNSEEN => "Dispatched",
         _ => "RejectedOther",
     }
 }
