@@ -272,27 +272,25 @@ fn n05_an_ask_at_its_old_place_avoids_no_backend() {
 #[test]
 fn n05_an_ask_that_is_set_aside_waits_until_it_is_widened() {
     let up = |id| backend(id, &[MODEL.0]);
-    let mut fixture = Fixture::with(limited_to(1.0), &[up(0)]);
-    let aside = fixture.start("a");
-    let later = fixture.queue("a", Band::Normal);
+    let mut fixture = Fixture::with(limited_to(1.0), &[up(0), up(1)]);
+    let (aside, avoiding) = (fixture.start("a"), fixture.start("a"));
+    fixture.gate.requeue(avoiding, RequeuePosition::Back, fixture.now).unwrap();
+    fixture.collect();
+    assert_eq!(fixture.granted(), [], "the backend that failed it is avoided");
     fixture.gate.set_aside(aside, RequeuePosition::Original, fixture.now).unwrap();
     fixture.collect();
-    assert_eq!(fixture.granted(), [later], "its place is free for others");
-    fixture.supply(&[BackendSupply { ready: false, ..up(0) }]);
-    fixture.supply(&[up(0)]);
-    fixture.settle(later, 1);
-    assert_eq!(fixture.granted(), [], "nothing else ends its wait");
+    assert_eq!(fixture.granted(), [avoiding], "the place is free for others");
+    fixture.supply(&[BackendSupply { handicap: 1.0, ..up(0) }, up(1)]);
+    assert_eq!(fixture.granted(), [], "no report of the backends ends the wait");
     fixture.gate.widen(aside, fixture.now).unwrap();
     fixture.collect();
     assert_eq!(fixture.granted(), [aside]);
-    fixture.supply(&[up(0), up(1)]);
-    fixture.start("a");
     fixture.gate.requeue(aside, RequeuePosition::Back, fixture.now).unwrap();
     fixture.collect();
-    assert_eq!(fixture.granted(), [], "it avoids the backend that failed it");
+    assert_eq!(fixture.granted(), []);
     fixture.gate.widen(aside, fixture.now).unwrap();
     fixture.collect();
-    assert_eq!(fixture.granted(), [aside]);
+    assert_eq!(fixture.granted(), [aside], "the backend that failed it is used again");
     fixture.gate.widen(aside, fixture.now).unwrap();
 }
 
@@ -300,17 +298,27 @@ fn n05_an_ask_that_is_set_aside_waits_until_it_is_widened() {
 #[test]
 fn n05_a_failed_trial_keeps_its_charge() {
     let trial = BackendSupply { on_trial: true, ..backend(0, &[MODEL.0]) };
+    let down = BackendSupply { ready: false, ..backend(0, &[MODEL.0]) };
     let mut fixture = Fixture::with(limited_to(8.0), std::slice::from_ref(&trial));
     let blocker = fixture.start("x");
-    let bad: Vec<_> = (0..3).map(|_| fixture.queue("bad", Band::Normal)).collect();
-    let good = fixture.queue("good", Band::Normal);
+    (0..4).for_each(|_| _ = fixture.queue("bad", Band::Normal));
+    let good: Vec<_> = (0..2).map(|_| fixture.queue("good", Band::Normal)).collect();
     fixture.settle(blocker, 1);
-    assert_eq!(fixture.granted(), [bad[0]]);
-    fixture.supply(&[BackendSupply { ready: false, ..backend(0, &[MODEL.0]) }]);
-    fixture.gate.requeue(bad[0], RequeuePosition::Back, fixture.now).unwrap();
-    fixture.collect();
-    fixture.supply(&[trial]);
-    assert_eq!(fixture.granted(), [good], "the other flow has the next trial");
+    let mut served = 0;
+    for _ in 0..4 {
+        let tried = fixture.granted()[0];
+        if good.contains(&tried) {
+            served += 1;
+            fixture.settle(tried, 1);
+            continue;
+        }
+        // The backend is reported before the ask returns.
+        fixture.supply(std::slice::from_ref(&down));
+        fixture.gate.requeue(tried, RequeuePosition::Back, fixture.now).unwrap();
+        fixture.collect();
+        fixture.supply(std::slice::from_ref(&trial));
+    }
+    assert_eq!(served, 2, "half of the trials");
 }
 
 /// R07: a backend on trial takes one ask at a time until it has passed.
