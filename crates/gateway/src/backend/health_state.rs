@@ -12,8 +12,8 @@
 //! A successful check proves that the server responds, not that it serves requests. So it ends a
 //! state that a check can detect, and does not end an ejection. After an ejection a backend is on
 //! trial: it gets one request at a time until it has answered one, or until a check succeeds: a
-//! response may take minutes. A silent backend passes its checks, so these do not end its trial. The
-//! only backend of a model gets trials during its ejection as well, with growing pauses between
+//! response may take minutes. A silent backend passes its checks, so these do not end its trial.
+//! The only backend of a model gets trials during its ejection as well, with growing pauses between
 //! them. A backend that reports that it is full is healthy: it is never ejected for this, and the
 //! pause is short.
 
