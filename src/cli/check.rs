@@ -17,7 +17,7 @@ use super::source::Flags;
 /// allowed values, and exits with 1.
 ///
 /// Warnings are about values that are allowed but hardly meant so, such as a model name whose
-/// target no backend serves, or an entry of [[flows]] that never applies. They go to standard
+/// target no backend serves, or a flow rule that never applies. They go to standard
 /// error, and the exit code stays 0.
 ///
 /// It asks no server. It tries the folder of the Batch API as the user who runs it, so run it as

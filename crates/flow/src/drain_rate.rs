@@ -14,7 +14,10 @@ const SAMPLE: Span = Span::from_secs(1);
 pub(crate) struct DrainRate {
     cost: u64,
     since: Time,
-    per_sec: Option<f64>,
+    /// The samples so far: their cost and their seconds, both fading with time. The mean of a short
+    /// history thus gives each of its seconds the same weight.
+    past_cost: f64,
+    past_secs: f64,
 }
 
 // === impl DrainRate ===
@@ -29,8 +32,8 @@ impl DrainRate {
     /// An ask of this cost completed while others waited.
     pub(crate) fn completed(&mut self, cost: u32, now: Time) {
         self.cost += u64::from(cost);
-        if now.since(self.since) >= SAMPLE {
-            self.per_sec = self.at(now);
+        if self.elapsed(now) >= SAMPLE {
+            (self.past_cost, self.past_secs) = self.sums(now);
             self.start(now);
         }
     }
@@ -40,17 +43,16 @@ impl DrainRate {
         now.since(self.since)
     }
 
-    /// Cost completed per second, if it is known.
+    /// Cost completed per second, if it is known. Before the first completion, a slow server cannot
+    /// be told from a cold one.
     pub(crate) fn at(&self, now: Time) -> Option<f64> {
-        let elapsed = now.since(self.since);
-        // Before the first completion, a slow server cannot be told from a cold one.
-        let nothing_yet = self.cost == 0 && self.per_sec.is_none();
-        if elapsed < SAMPLE || nothing_yet {
-            return self.per_sec;
-        }
-        let secs = elapsed.secs_f64();
-        let sample = self.cost as f64 / secs;
-        let trust = 1.0 - (-secs / MEMORY_SECS).exp();
-        Some(self.per_sec.map_or(sample, |known| known + (sample - known) * trust))
+        let (cost, secs) = self.sums(now);
+        (cost > 0.0 && secs >= SAMPLE.secs_f64()).then(|| cost / secs)
+    }
+
+    fn sums(&self, now: Time) -> (f64, f64) {
+        let secs = self.elapsed(now).secs_f64();
+        let kept = (-secs / MEMORY_SECS).exp();
+        (self.past_cost * kept + self.cost as f64, self.past_secs * kept + secs)
     }
 }

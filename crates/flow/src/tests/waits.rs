@@ -84,6 +84,19 @@ fn n02_retry_after_stays_within_its_limits() {
     assert_eq!(retry_after(fixture.send("a", Band::Normal)), Span::from_secs(59), "nothing drains");
 }
 
+/// N02: asks that began together and end together are one measurement, not the first of them.
+#[test]
+fn n02_a_burst_that_ends_together_counts_as_a_whole() {
+    let mut fixture = Fixture::new(limited_to(16.0), 1);
+    let running: Vec<Ticket> = (0..16).map(|_| fixture.start("a")).collect();
+    fixture.fill("a", Band::Normal, 60);
+    fixture.pass(Span::from_millis(1360));
+    running.into_iter().for_each(|ticket| fixture.settle(ticket, 1));
+    let flow = fixture.gate.flow("a", 0);
+    let predicted = fixture.gate.forecast(flow, Band::Normal, MODEL).unwrap().secs_f64();
+    assert!((3.0..6.0).contains(&predicted), "44 asks at 12 a second: {predicted}");
+}
+
 /// The eviction of an expired ask says when to retry.
 #[test]
 fn n02_evictions_carry_a_prediction() {

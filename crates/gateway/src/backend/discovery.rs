@@ -77,6 +77,7 @@ async fn recognise(port: u16) -> Option<BackendKind> {
             tracing::debug!(port, "ignored: another gateway");
             None
         }
-        Recognition::Nothing => None,
+        // It is asked again with the next look.
+        Recognition::Nothing | Recognition::Unsure => None,
     }
 }

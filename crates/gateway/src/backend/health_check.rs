@@ -108,6 +108,7 @@ impl Fleet {
                 let Ok(_permit) = self.probes.acquire().await else { return target };
                 match recognise(&target.endpoint, limits).await {
                     Recognition::Server(kind) => kind,
+                    Recognition::Unsure => BackendKind::Auto,
                     // It has passed its check, so it can be used.
                     Recognition::Gateway | Recognition::Nothing => BackendKind::Generic,
                 }

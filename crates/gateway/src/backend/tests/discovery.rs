@@ -21,6 +21,7 @@ async fn x06_servers_are_recognised_by_their_responses() {
     assert_eq!(kind_of(&[models, metrics("sglang:x 1")]).await, Some(BackendKind::Sglang));
     let ollama = ("/api/version", 200, r#"{"version":"0.9"}"#);
     assert_eq!(kind_of(&[models, ollama]).await, Some(BackendKind::Ollama));
+    assert_eq!(kind_of(&[models, ("/api/version", 503, "")]).await, None, "asked again later");
     assert_eq!(kind_of(&[("/", 200, "<html>")]).await, None);
     assert_eq!(kind_of(&[("/api/version", 200, "7")]).await, None);
 }
