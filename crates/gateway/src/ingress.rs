@@ -136,13 +136,7 @@ fn read_as(
     draw: u64,
 ) -> Result<(Intent, Bytes), Fault> {
     let controls = ControlHeaders::of(&parts.headers);
-    let encoding = encoding(kind, &controls)?.filter(|_| !body.is_empty());
-    let decoded = encoding.is_some();
-    let body = match encoding {
-        Some(encoding) => encoding.decode(&body, config.server.body_limit)?,
-        None => body,
-    };
-    let mut body = without_bom(body);
+    let (mut body, decoded) = plain(kind, &controls, body, config.server.body_limit)?;
     if let Some(name) = deployment {
         body = json_body::with_model(body, &name)?;
     }
@@ -198,13 +192,37 @@ fn read_as(
         decoded,
         workload: origin.name,
     };
-    let rewritten = match (&named, target) {
-        (Some(named), Some(target)) if named.name.as_ref() != target => {
-            Some(named.replaced(&body, target).ok_or(Fault::Internal)?)
-        }
-        _ => None,
-    };
+    let rewritten = rewritten(named.as_ref(), target, &body)?;
     Ok((intent, rewritten.unwrap_or(body)))
+}
+
+/// The body with the name of the target, if the client used another name.
+fn rewritten(
+    named: Option<&ModelName<'_>>,
+    target: Option<&str>,
+    body: &Bytes,
+) -> Result<Option<Bytes>, Fault> {
+    match (named, target) {
+        (Some(named), Some(target)) if named.name.as_ref() != target => {
+            Ok(Some(named.replaced(body, target).ok_or(Fault::Internal)?))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The body without its encoding and its mark of UTF-8, and whether it was encoded.
+fn plain(
+    kind: RequestKind,
+    controls: &ControlHeaders<'_>,
+    body: Bytes,
+    limit: usize,
+) -> Result<(Bytes, bool), Fault> {
+    let encoding = encoding(kind, controls)?.filter(|_| !body.is_empty());
+    let decoded = match encoding {
+        Some(encoding) => encoding.decode(&body, limit)?,
+        None => body,
+    };
+    Ok((without_bom(decoded), encoding.is_some()))
 }
 
 /// How the body has to be decoded. An unknown encoding is an error if the path needs a model.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::gateway::load::{Client, Request};
@@ -86,9 +87,10 @@ impl State {
     fn fresh(&self, streamed: bool) -> Request {
         let number = self.begun.get();
         self.begun.set(number + 1);
+        let context = json!({"workload_id": format!("w-{number}"), "criticality": 4});
         let headers = format!(
             "x-team: team-{number}\r\nx-request-id: soak-{number}\r\n\
-             x-workload-context: {{\"workload_id\": \"w-{number}\", \"criticality\": 4}}\r\n"
+             x-workload-context: {context}\r\n"
         );
         Request::chat(streamed, &headers)
     }
