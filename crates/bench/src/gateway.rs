@@ -13,6 +13,7 @@ mod instructions;
 mod latency;
 pub(crate) mod load;
 mod memory_at_10k;
+pub(crate) mod metrics;
 pub(crate) mod origin;
 pub(crate) mod process;
 pub(crate) mod proxies;

@@ -17,6 +17,7 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::gateway::load::{Client, Request};
+use crate::gateway::metrics::{QUEUE_DEPTH, sum};
 use crate::gateway::origin::{Behaviour, Origin};
 use crate::gateway::process::{Cores, Process};
 use crate::gateway::proxies::{Fixture, Proxy};
@@ -127,21 +128,13 @@ async fn drained(gateway: &Process) -> Result<()> {
     let mut client = Client::connect(gateway.address).await?;
     loop {
         let metrics = client.text(&Request::get("/metrics")).await?;
-        let left = ["nexus_queue_depth", "tidegate_stock_level"].map(|name| sum(&metrics, name));
+        let left = [QUEUE_DEPTH, "tidegate_stock_level"].map(|name| sum(&metrics, name));
         if left == [Some(0.0); 2] {
             return Ok(());
         }
         ensure!(began.elapsed() < DRAINED_WITHIN, "waiting and in flight at the end: {left:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-}
-
-/// The sum over the series of a metric; nothing if there is none.
-fn sum(metrics: &str, name: &str) -> Option<f64> {
-    let lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
-    let series = lines.filter(|rest| rest.starts_with(['{', ' ']));
-    let values = series.map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());
-    values.reduce(|sum, value| Some(sum? + value?))?
 }
 
 fn table(samples: &[Sample]) -> Table {
@@ -182,7 +175,7 @@ fn chart(samples: &[Sample]) -> Chart {
 
 #[cfg(test)]
 mod tests {
-    use super::{Sample, growth, sum};
+    use super::{Sample, growth};
 
     #[test]
     fn growth_is_the_difference_of_medians_after_the_first_third() {
@@ -190,11 +183,5 @@ mod tests {
         let warm = [1.0, 5.0, 9.0, 10.0, 10.0, 11.0, 10.0, 10.0, 10.0, 10.0, 13.0, 14.0];
         assert_eq!(growth(&warm.map(sample)), 3.0);
         assert_eq!(growth(&[7.0; 12].map(sample)), 0.0);
-    }
-
-    #[test]
-    fn the_series_of_one_metric_are_added_up() {
-        let metrics = "depth_max 9\ndepth{band=\"high\"} 3\ndepth{band=\"normal\"} 4\n";
-        assert_eq!((sum(metrics, "depth"), sum(metrics, "other")), (Some(7.0), None));
     }
 }

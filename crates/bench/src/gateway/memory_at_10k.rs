@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use tokio::time::Instant;
 
 use super::load::{Client, Request};
+use super::metrics::{QUEUE_DEPTH, sum};
 use super::origin::{Behaviour, Origin};
 use super::process::Process;
 use super::proxies::Proxy;
@@ -91,7 +92,7 @@ async fn all_wait(address: SocketAddr, expected: usize) -> Result<f64> {
     let began = Instant::now();
     loop {
         let text = client.text(&Request::get("/metrics")).await?;
-        let depth = depth(&text).context("/metrics has no nexus_queue_depth")?;
+        let depth = sum(&text, QUEUE_DEPTH).context("/metrics has no nexus_queue_depth")?;
         if depth == expected as f64 {
             return Ok(depth);
         }
@@ -100,13 +101,6 @@ async fn all_wait(address: SocketAddr, expected: usize) -> Result<f64> {
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-}
-
-/// The sum of the queue's gauges; nothing where there is none.
-pub(crate) fn depth(metrics: &str) -> Option<f64> {
-    let lines = metrics.lines().filter(|line| line.starts_with("nexus_queue_depth"));
-    let values = lines.map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-    values.reduce(|sum, value| Some(sum? + value?))?
 }
 
 /// The memory in use once it has stopped changing.

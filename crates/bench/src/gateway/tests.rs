@@ -11,7 +11,7 @@ use tokio::task::{JoinSet, LocalSet};
 use super::floor::{Pool, accept, listen};
 use super::http1::{Ends, head};
 use super::load::{Client, Request};
-use super::memory_at_10k::depth;
+use super::metrics::{QUEUE_DEPTH, sum};
 use super::origin::{Behaviour, EVENTS, Origin};
 use super::settings;
 
@@ -124,9 +124,9 @@ fn the_gateway_takes_every_configuration_that_is_measured() {
 }
 
 #[test]
-fn the_depth_of_the_queue_is_the_sum_of_its_gauges() {
+fn the_series_of_one_metric_are_added_up() {
     let metrics = "# TYPE nexus_queue_depth gauge\nnexus_queue_depth{band=\"high\"} 3\n\
-                   nexus_queue_depth{band=\"normal\"} 4\nother 9\n";
-    assert_eq!(depth(metrics), Some(7.0));
-    assert_eq!(depth("other 9\n"), None);
+                   nexus_queue_depth{band=\"normal\"} 4\nnexus_queue_depth_max 9\n";
+    assert_eq!(sum(metrics, QUEUE_DEPTH), Some(7.0));
+    assert_eq!(sum("other 9\n", QUEUE_DEPTH), None);
 }

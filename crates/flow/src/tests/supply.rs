@@ -2,7 +2,8 @@
 
 use super::fixture::{Fixture, MODEL, backend, limited_to, watermark_of_two};
 use crate::{
-    Ask, BackendId, BackendSupply, Band, ModelId, RequeuePosition, Settings, Verdict, Weight,
+    Ask, BackendId, BackendSupply, Band, Misuse, ModelId, RequeuePosition, Settings, Span, Verdict,
+    Weight,
 };
 
 /// Models with the same backends share a pool; pools that share a backend share a domain.
@@ -292,6 +293,19 @@ fn n05_an_ask_that_is_set_aside_waits_until_it_is_widened() {
     fixture.collect();
     assert_eq!(fixture.granted(), [aside], "the backend that failed it is used again");
     fixture.gate.widen(aside, fixture.now).unwrap();
+}
+
+/// N05: the deadline of an ask holds while it is set aside.
+#[test]
+fn n05_an_ask_that_is_set_aside_ends_at_its_deadline() {
+    let mut fixture = Fixture::with(limited_to(1.0), &[backend(0, &[MODEL.0])]);
+    let aside = fixture.start("a");
+    fixture.gate.set_aside(aside, RequeuePosition::Back, fixture.now).unwrap();
+    fixture.pass(Span::from_secs(29));
+    assert!(fixture.gate.asks.find(aside).is_some(), "the time to live is 30 s");
+    fixture.pass(Span::from_secs(2));
+    assert!(fixture.gate.asks.find(aside).is_none());
+    assert_eq!(fixture.gate.widen(aside, fixture.now), Err(Misuse::UnknownTicket));
 }
 
 /// N05: a flow pays for the trials that its asks fail, so other flows get trials as well.

@@ -153,11 +153,12 @@ impl ProxiedRequest {
     /// Lets the request wait again, unless it caused too many failures or must not wait.
     fn after(&mut self, failure: AttemptFailure, blamed: bool, endpoint: &Endpoint) -> Next {
         self.strikes += u32::from(blamed);
+        let cause = format!("{}: {}", endpoint.name, failure.text);
         let Request { state, config, .. } = &*self.request;
         let left = self.strikes < config.fleet.attempts_max;
         if self.may_wait(endpoint) && (!blamed || (left && state.retries.withdraw())) {
             let pause = self.pause(failure.attempt, endpoint);
-            self.last_failure = Some(format!("{}: {}", endpoint.name, failure.text));
+            self.last_failure = Some(cause);
             return Next::Requeue(failure.position, pause);
         }
         if blamed {
@@ -165,9 +166,7 @@ impl ProxiedRequest {
         }
         match failure.response {
             Some(response) => Next::Respond(response),
-            None => {
-                Next::Refuse(Fault::BackendError(format!("{}: {}", endpoint.name, failure.text)))
-            }
+            None => Next::Refuse(Fault::BackendError(cause)),
         }
     }
 
