@@ -24,7 +24,7 @@ use self::api::Api;
 use self::batch_info::BatchInfo;
 
 /// The default address of a gateway.
-const URL: &str = "http://127.0.0.1:8080";
+const URL: &str = "http://127.0.0.1:8430";
 /// The exit code of a batch that ended with failed requests. It is not 2, which means an invalid
 /// command line.
 const PARTLY_FAILED: u8 = 3;

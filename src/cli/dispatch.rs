@@ -27,7 +27,7 @@ use super::source::{File, value};
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   tidegate dispatch --redis redis://127.0.0.1:6379 --queue request-sortedset \\
-    --target http://127.0.0.1:8080
+    --target http://127.0.0.1:8430
       One queue. Without a configured gate, the responses set the pace (gate kind aimd).
   tidegate dispatch tidegate.toml
       Queues and gates from a configuration file (docs/DISPATCH.md).

@@ -30,7 +30,7 @@ Then, with Envoy beside it:
   envoy -c deploy/envoy/original-dst.yaml
   curl http://127.0.0.1:10000/v1/chat/completions -H 'X-Priority: high' \\
     -d '{\"model\": \"stand-in\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
-  curl http://127.0.0.1:9090/backends")]
+  curl http://127.0.0.1:9004/backends")]
 pub(super) struct Epp {
     #[command(flatten)]
     flags: Flags,

@@ -32,9 +32,9 @@ use super::source::{Flags, path, value};
   TIDEGATE_QUEUE__TOTAL_CAPACITY=500 tidegate serve   any key as a variable
 
 Then:
-  curl http://127.0.0.1:8080/v1/chat/completions -H 'X-Priority: high' \\
+  curl http://127.0.0.1:8430/v1/chat/completions -H 'X-Priority: high' \\
     -d '{\"model\": \"llama3\", \"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'
-  curl http://127.0.0.1:8080/health")]
+  curl http://127.0.0.1:8430/health")]
 pub(super) struct Serve {
     #[command(flatten)]
     flags: Flags,

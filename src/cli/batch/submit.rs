@@ -31,7 +31,7 @@ const LINE_MAX: usize = 1 << 30;
       questions.jsonl.errors.jsonl.
   tidegate batch submit questions.jsonl --wait --output answers.jsonl --errors failed.jsonl
       Existing files are not overwritten without --force.
-  tidegate batch submit questions.jsonl --window 30m --metadata team=search --url http://gw:8080
+  tidegate batch submit questions.jsonl --window 30m --metadata team=search --url http://gw:8430
   tidegate batch submit questions.jsonl -H 'x-team: lab'
       The requests belong to the flow of this team, if the gateway forms flows by this header.
   id=$(tidegate batch submit questions.jsonl)

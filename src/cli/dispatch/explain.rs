@@ -15,7 +15,7 @@ use crate::cli::plain;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate dispatch explain
-  tidegate dispatch explain --url http://127.0.0.1:8080     a gateway with a Batch API
+  tidegate dispatch explain --url http://127.0.0.1:8430     a gateway with a Batch API
   tidegate dispatch explain --json | jq '.gates[] | {name, left}'")]
 pub(super) struct Explain {
     #[command(flatten)]

@@ -16,7 +16,7 @@ use super::recognition::{self, Recognition};
 use crate::config::settings::{BackendKind, BackendSpec};
 
 /// The default ports of Ollama, vLLM, llama.cpp, LM Studio and SGLang.
-const PORTS: [u16; 5] = [11434, 8000, 8080, 1234, 30000];
+pub(super) const PORTS: [u16; 5] = [11434, 8000, 8080, 1234, 30000];
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(1), body: 4 << 20 };
 

@@ -90,7 +90,7 @@ pub(crate) const NOT_EMPTY: Form = Form {
 };
 
 const A_TEXT: &str = "a text that is not empty";
-const ADDRESS: &str = "an address and a port such as 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080";
+const ADDRESS: &str = "an address and a port such as 127.0.0.1:8430, 0.0.0.0:8430 or [::]:8430";
 
 /// The address that a text stands for.
 pub(crate) fn address(text: &str) -> Option<SocketAddr> {

@@ -1,7 +1,8 @@
 //! Tests of discovery on local ports.
 
-use super::super::discovery::look;
+use super::super::discovery::{PORTS, look};
 use super::{BackendKind, Fake};
+use crate::config::settings::Config;
 
 async fn kind_of(pages: &[(&str, u16, &str)]) -> Option<BackendKind> {
     let fake = Fake::start(pages).await;
@@ -35,4 +36,13 @@ async fn x06_discovery_ignores_gateways() {
     assert!(look(&[fake.port], &[fake.port]).await.is_empty(), "its own port");
     let port = fake.stop().await;
     assert!(look(&[port], &[]).await.is_empty(), "no server responds");
+}
+
+/// Prometheus listens on 9090.
+#[test]
+fn x06_the_default_ports_are_not_those_of_model_servers_or_prometheus() {
+    let Config { server, epp, dispatch, .. } = Config::default();
+    for own in [server.listen, epp.listen, epp.health_listen, epp.metrics_listen, dispatch.listen] {
+        assert!(!PORTS.contains(&own.port()) && own.port() != 9090, "{own}");
+    }
 }

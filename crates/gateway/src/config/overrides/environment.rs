@@ -69,7 +69,7 @@ fn step(part: &str) -> Step {
 }
 
 /// Whether Kubernetes or Docker has set the variable for a service whose name begins with
-/// `tidegate`: `TIDEGATE_SERVICE_HOST`, `TIDEGATE_PORT`, `TIDEGATE_PORT_8080_TCP_ADDR`.
+/// `tidegate`: `TIDEGATE_SERVICE_HOST`, `TIDEGATE_PORT`, `TIDEGATE_PORT_8430_TCP_ADDR`.
 fn is_service_link(path: &str, text: &str) -> bool {
     let is_part = |word: &str| format!("_{path}_").contains(&format!("_{word}_"));
     !path.contains(SEPARATOR)

@@ -10,7 +10,7 @@ pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
     "server",
     &[
         key("listen", Address, "The address on which clients connect. Port 0 takes a free port.")
-            .default("127.0.0.1:8080")
+            .default("127.0.0.1:8430")
             .restart(),
         key("workers", count(1, 1024), "Threads that serve requests.")
             .unset("the number of cores")
@@ -73,7 +73,7 @@ pub(in crate::config) const EPP: SectionSchema = SectionSchema::new(
         .default("127.0.0.1:9003")
         .restart(),
         key("metrics_listen", Address, "The address of the metrics and the status pages (HTTP).")
-            .default("127.0.0.1:9090")
+            .default("127.0.0.1:9004")
             .restart(),
         key(
             "fallbacks",

@@ -108,7 +108,7 @@ fn the_summary_shows_the_configuration() {
                 [[flows]]\nmatch.model = 'a*'\nweight = 3\nmax_in_flight = 4\n\
                 [[backends]]\nurl = 'http://h:8000'\n[discovery]\nenabled = true";
     let expected = "\
-listen    127.0.0.1:8080, bodies up to 32MiB, 30s of grace
+listen    127.0.0.1:8430, bodies up to 32MiB, 30s of grace
 queue     1000 in all, 100 a flow, 10s each, cost in requests, order workload, admission all
           7 in all for configured models without a backend, 2m each
 bounds    watermark 2 requests a backend: bypass below 2.2, leave the queue below 1.8

@@ -138,9 +138,9 @@ fn x06_variables_of_other_purposes_are_left_alone() {
     let others = [
         ("TIDEGATE_LOG", "debug"),
         ("TIDEGATE_SERVICE_HOST", "10.0.0.1"),
-        ("TIDEGATE_SERVICE_PORT_HTTP", "8080"),
-        ("TIDEGATE_PORT", "tcp://10.0.0.1:8080"),
-        ("TIDEGATE_PORT_8080_TCP_ADDR", "10.0.0.1"),
+        ("TIDEGATE_SERVICE_PORT_HTTP", "8430"),
+        ("TIDEGATE_PORT", "tcp://10.0.0.1:8430"),
+        ("TIDEGATE_PORT_8430_TCP_ADDR", "10.0.0.1"),
         ("TIDEGATE_EPP_SERVICE_PORT", "9002"),
         ("TIDEGATE_QUEUE__ORDER", ""),
         ("PATH", "/bin"),

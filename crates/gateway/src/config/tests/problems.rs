@@ -28,7 +28,7 @@ fn x06_unknown_keys_are_reported_with_line_and_suggestion() {
 
 #[test]
 fn x06_all_problems_are_reported_at_once_in_the_order_of_the_file() {
-    let text = "[server]\nlisten = '8080'\nbody_limt = 3\n\
+    let text = "[server]\nlisten = '8430'\nbody_limt = 3\n\
                 [queue]\nflow_capacity = 0\nqueue_ttl = 'soon'\n\
                 [router]\nkv_penalty = -3\nfill_penalty = 1e9\n\
                 priority_scoring = { high_boost = 7000, critical_boost = inf }\n\
@@ -36,7 +36,7 @@ fn x06_all_problems_are_reported_at_once_in_the_order_of_the_file() {
                 [[backends]]\nurl = 'http://h'\npower_watts = -1\nlatency_ms = nan\n";
     let problems = bad(text);
     let expected = [
-        "t.toml:2: server.listen is \"8080\", allowed is an address",
+        "t.toml:2: server.listen is \"8430\", allowed is an address",
         "t.toml:3: server.body_limt is not a known key",
         "t.toml:5: queue.flow_capacity is 0, allowed is a whole number from 1 to 16777216",
         "t.toml:6: queue.queue_ttl is \"soon\", allowed is 1ms to 1d",

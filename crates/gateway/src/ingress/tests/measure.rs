@@ -11,7 +11,7 @@ fn reading_a_chat_of_a_kilobyte_is_measured() {
         r#"{{"model":"llama-3-8b","messages":[{messages}],"stream":true,"temperature":0.7}}"#
     );
     let headers: [(&str, &[u8]); 7] = [
-        ("host", b"127.0.0.1:8080"),
+        ("host", b"127.0.0.1:8430"),
         ("content-type", b"application/json"),
         ("authorization", b"Bearer sk-0123456789"),
         ("user-agent", b"OpenAI/Python 2.0.0"),
