@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use gateway::config::{self, Config, Setting, Source, Summary};
+use gateway::config::{self, Config, Finding, Setting, Source, Summary};
 
 use super::source::Flags;
 
@@ -18,7 +18,7 @@ use super::source::Flags;
 ///
 /// Warnings are about values that are allowed but hardly meant so, such as a model name whose
 /// target no backend serves, or a flow rule that never applies. They go to standard
-/// error, and the exit code stays 0.
+/// error and do not change the exit code.
 ///
 /// It asks no server. It tries the folder of the Batch API as the user who runs it, so run it as
 /// the user of the gateway.
@@ -71,10 +71,12 @@ impl Check {
                 write_values(&config, self.all, out)?;
                 // After the rest, so that they are the last lines in a terminal.
                 out.flush()?;
-                write_warnings(&config, &mut std::io::stderr())?;
+                write_warnings(&config.notices, &mut std::io::stderr())?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) => {
+                // Before the problems, so that these are the last lines.
+                write_warnings(error.notices(), &mut std::io::stderr())?;
                 let count = error.findings().len();
                 let noun = if count == 1 { "problem" } else { "problems" };
                 bail!("{count} {noun} in the configuration\n{error}")
@@ -83,8 +85,8 @@ impl Check {
     }
 }
 
-fn write_warnings(config: &Config, out: &mut dyn Write) -> Result<()> {
-    for notice in &config.notices {
+fn write_warnings(notices: &[Finding], out: &mut dyn Write) -> Result<()> {
+    for notice in notices {
         writeln!(out, "warning: {notice}")?;
     }
     Ok(())

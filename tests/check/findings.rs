@@ -191,6 +191,54 @@ fn x06_check_refuses_a_folder_that_cannot_be_used() {
     assert!(said.contains("t.toml:2: discovery.endpoints_file does not exist yet"), "{said}");
 }
 
+/// One look at the report is enough to correct a file.
+#[test]
+fn x06_check_reports_all_problems_and_warnings_at_once() {
+    let folder = Folder::new("check-all");
+    fs::write(folder.path().join("taken"), "").unwrap();
+    let file = "[queue]\nqueue_tll = 3\n[controller]\nstock = 'tokens'\n\
+                [batch]\nfolder = 'taken'\n\
+                [[backends]]\nid = 'a'\nurl = 'http://h:1'\n\
+                [[backends]]\nid = 'a'\nurl = 'https://h:2'\n\
+                [[backends]]\nid = 'c'\nurl = 'http://h:1'\n\
+                [[models]]\ntargets = ['x']\n\
+                [[models]]\nname = 'chat'\ntargets = []\n\
+                [[models]]\nname = 'chat'\ntargets = ['y']\n";
+    let (success, said) = verdict(&folder, file);
+    assert!(!success, "{said}");
+    for problem in [
+        "t.toml:2: queue.queue_tll is not a known key",
+        "t.toml:6: batch.folder is taken, which is a file",
+        "t.toml:11: backends[1].id is \"a\", which is the id of backends[0] already",
+        "t.toml:12: backends[1].url is \"https://h:2\"",
+        "models[0].name is missing",
+        "models[1].targets has 0 entries",
+        "models[2].name 'chat' has a rule already",
+    ] {
+        assert!(said.contains(problem), "{problem:?} is not in {said}");
+    }
+    assert!(said.contains("error: 7 problems in the configuration"), "{said}");
+    for warning in [
+        "warning: t.toml:4: controller.stock has no effect",
+        "warning: t.toml:15: backends[2].url is the address of \"a\" too",
+    ] {
+        assert!(said.contains(warning), "{warning:?} is not in {said}");
+    }
+    let output = folder.check(&["t.toml", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let count = |key: &str| json[key].as_array().map(Vec::len);
+    assert_eq!((count("problems"), count("warnings")), (Some(7), Some(2)), "{json}");
+    // No warning follows from a part that is missing because of a problem.
+    let file = format!(
+        "{BACKEND}[[backends]]\nid = 'b'\nmodels = ['gpt']\n\
+                        [[models]]\nname = 'chat'\ntargets = ['gpt']\n"
+    );
+    let (success, said) = verdict(&folder, &file);
+    assert!(!success && !said.contains("warning"), "{said}");
+    let file = "[queue]\nqueue_tll = 3\n[discovery]\nenabled = false\n";
+    refuses("check-no-backend", file, "discovery.enabled is false and there are no backends");
+}
+
 #[test]
 fn x06_the_examples_have_no_warnings() {
     let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");

@@ -98,9 +98,11 @@ pub fn load(source: &Source) -> Result<Config, ConfigError> {
 
 /// Reads and checks the configuration, and whether this machine has what it needs.
 pub fn check(source: &Source) -> Result<Config, ConfigError> {
-    let mut config = load(source)?;
-    paths::check(&mut config)?;
-    Ok(config)
+    let text = read(source)?;
+    let (table, report) = tree(source, &text, format(source)?);
+    let config = resolve::resolve(table, source, &report);
+    paths::check(&config, &report);
+    Ok(Config { notices: report.finish()?, ..config })
 }
 
 /// The settings of the log, as far as a configuration with problems states them.
@@ -129,12 +131,16 @@ fn read_bounded(path: &Path) -> io::Result<String> {
 
 /// Resolves the text of the file, the environment and the flags.
 fn resolve(source: &Source, text: &str) -> Result<Config, ConfigError> {
-    let format = match &source.file {
-        Some(path) => Format::of(path).ok_or_else(|| ConfigError::Format(path.clone()))?,
-        None => Format::Toml,
-    };
-    let (table, report) = tree(source, text, format);
+    let (table, report) = tree(source, text, format(source)?);
     resolve_table(source, table, report)
+}
+
+/// The format of the file, by its name.
+fn format(source: &Source) -> Result<Format, ConfigError> {
+    match &source.file {
+        Some(path) => Format::of(path).ok_or_else(|| ConfigError::Format(path.clone())),
+        None => Ok(Format::Toml),
+    }
 }
 
 /// The values of the file, the environment and the flags.

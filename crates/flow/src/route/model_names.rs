@@ -69,27 +69,29 @@ struct Variant {
 // === impl ModelNames ===
 
 impl ModelNames {
-    /// Checks the rules; the error names the configuration key in `models`.
-    pub fn new(rules: &[ModelNameRule]) -> Result<Self, ModelNameError> {
+    /// Checks the rules. Each error names the configuration key in `models`; there is at most one
+    /// about the name and one about the targets of a rule.
+    pub fn new(rules: &[ModelNameRule]) -> Result<Self, Vec<ModelNameError>> {
         if rules.len() > NAMES_MAX {
             let problem = format!("has {} entries, at most {NAMES_MAX} are allowed", rules.len());
-            return Err(ModelNameError { key: "models".into(), problem });
+            return Err(vec![ModelNameError { key: "models".into(), problem }]);
         }
+        let mut errors = Vec::new();
         let mut by_name: BTreeMap<&str, &ModelNameRule> = BTreeMap::new();
         for (at, rule) in rules.iter().enumerate() {
-            let key = format!("models[{at}]");
-            check_name(&rule.name, &format!("{key}.name"))?;
+            let key = format!("models[{at}].name");
+            errors.extend(check_name(&rule.name, &key).err());
             if by_name.insert(&rule.name, rule).is_some() {
                 let problem = format!("'{}' has a rule already: merge the two", rule.name);
-                return Err(ModelNameError { key: format!("{key}.name"), problem });
+                errors.push(ModelNameError { key, problem });
             }
         }
         let mut entries = BTreeMap::new();
         for (at, rule) in rules.iter().enumerate() {
-            check_targets(rule, &by_name, &format!("models[{at}].targets"))?;
+            errors.extend(check_targets(rule, &by_name, &format!("models[{at}].targets")).err());
             entries.insert(rule.name.clone(), NameEntry::new(rule, &by_name));
         }
-        Ok(Self { entries })
+        if errors.is_empty() { Ok(Self { entries }) } else { Err(errors) }
     }
 
     /// The names that have a rule, in order.

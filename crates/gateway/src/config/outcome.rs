@@ -26,9 +26,12 @@ pub fn outcome_json(
             "objectives": objectives(config),
             "settings": settings(config, all),
         }),
-        Err(error) => {
-            json!({ "valid": false, "file": file, "problems": findings(&error.findings()) })
-        }
+        Err(error) => json!({
+            "valid": false,
+            "file": file,
+            "problems": findings(&error.findings()),
+            "warnings": findings(error.notices()),
+        }),
     }
 }
 

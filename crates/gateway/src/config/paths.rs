@@ -9,21 +9,21 @@ use std::path::Path;
 
 use super::settings::Config;
 use super::values::Values;
-use crate::schema::{ConfigError, Finding};
+use crate::schema::{Finding, Report};
 
-/// Adds notices about the paths; a folder that cannot be used is an error.
-pub(super) fn check(config: &mut Config) -> Result<(), ConfigError> {
-    let fleet = &config.fleet;
-    let missing = fleet.endpoints_file.as_deref().is_some_and(|file| !file.exists());
-    if missing {
-        let what = "does not exist yet: until then it lists no backend".to_owned();
-        config.notices.push(finding(&config.values, "discovery.endpoints_file", &what));
+/// Adds notices about the paths; a folder that cannot be used is a problem.
+pub(super) fn check(config: &Config, report: &Report) {
+    let file = config.fleet.endpoints_file.as_deref();
+    if file.is_some_and(|file| !file.exists()) {
+        let what = "does not exist yet: until then it lists no backend";
+        report.add_notice(finding(&config.values, "discovery.endpoints_file", what));
     }
-    let Some(folder) = &config.batch.folder else { return Ok(()) };
-    try_folder(folder).map_err(|why| {
+    if let Some(folder) = &config.batch.folder
+        && let Err(why) = try_folder(folder)
+    {
         let what = format!("is {}, which {why}", folder.display());
-        ConfigError::Problems(vec![finding(&config.values, "batch.folder", &what)])
-    })
+        report.add_problem(finding(&config.values, "batch.folder", &what));
+    }
 }
 
 fn finding(values: &Values, key: &str, what: &str) -> Finding {

@@ -55,9 +55,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         notices: Vec::new(),
         values,
     };
-    if !report.has_problems() {
-        lints::notice(&root, &config);
-    }
+    lints::notice(&root, &config);
     config
 }
 

@@ -36,7 +36,12 @@ pub enum ConfigError {
     /// The file's ending says neither TOML nor YAML.
     Format(PathBuf),
     /// The values have problems. Each names its key and the allowed values.
-    Problems(Vec<Finding>),
+    Problems {
+        /// All of them, in the order of the file.
+        problems: Vec<Finding>,
+        /// The notices beside them.
+        notices: Vec<Finding>,
+    },
     /// The task that read the file ended early.
     Interrupted(tokio::task::JoinError),
 }
@@ -84,19 +89,35 @@ impl Report {
         Finding { line, at, text }
     }
 
-    pub(crate) fn has_problems(&self) -> bool {
-        !self.problems.borrow().is_empty()
+    /// Adds a problem that was found beside the reading of the values.
+    pub(crate) fn add_problem(&self, finding: Finding) {
+        self.problems.borrow_mut().push(finding);
+    }
+
+    /// Adds a notice that was found beside the reading of the values.
+    pub(crate) fn add_notice(&self, finding: Finding) {
+        self.notices.borrow_mut().push(finding);
+    }
+
+    /// Whether a value of one of these sections has a problem. What follows from the section's
+    /// other values is then uncertain.
+    pub(crate) fn has_problems_in(&self, sections: &[&str]) -> bool {
+        let section = |finding: &Finding| {
+            let name = finding.text.split(['.', '[', ' ']).next();
+            name.is_some_and(|name| sections.contains(&name))
+        };
+        self.problems.borrow().iter().any(section)
     }
 
     /// The notices, if there is no problem. Both come in the order of the file.
     pub(crate) fn finish(self) -> Result<Vec<Finding>, ConfigError> {
         let (mut problems, mut notices) = (self.problems.into_inner(), self.notices.into_inner());
-        if problems.is_empty() {
-            notices.sort_by_key(|notice| notice.line);
-            return Ok(notices);
-        }
+        notices.sort_by_key(|notice| notice.line);
         problems.sort_by_key(|problem| problem.line);
-        Err(ConfigError::Problems(problems))
+        match problems.is_empty() {
+            true => Ok(notices),
+            false => Err(ConfigError::Problems { problems, notices }),
+        }
     }
 }
 
@@ -138,8 +159,16 @@ impl ConfigError {
         match self {
             Self::Read(path, error) => of_file(path, format!("cannot be read: {error}")),
             Self::Format(path) => of_file(path, "the name must end in .toml, .yaml or .yml".into()),
-            Self::Problems(problems) => problems.clone(),
+            Self::Problems { problems, .. } => problems.clone(),
             Self::Interrupted(error) => vec![Finding::elsewhere(error.to_string())],
+        }
+    }
+
+    /// The notices beside the problems.
+    pub fn notices(&self) -> &[Finding] {
+        match self {
+            Self::Problems { notices, .. } => notices,
+            Self::Read(..) | Self::Format(_) | Self::Interrupted(_) => &[],
         }
     }
 
@@ -160,7 +189,7 @@ impl std::error::Error for ConfigError {
         match self {
             Self::Read(_, error) => Some(error),
             Self::Interrupted(error) => Some(error),
-            Self::Format(_) | Self::Problems(_) => None,
+            Self::Format(_) | Self::Problems { .. } => None,
         }
     }
 }

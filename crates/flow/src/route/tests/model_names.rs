@@ -9,8 +9,9 @@ fn rule(name: &str, targets: &[(&str, u32)]) -> ModelNameRule {
     ModelNameRule { name: name.to_owned(), band: None, targets }
 }
 
+/// The first error.
 fn refused(rules: &[ModelNameRule]) -> ModelNameError {
-    ModelNames::new(rules).expect_err("the rules are wrong")
+    ModelNames::new(rules).expect_err("the rules are wrong").remove(0)
 }
 
 #[test]
@@ -90,6 +91,14 @@ fn r10_targets_are_final() {
     let error = refused(&chain);
     assert_eq!(error.key, "models[0].targets[0].model");
     assert!(error.problem.contains("'b' stands for other models itself"), "{error}");
+    let keys = |rules: &[ModelNameRule]| -> Vec<String> {
+        let errors = ModelNames::new(rules).expect_err("the rules are wrong");
+        errors.into_iter().map(|error| error.key).collect()
+    };
+    let all = [rule("", &[("x", 1)]), rule("a", &[]), rule("a", &[("x", 1), ("x", 1)])];
+    let expected =
+        ["models[0].name", "models[2].name", "models[1].targets", "models[2].targets[1].model"];
+    assert_eq!(keys(&all), expected, "all of them are reported");
     let circle = [rule("a", &[("x", 1), ("b", 1)]), rule("b", &[("a", 1)])];
     assert_eq!(refused(&circle).key, "models[0].targets[1].model");
     let split = [rule("a", &[("b", 1)]), rule("b", &[("b", 9), ("c", 1)])];

@@ -12,13 +12,17 @@ pub(super) fn backends(sections: Vec<Section<'_>>) -> Vec<BackendSpec> {
     let mut ids = BTreeMap::new();
     let mut backends = Vec::new();
     for section in sections {
-        let Some(spec) = backend(&section) else { continue };
-        let here = section.location().path.clone();
-        if let Some(other) = ids.insert(spec.id.clone(), here) {
-            let what = format!("is {:?}, which is the id of {other} already", spec.id);
-            section.refuse("id", what);
+        let spec = backend(&section);
+        // The id of an entry whose URL has a problem counts as well.
+        let id = spec.as_ref().map(|spec| spec.id.clone()).or_else(|| section.given("id"));
+        if let Some(id) = id {
+            let here = section.location().path.clone();
+            if let Some(other) = ids.insert(id.clone(), here) {
+                let what = format!("is {id:?}, which is the id of {other} already");
+                section.refuse("id", what);
+            }
         }
-        backends.push(spec);
+        backends.extend(spec);
     }
     backends
 }

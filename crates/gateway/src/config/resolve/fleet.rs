@@ -34,7 +34,8 @@ fn discovery(section: &Section<'_>, fleet: &mut FleetSettings) {
     let named = !fleet.backends.is_empty() || fleet.endpoints_file.is_some();
     let enabled = section.given("enabled");
     fleet.discover = enabled.unwrap_or(!named);
-    if enabled == Some(false) && !named && !section.report().has_problems() {
+    let unknown = section.report().has_problems_in(&["backends", "discovery"]);
+    if enabled == Some(false) && !named && !unknown {
         let what = "is false and there are no backends: name one in [[backends]] or by --backend";
         section.refuse("enabled", what);
     }

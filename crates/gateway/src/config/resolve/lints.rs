@@ -1,7 +1,7 @@
 //! Notices about configurations that can be used, but are hardly meant so.
 //!
 //! Every notice is certain. Models, clients and addresses that only a running gateway can know give
-//! none.
+//! none, and neither do sections with a problem, whose meaning is not known yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,13 +21,17 @@ const FLOW_KEYS: [&str; 4] = ["weight", "capacity", "max_in_flight", "max_in_fli
 /// The name of a backend's model that stands for all models.
 const ANY: &str = "*";
 
-/// Adds the notices about a configuration without problems.
+/// Adds the notices about a configuration.
 pub(super) fn notice(root: &Section<'_>, config: &Config) {
+    let is_known = |sections: &[&str]| !root.report().has_problems_in(sections);
     let listed = listed_models(&config.fleet);
+    let listed = listed.filter(|_| is_known(&["backends", "discovery", "models"]));
     if let Some(listed) = &listed {
         unserved_targets(root, listed);
     }
-    flow_rules(root, config, listed.as_ref());
+    if is_known(&["queue", "flows"]) {
+        flow_rules(root, config, listed.as_ref());
+    }
     shared_addresses(root);
 }
 

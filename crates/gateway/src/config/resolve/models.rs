@@ -10,26 +10,29 @@ use crate::schema::{Location, Report, Section};
 pub(super) fn names(sections: Vec<Section<'_>>, report: &Report) -> ModelNames {
     let locations: Vec<Location> =
         sections.iter().map(|section| section.location().clone()).collect();
-    let rules: Vec<Option<ModelNameRule>> = sections.iter().map(rule).collect();
-    let complete: Option<Vec<ModelNameRule>> = rules.into_iter().collect();
-    // Without one of the rules the numbers in the core's message would point at others.
-    let Some(rules) = complete else { return ModelNames::default() };
-    ModelNames::new(&rules).unwrap_or_else(|error| {
-        let near = locations.iter().find(|location| error.key.starts_with(&location.path));
-        let location = near.cloned().unwrap_or_default();
-        report.problem(&Location { path: error.key, ..location }, error.problem);
+    let rules: Vec<ModelNameRule> = sections.iter().map(rule).collect();
+    ModelNames::new(&rules).unwrap_or_else(|errors| {
+        for error in errors {
+            let of_entry = |location: &&Location| error.key.starts_with(&location.path);
+            let location = locations.iter().find(of_entry).cloned().unwrap_or_default();
+            report.problem(&Location { path: error.key, ..location }, error.problem);
+        }
         ModelNames::default()
     })
 }
 
-fn rule(section: &Section<'_>) -> Option<ModelNameRule> {
-    let name: String = section.given("name")?;
-    let targets = match section.has("targets") {
-        true => section.sections("targets").iter().filter_map(target).collect(),
+/// The rule of an entry. If the name or a target has a problem already, the rule stands for itself
+/// under a name of its own, so that the places of the other rules stay as they are.
+fn rule(section: &Section<'_>) -> ModelNameRule {
+    let unknown = || format!("\0{}", section.location().path);
+    let name = section.given("name").unwrap_or_else(unknown);
+    let targets: Option<Vec<_>> = match section.has_value("targets") {
+        true => section.sections("targets").iter().map(target).collect(),
         // A name that only has a band stands for itself.
-        false => vec![(name.clone(), 1)],
+        false => None,
     };
-    Some(ModelNameRule { name, band: section.given("band"), targets })
+    let targets = targets.unwrap_or_else(|| vec![(name.clone(), 1)]);
+    ModelNameRule { name, band: section.given("band"), targets }
 }
 
 fn target(section: &Section<'_>) -> Option<(String, u32)> {

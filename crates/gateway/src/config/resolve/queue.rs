@@ -56,6 +56,10 @@ pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
     settings.bounds = bounds(section);
     settings.stock = section.get("stock");
     settings.pace_max = section.given("pace_max").map(clock::span);
+    // A value with a problem may be the watermark.
+    if section.report().has_problems_in(&["controller"]) {
+        return;
+    }
     match settings.bounds {
         Bounds::Auto if settings.stock == StockUnit::Tokens => {
             section.notice("stock", "has no effect: without a watermark the bounds are automatic");
