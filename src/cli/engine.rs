@@ -19,7 +19,7 @@ use testbed::engine::{Engine, Fault, Pace, Settings, Text, TokenPace};
 #[derive(Args, Debug)]
 #[command(after_help = "Faults:
   refuse[=SECONDS]  hang  reset  reset-after=TOKENS  STATUS[=RETRY_AFTER]  slow=MS
-  garbage  bad-length  never-end
+  garbage  bad-length  never-end  none (with /control: ends the fault that was set)
 
 Examples:
   tidegate engine --model llama-3-8b
@@ -150,6 +150,12 @@ fn duration(text: &str) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_names_every_fault() {
+        let help = Arguments::augment_args(clap::Command::new("engine")).render_long_help();
+        assert!(help.to_string().contains("none (with /control"), "{help}");
+    }
 
     #[test]
     fn durations_have_units_and_bare_ones_are_milliseconds() {

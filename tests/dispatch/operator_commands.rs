@@ -160,12 +160,20 @@ fn an_unsendable_message_has_a_result_with_the_reason() {
     assert!(why.contains("no request_kind") && why.contains(r#"{\"created\":"#), "{why}");
     let url = format!("http://{}", fixture.dispatcher.process.address());
     let first = ["dispatch", "dead", "redrive", "--url", &url, "--queue", QUEUE];
-    let done = run(&mut tidegate(&[&first[..], &["--json", "--id", "bare"]].concat()));
-    let done: Value = serde_json::from_str(&done).unwrap();
+    let redrive = |more: &[&str]| {
+        let output = tidegate(&[&first[..], more].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{more:?}: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("1 dead letter was not redriven"), "{more:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let done: Value = serde_json::from_str(&redrive(&["--json", "--id", "bare"])).unwrap();
     assert_eq!((&done["messages"], &done["stay"]), (&0.into(), &1.into()));
     assert!(done["why"][0]["why"].to_string().contains("cannot be read"), "{done}");
-    let words = run(&mut tidegate(&[&first[..], &["--id", "bare"]].concat()));
-    assert!(words.contains(": 1 dead letter not redriven:\n  bare: "), "{words}");
+    for which in [&["--id", "bare"][..], &["--all"]] {
+        let words = redrive(which);
+        assert!(words.contains("0 dead letters are pending again\n  bare: "), "{words}");
+    }
     eventually("a line in the log", || {
         let log = fixture.dispatcher.process.log();
         if log.contains("new dead letters") { Ok(()) } else { Err(log) }

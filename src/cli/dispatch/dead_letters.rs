@@ -146,17 +146,20 @@ impl Change {
         };
         let path = format!("/dispatch/dead/{verb}");
         let text = endpoint.call("POST", &path, serde_json::to_vec(&selection)?)?;
+        let ChangeResult { messages, stay, why } = endpoint.parse(&text, &path)?;
         if json {
             writeln!(out, "{}", text.trim_end())?;
-            return Ok(());
+        } else {
+            writeln!(out, "{queue}: {}", done(verb, messages))?;
+            for Unchanged { id, why } in why {
+                writeln!(out, "  {id}: {why}")?;
+            }
         }
-        let ChangeResult { messages, stay, why } = endpoint.parse(&text, &path)?;
-        writeln!(out, "{queue}: {}", done(verb, messages))?;
+        out.flush()?;
         if stay > 0 {
-            writeln!(out, "{queue}: {} not redriven:", letters(stay))?;
-        }
-        for Unchanged { id, why } in why {
-            writeln!(out, "  {id}: {why}")?;
+            let was = if stay == 1 { "was" } else { "were" };
+            let done = if verb == "purge" { "deleted" } else { "redriven" };
+            bail!("{} {was} not {done}", letters(stay));
         }
         let unknown = selected.saturating_sub(messages.saturating_add(stay));
         if unknown > 0 {
