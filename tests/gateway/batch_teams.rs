@@ -101,7 +101,8 @@ fn d10_and_q01_batch_submit_gives_its_headers_to_the_flow() {
     let id = String::from_utf8(output.stdout).unwrap().trim().to_owned();
     let found = await_limit(&gateway);
     assert_eq!((&found["weight"], &found["class"]), (&json!(3.0), &json!(1)));
-    assert_eq!(backend.running(), 1, "the limit of the team applies");
+    // The limit of the team applies.
+    backend.await_running(1);
     backend.open();
     await_status(&gateway, &id, "completed");
     assert_eq!(backend.most(), 1);
@@ -145,4 +146,22 @@ fn d08_teams_share_the_queue_of_batches_fairly() {
     let order = backend.tags();
     let last = order.iter().rposition(|tag| tag == "b").unwrap();
     assert!(last <= 8, "the small batch waits for its share only: {order:?}");
+}
+
+/// The rules of bands may use headers that make up no flow.
+#[test]
+fn d10_and_p02_the_rules_of_bands_hold_for_the_requests_of_a_batch() {
+    let backend = Backend::held();
+    let sections = "[batch]\nfolder = \"batches\"\n\
+        [[band_rules]]\nmatch = { \"header:x-tier\" = \"free\" }\nband_max = \"best-effort\"\n\
+        [[dispatch.queues]]\nname = \"batch\"\nband = \"high\"\n";
+    let gateway = Gateway::before(sections, &backend);
+    let id = create(&gateway, &lines("free", 1), &[("x-tier", "free"), ("x-other", "not kept")]);
+    backend.await_running(1);
+    let counts = gateway.backend("one")["priority_counts"].clone();
+    assert_eq!((&counts["best_effort"], &counts["high"]), (&json!(1), &json!(0)));
+    backend.open();
+    await_status(&gateway, &id, "completed");
+    let seen = backend.seen().remove(0);
+    assert_eq!((seen.header("x-tier"), seen.header("x-other")), (Some("free"), None));
 }

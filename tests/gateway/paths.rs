@@ -43,6 +43,31 @@ fn x01_probes_and_the_version_have_their_usual_paths() {
 }
 
 #[test]
+fn x01_a_refused_method_is_told_the_methods_of_its_path() {
+    let backend = busy();
+    let gateway = Gateway::before("[batch]\nfolder = \"batches\"\n", &backend);
+    for (method, path, expected) in [
+        ("POST", "/metrics", "GET, HEAD, OPTIONS"),
+        ("DELETE", "/health", "GET, HEAD, OPTIONS"),
+        ("TRACE", "/health", "GET, HEAD, OPTIONS"),
+        ("TRACE", "/v1/chat/completions", "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"),
+        ("DELETE", "/v1/files", "GET, HEAD, OPTIONS, POST"),
+        ("POST", "/v1/files/file-1", "DELETE, GET, HEAD, OPTIONS"),
+        ("POST", "/v1/files/file-1/content", "GET, HEAD, OPTIONS"),
+        ("PUT", "/v1/batches", "GET, HEAD, OPTIONS, POST"),
+        ("DELETE", "/v1/batches/batch_0", "GET, HEAD, OPTIONS"),
+        ("GET", "/v1/batches/batch_0/cancel", "OPTIONS, POST"),
+        ("POST", "/dispatch", "GET, HEAD, OPTIONS"),
+        ("GET", "/dispatch/dead/redrive", "OPTIONS, POST"),
+    ] {
+        let response = gateway.ask(&other(method, path));
+        assert_eq!(refusal(&response), (405, "method_not_allowed".to_owned()), "{method} {path}");
+        assert_eq!(response.header("allow"), Some(expected), "{method} {path}");
+        assert!(response.text().contains(expected), "{}", response.text());
+    }
+}
+
+#[test]
 fn x01_options_is_answered_by_the_gateway_without_the_queue() {
     let backend = busy();
     let (gateway, running) = Gateway::occupied(ONE, &backend, &chat("m"));

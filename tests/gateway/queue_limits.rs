@@ -44,6 +44,26 @@ fn n03_a_full_queue_refuses_at_once_and_stays_as_it_is() {
 }
 
 #[test]
+fn q07_a_refusal_names_the_flow_and_its_limit() {
+    let backend = Backend::held();
+    let sections = "[queue]\nflow_by = [\"header:x-team\"]\nflow_capacity = 1\n\
+        [[flows]]\nmatch = { \"header:x-team\" = \"lab\" }\ncapacity = 2\n";
+    let of = |team: &str| chat("m").header("x-team", team);
+    let (gateway, _running) = Gateway::occupied(&format!("{sections}{ONE}"), &backend, &of("lab"));
+    let _waiting = [("lab", 0), ("lab", 1), ("b \"1\"", 2)]
+        .map(|(team, others)| gateway.enqueue(&of(team), others));
+    for (team, limit) in [("lab", "2 requests"), ("b \"1\"", "1 request")] {
+        let refused = gateway.ask(&of(team));
+        refused.refused(503, "flow_full");
+        let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+        let expected = format!(
+            "The flow '{team}' has {limit} waiting, which is its limit: send fewer at once."
+        );
+        assert_eq!(message, expected);
+    }
+}
+
+#[test]
 fn n03_and_n08_concurrent_arrivals_never_pass_the_limit() {
     let backend = Backend::held();
     let (gateway, running) =

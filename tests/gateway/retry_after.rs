@@ -1,7 +1,7 @@
 //! N02: when a refused client is told to try again.
 
-use crate::support::gateway::ONE;
-use crate::support::{Backend, Call, Gateway, chat};
+use crate::support::gateway::{ONE, config};
+use crate::support::{Backend, Call, Gateway, Nowhere, chat};
 
 /// One request is in flight, and this many wait. None ends.
 fn crowd(gateway: &Gateway, backend: &Backend, waiting: usize) -> Vec<Call> {
@@ -50,4 +50,23 @@ fn n02_no_client_is_told_to_wait_for_a_minute() {
     let refused = gateway.ask(&chat("m"));
     refused.refused(503, "flow_full");
     assert_eq!(refused.retry_after(), 59);
+}
+
+/// Without a backend no rate says when there will be room.
+#[test]
+fn n02_without_a_ready_backend_no_client_comes_back_at_once() {
+    let nowhere = Nowhere::reserve();
+    let sections = format!("[queue]\nmax_size = 2\n{ONE}");
+    let mut gateway = Gateway::launch(&config(&sections, &[("one", nowhere.address())]));
+    let waiting: Vec<_> = (0..2).map(|others| gateway.enqueue(&chat("m"), others)).collect();
+    let refused = gateway.ask(&chat("m"));
+    refused.refused(503, "flow_full");
+    assert_eq!(refused.retry_after(), 5);
+    gateway.process.signal("TERM");
+    for call in waiting {
+        let refused = call.finish();
+        refused.refused(503, "shutting_down");
+        assert_eq!(refused.retry_after(), 5);
+    }
+    assert!(gateway.process.exit().success());
 }

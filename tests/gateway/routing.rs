@@ -62,6 +62,17 @@ fn r04_scenario_2_best_effort_saves_the_fast_backend() {
 }
 
 #[test]
+fn r04_no_power_is_told_where_none_is_configured() {
+    let backend = Backend::quick();
+    let gateway = Gateway::start(&format!("{ROOM}{}", entry("a", &backend, "latency_ms = 20")));
+    let answer = gateway.ask(&chat("m"));
+    assert_eq!((answer.status, answer.header("x-backend-used")), (200, Some("a")));
+    for header in ["x-estimated-power-w", "x-estimated-power-watts"] {
+        assert_eq!(answer.header(header), None, "{header}");
+    }
+}
+
+#[test]
 fn r04_scenario_3_a_voice_request_does_not_wait_behind_batch_jobs() {
     let trio = [Backend::held(), Backend::held(), Backend::held()];
     let [a, b, c] = &trio;

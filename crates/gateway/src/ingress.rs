@@ -24,7 +24,7 @@ mod tests;
 
 use bytes::Bytes;
 use flow::identity::{self, Attribute, NAME_MAX};
-use flow::{Band, Span};
+use flow::{Band, FlowClass, Span};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 
@@ -329,7 +329,12 @@ fn listed<'a>(
 
 /// The time to live of a class. A client can only ask for less.
 pub(crate) fn ttl_of(config: &Config, class: u32) -> Span {
+    class_of(config, class).ttl
+}
+
+/// The settings of a class by its number.
+pub(crate) fn class_of(config: &Config, class: u32) -> &FlowClass {
     let at = (class as usize).checked_sub(1);
     let class = at.and_then(|at| config.flow.classes.get(at));
-    class.unwrap_or(&config.flow.default_class).ttl
+    class.unwrap_or(&config.flow.default_class)
 }

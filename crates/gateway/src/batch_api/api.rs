@@ -12,7 +12,7 @@ use store::ledger::{Added, Batch, File, ListQuery, Removed};
 use super::create_request::CreateBatch;
 use super::objects::{self, BatchObject, DeletedObject, FileObject};
 use super::{Batches, Download, Upload, faults, upload};
-use crate::config::settings::Identity;
+use crate::config::settings::Config;
 use crate::ingress::Sender;
 use crate::ingress::headers::{self, fresh_id};
 use crate::ingress::paging::Paging;
@@ -62,12 +62,12 @@ impl Batches {
         Ok(Upload::new(Arc::clone(self), boundary, slot))
     }
 
-    /// Answers a call with a complete body; uploads are separate. `identity` says which headers
-    /// make up a flow.
+    /// Answers a call with a complete body; uploads are separate. The configuration says which
+    /// headers the requests of a batch keep.
     pub(crate) async fn answer(
         &self,
         call: BatchCall,
-        (parts, identity): (&Parts, &Identity),
+        (parts, config): (&Parts, &Config),
         body: &[u8],
         now: Moment,
     ) -> Result<BatchResponse, Fault> {
@@ -79,13 +79,14 @@ impl Batches {
             BatchCall::File => self.file(id).await?,
             BatchCall::DeleteFile => self.delete(id).await?,
             BatchCall::Create => {
-                let sender = Sender::of(identity, &parts.headers);
+                let sender = Sender::of(config, &parts.headers);
                 self.create(CreateBatch::read(body)?, sender, now).await?
             }
             BatchCall::Batches => self.batches(paging()?).await?,
             BatchCall::Batch => self.batch(id).await?,
             BatchCall::Cancel => self.cancel(id, now).await?,
-            BatchCall::Upload | BatchCall::OtherMethod => return Err(Fault::MethodNotAllowed),
+            BatchCall::OtherMethod(methods) => return Err(Fault::MethodNotAllowed(methods)),
+            BatchCall::Upload => return Err(Fault::Internal),
         };
         Ok(BatchResponse::Whole(whole))
     }

@@ -18,7 +18,7 @@ use store::{Body, Claim, ClaimRequest, Moment, Outcome, SqliteStore, Store as _}
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::config::settings::Identity;
+use crate::config::settings::Config;
 use crate::ingress::path::{BatchCall, Route, classify};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -96,7 +96,7 @@ impl World {
         let Ok(Route::Batch(call)) = classify(&parts.method, parts.uri.path()) else {
             panic!("{method} {path} is no call of the Batch API");
         };
-        let sender = (&parts, &Identity::default());
+        let sender = (&parts, &Config::default());
         self.run(async {
             let answered =
                 self.batches().answer(call, sender, body.to_string().as_bytes(), now).await?;

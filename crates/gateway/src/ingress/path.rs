@@ -15,6 +15,7 @@ use http::Method;
 pub(crate) use self::batch::{BatchCall, object_id};
 pub(crate) use self::dispatch::{DeadLetterQuery, DispatchCall};
 use crate::reply::Fault;
+use crate::reply::error::{API_METHODS, READ_METHODS};
 
 /// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,21 +74,33 @@ pub(crate) enum AdminPage {
 
 const CARDS: &str = "/v1/models/";
 
+/// The methods of a path that only changes something.
+const POST_METHODS: &str = "OPTIONS, POST";
+
 /// The paths of work that vLLM and llama.cpp have outside `/v1/`.
 const ENGINE_PATHS: [&str; 4] = ["/tokenize", "/detokenize", "/rerank", "/score"];
 
 /// The destination of a request. An ambiguous path is an error.
 pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
+    let route = route(method, path)?;
+    let refused = matches!(
+        route,
+        Route::Batch(BatchCall::OtherMethod(_)) | Route::Dispatch(DispatchCall::OtherMethod(_))
+    );
     // CONNECT would open a tunnel, and TRACE would echo the client's credentials.
-    if matches!(*method, Method::CONNECT | Method::TRACE) {
-        return Err(Fault::MethodNotAllowed);
+    if matches!(*method, Method::CONNECT | Method::TRACE) && !refused {
+        return Err(Fault::MethodNotAllowed(API_METHODS));
     }
+    Ok(route)
+}
+
+fn route(method: &Method, path: &str) -> Result<Route, Fault> {
     let reads = is_read(method);
     if let Some(page) = AdminPage::at(path) {
         return match reads {
             true => Ok(Route::Visibility(page)),
             false if *method == Method::OPTIONS => Ok(Route::Options),
-            false => Err(Fault::MethodNotAllowed),
+            false => Err(Fault::MethodNotAllowed(READ_METHODS)),
         };
     }
     if let Some(route) = dispatch::at(method, path) {

@@ -8,14 +8,14 @@ use http::HeaderMap;
 
 use super::headers::{ControlHeaders, WORKLOAD, text};
 use super::workload::{HEADER_MAX, WorkloadContext};
-use crate::config::settings::Identity;
+use crate::config::settings::{Config, Identity};
 
 /// The client as its later requests need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sender {
     /// The tenant, by whom the queue of the work is shared; empty if the client names none.
     pub(crate) tenant: String,
-    /// The headers from which the flow of a request follows.
+    /// The headers from which the flow of a request follows, and the limit of its band.
     pub(crate) headers: BTreeMap<String, String>,
 }
 
@@ -23,10 +23,11 @@ pub(crate) struct Sender {
 
 impl Sender {
     /// Reads the headers of the client.
-    pub(crate) fn of(identity: &Identity, headers: &HeaderMap) -> Self {
+    pub(crate) fn of(config: &Config, headers: &HeaderMap) -> Self {
         let controls = ControlHeaders::of(headers);
-        // Rules of bands do not matter: such work has the band of its queue.
-        let listed = super::listed(identity, &[], headers);
+        let identity = &config.identity;
+        // Such work has the band of its queue, which a rule may limit.
+        let listed = super::listed(identity, &config.band_rules, headers);
         let mut kept: BTreeMap<String, String> = listed
             .iter()
             .filter(|(name, value)| !is_credential(name) && value.len() <= HEADER_MAX)
@@ -85,10 +86,11 @@ mod tests {
 
     fn sender(parts: &[Attribute], headers: &[(&'static str, &str)]) -> Sender {
         let identity = Identity { parts: parts.to_vec(), rules: Vec::new() };
+        let config = Config { identity, ..Config::default() };
         let pairs = headers.iter().map(|(name, value)| {
             (http::HeaderName::from_static(name), http::HeaderValue::from_str(value).unwrap())
         });
-        Sender::of(&identity, &pairs.collect())
+        Sender::of(&config, &pairs.collect())
     }
 
     fn header(name: &str) -> Attribute {

@@ -8,6 +8,10 @@ use serde::Serialize;
 
 use super::{Fault, Refused, content, retry_after};
 
+/// The methods of a page, and of a path of the API.
+pub(crate) const READ_METHODS: &str = "GET, HEAD, OPTIONS";
+pub(crate) const API_METHODS: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
+
 /// The form of an error response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorFormat {
@@ -49,8 +53,8 @@ pub(crate) fn response_in(format: ErrorFormat, refused: &Refused) -> Response<Fu
     if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         headers.insert(RETRY_AFTER, retry_after::value(refused.retry_after));
     }
-    if matches!(fault, Fault::MethodNotAllowed) {
-        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
+    if let Fault::MethodNotAllowed(methods) = fault {
+        headers.insert(ALLOW, HeaderValue::from_static(methods));
     }
     if matches!(fault, Fault::UnsupportedEncoding(_)) {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip, deflate"));
@@ -63,8 +67,7 @@ pub(crate) fn response_in(format: ErrorFormat, refused: &Refused) -> Response<Fu
 
 /// The response to OPTIONS: the methods that a page, or a path of the API, may take.
 pub(crate) fn options(is_page: bool) -> Response<Full<Bytes>> {
-    let api = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
-    let methods = if is_page { "GET, HEAD, OPTIONS" } else { api };
+    let methods = if is_page { READ_METHODS } else { API_METHODS };
     let mut response = Response::new(Full::default());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));

@@ -9,7 +9,11 @@ pub(crate) enum Fault {
     QueueTimeout(Span),
     /// The same after a backend failed it for this cause.
     FailedTimeout(Span, String),
-    FlowFull,
+    /// As many requests of the flow wait as may.
+    FlowFull {
+        flow: String,
+        capacity: u32,
+    },
     TooManyFlows,
     QueueFull,
     Preempted,
@@ -24,6 +28,8 @@ pub(crate) enum Fault {
     DeadlineExceeded,
     /// No backend responded; the text says what the last one did.
     BackendError(String),
+    /// The response began and broke off; the text says how.
+    BrokenResponse(String),
     /// No model server is configured or found yet.
     NoBackend,
     /// None of the endpoints that the proxy in front allows is a backend of the model.
@@ -37,7 +43,8 @@ pub(crate) enum Fault {
     /// No such path; none of a dispatcher's.
     NoSuchPath,
     NoSuchPage,
-    MethodNotAllowed,
+    /// The methods that the path takes.
+    MethodNotAllowed(&'static str),
     /// The body has a content encoding that is not decoded here.
     UnsupportedEncoding(String),
     /// The client asked for a WebSocket.
@@ -92,6 +99,14 @@ impl Fault {
         }
     }
 
+    /// The same with the name of the flow and its limit, which the core does not report.
+    pub(crate) fn in_flow(self, name: &str, limit: u32) -> Self {
+        match self {
+            Self::FlowFull { .. } => Self::FlowFull { flow: name.to_owned(), capacity: limit },
+            other => other,
+        }
+    }
+
     /// The same with the model's name, which the core knows as a number only.
     pub(crate) fn about(self, model: &str) -> Self {
         match self {
@@ -104,7 +119,7 @@ impl Fault {
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::FlowFull => Self::FlowFull,
+            Refusal::FlowFull => Self::FlowFull { flow: String::new(), capacity: 0 },
             Refusal::TooManyFlows => Self::TooManyFlows,
             // As many asks as can be named is a full queue by another count.
             Refusal::QueueFull | Refusal::TooManyAsks => Self::QueueFull,

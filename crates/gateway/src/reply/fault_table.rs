@@ -15,7 +15,7 @@ impl Fault {
     pub(crate) const fn code(&self) -> &'static str {
         match self {
             Self::QueueTimeout(_) | Self::FailedTimeout(..) => "queue_timeout",
-            Self::FlowFull => "flow_full",
+            Self::FlowFull { .. } => "flow_full",
             Self::TooManyFlows => "too_many_flows",
             Self::QueueFull => "queue_full",
             Self::Preempted => "preempted",
@@ -26,13 +26,13 @@ impl Fault {
             Self::Overloaded => "overloaded",
             Self::ClientClosed => "client_closed",
             Self::DeadlineExceeded => "deadline_exceeded",
-            Self::BackendError(_) => "backend_error",
+            Self::BackendError(_) | Self::BrokenResponse(_) => "backend_error",
             Self::NoBackend => "no_backend",
             Self::NoBackendInSubset => "no_backend_in_subset",
             Self::ModelNotFound(_) => "model_not_found",
             Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
             Self::NoSuchPath | Self::NoSuchPage => "not_found",
-            Self::MethodNotAllowed => "method_not_allowed",
+            Self::MethodNotAllowed(_) => "method_not_allowed",
             Self::UnsupportedEncoding(_) => "unsupported_encoding",
             Self::UpgradeNotSupported => "upgrade_not_supported",
             Self::BodyTooLarge(_) => "body_too_large",
@@ -54,7 +54,7 @@ impl Fault {
         match self {
             Self::QueueTimeout(_)
             | Self::FailedTimeout(..)
-            | Self::FlowFull
+            | Self::FlowFull { .. }
             | Self::TooManyFlows
             | Self::QueueFull
             | Self::Preempted
@@ -69,7 +69,7 @@ impl Fault {
             // No client reads it; the log shows it.
             Self::ClientClosed => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-            Self::BackendError(_) => StatusCode::BAD_GATEWAY,
+            Self::BackendError(_) | Self::BrokenResponse(_) => StatusCode::BAD_GATEWAY,
             Self::ModelNotFound(_)
             | Self::NoSuchPath
             | Self::NoSuchPage
@@ -79,7 +79,7 @@ impl Fault {
             Self::InvalidRequest(_) | Self::InvalidModel(_) | Self::InvalidField(..) => {
                 StatusCode::BAD_REQUEST
             }
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::UnsupportedEncoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::UpgradeNotSupported => StatusCode::NOT_IMPLEMENTED,
             Self::FileInUse(_) | Self::BatchEnded(_) => StatusCode::CONFLICT,
@@ -97,7 +97,7 @@ impl Fault {
             Self::QueueTimeout(_) | Self::FailedTimeout(..) | Self::DeadlineExceeded => {
                 "rejected-ttl-expired"
             }
-            Self::FlowFull
+            Self::FlowFull { .. }
             | Self::TooManyFlows
             | Self::QueueFull
             | Self::NotCritical
@@ -157,8 +157,21 @@ impl Fault {
                 let waited = seconds(*waited);
                 format!("Request timed out after {waited}s in queue; before that {cause}")
             }
+            Self::FlowFull { flow, capacity } => {
+                let noun = if *capacity == 1 { "request" } else { "requests" };
+                format!(
+                    "The flow '{flow}' has {capacity} {noun} waiting, which is its limit: \
+                     send fewer at once."
+                )
+            }
             Self::BackendError(what) => {
                 format!("No backend could answer: {what}. Try again later.")
+            }
+            Self::BrokenResponse(what) => {
+                format!("The response broke off: {what}. Send the request again.")
+            }
+            Self::MethodNotAllowed(methods) => {
+                format!("This path does not take this method: it takes {methods}.")
             }
             Self::ModelNotFound(model) if !model.is_empty() => format!(
                 "The model '{model}' is served by no backend: \
@@ -189,9 +202,6 @@ impl Fault {
     /// The text of a fault that is always the same.
     const fn fixed_message(&self) -> &'static str {
         match self {
-            Self::FlowFull => {
-                "Too many requests of this flow are waiting already: send fewer at once."
-            }
             Self::TooManyFlows => "The queue is full and takes no new flow: try again later.",
             Self::QueueFull => "The queue is full: try again later.",
             Self::Preempted => "A request of higher priority took this one's place: try again.",
@@ -214,9 +224,6 @@ impl Fault {
             Self::NoSuchPage => {
                 "There is nothing at this path of a dispatcher: it has /dispatch.txt, /dispatch, \
                  /health, /ready and /metrics, and the Batch API at /v1/files and /v1/batches."
-            }
-            Self::MethodNotAllowed => {
-                "This path does not take this method: use GET, or POST for work."
             }
             Self::UpgradeNotSupported => {
                 "A WebSocket is not supported: send a POST, with \"stream\": true for a stream."

@@ -67,12 +67,15 @@ pub(crate) fn describe(headers: &mut HeaderMap, description: &RouteDescription<'
     let waited = whole(description.waited.nanos() / NANOS_PER_MILLI);
     headers.insert(BACKEND_USED, description.backend.clone());
     if let Some(choice) = description.choice {
-        let power = tenths(choice.power_watts, Tenth::Always);
         headers.insert(ROUTING_REASON, HeaderValue::from_static(choice.reason.text()));
         headers.insert(QUEUE_DEPTH, whole(choice.depth.into()));
         headers.insert(PRIORITY_BOOST, tenths(choice.score.boost, Tenth::IfAny));
-        headers.insert(POWER_WATTS, power.clone());
-        headers.insert(POWER_W, power);
+        // No configured power is not a power of zero.
+        if choice.power_watts > 0.0 {
+            let power = tenths(choice.power_watts, Tenth::Always);
+            headers.insert(POWER_WATTS, power.clone());
+            headers.insert(POWER_W, power);
+        }
         if let Some(latency) = choice.latency_ms {
             headers.insert(LATENCY_MS, whole(latency.round() as u64));
         }

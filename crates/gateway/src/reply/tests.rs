@@ -41,6 +41,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
     let what = || "what".to_owned();
     let model = || json!("model");
     let none = || Value::Null;
+    let full_flow = Fault::FlowFull { flow: "lab".into(), capacity: 7 };
     let rows = [
         (Fault::QueueTimeout(Span::ZERO), 503, unavailable, "queue_timeout", none(), ""),
         (
@@ -51,7 +52,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
             none(),
             "",
         ),
-        (Fault::FlowFull, 503, unavailable, "flow_full", none(), ""),
+        (full_flow, 503, unavailable, "flow_full", none(), ""),
         (Fault::TooManyFlows, 503, unavailable, "too_many_flows", none(), ""),
         (Fault::QueueFull, 503, unavailable, "queue_full", none(), ""),
         (Fault::Preempted, 503, unavailable, "preempted", none(), ""),
@@ -63,6 +64,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
         (Fault::ClientClosed, 499, invalid, "client_closed", none(), ""),
         (Fault::DeadlineExceeded, 504, "timeout", "deadline_exceeded", none(), ""),
         (Fault::BackendError(what()), 502, "server_error", "backend_error", none(), ""),
+        (Fault::BrokenResponse(what()), 502, "server_error", "backend_error", none(), ""),
         (Fault::NoBackend, 503, unavailable, "no_backend", none(), ""),
         (Fault::NoBackendInSubset, 503, unavailable, "no_backend_in_subset", none(), ""),
         (Fault::ModelNotFound(what()), 404, invalid, "model_not_found", model(), ""),
@@ -77,7 +79,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
         (Fault::InvalidModel("what is wrong".into()), 400, invalid, "invalid_request", model(), ""),
         (Fault::NoSuchPath, 404, invalid, "not_found", none(), ""),
         (Fault::NoSuchPage, 404, invalid, "not_found", none(), ""),
-        (Fault::MethodNotAllowed, 405, invalid, "method_not_allowed", none(), ""),
+        (Fault::MethodNotAllowed("GET"), 405, invalid, "method_not_allowed", none(), ""),
         (Fault::UnsupportedEncoding(what()), 415, invalid, "unsupported_encoding", none(), ""),
         (Fault::UpgradeNotSupported, 501, "server_error", "upgrade_not_supported", none(), ""),
         (Fault::BodyTooLarge(5), 413, invalid, "body_too_large", none(), "close"),
@@ -269,7 +271,7 @@ fn r04_figures_are_written_to_a_tenth() {
         (text("x-priority-boost"), text("x-estimated-power-w"))
     };
     assert_eq!(shown(500.0, 55.0), ("500".into(), "55.0".into()));
-    assert_eq!(shown(0.0, 0.0), ("0".into(), "0.0".into()));
+    assert_eq!(shown(0.0, 0.04), ("0".into(), "0.0".into()));
     assert_eq!(shown(-0.54, 12.25), ("-0.5".into(), "12.3".into()));
     assert_eq!(shown(10.0, 1234.56), ("10".into(), "1234.6".into()));
     assert_eq!(shown(f64::NAN, f64::INFINITY), ("0".into(), "100000000000.0".into()));

@@ -195,10 +195,13 @@ impl Request {
     fn refused_after_wait(&mut self, refused: Refused) -> Refused {
         let waited = self.total_wait();
         self.record.waited = Some(waited);
-        let fault = refused.fault.after(waited);
-        let absent = matches!(fault, Fault::QueueTimeout(_)) && !self.has_backend();
-        let retry_after = refused.retry_after.max(absent.then_some(RETRY_WITHOUT_BACKEND));
-        Refused { fault, retry_after }
+        self.retried_late(Refused { fault: refused.fault.after(waited), ..refused })
+    }
+
+    /// The refusal with a longer time until the next try, while no backend is ready.
+    fn retried_late(&self, refused: Refused) -> Refused {
+        let least = (!self.has_backend()).then_some(RETRY_WITHOUT_BACKEND);
+        Refused { retry_after: refused.retry_after.max(least), ..refused }
     }
 
     /// The time in the queue, without the time at backends that failed the request.
@@ -255,8 +258,12 @@ impl Request {
         self.model = Some(target.model);
         let permit = self.state.scheduler.offer(&self.intent, target, self.record.arrived);
         permit.map_err(|refused| {
-            let model = self.intent.model.as_deref().unwrap_or_default();
-            Refused { fault: refused.fault.about(model), ..refused }
+            let Refused { fault, retry_after } = refused;
+            let intent = &self.intent;
+            let fault = fault.about(intent.model.as_deref().unwrap_or_default());
+            let capacity = ingress::class_of(&self.config, intent.class).capacity;
+            let fault = fault.in_flow(&intent.flow, capacity);
+            self.retried_late(Refused { fault, retry_after })
         })
     }
 

@@ -29,10 +29,10 @@ pub(super) async fn answer(
     received: &mut u64,
 ) -> Result<BatchResponse, Fault> {
     let config = state.config.load_full();
-    let sender = (parts, &config.identity);
+    let sender = (parts, &*config);
     let batches = durable_queues.ok_or(Fault::BatchDisabled).and_then(DurableQueues::batches);
     match (batches, call) {
-        (_, BatchCall::OtherMethod) => Err(Fault::MethodNotAllowed),
+        (_, BatchCall::OtherMethod(methods)) => Err(Fault::MethodNotAllowed(methods)),
         (Err(fault), _) => Err(fault),
         (Ok(batches), BatchCall::Upload) => upload(state, batches, (parts, body), received).await,
         (Ok(batches), BatchCall::Create) => {

@@ -81,7 +81,7 @@ pub(super) async fn answer(
     (parts, body): (&Parts, Incoming),
 ) -> Result<Response<Full<Bytes>>, Fault> {
     let durable_queues = durable_queues.ok_or(match call {
-        DispatchCall::OtherMethod => Fault::MethodNotAllowed,
+        DispatchCall::OtherMethod(methods) => Fault::MethodNotAllowed(methods),
         _ => Fault::BatchDisabled,
     })?;
     match call {
@@ -97,7 +97,7 @@ pub(super) async fn answer(
         DispatchCall::Purge => {
             act(state, durable_queues, DeadLetterAction::Purge, (parts, body)).await
         }
-        DispatchCall::OtherMethod => Err(Fault::MethodNotAllowed),
+        DispatchCall::OtherMethod(methods) => Err(Fault::MethodNotAllowed(methods)),
     }
 }
 

@@ -64,7 +64,10 @@ fn d10_a_missing_file_or_batch_is_reported() {
     assert!(file(fault(&world, "DELETE", "/v1/files/file-0")));
     assert!(batch(fault(&world, "GET", "/v1/batches/batch_0")));
     assert!(batch(fault(&world, "POST", "/v1/batches/batch_0/cancel")));
-    assert_eq!(fault(&world, "DELETE", "/v1/batches/batch_0"), Fault::MethodNotAllowed);
+    assert_eq!(
+        fault(&world, "DELETE", "/v1/batches/batch_0"),
+        Fault::MethodNotAllowed("GET, HEAD, OPTIONS")
+    );
 }
 
 #[test]

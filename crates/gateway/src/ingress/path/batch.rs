@@ -2,7 +2,8 @@
 
 use http::Method;
 
-use super::Route;
+use super::{POST_METHODS, Route};
+use crate::reply::error::READ_METHODS;
 
 const FILES: &str = "/v1/files";
 const BATCHES: &str = "/v1/batches";
@@ -19,8 +20,8 @@ pub(crate) enum BatchCall {
     Batches,
     Batch,
     Cancel,
-    /// The path does not accept this method.
-    OtherMethod,
+    /// The path does not accept this method, but these.
+    OtherMethod(&'static str),
 }
 
 /// The route of a path of the Batch API; `None` for any other path.
@@ -35,7 +36,7 @@ pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
         } else {
             [(Method::GET, BatchCall::Batches), (Method::POST, BatchCall::Create)]
         };
-        return Some(Route::Batch(chosen(method, &calls)));
+        return Some(Route::Batch(chosen(method, &calls, "GET, HEAD, OPTIONS, POST")));
     }
     let (id, verb) = rest
         .strip_prefix('/')?
@@ -48,10 +49,15 @@ pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
         (true, None) => chosen(
             method,
             &[(Method::GET, BatchCall::File), (Method::DELETE, BatchCall::DeleteFile)],
+            "DELETE, GET, HEAD, OPTIONS",
         ),
-        (true, Some("content")) => chosen(method, &[(Method::GET, BatchCall::Content)]),
-        (false, None) => chosen(method, &[(Method::GET, BatchCall::Batch)]),
-        (false, Some("cancel")) => chosen(method, &[(Method::POST, BatchCall::Cancel)]),
+        (true, Some("content")) => {
+            chosen(method, &[(Method::GET, BatchCall::Content)], READ_METHODS)
+        }
+        (false, None) => chosen(method, &[(Method::GET, BatchCall::Batch)], READ_METHODS),
+        (false, Some("cancel")) => {
+            chosen(method, &[(Method::POST, BatchCall::Cancel)], POST_METHODS)
+        }
         _ => return Some(Route::NotFound),
     }))
 }
@@ -61,8 +67,9 @@ pub(crate) fn object_id(path: &str) -> &str {
     path.split('/').nth(3).unwrap_or_default()
 }
 
-fn chosen(method: &Method, calls: &[(Method, BatchCall)]) -> BatchCall {
+/// The call of a method, of those that a path takes.
+fn chosen(method: &Method, calls: &[(Method, BatchCall)], methods: &'static str) -> BatchCall {
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     let call = calls.iter().find(|(takes, _)| takes == method);
-    call.map_or(BatchCall::OtherMethod, |(_, call)| *call)
+    call.map_or(BatchCall::OtherMethod(methods), |(_, call)| *call)
 }

@@ -2,8 +2,9 @@
 
 use http::Method;
 
-use super::Route;
+use super::{POST_METHODS, Route};
 use crate::reply::Fault;
+use crate::reply::error::READ_METHODS;
 
 const ROOT: &str = "/dispatch";
 
@@ -16,8 +17,8 @@ pub(crate) enum DispatchCall {
     DeadLetters,
     Redrive,
     Purge,
-    /// The path does not accept this method.
-    OtherMethod,
+    /// The path does not accept this method, but these.
+    OtherMethod(&'static str),
 }
 
 /// The dead letters that a query selects.
@@ -38,7 +39,8 @@ pub(super) fn at(method: &Method, path: &str) -> Option<Route> {
         _ => return None,
     };
     let right = *method == wanted || (wanted == Method::GET && *method == Method::HEAD);
-    Some(Route::Dispatch(if right { call } else { DispatchCall::OtherMethod }))
+    let methods = if wanted == Method::GET { READ_METHODS } else { POST_METHODS };
+    Some(Route::Dispatch(if right { call } else { DispatchCall::OtherMethod(methods) }))
 }
 
 // === impl DeadLetterQuery ===
@@ -82,8 +84,8 @@ mod tests {
             ("/dispatch/dead", Method::GET, DispatchCall::DeadLetters),
             ("/dispatch/dead/redrive", Method::POST, DispatchCall::Redrive),
             ("/dispatch/dead/purge", Method::POST, DispatchCall::Purge),
-            ("/dispatch/dead/purge", Method::GET, DispatchCall::OtherMethod),
-            ("/dispatch", Method::POST, DispatchCall::OtherMethod),
+            ("/dispatch/dead/purge", Method::GET, DispatchCall::OtherMethod("OPTIONS, POST")),
+            ("/dispatch", Method::POST, DispatchCall::OtherMethod("GET, HEAD, OPTIONS")),
         ];
         for (path, method, call) in rows {
             assert_eq!(at(&method, path), Some(Route::Dispatch(call)), "{method} {path}");

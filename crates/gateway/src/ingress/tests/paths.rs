@@ -2,6 +2,7 @@
 
 use super::path::*;
 use super::*;
+use crate::reply::error::{API_METHODS, READ_METHODS};
 
 fn proxied(api: Api, kind: RequestKind) -> Result<Route, Fault> {
     Ok(Route::Proxied { api, kind })
@@ -56,9 +57,9 @@ fn x01_every_path_of_the_surface_leads_somewhere() {
         (&Method::HEAD, "/ready", Ok(Route::Visibility(AdminPage::Ready))),
         (get, "/metrics", Ok(Route::Visibility(AdminPage::Metrics))),
         (get, "/dashboard", Ok(Route::NotFound)),
-        (post, "/metrics", Err(Fault::MethodNotAllowed)),
-        (&Method::CONNECT, "/v1/chat/completions", Err(Fault::MethodNotAllowed)),
-        (&Method::TRACE, "/v1/chat/completions", Err(Fault::MethodNotAllowed)),
+        (post, "/metrics", Err(Fault::MethodNotAllowed(READ_METHODS))),
+        (&Method::CONNECT, "/v1/chat/completions", Err(Fault::MethodNotAllowed(API_METHODS))),
+        (&Method::TRACE, "/v1/chat/completions", Err(Fault::MethodNotAllowed(API_METHODS))),
         (get, "/", Ok(Route::NotFound)),
         (get, "*", Ok(Route::NotFound)),
         (get, "", Ok(Route::NotFound)),
@@ -82,19 +83,19 @@ fn d10_the_batch_api_has_its_paths_and_no_others() {
         (get, "/v1/files", BatchCall::Files),
         (&Method::HEAD, "/v1/files", BatchCall::Files),
         (post, "/v1/files", BatchCall::Upload),
-        (delete, "/v1/files", BatchCall::OtherMethod),
+        (delete, "/v1/files", BatchCall::OtherMethod("GET, HEAD, OPTIONS, POST")),
         (get, "/v1/files/file-1", BatchCall::File),
         (delete, "/v1/files/file-1", BatchCall::DeleteFile),
-        (post, "/v1/files/file-1", BatchCall::OtherMethod),
+        (post, "/v1/files/file-1", BatchCall::OtherMethod("DELETE, GET, HEAD, OPTIONS")),
         (get, "/v1/files/file-1/content", BatchCall::Content),
-        (post, "/v1/files/file-1/content", BatchCall::OtherMethod),
+        (post, "/v1/files/file-1/content", BatchCall::OtherMethod("GET, HEAD, OPTIONS")),
         (get, "/v1/batches", BatchCall::Batches),
         (post, "/v1/batches", BatchCall::Create),
-        (&Method::PUT, "/v1/batches", BatchCall::OtherMethod),
+        (&Method::PUT, "/v1/batches", BatchCall::OtherMethod("GET, HEAD, OPTIONS, POST")),
         (get, "/v1/batches/batch_1", BatchCall::Batch),
-        (delete, "/v1/batches/batch_1", BatchCall::OtherMethod),
+        (delete, "/v1/batches/batch_1", BatchCall::OtherMethod("GET, HEAD, OPTIONS")),
         (post, "/v1/batches/batch_1/cancel", BatchCall::Cancel),
-        (get, "/v1/batches/batch_1/cancel", BatchCall::OtherMethod),
+        (get, "/v1/batches/batch_1/cancel", BatchCall::OtherMethod("OPTIONS, POST")),
     ];
     for (method, path, expected) in rows {
         assert_eq!(classify(method, path), Ok(Route::Batch(expected)), "{method} {path}");

@@ -137,7 +137,7 @@ fn every_code_of_the_reply_table_has_a_series_of_its_own() {
     let text = String::new;
     let faults = [
         Fault::QueueTimeout(Span::ZERO),
-        Fault::FlowFull,
+        Fault::FlowFull { flow: String::new(), capacity: 0 },
         Fault::TooManyFlows,
         Fault::QueueFull,
         Fault::Preempted,
@@ -153,7 +153,7 @@ fn every_code_of_the_reply_table_has_a_series_of_its_own() {
         Fault::ModelNotFound(text()),
         Fault::InvalidRequest(text()),
         Fault::NoSuchPath,
-        Fault::MethodNotAllowed,
+        Fault::MethodNotAllowed(""),
         Fault::BodyTooLarge(0),
         Fault::RequestTimeout,
         Fault::BatchDisabled,
