@@ -2,11 +2,13 @@
 
 mod agreement;
 mod backend_kinds;
+mod backend_page;
 mod bad_input;
 mod bands;
 mod batch;
 mod batch_cli;
 mod batch_teams;
+mod broken_responses;
 mod burst_queueing;
 mod client_connections;
 pub(crate) mod clients;

@@ -293,6 +293,25 @@ fn bad_backends_end_in_a_clear_error_and_leave_nothing_behind() {
     assert_eq!(gateway.ask(&chat("m")).status, 200, "and the next one is served");
 }
 
+#[test]
+fn x03_the_head_of_a_response_has_a_limit() {
+    let head = |size: usize| {
+        let line = format!("x-long: {}\r\n", "x".repeat(4 << 10));
+        let lines = line.repeat(size / line.len());
+        format!("HTTP/1.1 200 OK\r\n{lines}content-length: 2\r\n\r\n{{}}")
+    };
+    let backend = Backend::start(move |seen| match seen.tag().as_str() {
+        "long" => ScriptedResponse::raw(head(400 << 10)),
+        _ => ScriptedResponse::raw(head(200 << 10)),
+    });
+    let gateway = Gateway::before(TWO, &backend);
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+    let answer = gateway.ask(&chat("m").tag("long"));
+    assert_eq!((answer.status, answer.code().as_str()), (502, "backend_error"));
+    assert!(answer.text().contains("its head is larger than 256 KiB"), "{}", answer.text());
+    gateway.await_idle();
+}
+
 /// Sends all kinds of invalid requests.
 fn send_nonsense(gateway: &Gateway) {
     bodies().iter().for_each(|(ask, _)| _ = gateway.send(ask).answer());

@@ -19,11 +19,11 @@ fn short() -> HttpRequest {
     chat("m").with("max_tokens", 1)
 }
 
-/// The state of a backend, once it is ejected.
+/// Why a backend is ejected, once it is.
 fn ejected(gateway: &Gateway, id: &str) -> String {
-    eventually("ejected", || match gateway.backend(id)["state"].to_string() {
-        state if state.contains("ejected") => Ok(state),
-        state => Err(state),
+    eventually("ejected", || match gateway.backend(id) {
+        shown if shown["state"] == "ejected" => Ok(shown["reason"].to_string()),
+        shown => Err(shown.to_string()),
     })
 }
 
@@ -57,8 +57,8 @@ fn n05_a_backend_that_never_responded_is_measured_by_the_others() {
             status => Err(status.to_string()),
         };
         eventually("found while others respond", others);
-        let state = ejected(&gateway, "wedged");
-        assert!(state.contains("the longest time of other backends is"), "{state}");
+        let reason = ejected(&gateway, "wedged");
+        assert!(reason.contains("the longest time of other backends is"), "{reason}");
         served(calls);
         gateway.await_idle();
     }
@@ -77,8 +77,8 @@ fn n05_a_stream_without_a_first_byte_is_taken_back() {
         assert_eq!(gateway.ask(&chat("m").streamed()).status, 200);
     }
     let calls = (0..CLIENTS).map(|_| gateway.send(&chat("m").streamed())).collect();
-    let state = ejected(&gateway, "one");
-    assert!(state.contains("it began no response for"), "{state}");
+    let reason = ejected(&gateway, "one");
+    assert!(reason.contains("it began no response for"), "{reason}");
     served(calls);
     gateway.await_idle();
 }

@@ -37,7 +37,7 @@ pub(crate) use endpoint::{Endpoint, EndpointError, EndpointUse};
 pub(crate) use passive_stats::BegunRequest;
 pub(crate) use roster::{Lookup, Roster};
 pub(crate) use self_detection::GatewayIdentity;
-pub(crate) use status::BackendStatus;
+pub(crate) use status::{BackendStatus, StateWord};
 pub(crate) use subset::{EndpointAddress, SUBSET_ADDRESSES_MAX, SubsetModel};
 
 use std::collections::BTreeSet;
@@ -174,6 +174,18 @@ impl Fleet {
     /// Records the outcome of an attempt, and why it failed.
     pub(crate) fn report(&self, endpoint: &Endpoint, attempt: Attempt, cause: &str) {
         self.change(|state, now| state.report(endpoint.id, attempt, cause, now));
+    }
+
+    /// Records that a response broke off after it had begun, and why.
+    pub(crate) fn broke_off(&self, endpoint: &Endpoint, cause: String) {
+        self.change(|state, now| state.broke_off(endpoint.id, cause, now));
+    }
+
+    /// Records the end of a whole response. Takes no lock in the common case.
+    pub(crate) fn completed(&self, endpoint: &Endpoint) {
+        if endpoint.stats.has_breaks() {
+            self.change(|state, _| state.completed(endpoint.id));
+        }
     }
 
     /// Takes back the reported failures of a request that caused them itself.

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::bands::BandCounts;
 use super::health::QueueStatus;
-use crate::backend::{BackendStatus, Endpoint};
+use crate::backend::{BackendStatus, Endpoint, StateWord};
 use crate::config::settings::BackendKind;
 use crate::state::State;
 
@@ -20,7 +20,10 @@ pub(crate) struct BackendEntry {
     pub(crate) id: String,
     url: String,
     pub(crate) kind: &'static str,
-    state: String,
+    state: StateWord,
+    reason: Option<String>,
+    /// How long it stays ejected or full.
+    returns_in_ms: Option<f64>,
     pub(crate) ready: bool,
     pub(crate) models: Vec<String>,
     /// Requests at it.
@@ -138,7 +141,9 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
         url: endpoint.map(Endpoint::url).unwrap_or_default(),
         kind: endpoint.map_or_else(BackendKind::default, |known| known.kind),
         ready: false,
-        state: "leaving".into(),
+        state: StateWord::Leaving,
+        reason: None,
+        returns_in: None,
         models: Vec::new(),
         last_check: None,
         last_reading: None,
@@ -176,6 +181,8 @@ impl BackendEntry {
             url: status.url,
             kind: status.kind.name(),
             state: status.state,
+            reason: status.reason,
+            returns_in_ms: status.returns_in.map(millis),
             ready: view.map_or(status.ready, |view| view.ready),
             models: status.models,
             queue_depth: in_flight.iter().sum(),

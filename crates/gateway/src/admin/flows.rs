@@ -20,6 +20,8 @@ pub(super) struct FlowsPage {
 struct FlowEntry {
     name: String,
     class: u32,
+    /// How many of its requests may wait.
+    capacity: u32,
     weight: f64,
     /// Waiting requests, in total and by band.
     queue_depth: u32,
@@ -54,6 +56,7 @@ impl FlowEntry {
         Self {
             name: flow.name.to_owned(),
             class: flow.class,
+            capacity: class.unwrap_or(&settings.default_class).capacity,
             weight: tidy(class.unwrap_or(&settings.default_class).weight.value()),
             queue_depth: depth(flow),
             waiting: flow.waiting.into(),

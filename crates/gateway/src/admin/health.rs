@@ -26,6 +26,8 @@ pub(super) struct HealthPage<'a> {
 pub(crate) struct QueueStatus {
     pub(crate) depth: u32,
     pub(crate) capacity: u32,
+    /// The places of one flow, unless its class has others.
+    flow_capacity: u32,
     pub(crate) waiting: BandCounts,
     headroom: BandCounts,
     pub(crate) in_flight: u32,
@@ -105,6 +107,7 @@ impl QueueStatus {
         Self {
             depth: core.depth(),
             capacity: core.capacity(),
+            flow_capacity: core.settings().default_class.capacity,
             waiting: core.waiting().into(),
             headroom: headroom.into(),
             in_flight: core.in_flight(),

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
 use super::{backends, respond};
-use crate::backend::{Attempt, BackendStatus};
+use crate::backend::{Attempt, BackendStatus, StateWord};
 use crate::config::Config;
 use crate::config::settings::BackendKind;
 use crate::ingress::path::AdminPage;
@@ -83,7 +83,9 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         url: "http://127.0.0.1:11434".into(),
         kind: BackendKind::Ollama,
         ready: true,
-        state: "ready".into(),
+        state: StateWord::OnTrial,
+        reason: Some("it answered 500".into()),
+        returns_in: Some(Span::from_millis(2500)),
         models: vec!["qwen2.5:0.5b".into()],
         last_check: Some((Span::from_millis(1500), "ok".into())),
         last_reading: Some((Span::from_millis(20), reading)),
@@ -97,7 +99,9 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         "id": "ollama-npu",
         "url": "http://127.0.0.1:11434",
         "kind": "ollama",
-        "state": "ready",
+        "state": "on_trial",
+        "reason": "it answered 500",
+        "returns_in_ms": 2500.0,
         "ready": true,
         "models": ["qwen2.5:0.5b"],
         "queue_depth": 4,
@@ -174,7 +178,8 @@ fn flows_show_weight_and_waiting_requests_per_band() {
     send(&state, "small", Band::Normal);
     let shown = page(&state, AdminPage::Flows);
     let busiest = json!({
-        "name": "paid-team", "class": 1, "weight": 3.0, "queue_depth": 3, "in_flight": 1,
+        "name": "paid-team", "class": 1, "capacity": 100, "weight": 3.0,
+        "queue_depth": 3, "in_flight": 1,
         "waiting": { "best_effort": 1, "normal": 0, "high": 2, "critical": 0 },
     });
     assert_eq!(shown["flows"][0], busiest);
@@ -236,7 +241,7 @@ fn health_responds_in_every_state_with_the_queue() {
     assert!(shown["uptime_seconds"].as_f64().unwrap() >= 0.0);
     assert_eq!(shown["backends"], json!({ "ready": 1, "total": 1 }));
     let queue = json!({
-        "depth": 2, "capacity": 1000, "in_flight": 1,
+        "depth": 2, "capacity": 1000, "flow_capacity": 100, "in_flight": 1,
         "waiting": { "best_effort": 0, "normal": 1, "high": 0, "critical": 1 },
         "headroom": { "best_effort": 998, "normal": 998, "high": 999, "critical": 999 },
     });

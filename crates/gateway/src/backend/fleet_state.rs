@@ -125,6 +125,22 @@ impl FleetState {
         backend.endpoint.stats.set_has_failures(backend.health.has_failures());
     }
 
+    /// Records a response that broke off after it had begun.
+    pub(super) fn broke_off(&mut self, id: BackendId, cause: String, now: Time) {
+        let settings = self.health_settings();
+        let Some(backend) = self.backends.get_mut(&id) else { return };
+        backend.health.broke_off(cause, &settings, now);
+        backend.endpoint.stats.set_has_failures(backend.health.has_failures());
+        backend.endpoint.stats.set_has_breaks(backend.health.has_breaks());
+    }
+
+    /// Records the end of a whole response.
+    pub(super) fn completed(&mut self, id: BackendId) {
+        let Some(backend) = self.backends.get_mut(&id) else { return };
+        backend.health.completed();
+        backend.endpoint.stats.set_has_breaks(backend.health.has_breaks());
+    }
+
     /// Takes back one reported failure of a backend.
     pub(super) fn forgive(&mut self, id: BackendId) {
         let Some(backend) = self.backends.get_mut(&id) else { return };

@@ -5,7 +5,7 @@
 //! | reason | begins with | ends with |
 //! |---|---|---|
 //! | down | a refused connection, a failed check, checks without a response | a successful check |
-//! | ejected | failed requests in a row, or no response for long | its time; then a trial |
+//! | ejected | failed or broken responses in a row, or none for long | its time; then a trial |
 //! | full | a response 429 or 503 | its time |
 //! | starting | the start | the first successful check |
 //!
@@ -16,6 +16,8 @@
 //! The only backend of a model gets trials during its ejection as well, with growing pauses between
 //! them. A backend that reports that it is full is healthy: it is never ejected for this, and the
 //! pause is short.
+
+mod slow_start;
 
 use flow::{Span, Time};
 
@@ -37,9 +39,6 @@ const EJECT_MOST_TIMES: u64 = 10;
 const SILENT_CHECKS: u32 = 2;
 /// The first interval between checks while the health is in doubt.
 const CHECK_SOON: Span = Span::from_millis(250);
-/// The score that a returning backend loses at first: as much as ten waiting requests.
-const HANDICAP_MOST: f32 = 500.0;
-const HANDICAP_STEPS: u64 = 10;
 
 /// Settings of the state machine.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +95,8 @@ pub(super) struct Health {
     checks_silent: u32,
     /// Failed requests in a row.
     failures: u32,
+    /// Responses in a row that broke off after they had begun.
+    breaks: u32,
     /// The cause of the last failure.
     cause: String,
     ejections: u32,
@@ -108,8 +109,9 @@ pub(super) struct Health {
     trials: u32,
     /// When it may get a trial although it is ejected.
     trial_from: Time,
-    /// Pauses in a row.
+    /// Pauses in a row, and the response that began the last one.
     fulls: u32,
+    full_cause: String,
     full_until: Time,
     /// When it last answered a request after a failure.
     answered_at: Time,
@@ -128,6 +130,7 @@ impl Health {
             checks_down: 0,
             checks_silent: 0,
             failures: 0,
+            breaks: 0,
             cause: String::new(),
             ejections: 0,
             ejected_until: Time::ZERO,
@@ -137,6 +140,7 @@ impl Health {
             trials: 0,
             trial_from: Time::ZERO,
             fulls: 0,
+            full_cause: String::new(),
             full_until: Time::ZERO,
             answered_at: Time::ZERO,
             back_at: None,
@@ -168,6 +172,11 @@ impl Health {
     /// The cause of the last failure; empty if there was none.
     pub(super) fn cause(&self) -> &str {
         &self.cause
+    }
+
+    /// The response that reported that it is full; empty if there was none.
+    pub(super) fn full_cause(&self) -> &str {
+        &self.full_cause
     }
 
     /// Whether a successful response would change the state.
@@ -219,8 +228,33 @@ impl Health {
             }
             // It is ejected already.
             Attempt::Withdrawn => {}
-            Attempt::Full(retry_after) => self.pause(retry_after.map(crate::clock::span), now),
+            Attempt::Full(retry_after) => {
+                cause.clone_into(&mut self.full_cause);
+                self.pause(retry_after.map(crate::clock::span), now);
+            }
         }
+    }
+
+    /// Whether the end of a whole response would change the state.
+    pub(super) fn has_breaks(&self) -> bool {
+        self.breaks > 0
+    }
+
+    /// Records a response that broke off after it had begun. The beginnings of other responses
+    /// prove nothing against that. After an ejection one more broken response is enough.
+    pub(super) fn broke_off(&mut self, cause: String, settings: &HealthSettings, now: Time) {
+        (self.cause, self.silent) = (cause, false);
+        let most = settings.eject_after.max(1);
+        self.breaks = self.breaks.saturating_add(1);
+        if self.breaks >= most {
+            self.breaks = most - 1;
+            self.failed(1, settings, now);
+        }
+    }
+
+    /// Records the end of a whole response.
+    pub(super) fn completed(&mut self) {
+        self.breaks = 0;
     }
 
     /// Records the result of a health check that began at `began`.
@@ -257,19 +291,11 @@ impl Health {
         doubled(CHECK_SOON, self.checks_down.max(1), settings.check_every.max(CHECK_SOON))
     }
 
-    /// The score that it loses while it warms up, falling in steps.
-    pub(super) fn handicap(&self, settings: &HealthSettings, now: Time) -> f32 {
-        let Some(step) = self.cold_step(settings, now) else { return 0.0 };
-        HANDICAP_MOST * (HANDICAP_STEPS - step) as f32 / HANDICAP_STEPS as f32
-    }
-
     /// When the state changes next by time alone.
     pub(super) fn next_change(&self, settings: &HealthSettings, now: Time) -> Option<Time> {
         let ends = [self.ejected_until, self.full_until, self.trial_from];
         let ends = ends.into_iter().filter(|&end| end > now);
-        let step = self.cold_step(settings, now).zip(self.cold_since(now));
-        let step = step.map(|(step, since)| since.after(part(settings.slow_start, step + 1)));
-        ends.chain(step).min()
+        ends.chain(self.next_warm_step(settings, now)).min()
     }
 
     fn fall(&mut self, why: DownReason, now: Time) {
@@ -349,22 +375,6 @@ impl Health {
             self.full_until = self.full_until.max(now.after(retry_after));
         }
     }
-
-    fn cold_since(&self, now: Time) -> Option<Time> {
-        let ejection =
-            (self.ejections > 0 && self.ejected_until <= now).then_some(self.ejected_until);
-        self.back_at.max(ejection)
-    }
-
-    fn cold_step(&self, settings: &HealthSettings, now: Time) -> Option<u64> {
-        let past = now.since(self.cold_since(now)?).nanos();
-        let step = past / part(settings.slow_start, 1).nanos().max(1);
-        (step < HANDICAP_STEPS && settings.slow_start > Span::ZERO).then_some(step)
-    }
-}
-
-fn part(whole: Span, steps: u64) -> Span {
-    Span::from_nanos(whole.nanos() / HANDICAP_STEPS * steps)
 }
 
 /// `first`, doubled for each repetition, up to `most`.
@@ -379,10 +389,10 @@ impl std::fmt::Display for DownReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Starting => f.write_str("starting"),
-            Self::Refused => f.write_str("unready: connection refused"),
-            Self::Unhealthy(said) => write!(f, "unready: {said}"),
-            Self::NoResponse => f.write_str("unready: health checks get no response"),
-            Self::OwnGateway => f.write_str("unready: it is this gateway itself"),
+            Self::Refused => f.write_str("connection refused"),
+            Self::Unhealthy(said) => f.write_str(said),
+            Self::NoResponse => f.write_str("health checks get no response"),
+            Self::OwnGateway => f.write_str("it is this gateway itself"),
         }
     }
 }

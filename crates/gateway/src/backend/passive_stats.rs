@@ -16,6 +16,8 @@ pub(super) struct PassiveStats {
     requests: AtomicUsize,
     /// Whether there are failures or pauses that a successful response would clear.
     has_failures: AtomicBool,
+    /// Whether there are broken responses that the end of a whole one would clear.
+    has_breaks: AtomicBool,
     /// The smoothed time to the first byte in nanoseconds; 0 before the first response.
     latency: AtomicU64,
     /// The longest times to a first byte, of streams and of other responses.
@@ -67,6 +69,14 @@ impl PassiveStats {
 
     pub(super) fn set_has_failures(&self, has_failures: bool) {
         self.has_failures.store(has_failures, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_breaks(&self) -> bool {
+        self.has_breaks.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_has_breaks(&self, has_breaks: bool) {
+        self.has_breaks.store(has_breaks, Ordering::Relaxed);
     }
 
     /// Records the latency of a request. Of two concurrent updates one may be lost, which a mean

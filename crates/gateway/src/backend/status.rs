@@ -1,10 +1,11 @@
 //! The status of each backend, for the admin pages and D-Bus.
 
 use flow::{BackendId, BackendTraits, EngineReading, Span, Time};
+use serde::Serialize;
 
 use super::backend_state::{BackendState, ServedModels};
 use super::fleet_state::FleetState;
-use super::health_state::{Health, HealthStatus};
+use super::health_state::{DownReason, Health, HealthStatus};
 use crate::config::settings::BackendKind;
 
 /// A backend as the admin page shows it.
@@ -16,9 +17,11 @@ pub(crate) struct BackendStatus {
     pub(crate) url: String,
     pub(crate) kind: BackendKind,
     pub(crate) ready: bool,
-    /// `ready`, `starting`, `full`, `ejected 3.2 s more: it answered 500`, `unready: connection
-    /// refused`, …
-    pub(crate) state: String,
+    pub(crate) state: StateWord,
+    /// Why it is in this state, if there is more to say.
+    pub(crate) reason: Option<String>,
+    /// How long it stays ejected or full.
+    pub(crate) returns_in: Option<Span>,
     /// The models that it lists; `*` for any.
     pub(crate) models: Vec<String>,
     /// The age and the result of the last health check.
@@ -34,6 +37,20 @@ pub(crate) struct BackendStatus {
     pub(crate) latency: Option<Span>,
 }
 
+/// The state of a backend in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StateWord {
+    Ready,
+    Starting,
+    Unready,
+    Ejected,
+    Full,
+    OnTrial,
+    /// It was removed and still has requests.
+    Leaving,
+}
+
 // === impl FleetState ===
 
 impl FleetState {
@@ -46,9 +63,15 @@ impl FleetState {
         let status = backend.health.status(now);
         let models_known = !matches!(backend.models, ServedModels::Unknown);
         let on_trial = backend.is_on_trial(&self.served(now), now);
-        let state = match status {
-            HealthStatus::Ready if !models_known => "starting: its model list is unknown".into(),
-            _ => backend.health.text(now),
+        let (state, reason) = match status {
+            HealthStatus::Ready if !models_known => {
+                (StateWord::Starting, Some("its model list is unknown".into()))
+            }
+            _ => (status.word(), backend.health.reason(now)),
+        };
+        let returns_in = match status {
+            HealthStatus::Ejected(until) | HealthStatus::Full(until) => Some(until.since(now)),
+            _ => None,
         };
         let age = |at: Time| now.since(at);
         BackendStatus {
@@ -58,6 +81,8 @@ impl FleetState {
             kind: backend.endpoint.kind,
             ready: models_known && (status == HealthStatus::Ready || on_trial),
             state,
+            reason,
+            returns_in,
             models: backend.models.names(),
             last_check: backend.last_check.clone().map(|(at, said)| (age(at), said)),
             last_reading: backend.last_reading.map(|(at, reading)| (age(at), reading)),
@@ -84,17 +109,59 @@ impl ServedModels {
 // === impl Health ===
 
 impl Health {
-    /// The state in words, with the cause of an ejection.
-    pub(super) fn text(&self, now: Time) -> String {
+    /// Why it is in its state, if there is more to say.
+    pub(super) fn reason(&self, now: Time) -> Option<String> {
         match self.status(now) {
-            HealthStatus::Ready => "ready".into(),
-            HealthStatus::Down(down) => down.to_string(),
+            HealthStatus::Ready | HealthStatus::Down(DownReason::Starting) => None,
+            HealthStatus::Down(down) => Some(down.to_string()),
+            HealthStatus::Full(_) => Some(self.full_cause().to_owned()),
+            HealthStatus::Ejected(_) | HealthStatus::OnTrial => Some(self.cause().to_owned()),
+        }
+    }
+
+    /// The state in words, with its reason, for the log.
+    pub(super) fn text(&self, now: Time) -> String {
+        let state = match self.status(now) {
             HealthStatus::Ejected(until) => {
-                let left = until.since(now).secs_f64();
-                format!("ejected {left:.1} s more: {}", self.cause())
+                format!("ejected {:.1} s more", until.since(now).secs_f64())
             }
-            HealthStatus::Full(_) => "full".into(),
-            HealthStatus::OnTrial => format!("on trial after an ejection: {}", self.cause()),
+            HealthStatus::OnTrial => "on trial after an ejection".into(),
+            status => status.word().text().to_owned(),
+        };
+        match self.reason(now) {
+            Some(reason) => format!("{state}: {reason}"),
+            None => state,
+        }
+    }
+}
+
+// === impl HealthStatus ===
+
+impl HealthStatus {
+    fn word(&self) -> StateWord {
+        match self {
+            Self::Ready => StateWord::Ready,
+            Self::Down(DownReason::Starting) => StateWord::Starting,
+            Self::Down(_) => StateWord::Unready,
+            Self::Ejected(_) => StateWord::Ejected,
+            Self::Full(_) => StateWord::Full,
+            Self::OnTrial => StateWord::OnTrial,
+        }
+    }
+}
+
+// === impl StateWord ===
+
+impl StateWord {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Starting => "starting",
+            Self::Unready => "unready",
+            Self::Ejected => "ejected",
+            Self::Full => "full",
+            Self::OnTrial => "on trial",
+            Self::Leaving => "leaving",
         }
     }
 }

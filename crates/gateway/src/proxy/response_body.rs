@@ -2,7 +2,9 @@
 //!
 //! Frames pass as they come. The body holds its [`Request`]: when the last frame has passed, when
 //! the backend breaks off or when the client leaves, the request ends and the core is told, exactly
-//! once.
+//! once. A stream that breaks off between two events or lines ends with an error that clients know
+//! (`stream_error`). The connection is cut in any case, so that no client takes the response for
+//! whole.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,9 +16,10 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
 use super::model_name::ModelNameRestorer;
+use super::stream_error::StreamEnd;
 use super::token_counter::{StreamFormat, TokenCounter};
 use crate::reply::Fault;
-use crate::request::{Request, ResponseTimeout};
+use crate::request::Request;
 use crate::upstream::{ExchangeError, UpstreamBody};
 
 /// A body that settles its request.
@@ -29,7 +32,19 @@ pub(crate) struct ResponseBody {
     /// Puts the client's model name back, where another was sent.
     restorer: Option<Box<ModelNameRestorer>>,
     stall: StallTimer,
-    /// Why the body ends early, until the client's connection has been told.
+    /// Where the client stands in the stream.
+    end: StreamEnd,
+    /// How the body ends early. Boxed: it is rare.
+    ending: Option<Box<EarlyEnd>>,
+}
+
+/// The end of a body that the backend broke off.
+#[derive(Debug)]
+struct EarlyEnd {
+    /// The error as a part of the stream, until it has been sent.
+    told: Option<Bytes>,
+    flushed: bool,
+    /// Taken when the client's connection is cut.
     error: Option<BodyError>,
 }
 
@@ -69,10 +84,11 @@ impl ResponseBody {
         let restorer = has_body
             .then(|| ModelNameRestorer::for_head(&request, response.headers_mut()))
             .flatten();
+        let end = StreamEnd::of(format, response.headers());
         response.map(|body| {
             let counter = TokenCounter::new(format);
             let request = Some(request);
-            let mut response = Self { body, request, counter, restorer, stall, error: None };
+            let mut response = Self { body, request, counter, restorer, stall, end, ending: None };
             // hyper does not poll a body that says it is at its end.
             if !has_body {
                 response.complete();
@@ -98,6 +114,7 @@ impl ResponseBody {
                 request.progressed(self.counter.tokens());
             }
         }
+        self.end.passed(&data);
         Frame::data(data)
     }
 
@@ -105,19 +122,29 @@ impl ResponseBody {
     fn complete(&mut self) {
         self.body.give_back();
         if let Some(request) = self.request.take() {
+            request.response_ended(None);
             request.finish(self.counter.usage(), None);
         }
     }
 
-    /// The backend has broken off. The error follows at the next poll: hyper flushes the frames
-    /// before it when a poll is pending, and drops them when a poll fails.
-    fn fail(&mut self, error: BodyError, context: &Context<'_>) {
+    /// The backend has broken off.
+    fn fail(
+        &mut self,
+        error: BodyError,
+        context: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         self.body.close();
-        if let Some(request) = self.request.take() {
-            request.finish(self.counter.usage(), Some(&error.fault()));
+        let fault = error.fault();
+        let told = self.end.error(&fault);
+        if let Some(mut request) = self.request.take() {
+            request.record.bytes_out += told.as_ref().map_or(0, Bytes::len) as u64;
+            if let Fault::BrokenResponse(cause) = &fault {
+                request.response_ended(Some(format!("a response broke off: {cause}")));
+            }
+            request.finish(self.counter.usage(), Some(&fault));
         }
-        self.error = Some(error);
-        context.waker().wake_by_ref();
+        let ending = EarlyEnd { told, flushed: false, error: Some(error) };
+        self.ending.insert(Box::new(ending)).poll(context)
     }
 }
 
@@ -130,13 +157,12 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        if let Some(error) = this.error.take() {
-            return Poll::Ready(Some(Err(error)));
+        if let Some(ending) = &mut this.ending {
+            return ending.poll(context);
         }
         let Poll::Ready(next) = Pin::new(&mut this.body).poll_frame(context) else {
             ready!(this.stall.poll(context));
-            this.fail(BodyError::Stalled(this.stall.limit), context);
-            return Poll::Pending;
+            return this.fail(BodyError::Stalled(this.stall.limit), context);
         };
         this.stall.moved = true;
         match next {
@@ -148,10 +174,7 @@ impl Body for ResponseBody {
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Some(Err(error)) => {
-                this.fail(BodyError::Upstream(error), context);
-                Poll::Pending
-            }
+            Some(Err(error)) => this.fail(BodyError::Upstream(error), context),
             None => {
                 this.complete();
                 let rest = this.restorer.take().map(|mut restorer| restorer.finish());
@@ -181,6 +204,23 @@ impl Drop for ResponseBody {
     }
 }
 
+// === impl EarlyEnd ===
+
+impl EarlyEnd {
+    /// hyper flushes the frames before an error when a poll is pending, and drops them when the
+    /// next poll fails.
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(told) = self.told.take() {
+            return Poll::Ready(Some(Ok(Frame::data(told))));
+        }
+        if !std::mem::replace(&mut self.flushed, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(self.error.take().map(Err))
+    }
+}
+
 // === impl StallTimer ===
 
 impl StallTimer {
@@ -202,8 +242,8 @@ impl StallTimer {
 impl BodyError {
     fn fault(&self) -> Fault {
         match self {
-            Self::Upstream(error) => Fault::BackendError(error.to_string()),
-            Self::Stalled(limit) => ResponseTimeout::Stall(*limit).fault(),
+            Self::Upstream(error) => Fault::BrokenResponse(error.to_string()),
+            Self::Stalled(_) => Fault::BrokenResponse(self.to_string()),
             Self::File(_) | Self::Client => Fault::Internal,
         }
     }

@@ -111,6 +111,11 @@ impl RequestRecord {
         }
     }
 
+    /// The backend that was granted last.
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.as_deref()
+    }
+
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
     }

@@ -37,6 +37,15 @@ impl Request {
         }
     }
 
+    /// Tells the fleet that the response came to its end, or why it broke off.
+    pub(crate) fn response_ended(&self, broken: Option<String>) {
+        let Some(endpoint) = self.record.endpoint() else { return };
+        match broken {
+            None => self.state.fleet.completed(endpoint),
+            Some(cause) => self.state.fleet.broke_off(endpoint, cause),
+        }
+    }
+
     /// Ends the request whose response ended, well or by a fault.
     pub(crate) fn finish(mut self: Box<Self>, tokens: TokenUsage, fault: Option<&Fault>) {
         let usage = self.usage(tokens);

@@ -33,6 +33,7 @@ pub(crate) use head::Http1Request;
 
 /// The largest head of a response.
 const HEAD_MAX: usize = 256 << 10;
+const HEAD_TOO_LARGE: ExchangeError = ExchangeError::Protocol("its head is larger than 256 KiB");
 /// The least and the most bytes of one read.
 const READ_MIN: usize = 8 << 10;
 const READ_MAX: usize = 256 << 10;
@@ -213,7 +214,7 @@ impl Http1 {
                 return Poll::Ready(Ok((found.response, found.framing)));
             }
             if self.came.len() >= HEAD_MAX {
-                return Poll::Ready(Err(ExchangeError::Protocol("its head is too large")));
+                return Poll::Ready(Err(HEAD_TOO_LARGE));
             }
         }
     }

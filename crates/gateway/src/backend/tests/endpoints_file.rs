@@ -137,3 +137,18 @@ impl Drop for Folder {
         _ = std::fs::remove_dir_all(&self.0);
     }
 }
+
+/// The document shows every field.
+#[test]
+fn x06_the_documented_endpoints_file_is_good() {
+    let document = include_str!("../../../../../docs/CONFIGURATION.md");
+    let (_, rest) = document.split_once("```yaml\nendpoints:\n- name: gpu-a ").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let example = format!("endpoints:\n- name: gpu-a {example}");
+    let specs = parse(Path::new("endpoints.yaml"), &example).unwrap();
+    let [first, second] = &specs[..] else { panic!("{specs:?}") };
+    assert_eq!((first.url.as_str(), first.kind), ("http://10.0.0.5:8000", BackendKind::Vllm));
+    assert_eq!(first.models, ["llama-3", "qwen"]);
+    assert_eq!((first.traits.power_watts, first.traits.latency_ms), (300.0, 120.0));
+    assert_eq!((second.url.as_str(), second.kind), ("http://10.0.0.6:8000", BackendKind::Sglang));
+}

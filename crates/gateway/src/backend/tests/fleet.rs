@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use flow::{Ask, ModelId, Span, Stage, Usage, Verdict};
 
-use super::super::{Attempt, BegunRequest};
+use super::super::{Attempt, BegunRequest, StateWord};
 use super::*;
 
 const LIST: &str = r#"{"data":[{"id":"m"}]}"#;
@@ -37,7 +37,8 @@ async fn r07_a_server_that_fails_and_returns_is_tracked() {
     let port = fake.stop().await;
     fleet.report(&backend(&fleet, 1), Attempt::Refused, "");
     assert!(!is_ready(&scheduler, 1), "at once, though it is the last");
-    assert_eq!(fleet.statuses()[0].state, "unready: connection refused");
+    assert_eq!(fleet.statuses()[0].state, StateWord::Unready);
+    assert_eq!(fleet.statuses()[0].reason.as_deref(), Some("connection refused"));
     assert_eq!(fleet.roster().lookup("m"), Lookup::Known(model), "requests wait for it");
     let waiting = scheduler.with(|controller, now| {
         let flow = controller.flow("x", 0);
@@ -64,7 +65,11 @@ async fn r07_an_unhealthy_server_is_not_used_until_it_recovers() {
     until("it is ready", || is_ready(&scheduler, 1)).await;
     fake.set("/health", 503, "loading");
     until("it is left out", || !is_ready(&scheduler, 1)).await;
-    assert_eq!(fleet.statuses()[0].state, "unready: /health answered 503 Service Unavailable");
+    assert_eq!(fleet.statuses()[0].state, StateWord::Unready);
+    assert_eq!(
+        fleet.statuses()[0].reason.as_deref(),
+        Some("/health answered 503 Service Unavailable")
+    );
     fake.set("/health", 200, "");
     until("it is back", || is_ready(&scheduler, 1)).await;
     watching.abort();

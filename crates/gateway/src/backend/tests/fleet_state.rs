@@ -7,7 +7,7 @@ use super::super::fleet_state::{BackendSource, FleetState, FleetUpdate};
 use super::super::health_state::CheckResult;
 use super::super::model_list::{ModelListError, ModelListReply, openai_list};
 use super::super::scrape::ScrapeError;
-use super::super::{Attempt, Endpoint};
+use super::super::{Attempt, Endpoint, StateWord};
 use super::*;
 
 const A: BackendId = BackendId(1);
@@ -90,7 +90,7 @@ fn n05_a_full_backend_is_paused_and_a_failing_one_is_not_used_instead() {
     let update = state.take_update(at(0)).unwrap();
     assert_eq!(ready(&update), [0; 0]);
     assert!(update.supply[1].ready && update.supply[1].paused, "it is the same engine afterwards");
-    assert_eq!(state.statuses(at(0))[1].state, "full");
+    assert_eq!(state.statuses(at(0))[1].state, StateWord::Full);
     assert_eq!(state.next_change(at(0)), Some(at(250)));
     assert_eq!(ready(&state.take_update(at(250)).unwrap()), [2]);
     assert!(state.take_update(at(251)).is_none(), "an unchanged state is not published");
@@ -101,7 +101,9 @@ fn x01_requests_wait_for_an_unknown_model_list() {
     let specs = vec![spec("a", 1, BackendKind::Vllm, &["m"]), spec("b", 2, BackendKind::Vllm, &[])];
     let (mut state, update) = state(specs);
     assert_eq!(ready(&update), [1], "without its list it is not ready");
-    assert_eq!(state.statuses(at(0))[1].state, "starting: its model list is unknown");
+    let shown = &state.statuses(at(0))[1];
+    let reason = shown.reason.as_deref();
+    assert_eq!((shown.state, reason), (StateWord::Starting, Some("its model list is unknown")));
     let Lookup::NotYet(waited) = update.roster.lookup("x") else { panic!("the list is unknown") };
     assert_eq!(serves(&update, B), [waited]);
     state.set_model_list(B, ModelListReply::Unavailable(ModelListError::ShuttingDown));
@@ -212,7 +214,7 @@ fn x06_a_reload_keeps_remaining_backends_and_drains_the_others() {
     let published: Vec<u32> = update.supply.iter().map(|supply| supply.id.0).collect();
     assert_eq!(published, [1, 3], "who moves is another");
     assert_eq!(update.supply[0].traits.power_watts, 9.0);
-    assert!(state.statuses(at(2))[0].state.starts_with("ejected"), "its past stays");
+    assert_eq!(state.statuses(at(2))[0].state, StateWord::Ejected, "its past stays");
     assert!(update.roster.endpoint(B).is_some(), "a grant on its way still finds it");
     state.set_source(
         BackendSource::EndpointsFile,

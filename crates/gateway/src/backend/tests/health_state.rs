@@ -82,6 +82,28 @@ fn r07_after_an_ejection_a_backend_is_on_trial() {
     assert!(!health.has_failures());
 }
 
+/// A response that begins proves nothing about those that broke off before.
+#[test]
+fn r07_broken_responses_in_a_row_eject_a_backend() {
+    let mut health = up();
+    let break_off = |health: &mut Health, now| {
+        health.answered(now, now);
+        health.broke_off("it closed the connection".into(), &SETTINGS, now);
+    };
+    (0..2).for_each(|_| break_off(&mut health, at(0)));
+    health.completed();
+    (0..2).for_each(|_| break_off(&mut health, at(1)));
+    assert_eq!(health.status(at(1)), HealthStatus::Ready, "a whole response came in between");
+    break_off(&mut health, at(1));
+    assert_eq!(health.text(at(2001)), "ejected 3.0 s more: it closed the connection");
+    break_off(&mut health, at(5001));
+    assert_eq!(health.status(at(5001)), HealthStatus::Ejected(at(15_001)), "one is enough");
+    health.answered(at(15_001), at(15_001));
+    health.completed();
+    break_off(&mut health, at(15_002));
+    assert_eq!(health.status(at(15_002)), HealthStatus::Ready, "a whole response ends the series");
+}
+
 /// The only backend of a model is tried during its ejection, ever more rarely.
 #[test]
 fn r07_trials_during_an_ejection_come_with_growing_pauses() {

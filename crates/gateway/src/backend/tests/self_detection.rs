@@ -1,5 +1,6 @@
 //! Tests with a gateway among its own backends.
 
+use super::super::StateWord;
 use super::super::self_detection::GatewayIdentity;
 use super::*;
 
@@ -36,8 +37,9 @@ async fn a_gateway_recognises_its_own_health_page() {
     let (fleet, scheduler) = fleet(&quick(backends.to_vec()));
     let watching = tokio::spawn(fleet.clone().watch(identity("127.0.0.1:1")));
     until("the other is ready", || is_ready(&scheduler, 2)).await;
-    until("it is known", || fleet.statuses()[0].state != "starting").await;
-    assert_eq!(fleet.statuses()[0].state, "unready: it is this gateway itself");
+    until("it is known", || fleet.statuses()[0].state != StateWord::Starting).await;
+    let reason = fleet.statuses()[0].reason.clone();
+    assert_eq!(reason.as_deref(), Some("it is this gateway itself"));
     assert!(!is_ready(&scheduler, 1));
     watching.abort();
 }
@@ -48,8 +50,9 @@ async fn a_gateway_sends_itself_no_probe() {
     let (fleet, scheduler) = fleet(&quick(vec![spec("a", itself.port, BackendKind::Vllm, &["m"])]));
     let address = format!("127.0.0.1:{}", itself.port);
     let watching = tokio::spawn(fleet.clone().watch(identity(&address)));
-    until("it is known", || fleet.statuses()[0].state != "starting").await;
-    assert_eq!(fleet.statuses()[0].state, "unready: it is this gateway itself");
+    until("it is known", || fleet.statuses()[0].state != StateWord::Starting).await;
+    let reason = fleet.statuses()[0].reason.clone();
+    assert_eq!(reason.as_deref(), Some("it is this gateway itself"));
     assert!(!is_ready(&scheduler, 1));
     assert_eq!(itself.asked.load(Ordering::Relaxed), 0);
     watching.abort();

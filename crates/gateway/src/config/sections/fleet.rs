@@ -52,8 +52,9 @@ pub(in crate::config) const DISCOVERY: SectionSchema = SectionSchema::new(
             "endpoints_file",
             Path,
             "A YAML or JSON file with further servers, `endpoints: [{name, address, port}]`, which \
-             is watched for changes. An unreadable file keeps the old list and a missing file is \
-             an empty list, so replace it by renaming another file over it.",
+             is watched for changes. See `The endpoints file` for all fields. An unreadable file \
+             keeps the old list and a missing file is an empty list, so replace it by renaming \
+             another file over it.",
         ),
     ],
 );
@@ -64,8 +65,12 @@ pub(in crate::config) const HEALTH: SectionSchema = SectionSchema::new(
         key("interval", duration(millis(100), HOUR), "The time between two checks of a backend.")
             .default("5s"),
         key("timeout", duration(millis(10), HOUR), "How long one check may take.").default("2s"),
-        key("eject_after", count(1, 1000), "Consecutive failures that eject a backend.")
-            .default("3"),
+        key(
+            "eject_after",
+            count(1, 1000),
+            "Consecutive failures, or consecutive responses that break off, that eject a backend.",
+        )
+        .default("3"),
         key(
             "eject_for",
             duration(millis(10), HOUR),
@@ -128,7 +133,8 @@ pub(in crate::config) const RETRY: SectionSchema = SectionSchema::new(
         key(
             "share",
             number(0.0, 10.0),
-            "Repeated attempts of such requests, for each first attempt of any request.",
+            "Repeated attempts of such requests, for each first attempt of any request. The \
+             budget is one for all flows.",
         )
         .default("0.2"),
     ],

@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use httparse::{ParserConfig, Status};
 
-use super::{ExchangeError, Framing};
+use super::{ExchangeError, Framing, HEAD_MAX, HEAD_TOO_LARGE};
 
 /// The most headers that a backend may send.
 const HEADERS_MAX: usize = 128;
@@ -99,6 +99,10 @@ pub(super) fn read(
             Status::Complete(length) => length,
             Status::Partial => return Ok(None),
         };
+        // One read may bring more than the limit at once.
+        if length > HEAD_MAX {
+            return Err(HEAD_TOO_LARGE);
+        }
         let found = ResponseHead::of(&parsed, wanted.method)?;
         came.advance(length);
         *seen = 0;

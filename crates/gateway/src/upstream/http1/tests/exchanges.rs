@@ -156,7 +156,7 @@ async fn a_head_without_an_end_is_refused() {
     };
     let ask = async move { exchange(&mut link, b"").await };
     let (answer, ()) = tokio::join!(ask, serve);
-    assert_eq!(answer.unwrap_err().to_string(), "its head is too large");
+    assert_eq!(answer.unwrap_err().to_string(), "its head is larger than 256 KiB");
 }
 
 /// Waits in vain, and says for how long.
