@@ -195,6 +195,17 @@ impl AutoState {
         (full && !self.is_allowed_more()).then_some(AutoBound::Unstarted)
     }
 
+    /// The asks of the present mean size that the bounds on slots, pace and tokens leave room for;
+    /// `None` while no bound is known. Unstarted asks start soon, so their bound is not a place.
+    pub(crate) fn free_places(&self) -> Option<u32> {
+        let Tally { in_flight, tokens, .. } = self.tally;
+        let by_count = self.caps.slots.min(self.caps.pace).floor() - f64::from(in_flight);
+        // Not a number while no ask is in flight, which `min` ignores.
+        let by_tokens = (self.caps.tokens - tokens as f64) * f64::from(in_flight) / tokens as f64;
+        let free = by_count.min(by_tokens.ceil());
+        free.is_finite().then_some(free.max(0.0) as u32)
+    }
+
     /// Whether more than [`UNSTARTED`] asks may be unstarted. An engine prefills many short prompts
     /// in one step, so as many may be unstarted as have started before. Without that limit the
     /// first burst would go whole to an engine whose size is still unknown.

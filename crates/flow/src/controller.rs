@@ -3,8 +3,8 @@
 //! Each phase of an ask's life has a file: `admit` (offer to queue), `dispatch` (queue to backend),
 //! `progress` (at the backend), `complete` (backend to end), `evict` (queue to end, without a
 //! grant). `eligibility` decides which flow queues take part in their fair queues, `routing`
-//! chooses the backend, `reconfigure` rebuilds the queue when sets of backends or settings change,
-//! `forecast` predicts waits, and `view` reports the state.
+//! chooses the backend, `reservation` keeps places free, `reconfigure` rebuilds the queue when sets
+//! of backends or settings change, `forecast` predicts waits, and `view` reports the state.
 
 mod admit;
 mod complete;
@@ -14,6 +14,7 @@ mod evict;
 pub(crate) mod forecast;
 mod progress;
 mod reconfigure;
+mod reservation;
 mod routing;
 pub(crate) mod view;
 
@@ -29,10 +30,11 @@ use crate::identity::NAME_MAX;
 use crate::outcome::Event;
 use crate::queue::asks::Asks;
 use crate::queue::fair_queue::FairQueue;
-use crate::queue::flow_queue::FlowQueues;
+use crate::queue::flow_queue::{FlowQueue, FlowQueues};
 use crate::queue::heap::Positions;
 use crate::queue::hierarchy::Level;
 use crate::queue::timing_wheel::TimingWheel;
+use crate::reserve::Reserve;
 use crate::route::{RouteChoice, RoutePreference};
 use crate::settings::Settings;
 use crate::supply::Supply;
@@ -84,6 +86,8 @@ pub struct Controller {
     pub(crate) supply: Supply,
     /// By pool, then by band.
     pub(crate) fair_queues: Vec<[FairQueue; BANDS]>,
+    /// The reserved places, by pool.
+    pub(crate) reserves: Vec<Reserve>,
     pub(crate) domains: Vec<Domain>,
     /// Whether bands or pools are chosen by weight, so that the levels must be kept.
     pub(crate) hierarchical: bool,
@@ -124,6 +128,7 @@ impl Controller {
             positions: Positions::new(),
             supply: Supply::default(),
             fair_queues: Vec::new(),
+            reserves: Vec::new(),
             domains: Vec::new(),
             hierarchical: false,
             capacity: Capacity::default(),
@@ -191,8 +196,10 @@ impl Controller {
     }
 
     fn forget_flow(&mut self, flow: u32) {
-        for flow_queue in self.flow_queues_of(flow) {
-            self.flow_queues.remove(flow_queue);
+        for at in self.flow_queues_of(flow) {
+            let FlowQueue { pool, band, weight, last_seen, .. } = self.flow_queues[at];
+            self.reserves[pool as usize].forget(band.index(), weight.units, last_seen);
+            self.flow_queues.remove(at);
         }
         self.capacity.rankings.iter_mut().for_each(|ranking| ranking.forget(flow));
         self.flows.remove(flow);

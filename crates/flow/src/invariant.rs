@@ -12,6 +12,7 @@ use crate::queue::asks::Phase;
 use crate::queue::fair_queue::FairQueue;
 use crate::queue::flow_queue::FlowQueue;
 use crate::queue::virtual_clock::HORIZON;
+use crate::reserve::InFlight;
 use crate::settings::Bounds;
 
 /// The description of a broken invariant.
@@ -23,6 +24,7 @@ pub fn check(controller: &Controller) -> Result<(), Violation> {
     stock(controller)?;
     auto_counts(controller)?;
     waiting(controller)?;
+    reserved_places(controller)?;
     heaps(controller)?;
     work_conservation(controller)
 }
@@ -83,6 +85,27 @@ fn auto_counts(c: &Controller) -> Result<(), Violation> {
         equal("counts of auto", backend.auto.tally(), counted[at])?;
     }
     c.supply.check_open_counts()
+}
+
+/// The counts behind the reserved places equal the asks in flight.
+fn reserved_places(c: &Controller) -> Result<(), Violation> {
+    let mut by_flow_queue: BTreeMap<u32, u32> = BTreeMap::new();
+    for record in c.asks.slots().map(|slot| &c.asks[slot]) {
+        let flies = u32::from(record.phase == Phase::InFlight);
+        *by_flow_queue.entry(record.flow_queue).or_default() += flies;
+    }
+    let mut by_band = vec![[InFlight::default(); BANDS]; c.reserves.len()];
+    for at in c.flow_queues.ids() {
+        let FlowQueue { pool, band, in_flight, over_share, .. } = c.flow_queues[at];
+        let counted = by_flow_queue.get(&at).copied().unwrap_or(0);
+        equal("in flight of a flow queue", in_flight, counted)?;
+        require(in_flight > 0 || !over_share, || format!("flow queue {at} is over its share"))?;
+        let sums = &mut by_band[pool as usize][band.index()];
+        sums.all += in_flight;
+        sums.over_share += if over_share { in_flight } else { 0 };
+    }
+    let counted: Vec<_> = c.reserves.iter().map(|reserve| reserve.in_flight).collect();
+    equal("in flight by pool and band", counted, by_band)
 }
 
 fn waiting(c: &Controller) -> Result<(), Violation> {

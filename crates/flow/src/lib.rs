@@ -40,7 +40,7 @@
 //!
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
 //! `capacity` decides which asks may wait; `supply` has the backends and their stock, `auto` their
-//! self-tuning bounds, `route` the choice of a backend; `drain_rate` measures how fast the queue
+//! self-tuning bounds, `reserve` the places kept free, `route` the choice of a backend; `drain_rate` measures how fast the queue
 //! drains; [`identity`] names flows; `workload` is the registry behind the `workload` order.
 //!
 //! For batch work: [`budget`] counts how many requests a reading of a gate allows,
@@ -64,6 +64,7 @@ mod lru;
 mod outcome;
 mod queue;
 mod range;
+mod reserve;
 mod route;
 mod settings;
 pub mod start_limiter;
@@ -91,8 +92,8 @@ pub use route::{
     RouteChoice, RoutePreference, RouteReason, RouteScore, RouteTerms, RouteWeights, choose,
 };
 pub use settings::{
-    Admission, Bounds, CAPACITY_MAX, Cascade, FlowClass, Hysteresis, Order, Settings, StockUnit,
-    UrgencyWeights, WorkloadLimits,
+    Admission, Bounds, CAPACITY_MAX, Cascade, FlowClass, Hysteresis, Order, ReserveLimits,
+    Settings, StockUnit, UrgencyWeights, WorkloadLimits,
 };
 pub use supply::{BackendSupply, BackendView, MODELS_MAX};
 pub use time::{Span, Time};

@@ -120,6 +120,16 @@ pub struct WorkloadLimits {
     pub count_max: u32,
 }
 
+/// How many free places of a pool may be kept for asks that must not wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReserveLimits {
+    /// The fewest places that are kept for each band, from best-effort to critical, as long as
+    /// `share_max` allows them.
+    pub(crate) least: [u32; BANDS],
+    /// The largest share of the places that is kept.
+    pub(crate) share_max: f64,
+}
+
 /// The settings of the controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -144,6 +154,8 @@ pub struct Settings {
     pub pace_max: Option<Span>,
     /// The unit of the stock under fixed bounds.
     pub stock: StockUnit,
+    /// How many free places are kept for asks that must not wait.
+    pub reserve: ReserveLimits,
     /// The weights of the routing score.
     pub route: RouteWeights,
     /// The class of flows without a class of their own.
@@ -271,6 +283,32 @@ impl Default for WorkloadLimits {
     }
 }
 
+// === impl ReserveLimits ===
+
+impl ReserveLimits {
+    /// No places are kept.
+    pub const OFF: Self = Self { least: [0; BANDS], share_max: 0.0 };
+    /// At least one place for critical asks, and at most an eighth of the places in all.
+    pub const USUAL: Self = Self { least: [0, 0, 0, 1], share_max: 0.125 };
+
+    /// The fewest places kept for each band, and the largest share of the places kept in all (0 to
+    /// 0.5; 0 keeps none).
+    pub fn new(least: [u32; BANDS], share_max: f64) -> Checked<Self> {
+        check((0.0..=0.5).contains(&share_max), "reserve_share_max", share_max, "0 to 0.5")?;
+        Ok(Self { least, share_max })
+    }
+
+    pub(crate) fn is_off(&self) -> bool {
+        self.share_max <= 0.0
+    }
+}
+
+impl Default for ReserveLimits {
+    fn default() -> Self {
+        Self::OFF
+    }
+}
+
 // === impl FlowClass ===
 
 impl Default for FlowClass {
@@ -311,6 +349,7 @@ impl Default for Settings {
             bounds: Bounds::default(),
             pace_max: None,
             stock: StockUnit::default(),
+            reserve: ReserveLimits::default(),
             route: RouteWeights::default(),
             default_class: FlowClass::default(),
             classes: Vec::new(),

@@ -6,6 +6,7 @@
 //! An ask that must avoid a backend which failed it needs a smaller set: a *detour* pool.
 
 mod backend;
+mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -159,7 +160,7 @@ impl Supply {
     /// Recounts the stock of each pool's ready members.
     pub(crate) fn recount(&mut self) {
         for backend in &mut self.backends {
-            backend.open = backend.is_open();
+            (backend.open, backend.free) = (backend.is_open(), backend.auto.free_places());
         }
         for pool in &mut self.pools {
             (pool.stock, pool.ready, pool.empty, pool.open) = (0, 0, 0, 0);
@@ -352,8 +353,10 @@ impl Supply {
         }
     }
 
-    pub(crate) fn is_backend_open(&self, backend: u32) -> bool {
-        self.backends[backend as usize].open
+    /// Whether a backend is open under `auto`, and its free places.
+    pub(crate) fn openness(&self, backend: u32) -> (bool, Option<u32>) {
+        let backend = &self.backends[backend as usize];
+        (backend.open, backend.free)
     }
 
     /// Recounts which backends are open, for checks.
@@ -362,9 +365,12 @@ impl Supply {
             if backend.open != backend.is_open() {
                 return Err(format!("backend {:?} is open: {}", backend.id, backend.open));
             }
+            if backend.free != backend.auto.free_places() {
+                return Err(format!("backend {:?} has {:?} free places", backend.id, backend.free));
+            }
         }
         for (at, pool) in self.pools.iter().enumerate() {
-            let open = pool.members.iter().filter(|&&at| self.is_backend_open(at)).count();
+            let open = pool.members.iter().filter(|&&at| self.openness(at).0).count();
             if pool.open != open as u64 {
                 return Err(format!("pool {at} counts {} open, not {open}", pool.open));
             }
@@ -380,6 +386,7 @@ impl Supply {
     pub(crate) fn refresh(&mut self, backend: u32) {
         let at = &mut self.backends[backend as usize];
         let open = at.is_open();
+        at.free = at.auto.free_places();
         if std::mem::replace(&mut at.open, open) == open {
             return;
         }

@@ -31,10 +31,15 @@ impl Controller {
             Ok(checked) => checked,
             Err(reason) => return self.refuse(reason, Span::ZERO),
         };
+        self.note_arrival(checked.key, now);
         if let Some(route) = self.bypass(&checked) {
             let (slot, ticket) = self.admit(&checked, now);
             self.counters.bypassed += 1;
             self.grant(slot, &route);
+            if self.is_reserving() {
+                // A small ask lowers the mean size, so that more asks may have room.
+                self.dispatch(self.supply.pools[checked.key.pool as usize].domain, now);
+            }
             let backend = self.supply.backends[route.backend as usize].id;
             return Verdict::Granted { ticket, backend };
         }
@@ -84,6 +89,7 @@ impl Controller {
         let &CheckedAsk { ask, workload, key, deadline, limit } = checked;
         self.registry.began(workload);
         let flow_queue = self.flow_queue_for(key);
+        self.see(flow_queue, now);
         let cost = ask.cost.clamp(1, COST_MAX) as u32;
         let sequence = self.next_sequence();
         let (slot, ticket) = self.asks.insert(AskRecord {
@@ -125,7 +131,8 @@ impl Controller {
         let room = self.settings.bounds.to_bypass();
         let at_limit =
             self.flows[checked.key.flow].limited && self.flows.is_at_limit(checked.key.flow);
-        if at_limit || !self.supply.is_open(checked.key.pool, room) {
+        let open = self.supply.is_open(checked.key.pool, room);
+        if at_limit || !open || !self.may_take_place(checked.key, room) {
             return None;
         }
         let domain = self.supply.pools[checked.key.pool as usize].domain;

@@ -104,7 +104,7 @@ impl Controller {
 
     /// Takes an ask back from its backend and lets it wait for the backends of a pool.
     fn take_back(&mut self, slot: u32, place: RequeuePosition, pool: u32, now: Time) {
-        let backend = self.asks[slot].backend;
+        let (backend, left) = (self.asks[slot].backend, self.asks[slot].flow_queue);
         if !self.asks[slot].on_trial {
             self.recharge(slot, 0);
         }
@@ -122,8 +122,10 @@ impl Controller {
         if self.closed {
             self.evict(slot, Eviction::ShuttingDown, now);
         }
-        // The backend may have left the domain in which the ask waits.
-        self.dispatch(self.supply.pools[pool as usize].domain, now);
+        // The backend may have left the domains in which the ask waited and waits.
+        for pool in [self.flow_queues[left].pool, pool] {
+            self.dispatch(self.supply.pools[pool as usize].domain, now);
+        }
         self.dispatch_after(backend, was_at_limit.then_some(flow), now);
     }
 
@@ -153,6 +155,7 @@ impl Controller {
         if limited {
             self.limits_after_grant(flow, to);
         }
+        self.dispatch(self.supply.backends[to as usize].domain, now);
         self.dispatch_after(from, limited.then_some(flow), now);
         Ok(())
     }
@@ -182,7 +185,8 @@ impl Controller {
                 fair_queue.clock.true_up(flow_queue.tag, flow_queue.weight, difference);
         }
         if flow_queue.active {
-            fair_queue.moved(flow_queue.service_order(at), &mut self.positions);
+            let order = flow_queue.service_order(at);
+            fair_queue.moved(order, flow_queue.over_share, &mut self.positions);
         }
         if self.hierarchical {
             self.charge_levels(slot, charged, cost);
@@ -199,6 +203,8 @@ impl Controller {
         let (flow, was_at_limit) = self.release(slot);
         self.counters.settled += 1;
         self.end(slot, now);
+        // The backend may have left the domain of the ask, where fewer places may be kept now.
+        self.dispatch(self.supply.pools[pool as usize].domain, now);
         self.dispatch_after(backend, was_at_limit.then_some(flow), now);
     }
 
@@ -213,6 +219,7 @@ impl Controller {
         }
         let was_at_limit = self.flows[flow].limited && self.flows.is_at_limit(flow);
         self.flows[flow].in_flight -= 1;
+        self.place_freed(self.asks[slot].flow_queue);
         if self.flows[flow].limited {
             self.limits_after_release(flow, backend);
         }

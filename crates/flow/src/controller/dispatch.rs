@@ -13,6 +13,14 @@ use crate::settings::{Cascade, Room};
 use crate::supply::Pool;
 use crate::time::Time;
 
+/// Whether a flow queue was charged the whole cost of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Charge {
+    Full,
+    /// It went ahead of a flow queue with a lesser tag, which places are kept from.
+    Partial,
+}
+
 // === impl Controller ===
 
 impl Controller {
@@ -98,8 +106,12 @@ impl Controller {
             return None;
         }
         let has_room = |backend| self.supply.has_room(backend, room);
-        let mut by_band = self.fair_queues[pool as usize].iter().rev();
-        by_band.find_map(|fair_queue| fair_queue.first(has_room))
+        let free = self.free_places(pool, room);
+        let mut by_band = self.fair_queues[pool as usize].iter().enumerate().rev();
+        by_band.find_map(|(band, fair_queue)| {
+            let reach = self.reach(pool, band, free)?;
+            fair_queue.first(reach, has_room)
+        })
     }
 
     fn band_could_go(&self, domain: u32, band: usize, room: Room) -> bool {
@@ -112,7 +124,8 @@ impl Controller {
         if fair_queue.is_idle() || !self.supply.is_open(pool, room) {
             return None;
         }
-        fair_queue.first(|backend| self.supply.has_room(backend, room))
+        let reach = self.reach(pool, band, self.free_places(pool, room))?;
+        fair_queue.first(reach, |backend| self.supply.has_room(backend, room))
     }
 
     /// Sends an ask that is not in the queue to a backend, and charges its flow.
@@ -135,13 +148,17 @@ impl Controller {
         if self.hierarchical {
             self.serve_levels(slot);
         }
-        self.charge_flow_queue(flow_queue, cost);
+        if self.charge_flow_queue(flow_queue, cost) == Charge::Partial {
+            // A refund would return more than was charged.
+            self.asks[slot].period = self.asks[slot].period.wrapping_sub(1);
+        }
+        self.place_taken(flow_queue);
         if self.flows[flow].limited {
             self.limits_after_grant(flow, backend);
         }
     }
 
-    fn charge_flow_queue(&mut self, at: u32, cost: u32) {
+    fn charge_flow_queue(&mut self, at: u32, cost: u32) -> Charge {
         let flow_queue = &mut self.flow_queues[at];
         let fair_queue = &mut self.fair_queues[flow_queue.pool as usize][flow_queue.band.index()];
         let bypassed = !flow_queue.active;
@@ -153,18 +170,31 @@ impl Controller {
             // Its backends may have been full while other flows went: that earns no credit.
             flow_queue.tag = flow_queue.tag.max(fair_queue.clock.now());
         }
-        flow_queue.tag = fair_queue.clock.serve(flow_queue.tag, flow_queue.weight, cost);
+        let held_back = fair_queue.least_over_share().filter(|&least| least < flow_queue.tag);
+        let charge = match held_back {
+            None => {
+                flow_queue.tag = fair_queue.clock.serve(flow_queue.tag, flow_queue.weight, cost);
+                Charge::Full
+            }
+            Some(least) => {
+                let FlowQueue { tag, weight, .. } = *flow_queue;
+                flow_queue.tag = fair_queue.clock.serve_ahead(least, tag, weight, cost);
+                Charge::Partial
+            }
+        };
         if bypassed {
             fair_queue.clock.leave(flow_queue.weight);
         } else if flow_queue.waiting == 0 {
             self.deactivate(at);
         } else {
             flow_queue.tie_break = fair_queue.next_tie_break();
-            fair_queue.moved(flow_queue.service_order(at), &mut self.positions);
+            let order = flow_queue.service_order(at);
+            fair_queue.moved(order, flow_queue.over_share, &mut self.positions);
         }
         if self.fair_queue_of(at).clock.has_run_far() {
             self.rebase(at);
         }
+        charge
     }
 
     /// Lowers the tags of a fair queue before they grow too large.

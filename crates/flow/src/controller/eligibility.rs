@@ -54,6 +54,9 @@ impl Controller {
             period: 0,
             band,
             active: false,
+            over_share: false,
+            in_flight: 0,
+            last_seen: 0,
             cost_waiting: 0,
         });
         self.flows[flow].first_flow_queue = flow_queue;
@@ -121,7 +124,7 @@ impl Controller {
         if limited {
             backends.into_iter().for_each(|backend| fair_queue.enter_for_backend(backend, order));
         } else {
-            fair_queue.enter(order, &mut self.positions);
+            fair_queue.enter(order, flow_queue.over_share, &mut self.positions);
         }
     }
 
@@ -133,7 +136,7 @@ impl Controller {
         }
         let fair_queue = &mut self.fair_queues[flow_queue.pool as usize][flow_queue.band.index()];
         fair_queue.clock.leave(flow_queue.weight);
-        fair_queue.exit(at, &mut self.positions);
+        fair_queue.exit(at, flow_queue.over_share, &mut self.positions);
         // The idle rule may have advanced the clock far without any grant.
         if fair_queue.clock.has_run_far() {
             self.rebase(at);

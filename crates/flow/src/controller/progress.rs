@@ -131,9 +131,11 @@ impl Controller {
     }
 
     fn bounds_moved(&mut self, backend: u32, now: Time) {
-        let was_open = self.supply.is_backend_open(backend);
+        let (was_open, free) = self.supply.openness(backend);
         self.watch(backend, now);
-        if !was_open && self.supply.is_backend_open(backend) {
+        let (is_open, free_now) = self.supply.openness(backend);
+        // Free places of one backend let asks go to another one of the pool.
+        if is_open && !was_open || self.is_reserving() && free_now != free {
             self.dispatch(self.supply.backends[backend as usize].domain, now);
         }
     }

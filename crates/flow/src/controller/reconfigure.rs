@@ -91,7 +91,8 @@ impl Controller {
         self.recount_held(|at| at == flow);
         for flow_queue in self.flow_queues_of(flow) {
             self.deactivate(flow_queue);
-            self.flow_queues[flow_queue].weight = weight;
+            self.change_weight(flow_queue, weight);
+            self.weigh(flow_queue);
             self.rejoin(flow_queue);
         }
         // The new class may allow a grant that the old one did not.
@@ -101,6 +102,7 @@ impl Controller {
     /// Extends the tables for pools that were added.
     pub(super) fn fit_to_supply(&mut self) {
         self.fair_queues.resize_with(self.supply.pools.len(), Default::default);
+        self.reserves.resize_with(self.supply.pools.len(), Default::default);
         for (domain, pools) in self.domains.iter_mut().zip(&self.supply.domains) {
             domain.fit(pools.len());
         }
@@ -116,6 +118,7 @@ impl Controller {
         let flow_queues = std::mem::take(&mut self.flow_queues);
         self.positions.clear();
         let fair_queues = std::mem::take(&mut self.fair_queues);
+        self.reserves.clear();
         self.domains = vec![Domain::default(); self.supply.domains.len()];
         self.fit_to_supply();
         for flow in self.flows.slots().collect::<Vec<_>>() {
@@ -165,8 +168,9 @@ impl Controller {
             // The levels are new and have no charges of the asks in flight.
             self.asks[slot].units = 0;
             self.asks[slot].period = 1;
-            if self.asks[slot].phase == Phase::Waiting {
-                self.enqueue_again(slot, at);
+            match self.asks[slot].phase {
+                Phase::Waiting => self.enqueue_again(slot, at),
+                _ => self.place_taken(at),
             }
         }
     }

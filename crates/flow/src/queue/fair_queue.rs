@@ -1,8 +1,9 @@
 //! One fair queue: the flow queues of one band that need the same set of backends.
 //!
-//! A flow queue whose flow may use every backend of the set stands in the common heap. A flow queue
-//! whose flow is limited per backend stands in the heap of each backend that may still take it. So
-//! the search for the next flow queue never steps over one that is not eligible.
+//! A flow queue whose flow may use every backend of the set stands in one of two common heaps: one
+//! for those that hold more than their share of the places, one for the others. A flow queue whose
+//! flow is limited per backend stands in the heap of each backend that may still take it. So the
+//! search for the next flow queue never steps over one that is not eligible.
 
 use super::heap::{Entry, Heap, Positions, entry, id};
 use super::virtual_clock::VirtualClock;
@@ -21,8 +22,19 @@ pub(crate) struct FairQueue {
     pub(crate) clock: VirtualClock,
     pub(crate) cost_waiting: u64,
     heap: Heap,
+    /// The flow queues that hold more than their share, from which more places are kept free.
+    over_share_heap: Heap,
     backend_heaps: Vec<BackendHeap>,
     last_tie_break: u32,
+}
+
+/// The flow queues of a fair queue that may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those that hold no more than their share.
+    Light,
+    /// All.
+    All,
 }
 
 #[derive(Clone, Debug)]
@@ -59,15 +71,37 @@ impl FairQueue {
         self.clock.weight() == 0
     }
 
+    fn common_heap(&mut self, over_share: bool) -> &mut Heap {
+        if over_share { &mut self.over_share_heap } else { &mut self.heap }
+    }
+
     /// Adds a flow queue for every backend.
-    pub(crate) fn enter(&mut self, order: ServiceOrder, positions: &mut Positions) {
-        self.heap.push(order.entry(), positions);
+    pub(crate) fn enter(
+        &mut self,
+        order: ServiceOrder,
+        over_share: bool,
+        positions: &mut Positions,
+    ) {
+        self.common_heap(over_share).push(order.entry(), positions);
+    }
+
+    /// Moves a flow queue to the other common heap, if it is in one of them.
+    pub(crate) fn change_heap(
+        &mut self,
+        order: ServiceOrder,
+        over_share: bool,
+        positions: &mut Positions,
+    ) {
+        if self.heap.holds(order.flow_queue, positions) {
+            self.common_heap(!over_share).remove(order.flow_queue, positions);
+            self.enter(order, over_share, positions);
+        }
     }
 
     /// Removes a flow queue from every heap.
-    pub(crate) fn exit(&mut self, flow_queue: u32, positions: &mut Positions) {
+    pub(crate) fn exit(&mut self, flow_queue: u32, over_share: bool, positions: &mut Positions) {
         if self.heap.holds(flow_queue, positions) {
-            self.heap.remove(flow_queue, positions);
+            self.common_heap(over_share).remove(flow_queue, positions);
             return;
         }
         for backend_heap in
@@ -78,9 +112,14 @@ impl FairQueue {
     }
 
     /// Restores the order of the heaps after a flow queue's tag or tie break has changed.
-    pub(crate) fn moved(&mut self, order: ServiceOrder, positions: &mut Positions) {
+    pub(crate) fn moved(
+        &mut self,
+        order: ServiceOrder,
+        over_share: bool,
+        positions: &mut Positions,
+    ) {
         if self.heap.holds(order.flow_queue, positions) {
-            self.heap.update(order.entry(), positions);
+            self.common_heap(over_share).update(order.entry(), positions);
             return;
         }
         for backend_heap in self
@@ -127,12 +166,18 @@ impl FairQueue {
         held
     }
 
-    /// The first flow queue among those that some backend with room may take.
-    pub(crate) fn first(&self, has_room: impl Fn(u32) -> bool) -> Option<u32> {
+    /// The first flow queue within reach among those that some backend with room may take.
+    pub(crate) fn first(&self, reach: Reach, has_room: impl Fn(u32) -> bool) -> Option<u32> {
         let backend_heaps =
             self.backend_heaps.iter().filter(|backend_heap| has_room(backend_heap.backend));
         let tops = backend_heaps.filter_map(|backend_heap| backend_heap.heap.top());
-        self.heap.top().into_iter().chain(tops).min().map(id)
+        let over_share = self.over_share_heap.top().filter(|_| reach == Reach::All);
+        self.heap.top().into_iter().chain(over_share).chain(tops).min().map(id)
+    }
+
+    /// The least tag of the flow queues that hold more than their share.
+    pub(crate) fn least_over_share(&self) -> Option<u64> {
+        self.over_share_heap.top().map(|entry| ServiceOrder::of(entry).tag)
     }
 
     /// Lowers every tag in the heaps by `shift`.
@@ -142,6 +187,7 @@ impl FairQueue {
             *entry = ServiceOrder { tag: order.tag.saturating_sub(shift), ..order }.entry();
         };
         self.heap.shift(lower);
+        self.over_share_heap.shift(lower);
         self.backend_heaps.iter_mut().for_each(|backend_heap| backend_heap.heap.shift(lower));
     }
 
@@ -149,7 +195,8 @@ impl FairQueue {
     pub(crate) fn service_orders(&self) -> impl Iterator<Item = ServiceOrder> + '_ {
         let backend_heaps =
             self.backend_heaps.iter().flat_map(|backend_heap| backend_heap.heap.iter());
-        self.heap.iter().chain(backend_heaps).map(ServiceOrder::of)
+        let common = self.heap.iter().chain(self.over_share_heap.iter());
+        common.chain(backend_heaps).map(ServiceOrder::of)
     }
 }
 

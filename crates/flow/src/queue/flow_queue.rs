@@ -25,6 +25,11 @@ pub(crate) struct FlowQueue {
     pub(crate) band: Band,
     /// Whether it takes part in its fair queue: an ask waits, and no limit forbids a grant.
     pub(crate) active: bool,
+    /// Whether it held more than its share of the places when its last ask was granted or ended.
+    pub(crate) over_share: bool,
+    pub(crate) in_flight: u32,
+    /// The slice of time in which an ask was last admitted; 0 is never.
+    pub(crate) last_seen: u64,
     pub(crate) cost_waiting: u64,
 }
 

@@ -61,7 +61,9 @@ pub(crate) struct Backend {
     pub(super) up: bool,
     pub(super) paused: bool,
     pub(super) trial: Trial,
+    /// Under `auto`, whether it is open, and its free places if their number is known.
     pub(super) open: bool,
+    pub(super) free: Option<u32>,
     pub(super) listed: bool,
     pub(super) models: BTreeSet<ModelId>,
     /// The pools it belongs to.
@@ -111,6 +113,7 @@ impl Backend {
             granted_at: 0,
             auto: AutoState::default(),
             open: false,
+            free: None,
             traits: BackendTraits::default(),
             handicap: 0.0,
             adapters: BTreeSet::new(),

@@ -15,8 +15,8 @@ use super::fixture::{Fixture, backend};
 use crate::queue::virtual_clock::HORIZON;
 use crate::{
     Ask, AutoLimits, BANDS, BackendId, BackendSupply, Band, Bounds, Cascade, EngineReading, Event,
-    FlowClass, Hysteresis, ModelId, Order, Refusal, RequeuePosition, Settings, Span, StockUnit,
-    Ticket, Time, Usage, Verdict, Weight,
+    FlowClass, Hysteresis, ModelId, Order, Refusal, RequeuePosition, ReserveLimits, Settings, Span,
+    StockUnit, Ticket, Time, Usage, Verdict, Weight,
 };
 
 /// The ledger's record of a waiting ask.
@@ -63,6 +63,10 @@ fn settings(choice: u64) -> Settings {
             _ => Hysteresis::around(1.0 + (choice % 3) as f64, 0.3).unwrap().into(),
         },
         stock: if choice.is_multiple_of(7) { StockUnit::Tokens } else { StockUnit::Requests },
+        reserve: match choice % 3 {
+            0 => ReserveLimits::OFF,
+            _ => ReserveLimits::new([0, 0, 1, 1], 0.5).unwrap(),
+        },
         default_class: FlowClass { capacity: 12, ttl: Span::from_secs(1), ..FlowClass::default() },
         classes: vec![class],
         idle_flows_max: 3,

@@ -3,7 +3,7 @@
 //! Lists and scans only: no heap, no wheel, no links, no fixed width. It returns what the
 //! controller must return, except predicted waits. Sets of backends and settings are constant.
 //!
-//! `fair` has virtual time, `place` the backends, `registry` the workloads; `admission` decides
+//! `fair` has virtual time, `place` the backends, `reserve` the kept places, `registry` the workloads; `admission` decides
 //! which asks may wait, `dispatch` which ask goes; `history` draws the events of a run.
 
 mod admission;
@@ -12,6 +12,7 @@ mod fair;
 pub(super) mod history;
 mod place;
 mod registry;
+mod reserve;
 
 use crate::ask::{Ask, BANDS, BackendId, Band, COST_MAX, FlowId, ModelId, Usage, WorkloadId};
 use crate::counters::Counters;
@@ -62,6 +63,10 @@ struct FlowQueue {
     period: u64,
     moved: u64,
     takes_part: bool,
+    /// Whether it held more than its share when its last ask was sent or left its place.
+    over_share: bool,
+    /// When an ask of it was last admitted.
+    last_seen: Option<Time>,
 }
 
 pub(super) struct Record {
@@ -106,6 +111,8 @@ pub(super) struct Reference {
     places: Places,
     /// By pool, then by band.
     fair_queues: Vec<[VirtualClock; BANDS]>,
+    /// By pool.
+    logs: Vec<reserve::PoolLog>,
     levels: Vec<Levels>,
     registry: Registry,
     /// Counts everything whose order matters.
@@ -129,6 +136,7 @@ impl Reference {
             flow_queues: Vec::new(),
             places: Places::new(supply),
             fair_queues: Vec::new(),
+            logs: Vec::new(),
             levels: Vec::new(),
             sequence: 0,
             names: 0,
@@ -140,6 +148,7 @@ impl Reference {
 
     fn fit(&mut self) {
         self.fair_queues.resize_with(self.places.pools.len(), Default::default);
+        self.logs.resize_with(self.places.pools.len(), Default::default);
         for (levels, pools) in self.levels.iter_mut().zip(&self.places.domains) {
             levels.bands.resize(BANDS);
             levels.pools.iter_mut().for_each(|level| level.resize(pools.len()));
@@ -187,8 +196,13 @@ impl Reference {
                 self.leave(at);
             }
             self.flow_queues[at].weight = weight;
+            self.flow_queues[at].last_seen = None;
+            self.weigh(at);
         }
         self.reconsider(flow);
+        for at in self.flow_queues_of(flow).into_iter().rev() {
+            self.dispatch(self.places.domain_of(self.flow_queues[at].pool));
+        }
         self.dispatch_all();
     }
 

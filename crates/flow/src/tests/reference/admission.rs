@@ -24,6 +24,7 @@ impl Reference {
         if let Some(workload) = record.workload {
             self.registry.arrived(workload, self.clock);
         }
+        self.note_arrival(flow_queue);
         if let Some(backend) = self.bypass(flow_queue) {
             let at = self.admit(record);
             self.counters.bypassed += 1;
@@ -71,6 +72,7 @@ impl Reference {
             self.registry.began(workload);
         }
         self.names += 1;
+        self.flow_queues[record.flow_queue].last_seen = Some(self.clock);
         self.asks.push(record);
         self.asks.len() - 1
     }
@@ -83,7 +85,8 @@ impl Reference {
             self.places.domain_of(self.flow_queues[at].pool) == domain && self.could_go(at, bound)
         });
         let open = self.places.is_open(pool, bound);
-        if others || !open || self.is_at_limit(flow) {
+        let kept = !self.reserve_allows(flow_queue, bound);
+        if others || !open || kept || self.is_at_limit(flow) {
             return None;
         }
         self.choose_backend(flow_queue, bound)

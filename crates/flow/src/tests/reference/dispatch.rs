@@ -27,6 +27,8 @@ impl Reference {
             period,
             moved,
             takes_part,
+            over_share: false,
+            last_seen: None,
         });
         self.flow_queues.len() - 1
     }
@@ -60,7 +62,8 @@ impl Reference {
         let FlowQueue { flow, pool, takes_part, .. } = self.flow_queues[at];
         let takes =
             |&backend: &usize| self.places.has_room(backend, bound) && self.may_use(flow, backend);
-        takes_part && self.places.is_open(pool, bound) && self.places.pools[pool].iter().any(takes)
+        let open = self.places.is_open(pool, bound) && self.reserve_allows(at, bound);
+        takes_part && open && self.places.pools[pool].iter().any(takes)
     }
 
     /// The weights of all active flow queues of a fair queue.
@@ -169,7 +172,7 @@ impl Reference {
         self.dispatch_all();
     }
 
-    fn dispatch(&mut self, domain: usize) {
+    pub(super) fn dispatch(&mut self, domain: usize) {
         let Room::Below(bound) = self.settings.bounds.to_dequeue() else { return };
         loop {
             let mut able = (0..self.flow_queues.len()).collect::<Vec<_>>();
@@ -281,6 +284,7 @@ impl Reference {
 
     fn finish_grant(&mut self, flow_queue: usize) {
         let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
+        self.weigh(flow_queue);
         self.reconsider(flow);
         self.settle_levels(self.places.domain_of(pool));
     }
@@ -307,13 +311,31 @@ impl Reference {
     fn serve(&mut self, at: usize) {
         let class = self.class_of(self.flow_of(&self.asks[at]));
         let limited = class.in_flight_per_backend_max.is_some();
-        let flow_queue = &mut self.flow_queues[self.asks[at].flow_queue];
+        let own = self.asks[at].flow_queue;
+        let held = self.least_over_share(own);
+        let flow_queue = &mut self.flow_queues[own];
         self.asks[at].period = flow_queue.period;
         let step = stretch(self.asks[at].cost.into(), flow_queue.weight);
         let clock = &mut self.fair_queues[flow_queue.pool][flow_queue.band.index()];
         let tag =
             flow_queue.tag.map_or(clock.now, |tag| if limited { tag.max(clock.now) } else { tag });
-        flow_queue.tag = Some(clock.serve(tag, step));
+        flow_queue.tag = Some(match held.filter(|&held| held < tag) {
+            None => clock.serve(tag, step),
+            Some(held) => {
+                // It went ahead of a flow that is held back: a refund would be too large.
+                self.asks[at].period = flow_queue.period.wrapping_sub(1);
+                clock.serve_ahead(held, tag, step)
+            }
+        });
+    }
+
+    /// The least tag of the active flow queues beside one that hold more than their share.
+    fn least_over_share(&self, beside: usize) -> Option<i128> {
+        let FlowQueue { pool, band, .. } = self.flow_queues[beside];
+        let here = |other: &&FlowQueue| {
+            other.takes_part && other.over_share && other.pool == pool && other.band == band
+        };
+        self.flow_queues.iter().filter(here).filter_map(|other| other.tag).min()
     }
 
     /// Charges the levels; a domain with a single pool keeps no account of pools.
@@ -377,6 +399,7 @@ impl Reference {
         let backend = self.asks[at].backend.take().expect("only asks in flight are released");
         self.places.backends[backend].in_flight[band] -= 1;
         self.places.backends[backend].stock -= stock;
+        self.place_freed(self.asks[at].flow_queue);
         self.reconsider(flow);
         (flow, backend)
     }

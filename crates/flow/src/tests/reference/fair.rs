@@ -63,6 +63,12 @@ impl VirtualClock {
         self.note(tag + step)
     }
 
+    /// A flow queue goes ahead of one that is held back at a lesser tag.
+    pub(super) fn serve_ahead(&mut self, held: i128, tag: i128, step: i128) -> i128 {
+        self.now = self.now.max(held);
+        self.note(tag.max(self.now + step))
+    }
+
     pub(super) fn idle(&mut self) {
         self.now = self.now.max(self.tag_most);
     }

@@ -5,8 +5,8 @@
 
 use crate::{
     Admission, Ask, BackendId, BackendSupply, Band, Bounds, COST_MAX, Cascade, FlowClass, FlowId,
-    Hysteresis, ModelId, Order, RequeuePosition, RouteWeights, Settings, Span, StockUnit, Time,
-    UrgencyWeights, Usage, Weight, Workload, WorkloadId, WorkloadLimits,
+    Hysteresis, ModelId, Order, RequeuePosition, ReserveLimits, RouteWeights, Settings, Span,
+    StockUnit, Time, UrgencyWeights, Usage, Weight, Workload, WorkloadId, WorkloadLimits,
 };
 
 /// The longest time to live, in milliseconds. Deadlines that lie beyond the reach of the timing
@@ -134,6 +134,11 @@ impl Random {
         bounds.unwrap().into()
     }
 
+    fn reserve(&mut self) -> ReserveLimits {
+        let least = std::array::from_fn(|_| self.pick(&[0, 0, 1, 3]));
+        ReserveLimits::new(least, self.pick(&[0.0, 0.125, 0.3, 0.5])).unwrap()
+    }
+
     fn cascade(&mut self) -> Cascade {
         if self.one_in(2) {
             return Cascade::Strict;
@@ -155,6 +160,7 @@ impl Random {
             bounds: self.bounds(stock),
             pace_max: None,
             stock,
+            reserve: self.reserve(),
             route: RouteWeights::default(),
             default_class: self.class(),
             classes: vec![self.class(), self.class()],

@@ -1,0 +1,136 @@
+//! Reserved places: which asks may take the last free places of a pool.
+
+use super::Controller;
+use super::eligibility::QueueKey;
+use crate::queue::fair_queue::Reach;
+use crate::queue::flow_queue::FlowQueue;
+use crate::reserve::{Arrival, slice_of};
+use crate::settings::Room;
+use crate::time::Time;
+use crate::weight::Weight;
+
+// === impl Controller ===
+
+impl Controller {
+    pub(super) fn is_reserving(&self) -> bool {
+        !self.settings.reserve.is_off()
+    }
+
+    /// The free places of a pool, counted only as far as the reserve needs to know.
+    pub(super) fn free_places(&self, pool: u32, room: Room) -> u32 {
+        let enough = self.reserves[pool as usize].kept_max() + 1;
+        if enough == 1 { enough } else { self.supply.free_places(pool, room, enough) }
+    }
+
+    /// Which flow queues of a band may take one of so many free places; `None` if none may.
+    pub(super) fn reach(&self, pool: u32, band: usize, free: u32) -> Option<Reach> {
+        let kept = self.reserves[pool as usize].kept(band);
+        match free {
+            free if free > kept.from_over_share => Some(Reach::All),
+            free if free > kept.from_all => Some(Reach::Light),
+            _ => None,
+        }
+    }
+
+    /// Whether a new ask may take a free place of its pool.
+    pub(super) fn may_take_place(&self, key: QueueKey, room: Room) -> bool {
+        let kept = self.reserves[key.pool as usize].kept(key.band.index());
+        if kept.from_over_share == 0 {
+            return true;
+        }
+        let known = self.find_flow_queue(key);
+        let over_share = known.is_some_and(|at| self.flow_queues[at].over_share);
+        self.free_places(key.pool, room) > kept.from(over_share)
+    }
+
+    /// Counts an ask that arrived.
+    pub(super) fn note_arrival(&mut self, key: QueueKey, now: Time) {
+        if !self.is_reserving() {
+            return;
+        }
+        let known = self.find_flow_queue(key).map(|at| &self.flow_queues[at]);
+        let over_share = known.is_some_and(|flow_queue| flow_queue.over_share);
+        let own = known.map_or((0, 0), |known| (known.last_seen, known.weight.units));
+        let (band, reserve) = (key.band.index(), &mut self.reserves[key.pool as usize]);
+        let alone = !reserve.saw_others(band, own, now);
+        reserve.arrived(Arrival { band, light: !over_share && !alone }, now);
+        if self.revise_reserve(key.pool, now) {
+            self.dispatch(self.supply.pools[key.pool as usize].domain, now);
+        }
+    }
+
+    /// Remembers that an ask of a flow queue was admitted now.
+    pub(super) fn see(&mut self, at: u32, now: Time) {
+        let FlowQueue { pool, band, weight, last_seen, .. } = self.flow_queues[at];
+        let slice = slice_of(now);
+        if slice != last_seen && self.is_reserving() {
+            self.reserves[pool as usize].saw(band.index(), weight.units, last_seen, now);
+            self.flow_queues[at].last_seen = slice;
+        }
+    }
+
+    /// A flow queue was granted an ask.
+    pub(super) fn place_taken(&mut self, at: u32) {
+        let FlowQueue { pool, band, over_share, .. } = self.flow_queues[at];
+        self.flow_queues[at].in_flight += 1;
+        let in_flight = &mut self.reserves[pool as usize].in_flight[band.index()];
+        in_flight.all += 1;
+        in_flight.over_share += u32::from(over_share);
+        self.weigh(at);
+    }
+
+    /// An ask of a flow queue has left its place.
+    pub(super) fn place_freed(&mut self, at: u32) {
+        let FlowQueue { pool, band, over_share, .. } = self.flow_queues[at];
+        self.flow_queues[at].in_flight -= 1;
+        let in_flight = &mut self.reserves[pool as usize].in_flight[band.index()];
+        in_flight.all -= 1;
+        in_flight.over_share -= u32::from(over_share);
+        if self.is_reserving() {
+            self.reserves[pool as usize].ended(self.clock);
+            self.revise_reserve(pool, self.clock);
+        }
+        self.weigh(at);
+    }
+
+    /// Finds out whether a flow queue holds more than its share. A flow that is limited per backend
+    /// never counts so: its limit keeps places free.
+    pub(super) fn weigh(&mut self, at: u32) {
+        let FlowQueue { flow, pool, band, weight, in_flight, over_share, active, .. } =
+            self.flow_queues[at];
+        let reserve = &self.reserves[pool as usize];
+        let is_over = self.is_reserving()
+            && !(self.flows[flow].limited && self.flows.is_limited_per_backend(flow))
+            && reserve.is_over_share(band.index(), in_flight, weight.units, self.clock);
+        if is_over == over_share {
+            return;
+        }
+        let in_flight_here = &mut self.reserves[pool as usize].in_flight[band.index()];
+        let counted = &mut in_flight_here.over_share;
+        *counted = if is_over { *counted + in_flight } else { *counted - in_flight };
+        self.flow_queues[at].over_share = is_over;
+        if active {
+            let order = self.flow_queues[at].service_order(at);
+            let fair_queue = &mut self.fair_queues[pool as usize][band.index()];
+            fair_queue.change_heap(order, is_over, &mut self.positions);
+        }
+    }
+
+    /// Gives a flow queue another weight.
+    pub(super) fn change_weight(&mut self, at: u32, to: Weight) {
+        let FlowQueue { pool, band, weight, last_seen, .. } = self.flow_queues[at];
+        self.reserves[pool as usize].forget(band.index(), weight.units, last_seen);
+        self.flow_queues[at].weight = to;
+        self.flow_queues[at].last_seen = 0;
+    }
+
+    /// Counts the kept places of a pool again if that is due; returns whether fewer are kept.
+    fn revise_reserve(&mut self, pool: u32, now: Time) -> bool {
+        if !self.reserves[pool as usize].is_due(now) {
+            return false;
+        }
+        let places =
+            self.supply.places(pool, self.settings.bounds.to_dequeue(), self.settings.stock);
+        self.reserves[pool as usize].revise(places, &self.settings.reserve, now)
+    }
+}
