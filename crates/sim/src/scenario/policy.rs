@@ -1,6 +1,6 @@
 //! The policies of a scenario.
 
-use flow::{FlowClass, Hysteresis, Settings, Span};
+use flow::{FlowClass, Hysteresis, ReserveLimits, Settings, Span};
 
 use super::ScenarioError;
 use crate::policy::batch::{Batch, Release};
@@ -22,6 +22,8 @@ pub struct PolicyConfig {
     pub flow_capacity: u32,
     /// Under `auto`, the longest mean time from token to token.
     pub pace: Option<Span>,
+    /// How many free places are kept for requests that must not wait.
+    pub reserve: ReserveLimits,
     /// How long a request may wait.
     pub ttl: Span,
     /// Tenants that send nothing.
@@ -71,6 +73,7 @@ impl PolicyConfig {
         let mut settings = Settings {
             total_capacity: capacity,
             pace_max: self.pace,
+            reserve: self.reserve,
             default_class: FlowClass { capacity: flow_capacity, ttl, ..FlowClass::default() },
             ..Settings::default()
         };

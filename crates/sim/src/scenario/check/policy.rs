@@ -1,6 +1,6 @@
 //! Checks a policy of a scenario, and names it where the file gives no name.
 
-use flow::Span;
+use flow::{ReserveLimits, Span};
 use flow::start_limiter::StartLimiterSettings;
 
 use super::{Checked, one_line, require, wrong};
@@ -25,6 +25,7 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
         capacity,
         flow_capacity: given.flow_capacity.unwrap_or(capacity),
         pace,
+        reserve: reserve(key, given)?,
         ttl: given.ttl.map_or(Span::from_secs(30), |length| length.0),
         without: given.without.clone(),
         metrics: given.metrics.unwrap_or(true),
@@ -46,6 +47,7 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
         ("cost", given.cost.is_some(), ours, "only `ours` has it"),
         ("flow_capacity", given.flow_capacity.is_some(), ours, "only `ours` has it"),
         ("unstreamed", given.unstreamed.is_some(), ours, "only `ours` has it"),
+        ("reserve_share_max", given.reserve_share_max.is_some(), ours, "only `ours` has it"),
         ("pace", given.pace.is_some(), auto, "only `ours` without a watermark has it"),
         ("watermark", given.watermark.is_some(), has_watermark, "`direct` and `batch` have none"),
         ("budget", given.budget.is_some(), batch, "only `batch` has it"),
@@ -55,6 +57,14 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
         require(allowed || !is_given, format!("{key}.{field}"), message)?;
     }
     Ok(())
+}
+
+fn reserve(key: &str, given: &file::Policy) -> Checked<ReserveLimits> {
+    let Some(share) = given.reserve_share_max else { return Ok(ReserveLimits::USUAL) };
+    match ReserveLimits::new([0, 0, 0, 1], share) {
+        Ok(limits) => Ok(limits),
+        Err(error) => wrong(format!("{key}.reserve_share_max"), error.to_string()),
+    }
 }
 
 fn kind(key: &str, given: &file::Policy) -> Checked<PolicyKind> {
