@@ -5,6 +5,7 @@
 
 mod check;
 mod clock;
+mod closed_loop;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use crate::random::Random;
 use crate::trace::{TOKENS_MAX, Trace, TraceRow};
 
 pub use check::ArrivalsError;
+pub use closed_loop::ClosedLoop;
 
 use clock::Clock;
 
@@ -67,6 +69,9 @@ pub enum Process {
         /// How many times faster than the trace.
         speed: f64,
     },
+    /// Whenever a client of a [`ClosedLoop`] sends. The stream has no end, and all its requests
+    /// carry the time zero: the world decides when each one is sent.
+    OnDemand,
 }
 
 /// How the periods of [`Process::OnOff`] vary in length.

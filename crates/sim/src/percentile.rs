@@ -13,6 +13,8 @@ pub struct Stat {
     pub p50: Span,
     /// 99 of 100 are at most this.
     pub p99: Span,
+    /// The largest.
+    pub max: Span,
 }
 
 /// The smallest value such that at least `per_mille` of 1000 parts of all are no larger. The share
@@ -35,6 +37,7 @@ impl Stat {
             mean: Span::from_nanos(mean as u64),
             p50: nearest_rank(&values, 500)?,
             p99: nearest_rank(&values, 990)?,
+            max: *values.last()?,
         })
     }
 }

@@ -91,8 +91,10 @@ pub enum Decision {
     Refuse {
         /// The request.
         request: RequestId,
-        /// RefusalReason.
+        /// The reason.
         why: RefusalReason,
+        /// When a retry is likely to succeed, where the policy predicts it.
+        retry_after: Option<Span>,
     },
 }
 
@@ -164,6 +166,15 @@ pub trait Policy {
     /// What keeps an engine closed now, under a stock that tunes itself.
     fn binding(&self, _engine: EngineId) -> Option<AutoBound> {
         None
+    }
+}
+
+// === impl Decision ===
+
+impl Decision {
+    /// A refusal that predicts nothing.
+    fn refuse(request: RequestId, why: RefusalReason) -> Self {
+        Self::Refuse { request, why, retry_after: None }
     }
 }
 

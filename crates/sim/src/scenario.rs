@@ -120,6 +120,7 @@ enum Rhythm {
     Gamma { rate: f64, cv: f64 },
     OnOff { rate: f64, quiet_rate: f64, on: Span, off: Span, periods: Periods },
     Replay { speed: f64 },
+    Closed { outstanding: u32, think: Span, pause: Option<Span> },
 }
 
 /// One run of a scenario.

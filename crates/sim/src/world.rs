@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use flow::{Band, Span, Time};
 
-use crate::arrivals::Request;
+use crate::arrivals::{ClosedLoop, Request};
 use crate::engine::Profile;
 use crate::measure::{History, Outcome, Recorder, Series, Window};
 use crate::policy::{EngineId, Policy, Tenant};
@@ -61,6 +61,8 @@ pub struct Setup {
 pub struct Source {
     /// The requests, in the order of their times.
     pub arrivals: Box<dyn Iterator<Item = Request>>,
+    /// When they are sent, where the requests themselves do not say it.
+    pub closed_loop: Option<ClosedLoop>,
     /// Whose they are.
     pub tenancy: Tenancy,
     /// How urgent they are.
@@ -154,6 +156,7 @@ struct Rules {
 
 struct Open {
     stage: Stage,
+    source: u32,
     prefix: Arc<[u64]>,
 }
 
@@ -217,6 +220,7 @@ impl Source {
     pub fn new(tenant: &str, arrivals: impl Iterator<Item = Request> + 'static) -> Self {
         Self {
             arrivals: Box::new(arrivals),
+            closed_loop: None,
             tenancy: Tenancy::One(tenant.to_owned()),
             bands: Bands::Fixed(Band::Normal),
             patience: None,
@@ -268,7 +272,7 @@ impl<'a> World<'a> {
             self.event_queue.add(Time::ZERO.after(metrics.every), Event::Scrape);
         }
         for tap in 0..self.sources.len() {
-            self.pull(tap);
+            self.open_source(tap);
         }
     }
 

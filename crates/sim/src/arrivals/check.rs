@@ -58,6 +58,7 @@ impl Process {
                 period("off", off)
             }
             Self::Replay { speed } => above_zero("speed", speed, SPEED_MAX),
+            Self::OnDemand => Ok(()),
         }
     }
 }

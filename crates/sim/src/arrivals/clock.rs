@@ -22,6 +22,7 @@ enum Pace {
     Poisson { rate: f64 },
     Gamma { shape: f64, scale_secs: f64, begun: bool },
     OnOff { phase: Phase, other: Phase, ends: Time },
+    OnDemand,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,7 @@ impl Clock {
                 let (phase, other) = if begins_busy { (busy, quiet) } else { (quiet, busy) };
                 Pace::OnOff { phase, other, ends: Time::ZERO.after(phase.length(&mut random)) }
             }
+            Process::OnDemand => Pace::OnDemand,
             Process::Replay { .. } => {
                 return Err(ArrivalsError::new("speed", "a replay needs the lengths of a trace"));
             }
@@ -84,6 +86,7 @@ impl Clock {
                 std::mem::swap(phase, other);
                 *ends = now.after(phase.length(random));
             },
+            Pace::OnDemand => {}
         }
         (*now < until).then_some(*now)
     }

@@ -1,5 +1,6 @@
 //! The stream: its statistics, its order, its determinism.
 
+mod closed_loop;
 mod refused;
 
 use std::sync::Arc;

@@ -25,8 +25,7 @@ impl Slo {
     /// Whether a request was answered in full and in time.
     pub fn is_kept_by(&self, record: &Record) -> bool {
         let slow = record.tpot().is_some_and(|tpot| tpot > self.tpot);
-        let late = record.ttft().is_none_or(|ttft| ttft > self.ttft);
-        record.outcome == Outcome::Served && !slow && !late
+        !slow && record.began_within(self.ttft)
     }
 }
 
@@ -36,6 +35,11 @@ impl Record {
     /// From arrival to the first token, if that came.
     pub fn ttft(&self) -> Option<Span> {
         (self.streamed > 0).then(|| self.first.since(self.arrival))
+    }
+
+    /// Whether it was answered in full, and its first token came within this time.
+    pub fn began_within(&self, limit: Span) -> bool {
+        self.outcome == Outcome::Served && self.ttft().is_some_and(|ttft| ttft <= limit)
     }
 
     /// The mean time from token to token after the first, where all of two or more came.

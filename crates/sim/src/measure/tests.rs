@@ -40,8 +40,8 @@ fn a_percentile_is_the_nearest_rank() {
 #[test]
 fn a_distribution_has_its_mean_and_ranks() {
     let stat = Stat::of(secs(&[9, 1, 2])).unwrap();
-    let expected = secs(&[4, 2, 9]);
-    assert_eq!((stat.count, [stat.mean, stat.p50, stat.p99].to_vec()), (3, expected));
+    let expected = secs(&[4, 2, 9, 9]);
+    assert_eq!((stat.count, [stat.mean, stat.p50, stat.p99, stat.max].to_vec()), (3, expected));
     assert_eq!(Stat::of(Vec::new()), None);
 }
 

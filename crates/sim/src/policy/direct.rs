@@ -34,7 +34,7 @@ impl Direct {
                 self.next = at + 1;
                 Decision::Send { request, engine: at as EngineId, charged: 0 }
             }
-            None => Decision::Refuse { request, why: RefusalReason::NoEngine },
+            None => Decision::refuse(request, RefusalReason::NoEngine),
         };
         self.decisions.push_back(decision);
     }

@@ -184,7 +184,7 @@ impl Policy for PlainQueue {
         self.requests.push(Place { state: State::Over, line, prompt, deadline });
         let request = offer.request;
         if self.deadlines.len() >= self.config.capacity && self.engine_with_room().is_none() {
-            self.decisions.push_back(Decision::Refuse { request, why: RefusalReason::Full });
+            self.decisions.push_back(Decision::refuse(request, RefusalReason::Full));
             return;
         }
         self.wait(request);
@@ -234,7 +234,7 @@ impl Policy for PlainQueue {
                 return;
             }
             self.end(request);
-            self.decisions.push_back(Decision::Refuse { request, why: RefusalReason::Expired });
+            self.decisions.push_back(Decision::refuse(request, RefusalReason::Expired));
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use flow::{
     Ask, AutoBound, BackendId, BackendSupply, Bounds, Controller, Event, Eviction, FlowClass,
-    ModelId, Refusal, RequeuePosition, Settings, Ticket, Time, Usage, Verdict, Weight,
+    ModelId, Refusal, RequeuePosition, Settings, Span, Ticket, Time, Usage, Verdict, Weight,
 };
 
 use super::{
@@ -128,6 +128,11 @@ impl Tidegate {
         self.decisions.push_back(Decision::Send { request, engine: backend.0, charged });
     }
 
+    fn refuse(&mut self, request: RequestId, why: RefusalReason, retry_after: Span) {
+        let retry_after = Some(retry_after);
+        self.decisions.push_back(Decision::Refuse { request, why, retry_after });
+    }
+
     /// Turns the events of waiting requests into decisions.
     fn gather(&mut self) {
         while let Some(event) = self.controller.poll_event() {
@@ -135,10 +140,9 @@ impl Tidegate {
             let Some(&request) = self.requests.get(&ticket) else { continue };
             match event {
                 Event::Granted { backend, .. } => self.send(request, backend),
-                Event::Evicted { reason, .. } => {
+                Event::Evicted { reason, retry_after, .. } => {
                     self.take(request);
-                    let why = evicted(reason);
-                    self.decisions.push_back(Decision::Refuse { request, why });
+                    self.refuse(request, evicted(reason), retry_after);
                 }
             }
         }
@@ -176,8 +180,8 @@ impl Policy for Tidegate {
                 self.send(request, backend);
             }
             Verdict::Queued { ticket } => self.keep(request, ticket),
-            Verdict::Refused { reason, .. } => {
-                self.decisions.push_back(Decision::Refuse { request, why: refused(reason) });
+            Verdict::Refused { reason, retry_after } => {
+                self.refuse(request, refused(reason), retry_after);
             }
         }
         self.gather();

@@ -50,7 +50,8 @@ pub(super) fn headings(scenario: &Scenario) -> Vec<Heading> {
 fn writer(measure: Measure) -> fn(f64) -> String {
     match measure {
         Measure::Throughput | Measure::Preemptions => number::whole,
-        Measure::Requests | Measure::Goodput => number::rate,
+        Measure::Requests | Measure::Goodput | Measure::Within(_) => number::rate,
+        Measure::GoodputShare => number::percent,
         Measure::InFlight => number::tenth,
         Measure::Served | Measure::Refused | Measure::GaveUp | Measure::Failed => number::percent,
         Measure::Open | Measure::Started | Measure::Bound(_) => number::percent,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use flow::{BANDS, Time};
+use flow::{BANDS, Span, Time};
 
 use super::{Cell, Lengths, Rhythm, Scenario, ScenarioError, Traces, Traffic};
-use crate::arrivals::{self, Arrivals, Process, Request};
+use crate::arrivals::{self, Arrivals, ClosedLoop, Process, Request};
 use crate::random::Random;
 use crate::trace::Trace;
 use crate::world::{Bands, Setup, Source, Tenancy};
@@ -68,7 +68,10 @@ impl Traffic {
         };
         let from = self.from;
         let end = self.until.map_or(scenario.duration, |until| until.min(scenario.duration));
-        let until = Time::from_nanos(end.nanos().saturating_sub(from.nanos()));
+        let until = match self.rhythm {
+            Rhythm::Closed { .. } => Time::NEVER,
+            _ => Time::from_nanos(end.nanos().saturating_sub(from.nanos())),
+        };
         let random = Random::new(cell.seed).fork(&format!("traffic {at}"));
         let arrivals = Arrivals::new(self.rhythm.at(cell.load), lengths, &random, until)
             .map_err(|error| ScenarioError::new(format!("traffic[{at}]"), error.to_string()))?;
@@ -78,6 +81,11 @@ impl Traffic {
             (None, None) => vec![format!("traffic-{at}")],
         };
         let away: Vec<bool> = names.iter().map(|name| without.contains(name)).collect();
+        // A stream without end of requests that stay away would be searched for ever.
+        let closed_loop = match away.contains(&false) {
+            true => self.closed_loop(cell.load, end),
+            false => self.closed_loop(0.0, end),
+        };
         let one = names.len() == 1;
         let stays = move |client: u32| !away[if one { 0 } else { client as usize }];
         Ok(Source {
@@ -86,6 +94,7 @@ impl Traffic {
                     .filter(move |request| stays(request.client))
                     .map(move |request| Request { at: request.at.after(from), ..request }),
             ),
+            closed_loop,
             tenancy: match one {
                 true => Tenancy::One(names.into_iter().next().unwrap_or_default()),
                 false => Tenancy::Clients(names),
@@ -103,7 +112,19 @@ impl Traffic {
             Rhythm::Poisson { rate } | Rhythm::Gamma { rate, .. } => rate,
             Rhythm::OnOff { rate, quiet_rate, .. } => rate.max(quiet_rate),
             Rhythm::Replay { .. } => 0.0,
+            // As fast as clients can be refused; `Retry-After` is a second at least.
+            Rhythm::Closed { outstanding, pause, .. } => {
+                f64::from(outstanding) / pause.unwrap_or(Span::from_secs(1)).secs_f64()
+            }
         }
+    }
+
+    /// The clients that keep requests outstanding, if its clients do so.
+    fn closed_loop(&self, load: f64, end: Span) -> Option<ClosedLoop> {
+        let Rhythm::Closed { outstanding, think, pause } = self.rhythm else { return None };
+        let outstanding = (f64::from(outstanding) * load).round() as u32;
+        let [from, until] = [self.from, end].map(|span| Time::ZERO.after(span));
+        Some(ClosedLoop { outstanding, from, until, think, pause })
     }
 
     fn bands(&self) -> Bands {
@@ -142,6 +163,7 @@ impl Rhythm {
                 Process::OnOff { rate, quiet_rate, on, off, periods }
             }
             Self::Replay { speed } => Process::Replay { speed: speed * load },
+            Self::Closed { .. } => Process::OnDemand,
         }
     }
 }

@@ -22,7 +22,8 @@ impl<'de> Deserialize<'de> for DurationText {
     }
 }
 
-fn parse(text: &str) -> Option<Span> {
+/// The length of time that a text gives, if it gives one.
+pub(super) fn parse(text: &str) -> Option<Span> {
     let (number, secs) = UNITS
         .iter()
         .find_map(|(unit, secs)| text.strip_suffix(unit).map(|number| (number, secs)))?;

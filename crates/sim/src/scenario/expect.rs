@@ -18,6 +18,8 @@ pub struct Expectation {
     pub load: Option<f64>,
     /// The policy whose figure it is divided by.
     pub over: Option<usize>,
+    /// Which figure of that policy this is, where it is not the same one.
+    pub over_figure: Option<Figure>,
     /// The least it may be.
     pub min: f64,
     /// The most it may be.
@@ -46,6 +48,8 @@ pub struct Verdict {
 pub(crate) struct Sample {
     cell: Cell,
     values: Vec<Option<f64>>,
+    /// The values that the others may be divided by.
+    bases: Vec<Option<f64>>,
 }
 
 /// One expectation in one place.
@@ -63,7 +67,13 @@ struct Case<'a> {
 impl Scenario {
     pub(crate) fn sample(&self, cell: Cell, history: &History) -> Sample {
         let value = |expected: &Expectation| expected.figure.value(history, &self.slo);
-        Sample { cell, values: self.expected.iter().map(value).collect() }
+        let values: Vec<Option<f64>> = self.expected.iter().map(value).collect();
+        let base = |(expected, same): (&Expectation, &Option<f64>)| match &expected.over_figure {
+            Some(figure) => figure.value(history, &self.slo),
+            None => *same,
+        };
+        let bases = self.expected.iter().zip(&values).map(base).collect();
+        Sample { cell, values, bases }
     }
 
     /// Judges every expectation whose cells have been run: of a part of a scenario only a part can
@@ -89,14 +99,17 @@ impl Case<'_> {
         let expected = &self.scenario.expected[self.at];
         let meant = expected.policy.is_none_or(|only| only == self.policy)
             && expected.load.is_none_or(|only| only == self.load)
-            && expected.over != Some(self.policy);
+            && (expected.over != Some(self.policy) || expected.over_figure.is_some());
         if !meant {
             return None;
         }
-        let mean = self.mean(samples, self.policy)?;
+        let mean = self.mean(samples, self.policy, |sample| &sample.values)?;
         let value = match expected.over {
             None => mean,
-            Some(over) => mean.zip(self.mean(samples, over)?).map(|(value, base)| value / base),
+            Some(over) => {
+                let base = self.mean(samples, over, |sample| &sample.bases)?;
+                mean.zip(base).map(|(value, base)| value / base)
+            }
         };
         let kept = value.is_some_and(|value| (expected.min..=expected.max).contains(&value));
         let load = (self.scenario.loads.len() > 1).then_some(self.load);
@@ -105,10 +118,15 @@ impl Case<'_> {
     }
 
     /// The mean over the seeds; the inner nothing where a run has no such figure.
-    fn mean(self, samples: &[Sample], policy: usize) -> Option<Option<f64>> {
+    fn mean(
+        self,
+        samples: &[Sample],
+        policy: usize,
+        of: fn(&Sample) -> &Vec<Option<f64>>,
+    ) -> Option<Option<f64>> {
         let same = |sample: &&Sample| sample.cell.policy == policy && sample.cell.load == self.load;
         let values: Vec<Option<f64>> =
-            samples.iter().filter(same).map(|sample| sample.values[self.at]).collect();
+            samples.iter().filter(same).map(|sample| of(sample)[self.at]).collect();
         if values.is_empty() {
             return None;
         }
@@ -124,7 +142,11 @@ impl fmt::Display for Case<'_> {
         let expected = &scenario.expected[at];
         write!(f, "{} under {}", expected.figure, scenario.policies[policy].name)?;
         if let Some(over) = expected.over {
-            write!(f, " over that under {}", scenario.policies[over].name)?;
+            let name = &scenario.policies[over].name;
+            match &expected.over_figure {
+                Some(figure) => write!(f, " over {figure} under {name}")?,
+                None => write!(f, " over that under {name}")?,
+            }
         }
         match (expected.min.is_finite(), expected.max.is_finite()) {
             (true, true) => write!(f, " is {} to {}", expected.min, expected.max),

@@ -2,7 +2,7 @@
 
 use flow::{AutoBound, BANDS, Band, Span, Time};
 
-use super::ScenarioError;
+use super::{ScenarioError, duration};
 use crate::measure::{EngineMoment, History, Outcome, Record, Slo, Stat, Window};
 
 /// A number that a run gives.
@@ -23,6 +23,10 @@ pub enum Measure {
     Requests,
     /// Requests per second answered within the objective.
     Goodput,
+    /// The part of the requests answered in full that were answered within the objective.
+    GoodputShare,
+    /// Requests per second answered in full whose first token came within this time.
+    Within(Span),
     /// The part of the requests that was answered in full.
     Served,
     /// The part that the gateway refused or let expire.
@@ -64,6 +68,8 @@ pub enum Point {
     P99,
     /// The mean.
     Mean,
+    /// The largest.
+    Max,
 }
 
 /// Which requests count; all of them where nothing is said.
@@ -81,10 +87,11 @@ pub struct Scope {
     pub until: Option<Time>,
 }
 
-const PLAIN: [(&str, Measure); 17] = [
+const PLAIN: [(&str, Measure); 18] = [
     ("throughput", Measure::Throughput),
     ("requests", Measure::Requests),
     ("goodput", Measure::Goodput),
+    ("goodput-share", Measure::GoodputShare),
     ("served", Measure::Served),
     ("refused", Measure::Refused),
     ("gave-up", Measure::GaveUp),
@@ -109,8 +116,9 @@ const SPREAD: [(&str, AtPoint); 4] = [
     ("wait", Measure::Wait),
     ("tpot", Measure::Tpot),
 ];
-const POINTS: [(&str, Point); 3] =
-    [("p50", Point::P50), ("p99", Point::P99), ("mean", Point::Mean)];
+const POINTS: [(&str, Point); 4] =
+    [("p50", Point::P50), ("p99", Point::P99), ("mean", Point::Mean), ("max", Point::Max)];
+const WITHIN: &str = "within.";
 pub(crate) const BAND_NAMES: [&str; BANDS] = ["best-effort", "normal", "high", "critical"];
 
 // === impl Measure ===
@@ -124,10 +132,13 @@ impl Measure {
             let (_, point) = POINTS.iter().find(|(known, _)| *known == point)?;
             Some(make(*point))
         };
-        plain.or_else(spread).ok_or_else(|| {
+        let within = || Some(Self::Within(duration::parse(text.strip_prefix(WITHIN)?)?));
+        plain.or_else(spread).or_else(within).ok_or_else(|| {
             let plain = PLAIN.map(|(name, _)| name).join(", ");
             let spread = SPREAD.map(|(name, _)| name).join(", ");
-            let hint = format!("one of {plain}; or one of {spread} with .p50, .p99 or .mean");
+            let hint = format!(
+                "one of {plain}; one of {spread} with .p50, .p99, .mean or .max; or within.2s"
+            );
             ScenarioError::new(key, format!("`{text}` is not a figure; give {hint}"))
         })
     }
@@ -145,6 +156,9 @@ impl Measure {
     }
 
     fn name(self) -> String {
+        if let Self::Within(limit) = self {
+            return format!("{WITHIN}{}s", limit.secs_f64());
+        }
         if let Some((name, _)) = PLAIN.iter().find(|(_, measure)| *measure == self) {
             return (*name).to_owned();
         }
@@ -176,10 +190,11 @@ impl Figure {
         match self.measure {
             Measure::Throughput => rate(produced.prompt + produced.output),
             Measure::Requests => rate(produced.requests),
-            Measure::Goodput => {
-                let good = self.records(history).filter(|record| slo.is_kept_by(record)).count();
-                let secs = self.secs(history);
-                (secs > 0.0).then(|| good as f64 / secs)
+            Measure::Goodput => self.rate(history, |record| slo.is_kept_by(record)),
+            Measure::Within(limit) => self.rate(history, |record| record.began_within(limit)),
+            Measure::GoodputShare => {
+                let served = |record: &&Record| record.outcome == Outcome::Served;
+                part(self.records(history).filter(served), |record| slo.is_kept_by(record))
             }
             Measure::Served => self.part(history, |outcome| outcome == Outcome::Served),
             Measure::Refused => {
@@ -188,11 +203,7 @@ impl Figure {
             Measure::GaveUp => self.part(history, |outcome| outcome == Outcome::GaveUp),
             Measure::Failed => self.part(history, |outcome| outcome == Outcome::Failed),
             Measure::Open => self.part(history, |outcome| outcome == Outcome::Open),
-            Measure::Started => {
-                let all = self.records(history).count();
-                let started = self.records(history).filter(|record| record.streamed > 0).count();
-                (all > 0).then(|| started as f64 / all as f64)
-            }
+            Measure::Started => part(self.records(history), |record| record.streamed > 0),
             Measure::InFlight => self.sampled(history, |engines| {
                 engines.iter().map(|engine| f64::from(engine.in_flight)).sum()
             }),
@@ -228,11 +239,16 @@ impl Figure {
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
+    /// How many of the requests are like this, for each second in which requests count.
+    fn rate(&self, history: &History, like: impl Fn(&Record) -> bool) -> Option<f64> {
+        let count = self.records(history).filter(|record| like(record)).count();
+        let secs = self.secs(history);
+        (secs > 0.0).then(|| count as f64 / secs)
+    }
+
     /// The part of the requests that ended like this.
     fn part(&self, history: &History, like: fn(Outcome) -> bool) -> Option<f64> {
-        let all = self.records(history).count();
-        let part = self.records(history).filter(|record| like(record.outcome)).count();
-        (all > 0).then(|| part as f64 / all as f64)
+        part(self.records(history), |record| like(record.outcome))
     }
 
     fn point(
@@ -246,6 +262,7 @@ impl Figure {
             Point::P50 => stat.p50,
             Point::P99 => stat.p99,
             Point::Mean => stat.mean,
+            Point::Max => stat.max,
         };
         Some(span.secs_f64())
     }
@@ -256,6 +273,17 @@ impl Figure {
         };
         history.records.iter().filter(counts)
     }
+}
+
+/// The part of these requests that is like this; nothing where there are none.
+fn part<'a>(
+    records: impl Iterator<Item = &'a Record>,
+    like: impl Fn(&Record) -> bool,
+) -> Option<f64> {
+    let mut counts = [0u64; 2];
+    records.for_each(|record| counts[usize::from(like(record))] += 1);
+    let all = counts[0] + counts[1];
+    (all > 0).then(|| counts[1] as f64 / all as f64)
 }
 
 // === impl Scope ===

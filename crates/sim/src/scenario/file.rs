@@ -72,6 +72,9 @@ pub(super) struct Traffic {
     pub(super) off: Option<DurationText>,
     pub(super) periods: Option<Periods>,
     pub(super) speed: Option<f64>,
+    pub(super) outstanding: Option<u32>,
+    pub(super) think: Option<DurationText>,
+    pub(super) pause: Option<DurationText>,
     pub(super) tenant: Option<String>,
     pub(super) band: Option<Band>,
     pub(super) bands: Option<BTreeMap<Band, f64>>,
@@ -86,6 +89,7 @@ pub(super) enum Arrivals {
     Gamma,
     OnOff,
     Replay,
+    Closed,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -202,6 +206,7 @@ pub(super) struct Expect {
     pub(super) policy: Option<String>,
     pub(super) load: Option<f64>,
     pub(super) over: Option<String>,
+    pub(super) over_figure: Option<String>,
     pub(super) min: Option<f64>,
     pub(super) max: Option<f64>,
 }

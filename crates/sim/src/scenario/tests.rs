@@ -1,5 +1,6 @@
 //! Scenarios as people write them, right and wrong.
 
+mod closed_loop;
 mod figures;
 
 use std::sync::Arc;

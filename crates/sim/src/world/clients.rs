@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use flow::Band;
+use flow::{Band, Span, Time};
 
 use super::event_queue::Event;
 use super::{Bands, Open, Source, Stage, Tenancy, World};
@@ -15,7 +15,10 @@ use crate::random::Random;
 pub(super) struct ClientSource {
     source: Source,
     next: Option<Request>,
+    /// Clients of a closed loop that will send again at a known time.
+    returning: u32,
     random: Random,
+    think_random: Random,
     /// The tenants of its clients, as far as they have been seen.
     tenants: BTreeMap<u32, u32>,
 }
@@ -28,22 +31,42 @@ impl ClientSource {
         let tap = |(at, source): (usize, Source)| Self {
             source,
             next: None,
+            returning: 0,
             random: random.fork(&format!("bands of source {at}")),
+            think_random: random.fork(&format!("thinking of source {at}")),
             tenants: BTreeMap::new(),
         };
         sources.into_iter().enumerate().map(tap).collect()
     }
 
+    /// Whether no request is on its way. A closed loop may send again while one of its own is open.
     pub(super) fn is_dry(&self) -> bool {
-        self.next.is_none()
+        self.next.is_none() && self.returning == 0
+    }
+
+    /// The request that is sent now.
+    fn take(&mut self) -> Option<Request> {
+        if self.source.closed_loop.is_none() {
+            return self.next.take();
+        }
+        self.returning -= 1;
+        self.source.arrivals.next()
     }
 }
 
 // === impl World ===
 
 impl World<'_> {
+    /// Waits for the first request of a source, or for the first one of each client in its loop.
+    pub(super) fn open_source(&mut self, at: usize) {
+        let Some(clients) = self.sources[at].source.closed_loop else { return self.pull(at) };
+        for _ in 0..clients.outstanding {
+            self.send_at(at, Some(clients.from).filter(|&from| from < clients.until));
+        }
+    }
+
     /// Takes the next request from a source and waits for its time.
-    pub(super) fn pull(&mut self, at: usize) {
+    fn pull(&mut self, at: usize) {
         let tap = &mut self.sources[at];
         let end = self.rules.arrivals_end;
         tap.next = tap.source.arrivals.next().filter(|request| request.at < end);
@@ -53,7 +76,7 @@ impl World<'_> {
     }
 
     pub(super) fn arrive(&mut self, at: usize) {
-        let Some(arrived) = self.sources[at].next.take() else { return };
+        let Some(arrived) = self.sources[at].take() else { return };
         let tenant = self.tenant_of(at, arrived.client);
         let tap = &mut self.sources[at];
         let band = tap.source.bands.draw(&mut tap.random);
@@ -62,14 +85,40 @@ impl World<'_> {
         let known = &self.tenants[tenant as usize];
         let arrival = Arrival { tenant, band, prompt, output };
         let request = self.recorder.arrived(arrival, known.weight, self.now);
-        self.open.push(Open { stage: Stage::Waiting, prefix });
+        self.open.push(Open { stage: Stage::Waiting, source: at as u32, prefix });
         self.open_count += 1;
         if let Some(patience) = patience {
             self.event_queue.add(self.now.after(patience), Event::GiveUp(request));
         }
         self.policy.offer(&Offer { request, tenant, known, band, prompt, ttl }, self.now);
         self.apply_decisions();
-        self.pull(at);
+        if self.sources[at].source.closed_loop.is_none() {
+            self.pull(at);
+        }
+    }
+
+    /// The client of a request that was answered, or that it gave up, may send its next one.
+    pub(super) fn send_next(&mut self, request: RequestId) {
+        let (at, now) = (self.open[request as usize].source as usize, self.now);
+        let tap = &mut self.sources[at];
+        let Some(clients) = tap.source.closed_loop else { return };
+        let next = clients.after_response(now, &mut tap.think_random);
+        self.send_at(at, next);
+    }
+
+    /// The client of a request that was refused, or that failed, may try again.
+    pub(super) fn try_again(&mut self, request: RequestId, retry_after: Option<Span>) {
+        let at = self.open[request as usize].source as usize;
+        let Some(clients) = self.sources[at].source.closed_loop else { return };
+        let next = clients.after_refusal(self.now, retry_after);
+        self.send_at(at, next);
+    }
+
+    /// A client in a closed loop sends at this time, if it still does.
+    fn send_at(&mut self, at: usize, time: Option<Time>) {
+        let Some(time) = time.filter(|&time| time < self.rules.arrivals_end) else { return };
+        self.sources[at].returning += 1;
+        self.event_queue.add(time, Event::Arrive(at as u32));
     }
 
     /// A client has waited long enough for its first token.

@@ -21,8 +21,9 @@ impl World<'_> {
                     let arrives = self.one_way();
                     self.event_queue.add(arrives, Event::Submit(request, engine));
                 }
-                Decision::Refuse { request, why } => {
+                Decision::Refuse { request, why, retry_after } => {
                     self.close(request, Outcome::Refused(why), None);
+                    self.try_again(request, retry_after);
                 }
             }
         }
@@ -100,6 +101,12 @@ impl World<'_> {
         open.prefix = Default::default();
         self.open_count -= 1;
         self.recorder.ended(request, outcome, self.now);
+        match outcome {
+            Outcome::Served | Outcome::GaveUp => self.send_next(request),
+            Outcome::Failed => self.try_again(request, None),
+            // Who refuses says when to come back.
+            Outcome::Refused(_) | Outcome::Open => {}
+        }
     }
 
     /// When something sent now is at the other side.

@@ -37,9 +37,19 @@ pub(super) fn expectation(
     let file::Expect { band, tenant, except, from, until, .. } = given;
     let scope = scope(*band, (tenant, except.as_slice()), [*from, *until]);
     one_line(format!("{key}.head"), &given.head)?;
+    let over_figure = given.over_figure.as_ref();
+    let over_key = format!("{key}.over_figure");
+    require(over_figure.is_none() || given.over.is_some(), &over_key, "needs `over`")?;
+    let over_scope = |measure: Measure| match measure.has_scope() {
+        true => scope.clone(),
+        false => Scope::default(),
+    };
+    let over_figure = over_figure.map(|name| Measure::parse(over_key, name)).transpose()?;
+    let over_figure = over_figure.map(|measure| Figure { measure, scope: over_scope(measure) });
     let expectation = Expectation {
         head: given.head.clone(),
         figure: figure(key, &given.figure, scope)?,
+        over_figure,
         policy: find("policy", &given.policy)?,
         load: given.load,
         over: find("over", &given.over)?,

@@ -8,6 +8,9 @@ use crate::scenario::duration::DurationText;
 use crate::scenario::{Lengths, Rhythm, Traffic, file};
 
 const RATE_MAX: f64 = 1e5;
+const OUTSTANDING_MAX: u32 = 100_000;
+/// A shorter pause would only repeat one refusal.
+const PAUSE_MIN: Span = Span::from_millis(10);
 
 pub(super) fn traffic(key: &str, given: &file::Traffic) -> Checked<Traffic> {
     let from = given.from.map_or(Span::ZERO, |length| length.0);
@@ -52,7 +55,7 @@ fn lengths(key: &str, given: &file::Traffic) -> Checked<Lengths> {
 }
 
 fn rhythm(key: &str, given: &file::Traffic) -> Checked<Rhythm> {
-    use file::Arrivals::{Gamma, OnOff, Poisson, Replay};
+    use file::Arrivals::{Closed, Gamma, OnOff, Poisson, Replay};
     let owned = [
         ("rate", given.rate.is_some(), &[Poisson, Gamma, OnOff][..]),
         ("cv", given.cv.is_some(), &[Gamma]),
@@ -61,6 +64,9 @@ fn rhythm(key: &str, given: &file::Traffic) -> Checked<Rhythm> {
         ("off", given.off.is_some(), &[OnOff]),
         ("periods", given.periods.is_some(), &[OnOff]),
         ("speed", given.speed.is_some(), &[Replay]),
+        ("outstanding", given.outstanding.is_some(), &[Closed]),
+        ("think", given.think.is_some(), &[Closed]),
+        ("pause", given.pause.is_some(), &[Closed]),
     ];
     for (field, is_given, kinds) in owned {
         let fits = !is_given || kinds.contains(&given.arrivals);
@@ -102,7 +108,22 @@ fn rhythm(key: &str, given: &file::Traffic) -> Checked<Rhythm> {
             require(given.trace.is_some(), format!("{key}.trace"), message)?;
             Ok(Rhythm::Replay { speed })
         }
+        Closed => closed_loop(key, given),
     }
+}
+
+fn closed_loop(key: &str, given: &file::Traffic) -> Checked<Rhythm> {
+    let outstanding = given.outstanding.unwrap_or(0);
+    let sound = (1..=OUTSTANDING_MAX).contains(&outstanding);
+    require(sound, format!("{key}.outstanding"), "give a number of requests, 1 to 100000")?;
+    let pause = given.pause.map(|length| length.0);
+    let sound = pause.is_none_or(|pause| pause >= PAUSE_MIN);
+    require(sound, format!("{key}.pause"), "must be 10ms or more")?;
+    // A client without patience would send again and again at the same moment.
+    let patience = given.patience.is_none_or(|length| length.0 > Span::ZERO);
+    require(patience, format!("{key}.patience"), "must be more than 0 in a closed loop")?;
+    let think = given.think.map_or(Span::ZERO, |length| length.0);
+    Ok(Rhythm::Closed { outstanding, think, pause })
 }
 
 fn bands(key: &str, given: &file::Traffic) -> Checked<[f64; BANDS]> {
