@@ -21,9 +21,11 @@ pub(crate) use window::{Arrival, slice_of};
 
 /// How long a count of kept places is used.
 const REVISE_EVERY: Span = Span::from_millis(250);
-/// While fewer places than one in so many come free within the window, so many are kept at least.
-/// A place that is taken then stays taken for long, and the measured rates say little.
+/// While fewer places than this share come free within the window, this share is kept for higher
+/// bands at least. A place that is taken then stays taken for long, and the rates say little.
 const START_SHARE: u64 = 16;
+/// At such a time, so many times as much is kept from flows that hold more than their share.
+const START_FLOWS: u32 = 3;
 
 /// The number of free places that are kept from asks of one band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,13 +131,13 @@ impl Reserve {
 
     fn sizes(&self, most: u32, limits: &ReserveLimits, now: Time) -> [Kept; BANDS] {
         let ends = self.window.ends_per_second(now);
-        let start = self.kept_at_start().min(most);
+        let start = self.kept_at_start();
         let mut sizes = [Kept::default(); BANDS];
         let (mut above, mut least, mut last) = (Demand::default(), 0, Kept::default());
         for band in (0..BANDS).rev() {
             let from_all = above.places_needed(ends).max(least).max(last.from_all);
             let light = above.plus(self.window.light(band, now));
-            let from_over_share = light.places_needed(ends).max(from_all).max(start);
+            let from_over_share = light.places_needed(ends).max(from_all).max(START_FLOWS * start);
             last = Kept {
                 from_all: from_all.min(most),
                 from_over_share: from_over_share.max(last.from_over_share).min(most),
@@ -152,6 +154,6 @@ impl Reserve {
     /// The places that are kept while hardly any place comes free.
     fn kept_at_start(&self) -> u32 {
         let few = self.places / START_SHARE;
-        if self.window.ends() < few { few.min(u64::from(u32::MAX)) as u32 } else { 0 }
+        if self.window.ends() < few { few.min(1 << 16) as u32 } else { 0 }
     }
 }

@@ -9,6 +9,8 @@ use crate::time::{Span, Time};
 
 const SLICES: usize = 4;
 const SLICE: Span = Span::from_secs(5);
+/// The first asks say nothing about a rate; they count as if they had come within so many seconds.
+const KNOWN_MIN: f64 = 2.0;
 
 /// An ask that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,8 @@ pub(crate) struct Window {
     slices: [Slice; SLICES],
     /// The number of the present slice since the origin of time.
     present: u64,
+    /// When the first ask arrived.
+    since: Option<Time>,
 }
 
 /// The number of the slice that a moment lies in; 0 stands for never.
@@ -66,6 +70,7 @@ impl Window {
     }
 
     pub(crate) fn arrived(&mut self, arrival: Arrival, now: Time) {
+        self.since.get_or_insert(now);
         let slice = self.now(now);
         slice.arrivals[arrival.band] += 1;
         slice.light_arrivals[arrival.band] += u64::from(arrival.light);
@@ -122,7 +127,7 @@ impl Window {
     }
 
     pub(crate) fn ends_per_second(&self, now: Time) -> f64 {
-        self.ends() as f64 / length(now)
+        self.ends() as f64 / self.length(now)
     }
 
     /// The load of all asks of a band.
@@ -144,14 +149,17 @@ impl Window {
             samples += slice.samples;
         }
         Demand {
-            arrivals_per_second: arrivals as f64 / length(now),
+            arrivals_per_second: arrivals as f64 / self.length(now),
             in_flight: in_flight as f64 / samples.max(1) as f64,
         }
     }
-}
 
-/// The length of the window in seconds: whole slices, and the part of the present one.
-fn length(now: Time) -> f64 {
-    let part = Span::from_nanos(now.nanos() % SLICE.nanos());
-    SLICE.secs_f64() * (SLICES - 1) as f64 + part.secs_f64()
+    /// The length of the window in seconds: whole slices and the part of the present one, but not
+    /// the time before the first ask.
+    fn length(&self, now: Time) -> f64 {
+        let part = Span::from_nanos(now.nanos() % SLICE.nanos());
+        let whole = SLICE.secs_f64() * (SLICES - 1) as f64 + part.secs_f64();
+        let known = now.since(self.since.unwrap_or(now)).secs_f64();
+        whole.min(known.max(KNOWN_MIN))
+    }
 }

@@ -152,8 +152,8 @@ impl Reference {
         let most = (log.places as f64 * limits.share_max) as u32;
         let ends = log.ends.iter().filter(|&&end| is_recent(end, self.clock)).count();
         let few = log.places / 16;
-        let start = if (ends as u64) < few { (few as u32).min(most) } else { 0 };
-        let ends = ends as f64 / self.window_length();
+        let start = if (ends as u64) < few { few as u32 } else { 0 };
+        let ends = ends as f64 / self.window_length(pool);
         let alone: [[u32; 2]; BANDS] = std::array::from_fn(|band| {
             let above = (band + 1..BANDS).map(|above| self.demand(pool, above, false));
             let above = above.rev().fold(Demand::default(), Demand::plus);
@@ -161,7 +161,7 @@ impl Reference {
             let least = protected.map(|least| least.max(start)).max().unwrap_or(0);
             let light = above.plus(self.demand(pool, band, true));
             let all = above.places_needed(ends).max(least);
-            [all, light.places_needed(ends).max(all).max(start)].map(|kept| kept.min(most))
+            [all, light.places_needed(ends).max(all).max(3 * start)].map(|kept| kept.min(most))
         });
         // No band has fewer places kept from it than the band above.
         std::array::from_fn(|band| {
@@ -169,9 +169,11 @@ impl Reference {
         })
     }
 
-    fn window_length(&self) -> f64 {
+    fn window_length(&self, pool: usize) -> f64 {
         let present = Span::from_nanos(self.clock.nanos() % SLICE);
-        Span::from_nanos(SLICE).secs_f64() * 3.0 + present.secs_f64()
+        let whole = Span::from_nanos(SLICE).secs_f64() * 3.0 + present.secs_f64();
+        let first = self.logs[pool].arrivals.first().map_or(self.clock, |arrival| arrival.0);
+        whole.min(self.clock.since(first).secs_f64().max(2.0))
     }
 
     fn demand(&self, pool: usize, band: usize, light: bool) -> Demand {
@@ -184,7 +186,7 @@ impl Reference {
             samples.map(|(_, counts)| counts[band][usize::from(light)]).collect();
         let sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
         Demand {
-            arrivals_per_second: arrivals.count() as f64 / self.window_length(),
+            arrivals_per_second: arrivals.count() as f64 / self.window_length(pool),
             in_flight: sum as f64 / counts.len().max(1) as f64,
         }
     }

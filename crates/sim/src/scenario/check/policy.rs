@@ -1,7 +1,7 @@
 //! Checks a policy of a scenario, and names it where the file gives no name.
 
-use flow::{ReserveLimits, Span};
 use flow::start_limiter::StartLimiterSettings;
+use flow::{ReserveLimits, Span};
 
 use super::{Checked, one_line, require, wrong};
 use crate::policy::Cost;
