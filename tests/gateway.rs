@@ -32,6 +32,7 @@ mod paths;
 mod queue_limits;
 mod queue_status;
 mod reload;
+mod reserved_places;
 mod retries;
 mod retry_after;
 mod routing;

@@ -3,7 +3,7 @@
 //! A number with a limited range is a type whose constructor checks it, so the controller does not
 //! check again.
 
-use crate::ask::BANDS;
+use crate::ask::{BANDS, Band};
 use crate::range::{Checked, check};
 use crate::route::RouteWeights;
 use crate::time::Span;
@@ -296,6 +296,16 @@ impl ReserveLimits {
     pub fn new(least: [u32; BANDS], share_max: f64) -> Checked<Self> {
         check((0.0..=0.5).contains(&share_max), "reserve_share_max", share_max, "0 to 0.5")?;
         Ok(Self { least, share_max })
+    }
+
+    /// The largest share of the places that is kept.
+    pub fn share_max(&self) -> f64 {
+        self.share_max
+    }
+
+    /// The fewest places that are kept for a band.
+    pub fn least(&self, band: Band) -> u32 {
+        self.least[band.index()]
     }
 
     pub(crate) fn is_off(&self) -> bool {

@@ -21,6 +21,7 @@ mod oracles;
 mod orders;
 mod range;
 mod reference;
+mod reserve;
 mod resilience;
 mod routing;
 mod start_limiter;

@@ -24,6 +24,7 @@ impl fmt::Display for Summary<'_> {
         self.epp(f)?;
         self.queue(f)?;
         writeln!(f, "bounds    {}", self.bounds())?;
+        writeln!(f, "reserve   {}", self.reserve())?;
         writeln!(f, "bands     {}", self.bands())?;
         self.flows(f)?;
         self.models(f)?;
@@ -94,6 +95,20 @@ impl Summary<'_> {
                 format!(
                     "watermark {watermark} {unit} a backend: bypass below {upper}, \
                      leave the queue below {lower}"
+                )
+            }
+        }
+    }
+
+    fn reserve(&self) -> String {
+        let reserve = &self.0.flow.reserve;
+        match reserve.share_max() {
+            0.0 => "no places are kept free".into(),
+            share => {
+                let percent = (share * 1e4).round() / 1e2;
+                let critical = reserve.least(Band::Critical);
+                format!(
+                    "up to {percent} % of the places, at least {critical} for critical requests"
                 )
             }
         }

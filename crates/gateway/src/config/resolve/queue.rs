@@ -2,8 +2,8 @@
 
 use flow::identity::Attribute;
 use flow::{
-    BANDS, Bounds, Cascade, Hysteresis, Settings, Span, StockUnit, UrgencyWeights, Weight,
-    WorkloadLimits,
+    BANDS, Bounds, Cascade, Hysteresis, ReserveLimits, Settings, Span, StockUnit, UrgencyWeights,
+    Weight, WorkloadLimits,
 };
 
 use super::flows;
@@ -56,6 +56,7 @@ pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
     settings.bounds = bounds(section);
     settings.stock = section.get("stock");
     settings.pace_max = section.given("pace_max").map(clock::span);
+    settings.reserve = reserve(section);
     // A value with a problem may be the watermark.
     if section.report().has_problems_in(&["controller"]) {
         return;
@@ -69,6 +70,12 @@ pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
         }
         _ => {}
     }
+}
+
+/// The places that are kept free. The schema has checked the share.
+fn reserve(section: &Section<'_>) -> ReserveLimits {
+    let least = [0, 0, 0, section.get("reserve_min")];
+    ReserveLimits::new(least, section.get("reserve_share_max")).unwrap_or_default()
 }
 
 /// Any of the keys fixes the bounds. Without one they are automatic.

@@ -153,6 +153,19 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
             "Automatic bounds keep the mean time between two tokens of a stream within this.",
         )
         .unset("no limit"),
+        key(
+            "reserve_share_max",
+            Number(Range::closed(0.0, 0.5)),
+            "The largest share of the places that is kept free for requests that must not wait: \
+             those of higher bands, and of flows that hold less than their share. 0 keeps none.",
+        )
+        .default("0.1875"),
+        key(
+            "reserve_min",
+            count(0, 1000),
+            "The fewest places that are kept free for critical requests, within that share.",
+        )
+        .default("1"),
     ],
 )
 .camel_case()

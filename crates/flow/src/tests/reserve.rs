@@ -1,0 +1,163 @@
+//! Reserved places: the last free places of a pool are kept for asks that must not wait.
+
+use super::fixture::{Fixture, limited_to};
+use crate::{Ask, Band, ReserveLimits, Settings, Span, Ticket, Verdict};
+
+const PLACES: u32 = 64;
+
+fn reserving() -> Settings {
+    let reserve = ReserveLimits::new([0, 0, 0, 1], 0.1875).unwrap();
+    let settings = limited_to(PLACES.into());
+    let ttl = Span::from_secs(3600);
+    let class = crate::FlowClass { capacity: 10_000, ttl, ..settings.default_class };
+    Settings { reserve, total_capacity: 10_000, default_class: class, ..settings }
+}
+
+/// Offers `count` asks of a flow in a band; returns the tickets of those granted at once.
+fn flood(fixture: &mut Fixture, flow: &str, band: Band, count: u32) -> Vec<Ticket> {
+    let granted = |verdict| match verdict {
+        Verdict::Granted { ticket, .. } => Some(ticket),
+        _ => None,
+    };
+    (0..count).filter_map(|_| granted(fixture.send(flow, band))).collect()
+}
+
+fn is_granted(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Granted { .. })
+}
+
+/// A flood takes every place at once, and its responses last: what it leaves free serves a quiet
+/// tenant and critical asks.
+#[test]
+fn o01_the_first_flood_leaves_places_for_others() {
+    let mut fixture = Fixture::new(reserving(), 1);
+    let taken = flood(&mut fixture, "flood", Band::Normal, 250);
+    assert_eq!(taken.len(), 52, "a flow over its share leaves three sixteenths");
+    let quiet = flood(&mut fixture, "quiet", Band::Normal, 20);
+    assert_eq!(quiet.len(), 8, "a band leaves a sixteenth for the bands above");
+    let critical = flood(&mut fixture, "pager", Band::Critical, 20);
+    assert_eq!(critical.len(), 4, "critical asks take the last place");
+    assert_eq!(fixture.gate.in_flight(), PLACES);
+}
+
+/// Once responses end, a tenant that is alone loses one place, which is kept for critical asks.
+#[test]
+fn o01_a_lone_tenant_loses_only_the_least_reserve() {
+    let mut fixture = Fixture::new(reserving(), 1);
+    let mut running = flood(&mut fixture, "only", Band::Normal, 400);
+    for _ in 0..200 {
+        fixture.pass(Span::from_millis(100));
+        fixture.settle(running.remove(0), 1);
+        running.extend(fixture.granted());
+    }
+    assert_eq!(running.len() as u32, PLACES - 1);
+    assert!(is_granted(fixture.send("pager", Band::Critical)));
+}
+
+/// The more asks of higher bands come, the more places are kept for them, up to the largest share.
+#[test]
+fn o01_the_reserve_follows_the_protected_asks() {
+    let kept_at = |critical_every: u64| {
+        let mut fixture = Fixture::new(reserving(), 1);
+        let mut running = flood(&mut fixture, "flood", Band::Normal, 3000);
+        for step in 0..400u64 {
+            fixture.pass(Span::from_millis(100));
+            if step.is_multiple_of(critical_every) {
+                match fixture.send("pager", Band::Critical) {
+                    Verdict::Granted { ticket, .. } => running.push(ticket),
+                    other => panic!("{other:?}"),
+                }
+            }
+            fixture.settle(running.remove(0), 1);
+            running.extend(fixture.granted());
+        }
+        PLACES as usize - running.len()
+    };
+    let (rare, often) = (kept_at(40), kept_at(2));
+    assert!(rare <= 2, "{rare} places for one ask in four seconds");
+    assert!((4..=12).contains(&often), "{often} places for five asks a second");
+}
+
+/// A flow that holds no more than its share is never held back for others.
+#[test]
+fn o01_a_flow_below_its_share_is_not_held_back() {
+    let mut fixture = Fixture::new(reserving(), 1);
+    let first = flood(&mut fixture, "a", Band::Normal, 400);
+    let second = flood(&mut fixture, "b", Band::Normal, 400);
+    // All responses of the first flow end; both flows wait.
+    let mut of_a = 0;
+    for ticket in first.into_iter().chain(second) {
+        fixture.pass(Span::from_millis(50));
+        fixture.settle(ticket, 1);
+        of_a += fixture.granted().len();
+    }
+    assert!(of_a > 0);
+    let flows: Vec<u32> = fixture.gate.flows().map(|flow| flow.in_flight).collect();
+    assert!(flows.iter().all(|&count| count >= PLACES / 3), "{flows:?}");
+}
+
+/// Q03: flows that wait all the time share equally although places are kept from them.
+#[test]
+fn q03_kept_places_leave_backlogged_flows_equal() {
+    let mut fixture = Fixture::new(reserving(), 1);
+    let mut running = flood(&mut fixture, "a", Band::Normal, 4000);
+    running.extend(flood(&mut fixture, "b", Band::Normal, 4000));
+    let mut counts = std::collections::BTreeMap::new();
+    for step in 0..2400 {
+        fixture.pass(Span::from_millis(20));
+        fixture.settle(running.remove(step % running.len()), 1);
+        for ticket in fixture.granted() {
+            // At first the second flow holds less than its share, and may go ahead.
+            *counts.entry(flow_of(&fixture, ticket)).or_insert(0) += i32::from(step >= 400);
+            running.push(ticket);
+        }
+    }
+    let counts: Vec<i32> = counts.into_values().collect();
+    assert!(counts[0].abs_diff(counts[1]) <= 2, "{counts:?}");
+}
+
+fn flow_of(fixture: &Fixture, ticket: Ticket) -> u32 {
+    let slot = fixture.gate.asks.find(ticket).unwrap();
+    fixture.gate.flow_queues[fixture.gate.asks[slot].flow_queue].flow
+}
+
+/// An ask that goes ahead of a flow which is held back does not move virtual time past that flow,
+/// and its own lead stays one step: it neither takes nor saves up credit.
+#[test]
+fn q03_going_ahead_of_a_held_flow_earns_and_costs_at_most_one_step() {
+    let mut fixture = Fixture::new(reserving(), 1);
+    flood(&mut fixture, "flood", Band::Normal, 250);
+    let clock = |fixture: &Fixture| fixture.gate.fair_queues[0][Band::Normal.index()].clock.now();
+    let before = clock(&fixture);
+    for _ in 0..8 {
+        let ask = Ask { cost: 1000, ..fixture.ask("quiet") };
+        assert!(is_granted(fixture.offer(ask)));
+    }
+    assert_eq!(clock(&fixture), before, "virtual time passed a flow that is held back");
+    let quiet = fixture.gate.flow_queues.ids().map(|at| &fixture.gate.flow_queues[at]);
+    let tags: Vec<u64> = quiet.map(|flow_queue| flow_queue.tag - before).collect();
+    let step = crate::Weight::ONE.stretch(1000);
+    assert!(tags.iter().all(|&lead| lead <= 2 * step), "{tags:?} beyond {step}");
+}
+
+/// Switched off, the last place is as free as the first.
+#[test]
+fn o01_without_a_reserve_one_flow_takes_every_place() {
+    let settings = Settings { reserve: ReserveLimits::OFF, ..reserving() };
+    let mut fixture = Fixture::new(settings, 1);
+    assert_eq!(flood(&mut fixture, "flood", Band::Normal, 250).len() as u32, PLACES);
+}
+
+/// Fewer than six places are too few to keep one free.
+#[test]
+fn o01_small_pools_keep_no_place() {
+    let mut fixture = Fixture::new(Settings { bounds: limited_to(5.0).bounds, ..reserving() }, 1);
+    assert_eq!(flood(&mut fixture, "flood", Band::BestEffort, 20).len(), 5);
+}
+
+/// A share beyond one half is refused.
+#[test]
+fn o01_a_share_has_a_limit() {
+    assert_eq!(ReserveLimits::new([0; 4], 0.6).unwrap_err().what, "reserve_share_max");
+    assert!(ReserveLimits::new([0; 4], f64::NAN).is_err());
+}
