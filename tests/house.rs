@@ -47,6 +47,7 @@ const FLOW: &[Room] = &[
     ("flows", &["ask", "links", "lru", "settings"]),
     ("auto", &["time"]),
     ("supply", &["ask", "auto", "links", "route", "settings", "time"]),
+    ("reserve", &["ask", "settings", "time", "weight"]),
     ("workload", &["ask", "links", "lru", "settings", "time"]),
     ("queue", &["ask", "links", "outcome", "settings", "time", "weight", "workload"]),
     ("lane_scheduler", &["queue", "weight"]),
@@ -65,13 +66,15 @@ const FLOW: &[Room] = &[
             "outcome",
             "queue",
             "route",
+            "reserve",
             "settings",
             "supply",
             "time",
+            "weight",
             "workload",
         ],
     ),
-    ("invariant", &["ask", "auto", "controller", "queue", "settings"]),
+    ("invariant", &["ask", "auto", "controller", "queue", "reserve", "settings"]),
 ];
 
 const GATEWAY: &[Room] = &[

@@ -25,6 +25,7 @@ mod first_token_time;
 mod growth;
 mod metrics;
 mod pace;
+mod places;
 mod streams;
 mod unstarted_probe;
 mod windowed_max;
@@ -195,17 +196,6 @@ impl AutoState {
         (full && !self.is_allowed_more()).then_some(AutoBound::Unstarted)
     }
 
-    /// The asks of the present mean size that the bounds on slots, pace and tokens leave room for;
-    /// `None` while no bound is known. Unstarted asks start soon, so their bound is not a place.
-    pub(crate) fn free_places(&self) -> Option<u32> {
-        let Tally { in_flight, tokens, .. } = self.tally;
-        let by_count = self.caps.slots.min(self.caps.pace).floor() - f64::from(in_flight);
-        // Not a number while no ask is in flight, which `min` ignores.
-        let by_tokens = (self.caps.tokens - tokens as f64) * f64::from(in_flight) / tokens as f64;
-        let free = by_count.min(by_tokens.ceil());
-        free.is_finite().then_some(free.max(0.0) as u32)
-    }
-
     /// Whether more than [`UNSTARTED`] asks may be unstarted. An engine prefills many short prompts
     /// in one step, so as many may be unstarted as have started before. Without that limit the
     /// first burst would go whole to an engine whose size is still unknown.
@@ -225,27 +215,6 @@ impl AutoState {
             watermark: self.watermark(),
             by_metrics: self.metrics.is_fresh(now),
         }
-    }
-
-    /// The number of asks in flight at which the backend closes, if further asks have the present
-    /// mean size and none starts: the backend is closed exactly while so many are in flight.
-    pub(crate) fn watermark(&self) -> u32 {
-        let Tally { in_flight, unstarted_prompt, tokens, .. } = self.tally;
-        let short = unstarted_prompt < PROMPT_ALLOWANCE;
-        let allowed = if short { f64::from(self.proven) } else { 0.0 };
-        let by_starts = f64::from(self.started_now()) + self.caps.unstarted.max(allowed).ceil();
-        // Not a number while no ask is in flight, which `min` ignores.
-        let by_tokens = (self.caps.tokens * f64::from(in_flight) / tokens as f64).ceil();
-        let by_count = self.caps.slots.min(self.caps.pace).floor();
-        by_starts.min(by_count).min(by_tokens).max(1.0) as u32
-    }
-
-    /// The number of asks of the present mean size that fill the backend; `None` while no bound is
-    /// known.
-    pub(crate) fn full_at(&self) -> Option<f64> {
-        let size = self.tally.tokens as f64 / f64::from(self.tally.in_flight);
-        let full = self.caps.slots.min(self.caps.pace).min(self.caps.tokens / size);
-        Some(full.max(1.0)).filter(|full| full.is_finite())
     }
 
     /// The steady mean time to first token; `None` if the last one is too old.

@@ -141,7 +141,7 @@ impl Reference {
             if self.flow_queues[at].pool == pool {
                 let count = self.in_flight_of(at);
                 counts[band.index()][0] += count;
-                counts[band.index()][1] += if over_share { 0 } else { count };
+                counts[band.index()][1] += count * u32::from(!over_share);
             }
         }
         counts

@@ -1,0 +1,39 @@
+//! The bounds of `auto`, counted in asks.
+
+use super::{AutoState, PROMPT_ALLOWANCE, Tally};
+
+// === impl AutoState ===
+
+impl AutoState {
+    /// The number of asks in flight at which the backend closes, if further asks have the present
+    /// mean size and none starts: the backend is closed exactly while so many are in flight.
+    pub(crate) fn watermark(&self) -> u32 {
+        let Tally { in_flight, unstarted_prompt, tokens, .. } = self.tally;
+        let short = unstarted_prompt < PROMPT_ALLOWANCE;
+        let allowed = if short { f64::from(self.proven) } else { 0.0 };
+        let by_starts = f64::from(self.started_now()) + self.caps.unstarted.max(allowed).ceil();
+        // Not a number while no ask is in flight, which `min` ignores.
+        let by_tokens = (self.caps.tokens * f64::from(in_flight) / tokens as f64).ceil();
+        let by_count = self.caps.slots.min(self.caps.pace).floor();
+        by_starts.min(by_count).min(by_tokens).max(1.0) as u32
+    }
+
+    /// The number of asks of the present mean size that fill the backend; `None` while no bound is
+    /// known.
+    pub(crate) fn full_at(&self) -> Option<f64> {
+        let size = self.tally.tokens as f64 / f64::from(self.tally.in_flight);
+        let full = self.caps.slots.min(self.caps.pace).min(self.caps.tokens / size);
+        Some(full.max(1.0)).filter(|full| full.is_finite())
+    }
+
+    /// The asks of the present mean size that the bounds on slots, pace and tokens leave room for;
+    /// `None` while no bound is known. Unstarted asks start soon, so their bound is not a place.
+    pub(crate) fn free_places(&self) -> Option<u32> {
+        let Tally { in_flight, tokens, .. } = self.tally;
+        let by_count = self.caps.slots.min(self.caps.pace).floor() - f64::from(in_flight);
+        // Not a number while no ask is in flight, which `min` ignores.
+        let by_tokens = (self.caps.tokens - tokens as f64) * f64::from(in_flight) / tokens as f64;
+        let free = by_count.min(by_tokens.ceil());
+        free.is_finite().then_some(free.max(0.0) as u32)
+    }
+}
