@@ -40,7 +40,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "an idle backend does not open its pool",
-        file: "supply.rs",
+        file: "supply/places.rs",
         site: "«empty > 0» || stock <",
         instead: "false",
         noticed_by: "c07_an_idle_backend",
@@ -104,8 +104,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the lowest band goes first",
         file: "controller/dispatch.rs",
-        site: "«by_band.find_map(|fair_queue| fair_queue.first(has_room))»",
-        instead: "by_band.rev().find_map(|fair_queue| fair_queue.first(has_room))",
+        site: "fair_queues[«band»].first(reach, has_room)",
+        instead: "BANDS - 1 - band",
         noticed_by: "p03_strict_bands",
     },
     Mutant {
@@ -250,7 +250,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "the watermark of auto leaves out unstarted asks",
-        file: "auto.rs",
+        file: "auto/places.rs",
         site: "«by_starts.min(by_count)».min(by_tokens)",
         instead: "by_count",
         noticed_by: "c10_the_watermark",

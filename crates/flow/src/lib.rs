@@ -40,8 +40,9 @@
 //!
 //! Where to look: [`Controller`] has the verbs; `queue` the fair queue and its mathematics;
 //! `capacity` decides which asks may wait; `supply` has the backends and their stock, `auto` their
-//! self-tuning bounds, `reserve` the places kept free, `route` the choice of a backend; `drain_rate` measures how fast the queue
-//! drains; [`identity`] names flows; `workload` is the registry behind the `workload` order.
+//! self-tuning bounds, `reserve` the places kept free, `route` the choice of a backend;
+//! `drain_rate` measures how fast the queue drains; [`identity`] names flows; `workload` is the
+//! registry behind the `workload` order.
 //!
 //! For batch work: [`budget`] counts how many requests a reading of a gate allows,
 //! [`start_limiter`] when the next one may start, [`aimd`] adapts a window where there is nothing

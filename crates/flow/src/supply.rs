@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ask::{BackendId, ModelId};
 use crate::links::NONE;
-use crate::settings::{Hysteresis, Room};
 use backend::Trial;
 
 pub(crate) use backend::Backend;
@@ -330,33 +329,6 @@ impl Supply {
     pub(crate) fn pool_listed(&self, model: ModelId) -> Option<u32> {
         let listed = |pool: u32| !self.pools[pool as usize].members.is_empty();
         self.pool_of(model).filter(|&pool| listed(pool) || self.expected.contains(&model))
-    }
-
-    /// Whether the mean stock of a pool's ready backends is below the bound, or one of them has no
-    /// stock. Then at least one backend is below the bound: not all can be above the mean.
-    pub(crate) fn is_open(&self, pool: u32, room: Room) -> bool {
-        let Pool { stock, ready, empty, open, .. } = self.pools[pool as usize];
-        match room {
-            Room::Below(bound) => {
-                empty > 0 || stock < bound.saturating_mul(ready).div_ceil(Hysteresis::ONE)
-            }
-            Room::Open => open > 0,
-        }
-    }
-
-    /// Whether one backend may be granted an ask.
-    pub(crate) fn has_room(&self, backend: u32, room: Room) -> bool {
-        let backend = &self.backends[backend as usize];
-        match room {
-            Room::Below(bound) => backend.ready && backend.stock < bound.div_ceil(Hysteresis::ONE),
-            Room::Open => backend.open,
-        }
-    }
-
-    /// Whether a backend is open under `auto`, and its free places.
-    pub(crate) fn openness(&self, backend: u32) -> (bool, Option<u32>) {
-        let backend = &self.backends[backend as usize];
-        (backend.open, backend.free)
     }
 
     /// Recounts which backends are open, for checks.

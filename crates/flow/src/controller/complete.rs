@@ -203,9 +203,12 @@ impl Controller {
         let (flow, was_at_limit) = self.release(slot);
         self.counters.settled += 1;
         self.end(slot, now);
-        // The backend may have left the domain of the ask, where fewer places may be kept now.
-        self.dispatch(self.supply.pools[pool as usize].domain, now);
         self.dispatch_after(backend, was_at_limit.then_some(flow), now);
+        let domain = self.supply.pools[pool as usize].domain;
+        if domain != self.supply.backends[backend as usize].domain {
+            // The backend has left the domain of the ask, where fewer places may be kept now.
+            self.dispatch(domain, now);
+        }
     }
 
     /// Returns the stock of an ask in flight; returns its flow, and whether that was at its limit.

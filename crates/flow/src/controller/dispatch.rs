@@ -2,7 +2,7 @@
 
 use super::Controller;
 use super::routing::Route;
-use crate::ask::Band;
+use crate::ask::{BANDS, Band};
 use crate::outcome::Event;
 use crate::queue::asks::Phase;
 use crate::queue::flow_queue::FlowQueue;
@@ -107,10 +107,10 @@ impl Controller {
         }
         let has_room = |backend| self.supply.has_room(backend, room);
         let free = self.free_places(pool, room);
-        let mut by_band = self.fair_queues[pool as usize].iter().enumerate().rev();
-        by_band.find_map(|(band, fair_queue)| {
+        let fair_queues = &self.fair_queues[pool as usize];
+        (0..BANDS).rev().find_map(|band| {
             let reach = self.reach(pool, band, free)?;
-            fair_queue.first(reach, has_room)
+            fair_queues[band].first(reach, has_room)
         })
     }
 

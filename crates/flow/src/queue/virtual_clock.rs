@@ -98,8 +98,8 @@ impl VirtualClock {
         self.bounded(tag + weight.stretch(cost))
     }
 
-    /// The tag of a flow after a grant of this cost ahead of a flow with a lesser tag, which is held
-    /// back. Virtual time does not pass the tag of that flow, and this flow's lead stays one step.
+    /// The tag of a flow after a grant of this cost ahead of a flow with a lesser tag, which is
+    /// held back. Virtual time does not pass that tag, and this flow's lead stays one step.
     pub(crate) fn serve_ahead(&mut self, held: u64, tag: u64, weight: Weight, cost: u32) -> u64 {
         self.now = self.now.max(held);
         self.bounded(tag.max(self.now + weight.stretch(cost)))

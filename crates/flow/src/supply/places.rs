@@ -1,4 +1,4 @@
-//! Places: how many asks a pool has room for.
+//! Places: whether a pool has room, and for how many asks.
 //!
 //! With a bound in tokens, a place is as large as the mean ask in flight.
 
@@ -8,6 +8,33 @@ use crate::settings::{Hysteresis, Room, StockUnit};
 // === impl Supply ===
 
 impl Supply {
+    /// Whether the mean stock of a pool's ready backends is below the bound, or one of them has no
+    /// stock. Then at least one backend is below the bound: not all can be above the mean.
+    pub(crate) fn is_open(&self, pool: u32, room: Room) -> bool {
+        let Pool { stock, ready, empty, open, .. } = self.pools[pool as usize];
+        match room {
+            Room::Below(bound) => {
+                empty > 0 || stock < bound.saturating_mul(ready).div_ceil(Hysteresis::ONE)
+            }
+            Room::Open => open > 0,
+        }
+    }
+
+    /// Whether one backend may be granted an ask.
+    pub(crate) fn has_room(&self, backend: u32, room: Room) -> bool {
+        let backend = &self.backends[backend as usize];
+        match room {
+            Room::Below(bound) => backend.ready && backend.stock < bound.div_ceil(Hysteresis::ONE),
+            Room::Open => backend.open,
+        }
+    }
+
+    /// Whether a backend is open under `auto`, and its free places.
+    pub(crate) fn openness(&self, backend: u32) -> (bool, Option<u32>) {
+        let backend = &self.backends[backend as usize];
+        (backend.open, backend.free)
+    }
+
     /// The free places of a pool, counted up to `enough`. A pool with an idle backend has enough:
     /// no backend is kept idle while an ask waits.
     pub(crate) fn free_places(&self, pool: u32, room: Room, enough: u32) -> u32 {

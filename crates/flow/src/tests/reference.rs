@@ -3,8 +3,9 @@
 //! Lists and scans only: no heap, no wheel, no links, no fixed width. It returns what the
 //! controller must return, except predicted waits. Sets of backends and settings are constant.
 //!
-//! `fair` has virtual time, `place` the backends, `reserve` the kept places, `registry` the workloads; `admission` decides
-//! which asks may wait, `dispatch` which ask goes; `history` draws the events of a run.
+//! `fair` has virtual time, `place` the backends, `reserve` the kept places, `registry` the
+//! workloads; `admission` decides which asks may wait, `dispatch` which ask goes; `history` draws
+//! the events of a run.
 
 mod admission;
 mod dispatch;
