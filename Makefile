@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo setup test check loop bench soak simulate study docs
+.PHONY: help demo setup test check loop bench soak simulate study overload docs
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -27,6 +27,9 @@ loop: ## the core's own tests, for working on it
 
 study: ## the watermark that tunes itself against the best fixed one, on recorded traffic
 	$(CARGO) run --release -- simulate scenarios/auto --document docs/benchmarks.md
+
+overload: ## the start of a flood, a standing queue, bursts, and goodput on recorded traffic
+	$(CARGO) run --release -- simulate scenarios/overload --document docs/benchmarks.md
 
 bench: ## the core against a bare structure, the gateway against a bare proxy, the picker against Envoy alone, batch work
 	$(CARGO) run --release -p bench -- gateway

@@ -134,6 +134,30 @@ fn d02_the_start_limiter_protects_interactive_users_and_outdoes_fixed_budgets() 
     keeps_cases("batch/start-limiter.toml", "");
 }
 
+/// The first ten seconds of a flood that keeps 250 requests outstanding.
+#[test]
+fn the_start_of_a_flood_keeps_its_limits() {
+    keeps_cases("overload/start-of-flood.toml", "");
+}
+
+/// One load here; `make overload` plays all of them with five seeds.
+#[test]
+fn a_standing_queue_keeps_its_limits() {
+    keeps(&root().join("scenarios/overload/standing-queue.toml"), Some(1.5));
+}
+
+#[test]
+fn bursts_are_waited_through() {
+    keeps_cases("overload/bursts-waited.toml", "6");
+    keeps(&root().join("scenarios/overload/bursts-on-off.toml"), Some(0.7));
+}
+
+/// One engine and one trace here; `make overload` plays sixteen of them with five seeds.
+#[test]
+fn goodput_on_recorded_traffic_keeps_its_limits() {
+    keeps_cases("overload/goodput.toml", "rtx4090-8b conv");
+}
+
 #[test]
 fn the_document_names_every_key_of_a_scenario() {
     let file = fs::read_to_string(root().join("crates/sim/src/scenario/file.rs")).unwrap();

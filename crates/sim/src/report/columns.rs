@@ -52,7 +52,7 @@ fn writer(measure: Measure) -> fn(f64) -> String {
         Measure::Throughput | Measure::Preemptions => number::whole,
         Measure::Requests | Measure::Goodput | Measure::Within(_) => number::rate,
         Measure::GoodputShare => number::percent,
-        Measure::InFlight => number::tenth,
+        Measure::InFlight | Measure::InFlightMax => number::tenth,
         Measure::Served | Measure::Refused | Measure::GaveUp | Measure::Failed => number::percent,
         Measure::Open | Measure::Started | Measure::Bound(_) => number::percent,
         Measure::Jain | Measure::Gap => number::ratio,

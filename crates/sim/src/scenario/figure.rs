@@ -41,6 +41,8 @@ pub enum Measure {
     Started,
     /// Requests at the engines, as a mean over the samples.
     InFlight,
+    /// The most requests at the engines in any sample.
+    InFlightMax,
     /// The part of the time in which this bound of `auto` kept an engine closed.
     Bound(AutoBound),
     /// Jain's index over the tenants that wanted more.
@@ -87,7 +89,7 @@ pub struct Scope {
     pub until: Option<Time>,
 }
 
-const PLAIN: [(&str, Measure); 18] = [
+const PLAIN: [(&str, Measure); 19] = [
     ("throughput", Measure::Throughput),
     ("requests", Measure::Requests),
     ("goodput", Measure::Goodput),
@@ -99,6 +101,7 @@ const PLAIN: [(&str, Measure); 18] = [
     ("open", Measure::Open),
     ("started", Measure::Started),
     ("in-flight", Measure::InFlight),
+    ("in-flight-max", Measure::InFlightMax),
     ("bound.unstarted", Measure::Bound(AutoBound::Unstarted)),
     ("bound.tokens", Measure::Bound(AutoBound::Tokens)),
     ("bound.slots", Measure::Bound(AutoBound::Slots)),
@@ -149,10 +152,10 @@ impl Measure {
         !all.contains(&self) && !self.is_sampled()
     }
 
-    /// Whether it is a mean over samples of the engines: it can be had of a part of the time, but
+    /// Whether it comes from samples of the engines: it can be had of a part of the time, but
     /// of all requests alone.
     pub(super) fn is_sampled(self) -> bool {
-        matches!(self, Self::InFlight | Self::Bound(_))
+        matches!(self, Self::InFlight | Self::InFlightMax | Self::Bound(_))
     }
 
     fn name(self) -> String {
@@ -204,13 +207,14 @@ impl Figure {
             Measure::Failed => self.part(history, |outcome| outcome == Outcome::Failed),
             Measure::Open => self.part(history, |outcome| outcome == Outcome::Open),
             Measure::Started => part(self.records(history), |record| record.streamed > 0),
-            Measure::InFlight => self.sampled(history, |engines| {
-                engines.iter().map(|engine| f64::from(engine.in_flight)).sum()
-            }),
-            Measure::Bound(bound) => self.sampled(history, |engines| {
+            Measure::InFlight => mean(&self.samples(history, in_flight)),
+            Measure::InFlightMax => {
+                self.samples(history, in_flight).into_iter().max_by(f64::total_cmp)
+            }
+            Measure::Bound(bound) => mean(&self.samples(history, |engines| {
                 let closed = engines.iter().filter(|engine| engine.binding == Some(bound));
                 closed.count() as f64 / engines.len().max(1) as f64
-            }),
+            })),
             Measure::Jain => history.shares.jain(history.window),
             Measure::Gap => {
                 history.ledger.worst_gap(&history.tenants).map(|gap| gap.gap / gap.bound)
@@ -231,12 +235,11 @@ impl Figure {
         Window { from, to: to.max(from) }.secs()
     }
 
-    /// The mean of a value over the samples that count; nothing where there is none.
-    fn sampled(&self, history: &History, value: impl Fn(&[EngineMoment]) -> f64) -> Option<f64> {
+    /// A value in each of the samples that count.
+    fn samples(&self, history: &History, value: impl Fn(&[EngineMoment]) -> f64) -> Vec<f64> {
         let counts = |at: Time| history.window.holds(at) && self.scope.is_within(at);
         let samples = history.series.moments.iter().filter(|moment| counts(moment.at));
-        let values: Vec<f64> = samples.map(|moment| value(&moment.engines)).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        samples.map(|moment| value(&moment.engines)).collect()
     }
 
     /// How many of the requests are like this, for each second in which requests count.
@@ -273,6 +276,16 @@ impl Figure {
         };
         history.records.iter().filter(counts)
     }
+}
+
+/// The requests at all engines together.
+fn in_flight(engines: &[EngineMoment]) -> f64 {
+    engines.iter().map(|engine| f64::from(engine.in_flight)).sum()
+}
+
+/// The mean of values; nothing where there is none.
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// The part of these requests that is like this; nothing where there are none.

@@ -97,6 +97,10 @@ fn bounds_and_requests_in_flight_are_sampled() {
     assert!(unstarted + tokens + slots + pace <= 1.0, "{unstarted} {tokens} {slots} {pace}");
     let in_flight = value(Measure::InFlight);
     assert!((3.0..=5.0).contains(&in_flight), "{in_flight}");
+    let moments = history.series.moments.iter().filter(|moment| history.window.holds(moment.at));
+    let most = moments.map(|moment| moment.engines[0].in_flight).max().unwrap();
+    assert_eq!(value(Measure::InFlightMax), f64::from(most));
+    assert!(f64::from(most) > in_flight, "{most} and {in_flight}");
 }
 
 #[test]
