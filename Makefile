@@ -32,6 +32,7 @@ overload: ## the start of a flood, a standing queue, bursts, and goodput on reco
 	$(CARGO) run --release -- simulate scenarios/overload --document docs/benchmarks.md
 
 bench: ## the core against a bare structure, the gateway against a bare proxy, the picker against Envoy alone, batch work
+	$(CARGO) run --release -p bench -- without-priorities
 	$(CARGO) run --release -p bench -- gateway
 	$(CARGO) run --release -p bench -- epp
 	$(CARGO) run --release -p bench -- batch

@@ -396,6 +396,26 @@ fn w03_the_more_critical_workload_of_a_flow_goes_first() {
     assert_eq!(backend.tags(), ["running", "top", "mid", "low"]);
 }
 
+/// A second round of requests has the same size and memory as the first, but for the workloads.
+#[test]
+fn w04_a_thousand_workloads_take_less_than_ten_megabytes() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before("[queue]\norder = \"workload\"\n", &backend);
+    let mut call = Call::open(gateway.address(), b"");
+    let mut ask = |number: usize, name: &str| {
+        let context = format!("{{\"workload_id\":\"{number:0256}\",\"criticality\":3}}");
+        call.send(&chat("m").header(name, &context).bytes_kept()).unwrap();
+        assert_eq!(call.answer().unwrap().status, 200);
+    };
+    (0..1000).for_each(|number| ask(number, "x-other-context"));
+    let before = gateway.process.resident_bytes();
+    (0..1000).for_each(|number| ask(number, "x-workload-context"));
+    let more = gateway.process.resident_bytes().saturating_sub(before);
+    assert_eq!(gateway.metrics().sum("tidegate_workloads"), 1000.0);
+    eprintln!("a thousand workloads took {more} bytes");
+    assert!(more < 10_000_000, "{more} bytes");
+}
+
 /// C11: responses report the headroom, by option.
 #[test]
 fn c11_responses_state_headroom_and_load_if_configured() {

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::controller::{self, CountedCycles};
-use crate::gateway::{self, FloorProxy};
+use crate::gateway::{self, FloorProxy, without_priorities};
 use crate::runner::{Selection, Suite};
 use crate::soak::Soak;
 use crate::{batch, epp, recorded};
@@ -52,9 +52,19 @@ enum Verb {
     #[command(after_help = "Examples:
   tidegate-bench gateway --quick            a first impression in a minute
   tidegate-bench gateway --only post        CPU per request
+  tidegate-bench gateway --only bands       waits of the high and the normal band
+  tidegate-bench gateway --only timeouts    how late a client hears that its time is over
+  tidegate-bench gateway --only shutdown    SIGTERM to the last 503
+  tidegate-bench gateway --only workloads   1000 workloads whose requests wait
+  tidegate-bench gateway --only priorities  beside a gateway without priorities
   tidegate-bench gateway --only headline    a flooding tenant beside a quiet one
   tidegate-bench gateway --json             for programs")]
     Gateway(Selection),
+    /// Build the gateway without the code of the priorities.
+    ///
+    /// `gateway` then compares the two. Edits a copy of the sources, builds it with cargo and puts
+    /// it beside this program. Takes some minutes.
+    WithoutPriorities,
     Epp(Epp),
     /// Measure batch work: the queue, the largest batch, the gates, and the effect on other
     /// requests.
@@ -138,6 +148,10 @@ impl Cli {
             Verb::Cycles(cycles) => cycles.run(),
             Verb::Engine(engine) => recorded::compare(&engine.profile, &engine.recording, out),
             Verb::Gateway(selection) => measure(gateway::suite(), &selection, None, out),
+            Verb::WithoutPriorities => {
+                let program = without_priorities::build()?;
+                Ok(writeln!(out, "built {}", program.display())?)
+            }
             Verb::Epp(epp) => measure(epp::suite(), &epp.selection, epp.beside, out),
             Verb::Batch(selection) => measure(batch::suite(), &selection, None, out),
             Verb::Soak(soak) => soak.run()?.print(soak.json, out),

@@ -36,7 +36,8 @@ pub(crate) fn measure(selection: &Selection, progress: &mut dyn Write) -> Result
     tables.push(workload_order::measure(&mut run)?);
     tables.push(storms::measure(&mut run)?);
     let (memory, note) = memory::measure(&mut run)?;
-    tables.extend([memory, llm_d_grid::measure(&mut run)?]);
+    tables.extend(memory);
+    tables.push(llm_d_grid::measure(&mut run)?);
     run.report(note.into_iter().collect(), tables)
 }
 

@@ -4,6 +4,7 @@
 //! process, on another core. The proxies take turns in short rounds, because on a shared machine
 //! only measurements of the same second can be compared.
 
+mod bands;
 mod cost;
 mod floor;
 mod grant;
@@ -15,10 +16,15 @@ pub(crate) mod load;
 mod memory_at_10k;
 pub(crate) mod metrics;
 pub(crate) mod origin;
+mod priorities;
 pub(crate) mod process;
 pub(crate) mod proxies;
 mod refusal;
 pub(crate) mod settings;
+mod shutdown;
+mod timeouts;
+pub(crate) mod without_priorities;
+mod workloads;
 
 #[cfg(test)]
 mod tests;
@@ -41,6 +47,11 @@ pub(crate) fn suite() -> Suite {
             ("latency", |bench| Box::pin(latency::measure(bench))),
             ("grant", |bench| Box::pin(grant::measure(bench))),
             ("refusal", |bench| Box::pin(refusal::measure(bench))),
+            ("timeouts", |bench| Box::pin(timeouts::measure(bench))),
+            ("shutdown", |bench| Box::pin(shutdown::measure(bench))),
+            ("bands", |bench| Box::pin(bands::measure(bench))),
+            ("priorities", |bench| Box::pin(priorities::measure(bench))),
+            ("workloads", |bench| Box::pin(workloads::measure(bench))),
             ("memory", |bench| Box::pin(memory_at_10k::measure(bench))),
             ("headline", |bench| Box::pin(headline::measure(bench))),
             ("instructions", |bench| Box::pin(instructions::measure(bench))),
@@ -54,6 +65,10 @@ fn notes() -> Vec<String> {
     let all = [
         (cores < 2, "Only one core: load and proxy share it."),
         (!proxies::has_nginx(), "nginx is missing beside us: apt-get install nginx-light"),
+        (
+            without_priorities::program().is_none(),
+            "No gateway without priorities: tidegate-bench without-priorities",
+        ),
         (!instructions::available(), "No instructions counted: apt-get install valgrind"),
     ];
     all.into_iter().filter(|(applies, _)| *applies).map(|(_, note)| note.to_owned()).collect()

@@ -13,8 +13,9 @@ use crate::gateway::process::Cores;
 use crate::gateway::proxies::Fixture;
 use crate::report::{Report, Table};
 
-const ROUNDS: usize = 8;
-const ROUNDS_QUICK: usize = 3;
+const ROUNDS: usize = 9;
+/// A quick run measures this part of everything.
+const QUICK: usize = 3;
 
 /// Which benchmarks to run, and how thoroughly.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -35,6 +36,7 @@ pub(crate) struct Runner<'a> {
     pub(crate) selection: &'a Selection,
     pub(crate) progress: &'a mut dyn Write,
     names: Vec<String>,
+    any_wanted: bool,
 }
 
 /// One benchmark of processes.
@@ -49,7 +51,8 @@ pub(crate) struct Suite {
 
 /// What a benchmark of processes works with.
 pub(crate) struct Bench {
-    pub(crate) quick: bool,
+    /// The full counts, rounds and times are divided by this.
+    pub(crate) divisor: usize,
     pub(crate) fixture: Fixture,
     /// Another endpoint picker to measure: a program that is given the port to listen on and the
     /// port of its one model server.
@@ -60,24 +63,25 @@ pub(crate) struct Bench {
 
 impl<'a> Runner<'a> {
     pub(crate) fn new(selection: &'a Selection, progress: &'a mut dyn Write) -> Self {
-        Self { selection, progress, names: Vec::new() }
+        Self { selection, progress, names: Vec::new(), any_wanted: false }
     }
 
     /// Whether to run the benchmark with this name; if so, reports that it runs.
     pub(crate) fn wants(&mut self, name: &str) -> Result<bool> {
         self.names.push(name.to_owned());
         let wanted = self.selection.only.as_deref().is_none_or(|only| name.contains(only));
+        self.any_wanted |= wanted;
         if wanted {
             writeln!(self.progress, "{name}")?;
         }
         Ok(wanted)
     }
 
-    /// The report on these tables; an error that lists the names where nothing was measured.
+    /// The report on these tables; an error that lists the names where none was selected.
     pub(crate) fn report(&self, notes: Vec<String>, tables: Vec<Table>) -> Result<Report> {
         let tables: Vec<Table> =
             tables.into_iter().filter(|table| !table.rows.is_empty()).collect();
-        if tables.is_empty() && notes.is_empty() {
+        if !self.any_wanted {
             let only = self.selection.only.as_deref().unwrap_or_default();
             let names = self.names.join(", ");
             bail!("no benchmark's name contains '{only}'; the names are: {names}");
@@ -98,7 +102,8 @@ impl Suite {
     ) -> Result<Report> {
         let mut run = Runner::new(selection, progress);
         let fixture = Fixture::new(self.cores)?;
-        let mut bench = Bench { quick: selection.quick, fixture, other_picker };
+        let divisor = if selection.quick { QUICK } else { 1 };
+        let mut bench = Bench { divisor, fixture, other_picker };
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut tables = Vec::new();
         for (name, measure) in self.benchmarks {
@@ -107,12 +112,11 @@ impl Suite {
                 tables.push(measured.context(*name)?);
             }
         }
-        let mut report = run.report(Vec::new(), tables)?;
-        report.notes = self.notes;
+        let mut notes = self.notes;
         if cfg!(debug_assertions) {
-            report.notes.push("A debug build: only a release build says anything.".to_owned());
+            notes.push("A debug build: only a release build says anything.".to_owned());
         }
-        Ok(report)
+        run.report(notes, tables)
     }
 }
 
@@ -120,17 +124,22 @@ impl Suite {
 
 impl Bench {
     pub(crate) fn rounds(&self) -> usize {
-        if self.quick { ROUNDS_QUICK } else { ROUNDS }
+        self.count(ROUNDS)
+    }
+
+    /// Whether this is less than a full run.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.divisor > 1
     }
 
     /// So long, or a third of it in a quick run.
     pub(crate) fn seconds(&self, full: f64) -> Duration {
-        Duration::from_secs_f64(if self.quick { full / 3.0 } else { full })
+        Duration::from_secs_f64(full / self.divisor as f64)
     }
 
     /// So many, or a third of them in a quick run.
     pub(crate) fn count(&self, full: usize) -> usize {
-        if self.quick { full / 3 } else { full }
+        (full / self.divisor).max(1)
     }
 }
 

@@ -64,11 +64,11 @@ pub(super) struct Played {
 
 /// Batch work beside bursts of interactive streams, by policy.
 pub(super) async fn measure(bench: &mut Bench) -> Result<Table> {
-    let traffic = Traffic::drawn(bench.quick);
+    let traffic = Traffic::drawn(bench.is_quick());
     // Once before the others and once after them: the machine is not the same all the time.
     let mut alone = play(bench, Policy::Without, &traffic).await?;
     let mut runs = Vec::new();
-    for policy in Policy::all(bench.quick) {
+    for policy in Policy::all(bench.is_quick()) {
         runs.push((policy, play(bench, policy, &traffic).await?));
     }
     let again = play(bench, Policy::Without, &traffic).await?;

@@ -11,7 +11,8 @@ use super::load::{Client, Request};
 use super::origin::{Behaviour, Origin};
 use super::process::{Process, Ready, installed};
 use super::proxies::{floor, ourselves};
-use super::settings::{flow_control, priorities_off, workloads};
+use super::settings::{flow_control, workloads};
+use super::without_priorities;
 use crate::report::Table;
 use crate::runner::Bench;
 
@@ -24,6 +25,8 @@ struct Counted {
     name: &'static str,
     /// Nothing for the floor.
     config: Option<String>,
+    /// Another build of the gateway.
+    program: Option<String>,
     headers: &'static str,
 }
 
@@ -32,7 +35,7 @@ pub(crate) fn available() -> bool {
     installed("valgrind")
 }
 
-/// The priority path on and off and the awareness of workloads (R09, W04), beside the floor.
+/// The gateway, without priorities and with workloads (R09, W04), beside the floor.
 pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     if !available() {
         return Ok(Table::default());
@@ -40,12 +43,16 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let on = "x-priority: high\r\n";
     let context = "x-priority: high\r\n\
                    x-workload-context: {\"workload_id\": \"nightly\", \"criticality\": 4}\r\n";
-    let counted = [
-        Counted { name: "gateway, priorities on", config: Some(flow_control()), headers: on },
-        Counted { name: "gateway, priorities off", config: Some(priorities_off()), headers: on },
-        Counted { name: "gateway, workloads", config: Some(workloads()), headers: context },
-        Counted { name: "floor", config: None, headers: on },
+    let ours = |name, config, headers| Counted { name, config, program: None, headers };
+    let mut counted = vec![
+        ours("floor", None, on),
+        ours("gateway", Some(flow_control()), on),
+        ours("gateway, workloads", Some(workloads()), context),
     ];
+    if let Some(program) = without_priorities::program() {
+        let without = ours("gateway without priorities", Some(flow_control()), on);
+        counted.push(Counted { program: Some(program), ..without });
+    }
     let requests = bench.count(1000);
     let mut each = Vec::new();
     for counted in &counted {
@@ -56,10 +63,12 @@ pub(crate) async fn measure(bench: &mut Bench) -> Result<Table> {
     let title = "Instructions outside the kernel: POST of 1 KB, one connection";
     let mut table = Table::new(title, &[("instructions/request", 0), ("× floor", 3)]);
     for (counted, &own) in counted.iter().zip(&each) {
-        table.push_all(counted.name, [own, own / each[3]]);
+        table.push_all(counted.name, [own, own / each[0]]);
     }
-    table.target("instructions with priorities on over off", PRIORITY_MAX, each[0] / each[1]);
-    table.target("instructions with workloads over without", WORKLOAD_MAX, each[2] / each[0]);
+    table.target("instructions with workloads over without", WORKLOAD_MAX, each[2] / each[1]);
+    if let Some(without) = each.get(3) {
+        table.target("instructions with priorities over without", PRIORITY_MAX, each[1] / without);
+    }
     Ok(table)
 }
 
@@ -72,7 +81,8 @@ impl Counted {
         let (log, counts) = (bench.fixture.file("log"), bench.fixture.file("callgrind"));
         let (program, arguments) = match &self.config {
             Some(config) => {
-                (bench.fixture.tidegate.clone(), bench.fixture.ours(config, origin.address)?)
+                let program = self.program.as_ref().unwrap_or(&bench.fixture.tidegate);
+                (program.clone(), bench.fixture.ours(config, origin.address)?)
             }
             None => (ourselves()?, floor(origin.address, None)),
         };

@@ -61,6 +61,23 @@ pub(crate) struct ClosedLoop {
     pub(crate) counted: Duration,
 }
 
+/// Clients that send the same number of requests each, all clients at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowd {
+    pub(crate) clients: usize,
+    /// The clients take them in turn.
+    pub(crate) requests: Rc<[Request]>,
+}
+
+/// What a proxy did for a crowd.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    /// Milliseconds from each request to the end of its response.
+    pub(crate) millis: Vec<f64>,
+    pub(crate) cpu_micros: f64,
+    pub(crate) seconds: f64,
+}
+
 // === impl Request ===
 
 impl Request {
@@ -122,6 +139,11 @@ impl Client {
     pub(crate) async fn ask(&mut self, request: &Request) -> Result<Answer> {
         let began = Instant::now();
         self.send(request).await?;
+        self.receive(began).await
+    }
+
+    /// Reads the response to a request that was sent; its times count from `began`.
+    pub(crate) async fn receive(&mut self, began: Instant) -> Result<Answer> {
         let head = self.inbox.head(&mut self.stream).await?.context("closed without an answer")?;
         let first = began.elapsed();
         self.rest(head, began, first).await
@@ -192,6 +214,60 @@ impl ClosedLoop {
             ended?.with_context(|| format!("a client of {}", proxy.name))?;
         }
         Ok(stretch)
+    }
+}
+
+// === impl Crowd ===
+
+impl Crowd {
+    /// What `proxy` did for so many requests of each client. Runs inside a `LocalSet`.
+    pub(crate) async fn ask(&self, proxy: &Process, each: usize) -> Result<Served> {
+        let clients = self.connect(proxy).await?;
+        let (began, cpu) = (Instant::now(), proxy.cpu_nanos()?);
+        let mut asking = JoinSet::new();
+        for (number, client) in clients.into_iter().enumerate() {
+            asking.spawn_local(self.clone().send(client, number, each));
+        }
+        let mut millis = Vec::with_capacity(self.clients * each);
+        while let Some(ended) = asking.join_next().await {
+            millis.extend(ended?.with_context(|| format!("a client of {}", proxy.name))?);
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(Served { millis, cpu_micros: (proxy.cpu_nanos()? - cpu) as f64 / 1e3, seconds })
+    }
+
+    /// Clients that have sent a request each. An idle connection would not last from one round to
+    /// the next.
+    async fn connect(&self, proxy: &Process) -> Result<Vec<Client>> {
+        let mut clients = Vec::with_capacity(self.clients);
+        for number in 0..self.clients {
+            let mut client = Client::connect(proxy.address).await?;
+            client.ask_well(&self.requests[number % self.requests.len()]).await?;
+            clients.push(client);
+        }
+        Ok(clients)
+    }
+
+    async fn send(self, mut client: Client, number: usize, each: usize) -> Result<Vec<f64>> {
+        let mut millis = Vec::with_capacity(each);
+        for turn in 0..each {
+            let at = (number + turn * self.clients) % self.requests.len();
+            let answer = client.ask_well(&self.requests[at]).await?;
+            millis.push(answer.total.as_secs_f64() * 1e3);
+        }
+        Ok(millis)
+    }
+}
+
+// === impl Served ===
+
+impl Served {
+    pub(crate) fn rate(&self) -> f64 {
+        self.millis.len() as f64 / self.seconds
+    }
+
+    pub(crate) fn cpu_micros_each(&self) -> f64 {
+        self.cpu_micros / self.millis.len() as f64
     }
 }
 

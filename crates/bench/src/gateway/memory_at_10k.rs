@@ -1,13 +1,11 @@
 //! What waiting clients cost in memory: ten thousand of them, and none.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use tokio::time::Instant;
+use anyhow::{Result, bail};
 
 use super::load::{Client, Request};
-use super::metrics::{QUEUE_DEPTH, sum};
+use super::metrics::await_depth;
 use super::origin::{Behaviour, Origin};
 use super::process::Process;
 use super::proxies::Proxy;
@@ -70,7 +68,7 @@ async fn fill(proxy: &Process, origin: &Origin, hold: Duration, told: bool) -> R
         client.send(&request).await?;
         clients.push(client);
     }
-    let waited = if told { Some(all_wait(proxy.address, CLIENTS - 1).await?) } else { None };
+    let waited = if told { Some(await_depth(proxy.address, CLIENTS - 1).await?) } else { None };
     let waiting = settled(proxy).await?;
     tokio::time::sleep(hold).await;
     let later = settled(proxy).await?;
@@ -80,27 +78,10 @@ async fn fill(proxy: &Process, origin: &Origin, hold: Duration, told: bool) -> R
     }
     drop(clients);
     if told {
-        all_wait(proxy.address, 0).await?;
+        await_depth(proxy.address, 0).await?;
     }
     let after = settled(proxy).await?;
     Ok(Memory { idle, waiting, later, after, waited })
-}
-
-/// Waits until so many wait according to the proxy.
-async fn all_wait(address: SocketAddr, expected: usize) -> Result<f64> {
-    let mut client = Client::connect(address).await?;
-    let began = Instant::now();
-    loop {
-        let text = client.text(&Request::get("/metrics")).await?;
-        let depth = sum(&text, QUEUE_DEPTH).context("/metrics has no nexus_queue_depth")?;
-        if depth == expected as f64 {
-            return Ok(depth);
-        }
-        if began.elapsed() > SETTLED_WITHIN {
-            bail!("{depth} clients wait, not {expected}");
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
 }
 
 /// The memory in use once it has stopped changing.

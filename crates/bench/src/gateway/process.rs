@@ -85,8 +85,15 @@ impl Cores {
 
 /// Runs a small tool of the system to its end.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<()> {
-    let output = Command::new(program).args(arguments).output().with_context(|| {
-        format!("cannot run {program}; Debian has it in the package util-linux")
+    tool(Command::new(program).args(arguments))
+}
+
+/// Runs a command to its end.
+pub(crate) fn tool(command: &mut Command) -> Result<()> {
+    let output = command.output();
+    let program = command.get_program().to_string_lossy();
+    let output = output.with_context(|| {
+        format!("cannot run {program}; Debian has the system's tools in the package util-linux")
     })?;
     if !output.status.success() {
         bail!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim());

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -15,7 +16,8 @@ const KEPT: usize = 256;
 #[derive(Clone, Debug)]
 pub(crate) enum Proxy {
     /// The gateway, with this configuration beside its one backend.
-    Ours { name: &'static str, config: String },
+    /// `program` names another build of it.
+    Ours { name: &'static str, config: String, program: Option<String> },
     /// Bare hyper, at most so many requests at the backend.
     Floor { limit: Option<usize> },
     /// nginx, at most so many requests at the backend.
@@ -36,7 +38,7 @@ pub(crate) struct Fixture {
 
 impl Proxy {
     pub(crate) fn ours(name: &'static str, config: String) -> Self {
-        Self::Ours { name, config }
+        Self::Ours { name, config, program: None }
     }
 
     /// The proxies to compare with that are installed here.
@@ -57,8 +59,15 @@ impl Fixture {
     pub(crate) fn new(cores: fn() -> Result<Cores>) -> Result<Self> {
         // A build may use all cores, so it comes before they are divided.
         let tidegate = tidegate()?;
-        let cores = cores()?;
-        let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
+        Self::of(tidegate, cores()?)
+    }
+
+    /// Starts this program on these cores.
+    pub(crate) fn of(tidegate: String, cores: Cores) -> Result<Self> {
+        static FIXTURES: AtomicUsize = AtomicUsize::new(0);
+        let number = FIXTURES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidegate-bench-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         Ok(Self { cores, tidegate, folder, started: 0 })
     }
@@ -73,9 +82,9 @@ impl Fixture {
     pub(crate) async fn start(&mut self, peer: &Proxy, backend: SocketAddr) -> Result<Process> {
         let log = self.file("log");
         match peer {
-            Proxy::Ours { name, config } => {
+            Proxy::Ours { name, config, program } => {
                 let arguments = self.ours(config, backend)?;
-                let mut command = self.cores.command(&self.tidegate);
+                let mut command = self.cores.command(program.as_ref().unwrap_or(&self.tidegate));
                 Process::start(name, command.args(arguments), &log, Ready::Says).await
             }
             Proxy::Floor { limit } => {

@@ -3,11 +3,17 @@
 //! One thread, since the gateway has its core alone. No access log unless the log is measured: the
 //! other proxies keep none either.
 
+use std::time::Duration;
+
 /// More than the clients send at once.
 const PLENTY: usize = 1000;
 
 /// How many the headline case lets in.
 pub(crate) const HEADLINE_AT_ONCE: usize = 8;
+/// How many requests the gateway of [`few_places`] sends to the backend at once.
+pub(crate) const FEW_PLACES: usize = 8;
+/// The time to live of [`short_lived`].
+pub(crate) const SHORT_TTL: Duration = Duration::from_secs(1);
 /// How many requests fill the gateway of [`full`].
 pub(crate) const FULL_AT: usize = 2;
 
@@ -31,13 +37,6 @@ pub(crate) fn workloads() -> String {
     config(PLENTY, "order = \"workload\"", "access = false")
 }
 
-/// Priorities move nothing.
-pub(crate) fn priorities_off() -> String {
-    let scoring = "[router.priority_scoring]\ncritical_boost = 0.0\nhigh_boost = 0.0\n\
-                   normal_boost = 0.0\nbest_effort_penalty = 0.0\n";
-    flow_control() + scoring
-}
-
 /// One request at the backend at a time.
 pub(crate) fn one_at_a_time() -> String {
     config(1, "", "access = false")
@@ -47,6 +46,22 @@ pub(crate) fn one_at_a_time() -> String {
 pub(crate) fn patient() -> String {
     let queue = "total_capacity = 20000\nflow_capacity = 20000\nqueue_ttl = \"30m\"";
     config(1, queue, "access = false")
+}
+
+/// A few requests at the backend at a time, and room for all others, in this order inside a flow.
+pub(crate) fn few_places(order: &str) -> String {
+    let queue = format!(
+        "order = \"{order}\"\ntotal_capacity = 20000\nflow_capacity = 20000\n\
+         queue_ttl = \"30m\""
+    );
+    config(FEW_PLACES, &queue, "access = false")
+}
+
+/// One request at the backend at a time; the others wait for a second in vain.
+pub(crate) fn short_lived() -> String {
+    let ttl = SHORT_TTL.as_secs();
+    let queue = format!("total_capacity = 20000\nflow_capacity = 20000\nqueue_ttl = \"{ttl}s\"");
+    config(1, &queue, "access = false")
 }
 
 /// One request at the backend, one behind it, and no more.

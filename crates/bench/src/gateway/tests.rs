@@ -13,7 +13,11 @@ use super::http1::{Ends, head};
 use super::load::{Client, Request};
 use super::metrics::{QUEUE_DEPTH, sum};
 use super::origin::{Behaviour, EVENTS, Origin};
-use super::settings;
+use super::process::Cores;
+use super::proxies::Fixture;
+use super::{bands, priorities, settings, shutdown, timeouts, without_priorities, workloads};
+use crate::report::Table;
+use crate::runner::Bench;
 
 /// Runs `test` as the bench runs.
 fn alone<T>(test: impl Future<Output = T>) -> T {
@@ -29,6 +33,17 @@ fn floor(origin: &Origin, limit: Option<usize>) -> std::net::SocketAddr {
     let pool = Pool { backend: origin.address, idle: RefCell::default(), limit };
     tokio::task::spawn_local(accept(listener, Rc::new(pool)));
     address
+}
+
+/// A hundredth of a benchmark, with the gateway that `cargo test` has built.
+fn toy(measure: impl AsyncFnOnce(&mut Bench) -> anyhow::Result<Table>) -> Table {
+    let program = std::env::current_exe().unwrap();
+    let program = program.ancestors().nth(2).unwrap().join("tidegate");
+    assert!(program.is_file(), "{} is missing: cargo build", program.display());
+    let fixture =
+        Fixture::of(program.to_str().unwrap().to_owned(), Cores::share().unwrap()).unwrap();
+    let mut bench = Bench { divisor: 100, fixture, other_picker: None };
+    alone(measure(&mut bench)).unwrap()
 }
 
 #[test]
@@ -108,7 +123,9 @@ fn the_gateway_takes_every_configuration_that_is_measured() {
         settings::flow_control(),
         settings::logged(),
         settings::queue_off(),
-        settings::priorities_off(),
+        settings::workloads(),
+        settings::few_places("workload"),
+        settings::short_lived(),
         settings::one_at_a_time(),
         settings::patient(),
         settings::full(),
@@ -121,6 +138,61 @@ fn the_gateway_takes_every_configuration_that_is_measured() {
         gateway::config::load(&source).unwrap_or_else(|error| panic!("{config}\n{error}"));
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn p08_the_waits_of_both_bands_are_measured() {
+    let table = toy(bands::measure);
+    assert_eq!(table.rows.len(), 4);
+    assert_eq!(table.figure("timed, high band", 0), 4.0);
+    let [high, normal] = ["timed, high band", "the normal band beside it"].map(|row| {
+        let mean = table.figure(row, 1);
+        assert!(mean > 0.0, "{table}");
+        mean
+    });
+    assert!(high < normal, "{table}");
+}
+
+#[test]
+fn q08_late_responses_are_measured() {
+    let table = toy(timeouts::measure);
+    let counts: Vec<_> = table.rows.iter().map(|(_, figures)| figures[0]).collect();
+    assert_eq!(counts, [50.0, 10.0, 50.0].map(Some));
+    assert!(table.figure("five times as many", 4) > 0.0, "{table}");
+}
+
+#[test]
+fn n07_the_responses_to_waiting_requests_are_measured() {
+    let table = toy(shutdown::measure);
+    assert!(table.figure("5 waiting", 3) > 0.0, "{table}");
+    assert!(table.figure("50 waiting", 3) > 0.0, "{table}");
+}
+
+#[test]
+fn w04_workloads_are_measured_beside_none() {
+    let table = toy(workloads::measure);
+    assert_eq!((table.rows.len(), table.targets.len()), (6, 9));
+    assert!(table.targets.iter().all(|target| target.found.is_finite()), "{table}");
+}
+
+#[test]
+fn r09_two_builds_are_compared() {
+    let table = toy(async |bench| {
+        let same = bench.fixture.tidegate.clone();
+        priorities::compare(bench, same).await
+    });
+    let names: Vec<_> = table.rows.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["priorities on", "without"]);
+    assert!(table.targets.iter().all(|target| target.found.is_finite()), "{table}");
+}
+
+/// The build itself takes minutes; a site that is no longer in the code fails here.
+#[test]
+fn r09_the_code_of_the_priorities_can_be_left_out() {
+    let copy = std::env::temp_dir().join(format!("tidegate-without-{}", std::process::id()));
+    let written = without_priorities::write_copy(&copy);
+    std::fs::remove_dir_all(&copy).unwrap();
+    written.unwrap();
 }
 
 #[test]

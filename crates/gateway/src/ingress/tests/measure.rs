@@ -1,6 +1,32 @@
 //! The cost of reading a request. Run it optimised and read the figure.
 
+use std::time::Duration;
+
 use super::*;
+
+/// The least of many batches, so that a busy machine does not count: some microseconds unoptimised.
+#[test]
+fn r09_a_band_is_found_in_less_than_a_tenth_of_a_millisecond() {
+    let headers: [(&str, &[u8]); 3] = [
+        ("x-priority", b"unknown"),
+        ("x-llm-d-inference-objective", b"unknown"),
+        ("x-media-type", b"audio"),
+    ];
+    let parts = parts(Method::POST, CHAT, &headers);
+    let config = Config::default();
+    let none = identity::RequestAttributes::default();
+    let batch = || {
+        let began = tokio::time::Instant::now();
+        for _ in 0..100 {
+            let stated = band::stated(&ControlHeaders::of(&parts.headers), &config.objectives);
+            assert_eq!(band::ruled(&config.band_rules, &none, (stated, None)), Band::High);
+        }
+        began.elapsed() / 100
+    };
+    let least = (0..50).map(|_| batch()).min().unwrap();
+    eprintln!("the band of a request took {least:?}");
+    assert!(least < Duration::from_micros(100), "{least:?}");
+}
 
 #[test]
 fn reading_a_chat_of_a_kilobyte_is_measured() {
