@@ -92,9 +92,13 @@ const EDITS: [Edit; 12] = [
     },
     Edit {
         file: "crates/flow/src/controller/dispatch.rs",
-        site: "        let mut by_band = self.fair_queues[pool as usize].iter().rev();\n        \
-               by_band.find_map(|fair_queue| fair_queue.first(has_room))\n",
-        instead: "        self.fair_queues[pool as usize][1].first(has_room)\n",
+        site: "        let mut by_band = \
+               self.fair_queues[pool as usize].iter().enumerate().rev();\n        \
+               by_band.find_map(|(band, fair_queue)| {\n            \
+               let reach = self.reach(pool, band, free)?;\n            \
+               fair_queue.first(reach, has_room)\n        })\n",
+        instead: "        let reach = self.reach(pool, 1, free)?;\n        \
+                  self.fair_queues[pool as usize][1].first(reach, has_room)\n",
     },
 ];
 
