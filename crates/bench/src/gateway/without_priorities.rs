@@ -92,13 +92,8 @@ const EDITS: [Edit; 12] = [
     },
     Edit {
         file: "crates/flow/src/controller/dispatch.rs",
-        site: "        let mut by_band = \
-               self.fair_queues[pool as usize].iter().enumerate().rev();\n        \
-               by_band.find_map(|(band, fair_queue)| {\n            \
-               let reach = self.reach(pool, band, free)?;\n            \
-               fair_queue.first(reach, has_room)\n        })\n",
-        instead: "        let reach = self.reach(pool, 1, free)?;\n        \
-                  self.fair_queues[pool as usize][1].first(reach, has_room)\n",
+        site: "(0..BANDS).rev().find_map(|band| {",
+        instead: "Some(1).and_then(|band: usize| {",
     },
 ];
 
