@@ -159,7 +159,7 @@ impl Supply {
     /// Recounts the stock of each pool's ready members.
     pub(crate) fn recount(&mut self) {
         for backend in &mut self.backends {
-            (backend.open, backend.free) = (backend.is_open(), backend.auto.free_places());
+            backend.open = backend.is_open();
         }
         for pool in &mut self.pools {
             (pool.stock, pool.ready, pool.empty, pool.open) = (0, 0, 0, 0);
@@ -337,12 +337,9 @@ impl Supply {
             if backend.open != backend.is_open() {
                 return Err(format!("backend {:?} is open: {}", backend.id, backend.open));
             }
-            if backend.free != backend.auto.free_places() {
-                return Err(format!("backend {:?} has {:?} free places", backend.id, backend.free));
-            }
         }
         for (at, pool) in self.pools.iter().enumerate() {
-            let open = pool.members.iter().filter(|&&at| self.openness(at).0).count();
+            let open = pool.members.iter().filter(|&&at| self.is_backend_open(at)).count();
             if pool.open != open as u64 {
                 return Err(format!("pool {at} counts {} open, not {open}", pool.open));
             }
@@ -358,7 +355,6 @@ impl Supply {
     pub(crate) fn refresh(&mut self, backend: u32) {
         let at = &mut self.backends[backend as usize];
         let open = at.is_open();
-        at.free = at.auto.free_places();
         if std::mem::replace(&mut at.open, open) == open {
             return;
         }

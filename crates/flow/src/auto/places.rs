@@ -25,15 +25,4 @@ impl AutoState {
         let full = self.caps.slots.min(self.caps.pace).min(self.caps.tokens / size);
         Some(full.max(1.0)).filter(|full| full.is_finite())
     }
-
-    /// The asks of the present mean size that the bounds on slots, pace and tokens leave room for;
-    /// `None` while no bound is known. Unstarted asks start soon, so their bound is not a place.
-    pub(crate) fn free_places(&self) -> Option<u32> {
-        let Tally { in_flight, tokens, .. } = self.tally;
-        let by_count = self.caps.slots.min(self.caps.pace).floor() - f64::from(in_flight);
-        // Not a number while no ask is in flight, which `min` ignores.
-        let by_tokens = (self.caps.tokens - tokens as f64) * f64::from(in_flight) / tokens as f64;
-        let free = by_count.min(by_tokens.ceil());
-        free.is_finite().then_some(free.max(0.0) as u32)
-    }
 }

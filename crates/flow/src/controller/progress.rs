@@ -131,11 +131,9 @@ impl Controller {
     }
 
     fn bounds_moved(&mut self, backend: u32, now: Time) {
-        let (was_open, free) = self.supply.openness(backend);
+        let was_open = self.supply.is_backend_open(backend);
         self.watch(backend, now);
-        let (is_open, free_now) = self.supply.openness(backend);
-        // Free places of one backend let asks go to another one of the pool.
-        if is_open && !was_open || self.is_reserving() && free_now != free {
+        if !was_open && self.supply.is_backend_open(backend) {
             self.dispatch(self.supply.backends[backend as usize].domain, now);
         }
     }

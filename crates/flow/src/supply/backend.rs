@@ -61,9 +61,7 @@ pub(crate) struct Backend {
     pub(super) up: bool,
     pub(super) paused: bool,
     pub(super) trial: Trial,
-    /// Under `auto`, whether it is open, and its free places if their number is known.
     pub(super) open: bool,
-    pub(super) free: Option<u32>,
     pub(super) listed: bool,
     pub(super) models: BTreeSet<ModelId>,
     /// The pools it belongs to.
@@ -113,7 +111,6 @@ impl Backend {
             granted_at: 0,
             auto: AutoState::default(),
             open: false,
-            free: None,
             traits: BackendTraits::default(),
             handicap: 0.0,
             adapters: BTreeSet::new(),

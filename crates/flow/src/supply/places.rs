@@ -29,10 +29,8 @@ impl Supply {
         }
     }
 
-    /// Whether a backend is open under `auto`, and its free places.
-    pub(crate) fn openness(&self, backend: u32) -> (bool, Option<u32>) {
-        let backend = &self.backends[backend as usize];
-        (backend.open, backend.free)
+    pub(crate) fn is_backend_open(&self, backend: u32) -> bool {
+        self.backends[backend as usize].open
     }
 
     /// The free places of a pool, counted up to `enough`. A pool with an idle backend has enough:
@@ -44,30 +42,20 @@ impl Supply {
         }
         let bound = match room {
             Room::Below(bound) => bound,
-            Room::Open => return self.free_under_auto(pool, enough),
+            Room::Open => return enough,
         };
         let left = bound.saturating_mul(ready).div_ceil(Hysteresis::ONE).saturating_sub(stock);
         let free = u128::from(left) * u128::from(self.in_flight(pool));
         free.div_ceil(u128::from(stock.max(1))).min(u128::from(enough)) as u32
     }
 
-    fn free_under_auto(&self, pool: u32, enough: u32) -> u32 {
-        let mut free = 0;
-        for backend in self.ready_members(pool) {
-            free += backend.free.map_or(enough, |places| places.min(enough));
-            if free >= enough {
-                return enough;
-            }
-        }
-        free
-    }
-
-    /// The places of a pool, free or not; 0 while their number is unknown.
+    /// The places of a pool, free or not; 0 while their number is unknown. Under `auto` it always
+    /// is: a bound that is found by filling it would never grow if some of it stayed free.
     pub(crate) fn places(&self, pool: u32, room: Room, unit: StockUnit) -> u64 {
         let Pool { ready, stock, .. } = self.pools[pool as usize];
         let bound = match room {
             Room::Below(bound) => bound.saturating_mul(ready).div_ceil(Hysteresis::ONE),
-            Room::Open => return self.places_under_auto(pool),
+            Room::Open => return 0,
         };
         match (unit, stock) {
             (StockUnit::Requests, _) => bound,
@@ -76,14 +64,6 @@ impl Supply {
                 (u128::from(bound) * u128::from(self.in_flight(pool)) / u128::from(stock)) as u64
             }
         }
-    }
-
-    fn places_under_auto(&self, pool: u32) -> u64 {
-        let of_one = |backend: &Backend| {
-            let free = backend.free?;
-            Some(u64::from(free) + u64::from(backend.in_flight_total()))
-        };
-        self.ready_members(pool).map(of_one).sum::<Option<u64>>().unwrap_or(0)
     }
 
     fn ready_members(&self, pool: u32) -> impl Iterator<Item = &Backend> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use flow::identity::{Attribute, ClassRule};
-use flow::{Band, Bounds, Cascade, FlowClass, Order, ResolvedModel};
+use flow::{Band, Bounds, Cascade, FlowClass, Order, ResolvedModel, Settings};
 
 use super::BATCH_QUEUE;
 use super::settings::dispatch::{Capacity, GateSettings, Queue};
@@ -24,7 +24,9 @@ impl fmt::Display for Summary<'_> {
         self.epp(f)?;
         self.queue(f)?;
         writeln!(f, "bounds    {}", self.bounds())?;
-        writeln!(f, "reserve   {}", self.reserve())?;
+        if let Bounds::Fixed(_) = self.0.flow.bounds {
+            writeln!(f, "reserve   {}", self.reserve())?;
+        }
         writeln!(f, "bands     {}", self.bands())?;
         self.flows(f)?;
         self.models(f)?;

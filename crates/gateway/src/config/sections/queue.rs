@@ -156,8 +156,9 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
         key(
             "reserve_share_max",
             Number(Range::closed(0.0, 0.5)),
-            "The largest share of the places that is kept free for requests that must not wait: \
-             those of higher bands, and of flows that hold less than their share. 0 keeps none.",
+            "With a watermark, the largest share of the places that is kept free for requests \
+             that must not wait: those of higher bands, and of flows that hold less than their \
+             share. 0 keeps none. Automatic bounds keep none.",
         )
         .default("0.1875"),
         key(
