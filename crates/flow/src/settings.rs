@@ -288,8 +288,6 @@ impl Default for WorkloadLimits {
 impl ReserveLimits {
     /// No places are kept.
     pub const OFF: Self = Self { least: [0; BANDS], share_max: 0.0 };
-    /// At least one place for critical asks, and at most three sixteenths of the places in all.
-    pub const USUAL: Self = Self { least: [0, 0, 0, 1], share_max: 0.1875 };
 
     /// The fewest places kept for each band, and the largest share of the places kept in all (0 to
     /// 0.5; 0 keeps none).

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use flow::identity::{Attribute, ClassRule};
-use flow::{Band, Bounds, Cascade, FlowClass, Order, ResolvedModel, Settings};
+use flow::{Band, Bounds, Cascade, FlowClass, Order, ResolvedModel};
 
 use super::BATCH_QUEUE;
 use super::settings::dispatch::{Capacity, GateSettings, Queue};
@@ -24,8 +24,8 @@ impl fmt::Display for Summary<'_> {
         self.epp(f)?;
         self.queue(f)?;
         writeln!(f, "bounds    {}", self.bounds())?;
-        if let Bounds::Fixed(_) = self.0.flow.bounds {
-            writeln!(f, "reserve   {}", self.reserve())?;
+        if let Some(reserve) = self.reserve() {
+            writeln!(f, "reserve   {reserve}")?;
         }
         writeln!(f, "bands     {}", self.bands())?;
         self.flows(f)?;
@@ -102,18 +102,15 @@ impl Summary<'_> {
         }
     }
 
-    fn reserve(&self) -> String {
+    /// The places kept free; `None` if there are none.
+    fn reserve(&self) -> Option<String> {
         let reserve = &self.0.flow.reserve;
-        match reserve.share_max() {
-            0.0 => "no places are kept free".into(),
-            share => {
-                let percent = (share * 1e4).round() / 1e2;
-                let critical = reserve.least(Band::Critical);
-                format!(
-                    "up to {percent} % of the places, at least {critical} for critical requests"
-                )
-            }
+        let percent = (reserve.share_max() * 1e4).round() / 1e2;
+        if self.0.flow.bounds == Bounds::Auto || percent == 0.0 {
+            return None;
         }
+        let least = reserve.least(Band::Critical);
+        Some(format!("up to {percent} % of the places, at least {least} for critical requests"))
     }
 
     fn bands(&self) -> String {

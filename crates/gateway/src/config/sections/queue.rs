@@ -160,7 +160,7 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
              that must not wait: those of higher bands, and of flows that hold less than their \
              share. 0 keeps none. Automatic bounds keep none.",
         )
-        .default("0.1875"),
+        .default("0"),
         key(
             "reserve_min",
             count(0, 1000),

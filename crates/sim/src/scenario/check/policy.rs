@@ -60,7 +60,7 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
 }
 
 fn reserve(key: &str, given: &file::Policy) -> Checked<ReserveLimits> {
-    let Some(share) = given.reserve_share_max else { return Ok(ReserveLimits::USUAL) };
+    let Some(share) = given.reserve_share_max else { return Ok(ReserveLimits::OFF) };
     match ReserveLimits::new([0, 0, 0, 1], share) {
         Ok(limits) => Ok(limits),
         Err(error) => wrong(format!("{key}.reserve_share_max"), error.to_string()),
