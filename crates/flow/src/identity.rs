@@ -56,13 +56,11 @@ const SEPARATOR: &str = "/";
 
 /// The name of the flow that a request belongs to.
 pub fn flow_name(parts: &[Attribute], traits: &RequestAttributes<'_>) -> String {
-    let values: Vec<&str> = parts.iter().map(|part| part.of(traits).unwrap_or(ABSENT)).collect();
-    if values.iter().all(|&value| value == ABSENT) {
-        return ABSENT.to_owned();
-    }
-    let mut name = match values[..] {
-        [only] => only.to_owned(),
-        _ => values.iter().map(|value| escaped(value)).collect::<Vec<_>>().join(SEPARATOR),
+    let value = |part: &Attribute| part.of(traits).unwrap_or(ABSENT);
+    let mut name = match parts {
+        [only] => value(only).to_owned(),
+        _ if parts.iter().all(|part| value(part) == ABSENT) => ABSENT.to_owned(),
+        _ => parts.iter().map(|part| escaped(value(part))).collect::<Vec<_>>().join(SEPARATOR),
     };
     name.truncate(name.floor_char_boundary(NAME_MAX));
     name

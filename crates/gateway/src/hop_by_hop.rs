@@ -1,22 +1,52 @@
 //! Hop-by-hop headers: they belong to one connection and are not forwarded, in either direction
 //! (RFC 9110, 7.6.1).
 
-use http::header::CONNECTION;
-use http::{HeaderMap, HeaderName};
+use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The most names of a `Connection` header that are read: more than a request has headers.
 const NAMED_MAX: usize = 128;
 
-/// Removes the headers of the connection, those that it names, and whatever `also` picks.
-pub(crate) fn strip(headers: &mut HeaderMap, also: impl Fn(&str) -> bool) {
-    let picked = |name: &&HeaderName| is_hop(name.as_str()) || also(name.as_str());
-    let mut gone: Vec<HeaderName> = headers.keys().filter(picked).cloned().collect();
+/// Removes the headers of the connection and those that it names.
+pub(crate) fn strip(headers: &mut HeaderMap) {
+    let is_hop = |name: &&HeaderName| is_hop(name.as_str());
+    let mut gone: Vec<HeaderName> = headers.keys().filter(is_hop).cloned().collect();
     if gone.contains(&CONNECTION) {
         gone.extend(named(headers));
+    }
+    // A chunked message has no other length, whatever its headers say (RFC 9112, 6.3).
+    if gone.contains(&TRANSFER_ENCODING) {
+        gone.push(CONTENT_LENGTH);
     }
     for name in gone {
         headers.remove(name);
     }
+}
+
+/// The headers without those of the connection, those that it names, and those that `also` picks.
+/// To make a list costs less than to look up each header in the map and remove it.
+pub(crate) fn without(
+    headers: HeaderMap,
+    also: impl Fn(&str) -> bool,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let is_named = headers.keys().any(|name| *name == CONNECTION);
+    let named = if is_named { named(&headers) } else { Vec::new() };
+    let ends =
+        |name: &HeaderName| is_hop(name.as_str()) || also(name.as_str()) || named.contains(name);
+    let mut kept: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(headers.len() + 2);
+    let mut passes = false;
+    for (name, value) in headers {
+        // Only the first of several values comes with the name.
+        if let Some(name) = name {
+            passes = !ends(&name);
+            if passes {
+                kept.push((name, value));
+            }
+        } else if passes && let Some((name, _)) = kept.last() {
+            kept.push((name.clone(), value));
+        }
+    }
+    kept
 }
 
 /// `Trailer` is not among them: the trailers of a response pass, if it announces them.
@@ -44,19 +74,20 @@ fn named(headers: &HeaderMap) -> Vec<HeaderName> {
 mod tests {
     //! X03: what belongs to one connection ends there.
 
-    use http::HeaderValue;
-
     use super::*;
 
-    fn stripped(given: &[(&'static str, &'static str)]) -> Vec<String> {
+    fn headers(given: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in given {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        strip(&mut headers, |name| name == "x-also");
-        let mut left: Vec<String> = headers.keys().map(|name| name.as_str().to_owned()).collect();
-        left.sort();
-        left
+        headers
+    }
+
+    fn sorted<'a>(names: impl Iterator<Item = &'a HeaderName>) -> Vec<&'a str> {
+        let mut names: Vec<&str> = names.map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
     }
 
     #[test]
@@ -77,6 +108,38 @@ mod tests {
             ("x-kept", "1"),
             ("trailer", "x-sum"),
         ];
-        assert_eq!(stripped(&given), ["trailer", "x-kept"]);
+        let mut stripped = headers(&given);
+        strip(&mut stripped);
+        assert_eq!(sorted(stripped.keys()), ["trailer", "x-also", "x-kept"]);
+        let list = without(headers(&given), |name| name == "x-also");
+        assert_eq!(sorted(list.iter().map(|(name, _)| name)), ["trailer", "x-kept"]);
+    }
+
+    #[test]
+    fn x03_all_values_of_a_header_pass_or_none() {
+        let given = [("x-many", "1"), ("x-gone", "1"), ("x-many", "2"), ("x-gone", "2")];
+        let mut list = without(headers(&given), |name| name == "x-gone");
+        list.sort_by(|one, other| one.1.as_bytes().cmp(other.1.as_bytes()));
+        let list: Vec<_> = list.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        let value = HeaderValue::from_static;
+        assert_eq!(list, [("x-many", &value("1")), ("x-many", &value("2"))]);
+    }
+
+    #[test]
+    fn x03_a_backends_connection_ends_at_the_gateway() {
+        let mut response = headers(&[
+            ("connection", "close, x-hop"),
+            ("x-hop", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("content-type", "text/event-stream"),
+            ("content-length", "5"),
+            ("trailer", "x-sum"),
+            ("set-cookie", "a=1"),
+            ("set-cookie", "b=2"),
+        ]);
+        strip(&mut response);
+        let kept = ["content-type", "set-cookie", "set-cookie", "trailer"];
+        assert_eq!(sorted(response.iter().map(|(name, _)| name)), kept);
     }
 }

@@ -22,6 +22,8 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use flow::identity::{self, Attribute, NAME_MAX};
 use flow::{Band, FlowClass, Span};
@@ -46,9 +48,9 @@ pub(crate) use self::workload::WorkloadName;
 #[derive(Clone, Debug)]
 pub(crate) struct Intent {
     /// The model that the client named; `None` if the path needs no model.
-    pub(crate) model: Option<String>,
+    pub(crate) model: Option<Arc<str>>,
     /// The target model that the name resolves to.
-    pub(crate) target: Option<String>,
+    pub(crate) target: Option<Arc<str>>,
     /// The name and the class of its flow.
     pub(crate) flow: String,
     pub(crate) class: u32,
@@ -88,26 +90,20 @@ pub(crate) struct Intent {
     pub(crate) decoded: bool,
 }
 
-/// Reads a request. Returns the body to forward: the same bytes, unless the model name resolves to
-/// another model. `draw` decides between the variants of a split.
+/// Reads a request, whose path has been classified. Returns the body to forward: the same bytes,
+/// unless the model name resolves to another model. `draw` decides between the variants of a split.
 pub(crate) fn read(
+    work: (Api, RequestKind),
     config: &Config,
     parts: &Parts,
     body: Bytes,
     draw: u64,
-) -> Result<(Intent, Bytes), Fault> {
-    let path = parts.uri.path();
-    let work = match path::classify(&parts.method, path)? {
-        Route::Proxied { api, kind } => (api, kind),
-        // A preflight asks for the headers of a backend's response.
-        Route::Options => (Api::OpenAi, RequestKind::Other),
-        _ => return Err(Fault::NoSuchPath),
-    };
+) -> Result<(Box<Intent>, Bytes), Fault> {
     let direct = path::is_read(&parts.method) || parts.method == Method::OPTIONS;
     if direct && headers::asks_for_websocket(&parts.headers) {
         return Err(Fault::UpgradeNotSupported);
     }
-    let deployment = path::deployment(path);
+    let deployment = path::deployment(parts.uri.path());
     let mut read = read_as((work, deployment), config, parts, body, draw)?;
     read.0.direct = direct;
     Ok(read)
@@ -119,7 +115,7 @@ pub(crate) fn read_anything(
     parts: &Parts,
     body: Bytes,
     draw: u64,
-) -> Result<(Intent, Bytes), Fault> {
+) -> Result<(Box<Intent>, Bytes), Fault> {
     let work = match path::classify(&parts.method, parts.uri.path())? {
         Route::Proxied { api, kind } => (api, kind),
         _ => (Api::OpenAi, RequestKind::Other),
@@ -134,7 +130,7 @@ fn read_as(
     parts: &Parts,
     body: Bytes,
     draw: u64,
-) -> Result<(Intent, Bytes), Fault> {
+) -> Result<(Box<Intent>, Bytes), Fault> {
     let controls = ControlHeaders::of(&parts.headers);
     let (mut body, decoded) = plain(kind, &controls, body, config.server.body_limit)?;
     if let Some(name) = deployment {
@@ -163,9 +159,10 @@ fn read_as(
     let default = resolved.and_then(|found| found.band);
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);
     let streamed = fields.stream.unwrap_or(api == Api::Ollama && kind.generates());
-    let intent = Intent {
-        model: model.map(str::to_owned),
-        target: target.map(str::to_owned),
+    let model: Option<Arc<str>> = model.map(Arc::from);
+    let intent = Box::new(Intent {
+        target: target.map(|target| shared(target, model.as_ref())),
+        model,
         flow,
         class,
         band: band::ruled(&config.band_rules, &traits, (stated, default)),
@@ -191,9 +188,14 @@ fn read_as(
         direct: false,
         decoded,
         workload: origin.name,
-    };
+    });
     let rewritten = rewritten(named.as_ref(), target, &body)?;
     Ok((intent, rewritten.unwrap_or(body)))
+}
+
+/// The name of the target, which most often is that of the model.
+fn shared(target: &str, model: Option<&Arc<str>>) -> Arc<str> {
+    model.filter(|model| ***model == *target).cloned().unwrap_or_else(|| target.into())
 }
 
 /// The body with the name of the target, if the client used another name.

@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flow::{BANDS, BackendId, Band, Controller, ModelId, Span, Ticket, Time};
+use http::{HeaderValue, Method};
 
 use crate::backend::Attempt;
 use crate::config::settings::Log;
@@ -51,12 +52,12 @@ pub(crate) const BAND_NAMES: [&str; BANDS] = ["best_effort", "normal", "high", "
 /// The outcome of a request, for metrics and the access log.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
-    pub(crate) request_id: String,
-    pub(crate) method: http::Method,
+    pub(crate) request_id: HeaderValue,
+    pub(crate) method: Method,
     pub(crate) path: String,
-    /// The requested model and its target model; empty without a model.
-    pub(crate) model: String,
-    pub(crate) target: String,
+    /// The requested model and its target model.
+    pub(crate) model: Option<Arc<str>>,
+    pub(crate) target: Option<Arc<str>>,
     pub(crate) flow: String,
     /// `None` for a request that the gateway answers itself, without the queue.
     pub(crate) band: Option<Band>,
@@ -131,6 +132,11 @@ pub(crate) struct Observer {
 // === impl Record ===
 
 impl Record {
+    /// The requested model and its target model; empty without a model.
+    pub(crate) fn models(&self) -> (&str, &str) {
+        (self.model.as_deref().unwrap_or_default(), self.target.as_deref().unwrap_or_default())
+    }
+
     /// Whether the request was served successfully.
     fn succeeded(&self) -> bool {
         self.outcome == outcome::OK && self.status < 400
@@ -177,7 +183,10 @@ impl Observer {
     pub(crate) fn ended(&self, record: &Record, counters: &RequestCounters) {
         match &counters.model {
             Some(model) => model.count(record),
-            None => self.model_labels.find(&record.model, &record.target).1.count(record),
+            None => {
+                let (model, target) = record.models();
+                self.model_labels.find(model, target).1.count(record);
+            }
         }
         if let Some(backend) = counters.backend.as_ref().filter(|_| record.succeeded()) {
             backend.measured(record.at_backend);

@@ -33,7 +33,7 @@ pub(crate) struct Request {
     pub(crate) state: Arc<State>,
     /// The configuration when the request arrived; a reload does not change it on the way.
     pub(crate) config: Arc<Config>,
-    pub(crate) intent: Intent,
+    pub(crate) intent: Box<Intent>,
     /// Its hold on the scheduler from admission to its end. Stands before the record: the core
     /// hears of a client that left before the log does.
     permit: Option<Permit>,
@@ -54,7 +54,7 @@ impl Request {
     pub(crate) fn new(
         state: Arc<State>,
         config: Arc<Config>,
-        mut intent: Intent,
+        mut intent: Box<Intent>,
         record: RequestRecord,
     ) -> Box<Self> {
         if let Some(at) = intent.deadline_at {

@@ -57,7 +57,7 @@ impl ObservedResponse {
         let mut added = HeaderMap::new();
         let description = headers::RouteDescription {
             backend: &endpoint.name_header,
-            choice: grant.choice,
+            choice: grant.choice.as_ref(),
             waited: request.record.waited.unwrap_or(Span::ZERO),
             request_id: &request.intent.request_id,
             headroom: None,
@@ -239,7 +239,7 @@ impl ResponseHead {
         if self.is_envoys() {
             return Attempt::Failed;
         }
-        verdict(self.status, self.retry_after.as_ref())
+        verdict(self.status, || self.retry_after.as_ref())
     }
 
     fn restorer(&self, request: &Request) -> Option<Box<ModelNameRestorer>> {

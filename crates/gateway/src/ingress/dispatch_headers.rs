@@ -41,17 +41,18 @@ impl DispatchHeaders<'_> {
     /// Builds the headers. The sender of a message cannot override control headers. A value that is
     /// not valid in a header is left out.
     pub(crate) fn to_header_map(self) -> HeaderMap {
+        // The workload orders the requests of one flow only, so a sender may name it.
+        let is_theirs = |name: &str| !ends_here(name) || name == WORKLOAD;
         let mut headers = HeaderMap::new();
         for (name, value) in self.own {
             let name = HeaderName::from_bytes(name.as_bytes());
-            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value))
+                && is_theirs(name.as_str())
+            {
                 headers.insert(name, value);
             }
         }
-        // The workload orders the requests of one flow only, so a sender may name it.
-        let control = |name: &str| ends_here(name) && name != WORKLOAD;
-        let not_theirs = |name: &str| control(name) || matches!(name, "host" | "content-length");
-        hop_by_hop::strip(&mut headers, not_theirs);
+        hop_by_hop::strip(&mut headers);
         put(&mut headers, &HeaderName::from_static("traceparent"), self.trace());
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(PRIORITY, HeaderValue::from_static(self.priority));

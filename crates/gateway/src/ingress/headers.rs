@@ -51,20 +51,24 @@ pub(super) fn text(value: &HeaderValue) -> Option<&str> {
     std::str::from_utf8(value.as_bytes()).ok().map(str::trim_ascii)
 }
 
-/// The headers that reach a backend. Connection headers are removed, and so are control headers,
-/// which a backend could obey. The client towards the backend sets `Host` and the length.
-pub(crate) fn to_upstream(mut headers: HeaderMap, request_id: &HeaderValue) -> HeaderMap {
+/// The headers that reach a backend. Connection headers are left out, and so are control headers,
+/// which a backend could obey. The client towards the backend adds `Host` and the length.
+pub(crate) fn to_upstream(
+    headers: HeaderMap,
+    request_id: &HeaderValue,
+) -> Vec<(HeaderName, HeaderValue)> {
     let lists_trailers = |value: &HeaderValue| {
         let mut tokens = text(value).into_iter().flat_map(|text| text.split(','));
         tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case("trailers"))
     };
-    let trailers = headers.get_all(TE).into_iter().any(lists_trailers);
-    hop_by_hop::strip(&mut headers, ends_here);
+    let trailers = headers.iter().any(|(name, value)| *name == TE && lists_trailers(value));
+    let replaced = |name: &str| ends_here(name) || name == REQUEST_ID.as_str();
+    let mut sent = hop_by_hop::without(headers, replaced);
     if trailers {
-        headers.insert(TE, HeaderValue::from_static("trailers"));
+        sent.push((TE, HeaderValue::from_static("trailers")));
     }
-    headers.insert(REQUEST_ID, request_id.clone());
-    headers
+    sent.push((REQUEST_ID, request_id.clone()));
+    sent
 }
 
 /// The header that says how a body is encoded, which a decoded body must not have.
@@ -125,7 +129,7 @@ pub(crate) fn selection(headers: &HeaderMap) -> Option<&str> {
 /// Whether a header is meant for the gateway, or is written anew for each backend.
 pub(super) fn ends_here(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("x-") else {
-        return matches!(name, "expect" | "trailer");
+        return matches!(name, "content-length" | "expect" | "host" | "trailer");
     };
     match rest {
         "priority" | "workload-context" | "max-latency-ms" | "latency-critical" | "media-type"

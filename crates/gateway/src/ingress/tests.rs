@@ -28,13 +28,28 @@ fn parts(method: Method, path: &str, headers: &[(&str, &[u8])]) -> Parts {
     parts
 }
 
-fn posted(path: &str, body: &[u8]) -> Result<(Intent, Bytes), Fault> {
+/// Reads a request as its path says.
+fn read(
+    config: &Config,
+    parts: &Parts,
+    body: Bytes,
+    draw: u64,
+) -> Result<(Box<Intent>, Bytes), Fault> {
+    let work = match path::classify(&parts.method, parts.uri.path())? {
+        Route::Proxied { api, kind } => (api, kind),
+        Route::Options => (Api::OpenAi, RequestKind::Other),
+        _ => return Err(Fault::NoSuchPath),
+    };
+    super::read(work, config, parts, body, draw)
+}
+
+fn posted(path: &str, body: &[u8]) -> Result<(Box<Intent>, Bytes), Fault> {
     let parts = parts(Method::POST, path, &[]);
     read(&Config::default(), &parts, Bytes::copy_from_slice(body), 0)
 }
 
 /// The intent of a chat request with these headers.
-fn chat(config: &Config, headers: &[(&str, &str)]) -> Intent {
+fn chat(config: &Config, headers: &[(&str, &str)]) -> Box<Intent> {
     let bytes: Vec<(&str, &[u8])> =
         headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let body = Bytes::from_static(br#"{"model":"llama","messages":[],"stream":true}"#);
@@ -47,6 +62,6 @@ fn header_bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(byte, 0..most)
 }
 
-fn code(result: Result<(Intent, Bytes), Fault>) -> &'static str {
+fn code(result: Result<(Box<Intent>, Bytes), Fault>) -> &'static str {
     result.err().map_or("ok", |fault| fault.code())
 }

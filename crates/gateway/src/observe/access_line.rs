@@ -28,13 +28,14 @@ struct AccessLine {
 pub(super) fn write(record: &Record, format: LogFormat, moment: Duration, number: u64) -> String {
     let mut line = AccessLine { out: String::with_capacity(640), format };
     line.stamp(moment);
-    line.word("request_id", &record.request_id);
+    line.word("request_id", record.request_id.to_str().unwrap_or_default());
     line.word("method", record.method.as_str());
     line.word("path", &record.path);
     line.maybe("status", (record.status > 0).then_some(record.status.into()));
     line.word("outcome", record.outcome);
-    line.word("model", &record.model);
-    line.word("target_model", &record.target);
+    let (model, target) = record.models();
+    line.word("model", model);
+    line.word("target_model", target);
     line.word("flow", &record.flow);
     line.word("priority", record.band.map_or("", |band| BAND_NAMES[band as usize]));
     if record.criticality > 0 {

@@ -11,17 +11,18 @@ mod snapshot;
 use std::collections::BTreeMap;
 
 use flow::{BackendId, Band, ModelId, Span};
+use http::{HeaderValue, Method};
 
 use super::{IdNames, Record};
 
 /// A request that a backend served at once.
 pub(crate) fn served(model: &str, target: &str) -> Record {
     Record {
-        request_id: "r-1".into(),
-        method: http::Method::POST,
+        request_id: HeaderValue::from_static("r-1"),
+        method: Method::POST,
         path: "/v1/chat/completions".into(),
-        model: model.into(),
-        target: target.into(),
+        model: Some(model.into()),
+        target: Some(target.into()),
         flow: "team-a".into(),
         band: Some(Band::Normal),
         workload: "etl".into(),

@@ -23,8 +23,8 @@ use crate::upstream::{
 /// The outcome of an attempt.
 #[derive(Debug)]
 pub(super) enum AttemptOutcome {
-    /// A response to pass on.
-    Answered(Response<UpstreamBody>),
+    /// A response to pass on. It is boxed because it changes hands several times.
+    Answered(Box<Response<UpstreamBody>>),
     /// No response, or one that asks to try elsewhere.
     Failed(AttemptFailure),
     /// No response began in time.
@@ -39,7 +39,7 @@ pub(super) struct AttemptFailure {
     /// The place in the queue to which the request returns.
     pub(super) position: RequeuePosition,
     /// The backend's response, if it gave one.
-    pub(super) response: Option<Response<UpstreamBody>>,
+    pub(super) response: Option<Box<Response<UpstreamBody>>>,
     /// The cause, for the client and the log.
     pub(super) text: String,
 }
@@ -155,12 +155,15 @@ async fn watched<T>(
     }
 }
 
-/// Judges an attempt by the status of its response.
-pub(crate) fn verdict(status: StatusCode, retry_after: Option<&HeaderValue>) -> Attempt {
+/// Judges an attempt by the status of its response. A full backend may say `Retry-After`.
+pub(crate) fn verdict<'a>(
+    status: StatusCode,
+    retry_after: impl FnOnce() -> Option<&'a HeaderValue>,
+) -> Attempt {
     match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => full(retry_after),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => full(retry_after()),
         // Some services say so when they are overloaded.
-        _ if status.as_u16() == 529 => full(retry_after),
+        _ if status.as_u16() == 529 => full(retry_after()),
         // The gateway never asks to switch protocols.
         _ if status.is_informational() => Attempt::Failed,
         StatusCode::INTERNAL_SERVER_ERROR
@@ -176,14 +179,14 @@ fn full(value: Option<&HeaderValue>) -> Attempt {
 
 fn judge(response: Response<UpstreamBody>) -> AttemptOutcome {
     let status = response.status();
-    let attempt = verdict(status, response.headers().get(header::RETRY_AFTER));
+    let attempt = verdict(status, || response.headers().get(header::RETRY_AFTER));
     let position = match attempt {
-        Attempt::Answered => return AttemptOutcome::Answered(response),
+        Attempt::Answered => return AttemptOutcome::Answered(Box::new(response)),
         Attempt::Full(_) => RequeuePosition::Original,
         _ => RequeuePosition::Back,
     };
     let text = format!("it answered {status}");
-    let response = (!status.is_informational()).then_some(response);
+    let response = (!status.is_informational()).then(|| Box::new(response));
     AttemptOutcome::Failed(AttemptFailure { attempt, position, response, text })
 }
 

@@ -75,6 +75,7 @@ impl ModelNameRestorer {
 
     /// The same for a head that is sent on. The length of its body will change.
     pub(super) fn for_head(request: &Request, headers: &mut HeaderMap) -> Option<Box<Self>> {
+        request.replaced_model()?;
         let is_encoded = headers.contains_key(CONTENT_ENCODING);
         let restorer = Self::of(request, headers.get(CONTENT_TYPE), is_encoded)?;
         headers.remove(CONTENT_LENGTH);

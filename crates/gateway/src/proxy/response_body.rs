@@ -76,7 +76,7 @@ impl ResponseBody {
     pub(super) fn new(
         mut response: Response<UpstreamBody>,
         request: Box<Request>,
-    ) -> Response<Self> {
+    ) -> Response<Box<Self>> {
         let format = StreamFormat::of(response.headers().get(http::header::CONTENT_TYPE));
         let limit = request.config.fleet.stall_timeout;
         let stall = StallTimer { limit, timer: None, moved: false };
@@ -88,7 +88,8 @@ impl ResponseBody {
         response.map(|body| {
             let counter = TokenCounter::new(format);
             let request = Some(request);
-            let mut response = Self { body, request, counter, restorer, stall, end, ending: None };
+            let response = Self { body, request, counter, restorer, stall, end, ending: None };
+            let mut response = Box::new(response);
             // hyper does not poll a body that says it is at its end.
             if !has_body {
                 response.complete();

@@ -19,7 +19,7 @@ pub(super) fn add(headers: &mut HeaderMap, request: &Request, admitted: &Admitte
     let room = room(request);
     let description = headers::RouteDescription {
         backend: &admitted.endpoint.name_header,
-        choice: admitted.grant.choice,
+        choice: admitted.grant.choice.as_ref(),
         waited: request.record.waited.unwrap_or(Span::ZERO),
         request_id: &request.intent.request_id,
         headroom: room.filter(|_| server.headroom_headers).map(|room| room.headroom.into()),

@@ -17,8 +17,9 @@ use super::attempt::{AttemptFailure, AttemptOutcome, attempt};
 use super::response_watch::ResponseWatch;
 use super::{ResponseBody, UpstreamRequest, response_headers};
 use crate::backend::{Attempt, Endpoint};
+use crate::hop_by_hop;
 use crate::jitter;
-use crate::reply::{Fault, Refused, headers};
+use crate::reply::{Fault, Refused};
 use crate::request::{Admitted, Request, ResponseTimeout};
 use crate::upstream::{Pool, UpstreamBody};
 
@@ -57,7 +58,7 @@ pub(crate) struct ProxiedRequest {
 
 /// The step after an attempt.
 enum Next {
-    Respond(Response<UpstreamBody>),
+    Respond(Box<Response<UpstreamBody>>),
     /// Wait again at this position in the queue, after a pause.
     Requeue(RequeuePosition, Duration),
     Refuse(Fault),
@@ -85,7 +86,9 @@ impl ProxiedRequest {
     }
 
     /// Sends a request that the scheduler has taken, until a response begins or it is refused.
-    pub(crate) async fn forward(mut self: Box<Self>) -> Result<Response<ResponseBody>, Refused> {
+    pub(crate) async fn forward(
+        mut self: Box<Self>,
+    ) -> Result<Response<Box<ResponseBody>>, Refused> {
         self.request.state.retries.deposit(self.request.config.fleet.retry_share);
         loop {
             let admitted = match self.admitted().await {
@@ -96,7 +99,7 @@ impl ProxiedRequest {
                 }
             };
             match self.attempt(&admitted.endpoint, admitted.grant.at).await {
-                Next::Respond(response) => return Ok(self.respond(response, &admitted)),
+                Next::Respond(response) => return Ok(self.respond(*response, &admitted)),
                 Next::Requeue(position, pause) => self.wait_again(position, pause),
                 Next::Refuse(fault) => return Err(self.request.refuse(fault.into())),
             }
@@ -260,14 +263,13 @@ impl ProxiedRequest {
         self: Box<Self>,
         mut response: Response<UpstreamBody>,
         admitted: &Admitted,
-    ) -> Response<ResponseBody> {
+    ) -> Response<Box<ResponseBody>> {
         let mut request = self.request;
         let first_byte = request.record.response_began(response.status());
         admitted.endpoint.note(request.begun(), first_byte, request.intent.streamed);
         // The version of the backend's connection is not that of the client's.
         *response.version_mut() = Version::HTTP_11;
-        let own = std::mem::take(response.headers_mut());
-        *response.headers_mut() = headers::from_upstream(own);
+        hop_by_hop::strip(response.headers_mut());
         response_headers::add(response.headers_mut(), &request, admitted);
         ResponseBody::new(response, request)
     }

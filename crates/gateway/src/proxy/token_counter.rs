@@ -21,9 +21,8 @@ const OLLAMA_PROMPT: &[u8] = b"\"prompt_eval_count\":";
 static EVENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(EVENT_MARK));
 static DELTA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"delta\""));
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"usage\""));
-/// Ollama's two counts come in either order; the usage begins at the first.
-static OLLAMA_USAGE: LazyLock<[Finder<'static>; 2]> =
-    LazyLock::new(|| [Finder::new(OLLAMA_PROMPT), Finder::new(b"\"eval_count\":")]);
+/// The common end of Ollama's two keys.
+static OLLAMA_COUNT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"eval_count\":"));
 
 /// The longest key, less one: so many bytes at the end of a chunk may begin a key.
 const SEAM: usize = OLLAMA_PROMPT.len() - 1;
@@ -138,7 +137,8 @@ impl TokenCounter {
         if self.format == StreamFormat::Events || self.ollama {
             return openai;
         }
-        let ollama = OLLAMA_USAGE.iter().filter_map(|key| key.find(bytes)).min();
+        // Ollama's two counts come in either order; the usage begins at the first.
+        let ollama = OLLAMA_COUNT.find_iter(bytes).find_map(|at| ollama_key(&bytes[..at]));
         self.ollama = ollama.is_some();
         openai.max(ollama)
     }
@@ -168,6 +168,12 @@ impl TokenCounter {
             self.wanted = self.usage.len() < USAGE_MAX;
         }
     }
+}
+
+/// Where the key begins whose end follows these bytes.
+fn ollama_key(before: &[u8]) -> Option<usize> {
+    let start = before.strip_suffix(b"prompt_").unwrap_or(before).strip_suffix(b"\"")?;
+    Some(start.len())
 }
 
 /// The events of a chunk, each with what follows it up to the next. A mark within a text is none:

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::uri::{PathAndQuery, Scheme};
-use http::{HeaderMap, Method, Request, Uri, Version, header};
+use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 use http_body_util::Full;
 
 use crate::backend::Endpoint;
@@ -15,7 +15,7 @@ use crate::upstream::{Http1Request, WholeBody};
 pub(crate) struct UpstreamRequest {
     pub(crate) method: Method,
     pub(crate) path: PathAndQuery,
-    pub(crate) headers: HeaderMap,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: Bytes,
     /// The memory of the body, for as long as it may be sent again.
     pub(crate) _reservation: Reservation,
@@ -36,10 +36,9 @@ impl UpstreamRequest {
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
         *request.version_mut() = Version::HTTP_2;
-        *request.headers_mut() = self.headers.clone();
-        // The address and the body say both.
-        request.headers_mut().remove(header::HOST);
-        request.headers_mut().remove(header::CONTENT_LENGTH);
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
+        }
         *request.uri_mut() = absolute(endpoint, path(endpoint, &self.path));
         request
     }

@@ -4,11 +4,10 @@
 //! value, zero, is a constant.
 
 use flow::{RouteChoice, Span};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Fault;
-use crate::hop_by_hop;
 
 const BACKEND_USED: HeaderName = HeaderName::from_static("x-backend-used");
 const ROUTING_REASON: HeaderName = HeaderName::from_static("x-routing-reason");
@@ -37,7 +36,7 @@ pub(crate) struct RouteDescription<'a> {
     /// The backend's name.
     pub(crate) backend: &'a HeaderValue,
     /// Why it was chosen, if that is known.
-    pub(crate) choice: Option<RouteChoice>,
+    pub(crate) choice: Option<&'a RouteChoice>,
     /// How long the request waited.
     pub(crate) waited: Span,
     pub(crate) request_id: &'a HeaderValue,
@@ -49,16 +48,6 @@ pub(crate) struct RouteDescription<'a> {
 struct Digits {
     buffer: [u8; 24],
     start: usize,
-}
-
-/// A backend's response headers without those that belong to its connection.
-pub(crate) fn from_upstream(mut headers: HeaderMap) -> HeaderMap {
-    // A chunked response has no other length, whatever its headers say (RFC 9112, 6.3).
-    if headers.contains_key(TRANSFER_ENCODING) {
-        headers.remove(CONTENT_LENGTH);
-    }
-    hop_by_hop::strip(&mut headers, |_| false);
-    headers
 }
 
 /// Adds the headers. They replace a backend's own headers of the same names.

@@ -272,7 +272,7 @@ impl Request {
             return NO_BACKEND;
         }
         match &self.intent.model {
-            Some(model) => Fault::ModelNotFound(model.clone()).into(),
+            Some(model) => Fault::ModelNotFound(model.to_string()).into(),
             None => Fault::BackendError("none lists any model".into()).into(),
         }
     }

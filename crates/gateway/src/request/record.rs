@@ -48,15 +48,15 @@ impl RequestRecord {
 
     /// Sets the request's id.
     pub(crate) fn identify(&mut self, request_id: &HeaderValue) {
-        self.record.request_id = request_id.to_str().unwrap_or_default().to_owned();
+        self.record.request_id = request_id.clone();
     }
 
     /// Copies what the client asks for.
     pub(crate) fn describe(&mut self, intent: &Intent) {
         self.identify(&intent.request_id);
         let record = &mut self.record;
-        record.model = intent.model.clone().unwrap_or_default();
-        record.target = intent.target.clone().unwrap_or_default();
+        record.model.clone_from(&intent.model);
+        record.target.clone_from(&intent.target);
         record.flow.clone_from(&intent.flow);
         // A request that does not queue must not count in the figures of the queue.
         record.slo_ttft = intent.slo_ttft;
@@ -70,15 +70,15 @@ impl RequestRecord {
 
     /// The scheduler has taken the request.
     pub(crate) fn admitted(&mut self, ticket: Ticket) {
-        let (model, target) = (&self.record.model, &self.record.target);
         if let Some(observer) = &self.observer {
+            let (model, target) = self.record.models();
             self.counters = observer.began(ticket, model, target);
         }
     }
 
     /// A backend has been granted.
     pub(crate) fn granted(&mut self, endpoint: &Arc<Endpoint>) {
-        self.record.backend.clone_from(&endpoint.name);
+        self.record.backend = endpoint.name.clone();
         self.endpoint = Some(endpoint.begin_use());
     }
 
@@ -175,11 +175,11 @@ impl Drop for RequestRecord {
 
 fn blank(parts: &Parts) -> Record {
     Record {
-        request_id: String::new(),
+        request_id: HeaderValue::from_static(""),
         method: parts.method.clone(),
         path: parts.uri.path().to_owned(),
-        model: String::new(),
-        target: String::new(),
+        model: None,
+        target: None,
         flow: String::new(),
         band: Some(Band::Normal),
         workload: String::new(),

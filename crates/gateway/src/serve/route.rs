@@ -1,5 +1,6 @@
 //! Routes a request to the code that responds to it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use super::{dispatch_pages, local_api, models, queue_status, request_body};
 use crate::admin;
 use crate::body_memory::Reservation;
 use crate::ingress::headers::is_preflight;
-use crate::ingress::path::{self, Route};
+use crate::ingress::path::{self, Api, RequestKind, Route};
 use crate::ingress::{self, Intent};
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
 use crate::reply::{ErrorFormat, Fault, Refused, error, headers};
@@ -27,14 +28,14 @@ pub(super) async fn answer(
     worker: Arc<Worker>,
     request: HttpRequest<Incoming>,
     serving: Serving,
-) -> Response<Reply> {
+) -> Result<Response<Reply>, Infallible> {
     let state = &worker.state;
     let path = request.uri().path();
     let format = ErrorFormat::of(path);
     let head_only = request.method() == Method::HEAD;
     let doors = worker.doors;
     let response = match path::classify(request.method(), path) {
-        Ok(Route::Proxied { .. }) if doors.api => proxy(worker, request).await,
+        Ok(Route::Proxied { api, kind }) if doors.api => proxy(worker, request, (api, kind)).await,
         Ok(Route::Models) if doors.api => Content::whole(models::models(state)),
         Ok(Route::ModelCard) if doors.api => {
             let id = path::card_id(path).unwrap_or_default();
@@ -46,7 +47,7 @@ pub(super) async fn answer(
         Ok(Route::Options)
             if doors.api && path::is_api(path) && is_preflight(request.headers()) =>
         {
-            proxy(worker, request).await
+            proxy(worker, request, (Api::OpenAi, RequestKind::Other)).await
         }
         Ok(Route::Options) => Content::whole(error::options(!path::is_api(path))),
         Ok(Route::Batch(call)) if doors.batch => {
@@ -68,11 +69,16 @@ pub(super) async fn answer(
         Ok(_) => Content::whole(error::response_in(format, &Fault::NoSuchPath.into())),
         Err(fault) => Content::whole(error::response_in(format, &fault.into())),
     };
-    Reply::new(if head_only { Content::head_only(response) } else { response }, serving)
+    let response = if head_only { Content::head_only(response) } else { response };
+    Ok(Reply::new(response, serving))
 }
 
 /// Sends a request to a backend when the scheduler admits it.
-async fn proxy(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Response<Content> {
+async fn proxy(
+    worker: Arc<Worker>,
+    request: HttpRequest<Incoming>,
+    work: (Api, RequestKind),
+) -> Response<Content> {
     let config = worker.state.config.load_full();
     let (parts, body) = request.into_parts();
     let format = ErrorFormat::of(parts.uri.path());
@@ -84,7 +90,7 @@ async fn proxy(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Response<
         Ok((body, mut reservation)) => {
             let received = body.len();
             record.bytes_in = received as u64;
-            let read = ingress::read(&config, &parts, body, record.arrived.nanos());
+            let read = ingress::read(work, &config, &parts, body, record.arrived.nanos());
             read.and_then(|(intent, body)| {
                 if intent.decoded {
                     let more = body.len().saturating_sub(received);
@@ -120,13 +126,13 @@ async fn proxy(worker: Arc<Worker>, request: HttpRequest<Incoming>) -> Response<
         Ok(response) if shares_connection => {
             response.map(|body| Content::handed(body, write_limit))
         }
-        Ok(response) => response.map(|body| Content::Relayed(Box::new(body))),
+        Ok(response) => response.map(Content::Relayed),
         Err(refused) => refusal(&refused, format, &request_id),
     }
 }
 
 fn upstream_request(
-    parts: Parts,
+    mut parts: Parts,
     (body, reservation): (Bytes, Reservation),
     intent: &Intent,
 ) -> UpstreamRequest {
@@ -134,10 +140,10 @@ fn upstream_request(
     let other = path::upstream(parts.uri.path()).and_then(|path| path.parse().ok());
     let own = || parts.uri.path_and_query().cloned().unwrap_or_else(root);
     let path = other.unwrap_or_else(own);
-    let mut headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
     if intent.decoded {
-        headers.remove(ingress::headers::BODY_ENCODING);
+        parts.headers.remove(ingress::headers::BODY_ENCODING);
     }
+    let headers = ingress::headers::to_upstream(parts.headers, &intent.request_id);
     UpstreamRequest { method: parts.method, path, headers, body, _reservation: reservation }
 }
 

@@ -1,6 +1,5 @@
 //! One worker: a thread that serves connections over HTTP/1.1 and HTTP/2.
 
-use std::convert::Infallible;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -89,10 +88,8 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     );
     let builder = builder(server, state.is_closing());
     drop(config);
-    let service = service_fn(|request| {
-        let (worker, serving) = (Arc::clone(&worker), activity.serve());
-        async move { Ok::<_, Infallible>(route::answer(worker, request, serving).await) }
-    });
+    let service =
+        service_fn(|request| route::answer(Arc::clone(&worker), request, activity.serve()));
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
     // An error means that the client broke off, which ends its requests by itself.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-fn with(name: &str, value: &str) -> Intent {
+fn with(name: &str, value: &str) -> Box<Intent> {
     chat(&Config::default(), &[(name, value)])
 }
 

@@ -104,6 +104,13 @@ fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
 }
 
 #[test]
+fn a_key_that_only_ends_like_one_of_ollamas_is_none() {
+    let text = b"{\"draft_eval_count\":9,\"prompt_eval_count\":26,\"eval_count\":3}\n";
+    let used = read(StreamFormat::Whole, &[text]).usage();
+    assert_eq!(used, TokenUsage { prompt: Some(26), output: Some(3), counted: false });
+}
+
+#[test]
 fn a_whole_response_reports_its_usage_and_no_tokens() {
     let answer =
         b"{\"usage\": {\"input_tokens\": 7, \"output_tokens\": 3}, \"object\":\"response\"}";

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use httparse::{ParserConfig, Status};
 
 use super::{ExchangeError, Framing, HEAD_MAX, HEAD_TOO_LARGE};
@@ -23,8 +23,8 @@ pub(crate) struct Http1Request<'a> {
     pub(crate) base: &'a str,
     pub(crate) path: &'a PathAndQuery,
     pub(crate) host: &'a HeaderValue,
-    /// Without the headers of the connection.
-    pub(crate) headers: &'a HeaderMap,
+    /// Without the headers of the connection, the host and the length.
+    pub(crate) headers: &'a [(HeaderName, HeaderValue)],
     pub(crate) body: &'a Bytes,
 }
 
@@ -59,13 +59,12 @@ impl Http1Request<'_> {
         out.extend_from_slice(b" HTTP/1.1\r\n");
         header(out, &HOST, self.host.as_bytes());
         for (name, value) in self.headers {
-            // Both are told here, and once.
-            if name != HOST && name != CONTENT_LENGTH {
-                header(out, name, value.as_bytes());
-            }
+            header(out, name, value.as_bytes());
         }
         if self.tells_length() {
-            header(out, &CONTENT_LENGTH, HeaderValue::from(self.body.len()).as_bytes());
+            out.extend_from_slice(b"content-length: ");
+            decimal(out, self.body.len());
+            out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -82,6 +81,13 @@ fn header(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
+}
+
+fn decimal(out: &mut Vec<u8>, number: usize) {
+    if number >= 10 {
+        decimal(out, number / 10);
+    }
+    out.push(b'0' + (number % 10) as u8);
 }
 
 /// Takes the head of the response, once all of it has come. Interim responses (100, 103) are
@@ -142,7 +148,9 @@ impl ResponseHead {
         let status = status.ok_or_else(strange)?;
         let version = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
         let mut says = Says::default();
-        let mut headers = HeaderMap::with_capacity(parsed.headers.len() + ADDED);
+        let mut response = Response::new(());
+        let headers = response.headers_mut();
+        headers.reserve(parsed.headers.len() + ADDED);
         for header in &*parsed.headers {
             let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| strange())?;
             let value = HeaderValue::from_bytes(header.value).map_err(|_| strange())?;
@@ -153,10 +161,8 @@ impl ResponseHead {
         let lasts = framing != Framing::UntilClose
             && status != StatusCode::SWITCHING_PROTOCOLS
             && says.lasts(version);
-        let mut response = Response::new(());
         *response.status_mut() = status;
         *response.version_mut() = version;
-        *response.headers_mut() = headers;
         Ok(Self { response, framing, lasts })
     }
 }

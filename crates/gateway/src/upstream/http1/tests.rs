@@ -7,7 +7,7 @@ mod oracle;
 
 use bytes::{Bytes, BytesMut};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 
 use super::framing::{Framing, Step};
 use super::head::{self, Http1Request};
@@ -18,7 +18,7 @@ struct Errand {
     method: Method,
     path: PathAndQuery,
     host: HeaderValue,
-    headers: HeaderMap,
+    headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
 }
 
@@ -41,7 +41,7 @@ impl Errand {
             method,
             path: PathAndQuery::from_static("/v1/x?y=1"),
             host: HeaderValue::from_static("host:1"),
-            headers: HeaderMap::new(),
+            headers: Vec::new(),
             body: Bytes::copy_from_slice(body),
         }
     }

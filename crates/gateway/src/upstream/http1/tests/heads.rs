@@ -18,9 +18,8 @@ fn with(headers: &str) -> String {
 #[test]
 fn a_request_is_sent_as_it_is_with_the_backends_host_and_one_length() {
     let mut errand = Errand::new(Method::POST, b"four");
-    for (name, value) in [("host", "client"), ("content-length", "9"), ("x-a", "1"), ("x-a", "2")] {
-        errand.headers.append(name, HeaderValue::from_static(value));
-    }
+    let header = |value| (HeaderName::from_static("x-a"), HeaderValue::from_static(value));
+    errand.headers = vec![header("1"), header("2")];
     let mut out = Vec::new();
     errand.wanted().write(&mut out);
     let want = "POST /base/v1/x?y=1 HTTP/1.1\r\nhost: host:1\r\nx-a: 1\r\nx-a: 2\r\n\
@@ -40,6 +39,7 @@ fn content_length_is_sent_with_a_body_and_with_methods_that_usually_have_one() {
     assert_eq!(told(Method::DELETE, b""), None);
     assert_eq!(told(Method::GET, b"x").as_deref(), Some("1"));
     assert_eq!(told(Method::POST, b"").as_deref(), Some("0"));
+    assert_eq!(told(Method::POST, &[0; 1090]).as_deref(), Some("1090"));
 }
 
 #[test]
