@@ -1,6 +1,6 @@
 //! Other spellings: each is moved to the key that it stands for before anything is validated.
 //!
-//! The aliases stand in `keys`. Values keep the place they were written at, so that problems name
+//! The aliases stand in `sections`. Values keep the place they were written at, so that problems name
 //! the key as the file does. Both spellings of one key at once are a problem, because either could
 //! be meant.
 
