@@ -1,8 +1,8 @@
 //! Other spellings: each is moved to the key that it stands for before anything is validated.
 //!
-//! The aliases stand in `sections`. Values keep the place they were written at, so that problems name
-//! the key as the file does. Both spellings of one key at once are a problem, because either could
-//! be meant.
+//! The aliases stand in `sections`. Values keep the place they were written at, so that problems
+//! name the key as the file does. Both spellings of one key at once are a problem, because either
+//! could be meant.
 
 use super::sections::{QUEUE, ROOT};
 use crate::schema::{Key, Location, Node, Report, SectionSchema, Table, Value};

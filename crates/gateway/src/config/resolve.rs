@@ -1,7 +1,7 @@
 //! From validated tables to the typed configuration.
 //!
-//! Types, ranges and defaults are those of `sections`. The checks here concern several keys at once,
-//! or forms that a table cannot state.
+//! Types, ranges and defaults are those of `sections`. The checks here concern several keys at
+//! once, or forms that a table cannot state.
 
 mod backends;
 pub(crate) mod batch;
