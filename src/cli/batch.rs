@@ -7,10 +7,10 @@ mod api;
 mod batch_info;
 mod failure_summary;
 mod fetch;
+mod poll_until_end;
 mod submit;
 mod upload_form;
-mod wait;
-mod wait_progress;
+mod wait_output;
 mod wait_stall;
 
 use std::io::Write;
@@ -167,9 +167,9 @@ impl Status {
             None => api.newest().await?,
         };
         if self.watch && !batch.has_ended() {
-            match wait::until_end(&api, batch).await? {
+            match poll_until_end::until_end(&api, batch).await? {
                 Some(ended) => batch = ended,
-                None => return Ok(wait::INTERRUPTED.into()),
+                None => return Ok(poll_until_end::INTERRUPTED.into()),
             }
         }
         batch.show(out, self.server.json)?;

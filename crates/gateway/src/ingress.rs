@@ -4,6 +4,7 @@
 //! The module is pure. It reads the headers once and the body once.
 
 mod band;
+mod batch_sender;
 mod content_encoding;
 mod cost_estimate;
 pub(crate) mod dispatch_headers;
@@ -16,7 +17,6 @@ mod multipart_form;
 pub(crate) mod paging;
 pub(crate) mod path;
 mod prompt_size;
-mod sender;
 mod workload;
 
 #[cfg(test)]
@@ -40,8 +40,8 @@ use crate::config::Config;
 use crate::config::settings::{BandRule, Identity};
 use crate::reply::Fault;
 
+pub(crate) use self::batch_sender::Sender;
 pub(crate) use self::prompt_size::BYTES_PER_TOKEN;
-pub(crate) use self::sender::Sender;
 pub(crate) use self::workload::WorkloadName;
 
 /// What a request asks for, and everything that a decision about it needs.

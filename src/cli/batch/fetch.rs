@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 
 use super::api::Api;
 use super::batch_info::BatchInfo;
-use super::wait_progress::say;
+use super::wait_output::say;
 use super::{OutputFiles, Server, failure_summary, upload_form};
 
 /// The path that means standard output.

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::api::{Api, NewBatch};
 use super::batch_info::{self, BatchInfo};
-use super::wait_progress::{Progress, say};
-use super::{OutputFiles, Server, fetch, wait};
+use super::wait_output::{Progress, say};
+use super::{OutputFiles, Server, fetch, poll_until_end};
 
 /// The line limit of the local check; the gateway has its own limit.
 const LINE_MAX: usize = 1 << 30;
@@ -78,8 +78,8 @@ impl Submit {
         let count = checked.requests.len();
         let plural = if count == 1 { "" } else { "s" };
         say(&format!("{}: {count} request{plural} submitted", batch.id));
-        let Some(ended) = wait::until_end(&api, batch).await? else {
-            return Ok(wait::INTERRUPTED.into());
+        let Some(ended) = poll_until_end::until_end(&api, batch).await? else {
+            return Ok(poll_until_end::INTERRUPTED.into());
         };
         let notes = fetch::fetch(&api, &ended, &files, out).await?;
         if self.server.json {

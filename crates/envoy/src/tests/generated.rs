@@ -126,7 +126,10 @@ fn check(path: &str, wanted: &[u8]) {
 fn the_types_are_those_of_the_proto_files() {
     let compiled = compile();
     for source in SOURCES {
-        check(&format!("src/{}.rs", source.module), generate(source, &compiled).as_bytes());
+        check(
+            &format!("src/generated/{}.rs", source.module),
+            generate(source, &compiled).as_bytes(),
+        );
     }
 }
 
@@ -134,7 +137,7 @@ fn the_types_are_those_of_the_proto_files() {
 fn the_descriptors_are_those_of_the_proto_files() {
     let mut compiled = compile();
     compiled.file.iter_mut().for_each(|file| file.source_code_info = None);
-    check("src/descriptors.bin", &compiled.encode_to_vec());
+    check("src/generated/descriptors.bin", &compiled.encode_to_vec());
 }
 
 /// The types of `v1` serve both names, so both must say the same.

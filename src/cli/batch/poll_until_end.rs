@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::api::{Api, ApiError};
 use super::batch_info::BatchInfo;
-use super::wait_progress::Progress;
+use super::wait_output::Progress;
 use super::wait_stall::{StallTimer, reasons};
 
 /// The exit code after Ctrl-C.
