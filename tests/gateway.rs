@@ -31,6 +31,7 @@ mod passthrough;
 mod paths;
 mod queue_limits;
 mod queue_status;
+mod real_transformer;
 mod reload;
 mod reserved_places;
 mod retries;

@@ -15,12 +15,21 @@ pub(crate) fn tool(name: &str) -> Command {
     Command::new(name)
 }
 
-/// Python with the clients of `tests/clients/requirements.txt`.
+/// A client script, in Python with the packages of `tests/clients/requirements.txt`.
 pub(crate) fn python(script: &str) -> Command {
+    python_file(&client(script))
+}
+
+/// A script of `tools`, in the same Python.
+pub(crate) fn python_tool(script: &str) -> Command {
+    python_file(&root().join("tools").join(script))
+}
+
+fn python_file(script: &Path) -> Command {
     let python = root().join(".tools/python/bin/python");
     assert!(python.exists(), "{} is not there: run tools/setup.sh", python.display());
     let mut command = Command::new(python);
-    command.arg("-u").arg(client(script));
+    command.arg("-u").arg(script);
     // Proxy settings of the machine must not redirect a client.
     for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         command.env_remove(name);

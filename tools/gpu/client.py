@@ -2,12 +2,37 @@
 
 import asyncio
 import json
+import re
 import time
 from urllib.parse import urlparse
 
 # An event with a token contains this.
 TOKEN = b'"delta":{"content":"'
 END = b"data: [DONE]"
+
+
+class ChunkedBody:
+    """Takes the marks of the chunks out of a body, which may stand anywhere in an event."""
+
+    def __init__(self):
+        self.held, self.left = b"", 0
+
+    def feed(self, data):
+        data, pieces = self.held + data, []
+        while data:
+            if self.left > 2:
+                pieces.append(data[: self.left - 2])
+                data, self.left = data[self.left - 2 :], max(self.left - len(data), 2)
+            elif self.left:
+                data, self.left = data[self.left :], max(self.left - len(data), 0)
+            else:
+                size, mark, rest = data.partition(b"\r\n")
+                if not mark:
+                    break
+                # The line end after the chunk counts as part of it.
+                data, self.left = rest, int(size, 16) + 2
+        self.held = data
+        return b"".join(pieces)
 
 
 class Call(asyncio.Protocol):
@@ -17,7 +42,9 @@ class Call(asyncio.Protocol):
         self.team, self.request = team, request
         self.sent = self.first = self.ended = None
         self.status, self.retry_after_s, self.tokens = None, 1.0, 0
-        self.head, self.tail = b"", b""
+        self.head, self.tail, self.body = b"", b"", ChunkedBody()
+        # Only the events of short responses are kept.
+        self.events = None if team == "flood" else b""
         self.over = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport):
@@ -33,6 +60,9 @@ class Call(asyncio.Protocol):
             self.read_head(head.decode("latin-1").lower().split("\r\n"))
         if self.status != 200:
             return self.finish()
+        data = self.body.feed(data)
+        if self.events is not None:
+            self.events += data
         # A mark may lie across two pieces.
         data = self.tail + data
         self.tail = data[-(len(TOKEN) - 1) :]
@@ -50,6 +80,9 @@ class Call(asyncio.Protocol):
             name, _, value = line.partition(": ")
             if name == "retry-after":
                 self.retry_after_s = float(value)
+
+    def text(self):
+        return b"".join(re.findall(TOKEN + rb'([^"]*)"', self.events)).decode()
 
     def connection_lost(self, _):
         if not self.over.done():
@@ -95,12 +128,12 @@ async def send(url, call):
             call.transport.abort()
 
 
-async def fetch(url, path, method="GET"):
-    """The status and the body of a short response."""
+async def fetch(url, path, method="GET", body=b""):
+    """The status and the body of a response with a length."""
     reader, writer = await asyncio.open_connection(*address_of(url))
     try:
-        lines = [f"{method} {path} HTTP/1.1", "host: localhost", "content-length: 0", "", ""]
-        writer.write("\r\n".join(lines).encode())
+        lines = [f"{method} {path} HTTP/1.1", "host: localhost", f"content-length: {len(body)}"]
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         length = int(head.split("content-length: ")[1].split("\r\n")[0])
         return int(head.split()[1]), (await reader.readexactly(length)).decode()

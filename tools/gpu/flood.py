@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from client import fetch, metrics
+from client import Call, chat_request, fetch, metrics, send
 from programs import Program, end_with_parent
 from report import figures, quantile, table
 from settings import CONFIGURATIONS, LARGE, QUEUE, arguments
@@ -65,7 +65,8 @@ def result_of(options, name, calls, polls, window):
     def seen(call):
         first = call.first - call.sent if call.first else None
         at = round(call.sent - begin, 3)
-        return {"at": at, "first": first, "complete": call.ended is not None}
+        complete = call.ended is not None
+        return {"at": at, "first": first, "complete": complete, "text": call.text()}
 
     def team(name):
         return [seen(call) for call in calls if call.team == name]
@@ -95,6 +96,20 @@ def result_of(options, name, calls, polls, window):
         "calls": teams,
         "polls": polls,
     }
+
+
+async def check_apis(engine):
+    """Whether a prompt gets the same text by each API, streamed and whole."""
+    prompt, count = "the tide comes in and goes out", 12
+    call = Call("check", chat_request(engine, {}, prompt, count))
+    await send(engine, call)
+    body = {"prompt": prompt, "max_tokens": count}
+    _, whole = await fetch(engine, "/v1/completions", "POST", json.dumps(body).encode())
+    body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": count}
+    _, chat = await fetch(engine, "/v1/chat/completions", "POST", json.dumps(body).encode())
+    whole, chat = json.loads(whole), json.loads(chat)
+    texts = {call.text(), whole["choices"][0]["text"], chat["choices"][0]["message"]["content"]}
+    return {"texts": sorted(texts), "usage": whole["usage"]}
 
 
 async def eventually(check, seconds, what):
@@ -154,6 +169,7 @@ async def run(options):
     engine = await Program.start(command, options.out / "engine.log", 240)
     say(f"the engine listens on {engine.url}")
     try:
+        results["apis"] = await check_apis(engine.url)
         for name in ["alone", *options.configurations]:
             keep(options, results, await run_configuration(options, engine.url, name))
     finally:
