@@ -87,6 +87,8 @@ pub struct Ask {
     pub ttl: Option<Span>,
     /// The client's own deadline.
     pub deadline: Option<Time>,
+    /// The client's own objective: the wanted time to the first token.
+    pub objective: Option<Span>,
     /// The latency limit of its backend. It is soft: if no backend is within it, the fastest is
     /// chosen.
     pub latency_max: Option<Span>,
@@ -162,6 +164,7 @@ impl Ask {
             workload: Workload::NONE,
             ttl: None,
             deadline: None,
+            objective: None,
             latency_max: None,
             latency_critical: false,
             power_max: None,

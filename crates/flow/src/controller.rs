@@ -4,7 +4,8 @@
 //! `progress` (at the backend), `complete` (backend to end), `evict` (queue to end, without a
 //! grant). `eligibility` decides which flow queues take part in their fair queues, `routing`
 //! chooses the backend, `reservation` keeps places free, `reconfigure` rebuilds the queue when sets
-//! of backends or settings change, `forecast` predicts waits, and `view` reports the state.
+//! of backends or settings change, `objective` says how long a waiting ask is fresh, `forecast`
+//! predicts waits, and `view` reports the state.
 
 mod admit;
 mod complete;
@@ -12,6 +13,7 @@ mod dispatch;
 mod eligibility;
 mod evict;
 pub(crate) mod forecast;
+mod objective;
 mod progress;
 mod reconfigure;
 mod reservation;
@@ -37,6 +39,7 @@ use crate::queue::timing_wheel::TimingWheel;
 use crate::reserve::Reserve;
 use crate::route::{RouteChoice, RoutePreference};
 use crate::settings::Settings;
+use crate::start_time::StartTime;
 use crate::supply::Supply;
 use crate::time::Time;
 use crate::workload::Registry;
@@ -106,6 +109,8 @@ pub(crate) struct Domain {
     /// For each band, the level that chooses among the domain's pools.
     pub(crate) pools: [Level; BANDS],
     pub(crate) drain_rate: DrainRate,
+    /// The time to first token of its backends.
+    pub(crate) start_time: StartTime,
 }
 
 // === impl Controller ===

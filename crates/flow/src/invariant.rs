@@ -134,8 +134,26 @@ fn waiting(c: &Controller) -> Result<(), Violation> {
             format!("flow_queue {at} waits for nothing")
         })?;
     }
+    late(c)?;
     let domains: u32 = c.domains.iter().map(|domain| domain.waiting).sum();
     equal("waiting by domain", domains, c.depth())
+}
+
+/// The asks found late are counted, and all of them are late.
+fn late(c: &Controller) -> Result<(), Violation> {
+    let mut counted: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
+    let waiting = c.asks.slots().map(|slot| &c.asks[slot]);
+    for record in waiting.filter(|record| record.phase == Phase::Waiting && record.late) {
+        require(record.fresh_until <= c.clock, || format!("ask {} is fresh", record.sequence))?;
+        let entry = counted.entry(record.flow_queue).or_default();
+        *entry = (entry.0 + 1, entry.1 + u64::from(record.cost));
+    }
+    for at in c.flow_queues.ids() {
+        let late = c.flow_queues[at].ordered.late();
+        let expected = counted.get(&at).copied().unwrap_or_default();
+        equal("late asks of a flow queue", (late.count, late.cost), expected)?;
+    }
+    Ok(())
 }
 
 /// The heaps have exactly the active flow queues, with their current tags.

@@ -69,6 +69,7 @@ mod reserve;
 mod route;
 mod settings;
 pub mod start_limiter;
+mod start_time;
 mod supply;
 mod time;
 mod weight;

@@ -44,7 +44,8 @@ pub enum Refusal {
     QueueDisabled,
     /// The ask would have to wait, and its time to live is zero.
     NoTimeToWait,
-    /// The predicted wait exceeds the ask's time to live.
+    /// The predicted wait exceeds the ask's time to live, or its objective in a line that stands;
+    /// or its deadline is nearer than a first token usually is.
     WaitTooLong,
     /// The client's own deadline has passed.
     DeadlineExceeded,
@@ -63,7 +64,7 @@ pub enum Refusal {
 pub enum Eviction {
     /// Its time to live passed.
     Expired,
-    /// The client's own deadline passed.
+    /// The client's own deadline passed, or is nearer than a first token usually is.
     DeadlineExceeded,
     /// An ask of a higher band needed its place.
     Preempted,

@@ -93,6 +93,8 @@ pub struct FlowClass {
     pub capacity: u32,
     /// How long an ask may wait.
     pub ttl: Span,
+    /// The wanted time to the first token, if it differs from that of the band.
+    pub objective: Option<Span>,
     /// The most asks in flight.
     pub in_flight_max: Option<u32>,
     /// The most asks in flight at any one backend.
@@ -141,6 +143,9 @@ pub struct Settings {
     pub existing_flows_may_exceed_total: bool,
     /// Whether an ask is refused at once if its predicted wait exceeds its time to live.
     pub refuse_hopeless: bool,
+    /// The wanted time to the first token by band, from best-effort to critical. Inside a flow,
+    /// asks that can still make it go first. [`Span::FOREVER`] is no objective.
+    pub objectives: [Span; BANDS],
     /// Which asks may wait.
     pub admission: Admission,
     /// How bands share the service.
@@ -325,6 +330,7 @@ impl Default for FlowClass {
             weight: Weight::ONE,
             capacity: 100,
             ttl: Span::from_secs(30),
+            objective: None,
             in_flight_max: None,
             in_flight_per_backend_max: None,
         }
@@ -351,6 +357,7 @@ impl Default for Settings {
             total_capacity: 1000,
             existing_flows_may_exceed_total: false,
             refuse_hopeless: false,
+            objectives: [Span::FOREVER; BANDS],
             admission: Admission::default(),
             cascade: Cascade::default(),
             order: Order::default(),

@@ -17,6 +17,7 @@ mod lane_scheduler;
 mod limits;
 mod many_names;
 mod misuse;
+mod objectives;
 mod oracles;
 mod orders;
 mod range;

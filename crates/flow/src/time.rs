@@ -42,6 +42,11 @@ impl Time {
         Self(self.0.saturating_add(span.0))
     }
 
+    /// This moment less `span`, stopping at [`Time::ZERO`].
+    pub const fn before(self, span: Span) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
+
     /// How long ago `earlier` was; zero when it lies ahead.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
@@ -53,6 +58,8 @@ impl Time {
 impl Span {
     /// No time at all.
     pub const ZERO: Self = Self(0);
+    /// Without an end.
+    pub const FOREVER: Self = Self(u64::MAX);
 
     /// A span of nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {

@@ -11,13 +11,15 @@ use crate::settings::Admission;
 use crate::time::{Span, Time};
 
 /// An ask that has passed the checks that do not depend on load.
-struct CheckedAsk<'a> {
-    ask: &'a Ask,
+pub(super) struct CheckedAsk<'a> {
+    pub(super) ask: &'a Ask,
     workload: u32,
-    key: QueueKey,
+    pub(super) key: QueueKey,
     /// When its wait would end, and the limit that would end it.
-    deadline: Time,
-    limit: Limit,
+    pub(super) deadline: Time,
+    pub(super) limit: Limit,
+    /// When it can no longer make its objective, once it has to wait.
+    pub(super) fresh_until: Time,
 }
 
 // === impl Controller ===
@@ -43,6 +45,9 @@ impl Controller {
             let backend = self.supply.backends[route.backend as usize].id;
             return Verdict::Granted { ticket, backend };
         }
+        let fresh_until = self.fresh_until(&checked, now);
+        let checked = CheckedAsk { fresh_until, ..checked };
+        let checked = CheckedAsk { deadline: self.wait_ends(&checked), ..checked };
         if let Err(reason) = self.make_room(&checked, now) {
             let retry_after = self.retry_after(checked.key, now);
             return self.refuse(reason, retry_after);
@@ -82,11 +87,11 @@ impl Controller {
             _ => (expiry, Limit::Ttl),
         };
         let key = QueueKey { flow, band: ask.band, pool };
-        Ok(CheckedAsk { ask, workload, key, deadline, limit })
+        Ok(CheckedAsk { ask, workload, key, deadline, limit, fresh_until: Time::NEVER })
     }
 
     fn admit(&mut self, checked: &CheckedAsk<'_>, now: Time) -> (u32, Ticket) {
-        let &CheckedAsk { ask, workload, key, deadline, limit } = checked;
+        let &CheckedAsk { ask, workload, key, deadline, limit, fresh_until } = checked;
         self.registry.began(workload);
         let flow_queue = self.flow_queue_for(key);
         self.see(flow_queue, now);
@@ -118,6 +123,9 @@ impl Controller {
             workload,
             urgency_fifo: NONE,
             backend: NONE,
+            late: false,
+            fresh_until,
+            granted: Time::NEVER,
         });
         if ask.has_preference() {
             self.preferences.insert(slot, ask.preference());
@@ -144,7 +152,7 @@ impl Controller {
 
     /// Whether the ask may wait; evicts another ask for it if necessary.
     fn make_room(&mut self, checked: &CheckedAsk<'_>, now: Time) -> Result<(), Refusal> {
-        let &CheckedAsk { key, deadline, .. } = checked;
+        let &CheckedAsk { key, deadline, limit, .. } = checked;
         let QueueKey { flow, band, .. } = key;
         let capacity = self.settings.capacity();
         if capacity == 0 {
@@ -154,13 +162,20 @@ impl Controller {
             return Err(Refusal::NotCritical);
         }
         if deadline <= now {
-            return Err(Refusal::NoTimeToWait);
+            return Err(match limit {
+                Limit::Ttl => Refusal::NoTimeToWait,
+                // The deadline is ahead, but nearer than a first token usually is.
+                Limit::Client => Refusal::WaitTooLong,
+            });
         }
         let full = self.flows[flow].waiting_total() >= self.flows.policy(flow).capacity;
         let lower = || self.lower_band_of(flow, band).ok_or(Refusal::FlowFull);
         let own = full.then(lower).transpose()?;
         let hopeless = |wait| now.after(wait) > deadline;
         if self.settings.refuse_hopeless && self.predicted_wait(key, now).is_some_and(hopeless) {
+            return Err(Refusal::WaitTooLong);
+        }
+        if self.is_refused_late(checked, now) {
             return Err(Refusal::WaitTooLong);
         }
         let room = match own {
@@ -238,6 +253,7 @@ impl Controller {
         self.domain_of(pool).began_waiting(now);
         self.fair_queues[pool as usize][band].cost_waiting += u64::from(cost);
         if first {
+            self.flow_queues[at].line.start(now);
             self.join(at, cost);
         }
     }

@@ -114,6 +114,8 @@ impl Controller {
         self.fit_to_supply();
         self.asks[slot].flow_queue = self.flow_queue_for(QueueKey { flow, band, pool });
         self.asks[slot].cost = self.asks[slot].estimate;
+        // Its turn had come.
+        self.asks[slot].fresh_until = Time::NEVER;
         if place == RequeuePosition::Back {
             self.asks[slot].sequence = self.next_sequence();
             self.asks[slot].arrival = now;

@@ -37,6 +37,7 @@ impl Controller {
             let preference = || self.preference_of(slot);
             let Some(route) = self.choose_backend(flow, pool, room, preference) else { return };
             let waited = now.since(self.asks[slot].arrival);
+            self.flow_queues[flow_queue].line.granted(self.asks[slot].late);
             self.dequeue(slot);
             self.counters.granted += 1;
             self.grant(slot, &route);
@@ -54,10 +55,10 @@ impl Controller {
         }
     }
 
-    fn first_ask_of(&mut self, flow_queue: u32, now: Time) -> Option<u32> {
+    pub(super) fn first_ask_of(&mut self, flow_queue: u32, now: Time) -> Option<u32> {
         let context =
             OrderContext { now, weights: &self.settings.urgency, registry: &mut self.registry };
-        self.flow_queues[flow_queue].ordered.first(context)
+        self.flow_queues[flow_queue].ordered.first(context, &mut self.asks)
     }
 
     /// The flow queue whose turn it is, among those whose backends have room below the lower bound.
@@ -137,6 +138,7 @@ impl Controller {
         record.phase = Phase::InFlight;
         record.on_trial = on_trial;
         record.backend = backend;
+        record.granted = self.clock;
         let (flow_queue, cost, band) = (record.flow_queue, record.cost, record.band.index());
         self.supply.take(backend, band, record.stock(self.settings.stock));
         if self.is_auto() {

@@ -7,7 +7,7 @@
 use super::Controller;
 use super::eligibility::QueueKey;
 use crate::ask::Ticket;
-use crate::queue::asks::Phase;
+use crate::queue::asks::{AskRecord, Phase};
 use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Cascade;
 use crate::time::{Span, Time};
@@ -22,8 +22,8 @@ const SERVICE_TIME: Span = Span::from_secs(1);
 /// The forecast for one waiting ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitForecast {
-    /// Its position, from 1, among the asks of its flow that wait for the same backends, by
-    /// arrival.
+    /// Its position, from 1, among the asks of its flow that wait for the same backends: fresh
+    /// asks first, then by arrival.
     pub position: u32,
     /// The predicted remaining wait, if a rate is known.
     pub wait: Option<Span>,
@@ -40,10 +40,11 @@ impl Controller {
         if own.phase != Phase::Waiting {
             return None;
         }
+        let is_late = |ask: &AskRecord| ask.fresh_until <= now;
         let earlier = self.asks.slots().map(|slot| &self.asks[slot]).filter(|ask| {
             ask.phase == Phase::Waiting
                 && ask.flow_queue == own.flow_queue
-                && ask.sequence < own.sequence
+                && (is_late(ask), ask.sequence) < (is_late(own), own.sequence)
         });
         let (before, cost) =
             earlier.fold((0, 0), |(count, cost), ask| (count + 1, cost + u64::from(ask.cost)));
@@ -68,7 +69,7 @@ impl Controller {
         if in_flight == 0 || domain.waiting == 0 {
             return Span::ZERO;
         }
-        let own = self.find_flow_queue(key).map_or(0, |at| self.flow_queues[at].cost_waiting);
+        let own = self.fresh_cost(key);
         let waiting: f64 = (0..crate::BANDS).map(|band| self.band_cost(pool.domain, band)).sum();
         let mean_cost = (waiting / f64::from(domain.waiting)).max(1.0);
         let rounds = self.cost_ahead(key, own) / mean_cost / f64::from(in_flight);
@@ -78,12 +79,17 @@ impl Controller {
 
     /// The predicted wait of a new ask; `None` before a rate is known.
     pub(super) fn predicted_wait(&self, key: QueueKey, now: Time) -> Option<Span> {
-        let own = self.find_flow_queue(key).map_or(0, |at| self.flow_queues[at].cost_waiting);
-        self.wait_behind(key, own, now)
+        self.wait_behind(key, self.fresh_cost(key), now)
+    }
+
+    /// The waiting cost of a flow that is ahead of a new ask: late asks are behind it.
+    fn fresh_cost(&self, key: QueueKey) -> u64 {
+        let flow_queue = self.find_flow_queue(key).map(|at| &self.flow_queues[at]);
+        flow_queue.map_or(0, |queue| queue.cost_waiting - queue.ordered.late().cost)
     }
 
     /// The predicted time until this much of a flow's own backlog has been served.
-    fn wait_behind(&self, key: QueueKey, own: u64, now: Time) -> Option<Span> {
+    pub(super) fn wait_behind(&self, key: QueueKey, own: u64, now: Time) -> Option<Span> {
         let domain = self.supply.pools[key.pool as usize].domain;
         let rate = self.domains[domain as usize].drain_rate.at(now)?;
         Some(Span::from_secs_f64(self.cost_ahead(key, own) / rate))

@@ -1,7 +1,7 @@
 //! At the backend: the first token, the stream, and the engine's metrics.
 //!
 //! None of these changes the order of the queue. They tell `auto` how much more each backend can
-//! take. With fixed bounds the tickets are checked, and the calls have no effect.
+//! take. With fixed bounds only the time to first token is learned.
 
 use super::Controller;
 use crate::ask::{BackendId, COST_MAX, Ticket};
@@ -18,6 +18,7 @@ impl Controller {
     pub fn started(&mut self, ticket: Ticket, now: Time) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
+        self.learn_start(slot, now);
         if self.is_auto() {
             self.mark_started(slot, true, now);
         }
@@ -29,6 +30,7 @@ impl Controller {
     pub fn streamed(&mut self, ticket: Ticket, tokens: u64, now: Time) -> Result<(), Misuse> {
         let now = self.advance(now);
         let slot = self.find_in_flight(ticket)?;
+        self.learn_start(slot, now);
         if !self.is_auto() {
             return Ok(());
         }
@@ -91,6 +93,19 @@ impl Controller {
         let auto = &mut self.supply.backends[backend as usize].auto;
         auto.started(&mut self.progress[slot as usize], seen, now);
         self.bounds_moved(backend, now);
+    }
+
+    /// Takes the time to first token of an ask into the mean of its domain, once.
+    fn learn_start(&mut self, slot: u32, now: Time) {
+        let record = &mut self.asks[slot];
+        let granted = std::mem::replace(&mut record.granted, Time::NEVER);
+        if granted == Time::NEVER {
+            return;
+        }
+        let domain = self.supply.backends[record.backend as usize].domain;
+        if let Some(domain) = self.domains.get_mut(domain as usize) {
+            domain.start_time.learn(now.since(granted));
+        }
     }
 
     /// Counts all asks in flight, because `auto` was switched on. They have most likely started.

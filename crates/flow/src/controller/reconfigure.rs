@@ -177,13 +177,15 @@ impl Controller {
 
     fn enqueue_again(&mut self, slot: u32, at: u32) {
         let cost = u64::from(self.asks[slot].cost);
-        let flow_queue = &mut self.flow_queues[at];
+        let (now, flow_queue) = (self.clock, &mut self.flow_queues[at]);
+        if flow_queue.waiting == 0 {
+            flow_queue.line.start(now);
+        }
         flow_queue.ordered.insert(slot, RequeuePosition::Back, &mut self.asks);
         flow_queue.waiting += 1;
         flow_queue.cost_waiting += cost;
         let (pool, band) = (flow_queue.pool, flow_queue.band.index());
         self.fair_queues[pool as usize][band].cost_waiting += cost;
-        let now = self.clock;
         self.domain_of(pool).began_waiting(now);
     }
 

@@ -43,6 +43,8 @@ pub struct AskView {
     pub backend: Option<BackendId>,
     /// When it arrived, or when it was re-queued at the back of its flow.
     pub arrival: Time,
+    /// Whether it waits and can no longer make its objective.
+    pub late: bool,
 }
 
 // === impl Controller ===
@@ -88,6 +90,7 @@ impl Controller {
                 tokens: record.stock(StockUnit::Tokens),
                 backend: (!waits).then(|| self.supply.backends[record.backend as usize].id),
                 arrival: record.arrival,
+                late: waits && record.fresh_until <= self.clock,
             }
         })
     }

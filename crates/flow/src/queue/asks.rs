@@ -64,11 +64,17 @@ pub(crate) struct AskRecord {
     pub(crate) on_trial: bool,
     /// Whether the caller will report its first token.
     pub(crate) streamed: bool,
+    /// Whether it waits among the late asks of its flow queue.
+    pub(crate) late: bool,
     pub(crate) workload: u32,
     /// Its FIFO in a flow queue ordered by urgency.
     pub(crate) urgency_fifo: u32,
     /// The backend it is at, by its place in the supply.
     pub(crate) backend: u32,
+    /// When it can no longer make its objective.
+    pub(crate) fresh_until: Time,
+    /// When it was granted, until its first token has been seen.
+    pub(crate) granted: Time,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,9 @@
-//! The waiting asks of one flow queue, in the configured order.
+//! The waiting asks of one flow queue: fresh asks first, late asks behind them, both in the
+//! configured order.
+//!
+//! An ask is *fresh* while it can still make its objective, and *late* from then on. It is found
+//! late when it would go next, and then moves to the late asks. So each ask moves at most once, no
+//! timer is needed, and a queue without late asks pays for one comparison.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +16,31 @@ use crate::time::Time;
 use crate::workload::Registry;
 
 #[derive(Clone, Debug)]
-pub(crate) enum OrderedAsks {
-    Fifo(Fifo),
+pub(crate) struct OrderedAsks {
+    lines: Lines,
+    late: LateAsks,
+}
+
+/// The asks found late that still wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LateAsks {
+    pub(crate) count: u32,
+    pub(crate) cost: u64,
+}
+
+/// Two lines of asks in the same order: the fresh ones and the late ones.
+#[derive(Clone, Debug)]
+enum Lines {
+    Fifo([Fifo; 2]),
     Deadline(Box<DeadlineOrder>),
-    Workload(Box<UrgencyOrder>),
+    Workload(Box<[UrgencyOrder; 2]>),
 }
 
 /// Earliest deadline first. The list in arrival order has the newest ask, which preemption needs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DeadlineOrder {
+struct DeadlineOrder {
     arrivals: Fifo,
-    by_deadline: BTreeSet<(Time, u64, u32)>,
+    by_deadline: [BTreeSet<(Time, u64, u32)>; 2],
 }
 
 /// The state that the choice of the first ask may depend on.
@@ -31,54 +50,113 @@ pub(crate) struct OrderContext<'a> {
     pub(crate) registry: &'a mut Registry,
 }
 
+const FRESH: usize = 0;
+const LATE: usize = 1;
+
 // === impl OrderedAsks ===
 
 impl OrderedAsks {
     pub(crate) fn new(order: Order) -> Self {
-        match order {
-            Order::Fifo => Self::Fifo(Fifo::default()),
-            Order::Deadline => Self::Deadline(Box::default()),
-            Order::Workload => Self::Workload(Box::default()),
-        }
+        let lines = match order {
+            Order::Fifo => Lines::Fifo(<[Fifo; 2]>::default()),
+            Order::Deadline => Lines::Deadline(Box::default()),
+            Order::Workload => Lines::Workload(Box::default()),
+        };
+        Self { lines, late: LateAsks::default() }
     }
 
+    /// Adds an ask to the fresh ones. If it is late, that is found when its turn comes.
     pub(crate) fn insert(&mut self, slot: u32, place: RequeuePosition, asks: &mut Asks) {
-        match self {
-            Self::Fifo(fifo) => insert(fifo, slot, place, asks),
-            Self::Deadline(order) => {
+        asks[slot].late = false;
+        match &mut self.lines {
+            Lines::Fifo(lines) => insert(&mut lines[FRESH], slot, place, asks),
+            Lines::Deadline(order) => {
                 insert(&mut order.arrivals, slot, place, asks);
-                order.by_deadline.insert(deadline_key(slot, asks));
+                order.by_deadline[FRESH].insert(deadline_key(slot, asks));
             }
-            Self::Workload(order) => order.insert(slot, place, asks),
+            Lines::Workload(lines) => lines[FRESH].insert(slot, place, asks),
         }
     }
 
     pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
-        match self {
-            Self::Fifo(fifo) => fifo.remove(slot, asks),
-            Self::Deadline(order) => {
-                order.by_deadline.remove(&deadline_key(slot, asks));
+        let line = if asks[slot].late { LATE } else { FRESH };
+        if line == LATE {
+            self.late.count -= 1;
+            self.late.cost -= u64::from(asks[slot].cost);
+        }
+        match &mut self.lines {
+            Lines::Fifo(lines) => lines[line].remove(slot, asks),
+            Lines::Deadline(order) => {
+                order.by_deadline[line].remove(&deadline_key(slot, asks));
                 order.arrivals.remove(slot, asks);
             }
-            Self::Workload(order) => order.remove(slot, asks),
+            Lines::Workload(lines) => lines[line].remove(slot, asks),
         }
     }
 
     /// The ask that goes next.
-    pub(crate) fn first(&self, context: OrderContext<'_>) -> Option<u32> {
-        match self {
-            Self::Fifo(fifo) => fifo.head(),
-            Self::Deadline(order) => order.by_deadline.first().map(|&(_, _, slot)| slot),
-            Self::Workload(order) => order.most_urgent(context),
+    pub(crate) fn first(&mut self, mut context: OrderContext<'_>, asks: &mut Asks) -> Option<u32> {
+        while let Some(slot) = self.lines.first(FRESH, &mut context) {
+            if context.now < asks[slot].fresh_until {
+                return Some(slot);
+            }
+            self.demote(slot, asks);
         }
+        self.lines.first(LATE, &mut context)
+    }
+
+    /// The asks that were found late. There may be more: an ask behind a fresh one is not looked
+    /// at.
+    pub(crate) const fn late(&self) -> LateAsks {
+        self.late
     }
 
     /// The ask that came last.
     pub(crate) fn newest(&self, asks: &Asks) -> Option<u32> {
+        let newest_of = |tails: [Option<u32>; 2]| {
+            tails.into_iter().flatten().max_by_key(|&slot| asks[slot].sequence)
+        };
+        match &self.lines {
+            Lines::Fifo(lines) => newest_of([lines[FRESH].tail(), lines[LATE].tail()]),
+            Lines::Deadline(order) => order.arrivals.tail(),
+            Lines::Workload(lines) => {
+                newest_of([lines[FRESH].newest(asks), lines[LATE].newest(asks)])
+            }
+        }
+    }
+
+    /// Moves an ask from the fresh ones to the late ones. Asks of one line are found late in its
+    /// order, so that the place is mostly at the end.
+    fn demote(&mut self, slot: u32, asks: &mut Asks) {
+        asks[slot].late = true;
+        self.late.count += 1;
+        self.late.cost += u64::from(asks[slot].cost);
+        match &mut self.lines {
+            Lines::Fifo(lines) => {
+                lines[FRESH].remove(slot, asks);
+                lines[LATE].restore(slot, asks);
+            }
+            Lines::Deadline(order) => {
+                let key = deadline_key(slot, asks);
+                order.by_deadline[FRESH].remove(&key);
+                order.by_deadline[LATE].insert(key);
+            }
+            Lines::Workload(lines) => {
+                lines[FRESH].remove(slot, asks);
+                lines[LATE].insert(slot, RequeuePosition::Original, asks);
+            }
+        }
+    }
+}
+
+// === impl Lines ===
+
+impl Lines {
+    fn first(&self, line: usize, context: &mut OrderContext<'_>) -> Option<u32> {
         match self {
-            Self::Fifo(fifo) => fifo.tail(),
-            Self::Deadline(order) => order.arrivals.tail(),
-            Self::Workload(order) => order.newest(asks),
+            Self::Fifo(lines) => lines[line].head(),
+            Self::Deadline(order) => order.by_deadline[line].first().map(|&(_, _, slot)| slot),
+            Self::Workload(lines) => lines[line].most_urgent(context),
         }
     }
 }

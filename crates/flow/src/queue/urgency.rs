@@ -74,8 +74,9 @@ impl UrgencyOrder {
         }
     }
 
-    pub(crate) fn most_urgent(&self, context: OrderContext<'_>) -> Option<u32> {
+    pub(crate) fn most_urgent(&self, context: &mut OrderContext<'_>) -> Option<u32> {
         let OrderContext { now, weights, registry } = context;
+        let now = *now;
         let bucket = registry.bucket(now);
         let mut best: Option<(f64, &Head)> = None;
         for head in self.heads.iter().filter(|head| head.slot != NONE) {

@@ -119,7 +119,11 @@ impl Run {
         let mut ask = Ask { flow, ..ask };
         ask.workload.id = self.workload(sender, step.now)?;
         let verdict = self.controller.offer(ask, step.now);
-        let answer = self.reference.offer(&ask, step.now);
+        let refusal = match verdict {
+            Verdict::Refused { reason, .. } => Some(reason),
+            _ => None,
+        };
+        let answer = self.reference.offer(&ask, step.now, refusal);
         let ticket = match (verdict, answer) {
             (Verdict::Granted { ticket, backend }, Answer::Granted { backend: expected, .. }) => {
                 same("backend", backend, expected)?;

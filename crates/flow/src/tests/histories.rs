@@ -44,6 +44,7 @@ fn settings(choice: u64) -> Settings {
     let class = FlowClass {
         capacity: 8,
         ttl: Span::from_millis(400),
+        objective: None,
         in_flight_max: choice.is_multiple_of(3).then_some(2),
         in_flight_per_backend_max: choice.is_multiple_of(5).then_some(1),
         weight: Weight::new(2.5).unwrap(),

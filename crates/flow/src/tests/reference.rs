@@ -68,6 +68,10 @@ struct FlowQueue {
     over_share: bool,
     /// When an ask of it was last admitted.
     last_seen: Option<Time>,
+    /// Since when an ask has always waited.
+    since: Time,
+    /// The share of the latest grants that went to fresh asks.
+    fresh_share: f32,
 }
 
 pub(super) struct Record {
@@ -77,6 +81,8 @@ pub(super) struct Record {
     /// Where it is in flight.
     pub(super) backend: Option<usize>,
     pub(super) deadline: Time,
+    /// When it can no longer make its objective.
+    fresh_until: Time,
     flow_queue: usize,
     cost: u32,
     estimate: u32,
@@ -201,10 +207,7 @@ impl Reference {
             self.weigh(at);
         }
         self.reconsider(flow);
-        for at in self.flow_queues_of(flow).into_iter().rev() {
-            self.dispatch(self.places.domain_of(self.flow_queues[at].pool));
-        }
-        self.dispatch_all();
+        self.drain_flow(flow);
     }
 
     pub(super) fn workload(&mut self, name: &str, now: Time) -> Interned {
@@ -216,10 +219,11 @@ impl Reference {
         self.registry.add(name, id, self.clock);
     }
 
-    pub(super) fn offer(&mut self, ask: &Ask, now: Time) -> Answer {
+    /// Takes an ask. A refusal that depends on a predicted wait follows the one that was `seen`.
+    pub(super) fn offer(&mut self, ask: &Ask, now: Time, seen: Option<Refusal>) -> Answer {
         self.advance(now);
         self.counters.offered += 1;
-        let answer = self.consider(ask).unwrap_or_else(Answer::Refused);
+        let answer = self.consider(ask, seen).unwrap_or_else(Answer::Refused);
         if let Answer::Refused(reason) = answer {
             self.counters.refused += 1;
             match reason {
@@ -287,6 +291,7 @@ impl Reference {
         let ask = &mut self.asks[at];
         ask.flow_queue = flow_queue;
         ask.cost = ask.estimate;
+        ask.fresh_until = Time::NEVER;
         if place == RequeuePosition::Back {
             ask.sequence = sequence;
             ask.arrival = clock;

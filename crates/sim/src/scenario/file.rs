@@ -146,6 +146,7 @@ pub(super) struct Policy {
     pub(super) capacity: Option<u32>,
     pub(super) flow_capacity: Option<u32>,
     pub(super) ttl: Option<DurationText>,
+    pub(super) objective: Option<DurationText>,
     #[serde(default)]
     pub(super) without: Vec<String>,
     pub(super) metrics: Option<bool>,

@@ -1,6 +1,6 @@
 //! The policies of a scenario.
 
-use flow::{FlowClass, Hysteresis, ReserveLimits, Settings, Span};
+use flow::{BANDS, Band, FlowClass, Hysteresis, ReserveLimits, Settings, Span};
 
 use super::ScenarioError;
 use crate::policy::batch::{Batch, Release};
@@ -26,6 +26,9 @@ pub struct PolicyConfig {
     pub reserve: ReserveLimits,
     /// How long a request may wait.
     pub ttl: Span,
+    /// The wanted time to the first token of all bands but best-effort; without one, requests wait
+    /// in order of arrival.
+    pub objective: Option<Span>,
     /// Tenants that send nothing.
     pub without: Vec<String>,
     /// Whether it sees the engines' metrics, where the scenario has any.
@@ -74,6 +77,7 @@ impl PolicyConfig {
             total_capacity: capacity,
             pace_max: self.pace,
             reserve: self.reserve,
+            objectives: self.objectives(),
             default_class: FlowClass { capacity: flow_capacity, ttl, ..FlowClass::default() },
             ..Settings::default()
         };
@@ -83,5 +87,12 @@ impl PolicyConfig {
             settings.bounds = fixed.into();
         }
         Ok(settings)
+    }
+
+    /// By band, as the gateway has them by default.
+    fn objectives(&self) -> [Span; BANDS] {
+        let mut objectives = [self.objective.unwrap_or(Span::FOREVER); BANDS];
+        objectives[Band::BestEffort as usize] = Span::FOREVER;
+        objectives
     }
 }

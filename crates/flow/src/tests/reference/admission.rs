@@ -1,15 +1,16 @@
 //! Offer to queue, and from the queue to nowhere.
 
-use super::{Answer, Outcome, Record, Reference};
+use super::{Answer, FlowQueue, Outcome, Record, Reference};
+use crate::FlowClass;
 use crate::ask::{Ask, Band, COST_MAX};
 use crate::outcome::{Eviction, Refusal};
 use crate::settings::{Admission, Cascade, Room};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 // === impl Reference ===
 
 impl Reference {
-    pub(super) fn consider(&mut self, ask: &Ask) -> Result<Answer, Refusal> {
+    pub(super) fn consider(&mut self, ask: &Ask, seen: Option<Refusal>) -> Result<Answer, Refusal> {
         let known = |at: &usize| self.flows[*at].known && self.flows[*at].id == ask.flow;
         let flow = (0..self.flows.len()).find(known).ok_or(Refusal::UnknownFlow)?;
         if self.closed {
@@ -32,7 +33,10 @@ impl Reference {
             let backend = self.places.backends[backend].id;
             return Ok(Answer::Granted { name: self.asks[at].name, backend });
         }
-        self.make_room(flow, ask.band, record.deadline)?;
+        let refused_late = seen == Some(Refusal::WaitTooLong)
+            && record.fresh_until < Time::NEVER
+            && self.line_stands(flow_queue);
+        self.make_room(flow, ask.band, record.deadline, refused_late)?;
         let at = self.admit(record);
         self.counters.queued += 1;
         self.enqueue(at);
@@ -50,6 +54,7 @@ impl Reference {
             model: ask.model,
             backend: None,
             deadline: expiry.min(deadline),
+            fresh_until: self.fresh_until(ask, class),
             flow_queue,
             cost,
             estimate: cost,
@@ -65,6 +70,21 @@ impl Reference {
             units: 0,
             period: 0,
         }
+    }
+
+    /// An ask may wait for three quarters of its objective while no first token was seen.
+    fn fresh_until(&self, ask: &Ask, class: FlowClass) -> Time {
+        let configured = class.objective.unwrap_or(self.settings.objectives[ask.band as usize]);
+        if configured == Span::FOREVER {
+            return Time::NEVER;
+        }
+        let deadline = ask.deadline.map(|deadline| deadline.since(self.clock));
+        let objective = match (ask.objective, deadline) {
+            (Some(objective), Some(deadline)) => objective.min(deadline),
+            (Some(stated), None) | (None, Some(stated)) => stated,
+            (None, None) => configured,
+        };
+        self.clock.after(Span::from_nanos(objective.nanos() - objective.nanos() / 4))
     }
 
     fn admit(&mut self, record: Record) -> usize {
@@ -92,7 +112,20 @@ impl Reference {
         self.choose_backend(flow_queue, bound)
     }
 
-    fn make_room(&mut self, flow: usize, band: Band, deadline: Time) -> Result<(), Refusal> {
+    /// Since a minute an ask has always waited, and most grants went to fresh asks.
+    fn line_stands(&self, at: usize) -> bool {
+        let waits = self.waiting().any(|ask| self.asks[ask].flow_queue == at);
+        let FlowQueue { since, fresh_share, .. } = self.flow_queues[at];
+        waits && self.clock.since(since) >= Span::from_secs(60) && fresh_share >= 0.5
+    }
+
+    fn make_room(
+        &mut self,
+        flow: usize,
+        band: Band,
+        deadline: Time,
+        refused_late: bool,
+    ) -> Result<(), Refusal> {
         let settings = &self.settings;
         let capacity = if settings.enabled { settings.total_capacity as usize } else { 0 };
         if capacity == 0 {
@@ -108,8 +141,15 @@ impl Reference {
         if of_flow >= self.class_of(flow).capacity as usize {
             let mut lower = self.bands_to_preempt(band).into_iter();
             let lower = lower.find(|&lower| self.waiting_of(flow, lower) > 0);
-            self.preempt(flow, lower.ok_or(Refusal::FlowFull)?);
+            let lower = lower.ok_or(Refusal::FlowFull)?;
+            if refused_late {
+                return Err(Refusal::WaitTooLong);
+            }
+            self.preempt(flow, lower);
             return Ok(());
+        }
+        if refused_late {
+            return Err(Refusal::WaitTooLong);
         }
         if self.waiting().count() < capacity || self.preempt_below(band) {
             return Ok(());
@@ -174,6 +214,9 @@ impl Reference {
         let (flow_queue, cost) = (self.asks[at].flow_queue, self.asks[at].cost);
         let first = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
         self.asks[at].waits = true;
+        if first {
+            self.flow_queues[flow_queue].since = self.clock;
+        }
         if first && self.limits_allow(flow_queue) {
             self.begin(flow_queue, Some(cost));
         }

@@ -5,6 +5,7 @@ use super::fair::{share, stretch};
 use super::{FlowQueue, Outcome, Record, Reference};
 use crate::ask::{BANDS, Band};
 use crate::settings::{Bounds, Cascade, Order, Room, StockUnit};
+use crate::time::Time;
 
 // === impl Reference ===
 
@@ -29,6 +30,8 @@ impl Reference {
             takes_part,
             over_share: false,
             last_seen: None,
+            since: Time::ZERO,
+            fresh_share: 0.0,
         });
         self.flow_queues.len() - 1
     }
@@ -166,6 +169,11 @@ impl Reference {
     /// the newest first.
     pub(super) fn drain_from(&mut self, flow: usize, backend: usize) {
         self.dispatch(self.places.domain_of_backend(backend));
+        self.drain_flow(flow);
+    }
+
+    /// The limits of a flow allow more: wherever it has a flow queue, the newest first.
+    pub(super) fn drain_flow(&mut self, flow: usize) {
         for flow_queue in self.flow_queues_of(flow).into_iter().rev() {
             self.dispatch(self.places.domain_of(self.flow_queues[flow_queue].pool));
         }
@@ -232,7 +240,13 @@ impl Reference {
     }
 
     fn first_ask_of(&self, flow_queue: usize) -> usize {
-        let line = self.waiting().filter(|&at| self.asks[at].flow_queue == flow_queue);
+        let mut line: Vec<usize> =
+            self.waiting().filter(|&at| self.asks[at].flow_queue == flow_queue).collect();
+        // Asks that can still make their objective go first.
+        if line.iter().any(|&at| !self.is_late(at)) {
+            line.retain(|&at| !self.is_late(at));
+        }
+        let line = line.into_iter();
         let first = match self.settings.order {
             Order::Fifo => line.min_by_key(|&at| self.asks[at].sequence),
             Order::Deadline => {
@@ -246,6 +260,10 @@ impl Reference {
         first.expect("an active flow queue has a waiting ask")
     }
 
+    fn is_late(&self, at: usize) -> bool {
+        self.asks[at].fresh_until <= self.clock
+    }
+
     fn urgency(&self, at: usize) -> f64 {
         let (ask, law) = (&self.asks[at], &self.settings.urgency);
         let rate = ask.workload.map_or(0.0, |workload| self.registry.rate(workload, self.clock));
@@ -257,6 +275,9 @@ impl Reference {
 
     fn grant_waiting(&mut self, at: usize, backend: usize, able: &[usize]) {
         let flow_queue = self.asks[at].flow_queue;
+        let fresh = if self.is_late(at) { 0.0 } else { 1.0 };
+        let share = &mut self.flow_queues[flow_queue].fresh_share;
+        *share += (fresh - *share) / 16.0;
         self.counters.granted += 1;
         self.charge_levels(at, able);
         self.send(at, backend);

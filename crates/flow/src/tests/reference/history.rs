@@ -117,9 +117,14 @@ impl Random {
             weight: self.weight(),
             capacity: self.between(3, 20) as u32,
             ttl: Span::from_millis(self.pick(&[0, 3, 40, 400, 4_000, TTL_MOST])),
+            objective: self.one_in(3).then(|| self.objective()),
             in_flight_max: self.limit(6),
             in_flight_per_backend_max: self.limit(3),
         }
+    }
+
+    fn objective(&mut self) -> Span {
+        self.pick(&[Span::FOREVER, Span::ZERO, Span::from_millis(2), Span::from_millis(30)])
     }
 
     fn bounds(&mut self, unit: StockUnit) -> Bounds {
@@ -154,6 +159,7 @@ impl Random {
             total_capacity: if self.one_in(30) { 0 } else { self.between(5, 60) as u32 },
             existing_flows_may_exceed_total: self.one_in(3),
             refuse_hopeless: false,
+            objectives: std::array::from_fn(|_| self.objective()),
             admission: if self.one_in(10) { Admission::CriticalOnly } else { Admission::All },
             cascade: self.cascade(),
             order,
@@ -279,6 +285,7 @@ impl History {
                 criticality: self.random.below(8) as u8,
             },
             ttl: self.random.one_in(4).then_some(Span::from_millis(ttl)),
+            objective: self.random.one_in(8).then(|| self.random.objective()),
             deadline: self.random.one_in(8).then_some(self.now.after(patience)),
             ..Ask::new(FlowId { slot: 0, generation: 0 }, model)
         };

@@ -111,6 +111,7 @@ fn class(section: &Section<'_>, default: FlowClass) -> FlowClass {
         weight: weight(section, "weight", section.get("weight")).unwrap_or(default.weight),
         capacity: section.given("capacity").unwrap_or(default.capacity),
         ttl: section.given("queue_ttl").map_or(default.ttl, clock::span),
+        objective: default.objective,
         in_flight_max: section.given("max_in_flight"),
         in_flight_per_backend_max: section.given("max_in_flight_per_backend"),
     }

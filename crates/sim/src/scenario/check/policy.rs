@@ -27,6 +27,7 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
         pace,
         reserve: reserve(key, given)?,
         ttl: given.ttl.map_or(Span::from_secs(30), |length| length.0),
+        objective: given.objective.map(|length| length.0),
         without: given.without.clone(),
         metrics: given.metrics.unwrap_or(true),
         unstreamed,
@@ -46,6 +47,7 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
     let keys = [
         ("cost", given.cost.is_some(), ours, "only `ours` has it"),
         ("flow_capacity", given.flow_capacity.is_some(), ours, "only `ours` has it"),
+        ("objective", given.objective.is_some(), ours, "only `ours` has it"),
         ("unstreamed", given.unstreamed.is_some(), ours, "only `ours` has it"),
         ("reserve_share_max", given.reserve_share_max.is_some(), ours, "only `ours` has it"),
         ("pace", given.pace.is_some(), auto, "only `ours` without a watermark has it"),
