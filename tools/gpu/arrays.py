@@ -11,7 +11,7 @@ class NumpyArrays:
     """Arrays on the processor in single precision."""
 
     def __init__(self):
-        self.library = numpy
+        self.library, self.name = numpy, "a processor"
 
     def random(self, shape, scale, generator):
         return generator.standard_normal(shape, dtype=numpy.float32) * numpy.float32(scale)
@@ -61,6 +61,8 @@ class TorchArrays:
         self.library = torch
         self.device = torch.device(device)
         self.type = getattr(torch, precision)
+        gpu = self.device.type == "cuda"
+        self.name = torch.cuda.get_device_name(self.device) if gpu else "a processor"
 
     def random(self, shape, scale, generator):
         made = self.library.empty(shape, dtype=self.type, device=self.device)

@@ -293,6 +293,8 @@ def main():
         print(json.dumps(compare(Transformer(arrays, SHAPES["toy"]))))
         return
     shape = SHAPES[options.model]
+    size = f"{shape.parameters() / 1e9:.3g} billion parameters"
+    print(f"{options.model}: {size} on {arrays.name}, {options.places} places", flush=True)
     model = Transformer(arrays, shape)
     batcher = Batcher(model, options.places, options.length, options.budget)
     warm_up(batcher, shape.vocabulary)

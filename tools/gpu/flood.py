@@ -161,17 +161,24 @@ async def check_batching(options):
 async def run(options):
     options.out.mkdir(parents=True, exist_ok=True)
     results = {"options": {name: getattr(options, name) for name in LARGE}, "runs": []}
+    results["failed"] = []
     results["check"] = await check_batching(options)
     say(f"batched as alone and as without a cache: {results['check']}")
     shape = ["--model", options.model, "--places", options.places, "--length", options.length]
     command = [sys.executable, HERE / "engine.py", *shape, "--budget", options.budget]
     command += ["--device", options.device]
     engine = await Program.start(command, options.out / "engine.log", 240)
-    say(f"the engine listens on {engine.url}")
+    results["engine"] = engine.said.strip()
+    say(f"{results['engine']}, at {engine.url}")
     try:
         results["apis"] = await check_apis(engine.url)
         for name in ["alone", *options.configurations]:
-            keep(options, results, await run_configuration(options, engine.url, name))
+            try:
+                keep(options, results, await run_configuration(options, engine.url, name))
+            except RuntimeError as error:
+                # The other configurations may still go well.
+                results["failed"].append(f"{name}: {error}")
+                say(results["failed"][-1])
     finally:
         await engine.stop()
     return results
@@ -201,6 +208,7 @@ def main():
     except (TimeoutError, asyncio.CancelledError):
         sys.exit("cut off; the folder holds what was measured before")
     print(table(results["runs"], options.head))
+    sys.exit(1 if results["failed"] else 0)
 
 
 main()

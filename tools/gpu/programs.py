@@ -17,6 +17,7 @@ class Program:
     @classmethod
     async def start(cls, command, log, seconds):
         self = cls()
+        self.said = ""
         with open(log, "wb") as errors:
             self.process = await asyncio.create_subprocess_exec(
                 *map(str, command),
@@ -37,6 +38,7 @@ class Program:
         while line := await self.process.stdout.readline():
             if b"listening on http://" in line:
                 return line.decode().split("listening on ")[1].split()[0]
+            self.said += line.decode()
         await self.process.wait()
         raise RuntimeError(f"{log}: {log.read_text()[-2000:]}")
 

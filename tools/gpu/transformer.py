@@ -19,6 +19,12 @@ class Shape:
     hidden: int
     vocabulary: int
 
+    def parameters(self):
+        """The numbers in the matrices."""
+        heads = 2 * (self.heads + self.kv_heads) * self.head_width
+        layer = self.width * (heads + 3 * self.hidden)
+        return self.layers * layer + 2 * self.vocabulary * self.width
+
 
 SHAPES = {
     "toy": Shape(2, 64, 4, 2, 16, 160, 1000),
