@@ -140,6 +140,11 @@ fn the_start_of_a_flood_keeps_its_limits() {
     keeps_cases("overload/start-of-flood.toml", "");
 }
 
+#[test]
+fn c10_a_lull_without_metrics_leaves_room_for_the_next_request() {
+    keeps_cases("overload/lull.toml", "");
+}
+
 /// One load here; `make overload` plays all of them with five seeds.
 #[test]
 fn a_standing_queue_keeps_its_limits() {

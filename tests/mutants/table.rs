@@ -285,6 +285,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: "c10_all_streams",
     },
     Mutant {
+        name: "without metrics auto forgets the streams that run",
+        file: "auto/streams.rs",
+        site: "self.started_peak.push(«tally.in_flight - tally.unstarted», now);",
+        instead: "0",
+        noticed_by: "c10_without_metrics_a_lull",
+    },
+    Mutant {
         name: "an ask that does not stream never starts",
         file: "controller/evict.rs",
         site: "Phase::InFlight => «self.mark_started(slot, false, now)»,",

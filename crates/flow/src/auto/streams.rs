@@ -1,7 +1,7 @@
 //! Moves the bounds by the progress of the streams, for engines that report no metrics.
 //!
-//! The bound on slots follows the streams that have started: an engine starts as many as it has
-//! room for, and one more ask probes for the next slot. A full KV cache shows as a stream that
+//! The bound on slots follows the streams that run: an engine starts as many as it has room for, and
+//! one more ask probes for the next slot. A full KV cache shows as a stream that
 //! stands still while its neighbours advance: the engine has preempted it.
 
 use super::blocked_time::BlockedTime;
@@ -119,6 +119,8 @@ impl StreamTuner {
             }
             self.probe.update(binding.on(AutoBound::Unstarted), &mut caps.unstarted, now);
         }
+        // A stream that runs is known to fit, however long ago the last one started.
+        self.started_peak.push(tally.in_flight - tally.unstarted, now);
         let rising = now.since(self.rose) <= RISING;
         let ahead = if rising { caps.unstarted } else { 1.0 + caps.unstarted - UNSTARTED };
         caps.slots = (f64::from(self.started_peak.at(now)) + ahead).max(SLOTS_MIN);

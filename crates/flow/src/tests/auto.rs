@@ -245,6 +245,28 @@ fn c10_without_metrics_slots_follow_the_streams_that_have_started() {
     assert_eq!(tide.limits().slots.1, f64::from(started) + 1.0, "and one more asks for the next");
 }
 
+/// Long responses run while no ask starts: the bound on slots never forgets what runs now.
+#[test]
+fn c10_without_metrics_a_lull_leaves_room_for_the_next_ask() {
+    let mut tide = Tide::new();
+    for running in 0..40 {
+        assert!(tide.offer(10, 5000));
+        tide.start(running);
+    }
+    for second in 1..=25 {
+        tide.fixture.pass(Span::from_secs(1));
+        for &ticket in &tide.flying {
+            tide.fixture.gate.streamed(ticket, 50 * second, tide.fixture.now).unwrap();
+        }
+    }
+    assert_eq!(tide.limits().slots, (40, 41.0));
+    assert!(tide.offer(10, 100), "the engine has room");
+    tide.start(40);
+    tide.fixture.pass(Span::from_secs(25));
+    tide.fixture.settle(tide.flying[0], 1);
+    assert_eq!(tide.limits().slots, (40, 41.0), "as if each had started just now");
+}
+
 #[test]
 fn c10_without_metrics_a_stream_that_stands_still_cuts_tokens() {
     let mut tide = Tide::new();
