@@ -1,9 +1,10 @@
 //! Sends a request to a backend and its response back to the client.
 //!
 //! `retry` makes attempts until a response begins, `attempt` is one of them, `response_status`
-//! decides whether a status is passed on or tried again, `response_body` passes the response on, `stream_error` ends a stream that breaks off, `token_counter` counts the tokens
-//! on the way and `model_name` puts the client's model name back where another was sent. Otherwise
-//! bodies pass byte for byte. However a response ends, its request settles with the core.
+//! decides whether a status is passed on or tried again, `response_body` passes the response on,
+//! `stream_error` ends a stream that breaks off, `token_counter` counts the tokens on the way and
+//! `model_name` puts the client's model name back where another was sent. Otherwise bodies pass
+//! byte for byte. However a response ends, its request settles with the core.
 
 mod attempt;
 mod model_name;

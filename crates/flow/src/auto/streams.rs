@@ -1,8 +1,8 @@
 //! Moves the bounds by the progress of the streams, for engines that report no metrics.
 //!
-//! The bound on slots follows the streams that run: an engine starts as many as it has room for, and
-//! one more ask probes for the next slot. A full KV cache shows as a stream that
-//! stands still while its neighbours advance: the engine has preempted it.
+//! The bound on slots follows the streams that run: an engine starts as many as it has room for,
+//! and one more ask probes for the next slot. A full KV cache shows as a stream that stands still
+//! while its neighbours advance: the engine has preempted it.
 
 use super::blocked_time::BlockedTime;
 use super::growth::StreamTokenGrowth;
