@@ -24,6 +24,7 @@ mod hold;
 mod http2_window;
 mod log_format;
 mod model_names;
+mod objectives;
 mod ollama_errors;
 mod outage_states;
 mod outages;

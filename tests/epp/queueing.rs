@@ -72,6 +72,18 @@ fn x02_q07_all_bands_of_a_flow_share_its_capacity() {
 }
 
 #[test]
+fn x02_o03_a_request_that_can_be_in_time_overtakes_a_late_one_of_its_flow() {
+    for (section, late, first) in
+        [("", true, "patient"), ("[queue]\nslo_ttft = \"0s\"\n", false, "hasty")]
+    {
+        let backend = Backend::held();
+        let (picker, running) = occupied(section, &backend);
+        let order = queueing::order_by_objective(&picker, &backend, running, ("normal", late));
+        assert_eq!(order[0], first);
+    }
+}
+
+#[test]
 fn x02_w01_a_criticality_counts_without_an_id_and_ids_are_logged() {
     let backend = Backend::held();
     let sections = "[queue]\norder = \"workload\"\n[log]\nformat = \"json\"\n";

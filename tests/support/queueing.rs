@@ -226,3 +226,24 @@ pub(crate) fn check_client_leaves_stream(gateway: &Gateway, backend: &Backend) {
     succeed([next]);
     gateway.await_idle();
 }
+
+/// Behind a running request, a request of this band that wants its first token within a millisecond
+/// waits until it is late, if it can be. Then one comes that has a minute. Returns the order in
+/// which they are served.
+pub(crate) fn order_by_objective(
+    gateway: &Gateway,
+    backend: &Backend,
+    running: Call,
+    (band, late): (&str, bool),
+) -> Vec<String> {
+    let ask = |tag: &str| chat("m").tag(tag).priority(band);
+    let hasty = gateway.enqueue(&ask("hasty").header("x-slo-ttft-ms", "1"), 0);
+    gateway.await_metrics("late", |metrics| {
+        let found = metrics.sum("tidegate_queue_late");
+        if (found == 1.0) == late { Ok(()) } else { Err(format!("{found} late")) }
+    });
+    let patient = gateway.enqueue(&ask("patient").header("x-llm-d-slo-ttft-ms", "60000"), 1);
+    backend.open();
+    succeed([running, hasty, patient]);
+    backend.tags()[1..].to_vec()
+}

@@ -73,7 +73,7 @@ pub(crate) struct Intent {
     pub(crate) deadline_at: Option<u64>,
     pub(crate) latency_max: Option<Span>,
     pub(crate) latency_critical: bool,
-    /// The client's objective for the time to a first token, for the log.
+    /// The client's objective for the time to a first token.
     pub(crate) slo_ttft: Option<Span>,
     pub(crate) power_max: Option<u32>,
     pub(crate) power_efficient: bool,

@@ -166,6 +166,7 @@ impl Inner {
             workload: Workload { id, criticality: intent.criticality },
             ttl: intent.ttl,
             deadline: intent.deadline.map(|deadline| arrived.after(deadline)),
+            objective: intent.slo_ttft,
             latency_max: intent.latency_max,
             latency_critical: intent.latency_critical,
             power_max: intent.power_max,

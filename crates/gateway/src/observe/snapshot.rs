@@ -19,6 +19,8 @@ pub(crate) struct Snapshot {
     pub(super) counters: Counters,
     /// By band, from best-effort to critical.
     pub(super) waiting: [u32; BANDS],
+    /// Of those, the ones that can no longer make their objective.
+    pub(super) late: [u32; BANDS],
     pub(super) headroom: [u32; BANDS],
     pub(super) capacity: u32,
     pub(super) in_flight: u32,
@@ -60,7 +62,9 @@ impl Snapshot {
     ) -> Self {
         let mut oldest: Option<Time> = None;
         let mut asks = Vec::with_capacity((core.depth() + core.in_flight()) as usize);
+        let mut late = [0; BANDS];
         for ask in core.asks() {
+            late[ask.band as usize] += u32::from(ask.late);
             if ask.stage == Stage::Waiting {
                 oldest = Some(oldest.map_or(ask.arrival, |before| before.min(ask.arrival)));
             }
@@ -79,6 +83,7 @@ impl Snapshot {
         Self {
             counters: *core.counters(),
             waiting: core.waiting(),
+            late,
             headroom,
             capacity: core.capacity(),
             in_flight: core.in_flight(),

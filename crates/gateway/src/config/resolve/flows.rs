@@ -1,7 +1,9 @@
 //! The flow that a request belongs to, and the lists `flows` and `band_rules`.
 
+use std::time::Duration;
+
 use flow::identity::{Attribute, ClassRule};
-use flow::{FlowClass, Settings, Weight};
+use flow::{FlowClass, Settings, Span, Weight};
 use http::HeaderName;
 
 use crate::clock;
@@ -111,10 +113,15 @@ fn class(section: &Section<'_>, default: FlowClass) -> FlowClass {
         weight: weight(section, "weight", section.get("weight")).unwrap_or(default.weight),
         capacity: section.given("capacity").unwrap_or(default.capacity),
         ttl: section.given("queue_ttl").map_or(default.ttl, clock::span),
-        objective: default.objective,
+        objective: section.given("slo_ttft").map(objective),
         in_flight_max: section.given("max_in_flight"),
         in_flight_per_backend_max: section.given("max_in_flight_per_backend"),
     }
+}
+
+/// A wanted time to first token, as the core takes it.
+pub(super) fn objective(time: Duration) -> Span {
+    if time.is_zero() { Span::FOREVER } else { clock::span(time) }
 }
 
 /// A share of service, as the core takes it.

@@ -1,9 +1,11 @@
 //! The sections `queue`, `controller` and `workload`.
 
+use std::time::Duration;
+
 use flow::identity::Attribute;
 use flow::{
-    BANDS, Bounds, Cascade, Hysteresis, ReserveLimits, Settings, Span, StockUnit, UrgencyWeights,
-    Weight, WorkloadLimits,
+    BANDS, Band, Bounds, Cascade, Hysteresis, ReserveLimits, Settings, Span, StockUnit,
+    UrgencyWeights, Weight, WorkloadLimits,
 };
 
 use super::flows;
@@ -23,7 +25,7 @@ pub(super) struct Queue {
 const WATERMARK: f64 = 2.0;
 const DEVIATION: f64 = 0.1;
 
-/// The keys of the bands' weights, from best-effort to critical.
+/// The keys of the bands, from best-effort to critical.
 const BAND_KEYS: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
 
 pub(super) fn queue(section: &Section<'_>) -> Queue {
@@ -36,6 +38,7 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         refuse_hopeless: section.get("refuse_hopeless"),
         existing_flows_may_exceed_total: section.get("existing_flows_may_exceed_total"),
         idle_flows_max: section.get("idle_flows_max"),
+        objectives: objectives(section),
         ..Settings::default()
     };
     settings.default_class.capacity = section.get("flow_capacity");
@@ -43,6 +46,15 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
     let hold =
         Hold { ttl: clock::span(section.get("hold_ttl")), capacity: section.get("hold_capacity") };
     Queue { settings, parts: flows::parts(section), cost: section.get("cost"), hold }
+}
+
+/// The wanted time to first token of each band. Best-effort work has none of its own accord.
+fn objectives(section: &Section<'_>) -> [Span; BANDS] {
+    let bands = section.section("slo_ttft_by_band");
+    let all: Duration = section.get("slo_ttft");
+    let mut objectives = BAND_KEYS.map(|key| bands.given(key).unwrap_or(all));
+    objectives[Band::BestEffort as usize] = bands.given("best_effort").unwrap_or(Duration::ZERO);
+    objectives.map(flows::objective)
 }
 
 /// Strict order, or a weight for each band.

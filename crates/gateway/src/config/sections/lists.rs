@@ -2,7 +2,7 @@
 
 use flow::Band;
 
-use super::queue::CAPACITY;
+use super::queue::{CAPACITY, OBJECTIVE};
 use super::{UP_TO_A_DAY, count, number};
 use crate::schema::ValueType::{Keyword, Map, Text, TextsOrTables};
 use crate::schema::{NOT_EMPTY, SectionSchema, key, words};
@@ -24,6 +24,8 @@ pub(in crate::config) const FLOWS: SectionSchema = SectionSchema::new(
             .unset("`queue.flow_capacity`"),
         key("queue_ttl", UP_TO_A_DAY, "The longest time that a request waits.")
             .unset("`queue.queue_ttl`"),
+        key("slo_ttft", OBJECTIVE, "The wanted time to the first token; 0s is none.")
+            .unset("that of the band"),
         key("max_in_flight", CAPACITY, "Requests at all backends at once.").unset("no limit"),
         key("max_in_flight_per_backend", CAPACITY, "Requests at one backend at once.")
             .unset("no limit"),

@@ -1,5 +1,7 @@
 //! The sections `queue`, `controller` and `workload`.
 
+use std::time::Duration;
+
 use flow::{Admission, CAPACITY_MAX, Order, StockUnit};
 
 use super::{DAY, HOUR, MILLI, SECOND, UP_TO_A_DAY, count, duration, number};
@@ -9,6 +11,10 @@ use crate::schema::{NOT_EMPTY, Range, SectionSchema, ValueType, key, words};
 
 /// Requests that may wait, or be in flight.
 pub(super) const CAPACITY: ValueType = count(1, CAPACITY_MAX as u64);
+
+/// A wanted time to the first token; 0 is none.
+pub(super) const OBJECTIVE: ValueType = duration(Duration::ZERO, DAY);
+const SLO_TTFT: &str = "`queue.slo_ttft`";
 
 const BY_EVENTS: &str =
     "has no effect: requests leave the queue when there is room, not by polling";
@@ -89,6 +95,21 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         )
         .default("false"),
         key(
+            "slo_ttft",
+            OBJECTIVE,
+            "The wanted time to the first token of critical, high and normal requests. Inside a \
+             flow, requests that can still make it go first; the others are served behind them, \
+             when there is room. If the requests of a flow have stood in line for a minute, a \
+             request that cannot make it gets 503 at once. A client may state its own objective. \
+             0s: the order alone counts, whatever clients state.",
+        )
+        .default("2s"),
+        key(
+            "slo_ttft_by_band",
+            Table(&SLO_TTFT_BY_BAND),
+            "Objectives of single bands instead of `slo_ttft` (see below).",
+        ),
+        key(
             "existing_flows_may_exceed_total",
             Bool,
             "Whether a flow that has waiting requests may continue past a full total.",
@@ -117,6 +138,17 @@ const BANDS: SectionSchema = SectionSchema::new(
     "Shares of service instead of strict order. All four keys are required. The share of an idle \
      band goes to the others.",
 );
+
+const SLO_TTFT_BY_BAND: SectionSchema = SectionSchema::new(
+    "queue.slo_ttft_by_band",
+    &[
+        key("critical", OBJECTIVE, "The objective of critical requests.").unset(SLO_TTFT),
+        key("high", OBJECTIVE, "The objective of high requests.").unset(SLO_TTFT),
+        key("normal", OBJECTIVE, "The objective of normal requests.").unset(SLO_TTFT),
+        key("best_effort", OBJECTIVE, "The objective of best-effort requests.").unset("none"),
+    ],
+)
+.doc("The wanted time to the first token by band; 0s is none.");
 
 pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
     "controller",

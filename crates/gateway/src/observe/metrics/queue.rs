@@ -74,6 +74,11 @@ fn write_nexus(text: &mut MetricsText, snapshot: &Snapshot) {
 }
 
 fn write_state(text: &mut MetricsText, snapshot: &Snapshot) {
+    let help = "Waiting requests that can no longer make their objective for the first token.";
+    let mut late = text.family("queue_late", MetricType::Gauge, help);
+    for (band, count) in BAND_NAMES.into_iter().zip(snapshot.late) {
+        late.add(&[("band", band)], count);
+    }
     let help = "The limit of waiting requests.";
     text.family("queue_capacity", MetricType::Gauge, help).add(&[], snapshot.capacity);
     let help = "The age of the oldest waiting request.";

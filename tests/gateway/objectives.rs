@@ -1,0 +1,86 @@
+//! O03: requests that can still have their first token in time go first in their flow, and a line
+//! that stands is refused at the door.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::call::Response;
+use crate::support::gateway::ONE;
+use crate::support::queueing::{self, succeed};
+use crate::support::scripted_response::{delta, event};
+use crate::support::wait::BOUND;
+use crate::support::{Backend, Gateway, ScriptedResponse, Stopwatch, chat};
+
+/// The order in which a hasty and a patient request of this band are served.
+fn order(section: &str, band: &str, late: bool) -> Vec<String> {
+    let backend = Backend::held();
+    let (gateway, running) = Gateway::occupied(&format!("{section}{ONE}"), &backend, &chat("m"));
+    queueing::order_by_objective(&gateway, &backend, running, (band, late))
+}
+
+#[test]
+fn o03_a_request_that_can_be_in_time_overtakes_a_late_one_of_its_flow() {
+    assert_eq!(order("", "normal", true), ["patient", "hasty"]);
+    assert_eq!(order("", "best-effort", false), ["hasty", "patient"]);
+    let by_band = "[queue]\nslo_ttft_by_band = { best_effort = \"10s\" }\n";
+    assert_eq!(order(by_band, "best-effort", true), ["patient", "hasty"]);
+}
+
+#[test]
+fn o03_without_an_objective_the_order_of_arrival_stays() {
+    let off = "[queue]\nslo_ttft = \"0s\"\n";
+    assert_eq!(order(off, "normal", false), ["hasty", "patient"]);
+    let by_band = "[queue]\nslo_ttft_by_band = { normal = \"0s\" }\n";
+    assert_eq!(order(by_band, "normal", false), ["hasty", "patient"]);
+    let of_flow = "[[flows]]\nmatch = { model = \"m\" }\nslo_ttft = \"0s\"\n";
+    assert_eq!(order(of_flow, "normal", false), ["hasty", "patient"]);
+}
+
+/// The first token takes 600 ms here. A client that leaves after 400 ms hears so at once, and not
+/// when it has left.
+#[test]
+fn o03_a_request_whose_client_leaves_before_a_first_token_is_refused_at_once() {
+    let backend = Backend::start(|seen| match seen.tag().as_str() {
+        "slow" => ScriptedResponse::stream(&[&delta("word"), &event("[DONE]")]).after_ms(600),
+        _ => ScriptedResponse::ok().held(),
+    });
+    let gateway = Gateway::before(ONE, &backend);
+    assert_eq!(gateway.ask(&chat("m").tag("slow").streamed()).status, 200);
+    let running = gateway.send(&chat("m"));
+    backend.await_running(1);
+    let leaves_after = |millis: &str| chat("m").header("X-Request-Timeout-Ms", millis);
+    gateway.ask(&leaves_after("400")).refused(503, "wait_too_long");
+    let patient = gateway.enqueue(&leaves_after("60000"), 0);
+    backend.open();
+    succeed([running, patient]);
+}
+
+/// Forty clients come back as soon as they are answered or refused, at a backend with one place and
+/// 20 requests a second. For a minute each of them waits for its whole time to live if it must.
+/// Then the line is known to stand, and a request that would be late is told so at once.
+#[test]
+fn o03_a_line_that_has_stood_for_a_minute_refuses_what_would_be_late() {
+    let backend = Backend::start(|_| ScriptedResponse::ok().after_ms(50));
+    let section = "[queue]\nqueue_ttl = \"500ms\"\nslo_ttft = \"400ms\"\n";
+    let gateway = Gateway::before(&format!("{section}{ONE}"), &backend);
+    let (watch, done) = (Stopwatch::start(), AtomicBool::new(false));
+    let client = || {
+        while !done.load(Ordering::Relaxed) && watch.elapsed() < 3 * BOUND {
+            let answer = gateway.ask(&chat("m"));
+            if answer.status == 503 && answer.code() != "queue_timeout" {
+                done.store(true, Ordering::Relaxed);
+                return Some((watch.elapsed(), answer));
+            }
+        }
+        None
+    };
+    let refusals: Vec<(Duration, Response)> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..40).map(|_| scope.spawn(client)).collect();
+        clients.into_iter().filter_map(|client| client.join().unwrap()).collect()
+    });
+    let (after, refused) = refusals.first().expect("a refusal at the door");
+    refused.refused(503, "wait_too_long");
+    assert!(*after >= Duration::from_secs(60), "{after:?}");
+    assert!(refused.retry_after() <= 3, "the line is a second long: {}", refused.retry_after());
+}
