@@ -229,17 +229,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "auto does not bound unstarted asks",
-        file: "auto.rs",
-        site: "«unstarted_prompt < PROMPT_ALLOWANCE && unstarted < self.proven»",
+        file: "auto/room.rs",
+        site: "«unstarted_prompt < PROMPT_ALLOWANCE && in_flight < self.known_room()»",
         instead: "true",
         noticed_by: "c10_no_more",
     },
     Mutant {
         name: "auto sends a whole burst to an unknown engine",
-        file: "auto.rs",
-        site: "«unstarted_prompt < PROMPT_ALLOWANCE && unstarted < self.proven»",
+        file: "auto/room.rs",
+        site: "«unstarted_prompt < PROMPT_ALLOWANCE && in_flight < self.known_room()»",
         instead: "unstarted_prompt < PROMPT_ALLOWANCE",
         noticed_by: "c10_a_burst",
+    },
+    Mutant {
+        name: "a presumed start is believed against the engine's metrics",
+        file: "auto/room.rs",
+        site: "«reading.waiting == 0 && started < self.unseen_room()»",
+        instead: "true",
+        noticed_by: "c10_asks_that_do_not_stream_wait",
     },
     Mutant {
         name: "auto ignores the KV cache",
@@ -294,7 +301,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an ask that does not stream never starts",
         file: "controller/evict.rs",
-        site: "Phase::InFlight => «self.mark_started(slot, false, now)»,",
+        site: "Phase::InFlight => «self.presume_started(slot, now)»,",
         instead: "self.wheel.remove(slot, &mut self.asks); \
              self.progress[slot as usize].deadline = None",
         noticed_by: "c10_asks_that",

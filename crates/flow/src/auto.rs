@@ -26,6 +26,7 @@ mod growth;
 mod metrics;
 mod pace;
 mod places;
+mod room;
 mod streams;
 mod unstarted_probe;
 mod windowed_max;
@@ -42,9 +43,6 @@ use crate::time::{Span, Time};
 const UNSTARTED: f64 = 3.0;
 /// The same for a backend that has not shown a first token yet.
 const UNSTARTED_COLD: f64 = 2.0;
-/// Below this many unstarted prompt tokens, more asks may be unstarted: an engine prefills many
-/// short prompts in one step.
-const PROMPT_ALLOWANCE: u64 = 4096;
 /// An ask that does not stream counts as started after this time at an engine without a queue,
 /// while no first token was ever seen there.
 const STARTS_WHEN_CALM: Span = Span::from_millis(100);
@@ -119,6 +117,8 @@ pub(crate) struct Tally {
     in_flight: u32,
     unstarted: u32,
     unstarted_prompt: u64,
+    /// Asks that count as started although no token of them was seen.
+    presumed: u32,
     tokens: u64,
 }
 
@@ -133,8 +133,8 @@ pub(crate) struct AutoState {
     streams: StreamTuner,
     first_token: FirstTokenTimes,
     reading: Option<EngineReading>,
-    /// Asks that have started or ended here since the backend came up.
-    proven: u32,
+    /// The most requests that were seen to run here at once since the backend came up.
+    most_running: u32,
 }
 
 /// One ask in flight, as `auto` sees it.
@@ -145,6 +145,8 @@ pub(crate) struct AskProgress {
     output: u64,
     granted: Time,
     pub(crate) started: bool,
+    /// Whether it counts as started although no token was seen.
+    presumed: bool,
     /// The ask's own deadline, while the timing wheel is used to presume its start.
     pub(crate) deadline: Option<Time>,
     mark: streams::StreamMark,
@@ -168,7 +170,7 @@ impl Default for AutoState {
             streams: StreamTuner::default(),
             first_token: FirstTokenTimes::default(),
             reading: None,
-            proven: 0,
+            most_running: 0,
         }
     }
 }
@@ -194,14 +196,6 @@ impl AutoState {
         }
         let full = f64::from(self.tally.unstarted) >= self.caps.unstarted;
         (full && !self.is_allowed_more()).then_some(AutoBound::Unstarted)
-    }
-
-    /// Whether more than [`UNSTARTED`] asks may be unstarted. An engine prefills many short prompts
-    /// in one step, so as many may be unstarted as have started before. Without that limit the
-    /// first burst would go whole to an engine whose size is still unknown.
-    fn is_allowed_more(&self) -> bool {
-        let Tally { unstarted, unstarted_prompt, .. } = self.tally;
-        unstarted_prompt < PROMPT_ALLOWANCE && unstarted < self.proven
     }
 
     pub(crate) fn limits(&self, now: Time) -> AutoLimits {
@@ -263,10 +257,15 @@ impl AutoState {
         self.caps.unstarted = self.caps.unstarted.max(UNSTARTED);
         progress.mark = self.streams.mark(now);
         if seen {
-            self.proven = self.proven.saturating_add(1);
             self.first_token.learn(now.since(progress.granted), progress.prompt, now);
         }
-        self.streams.started(self.started_now(), now);
+        let ran = self.streams.started(self.started_now(), seen, now);
+        if seen {
+            self.saw_running(ran);
+        } else {
+            progress.presumed = true;
+            self.tally.presumed += 1;
+        }
         self.revise(now);
     }
 
@@ -294,13 +293,17 @@ impl AutoState {
     /// An ask has ended.
     pub(crate) fn ended(&mut self, progress: &AskProgress, now: Time) {
         self.pace.note(self.started_now(), now);
+        if progress.started && !progress.presumed {
+            let ran = self.streams.ended(self.started_now(), now);
+            self.saw_running(ran);
+        }
         self.tally.in_flight -= 1;
         self.tally.tokens -= progress.tokens;
         if !progress.started {
-            self.proven = self.proven.saturating_add(1);
             self.tally.unstarted -= 1;
             self.tally.unstarted_prompt -= progress.prompt;
         }
+        self.tally.presumed -= u32::from(progress.presumed);
         self.revise(now);
     }
 
@@ -312,11 +315,12 @@ impl AutoState {
             self.streams.forget_stalls();
         }
         self.reading = Some(reading);
+        self.most_running = self.most_running.max(reading.running);
         let binding = self.blocked_time.since_last_sample(now);
-        let Tally { in_flight, unstarted, tokens, .. } = self.tally;
-        let usual_start = self.first_token.usual();
+        let Tally { in_flight, unstarted, presumed, tokens, .. } = self.tally;
+        let (unseen, usual_start) = (unstarted + presumed, self.first_token.usual());
         let observation =
-            Observation { reading, in_flight, unstarted, tokens, binding, usual_start, now };
+            Observation { reading, in_flight, unseen, tokens, binding, usual_start, now };
         self.metrics.take(observation, &mut self.caps);
     }
 
@@ -369,5 +373,6 @@ impl Tally {
             self.unstarted += 1;
             self.unstarted_prompt += progress.prompt;
         }
+        self.presumed += u32::from(progress.presumed);
     }
 }

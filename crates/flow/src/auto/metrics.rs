@@ -44,7 +44,8 @@ pub(super) struct MetricsTuner {
 pub(super) struct Observation {
     pub(super) reading: EngineReading,
     pub(super) in_flight: u32,
-    pub(super) unstarted: u32,
+    /// The asks in flight of which no token was seen.
+    pub(super) unseen: u32,
     pub(super) tokens: u64,
     pub(super) binding: Binding,
     /// The usual time to first token.
@@ -112,7 +113,7 @@ impl MetricsTuner {
         let standing = self.queue.filter(|queue| now.since(queue.since) >= enough);
         if let Some(queue) = standing {
             // Requests of other clients in the engine's queue do not lower our bound.
-            let ours = queue.waiting.min(observation.unstarted);
+            let ours = queue.waiting.min(observation.unseen);
             let fits = f64::from(observation.in_flight.saturating_sub(ours)).max(1.0);
             if fits < caps.slots {
                 caps.slots = fits;

@@ -1,6 +1,7 @@
 //! The bounds of `auto`, counted in asks.
 
-use super::{AutoState, PROMPT_ALLOWANCE, Tally};
+use super::room::PROMPT_ALLOWANCE;
+use super::{AutoState, Tally};
 
 // === impl AutoState ===
 
@@ -10,8 +11,8 @@ impl AutoState {
     pub(crate) fn watermark(&self) -> u32 {
         let Tally { in_flight, unstarted_prompt, tokens, .. } = self.tally;
         let short = unstarted_prompt < PROMPT_ALLOWANCE;
-        let allowed = if short { f64::from(self.proven) } else { 0.0 };
-        let by_starts = f64::from(self.started_now()) + self.caps.unstarted.max(allowed).ceil();
+        let allowed = if short { f64::from(self.known_room()) } else { 0.0 };
+        let by_starts = (f64::from(self.started_now()) + self.caps.unstarted.ceil()).max(allowed);
         // Not a number while no ask is in flight, which `min` ignores.
         let by_tokens = (self.caps.tokens * f64::from(in_flight) / tokens as f64).ceil();
         let by_count = self.caps.slots.min(self.caps.pace).floor();

@@ -21,8 +21,10 @@ const STALLS_BELIEVED: u8 = 2;
 /// For this long after a new maximum of started streams, further asks may follow at once.
 const RISING: Span = Span::from_secs(1);
 const SLOTS_MIN: f64 = 2.0;
-/// First tokens within this time come from the same step of the engine.
-const TOGETHER: Span = Span::from_millis(10);
+/// Tokens within this time come from the same step of the engine.
+const STEP: Span = Span::from_millis(5);
+/// No step of an engine that serves short responses takes longer.
+const STEP_MAX: Span = Span::from_millis(250);
 
 #[derive(Clone, Debug)]
 pub(super) struct StreamTuner {
@@ -32,8 +34,9 @@ pub(super) struct StreamTuner {
     started_peak: WindowedMax,
     /// When the peak last rose.
     rose: Time,
-    together: u32,
-    together_since: Time,
+    step_since: Time,
+    /// Streams that ended in the present step of the engine, and in the step before.
+    ended: [u32; 2],
     tokens_hold: Time,
     token_growth: StreamTokenGrowth,
     probe: UnstartedProbe,
@@ -56,8 +59,8 @@ impl Default for StreamTuner {
             stalled: false,
             started_peak: WindowedMax::over(Span::from_secs(10)),
             rose: Time::ZERO,
-            together: 0,
-            together_since: Time::ZERO,
+            step_since: Time::ZERO,
+            ended: [0; 2],
             tokens_hold: Time::ZERO,
             token_growth: StreamTokenGrowth::default(),
             probe: UnstartedProbe::default(),
@@ -70,19 +73,40 @@ impl StreamTuner {
         StreamMark { steps: self.steps, moved: now, stalls: 0 }
     }
 
-    pub(super) fn started(&mut self, started: u32, now: Time) {
-        // A response of one token ends as it starts, so `started` alone would miss it. Streams
-        // that start together ran together.
-        if now.since(self.together_since) > TOGETHER {
-            (self.together_since, self.together) = (now, 0);
+    /// One of `started` streams has started, as was `seen` or is presumed; returns the number of
+    /// streams that ran at once.
+    pub(super) fn started(&mut self, started: u32, seen: bool, now: Time) -> u32 {
+        if seen {
+            self.probe.started();
         }
-        self.together = self.together.saturating_add(1);
-        let ran = started.max(self.together);
-        if ran > self.started_peak.at(now) {
+        self.ran(started, now)
+    }
+
+    /// One of `started` streams has ended; returns the number of streams that ran at once.
+    pub(super) fn ended(&mut self, started: u32, now: Time) -> u32 {
+        let ran = self.ran(started, now);
+        self.ended[0] = self.ended[0].saturating_add(1);
+        ran
+    }
+
+    /// How many streams end in each step: so many ended in both of the last two.
+    pub(super) fn ended_in_step(&self) -> u32 {
+        self.ended[0].min(self.ended[1])
+    }
+
+    /// The number of streams that ran in this step: those that have started, and those that ended
+    /// in it. A response of one token ends as it starts.
+    fn ran(&mut self, started: u32, now: Time) -> u32 {
+        if now.since(self.step_since) > STEP {
+            let adjacent = now.since(self.step_since) <= STEP_MAX;
+            self.ended = [0, if adjacent { self.ended[0] } else { 0 }];
+            self.step_since = now;
+        }
+        if started > self.started_peak.at(now) {
             self.rose = now;
         }
-        self.started_peak.push(ran, now);
-        self.probe.started();
+        self.started_peak.push(started, now);
+        started.saturating_add(self.ended[0])
     }
 
     /// One of `started` streams has advanced.
@@ -123,6 +147,7 @@ impl StreamTuner {
         self.started_peak.push(tally.in_flight - tally.unstarted, now);
         let rising = now.since(self.rose) <= RISING;
         let ahead = if rising { caps.unstarted } else { 1.0 + caps.unstarted - UNSTARTED };
-        caps.slots = (f64::from(self.started_peak.at(now)) + ahead).max(SLOTS_MIN);
+        let ran = self.started_peak.at(now).saturating_add(self.ended_in_step());
+        caps.slots = (f64::from(ran) + ahead).max(SLOTS_MIN);
     }
 }

@@ -16,7 +16,7 @@ impl Controller {
         let now = self.advance(now);
         while let Some(slot) = self.wheel.due(now, &mut self.asks) {
             match self.asks[slot].phase {
-                Phase::InFlight => self.mark_started(slot, false, now),
+                Phase::InFlight => self.presume_started(slot, now),
                 _ => self.expire(slot, now),
             }
         }

@@ -8,7 +8,10 @@ use crate::ask::{BackendId, COST_MAX, Ticket};
 use crate::auto::{AskProgress, AutoState, EngineReading};
 use crate::outcome::Misuse;
 use crate::settings::Bounds;
-use crate::time::Time;
+use crate::time::{Span, Time};
+
+/// How often it is asked again whether an ask that does not stream may count as started.
+const PRESUME_EVERY: Span = Span::from_millis(100);
 
 // === impl Controller ===
 
@@ -106,6 +109,20 @@ impl Controller {
         if let Some(domain) = self.domains.get_mut(domain as usize) {
             domain.start_time.learn(now.since(granted));
         }
+    }
+
+    /// An ask that does not stream has usually started by now. If the engine's metrics say
+    /// otherwise, it is asked again later.
+    pub(super) fn presume_started(&mut self, slot: u32, now: Time) {
+        let auto = &self.supply.backends[self.asks[slot].backend as usize].auto;
+        if auto.may_presume(now) {
+            self.mark_started(slot, false, now);
+            return;
+        }
+        let later = auto.presumed_start(now).max(now.after(PRESUME_EVERY));
+        self.wheel.remove(slot, &mut self.asks);
+        self.asks[slot].deadline = later;
+        self.wheel.insert(slot, &mut self.asks);
     }
 
     /// Counts all asks in flight, because `auto` was switched on. They have most likely started.

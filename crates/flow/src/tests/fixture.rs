@@ -102,16 +102,6 @@ impl Fixture {
         }
     }
 
-    /// Grants and ends this many asks, one after the other: `auto` has seen them start.
-    pub(crate) fn warm(&mut self, ask: Ask, count: usize) {
-        for _ in 0..count {
-            match self.offer(ask) {
-                Verdict::Granted { ticket, .. } => self.settle(ticket, 1),
-                other => panic!("an idle backend takes it: {other:?}"),
-            }
-        }
-    }
-
     pub(crate) fn settle(&mut self, ticket: Ticket, cost: u64) {
         self.gate.settle(ticket, Usage::Cost(cost), self.now).unwrap();
         self.collect();

@@ -105,8 +105,8 @@ fn c10_memory_filled_by_other_clients_does_not_lower_the_bound_for_ever() {
         let kv_tokens = Some(400_000);
         shore.read(EngineReading { kv_used: 0.97, kv_tokens, ..CALM });
         shore.offer(3000, 500, 700);
-        for _ in 0..60 {
-            shore.fixture.pass(Span::from_secs(1));
+        for _ in 0..600 {
+            shore.fixture.pass(Span::from_millis(100));
             shore.read(EngineReading { kv_tokens, ..CALM });
             shore.step(u64::MAX, |_| true);
         }
@@ -186,7 +186,9 @@ fn c10_where_nothing_streams_a_calm_engine_is_filled_quickly() {
     }
     for _ in 0..10 {
         shore.fixture.pass(Span::from_millis(101));
-        shore.fixture.gate.reading(BackendId(0), CALM, shore.fixture.now);
+        let running = shore.fixture.gate.in_flight();
+        let reading = EngineReading { running, ..CALM };
+        shore.fixture.gate.reading(BackendId(0), reading, shore.fixture.now);
         shore.fixture.collect();
     }
     let in_flight = shore.fixture.gate.in_flight();

@@ -212,7 +212,7 @@ fn r01_under_auto_depth_counts_relative_to_a_backends_size() {
     // One closes with 2 in flight, the other with many.
     for (id, kv) in [(0, 200), (1, 20_000)] {
         let reading = crate::EngineReading {
-            running: 1,
+            running: 200,
             waiting: 0,
             kv_used: 0.5,
             preemptions: 0,
@@ -222,7 +222,6 @@ fn r01_under_auto_depth_counts_relative_to_a_backends_size() {
     }
     let ask = fixture.shared(Band::Normal);
     let own = |id: u32| Ask { model: ModelId(10 + id), tokens: 100, ..ask };
-    (0..2).for_each(|id| fixture.warm(own(id), 200));
     let full: Vec<Ticket> = (0..2).map(|_| fixture.go(own(0)).0).collect();
     let many: Vec<Ticket> = (0..180).map(|_| fixture.go(own(1)).0).collect();
     full.iter().chain(&many[..150]).for_each(|&ticket| fixture.settle(ticket, 1));
