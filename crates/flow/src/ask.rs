@@ -99,6 +99,9 @@ pub struct Ask {
     pub power_max: Option<u32>,
     /// Whether power counts in its routing as for a best-effort ask.
     pub power_efficient: bool,
+    /// A hash of its session inside the flow, for the `session` order; 0 is none, which is a
+    /// session too.
+    pub flow_session: u32,
     /// A hash of its conversation: the backend that served it before may have its prompt cached.
     pub session: Option<u64>,
     /// The adapter (LoRA) it needs.
@@ -169,6 +172,7 @@ impl Ask {
             latency_critical: false,
             power_max: None,
             power_efficient: false,
+            flow_session: 0,
             session: None,
             adapter: None,
         }

@@ -3,7 +3,7 @@
 //! Property tests, simulation and debugging call it. It recounts the whole state, so it is not for
 //! the request path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ask::BANDS;
 use crate::auto::Tally;
@@ -11,6 +11,7 @@ use crate::controller::Controller;
 use crate::queue::asks::Phase;
 use crate::queue::fair_queue::FairQueue;
 use crate::queue::flow_queue::FlowQueue;
+use crate::queue::session_order::IDLE_MAX;
 use crate::queue::virtual_clock::HORIZON;
 use crate::reserve::InFlight;
 use crate::settings::Bounds;
@@ -135,6 +136,7 @@ fn waiting(c: &Controller) -> Result<(), Violation> {
         })?;
     }
     late(c)?;
+    sessions(c)?;
     let domains: u32 = c.domains.iter().map(|domain| domain.waiting).sum();
     equal("waiting by domain", domains, c.depth())
 }
@@ -152,6 +154,20 @@ fn late(c: &Controller) -> Result<(), Violation> {
         let late = c.flow_queues[at].ordered.late();
         let expected = counted.get(&at).copied().unwrap_or_default();
         equal("late asks of a flow queue", (late.count, late.cost), expected)?;
+    }
+    Ok(())
+}
+
+/// Every waiting ask has a session in its flow queue, and few others are remembered.
+fn sessions(c: &Controller) -> Result<(), Violation> {
+    let waiting = c.asks.slots().map(|slot| &c.asks[slot]);
+    let waiting = waiting.filter(|record| record.phase == Phase::Waiting);
+    let keys: BTreeSet<_> = waiting.map(|record| (record.flow_queue, record.session)).collect();
+    for at in c.flow_queues.ids() {
+        let Some(order) = c.flow_queues[at].ordered.sessions() else { continue };
+        let (remembered, waiting) = order.counts();
+        equal("sessions that wait", waiting, keys.range((at, 0)..=(at, u32::MAX)).count())?;
+        require(remembered - waiting <= IDLE_MAX, || format!("{remembered} sessions at {at}"))?;
     }
     Ok(())
 }

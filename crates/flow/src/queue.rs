@@ -15,6 +15,7 @@ pub(crate) mod flow_queue;
 pub(crate) mod heap;
 pub(crate) mod hierarchy;
 pub(crate) mod ordered_asks;
+pub(crate) mod session_order;
 pub(crate) mod timing_wheel;
 pub(crate) mod urgency;
 pub(crate) mod virtual_clock;

@@ -62,6 +62,8 @@ pub enum Order {
     Deadline,
     /// Most urgent first, by wait, criticality and the workload's rate.
     Workload,
+    /// The sessions of a flow share its grants by cost; in a session, first come, first served.
+    Session,
 }
 
 /// Which asks may wait.

@@ -25,6 +25,7 @@ mod reference;
 mod reserve;
 mod resilience;
 mod routing;
+mod sessions;
 mod start_limiter;
 mod stock;
 mod supply;

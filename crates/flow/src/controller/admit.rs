@@ -123,6 +123,8 @@ impl Controller {
             workload,
             urgency_fifo: NONE,
             backend: NONE,
+            session: ask.flow_session,
+            session_period: 0,
             late: false,
             fresh_until,
             granted: Time::NEVER,

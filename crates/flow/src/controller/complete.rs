@@ -179,6 +179,7 @@ impl Controller {
         let at = self.asks[slot].flow_queue;
         let difference = i64::from(cost) - i64::from(charged);
         let flow_queue = &mut self.flow_queues[at];
+        flow_queue.ordered.true_up_session(&self.asks[slot], difference);
         let fair_queue = &mut self.fair_queues[flow_queue.pool as usize][flow_queue.band.index()];
         let void =
             difference < 0 && flow_queue.active && self.asks[slot].period != flow_queue.period;

@@ -37,7 +37,9 @@ impl Controller {
             let preference = || self.preference_of(slot);
             let Some(route) = self.choose_backend(flow, pool, room, preference) else { return };
             let waited = now.since(self.asks[slot].arrival);
-            self.flow_queues[flow_queue].line.granted(self.asks[slot].late);
+            let granted_from = &mut self.flow_queues[flow_queue];
+            granted_from.line.granted(self.asks[slot].late);
+            granted_from.ordered.charge_session(slot, &mut self.asks);
             self.dequeue(slot);
             self.counters.granted += 1;
             self.grant(slot, &route);

@@ -168,6 +168,7 @@ impl Controller {
             // The levels are new and have no charges of the asks in flight.
             self.asks[slot].units = 0;
             self.asks[slot].period = 1;
+            self.asks[slot].session_period = 0;
             match self.asks[slot].phase {
                 Phase::Waiting => self.enqueue_again(slot, at),
                 _ => self.place_taken(at),

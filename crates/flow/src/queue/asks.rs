@@ -71,6 +71,10 @@ pub(crate) struct AskRecord {
     pub(crate) urgency_fifo: u32,
     /// The backend it is at, by its place in the supply.
     pub(crate) backend: u32,
+    /// The hash of its session; 0 is none.
+    pub(crate) session: u32,
+    /// The period of its session in which it was charged.
+    pub(crate) session_period: u32,
     /// When it can no longer make its objective.
     pub(crate) fresh_until: Time,
     /// When it was granted, until its first token has been seen.

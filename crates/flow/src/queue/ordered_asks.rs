@@ -7,8 +7,9 @@
 
 use std::collections::BTreeSet;
 
-use super::asks::Asks;
+use super::asks::{AskRecord, Asks};
 use super::fifo::Fifo;
+use super::session_order::SessionOrder;
 use super::urgency::UrgencyOrder;
 use crate::outcome::RequeuePosition;
 use crate::settings::{Order, UrgencyWeights};
@@ -34,6 +35,7 @@ enum Lines {
     Fifo([Fifo; 2]),
     Deadline(Box<DeadlineOrder>),
     Workload(Box<[UrgencyOrder; 2]>),
+    Session(Box<SessionOrder>),
 }
 
 /// Earliest deadline first. The list in arrival order has the newest ask, which preemption needs.
@@ -50,8 +52,8 @@ pub(crate) struct OrderContext<'a> {
     pub(crate) registry: &'a mut Registry,
 }
 
-const FRESH: usize = 0;
-const LATE: usize = 1;
+pub(super) const FRESH: usize = 0;
+pub(super) const LATE: usize = 1;
 
 // === impl OrderedAsks ===
 
@@ -61,6 +63,7 @@ impl OrderedAsks {
             Order::Fifo => Lines::Fifo(<[Fifo; 2]>::default()),
             Order::Deadline => Lines::Deadline(Box::default()),
             Order::Workload => Lines::Workload(Box::default()),
+            Order::Session => Lines::Session(Box::default()),
         };
         Self { lines, late: LateAsks::default() }
     }
@@ -75,6 +78,7 @@ impl OrderedAsks {
                 order.by_deadline[FRESH].insert(deadline_key(slot, asks));
             }
             Lines::Workload(lines) => lines[FRESH].insert(slot, place, asks),
+            Lines::Session(order) => order.insert(slot, place, asks),
         }
     }
 
@@ -91,6 +95,7 @@ impl OrderedAsks {
                 order.arrivals.remove(slot, asks);
             }
             Lines::Workload(lines) => lines[line].remove(slot, asks),
+            Lines::Session(order) => order.remove(slot, asks),
         }
     }
 
@@ -122,6 +127,29 @@ impl OrderedAsks {
             Lines::Workload(lines) => {
                 newest_of([lines[FRESH].newest(asks), lines[LATE].newest(asks)])
             }
+            Lines::Session(order) => order.newest(asks),
+        }
+    }
+
+    /// Charges the session of an ask that is granted now, if sessions share the flow queue.
+    pub(crate) fn charge_session(&mut self, slot: u32, asks: &mut Asks) {
+        if let Lines::Session(order) = &mut self.lines {
+            order.charge(slot, asks);
+        }
+    }
+
+    /// Corrects that charge.
+    pub(crate) fn true_up_session(&mut self, ask: &AskRecord, difference: i64) {
+        if let Lines::Session(order) = &mut self.lines {
+            order.true_up(ask.session, ask.session_period, difference);
+        }
+    }
+
+    /// The sessions, if they share the flow queue.
+    pub(crate) fn sessions(&self) -> Option<&SessionOrder> {
+        match &self.lines {
+            Lines::Session(order) => Some(order),
+            _ => None,
         }
     }
 
@@ -145,6 +173,7 @@ impl OrderedAsks {
                 lines[FRESH].remove(slot, asks);
                 lines[LATE].insert(slot, RequeuePosition::Original, asks);
             }
+            Lines::Session(order) => order.demote(slot, asks),
         }
     }
 }
@@ -157,6 +186,7 @@ impl Lines {
             Self::Fifo(lines) => lines[line].head(),
             Self::Deadline(order) => order.by_deadline[line].first().map(|&(_, _, slot)| slot),
             Self::Workload(lines) => lines[line].most_urgent(context),
+            Self::Session(order) => order.first(line),
         }
     }
 }

@@ -331,15 +331,20 @@ fn play(seed: u64, order: Order) {
 
 #[test]
 fn fifo_decides_as_the_reference() {
-    (0..RUNS_PER_ORDER).for_each(|run| play(3 * run, Order::Fifo));
+    (0..RUNS_PER_ORDER).for_each(|run| play(4 * run, Order::Fifo));
 }
 
 #[test]
 fn deadline_decides_as_the_reference() {
-    (0..RUNS_PER_ORDER).for_each(|run| play(3 * run + 1, Order::Deadline));
+    (0..RUNS_PER_ORDER).for_each(|run| play(4 * run + 1, Order::Deadline));
 }
 
 #[test]
 fn workload_decides_as_the_reference() {
-    (0..RUNS_PER_ORDER).for_each(|run| play(3 * run + 2, Order::Workload));
+    (0..RUNS_PER_ORDER).for_each(|run| play(4 * run + 2, Order::Workload));
+}
+
+#[test]
+fn session_decides_as_the_reference() {
+    (0..RUNS_PER_ORDER).for_each(|run| play(4 * run + 3, Order::Session));
 }

@@ -57,7 +57,7 @@ fn settings(choice: u64) -> Settings {
         } else {
             Cascade::Strict
         },
-        order: [Order::Fifo, Order::Deadline, Order::Workload, Order::Fifo]
+        order: [Order::Fifo, Order::Deadline, Order::Workload, Order::Session]
             [choice as usize / 2 % 4],
         bounds: match choice % 5 {
             0 | 1 => Bounds::Auto,

@@ -207,7 +207,7 @@ fn w05_a_change_of_order_applies_to_waiting_asks() {
 /// Asks of a full backend return to their old places, in any number and order.
 #[test]
 fn n05_many_returns_keep_the_order_of_arrival() {
-    for order in [Order::Fifo, Order::Deadline, Order::Workload] {
+    for order in [Order::Fifo, Order::Deadline, Order::Workload, Order::Session] {
         let mut fixture = Fixture::new(Settings { ..ordered(order) }, 1);
         fixture
             .gate

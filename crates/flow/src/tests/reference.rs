@@ -3,8 +3,8 @@
 //! Lists and scans only: no heap, no wheel, no links, no fixed width. It returns what the
 //! controller must return, except predicted waits. Sets of backends and settings are constant.
 //!
-//! `fair` has virtual time, `place` the backends, `reserve` the kept places, `registry` the
-//! workloads; `admission` decides which asks may wait, `dispatch` which ask goes; `history` draws
+//! `fair` has virtual time, `place` the backends, `reserve` the kept places, `sessions` the
+//! sessions of a flow queue, `registry` the workloads; `admission` decides which asks may wait, `dispatch` which ask goes; `history` draws
 //! the events of a run.
 
 mod admission;
@@ -14,6 +14,7 @@ pub(super) mod history;
 mod place;
 mod registry;
 mod reserve;
+mod sessions;
 
 use crate::ask::{Ask, BANDS, BackendId, Band, COST_MAX, FlowId, ModelId, Usage, WorkloadId};
 use crate::counters::Counters;
@@ -25,6 +26,7 @@ use fair::{Level, VirtualClock};
 use place::Places;
 pub(super) use registry::Interned;
 use registry::Registry;
+use sessions::Sessions;
 
 /// A deadline is noticed at the next multiple of this many nanoseconds.
 const TICK: u64 = 1 << 20;
@@ -97,6 +99,9 @@ pub(super) struct Record {
     units: u64,
     /// The period of its flow queue in which it was charged.
     period: u64,
+    session: u32,
+    /// The period of its session in which it was charged.
+    session_period: Option<u64>,
 }
 
 /// The levels of one domain: over its bands, and in each band over its pools.
@@ -121,6 +126,7 @@ pub(super) struct Reference {
     /// By pool.
     logs: Vec<reserve::PoolLog>,
     levels: Vec<Levels>,
+    sessions: Sessions,
     registry: Registry,
     /// Counts everything whose order matters.
     sequence: u64,
@@ -145,6 +151,7 @@ impl Reference {
             fair_queues: Vec::new(),
             logs: Vec::new(),
             levels: Vec::new(),
+            sessions: Sessions::default(),
             sequence: 0,
             names: 0,
         };

@@ -69,6 +69,8 @@ impl Reference {
             arrival: self.clock,
             units: 0,
             period: 0,
+            session: ask.flow_session,
+            session_period: None,
         }
     }
 
@@ -213,6 +215,7 @@ impl Reference {
     pub(super) fn enqueue(&mut self, at: usize) {
         let (flow_queue, cost) = (self.asks[at].flow_queue, self.asks[at].cost);
         let first = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
+        self.session_begins(at);
         self.asks[at].waits = true;
         if first {
             self.flow_queues[flow_queue].since = self.clock;
@@ -253,6 +256,7 @@ impl Reference {
         let flow_queue = self.asks[at].flow_queue;
         let domain = self.places.domain_of(self.flow_queues[flow_queue].pool);
         self.asks[at].waits = false;
+        self.session_rests(at);
         let emptied = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
         if emptied && self.flow_queues[flow_queue].takes_part {
             self.leave(flow_queue);

@@ -252,6 +252,9 @@ impl Reference {
             Order::Deadline => {
                 line.min_by_key(|&at| (self.asks[at].deadline, self.asks[at].sequence))
             }
+            Order::Session => {
+                line.min_by_key(|&at| (self.session_turn(at), self.asks[at].sequence))
+            }
             Order::Workload => line.min_by(|&one, &other| {
                 let urgency = self.urgency(other).total_cmp(&self.urgency(one));
                 urgency.then(self.asks[one].sequence.cmp(&self.asks[other].sequence))
@@ -279,8 +282,10 @@ impl Reference {
         let share = &mut self.flow_queues[flow_queue].fresh_share;
         *share += (fresh - *share) / 16.0;
         self.counters.granted += 1;
+        self.session_serves(at);
         self.charge_levels(at, able);
         self.send(at, backend);
+        self.session_rests(at);
         self.serve(at);
         let emptied = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
         if emptied {
@@ -387,6 +392,7 @@ impl Reference {
     pub(super) fn recharge(&mut self, at: usize, cost: u32) {
         let charged = std::mem::replace(&mut self.asks[at].cost, cost);
         let difference = i64::from(cost) - i64::from(charged);
+        self.session_corrects(at, difference);
         let flow_queue = &mut self.flow_queues[self.asks[at].flow_queue];
         let (pool, band) = (flow_queue.pool, flow_queue.band.index());
         let void =

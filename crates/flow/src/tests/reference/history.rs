@@ -71,6 +71,7 @@ pub(in crate::tests) struct History {
     pressure: u64,
     largest_cost: u64,
     flows: u64,
+    sessions: u64,
     classes: u64,
     backends: Vec<BackendId>,
     models: Vec<ModelId>,
@@ -203,6 +204,7 @@ impl History {
             pressure: 60,
             largest_cost: random.pick(&[1, 10, 10_000, COST_MAX]),
             flows: random.between(2, 8),
+            sessions: random.pick(&[1, 2, 5, 1000]),
             classes: random.between(1, 3),
             backends: supply.iter().map(|backend| backend.id).collect(),
             models: supply.iter().flat_map(|backend| backend.models.clone()).collect(),
@@ -286,6 +288,7 @@ impl History {
             },
             ttl: self.random.one_in(4).then_some(Span::from_millis(ttl)),
             objective: self.random.one_in(8).then(|| self.random.objective()),
+            flow_session: self.random.below(self.sessions) as u32,
             deadline: self.random.one_in(8).then_some(self.now.after(patience)),
             ..Ask::new(FlowId { slot: 0, generation: 0 }, model)
         };
