@@ -39,6 +39,7 @@ mod retries;
 mod retry_after;
 mod routing;
 mod scripted_backend;
+mod sessions;
 mod shares;
 mod shutdown;
 mod startup;

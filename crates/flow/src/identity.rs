@@ -100,7 +100,8 @@ pub fn glob(pattern: &str, text: &str) -> bool {
 // === impl Attribute ===
 
 impl Attribute {
-    fn of<'a>(&self, traits: &RequestAttributes<'a>) -> Option<&'a str> {
+    /// Its value in a request, if that has one.
+    pub fn of<'a>(&self, traits: &RequestAttributes<'a>) -> Option<&'a str> {
         let value = match self {
             Self::Model => traits.model,
             Self::TargetModel => traits.target_model,

@@ -17,6 +17,7 @@ mod multipart_form;
 pub(crate) mod paging;
 pub(crate) mod path;
 mod prompt_size;
+mod session;
 mod workload;
 
 #[cfg(test)]
@@ -37,7 +38,7 @@ use self::json_body::{BodyFields, ModelName};
 use self::path::{Api, RequestKind, Route};
 use self::workload::WorkloadContext;
 use crate::config::Config;
-use crate::config::settings::{BandRule, Identity};
+use crate::config::settings::{BandRule, Identity, SessionPart};
 use crate::reply::Fault;
 
 pub(crate) use self::batch_sender::Sender;
@@ -80,6 +81,8 @@ pub(crate) struct Intent {
     /// The id of the only backend that should serve it.
     pub(crate) target_backend: Option<String>,
     pub(crate) session: Option<u64>,
+    /// The hash of its session inside its flow; 0 is none.
+    pub(crate) flow_session: u32,
     /// Echoed to the client and forwarded to the backend.
     pub(crate) request_id: HeaderValue,
     /// Whether the stream reports the position in the queue while the request waits.
@@ -160,6 +163,7 @@ fn read_as(
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);
     let streamed = fields.stream.unwrap_or(api == Api::Ollama && kind.generates());
     let model: Option<Arc<str>> = model.map(Arc::from);
+    let session = fields.session.best(controls.session.and_then(text));
     let intent = Box::new(Intent {
         target: target.map(|target| shared(target, model.as_ref())),
         model,
@@ -181,7 +185,8 @@ fn read_as(
         power_max: controls.power_max(),
         power_efficient: controls.power_efficient(),
         target_backend: controls.target_backend().map(str::to_owned),
-        session: fields.session.best(controls.session.and_then(text)),
+        session,
+        flow_session: session::in_flow(&config.identity.session_parts, &traits, session),
         request_id: identifier::of(controls.request_id),
         // Comment lines between events exist only in OpenAI's streams.
         queue_status: streamed && api == Api::OpenAi && controls.queue_status(),
@@ -317,7 +322,11 @@ fn listed<'a>(
     let patterns = patterns.chain(band_rules.iter().flat_map(|rule| &rule.patterns));
     let patterns = patterns.map(|(part, _)| part);
     let mut listed: Vec<(&str, &str)> = Vec::new();
-    for part in identity.parts.iter().chain(patterns) {
+    let session_parts = identity.session_parts.iter().filter_map(|part| match part {
+        SessionPart::Session => None,
+        SessionPart::Attribute(part) => Some(part),
+    });
+    for part in identity.parts.iter().chain(session_parts).chain(patterns) {
         let Attribute::Header(name) = part else { continue };
         if listed.iter().any(|(known, _)| known == name) {
             continue;

@@ -172,6 +172,7 @@ impl Inner {
             power_max: intent.power_max,
             power_efficient: intent.power_efficient,
             session: intent.session,
+            flow_session: intent.flow_session,
             adapter: target.adapter,
             ..Ask::new(flow, target.model)
         }

@@ -4,8 +4,8 @@
 //! controller must return, except predicted waits. Sets of backends and settings are constant.
 //!
 //! `fair` has virtual time, `place` the backends, `reserve` the kept places, `sessions` the
-//! sessions of a flow queue, `registry` the workloads; `admission` decides which asks may wait, `dispatch` which ask goes; `history` draws
-//! the events of a run.
+//! sessions of a flow queue, `registry` the workloads; `admission` decides which asks may wait,
+//! `dispatch` which ask goes; `history` draws the events of a run.
 
 mod admission;
 mod dispatch;

@@ -42,7 +42,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         epp: server::epp(&root.section("epp")),
         log: server::log(&root.section("log")),
         dbus: server::dbus(&root.section("dbus")),
-        identity: flows::identity(flow.parts, rules),
+        identity: flows::identity(flow.parts, flow.session_parts, rules),
         cost: flow.cost,
         flow: flow.settings,
         hold: flow.hold,

@@ -117,8 +117,19 @@ pub struct Epp {
 pub struct Identity {
     /// The parts of a flow's name.
     pub parts: Vec<Attribute>,
+    /// The parts that tell the sessions of a flow apart; none if they do not share its grants.
+    pub session_parts: Vec<SessionPart>,
     /// The classes; the first that matches counts.
     pub rules: Vec<ClassRule>,
+}
+
+/// A part that tells the sessions of a flow apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionPart {
+    /// The session that the request names in a header or in its body.
+    Session,
+    /// Another attribute of the request.
+    Attribute(Attribute),
 }
 
 /// The band of requests whose attributes match all these patterns.
@@ -293,7 +304,7 @@ impl Default for Epp {
 
 impl Default for Identity {
     fn default() -> Self {
-        Self { parts: vec![Attribute::Model], rules: Vec::new() }
+        Self { parts: vec![Attribute::Model], session_parts: Vec::new(), rules: Vec::new() }
     }
 }
 

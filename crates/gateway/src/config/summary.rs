@@ -7,7 +7,7 @@ use flow::{Band, Bounds, Cascade, FlowClass, Order, ResolvedModel};
 
 use super::BATCH_QUEUE;
 use super::settings::dispatch::{Capacity, GateSettings, Queue};
-use super::settings::{BackendSpec, Config, Epp, Hold};
+use super::settings::{BackendSpec, Config, Epp, Hold, SessionPart};
 use super::values::without_secrets;
 use crate::clock;
 use crate::schema::{show_duration, show_size, spelling};
@@ -71,7 +71,7 @@ impl Summary<'_> {
         let cost = spelling(self.0.cost);
         write!(f, "queue     {} in all, {capacity} a flow", settings.total_capacity)?;
         write!(f, ", {} each, cost in {cost}", show_span(ttl))?;
-        if settings.order != Order::Fifo {
+        if !matches!(settings.order, Order::Fifo | Order::Session) {
             write!(f, ", order {}", spelling(settings.order))?;
         }
         let admission = spelling(settings.admission);
@@ -125,7 +125,12 @@ impl Summary<'_> {
     fn flows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let identity = &self.0.identity;
         let parts: Vec<String> = identity.parts.iter().map(show_part).collect();
-        writeln!(f, "flows     by {}", parts.join(" and "))?;
+        write!(f, "flows     by {}", parts.join(" and "))?;
+        let sessions: Vec<String> = identity.session_parts.iter().map(show_session_part).collect();
+        if !sessions.is_empty() {
+            write!(f, ", their sessions by {}", sessions.join(" and "))?;
+        }
+        writeln!(f)?;
         for rule in &identity.rules {
             let class = self.0.flow.classes.get((rule.class as usize).wrapping_sub(1));
             writeln!(f, "          {}", show_rule(rule, class))?;
@@ -249,6 +254,13 @@ fn show_gate(gate: &GateSettings) -> String {
 
 fn show_span(span: flow::Span) -> String {
     show_duration(clock::duration(span))
+}
+
+fn show_session_part(part: &SessionPart) -> String {
+    match part {
+        SessionPart::Session => "session".into(),
+        SessionPart::Attribute(part) => show_part(part),
+    }
 }
 
 fn show_part(part: &Attribute) -> String {

@@ -85,7 +85,7 @@ mod tests {
     const CONTEXT: &str = "{\"workload_id\":\"etl\",\"criticality\":2}";
 
     fn sender(parts: &[Attribute], headers: &[(&'static str, &str)]) -> Sender {
-        let identity = Identity { parts: parts.to_vec(), rules: Vec::new() };
+        let identity = Identity { parts: parts.to_vec(), ..Identity::default() };
         let config = Config { identity, ..Config::default() };
         let pairs = headers.iter().map(|(name, value)| {
             (http::HeaderName::from_static(name), http::HeaderValue::from_str(value).unwrap())

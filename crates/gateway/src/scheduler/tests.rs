@@ -38,6 +38,7 @@ fn intent(flow: &str) -> Intent {
         power_efficient: false,
         target_backend: None,
         session: None,
+        flow_session: 0,
         request_id: HeaderValue::from_static("test"),
         queue_status: false,
         decoded: false,

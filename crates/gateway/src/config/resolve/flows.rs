@@ -7,8 +7,8 @@ use flow::{FlowClass, Settings, Span, Weight};
 use http::HeaderName;
 
 use crate::clock;
-use crate::config::settings::{BandRule, Identity};
-use crate::schema::{Misfit, Section, nearest};
+use crate::config::settings::{BandRule, Identity, SessionPart};
+use crate::schema::{Location, Misfit, Section, nearest};
 
 /// The names of parts; `header:NAME` stands for any header.
 const PARTS: [(&str, Attribute); 4] = [
@@ -18,12 +18,18 @@ const PARTS: [(&str, Attribute); 4] = [
     ("fairness_id", Attribute::FairnessId),
 ];
 const HEADER: &str = "header:";
+/// The session that a request names, as a part of `session_by`.
+const SESSION: &str = "session";
 const ALLOWED: &str = "model, target_model, workload, fairness_id or header:NAME";
 
-pub(super) fn identity(parts: Vec<Attribute>, rules: Vec<ClassRule>) -> Identity {
+pub(super) fn identity(
+    parts: Vec<Attribute>,
+    session_parts: Vec<SessionPart>,
+    rules: Vec<ClassRule>,
+) -> Identity {
     let default = Identity::default();
     let parts = if parts.is_empty() { default.parts } else { parts };
-    Identity { parts, rules }
+    Identity { parts, session_parts, rules }
 }
 
 /// `flow_by`, in the order given.
@@ -35,6 +41,26 @@ pub(super) fn parts(section: &Section<'_>) -> Vec<Attribute> {
     if texts.is_empty() {
         section.refuse("flow_by", format!("is an empty list, allowed is at least one {ALLOWED}"));
     }
+    distinct(section, texts, part)
+}
+
+/// `session_by`, in the order given.
+pub(super) fn session_parts(section: &Section<'_>) -> Vec<SessionPart> {
+    let part = |name: &str| match name {
+        SESSION => Ok(SessionPart::Session),
+        _ => part(name)
+            .map(SessionPart::Attribute)
+            .map_err(|Misfit(hint)| Misfit(format!("{hint}, or {SESSION}"))),
+    };
+    distinct(section, section.texts("session_by").unwrap_or_default(), part)
+}
+
+/// The parts that these names stand for. A wrong name and a second mention are problems.
+fn distinct<T: PartialEq>(
+    section: &Section<'_>,
+    texts: Vec<(String, Location)>,
+    part: impl Fn(&str) -> Result<T, Misfit>,
+) -> Vec<T> {
     let mut parts = Vec::new();
     for (text, location) in texts {
         match part(&text) {

@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use flow::identity::Attribute;
 use flow::{
-    BANDS, Band, Bounds, Cascade, Hysteresis, ReserveLimits, Settings, Span, StockUnit,
+    BANDS, Band, Bounds, Cascade, Hysteresis, Order, ReserveLimits, Settings, Span, StockUnit,
     UrgencyWeights, Weight, WorkloadLimits,
 };
 
 use super::flows;
 use crate::clock;
-use crate::config::settings::{Cost, Hold};
+use crate::config::settings::{Cost, Hold, SessionPart};
 use crate::schema::Section;
 
 /// The section `queue`.
 pub(super) struct Queue {
     pub(super) settings: Settings,
     pub(super) parts: Vec<Attribute>,
+    pub(super) session_parts: Vec<SessionPart>,
     pub(super) cost: Cost,
     pub(super) hold: Hold,
 }
@@ -45,7 +46,22 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
     settings.default_class.ttl = clock::span(section.get("queue_ttl"));
     let hold =
         Hold { ttl: clock::span(section.get("hold_ttl")), capacity: section.get("hold_capacity") };
-    Queue { settings, parts: flows::parts(section), cost: section.get("cost"), hold }
+    let session_parts = flows::session_parts(section);
+    if !session_parts.is_empty() {
+        settings.order = by_session(section, settings.order);
+    }
+    let (parts, cost) = (flows::parts(section), section.get("cost"));
+    Queue { settings, parts, session_parts, cost, hold }
+}
+
+/// The order of a flow whose sessions share its grants: each of them is first come, first served.
+fn by_session(section: &Section<'_>, order: Order) -> Order {
+    if order != Order::Fifo {
+        let what = "cannot be combined with queue.order: the requests of a session are served \
+                    first come, first served";
+        section.refuse("session_by", what);
+    }
+    Order::Session
 }
 
 /// The wanted time to first token of each band. Best-effort work has none of its own accord.

@@ -71,6 +71,16 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              is fair between flows, so clients should not be able to choose their names.",
         )
         .default("[\"model\"]"),
+        key(
+            "session_by",
+            Texts(&NOT_EMPTY),
+            "The parts that tell the sessions (or agents) of a flow apart: session, model, \
+             target_model, workload, fairness_id or header:NAME. The sessions of a flow then share \
+             its grants by cost, and only these: a session that a client invents divides the share \
+             of its own flow. `session` is what the request names in X-Session-Id, \
+             prompt_cache_key, session or user. An empty list means one line for each flow.",
+        )
+        .default("[]"),
         key("order", Keyword(words::<Order>), "The order of requests inside a flow.")
             .default("fifo"),
         key("cost", Keyword(words::<Cost>), "What a request costs its flow.").default("requests"),

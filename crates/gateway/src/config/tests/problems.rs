@@ -68,6 +68,8 @@ fn values_of_a_wrong_type_are_reported() {
         ("[queue]\nflow_by = [1]", "queue.flow_by[0] is 1, allowed is a text"),
         ("[queue]\nflow_by = ['model', 'model']", "queue.flow_by[1] is \"model\" for a second"),
         ("[queue]\nflow_by = ['header:']", "queue.flow_by[0] is \"header:\""),
+        ("[queue]\nsession_by = ['sesion']", "queue.session_by[0] is \"sesion\""),
+        ("[queue]\nsession_by = 'session'\norder = 'deadline'", "queue.session_by cannot be com"),
         ("[[models]]\nname = 'a'\ntargets = 'b'", "models[0].targets is \"b\", allowed is a list"),
         ("[[models]]\nname = 'a'\ntargets = [{}]", "models[0].targets[0].model is missing"),
         ("[[objectives]]\nname = 'a'", "objectives[0].band is missing"),

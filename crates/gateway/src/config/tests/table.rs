@@ -70,6 +70,7 @@ fn sample(path: &str, key: &Key) -> String {
         ("server.body_limit", "1MiB"),
         ("dbus.enabled", "false"),
         ("queue.flow_by", "workload"),
+        ("queue.session_by", "session"),
         ("controller.upper_bound_per_backend", "3.5"),
         ("flows[0].match", "{ model = \"x\" }"),
         ("band_rules[0].match", "{ model = \"x\" }"),

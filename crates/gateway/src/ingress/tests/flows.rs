@@ -7,7 +7,7 @@ use super::*;
 use crate::config::settings::Cost;
 
 fn by(parts: &[Attribute]) -> Config {
-    let identity = Identity { parts: parts.to_vec(), rules: Vec::new() };
+    let identity = Identity { parts: parts.to_vec(), ..Identity::default() };
     Config { identity, ..Config::default() }
 }
 
