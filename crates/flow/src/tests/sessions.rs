@@ -66,9 +66,12 @@ fn o04_an_agent_with_a_hundred_calls_does_not_starve_a_chat_of_its_tenant() {
 fn o04_fresh_names_do_not_starve_a_session_that_waits() {
     let (mut fixture, mut running) = full();
     let chats: Vec<_> = (0..100).map(|_| offer(&mut fixture, "team", CHAT, 10)).collect();
-    let mut of_chat = 0;
+    let (mut of_chat, mut fresh) = (0, None);
     for call in 0..100 {
-        offer(&mut fixture, "team", 1000 + call, 10);
+        // One ask under a fresh name always waits.
+        if fresh.is_none() || fresh == Some(running) {
+            fresh = Some(offer(&mut fixture, "team", 1000 + call, 10));
+        }
         running = next(&mut fixture, running, 10);
         of_chat += u32::from(chats.contains(&running));
     }
