@@ -118,27 +118,26 @@ impl TokenCounter {
     }
 
     fn read_usage(&mut self, chunk: &[u8]) {
-        if let Some(at) = self.find_key(chunk) {
-            self.usage.clear();
-            self.wanted = true;
-            self.keep(&chunk[at..]);
-        } else {
-            self.keep(chunk);
-            self.mend_seam(chunk);
+        self.keep(chunk);
+        // First the key that the last chunk begins: Ollama's usage begins at the first of two keys.
+        self.mend_seam(chunk);
+        if let Some(at) = self.find_key(chunk, chunk.len()) {
+            self.begin_usage(&[], &chunk[at..]);
         }
         let end = &chunk[chunk.len().saturating_sub(SEAM)..];
         self.seam.drain(..self.seam.len().saturating_sub(SEAM - end.len()));
         self.seam.extend_from_slice(end);
     }
 
-    /// Where the last key of a usage begins.
-    fn find_key(&mut self, bytes: &[u8]) -> Option<usize> {
-        let openai = USAGE.find_iter(bytes).last();
+    /// Where the last key of a usage begins, among those that begin before `end`.
+    fn find_key(&mut self, bytes: &[u8], end: usize) -> Option<usize> {
+        let openai = USAGE.find_iter(bytes).take_while(|&at| at < end).last();
         if self.format == StreamFormat::Events || self.ollama {
             return openai;
         }
         // Ollama's two counts come in either order; the usage begins at the first.
         let ollama = OLLAMA_COUNT.find_iter(bytes).find_map(|at| ollama_key(&bytes[..at]));
+        let ollama = ollama.filter(|&at| at < end);
         self.ollama = ollama.is_some();
         openai.max(ollama)
     }
@@ -151,14 +150,19 @@ impl TokenCounter {
         let before = self.seam.len();
         self.seam.extend_from_slice(&chunk[..chunk.len().min(SEAM)]);
         let seam = std::mem::take(&mut self.seam);
-        if let Some(at) = self.find_key(&seam) {
-            self.usage.clear();
-            self.usage.extend_from_slice(&seam[at..before]);
-            self.wanted = true;
-            self.keep(chunk);
+        if let Some(at) = self.find_key(&seam, before) {
+            self.begin_usage(&seam[at..before], chunk);
         }
         self.seam = seam;
         self.seam.truncate(before);
+    }
+
+    /// Forgets the usage so far, and keeps these bytes of the next one.
+    fn begin_usage(&mut self, seam: &[u8], chunk: &[u8]) {
+        self.usage.clear();
+        self.usage.extend_from_slice(seam);
+        self.wanted = true;
+        self.keep(chunk);
     }
 
     fn keep(&mut self, bytes: &[u8]) {

@@ -92,14 +92,23 @@ fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
         "{\"done\":true,\"eval_count\": 3,\"eval_duration\":7,\"prompt_eval_count\": 26}\n",
     ];
     for text in texts {
-        for size in 1..=text.len() {
-            let chunks: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
-            for format in [StreamFormat::Lines, StreamFormat::Whole] {
-                let used = read(format, &chunks).usage();
-                let want = TokenUsage { prompt: Some(26), output: Some(3), counted: false };
-                assert_eq!(used, want, "{text} in chunks of {size}");
-            }
+        let bytes = text.as_bytes();
+        for (from, to) in (0..=bytes.len()).flat_map(|to| (0..=to).map(move |from| (from, to))) {
+            let chunks = [&bytes[..from], &bytes[from..to], &bytes[to..]];
+            check_counts_of_ollama(text, &chunks);
         }
+        for size in 1..=bytes.len() {
+            check_counts_of_ollama(text, &bytes.chunks(size).collect::<Vec<_>>());
+        }
+    }
+}
+
+fn check_counts_of_ollama(text: &str, chunks: &[&[u8]]) {
+    for format in [StreamFormat::Lines, StreamFormat::Whole] {
+        let used = read(format, chunks).usage();
+        let want = TokenUsage { prompt: Some(26), output: Some(3), counted: false };
+        let sizes: Vec<_> = chunks.iter().map(|chunk| chunk.len()).collect();
+        assert_eq!(used, want, "{text} in chunks of {sizes:?}");
     }
 }
 
