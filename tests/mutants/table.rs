@@ -125,8 +125,29 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "stale urgency: the wait is not counted",
         file: "queue/urgency.rs",
-        site: "urgency(weights, «now.since(head.arrival)», head.criticality, rate)",
+        site: "let value = score(«now.since(head.arrival)»);",
         instead: "Span::ZERO",
+        noticed_by: "w03_the_order_is_exact",
+    },
+    Mutant {
+        name: "stale urgency: a head keeps its rank after further offers",
+        file: "queue/urgency.rs",
+        site: "            if «offers == rank.offers» {",
+        instead: "true",
+        noticed_by: "w03_the_order_is_exact",
+    },
+    Mutant {
+        name: "stale urgency: heads are ranked once",
+        file: "queue/urgency.rs",
+        site: "        if «self.epoch == epoch» {",
+        instead: "self.epoch != RateEpoch::default()",
+        noticed_by: "w03_the_order_is_exact",
+    },
+    Mutant {
+        name: "groups are left out by the wait of one head",
+        file: "queue/urgency.rs",
+        site: "best.is_some_and(|(most, _)| score(«longest») < most)",
+        instead: "now.since(head.arrival)",
         noticed_by: "w03_the_order_is_exact",
     },
     Mutant {

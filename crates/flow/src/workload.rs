@@ -15,7 +15,7 @@ use crate::time::Time;
 /// The number of buckets in a window: an arrival is forgotten up to a sixtieth of the window late.
 const BUCKETS: u64 = 60;
 /// The number of a bucket since the origin of time.
-pub(crate) type Bucket = u64;
+type Bucket = u64;
 
 const OVERFLOW_NAME: &str = "(overflow)";
 
@@ -38,6 +38,8 @@ pub struct WorkloadView<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     limits: WorkloadLimits,
+    /// How often the settings were replaced.
+    configured: u32,
     by_name: HashMap<Box<str>, u32>,
     entries: Vec<WorkloadEntry>,
     rates: Vec<WorkloadRate>,
@@ -63,6 +65,13 @@ struct WorkloadEntry {
 struct WorkloadRate {
     bucket: Bucket,
     in_window: u32,
+}
+
+/// A time in which no rate falls: a bucket, under the same settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RateEpoch {
+    bucket: Bucket,
+    configured: u32,
 }
 
 // === impl WorkloadEntry ===
@@ -91,6 +100,7 @@ impl Registry {
     pub(crate) fn new(limits: WorkloadLimits) -> Self {
         Self {
             limits,
+            configured: 0,
             by_name: HashMap::new(),
             entries: vec![WorkloadEntry::new(OVERFLOW_NAME, Time::ZERO)],
             rates: vec![WorkloadRate::default()],
@@ -106,6 +116,7 @@ impl Registry {
             self.entries.iter_mut().for_each(|entry| entry.buckets = [0; BUCKETS as usize]);
         }
         self.limits = limits;
+        self.configured = self.configured.wrapping_add(1);
     }
 
     /// The id of the workload with this name.
@@ -181,17 +192,30 @@ impl Registry {
         }
     }
 
-    /// Asks per second over the window that ends with `bucket`.
-    pub(crate) fn rate(&mut self, slot: u32, bucket: Bucket) -> f64 {
+    /// Asks offered within the window; none without a workload.
+    pub(crate) fn offers(&mut self, slot: u32, epoch: RateEpoch) -> u32 {
         if slot == NONE {
-            return 0.0;
+            return 0;
         }
-        self.roll(slot, bucket);
-        f64::from(self.rates[slot as usize].in_window) / self.limits.window.secs_f64()
+        self.roll(slot, epoch.bucket);
+        self.rates[slot as usize].in_window
     }
 
-    /// The bucket of a moment.
-    pub(crate) fn bucket(&self, now: Time) -> Bucket {
+    /// So many offers within the window, per second.
+    pub(crate) fn rate_of(&self, offers: u32) -> f64 {
+        f64::from(offers) / self.limits.window.secs_f64()
+    }
+
+    /// The offers within the window that such a rate per second makes.
+    pub(crate) fn offers_at(&self, rate: f64) -> f64 {
+        rate * self.limits.window.secs_f64()
+    }
+
+    pub(crate) fn epoch(&self, now: Time) -> RateEpoch {
+        RateEpoch { bucket: self.bucket(now), configured: self.configured }
+    }
+
+    fn bucket(&self, now: Time) -> Bucket {
         now.nanos() / (self.limits.window.nanos() / BUCKETS).max(1)
     }
 

@@ -92,7 +92,10 @@ fn the_core_has_a_limit_for_its_score_and_its_dequeue() {
         .iter()
         .map(|target| (target.what.as_str(), target.limit))
         .collect();
-    assert_eq!(limits, [("ns per score", 1000.0), ("ns per workload dequeue", 10_000.0)]);
+    assert_eq!(
+        limits,
+        [("ns for the scores of a choice", 1000.0), ("ns per workload dequeue", 2_000.0)]
+    );
 }
 
 #[cfg(not(feature = "memory"))]

@@ -181,7 +181,7 @@ impl OrderedAsks {
 // === impl Lines ===
 
 impl Lines {
-    fn first(&self, line: usize, context: &mut OrderContext<'_>) -> Option<u32> {
+    fn first(&mut self, line: usize, context: &mut OrderContext<'_>) -> Option<u32> {
         match self {
             Self::Fifo(lines) => lines[line].head(),
             Self::Deadline(order) => order.by_deadline[line].first().map(|&(_, _, slot)| slot),

@@ -6,13 +6,21 @@
 //!
 //! Waits grow, caps take effect and rates change, so a heap that was ordered earlier is stale. But
 //! asks of the same workload and criticality differ only in their wait, and their order of arrival
-//! never changes. So each such pair has a FIFO, and a dequeue compares only the heads. The arrival
-//! times of the heads are cached, so that the comparison reads one array.
+//! never changes. So each such pair has a FIFO, and only the heads compete. The same is true of
+//! heads with the same criticality and rate: the first of them to arrive is the most urgent. So the
+//! heads are ranked by criticality, by offers in the window, and by arrival, and a dequeue compares
+//! one head of each such group. Within a criticality the offers grow from group to group. Once the
+//! longest wait of all could not make up for them, the remaining groups are left out.
+//!
+//! An offer changes the rate of its workload, but not the rank of the heads. A rank may therefore
+//! have fewer offers than there were. Such a head is visited too early, never too late, and is then
+//! ranked again. Rates fall only when a bucket leaves the window; then all heads are ranked again.
 //!
 //! The number of FIFOs is bounded: beyond [`FIFOS_MAX`], asks share one FIFO per criticality, with
 //! the common rate of all overflowing workloads.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::asks::Asks;
 use super::fifo::Fifo;
@@ -22,6 +30,7 @@ use crate::links::NONE;
 use crate::outcome::RequeuePosition;
 use crate::settings::UrgencyWeights;
 use crate::time::{Span, Time};
+use crate::workload::RateEpoch;
 
 /// The most (workload, criticality) pairs with a FIFO of their own in one flow queue.
 pub(crate) const FIFOS_MAX: usize = 1024;
@@ -32,6 +41,12 @@ pub(crate) struct UrgencyOrder {
     fifos: Vec<Fifo>,
     by_pair: BTreeMap<(u32, u8), u32>,
     free: Vec<u32>,
+    /// The rank of each head.
+    ranks: BTreeSet<Rank>,
+    /// The time in which no rate can have fallen since the heads were ranked.
+    epoch: RateEpoch,
+    /// No head arrived earlier.
+    earliest: Time,
 }
 
 /// The first ask of a FIFO, which is all that a dequeue compares.
@@ -41,7 +56,20 @@ struct Head {
     sequence: u64,
     slot: u32,
     workload: u32,
+    /// The offers in its rank.
+    offers: u32,
     criticality: u8,
+}
+
+/// The place of a head among the others. Heads of one criticality with the same offers form a
+/// group; the sequence is their order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    criticality: Reverse<u8>,
+    /// The offers of its workload in the window, or fewer, as far as they make a difference.
+    offers: u32,
+    sequence: u64,
+    fifo: u32,
 }
 
 /// The urgency of one ask, by the formula above.
@@ -51,6 +79,35 @@ pub(crate) fn urgency(weights: &UrgencyWeights, wait: Span, criticality: u8, rat
     weights.wait * wait + weights.criticality * (f64::from(criticality) / 5.0) - weights.rate * rate
 }
 
+/// The offers of a workload within the window, as far as they change its urgency.
+fn counted_offers(workload: u32, epoch: RateEpoch, context: &mut OrderContext<'_>) -> u32 {
+    let OrderContext { weights, registry, .. } = context;
+    if weights.rate == 0.0 {
+        return 0;
+    }
+    // One more than the cap, because the rate is a rounded number.
+    let most = (registry.offers_at(weights.rate_cap).ceil() as u32).saturating_add(1);
+    registry.offers(workload, epoch).min(most)
+}
+
+// === impl Rank ===
+
+impl Rank {
+    /// The first rank of a group.
+    fn first(criticality: Reverse<u8>, offers: u32) -> Self {
+        Self { criticality, offers, sequence: 0, fifo: 0 }
+    }
+}
+
+// === impl Head ===
+
+impl Head {
+    fn rank(&self, fifo: u32) -> Rank {
+        let Self { criticality, offers, sequence, .. } = *self;
+        Rank { criticality: Reverse(criticality), offers, sequence, fifo }
+    }
+}
+
 // === impl UrgencyOrder ===
 
 impl UrgencyOrder {
@@ -58,7 +115,9 @@ impl UrgencyOrder {
         let at = self.fifo_for(slot, asks);
         asks[slot].urgency_fifo = at;
         ordered_asks::insert(&mut self.fifos[at as usize], slot, place, asks);
-        self.refresh(at, asks);
+        if self.fifos[at as usize].head() == Some(slot) {
+            self.refresh(at, asks);
+        }
     }
 
     pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
@@ -74,20 +133,28 @@ impl UrgencyOrder {
         }
     }
 
-    pub(crate) fn most_urgent(&self, context: &mut OrderContext<'_>) -> Option<u32> {
-        let OrderContext { now, weights, registry } = context;
-        let now = *now;
-        let bucket = registry.bucket(now);
-        let mut best: Option<(f64, &Head)> = None;
-        for head in self.heads.iter().filter(|head| head.slot != NONE) {
-            let rate = registry.rate(head.workload, bucket);
-            let value = urgency(weights, now.since(head.arrival), head.criticality, rate);
+    pub(crate) fn most_urgent(&mut self, context: &mut OrderContext<'_>) -> Option<u32> {
+        self.rank_anew(context);
+        let (now, weights) = (context.now, context.weights);
+        let longest = now.since(self.earliest);
+        let mut best: Option<(f64, Head)> = None;
+        let mut next = Rank::first(Reverse(u8::MAX), 0);
+        while let Some((rank, head)) = self.true_rank(next, context) {
+            let rate = context.registry.rate_of(rank.offers);
+            let score = |wait| urgency(weights, wait, head.criticality, rate);
+            if best.is_some_and(|(most, _)| score(longest) < most) {
+                // Behind all groups of this criticality.
+                next = Rank::first(rank.criticality, u32::MAX);
+                continue;
+            }
+            let value = score(now.since(head.arrival));
             let better = best.is_none_or(|(most, leader)| {
                 value > most || (value == most && head.sequence < leader.sequence)
             });
             if better {
                 best = Some((value, head));
             }
+            next = Rank::first(rank.criticality, rank.offers + 1);
         }
         best.map(|(_, head)| head.slot)
     }
@@ -106,26 +173,68 @@ impl UrgencyOrder {
         }
         let at = self.free.pop().unwrap_or_else(|| self.grow());
         let (workload, criticality) = pair;
-        self.heads[at as usize].workload = workload;
-        self.heads[at as usize].criticality = criticality;
+        let head = &mut self.heads[at as usize];
+        (head.workload, head.criticality, head.offers) = (workload, criticality, 0);
         self.by_pair.insert(pair, at);
         at
     }
 
     fn grow(&mut self) -> u32 {
-        let empty =
-            Head { arrival: Time::ZERO, sequence: 0, slot: NONE, workload: NONE, criticality: 0 };
-        self.heads.push(empty);
+        self.heads.push(Head {
+            arrival: Time::ZERO,
+            sequence: 0,
+            slot: NONE,
+            workload: NONE,
+            offers: 0,
+            criticality: 0,
+        });
         self.fifos.push(Fifo::default());
         self.heads.len() as u32 - 1
     }
 
+    /// Takes the first ask of a FIFO as its head, with the offers that were known before.
     fn refresh(&mut self, at: u32, asks: &Asks) {
+        if self.heads[at as usize].slot != NONE {
+            self.ranks.remove(&self.heads[at as usize].rank(at));
+        }
         let head = &mut self.heads[at as usize];
         head.slot = self.fifos[at as usize].head().unwrap_or(NONE);
         if head.slot != NONE {
             head.arrival = asks[head.slot].arrival;
             head.sequence = asks[head.slot].sequence;
+            self.earliest = self.earliest.min(head.arrival);
+            self.ranks.insert(self.heads[at as usize].rank(at));
+        }
+    }
+
+    /// The first rank from `next` on, with the offers of now.
+    fn true_rank(&mut self, next: Rank, context: &mut OrderContext<'_>) -> Option<(Rank, Head)> {
+        loop {
+            let rank = *self.ranks.range(next..).next()?;
+            let head = self.heads[rank.fifo as usize];
+            let offers = counted_offers(head.workload, self.epoch, context);
+            if offers == rank.offers {
+                return Some((rank, head));
+            }
+            self.ranks.remove(&rank);
+            self.ranks.insert(Rank { offers, ..rank });
+            self.heads[rank.fifo as usize].offers = offers;
+        }
+    }
+
+    /// Ranks all heads if rates may have fallen.
+    fn rank_anew(&mut self, context: &mut OrderContext<'_>) {
+        let epoch = context.registry.epoch(context.now);
+        if self.epoch == epoch {
+            return;
+        }
+        self.epoch = epoch;
+        self.earliest = context.now;
+        self.ranks.clear();
+        for (fifo, head) in (0..).zip(&mut self.heads).filter(|(_, head)| head.slot != NONE) {
+            head.offers = counted_offers(head.workload, epoch, context);
+            self.earliest = self.earliest.min(head.arrival);
+            self.ranks.insert(head.rank(fifo));
         }
     }
 }

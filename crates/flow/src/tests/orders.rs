@@ -75,7 +75,8 @@ fn w03_the_order_is_exact_at_every_dequeue() {
     for seed in 0..12 {
         let mut dice = Dice(seed);
         let mut fixture = Fixture::new(ordered(Order::Workload), 1);
-        let names: Vec<String> = (0..6).map(|at| format!("load-{at}")).collect();
+        let count = if seed % 2 == 0 { 6 } else { 60 };
+        let names: Vec<String> = (0..count).map(|at| format!("load-{at}")).collect();
         let window = WorkloadLimits::default().window;
         let mut rates =
             Rates { bucket: window.nanos() / 60, offers: vec![Vec::new(); names.len()] };
@@ -85,7 +86,8 @@ fn w03_the_order_is_exact_at_every_dequeue() {
             let calm = place % 300 > 150;
             fixture.now =
                 fixture.now.after(Span::from_millis(dice.below(if calm { 3000 } else { 40 })));
-            let workload = dice.chance(85).then(|| (dice.below(12) as usize).min(5));
+            let drawn = |dice: &mut Dice| (dice.below(2 * count) as usize).min(names.len() - 1);
+            let workload = dice.chance(85).then(|| drawn(&mut dice));
             let id = match workload {
                 Some(at) => fixture.gate.workload(&names[at], fixture.now),
                 None => WorkloadId::GENERATED,

@@ -8,8 +8,8 @@ fn registry(count_max: u32) -> Registry {
 }
 
 fn rate_at(registry: &mut Registry, id: WorkloadId, at: u64) -> f64 {
-    let bucket = registry.bucket(secs(at));
-    registry.rate(id.slot, bucket)
+    let offers = registry.offers(id.slot, registry.epoch(secs(at)));
+    registry.rate_of(offers)
 }
 
 fn secs(secs: u64) -> Time {
