@@ -63,7 +63,7 @@ const EDITS: [Edit; 12] = [
     },
     Edit {
         file: "crates/gateway/src/reply/headers.rs",
-        site: "        headers.insert(PRIORITY_BOOST, tenths(choice.score.boost, Tenth::IfAny));\n",
+        site: "        headers.insert(PRIORITY_BOOST, boost(choice.score.boost));\n",
         instead: "",
     },
     Edit {

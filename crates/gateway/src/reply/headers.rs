@@ -1,7 +1,7 @@
 //! Response headers that say how a request was served.
 //!
 //! They are written for every response, so numbers go through small buffers and the commonest
-//! value, zero, is a constant.
+//! values are constants.
 
 use flow::{RouteChoice, Span};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -26,6 +26,8 @@ const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics"
 
 /// About the number of added headers: the map grows once.
 const TOLD: usize = 8;
+/// The boosts that bands have by default.
+const USUAL_BOOSTS: [(f64, &str); 3] = [(200.0, "200"), (500.0, "500"), (-100.0, "-100")];
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// Figures beyond this are cut: no backend draws it, no boost is worth it.
 const TENTHS_MAX: f64 = 1e12;
@@ -58,7 +60,7 @@ pub(crate) fn describe(headers: &mut HeaderMap, description: &RouteDescription<'
     if let Some(choice) = description.choice {
         headers.insert(ROUTING_REASON, HeaderValue::from_static(choice.reason.text()));
         headers.insert(QUEUE_DEPTH, whole(choice.depth.into()));
-        headers.insert(PRIORITY_BOOST, tenths(choice.score.boost, Tenth::IfAny));
+        headers.insert(PRIORITY_BOOST, boost(choice.score.boost));
         // No configured power is not a power of zero.
         if choice.power_watts > 0.0 {
             let power = tenths(choice.power_watts, Tenth::Always);
@@ -133,6 +135,13 @@ fn whole(number: u64) -> HeaderValue {
     match number {
         0 => HeaderValue::from_static("0"),
         _ => HeaderValue::from(number),
+    }
+}
+
+fn boost(number: f64) -> HeaderValue {
+    match USUAL_BOOSTS.iter().find(|(usual, _)| *usual == number) {
+        Some((_, text)) => HeaderValue::from_static(text),
+        None => tenths(number, Tenth::IfAny),
     }
 }
 

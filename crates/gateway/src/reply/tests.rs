@@ -272,6 +272,7 @@ fn r04_figures_are_written_to_a_tenth() {
         (text("x-priority-boost"), text("x-estimated-power-w"))
     };
     assert_eq!(shown(500.0, 55.0), ("500".into(), "55.0".into()));
+    assert_eq!(shown(200.0, 20.0), ("200".into(), "20.0".into()));
     assert_eq!(shown(0.0, 0.04), ("0".into(), "0.0".into()));
     assert_eq!(shown(-0.54, 12.25), ("-0.5".into(), "12.3".into()));
     assert_eq!(shown(10.0, 1234.56), ("10".into(), "1234.6".into()));
