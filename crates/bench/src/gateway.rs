@@ -22,6 +22,7 @@ pub(crate) mod proxies;
 mod refusal;
 pub(crate) mod settings;
 mod shutdown;
+mod sides;
 mod timeouts;
 pub(crate) mod without_priorities;
 mod workloads;

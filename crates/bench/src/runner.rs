@@ -101,6 +101,7 @@ impl Suite {
         progress: &mut dyn Write,
     ) -> Result<Report> {
         let mut run = Runner::new(selection, progress);
+        let load = load();
         let fixture = Fixture::new(self.cores)?;
         let divisor = if selection.quick { QUICK } else { 1 };
         let mut bench = Bench { divisor, fixture, other_picker };
@@ -113,6 +114,7 @@ impl Suite {
             }
         }
         let mut notes = self.notes;
+        notes.extend(load);
         if cfg!(debug_assertions) {
             notes.push("A debug build: only a release build says anything.".to_owned());
         }
@@ -141,6 +143,17 @@ impl Bench {
     pub(crate) fn count(&self, full: usize) -> usize {
         (full / self.divisor).max(1)
     }
+}
+
+/// How busy the machine is. Niceness holds only among the processes of one session, so it does not
+/// keep others off the cores; real-time scheduling does.
+fn load() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let minute = text.split_whitespace().next()?;
+    Some(format!(
+        "The load of the machine was {minute} before the run. Where others use it, run this under \
+         `chrt --rr 10`."
+    ))
 }
 
 /// The order in which `count` subjects take their turns in a round: each is first in turn.

@@ -57,6 +57,11 @@ pub(crate) fn few_places(order: &str) -> String {
     config(FEW_PLACES, &queue, "access = false")
 }
 
+/// The same in the order `workload`, where the rate of a workload makes no difference.
+pub(crate) fn few_places_by_wait() -> String {
+    format!("{}[workload.weights]\nrate = 0.0\n", few_places("workload"))
+}
+
 /// One request at the backend at a time; the others wait for a second in vain.
 pub(crate) fn short_lived() -> String {
     let ttl = SHORT_TTL.as_secs();

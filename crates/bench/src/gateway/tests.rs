@@ -125,6 +125,7 @@ fn the_gateway_takes_every_configuration_that_is_measured() {
         settings::queue_off(),
         settings::workloads(),
         settings::few_places("workload"),
+        settings::few_places_by_wait(),
         settings::short_lived(),
         settings::one_at_a_time(),
         settings::patient(),
@@ -171,7 +172,7 @@ fn n07_the_responses_to_waiting_requests_are_measured() {
 #[test]
 fn w04_workloads_are_measured_beside_none() {
     let table = toy(workloads::measure);
-    assert_eq!((table.rows.len(), table.targets.len()), (6, 9));
+    assert_eq!((table.rows.len(), table.targets.len()), (9, 18));
     assert!(table.targets.iter().all(|target| target.found.is_finite()), "{table}");
 }
 
