@@ -160,8 +160,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "the oldest ask is preempted",
         file: "queue/ordered_asks.rs",
-        site: "Self::Fifo(fifo) => «fifo.tail()»,",
-        instead: "fifo.head()",
+        site: "Lines::Fifo(lines) => «newest_of([lines[FRESH].tail(), lines[LATE].tail()])»,",
+        instead: "lines[FRESH].head()",
         noticed_by: "p06",
     },
     Mutant {
@@ -571,5 +571,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         site: "self.retag(key, «tag.saturating_add_signed(difference)», None);",
         instead: "tag",
         noticed_by: "sessions::o04_sessions_pay",
+    },
+    Mutant {
+        name: "kept places stop the growth of auto",
+        file: "auto.rs",
+        site: "let closed = «self.closed_by().or_else(|| self.held_by().filter(|_| held))»;",
+        instead: "self.closed_by()",
+        noticed_by: "reserve::o01_kept_places_do_not",
+    },
+    Mutant {
+        name: "places that only streams have shown are kept",
+        file: "auto/places.rs",
+        site: "«self.full_at().filter(|_| self.by_metrics)».map",
+        instead: "self.full_at()",
+        noticed_by: "reserve::o01_under_auto_places",
+    },
+    Mutant {
+        name: "places that auto has found are not given to asks that wait",
+        file: "controller/progress.rs",
+        site: "(!was_open || «more»)",
+        instead: "false",
+        noticed_by: "reserve::o01_kept_places_do_not",
     },
 ];

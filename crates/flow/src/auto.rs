@@ -64,6 +64,8 @@ pub struct EngineReading {
     pub preemptions: u64,
     /// The size of the KV cache in tokens, if the engine reports it.
     pub kv_tokens: Option<u64>,
+    /// The most requests that the engine runs at once, if it reports it.
+    pub running_max: Option<u32>,
 }
 
 /// One of the bounds of `auto`.
@@ -133,6 +135,8 @@ pub(crate) struct AutoState {
     streams: StreamTuner,
     first_token: FirstTokenTimes,
     reading: Option<EngineReading>,
+    /// Whether the engine's metrics move the bounds.
+    by_metrics: bool,
     /// The most requests that were seen to run here at once since the backend came up.
     most_running: u32,
 }
@@ -170,6 +174,7 @@ impl Default for AutoState {
             streams: StreamTuner::default(),
             first_token: FirstTokenTimes::default(),
             reading: None,
+            by_metrics: false,
             most_running: 0,
         }
     }
@@ -315,18 +320,28 @@ impl AutoState {
             self.streams.forget_stalls();
         }
         self.reading = Some(reading);
-        self.most_running = self.most_running.max(reading.running);
+        self.by_metrics = true;
+        let told = reading.running_max.unwrap_or(0);
+        self.most_running = self.most_running.max(reading.running).max(told);
         let binding = self.blocked_time.since_last_sample(now);
         let Tally { in_flight, unstarted, presumed, tokens, .. } = self.tally;
-        let (unseen, usual_start) = (unstarted + presumed, self.first_token.usual());
-        let observation =
-            Observation { reading, in_flight, unseen, tokens, binding, usual_start, now };
+        let observation = Observation {
+            reading,
+            in_flight,
+            unseen: unstarted + presumed,
+            tokens,
+            most_running: self.most_running,
+            binding,
+            usual_start: self.first_token.usual(),
+            now,
+        };
         self.metrics.take(observation, &mut self.caps);
     }
 
-    /// Records whether the backend is closed; `wanted` says whether an ask waits for it.
-    pub(crate) fn watch(&mut self, wanted: bool, now: Time) {
-        let closed = self.closed_by();
+    /// Records whether the backend is closed; `wanted` says whether an ask waits for it, and `held`
+    /// whether asks wait only because places are kept free.
+    pub(crate) fn watch(&mut self, wanted: bool, held: bool, now: Time) {
+        let closed = self.closed_by().or_else(|| self.held_by().filter(|_| held));
         self.blocked_time.note(closed.filter(|_| wanted), now);
         self.pace.blocked_time.note(closed.filter(|_| wanted), now);
     }
@@ -359,6 +374,7 @@ impl AutoState {
         if self.metrics.is_fresh(now) {
             return;
         }
+        self.by_metrics = false;
         self.streams.revise(&mut self.blocked_time, &self.tally, &mut self.caps, now);
     }
 }

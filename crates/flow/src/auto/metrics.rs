@@ -47,6 +47,8 @@ pub(super) struct Observation {
     /// The asks in flight of which no token was seen.
     pub(super) unseen: u32,
     pub(super) tokens: u64,
+    /// The most requests that were seen to run at once.
+    pub(super) most_running: u32,
     pub(super) binding: Binding,
     /// The usual time to first token.
     pub(super) usual_start: Span,
@@ -104,6 +106,7 @@ impl MetricsTuner {
 
     fn move_slots(&mut self, observation: Observation, caps: &mut Caps) {
         let Observation { reading, binding, now, .. } = observation;
+        let told = reading.running_max.filter(|&most| most > 0).map_or(f64::INFINITY, f64::from);
         self.queue = EngineQueue::seen(self.queue, reading, now);
         if self.queue.is_some() {
             self.slot_growth.saw_queue();
@@ -121,8 +124,14 @@ impl MetricsTuner {
             }
             self.queue = None;
         } else if caps.slots.is_finite() && binding.on(AutoBound::Slots) && reading.waiting == 0 {
+            let before = caps.slots;
             self.slot_growth.grow(&mut caps.slots, now);
+            if f64::from(observation.in_flight) + 1.0 <= before {
+                // Asks wait because places are kept free, so the growth would not be tried.
+                caps.slots = caps.slots.min(f64::from(observation.most_running).max(before));
+            }
         }
+        caps.slots = caps.slots.min(told);
     }
 }
 

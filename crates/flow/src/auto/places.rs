@@ -1,7 +1,7 @@
 //! The bounds of `auto`, counted in asks.
 
 use super::room::PROMPT_ALLOWANCE;
-use super::{AutoState, Tally};
+use super::{AutoBound, AutoState, Tally};
 
 // === impl AutoState ===
 
@@ -25,5 +25,35 @@ impl AutoState {
         let size = self.tally.tokens as f64 / f64::from(self.tally.in_flight);
         let full = self.caps.slots.min(self.caps.pace).min(self.caps.tokens / size);
         Some(full.max(1.0)).filter(|full| full.is_finite())
+    }
+
+    /// The places of the backend, if the metrics of its engine have shown them: the asks of the
+    /// present mean size that fill it. A bound that follows the streams is found by filling it, and
+    /// would fall if some of it stayed free.
+    pub(crate) fn known_places(&self) -> Option<u32> {
+        self.full_at().filter(|_| self.by_metrics).map(|full| full as u32)
+    }
+
+    /// The bound that would close the backend if no places were kept free, if it may grow. With
+    /// kept places slots are never full. They grow only up to what the engine is known to run:
+    /// beyond that a try would need the places that are kept.
+    pub(super) fn held_by(&self) -> Option<AutoBound> {
+        let known = f64::from(self.most_running);
+        match self.nearest()? {
+            AutoBound::Slots if self.caps.slots >= known => None,
+            bound => Some(bound),
+        }
+    }
+
+    /// The bound that the backend is nearest to; `None` while no bound is known.
+    fn nearest(&self) -> Option<AutoBound> {
+        let size = self.tally.tokens as f64 / f64::from(self.tally.in_flight);
+        let by_tokens = self.caps.tokens / size;
+        let full = self.full_at()?;
+        Some(match full {
+            full if full >= self.caps.slots => AutoBound::Slots,
+            full if full >= by_tokens => AutoBound::Tokens,
+            _ => AutoBound::Pace,
+        })
     }
 }

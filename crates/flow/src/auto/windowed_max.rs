@@ -30,11 +30,12 @@ impl WindowedMax {
     }
 
     fn roll(&mut self, now: Time) {
-        let age = now.since(self.since).nanos() / self.half.nanos();
-        if age == 0 {
+        let age = now.since(self.since);
+        if age < self.half {
             return;
         }
-        self.previous = if age == 1 { self.current } else { 0 };
+        let adjacent = age.nanos() - self.half.nanos() < self.half.nanos();
+        self.previous = if adjacent { self.current } else { 0 };
         self.current = 0;
         self.since = now;
     }

@@ -41,10 +41,11 @@ impl Controller {
             self.mark_started(slot, true, now);
         }
         let backend = self.asks[slot].backend;
+        let places = self.known_places(backend);
         let auto = &mut self.supply.backends[backend as usize].auto;
         let tokens = tokens.min(COST_MAX);
         auto.streamed(&mut self.progress[slot as usize], tokens, self.settings.pace_max, now);
-        self.bounds_moved(backend, now);
+        self.bounds_moved(backend, places, now);
         Ok(())
     }
 
@@ -52,8 +53,9 @@ impl Controller {
     pub fn reading(&mut self, backend: BackendId, reading: EngineReading, now: Time) {
         let now = self.advance(now);
         let Some(at) = self.supply.find(backend).filter(|_| self.is_auto()) else { return };
+        let places = self.known_places(at);
         self.supply.backends[at as usize].auto.read(reading, now);
-        self.bounds_moved(at, now);
+        self.bounds_moved(at, places, now);
     }
 
     pub(super) fn is_auto(&self) -> bool {
@@ -93,9 +95,10 @@ impl Controller {
     pub(super) fn mark_started(&mut self, slot: u32, seen: bool, now: Time) {
         self.stop_presuming(slot);
         let backend = self.asks[slot].backend;
+        let places = self.known_places(backend);
         let auto = &mut self.supply.backends[backend as usize].auto;
         auto.started(&mut self.progress[slot as usize], seen, now);
-        self.bounds_moved(backend, now);
+        self.bounds_moved(backend, places, now);
     }
 
     /// Takes the time to first token of an ask into the mean of its domain, once.
@@ -162,10 +165,15 @@ impl Controller {
         }
     }
 
-    fn bounds_moved(&mut self, backend: u32, now: Time) {
+    /// Grants the asks that may go because bounds of a backend have moved; `places` are those that
+    /// were known before.
+    fn bounds_moved(&mut self, backend: u32, places: Option<u32>, now: Time) {
         let was_open = self.supply.is_backend_open(backend);
         self.watch(backend, now);
-        if !was_open && self.supply.is_backend_open(backend) {
+        // Places that are unknown are not kept.
+        let more = places
+            .is_some_and(|places| self.known_places(backend).is_none_or(|known| known > places));
+        if self.supply.is_backend_open(backend) && (!was_open || more) {
             self.dispatch(self.supply.backends[backend as usize].domain, now);
         }
     }
@@ -173,8 +181,9 @@ impl Controller {
     /// Updates whether a backend is open, and whether an ask waits for it.
     fn watch(&mut self, backend: u32, now: Time) {
         self.supply.refresh(backend);
-        let at = &mut self.supply.backends[backend as usize];
-        let wanted = self.domains.get(at.domain as usize).is_some_and(|domain| domain.waiting > 0);
-        at.auto.watch(wanted, now);
+        let domain = self.supply.backends[backend as usize].domain;
+        let wanted = self.domains.get(domain as usize).is_some_and(|domain| domain.waiting > 0);
+        let held = wanted && self.is_reserving() && self.keeps_places_of(backend);
+        self.supply.backends[backend as usize].auto.watch(wanted, held, now);
     }
 }

@@ -22,6 +22,24 @@ impl Controller {
         if enough == 1 { enough } else { self.supply.free_places(pool, room, enough) }
     }
 
+    /// Under `auto`, the places of a backend as far as the reserve needs to know them.
+    pub(super) fn known_places(&self, backend: u32) -> Option<u32> {
+        if !self.is_reserving() {
+            return None;
+        }
+        self.supply.backends[backend as usize].auto.known_places()
+    }
+
+    /// Whether a pool of a backend has no more free places than are kept.
+    pub(super) fn keeps_places_of(&self, backend: u32) -> bool {
+        let room = self.settings.bounds.to_dequeue();
+        let mut pools = self.supply.backends[backend as usize].pools.iter();
+        pools.any(|&pool| {
+            let kept = self.reserves[pool as usize].kept_max();
+            kept > 0 && self.free_places(pool, room) <= kept
+        })
+    }
+
     /// Which flow queues of a band may take one of so many free places; `None` if none may.
     pub(super) fn reach(&self, pool: u32, band: usize, free: u32) -> Option<Reach> {
         let kept = self.reserves[pool as usize].kept(band);

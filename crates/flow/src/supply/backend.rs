@@ -65,7 +65,7 @@ pub(crate) struct Backend {
     pub(super) listed: bool,
     pub(super) models: BTreeSet<ModelId>,
     /// The pools it belongs to.
-    pub(super) pools: Vec<u32>,
+    pub(crate) pools: Vec<u32>,
 }
 
 /// Whether a backend must prove that it works again.

@@ -42,20 +42,35 @@ impl Supply {
         }
         let bound = match room {
             Room::Below(bound) => bound,
-            Room::Open => return enough,
+            Room::Open => {
+                return self.free_known_places(pool).map_or(enough, |free| free.min(enough));
+            }
         };
         let left = bound.saturating_mul(ready).div_ceil(Hysteresis::ONE).saturating_sub(stock);
         let free = u128::from(left) * u128::from(self.in_flight(pool));
         free.div_ceil(u128::from(stock.max(1))).min(u128::from(enough)) as u32
     }
 
-    /// The places of a pool, free or not; 0 while their number is unknown. Under `auto` it always
-    /// is: a bound that is found by filling it would never grow if some of it stayed free.
+    /// Under `auto`, the free places of a pool; `None` while the places of a backend are unknown.
+    fn free_known_places(&self, pool: u32) -> Option<u32> {
+        let free = self.ready_members(pool).map(|backend| {
+            Some(backend.auto.known_places()?.saturating_sub(backend.in_flight_total()))
+        });
+        free.sum()
+    }
+
+    /// The places of a pool, free or not; 0 while their number is unknown.
     pub(crate) fn places(&self, pool: u32, room: Room, unit: StockUnit) -> u64 {
         let Pool { ready, stock, .. } = self.pools[pool as usize];
         let bound = match room {
             Room::Below(bound) => bound.saturating_mul(ready).div_ceil(Hysteresis::ONE),
-            Room::Open => return 0,
+            Room::Open => {
+                let places = self.ready_members(pool).map(|at| at.auto.known_places());
+                return places
+                    .map(|places| places.map(u64::from))
+                    .sum::<Option<u64>>()
+                    .unwrap_or(0);
+            }
         };
         match (unit, stock) {
             (StockUnit::Requests, _) => bound,

@@ -6,8 +6,14 @@ use crate::{Ask, BackendId, Band, Settings, Span, StockUnit, Ticket, Usage, Verd
 
 /// A prompt longer than the allowance of unstarted prompt tokens.
 const LONG: u64 = 5000;
-const CALM: EngineReading =
-    EngineReading { running: 1, waiting: 0, kv_used: 0.5, preemptions: 0, kv_tokens: None };
+const CALM: EngineReading = EngineReading {
+    running: 1,
+    waiting: 0,
+    kv_used: 0.5,
+    preemptions: 0,
+    kv_tokens: None,
+    running_max: None,
+};
 
 /// One backend under `auto`, and the asks in flight there, the oldest first.
 struct Tide {

@@ -1,7 +1,9 @@
 //! Reserved places: the last free places of a pool are kept for asks that must not wait.
 
 use super::fixture::{Fixture, limited_to};
-use crate::{Ask, Band, ReserveLimits, Settings, Span, Ticket, Verdict};
+use crate::{
+    Ask, BackendId, Band, Bounds, EngineReading, ReserveLimits, Settings, Span, Ticket, Verdict,
+};
 
 const PLACES: u32 = 64;
 
@@ -163,4 +165,85 @@ fn o01_small_pools_keep_no_place() {
 fn o01_a_share_has_a_limit() {
     assert_eq!(ReserveLimits::new([0; 4], 0.6).unwrap_err().what, "reserve_share_max");
     assert!(ReserveLimits::new([0; 4], f64::NAN).is_err());
+}
+
+/// Under `auto`, with an engine that reports these metrics.
+fn reserving_auto(reading: EngineReading) -> Fixture {
+    let mut fixture = Fixture::new(Settings { bounds: Bounds::Auto, ..reserving() }, 1);
+    read(&mut fixture, reading);
+    fixture
+}
+
+fn read(fixture: &mut Fixture, reading: EngineReading) {
+    fixture.pass(Span::from_millis(200));
+    fixture.gate.reading(BackendId(0), reading, fixture.now);
+    fixture.collect();
+}
+
+fn slots(fixture: &Fixture) -> f64 {
+    fixture.gate.backends().next().unwrap().limits.slots.1
+}
+
+/// An engine that reports how many requests it runs has known places before any ask.
+#[test]
+fn o01_under_auto_the_places_that_an_engine_reports_are_kept() {
+    let told = EngineReading { running_max: Some(PLACES), ..EngineReading::default() };
+    let mut fixture = reserving_auto(told);
+    assert_eq!(flood(&mut fixture, "flood", Band::Normal, 250).len(), 52);
+    assert_eq!(flood(&mut fixture, "quiet", Band::Normal, 20).len(), 8);
+    assert_eq!(flood(&mut fixture, "pager", Band::Critical, 20).len(), 4);
+}
+
+/// A bound that is not known yet must be found, so no place stays free.
+#[test]
+fn o01_under_auto_unknown_places_are_not_kept() {
+    let running = EngineReading { running: PLACES, ..EngineReading::default() };
+    let mut fixture = reserving_auto(running);
+    assert_eq!(flood(&mut fixture, "flood", Band::Normal, 250).len() as u32, PLACES + 2);
+}
+
+/// Without metrics the bound on slots is the most streams that ran: if some of it stayed free, it
+/// would fall.
+#[test]
+fn o01_under_auto_places_that_streams_have_shown_are_not_kept() {
+    let mut fixture = Fixture::new(Settings { bounds: Bounds::Auto, ..reserving() }, 1);
+    let mut running = flood(&mut fixture, "flood", Band::Normal, 250);
+    let mut at = 0;
+    while at < 40 {
+        fixture.gate.started(running[at], fixture.now).unwrap();
+        fixture.collect();
+        running.extend(fixture.granted());
+        at += 1;
+    }
+    assert_eq!(fixture.gate.in_flight(), 43);
+    assert_eq!(slots(&fixture), 43.0);
+}
+
+/// A bound on slots that fell below what the engine runs grows again although places of it stay
+/// free, and no further than what the engine was seen to run.
+#[test]
+fn o01_kept_places_do_not_stop_the_growth_of_auto() {
+    let calm = EngineReading { running: PLACES, ..EngineReading::default() };
+    let mut fixture = reserving_auto(calm);
+    let mut running = flood(&mut fixture, "flood", Band::Normal, 250);
+    for &ticket in &running[..60] {
+        fixture.gate.started(ticket, fixture.now).unwrap();
+    }
+    fixture.collect();
+    running.extend(fixture.granted());
+    for _ in 0..10 {
+        read(&mut fixture, EngineReading { running: 50, waiting: 20, ..calm });
+    }
+    let cut = slots(&fixture);
+    assert!((50.0..=60.0).contains(&cut), "{cut}");
+    for ticket in running.drain(..30) {
+        fixture.settle(ticket, 1);
+    }
+    assert!(f64::from(fixture.gate.in_flight()) < cut, "places are kept");
+    for _ in 0..150 {
+        read(&mut fixture, EngineReading { running: 50, ..calm });
+    }
+    assert_eq!(slots(&fixture), f64::from(PLACES));
+    let in_flight = fixture.gate.in_flight();
+    assert!((PLACES - 12..PLACES).contains(&in_flight), "{in_flight} in flight");
 }

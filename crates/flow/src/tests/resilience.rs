@@ -6,8 +6,14 @@ use crate::{
     Ask, AutoLimits, BackendId, EngineReading, FlowClass, Settings, Span, Ticket, Usage, Verdict,
 };
 
-const CALM: EngineReading =
-    EngineReading { running: 1, waiting: 0, kv_used: 0.01, preemptions: 0, kv_tokens: None };
+const CALM: EngineReading = EngineReading {
+    running: 1,
+    waiting: 0,
+    kv_used: 0.01,
+    preemptions: 0,
+    kv_tokens: None,
+    running_max: None,
+};
 
 /// One engine, and the asks in flight there with the tokens they have produced.
 struct Shore {
@@ -87,6 +93,7 @@ fn c10_absurd_numbers_are_survived() {
         kv_used: f64::NAN,
         preemptions: u64::MAX,
         kv_tokens: Some(u64::MAX),
+        running_max: Some(u32::MAX),
     };
     for _ in 0..9 {
         shore.fixture.pass(Span::from_secs(1));

@@ -217,6 +217,7 @@ fn r01_under_auto_depth_counts_relative_to_a_backends_size() {
             kv_used: 0.5,
             preemptions: 0,
             kv_tokens: Some(kv),
+            running_max: None,
         };
         fixture.gate.reading(BackendId(id), reading, fixture.now);
     }

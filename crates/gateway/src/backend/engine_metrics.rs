@@ -22,6 +22,8 @@ pub(super) struct EngineMetrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetricKind {
     Running,
+    /// The most requests that run at once.
+    RunningMax,
     Waiting,
     KvUsed,
     Preemptions,
@@ -36,6 +38,7 @@ enum MetricKind {
 /// The metric names of vLLM (0.6 and later), SGLang and llama.cpp.
 const NAMES: &[(&str, MetricKind)] = &[
     ("vllm:num_requests_running", MetricKind::Running),
+    ("vllm:max_num_seqs", MetricKind::RunningMax),
     ("vllm:num_requests_waiting", MetricKind::Waiting),
     ("vllm:kv_cache_usage_perc", MetricKind::KvUsed),
     ("vllm:gpu_cache_usage_perc", MetricKind::KvUsed),
@@ -43,6 +46,7 @@ const NAMES: &[(&str, MetricKind)] = &[
     ("vllm:cache_config_info", MetricKind::KvBlocks("num_gpu_blocks", "block_size")),
     ("vllm:lora_requests_info", MetricKind::Adapters),
     ("sglang:num_running_reqs", MetricKind::Running),
+    ("sglang:max_running_requests", MetricKind::RunningMax),
     ("sglang:num_queue_reqs", MetricKind::Waiting),
     ("sglang:token_usage", MetricKind::KvUsed),
     ("sglang:num_retracted_requests_total", MetricKind::Preemptions),
@@ -59,6 +63,7 @@ const NAMES: &[(&str, MetricKind)] = &[
 #[derive(Debug, Default)]
 struct Sums {
     running: Option<f64>,
+    running_max: Option<f64>,
     waiting: Option<f64>,
     kv_used: f64,
     kv_used_lines: f64,
@@ -110,6 +115,7 @@ impl Sums {
         let Sample { kind, labels, value } = sample;
         match kind {
             MetricKind::Running => add(&mut self.running, sound(value)?),
+            MetricKind::RunningMax => add(&mut self.running_max, sound(value)?),
             MetricKind::Waiting => add(&mut self.waiting, sound(value)?),
             MetricKind::KvUsed => {
                 self.kv_used += sound(value)?;
@@ -146,6 +152,7 @@ impl Sums {
             kv_used: (self.kv_used / self.kv_used_lines.max(1.0)).min(1.0),
             preemptions: self.preemptions.unwrap_or(self.preemptions_now) as u64,
             kv_tokens: kv_tokens.map(|tokens| tokens as u64),
+            running_max: self.running_max.map(|most| most as u32).filter(|&most| most > 0),
         };
         let adapters = self.adapters.map(|(_, names)| names).unwrap_or_default();
         Some(EngineMetrics { reading, adapters })

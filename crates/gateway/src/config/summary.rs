@@ -106,7 +106,7 @@ impl Summary<'_> {
     fn reserve(&self) -> Option<String> {
         let reserve = &self.0.flow.reserve;
         let percent = (reserve.share_max() * 1e4).round() / 1e2;
-        if self.0.flow.bounds == Bounds::Auto || percent == 0.0 {
+        if percent == 0.0 {
             return None;
         }
         let least = reserve.least(Band::Critical);

@@ -118,6 +118,7 @@ impl Batch {
             kv_used: f64::from(blocks - self.pool.unused()) / f64::from(blocks),
             preemptions: self.seen.preemptions,
             kv_tokens: Some(self.shape.kv_tokens),
+            running_max: Some(self.shape.max_seqs),
         }
     }
 

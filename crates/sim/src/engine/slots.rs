@@ -83,6 +83,7 @@ impl Slots {
         EngineReading {
             running: self.busy.len() as u32,
             waiting: self.waiting.len() as u32,
+            running_max: Some(self.shape.slots),
             ..EngineReading::default()
         }
     }

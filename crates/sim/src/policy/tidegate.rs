@@ -46,6 +46,8 @@ pub struct Tidegate {
     expected: f64,
     /// The share of requests whose answer comes in one piece.
     unstreamed: f64,
+    /// Whether the engines report how many requests they run at most, which few do.
+    told: bool,
     decisions: VecDeque<Decision>,
 }
 
@@ -82,6 +84,7 @@ impl Tidegate {
             requests: BTreeMap::new(),
             expected: EXPECTED_AT_FIRST,
             unstreamed: 0.0,
+            told: false,
             decisions: VecDeque::new(),
         }
     }
@@ -90,6 +93,11 @@ impl Tidegate {
     /// is seen before they have ended.
     pub fn unstreamed(self, share: f64) -> Self {
         Self { unstreamed: share, ..self }
+    }
+
+    /// The same with engines that report how many requests they run at most.
+    pub fn told(self, told: bool) -> Self {
+        Self { told, ..self }
     }
 
     /// The controller, to look into.
@@ -248,7 +256,8 @@ impl Policy for Tidegate {
     }
 
     fn reading(&mut self, engine: EngineId, reading: &EngineReading, now: Time) {
-        self.controller.reading(BackendId(engine), *reading, now);
+        let running_max = reading.running_max.filter(|_| self.told);
+        self.controller.reading(BackendId(engine), EngineReading { running_max, ..*reading }, now);
         self.gather();
     }
 

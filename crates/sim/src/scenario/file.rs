@@ -151,6 +151,7 @@ pub(super) struct Policy {
     pub(super) without: Vec<String>,
     pub(super) metrics: Option<bool>,
     pub(super) unstreamed: Option<f64>,
+    pub(super) told: Option<bool>,
     pub(super) budget: Option<u32>,
     pub(super) rest: Option<f64>,
 }

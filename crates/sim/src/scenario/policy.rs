@@ -35,6 +35,8 @@ pub struct PolicyConfig {
     pub metrics: bool,
     /// The share of responses that are not streamed; only the core distinguishes them.
     pub unstreamed: f64,
+    /// Whether the engines' metrics say how many requests they run at most.
+    pub told: bool,
 }
 
 /// The kinds of policies.
@@ -66,7 +68,7 @@ impl PolicyConfig {
             PolicyKind::Tidegate(cost, watermark) => {
                 let settings = self.settings(watermark)?;
                 let policy = Tidegate::new(TidegateConfig { settings, cost }, tenants);
-                Box::new(policy.unstreamed(self.unstreamed))
+                Box::new(policy.unstreamed(self.unstreamed).told(self.told))
             }
         })
     }

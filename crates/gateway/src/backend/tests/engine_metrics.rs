@@ -13,6 +13,8 @@ vllm:num_requests_running{engine="1",model_name="meta-llama/Llama-3.1-8B"} 5.0
 vllm:num_requests_waiting{engine="0",model_name="meta-llama/Llama-3.1-8B"} 2.0
 vllm:num_requests_waiting{engine="1",model_name="meta-llama/Llama-3.1-8B"} 0.0
 vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 99.0
+vllm:max_num_seqs{engine="0"} 256.0
+vllm:max_num_seqs{engine="1"} 256.0
 vllm:kv_cache_usage_perc{engine="0",model_name="a}\"{b"} 2.5e-01
 vllm:kv_cache_usage_perc{engine="1",model_name="meta-llama/Llama-3.1-8B"} 0.75
 vllm:num_preemptions_total{engine="0"} 3.0
@@ -57,6 +59,7 @@ fn c10_vllm_is_read_over_all_its_engines() {
         kv_used: 0.5,
         preemptions: 4,
         kv_tokens: Some(32_000),
+        running_max: Some(512),
     };
     assert_eq!(reading, expected);
     assert_eq!(adapters, ["sql", "chat"]);
@@ -70,6 +73,7 @@ fn c10_sglang_is_read() {
         kv_used: 0.28,
         preemptions: 2,
         kv_tokens: Some(471_258),
+        running_max: None,
     };
     assert_eq!(reading(SGLANG), Some(expected));
     let counted = format!("{SGLANG}sglang:num_retracted_requests_total{{}} 40\n");

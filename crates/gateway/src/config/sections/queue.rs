@@ -198,9 +198,10 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
         key(
             "reserve_share_max",
             Number(Range::closed(0.0, 0.5)),
-            "With a watermark, the largest share of the places that is kept free for requests \
-             that must not wait: those of higher bands, and of flows that hold less than their \
-             share. 0 keeps none. Automatic bounds keep none.",
+            "The largest share of a backend's places that is kept free for requests that must not \
+             wait: those of higher bands, and of flows that hold less than their share. 0 keeps \
+             none. Without a watermark, places are kept once the metrics of the model server show \
+             how many there are.",
         )
         .default("0"),
         key(

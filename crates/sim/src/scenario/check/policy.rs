@@ -31,6 +31,7 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
         without: given.without.clone(),
         metrics: given.metrics.unwrap_or(true),
         unstreamed,
+        told: given.told.unwrap_or(false),
     };
     match policy.build(&[]) {
         Err(error) => wrong(format!("{key}.watermark"), error.message),
@@ -49,6 +50,7 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
         ("flow_capacity", given.flow_capacity.is_some(), ours, "only `ours` has it"),
         ("objective", given.objective.is_some(), ours, "only `ours` has it"),
         ("unstreamed", given.unstreamed.is_some(), ours, "only `ours` has it"),
+        ("told", given.told.is_some(), ours, "only `ours` has it"),
         ("reserve_share_max", given.reserve_share_max.is_some(), ours, "only `ours` has it"),
         ("pace", given.pace.is_some(), auto, "only `ours` without a watermark has it"),
         ("watermark", given.watermark.is_some(), has_watermark, "`direct` and `batch` have none"),
