@@ -29,7 +29,7 @@ impl Controller {
     pub fn offer(&mut self, ask: Ask, now: Time) -> Verdict {
         let now = self.advance(now);
         self.counters.offered += 1;
-        let checked = match self.check(&ask, now) {
+        let mut checked = match self.check(&ask, now) {
             Ok(checked) => checked,
             Err(reason) => return self.refuse(reason, Span::ZERO),
         };
@@ -45,9 +45,8 @@ impl Controller {
             let backend = self.supply.backends[route.backend as usize].id;
             return Verdict::Granted { ticket, backend };
         }
-        let fresh_until = self.fresh_until(&checked, now);
-        let checked = CheckedAsk { fresh_until, ..checked };
-        let checked = CheckedAsk { deadline: self.wait_ends(&checked), ..checked };
+        checked.fresh_until = self.fresh_until(&checked, now);
+        checked.deadline = self.wait_ends(&checked);
         if let Err(reason) = self.make_room(&checked, now) {
             let retry_after = self.retry_after(checked.key, now);
             return self.refuse(reason, retry_after);

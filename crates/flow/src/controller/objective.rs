@@ -39,21 +39,22 @@ impl Controller {
     /// Whether an ask is refused because its line stands and it cannot make its objective.
     pub(super) fn is_refused_late(&mut self, checked: &CheckedAsk<'_>, now: Time) -> bool {
         let &CheckedAsk { key, fresh_until, .. } = checked;
-        let Some(at) = self.find_flow_queue(key).filter(|_| fresh_until < Time::NEVER) else {
+        if fresh_until == Time::NEVER {
             return false;
-        };
+        }
+        let Some(at) = self.find_flow_queue(key) else { return false };
         let flow_queue = &self.flow_queues[at];
         if flow_queue.waiting == 0 || !flow_queue.line.stands(now) {
             return false;
         }
         // Asks that have become late are not ahead of it.
         self.first_ask_of(at, now);
-        self.wait_for_turn(key, now).is_some_and(|wait| now.after(wait) > fresh_until)
+        self.wait_for_turn(key, at, now).is_some_and(|wait| now.after(wait) > fresh_until)
     }
 
     /// The predicted time until the fresh asks of a flow have been served, and one more of them.
-    fn wait_for_turn(&self, key: QueueKey, now: Time) -> Option<Span> {
-        let flow_queue = &self.flow_queues[self.find_flow_queue(key)?];
+    fn wait_for_turn(&self, key: QueueKey, flow_queue: u32, now: Time) -> Option<Span> {
+        let flow_queue = &self.flow_queues[flow_queue];
         let late = flow_queue.ordered.late();
         let (cost, count) = (flow_queue.cost_waiting - late.cost, flow_queue.waiting - late.count);
         self.wait_behind(key, cost + cost / u64::from(count.max(1)), now)

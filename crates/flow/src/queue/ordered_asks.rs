@@ -100,6 +100,7 @@ impl OrderedAsks {
     }
 
     /// The ask that goes next.
+    #[inline]
     pub(crate) fn first(&mut self, mut context: OrderContext<'_>, asks: &mut Asks) -> Option<u32> {
         while let Some(slot) = self.lines.first(FRESH, &mut context) {
             if context.now < asks[slot].fresh_until {
@@ -181,6 +182,7 @@ impl OrderedAsks {
 // === impl Lines ===
 
 impl Lines {
+    #[inline]
     fn first(&mut self, line: usize, context: &mut OrderContext<'_>) -> Option<u32> {
         match self {
             Self::Fifo(lines) => lines[line].head(),
