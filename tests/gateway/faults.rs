@@ -59,8 +59,9 @@ fn fault2_without_any_backend_clients_get_retry_after() {
 fn fault3_the_queue_drains_in_parallel_in_order_and_without_spinning() {
     let nowhere = Nowhere::reserve();
     let address = nowhere.address();
-    let bounds = "[controller]\nlower_bound_per_backend = 3\nwatermark_per_backend = 3\n\
-        upper_bound_per_backend = 3\n[health]\ninterval = \"100ms\"\n";
+    // Without an objective, requests keep their order however long they wait.
+    let bounds = "[queue]\nslo_ttft = \"0s\"\n[controller]\nlower_bound_per_backend = 3\n\
+        watermark_per_backend = 3\nupper_bound_per_backend = 3\n[health]\ninterval = \"100ms\"\n";
     let gateway = Gateway::launch(&config(bounds, &[("one", address)]));
     let mut calls: Vec<Call> = Vec::new();
     for number in 0..6 {

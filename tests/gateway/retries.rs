@@ -169,6 +169,20 @@ fn n05_a_request_that_comes_back_keeps_its_deadline() {
 }
 
 #[test]
+fn n05_a_refusal_that_comes_after_the_time_to_live_is_that_of_the_queue() {
+    let backend = Backend::start(|_| ScriptedResponse::json(503, "{}").held());
+    let gateway = Gateway::before(&format!("[queue]\nqueue_ttl = \"1s\"\n{ONE}"), &backend);
+    let refused = gateway.send(&chat("m"));
+    backend.await_running(1);
+    // When the time of a later request has passed, that of the first has too.
+    gateway.ask(&chat("m")).refused(503, "queue_timeout");
+    backend.open();
+    let answer = refused.finish();
+    assert!(answer.header("retry-after").is_some());
+    answer.refused(503, "queue_timeout");
+}
+
+#[test]
 fn n04_a_dequeued_request_is_routed_by_the_present_state() {
     let (first, second) = (Backend::held(), Backend::quick());
     second.set_healthy(false);

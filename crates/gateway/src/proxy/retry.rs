@@ -159,7 +159,7 @@ impl ProxiedRequest {
         let cause = format!("{}: {}", endpoint.name, failure.text);
         let Request { state, config, .. } = &*self.request;
         let left = self.strikes < config.fleet.attempts_max;
-        if self.may_wait(endpoint) && (!blamed || (left && state.retries.withdraw())) {
+        if self.may_wait(endpoint, failure.attempt) && (!blamed || (left && state.retries.withdraw())) {
             let pause = self.pause(failure.attempt, endpoint);
             self.last_failure = Some(cause);
             return Next::Requeue(failure.position, pause);
@@ -174,14 +174,17 @@ impl ProxiedRequest {
     }
 
     /// Whether time is left, and there is a queue or another backend that takes the request now.
-    fn may_wait(&self, failed: &Endpoint) -> bool {
+    /// After the refusal of a full backend the queue itself ends a wait without time, so that the
+    /// client gets the queue's error and its `Retry-After`.
+    fn may_wait(&self, failed: &Endpoint, attempt: Attempt) -> bool {
         let request = &self.request;
         // One that does not queue has a second attempt, at another backend.
         if request.intent.direct {
             return request.record.attempts < 2 && self.is_taken_elsewhere(failed);
         }
         let in_time = request.record.now() < request.waits_until();
-        in_time && (request.config.flow.enabled || self.is_taken_elsewhere(failed))
+        let is_full = matches!(attempt, Attempt::Full(_));
+        (in_time || is_full) && (request.config.flow.enabled || self.is_taken_elsewhere(failed))
     }
 
     /// The pause before the request waits again. It keeps failing backends from being asked without
