@@ -38,14 +38,15 @@ def panel(run, left, width, seconds):
         yield f'<text class="tick middle" x="{at:.1f}" y="{HEIGHT - FOOT + 16}">{tick} s</text>'
     for tenant, colour in TENANTS:
         for call in run["calls"][tenant]:
-            if call["first"] is not None and call["at"] <= seconds:
+            if isinstance(call["first"], float) and call["at"] <= seconds:
                 at = left + call["at"] / seconds * width
                 yield f'<circle class="mark {colour}" cx="{at:.1f}" cy="{height(call["first"]):.1f}" r="3"/>'
 
 
 def picture(results):
     """The whole picture."""
-    runs = [run for run in results["runs"] if run["name"] != "alone"]
+    # Sent directly, no request of the two tenants got a token: there is nothing to draw.
+    runs = [run for run in results["runs"] if run["name"] not in ("alone", "direct")]
     seconds = results["options"]["seconds"]
     width = (WIDTH - LEFT - 12 - GAP * (len(runs) - 1)) / len(runs)
     title = "Time to first token while a flood begins, on a GPU"

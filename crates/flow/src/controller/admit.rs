@@ -33,7 +33,7 @@ impl Controller {
             Ok(checked) => checked,
             Err(reason) => return self.refuse(reason, Span::ZERO),
         };
-        self.note_arrival(checked.key, now);
+        let fewer_kept = self.note_arrival(checked.key, now);
         if let Some(route) = self.bypass(&checked) {
             let (slot, ticket) = self.admit(&checked, now);
             self.counters.bypassed += 1;
@@ -49,6 +49,9 @@ impl Controller {
         checked.deadline = self.wait_ends(&checked);
         if let Err(reason) = self.make_room(&checked, now) {
             let retry_after = self.retry_after(checked.key, now);
+            if fewer_kept {
+                self.dispatch(self.supply.pools[checked.key.pool as usize].domain, now);
+            }
             return self.refuse(reason, retry_after);
         }
         let (slot, ticket) = self.admit(&checked, now);

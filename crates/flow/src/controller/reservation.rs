@@ -61,10 +61,11 @@ impl Controller {
         self.free_places(key.pool, room) > kept.from(over_share)
     }
 
-    /// Counts an ask that arrived.
-    pub(super) fn note_arrival(&mut self, key: QueueKey, now: Time) {
+    /// Counts an ask that arrived. Returns whether fewer places are kept than before, so that asks
+    /// may go: the new one in its turn, not behind them.
+    pub(super) fn note_arrival(&mut self, key: QueueKey, now: Time) -> bool {
         if !self.is_reserving() {
-            return;
+            return false;
         }
         let known = self.find_flow_queue(key).map(|at| &self.flow_queues[at]);
         let over_share = known.is_some_and(|flow_queue| flow_queue.over_share);
@@ -72,9 +73,7 @@ impl Controller {
         let (band, reserve) = (key.band.index(), &mut self.reserves[key.pool as usize]);
         let alone = !reserve.saw_others(band, own, now);
         reserve.arrived(Arrival { band, light: !over_share && !alone }, now);
-        if self.revise_reserve(key.pool, now) {
-            self.dispatch(self.supply.pools[key.pool as usize].domain, now);
-        }
+        self.revise_reserve(key.pool, now)
     }
 
     /// Remembers that an ask of a flow queue was admitted now.

@@ -159,7 +159,9 @@ impl ProxiedRequest {
         let cause = format!("{}: {}", endpoint.name, failure.text);
         let Request { state, config, .. } = &*self.request;
         let left = self.strikes < config.fleet.attempts_max;
-        if self.may_wait(endpoint, failure.attempt) && (!blamed || (left && state.retries.withdraw())) {
+        if self.may_wait(endpoint, failure.attempt)
+            && (!blamed || (left && state.retries.withdraw()))
+        {
             let pause = self.pause(failure.attempt, endpoint);
             self.last_failure = Some(cause);
             return Next::Requeue(failure.position, pause);

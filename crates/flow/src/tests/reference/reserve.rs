@@ -78,7 +78,6 @@ impl Reference {
         let others = self.recent_weight(pool, band, Some(at)) > 0;
         self.logs[pool].arrivals.push((self.clock, band.index(), !over_share && others));
         self.revise(pool);
-        self.dispatch(self.places.domain_of(pool));
     }
 
     /// The weights of the flow queues of which an ask was admitted lately.

@@ -99,7 +99,8 @@ fn no_more_sequences_run_than_allowed_and_the_rest_is_read_as_waiting() {
     assert_eq!((reading.running, reading.waiting), (2, 3));
     assert_eq!(reading.kv_tokens, Some(11 * 16));
     assert_eq!(drain(&mut engine).iter().filter(|(_, progress)| progress.finished).count(), 5);
-    assert_eq!(EngineReading { kv_tokens: None, ..engine.reading() }, EngineReading::default());
+    let idle = EngineReading { running_max: Some(2), ..EngineReading::default() };
+    assert_eq!(EngineReading { kv_tokens: None, ..engine.reading() }, idle);
 }
 
 #[test]
@@ -283,7 +284,14 @@ fn a_crash_loses_everything() {
     assert_eq!(engine.crash(), [JobId(4), JobId(2), JobId(9)]);
     assert_eq!((engine.next_event(), engine.crash()), (None, vec![]));
     let reading = engine.reading();
-    assert_eq!(reading, EngineReading { kv_tokens: Some(11 * 16), ..EngineReading::default() });
+    assert_eq!(
+        reading,
+        EngineReading {
+            kv_tokens: Some(11 * 16),
+            running_max: Some(2),
+            ..EngineReading::default()
+        }
+    );
     engine.submit(job(4, 30, 5), ms(500)).unwrap();
     assert_eq!(drain(&mut engine).len(), 5);
 }

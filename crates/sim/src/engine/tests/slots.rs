@@ -30,7 +30,8 @@ fn jobs_beyond_the_slots_wait_in_line() {
     for id in 0..4 {
         engine.submit(job(id, 10, 1), Time::ZERO).unwrap();
     }
-    let reading = EngineReading { running: 2, waiting: 2, ..EngineReading::default() };
+    let reading =
+        EngineReading { running: 2, waiting: 2, running_max: Some(2), ..EngineReading::default() };
     assert_eq!(engine.reading(), reading);
     assert_eq!(step(&mut engine), [(0, 1), (1, 1)]);
     assert_eq!(engine.next_event(), Some(ms(20)));
@@ -51,7 +52,8 @@ fn a_slot_whose_client_left_takes_the_next_in_line_at_once() {
     assert_eq!(engine.next_event(), Some(ms(14)));
     assert_eq!(step(&mut engine), [(2, 1)]);
     assert_eq!(engine.crash(), [JobId(1), JobId(2)]);
-    assert_eq!((engine.next_event(), engine.reading()), (None, EngineReading::default()));
+    let idle = EngineReading { running_max: Some(2), ..EngineReading::default() };
+    assert_eq!((engine.next_event(), engine.reading()), (None, idle));
 }
 
 #[test]
