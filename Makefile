@@ -13,6 +13,8 @@ demo: ## two minutes of traffic onto three engines, without Tidegate and with it
 setup: ## what the tests need besides Rust: Debian's packages, Python clients
 	@tools/setup.sh
 
+# Most tests wait for sockets and timers, so twice as many run at once as CI has cores.
+test: export RUST_TEST_THREADS ?= 4
 test: setup check ## format, lints, documents and every test
 	$(CARGO) test --workspace --locked
 
