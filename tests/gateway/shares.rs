@@ -1,30 +1,13 @@
 //! Q, P, C, W: what flows and bands get by their weights, costs, limits and orders.
 
 use crate::support::gateway::ONE;
-use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat, queueing};
+use crate::support::queueing::{self, count, order_of};
+use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat};
 
 const TEAMS: &str = "flow_by = [\"header:x-team\"]\n";
 
 fn of_team(team: &str) -> HttpRequest {
     chat("m").header("x-team", team).tag(team)
-}
-
-/// The tags in the order of service, without that of the request that occupies the backend.
-fn order_of(sections: &str, backend: &Backend, asks: &[HttpRequest]) -> Vec<String> {
-    let first = chat("m").tag("first").header("x-team", "first").priority("critical");
-    let (gateway, running) = Gateway::occupied(sections, backend, &first);
-    let mut calls: Vec<Call> = vec![running];
-    for (others, ask) in asks.iter().enumerate() {
-        calls.push(gateway.enqueue(ask, others));
-    }
-    backend.open();
-    queueing::succeed(calls);
-    gateway.await_idle();
-    backend.tags().split_off(1)
-}
-
-fn count(order: &[String], tag: &str) -> usize {
-    order.iter().filter(|found| *found == tag).count()
 }
 
 #[test]

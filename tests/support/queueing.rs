@@ -247,3 +247,22 @@ pub(crate) fn order_by_objective(
     succeed([running, hasty, patient]);
     backend.tags()[1..].to_vec()
 }
+
+/// The tags in the order of service, without that of the request that occupies the backend.
+pub(crate) fn order_of(sections: &str, backend: &Backend, asks: &[HttpRequest]) -> Vec<String> {
+    let first = chat("m").tag("first").header("x-team", "first").priority("critical");
+    let (gateway, running) = Gateway::occupied(sections, backend, &first);
+    let mut calls: Vec<Call> = vec![running];
+    for (others, ask) in asks.iter().enumerate() {
+        calls.push(gateway.enqueue(ask, others));
+    }
+    backend.open();
+    succeed(calls);
+    gateway.await_idle();
+    backend.tags().split_off(1)
+}
+
+/// How often a tag was served.
+pub(crate) fn count(order: &[String], tag: &str) -> usize {
+    order.iter().filter(|found| *found == tag).count()
+}
