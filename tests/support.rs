@@ -27,7 +27,7 @@ pub(crate) use backend::{Backend, Nowhere};
 pub(crate) use call::Call;
 pub(crate) use engine::Engine;
 pub(crate) use envoy::{Picker, Recipe};
-pub(crate) use ext_proc::ExtProcSession;
+pub(crate) use ext_proc::ExtProcStream;
 pub(crate) use gateway::{Gateway, fresh_file};
 pub(crate) use http_request::{HttpRequest, chat};
 pub(crate) use metrics::Metrics;

@@ -5,17 +5,17 @@ use serde_json::json;
 use crate::support::envoy::FREE;
 use crate::support::ext_proc::Stream;
 use crate::support::gateway::{ONE, TWO, config};
-use crate::support::{Backend, Call, ExtProcSession, Gateway, HttpRequest, chat};
+use crate::support::{Backend, Call, ExtProcStream, Gateway, HttpRequest, chat};
 
-fn talking(sections: &str, backend: &Backend) -> (Gateway, ExtProcSession) {
+fn talking(sections: &str, backend: &Backend) -> (Gateway, ExtProcStream) {
     let picker = Gateway::picker(&config(sections, &[("one", backend.address())]), FREE);
     picker.await_ready(1);
-    let talk = ExtProcSession::with(picker.process.address());
+    let talk = ExtProcStream::with(picker.process.address());
     (picker, talk)
 }
 
 /// A request on the same connection is served, and nothing else is counted.
-fn serves(picker: &Gateway, talk: &mut ExtProcSession) {
+fn serves(picker: &Gateway, talk: &mut ExtProcStream) {
     let stream = talk.request(&chat("m"), 1_000);
     talk.choice(stream);
     talk.serve(stream, "application/json", &[b"{}"]);
@@ -76,7 +76,7 @@ fn x02_streams_without_a_request_end_without_harm() {
 fn x02_messages_out_of_order_end_their_stream_alone() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(ONE, &backend);
-    type Step = fn(&mut ExtProcSession, Stream);
+    type Step = fn(&mut ExtProcStream, Stream);
     let cases: [(&str, &[Step]); 6] = [
         ("a body first", &[|talk, on| talk.body(on, b"{}", true)]),
         ("an answer first", &[|talk, on| talk.answer_head(on, 200, "a/b", json!({}))]),

@@ -1,4 +1,4 @@
-//! Sessions with the picker, message by message, as Envoy holds them and as it might.
+//! ext_proc streams with the picker, message by message, as Envoy holds them and as it might.
 
 use std::net::SocketAddr;
 
@@ -8,19 +8,19 @@ use super::chat_of;
 use crate::support::envoy::FREE;
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::scripted_response::{delta, event};
-use crate::support::{Backend, ExtProcSession, Gateway, HttpRequest, chat};
+use crate::support::{Backend, ExtProcStream, Gateway, HttpRequest, chat};
 
 const JSON: &str = "application/json";
 const STREAM: &str = "text/event-stream";
 
 /// A picker that knows this backend, and a client of it.
-fn talking(sections: &str, backends: &[&Backend]) -> (Gateway, ExtProcSession) {
+fn talking(sections: &str, backends: &[&Backend]) -> (Gateway, ExtProcStream) {
     let names = ["one", "two", "three"];
     let backends: Vec<(&str, SocketAddr)> =
         names.into_iter().zip(backends.iter().map(|backend| backend.address())).collect();
     let picker = Gateway::picker(&config(sections, &backends), FREE);
     picker.await_ready(backends.len());
-    let talk = ExtProcSession::with(picker.process.address());
+    let talk = ExtProcStream::with(picker.process.address());
     (picker, talk)
 }
 

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::support::envoy::FREE;
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::tools::{run, tool};
-use crate::support::{Backend, ExtProcSession, Gateway, Picker, Recipe, chat, eventually};
+use crate::support::{Backend, ExtProcStream, Gateway, Picker, Recipe, chat, eventually};
 
 const SERVICE: &str = "envoy.service.ext_proc.v3.ExternalProcessor";
 
-fn health(talk: &mut ExtProcSession, service: &str) -> String {
+fn health(talk: &mut ExtProcStream, service: &str) -> String {
     talk.say(&json!({ "health": service }));
     talk.next()["health"].as_str().unwrap().to_owned()
 }
@@ -21,7 +21,7 @@ fn x02_health_is_served_on_both_ports() {
     picker.await_ready(1);
     let ports = [picker.process.addresses()[0], picker.process.addresses()[1]];
     for port in ports {
-        let mut talk = ExtProcSession::with(port);
+        let mut talk = ExtProcStream::with(port);
         for service in ["", "liveness", "readiness", SERVICE, "inference-extension"] {
             assert_eq!(health(&mut talk, service), "SERVING", "{service:?} on {port}");
         }
@@ -32,7 +32,7 @@ fn x02_health_is_served_on_both_ports() {
 fn x02_a_picker_without_servers_lives_but_is_not_ready() {
     let config = "[discovery]\nendpoints_file = \"none.yaml\"\n";
     let picker = Gateway::picker(config, FREE);
-    let mut talk = ExtProcSession::with(picker.process.addresses()[1]);
+    let mut talk = ExtProcStream::with(picker.process.addresses()[1]);
     assert_eq!(health(&mut talk, "liveness"), "SERVING");
     assert_eq!(health(&mut talk, "readiness"), "NOT_SERVING");
 }
@@ -41,7 +41,7 @@ fn x02_a_picker_without_servers_lives_but_is_not_ready() {
 fn x02_reflection_lists_the_services() {
     let backend = Backend::quick();
     let picker = Gateway::picker(&config(TWO, &[("one", backend.address())]), FREE);
-    let mut talk = ExtProcSession::with(picker.process.address());
+    let mut talk = ExtProcStream::with(picker.process.address());
     talk.say(&json!({"services": true}));
     let services = talk.next()["services"].clone();
     let services: Vec<&str> =

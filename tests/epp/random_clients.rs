@@ -8,7 +8,7 @@ use super::chat_of;
 use crate::support::envoy::FREE;
 use crate::support::ext_proc::Stream;
 use crate::support::gateway::{TWO, config};
-use crate::support::{Backend, Call, ExtProcSession, Gateway, Picker, ScriptedResponse, chat};
+use crate::support::{Backend, Call, ExtProcStream, Gateway, Picker, ScriptedResponse, chat};
 
 /// Chance, from a seed that a failure shows.
 struct Dice(u64);
@@ -32,7 +32,7 @@ impl Dice {
 }
 
 /// Says something on a stream, mostly what comes next there.
-fn say(talk: &mut ExtProcSession, stream: Stream, step: usize, dice: &mut Dice) {
+fn say(talk: &mut ExtProcStream, stream: Stream, step: usize, dice: &mut Dice) {
     let wild = dice.below(12) == 0;
     match if wild { dice.below(10) } else { step } {
         0 => talk.head(stream, &chat("m").priority("high"), json!({})),
@@ -53,7 +53,7 @@ fn x02_streams_that_end_anywhere_leave_nothing_behind() {
     let backend = Backend::quick();
     let picker = Gateway::picker(&config(TWO, &[("one", backend.address())]), FREE);
     picker.await_ready(1);
-    let mut talk = ExtProcSession::with(picker.process.address());
+    let mut talk = ExtProcStream::with(picker.process.address());
     let mut dice = Dice::seeded();
     let mut streams: Vec<(Stream, usize)> = (0..60).map(|_| (talk.stream(), 0)).collect();
     for _ in 0..400 {

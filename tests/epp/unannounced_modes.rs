@@ -7,16 +7,16 @@ use crate::support::envoy::FREE;
 use crate::support::gateway::{TWO, config};
 use crate::support::scripted_response::{delta, event};
 use crate::support::{
-    Backend, ExtProcSession, Gateway, HttpRequest, Picker, Recipe, chat, eventually,
+    Backend, ExtProcStream, Gateway, HttpRequest, Picker, Recipe, chat, eventually,
 };
 
 const JSON: &str = "application/json";
 const STREAM: &str = "text/event-stream";
 
-fn talking(sections: &str, backend: &Backend) -> (Gateway, ExtProcSession) {
+fn talking(sections: &str, backend: &Backend) -> (Gateway, ExtProcStream) {
     let picker = Gateway::picker(&config(sections, &[("one", backend.address())]), FREE);
     picker.await_ready(1);
-    let talk = ExtProcSession::with(picker.process.address());
+    let talk = ExtProcStream::with(picker.process.address());
     (picker, talk)
 }
 
@@ -50,7 +50,7 @@ fn x02_without_announced_modes_the_body_is_read() {
 
 /// A proxy that shows the head of the response and no more has seen its end elsewhere.
 #[test]
-fn x02_without_announced_modes_a_response_without_a_body_ends_with_its_session() {
+fn x02_without_announced_modes_a_response_without_a_body_ends_with_its_stream() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(TWO, &backend);
     let stream = talk.request_with(&chat("m"), 1_000, silent());
@@ -74,9 +74,9 @@ fn outcomes(picker: &Gateway, count: usize) -> Vec<Value> {
     })
 }
 
-/// A proxy that only asks for the choice ends its session in order; its client is still there.
+/// A proxy that only asks for the choice ends its stream in order; its client is still there.
 #[test]
-fn x02_a_session_that_ends_after_the_choice_is_no_client_that_left() {
+fn x02_a_stream_that_ends_after_the_choice_is_no_client_that_left() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(&format!("[log]\nformat = \"json\"\n{TWO}"), &backend);
     for modes in [silent(), json!({})] {

@@ -329,7 +329,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a guessed wait forgets for how long nothing has ended",
-        file: "controller/forecast.rs",
+        file: "controller/retry_after.rs",
         site: "let service_time = «domain.drain_rate.elapsed(now).max(SERVICE_TIME)»;",
         instead: "SERVICE_TIME",
         noticed_by: "n02_retry_after_stays",

@@ -1,4 +1,4 @@
-//! An ext_proc session of a test with a picker: message by message, in any order, right or wrong.
+//! An ext_proc stream of a test with a picker: message by message, in any order, right or wrong.
 //!
 //! The messages are made and read by the protocol's official Python package, so that a mistake in
 //! our own reading of the protocol cannot agree with itself.
@@ -18,7 +18,7 @@ use super::wait::BOUND;
 
 /// A connection to a picker.
 #[derive(Debug)]
-pub(crate) struct ExtProcSession {
+pub(crate) struct ExtProcStream {
     child: Child,
     to: ChildStdin,
     from: Receiver<Value>,
@@ -59,9 +59,9 @@ pub(crate) fn head(ask: &HttpRequest) -> Vec<(String, String)> {
     pseudo.chain(own).collect()
 }
 
-// === impl ExtProcSession ===
+// === impl ExtProcStream ===
 
-impl ExtProcSession {
+impl ExtProcStream {
     pub(crate) fn with(picker: SocketAddr) -> Self {
         let mut command = python("ext_proc.py");
         command.arg(picker.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -70,7 +70,7 @@ impl ExtProcSession {
         let (tell, from) = channel();
         thread::spawn(move || {
             let mut lines = BufReader::new(stdout).lines().map(|line| line.unwrap());
-            // Until the test drops the session.
+            // Until the test drops the stream.
             let _ = lines.try_for_each(|line| tell.send(serde_json::from_str(&line).unwrap()));
         });
         Self { child, to, from, kept: Vec::new(), streams: 0 }
@@ -255,7 +255,7 @@ impl ExtProcSession {
     }
 }
 
-impl Drop for ExtProcSession {
+impl Drop for ExtProcStream {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

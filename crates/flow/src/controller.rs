@@ -5,7 +5,8 @@
 //! grant). `eligibility` decides which flow queues take part in their fair queues, `routing`
 //! chooses the backend, `reservation` keeps places free, `reconfigure` rebuilds the queue when sets
 //! of backends or settings change, `objective` says how long a waiting ask is fresh, `forecast`
-//! predicts waits, and `view` reports the state.
+//! predicts waits, `retry_after` says when a refused client should retry, and `view` reports the
+//! state.
 
 mod admit;
 mod complete;
@@ -17,6 +18,7 @@ mod objective;
 mod progress;
 mod reconfigure;
 mod reservation;
+pub(crate) mod retry_after;
 mod routing;
 pub(crate) mod view;
 

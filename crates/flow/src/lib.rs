@@ -84,6 +84,7 @@ pub use ask::{
 pub use auto::{AutoBound, AutoLimits, EngineReading};
 pub use controller::Controller;
 pub use controller::forecast::WaitForecast;
+pub use controller::retry_after::{RETRY_AFTER_MAX, RETRY_AFTER_MIN};
 pub use controller::view::{AskView, FlowView};
 pub use counters::Counters;
 pub use lane_scheduler::LaneScheduler;

@@ -1,17 +1,17 @@
 //! The endpoint picker: Envoy asks over gRPC for the endpoint of each request.
 //!
-//! Requests are read, queued and counted as in `serve`, but Envoy proxies them. A `session` is one
-//! request: `request` reads Envoy's messages about it, `response` builds the messages to Envoy,
-//! `observed_response` follows the response as Envoy shows it, `grpc` frames both. `health` and
-//! `reflection` are gRPC's standard services, on every gRPC port of the picker.
+//! Requests are read, queued and counted as in `serve`, but Envoy proxies them. An
+//! `ext_proc_stream` is one request: `request` reads Envoy's messages about it, `response` builds
+//! the messages to Envoy, `observed_response` follows the response as Envoy shows it, `grpc` frames
+//! both. `health` and `reflection` are gRPC's standard services, on every gRPC port of the picker.
 
+mod ext_proc_stream;
 mod grpc;
 mod health;
 mod observed_response;
 mod reflection;
 mod request;
 mod response;
-mod session;
 
 use std::convert::Infallible;
 use std::io;
@@ -210,9 +210,9 @@ fn answer(state: &Arc<State>, request: Request<Incoming>) -> Response<Reply> {
     }
     let state = Arc::clone(state);
     match request.uri().path() {
-        PROCESS => {
-            grpc::call(request, |incoming, outgoing| session::run(state, incoming, outgoing))
-        }
+        PROCESS => grpc::call(request, |incoming, outgoing| {
+            ext_proc_stream::run(state, incoming, outgoing)
+        }),
         health::CHECK => grpc::call(request, |incoming, out| health::check(state, incoming, out)),
         health::LIST => grpc::call(request, |_, outgoing| health::list(state, outgoing)),
         health::WATCH => grpc::call(request, |incoming, out| health::watch(state, incoming, out)),

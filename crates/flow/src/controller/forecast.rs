@@ -12,13 +12,6 @@ use crate::queue::flow_queue::FlowQueue;
 use crate::settings::Cascade;
 use crate::time::{Span, Time};
 
-/// The shortest and the longest `Retry-After` of a refused ask. Some clients ignore one of a minute
-/// or more, and retry at once.
-const RETRY_AFTER_MIN: Span = Span::from_secs(1);
-const RETRY_AFTER_MAX: Span = Span::from_secs(59);
-/// The time that an ask at a backend is assumed to take while none has ended yet.
-const SERVICE_TIME: Span = Span::from_secs(1);
-
 /// The forecast for one waiting ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitForecast {
@@ -53,37 +46,13 @@ impl Controller {
         Some(WaitForecast { position: before + 1, wait })
     }
 
-    /// When the client of an ask that was not served should retry.
-    pub(super) fn retry_after(&self, key: QueueKey, now: Time) -> Span {
-        let wait = self.predicted_wait(key, now).unwrap_or_else(|| self.guessed_wait(key, now));
-        wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX)
-    }
-
-    /// The wait of a new ask before a rate is known: the asks ahead of it, as many at a time as are
-    /// in flight. Each takes as long as nothing has ended, at least the assumed time.
-    fn guessed_wait(&self, key: QueueKey, now: Time) -> Span {
-        let pool = &self.supply.pools[key.pool as usize];
-        let members = pool.members.iter().map(|&at| &self.supply.backends[at as usize]);
-        let in_flight: u32 = members.map(|backend| backend.in_flight_total()).sum();
-        let domain = &self.domains[pool.domain as usize];
-        if in_flight == 0 || domain.waiting == 0 {
-            return Span::ZERO;
-        }
-        let own = self.fresh_cost(key);
-        let waiting: f64 = (0..crate::BANDS).map(|band| self.band_cost(pool.domain, band)).sum();
-        let mean_cost = (waiting / f64::from(domain.waiting)).max(1.0);
-        let rounds = self.cost_ahead(key, own) / mean_cost / f64::from(in_flight);
-        let service_time = domain.drain_rate.elapsed(now).max(SERVICE_TIME);
-        Span::from_secs_f64(rounds.max(1.0) * service_time.secs_f64())
-    }
-
     /// The predicted wait of a new ask; `None` before a rate is known.
     pub(super) fn predicted_wait(&self, key: QueueKey, now: Time) -> Option<Span> {
         self.wait_behind(key, self.fresh_cost(key), now)
     }
 
     /// The waiting cost of a flow that is ahead of a new ask: late asks are behind it.
-    fn fresh_cost(&self, key: QueueKey) -> u64 {
+    pub(super) fn fresh_cost(&self, key: QueueKey) -> u64 {
         let flow_queue = self.find_flow_queue(key).map(|at| &self.flow_queues[at]);
         flow_queue.map_or(0, |queue| queue.cost_waiting - queue.ordered.late().cost)
     }
@@ -95,7 +64,7 @@ impl Controller {
         Some(Span::from_secs_f64(self.cost_ahead(key, own) / rate))
     }
 
-    fn cost_ahead(&self, key: QueueKey, own: u64) -> f64 {
+    pub(super) fn cost_ahead(&self, key: QueueKey, own: u64) -> f64 {
         let QueueKey { flow, band, pool } = key;
         let flow_queue = self.find_flow_queue(key).map(|at| &self.flow_queues[at]);
         let weight =
@@ -122,7 +91,7 @@ impl Controller {
         }
     }
 
-    fn band_cost(&self, domain: u32, band: usize) -> f64 {
+    pub(super) fn band_cost(&self, domain: u32, band: usize) -> f64 {
         let pools = &self.supply.domains[domain as usize];
         pools.iter().map(|&pool| self.fair_queues[pool as usize][band].cost_waiting as f64).sum()
     }

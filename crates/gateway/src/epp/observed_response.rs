@@ -28,7 +28,7 @@ pub(super) struct ObservedResponse {
     pub(super) added: HeaderMap,
     /// Puts the client's model name back.
     restorer: Option<Box<ModelNameRestorer>>,
-    /// Where the body is not shown, the end of the session is the end of the response.
+    /// Where the body is not shown, the end of the stream is the end of the response.
     bodies: ResponseBodies,
     began: bool,
     /// The fault, where Envoy responded in the place of a backend.
@@ -131,8 +131,8 @@ impl ObservedResponse {
         Some((fault, headers::request_id(&self.added)))
     }
 
-    /// The proxy has ended the session in order and shown no response. Its client may be there
-    /// still: Envoy resets the session when a client leaves.
+    /// The proxy has ended the stream in order and shown no response. Its client may be there
+    /// still: Envoy resets the stream when a client leaves.
     pub(super) fn end_unseen(&mut self) {
         if let Some(request) = self.request.take() {
             request.end_unseen();
@@ -194,7 +194,7 @@ impl ObservedResponse {
 
 impl Drop for ObservedResponse {
     fn drop(&mut self) {
-        // A response whose bytes are not shown ends with the session. Envoy may reset its stream
+        // A response whose bytes are not shown ends with the ext_proc stream. Envoy may reset it
         // then, so that no message tells of the end.
         if self.began && self.bodies != ResponseBodies::Shown {
             self.complete();

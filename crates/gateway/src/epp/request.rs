@@ -18,7 +18,7 @@ use crate::body_memory::Reservation;
 use crate::config::settings::Server;
 use crate::reply::Fault;
 
-/// The first message of a session.
+/// The first message of a stream.
 #[derive(Debug)]
 pub(super) struct RequestHead {
     pub(super) parts: Parts,
@@ -55,7 +55,7 @@ pub(super) struct RequestRest {
 pub(super) enum ReadError {
     /// The client receives a refusal.
     Fault(Fault),
-    /// The session ends with this status.
+    /// The stream ends with this status.
     Ended(Status),
 }
 

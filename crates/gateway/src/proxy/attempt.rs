@@ -12,8 +12,8 @@ use flow::RequeuePosition;
 use http::Response;
 
 use super::UpstreamRequest;
-use super::response_status::judge;
 use super::response_watch::ResponseWatch;
+use super::retry::judge;
 use crate::backend::Attempt;
 use crate::upstream::{
     ConnectError, ExchangeError, Framing, Http1, Http1Request, Lease, Pool, UpstreamBody,

@@ -1,8 +1,7 @@
-//! One ext_proc session: one request of a client of Envoy, from its head to the end of its
-//! response.
+//! One ext_proc stream: one request of a client of Envoy, from its head to the end of its response.
 //!
-//! The session reads the request's head and body to their end before it replies, so that the
-//! request can wait here as long as it must. When Envoy ends the session while the request waits,
+//! The stream reads the request's head and body to their end before it replies, so that the
+//! request can wait here as long as it must. When Envoy ends the stream while the request waits,
 //! the request is dropped and leaves the queue. A response settles the request once, however it
 //! ends.
 
@@ -29,7 +28,7 @@ use crate::reply::{ErrorFormat, Fault, Refused, headers};
 use crate::request::{Admitted, Request, RequestRecord, ResponseTimeout};
 use crate::state::State;
 
-struct Session {
+struct ExtProcStream {
     state: Arc<State>,
     config: Arc<Config>,
     incoming: Incoming,
@@ -39,7 +38,7 @@ struct Session {
     error_format: ErrorFormat,
 }
 
-/// Runs the session of one request.
+/// Serves the stream of one request.
 pub(super) async fn run(
     state: Arc<State>,
     incoming: Incoming,
@@ -47,12 +46,12 @@ pub(super) async fn run(
 ) -> Result<(), Status> {
     let config = state.config.load_full();
     let (timer, error_format) = (LazyTimer::default(), ErrorFormat::OpenAi);
-    Session { state, config, incoming, outgoing, timer, error_format }.run().await
+    ExtProcStream { state, config, incoming, outgoing, timer, error_format }.run().await
 }
 
-// === impl Session ===
+// === impl ExtProcStream ===
 
-impl Session {
+impl ExtProcStream {
     async fn run(mut self) -> Result<(), Status> {
         let server = &self.config.server;
         let due = Instant::now() + server.header_timeout;
@@ -144,7 +143,7 @@ impl Session {
         }
     }
 
-    /// Waits for a backend, for as long as Envoy keeps the session.
+    /// Waits for a backend, for as long as Envoy keeps the stream.
     async fn admitted(
         &mut self,
         request: &mut Request,
@@ -312,7 +311,7 @@ impl Session {
     }
 }
 
-/// Resolves when Envoy ends the session. Its other messages about the request were read before.
+/// Resolves when Envoy ends the stream. Its other messages about the request were read before.
 async fn ended(incoming: &mut Incoming) -> Status {
     loop {
         match incoming.next::<ProcessingRequest>().await {

@@ -1,0 +1,185 @@
+//! Forwards a request: attempts until a response begins, or none is to be had.
+//!
+//! A request waits for a backend, is sent there, and waits again when that backend failed it before
+//! the first byte of a response and `retry` allows another attempt. It then lives until its time to
+//! live, its deadline or its client ends it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow::{BackendId, RequeuePosition, Time};
+use http::{Response, Version};
+
+use super::attempt::{AttemptFailure, AttemptOutcome, attempt};
+use super::response_watch::ResponseWatch;
+use super::retry::Next;
+use super::{ResponseBody, UpstreamRequest, response_headers};
+use crate::backend::{Attempt, Endpoint};
+use crate::hop_by_hop;
+use crate::reply::Refused;
+use crate::request::{Admitted, Request, ResponseTimeout};
+use crate::upstream::{Pool, UpstreamBody};
+
+/// The cause of a failure without a response.
+pub(crate) const NO_RESPONSE: &str = "no response began in time";
+/// The longest wait for other backends than the one that failed a request.
+const DETOUR_MOST: Duration = Duration::from_secs(1);
+/// A request on its way to a backend.
+#[derive(Debug)]
+pub(crate) struct ProxiedRequest {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) request: Box<Request>,
+    pub(crate) outgoing: UpstreamRequest,
+    /// The backends that have failed it, and how often any of them did.
+    pub(super) failed_at: Vec<BackendId>,
+    pub(super) failures: u32,
+    /// The failures of which it may be the cause.
+    pub(super) strikes: u32,
+    /// How often a full backend refused it.
+    pub(super) refusals: u32,
+    /// The backend that failed it last, and why.
+    pub(super) last_failure: Option<String>,
+    /// For how long it waits without some of its backends.
+    narrow_for: Option<Duration>,
+}
+
+// === impl ProxiedRequest ===
+
+impl ProxiedRequest {
+    pub(crate) fn new(
+        pool: Arc<Pool>,
+        request: Box<Request>,
+        outgoing: UpstreamRequest,
+    ) -> Box<Self> {
+        Box::new(Self {
+            pool,
+            request,
+            outgoing,
+            failed_at: Vec::new(),
+            failures: 0,
+            strikes: 0,
+            refusals: 0,
+            last_failure: None,
+            narrow_for: None,
+        })
+    }
+
+    /// Sends a request that the scheduler has taken, until a response begins or it is refused.
+    pub(crate) async fn forward(
+        mut self: Box<Self>,
+    ) -> Result<Response<Box<ResponseBody>>, Refused> {
+        self.request.state.retries.deposit(self.request.config.fleet.retry_share);
+        loop {
+            let admitted = match self.admitted().await {
+                Ok(admitted) => admitted,
+                Err(refused) => {
+                    let refused = self.explained(refused);
+                    return Err(self.request.refuse(refused));
+                }
+            };
+            match self.attempt(&admitted.endpoint, admitted.grant.at).await {
+                Next::Respond(response) => return Ok(self.respond(*response, &admitted)),
+                Next::Requeue(position, pause) => self.wait_again(position, pause),
+                Next::Refuse(fault) => return Err(self.request.refuse(fault.into())),
+            }
+        }
+    }
+
+    async fn attempt(&mut self, endpoint: &Endpoint, now: Time) -> Next {
+        let (response_by, timeout) = self.request.response_deadline(now);
+        let watch = ResponseWatch::new(endpoint, &self.request, now, response_by);
+        let connect_timeout = self.request.config.fleet.connect_timeout;
+        match attempt(&self.pool, &self.outgoing, watch, connect_timeout).await {
+            AttemptOutcome::Answered(response) => {
+                self.request.record.attempted(Attempt::Answered);
+                self.request.state.fleet.answered(endpoint, now);
+                Next::Respond(response)
+            }
+            AttemptOutcome::Failed(failure) => {
+                tracing::debug!(backend = endpoint.name, error = failure.text, "attempt failed");
+                let blamed = self.report(endpoint, &failure);
+                self.after(failure, blamed, endpoint)
+            }
+            AttemptOutcome::TimedOut => {
+                if timeout != ResponseTimeout::Client {
+                    self.request.record.attempted(Attempt::Failed);
+                    let fleet = &self.request.state.fleet;
+                    fleet.report(endpoint, Attempt::Failed, NO_RESPONSE);
+                }
+                Next::Refuse(timeout.fault())
+            }
+        }
+    }
+
+    /// Reports a failed attempt to the fleet. Returns whether the request may be its cause.
+    fn report(&mut self, endpoint: &Endpoint, failure: &AttemptFailure) -> bool {
+        self.request.record.attempted(failure.attempt);
+        let fleet = &self.request.state.fleet;
+        if failure.attempt != Attempt::Failed {
+            fleet.report(endpoint, failure.attempt, &failure.text);
+            return false;
+        }
+        self.failures += 1;
+        let repeated = self.failed_at.contains(&endpoint.id);
+        let blamed = !fleet.fails_others(endpoint, u32::from(repeated));
+        // A backend that fails the same request twice is reported once, but each trial counts.
+        if !repeated || fleet.next_trial(endpoint).is_some() {
+            fleet.report(endpoint, failure.attempt, &failure.text);
+        }
+        if !repeated {
+            self.failed_at.push(endpoint.id);
+        }
+        blamed
+    }
+
+    /// Lets the request wait for another attempt: without any backend during a pause, or else
+    /// without the one that failed it.
+    fn wait_again(&mut self, position: RequeuePosition, pause: Duration) {
+        self.request.returned();
+        if pause == Duration::ZERO {
+            self.request.requeue(position);
+            self.narrow_for = (position == RequeuePosition::Back).then_some(DETOUR_MOST);
+        } else {
+            self.request.set_aside(position);
+            self.narrow_for = Some(pause);
+        }
+    }
+
+    /// Waits until the request may go to a backend; after a failure only to some at first.
+    async fn admitted(&mut self) -> Result<Admitted, Refused> {
+        if let Some(narrow) = self.narrow_for.take() {
+            let admitted = Box::pin(self.request.admitted());
+            match tokio::time::timeout(narrow, admitted).await {
+                Ok(outcome) => return outcome,
+                Err(_) => self.request.widen(),
+            }
+        }
+        self.request.admitted().await
+    }
+
+    /// Names the last failure to a client that waited in vain after it.
+    fn explained(&self, refused: Refused) -> Refused {
+        let Refused { fault, retry_after } = refused;
+        let fault = match &self.last_failure {
+            Some(cause) => fault.after_failure(cause),
+            None => fault,
+        };
+        Refused { fault, retry_after }
+    }
+
+    /// Begins the response. From here on nothing is sent again, so the request's body is freed.
+    fn respond(
+        self: Box<Self>,
+        mut response: Response<UpstreamBody>,
+        admitted: &Admitted,
+    ) -> Response<Box<ResponseBody>> {
+        let mut request = self.request;
+        let first_byte = request.record.response_began(response.status());
+        admitted.endpoint.note(request.begun(), first_byte, request.intent.streamed);
+        // The version of the backend's connection is not that of the client's.
+        *response.version_mut() = Version::HTTP_11;
+        hop_by_hop::strip(response.headers_mut());
+        response_headers::add(response.headers_mut(), &request, admitted);
+        ResponseBody::new(response, request)
+    }
+}
