@@ -77,6 +77,21 @@ fn x03_compressed_bodies_are_bounded_by_what_they_stand_for() {
     gateway.await_idle();
 }
 
+/// A member takes 20 bytes and some microseconds, and stands for nothing.
+#[test]
+fn x03_compressed_bodies_of_many_members_are_refused() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(TWO, &backend);
+    let of_members = |count: usize| {
+        let empty = gzip(b"").repeat(count - 1);
+        gateway.ask(&encoded("gzip", [gzip(BODY.as_bytes()), empty].concat()))
+    };
+    assert_eq!(of_members(1024).status, 200);
+    let refused = of_members(1025);
+    assert_eq!((refused.status, refused.code().as_str()), (400, "invalid_request"));
+    assert!(refused.text().contains("more than 1024 gzip members"), "{}", refused.text());
+}
+
 #[test]
 fn x03_bodies_that_cannot_be_decoded_are_refused_with_a_reason() {
     let backend = Backend::quick();

@@ -29,6 +29,7 @@ mod hold;
 mod hop_by_hop;
 mod ingress;
 mod jitter;
+mod large_bodies;
 mod lazy_timer;
 mod lifecycle;
 mod listener;

@@ -14,6 +14,7 @@ use crate::config::{Config, Source, reload::Reloads};
 use crate::connections::Connections;
 use crate::hold::HoldPlaces;
 use crate::ingress;
+use crate::large_bodies::LargeBodies;
 use crate::observe::Observer;
 use crate::scheduler::Scheduler;
 use crate::upstream::RetryBudget;
@@ -30,6 +31,7 @@ pub(crate) struct State {
     pub(crate) retries: RetryBudget,
     pub(crate) connections: Connections,
     pub(crate) body_memory: Arc<BodyMemory>,
+    pub(crate) large_bodies: LargeBodies,
     pub(crate) hold_places: HoldPlaces,
     /// A name that no other process has.
     instance: String,
@@ -73,6 +75,7 @@ impl State {
             retries: RetryBudget::default(),
             connections: Connections::default(),
             body_memory: Arc::default(),
+            large_bodies: LargeBodies::new(),
             hold_places: HoldPlaces::default(),
             instance: ingress::headers::fresh_id(),
             phase: watch::Sender::new(Phase::Open),

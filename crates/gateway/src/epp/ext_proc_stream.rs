@@ -6,6 +6,7 @@
 //! ends.
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use envoy::ext_proc::processing_request::Request as Message;
 use envoy::ext_proc::{ProcessingRequest, ProcessingResponse};
 use flow::BackendId;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
@@ -23,6 +25,7 @@ use super::response;
 use crate::backend::EndpointAddress;
 use crate::config::Config;
 use crate::ingress;
+use crate::large_bodies;
 use crate::lazy_timer::LazyTimer;
 use crate::reply::{ErrorFormat, Fault, Refused, headers};
 use crate::request::{Admitted, Request, RequestRecord, ResponseTimeout};
@@ -80,8 +83,8 @@ impl ExtProcStream {
         let bodies = head.bodies;
         let mut remove = ingress::headers::control_names(&head.parts.headers);
         let received = rest.body.len();
-        let read = self.request(head, record, std::mem::take(&mut rest.body));
-        let Some((mut request, body)) = read else { return Ok(()) };
+        let read = self.request(head, record, mem::take(&mut rest.body));
+        let Some((mut request, body)) = read.await else { return Ok(()) };
         if request.intent.decoded {
             remove.push(ingress::headers::BODY_ENCODING.to_string());
         }
@@ -117,16 +120,23 @@ impl ExtProcStream {
     }
 
     /// Reads the intent of the request. Refuses a request that cannot be read.
-    fn request(
+    async fn request(
         &self,
-        head: RequestHead,
+        mut head: RequestHead,
         mut record: RequestRecord,
         body: Bytes,
     ) -> Option<(Box<Request>, Bytes)> {
-        let RequestHead { parts, subset, bodies, .. } = head;
         record.bytes_in = body.len() as u64;
         let draw = record.arrived.nanos();
-        match ingress::read_anything(&self.config, &parts, body, draw) {
+        let read = if large_bodies::is_large(&head.parts.headers, body.len()) {
+            let config = Arc::clone(&self.config);
+            let read = move |parts: &Parts| ingress::read_anything(&config, parts, body, draw);
+            Box::pin(self.state.large_bodies.read(&mut head.parts, read)).await
+        } else {
+            ingress::read_anything(&self.config, &head.parts, body, draw)
+        };
+        let RequestHead { parts, subset, bodies, .. } = head;
+        match read {
             Ok((mut intent, body)) => {
                 // Tokens that are not seen cannot be counted.
                 intent.streamed &= bodies != ResponseBodies::Hidden;
@@ -166,7 +176,7 @@ impl ExtProcStream {
         (due, timeout): (Instant, ResponseTimeout),
         mut response: ObservedResponse,
     ) -> Result<(), Status> {
-        let mut timer = std::mem::take(&mut self.timer);
+        let mut timer = mem::take(&mut self.timer);
         let begins = async {
             self.send(request).await;
             let mut more = true;

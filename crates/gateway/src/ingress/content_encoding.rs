@@ -1,18 +1,28 @@
 //! Compressed request bodies. A backend gets them decoded, because most model servers read plain
 //! JSON alone, and the gateway has to read them in any case.
 
+use std::fmt;
 use std::io::Read;
 
 use bytes::Bytes;
-use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use flate2::bufread::{DeflateDecoder, GzDecoder, ZlibDecoder};
 
 use crate::reply::Fault;
+
+/// The most parts of a gzip body. Each costs some microseconds, even if it stands for nothing.
+const MEMBERS_MAX: usize = 1024;
 
 /// An encoding that is decoded here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentEncoding {
     Gzip,
     Deflate,
+}
+
+/// The decoded bytes, and the most that there may be.
+struct Decoded {
+    bytes: Vec<u8>,
+    limit: usize,
 }
 
 // === impl ContentEncoding ===
@@ -31,12 +41,14 @@ impl ContentEncoding {
     /// Decodes a body. The size is limited while it is decoded: a small body can stand for a
     /// thousand times as many bytes.
     pub(super) fn decode(self, body: &[u8], limit: usize) -> Result<Bytes, Fault> {
+        let mut decoded = Decoded { bytes: Vec::new(), limit };
         match self {
-            Self::Gzip => read(MultiGzDecoder::new(body), limit),
-            Self::Deflate if is_zlib(body) => read(ZlibDecoder::new(body), limit),
+            Self::Gzip => gunzip(body, &mut decoded)?,
+            Self::Deflate if is_zlib(body) => decoded.read(ZlibDecoder::new(body))?,
             // Some clients leave out the frame that the name stands for.
-            Self::Deflate => read(DeflateDecoder::new(body), limit),
+            Self::Deflate => decoded.read(DeflateDecoder::new(body))?,
         }
+        Ok(decoded.bytes.into())
     }
 }
 
@@ -46,14 +58,33 @@ fn is_zlib(body: &[u8]) -> bool {
     first & 0x0F == 8 && u16::from_be_bytes([first, second]).is_multiple_of(31)
 }
 
-fn read(decoder: impl Read, limit: usize) -> Result<Bytes, Fault> {
-    let mut decoded = Vec::new();
-    let most = (limit as u64).saturating_add(1);
-    if let Err(error) = decoder.take(most).read_to_end(&mut decoded) {
-        return Err(Fault::InvalidRequest(format!("The body cannot be decoded: {error}.")));
+/// A gzip body is one member after another (RFC 1952).
+fn gunzip(mut body: &[u8], decoded: &mut Decoded) -> Result<(), Fault> {
+    for _ in 0..MEMBERS_MAX {
+        let mut member = GzDecoder::new(body);
+        decoded.read(&mut member)?;
+        body = member.into_inner();
+        if body.is_empty() {
+            return Ok(());
+        }
     }
-    if decoded.len() > limit {
-        return Err(Fault::BodyTooLarge(limit));
+    Err(undecodable(&format!("it has more than {MEMBERS_MAX} gzip members")))
+}
+
+fn undecodable(reason: &dyn fmt::Display) -> Fault {
+    Fault::InvalidRequest(format!("The body cannot be decoded: {reason}."))
+}
+
+// === impl Decoded ===
+
+impl Decoded {
+    fn read(&mut self, decoder: impl Read) -> Result<(), Fault> {
+        let most = (self.limit - self.bytes.len()) as u64 + 1;
+        let read = decoder.take(most).read_to_end(&mut self.bytes);
+        read.map_err(|error| undecodable(&error))?;
+        if self.bytes.len() > self.limit {
+            return Err(Fault::BodyTooLarge(self.limit));
+        }
+        Ok(())
     }
-    Ok(decoded.into())
 }

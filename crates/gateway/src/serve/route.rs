@@ -14,14 +14,15 @@ use super::local_api::Local;
 use super::response_writer::{Content, Reply};
 use super::worker::Worker;
 use super::{dispatch_pages, local_api, models, queue_status, request_body};
-use crate::admin;
 use crate::body_memory::Reservation;
+use crate::config::Config;
 use crate::ingress::headers::is_preflight;
 use crate::ingress::path::{self, Api, RequestKind, Route};
 use crate::ingress::{self, Intent};
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
 use crate::reply::{ErrorFormat, Fault, Refused, error, headers};
 use crate::request::{Request, RequestRecord};
+use crate::{admin, large_bodies};
 
 /// Responds to a request.
 pub(super) async fn answer(
@@ -80,24 +81,23 @@ async fn proxy(
     work: (Api, RequestKind),
 ) -> Response<Content> {
     let config = worker.state.config.load_full();
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let format = ErrorFormat::of(parts.uri.path());
     let shares_connection = parts.version == Version::HTTP_2;
     let write_limit = config.server.write_timeout;
     let observer = Arc::clone(&worker.state.observer);
     let mut record = RequestRecord::begin(&parts, worker.state.clock, observer);
     let read = match request_body::collect(body, &config.server, &worker.state).await {
-        Ok((body, mut reservation)) => {
-            let received = body.len();
-            record.bytes_in = received as u64;
-            let read = ingress::read(work, &config, &parts, body, record.arrived.nanos());
-            read.and_then(|(intent, body)| {
-                if intent.decoded {
-                    let more = body.len().saturating_sub(received);
-                    reservation.more(more, config.server.bodies_limit)?;
-                }
-                Ok((intent, body, reservation))
-            })
+        Ok(body) => {
+            record.bytes_in = body.0.len() as u64;
+            let draw = record.arrived.nanos();
+            if large_bodies::is_large(&parts.headers, body.0.len()) {
+                let config = Arc::clone(&config);
+                let read = move |parts: &Parts| read(&config, (parts, work), body, draw);
+                Box::pin(worker.state.large_bodies.read(&mut parts, read)).await
+            } else {
+                read(&config, (&parts, work), body, draw)
+            }
         }
         Err(fault) => Err(fault),
     };
@@ -129,6 +129,22 @@ async fn proxy(
         Ok(response) => response.map(Content::Relayed),
         Err(refused) => refusal(&refused, format, &request_id),
     }
+}
+
+/// Reads a request. Its body may hold more memory when it has been decoded.
+fn read(
+    config: &Config,
+    (parts, work): (&Parts, (Api, RequestKind)),
+    (body, mut reservation): (Bytes, Reservation),
+    draw: u64,
+) -> Result<(Box<Intent>, Bytes, Reservation), Fault> {
+    let received = body.len();
+    let (intent, body) = ingress::read(work, config, parts, body, draw)?;
+    if intent.decoded {
+        let more = body.len().saturating_sub(received);
+        reservation.more(more, config.server.bodies_limit)?;
+    }
+    Ok((intent, body, reservation))
 }
 
 fn upstream_request(
