@@ -82,7 +82,7 @@ const FLOW: &[Room] = &[
 const GATEWAY: &[Room] = &[
     ("clock", &[]),
     ("task", &[]),
-    ("hold", &[]),
+    ("places", &[]),
     ("hop_by_hop", &[]),
     ("connections", &[]),
     ("lazy_timer", &[]),
@@ -101,7 +101,7 @@ const GATEWAY: &[Room] = &[
     ("scheduler", &["clock", "ingress", "reply"]),
     ("batch_api", &["clock", "config", "ingress", "reply", "task"]),
     ("backend", &["clock", "config", "jitter", "prometheus_parser", "scheduler", "upstream"]),
-    ("observe", &["backend", "clock", "config", "gates", "hold"]),
+    ("observe", &["backend", "clock", "config", "gates", "places"]),
     (
         "state",
         &[
@@ -110,7 +110,7 @@ const GATEWAY: &[Room] = &[
             "clock",
             "config",
             "connections",
-            "hold",
+            "places",
             "ingress",
             "large_bodies",
             "observe",
@@ -125,7 +125,7 @@ const GATEWAY: &[Room] = &[
             "backend",
             "clock",
             "config",
-            "hold",
+            "places",
             "ingress",
             "observe",
             "reply",

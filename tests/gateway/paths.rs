@@ -120,6 +120,18 @@ fn x01_reads_reach_a_busy_backend_without_the_queue() {
 }
 
 #[test]
+fn x03_the_number_of_reads_at_one_time_is_bounded() {
+    let backend = Backend::held();
+    let gateway = Gateway::before(ONE, &backend);
+    let reads: Vec<Call> = (0..256).map(|_| gateway.send(&HttpRequest::get("/api/ps"))).collect();
+    backend.await_running(256);
+    gateway.ask(&HttpRequest::get("/api/ps")).refused(503, "overloaded");
+    backend.open();
+    assert!(reads.into_iter().all(|read| read.finish().status == 200));
+    assert_eq!(gateway.ask(&HttpRequest::get("/api/ps")).status, 200);
+}
+
+#[test]
 fn x01_a_read_takes_another_backend_or_fails_at_once() {
     let (broken, good) = (
         Backend::start(|_| ScriptedResponse::json(500, "{}")),

@@ -37,7 +37,7 @@ use http::{HeaderValue, Method};
 
 use crate::backend::Attempt;
 use crate::config::settings::Log;
-use crate::hold::HoldUsage;
+use crate::places::PlacesUsage;
 use access_log::AccessLog;
 use backend_counters::{BackendCounters, CountersByBackend};
 use labels::ModelLabels;
@@ -234,7 +234,7 @@ impl Observer {
         &self,
         snapshot: &Snapshot,
         named: &IdNames<'_>,
-        hold: HoldUsage,
+        hold: PlacesUsage,
     ) -> String {
         let mut text = MetricsText::default();
         let scrape = Scrape {

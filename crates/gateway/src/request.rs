@@ -17,8 +17,8 @@ use flow::{ModelId, Span, Time};
 
 use crate::backend::{BegunRequest, EndpointAddress};
 use crate::config::Config;
-use crate::hold::HoldPlace;
 use crate::ingress::{self, Intent};
+use crate::places::Place;
 use crate::scheduler::Permit;
 use crate::state::State;
 
@@ -45,7 +45,9 @@ pub(crate) struct Request {
     /// Since when it waits outside the core's count: for an unknown model, or after an attempt.
     waits_since: Option<Time>,
     /// Its place while it waits for a configured model that no backend listed.
-    hold_place: Option<HoldPlace>,
+    hold_place: Option<Place>,
+    /// Its place among the requests that only read.
+    read_place: Option<Place>,
 }
 
 // === impl Request ===
@@ -71,6 +73,7 @@ impl Request {
             model: None,
             waits_since: None,
             hold_place: None,
+            read_place: None,
         })
     }
 

@@ -12,10 +12,10 @@ use crate::body_memory::BodyMemory;
 use crate::clock::Clock;
 use crate::config::{Config, Source, reload::Reloads};
 use crate::connections::Connections;
-use crate::hold::HoldPlaces;
 use crate::ingress;
 use crate::large_bodies::LargeBodies;
 use crate::observe::Observer;
+use crate::places::Places;
 use crate::scheduler::Scheduler;
 use crate::upstream::RetryBudget;
 
@@ -32,7 +32,8 @@ pub(crate) struct State {
     pub(crate) connections: Connections,
     pub(crate) body_memory: Arc<BodyMemory>,
     pub(crate) large_bodies: LargeBodies,
-    pub(crate) hold_places: HoldPlaces,
+    pub(crate) hold_places: Places,
+    pub(crate) read_places: Places,
     /// A name that no other process has.
     instance: String,
     phase: watch::Sender<Phase>,
@@ -76,7 +77,8 @@ impl State {
             connections: Connections::default(),
             body_memory: Arc::default(),
             large_bodies: LargeBodies::new(),
-            hold_places: HoldPlaces::default(),
+            hold_places: Places::default(),
+            read_places: Places::default(),
             instance: ingress::headers::fresh_id(),
             phase: watch::Sender::new(Phase::Open),
         })

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use flow::identity::{Attribute, ClassRule};
-use flow::{Band, Bounds, Cascade, FlowClass, Order, ResolvedModel};
+use flow::{Band, Bounds, Cascade, FlowClass, Order, ResolvedModel, Span};
 
 use super::BATCH_QUEUE;
 use super::settings::dispatch::{Capacity, GateSettings, Queue};
@@ -78,7 +78,18 @@ impl Summary<'_> {
         writeln!(f, ", admission {admission}")?;
         let Hold { ttl, capacity } = self.0.hold;
         write!(f, "          {capacity} in all for configured models without a backend")?;
-        writeln!(f, ", {} each", show_span(ttl))
+        writeln!(f, ", {} each", show_span(ttl))?;
+        self.slo_ttft().map_or(Ok(()), |text| writeln!(f, "          {text}"))
+    }
+
+    /// The objectives of the bands; `None` if there are none.
+    fn slo_ttft(&self) -> Option<String> {
+        let objectives = &self.0.flow.objectives;
+        let set = |band: &Band| objectives[*band as usize] != Span::FOREVER;
+        let show =
+            |band: Band| format!("{} {}", spelling(band), show_span(objectives[band as usize]));
+        let bands: Vec<String> = Band::DESCENDING.into_iter().filter(set).map(show).collect();
+        (!bands.is_empty()).then(|| format!("objective to the first token: {}", bands.join(", ")))
     }
 
     fn bounds(&self) -> String {
@@ -110,7 +121,11 @@ impl Summary<'_> {
             return None;
         }
         let least = reserve.least(Band::Critical);
-        Some(format!("up to {percent} % of the places, at least {least} for critical requests"))
+        let places = (1.0 / reserve.share_max()).ceil();
+        Some(format!(
+            "up to {percent} % of the places, at least {least} for critical requests; \
+             none of fewer than {places} places"
+        ))
     }
 
     fn bands(&self) -> String {
@@ -252,7 +267,7 @@ fn show_gate(gate: &GateSettings) -> String {
     shown + &format!(", a share of {} left to other work", gate.baseline)
 }
 
-fn show_span(span: flow::Span) -> String {
+fn show_span(span: Span) -> String {
     show_duration(clock::duration(span))
 }
 

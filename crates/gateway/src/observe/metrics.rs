@@ -24,7 +24,7 @@ use super::labels::{ModelLabels, ModelNames};
 use super::model_counters::ModelCounters;
 use super::prometheus_writer::{Family, MetricType, MetricsText, Pair};
 use super::snapshot::Snapshot;
-use crate::hold::HoldUsage;
+use crate::places::PlacesUsage;
 
 pub(super) use self::process::write as write_process;
 
@@ -39,7 +39,7 @@ type Targets = BTreeMap<ModelId, Arc<str>>;
 pub(super) struct Scrape<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) named: &'a IdNames<'a>,
-    pub(super) hold: HoldUsage,
+    pub(super) hold: PlacesUsage,
     pub(super) model_labels: &'a ModelLabels,
     pub(super) backends: &'a CountersByBackend,
     /// Whether the families of llm-d's picker are written too.

@@ -211,14 +211,15 @@ impl Fault {
             Self::QueueDisabled => "All backends are busy and queueing is off: try again later.",
             Self::ShuttingDown => "The gateway is shutting down: try again, elsewhere if you can.",
             Self::WaitTooLong => {
-                "The wait would be longer than the request may wait: try again later."
+                "The wait would be longer than the objective, the deadline or the time to live of \
+                 the request allows: try again later."
             }
             Self::NoBackend => "No backend for the request was found yet: try again later.",
             Self::NoBackendInSubset => "The subset has no backend of this model: try again later.",
-            Self::Overloaded => "Too many connections or too many bytes at once: try again later.",
+            Self::Overloaded => "Too many connections, reads or bytes at once: try again later.",
             Self::ClientClosed => "The client closed the connection.",
             Self::DeadlineExceeded => {
-                "The deadline that the request gave has passed: allow it more time."
+                "The request would miss the deadline that it gave: allow it more time."
             }
             Self::NoSuchPath => "There is nothing at this path: the API begins with /v1/ or /api/.",
             Self::NoSuchPage => {

@@ -16,6 +16,9 @@ use crate::ingress;
 use crate::reply::{Fault, Refused};
 use crate::scheduler::{Grant, Permit, QueueView, Target};
 
+/// The most requests at one time that only read. They are not queued, so nothing else bounds them,
+/// and a gateway that is its own backend would send each of them to itself without end.
+const READS_MAX: usize = 256;
 /// When to try again while no backend is there: no queue says when one will come.
 const RETRY_WITHOUT_BACKEND: Span = Span::from_secs(5);
 
@@ -72,6 +75,10 @@ impl Request {
     fn admitted_directly(&mut self) -> Result<Admitted, Refused> {
         if self.state.is_closing() {
             return Err(Fault::ShuttingDown.into());
+        }
+        if self.read_place.is_none() {
+            let place = self.state.read_places.take(READS_MAX);
+            self.read_place = Some(place.ok_or(Fault::Overloaded)?);
         }
         let model = match self.lookup() {
             Lookup::Known(model) => model,

@@ -25,6 +25,8 @@ pub(super) struct Queue {
 /// The watermark where only another key of the bounds is given.
 const WATERMARK: f64 = 2.0;
 const DEVIATION: f64 = 0.1;
+/// The objective of requests in order of arrival: a person at a chat notices more.
+const SLO_TTFT: Duration = Duration::from_secs(2);
 
 /// The keys of the bands, from best-effort to critical.
 const BAND_KEYS: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
@@ -39,9 +41,9 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         refuse_hopeless: section.get("refuse_hopeless"),
         existing_flows_may_exceed_total: section.get("existing_flows_may_exceed_total"),
         idle_flows_max: section.get("idle_flows_max"),
-        objectives: objectives(section),
         ..Settings::default()
     };
+    settings.objectives = objectives(section, settings.order);
     settings.default_class.capacity = section.get("flow_capacity");
     settings.default_class.ttl = clock::span(section.get("queue_ttl"));
     let hold =
@@ -51,7 +53,29 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         settings.order = by_session(section, settings.order);
     }
     let (parts, cost) = (flows::parts(section), section.get("cost"));
+    notice_mistakes(section, &settings, (&parts, &session_parts));
     Queue { settings, parts, session_parts, cost, hold }
+}
+
+/// Notes values that are valid and hardly meant.
+fn notice_mistakes(
+    section: &Section<'_>,
+    settings: &Settings,
+    (parts, session_parts): (&[Attribute], &[SessionPart]),
+) {
+    let is_late =
+        |objective: &Span| *objective != Span::FOREVER && *objective > settings.default_class.ttl;
+    if settings.objectives.iter().any(is_late) {
+        let what = "is longer than queue_ttl: a request leaves the queue before it is late";
+        section.notice("slo_ttft", what);
+    }
+    let is_part = |part: &SessionPart| match part {
+        SessionPart::Session => false,
+        SessionPart::Attribute(part) => parts.contains(part),
+    };
+    if !session_parts.is_empty() && session_parts.iter().all(is_part) {
+        section.notice("session_by", "has no effect: each flow has one session by queue.flow_by");
+    }
 }
 
 /// The order of a flow whose sessions share its grants: each of them is first come, first served.
@@ -64,10 +88,15 @@ fn by_session(section: &Section<'_>, order: Order) -> Order {
     Order::Session
 }
 
-/// The wanted time to first token of each band. Best-effort work has none of its own accord.
-fn objectives(section: &Section<'_>) -> [Span; BANDS] {
+/// The wanted time to first token of each band. Best-effort work has none of its own accord, and
+/// an order by workload or deadline is not changed by an objective that the operator did not set.
+fn objectives(section: &Section<'_>, order: Order) -> [Span; BANDS] {
     let bands = section.section("slo_ttft_by_band");
-    let all: Duration = section.get("slo_ttft");
+    let usual = match order {
+        Order::Fifo | Order::Session => SLO_TTFT,
+        Order::Workload | Order::Deadline => Duration::ZERO,
+    };
+    let all: Duration = section.given("slo_ttft").unwrap_or(usual);
     let mut objectives = BAND_KEYS.map(|key| bands.given(key).unwrap_or(all));
     objectives[Band::BestEffort as usize] = bands.given("best_effort").unwrap_or(Duration::ZERO);
     objectives.map(flows::objective)
@@ -102,8 +131,13 @@ pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
 
 /// The places that are kept free. The schema has checked the share.
 fn reserve(section: &Section<'_>) -> ReserveLimits {
-    let least = [0, 0, 0, section.get("reserve_min")];
-    ReserveLimits::new(least, section.get("reserve_share_max")).unwrap_or_default()
+    let (least, share) = (section.get("reserve_min"), section.get("reserve_share_max"));
+    // The default is one.
+    if share == 0.0 && least > 1 {
+        section.notice("reserve_min", "has no effect: reserve_share_max is 0");
+    }
+    let least = [0, 0, 0, least];
+    ReserveLimits::new(least, share).unwrap_or_default()
 }
 
 /// Any of the keys fixes the bounds. Without one they are automatic.

@@ -113,7 +113,7 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
              request that cannot make it gets 503 at once. A client may state its own objective. \
              0s: the order alone counts, whatever clients state.",
         )
-        .default("2s"),
+        .unset("`2s`; none with the orders deadline and workload"),
         key(
             "slo_ttft_by_band",
             Table(&SLO_TTFT_BY_BAND),

@@ -240,6 +240,42 @@ fn q08_the_time_to_live_is_configured() {
     assert!(bad("[queue]\nqueue_ttl = 0")[0].contains("allowed is 1ms to 1d"));
 }
 
+/// An objective sends requests that missed it behind others, which no order of the operator's own
+/// says.
+#[test]
+fn w03_an_order_of_the_operators_own_has_no_objective_unless_one_is_set() {
+    let two = [Span::FOREVER, Span::from_secs(2), Span::from_secs(2), Span::from_secs(2)];
+    assert_eq!(good("").flow.objectives, two);
+    assert_eq!(good("[queue]\nsession_by = ['session']").flow.objectives, two);
+    for order in ["workload", "deadline"] {
+        let config = good(&format!("[queue]\norder = '{order}'"));
+        assert_eq!(config.flow.objectives, [Span::FOREVER; 4], "{order}");
+        let config = good(&format!("[queue]\norder = '{order}'\nslo_ttft = '2s'"));
+        assert_eq!(config.flow.objectives, two, "{order}");
+    }
+}
+
+#[test]
+fn o03_values_of_the_queue_that_are_hardly_meant_are_noted() {
+    let rows = [
+        ("[queue]\nslo_ttft = 2000", "queue.slo_ttft is longer than queue_ttl"),
+        ("[queue]\nslo_ttft_by_band = { high = '1m' }", "queue.slo_ttft is longer"),
+        (
+            "[queue]\nflow_by = ['header:x-team']\nsession_by = ['header:x-team']",
+            "queue.session_by has no effect",
+        ),
+        ("[controller]\nreserve_min = 2", "controller.reserve_min has no effect"),
+    ];
+    for (text, what) in rows {
+        let notices = good(text).notices;
+        let noted = notices.iter().any(|notice| notice.text.starts_with(what));
+        assert!(noted, "{text}: {notices:?}");
+    }
+    let meant = "[queue]\nslo_ttft = '30s'\nsession_by = ['session']\n\
+                 [controller]\nreserve_min = 0";
+    assert!(good(meant).notices.is_empty(), "{:?}", good(meant).notices);
+}
+
 #[test]
 fn p02_objectives_have_bands_by_any_sources_name() {
     let names = [

@@ -7,13 +7,13 @@ use flow::{BANDS, Counters};
 
 use super::live_requests::LiveCounts;
 use super::{CountersByModel, add_pair, add_used};
-use crate::hold::HoldUsage;
 use crate::observe::BAND_NAMES;
 use crate::observe::labels::ModelNames;
 use crate::observe::model_counters;
 use crate::observe::outcome::{PUSH_ERRORS, QUEUE_TIMEOUT};
 use crate::observe::prometheus_writer::{MetricType, MetricsText};
 use crate::observe::snapshot::Snapshot;
+use crate::places::PlacesUsage;
 
 /// Label values of a pair of counters.
 const STAGES: [&str; 2] = ["waiting", "in_flight"];
@@ -99,7 +99,7 @@ fn write_state(text: &mut MetricsText, snapshot: &Snapshot) {
 }
 
 /// Writes how many requests wait for a model without a backend.
-pub(super) fn write_hold(text: &mut MetricsText, hold: HoldUsage) {
+pub(super) fn write_hold(text: &mut MetricsText, hold: PlacesUsage) {
     let help = "Requests that wait for a configured model that no backend listed when they came.";
     text.family("held_requests", MetricType::Gauge, help).add(&[], hold.taken);
     let help = "The limit of held requests.";

@@ -59,7 +59,7 @@ fn eventful() -> String {
     let backends = [0, 1].map(|id| BackendSupply::new(flow::BackendId(id), vec![ModelId(id)]));
     core.supply(&backends, Time::ZERO);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    observer.metrics(&snapshot, &named, crate::hold::HoldUsage::default())
+    observer.metrics(&snapshot, &named, crate::places::PlacesUsage::default())
 }
 
 #[test]
@@ -177,7 +177,8 @@ fn a_gateway_that_has_seen_nothing_writes_a_text_that_can_be_read() {
     let mut core = Controller::new(Settings::default());
     let named = named(&[], &[]);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    let samples = parsed(&observer.metrics(&snapshot, &named, crate::hold::HoldUsage::default()));
+    let samples =
+        parsed(&observer.metrics(&snapshot, &named, crate::places::PlacesUsage::default()));
     assert_eq!(samples["nexus_queue_depth"], 0.0);
     assert_eq!(samples["tidegate_queue_saturation{band=\"normal\"}"], 0.0);
     assert_eq!(samples["tidegate_headroom_requests{band=\"normal\"}"], 1000.0);

@@ -10,7 +10,7 @@ fn series(observer: &Observer, models: &[&str]) -> std::collections::BTreeMap<St
     let mut core = Controller::new(Settings::default());
     let named = named(&[], models);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    parsed(&observer.metrics(&snapshot, &named, crate::hold::HoldUsage::default()))
+    parsed(&observer.metrics(&snapshot, &named, crate::places::PlacesUsage::default()))
 }
 
 #[test]
@@ -98,7 +98,8 @@ fn backends_beyond_the_bound_are_summed_up() {
     core.supply(&(0..1200).map(supply).collect::<Vec<_>>(), Time::ZERO);
     let named = named(&listed, &["llama"]);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    let samples = parsed(&observer.metrics(&snapshot, &named, crate::hold::HoldUsage::default()));
+    let samples =
+        parsed(&observer.metrics(&snapshot, &named, crate::places::PlacesUsage::default()));
     let failed = ["result=\"failed\""];
     assert_eq!(sum(&samples, "tidegate_backend_attempts_total", &failed), 1200.0);
     assert_eq!(sum(&samples, "tidegate_backend_ready", &[]), 1200.0);

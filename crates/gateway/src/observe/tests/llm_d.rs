@@ -35,7 +35,7 @@ fn text(llm_d: bool) -> String {
     ended(&Record { band: None, ..served("", "") });
     ended(&Record { band: Some(Band::Critical), ..refused("llama", "queue_timeout", 503) });
     let snapshot = observer.snapshot(&mut busy(), Time::ZERO, &named);
-    observer.metrics(&snapshot, &named, crate::hold::HoldUsage::default())
+    observer.metrics(&snapshot, &named, crate::places::PlacesUsage::default())
 }
 
 #[test]

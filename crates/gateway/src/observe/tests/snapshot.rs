@@ -136,7 +136,11 @@ impl Ledger {
 
     fn scrape(&mut self) -> BTreeMap<String, f64> {
         let snapshot = self.observer.snapshot(&mut self.core, self.now, &self.named);
-        parsed(&self.observer.metrics(&snapshot, &self.named, crate::hold::HoldUsage::default()))
+        parsed(&self.observer.metrics(
+            &snapshot,
+            &self.named,
+            crate::places::PlacesUsage::default(),
+        ))
     }
 
     fn count(&self, which: impl Fn(&Known) -> bool) -> f64 {

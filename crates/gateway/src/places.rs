@@ -1,47 +1,46 @@
-//! The places of requests that wait for a configured model without a backend.
-//!
-//! Such waits are long, so they have a bound of their own beside the capacities of the queue.
+//! Places for requests that the capacities of the queue do not bound: those that wait for a
+//! configured model without a backend, and those that only read and pass the queue by.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of places taken.
 #[derive(Debug, Default)]
-pub(crate) struct HoldPlaces {
+pub(crate) struct Places {
     taken: Arc<AtomicUsize>,
 }
 
 /// The place of one request, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct HoldPlace {
+pub(crate) struct Place {
     taken: Arc<AtomicUsize>,
 }
 
 /// How many places are taken, of how many.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HoldUsage {
+pub(crate) struct PlacesUsage {
     pub(crate) taken: usize,
     pub(crate) capacity: usize,
 }
 
-// === impl HoldPlaces ===
+// === impl Places ===
 
-impl HoldPlaces {
+impl Places {
     /// Takes a place, if fewer than `capacity` are taken.
-    pub(crate) fn take(&self, capacity: usize) -> Option<HoldPlace> {
+    pub(crate) fn take(&self, capacity: usize) -> Option<Place> {
         let next = |taken: usize| (taken < capacity).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
-        Some(HoldPlace { taken: Arc::clone(&self.taken) })
+        Some(Place { taken: Arc::clone(&self.taken) })
     }
 
-    pub(crate) fn usage(&self, capacity: usize) -> HoldUsage {
-        HoldUsage { taken: self.taken.load(Ordering::Relaxed), capacity }
+    pub(crate) fn usage(&self, capacity: usize) -> PlacesUsage {
+        PlacesUsage { taken: self.taken.load(Ordering::Relaxed), capacity }
     }
 }
 
-// === impl HoldPlace ===
+// === impl Place ===
 
-impl Drop for HoldPlace {
+impl Drop for Place {
     fn drop(&mut self) {
         self.taken.fetch_sub(1, Ordering::Relaxed);
     }
