@@ -506,6 +506,14 @@ fn the_map_of_requirements_names_tests_that_exist() {
         };
         assert!(agrees, "{id}: {} does not agree with its proof", row.status);
     }
+    let (_, details) = map.split_once("## Details of these promises").unwrap();
+    let (details, _) = details.split_once("## O.").unwrap();
+    let names =
+        details.lines().filter_map(|line| line.rsplit('|').nth(1)?.trim().strip_prefix('`'));
+    for name in names.flat_map(|names| names.split(['`', ',', ' '])).filter(|name| !name.is_empty())
+    {
+        assert!(sources.contains(&format!("fn {name}(")), "no test is called {name}");
+    }
 }
 
 /// The map has one row for every requirement of the source, and no other rows.

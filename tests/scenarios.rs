@@ -161,6 +161,7 @@ fn a_standing_queue_keeps_its_limits() {
 fn bursts_are_waited_through() {
     keeps_cases("overload/bursts-waited.toml", "6");
     keeps(&root().join("scenarios/overload/bursts-on-off.toml"), Some(0.7));
+    keeps(&root().join("scenarios/overload/burst-beside-traffic.toml"), Some(0.9));
 }
 
 /// One engine and one trace here; `make overload` plays sixteen of them with five seeds.
