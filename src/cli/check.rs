@@ -16,7 +16,7 @@ use super::source::Flags;
 /// file. If there are problems, it prints all of them, each with its line, its key and the
 /// allowed values, and exits with 1.
 ///
-/// Warnings are about values that are allowed but hardly meant so, such as a model name whose
+/// Warnings are about values that are allowed but probably a mistake, such as a model name whose
 /// target no backend serves, or a flow rule that never applies. They go to standard
 /// error and do not change the exit code.
 ///

@@ -1,4 +1,4 @@
-//! Configurations that cannot work, and configurations that work but are hardly meant so.
+//! Configurations that cannot work, and valid values that are probably a mistake.
 
 use std::fs;
 

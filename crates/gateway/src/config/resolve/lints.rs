@@ -1,4 +1,4 @@
-//! Notices about configurations that can be used, but are hardly meant so.
+//! Notices about values that are valid, but probably a mistake.
 //!
 //! Every notice is certain. Models, clients and addresses that only a running gateway can know give
 //! none, and neither do sections with a problem, whose meaning is not known yet.

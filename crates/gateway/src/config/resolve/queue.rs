@@ -25,7 +25,7 @@ pub(super) struct Queue {
 /// The watermark where only another key of the bounds is given.
 const WATERMARK: f64 = 2.0;
 const DEVIATION: f64 = 0.1;
-/// The objective of requests in order of arrival: a person at a chat notices more.
+/// The objective of requests in order of arrival, chosen for chats.
 const SLO_TTFT: Duration = Duration::from_secs(2);
 
 /// The keys of the bands, from best-effort to critical.
@@ -57,7 +57,7 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
     Queue { settings, parts, session_parts, cost, hold }
 }
 
-/// Notes values that are valid and hardly meant.
+/// Notes values that are valid, but probably a mistake.
 fn notice_mistakes(
     section: &Section<'_>,
     settings: &Settings,
@@ -88,8 +88,8 @@ fn by_session(section: &Section<'_>, order: Order) -> Order {
     Order::Session
 }
 
-/// The wanted time to first token of each band. Best-effort work has none of its own accord, and
-/// an order by workload or deadline is not changed by an objective that the operator did not set.
+/// The objective of each band. Best-effort requests have none by default, and an order by workload
+/// or deadline is not changed by an objective that the operator did not set.
 fn objectives(section: &Section<'_>, order: Order) -> [Span; BANDS] {
     let bands = section.section("slo_ttft_by_band");
     let usual = match order {

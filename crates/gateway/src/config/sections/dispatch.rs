@@ -30,7 +30,9 @@ pub(in crate::config) const DISPATCH: SectionSchema = SectionSchema::new(
             count(1, 1000),
             "Failures until a message becomes a dead letter; an overload is not a failure.",
         )
-        .unset("the deadline of the message, or 20 while its target answers other messages")
+        .unset(
+            "no limit until the deadline of the message; 20 if its target answers other messages",
+        )
         .restart(),
         key(
             "backoff",

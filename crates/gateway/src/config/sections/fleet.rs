@@ -133,8 +133,9 @@ pub(in crate::config) const RETRY: SectionSchema = SectionSchema::new(
         key(
             "share",
             number(0.0, 10.0),
-            "Repeated attempts of such requests, for each first attempt of any request. The \
-             budget is one for all flows.",
+            "The budget of repeated attempts after such failures: how many of them each new \
+             request pays for. 0.2 allows one repeated attempt for five requests. All flows share \
+             one budget, which holds 100 attempts at the start and at most.",
         )
         .default("0.2"),
     ],

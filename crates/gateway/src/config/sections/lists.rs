@@ -14,9 +14,9 @@ pub(in crate::config) const FLOWS: SectionSchema = SectionSchema::new(
             "match",
             Map(&Text(&NOT_EMPTY)),
             "Patterns by name; all must match, and at least one is needed. `*` stands for any \
-             characters. A name is any that `queue.flow_by` could have. If `queue.flow_by` does \
-             not have it, requests with other values are in the same flow; only `queue_ttl` is \
-             then certain.",
+             characters. A name is one that `queue.flow_by` may have, such as `model` or \
+             `header:NAME`. If `queue.flow_by` does not have it, matching and other requests \
+             share a flow; then only `queue_ttl` and `slo_ttft` apply to each request on its own.",
         )
         .required(),
         key("weight", number(0.01, 1000.0), "The share of service.").default("1"),
@@ -24,8 +24,12 @@ pub(in crate::config) const FLOWS: SectionSchema = SectionSchema::new(
             .unset("`queue.flow_capacity`"),
         key("queue_ttl", UP_TO_A_DAY, "The longest time that a request waits.")
             .unset("`queue.queue_ttl`"),
-        key("slo_ttft", OBJECTIVE, "The wanted time to the first token; 0s is none.")
-            .unset("that of the band"),
+        key(
+            "slo_ttft",
+            OBJECTIVE,
+            "The objective for the time to the first token, in all bands of the flow; 0s is none.",
+        )
+        .unset("that of the band"),
         key("max_in_flight", CAPACITY, "Requests at all backends at once.").unset("no limit"),
         key("max_in_flight_per_backend", CAPACITY, "Requests at one backend at once.")
             .unset("no limit"),
@@ -77,8 +81,9 @@ pub(in crate::config) const OBJECTIVES: SectionSchema = SectionSchema::new(
     ],
 )
 .doc(
-    "Objectives and their bands; each entry has `band` or `priority`. The objective header of a \
-     request may also be such a number itself, so that priorities need no entries.",
+    "Names for bands, as in llm-d; these objectives have nothing to do with `queue.slo_ttft`. Each \
+     entry has `band` or `priority`. The objective header of a request may also be such a number \
+     itself, so that priorities need no entries.",
 );
 
 pub(in crate::config) const BAND_RULES: SectionSchema = SectionSchema::new(

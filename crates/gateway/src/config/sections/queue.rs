@@ -12,14 +12,13 @@ use crate::schema::{NOT_EMPTY, Range, SectionSchema, ValueType, key, words};
 /// Requests that may wait, or be in flight.
 pub(super) const CAPACITY: ValueType = count(1, CAPACITY_MAX as u64);
 
-/// A wanted time to the first token; 0 is none.
+/// An objective for the time to the first token; 0 is none.
 pub(super) const OBJECTIVE: ValueType = duration(Duration::ZERO, DAY);
 const SLO_TTFT: &str = "`queue.slo_ttft`";
 
 const BY_EVENTS: &str =
     "has no effect: requests leave the queue when there is room, not by polling";
-pub(super) const BY_DEADLINES: &str =
-    "has no effect: each deadline has its own timer, nothing is swept";
+pub(super) const BY_DEADLINES: &str = "has no effect: there is no periodic cleanup";
 
 pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
     "queue",
@@ -59,8 +58,8 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         key(
             "hold_capacity",
             count(0, CAPACITY_MAX as u64),
-            "Requests that wait so, over all models. They also count in the other capacities. 0 \
-             means that such a request gets 503 at once.",
+            "The largest number of requests that wait like this, over all models. They also count \
+             in the other capacities. 0 means that such a request gets 503 at once.",
         )
         .default("100"),
         key(
@@ -75,14 +74,22 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             "session_by",
             Texts(&NOT_EMPTY),
             "The parts that tell the sessions (or agents) of a flow apart: session, model, \
-             target_model, workload, fairness_id or header:NAME. The sessions of a flow then share \
-             its grants by cost, and only these: a session that a client invents divides the share \
-             of its own flow. `session` is what the request names in X-Session-Id, \
-             prompt_cache_key, session or user. An empty list means one line for each flow.",
+             target_model, workload, fairness_id or header:NAME. The sessions of a flow take \
+             turns, weighted by cost. A client that invents sessions takes turns from its own \
+             flow only, not from other flows. `session` is what the request names in \
+             X-Session-Id, prompt_cache_key, session or user. An empty list means that sessions \
+             do not matter.",
         )
         .default("[]"),
-        key("order", Keyword(words::<Order>), "The order of requests inside a flow.")
-            .default("fifo"),
+        key(
+            "order",
+            Keyword(words::<Order>),
+            "The order of requests inside a flow. `deadline`: the request whose wait ends first \
+             goes first, by its time to live or its client's deadline. `workload`: by urgency \
+             (see `[workload]`). If requests have an objective (see `slo_ttft`), the order \
+             applies to the fresh requests and then to the late ones.",
+        )
+        .default("fifo"),
         key("cost", Keyword(words::<Cost>), "What a request costs its flow.").default("requests"),
         key("admission", Keyword(words::<Admission>), "Which requests may wait.").default("all"),
         key(
@@ -93,9 +100,9 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
                 example: "weights such as { critical = 70, high = 15, normal = 10, \
                           best_effort = 5 }",
             },
-            "How bands share: the highest band first, or by weights (see below). In a full queue \
-             weights keep the places of a band from high and normal requests, not from critical \
-             ones.",
+            "How bands share: the highest band first, or by weights (see below). With weights, \
+             each band also keeps its share of the waiting places of a full queue. Critical \
+             requests may take these places, high and normal requests may not.",
         )
         .default("strict"),
         key(
@@ -107,17 +114,18 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         key(
             "slo_ttft",
             OBJECTIVE,
-            "The wanted time to the first token of critical, high and normal requests. Inside a \
-             flow, requests that can still make it go first; the others are served behind them, \
-             when there is room. If the requests of a flow have stood in line for a minute, a \
-             request that cannot make it gets 503 at once. A client may state its own objective. \
-             0s: the order alone counts, whatever clients state.",
+            "The objective of critical, high and normal requests: the target for the time to the \
+             first token. Inside a flow, requests that can still meet their objective are fresh \
+             and go first. The others are late and are served behind them, when there is room. If \
+             a flow has had waiting requests without a pause for 60 s, a new request that would \
+             be late gets 503 at once. A client may state its own objective. With 0s there is no \
+             objective: `order` alone decides, and headers of clients do not change that.",
         )
         .unset("`2s`; none with the orders deadline and workload"),
         key(
             "slo_ttft_by_band",
             Table(&SLO_TTFT_BY_BAND),
-            "Objectives of single bands instead of `slo_ttft` (see below).",
+            "The objectives of single bands instead of `slo_ttft` (see below).",
         ),
         key(
             "existing_flows_may_exceed_total",
@@ -158,7 +166,7 @@ const SLO_TTFT_BY_BAND: SectionSchema = SectionSchema::new(
         key("best_effort", OBJECTIVE, "The objective of best-effort requests.").unset("none"),
     ],
 )
-.doc("The wanted time to the first token by band; 0s is none.");
+.doc("The objective for the time to the first token, by band; 0s is none.");
 
 pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
     "controller",
@@ -166,7 +174,7 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
         key(
             "watermark_per_backend",
             Number(Range::above(0.0, 1e9)),
-            "The stock that each backend should hold.",
+            "The stock that each backend should hold: its requests in flight, or their tokens.",
         )
         .unset("automatic; 2 where another key fixes the bounds"),
         key(
@@ -198,16 +206,18 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
         key(
             "reserve_share_max",
             Number(Range::closed(0.0, 0.5)),
-            "The largest share of a backend's places that is kept free for requests that must not \
-             wait: those of higher bands, and of flows that hold less than their share. 0 keeps \
-             none. Without a watermark, places are kept once the metrics of the model server show \
-             how many there are.",
+            "The largest share of the backends' places that is kept free for requests that must \
+             not wait: those of higher bands, and of flows that hold less than their share. If \
+             this share is less than one place, none is kept. 0.1875 was measured \
+             (docs/OVERLOAD.md); 0 keeps none. With automatic bounds, places are kept once the \
+             metrics of the model server show how many there are.",
         )
         .default("0"),
         key(
             "reserve_min",
             count(0, 1000),
-            "The fewest places that are kept free for critical requests, within that share.",
+            "The fewest places that are kept free for critical requests, within \
+             `reserve_share_max`.",
         )
         .default("1"),
     ],
@@ -223,10 +233,12 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
     "How much work the backends may hold. Without any of the first four keys the bounds are \
      automatic: Tidegate finds for each backend how much it can take. Any of the four fixes the \
      bounds for all backends.\n\n\
-     Bounds are real numbers, and a request starts while the stock is below the bound. A watermark \
-     of 1 lets requests bypass an empty queue below 1.1, which is two requests; a watermark of 2, \
-     below 2.2, which is three. Where the number must be exact, set `upper_bound_per_backend` to \
-     the watermark.",
+     A request starts if the stock of all ready backends together is below their bounds. While the \
+     queue is empty the upper bound counts, and while requests wait the lower bound. They are 10 \
+     % above and 10 % below the watermark, and their sum is rounded up. Example: with a watermark \
+     of 8 and two backends, 18 requests run while the queue is empty, and 15 while requests wait. \
+     If the number must be exact, set the watermark and both bounds to the same number, such as \
+     the `--max-num-seqs` of vLLM.",
 );
 
 pub(in crate::config) const WORKLOAD: SectionSchema = SectionSchema::new(
