@@ -135,10 +135,9 @@ fn read_as(
     draw: u64,
 ) -> Result<(Box<Intent>, Bytes), Fault> {
     let controls = ControlHeaders::of(&parts.headers);
-    let (mut body, decoded) = plain(kind, &controls, body, config.server.body_limit)?;
-    if let Some(name) = deployment {
-        body = json_body::with_model(body, &name)?;
-    }
+    let encoding = encoding(kind, &controls, &parts.headers)?;
+    let (body, decoded) = plain(encoding, body, config.server.body_limit)?;
+    let body = with_deployment(body, deployment)?;
     let (fields, named) = look(kind, &controls, &body)?;
     let model = named.as_ref().map(|named| named.name.as_ref());
     let resolved = model.and_then(|model| config.names.resolve(model, draw));
@@ -217,14 +216,21 @@ fn rewritten(
     }
 }
 
+/// The body with the model that the path names, if it names one.
+fn with_deployment(body: Bytes, deployment: Option<String>) -> Result<Bytes, Fault> {
+    match deployment {
+        Some(name) => json_body::with_model(body, &name),
+        None => Ok(body),
+    }
+}
+
 /// The body without its encoding and its mark of UTF-8, and whether it was encoded.
 fn plain(
-    kind: RequestKind,
-    controls: &ControlHeaders<'_>,
+    encoding: Option<ContentEncoding>,
     body: Bytes,
     limit: usize,
 ) -> Result<(Bytes, bool), Fault> {
-    let encoding = encoding(kind, controls)?.filter(|_| !body.is_empty());
+    let encoding = encoding.filter(|_| !body.is_empty());
     let decoded = match encoding {
         Some(encoding) => encoding.decode(&body, limit)?,
         None => body,
@@ -236,9 +242,12 @@ fn plain(
 fn encoding(
     kind: RequestKind,
     controls: &ControlHeaders<'_>,
+    headers: &HeaderMap,
 ) -> Result<Option<ContentEncoding>, Fault> {
     let Some(name) = controls.content_encoding.and_then(text) else { return Ok(None) };
-    let encoding = ContentEncoding::of(name);
+    // Several headers are several encodings, one after the other.
+    let is_single = headers.get_all(headers::BODY_ENCODING).iter().count() == 1;
+    let encoding = ContentEncoding::of(name).filter(|_| is_single);
     let is_plain = name.is_empty() || name.eq_ignore_ascii_case("identity");
     if encoding.is_none() && !is_plain && kind.needs_model() {
         return Err(Fault::UnsupportedEncoding(name.chars().take(40).collect()));
