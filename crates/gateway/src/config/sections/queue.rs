@@ -234,11 +234,11 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
      automatic: Tidegate finds for each backend how much it can take. Any of the four fixes the \
      bounds for all backends.\n\n\
      A request starts if the stock of all ready backends together is below their bounds. While the \
-     queue is empty the upper bound counts, and while requests wait the lower bound. They are 10 \
-     % above and 10 % below the watermark, and their sum is rounded up. Example: with a watermark \
-     of 8 and two backends, 18 requests run while the queue is empty, and 15 while requests wait. \
-     If the number must be exact, set the watermark and both bounds to the same number, such as \
-     the `--max-num-seqs` of vLLM.",
+     queue is empty the upper bound counts, and while requests wait the lower bound. By default \
+     they are 10 % above and 10 % below the watermark. Their sum is rounded up. Example: with a \
+     watermark of 8 and two backends, 18 requests run while the queue is empty, and 15 while \
+     requests wait. If the number must be exact, set the watermark and both bounds to the same \
+     number, such as the `--max-num-seqs` of vLLM.",
 );
 
 pub(in crate::config) const WORKLOAD: SectionSchema = SectionSchema::new(
