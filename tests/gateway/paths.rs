@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::call::Response;
+use crate::support::call::{Response, value};
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::{Backend, Call, Gateway, HttpRequest, Nowhere, ScriptedResponse, chat};
 
@@ -40,6 +40,23 @@ fn x01_probes_and_the_version_have_their_usual_paths() {
     assert_eq!(gateway.get("/readyz").json()["ready"], true);
     let version = gateway.get("/version");
     assert_eq!(version.json(), json!({"version": env!("CARGO_PKG_VERSION")}));
+}
+
+/// Ollama's command line asks for the root before each command.
+#[test]
+fn x01_the_root_says_that_the_gateway_runs() {
+    let backend = busy();
+    let gateway = Gateway::before(TWO, &backend);
+    let response = gateway.get("/");
+    assert_eq!((response.status, response.text().as_str()), (200, "Tidegate is running"));
+    assert_eq!(response.header("content-type"), Some("text/plain; charset=utf-8"));
+    let head = gateway.send(&other("HEAD", "/")).head();
+    assert_eq!((head.status, value(&head.headers, "content-length")), (200, Some("19")));
+    let options = gateway.ask(&other("OPTIONS", "/"));
+    assert_eq!(allowed(&options), (204, vec!["GET", "HEAD", "OPTIONS"]));
+    let work = gateway.ask(&other("POST", "/"));
+    assert_eq!(allowed(&work), (405, vec!["GET", "HEAD", "OPTIONS"]));
+    assert!(backend.seen().is_empty());
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub(crate) enum Route {
     Tags,
     /// Ollama's version.
     Version,
+    /// The path `/`, by which clients of Ollama see that a server runs.
+    Root,
     /// One model; [`card_id`] gives its name.
     ModelCard,
     /// The Batch API.
@@ -72,6 +74,7 @@ pub(crate) enum AdminPage {
     Version,
 }
 
+const ROOT: &str = "/";
 const CARDS: &str = "/v1/models/";
 
 /// The methods of a path that only changes something.
@@ -107,6 +110,8 @@ fn route(method: &Method, path: &str) -> Result<Route, Fault> {
         return Ok(if *method == Method::OPTIONS { Route::Options } else { route });
     }
     let api = match path {
+        ROOT if *method == Method::OPTIONS => return Ok(Route::Options),
+        ROOT => return Ok(Route::Root),
         _ if path.starts_with("/v1/") || ENGINE_PATHS.contains(&path) => Api::OpenAi,
         _ if path.starts_with("/api/") => Api::Ollama,
         _ if path.starts_with(azure::PREFIX) => return classify_azure(method, path),
@@ -146,7 +151,7 @@ pub(crate) fn is_read(method: &Method) -> bool {
 
 /// Whether a path is one of the API, not of a page.
 pub(crate) fn is_api(path: &str) -> bool {
-    AdminPage::at(path).is_none() && dispatch::at(&Method::GET, path).is_none()
+    path != ROOT && AdminPage::at(path).is_none() && dispatch::at(&Method::GET, path).is_none()
 }
 
 /// The path and query at a backend, where they are not those of the request.

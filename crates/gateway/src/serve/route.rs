@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Method, Request as HttpRequest, Response, Version};
+use http::{HeaderValue, Method, Request as HttpRequest, Response, StatusCode, Version};
+use http_body_util::Full;
 use hyper::body::Incoming;
 
 use super::connection::Serving;
@@ -20,7 +21,7 @@ use crate::ingress::headers::is_preflight;
 use crate::ingress::path::{self, Api, RequestKind, Route};
 use crate::ingress::{self, Intent};
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
-use crate::reply::{ErrorFormat, Fault, Refused, error, headers};
+use crate::reply::{ErrorFormat, Fault, Refused, content, error, headers};
 use crate::request::{Request, RequestRecord};
 use crate::{admin, large_bodies};
 
@@ -44,6 +45,7 @@ pub(super) async fn answer(
         }
         Ok(Route::Tags) if doors.api => Content::whole(models::tags(state)),
         Ok(Route::Version) if doors.api => Content::whole(admin::version()),
+        Ok(Route::Root) if doors.api => Content::whole(root(request.method())),
         // The response that follows a preflight has the backend's headers, so it must have, too.
         Ok(Route::Options)
             if doors.api && path::is_api(path) && is_preflight(request.headers()) =>
@@ -72,6 +74,15 @@ pub(super) async fn answer(
     };
     let response = if head_only { Content::head_only(response) } else { response };
     Ok(Reply::new(response, serving))
+}
+
+/// The page at `/`, in the form of Ollama's.
+fn root(method: &Method) -> Response<Full<Bytes>> {
+    if !path::is_read(method) {
+        return error::response(&Fault::MethodNotAllowed(error::READ_METHODS).into());
+    }
+    let text = Bytes::from_static(b"Tidegate is running");
+    content(StatusCode::OK, "text/plain; charset=utf-8", text)
 }
 
 /// Sends a request to a backend when the scheduler admits it.
