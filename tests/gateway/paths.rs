@@ -148,6 +148,51 @@ fn x03_the_number_of_reads_at_one_time_is_bounded() {
     assert_eq!(gateway.ask(&HttpRequest::get("/api/ps")).status, 200);
 }
 
+/// Ollama's command line sends `model` as an empty text and the name in the older field.
+#[test]
+fn x01_the_description_of_a_model_does_not_wait() {
+    let backend = || {
+        Backend::start(|seen| match seen.path.as_str() {
+            "/api/show" => ScriptedResponse::json(200, "{\"details\":{}}"),
+            _ => ScriptedResponse::ok().held(),
+        })
+    };
+    let (one, two) = (backend(), backend());
+    let entry = |id: &str, backend: &Backend, model: &str| {
+        let url = format!("url = \"http://{}\"", backend.address());
+        format!("[[backends]]\nid = \"{id}\"\n{url}\nmodels = [\"{model}\"]\n")
+    };
+    let alias = "[[models]]\nname = \"alias\"\ntargets = [\"n\"]\n";
+    let entries = entry("one", &one, "m") + &entry("two", &two, "n");
+    let gateway = Gateway::start(&format!("{ONE}{alias}{entries}"));
+    let running = [gateway.send(&chat("m")), gateway.send(&chat("n"))];
+    one.await_running(1);
+    two.await_running(1);
+    let waiting = gateway.enqueue(&chat("n"), 0);
+    let show =
+        |body: serde_json::Value| gateway.ask(&HttpRequest::post("/api/show", body.to_string()));
+    for (body, used, sent) in [
+        (json!({"model": "m"}), "one", json!({"model": "m"})),
+        (json!({"model": "n", "name": ""}), "two", json!({"model": "n", "name": ""})),
+        (json!({"name": "n", "verbose": true}), "two", json!({"name": "n", "verbose": true})),
+        (json!({"model": "", "name": "m"}), "one", json!({"model": "", "name": "m"})),
+        (json!({"model": "", "name": "alias"}), "two", json!({"model": "", "name": "n"})),
+        (json!({"model": "alias"}), "two", json!({"model": "n"})),
+    ] {
+        let response = show(body.clone());
+        assert_eq!(response.status, 200, "{body}: {}", response.text());
+        assert_eq!(response.header("x-backend-used"), Some(used), "{body}");
+        let backend = if used == "one" { &one } else { &two };
+        assert_eq!(backend.seen().last().unwrap().json(), sent);
+    }
+    assert_eq!(show(json!({"model": "x"})).json()["code"], "model_not_found");
+    assert_eq!(show(json!({"model": "", "name": ""})).status, 400);
+    assert_eq!(gateway.metrics().sum("tidegate_offers_total"), 3.0, "only the chats");
+    [&one, &two].into_iter().for_each(Backend::open);
+    assert!(running.into_iter().chain([waiting]).all(|call| call.finish().status == 200));
+    gateway.await_idle();
+}
+
 #[test]
 fn x01_a_read_takes_another_backend_or_fails_at_once() {
     let (broken, good) = (

@@ -102,7 +102,8 @@ pub(crate) fn read(
     body: Bytes,
     draw: u64,
 ) -> Result<(Box<Intent>, Bytes), Fault> {
-    let direct = path::is_read(&parts.method) || parts.method == Method::OPTIONS;
+    let reads = path::is_read(&parts.method) || work.1 == RequestKind::Description;
+    let direct = reads || parts.method == Method::OPTIONS;
     if direct && headers::asks_for_websocket(&parts.headers) {
         return Err(Fault::UpgradeNotSupported);
     }
@@ -272,7 +273,11 @@ fn look<'a>(
 ) -> Result<(BodyFields<'a>, Option<ModelName<'a>>), Fault> {
     if kind.needs_model() {
         let fields = json_body::parse(body)?;
-        let Some(named) = fields.model()? else {
+        let named = match kind {
+            RequestKind::Description => fields.described_model()?,
+            _ => fields.model()?,
+        };
+        let Some(named) = named else {
             let text = "'model' is missing: name the model.";
             return Err(Fault::InvalidModel(text.into()));
         };

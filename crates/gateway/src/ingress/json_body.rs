@@ -19,6 +19,8 @@ use crate::reply::Fault;
 #[derive(Debug, Default)]
 pub(super) struct BodyFields<'a> {
     model: ModelField<'a>,
+    /// Ollama's older field for the model.
+    name: Option<JsonString<'a>>,
     pub(super) stream: Option<bool>,
     /// The limit of output tokens.
     pub(super) output: Option<u64>,
@@ -163,6 +165,18 @@ impl<'a> BodyFields<'a> {
         Ok(Some(ModelName { name, place, form: NameEncoding::Json }))
     }
 
+    /// The model that Ollama should describe. Older clients give it as `name`, and leave `model` out
+    /// or empty.
+    pub(super) fn described_model(&self) -> Result<Option<ModelName<'a>>, Fault> {
+        let model = self.model()?;
+        if model.as_ref().is_some_and(|model| !model.name.is_empty()) {
+            return Ok(model);
+        }
+        let older = self.name.as_ref().and_then(|text| Some((text.read()?, text.place())));
+        let older = older.map(|(name, place)| ModelName { name, place, form: NameEncoding::Json });
+        Ok(older.or(model))
+    }
+
     fn limit(&mut self, said: Scalar) {
         self.output = self.output.into_iter().chain(said.number()).min();
     }
@@ -170,7 +184,8 @@ impl<'a> BodyFields<'a> {
     /// Reads the value of a key.
     fn take(&mut self, key: &str, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
         match key {
-            "model" => self.name(scanner)?,
+            "model" => self.take_model(scanner)?,
+            "name" => self.take_name(scanner)?,
             "stream" => self.stream = small(scanner)?.bool_value(),
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" | "n_predict" => {
                 self.limit(small(scanner)?);
@@ -188,7 +203,15 @@ impl<'a> BodyFields<'a> {
         Ok(())
     }
 
-    fn name(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
+    fn take_name(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
+        match scanner.value()? {
+            JsonValue::String(text) => self.name = Some(text.checked()?),
+            value => PromptSize::default().add_value(value, scanner)?,
+        }
+        Ok(())
+    }
+
+    fn take_model(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), ScanError> {
         let model = match scanner.value()? {
             JsonValue::String(text) => ModelField::Text(text),
             value => {

@@ -58,6 +58,8 @@ pub(crate) enum RequestKind {
     Completion,
     Response,
     Embedding,
+    /// Ollama's description of a model: a read, although the model stands in a body.
+    Description,
     /// Any other path. It is forwarded, with a model if its body names one.
     Other,
 }
@@ -195,6 +197,7 @@ fn kind(method: &Method, path: &str) -> RequestKind {
         "/v1/completions" | "/api/generate" => RequestKind::Completion,
         "/v1/responses" => RequestKind::Response,
         "/v1/embeddings" | "/api/embed" | "/api/embeddings" => RequestKind::Embedding,
+        "/api/show" => RequestKind::Description,
         _ => RequestKind::Other,
     }
 }

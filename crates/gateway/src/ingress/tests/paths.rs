@@ -24,7 +24,7 @@ fn x01_every_path_of_the_surface_leads_somewhere() {
         (post, "/api/generate", proxied(Api::Ollama, RequestKind::Completion)),
         (post, "/api/embed", proxied(Api::Ollama, RequestKind::Embedding)),
         (post, "/api/embeddings", proxied(Api::Ollama, RequestKind::Embedding)),
-        (post, "/api/show", proxied(Api::Ollama, RequestKind::Other)),
+        (post, "/api/show", proxied(Api::Ollama, RequestKind::Description)),
         (post, "/tokenize", proxied(Api::OpenAi, RequestKind::Other)),
         (post, "/score", proxied(Api::OpenAi, RequestKind::Other)),
         (
