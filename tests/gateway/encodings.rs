@@ -57,6 +57,42 @@ fn x01_compressed_bodies_reach_the_backend_decoded() {
     }
 }
 
+/// The body of a call that the gateway answers itself is decoded as well.
+#[test]
+fn x01_compressed_calls_of_the_batch_api_are_decoded_within_the_same_bounds() {
+    let limits = "[server]\nbody_limit = \"1MiB\"\nbodies_limit = \"2MiB\"\n";
+    let gateway = Gateway::launch(&format!("{limits}[batch]\nfolder = \"batches\"\n"));
+    let body = b"{\"input_file_id\":\"file-0\",\"endpoint\":\"/v1/completions\",\
+        \"completion_window\":\"24h\"}";
+    let marked = [b"\xEF\xBB\xBF", &body[..]].concat();
+    let large = [&body[..], " ".repeat(1 << 19).as_bytes()].concat();
+    let ask = |encoding: &str, body: Vec<u8>| {
+        let ask = HttpRequest::post("/v1/batches", body);
+        gateway.ask(&ask.header("Content-Encoding", encoding))
+    };
+    for (encoding, body) in [
+        ("identity", body.to_vec()),
+        ("identity", marked.clone()),
+        ("gzip", gzip(body)),
+        ("gzip", gzip(&marked)),
+        ("deflate", zlib(body)),
+        ("deflate", raw_deflate(body)),
+        ("gzip", gzip(&large)),
+    ] {
+        // The body was read: it names a file, which there is not.
+        let response = ask(encoding, body).json();
+        assert_eq!(response["error"]["param"], "input_file_id", "{encoding}: {response}");
+    }
+    let refused = |encoding: &str, body: Vec<u8>| {
+        let response = ask(encoding, body);
+        (response.status, response.code())
+    };
+    let bomb = gzip(&vec![b' '; 50 << 20]);
+    assert_eq!(refused("gzip", bomb), (413, "body_too_large".into()));
+    assert_eq!(refused("gzip", body.to_vec()), (400, "invalid_request".into()));
+    assert_eq!(refused("br", body.to_vec()), (415, "unsupported_encoding".into()));
+}
+
 #[test]
 fn x03_compressed_bodies_are_bounded_by_what_they_stand_for() {
     let backend = Backend::held();

@@ -136,7 +136,7 @@ fn read_as(
     draw: u64,
 ) -> Result<(Box<Intent>, Bytes), Fault> {
     let controls = ControlHeaders::of(&parts.headers);
-    let encoding = encoding(kind, &controls, &parts.headers)?;
+    let encoding = encoding(kind.needs_model(), &controls, &parts.headers)?;
     let (body, decoded) = plain(encoding, body, config.server.body_limit)?;
     let body = with_deployment(body, deployment)?;
     let (fields, named) = look(kind, &controls, &body)?;
@@ -225,6 +225,12 @@ fn with_deployment(body: Bytes, deployment: Option<String>) -> Result<Bytes, Fau
     }
 }
 
+/// The body of a call that the gateway answers itself, decoded like that of any other request.
+pub(crate) fn decoded(headers: &HeaderMap, body: Bytes, limit: usize) -> Result<Bytes, Fault> {
+    let encoding = encoding(true, &ControlHeaders::of(headers), headers)?;
+    Ok(plain(encoding, body, limit)?.0)
+}
+
 /// The body without its encoding and its mark of UTF-8, and whether it was encoded.
 fn plain(
     encoding: Option<ContentEncoding>,
@@ -239,9 +245,9 @@ fn plain(
     Ok((without_bom(decoded), encoding.is_some()))
 }
 
-/// How the body has to be decoded. An unknown encoding is an error if the path needs a model.
+/// How the body has to be decoded. An unknown encoding is an error if the gateway needs the body.
 fn encoding(
-    kind: RequestKind,
+    needed: bool,
     controls: &ControlHeaders<'_>,
     headers: &HeaderMap,
 ) -> Result<Option<ContentEncoding>, Fault> {
@@ -250,7 +256,7 @@ fn encoding(
     let is_single = headers.get_all(headers::BODY_ENCODING).iter().count() == 1;
     let encoding = ContentEncoding::of(name).filter(|_| is_single);
     let is_plain = name.is_empty() || name.eq_ignore_ascii_case("identity");
-    if encoding.is_none() && !is_plain && kind.needs_model() {
+    if encoding.is_none() && !is_plain && needed {
         return Err(Fault::UnsupportedEncoding(name.chars().take(40).collect()));
     }
     Ok(encoding)

@@ -36,7 +36,8 @@ pub(super) async fn answer(
         (Err(fault), _) => Err(fault),
         (Ok(batches), BatchCall::Upload) => upload(state, batches, (parts, body), received).await,
         (Ok(batches), BatchCall::Create) => {
-            let (bytes, _held) = request_body::collect(body, &config.server, state).await?;
+            let collected = request_body::collect_decoded(&parts.headers, body, state).await;
+            let (bytes, _held) = collected?;
             batches.answer(call, sender, &bytes, clock::moment()).await
         }
         (Ok(batches), _) => batches.answer(call, sender, &Bytes::new(), clock::moment()).await,

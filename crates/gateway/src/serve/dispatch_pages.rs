@@ -120,8 +120,7 @@ async fn act(
         let what = "Send it with the header Content-Type: application/json.";
         return Err(Fault::InvalidRequest(what.into()));
     }
-    let config = state.config.load_full();
-    let (body, _held) = request_body::collect(body, &config.server, state).await?;
+    let (body, _held) = request_body::collect_decoded(&parts.headers, body, state).await?;
     let selection: DeadLetterSelection = serde_json::from_slice(&body).map_err(|error| {
         let what = format!("Select dead letters with {{\"queue\": …}}: {error}.");
         Fault::InvalidRequest(what)

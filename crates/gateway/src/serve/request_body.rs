@@ -7,6 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http::{HeaderMap, Request};
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -16,6 +18,7 @@ use crate::body_memory::Reservation;
 use crate::config::settings::Server;
 use crate::reply::Fault;
 use crate::state::State;
+use crate::{ingress, large_bodies};
 
 /// The most memory that is allocated for a body before it has come: a client may announce anything.
 const TRUSTED: usize = 256 << 10;
@@ -93,6 +96,27 @@ pub(super) async fn collect(
         () = tokio::time::sleep(server.body_timeout) => Err(Fault::RequestTimeout),
         () = state.closing() => Err(Fault::ShuttingDown),
     }
+}
+
+/// Collects the body of a call that the gateway answers itself, and decodes it.
+pub(super) async fn collect_decoded(
+    headers: &HeaderMap,
+    body: Incoming,
+    state: &State,
+) -> Result<Whole, Fault> {
+    let config = state.config.load_full();
+    let (body, mut held) = collect(body, &config.server, state).await?;
+    let (received, limit) = (body.len(), config.server.body_limit);
+    let body = if large_bodies::is_large(headers, received) {
+        let mut head = Request::new(()).into_parts().0;
+        head.headers.clone_from(headers);
+        let read = move |head: &Parts| ingress::decoded(&head.headers, body, limit);
+        Box::pin(state.large_bodies.read(&mut head, read)).await?
+    } else {
+        ingress::decoded(headers, body, limit)?
+    };
+    held.more(body.len().saturating_sub(received), config.server.bodies_limit)?;
+    Ok((body, held))
 }
 
 /// The output of `work` if two polls are enough.
