@@ -224,6 +224,53 @@ fn r05_power_and_a_named_backend_are_honoured() {
     assert_eq!(gateway.ask(&read).header("x-backend-used"), Some("fast"));
 }
 
+/// Other pickers read these numbers as decimals, so clients write them so.
+#[test]
+fn r05_latency_limits_may_have_decimals() {
+    let (fast, frugal) = (Backend::quick(), Backend::quick());
+    let gateway = fast_and_frugal(&fast, &frugal, TWO);
+    let used = |name: &str, value: &str| {
+        let answer = gateway.ask(&chat("m").header(name, value));
+        answer.header("x-backend-used").unwrap().to_owned()
+    };
+    for name in ["x-slo-ttft-ms", "x-llm-d-slo-ttft-ms", "X-Max-Latency-Ms"] {
+        for value in ["200.0", "150.5", "1e2", "200"] {
+            assert_eq!(used(name, value), "fast", "{name}: {value}");
+        }
+        for value in ["1e3", "-200.0", "nan", "inf", "-inf", "1e999", "0x10", "200,5", "200 ms"] {
+            assert_eq!(used(name, value), "frugal", "{name}: {value}");
+        }
+    }
+    let logged = chat("m").header("x-slo-ttft-ms", "250.5").header("X-Request-ID", "slo-2");
+    assert_eq!(gateway.ask(&logged).status, 200);
+    eventually("its line", || {
+        let lines = gateway.process.access();
+        let found = |line: &str| line.contains("slo-2") && line.contains("slo_ttft_ms=250.500");
+        if lines.lines().any(found) { Ok(()) } else { Err(lines) }
+    });
+    // Shortly after 1970.
+    let gone = gateway.ask(&chat("m").header("X-Deadline-Ms", "1.5"));
+    assert_eq!((gone.status, gone.code().as_str()), (504, "deadline_exceeded"));
+}
+
+#[test]
+fn r05_a_power_limit_may_have_decimals() {
+    let (fast, frugal) = (Backend::quick(), Backend::quick());
+    let entries = entry("fast", &fast, "power_watts = 9.99\nlatency_ms = 100")
+        + &entry("frugal", &frugal, "power_watts = 3\nlatency_ms = 900");
+    let gateway = Gateway::start(&format!("[router]\nmeasured_latency_share = 0\n{TWO}{entries}"));
+    let used = |watts: &str| {
+        let ask = chat("m").priority("critical").header("X-Max-Power-Watts", watts);
+        gateway.ask(&ask).header("x-backend-used").unwrap().to_owned()
+    };
+    for watts in ["9.98", "3.0", "0.5", "9"] {
+        assert_eq!(used(watts), "frugal", "{watts}");
+    }
+    for watts in ["9.99", "10.0", "1e3", "-1.5", "nan", "inf", "ten"] {
+        assert_eq!(used(watts), "fast", "{watts}");
+    }
+}
+
 /// A request waits for the backend that it names while another one is free.
 #[test]
 fn r05_a_request_waits_for_the_backend_that_it_names() {

@@ -96,7 +96,7 @@ pub struct Ask {
     pub latency_critical: bool,
     /// The power limit of its backend, in watts. It is soft: if no backend is within it, the most
     /// economical is chosen.
-    pub power_max: Option<u32>,
+    pub power_max: Option<f32>,
     /// Whether power counts in its routing as for a best-effort ask.
     pub power_efficient: bool,
     /// A hash of its session inside the flow, for the `session` order; 0 is none, which is a

@@ -76,7 +76,7 @@ pub(crate) struct Intent {
     pub(crate) latency_critical: bool,
     /// The client's objective for the time to a first token.
     pub(crate) slo_ttft: Option<Span>,
-    pub(crate) power_max: Option<u32>,
+    pub(crate) power_max: Option<f32>,
     pub(crate) power_efficient: bool,
     /// The id of the only backend that should serve it.
     pub(crate) target_backend: Option<String>,

@@ -26,7 +26,7 @@ pub struct BackendTraits {
 }
 
 /// What an ask prefers in its backend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RoutePreference {
     /// Its priority.
     pub band: Band,
@@ -36,7 +36,7 @@ pub struct RoutePreference {
     pub latency_critical: bool,
     /// The power limit, in watts. It is soft: if no backend is within it, the most economical is
     /// chosen.
-    pub power_max: Option<u32>,
+    pub power_max: Option<f32>,
     /// Whether power counts as for a best-effort ask, whatever the band. Speed goes before it.
     pub power_efficient: bool,
     /// A hash of the conversation it belongs to.

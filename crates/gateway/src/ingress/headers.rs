@@ -4,6 +4,8 @@
 //! The headers of a request are read in one pass. Looking up each known name would hash about
 //! thirty names per request.
 
+use std::str::FromStr;
+
 use flow::Span;
 use flow::identity::NAME_MAX;
 use http::header::{
@@ -214,8 +216,8 @@ impl<'a> ControlHeaders<'a> {
         self.slo_ttft_ms.into_iter().find_map(millis)
     }
 
-    pub(super) fn power_max(&self) -> Option<u32> {
-        self.power_max_watts.and_then(text)?.parse().ok()
+    pub(super) fn power_max(&self) -> Option<f32> {
+        self.power_max_watts.and_then(text).and_then(decimal)
     }
 
     pub(super) fn power_efficient(&self) -> bool {
@@ -229,7 +231,7 @@ impl<'a> ControlHeaders<'a> {
 
     /// When the client gives up, in milliseconds since 1970.
     pub(super) fn deadline_at(&self) -> Option<u64> {
-        self.deadline_ms.and_then(text)?.parse().ok()
+        millis(self.deadline_ms).map(|since| since.nanos() / 1_000_000)
     }
 
     /// The time until the client gives up.
@@ -252,6 +254,15 @@ fn is_yes(value: Option<&HeaderValue>) -> bool {
     value.and_then(text).is_some_and(yes)
 }
 
+/// A time in milliseconds. It may have decimals, as in the headers of other pickers.
 fn millis(value: Option<&HeaderValue>) -> Option<Span> {
-    value.and_then(text)?.parse().ok().map(Span::from_millis)
+    let text = value.and_then(text)?;
+    let whole = text.parse().ok().map(Span::from_millis);
+    whole.or_else(|| decimal(text).map(|millis: f64| Span::from_secs_f64(millis / 1e3)))
+}
+
+/// A finite number that is not negative.
+fn decimal<T: FromStr + Into<f64> + Copy>(text: &str) -> Option<T> {
+    let is_sound = |number: &T| (0.0..=f64::MAX).contains(&(*number).into());
+    text.parse().ok().filter(is_sound)
 }

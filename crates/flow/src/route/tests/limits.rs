@@ -131,22 +131,22 @@ fn r04_every_reason_is_given_where_it_holds() {
     assert_eq!(choice.reason, RouteReason::BestEffortBalanced, "all draw the same power");
 }
 
-fn drawing(band: Band, watts: u32) -> RoutePreference {
+fn drawing(band: Band, watts: f32) -> RoutePreference {
     RoutePreference { power_max: Some(watts), ..preference(band) }
 }
 
 #[test]
 fn r05_a_power_limit_excludes_backends_that_draw_more() {
-    let choice = pick(&drawing(Band::Critical, 55), &trio());
+    let choice = pick(&drawing(Band::Critical, 55.0), &trio());
     assert_eq!(choice.at, NVIDIA, "a limit that all keep changes nothing");
-    let choice = pick(&drawing(Band::Critical, 54), &trio());
+    let choice = pick(&drawing(Band::Critical, 54.9), &trio());
     assert_ne!(choice.at, NVIDIA);
-    let choice = pick(&drawing(Band::Critical, 11), &trio());
+    let choice = pick(&drawing(Band::Critical, 11.5), &trio());
     assert_eq!((choice.at, choice.reason.text()), (NPU, "only-backend-within-power-limit"));
-    let choice = pick(&drawing(Band::Critical, 2), &trio());
+    let choice = pick(&drawing(Band::Critical, 2.0), &trio());
     assert_eq!((choice.at, choice.reason.text()), (NPU, "power-limit-unmet-most-economical"));
     // Speed goes before power: only the fastest one is within the latency limit.
-    let both = RoutePreference { power_max: Some(2), ..within(Band::Normal, 200) };
+    let both = RoutePreference { power_max: Some(2.0), ..within(Band::Normal, 200) };
     assert_eq!(pick(&both, &trio()).at, NVIDIA);
 }
 

@@ -14,7 +14,7 @@ fn any_preference() -> impl Strategy<Value = RoutePreference> {
     let limit = proptest::option::of((0..2000u64).prop_map(Span::from_millis));
     let session = proptest::option::of(any::<u64>());
     let adapter = proptest::option::of(any::<u32>());
-    let power = (proptest::option::of(0..100u32), any::<bool>());
+    let power = (proptest::option::of(auto(100.0)), any::<bool>());
     (any_band(), limit, any::<bool>(), power, session, adapter).prop_map(
         |(band, latency_max, latency_critical, power, session, adapter)| RoutePreference {
             band,
