@@ -30,6 +30,20 @@ fn r10_a_response_has_the_name_that_the_client_asked_for() {
     gateway.await_idle();
 }
 
+#[test]
+fn r10_a_rewritten_model_that_no_backend_serves_is_named_with_the_requested_one() {
+    let backend = Backend::quick();
+    let gateway = gateway(&backend);
+    let answer = gateway.ask(&chat("m").header("x-gateway-model-name-rewrite", "nope"));
+    assert_eq!((answer.status, answer.code().as_str()), (404, "model_not_found"));
+    let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("'nope'") && message.contains("'m'"), "{message}");
+    assert!(!message.contains("'m' is served by no backend"), "{message}");
+    assert_eq!(answer.json()["error"]["param"], "model");
+    let plain = gateway.ask(&chat("nope")).json()["error"]["message"].to_string();
+    assert!(plain.contains("The model 'nope' is served by no backend"), "{plain}");
+}
+
 /// Only the response's own name is replaced, however it is spaced, and not the names inside.
 #[test]
 fn r10_only_the_models_own_field_is_replaced() {

@@ -36,6 +36,11 @@ pub(crate) enum Fault {
     NoBackendInSubset,
     /// The model's name as far as it can be shown.
     ModelNotFound(String),
+    /// No backend serves the target, which replaces the model that the client named.
+    TargetNotFound {
+        target: String,
+        model: String,
+    },
     /// The request is not valid; the text says why.
     InvalidRequest(String),
     /// The name of the model is not valid; the text says why.
@@ -107,10 +112,18 @@ impl Fault {
         }
     }
 
-    /// The same with the model's name, which the core knows as a number only.
-    pub(crate) fn about(self, model: &str) -> Self {
+    /// No backend serves the target, which most often is the model that the client named.
+    pub(crate) fn model_not_found(model: &str, target: &str) -> Self {
+        if target == model {
+            return Self::ModelNotFound(model.to_owned());
+        }
+        Self::TargetNotFound { target: target.to_owned(), model: model.to_owned() }
+    }
+
+    /// The same with the names of the model and of its target, which the core knows as numbers.
+    pub(crate) fn about(self, model: &str, target: &str) -> Self {
         match self {
-            Self::ModelNotFound(_) => Self::ModelNotFound(model.to_owned()),
+            Self::ModelNotFound(_) => Self::model_not_found(model, target),
             other => other,
         }
     }

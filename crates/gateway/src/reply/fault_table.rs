@@ -29,7 +29,7 @@ impl Fault {
             Self::BackendError(_) | Self::BrokenResponse(_) => "backend_error",
             Self::NoBackend => "no_backend",
             Self::NoBackendInSubset => "no_backend_in_subset",
-            Self::ModelNotFound(_) => "model_not_found",
+            Self::ModelNotFound(_) | Self::TargetNotFound { .. } => "model_not_found",
             Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
             Self::NoSuchPath | Self::NoSuchPage => "not_found",
             Self::MethodNotAllowed(_) => "method_not_allowed",
@@ -71,6 +71,7 @@ impl Fault {
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::BackendError(_) | Self::BrokenResponse(_) => StatusCode::BAD_GATEWAY,
             Self::ModelNotFound(_)
+            | Self::TargetNotFound { .. }
             | Self::NoSuchPath
             | Self::NoSuchPage
             | Self::BatchDisabled
@@ -127,7 +128,9 @@ impl Fault {
     /// Which part of the request is at fault.
     pub(super) const fn param(&self) -> Option<&'static str> {
         match self {
-            Self::InvalidModel(_) | Self::ModelNotFound(_) => Some("model"),
+            Self::InvalidModel(_) | Self::ModelNotFound(_) | Self::TargetNotFound { .. } => {
+                Some("model")
+            }
             Self::InvalidField(field, _) => Some(field),
             Self::FileNotFound(_) | Self::BatchNotFound(_) => Some("id"),
             Self::FileTooLarge(_) => Some("file"),
@@ -176,6 +179,10 @@ impl Fault {
             Self::ModelNotFound(model) if !model.is_empty() => format!(
                 "The model '{model}' is served by no backend: \
                  see GET /v1/models for those there are."
+            ),
+            Self::TargetNotFound { target, model } => format!(
+                "The model '{target}', which replaces '{model}' in this request, is served by no \
+                 backend: see GET /v1/models for those there are."
             ),
             Self::InvalidRequest(what) | Self::InvalidModel(what) => what.clone(),
             Self::InvalidField(_, what) | Self::StorageFull(what) => what.clone(),

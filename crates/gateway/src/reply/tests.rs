@@ -68,6 +68,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
         (Fault::NoBackend, 503, unavailable, "no_backend", none(), ""),
         (Fault::NoBackendInSubset, 503, unavailable, "no_backend_in_subset", none(), ""),
         (Fault::ModelNotFound(what()), 404, invalid, "model_not_found", model(), ""),
+        (Fault::model_not_found("gpt", "llama"), 404, invalid, "model_not_found", model(), ""),
         (
             Fault::InvalidRequest("what is wrong".into()),
             400,
@@ -162,9 +163,9 @@ fn c09_every_refusal_and_eviction_of_the_core_has_one_fault() {
     for (eviction, code) in rows {
         assert_eq!(Fault::from(eviction).code(), code);
     }
-    let named = Fault::from(Refusal::UnknownModel).about("gpt").after(Span::ZERO);
+    let named = Fault::from(Refusal::UnknownModel).about("gpt", "gpt").after(Span::ZERO);
     assert_eq!(named, Fault::ModelNotFound("gpt".into()));
-    let late = Fault::from(Eviction::Expired).about("gpt").after(Span::from_secs(2));
+    let late = Fault::from(Eviction::Expired).about("gpt", "gpt").after(Span::from_secs(2));
     assert_eq!(late, Fault::QueueTimeout(Span::from_secs(2)));
 }
 

@@ -267,7 +267,8 @@ impl Request {
         permit.map_err(|refused| {
             let Refused { fault, retry_after } = refused;
             let intent = &self.intent;
-            let fault = fault.about(intent.model.as_deref().unwrap_or_default());
+            let model = intent.model.as_deref().unwrap_or_default();
+            let fault = fault.about(model, intent.target.as_deref().unwrap_or(model));
             let capacity = ingress::class_of(&self.config, intent.class).capacity;
             let fault = fault.in_flow(&intent.flow, capacity);
             self.retried_late(Refused { fault, retry_after })
@@ -279,7 +280,10 @@ impl Request {
             return NO_BACKEND;
         }
         match &self.intent.model {
-            Some(model) => Fault::ModelNotFound(model.to_string()).into(),
+            Some(model) => {
+                let target = self.intent.target.as_deref().unwrap_or(model);
+                Fault::model_not_found(model, target).into()
+            }
             None => Fault::BackendError("none lists any model".into()).into(),
         }
     }
