@@ -62,12 +62,26 @@ fn x06_check_refuses_one_address_for_the_api_and_the_status_pages() {
         ("127.0.0.1:8500", "127.0.0.1:8500"),
         ("0.0.0.0:8500", "127.0.0.1:8500"),
         ("[::1]:8500", "[::]:8500"),
+        // A socket on [::] takes connections over IPv4, too.
+        ("[::]:8500", "127.0.0.1:8500"),
+        ("127.0.0.1:8500", "[::]:8500"),
+        ("0.0.0.0:8500", "[::]:8500"),
+        ("localhost:8500", "127.0.0.1:8500"),
+        ("0.0.0.0:8500", "localhost:8500"),
+        ("[::ffff:127.0.0.1]:8500", "127.0.0.1:8500"),
     ] {
         let file = format!("[server]\nlisten = '{api}'\n[admin]\nlisten = '{pages}'\n");
-        let expected = format!("t.toml:4: admin.listen is {pages}, which server.listen has");
+        let shown = pages.replace("localhost", "127.0.0.1");
+        let expected = format!("t.toml:4: admin.listen is {shown}, which server.listen has");
         refuses(name, &file, &expected);
     }
-    for (api, pages) in [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:8500", "127.0.0.2:8500")] {
+    for (api, pages) in [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("[::]:0", "127.0.0.1:0"),
+        ("127.0.0.1:8500", "127.0.0.2:8500"),
+        ("[::1]:8500", "127.0.0.1:8500"),
+        ("[::1]:8500", "0.0.0.0:8500"),
+    ] {
         warns(name, &format!("[server]\nlisten = '{api}'\n[admin]\nlisten = '{pages}'\n"), &[]);
     }
 }

@@ -1,6 +1,6 @@
 //! The sections `server`, `admin`, `epp`, `log` and `dbus`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::config::settings::{Admin, Bus, Epp, Log, Server};
 use crate::schema::Section;
@@ -59,9 +59,15 @@ pub(super) fn admin(section: &Section<'_>, api: SocketAddr) -> Admin {
 
 /// Whether no two sockets can listen on both. Port 0 is a free port.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
-    let same = one.ip() == other.ip() || (any && one.is_ipv4() == other.is_ipv4());
+    let ips = (one.ip().to_canonical(), other.ip().to_canonical());
+    let same = ips.0 == ips.1 || includes(ips.0, ips.1) || includes(ips.1, ips.0);
     same && one.port() == other.port() && one.port() != 0
+}
+
+/// Whether a socket on the first address takes connections to the second. One on `[::]` takes those
+/// over IPv4, too.
+fn includes(wide: IpAddr, narrow: IpAddr) -> bool {
+    wide.is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())
 }
 
 pub(in crate::config) fn log(section: &Section<'_>) -> Log {
