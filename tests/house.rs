@@ -101,6 +101,7 @@ const GATEWAY: &[Room] = &[
     ("scheduler", &["clock", "ingress", "reply"]),
     ("batch_api", &["clock", "config", "ingress", "reply", "task"]),
     ("backend", &["clock", "config", "jitter", "prometheus_parser", "scheduler", "upstream"]),
+    ("check", &["backend", "config", "schema"]),
     ("observe", &["backend", "clock", "config", "gates", "places"]),
     (
         "state",

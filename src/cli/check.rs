@@ -20,8 +20,8 @@ use super::source::Flags;
 /// target no backend serves, or a flow rule that never applies. They go to standard
 /// error and do not change the exit code.
 ///
-/// It asks no server. It tries the folder of the Batch API as the user who runs it, so run it as
-/// the user of the gateway.
+/// It asks no server. It tries the folder of the Batch API and reads the endpoints file as the user
+/// who runs it, so run it as the user of the gateway.
 ///
 /// A value is taken from a flag, else from the environment, else from the file, else it is the
 /// default. docs/CONFIGURATION.md describes every key.
@@ -58,7 +58,7 @@ impl Check {
             return Ok(ExitCode::SUCCESS);
         }
         let source = self.flags.source("server.listen", None);
-        let outcome = config::check(&source);
+        let outcome = gateway::check(&source);
         if self.json {
             let json = config::outcome_json(source.file.as_deref(), &outcome, self.all);
             writeln!(out, "{json:#}")?;

@@ -139,6 +139,94 @@ fn x06_check_warns_of_two_backends_at_one_address() {
     let expected = "t.toml:6: backends[1].url is the address of \"b\" too: the server gets the \
                     requests of both, each up to its own bounds";
     warns("check-urls", &again, &[expected]);
+    let local = "[[backends]]\nid = 'b'\nurl = 'http://localhost:8000'\n";
+    let expected = "t.toml:7: backends[1].url is the address of \"a\" too: the server gets the \
+                    requests of both, each up to its own bounds";
+    warns("check-localhost", &format!("{BACKEND}{local}"), &[expected]);
+}
+
+/// `serve` starts without the endpoints of a file that it cannot use, and logs why.
+#[test]
+fn x06_check_warns_of_an_endpoints_file_that_cannot_be_used() {
+    let folder = Folder::new("check-endpoints");
+    let of = |path: &str| format!("[discovery]\nendpoints_file = '{path}'\n{BACKEND}");
+    let entry = |name: &str, address: &str, port: u16| {
+        format!("- {{name: {name}, address: {address}, port: {port}}}\n")
+    };
+    let unknown = "endpoints:\n- {name: b, address: h, port: 1, kind: vlm}\n".to_owned();
+    let twice = format!("endpoints:\n{}{}", entry("b", "h", 1), entry("b", "h", 2));
+    for (content, why) in [
+        ("endpoints: [", ""),
+        ("- a\n", ""),
+        (&unknown, "endpoints[0]: kind \"vlm\" is unknown"),
+        (&twice, "endpoints[1]: the name \"b\" occurs twice"),
+    ] {
+        fs::write(folder.path().join("e.yaml"), content).unwrap();
+        let (success, said) = verdict(&folder, &of("e.yaml"));
+        assert!(success && said.lines().count() == 1, "{said}");
+        let expected = "warning: t.toml:2: discovery.endpoints_file cannot be used, and lists no \
+                        backend until it can: ";
+        assert!(said.starts_with(expected) && said.contains(why), "{said}");
+    }
+    fs::create_dir(folder.path().join("folder")).unwrap();
+    let (success, said) = verdict(&folder, &of("folder"));
+    assert!(success && said.contains("is not a regular file"), "{said}");
+}
+
+#[test]
+fn x06_check_warns_of_two_endpoints_at_one_address() {
+    let folder = Folder::new("check-endpoint-addresses");
+    let entries = "endpoints:\n\
+                   - {name: b, address: localhost, port: 8000}\n\
+                   - {name: c, address: 10.0.0.5, port: 8000}\n\
+                   - {name: d, address: 10.0.0.5, port: \"8000\"}\n\
+                   - {name: e, address: 10.0.0.5, port: 8001}\n\
+                   - {name: a, address: 10.0.0.6, port: 8000}\n";
+    fs::write(folder.path().join("e.yaml"), entries).unwrap();
+    let file = format!("[discovery]\nendpoints_file = 'e.yaml'\n{BACKEND}");
+    let (success, said) = verdict(&folder, &file);
+    assert!(success, "{said}");
+    let both = "the server gets the requests of both, each up to its own bounds";
+    let expected = [
+        format!("lists \"b\" at the address of \"a\": {both}"),
+        format!("lists \"d\" at the address of \"c\": {both}"),
+        "lists \"a\", which is the id of an entry in [[backends]]: only that entry is used"
+            .to_owned(),
+    ];
+    let expected =
+        expected.map(|text| format!("warning: t.toml:2: discovery.endpoints_file {text}"));
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn x06_check_warns_of_band_rules_without_effect() {
+    let rule = |pattern: &str, keys: &str| {
+        format!("[[band_rules]]\nmatch = {{ 'header:x-team' = '{pattern}' }}\n{keys}\n")
+    };
+    let file = [
+        rule("lab*", "band = 'high'"),
+        rule("lab-1", "band = 'normal'\nband_max = 'critical'"),
+        rule("web", "band = 'high'\nband_max = 'normal'"),
+        rule("*", "band_max = 'high'"),
+        rule("ops", "band = 'critical'"),
+        rule("b*", "band_max = 'normal'"),
+        rule("b", "band_max = 'normal'"),
+    ];
+    warns(
+        "check-band-rules",
+        &file.concat(),
+        &[
+            "t.toml:6: band_rules[1].band never applies: band_rules[0] gives a band to all of \
+             its requests first",
+            "t.toml:7: band_rules[1].band_max has no effect: band_rules[3] limits all of its \
+             requests to high",
+            "t.toml:10: band_rules[2].band is high, above its band_max: its requests get normal",
+            "t.toml:17: band_rules[4].band is critical, and band_rules[3] limits all of its \
+             requests to high",
+            "t.toml:23: band_rules[6].band_max has no effect: band_rules[5] limits all of its \
+             requests to normal",
+        ],
+    );
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod tests;
 
 pub(crate) use catalogue::ModelEntry;
 pub(crate) use endpoint::{Endpoint, EndpointError, EndpointUse};
+pub(crate) use endpoints_file::listed_endpoints;
 pub(crate) use passive_stats::BegunRequest;
 pub(crate) use roster::{Lookup, Roster};
 pub(crate) use self_detection::GatewayIdentity;

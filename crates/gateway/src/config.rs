@@ -14,7 +14,6 @@ mod key_aliases;
 pub(crate) mod keyword_tables;
 mod outcome;
 mod overrides;
-mod paths;
 pub mod reload;
 mod resolve;
 pub(crate) mod sections;
@@ -96,12 +95,15 @@ pub fn load(source: &Source) -> Result<Config, ConfigError> {
     resolve(source, &text)
 }
 
-/// Reads and checks the configuration, and whether this machine has what it needs.
-pub fn check(source: &Source) -> Result<Config, ConfigError> {
+/// The same, with a check that adds to the report.
+pub(crate) fn load_with(
+    source: &Source,
+    check: impl FnOnce(&Config, &Report),
+) -> Result<Config, ConfigError> {
     let text = read(source)?;
     let (table, report) = tree(source, &text, format(source)?);
     let config = resolve::resolve(table, source, &report);
-    paths::check(&config, &report);
+    check(&config, &report);
     Ok(Config { notices: report.finish()?, ..config })
 }
 

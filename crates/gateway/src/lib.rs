@@ -15,6 +15,7 @@ mod backend;
 mod band_alias;
 pub mod batch_api;
 mod body_memory;
+mod check;
 mod clock;
 pub mod config;
 mod connections;
@@ -46,6 +47,7 @@ mod state;
 mod task;
 mod upstream;
 
+pub use check::check;
 pub use dispatch_server::DispatchServer;
 pub use epp::Picker;
 pub use lifecycle::StartError;

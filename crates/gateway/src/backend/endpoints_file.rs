@@ -146,6 +146,16 @@ pub(super) fn read_text(path: &Path) -> Result<Option<String>, EndpointsFileErro
     Ok(Some(text))
 }
 
+/// The endpoints that a file lists now; `None` if there is no file. An error has one line.
+pub(crate) fn listed_endpoints(path: &Path) -> Result<Option<Vec<BackendSpec>>, String> {
+    let text = read_text(path);
+    let listed = text.and_then(|text| text.map(|text| parse(path, &text)).transpose());
+    listed.map_err(|error| {
+        let text = error.to_string();
+        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    })
+}
+
 /// Parses the backends of a file.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<BackendSpec>, EndpointsFileError> {
     let json = path.extension().is_some_and(|end| end == "json");

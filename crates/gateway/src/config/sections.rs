@@ -17,6 +17,7 @@ pub(super) use batch::BATCH;
 pub(super) use dispatch::{DISPATCH, QUEUES};
 pub(super) use fleet::{BACKENDS, DISCOVERY, HEALTH, METRICS, RETRY, UPSTREAM};
 pub(super) use forms::backend_address;
+pub(crate) use forms::server_address;
 pub(super) use lists::{BAND_RULES, FLOWS, MODELS, OBJECTIVES};
 pub(super) use queue::{CONTROLLER, QUEUE, WORKLOAD};
 pub(super) use router::ROUTER;

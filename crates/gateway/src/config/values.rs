@@ -47,7 +47,7 @@ impl Values {
     }
 
     /// The origin of a key's value.
-    pub(super) fn origin(&self, key: &str) -> String {
+    pub(crate) fn origin(&self, key: &str) -> String {
         let found = self.settings().into_iter().find(|setting| setting.key == key);
         found.map(|setting| setting.origin).unwrap_or_default()
     }

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flow::identity::{Attribute, ClassRule, glob};
+use flow::Band;
+use flow::identity::{Attribute, glob};
 
 use super::flows;
-use crate::config::sections::backend_address;
-use crate::config::settings::{Config, FleetSettings};
-use crate::schema::{Section, nearest};
+use crate::config::sections::server_address;
+use crate::config::settings::{BandRule, Config, FleetSettings};
+use crate::schema::{Section, nearest, spelling};
 
 /// Entries of `flows` that are compared with each other. The work grows with the square.
 const RULES_MAX: usize = 1000;
@@ -31,6 +32,9 @@ pub(super) fn notice(root: &Section<'_>, config: &Config) {
     }
     if is_known(&["queue", "flows"]) {
         flow_rules(root, config, listed.as_ref());
+    }
+    if is_known(&["band_rules"]) {
+        band_rules(root, &config.band_rules);
     }
     shared_addresses(root);
 }
@@ -72,7 +76,9 @@ fn flow_rules(root: &Section<'_>, config: &Config, listed: Option<&BTreeSet<&str
     let sections = root.sections("flows");
     for (at, (section, rule)) in sections.iter().zip(rules).enumerate() {
         let compared = &rules[..at.min(RULES_MAX)];
-        if let Some(first) = compared.iter().position(|earlier| covers(earlier, rule)) {
+        if let Some(first) =
+            compared.iter().position(|earlier| covers(&earlier.patterns, &rule.patterns))
+        {
             let what = "never applies: flows";
             let what = format!("{what}[{first}] matches all of its requests first");
             section.report().notice(section.location(), what);
@@ -87,12 +93,56 @@ fn flow_rules(root: &Section<'_>, config: &Config, listed: Option<&BTreeSet<&str
     }
 }
 
-/// Whether every request that matches `rule` matches `earlier`. In a pattern that covers another
+/// Whether every request that matches `narrow` matches `wide`. In a pattern that covers another
 /// one, only `*` can stand for the `*` of the other, so that [`glob`] decides it.
-fn covers(earlier: &ClassRule, rule: &ClassRule) -> bool {
-    earlier.patterns.iter().all(|(part, wide)| {
-        rule.patterns.iter().any(|(other, narrow)| other == part && glob(wide, narrow))
+fn covers(wide: &[(Attribute, String)], narrow: &[(Attribute, String)]) -> bool {
+    wide.iter().all(|(part, wide)| {
+        narrow.iter().any(|(other, narrow)| other == part && glob(wide, narrow))
     })
+}
+
+/// Bands and limits that no request gets because of other rules.
+fn band_rules(root: &Section<'_>, rules: &[BandRule]) {
+    let compared = &rules[..rules.len().min(RULES_MAX)];
+    for (at, (section, rule)) in root.sections("band_rules").iter().zip(rules).enumerate() {
+        let others = compared.iter().enumerate().filter(|(other, _)| *other != at);
+        let covering: Vec<(usize, &BandRule)> =
+            others.filter(|(_, other)| covers(&other.patterns, &rule.patterns)).collect();
+        let limits = covering.iter().filter_map(|(other, rule)| Some((rule.band_max?, *other)));
+        let limit = limits.min();
+        let first = covering.iter().find(|(other, rule)| *other < at && rule.band.is_some());
+        if let (Some(_), Some((first, _))) = (rule.band, first) {
+            let what = format!("band_rules[{first}] gives a band to all of its requests first");
+            section.notice("band", format!("never applies: {what}"));
+        } else {
+            band_above_limits(section, rule, limit);
+        }
+        if let (Some(own), Some((lowest, other))) = (rule.band_max, limit)
+            && (lowest, other) < (own, at)
+        {
+            section.notice("band_max", format!("has no effect: {}", limits_to(other, lowest)));
+        }
+    }
+}
+
+/// The band of a rule that it or another one does not allow.
+fn band_above_limits(section: &Section<'_>, rule: &BandRule, limit: Option<(Band, usize)>) {
+    let Some(band) = rule.band else { return };
+    let shown = spelling(band);
+    match (rule.band_max, limit) {
+        (Some(own), _) if own < band => {
+            let what = format!("above its band_max: its requests get {}", spelling(own));
+            section.notice("band", format!("is {shown}, {what}"));
+        }
+        (_, Some((lowest, other))) if lowest < band => {
+            section.notice("band", format!("is {shown}, and {}", limits_to(other, lowest)));
+        }
+        _ => {}
+    }
+}
+
+fn limits_to(rule: usize, band: Band) -> String {
+    format!("band_rules[{rule}] limits all of its requests to {}", spelling(band))
 }
 
 /// Patterns of models that no request can have: a request for an unknown model is refused.
@@ -130,12 +180,9 @@ fn shared_addresses(root: &Section<'_>) {
     let mut ids: BTreeMap<String, String> = BTreeMap::new();
     for section in root.sections("backends") {
         let Some(url) = section.given::<String>("url") else { continue };
-        let Ok(uri) = backend_address(&url) else { continue };
-        let Some(authority) = uri.authority() else { continue };
-        let host = authority.host().to_ascii_lowercase();
-        let path = uri.path().trim_end_matches('/');
-        let address = format!("{host}:{}{path}", authority.port_u16().unwrap_or(80));
-        let id = section.given("id").unwrap_or_else(|| authority.to_string());
+        let Some(address) = server_address(&url) else { continue };
+        let authority = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        let id = section.given("id").unwrap_or_else(|| authority.to_owned());
         if let Some(other) = ids.get(&address) {
             let what = "too: the server gets the requests of both, each up to its own bounds";
             section.notice("url", format!("is the address of {other:?} {what}"));

@@ -34,6 +34,18 @@ pub(super) const URL_PATH: Form = Form {
     example: "/v1/completions",
 };
 
+/// The server at the address of a backend, in one spelling.
+pub(crate) fn server_address(url: &str) -> Option<String> {
+    let uri = backend_address(url).ok()?;
+    let authority = uri.authority()?;
+    let host = match authority.host().to_ascii_lowercase() {
+        name if name == "localhost" => "127.0.0.1".to_owned(),
+        host => host,
+    };
+    let path = uri.path().trim_end_matches('/');
+    Some(format!("{host}:{}{path}", authority.port_u16().unwrap_or(80)))
+}
+
 /// The parsed address of a backend.
 pub(in crate::config) fn backend_address(text: &str) -> Result<Uri, Misfit> {
     let quoted = format!("{text:?}");

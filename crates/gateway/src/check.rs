@@ -1,0 +1,98 @@
+//! `tidegate check`: a configuration, and the folder and the file that it names.
+//!
+//! Only this command looks at them: a start finds it out by itself, and a reload must not fail
+//! because of a disk. The folder is tried as a start would use it, and nothing of that is left
+//! behind. The endpoints file is read as a start would read it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use crate::backend;
+use crate::config::sections::server_address;
+use crate::config::{self, Config, ConfigError, Source, Values};
+use crate::schema::{Finding, Report};
+
+/// Reads and checks a configuration, and whether this machine has what it needs.
+pub fn check(source: &Source) -> Result<Config, ConfigError> {
+    config::load_with(source, paths)
+}
+
+/// Adds notices about the paths; a folder that cannot be used is a problem.
+fn paths(config: &Config, report: &Report) {
+    if let Some(file) = &config.fleet.endpoints_file {
+        for what in endpoints(config, file) {
+            report.add_notice(finding(&config.values, "discovery.endpoints_file", &what));
+        }
+    }
+    if let Some(folder) = &config.batch.folder
+        && let Err(why) = try_folder(folder)
+    {
+        let what = format!("is {}, which {why}", folder.display());
+        report.add_problem(finding(&config.values, "batch.folder", &what));
+    }
+}
+
+/// What is to be said about an endpoints file. A start logs it and goes on.
+fn endpoints(config: &Config, file: &Path) -> Vec<String> {
+    let listed = match backend::listed_endpoints(file) {
+        Ok(Some(listed)) => listed,
+        Ok(None) => return vec!["does not exist yet: until then it lists no backend".into()],
+        Err(why) => {
+            return vec![format!("cannot be used, and lists no backend until it can: {why}")];
+        }
+    };
+    let entries = &config.fleet.backends;
+    let pair = |url: &str, id: &str| Some((server_address(url)?, id.to_owned()));
+    let mut ids: BTreeMap<String, String> =
+        entries.iter().rev().filter_map(|entry| pair(&entry.url, &entry.id)).collect();
+    let mut notices = Vec::new();
+    for endpoint in &listed {
+        let id = &endpoint.id;
+        if entries.iter().any(|entry| entry.id == *id) {
+            let what = "which is the id of an entry in [[backends]]: only that entry is used";
+            notices.push(format!("lists {id:?}, {what}"));
+            continue;
+        }
+        let Some(address) = server_address(&endpoint.url) else { continue };
+        if let Some(other) = ids.get(&address) {
+            let what = "the server gets the requests of both, each up to its own bounds";
+            notices.push(format!("lists {id:?} at the address of {other:?}: {what}"));
+        }
+        ids.entry(address).or_insert_with(|| id.clone());
+    }
+    notices
+}
+
+fn finding(values: &Values, key: &str, what: &str) -> Finding {
+    Finding::of(values.origin(key), format!("{key} {what}"))
+}
+
+/// Creates a file in the folder, or the folder if it is missing, and removes it again.
+fn try_folder(folder: &Path) -> Result<(), String> {
+    match folder.metadata() {
+        Ok(found) if found.is_dir() => {
+            try_file(folder).map_err(|error| format!("cannot be written by this user: {error}"))
+        }
+        Ok(_) => Err("is a file, not a folder".into()),
+        Err(_) => {
+            try_creation(folder).map_err(|error| format!("cannot be created by this user: {error}"))
+        }
+    }
+}
+
+fn try_file(folder: &Path) -> io::Result<()> {
+    let path = folder.join(format!(".tidegate-check-{}", std::process::id()));
+    File::create_new(&path)?;
+    fs::remove_file(path)
+}
+
+/// Creates the outermost of the missing folders. Those inside it would be our own.
+fn try_creation(folder: &Path) -> io::Result<()> {
+    let folder = std::path::absolute(folder)?;
+    let missing = folder.ancestors().take_while(|ancestor| !ancestor.exists()).last();
+    let Some(missing) = missing else { return Ok(()) };
+    fs::create_dir(missing)?;
+    fs::remove_dir(missing)
+}
