@@ -251,6 +251,12 @@ fn x06_check_refuses_broken_promql() {
         ("busy{pool=“a”}", "has a “, which is not PromQL"),
         ("busy = 3", "has a =, which is not an operator"),
         ("# busy", "is empty"),
+        ("1 +* 2", "has nothing between \"+\" and \"*\""),
+        ("1 // 2", "has nothing between \"/\" and \"/\""),
+        ("x offset", "ends after \"offset\""),
+        ("sum(x) by", "ends after \"by\""),
+        ("a b", "has no operator between \"a\" and \"b\""),
+        ("up{a=b}", "has \"b\" as the value of a label, which needs quotes"),
     ] {
         let expected = format!("t.toml:6: dispatch.gates[0].query {why}");
         refuses(name, &gate(query), &expected);

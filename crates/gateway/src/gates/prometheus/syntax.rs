@@ -1,20 +1,23 @@
 //! Mistakes in an expression of PromQL that are found without its grammar. This module does no IO.
 //! The whole grammar would need a parser generator, for one key of one kind of gate.
 //!
-//! It finds quotes and brackets that do not match, operators without an operand at the ends of an
-//! expression or of an argument, and characters that PromQL does not have, such as the variables of
-//! Grafana. It refuses nothing that a server accepts, also not the names and templates of
-//! VictoriaMetrics. It does not find misspelt names and functions, wrong arguments, or operands
-//! without an operator between them. The server refuses those, and the gate then shows the server's
-//! error.
+//! It finds quotes and brackets that do not match, operators without an operand, two names without
+//! an operator between them, values of labels without quotes, and characters that PromQL does not
+//! have, such as the variables of Grafana. It refuses nothing that a server accepts, also not the
+//! names, words and templates of VictoriaMetrics. It does not find misspelt names and functions, or
+//! wrong arguments. The server refuses those, and the gate then shows the server's error.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
 
 use crate::schema::Section;
 
-/// Operators that are spelled like names.
-const WORDS: [&str; 4] = ["and", "or", "unless", "atan2"];
+/// Words that stand after an operand and need something after them. The last four are
+/// VictoriaMetrics's.
+const WORDS: [&str; 11] =
+    ["and", "or", "unless", "atan2", "offset", "by", "without", "default", "if", "ifnot", "limit"];
+/// Words that stand after an operand and need nothing after them.
+const SUFFIXES: [&str; 3] = ["keep_metric_names", "anchored", "smoothed"];
 /// Words between an operator and its right operand. All but the first may have a list of labels.
 const MODIFIERS: [&str; 5] = ["bool", "on", "ignoring", "group_left", "group_right"];
 
@@ -30,6 +33,10 @@ struct Expression<'a> {
     due: Option<&'a str>,
     /// Whether a parenthesis here is the list of labels of a modifier.
     modified: bool,
+    /// The name or number before this place.
+    name: Option<&'a str>,
+    /// Whether it has a template of VictoriaMetrics, in which names may stand for anything.
+    is_template: bool,
 }
 
 /// Refuses the expressions of these keys if they have a mistake.
@@ -45,8 +52,11 @@ pub(in crate::gates) fn refuse_mistakes(section: &Section<'_>, keys: &[&str]) {
 /// Finds the first mistake.
 fn check(text: &str) -> Result<(), String> {
     let letters = text.char_indices().peekable();
-    let (open, begun, due, modified) = (Vec::new(), false, None, false);
-    let mut expression = Expression { text, letters, open, begun, due, modified };
+    let (open, begun, due, modified, name) = (Vec::new(), false, None, false, None);
+    let upper = text.to_ascii_uppercase();
+    let is_template = ["WITH (", "WITH("].iter().any(|start| upper.contains(start));
+    let mut expression =
+        Expression { text, letters, open, begun, due, modified, name, is_template };
     while let Some((at, letter)) = expression.letters.next() {
         expression.token(at, letter)?;
     }
@@ -85,13 +95,14 @@ impl<'a> Expression<'a> {
                 self.complete()?;
                 self.close(letter)?;
             }
-            letter if is_name(letter) => self.word(at),
-            // The operators of matchers and ranges are other ones.
+            letter if is_name(letter) => self.word(at)?,
+            '=' | '~' if self.is_inside('{') => self.due = Some("="),
+            // The other operators of matchers and ranges.
             '=' | '!' | '~' | ',' | '<' | '>' | '+' | '-' | '*' | '/' | '%' | '^' | '@'
-                if self.open.last().is_some_and(|(open, _)| *open != '(') => {}
+                if self.is_inside('{') || self.is_inside('[') => {}
             ',' => {
                 self.complete()?;
-                self.begun = false;
+                (self.begun, self.name) = (false, None);
             }
             '=' | '!' | '~' | '<' | '>' | '+' | '-' | '*' | '/' | '%' | '^' | '@' => {
                 self.operator(at, letter)?;
@@ -102,7 +113,12 @@ impl<'a> Expression<'a> {
     }
 
     fn operand(&mut self) {
-        (self.begun, self.due, self.modified) = (true, None, false);
+        (self.begun, self.due, self.modified, self.name) = (true, None, false, None);
+    }
+
+    /// Whether the innermost open bracket is this one.
+    fn is_inside(&self, bracket: char) -> bool {
+        self.open.last().is_some_and(|(open, _)| *open == bracket)
     }
 
     /// Refuses an argument that ends after an operator.
@@ -130,29 +146,53 @@ impl<'a> Expression<'a> {
         Ok(())
     }
 
-    fn word(&mut self, at: usize) {
+    fn word(&mut self, at: usize) -> Result<(), String> {
         while self.letters.next_if(|&(_, letter)| is_name(letter)).is_some() {}
         let end = self.letters.peek().map_or(self.text.len(), |&(end, _)| end);
         let word = &self.text[at..end];
         let is_any = |words: &[&str]| words.iter().any(|known| known.eq_ignore_ascii_case(word));
-        match self.due {
-            None if self.begun && is_any(&WORDS) => self.due = Some(word),
-            Some(_) if is_any(&MODIFIERS) => self.modified = true,
-            _ => self.operand(),
+        let is_free = !self.is_inside('{') && !self.is_inside('[') && !self.is_template;
+        match (self.due, self.name.take()) {
+            (Some("="), _) if self.is_inside('{') && !self.is_template => {
+                Err(format!("has {word:?} as the value of a label, which needs quotes"))
+            }
+            (None, _) if self.begun && is_free && is_any(&WORDS) => {
+                self.due = Some(word);
+                Ok(())
+            }
+            (Some(_), _) if is_any(&MODIFIERS) => {
+                self.modified = true;
+                Ok(())
+            }
+            (None, Some(before)) if is_free && !is_any(&SUFFIXES) => {
+                Err(format!("has no operator between {before:?} and {word:?}"))
+            }
+            _ => {
+                self.operand();
+                self.name = Some(word).filter(|_| !is_any(&SUFFIXES));
+                Ok(())
+            }
         }
     }
 
     fn operator(&mut self, at: usize, letter: char) -> Result<(), String> {
-        let long = self.letters.next_if(|&(_, next)| next == '=' && "=!<>".contains(letter));
-        let is_template = letter == '=' && self.text.get(..4) == Some("WITH");
-        if long.is_none() && "=!~".contains(letter) && !is_template {
+        let long = self.letters.next_if(|&(_, next)| match next {
+            '=' => "=!<>".contains(letter),
+            '/' => "<>".contains(letter),
+            _ => false,
+        });
+        let is_definition = letter == '=' && self.is_template;
+        if long.is_none() && "=!~".contains(letter) && !is_definition {
             return Err(format!("has a {letter}, which is not an operator"));
         }
         let operator = &self.text[at..at + 1 + usize::from(long.is_some())];
         if !self.begun && !matches!(letter, '+' | '-') {
             return Err(format!("has nothing before {operator:?}"));
         }
-        (self.due, self.modified) = (Some(operator), false);
+        if let Some(before) = self.due.filter(|_| !matches!(letter, '+' | '-')) {
+            return Err(format!("has nothing between {before:?} and {operator:?}"));
+        }
+        (self.due, self.modified, self.name) = (Some(operator), false, None);
         Ok(())
     }
 
@@ -193,6 +233,13 @@ mod tests {
             "(a or b)[5m:] offset -1h",
             "{__name__=~\"x|y\", a!~'(', \"utf.8\"!=\"\\\\\"}",
             "1 # (\n- a",
+            "1 - -+1 ^ -2",
+            "{by=\"x\", offset!=\"y\"} offset 5m @ start()",
+            "sum without (by, offset) (x offset -5m) / sum by (a) (y)",
+            "rate(a[5m]) keep_metric_names / 2 if b ifnot c",
+            "topk(3, a) by (b) limit 5",
+            "a * on(x) group_left(y) prefix \"z\" b",
+            "with(x = y) a{b=x} x",
         ] {
             assert_eq!(check(expression), Ok(()), "{expression}");
         }
@@ -212,6 +259,13 @@ mod tests {
             ("a !~ b", "has a !, which is not an operator"),
             ("{a=\"b\")", "has a ) where } is due"),
             ("a && b", "has a &, which is not PromQL"),
+            ("a == * b", "has nothing between \"==\" and \"*\""),
+            ("a and / b", "has nothing between \"and\" and \"/\""),
+            ("rate(x offset)", "has nothing after \"offset\""),
+            ("sum without", "ends after \"without\""),
+            ("f(a, 1 2)", "has no operator between \"1\" and \"2\""),
+            ("a{b!=3}", "has \"3\" as the value of a label, which needs quotes"),
+            ("a{b=}", "has nothing after \"=\""),
         ] {
             assert_eq!(check(expression), Err(why.into()), "{expression}");
         }
