@@ -517,6 +517,19 @@ fn the_map_of_requirements_names_tests_that_exist() {
     }
 }
 
+/// A test that leaves itself out fails where `CI` is set.
+#[test]
+fn no_test_is_left_out_in_ci() {
+    let note = ["not", "checked:"].join(" ");
+    for (path, text) in sources() {
+        let lines: Vec<&str> = text.lines().collect();
+        for pair in lines.windows(2).filter(|pair| pair[1].contains(&note)) {
+            let is_checked = pair[0].contains("assert!(std::env::var_os(\"CI\").is_none()");
+            assert!(is_checked, "{}: use leave_out", path.display());
+        }
+    }
+}
+
 /// The map has one row for every requirement of the source, and no other rows.
 #[test]
 fn the_map_of_requirements_is_complete() {

@@ -104,7 +104,9 @@ async fn d07_a_full_file_refuses_and_loses_nothing() {
 async fn d07_a_full_disk_refuses_and_loses_nothing() {
     let folder = Folder::new();
     let Some(disk) = Tiny::mount(&folder) else {
-        eprintln!("not checked: this takes the right to mount a small file system");
+        let why = "this takes the right to mount a small file system";
+        assert!(std::env::var_os("CI").is_none(), "{why}");
+        eprintln!("not checked: {why}");
         return;
     };
     let path = disk.0.join("queue.db");
