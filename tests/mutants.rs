@@ -6,6 +6,7 @@
 //! mutant of a run. So the copy is built once, and the runs share the cores. A site that no longer
 //! stands in the code fails this test too, so the table cannot fall behind.
 
+mod order_table;
 mod table;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use order_table::IN_FLOW;
 use serde_json::Value;
 use table::MUTANTS;
 
@@ -96,9 +98,14 @@ fn survivors(suite: &Path, next: &AtomicUsize) -> Vec<&'static str> {
     survivors
 }
 
+/// Every mutant, by its number.
+fn mutants() -> impl Iterator<Item = &'static Mutant> {
+    MUTANTS.iter().chain(IN_FLOW)
+}
+
 fn take(next: &AtomicUsize) -> Option<(usize, &'static Mutant)> {
     let number = next.fetch_add(1, Ordering::Relaxed);
-    MUTANTS.get(number).map(|mutant| (number, mutant))
+    mutants().nth(number).map(|mutant| (number, mutant))
 }
 
 /// Copies the core, with every mutant in it.
@@ -110,7 +117,7 @@ fn copy_core(copy: &Path) {
     fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock")).unwrap();
     fs::write(copy.join("Cargo.toml"), MANIFEST).unwrap();
     let mut files: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (number, mutant) in MUTANTS.iter().enumerate() {
+    for (number, mutant) in mutants().enumerate() {
         files.entry(mutant.file).or_default().push(number);
     }
     for (file, numbers) in files {
@@ -139,9 +146,10 @@ fn copy_tree(from: &Path, to: &Path) {
 fn mutated(original: &str, numbers: &[usize]) -> String {
     let mut sites: BTreeMap<(usize, usize), String> = BTreeMap::new();
     for &number in numbers {
-        let Range { start, end } = MUTANTS[number].find(original);
+        let Some(mutant) = mutants().nth(number) else { continue };
+        let Range { start, end } = mutant.find(original);
         let code = sites.entry((start, end)).or_insert_with(|| original[start..end].to_owned());
-        let instead = MUTANTS[number].instead;
+        let instead = mutant.instead;
         *code = format!("(if crate::mutant::is({number}) {{ {instead} }} else {{ {code} }})");
     }
     let mut text = String::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::call::Response;
 use crate::support::gateway::ONE;
-use crate::support::queueing::{self, succeed};
+use crate::support::queueing::{self, order_of, succeed};
 use crate::support::scripted_response::{delta, event};
 use crate::support::wait::BOUND;
 use crate::support::{Backend, Gateway, ScriptedResponse, Stopwatch, chat};
@@ -35,6 +35,39 @@ fn o03_without_an_objective_the_order_of_arrival_stays() {
     assert_eq!(order(by_band, "normal", false), ["hasty", "patient"]);
     let of_flow = "[[flows]]\nmatch = { model = \"m\" }\nslo_ttft = \"0s\"\n";
     assert_eq!(order(of_flow, "normal", false), ["hasty", "patient"]);
+}
+
+/// Fresh requests of a flow go in the order in which their clients want the first token.
+#[test]
+fn o03_a_stricter_objective_goes_first_and_a_laxer_one_waits() {
+    let ask = |tag: &str| chat("m").tag(tag);
+    let asks = [
+        ask("lax").header("x-slo-ttft-ms", "600000"),
+        ask("none"),
+        ask("strict").header("x-slo-ttft-ms", "30000"),
+    ];
+    let minute = format!("[queue]\nslo_ttft = \"60s\"\n{ONE}");
+    assert_eq!(order_of(&minute, &Backend::held(), &asks), ["strict", "none", "lax"]);
+    let off = format!("[queue]\nslo_ttft = \"0s\"\n{ONE}");
+    assert_eq!(order_of(&off, &Backend::held(), &asks), ["lax", "none", "strict"]);
+}
+
+/// A deadline says when the client leaves, not that it is content to be late.
+#[test]
+fn o03_a_distant_deadline_does_not_keep_a_request_fresh() {
+    let backend = Backend::held();
+    let section = format!("[queue]\nslo_ttft = \"1ms\"\n{ONE}");
+    let (gateway, running) = Gateway::occupied(&section, &backend, &chat("m"));
+    let day = chat("m").tag("day").header("X-Request-Timeout-Ms", "86400000");
+    let day = gateway.enqueue(&day, 0);
+    gateway.await_metrics("late", |metrics| match metrics.sum("tidegate_queue_late") {
+        1.0 => Ok(()),
+        found => Err(format!("{found} late")),
+    });
+    let stated = gateway.enqueue(&chat("m").tag("stated").header("x-slo-ttft-ms", "60000"), 1);
+    backend.open();
+    succeed([running, day, stated]);
+    assert_eq!(backend.tags()[1..], ["stated", "day"]);
 }
 
 /// The first token takes 600 ms here. A client that leaves after 400 ms hears so at once, and not

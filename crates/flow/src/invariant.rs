@@ -146,7 +146,7 @@ fn late(c: &Controller) -> Result<(), Violation> {
     let mut counted: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
     let waiting = c.asks.slots().map(|slot| &c.asks[slot]);
     for record in waiting.filter(|record| record.phase == Phase::Waiting && record.late) {
-        require(record.fresh_until <= c.clock, || format!("ask {} is fresh", record.sequence))?;
+        require(record.is_late(c.clock), || format!("ask {} is fresh", record.sequence))?;
         let entry = counted.entry(record.flow_queue).or_default();
         *entry = (entry.0 + 1, entry.1 + u64::from(record.cost));
     }

@@ -14,6 +14,7 @@ pub(crate) mod fifo;
 pub(crate) mod flow_queue;
 pub(crate) mod heap;
 pub(crate) mod hierarchy;
+pub(crate) mod line;
 pub(crate) mod ordered_asks;
 pub(crate) mod session_order;
 pub(crate) mod timing_wheel;

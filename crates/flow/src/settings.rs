@@ -62,7 +62,7 @@ pub enum Order {
     Deadline,
     /// Most urgent first, by wait, criticality and the workload's rate.
     Workload,
-    /// The sessions of a flow share its grants by cost; in a session, first come, first served.
+    /// The sessions of a flow share its grants by cost; in a session they go as in `Fifo`.
     Session,
 }
 

@@ -33,15 +33,16 @@ impl StartTime {
         Span::from_secs_f64(self.mean)
     }
 
-    /// How long an ask with this objective may wait and still make it. Before the first token it
-    /// is three quarters of the objective. It is never less than one quarter: where starts are
-    /// slow, order still counts.
-    pub(crate) fn patience(&self, objective: Span) -> Span {
+    /// The part of an objective that is kept for the time from grant to first token, in units of
+    /// 1024 ns. Before the first token it is a quarter of the objective. It is never more than
+    /// three quarters: where starts are slow, order still counts.
+    pub(crate) fn kept(&self, objective: Span) -> u32 {
         let quarter = objective.nanos() / 4;
         let start = match self.count {
             0 => quarter,
             _ => Span::from_secs_f64(self.mean + self.deviation).nanos(),
         };
-        Span::from_nanos(objective.nanos().saturating_sub(start).max(quarter))
+        let kept = start.min(objective.nanos() - quarter) >> 10;
+        kept.min(u64::from(u32::MAX)) as u32
     }
 }

@@ -6,7 +6,7 @@ use super::routing::Route;
 use crate::ask::{Ask, Band, COST_MAX, Ticket};
 use crate::links::{Link, NONE};
 use crate::outcome::{Eviction, Refusal, RequeuePosition, Verdict};
-use crate::queue::asks::{AskRecord, Asks, Limit, PROMPT_BLOCK, Phase};
+use crate::queue::asks::{AskRecord, Asks, Limit, PROMPT_BLOCK, Phase, Wanted};
 use crate::settings::Admission;
 use crate::time::{Span, Time};
 
@@ -18,8 +18,8 @@ pub(super) struct CheckedAsk<'a> {
     /// When its wait would end, and the limit that would end it.
     pub(super) deadline: Time,
     pub(super) limit: Limit,
-    /// When it can no longer make its objective, once it has to wait.
-    pub(super) fresh_until: Time,
+    /// When it wants its first token, once it has to wait.
+    pub(super) wanted: Wanted,
 }
 
 // === impl Controller ===
@@ -45,7 +45,7 @@ impl Controller {
             let backend = self.supply.backends[route.backend as usize].id;
             return Verdict::Granted { ticket, backend };
         }
-        checked.fresh_until = self.fresh_until(&checked, now);
+        checked.wanted = self.wanted(&checked, now);
         checked.deadline = self.wait_ends(&checked);
         if let Err(reason) = self.make_room(&checked, now) {
             let retry_after = self.retry_after(checked.key, now);
@@ -89,11 +89,12 @@ impl Controller {
             _ => (expiry, Limit::Ttl),
         };
         let key = QueueKey { flow, band: ask.band, pool };
-        Ok(CheckedAsk { ask, workload, key, deadline, limit, fresh_until: Time::NEVER })
+        let wanted = Wanted::at_any_time(now);
+        Ok(CheckedAsk { ask, workload, key, deadline, limit, wanted })
     }
 
     fn admit(&mut self, checked: &CheckedAsk<'_>, now: Time) -> (u32, Ticket) {
-        let &CheckedAsk { ask, workload, key, deadline, limit, fresh_until } = checked;
+        let &CheckedAsk { ask, workload, key, deadline, limit, wanted } = checked;
         self.registry.began(workload);
         let flow_queue = self.flow_queue_for(key);
         self.see(flow_queue, now);
@@ -103,6 +104,7 @@ impl Controller {
             fifo_link: Link::UNLINKED,
             wheel_link: Link::UNLINKED,
             deadline,
+            wanted_by: wanted.by,
             flow_queue,
             cost,
             tokens: ask.tokens.clamp(1, COST_MAX) as u32,
@@ -128,7 +130,9 @@ impl Controller {
             session: ask.flow_session,
             session_period: 0,
             late: false,
-            fresh_until,
+            always_fresh: wanted.always_fresh,
+            exception: false,
+            kept: wanted.kept,
             granted: Time::NEVER,
         });
         if ask.has_preference() {

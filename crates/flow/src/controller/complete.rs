@@ -114,12 +114,7 @@ impl Controller {
         self.fit_to_supply();
         self.asks[slot].flow_queue = self.flow_queue_for(QueueKey { flow, band, pool });
         self.asks[slot].cost = self.asks[slot].estimate;
-        // Its turn had come.
-        self.asks[slot].fresh_until = Time::NEVER;
-        if place == RequeuePosition::Back {
-            self.asks[slot].sequence = self.next_sequence();
-            self.asks[slot].arrival = now;
-        }
+        self.give_turn_back(slot, place, now);
         self.enqueue(slot, place, now);
         if self.closed {
             self.evict(slot, Eviction::ShuttingDown, now);

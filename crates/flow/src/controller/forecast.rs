@@ -16,7 +16,7 @@ use crate::time::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitForecast {
     /// Its position, from 1, among the asks of its flow that wait for the same backends: fresh
-    /// asks first, then by arrival.
+    /// asks first, by their objectives, then late ones by arrival.
     pub position: u32,
     /// The predicted remaining wait, if a rate is known.
     pub wait: Option<Span>,
@@ -33,11 +33,12 @@ impl Controller {
         if own.phase != Phase::Waiting {
             return None;
         }
-        let is_late = |ask: &AskRecord| ask.fresh_until <= now;
+        let turn = |ask: &AskRecord| match ask.is_late(now) {
+            true => (true, Time::ZERO, ask.sequence),
+            false => (false, ask.wanted_by, ask.sequence),
+        };
         let earlier = self.asks.slots().map(|slot| &self.asks[slot]).filter(|ask| {
-            ask.phase == Phase::Waiting
-                && ask.flow_queue == own.flow_queue
-                && (is_late(ask), ask.sequence) < (is_late(own), own.sequence)
+            ask.phase == Phase::Waiting && ask.flow_queue == own.flow_queue && turn(ask) < turn(own)
         });
         let (before, cost) =
             earlier.fold((0, 0), |(count, cost), ask| (count + 1, cost + u64::from(ask.cost)));
@@ -54,7 +55,7 @@ impl Controller {
     /// The waiting cost of a flow that is ahead of a new ask: late asks are behind it.
     pub(super) fn fresh_cost(&self, key: QueueKey) -> u64 {
         let flow_queue = self.find_flow_queue(key).map(|at| &self.flow_queues[at]);
-        flow_queue.map_or(0, |queue| queue.cost_waiting - queue.ordered.late().cost)
+        flow_queue.map_or(0, |queue| queue.fresh().cost)
     }
 
     /// The predicted time until this much of a flow's own backlog has been served.

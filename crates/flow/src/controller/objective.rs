@@ -4,25 +4,55 @@
 use super::Controller;
 use super::admit::CheckedAsk;
 use super::eligibility::QueueKey;
-use crate::queue::asks::Limit;
+use crate::outcome::RequeuePosition;
+use crate::queue::asks::{Limit, Wanted};
+use crate::queue::flow_queue::FlowQueue;
+use crate::queue::ordered_asks::AskSum;
 use crate::start_time::StartTime;
 use crate::time::{Span, Time};
 
 // === impl Controller ===
 
 impl Controller {
-    /// When a new ask that waits can no longer make its objective. Without a configured objective
-    /// it always can, whatever the client states.
-    pub(super) fn fresh_until(&self, checked: &CheckedAsk<'_>, now: Time) -> Time {
-        let CheckedAsk { ask, key, .. } = checked;
-        let of_class = self.flows.policy(key.flow).objective;
-        let configured = of_class.unwrap_or(self.settings.objectives[key.band.index()]);
+    /// When a new ask that waits wants its first token. Without a configured objective it has no
+    /// such time, whatever the client states. An objective that the client states replaces the
+    /// configured one. A deadline can only shorten it: it says when the client leaves, and not that
+    /// the client is content to wait until then.
+    pub(super) fn wanted(&self, checked: &CheckedAsk<'_>, now: Time) -> Wanted {
+        let &CheckedAsk { ask, key, .. } = checked;
+        let configured = self.objective_of(key);
         if configured == Span::FOREVER {
-            return Time::NEVER;
+            return Wanted::at_any_time(now);
         }
-        let deadline = ask.deadline.map(|deadline| deadline.since(now));
-        let objective = ask.objective.into_iter().chain(deadline).min().unwrap_or(configured);
-        now.after(self.start_time(key.pool).patience(objective))
+        let mut objective = ask.objective.unwrap_or(configured);
+        if let Some(deadline) = ask.deadline {
+            objective = objective.min(deadline.since(now));
+        }
+        let kept = self.start_time(key.pool).kept(objective);
+        Wanted { by: now.after(objective), kept, always_fresh: false }
+    }
+
+    /// The configured objective; [`Span::FOREVER`] is none.
+    fn objective_of(&self, key: QueueKey) -> Span {
+        let of_class = self.flows.policy(key.flow).objective;
+        of_class.unwrap_or(self.settings.objectives[key.band.index()])
+    }
+
+    /// A backend gives an ask back. Its turn had come, so it is never late. At its old place it
+    /// goes before all asks that were not granted yet. At the back it is like an ask that arrives
+    /// now and states no objective.
+    pub(super) fn give_turn_back(&mut self, slot: u32, place: RequeuePosition, now: Time) {
+        self.asks[slot].always_fresh = true;
+        self.asks[slot].wanted_by = self.asks[slot].arrival;
+        if place == RequeuePosition::Back {
+            let FlowQueue { flow, band, pool, .. } = self.flow_queues[self.asks[slot].flow_queue];
+            let objective = self.objective_of(QueueKey { flow, band, pool });
+            let objective = Some(objective).filter(|&objective| objective != Span::FOREVER);
+            let sequence = self.next_sequence();
+            let ask = &mut self.asks[slot];
+            (ask.sequence, ask.arrival) = (sequence, now);
+            ask.wanted_by = now.after(objective.unwrap_or(Span::ZERO));
+        }
     }
 
     /// When the wait of an ask ends. At its own deadline a client leaves, so an ask that is granted
@@ -30,7 +60,7 @@ impl Controller {
     /// nothing about the client, so it stays. Nor does an ask without an objective leave earlier.
     pub(super) fn wait_ends(&self, checked: &CheckedAsk<'_>) -> Time {
         match checked.limit {
-            _ if checked.fresh_until == Time::NEVER => checked.deadline,
+            _ if checked.wanted.always_fresh => checked.deadline,
             Limit::Ttl => checked.deadline,
             Limit::Client => checked.deadline.before(self.start_time(checked.key.pool).mean()),
         }
@@ -38,8 +68,8 @@ impl Controller {
 
     /// Whether an ask is refused because its line stands and it cannot make its objective.
     pub(super) fn is_refused_late(&mut self, checked: &CheckedAsk<'_>, now: Time) -> bool {
-        let &CheckedAsk { key, fresh_until, .. } = checked;
-        if fresh_until == Time::NEVER {
+        let &CheckedAsk { key, wanted, .. } = checked;
+        if wanted.always_fresh {
             return false;
         }
         let Some(at) = self.find_flow_queue(key) else { return false };
@@ -49,15 +79,20 @@ impl Controller {
         }
         // Asks that have become late are not ahead of it.
         self.first_ask_of(at, now);
-        self.wait_for_turn(key, at, now).is_some_and(|wait| now.after(wait) > fresh_until)
+        let is_late_behind = |ahead: AskSum| {
+            let wait = self.wait_for_turn(key, ahead, now);
+            wait.is_some_and(|wait| now.after(wait) > wanted.fresh_until())
+        };
+        let ordered = &self.flow_queues[at].ordered;
+        let fresh = self.flow_queues[at].fresh();
+        is_late_behind(fresh)
+            && is_late_behind(fresh.less(ordered.wanted_after(wanted.by, &self.asks)))
     }
 
-    /// The predicted time until the fresh asks of a flow have been served, and one more of them.
-    fn wait_for_turn(&self, key: QueueKey, flow_queue: u32, now: Time) -> Option<Span> {
-        let flow_queue = &self.flow_queues[flow_queue];
-        let late = flow_queue.ordered.late();
-        let (cost, count) = (flow_queue.cost_waiting - late.cost, flow_queue.waiting - late.count);
-        self.wait_behind(key, cost + cost / u64::from(count.max(1)), now)
+    /// The predicted time until these asks of a flow have been served, and one more of them.
+    fn wait_for_turn(&self, key: QueueKey, ahead: AskSum, now: Time) -> Option<Span> {
+        let mean = ahead.cost / u64::from(ahead.count.max(1));
+        self.wait_behind(key, ahead.cost + mean, now)
     }
 
     fn start_time(&self, pool: u32) -> &StartTime {

@@ -90,7 +90,7 @@ impl Controller {
                 tokens: record.stock(StockUnit::Tokens),
                 backend: (!waits).then(|| self.supply.backends[record.backend as usize].id),
                 arrival: record.arrival,
-                late: waits && record.fresh_until <= self.clock,
+                late: waits && record.is_late(self.clock),
             }
         })
     }

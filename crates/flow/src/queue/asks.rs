@@ -6,7 +6,7 @@
 use crate::ask::{Band, ModelId, Ticket};
 use crate::links::Link;
 use crate::settings::StockUnit;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// The unit in which a prompt is stored, in tokens.
 pub(crate) const PROMPT_BLOCK: u64 = 16;
@@ -28,6 +28,20 @@ pub(crate) enum Limit {
     Client,
 }
 
+/// When an ask wants its first token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// An ask that is always fresh has its arrival instead.
+    pub(crate) by: Time,
+    /// The time from grant to first token that is kept for it, in units of 1024 ns.
+    pub(crate) kept: u32,
+    /// Whether it is never late: it has no objective, or a backend gave it back.
+    pub(crate) always_fresh: bool,
+}
+
+/// The turn of an ask among the asks of its line: the least one goes first.
+pub(crate) type Turn = (Time, u64);
+
 /// One ask. The fields that every enqueue and dequeue uses come first.
 #[derive(Clone, Debug)]
 #[repr(C)]
@@ -35,6 +49,9 @@ pub(crate) struct AskRecord {
     pub(crate) fifo_link: Link,
     pub(crate) wheel_link: Link,
     pub(crate) deadline: Time,
+    /// When it wants its first token, as in [`Wanted`]. A late ask has the beginning of time, so
+    /// that it has its turn by its arrival.
+    pub(crate) wanted_by: Time,
     pub(crate) flow_queue: u32,
     /// The cost charged so far, in the queue's unit.
     pub(crate) cost: u32,
@@ -66,6 +83,10 @@ pub(crate) struct AskRecord {
     pub(crate) streamed: bool,
     /// Whether it waits among the late asks of its flow queue.
     pub(crate) late: bool,
+    /// As in [`Wanted`].
+    pub(crate) always_fresh: bool,
+    /// Whether it goes before an older ask of its line.
+    pub(crate) exception: bool,
     pub(crate) workload: u32,
     /// Its FIFO in a flow queue ordered by urgency.
     pub(crate) urgency_fifo: u32,
@@ -75,8 +96,8 @@ pub(crate) struct AskRecord {
     pub(crate) session: u32,
     /// The period of its session in which it was charged.
     pub(crate) session_period: u32,
-    /// When it can no longer make its objective.
-    pub(crate) fresh_until: Time,
+    /// As in [`Wanted`].
+    pub(crate) kept: u32,
     /// When it was granted, until its first token has been seen.
     pub(crate) granted: Time,
 }
@@ -87,9 +108,40 @@ pub(crate) struct Asks {
     free: Vec<u32>,
 }
 
+// === impl Wanted ===
+
+impl Wanted {
+    /// Without an objective.
+    pub(crate) const fn at_any_time(arrival: Time) -> Self {
+        Self { by: arrival, kept: 0, always_fresh: true }
+    }
+
+    /// When an ask that still waits can no longer have its first token in time.
+    pub(crate) fn fresh_until(self) -> Time {
+        self.by.before(Span::from_nanos(u64::from(self.kept) << 10))
+    }
+}
+
 // === impl AskRecord ===
 
 impl AskRecord {
+    pub(crate) fn turn(&self) -> Turn {
+        (self.wanted_by, self.sequence)
+    }
+
+    /// It was found late: its objective counts no longer.
+    pub(crate) fn become_late(&mut self) {
+        self.late = true;
+        self.wanted_by = Time::ZERO;
+    }
+
+    /// Whether it can no longer make its objective.
+    #[inline]
+    pub(crate) fn is_late(&self, now: Time) -> bool {
+        let &Self { wanted_by: by, kept, always_fresh, .. } = self;
+        Wanted { by, kept, always_fresh }.fresh_until() <= now && !always_fresh
+    }
+
     pub(crate) fn prompt(&self) -> u64 {
         u64::from(self.prompt_blocks) * PROMPT_BLOCK
     }

@@ -31,6 +31,21 @@ impl Fifo {
         self.head == NONE
     }
 
+    /// Whether an ask goes behind all asks of the list, in the order of turns and of arrival.
+    #[inline]
+    pub(crate) fn goes_behind(&self, slot: u32, asks: &Asks) -> bool {
+        self.tail == NONE || {
+            let (tail, ask) = (&asks[self.tail], &asks[slot]);
+            tail.wanted_by <= ask.wanted_by && tail.sequence < ask.sequence
+        }
+    }
+
+    /// The asks from the last one to the first.
+    pub(crate) fn backwards<'a>(&self, asks: &'a Asks) -> impl Iterator<Item = u32> + use<'a> {
+        let before = |slot: &u32| Some(asks[*slot].fifo_link.prev).filter(|&prev| prev != NONE);
+        std::iter::successors(self.tail(), before)
+    }
+
     pub(crate) fn push_back(&mut self, slot: u32, asks: &mut Asks) {
         self.link_before(NONE, slot, asks);
     }

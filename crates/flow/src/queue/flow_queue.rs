@@ -1,7 +1,7 @@
 //! The waiting asks of one flow in one fair queue, and the tag that says when its turn comes.
 
 use super::fair_queue::ServiceOrder;
-use super::ordered_asks::OrderedAsks;
+use super::ordered_asks::{AskSum, OrderedAsks};
 use crate::ask::Band;
 use crate::links::NONE;
 use crate::time::{Span, Time};
@@ -62,6 +62,11 @@ impl FlowQueue {
     /// Its key in the heaps of its fair queue; `flow_queue` is its own number.
     pub(crate) fn service_order(&self, flow_queue: u32) -> ServiceOrder {
         ServiceOrder { tag: self.tag, tie_break: self.tie_break, flow_queue }
+    }
+
+    /// The waiting asks that were not found late.
+    pub(crate) fn fresh(&self) -> AskSum {
+        AskSum { count: self.waiting, cost: self.cost_waiting }.less(self.ordered.late())
     }
 }
 

@@ -1,5 +1,5 @@
 //! The waiting asks of one flow queue: fresh asks first, late asks behind them, both in the
-//! configured order.
+//! configured order. In the orders `fifo` and `session` fresh asks go by their objectives.
 //!
 //! An ask is *fresh* while it can still make its objective, and *late* from then on. It is found
 //! late when it would go next, and then moves to the late asks. So each ask moves at most once, no
@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use super::asks::{AskRecord, Asks};
 use super::fifo::Fifo;
+use super::line::Line;
 use super::session_order::SessionOrder;
 use super::urgency::UrgencyOrder;
 use crate::outcome::RequeuePosition;
@@ -19,12 +20,13 @@ use crate::workload::Registry;
 #[derive(Clone, Debug)]
 pub(crate) struct OrderedAsks {
     lines: Lines,
-    late: LateAsks,
+    /// The asks found late that still wait.
+    late: AskSum,
 }
 
-/// The asks found late that still wait.
+/// The number of some asks, and what they cost together.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LateAsks {
+pub(crate) struct AskSum {
     pub(crate) count: u32,
     pub(crate) cost: u64,
 }
@@ -32,7 +34,10 @@ pub(crate) struct LateAsks {
 /// Two lines of asks in the same order: the fresh ones and the late ones.
 #[derive(Clone, Debug)]
 enum Lines {
+    /// The order `fifo` while each ask goes behind all older ones of its line.
     Fifo([Fifo; 2]),
+    /// The order `fifo` while an ask goes before an older one.
+    Mixed(Box<[Line; 2]>),
     Deadline(Box<DeadlineOrder>),
     Workload(Box<[UrgencyOrder; 2]>),
     Session(Box<SessionOrder>),
@@ -55,6 +60,15 @@ pub(crate) struct OrderContext<'a> {
 pub(super) const FRESH: usize = 0;
 pub(super) const LATE: usize = 1;
 
+// === impl AskSum ===
+
+impl AskSum {
+    /// What is left of these asks without some of them.
+    pub(crate) const fn less(self, some: Self) -> Self {
+        Self { count: self.count - some.count, cost: self.cost - some.cost }
+    }
+}
+
 // === impl OrderedAsks ===
 
 impl OrderedAsks {
@@ -65,20 +79,20 @@ impl OrderedAsks {
             Order::Workload => Lines::Workload(Box::default()),
             Order::Session => Lines::Session(Box::default()),
         };
-        Self { lines, late: LateAsks::default() }
+        Self { lines, late: AskSum::default() }
     }
 
     /// Adds an ask to the fresh ones. If it is late, that is found when its turn comes.
     pub(crate) fn insert(&mut self, slot: u32, place: RequeuePosition, asks: &mut Asks) {
         asks[slot].late = false;
         match &mut self.lines {
-            Lines::Fifo(lines) => insert(&mut lines[FRESH], slot, place, asks),
+            Lines::Fifo(_) | Lines::Mixed(_) => self.lines.append(FRESH, slot, asks),
             Lines::Deadline(order) => {
                 insert(&mut order.arrivals, slot, place, asks);
                 order.by_deadline[FRESH].insert(deadline_key(slot, asks));
             }
             Lines::Workload(lines) => lines[FRESH].insert(slot, place, asks),
-            Lines::Session(order) => order.insert(slot, place, asks),
+            Lines::Session(order) => order.insert(slot, asks),
         }
     }
 
@@ -90,6 +104,7 @@ impl OrderedAsks {
         }
         match &mut self.lines {
             Lines::Fifo(lines) => lines[line].remove(slot, asks),
+            Lines::Mixed(_) => self.lines.remove_mixed(line, slot, asks),
             Lines::Deadline(order) => {
                 order.by_deadline[line].remove(&deadline_key(slot, asks));
                 order.arrivals.remove(slot, asks);
@@ -102,19 +117,28 @@ impl OrderedAsks {
     /// The ask that goes next.
     #[inline]
     pub(crate) fn first(&mut self, mut context: OrderContext<'_>, asks: &mut Asks) -> Option<u32> {
-        while let Some(slot) = self.lines.first(FRESH, &mut context) {
-            if context.now < asks[slot].fresh_until {
+        while let Some(slot) = self.lines.first(FRESH, &mut context, asks) {
+            if !asks[slot].is_late(context.now) {
                 return Some(slot);
             }
             self.demote(slot, asks);
         }
-        self.lines.first(LATE, &mut context)
+        self.lines.first(LATE, &mut context, asks)
     }
 
     /// The asks that were found late. There may be more: an ask behind a fresh one is not looked
     /// at.
-    pub(crate) const fn late(&self) -> LateAsks {
+    pub(crate) const fn late(&self) -> AskSum {
         self.late
+    }
+
+    /// The fresh asks that a new one would go before, if they are few enough to be counted.
+    pub(crate) fn wanted_after(&self, by: Time, asks: &Asks) -> AskSum {
+        match &self.lines {
+            Lines::Fifo(lines) => Line::from(lines[FRESH]).wanted_after(by, asks),
+            Lines::Mixed(lines) => lines[FRESH].wanted_after(by, asks),
+            _ => AskSum::default(),
+        }
     }
 
     /// The ask that came last.
@@ -124,6 +148,7 @@ impl OrderedAsks {
         };
         match &self.lines {
             Lines::Fifo(lines) => newest_of([lines[FRESH].tail(), lines[LATE].tail()]),
+            Lines::Mixed(lines) => newest_of([lines[FRESH].newest(asks), lines[LATE].newest(asks)]),
             Lines::Deadline(order) => order.arrivals.tail(),
             Lines::Workload(lines) => {
                 newest_of([lines[FRESH].newest(asks), lines[LATE].newest(asks)])
@@ -157,22 +182,29 @@ impl OrderedAsks {
     /// Moves an ask from the fresh ones to the late ones. Asks of one line are found late in its
     /// order, so that the place is mostly at the end.
     fn demote(&mut self, slot: u32, asks: &mut Asks) {
-        asks[slot].late = true;
         self.late.count += 1;
         self.late.cost += u64::from(asks[slot].cost);
         match &mut self.lines {
             Lines::Fifo(lines) => {
                 lines[FRESH].remove(slot, asks);
-                lines[LATE].restore(slot, asks);
+                asks[slot].become_late();
+                self.lines.append(LATE, slot, asks);
+            }
+            Lines::Mixed(_) => {
+                self.lines.remove_mixed(FRESH, slot, asks);
+                asks[slot].become_late();
+                self.lines.append(LATE, slot, asks);
             }
             Lines::Deadline(order) => {
                 let key = deadline_key(slot, asks);
                 order.by_deadline[FRESH].remove(&key);
                 order.by_deadline[LATE].insert(key);
+                asks[slot].become_late();
             }
             Lines::Workload(lines) => {
                 lines[FRESH].remove(slot, asks);
                 lines[LATE].insert(slot, RequeuePosition::Original, asks);
+                asks[slot].become_late();
             }
             Lines::Session(order) => order.demote(slot, asks),
         }
@@ -182,13 +214,45 @@ impl OrderedAsks {
 // === impl Lines ===
 
 impl Lines {
+    /// Adds an ask to a line of the order `fifo`.
     #[inline]
-    fn first(&mut self, line: usize, context: &mut OrderContext<'_>) -> Option<u32> {
+    fn append(&mut self, line: usize, slot: u32, asks: &mut Asks) {
+        match self {
+            Self::Fifo(lines) if lines[line].goes_behind(slot, asks) => {
+                asks[slot].exception = false;
+                lines[line].push_back(slot, asks);
+            }
+            _ => self.append_mixed(line, slot, asks),
+        }
+    }
+
+    #[cold]
+    fn append_mixed(&mut self, line: usize, slot: u32, asks: &mut Asks) {
+        if let Self::Fifo(lines) = self {
+            *self = Self::Mixed(Box::new(lines.map(Line::from)));
+        }
+        if let Self::Mixed(lines) = self {
+            lines[line].insert(slot, asks);
+        }
+    }
+
+    #[cold]
+    fn remove_mixed(&mut self, line: usize, slot: u32, asks: &mut Asks) {
+        let Self::Mixed(lines) = self else { return };
+        lines[line].remove(slot, asks);
+        if let [Some(fresh), Some(late)] = [&lines[FRESH], &lines[LATE]].map(Line::as_fifo) {
+            *self = Self::Fifo([fresh, late]);
+        }
+    }
+
+    #[inline]
+    fn first(&mut self, line: usize, context: &mut OrderContext<'_>, asks: &Asks) -> Option<u32> {
         match self {
             Self::Fifo(lines) => lines[line].head(),
+            Self::Mixed(lines) => lines[line].first(asks),
             Self::Deadline(order) => order.by_deadline[line].first().map(|&(_, _, slot)| slot),
             Self::Workload(lines) => lines[line].most_urgent(context),
-            Self::Session(order) => order.first(line),
+            Self::Session(order) => order.first(line, asks),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The `session` order: the sessions of one flow queue share its grants by cost.
 //!
 //! This is start-time fair queueing one level below the flows, with the rules of
-//! [`super::virtual_clock`] at weight 1. A session is served first come, first served, its fresh
-//! asks before its late ones. A session all of whose asks are late keeps its tag while others go:
-//! it waits, so it is owed that service.
+//! [`super::virtual_clock`] at weight 1. The asks of a session go as in the order `fifo`: fresh
+//! asks by their objectives, late ones behind them. A session all of whose asks are late keeps its
+//! tag while others go: it waits, so it is owed that service.
 //!
 //! A session that no longer waits is remembered, because a known session starts ahead of new ones.
 //! A flow queue remembers at most [`IDLE_MAX`] of them, and each other session has a waiting ask,
@@ -12,9 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::asks::Asks;
-use super::fifo::Fifo;
-use super::ordered_asks::{self, FRESH, LATE};
-use crate::outcome::RequeuePosition;
+use super::line::Line;
+use super::ordered_asks::{FRESH, LATE};
 
 /// The most sessions that one flow queue remembers while they do not wait.
 pub(crate) const IDLE_MAX: usize = 64;
@@ -43,7 +42,7 @@ pub(crate) struct SessionOrder {
     idle: BTreeSet<(u64, u32)>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Session {
     tag: u64,
     moved: u64,
@@ -51,7 +50,7 @@ struct Session {
     period: u32,
     waiting: u32,
     /// Its fresh asks and its late asks.
-    fifos: [Fifo; 2],
+    lines: [Line; 2],
 }
 
 // === impl SessionOrder ===
@@ -72,22 +71,19 @@ impl Default for SessionOrder {
 
 impl SessionOrder {
     /// Adds an ask to the fresh ones of its session.
-    pub(crate) fn insert(&mut self, slot: u32, place: RequeuePosition, asks: &mut Asks) {
+    pub(crate) fn insert(&mut self, slot: u32, asks: &mut Asks) {
         let key = asks[slot].session;
         asks[slot].session_period = NOT_CHARGED;
-        let mut session = match self.sessions.get(&key) {
-            Some(&session) => session,
-            None => {
-                let tag = self.now.saturating_add(u64::from(asks[slot].cost));
-                Session { tag, ..Session::default() }
-            }
-        };
+        let mut session = self.sessions.remove(&key).unwrap_or_else(|| {
+            let tag = self.now.saturating_add(u64::from(asks[slot].cost));
+            Session { tag, ..Session::default() }
+        });
         if session.waiting == 0 {
             self.idle.remove(&(session.moved, key));
             self.begin(&mut session);
         }
         session.waiting += 1;
-        ordered_asks::insert(&mut session.fifos[FRESH], slot, place, asks);
+        session.lines[FRESH].insert(slot, asks);
         self.turns[FRESH].insert(session.turn(key));
         self.sessions.insert(key, session);
     }
@@ -109,9 +105,9 @@ impl SessionOrder {
     pub(crate) fn remove(&mut self, slot: u32, asks: &mut Asks) {
         let (key, line) = (asks[slot].session, usize::from(asks[slot].late));
         let Some(mut session) = self.sessions.remove(&key) else { return };
-        session.fifos[line].remove(slot, asks);
+        session.lines[line].remove(slot, asks);
         session.waiting -= 1;
-        if session.fifos[line].is_empty() {
+        if session.lines[line].is_empty() {
             self.turns[line].remove(&session.turn(key));
         }
         if session.waiting == 0 {
@@ -139,27 +135,29 @@ impl SessionOrder {
     pub(crate) fn demote(&mut self, slot: u32, asks: &mut Asks) {
         let key = asks[slot].session;
         let Some(session) = self.sessions.get_mut(&key) else { return };
-        session.fifos[FRESH].remove(slot, asks);
-        session.fifos[LATE].restore(slot, asks);
+        session.lines[FRESH].remove(slot, asks);
+        asks[slot].become_late();
+        session.lines[LATE].insert(slot, asks);
         let turn = session.turn(key);
-        if session.fifos[FRESH].is_empty() {
+        if session.lines[FRESH].is_empty() {
             self.turns[FRESH].remove(&turn);
         }
         self.turns[LATE].insert(turn);
     }
 
     /// The first of the fresh or of the late asks.
-    pub(crate) fn first(&self, line: usize) -> Option<u32> {
+    pub(crate) fn first(&self, line: usize, asks: &Asks) -> Option<u32> {
         let (_, _, key) = self.turns[line].first()?;
-        self.sessions.get(key)?.fifos[line].head()
+        self.sessions.get(key)?.lines[line].first(asks)
     }
 
     /// The ask that came last. Only preemption needs it, so a search is good enough.
     pub(crate) fn newest(&self, asks: &Asks) -> Option<u32> {
         let turns = self.turns.iter().flatten();
         let sessions = turns.filter_map(|(_, _, key)| self.sessions.get(key));
-        let tails = sessions.flat_map(|session| session.fifos.iter().filter_map(Fifo::tail));
-        tails.max_by_key(|&slot| asks[slot].sequence)
+        let newest =
+            sessions.flat_map(|session| &session.lines).filter_map(|line| line.newest(asks));
+        newest.max_by_key(|&slot| asks[slot].sequence)
     }
 
     /// Charges its session for an ask that still waits and is granted now.

@@ -88,20 +88,143 @@ fn o03_the_nearest_objective_counts() {
     assert_eq!(overtaken, [true, false, false, true, false]);
 }
 
-/// A deadline is a statement of what the client needs.
+/// A deadline that is nearer than the objective counts, one that is farther does not: it says when
+/// the client leaves, and not that it is content to be late.
 #[test]
-fn o03_a_deadline_counts_as_the_objective() {
+fn o03_a_deadline_only_shortens_the_objective() {
     let mut fixture = Fixture::new(two_seconds(), 1);
     let running = fixture.start("flow");
-    let by = |fixture: &mut Fixture, secs| {
-        let deadline = Some(fixture.now.after(Span::from_secs(secs)));
+    let within = |fixture: &mut Fixture, millis| {
+        let deadline = Some(fixture.now.after(Span::from_millis(millis)));
         let ask = Ask { deadline, ..fixture.ask("flow") };
         queue(fixture, ask)
     };
-    let patient = by(&mut fixture, 20);
+    let distant = within(&mut fixture, 20_000);
+    let plain = fixture.queue("flow", Band::Normal);
+    let near = within(&mut fixture, 1900);
+    fixture.pass(Span::from_millis(1400));
+    assert_eq!(fixture.run_dry(vec![running]), [near, distant, plain]);
+    let running = fixture.start("flow");
+    let distant = within(&mut fixture, 20_000);
     fixture.pass(Span::from_millis(1600));
-    let second = fixture.queue("flow", Band::Normal);
-    assert_eq!(fixture.run_dry(vec![running]), [patient, second]);
+    let plain = fixture.queue("flow", Band::Normal);
+    assert_eq!(fixture.run_dry(vec![running]), [plain, distant], "it is late as any other");
+}
+
+fn wanted_in(fixture: &mut Fixture, millis: Option<u64>) -> Ticket {
+    let ask = Ask { objective: millis.map(Span::from_millis), ..fixture.ask("flow") };
+    queue(fixture, ask)
+}
+
+/// Asks that want their first token sooner go first while they are fresh, in a flow and in a
+/// session. Late ones go in order of arrival, whatever they wanted.
+#[test]
+fn o03_fresh_asks_go_by_their_objectives() {
+    for order in [Order::Fifo, Order::Session] {
+        let mut fixture = Fixture::new(Settings { order, ..two_seconds() }, 1);
+        let running = fixture.start("flow");
+        let [lax, none, strict] =
+            [Some(20_000), None, Some(1000)].map(|millis| wanted_in(&mut fixture, millis));
+        assert_eq!(fixture.gate.wait_forecast(strict, fixture.now).unwrap().position, 1);
+        assert_eq!(fixture.gate.wait_forecast(lax, fixture.now).unwrap().position, 3);
+        assert_eq!(fixture.run_dry(vec![running]), [strict, none, lax], "{order:?}");
+        let running = fixture.start("flow");
+        let [lax, none, strict, young] =
+            [Some(20_000), None, Some(1000), None].map(|millis| wanted_in(&mut fixture, millis));
+        fixture.pass(Span::from_millis(1600));
+        let fresh = wanted_in(&mut fixture, None);
+        let served = fixture.run_dry(vec![running]);
+        assert_eq!(served, [fresh, lax, none, strict, young], "{order:?}");
+    }
+}
+
+/// With one objective the order is that of arrival, also while engines become slower, which makes
+/// asks late sooner.
+#[test]
+fn o03_one_objective_keeps_the_order_of_arrival() {
+    let mut fixture = Fixture::new(two_seconds(), 1);
+    let mut running = fixture.start("flow");
+    let mut sent = Vec::new();
+    let mut served = Vec::new();
+    for step in 0..40 {
+        sent.push(fixture.queue("flow", Band::Normal));
+        sent.push(fixture.queue("flow", Band::Normal));
+        fixture.pass(Span::from_millis(if step < 20 { 1 } else { 60 }));
+        fixture.gate.started(running, fixture.now).unwrap();
+        fixture.settle(running, 1);
+        running = fixture.granted()[0];
+        served.push(running);
+    }
+    assert_eq!(served, sent[..40]);
+}
+
+/// Preemption takes the ask that arrived last, whatever it wants: a client does not keep its place
+/// by a strict objective.
+#[test]
+fn o03_the_newest_ask_is_preempted_whatever_its_objective() {
+    for wants in [[None, Some(20_000), Some(1000)], [Some(1000), None, Some(20_000)]] {
+        let mut fixture = Fixture::new(Settings { total_capacity: 3, ..two_seconds() }, 1);
+        let running = fixture.start("flow");
+        let mut sent = wants.map(|millis| wanted_in(&mut fixture, millis)).to_vec();
+        for _ in 0..3 {
+            fixture.queue("critical", Band::Critical);
+            let evicted = fixture.events.iter().filter_map(|event| match *event {
+                Event::Evicted { ticket, .. } => Some(ticket),
+                Event::Granted { .. } => None,
+            });
+            assert_eq!(evicted.collect::<Vec<_>>(), [sent.pop().unwrap()]);
+            fixture.events.clear();
+        }
+        fixture.run_dry(vec![running]);
+    }
+}
+
+/// A line that stands lets an ask in that goes before enough of those that wait.
+#[test]
+fn o03_asks_that_can_wait_keep_no_other_ask_out_of_a_line_that_stands() {
+    let mut fixture = Fixture::new(two_seconds(), 1);
+    overload(&mut fixture, 120);
+    let stands = fixture.send("flow", Band::Normal);
+    assert!(matches!(stands, Verdict::Refused { reason: Refusal::WaitTooLong, .. }), "{stands:?}");
+    (0..100).for_each(|_| _ = wanted_in(&mut fixture, Some(20_000)));
+    let mut running = in_flight(&fixture);
+    for _ in 0..12 {
+        fixture.pass(Span::from_millis(100));
+        fixture.settle(running, 1);
+        running = fixture.granted()[0];
+    }
+    let strict = wanted_in(&mut fixture, None);
+    assert!(fixture.gate.wait_forecast(strict, fixture.now).unwrap().position < 15);
+}
+
+fn in_flight(fixture: &Fixture) -> Ticket {
+    let mut asks = fixture.gate.asks().filter(|ask| ask.stage == crate::Stage::InFlight);
+    asks.next().expect("one place, one ask in flight").ticket
+}
+
+/// An ask that a backend gave back goes before stricter ones, and at the back of its flow behind
+/// those that wait for the same time.
+#[test]
+fn o03_a_returned_ask_has_its_old_turn_or_the_last_one() {
+    for (place, expected) in
+        [(RequeuePosition::Original, [0, 2, 1, 3]), (RequeuePosition::Back, [2, 1, 0, 3])]
+    {
+        let mut fixture = Fixture::new(two_seconds(), 1);
+        let running = fixture.start("flow");
+        let [none, strict] = [None, Some(1000)].map(|millis| wanted_in(&mut fixture, millis));
+        fixture.supply(&[down()]);
+        fixture.gate.requeue(running, place, fixture.now).unwrap();
+        let last = wanted_in(&mut fixture, None);
+        fixture.supply(&[super::fixture::backend(0, &[MODEL.0])]);
+        let mut served = fixture.granted();
+        served.extend(fixture.run_dry(served.clone()));
+        let asks = [running, none, strict, last];
+        assert_eq!(served, expected.map(|at: usize| asks[at]), "{place:?}");
+    }
+}
+
+fn down() -> crate::BackendSupply {
+    crate::BackendSupply { ready: false, ..super::fixture::backend(0, &[MODEL.0]) }
 }
 
 /// An ask that a backend gave back had its turn: it is not late.
@@ -110,8 +233,7 @@ fn o03_an_ask_that_returns_from_a_backend_is_fresh() {
     let mut fixture = Fixture::new(two_seconds(), 1);
     let running = fixture.start("flow");
     fixture.pass(Span::from_secs(5));
-    let down = crate::BackendSupply { ready: false, ..super::fixture::backend(0, &[MODEL.0]) };
-    fixture.supply(&[down]);
+    fixture.supply(&[down()]);
     fixture.gate.requeue(running, RequeuePosition::Original, fixture.now).unwrap();
     fixture.queue("flow", Band::Normal);
     fixture.supply(&[super::fixture::backend(0, &[MODEL.0])]);

@@ -70,6 +70,8 @@ struct FlowQueue {
     over_share: bool,
     /// When an ask of it was last admitted.
     last_seen: Option<Time>,
+    /// When its first ask was admitted.
+    used_since: Option<u64>,
     /// Since when an ask has always waited.
     since: Time,
     /// The share of the latest grants that went to fresh asks.
@@ -83,6 +85,8 @@ pub(super) struct Record {
     /// Where it is in flight.
     pub(super) backend: Option<usize>,
     pub(super) deadline: Time,
+    /// When it wants its first token; its arrival, if it is always fresh.
+    wanted_by: Time,
     /// When it can no longer make its objective.
     fresh_until: Time,
     flow_queue: usize,
@@ -295,13 +299,16 @@ impl Reference {
         let flow_queue = self.flow_queue_for(flow, pool, band);
         let sequence = self.next();
         let clock = self.clock;
+        let objective = self.objective_of(flow, band);
         let ask = &mut self.asks[at];
         ask.flow_queue = flow_queue;
         ask.cost = ask.estimate;
         ask.fresh_until = Time::NEVER;
+        ask.wanted_by = ask.arrival;
         if place == RequeuePosition::Back {
             ask.sequence = sequence;
             ask.arrival = clock;
+            ask.wanted_by = clock.after(objective.unwrap_or(Span::ZERO));
         }
         self.enqueue(at);
         if self.closed {

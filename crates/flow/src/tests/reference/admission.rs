@@ -1,7 +1,6 @@
 //! Offer to queue, and from the queue to nowhere.
 
 use super::{Answer, FlowQueue, Outcome, Record, Reference};
-use crate::FlowClass;
 use crate::ask::{Ask, Band, COST_MAX};
 use crate::outcome::{Eviction, Refusal};
 use crate::settings::{Admission, Cascade, Room};
@@ -48,13 +47,15 @@ impl Reference {
         let expiry = self.clock.after(ask.ttl.unwrap_or(class.ttl));
         let deadline = ask.deadline.unwrap_or(Time::NEVER);
         let cost = ask.cost.clamp(1, COST_MAX) as u32;
+        let (wanted_by, fresh_until) = self.wanted(ask, self.flow_queues[flow_queue].flow);
         Record {
             name: self.names,
             waits: false,
             model: ask.model,
             backend: None,
             deadline: expiry.min(deadline),
-            fresh_until: self.fresh_until(ask, class),
+            wanted_by,
+            fresh_until,
             flow_queue,
             cost,
             estimate: cost,
@@ -74,19 +75,25 @@ impl Reference {
         }
     }
 
-    /// An ask may wait for three quarters of its objective while no first token was seen.
-    fn fresh_until(&self, ask: &Ask, class: FlowClass) -> Time {
-        let configured = class.objective.unwrap_or(self.settings.objectives[ask.band as usize]);
-        if configured == Span::FOREVER {
-            return Time::NEVER;
-        }
-        let deadline = ask.deadline.map(|deadline| deadline.since(self.clock));
-        let objective = match (ask.objective, deadline) {
-            (Some(objective), Some(deadline)) => objective.min(deadline),
-            (Some(stated), None) | (None, Some(stated)) => stated,
-            (None, None) => configured,
+    /// The configured objective of a flow in a band.
+    pub(super) fn objective_of(&self, flow: usize, band: Band) -> Option<Span> {
+        let of_band = self.settings.objectives[band.index()];
+        let objective = self.class_of(flow).objective.unwrap_or(of_band);
+        (objective != Span::FOREVER).then_some(objective)
+    }
+
+    /// When an ask wants its first token, and until when it is fresh. It may wait for three
+    /// quarters of its objective while no first token was seen. The quarter is in whole units of
+    /// 1024 ns.
+    fn wanted(&self, ask: &Ask, flow: usize) -> (Time, Time) {
+        let Some(configured) = self.objective_of(flow, ask.band) else {
+            return (self.clock, Time::NEVER);
         };
-        self.clock.after(Span::from_nanos(objective.nanos() - objective.nanos() / 4))
+        let stated = ask.objective.unwrap_or(configured);
+        let wanted_by = self.clock.after(stated).min(ask.deadline.unwrap_or(Time::NEVER));
+        let quarter = wanted_by.since(self.clock).nanos() / 4 / 1024;
+        let quarter = Span::from_nanos(quarter.min(u64::from(u32::MAX)) * 1024);
+        (wanted_by, wanted_by.before(quarter))
     }
 
     fn admit(&mut self, record: Record) -> usize {
@@ -95,6 +102,7 @@ impl Reference {
         }
         self.names += 1;
         self.flow_queues[record.flow_queue].last_seen = Some(self.clock);
+        self.use_flow_queue(record.flow_queue);
         self.asks.push(record);
         self.asks.len() - 1
     }
@@ -212,8 +220,14 @@ impl Reference {
         u64::from(self.settings.total_capacity) * own / sum
     }
 
+    fn use_flow_queue(&mut self, at: usize) {
+        let stamp = self.next();
+        self.flow_queues[at].used_since.get_or_insert(stamp);
+    }
+
     pub(super) fn enqueue(&mut self, at: usize) {
         let (flow_queue, cost) = (self.asks[at].flow_queue, self.asks[at].cost);
+        self.use_flow_queue(flow_queue);
         let first = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
         self.session_begins(at);
         self.asks[at].waits = true;

@@ -30,6 +30,7 @@ impl Reference {
             takes_part,
             over_share: false,
             last_seen: None,
+            used_since: None,
             since: Time::ZERO,
             fresh_share: 0.0,
         });
@@ -174,7 +175,11 @@ impl Reference {
 
     /// The limits of a flow allow more: wherever it has a flow queue, the newest first.
     pub(super) fn drain_flow(&mut self, flow: usize) {
-        for flow_queue in self.flow_queues_of(flow).into_iter().rev() {
+        // The newest one first, among those that have had an ask.
+        let mut used = self.flow_queues_of(flow);
+        used.retain(|&at| self.flow_queues[at].used_since.is_some());
+        used.sort_by_key(|&at| std::cmp::Reverse(self.flow_queues[at].used_since));
+        for flow_queue in used {
             self.dispatch(self.places.domain_of(self.flow_queues[flow_queue].pool));
         }
         self.dispatch_all();
@@ -248,19 +253,23 @@ impl Reference {
         }
         let line = line.into_iter();
         let first = match self.settings.order {
-            Order::Fifo => line.min_by_key(|&at| self.asks[at].sequence),
+            Order::Fifo => line.min_by_key(|&at| self.turn_in_line(at)),
             Order::Deadline => {
                 line.min_by_key(|&at| (self.asks[at].deadline, self.asks[at].sequence))
             }
-            Order::Session => {
-                line.min_by_key(|&at| (self.session_turn(at), self.asks[at].sequence))
-            }
+            Order::Session => line.min_by_key(|&at| (self.session_turn(at), self.turn_in_line(at))),
             Order::Workload => line.min_by(|&one, &other| {
                 let urgency = self.urgency(other).total_cmp(&self.urgency(one));
                 urgency.then(self.asks[one].sequence.cmp(&self.asks[other].sequence))
             }),
         };
         first.expect("an active flow queue has a waiting ask")
+    }
+
+    /// Fresh asks go by the time at which they want their first token, late ones by their arrival.
+    fn turn_in_line(&self, at: usize) -> (Time, u64) {
+        let Record { wanted_by, sequence, .. } = self.asks[at];
+        (if self.is_late(at) { Time::ZERO } else { wanted_by }, sequence)
     }
 
     fn is_late(&self, at: usize) -> bool {

@@ -287,7 +287,7 @@ impl History {
                 criticality: self.random.below(8) as u8,
             },
             ttl: self.random.one_in(4).then_some(Span::from_millis(ttl)),
-            objective: self.random.one_in(8).then(|| self.random.objective()),
+            objective: self.random.one_in(4).then(|| self.random.objective()),
             flow_session: self.random.below(self.sessions) as u32,
             deadline: self.random.one_in(8).then_some(self.now.after(patience)),
             ..Ask::new(FlowId { slot: 0, generation: 0 }, model)
