@@ -1,8 +1,8 @@
 //! O04: fairness between the sessions of a flow.
 
 use crate::support::gateway::ONE;
-use crate::support::queueing::{count, order_of};
-use crate::support::{Backend, HttpRequest, chat};
+use crate::support::queueing::{count, order_of, succeed};
+use crate::support::{Backend, Gateway, HttpRequest, chat};
 
 const TEAMS: &str = "[queue]\nflow_by = [\"header:x-team\"]\n";
 const SESSIONS: &str = "session_by = [\"session\"]\n";
@@ -29,6 +29,37 @@ fn o04_sessions_that_a_client_invents_divide_only_the_share_of_its_team() {
     let order = order_of(&format!("{TEAMS}{SESSIONS}{ONE}"), &Backend::held(), &asks);
     let many = count(&order[..16], "many");
     assert!((7..=9).contains(&many), "half and half: {order:?}");
+}
+
+/// A flow of eight places is full of calls of one agent. A colleague has a share of the places:
+/// four requests, each in the place of the agent's newest call, and no more.
+#[test]
+fn o04_a_chat_has_its_share_of_a_flow_that_an_agent_has_filled() {
+    let backend = Backend::held();
+    let section = format!("{TEAMS}{SESSIONS}flow_capacity = 8\n{ONE}");
+    let first = chat("m").header("x-team", "first");
+    let (gateway, running) = Gateway::occupied(&section, &backend, &first);
+    let mut calls: Vec<_> =
+        (0..8).map(|others| gateway.enqueue(&of("team", "agent", "agent"), others)).collect();
+    gateway.ask(&of("team", "agent", "agent")).refused(503, "flow_full");
+    let mut chats = Vec::new();
+    for _ in 0..4 {
+        chats.push(gateway.send(&of("team", "chat", "chat")));
+        let displaced = calls.pop().unwrap().finish();
+        displaced.refused(503, "flow_full");
+        assert!(displaced.retry_after() >= 1);
+        assert!(displaced.text().contains("'team'"), "{}", displaced.text());
+        assert_eq!(gateway.depth(), 8);
+    }
+    for session in ["chat", "agent"] {
+        gateway.ask(&of("team", session, session)).refused(503, "flow_full");
+    }
+    backend.open();
+    succeed([running]);
+    succeed(calls);
+    succeed(chats);
+    assert_eq!(count(&backend.tags(), "chat"), 4);
+    gateway.await_idle();
 }
 
 #[test]

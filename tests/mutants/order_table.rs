@@ -122,4 +122,25 @@ pub(super) const IN_FLOW: &[Mutant] = &[
         instead: "tag",
         noticed_by: "sessions::o04_sessions_pay",
     },
+    Mutant {
+        name: "a session displaces others beyond its share",
+        file: "queue/session_counts.rs",
+        site: "(«own < self.total / sessions»).then_some",
+        instead: "true",
+        noticed_by: "sessions::o04_a_session_gets",
+    },
+    Mutant {
+        name: "a new session is not counted when the places are shared",
+        file: "queue/session_counts.rs",
+        site: "self.waiting.len() as u32 + «u32::from(own == 0)»;",
+        instead: "0",
+        noticed_by: "sessions::o04_sessions_beyond",
+    },
+    Mutant {
+        name: "the session with fewest asks loses one",
+        file: "queue/session_counts.rs",
+        site: "«self.by_count.last()»?",
+        instead: "self.by_count.first()",
+        noticed_by: "sessions::o04_a_session_gets",
+    },
 ];

@@ -181,7 +181,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a full flow takes places of other flows",
         file: "controller/admit.rs",
-        site: "Some(lower) => «self.preempt(flow, lower, now)»,",
+        site: "Some(OwnLoser::Band(lower)) => «self.preempt(flow, lower, now)»,",
         instead: "self.preempt_for(band, now)",
         noticed_by: "q07_all_bands",
     },

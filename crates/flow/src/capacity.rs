@@ -1,15 +1,21 @@
 //! The limits of the queue: how many asks may wait, and which band loses an ask when it is full.
 
+use std::collections::BTreeMap;
+
 use crate::ask::{BANDS, Band};
 use crate::queue::eviction::EvictionRanking;
+use crate::queue::session_counts::SessionCounts;
 use crate::settings::{Admission, Cascade, Settings};
 use crate::weight::Weight;
 
-/// The number of waiting asks by band, and the rankings of victims.
+/// The number of waiting asks by band, the rankings of victims, and the sessions that share the
+/// capacity of a flow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Capacity {
     pub(crate) waiting: [u32; BANDS],
     pub(crate) rankings: [EvictionRanking; BANDS],
+    /// By flow and band, in the order `session` only.
+    pub(crate) sessions: BTreeMap<(u32, usize), SessionCounts>,
 }
 
 // === impl Capacity ===
@@ -17,6 +23,20 @@ pub(crate) struct Capacity {
 impl Capacity {
     pub(crate) fn total(&self) -> u32 {
         self.waiting.iter().sum()
+    }
+
+    /// An ask of a session begins to wait.
+    pub(crate) fn session_joins(&mut self, flow: u32, band: usize, session: u32) {
+        self.sessions.entry((flow, band)).or_default().add(session);
+    }
+
+    /// An ask of a session waits no longer.
+    pub(crate) fn session_leaves(&mut self, flow: u32, band: usize, session: u32) {
+        let Some(counts) = self.sessions.get_mut(&(flow, band)) else { return };
+        counts.remove(session);
+        if counts.is_empty() {
+            self.sessions.remove(&(flow, band));
+        }
     }
 
     /// The bands that may lose an ask to a new one, the lowest first: those below its own that have

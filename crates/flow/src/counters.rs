@@ -30,6 +30,8 @@ pub struct Counters {
     pub deadline_exceeded: u64,
     /// Waits that ended for a higher band, from best-effort to critical.
     pub preempted: [u64; BANDS],
+    /// Waits that ended because another session had its share of a full flow.
+    pub displaced: u64,
     /// Waits that ended because the controller closed.
     pub shut_down: u64,
     /// Grants that were re-queued.
@@ -50,7 +52,7 @@ impl Counters {
     /// Waits that ended in an eviction: neither in a grant nor by the client.
     pub fn evictions(&self) -> u64 {
         let preempted: u64 = self.preempted.iter().sum();
-        self.expired + self.deadline_exceeded + preempted + self.shut_down
+        self.expired + self.deadline_exceeded + preempted + self.displaced + self.shut_down
     }
 
     pub(crate) fn count_refusal(&mut self, reason: Refusal) {
@@ -68,6 +70,7 @@ impl Counters {
             Eviction::Expired => self.expired += 1,
             Eviction::DeadlineExceeded => self.deadline_exceeded += 1,
             Eviction::Preempted => self.preempted[band] += 1,
+            Eviction::Displaced => self.displaced += 1,
             Eviction::ShuttingDown => self.shut_down += 1,
         }
     }

@@ -14,7 +14,7 @@ use crate::queue::flow_queue::FlowQueue;
 use crate::queue::session_order::IDLE_MAX;
 use crate::queue::virtual_clock::HORIZON;
 use crate::reserve::InFlight;
-use crate::settings::Bounds;
+use crate::settings::{Bounds, Order};
 
 /// The description of a broken invariant.
 pub type Violation = String;
@@ -169,7 +169,16 @@ fn sessions(c: &Controller) -> Result<(), Violation> {
         equal("sessions that wait", waiting, keys.range((at, 0)..=(at, u32::MAX)).count())?;
         require(remembered - waiting <= IDLE_MAX, || format!("{remembered} sessions at {at}"))?;
     }
-    Ok(())
+    let mut counted: BTreeMap<_, BTreeMap<u32, u32>> = BTreeMap::new();
+    for record in c.asks.slots().map(|slot| &c.asks[slot]) {
+        if record.phase == Phase::Waiting && c.settings.order == Order::Session {
+            let key = (c.flow_queues[record.flow_queue].flow, record.band.index());
+            *counted.entry(key).or_default().entry(record.session).or_default() += 1;
+        }
+    }
+    let sessions = c.capacity.sessions.iter();
+    let sessions = sessions.map(|(&key, counts)| (key, counts.iter().collect()));
+    equal("waiting by session", sessions.collect::<BTreeMap<_, BTreeMap<_, _>>>(), counted)
 }
 
 /// The heaps have exactly the active flow queues, with their current tags.

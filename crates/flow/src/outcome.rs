@@ -68,6 +68,8 @@ pub enum Eviction {
     DeadlineExceeded,
     /// An ask of a higher band needed its place.
     Preempted,
+    /// Its flow was full, and another session of the flow had fewer waiting asks than its share.
+    Displaced,
     /// The controller is closing.
     ShuttingDown,
 }

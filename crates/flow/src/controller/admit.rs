@@ -7,7 +7,8 @@ use crate::ask::{Ask, Band, COST_MAX, Ticket};
 use crate::links::{Link, NONE};
 use crate::outcome::{Eviction, Refusal, RequeuePosition, Verdict};
 use crate::queue::asks::{AskRecord, Asks, Limit, PROMPT_BLOCK, Phase, Wanted};
-use crate::settings::Admission;
+use crate::queue::flow_queue::FlowQueue;
+use crate::settings::{Admission, Order};
 use crate::time::{Span, Time};
 
 /// An ask that has passed the checks that do not depend on load.
@@ -20,6 +21,14 @@ pub(super) struct CheckedAsk<'a> {
     pub(super) limit: Limit,
     /// When it wants its first token, once it has to wait.
     pub(super) wanted: Wanted,
+}
+
+/// The part of a full flow that loses an ask to a new one of the same flow.
+enum OwnLoser {
+    /// A lower band.
+    Band(Band),
+    /// A session of the same band.
+    Session(u32),
 }
 
 // === impl Controller ===
@@ -177,8 +186,8 @@ impl Controller {
             });
         }
         let full = self.flows[flow].waiting_total() >= self.flows.policy(flow).capacity;
-        let lower = || self.lower_band_of(flow, band).ok_or(Refusal::FlowFull);
-        let own = full.then(lower).transpose()?;
+        let loser = || self.loser_in_flow(checked).ok_or(Refusal::FlowFull);
+        let own = full.then(loser).transpose()?;
         let hopeless = |wait| now.after(wait) > deadline;
         if self.settings.refuse_hopeless && self.predicted_wait(key, now).is_some_and(hopeless) {
             return Err(Refusal::WaitTooLong);
@@ -188,7 +197,8 @@ impl Controller {
         }
         let room = match own {
             // The ask takes the place of another one of its flow, so the total stays the same.
-            Some(lower) => self.preempt(flow, lower, now),
+            Some(OwnLoser::Band(lower)) => self.preempt(flow, lower, now),
+            Some(OwnLoser::Session(session)) => self.displace(key, session, now),
             None => self.capacity.total() < capacity || self.preempt_for(band, now),
         };
         if room {
@@ -205,6 +215,25 @@ impl Controller {
     fn lower_band_of(&self, flow: u32, newcomer: Band) -> Option<Band> {
         let mut bands = self.capacity.bands_to_preempt(newcomer, &self.settings);
         bands.find(|band| self.flows[flow].waiting[band.index()] > 0)
+    }
+
+    /// The part of a full flow that loses an ask to a new one of the flow.
+    fn loser_in_flow(&self, checked: &CheckedAsk<'_>) -> Option<OwnLoser> {
+        let QueueKey { flow, band, .. } = checked.key;
+        let lower = self.lower_band_of(flow, band).map(OwnLoser::Band);
+        lower.or_else(|| {
+            let sessions = self.capacity.sessions.get(&(flow, band.index()))?;
+            sessions.loser(checked.ask.flow_session).map(OwnLoser::Session)
+        })
+    }
+
+    /// Evicts the newest ask of a session of a flow in a band.
+    fn displace(&mut self, key: QueueKey, session: u32, now: Time) -> bool {
+        let newest = self.newest_by(key.flow, key.band, |flow_queue| {
+            flow_queue.ordered.newest_of_session(session, &self.asks)
+        });
+        newest.into_iter().for_each(|slot| self.evict(slot, Eviction::Displaced, now));
+        newest.is_some()
     }
 
     fn preempt_for(&mut self, newcomer: Band, now: Time) -> bool {
@@ -233,11 +262,19 @@ impl Controller {
     }
 
     fn newest_of(&self, flow: u32, band: Band) -> Option<u32> {
+        self.newest_by(flow, band, |flow_queue| flow_queue.ordered.newest(&self.asks))
+    }
+
+    /// The newest of the asks that `newest` finds in the flow queues of a flow in a band.
+    fn newest_by(
+        &self,
+        flow: u32,
+        band: Band,
+        newest: impl FnMut(&FlowQueue) -> Option<u32>,
+    ) -> Option<u32> {
         let flow_queues = self.flow_queues_of(flow).into_iter().map(|at| &self.flow_queues[at]);
-        let newest = flow_queues.filter(|flow_queue| flow_queue.band == band);
-        newest
-            .filter_map(|flow_queue| flow_queue.ordered.newest(&self.asks))
-            .max_by_key(|&slot| self.asks[slot].sequence)
+        let of_band = flow_queues.filter(|flow_queue| flow_queue.band == band);
+        of_band.filter_map(newest).max_by_key(|&slot| self.asks[slot].sequence)
     }
 
     /// Adds an admitted ask to its flow queue.
@@ -258,6 +295,9 @@ impl Controller {
             counts.rank_bound[band] = ranking.raise(flow, counts.waiting[band]);
         }
         self.capacity.waiting[band] += 1;
+        if self.settings.order == Order::Session {
+            self.capacity.session_joins(flow, band, self.asks[slot].session);
+        }
         self.domain_of(pool).began_waiting(now);
         self.fair_queues[pool as usize][band].cost_waiting += u64::from(cost);
         if first {

@@ -5,6 +5,7 @@ use super::eligibility::QueueKey;
 use crate::outcome::{Event, Eviction};
 use crate::queue::asks::{Limit, Phase};
 use crate::queue::flow_queue::FlowQueue;
+use crate::settings::Order;
 use crate::time::Time;
 
 // === impl Controller ===
@@ -94,5 +95,8 @@ impl Controller {
         }
         self.flows[flow].waiting[band] -= 1;
         self.capacity.waiting[band] -= 1;
+        if self.settings.order == Order::Session {
+            self.capacity.session_leaves(flow, band, self.asks[slot].session);
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::queue::asks::Phase;
 use crate::queue::fair_queue::FairQueue;
 use crate::queue::flow_queue::{FlowQueue, FlowQueues};
 use crate::queue::virtual_clock::NEW;
-use crate::settings::{Cascade, Settings};
+use crate::settings::{Cascade, Order, Settings};
 use crate::supply::BackendSupply;
 use crate::time::Time;
 
@@ -124,6 +124,7 @@ impl Controller {
         for flow in self.flows.slots().collect::<Vec<_>>() {
             self.flows[flow].first_flow_queue = NONE;
         }
+        self.capacity.sessions.clear();
         self.reassign_asks(&flow_queues, &fair_queues);
         self.recount_held(|_| true);
         for flow_queue in self.flow_queues.ids().collect::<Vec<_>>() {
@@ -185,9 +186,12 @@ impl Controller {
         flow_queue.ordered.insert(slot, RequeuePosition::Back, &mut self.asks);
         flow_queue.waiting += 1;
         flow_queue.cost_waiting += cost;
-        let (pool, band) = (flow_queue.pool, flow_queue.band.index());
+        let (flow, pool, band) = (flow_queue.flow, flow_queue.pool, flow_queue.band.index());
         self.fair_queues[pool as usize][band].cost_waiting += cost;
         self.domain_of(pool).began_waiting(now);
+        if self.settings.order == Order::Session {
+            self.capacity.session_joins(flow, band, self.asks[slot].session);
+        }
     }
 
     /// Recounts the asks in flight of limited flows at each backend.

@@ -157,6 +157,11 @@ impl OrderedAsks {
         }
     }
 
+    /// The ask of a session that came last, if sessions share the flow queue.
+    pub(crate) fn newest_of_session(&self, session: u32, asks: &Asks) -> Option<u32> {
+        self.sessions().and_then(|order| order.newest_of(session, asks))
+    }
+
     /// Charges the session of an ask that is granted now, if sessions share the flow queue.
     pub(crate) fn charge_session(&mut self, slot: u32, asks: &mut Asks) {
         if let Lines::Session(order) = &mut self.lines {

@@ -160,6 +160,12 @@ impl SessionOrder {
         newest.max_by_key(|&slot| asks[slot].sequence)
     }
 
+    /// The ask of a session that came last.
+    pub(crate) fn newest_of(&self, key: u32, asks: &Asks) -> Option<u32> {
+        let lines = self.sessions.get(&key)?.lines.iter();
+        lines.filter_map(|line| line.newest(asks)).max_by_key(|&slot| asks[slot].sequence)
+    }
+
     /// Charges its session for an ask that still waits and is granted now.
     pub(crate) fn charge(&mut self, slot: u32, asks: &mut Asks) {
         let (key, cost) = (asks[slot].session, asks[slot].cost);

@@ -1,10 +1,12 @@
-//! O04: the sessions of a flow share its grants, one level below the flows.
+//! O04: the sessions of a flow share its grants and its capacity, one level below the flows.
 
 use std::collections::BTreeMap;
 
 use super::fixture::{Dice, Fixture, limited_to};
 use crate::queue::session_order::IDLE_MAX;
-use crate::{Ask, FlowClass, Order, Settings, Span, Ticket, Verdict};
+use crate::{
+    Ask, Band, Event, Eviction, FlowClass, Order, Refusal, Settings, Span, Stage, Ticket, Verdict,
+};
 
 const AGENT: u32 = 1;
 const CHAT: u32 = 2;
@@ -76,6 +78,71 @@ fn o04_fresh_names_do_not_starve_a_session_that_waits() {
         of_chat += u32::from(chats.contains(&running));
     }
     assert!(of_chat >= 40, "{of_chat} of 100 grants");
+}
+
+/// A full flow of twelve places in one or two bands, with this many asks of each session.
+fn filled(waiting: &[(u32, u32)]) -> Fixture {
+    let class = FlowClass { capacity: 12, ..shared(1.0).default_class };
+    let mut fixture = Fixture::new(Settings { default_class: class, ..shared(1.0) }, 1);
+    fixture.start("other");
+    for &(session, count) in waiting {
+        (0..count).for_each(|_| _ = offer(&mut fixture, "team", session, 1));
+    }
+    fixture
+}
+
+/// Offers an ask of a session; returns the asks that are displaced, or `None` if it is refused.
+fn squeeze(fixture: &mut Fixture, session: u32) -> Option<Vec<Ticket>> {
+    let ask = Ask { flow_session: session, ..fixture.ask("team") };
+    let verdict = fixture.offer(ask);
+    let displaced = std::mem::take(&mut fixture.events).into_iter().map(|event| match event {
+        Event::Evicted { ticket, reason: Eviction::Displaced, .. } => ticket,
+        other => panic!("{other:?}"),
+    });
+    match verdict {
+        Verdict::Queued { .. } => Some(displaced.collect()),
+        Verdict::Refused { reason, .. } => {
+            assert_eq!((reason, displaced.count()), (Refusal::FlowFull, 0));
+            None
+        }
+        Verdict::Granted { .. } => panic!("there is no room"),
+    }
+}
+
+/// Theorem 7: a session gets its whole share of a full flow and no more, and the session with most
+/// asks loses its newest ones.
+#[test]
+fn o04_a_session_gets_its_share_of_a_full_flow() {
+    let mut fixture = filled(&[(AGENT, 12)]);
+    let mut calls: Vec<_> = fixture.gate.asks().filter(|ask| ask.stage == Stage::Waiting).collect();
+    calls.sort_by_key(|ask| ask.ticket);
+    assert_eq!(squeeze(&mut fixture, AGENT), None, "it has all the places");
+    for _ in 0..6 {
+        let newest = calls.pop().unwrap().ticket;
+        assert_eq!(squeeze(&mut fixture, CHAT), Some(vec![newest]));
+    }
+    assert_eq!(squeeze(&mut fixture, CHAT), None, "six of twelve is its share");
+    assert_eq!(squeeze(&mut fixture, AGENT), None, "and the agent's");
+    let mut fixture = filled(&[(AGENT, 7), (CHAT, 5)]);
+    assert_eq!(squeeze(&mut fixture, 3).map(|displaced| displaced.len()), Some(1));
+    assert_eq!(squeeze(&mut fixture, AGENT), None, "it has more than a third");
+}
+
+/// More sessions than places: then no session has a whole share, and the flow is full.
+#[test]
+fn o04_sessions_beyond_the_places_of_a_flow_displace_no_other() {
+    let one_each: Vec<_> = (0..12).map(|session| (session, 1)).collect();
+    let mut fixture = filled(&one_each);
+    assert_eq!(squeeze(&mut fixture, 12), None);
+}
+
+/// Without sessions, and in another band, no ask is displaced.
+#[test]
+fn o04_no_session_is_displaced_by_a_lower_band() {
+    let mut fixture = filled(&[(AGENT, 12)]);
+    let low = Ask { flow_session: CHAT, band: Band::BestEffort, ..fixture.ask("team") };
+    let refused = fixture.offer(low);
+    assert!(matches!(refused, Verdict::Refused { reason: Refusal::FlowFull, .. }), "{refused:?}");
 }
 
 #[test]

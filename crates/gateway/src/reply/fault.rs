@@ -155,6 +155,7 @@ impl From<Eviction> for Fault {
             Eviction::Expired => Self::QueueTimeout(Span::ZERO),
             Eviction::DeadlineExceeded => Self::DeadlineExceeded,
             Eviction::Preempted => Self::Preempted,
+            Eviction::Displaced => Self::FlowFull { flow: String::new(), capacity: 0 },
             Eviction::ShuttingDown => Self::ShuttingDown,
         }
     }

@@ -158,6 +158,7 @@ fn c09_every_refusal_and_eviction_of_the_core_has_one_fault() {
         (Eviction::Expired, "queue_timeout"),
         (Eviction::DeadlineExceeded, "deadline_exceeded"),
         (Eviction::Preempted, "preempted"),
+        (Eviction::Displaced, "flow_full"),
         (Eviction::ShuttingDown, "shutting_down"),
     ];
     for (eviction, code) in rows {

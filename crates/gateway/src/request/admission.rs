@@ -202,7 +202,8 @@ impl Request {
     fn refused_after_wait(&mut self, refused: Refused) -> Refused {
         let waited = self.total_wait();
         self.record.waited = Some(waited);
-        self.retried_late(Refused { fault: refused.fault.after(waited), ..refused })
+        let fault = self.in_flow(refused.fault.after(waited));
+        self.retried_late(Refused { fault, ..refused })
     }
 
     /// The refusal with a longer time until the next try, while no backend is ready.
@@ -266,13 +267,15 @@ impl Request {
         let permit = self.state.scheduler.offer(&self.intent, target, self.record.arrived);
         permit.map_err(|refused| {
             let Refused { fault, retry_after } = refused;
-            let intent = &self.intent;
-            let model = intent.model.as_deref().unwrap_or_default();
-            let fault = fault.about(model, intent.target.as_deref().unwrap_or(model));
-            let capacity = ingress::class_of(&self.config, intent.class).capacity;
-            let fault = fault.in_flow(&intent.flow, capacity);
-            self.retried_late(Refused { fault, retry_after })
+            let model = self.intent.model.as_deref().unwrap_or_default();
+            let fault = fault.about(model, self.intent.target.as_deref().unwrap_or(model));
+            self.retried_late(Refused { fault: self.in_flow(fault), retry_after })
         })
+    }
+
+    fn in_flow(&self, fault: Fault) -> Fault {
+        let capacity = ingress::class_of(&self.config, self.intent.class).capacity;
+        fault.in_flow(&self.intent.flow, capacity)
     }
 
     fn unknown_model(&self) -> Refused {

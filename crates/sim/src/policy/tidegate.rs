@@ -305,6 +305,7 @@ fn evicted(reason: Eviction) -> RefusalReason {
     match reason {
         Eviction::Expired | Eviction::DeadlineExceeded => RefusalReason::Expired,
         Eviction::Preempted => RefusalReason::Preempted,
+        Eviction::Displaced => RefusalReason::Full,
         Eviction::ShuttingDown => RefusalReason::NoEngine,
     }
 }

@@ -3,7 +3,7 @@
 use super::{Answer, FlowQueue, Outcome, Record, Reference};
 use crate::ask::{Ask, Band, COST_MAX};
 use crate::outcome::{Eviction, Refusal};
-use crate::settings::{Admission, Cascade, Room};
+use crate::settings::{Admission, Cascade, Order, Room};
 use crate::time::{Span, Time};
 
 // === impl Reference ===
@@ -35,7 +35,7 @@ impl Reference {
         let refused_late = seen == Some(Refusal::WaitTooLong)
             && record.fresh_until < Time::NEVER
             && self.line_stands(flow_queue);
-        self.make_room(flow, ask.band, record.deadline, refused_late)?;
+        self.make_room(flow, &record, ask.band, refused_late)?;
         let at = self.admit(record);
         self.counters.queued += 1;
         self.enqueue(at);
@@ -132,8 +132,8 @@ impl Reference {
     fn make_room(
         &mut self,
         flow: usize,
+        ask: &Record,
         band: Band,
-        deadline: Time,
         refused_late: bool,
     ) -> Result<(), Refusal> {
         let settings = &self.settings;
@@ -144,18 +144,24 @@ impl Reference {
         if settings.admission == Admission::CriticalOnly && band != Band::Critical {
             return Err(Refusal::NotCritical);
         }
-        if deadline <= self.clock {
+        if ask.deadline <= self.clock {
             return Err(Refusal::NoTimeToWait);
         }
         let of_flow: usize = Band::DESCENDING.map(|band| self.waiting_of(flow, band)).iter().sum();
         if of_flow >= self.class_of(flow).capacity as usize {
             let mut lower = self.bands_to_preempt(band).into_iter();
             let lower = lower.find(|&lower| self.waiting_of(flow, lower) > 0);
-            let lower = lower.ok_or(Refusal::FlowFull)?;
+            let displaced = self.displaced_by(flow, band, ask.session);
+            if lower.is_none() && displaced.is_none() {
+                return Err(Refusal::FlowFull);
+            }
             if refused_late {
                 return Err(Refusal::WaitTooLong);
             }
-            self.preempt(flow, lower);
+            match (lower, displaced) {
+                (Some(lower), _) => self.preempt(flow, lower),
+                (None, displaced) => self.displace(displaced.expect("checked above")),
+            }
             return Ok(());
         }
         if refused_late {
@@ -169,6 +175,35 @@ impl Reference {
         }
         let let_in = self.settings.existing_flows_may_exceed_total;
         if let_in { Ok(()) } else { Err(Refusal::QueueFull) }
+    }
+
+    /// The newest ask of the session with most waiting asks of a flow in a band, if another session
+    /// has fewer than its share of them.
+    fn displaced_by(&self, flow: usize, band: Band, session: u32) -> Option<usize> {
+        if self.settings.order != Order::Session {
+            return None;
+        }
+        let of_band = |&at: &usize| {
+            let flow_queue = &self.flow_queues[self.asks[at].flow_queue];
+            flow_queue.flow == flow && flow_queue.band == band
+        };
+        let waiting: Vec<usize> = self.waiting().filter(of_band).collect();
+        let count = |of: u32| waiting.iter().filter(|&&at| self.asks[at].session == of).count();
+        let mut sessions: Vec<u32> = waiting.iter().map(|&at| self.asks[at].session).collect();
+        sessions.push(session);
+        sessions.sort_unstable();
+        sessions.dedup();
+        if count(session) >= waiting.len() / sessions.len() {
+            return None;
+        }
+        let most = sessions.into_iter().max_by_key(|&of| (count(of), of))?;
+        let of_most = waiting.into_iter().filter(|&at| self.asks[at].session == most);
+        of_most.max_by_key(|&at| self.asks[at].sequence)
+    }
+
+    fn displace(&mut self, at: usize) {
+        self.counters.displaced += 1;
+        self.remove(at, Eviction::Displaced);
     }
 
     fn waiting_of(&self, flow: usize, band: Band) -> usize {
