@@ -251,10 +251,13 @@ fn encoding(
     controls: &ControlHeaders<'_>,
     headers: &HeaderMap,
 ) -> Result<Option<ContentEncoding>, Fault> {
-    let Some(name) = controls.content_encoding.and_then(text) else { return Ok(None) };
+    if controls.content_encoding.is_none() {
+        return Ok(None);
+    }
     // Several headers are several encodings, one after the other.
-    let is_single = headers.get_all(headers::BODY_ENCODING).iter().count() == 1;
-    let encoding = ContentEncoding::of(name).filter(|_| is_single);
+    let names = headers.get_all(headers::BODY_ENCODING).iter().filter_map(text);
+    let name = names.collect::<Vec<_>>().join(", ");
+    let encoding = ContentEncoding::of(&name);
     let is_plain = name.is_empty() || name.eq_ignore_ascii_case("identity");
     if encoding.is_none() && !is_plain && needed {
         return Err(Fault::UnsupportedEncoding(name.chars().take(40).collect()));

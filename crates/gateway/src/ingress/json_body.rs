@@ -165,8 +165,8 @@ impl<'a> BodyFields<'a> {
         Ok(Some(ModelName { name, place, form: NameEncoding::Json }))
     }
 
-    /// The model that Ollama should describe. Older clients give it as `name`, and leave `model` out
-    /// or empty.
+    /// The model that Ollama should describe. Older clients give it as `name`, and leave `model`
+    /// out or empty.
     pub(super) fn described_model(&self) -> Result<Option<ModelName<'a>>, Fault> {
         let model = self.model()?;
         if model.as_ref().is_some_and(|model| !model.name.is_empty()) {
