@@ -19,7 +19,7 @@ use crate::task;
 const PLAIN_MAX: usize = 256 << 10;
 /// A compressed body stands for up to a thousand times as many bytes.
 const COMPRESSED_MAX: usize = 1 << 10;
-/// The share of the machine's cores that may read large bodies at one time, at least one core.
+/// One large body is read at one time for each so many cores, and at least one.
 const CORES_PER_READER: usize = 2;
 
 /// The threads that read large bodies.
@@ -66,6 +66,7 @@ impl LargeBodies {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use http::HeaderValue;
 
@@ -82,14 +83,15 @@ mod tests {
         );
     }
 
-    /// The test's runtime has one thread. If that thread read the body, it would wait for itself.
+    /// The test's runtime has one thread. If that thread read the body, it would wait for itself,
+    /// until the bound ends the test.
     #[tokio::test]
     async fn x03_a_worker_goes_on_while_a_large_body_is_read() {
         let bodies = LargeBodies::new();
         let (release, released) = mpsc::channel();
         let mut parts = Request::get("/kept").body(()).unwrap().into_parts().0;
-        let reading =
-            bodies.read(&mut parts, move |_| released.recv().map_err(|_| Fault::Internal));
+        let wait = move || released.recv_timeout(Duration::from_secs(10));
+        let reading = bodies.read(&mut parts, move |_| wait().map_err(|_| Fault::Internal));
         let worker = async { release.send("read") };
         let (read, sent) = tokio::join!(reading, worker);
         assert_eq!((read.ok(), sent), (Some("read"), Ok(())));
