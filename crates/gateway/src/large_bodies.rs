@@ -69,6 +69,7 @@ mod tests {
     use std::time::Duration;
 
     use http::HeaderValue;
+    use tokio::sync::oneshot;
 
     use super::*;
 
@@ -88,11 +89,17 @@ mod tests {
     #[tokio::test]
     async fn x03_a_worker_goes_on_while_a_large_body_is_read() {
         let bodies = LargeBodies::new();
+        let (begin, begun) = oneshot::channel();
         let (release, released) = mpsc::channel();
         let mut parts = Request::get("/kept").body(()).unwrap().into_parts().0;
-        let wait = move || released.recv_timeout(Duration::from_secs(10));
-        let reading = bodies.read(&mut parts, move |_| wait().map_err(|_| Fault::Internal));
-        let worker = async { release.send("read") };
+        let reading = bodies.read(&mut parts, move |_| {
+            begin.send(()).unwrap();
+            released.recv_timeout(Duration::from_secs(10)).map_err(|_| Fault::Internal)
+        });
+        let worker = async {
+            begun.await.unwrap();
+            release.send("read")
+        };
         let (read, sent) = tokio::join!(reading, worker);
         assert_eq!((read.ok(), sent), (Some("read"), Ok(())));
         assert_eq!(parts.uri.path(), "/kept");
