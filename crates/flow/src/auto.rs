@@ -27,6 +27,7 @@ mod metrics;
 mod pace;
 mod places;
 mod room;
+mod slow_streams;
 mod streams;
 mod unstarted_probe;
 mod windowed_max;
@@ -34,7 +35,8 @@ mod windowed_max;
 use blocked_time::BlockedTime;
 use first_token_time::FirstTokenTimes;
 use metrics::{MetricsTuner, Observation};
-use pace::PaceTuner;
+pub(crate) use pace::PaceLimits;
+use pace::{PaceLoad, PaceTuner};
 use streams::StreamTuner;
 
 use crate::time::{Span, Time};
@@ -148,6 +150,8 @@ pub(crate) struct AskProgress {
     tokens: u64,
     output: u64,
     granted: Time,
+    /// When its first token came.
+    first_token: Time,
     pub(crate) started: bool,
     /// Whether it counts as started although no token was seen.
     presumed: bool,
@@ -261,6 +265,7 @@ impl AutoState {
         self.tally.unstarted_prompt -= progress.prompt;
         self.caps.unstarted = self.caps.unstarted.max(UNSTARTED);
         progress.mark = self.streams.mark(now);
+        progress.first_token = now;
         if seen {
             self.first_token.learn(now.since(progress.granted), progress.prompt, now);
         }
@@ -279,12 +284,12 @@ impl AutoState {
         &mut self,
         progress: &mut AskProgress,
         output: u64,
-        pace_max: Option<Span>,
+        limits: PaceLimits,
         now: Time,
     ) {
         let produced = output.saturating_sub(progress.output);
         progress.output = progress.output.max(output);
-        self.keep_pace(produced, pace_max, now);
+        self.keep_pace(produced, limits, now);
         let holds = progress.prompt + output;
         if holds > progress.tokens {
             self.tally.tokens += holds - progress.tokens;
@@ -299,6 +304,7 @@ impl AutoState {
     pub(crate) fn ended(&mut self, progress: &AskProgress, now: Time) {
         self.pace.note(self.started_now(), now);
         if progress.started && !progress.presumed {
+            self.pace.stream_ended(progress.output, now.since(progress.first_token));
             let ran = self.streams.ended(self.started_now(), now);
             self.saw_running(ran);
         }
@@ -352,17 +358,11 @@ impl AutoState {
     }
 
     /// Moves the bound on asks in flight by the time from token to token, if one is configured.
-    fn keep_pace(&mut self, produced: u64, pace_max: Option<Span>, now: Time) {
+    fn keep_pace(&mut self, produced: u64, limits: PaceLimits, now: Time) {
         self.pace.note(self.started_now(), now);
         self.pace.produced(produced);
-        let Some(pace) = self.pace.measure(now) else { return };
-        match pace_max {
-            None => self.caps.pace = f64::INFINITY,
-            Some(most) => {
-                let ratio = pace.secs_f64() / most.secs_f64();
-                self.pace.revise(&mut self.caps.pace, self.tally.in_flight, ratio, now);
-            }
-        }
+        let load = PaceLoad { in_flight: self.tally.in_flight, most_running: self.most_running };
+        self.pace.revise(&mut self.caps.pace, limits, load, now);
     }
 
     fn started_now(&self) -> u32 {

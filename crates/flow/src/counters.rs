@@ -28,6 +28,8 @@ pub struct Counters {
     pub expired: u64,
     /// Waits that ended because the client's deadline passed.
     pub deadline_exceeded: u64,
+    /// Waits that ended because the ask was late in an overload that lasts.
+    pub too_late: u64,
     /// Waits that ended for a higher band, from best-effort to critical.
     pub preempted: [u64; BANDS],
     /// Waits that ended because another session had its share of a full flow.
@@ -52,7 +54,8 @@ impl Counters {
     /// Waits that ended in an eviction: neither in a grant nor by the client.
     pub fn evictions(&self) -> u64 {
         let preempted: u64 = self.preempted.iter().sum();
-        self.expired + self.deadline_exceeded + preempted + self.displaced + self.shut_down
+        let ended = self.expired + self.deadline_exceeded + self.too_late;
+        ended + preempted + self.displaced + self.shut_down
     }
 
     pub(crate) fn count_refusal(&mut self, reason: Refusal) {
@@ -69,6 +72,7 @@ impl Counters {
         match reason {
             Eviction::Expired => self.expired += 1,
             Eviction::DeadlineExceeded => self.deadline_exceeded += 1,
+            Eviction::TooLate => self.too_late += 1,
             Eviction::Preempted => self.preempted[band] += 1,
             Eviction::Displaced => self.displaced += 1,
             Eviction::ShuttingDown => self.shut_down += 1,

@@ -23,6 +23,8 @@ pub(crate) struct Flow {
     pub(crate) in_flight: u32,
     pub(crate) first_flow_queue: u32,
     pub(crate) class: u32,
+    /// Offers that were refused since the flow is remembered.
+    pub(crate) refused: u32,
     generation: u32,
     /// Whether its class limits the asks in flight.
     pub(crate) limited: bool,
@@ -211,6 +213,7 @@ impl Default for Flow {
             in_flight: 0,
             first_flow_queue: NONE,
             class: 0,
+            refused: 0,
             generation: 0,
             limited: false,
             named: false,

@@ -17,6 +17,8 @@ pub struct RequestAttributes<'a> {
     pub workload: Option<&'a str>,
     /// The fairness id that the client gave.
     pub fairness_id: Option<&'a str>,
+    /// The address of the client.
+    pub address: Option<&'a str>,
     /// Request headers, names in lower case.
     pub headers: &'a [(&'a str, &'a str)],
 }
@@ -34,6 +36,8 @@ pub enum Attribute {
     Workload,
     /// The fairness id that the client gave.
     FairnessId,
+    /// The address of the client.
+    Address,
     /// A request header, its name in lower case.
     Header(String),
 }
@@ -108,6 +112,7 @@ impl Attribute {
             Self::Tenant => traits.tenant,
             Self::Workload => traits.workload,
             Self::FairnessId => traits.fairness_id,
+            Self::Address => traits.address,
             Self::Header(name) => {
                 traits.headers.iter().find(|(key, _)| key == name).map(|&(_, value)| value)
             }

@@ -44,8 +44,8 @@ pub enum Refusal {
     QueueDisabled,
     /// The ask would have to wait, and its time to live is zero.
     NoTimeToWait,
-    /// The predicted wait exceeds the ask's time to live, or its objective in a line that stands;
-    /// or its deadline is nearer than a first token usually is.
+    /// The predicted wait exceeds the ask's time to live, or its objective in an overload that
+    /// lasts; or its deadline is nearer than a first token usually is.
     WaitTooLong,
     /// The client's own deadline has passed.
     DeadlineExceeded,
@@ -66,6 +66,8 @@ pub enum Eviction {
     Expired,
     /// The client's own deadline passed, or is nearer than a first token usually is.
     DeadlineExceeded,
+    /// It had become late in an overload that lasts.
+    TooLate,
     /// An ask of a higher band needed its place.
     Preempted,
     /// Its flow was full, and another session of the flow had fewer waiting asks than its share.

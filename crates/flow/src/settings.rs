@@ -148,6 +148,9 @@ pub struct Settings {
     /// The wanted time to the first token by band, from best-effort to critical. Inside a flow,
     /// asks that can still make it go first. [`Span::FOREVER`] is no objective.
     pub objectives: [Span; BANDS],
+    /// If asks of a fair queue have waited for this long without a break, the overload lasts: late
+    /// asks are no longer served, and asks that would become late are refused.
+    pub overload_after: Span,
     /// Which asks may wait.
     pub admission: Admission,
     /// How bands share the service.
@@ -159,6 +162,9 @@ pub struct Settings {
     /// Under `auto`, the longest mean time from token to token of a backend's streams; without it,
     /// only throughput counts.
     pub pace_max: Option<Span>,
+    /// Under `auto`, the wanted time from token to token of each stream. It moves a bound like
+    /// `pace_max`, but never below half of the asks that were seen to run.
+    pub slo_tpot: Option<Span>,
     /// The unit of the stock under fixed bounds.
     pub stock: StockUnit,
     /// How many free places are kept for asks that must not wait.
@@ -360,11 +366,13 @@ impl Default for Settings {
             existing_flows_may_exceed_total: false,
             refuse_hopeless: false,
             objectives: [Span::FOREVER; BANDS],
+            overload_after: Span::from_secs(180),
             admission: Admission::default(),
             cascade: Cascade::default(),
             order: Order::default(),
             bounds: Bounds::default(),
             pace_max: None,
+            slo_tpot: None,
             stock: StockUnit::default(),
             reserve: ReserveLimits::default(),
             route: RouteWeights::default(),

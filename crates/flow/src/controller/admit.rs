@@ -58,6 +58,8 @@ impl Controller {
         checked.deadline = self.wait_ends(&checked);
         if let Err(reason) = self.make_room(&checked, now) {
             let retry_after = self.retry_after(checked.key, now);
+            let flow = &mut self.flows[checked.key.flow];
+            flow.refused = flow.refused.saturating_add(1);
             if fewer_kept {
                 self.dispatch(self.supply.pools[checked.key.pool as usize].domain, now);
             }
@@ -299,9 +301,9 @@ impl Controller {
             self.capacity.session_joins(flow, band, self.asks[slot].session);
         }
         self.domain_of(pool).began_waiting(now);
-        self.fair_queues[pool as usize][band].cost_waiting += u64::from(cost);
+        let after = self.settings.overload_after;
+        self.fair_queues[pool as usize][band].began_waiting(u64::from(cost), after, now);
         if first {
-            self.flow_queues[at].line.start(now);
             self.join(at, cost);
         }
     }

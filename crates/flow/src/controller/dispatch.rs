@@ -3,7 +3,7 @@
 use super::Controller;
 use super::routing::Route;
 use crate::ask::{BANDS, Band};
-use crate::outcome::Event;
+use crate::outcome::{Event, Eviction};
 use crate::queue::asks::Phase;
 use crate::queue::flow_queue::FlowQueue;
 use crate::queue::hierarchy::{charge_by_sum, charge_by_weight};
@@ -32,14 +32,18 @@ impl Controller {
                 self.expire(slot, now);
                 continue;
             }
+            let late = self.asks[slot].late;
+            if late && self.overload_lasts(flow_queue, now) {
+                self.evict(slot, Eviction::TooLate, now);
+                continue;
+            }
             let FlowQueue { flow, pool, .. } = self.flow_queues[flow_queue];
             let room = self.settings.bounds.to_dequeue();
             let preference = || self.preference_of(slot);
             let Some(route) = self.choose_backend(flow, pool, room, preference) else { return };
             let waited = now.since(self.asks[slot].arrival);
-            let granted_from = &mut self.flow_queues[flow_queue];
-            granted_from.line.granted(self.asks[slot].late);
-            granted_from.ordered.charge_session(slot, &mut self.asks);
+            self.fair_queue_of(flow_queue).overload.granted(late);
+            self.flow_queues[flow_queue].ordered.charge_session(slot, &mut self.asks);
             self.dequeue(slot);
             self.counters.granted += 1;
             self.grant(slot, &route);

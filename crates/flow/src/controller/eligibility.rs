@@ -8,7 +8,7 @@ use super::Controller;
 use crate::ask::Band;
 use crate::links::NONE;
 use crate::queue::fair_queue::FairQueue;
-use crate::queue::flow_queue::{FlowQueue, LineAge};
+use crate::queue::flow_queue::FlowQueue;
 use crate::queue::ordered_asks::OrderedAsks;
 use crate::queue::virtual_clock::NEW;
 
@@ -58,7 +58,6 @@ impl Controller {
             in_flight: 0,
             last_seen: 0,
             cost_waiting: 0,
-            line: LineAge::default(),
         });
         self.flows[flow].first_flow_queue = flow_queue;
         flow_queue

@@ -86,7 +86,7 @@ impl Controller {
         flow_queue.waiting -= 1;
         flow_queue.cost_waiting -= cost;
         let (flow, pool) = (flow_queue.flow, flow_queue.pool);
-        self.fair_queues[pool as usize][band].cost_waiting -= cost;
+        self.fair_queues[pool as usize][band].stopped_waiting(cost, self.clock);
         let hierarchical = self.hierarchical;
         let domain = self.domain_of(pool);
         domain.stopped_waiting();

@@ -66,27 +66,34 @@ impl Controller {
         }
     }
 
-    /// Whether an ask is refused because its line stands and it cannot make its objective.
+    /// Whether an ask is refused because the overload lasts and it cannot make its objective. A
+    /// prediction is rough. A wrong refusal costs a response in time, a wrong admission only a
+    /// place in the queue, so the predicted wait must exceed the patience by half.
     pub(super) fn is_refused_late(&mut self, checked: &CheckedAsk<'_>, now: Time) -> bool {
         let &CheckedAsk { key, wanted, .. } = checked;
         if wanted.always_fresh {
             return false;
         }
         let Some(at) = self.find_flow_queue(key) else { return false };
-        let flow_queue = &self.flow_queues[at];
-        if flow_queue.waiting == 0 || !flow_queue.line.stands(now) {
+        if self.flow_queues[at].waiting == 0 || !self.overload_lasts(at, now) {
             return false;
         }
         // Asks that have become late are not ahead of it.
         self.first_ask_of(at, now);
+        let refused_from = half_more(wanted.fresh_until().since(now));
         let is_late_behind = |ahead: AskSum| {
-            let wait = self.wait_for_turn(key, ahead, now);
-            wait.is_some_and(|wait| now.after(wait) > wanted.fresh_until())
+            self.wait_for_turn(key, ahead, now).is_some_and(|wait| wait > refused_from)
         };
         let ordered = &self.flow_queues[at].ordered;
         let fresh = self.flow_queues[at].fresh();
         is_late_behind(fresh)
             && is_late_behind(fresh.less(ordered.wanted_after(wanted.by, &self.asks)))
+    }
+
+    /// Whether the overload lasts in the fair queue of a flow queue.
+    pub(super) fn overload_lasts(&mut self, flow_queue: u32, now: Time) -> bool {
+        let after = self.settings.overload_after;
+        self.fair_queue_of(flow_queue).overload.lasts(after, now)
     }
 
     /// The predicted time until these asks of a flow have been served, and one more of them.
@@ -99,4 +106,8 @@ impl Controller {
         let domain = self.supply.pools[pool as usize].domain;
         &self.domains[domain as usize].start_time
     }
+}
+
+fn half_more(span: Span) -> Span {
+    Span::from_nanos(span.nanos().saturating_add(span.nanos() / 2))
 }

@@ -5,9 +5,9 @@
 
 use super::Controller;
 use crate::ask::{BackendId, COST_MAX, Ticket};
-use crate::auto::{AskProgress, AutoState, EngineReading};
+use crate::auto::{AskProgress, AutoState, EngineReading, PaceLimits};
 use crate::outcome::Misuse;
-use crate::settings::Bounds;
+use crate::settings::{Bounds, Settings};
 use crate::time::{Span, Time};
 
 /// How often it is asked again whether an ask that does not stream may count as started.
@@ -44,7 +44,9 @@ impl Controller {
         let places = self.known_places(backend);
         let auto = &mut self.supply.backends[backend as usize].auto;
         let tokens = tokens.min(COST_MAX);
-        auto.streamed(&mut self.progress[slot as usize], tokens, self.settings.pace_max, now);
+        let Settings { pace_max, slo_tpot, .. } = self.settings;
+        let limits = PaceLimits { most: pace_max, objective: slo_tpot };
+        auto.streamed(&mut self.progress[slot as usize], tokens, limits, now);
         self.bounds_moved(backend, places, now);
         Ok(())
     }

@@ -180,14 +180,12 @@ impl Controller {
     fn enqueue_again(&mut self, slot: u32, at: u32) {
         let cost = u64::from(self.asks[slot].cost);
         let (now, flow_queue) = (self.clock, &mut self.flow_queues[at]);
-        if flow_queue.waiting == 0 {
-            flow_queue.line.start(now);
-        }
         flow_queue.ordered.insert(slot, RequeuePosition::Back, &mut self.asks);
         flow_queue.waiting += 1;
         flow_queue.cost_waiting += cost;
         let (flow, pool, band) = (flow_queue.flow, flow_queue.pool, flow_queue.band.index());
-        self.fair_queues[pool as usize][band].cost_waiting += cost;
+        let after = self.settings.overload_after;
+        self.fair_queues[pool as usize][band].began_waiting(cost, after, now);
         self.domain_of(pool).began_waiting(now);
         if self.settings.order == Order::Session {
             self.capacity.session_joins(flow, band, self.asks[slot].session);

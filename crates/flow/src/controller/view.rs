@@ -4,6 +4,7 @@ use super::Controller;
 use super::eligibility::QueueKey;
 use crate::ask::{BANDS, BackendId, Band, FlowId, ModelId, Ticket};
 use crate::counters::Counters;
+use crate::flows::Flow;
 use crate::outcome::Stage;
 use crate::queue::asks::Phase;
 use crate::settings::{Bounds, Settings, StockUnit};
@@ -14,6 +15,8 @@ use crate::workload::WorkloadView;
 /// The state of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowView<'a> {
+    /// Its number, while it is remembered.
+    pub number: u32,
     /// Its name.
     pub name: &'a str,
     /// The number of its class.
@@ -22,6 +25,8 @@ pub struct FlowView<'a> {
     pub waiting: [u32; BANDS],
     /// Asks in flight.
     pub in_flight: u32,
+    /// Offers that were refused since the flow is remembered.
+    pub refused: u32,
 }
 
 /// The state of one ask.
@@ -29,6 +34,8 @@ pub struct FlowView<'a> {
 pub struct AskView {
     /// Its ticket.
     pub ticket: Ticket,
+    /// The number of its flow.
+    pub flow: u32,
     /// The model it needs.
     pub model: ModelId,
     /// Its priority.
@@ -83,6 +90,7 @@ impl Controller {
             let waits = record.phase == Phase::Waiting;
             AskView {
                 ticket: self.asks.ticket(slot),
+                flow: self.flow_queues[record.flow_queue].flow,
                 model: record.model_id(),
                 band: record.band,
                 stage: if waits { Stage::Waiting } else { Stage::InFlight },
@@ -115,8 +123,9 @@ impl Controller {
     pub fn flows(&self) -> impl Iterator<Item = FlowView<'_>> {
         self.flows.slots().map(|slot| {
             let flow = &self.flows[slot];
-            let (name, class) = (self.flows.name(slot), flow.class);
-            FlowView { name, class, waiting: flow.waiting, in_flight: flow.in_flight }
+            let Flow { class, waiting, in_flight, refused, .. } = *flow;
+            let name = self.flows.name(slot);
+            FlowView { number: slot, name, class, waiting, in_flight, refused }
         })
     }
 
@@ -139,6 +148,15 @@ impl Controller {
                 [each.map(f64::from).sum(); 3]
             }
         }
+    }
+
+    /// The cost per second that the domain of a model completes: the backends of the model, and of
+    /// models that share backends with it. `None` while no ask waits there: an idle backend
+    /// completes little, which says nothing about how fast it is.
+    pub fn drain_rate(&self, model: ModelId) -> Option<f64> {
+        let pool = self.supply.pool_of(model)?;
+        let domain = &self.domains[self.supply.pools[pool as usize].domain as usize];
+        (domain.waiting > 0).then(|| domain.drain_rate.at(self.clock)).flatten()
     }
 
     /// The backend of an ask, if it is in flight.

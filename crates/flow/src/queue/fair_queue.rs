@@ -6,7 +6,9 @@
 //! search for the next flow queue never steps over one that is not eligible.
 
 use super::heap::{Entry, Heap, Positions, entry, id};
+use super::overload_age::OverloadAge;
 use super::virtual_clock::VirtualClock;
+use crate::time::{Span, Time};
 
 /// The key by which a flow queue is ordered: the least tag first, then the one that moved longest
 /// ago.
@@ -21,6 +23,7 @@ pub(crate) struct ServiceOrder {
 pub(crate) struct FairQueue {
     pub(crate) clock: VirtualClock,
     pub(crate) cost_waiting: u64,
+    pub(crate) overload: OverloadAge,
     heap: Heap,
     /// The flow queues that hold more than their share, from which more places are kept free.
     over_share_heap: Heap,
@@ -64,6 +67,22 @@ impl FairQueue {
     pub(crate) fn next_tie_break(&mut self) -> u32 {
         self.last_tie_break = self.last_tie_break.wrapping_add(1);
         self.last_tie_break
+    }
+
+    /// An ask of this cost begins to wait; `after` is the time after which an overload lasts.
+    pub(crate) fn began_waiting(&mut self, cost: u64, after: Span, now: Time) {
+        if self.cost_waiting == 0 {
+            self.overload.began(after, now);
+        }
+        self.cost_waiting += cost;
+    }
+
+    /// An ask of this cost no longer waits.
+    pub(crate) fn stopped_waiting(&mut self, cost: u64, now: Time) {
+        self.cost_waiting -= cost;
+        if self.cost_waiting == 0 {
+            self.overload.emptied(now);
+        }
     }
 
     /// Whether no flow queue is active.

@@ -4,7 +4,6 @@ use super::fair_queue::ServiceOrder;
 use super::ordered_asks::{AskSum, OrderedAsks};
 use crate::ask::Band;
 use crate::links::NONE;
-use crate::time::{Span, Time};
 use crate::weight::Weight;
 
 #[derive(Clone, Debug)]
@@ -32,22 +31,7 @@ pub(crate) struct FlowQueue {
     /// The slice of time in which an ask was last admitted; 0 is never.
     pub(crate) last_seen: u64,
     pub(crate) cost_waiting: u64,
-    pub(crate) line: LineAge,
 }
-
-/// How long a line has stood, and whether its asks are served in time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LineAge {
-    /// Since when an ask has always waited.
-    pub(crate) since: Time,
-    /// The share of the latest grants that went to fresh asks, from 0 to 1.
-    fresh_share: f32,
-}
-
-/// A line stands if it was not empty for this long.
-const STANDS_AFTER: Span = Span::from_secs(60);
-/// The weight of one grant in the share of fresh ones.
-const GRANT: f32 = 1.0 / 16.0;
 
 /// All flow queues, by number.
 #[derive(Clone, Debug, Default)]
@@ -67,27 +51,6 @@ impl FlowQueue {
     /// The waiting asks that were not found late.
     pub(crate) fn fresh(&self) -> AskSum {
         AskSum { count: self.waiting, cost: self.cost_waiting }.less(self.ordered.late())
-    }
-}
-
-// === impl LineAge ===
-
-impl LineAge {
-    /// A first ask begins to wait.
-    pub(crate) fn start(&mut self, now: Time) {
-        self.since = now;
-    }
-
-    /// An ask that waited was granted.
-    pub(crate) fn granted(&mut self, late: bool) {
-        let fresh = if late { 0.0 } else { 1.0 };
-        self.fresh_share += (fresh - self.fresh_share) * GRANT;
-    }
-
-    /// Whether the line has stood for long although most of its grants are in time: then late asks
-    /// have little chance. Where most grants are late, the objective is out of reach.
-    pub(crate) fn stands(&self, now: Time) -> bool {
-        now.since(self.since) >= STANDS_AFTER && self.fresh_share >= 0.5
     }
 }
 

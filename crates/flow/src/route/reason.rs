@@ -54,6 +54,27 @@ pub(super) struct Standing {
 // === impl RouteReason ===
 
 impl RouteReason {
+    /// All reasons, each at the place of its number.
+    pub const ALL: [Self; 17] = [
+        Self::OnlyBackend,
+        Self::OnlyWithRoom,
+        Self::OnlyWithinLimit,
+        Self::LimitUnmet,
+        Self::OnlyWithinPowerLimit,
+        Self::PowerLimitUnmet,
+        Self::PowerEfficient,
+        Self::Affinity,
+        Self::CriticalLowQueue,
+        Self::CriticalFastest,
+        Self::LatencyCriticalLowQueue,
+        Self::LatencyCriticalFastest,
+        Self::HighLowQueue,
+        Self::HighFastest,
+        Self::NormalBalanced,
+        Self::BestEffortPowerEfficient,
+        Self::BestEffortBalanced,
+    ];
+
     /// The text in the header.
     pub const fn text(self) -> &'static str {
         match self {
@@ -108,5 +129,17 @@ impl RouteReason {
 impl std::fmt::Display for RouteReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_stands_at_the_place_of_its_number() {
+        for (at, reason) in RouteReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, at);
+        }
     }
 }

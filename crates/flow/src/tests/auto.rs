@@ -389,6 +389,27 @@ fn c10_a_longest_pace_bounds_the_asks_in_flight() {
     assert!(tide.limits().pace.1 > cut, "with slack it grows while it binds");
 }
 
+/// An objective for each stream moves the same bound, but keeps half of the asks that were seen to
+/// run: an engine that cannot meet it would only lose tokens.
+#[test]
+fn o03_an_objective_for_tokens_bounds_the_asks_in_flight() {
+    let mut tide = Tide::new();
+    let settings = Settings { slo_tpot: Some(Span::from_millis(50)), ..Settings::default() };
+    tide.fixture.gate.configure(settings, tide.fixture.now);
+    tide.read(EngineReading { kv_tokens: Some(1_000_000), running: 40, ..CALM });
+    tide.crowd();
+    tide.start_all(40);
+    stream(&mut tide, Span::from_millis(40), 30, 0);
+    assert!(tide.limits().pace.1.is_infinite(), "40 ms from token to token are within it");
+    let held = f64::from(tide.limits().slots.0);
+    stream(&mut tide, Span::from_millis(60), 40, 30);
+    let cut = tide.limits().pace.1;
+    assert!((0.79 * held..0.9 * held).contains(&cut), "{cut} of {held}: by 50 over 60");
+    stream(&mut tide, Span::from_millis(500), 60, 70);
+    let least = tide.limits().pace.1;
+    assert!((0.5 * held..0.6 * held).contains(&least), "{least} of {held}");
+}
+
 #[test]
 fn c10_without_a_longest_pace_streams_may_take_their_time() {
     let mut tide = Tide::new();

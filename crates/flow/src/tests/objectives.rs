@@ -1,4 +1,4 @@
-//! O03: fresh asks go before late ones, a line that stands is refused at the door, and no ask is
+//! O03: fresh asks go before late ones, an overload that lasts serves no late ask, and no ask is
 //! granted just before its client leaves.
 
 use super::fixture::{Fixture, MODEL, limited_to};
@@ -179,21 +179,25 @@ fn o03_the_newest_ask_is_preempted_whatever_its_objective() {
     }
 }
 
-/// A line that stands lets an ask in that goes before enough of those that wait.
+/// In a lasting overload an ask is let in if it goes before enough of the asks that wait.
 #[test]
-fn o03_asks_that_can_wait_keep_no_other_ask_out_of_a_line_that_stands() {
+fn o03_asks_that_can_wait_keep_no_other_ask_out_of_a_lasting_overload() {
     let mut fixture = Fixture::new(two_seconds(), 1);
-    overload(&mut fixture, 120);
-    let stands = fixture.send("flow", Band::Normal);
-    assert!(matches!(stands, Verdict::Refused { reason: Refusal::WaitTooLong, .. }), "{stands:?}");
-    (0..100).for_each(|_| _ = wanted_in(&mut fixture, Some(20_000)));
+    overload(&mut fixture, 240, 1);
+    let is_refused = |fixture: &mut Fixture| {
+        let verdict = fixture.send("flow 0", Band::Normal);
+        matches!(verdict, Verdict::Refused { reason: Refusal::WaitTooLong, .. })
+    };
+    assert!((0..100).any(|_| is_refused(&mut fixture)), "the overload lasts");
+    let lax = Ask { objective: Some(Span::from_secs(20)), ..fixture.ask("flow 0") };
+    (0..100).for_each(|_| _ = queue(&mut fixture, lax));
     let mut running = in_flight(&fixture);
     for _ in 0..12 {
         fixture.pass(Span::from_millis(100));
         fixture.settle(running, 1);
         running = fixture.granted()[0];
     }
-    let strict = wanted_in(&mut fixture, None);
+    let strict = fixture.queue("flow 0", Band::Normal);
     assert!(fixture.gate.wait_forecast(strict, fixture.now).unwrap().position < 15);
 }
 
@@ -240,44 +244,119 @@ fn o03_an_ask_that_returns_from_a_backend_is_fresh() {
     assert_eq!(fixture.granted(), [running]);
 }
 
-/// Serves one ask each 100 ms for `secs` seconds while 15 asks a second arrive. Returns the waits
-/// of the asks that were granted, and the refusals, both in the last 60 s.
-fn overload(fixture: &mut Fixture, secs: u64) -> (Vec<f64>, usize) {
-    let mut running = fixture.start("flow");
-    fixture.fill("flow", Band::Normal, 2);
-    let (mut waits, mut refused) = (Vec::new(), 0);
+/// The end of an overload: what happened in its last minute.
+#[derive(Default)]
+struct LastMinute {
+    /// The waits of the asks that were granted, in seconds.
+    waits: Vec<f64>,
+    /// How many asks were refused at the door.
+    refused: usize,
+    /// How many asks were evicted because they were late.
+    late: usize,
+    /// How many asks waited for their whole time to live.
+    expired: usize,
+    /// The ask in flight at the end.
+    running: Option<Ticket>,
+}
+
+/// Serves one ask each 100 ms for `secs` seconds while 15 asks a second arrive, from so many flows
+/// in turn.
+fn overload(fixture: &mut Fixture, secs: u64, flows: u64) -> LastMinute {
+    let mut running = fixture.start("flow 0");
+    fixture.fill("flow 0", Band::Normal, 2);
+    let (mut last, mut sent) = (LastMinute::default(), 0);
     for step in 0..secs * 10 {
+        let counts = step + 600 >= secs * 10;
         fixture.pass(Span::from_millis(100));
         fixture.settle(running, 1);
         for event in std::mem::take(&mut fixture.events) {
-            if let Event::Granted { ticket, waited, .. } = event {
-                running = ticket;
-                waits.push((step, waited.secs_f64()));
+            match event {
+                Event::Granted { ticket, waited, .. } => {
+                    running = ticket;
+                    last.waits.extend(counts.then(|| waited.secs_f64()));
+                }
+                Event::Evicted { reason, .. } => {
+                    last.late += usize::from(counts && reason == Eviction::TooLate);
+                    last.expired += usize::from(counts && reason == Eviction::Expired);
+                }
             }
         }
         for _ in 0..1 + step % 2 {
-            if let Verdict::Refused { reason, .. } = fixture.send("flow", Band::Normal) {
+            sent += 1;
+            let flow = format!("flow {}", sent % flows);
+            if let Verdict::Refused { reason, .. } = fixture.send(&flow, Band::Normal) {
                 assert_eq!(reason, Refusal::WaitTooLong);
-                refused += usize::from(step + 600 >= secs * 10);
+                last.refused += usize::from(counts);
             }
         }
     }
-    let last = waits.into_iter().filter(|&(step, _)| step + 600 >= secs * 10);
-    (last.map(|(_, wait)| wait).collect(), refused)
+    LastMinute { running: Some(running), ..last }
 }
 
-/// In a lasting overload all that is served is served in time, and the rest is refused at once.
+fn in_time(waits: &[f64]) -> bool {
+    waits.iter().filter(|&&wait| wait <= 1.5).count() * 100 >= waits.len() * 99
+}
+
+/// In a lasting overload all that is served is served in time. While a fresh ask of its flow always
+/// waits, a late ask has no turn: it waits for its whole time to live.
+#[test]
+fn o03_in_a_lasting_overload_all_that_is_served_is_in_time() {
+    let mut fixture = Fixture::new(two_seconds(), 1);
+    let LastMinute { waits, refused, late, expired, .. } = overload(&mut fixture, 300, 1);
+    assert!(in_time(&waits), "{waits:?}");
+    assert!((570..=601).contains(&waits.len()), "the server is busy: {}", waits.len());
+    let lost = refused + late + expired;
+    assert!((270..=330).contains(&lost), "a third of 900: {refused}, {late} and {expired}");
+}
+
+/// An ask is refused at once if its turn will come far too late: here the fresh asks of its flow
+/// take three seconds.
 #[test]
 fn o03_in_a_lasting_overload_what_cannot_be_in_time_is_refused_at_once() {
     let mut fixture = Fixture::new(two_seconds(), 1);
-    let (waits, refused) = overload(&mut fixture, 180);
-    let in_time = waits.iter().filter(|&&wait| wait <= 1.5).count();
-    assert!(in_time * 100 >= waits.len() * 99, "{in_time} of {}", waits.len());
-    assert!((240..=330).contains(&refused), "about a third of 900: {refused}");
-    fixture.events.clear();
-    fixture.pass(Span::from_secs(1));
-    let evicted = fixture.events.iter().filter(|e| matches!(e, Event::Evicted { .. })).count();
-    assert!(evicted <= 1, "hardly any ask waits in vain: {evicted}");
+    let LastMinute { refused, .. } = overload(&mut fixture, 300, 1);
+    assert!(refused < 60, "of the 300 that are too many, few are refused at once: {refused}");
+    let verdicts: Vec<Verdict> = (0..30).map(|_| fixture.send("flow 0", Band::Normal)).collect();
+    let refused = verdicts
+        .iter()
+        .filter(|verdict| matches!(verdict, Verdict::Refused { reason: Refusal::WaitTooLong, .. }));
+    assert!((15..=30).contains(&refused.count()), "{verdicts:?}");
+}
+
+/// A flow of few asks gets its turn when its ask is late already. In a lasting overload the turn
+/// goes to an ask that can be in time.
+#[test]
+fn o03_in_a_lasting_overload_many_small_flows_are_served_in_time() {
+    let mut fixture = Fixture::new(two_seconds(), 1);
+    let LastMinute { waits, .. } = overload(&mut fixture, 300, 40);
+    assert!(in_time(&waits), "{waits:?}");
+    assert!((570..=601).contains(&waits.len()), "the server is busy: {}", waits.len());
+}
+
+/// An overload of less than three minutes may be a burst: every ask waits, and late ones are
+/// served.
+#[test]
+fn o03_a_burst_is_waited_through() {
+    let settings = Settings {
+        default_class: FlowClass { ttl: Span::from_secs(300), ..two_seconds().default_class },
+        ..two_seconds()
+    };
+    let mut fixture = Fixture::new(settings, 1);
+    let LastMinute { refused, late, .. } = overload(&mut fixture, 170, 1);
+    assert_eq!((refused, late), (0, 0));
+}
+
+/// A line that is empty for a moment has not ended. One that is empty for longer begins anew.
+#[test]
+fn o03_a_short_gap_does_not_end_an_overload() {
+    for (gap, stands) in [(4, true), (6, false)] {
+        let mut fixture = Fixture::new(two_seconds(), 1);
+        let LastMinute { running, .. } = overload(&mut fixture, 240, 40);
+        fixture.run_dry(running.into_iter().collect());
+        fixture.pass(Span::from_secs(gap));
+        let LastMinute { late, .. } = overload(&mut fixture, 30, 40);
+        assert_eq!(late > 0, stands, "{gap} s: {late}");
+    }
 }
 
 /// Without an objective the same overload lets every ask wait for its whole time to live.
@@ -285,8 +364,8 @@ fn o03_in_a_lasting_overload_what_cannot_be_in_time_is_refused_at_once() {
 fn o03_without_an_objective_the_line_stands() {
     let settings = Settings { objectives: [Span::FOREVER; BANDS], ..two_seconds() };
     let mut fixture = Fixture::new(settings, 1);
-    let (waits, refused) = overload(&mut fixture, 240);
-    assert_eq!(refused, 0);
+    let LastMinute { waits, refused, late, .. } = overload(&mut fixture, 300, 1);
+    assert_eq!((refused, late), (0, 0));
     assert!(waits.iter().all(|&wait| wait > 29.0));
 }
 

@@ -72,8 +72,15 @@ struct FlowQueue {
     last_seen: Option<Time>,
     /// When its first ask was admitted.
     used_since: Option<u64>,
-    /// Since when an ask has always waited.
+}
+
+/// The asks that wait in one fair queue.
+#[derive(Default)]
+struct Overload {
+    /// Since when asks have waited, short gaps aside.
     since: Time,
+    /// When no ask waited last.
+    emptied: Time,
     /// The share of the latest grants that went to fresh asks.
     fresh_share: f32,
 }
@@ -127,6 +134,8 @@ pub(super) struct Reference {
     places: Places,
     /// By pool, then by band.
     fair_queues: Vec<[VirtualClock; BANDS]>,
+    /// By pool, then by band.
+    overloads: Vec<[Overload; BANDS]>,
     /// By pool.
     logs: Vec<reserve::PoolLog>,
     levels: Vec<Levels>,
@@ -153,6 +162,7 @@ impl Reference {
             flow_queues: Vec::new(),
             places: Places::new(supply),
             fair_queues: Vec::new(),
+            overloads: Vec::new(),
             logs: Vec::new(),
             levels: Vec::new(),
             sessions: Sessions::default(),
@@ -166,6 +176,7 @@ impl Reference {
 
     fn fit(&mut self) {
         self.fair_queues.resize_with(self.places.pools.len(), Default::default);
+        self.overloads.resize_with(self.places.pools.len(), Default::default);
         self.logs.resize_with(self.places.pools.len(), Default::default);
         for (levels, pools) in self.levels.iter_mut().zip(&self.places.domains) {
             levels.bands.resize(BANDS);

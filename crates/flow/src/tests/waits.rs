@@ -42,6 +42,19 @@ fn n02_retry_after_is_cost_ahead_over_drain_rate() {
     assert!((9.0..=11.0).contains(&told), "50 asks at 5 a second: {told}");
 }
 
+/// N02: the rate itself. An idle server has none, because it completes only what comes.
+#[test]
+fn n02_the_drain_rate_is_known_while_asks_wait() {
+    let mut fixture = Fixture::new(full_at(50), 1);
+    assert_eq!(fixture.gate.drain_rate(MODEL), None);
+    steady(&mut fixture, 200, 1, 50, 200);
+    assert_eq!(fixture.gate.depth(), 49);
+    let rate = fixture.gate.drain_rate(MODEL).unwrap();
+    assert!((4.5..=5.5).contains(&rate), "5 a second: {rate}");
+    fixture.pass(Span::from_secs(3600));
+    assert_eq!((fixture.gate.depth(), fixture.gate.drain_rate(MODEL)), (0, None));
+}
+
 /// N02: the prediction for a flow with a small backlog follows fair queueing.
 #[test]
 fn n02_retry_after_of_a_small_flow_does_not_count_the_flood() {

@@ -304,6 +304,7 @@ impl Policy for Tidegate {
 fn evicted(reason: Eviction) -> RefusalReason {
     match reason {
         Eviction::Expired | Eviction::DeadlineExceeded => RefusalReason::Expired,
+        Eviction::TooLate => RefusalReason::Hopeless,
         Eviction::Preempted => RefusalReason::Preempted,
         Eviction::Displaced => RefusalReason::Full,
         Eviction::ShuttingDown => RefusalReason::NoEngine,

@@ -141,6 +141,7 @@ pub(super) struct Policy {
     pub(super) kind: Kind,
     pub(super) watermark: Option<f64>,
     pub(super) pace: Option<DurationText>,
+    pub(super) slo_tpot: Option<DurationText>,
     pub(super) reserve_share_max: Option<f64>,
     pub(super) cost: Option<Cost>,
     pub(super) capacity: Option<u32>,

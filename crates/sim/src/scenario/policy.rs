@@ -22,6 +22,8 @@ pub struct PolicyConfig {
     pub flow_capacity: u32,
     /// Under `auto`, the longest mean time from token to token.
     pub pace: Option<Span>,
+    /// Under `auto`, the wanted time from token to token of each stream.
+    pub slo_tpot: Option<Span>,
     /// How many free places are kept for requests that must not wait.
     pub reserve: ReserveLimits,
     /// How long a request may wait.
@@ -78,6 +80,7 @@ impl PolicyConfig {
         let mut settings = Settings {
             total_capacity: capacity,
             pace_max: self.pace,
+            slo_tpot: self.slo_tpot,
             reserve: self.reserve,
             objectives: self.objectives(),
             default_class: FlowClass { capacity: flow_capacity, ttl, ..FlowClass::default() },

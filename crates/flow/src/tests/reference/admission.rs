@@ -34,7 +34,8 @@ impl Reference {
         }
         let refused_late = seen == Some(Refusal::WaitTooLong)
             && record.fresh_until < Time::NEVER
-            && self.line_stands(flow_queue);
+            && self.waiting().any(|at| self.asks[at].flow_queue == flow_queue)
+            && self.overload_lasts(flow_queue);
         self.make_room(flow, &record, ask.band, refused_late)?;
         let at = self.admit(record);
         self.counters.queued += 1;
@@ -122,11 +123,29 @@ impl Reference {
         self.choose_backend(flow_queue, bound)
     }
 
-    /// Since a minute an ask has always waited, and most grants went to fresh asks.
-    fn line_stands(&self, at: usize) -> bool {
-        let waits = self.waiting().any(|ask| self.asks[ask].flow_queue == at);
-        let FlowQueue { since, fresh_share, .. } = self.flow_queues[at];
-        waits && self.clock.since(since) >= Span::from_secs(60) && fresh_share >= 0.5
+    /// Asks have waited for long, and grants go to fresh asks.
+    pub(super) fn overload_lasts(&self, at: usize) -> bool {
+        let FlowQueue { pool, band, .. } = self.flow_queues[at];
+        let overload = &self.overloads[pool][band.index()];
+        self.clock.since(overload.since) >= self.settings.overload_after
+            && overload.fresh_share >= 0.25
+    }
+
+    /// Whether no ask waits in the fair queue of a flow queue.
+    fn fair_queue_is_empty(&self, at: usize) -> bool {
+        let FlowQueue { pool, band, .. } = self.flow_queues[at];
+        self.waiting().all(|ask| {
+            let other = &self.flow_queues[self.asks[ask].flow_queue];
+            (other.pool, other.band) != (pool, band)
+        })
+    }
+
+    /// An ask of this flow queue has stopped waiting.
+    pub(super) fn note_emptied(&mut self, at: usize) {
+        let FlowQueue { pool, band, .. } = self.flow_queues[at];
+        if self.fair_queue_is_empty(at) {
+            self.overloads[pool][band.index()].emptied = self.clock;
+        }
     }
 
     fn make_room(
@@ -264,11 +283,15 @@ impl Reference {
         let (flow_queue, cost) = (self.asks[at].flow_queue, self.asks[at].cost);
         self.use_flow_queue(flow_queue);
         let first = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
+        let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
+        let begins = self.fair_queue_is_empty(flow_queue);
+        let overload = &mut self.overloads[pool][band.index()];
+        let gap = self.settings.overload_after.nanos() / 36;
+        if begins && self.clock.since(overload.emptied).nanos() > gap {
+            overload.since = self.clock;
+        }
         self.session_begins(at);
         self.asks[at].waits = true;
-        if first {
-            self.flow_queues[flow_queue].since = self.clock;
-        }
         if first && self.limits_allow(flow_queue) {
             self.begin(flow_queue, Some(cost));
         }
@@ -282,6 +305,11 @@ impl Reference {
             self.counters.expired += 1;
             self.remove(at, Eviction::Expired);
         }
+    }
+
+    pub(super) fn give_up_late(&mut self, at: usize) {
+        self.counters.too_late += 1;
+        self.remove(at, Eviction::TooLate);
     }
 
     pub(super) fn shut_out(&mut self, at: usize) {
@@ -305,6 +333,7 @@ impl Reference {
         let flow_queue = self.asks[at].flow_queue;
         let domain = self.places.domain_of(self.flow_queues[flow_queue].pool);
         self.asks[at].waits = false;
+        self.note_emptied(flow_queue);
         self.session_rests(at);
         let emptied = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);
         if emptied && self.flow_queues[flow_queue].takes_part {

@@ -31,8 +31,6 @@ impl Reference {
             over_share: false,
             last_seen: None,
             used_since: None,
-            since: Time::ZERO,
-            fresh_share: 0.0,
         });
         self.flow_queues.len() - 1
     }
@@ -202,6 +200,10 @@ impl Reference {
                 self.expire(at);
                 continue;
             }
+            if self.is_late(at) && self.overload_lasts(flow_queue) {
+                self.give_up_late(at);
+                continue;
+            }
             let backend =
                 self.choose_backend(flow_queue, bound).expect("an open pool has a backend");
             self.outcomes.push(Outcome::Granted {
@@ -288,12 +290,14 @@ impl Reference {
     fn grant_waiting(&mut self, at: usize, backend: usize, able: &[usize]) {
         let flow_queue = self.asks[at].flow_queue;
         let fresh = if self.is_late(at) { 0.0 } else { 1.0 };
-        let share = &mut self.flow_queues[flow_queue].fresh_share;
+        let FlowQueue { pool, band, .. } = self.flow_queues[flow_queue];
+        let share = &mut self.overloads[pool][band.index()].fresh_share;
         *share += (fresh - *share) / 16.0;
         self.counters.granted += 1;
         self.session_serves(at);
         self.charge_levels(at, able);
         self.send(at, backend);
+        self.note_emptied(flow_queue);
         self.session_rests(at);
         self.serve(at);
         let emptied = self.waiting().all(|other| self.asks[other].flow_queue != flow_queue);

@@ -11,8 +11,10 @@ use crate::scenario::{PolicyConfig, PolicyKind, file};
 
 pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
     check_keys(key, given)?;
-    let pace = given.pace.map(|length| length.0);
-    require(pace != Some(Span::ZERO), format!("{key}.pace"), "must be more than 0")?;
+    let [pace, slo_tpot] = [given.pace, given.slo_tpot].map(|given| given.map(|length| length.0));
+    for (field, length) in [("pace", pace), ("slo_tpot", slo_tpot)] {
+        require(length != Some(Span::ZERO), format!("{key}.{field}"), "must be more than 0")?;
+    }
     let unstreamed = given.unstreamed.unwrap_or(0.0);
     let share = (0.0..=1.0).contains(&unstreamed);
     require(share, format!("{key}.unstreamed"), "must be from 0 to 1")?;
@@ -25,6 +27,7 @@ pub(super) fn policy(key: &str, given: &file::Policy) -> Checked<PolicyConfig> {
         capacity,
         flow_capacity: given.flow_capacity.unwrap_or(capacity),
         pace,
+        slo_tpot,
         reserve: reserve(key, given)?,
         ttl: given.ttl.map_or(Span::from_secs(30), |length| length.0),
         objective: given.objective.map(|length| length.0),
@@ -53,6 +56,7 @@ fn check_keys(key: &str, given: &file::Policy) -> Checked<()> {
         ("told", given.told.is_some(), ours, "only `ours` has it"),
         ("reserve_share_max", given.reserve_share_max.is_some(), ours, "only `ours` has it"),
         ("pace", given.pace.is_some(), auto, "only `ours` without a watermark has it"),
+        ("slo_tpot", given.slo_tpot.is_some(), auto, "only `ours` without a watermark has it"),
         ("watermark", given.watermark.is_some(), has_watermark, "`direct` and `batch` have none"),
         ("budget", given.budget.is_some(), batch, "only `batch` has it"),
         ("rest", given.rest.is_some(), batch, "only `batch` has it"),
