@@ -20,18 +20,24 @@
 //! No code of this crate reads a clock: every verb takes `now` as an argument.
 
 mod error;
+#[cfg(test)]
+#[expect(dead_code, reason = "no parser of this crate reads its input in pieces")]
+#[path = "../../../tests/support/fuzz.rs"]
+mod fuzz;
 mod message;
 mod moment;
 mod redis;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 pub use self::redis::{RedisQueue, RedisSettings, RedisStore};
 pub use error::{ErrorKind, StoreError};
 pub use message::{BATCH_ROUTE, Body, Message, Outcome, StoredResult};
 pub use moment::Moment;
 pub use sqlite::{SqliteStore, ledger};
+pub use usage::{UsageAmounts, UsageKey, UsageQuery, UsageStore};
 
 use std::pin::Pin;
 

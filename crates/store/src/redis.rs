@@ -79,7 +79,7 @@ impl RedisStore {
     /// Creates a store without connecting. An error is an error of the settings.
     pub fn new(settings: RedisSettings) -> Result<Arc<Self>, StoreError> {
         let layout = Layout::new(&settings)?;
-        let topology = Topology::new(&settings.urls, settings.cluster)?;
+        let topology = Topology::new(&settings.urls, settings.cluster, settings.roots.as_deref())?;
         let connection = Connection::new(topology, settings.replicas);
         Ok(Arc::new(Self { connection, layout, shown: settings.shown_urls().join(", ") }))
     }

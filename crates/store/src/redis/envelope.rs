@@ -9,6 +9,8 @@
 //! that the score of a message can be computed from its envelope when it becomes pending again.
 
 mod error;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 

@@ -11,6 +11,9 @@ use super::topology::without_password;
 pub struct RedisSettings {
     /// The addresses. Of several servers, the engine uses the one that takes writes.
     pub urls: Vec<String>,
+    /// The root certificates for addresses that begin with `rediss://`, in PEM; by default those of
+    /// the system.
+    pub roots: Option<Vec<u8>>,
     /// Whether the servers are a cluster.
     pub cluster: bool,
     /// The number of replicas that must have a write before the engine reports it.
@@ -47,6 +50,7 @@ impl Default for RedisSettings {
     fn default() -> Self {
         Self {
             urls: vec!["redis://127.0.0.1:6379".into()],
+            roots: None,
             cluster: false,
             replicas: 0,
             results: keys::RESULTS.into(),

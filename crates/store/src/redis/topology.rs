@@ -9,8 +9,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClientBuilder;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, FromRedisValue, IntoConnectionInfo as _,
-    RedisResult, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, FromRedisValue,
+    IntoConnectionInfo as _, RedisResult, TlsCertificates, Value,
 };
 use tokio::sync::Notify;
 
@@ -28,6 +28,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Topology {
     servers: Vec<Server>,
     cluster: bool,
+    /// The root certificates of the other servers of a cluster.
+    certificates: Option<TlsCertificates>,
     /// The index of the server to try first.
     first: AtomicUsize,
     /// The index of the server in use.
@@ -52,13 +54,22 @@ pub(super) fn without_password(url: &str) -> String {
 
 impl Topology {
     /// The servers at these addresses.
-    pub(super) fn new(urls: &[String], cluster: bool) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        urls: &[String],
+        cluster: bool,
+        roots: Option<&[u8]>,
+    ) -> Result<Self, StoreError> {
         if urls.is_empty() {
             return Err(StoreError::new(ErrorKind::Invalid, "no address of Redis is configured"));
         }
-        let servers = urls.iter().map(|url| Server::new(url)).collect::<Result<_, StoreError>>()?;
+        let roots = roots.map(<[u8]>::to_vec);
+        let certificates =
+            roots.map(|root_cert| TlsCertificates { client_tls: None, root_cert: Some(root_cert) });
+        let server = |url: &String| Server::new(url, certificates.as_ref());
+        let servers = urls.iter().map(server).collect::<Result<_, StoreError>>()?;
         let (first, used) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Ok(Self { servers, cluster, first, used, subscription: Subscription::default() })
+        let subscription = Subscription::default();
+        Ok(Self { servers, cluster, certificates, first, used, subscription })
     }
 
     /// Whether the servers are a cluster.
@@ -106,10 +117,14 @@ impl Topology {
 
     async fn open_cluster(&self) -> RedisResult<Transport> {
         let servers = self.servers.iter().map(|server| server.info.clone());
-        let client = ClusterClientBuilder::new(servers)
+        let builder = ClusterClientBuilder::new(servers)
             .connection_timeout(CONNECT_TIMEOUT)
-            .response_timeout(RESPONSE_TIMEOUT)
-            .build()?;
+            .response_timeout(RESPONSE_TIMEOUT);
+        let builder = match &self.certificates {
+            Some(certificates) => builder.certs(certificates.clone()),
+            None => builder,
+        };
+        let client = builder.build()?;
         let transport = Transport::Cluster(client.get_async_connection().await?);
         transport.load_scripts().await?;
         Ok(transport)
@@ -126,9 +141,7 @@ impl Topology {
                     self.subscription.subscribe(&server.info).await;
                     return Ok(transport);
                 }
-                Err(error) => {
-                    errors.push(error.describe(|text| format!("{}: {text}", server.shown)));
-                }
+                Err(error) => errors.push(error.describe(|text| server.explain(text))),
             }
         }
         Err(most_serious(errors))
@@ -147,13 +160,35 @@ fn most_serious(errors: Vec<StoreError>) -> StoreError {
 // === impl Server ===
 
 impl Server {
-    fn new(url: &str) -> Result<Self, StoreError> {
+    fn new(url: &str, certificates: Option<&TlsCertificates>) -> Result<Self, StoreError> {
         let shown = without_password(url);
-        let info = url.into_connection_info().map_err(|error| {
+        let info = Self::info(url, certificates).map_err(|error| {
             let text = format!("{shown:?} is not an address of Redis: {error}");
             StoreError::new(ErrorKind::Invalid, text).caused_by(error)
         })?;
         Ok(Self { shown, info })
+    }
+
+    /// How to connect, with these root certificates if the address has TLS.
+    fn info(url: &str, certificates: Option<&TlsCertificates>) -> RedisResult<ConnectionInfo> {
+        let info = url.into_connection_info()?;
+        match certificates {
+            Some(certificates) if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) => {
+                let client = Client::build_with_tls(info, certificates.clone())?;
+                Ok(client.get_connection_info().clone())
+            }
+            _ => Ok(info),
+        }
+    }
+
+    /// An error of this server. rustls does not say what to do about an unknown issuer.
+    fn explain(&self, text: &str) -> String {
+        let shown = &self.shown;
+        if text.contains("UnknownIssuer") {
+            let hint = "name the certificate of its issuer in ca_file";
+            return format!("{shown}: its certificate has an issuer that is not trusted: {hint}");
+        }
+        format!("{shown}: {text}")
     }
 
     async fn connect_if_primary(&self) -> Result<Transport, StoreError> {

@@ -37,6 +37,9 @@ const ROWS_MAX: u64 = 100_000;
 /// The maximum number of batches that have not ended.
 const OPEN_BATCHES_MAX: u64 = 1000;
 
+/// One owner may have this part of them, so that it cannot take all.
+const OWNER_PART: u64 = 4;
+
 /// Batches and files.
 #[derive(Clone, Debug)]
 pub struct Ledger {
@@ -58,6 +61,8 @@ pub struct File {
     pub created: Moment,
     /// When the file expires.
     pub expires: Moment,
+    /// The client that may see it, by name; empty if all clients may.
+    pub owner: String,
 }
 
 /// A batch.
@@ -101,6 +106,8 @@ pub struct Batch {
     pub flaws: Option<String>,
     /// The final status, once it is certain.
     pub ending: Option<Status>,
+    /// The client that may see it, by name; empty if all clients may.
+    pub owner: String,
 }
 
 /// When a batch entered each status.
@@ -138,6 +145,8 @@ pub struct ListQuery {
     pub oldest_first: bool,
     /// The purpose of the files; all files without it.
     pub purpose: Option<String>,
+    /// The owner of the rows; all rows without it.
+    pub owner: Option<String>,
 }
 
 /// A page of a list.
@@ -207,6 +216,24 @@ pub fn message_id(batch: &str, line: u64) -> String {
     format!("{batch}/{line}")
 }
 
+// === impl File ===
+
+impl File {
+    /// Whether a client may see it. The empty name stands for a client that may see all.
+    pub fn is_seen_by(&self, client: &str) -> bool {
+        client.is_empty() || self.owner == client
+    }
+}
+
+// === impl Batch ===
+
+impl Batch {
+    /// Whether a client may see it. The empty name stands for a client that may see all.
+    pub fn is_seen_by(&self, client: &str) -> bool {
+        client.is_empty() || self.owner == client
+    }
+}
+
 // === impl Ledger ===
 
 impl Ledger {
@@ -215,9 +242,10 @@ impl Ledger {
         Self { store }
     }
 
-    /// Adds the row of a file.
-    pub fn add_file(&self, file: File) -> StoreFuture<'_, Added> {
-        self.store.write(move |tx| files::add(tx, &file))
+    /// Adds the row of a file, unless there are too many, or the files of its owner together have
+    /// more bytes than a fourth of `bytes_max`.
+    pub fn add_file(&self, file: File, bytes_max: u64) -> StoreFuture<'_, Added> {
+        self.store.write(move |tx| files::add(tx, &file, bytes_max / OWNER_PART))
     }
 
     /// Finds a file.

@@ -66,7 +66,7 @@ impl World {
     /// Adds a batch and its input file.
     async fn add(&self, id: &str) {
         let file = file(&format!("file-{id}"));
-        assert_eq!(self.ledger().add_file(file).await, Ok(Added::Kept));
+        assert_eq!(self.ledger().add_file(file, u64::MAX).await, Ok(Added::Kept));
         assert_eq!(self.ledger().add_batch(batch(id)).await, Ok(Added::Kept));
     }
 
@@ -111,6 +111,7 @@ fn file(id: &str) -> File {
         bytes: 100,
         created: at(0),
         expires: at(500),
+        owner: String::new(),
     }
 }
 

@@ -8,8 +8,8 @@ use super::super::columns::{self, first, json, millis, optional_moment, signed};
 use super::super::submit;
 use super::files;
 use super::{
-    Added, Batch, BatchTimes, DueBatches, ListQuery, Listed, OPEN_BATCHES_MAX, ROWS_MAX,
-    RequestCounts, Status,
+    Added, Batch, BatchTimes, DueBatches, ListQuery, Listed, OPEN_BATCHES_MAX, OWNER_PART,
+    ROWS_MAX, RequestCounts, Status,
 };
 use crate::error::StoreError;
 use crate::message::Message;
@@ -24,11 +24,11 @@ const SELECT: &str = "SELECT b.id, endpoint, input, span, tenant, metadata, keep
      deadline, status, in_progress, finalizing, cancelling, ended, b.total, \
      iif(ended IS NULL, ifnull(t.answered_well, 0), b.completed), \
      iif(ended IS NULL, ifnull(t.failed, 0), b.failed), queued, model, output, failures, flaws, \
-     ending, headers FROM batches b LEFT JOIN tallies t ON t.route = b.id";
+     ending, headers, owner FROM batches b LEFT JOIN tallies t ON t.route = b.id";
 
 pub(super) fn add(tx: &Transaction<'_>, batch: &Batch) -> Result<Added, StoreError> {
     let input = files::get(tx, &batch.input)?;
-    if input.is_none_or(|file| file.purpose != PURPOSE) {
+    if input.is_none_or(|file| file.purpose != PURPOSE || !file.is_seen_by(&batch.owner)) {
         return Ok(Added::NoInput);
     }
     let sql = "SELECT (SELECT count(*) FROM batches) >= ?1 OR \
@@ -37,9 +37,17 @@ pub(super) fn add(tx: &Transaction<'_>, batch: &Batch) -> Result<Added, StoreErr
     if tx.prepare_cached(sql)?.query_row(limits, first)? {
         return Ok(Added::TooMany);
     }
+    let sql = "SELECT count(*) >= ?2 OR sum(cleared = 0) >= ?3 FROM batches \
+               WHERE owner = ?1 AND owner <> ''";
+    let parts = [ROWS_MAX, OPEN_BATCHES_MAX].map(|most| (most / OWNER_PART) as i64);
+    let is_full: Option<bool> =
+        tx.prepare_cached(sql)?.query_row(params![batch.owner, parts[0], parts[1]], first)?;
+    if is_full == Some(true) {
+        return Ok(Added::TooMany);
+    }
     let sql = "INSERT INTO batches (id, endpoint, input, span, tenant, metadata, keep, created, \
-               deadline, status, headers) \
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+               deadline, status, headers, owner) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
     tx.prepare_cached(sql)?.execute(params![
         batch.id,
         batch.endpoint,
@@ -52,6 +60,7 @@ pub(super) fn add(tx: &Transaction<'_>, batch: &Batch) -> Result<Added, StoreErr
         millis(batch.deadline),
         Status::Validating,
         json(&batch.headers)?,
+        batch.owner,
     ])?;
     Ok(Added::Kept)
 }
@@ -67,9 +76,13 @@ pub(super) fn list(
 ) -> rusqlite::Result<Option<Listed<Batch>>> {
     let Some(after) = query.after_number(tx, "batches")? else { return Ok(None) };
     let (relation, order) = query.direction();
-    let sql = format!("{SELECT} WHERE number {relation} ?1 ORDER BY number {order} LIMIT ?2");
+    let sql = format!(
+        "{SELECT} WHERE number {relation} ?1 AND (?3 IS NULL OR owner = ?3) \
+         ORDER BY number {order} LIMIT ?2"
+    );
     let mut sql = tx.prepare_cached(&sql)?;
-    let rows = sql.query_map([after, query.rows_max()], read)?.collect::<Result<_, _>>()?;
+    let values = params![after, query.rows_max(), query.owner];
+    let rows = sql.query_map(values, read)?.collect::<Result<_, _>>()?;
     Ok(Some(query.cut(rows)))
 }
 
@@ -170,5 +183,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Batch> {
         flaws: row.get(21)?,
         ending: row.get(22)?,
         headers: columns::map(row, 23)?,
+        owner: row.get(24)?,
     })
 }

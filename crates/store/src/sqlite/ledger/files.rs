@@ -3,14 +3,25 @@
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 use super::super::columns::{self, first, millis, signed};
-use super::{Added, File, ListQuery, Listed, ROWS_MAX, Removed};
+use super::{Added, File, ListQuery, Listed, OWNER_PART, ROWS_MAX, Removed};
 use crate::moment::Moment;
 
-const COLUMNS: &str = "id, name, purpose, bytes, created, expires";
+const COLUMNS: &str = "id, name, purpose, bytes, created, expires, owner";
 
-pub(super) fn add(tx: &Transaction<'_>, file: &File) -> rusqlite::Result<Added> {
+pub(super) fn add(
+    tx: &Transaction<'_>,
+    file: &File,
+    own_bytes_max: u64,
+) -> rusqlite::Result<Added> {
     let count: i64 = tx.prepare_cached("SELECT count(*) FROM files")?.query_row([], first)?;
     if u64::try_from(count).unwrap_or_default() >= ROWS_MAX {
+        return Ok(Added::TooMany);
+    }
+    let sql = "SELECT count(*), ifnull(sum(bytes), 0) FROM files WHERE owner = ?1 AND owner <> ''";
+    let counts = |row: &Row<'_>| Ok((columns::count(row, 0)?, columns::count(row, 1)?));
+    let (own, bytes) = tx.prepare_cached(sql)?.query_row([&file.owner], counts)?;
+    let is_over = !file.owner.is_empty() && bytes.saturating_add(file.bytes) > own_bytes_max;
+    if own >= ROWS_MAX / OWNER_PART || is_over {
         return Ok(Added::TooMany);
     }
     insert(tx, file)?;
@@ -19,7 +30,7 @@ pub(super) fn add(tx: &Transaction<'_>, file: &File) -> rusqlite::Result<Added> 
 
 /// Inserts a row without checking the maximum number.
 pub(super) fn insert(tx: &Transaction<'_>, file: &File) -> rusqlite::Result<()> {
-    let sql = format!("INSERT INTO files ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6)");
+    let sql = format!("INSERT INTO files ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)");
     tx.prepare_cached(&sql)?.execute(params![
         file.id,
         file.name,
@@ -27,6 +38,7 @@ pub(super) fn insert(tx: &Transaction<'_>, file: &File) -> rusqlite::Result<()> 
         signed(file.bytes),
         millis(file.created),
         millis(file.expires),
+        file.owner,
     ])?;
     Ok(())
 }
@@ -44,9 +56,9 @@ pub(super) fn list(
     let (relation, order) = query.direction();
     let sql = format!(
         "SELECT {COLUMNS} FROM files WHERE number {relation} ?1 AND (?2 IS NULL OR purpose = ?2) \
-         ORDER BY number {order} LIMIT ?3"
+         AND (?4 IS NULL OR owner = ?4) ORDER BY number {order} LIMIT ?3"
     );
-    let values = params![after, query.purpose, query.rows_max()];
+    let values = params![after, query.purpose, query.rows_max(), query.owner];
     let rows = tx.prepare_cached(&sql)?.query_map(values, read)?.collect::<Result<_, _>>()?;
     Ok(Some(query.cut(rows)))
 }
@@ -92,6 +104,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<File> {
         bytes: columns::count(row, 3)?,
         created: columns::moment(row, 4)?,
         expires: columns::moment(row, 5)?,
+        owner: row.get(6)?,
     })
 }
 

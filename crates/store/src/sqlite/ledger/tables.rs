@@ -1,5 +1,13 @@
 //! The tables of the ledger.
 
+/// The SQL of the fourth version of the file.
+pub(in crate::sqlite) const OWNERS: &str = "
+ALTER TABLE files ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE batches ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+CREATE INDEX owned_files ON files (owner) WHERE owner <> '';
+CREATE INDEX owned_batches ON batches (owner) WHERE owner <> '';
+";
+
 /// The SQL of the third version of the file.
 pub(in crate::sqlite) const HEADERS: &str =
     "ALTER TABLE batches ADD COLUMN headers TEXT NOT NULL DEFAULT '{}';";

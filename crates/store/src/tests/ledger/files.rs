@@ -14,7 +14,7 @@ async fn d10_files_are_listed_page_by_page_in_both_orders() {
     for id in ["a", "b", "c", "d"] {
         let purpose = if id == "c" { "batch_output" } else { "batch" };
         let file = File { purpose: purpose.into(), ..file(id) };
-        assert_eq!(world.ledger().add_file(file).await, Ok(Added::Kept));
+        assert_eq!(world.ledger().add_file(file, u64::MAX).await, Ok(Added::Kept));
     }
     world.reopen();
     assert_eq!(world.ledger().file("a").await, Ok(Some(file("a"))));
@@ -54,7 +54,7 @@ async fn d10_a_batch_needs_a_file_that_is_for_batches() {
     let ledger = world.ledger();
     assert_eq!(ledger.add_batch(batch("batch_1")).await, Ok(Added::NoInput));
     let output = File { purpose: "batch_output".into(), ..file("file-batch_1") };
-    ledger.add_file(output).await.unwrap();
+    ledger.add_file(output, u64::MAX).await.unwrap();
     assert_eq!(ledger.add_batch(batch("batch_1")).await, Ok(Added::NoInput));
     assert_eq!(ledger.batch("batch_1").await, Ok(None));
 }
