@@ -33,6 +33,7 @@ mod watch;
 mod tests;
 
 pub(crate) use catalogue::ModelEntry;
+pub(crate) use discovery::{PORTS as LOCAL_PORTS, look};
 pub(crate) use endpoint::{Endpoint, EndpointError, EndpointUse};
 pub(crate) use endpoints_file::listed_endpoints;
 pub(crate) use passive_stats::BegunRequest;

@@ -1,7 +1,9 @@
-//! A TCP socket that sends small messages in one piece.
+//! A TCP socket that sends small messages in one piece, and the stream of bytes over it.
 //!
 //! HTTP writes a head and a body, which are two slices. Below a few kilobytes it costs less to copy
 //! them together than to have the system gather them: a tenth to a fifth of the call.
+
+mod maybe_tls;
 
 use std::io;
 use std::pin::Pin;
@@ -9,6 +11,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+
+pub(crate) use maybe_tls::{MaybeTls, TlsSession};
 
 /// The most bytes that are copied together.
 const COPIED_MAX: usize = 2048;

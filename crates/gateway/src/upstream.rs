@@ -14,8 +14,8 @@ mod retry_budget;
 mod upstream_body;
 
 pub(crate) use backend_retry_after::retry_after;
-pub(crate) use connect::{ConnectError, connect};
+pub(crate) use connect::{ConnectError, Connection, ServerAddress, connect};
 pub(crate) use http1::{ExchangeError, Framing, Http1, Http1Request, Silence};
 pub(crate) use pool::{Lease, Pool, WholeBody};
-pub(crate) use retry_budget::RetryBudget;
+pub(crate) use retry_budget::{RetryBudget, RetryBudgets};
 pub(crate) use upstream_body::UpstreamBody;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HOST, USER_AGENT};
+use http::header::{AUTHORIZATION, CONNECTION, HOST, USER_AGENT};
 use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -15,6 +15,7 @@ use hyper::client::conn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::endpoint::Endpoint;
+use crate::tls::TlsError;
 use crate::upstream::client::BoxError;
 use crate::upstream::{ConnectError, connect};
 
@@ -40,6 +41,10 @@ pub(super) enum GetError {
     Refused,
     TimedOut,
     TooLarge,
+    /// TLS is not possible with this server as it is configured.
+    Tls(TlsError),
+    /// The response is not HTTP. Without TLS that is how a server that speaks TLS responds.
+    NotHttp(BoxError),
     /// Any other failure.
     Failed(BoxError),
 }
@@ -55,7 +60,7 @@ pub(super) async fn get(
 }
 
 async fn ask(endpoint: &Endpoint, path: &str, limits: GetLimits) -> Result<GetResponse, GetError> {
-    let io = TokioIo::new(connect(endpoint.place(), limits.time).await?);
+    let io = TokioIo::new(connect(endpoint.server(), limits.time).await?);
     let most = limits.body;
     let path = format!("{}{path}", endpoint.base_path);
     let request = request(endpoint, &path)?;
@@ -66,15 +71,28 @@ async fn ask(endpoint: &Endpoint, path: &str, limits: GetLimits) -> Result<GetRe
     } else {
         let (mut sender, wire) = conn::http1::handshake(io).await?;
         let asked = async { read(sender.send_request(request).await?, most).await };
-        drive(asked, wire).await
+        let outcome = drive(asked, wire).await;
+        match outcome {
+            Err(GetError::Failed(error)) if endpoint.tls.is_none() && is_unreadable(&error) => {
+                Err(GetError::NotHttp(error))
+            }
+            outcome => outcome,
+        }
     }
+}
+
+fn is_unreadable(error: &BoxError) -> bool {
+    error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)
 }
 
 fn request(endpoint: &Endpoint, path: &str) -> Result<Request<Empty<Bytes>>, GetError> {
     let strange = |error: http::Error| GetError::Failed(error.into());
-    let request = Request::get(path).header(USER_AGENT, AGENT);
+    let mut request = Request::get(path).header(USER_AGENT, AGENT);
+    if let Some(credential) = &endpoint.credential {
+        request = request.header(AUTHORIZATION, credential);
+    }
     if endpoint.http2 {
-        let uri = Uri::builder().scheme("http").authority(endpoint.authority.clone());
+        let uri = Uri::builder().scheme(endpoint.scheme()).authority(endpoint.authority.clone());
         let uri = uri.path_and_query(path).build().map_err(strange)?;
         return request.uri(uri).body(Empty::new()).map_err(strange);
     }
@@ -109,6 +127,7 @@ impl From<ConnectError> for GetError {
     fn from(error: ConnectError) -> Self {
         match error {
             ConnectError::TimedOut(_) => Self::TimedOut,
+            ConnectError::Tls(error) if error.is_lasting() => Self::Tls(error),
             error if error.is_refused() => Self::Refused,
             error => Self::Failed(error.into()),
         }
@@ -124,7 +143,8 @@ impl From<hyper::Error> for GetError {
 impl std::error::Error for GetError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Failed(error) => Some(error.as_ref()),
+            Self::Tls(error) => error.source(),
+            Self::NotHttp(error) | Self::Failed(error) => Some(error.as_ref()),
             Self::Refused | Self::TimedOut | Self::TooLarge => None,
         }
     }
@@ -136,6 +156,10 @@ impl std::fmt::Display for GetError {
             Self::Refused => f.write_str("connection refused"),
             Self::TimedOut => f.write_str("no response in time"),
             Self::TooLarge => f.write_str("the response is too large"),
+            Self::Tls(error) => error.fmt(f),
+            Self::NotHttp(error) => {
+                write!(f, "{error}: if it speaks TLS, write its URL with https://")
+            }
             Self::Failed(error) => error.fmt(f),
         }
     }

@@ -17,6 +17,8 @@ pub(super) struct Catalogue {
     /// The models of the configuration, listed or not.
     pub(super) configured: BTreeMap<Arc<str>, ModelId>,
     pub(super) entries: Vec<ModelEntry>,
+    /// The longest context of a model at any backend, as far as backends say so.
+    pub(super) contexts: BTreeMap<ModelId, u64>,
     /// Whether a backend serves any name.
     pub(super) any: bool,
     /// Whether the model list of a backend is still unknown.
@@ -60,6 +62,8 @@ impl Catalogue {
             serves.clear();
             for (listed, id) in known {
                 serves.push(id);
+                let longest = catalogue.contexts.get(&id).copied().max(listed.context);
+                catalogue.contexts.extend(longest.map(|longest| (id, longest)));
                 catalogue.ids.insert(listed.id.as_str().into(), id);
                 listed.enter(&mut entries, &spec.id);
             }

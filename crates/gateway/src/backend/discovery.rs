@@ -16,7 +16,7 @@ use super::recognition::{self, Recognition};
 use crate::config::settings::{BackendKind, BackendSpec};
 
 /// The default ports of Ollama, vLLM, llama.cpp, LM Studio and SGLang.
-pub(super) const PORTS: [u16; 5] = [11434, 8000, 8080, 1234, 30000];
+pub(crate) const PORTS: [u16; 5] = [11434, 8000, 8080, 1234, 30000];
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const LIMITS: GetLimits = GetLimits { time: Duration::from_secs(1), body: 4 << 20 };
 
@@ -44,7 +44,7 @@ pub(super) async fn search(fleet: Arc<Fleet>, own_ports: Vec<u16>) {
 }
 
 /// The servers that respond on these local ports.
-pub(super) async fn look(ports: &[u16], own_ports: &[u16]) -> Vec<BackendSpec> {
+pub(crate) async fn look(ports: &[u16], own_ports: &[u16]) -> Vec<BackendSpec> {
     let mut found = Vec::new();
     for &port in ports.iter().filter(|port| !own_ports.contains(port)) {
         if let Some(kind) = recognise(port).await {
@@ -66,6 +66,10 @@ fn spec(port: u16, kind: BackendKind) -> BackendSpec {
         models: Vec::new(),
         traits: BackendTraits::default(),
         http2: false,
+        api_key: None,
+        credential: None,
+        ca_file: None,
+        tls_name: None,
     }
 }
 

@@ -11,10 +11,14 @@ use http::uri::{Authority, InvalidUri, Scheme};
 use http::{HeaderValue, Uri};
 
 use super::passive_stats::{BegunRequest, PassiveStats};
+use crate::config::settings::tenants::Secret;
 use crate::config::settings::{BackendKind, BackendSpec};
+use crate::tls::{self, Protocol, TlsClient};
+use crate::upstream::ServerAddress;
 
-/// The port of a URL without a port.
-pub(super) const PORT: u16 = 80;
+/// The ports of URLs without a port.
+const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 
 /// A backend as the data path sees it.
 #[derive(Debug)]
@@ -29,6 +33,10 @@ pub(crate) struct Endpoint {
     /// The prefix of every path, without a trailing slash.
     pub(crate) base_path: String,
     pub(crate) http2: bool,
+    /// The `Authorization` header of every request to it, in place of the client's.
+    pub(crate) credential: Option<HeaderValue>,
+    /// How TLS is spoken to it, if its URL begins with `https`.
+    pub(crate) tls: Option<TlsClient>,
     /// The `Host` header of every request to it.
     pub(crate) host_header: HeaderValue,
     /// The socket address, if it is known without a DNS lookup.
@@ -60,6 +68,14 @@ pub(crate) enum UrlProblem {
     NoHost,
     InvalidHost(InvalidUri),
     InvalidHostHeader(InvalidHeaderValue),
+    InvalidTlsName,
+}
+
+/// A key as a header, which no debug output shows.
+fn bearer(Secret(key): &Secret) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {key}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 // === impl Endpoint ===
@@ -113,12 +129,23 @@ impl Endpoint {
 
     /// Its URL, without credentials.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}{}", self.authority, self.base_path)
+        format!("{}://{}{}", self.scheme(), self.authority, self.base_path)
     }
 
-    /// Host and port to connect to.
+    /// The scheme of its URL.
+    pub(crate) fn scheme(&self) -> Scheme {
+        if self.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP }
+    }
+
+    /// The server to connect to.
+    pub(crate) fn server(&self) -> ServerAddress<'_> {
+        ServerAddress { place: self.place(), tls: self.tls.as_ref() }
+    }
+
+    /// Host and port.
     pub(crate) fn place(&self) -> (&str, u16) {
-        place(&self.authority)
+        let port = if self.tls.is_some() { HTTPS_PORT } else { HTTP_PORT };
+        place(&self.authority, port)
     }
 
     /// Parses the URL of a backend. The error names the right form.
@@ -129,10 +156,12 @@ impl Endpoint {
             problem,
         };
         let uri: Uri = spec.url.parse().map_err(|error| url(UrlProblem::NotAUrl(error)))?;
-        if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err(url(UrlProblem::NotHttp));
-        }
         let authority = authority(&uri).map_err(url)?;
+        let (port, tls) = match uri.scheme_str() {
+            Some("http") => (HTTP_PORT, None),
+            Some("https") => (HTTPS_PORT, Some(tls(&authority, spec).map_err(url)?)),
+            _ => return Err(url(UrlProblem::NotHttp)),
+        };
         let host_header = HeaderValue::from_str(authority.as_str())
             .map_err(|error| url(UrlProblem::InvalidHostHeader(error)))?;
         let name_header = HeaderValue::from_str(&spec.id)
@@ -148,9 +177,11 @@ impl Endpoint {
             kind: spec.kind,
             base_path,
             http2: spec.http2,
+            credential: spec.credential.as_ref().and_then(bearer),
             host_header,
-            socket: socket(&authority),
+            socket: socket(&authority, port),
             authority,
+            tls,
             stats: Arc::default(),
         })
     }
@@ -173,14 +204,22 @@ fn authority(uri: &Uri) -> Result<Authority, UrlProblem> {
     if authority.host().is_empty() { Err(UrlProblem::NoHost) } else { Ok(authority) }
 }
 
-fn place(authority: &Authority) -> (&str, u16) {
+/// How TLS is spoken to a backend: with the name of its URL, unless another one is configured.
+fn tls(authority: &Authority, spec: &BackendSpec) -> Result<TlsClient, UrlProblem> {
+    let name = spec.tls_name.as_deref().unwrap_or(authority.host());
+    let name = tls::parse_name(name).ok_or(UrlProblem::InvalidTlsName)?;
+    let protocol = if spec.http2 { Protocol::Http2 } else { Protocol::Http1 };
+    Ok(TlsClient::new(name, spec.ca_file.clone(), protocol))
+}
+
+fn place(authority: &Authority, default_port: u16) -> (&str, u16) {
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    (host, authority.port_u16().unwrap_or(PORT))
+    (host, authority.port_u16().unwrap_or(default_port))
 }
 
 /// The socket address that an authority contains.
-fn socket(authority: &Authority) -> Option<SocketAddr> {
-    let (host, port) = place(authority);
+fn socket(authority: &Authority, default_port: u16) -> Option<SocketAddr> {
+    let (host, port) = place(authority, default_port);
     let ip = match host {
         "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
         _ => host.parse().ok()?,
@@ -240,7 +279,7 @@ impl UrlProblem {
         match self {
             Self::NotAUrl(error) | Self::InvalidHost(error) => Some(error),
             Self::InvalidHostHeader(error) => Some(error),
-            Self::NotHttp | Self::NoHost => None,
+            Self::NotHttp | Self::NoHost | Self::InvalidTlsName => None,
         }
     }
 }
@@ -249,9 +288,10 @@ impl fmt::Display for UrlProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotAUrl(_) => "is not a URL",
-            Self::NotHttp => "is not http",
+            Self::NotHttp => "is neither http nor https",
             Self::NoHost | Self::InvalidHost(_) => "has no host",
             Self::InvalidHostHeader(_) => "has an invalid host",
+            Self::InvalidTlsName => "has a host that cannot be in a certificate",
         })
     }
 }

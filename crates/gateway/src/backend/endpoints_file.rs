@@ -208,6 +208,10 @@ impl ListedEndpoint {
             models: self.models,
             traits: BackendTraits::new(power_watts, latency_ms).map_err(EndpointProblem::Traits)?,
             http2: false,
+            api_key: None,
+            credential: None,
+            ca_file: None,
+            tls_name: None,
         };
         Endpoint::new(BackendId(0), &spec).map_err(EndpointProblem::Address)?;
         Ok(spec)

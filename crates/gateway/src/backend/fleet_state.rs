@@ -380,6 +380,7 @@ impl FleetState {
             ready: ready.collect(),
             paused: paused.map(|(id, _)| *id).collect(),
             subsets: self.subsets.clone(),
+            leaving: self.leaving.iter().map(|(_, endpoint)| endpoint.id).collect(),
             present: self.backends.len(),
             adapters: supply_states
                 .iter()

@@ -84,7 +84,7 @@ impl Fleet {
     }
 
     async fn check(&self, target: &CheckTarget, identity: &GatewayIdentity) -> CheckResult {
-        if identity.is_at(&target.endpoint.authority) {
+        if identity.is_at(target.endpoint.place()) {
             return CheckResult::OwnGateway;
         }
         let Ok(_permit) = self.probes.acquire().await else { return CheckResult::NoResponse };
@@ -159,6 +159,9 @@ pub(super) async fn check(
         // The server responds, with a long body.
         Err(GetError::TooLarge) => CheckResult::Healthy,
         Err(GetError::Refused) => CheckResult::Refused,
+        Err(error @ (GetError::Tls(_) | GetError::NotHttp(_))) => {
+            CheckResult::Unhealthy(error.to_string())
+        }
         Err(GetError::TimedOut | GetError::Failed(_)) => CheckResult::NoResponse,
     }
 }

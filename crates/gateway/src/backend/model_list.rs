@@ -24,6 +24,8 @@ pub(super) struct ListedModel {
     pub(super) id: String,
     pub(super) owned_by: Option<String>,
     pub(super) created: Option<u64>,
+    /// The most tokens of a prompt and its output, where the server says so.
+    pub(super) context: Option<u64>,
     pub(super) tag: Option<Arc<RawValue>>,
     /// Whether this is an alias of another entry.
     pub(super) alias: bool,
@@ -66,6 +68,10 @@ struct ModelJson {
     name: Option<String>,
     owned_by: Option<serde_json::Value>,
     created: Option<serde_json::Value>,
+    /// The context length, as vLLM and SGLang name it.
+    max_model_len: Option<serde_json::Value>,
+    /// llama.cpp has its context length in here.
+    meta: Option<serde_json::Value>,
 }
 
 /// Fetches the model list of a server.
@@ -113,7 +119,8 @@ pub(super) fn ollama_list(body: &[u8]) -> Option<Vec<ListedModel>> {
 }
 
 fn listed(raw: &RawValue) -> Option<ListedModel> {
-    let ModelJson { id, name, owned_by, created } = serde_json::from_str(raw.get()).ok()?;
+    let ModelJson { id, name, owned_by, created, max_model_len, meta } =
+        serde_json::from_str(raw.get()).ok()?;
     let id = id.or(name)?;
     if id.is_empty() || id.len() > NAME_BYTES_MAX {
         return None;
@@ -121,7 +128,9 @@ fn listed(raw: &RawValue) -> Option<ListedModel> {
     let owned_by = owned_by.as_ref().and_then(|owner| owner.as_str());
     let owned_by = owned_by.filter(|owner| owner.len() <= NAME_BYTES_MAX).map(str::to_owned);
     let created = created.as_ref().and_then(|created| created.as_u64());
-    Some(ListedModel { owned_by, created, ..ListedModel::named(id) })
+    let context = max_model_len.as_ref().or_else(|| meta.as_ref()?.get("n_ctx_train"));
+    let context = context.and_then(|context| context.as_u64()).filter(|&context| context > 0);
+    Some(ListedModel { owned_by, created, context, ..ListedModel::named(id) })
 }
 
 // === impl ListedModel ===
@@ -129,7 +138,7 @@ fn listed(raw: &RawValue) -> Option<ListedModel> {
 impl ListedModel {
     /// A model of which only the name is known.
     pub(super) fn named(id: String) -> Self {
-        Self { id, owned_by: None, created: None, tag: None, alias: false }
+        Self { id, owned_by: None, created: None, context: None, tag: None, alias: false }
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Roster {
     pub(super) paused: BTreeSet<BackendId>,
     /// Models that only a subset of their backends may serve.
     pub(super) subsets: Arc<BTreeMap<Subset, ModelId>>,
+    /// The backends that are gone, but may still be at work for a request.
+    pub(super) leaving: BTreeSet<BackendId>,
     /// The number of configured or discovered backends, without those that are leaving.
     pub(super) present: usize,
     /// The ids of adapters (LoRA) that a backend has loaded.
@@ -103,6 +105,11 @@ impl Roster {
         self.backends.get(&backend)
     }
 
+    /// Whether a backend may get further requests.
+    pub(crate) fn is_present(&self, backend: BackendId) -> bool {
+        self.backends.contains_key(&backend) && !self.leaving.contains(&backend)
+    }
+
     /// The backend at this address. If one that is leaving had the address before, the newer one.
     pub(crate) fn at(&self, socket: SocketAddr) -> Option<&Arc<Endpoint>> {
         self.backends.values().rfind(|endpoint| endpoint.socket == Some(socket))
@@ -128,6 +135,11 @@ impl Roster {
     /// as an adapter.
     pub(crate) fn adapter(&self, model: ModelId) -> Option<u32> {
         self.adapters.contains(&model).then_some(model.0)
+    }
+
+    /// The context length of a model, if a backend lists it.
+    pub(crate) fn context(&self, model: ModelId) -> Option<u64> {
+        self.catalogue.contexts.get(&model).copied()
     }
 
     fn unknown(&self) -> Lookup {

@@ -7,10 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use http::uri::Authority;
 use serde::Deserialize;
-
-use super::endpoint::PORT;
 
 /// The identity of this gateway.
 #[derive(Debug, Default)]
@@ -35,10 +32,9 @@ pub(super) fn instance(page: &[u8]) -> Option<String> {
 // === impl GatewayIdentity ===
 
 impl GatewayIdentity {
-    /// Whether this gateway listens at `authority`.
-    pub(super) fn is_at(&self, authority: &Authority) -> bool {
-        let port = authority.port_u16().unwrap_or(PORT);
-        let hosts = local(authority.host());
+    /// Whether this gateway listens at this host and port.
+    pub(super) fn is_at(&self, (host, port): (&str, u16)) -> bool {
+        let hosts = local(host);
         let hears =
             |own: IpAddr, host: IpAddr| own == host || (own.is_unspecified() && host.is_loopback());
         self.addresses

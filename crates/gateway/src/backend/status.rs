@@ -31,8 +31,11 @@ pub(crate) struct BackendStatus {
     /// Why the last scrape failed.
     pub(crate) scrape_error: Option<String>,
     pub(crate) traits: BackendTraits,
-    /// Failed requests in a row.
+    /// Failed requests in a row, and the last failure.
     pub(crate) failures: u32,
+    pub(crate) last_error: Option<String>,
+    /// The time since the last byte of a response.
+    pub(crate) quiet: Span,
     /// The smoothed time to the first byte of its responses.
     pub(crate) latency: Option<Span>,
 }
@@ -55,14 +58,20 @@ pub(crate) enum StateWord {
 
 impl FleetState {
     pub(super) fn statuses(&self, now: Time) -> Vec<BackendStatus> {
-        let view = |(&id, backend): (&BackendId, &BackendState)| self.view(id, backend, now);
+        let served = self.served(now);
+        let view = |(&id, backend): (&BackendId, &BackendState)| {
+            BackendStatus::of(id, backend, backend.is_on_trial(&served, now), now)
+        };
         self.backends.iter().map(view).collect()
     }
+}
 
-    fn view(&self, id: BackendId, backend: &BackendState, now: Time) -> BackendStatus {
+// === impl BackendStatus ===
+
+impl BackendStatus {
+    fn of(id: BackendId, backend: &BackendState, on_trial: bool, now: Time) -> Self {
         let status = backend.health.status(now);
         let models_known = !matches!(backend.models, ServedModels::Unknown);
-        let on_trial = backend.is_on_trial(&self.served(now), now);
         let (state, reason) = match status {
             HealthStatus::Ready if !models_known => {
                 (StateWord::Starting, Some("its model list is unknown".into()))
@@ -74,7 +83,7 @@ impl FleetState {
             _ => None,
         };
         let age = |at: Time| now.since(at);
-        BackendStatus {
+        Self {
             backend: id,
             id: backend.spec.id.clone(),
             url: backend.spec.url.clone(),
@@ -89,6 +98,8 @@ impl FleetState {
             scrape_error: backend.scrape_error.clone(),
             traits: backend.spec.traits,
             failures: backend.health.failures(),
+            last_error: Some(backend.health.cause().to_owned()).filter(|cause| !cause.is_empty()),
+            quiet: now.since(backend.endpoint.last_alive(now)),
             latency: backend.endpoint.stats.latency(),
         }
     }
@@ -153,6 +164,18 @@ impl HealthStatus {
 // === impl StateWord ===
 
 impl StateWord {
+    /// The states of backends that are configured or found.
+    pub(crate) const CONFIGURED: [Self; 6] =
+        [Self::Ready, Self::Starting, Self::Unready, Self::Ejected, Self::Full, Self::OnTrial];
+
+    /// The state as pages and metrics name it.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::OnTrial => "on_trial",
+            state => state.text(),
+        }
+    }
+
     fn text(self) -> &'static str {
         match self {
             Self::Ready => "ready",

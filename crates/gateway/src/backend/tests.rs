@@ -6,6 +6,7 @@ mod endpoints_file;
 mod engine_metrics;
 mod fleet;
 mod fleet_state;
+mod fuzz;
 mod health_state;
 mod model_list;
 mod self_detection;
@@ -50,6 +51,10 @@ fn spec(id: &str, port: u16, kind: BackendKind, models: &[&str]) -> BackendSpec 
         models: models.iter().map(|&model| model.into()).collect(),
         traits: BackendTraits::default(),
         http2: false,
+        api_key: None,
+        credential: None,
+        ca_file: None,
+        tls_name: None,
     }
 }
 

@@ -5,7 +5,8 @@
 //! up to a limit.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,8 +18,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 
-use super::connect::{self, Connection};
+use super::connect::{self, Connection, ServerAddress};
 use crate::task;
+use crate::tls::{self, Protocol, ServerCertificates, TlsClient};
 
 /// Idle connections that are kept for one server.
 const RESTING_MAX: usize = 256;
@@ -42,6 +44,8 @@ pub struct BaseUrl {
     pub place: String,
     host: HeaderValue,
     path: String,
+    /// How TLS is spoken to it, if it is.
+    tls: Option<TlsClient>,
 }
 
 /// Why a text is not a [`BaseUrl`].
@@ -88,23 +92,52 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 // === impl BaseUrl ===
 
 impl BaseUrl {
-    /// Reads `http://host:port/path`.
+    /// Reads `http://host:port/path` or `https://host:port/path`. TLS trusts the root certificates
+    /// of the system, or those that the variable `SSL_CERT_FILE` names.
     pub fn parse(url: &str) -> Result<Self, BaseUrlError> {
         let wrong = |problem| BaseUrlError { url: url.to_owned(), problem };
         let uri: Uri = url.parse().map_err(|_| wrong("write it as http://host:port"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(wrong("only http is spoken here, put a proxy before it")),
-            _ => return Err(wrong("it must begin with http://")),
-        }
+        let port = match uri.scheme_str() {
+            Some("http") => 80,
+            Some("https") => 443,
+            _ => return Err(wrong("it must begin with http:// or https://")),
+        };
         let authority = uri.authority().ok_or_else(|| wrong("the host is missing"))?;
-        let place = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+        let place = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(port));
+        let name = tls::parse_name(authority.host());
+        let tls = match (uri.scheme_str(), name) {
+            (Some("https"), Some(name)) => Some(TlsClient::new(name, None, Protocol::Http1)),
+            (Some("https"), None) => return Err(wrong("no certificate can be for its host")),
+            _ => None,
+        };
         let host = authority.as_str().rsplit('@').next().unwrap_or_default();
         let host = HeaderValue::from_str(host).map_err(|_| wrong("the host is strange"))?;
         if uri.query().is_some() {
             return Err(wrong("it must have no query"));
         }
-        Ok(Self { place, host, path: uri.path().trim_end_matches('/').into() })
+        Ok(Self { place, host, path: uri.path().trim_end_matches('/').into(), tls })
+    }
+
+    /// The listener of this process at an address, with its certificates if it has TLS.
+    pub(crate) fn own(
+        address: SocketAddr,
+        tls: Option<&Arc<ServerCertificates>>,
+    ) -> Result<Self, BaseUrlError> {
+        let plain = Self::parse(&format!("http://{address}"))?;
+        Ok(Self { tls: tls.map(TlsClient::own), ..plain })
+    }
+
+    /// The scheme, the host and the port.
+    pub fn origin(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.place)
+    }
+
+    fn server(&self) -> ServerAddress<'_> {
+        let (host, port) = self.place.rsplit_once(':').unwrap_or((&self.place, ""));
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        // A port was checked when the URL was read.
+        ServerAddress { place: (host, port.parse().unwrap_or_default()), tls: self.tls.as_ref() }
     }
 
     /// A request for a path below this base.
@@ -158,12 +191,12 @@ impl Client {
 
     fn take(&self, base: &BaseUrl) -> Option<SendRequest<Full<Bytes>>> {
         let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
-        resting.get_mut(&base.place)?.pop()
+        resting.get_mut(&base.origin())?.pop()
     }
 
     fn rest(&self, base: &BaseUrl, sender: SendRequest<Full<Bytes>>) {
         let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
-        let row = resting.entry(base.place.clone()).or_default();
+        let row = resting.entry(base.origin()).or_default();
         row.retain(|sender| !sender.is_closed());
         if row.len() < RESTING_MAX && !sender.is_closed() {
             row.push(sender);
@@ -177,7 +210,7 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let connection: Connection = connect::connect(&base.place, CONNECT_LIMIT)
+    let connection: Connection = connect::connect(base.server(), CONNECT_LIMIT)
         .await
         .map_err(|error| unreached(base, error))?;
     let io = TokioIo::new(connection);
@@ -210,10 +243,13 @@ pub async fn read(
 pub fn ask(
     base: &BaseUrl,
     (method, path): (&str, &str),
+    headers: HeaderMap,
     body: Vec<u8>,
 ) -> Result<ClientResponse, ClientError> {
-    let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, JSON);
-    let request = request.body(Full::new(body.into()))?;
+    let request = Request::builder().method(method).uri(path);
+    let mut request = request.body(Full::new(body.into()))?;
+    *request.headers_mut() = headers;
+    request.headers_mut().insert(CONTENT_TYPE, JSON);
     task::runtime().map_err(|error| unreached(base, error))?.block_on(async {
         let client = Client::default();
         let asked = client.send(base, request, ASKED_MAX);

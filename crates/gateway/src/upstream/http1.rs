@@ -25,6 +25,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 use tokio::time::Instant;
 
 use self::framing::Step;
+use self::head::HeadProgress;
 use super::connect::Connection;
 use crate::lazy_timer::LazyTimer;
 
@@ -34,6 +35,10 @@ pub(crate) use head::Http1Request;
 /// The largest head of a response.
 const HEAD_MAX: usize = 256 << 10;
 const HEAD_TOO_LARGE: ExchangeError = ExchangeError::Protocol("its head is larger than 256 KiB");
+/// How a server that speaks TLS begins its response to a request without TLS.
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
+const SPEAKS_TLS: ExchangeError =
+    ExchangeError::Protocol("it speaks TLS: write its URL with https://");
 /// The least and the most bytes of one read.
 const READ_MIN: usize = 8 << 10;
 const READ_MAX: usize = 256 << 10;
@@ -56,9 +61,9 @@ pub(crate) struct Http1 {
     read_most: usize,
     /// One timer for all exchanges.
     timer: LazyTimer,
-    /// Whether any byte of the response has come, and how many bytes of its head were parsed.
+    /// Whether any byte of the response has come, and how far its head was read.
     touched: bool,
-    parsed: usize,
+    head: HeadProgress,
     /// Whether the backend keeps the connection open after this response.
     lasts: bool,
 }
@@ -100,6 +105,8 @@ struct Outbox {
     body: Bytes,
     /// The number of bytes sent, of both together.
     sent: usize,
+    /// Whether TLS has passed them all on to the system.
+    flushed: bool,
 }
 
 // === impl Http1 ===
@@ -114,7 +121,7 @@ impl Http1 {
             read_most: READ_MIN,
             timer: LazyTimer::default(),
             touched: false,
-            parsed: 0,
+            head: HeadProgress::default(),
             lasts: false,
         }
     }
@@ -126,7 +133,7 @@ impl Http1 {
         due: Instant,
     ) -> Result<(Response<()>, Framing), ExchangeError> {
         self.outbox.fill(wanted);
-        (self.touched, self.parsed) = (false, 0);
+        (self.touched, self.head) = (false, HeadProgress::default());
         self.await_head(wanted, due).await
     }
 
@@ -209,7 +216,11 @@ impl Http1 {
                 return Poll::Ready(Err(ExchangeError::Protocol("it closed the connection")));
             }
             self.touched = true;
-            if let Some(found) = head::read(&mut self.came, &mut self.parsed, wanted)? {
+            let found = head::read(&mut self.came, &mut self.head, wanted);
+            if found.is_err() && self.came.starts_with(&TLS_ALERT) {
+                return Poll::Ready(Err(SPEAKS_TLS));
+            }
+            if let Some(found) = found? {
                 self.lasts = found.lasts;
                 return Poll::Ready(Ok((found.response, found.framing)));
             }
@@ -271,7 +282,7 @@ impl Outbox {
             self.head = Vec::new();
         }
         self.head.clear();
-        self.sent = 0;
+        (self.sent, self.flushed) = (0, false);
         wanted.write(&mut self.head);
         self.body = Bytes::new();
         if wanted.body.len() <= COPIED_MAX {
@@ -282,7 +293,7 @@ impl Outbox {
     }
 
     fn is_sent(&self) -> bool {
-        self.sent == self.head.len() + self.body.len()
+        self.flushed
     }
 
     fn poll_send(
@@ -290,7 +301,10 @@ impl Outbox {
         connection: &mut Connection,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        while !self.is_sent() {
+        if self.flushed {
+            return Poll::Ready(Ok(()));
+        }
+        while self.sent < self.head.len() + self.body.len() {
             let mut connection = Pin::new(&mut *connection);
             let written = match self.head.get(self.sent..) {
                 Some(head) if self.body.is_empty() => connection.as_mut().poll_write(context, head),
@@ -309,6 +323,8 @@ impl Outbox {
         }
         // The response may go on for long: free the body now.
         self.drop_body();
+        ready!(Pin::new(connection).poll_flush(context))?;
+        self.flushed = true;
         Poll::Ready(Ok(()))
     }
 

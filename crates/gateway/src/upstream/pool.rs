@@ -14,7 +14,7 @@ use http_body_util::Full;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 
-use super::connect::{ConnectError, connect};
+use super::connect::{ConnectError, ServerAddress, connect};
 use super::http1::Http1;
 use crate::task;
 
@@ -63,10 +63,10 @@ impl Pool {
     /// A new connection.
     pub(crate) async fn fresh(
         &self,
-        address: (&str, u16),
+        server: ServerAddress<'_>,
         timeout: Duration,
     ) -> Result<Box<Http1>, ConnectError> {
-        Ok(Box::new(Http1::new(connect(address, timeout).await?)))
+        Ok(Box::new(Http1::new(connect(server, timeout).await?)))
     }
 
     /// Closes connections that the backend closed, that were idle for long, or whose backend is
@@ -85,14 +85,14 @@ impl Pool {
     pub(crate) async fn shared(
         &self,
         backend: BackendId,
-        address: (&str, u16),
+        server: ServerAddress<'_>,
         timeout: Duration,
     ) -> Result<http2::SendRequest<WholeBody>, ConnectError> {
         let known = self.kept().get(&backend).and_then(|kept| kept.shared.clone());
         if let Some(sender) = known.filter(|sender| !sender.is_closed()) {
             return Ok(sender);
         }
-        let stream = connect(address, timeout).await?;
+        let stream = connect(server, timeout).await?;
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(Some(Duration::from_secs(20)))

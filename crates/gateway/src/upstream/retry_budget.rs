@@ -1,5 +1,6 @@
-//! The budget of repeated attempts: first attempts pay for them, so that retries do not bury a
-//! fleet that is failing.
+//! The budgets of repeated attempts: first attempts pay for them, so that retries do not bury a
+//! fleet that is failing. Each tenant has a budget of its own, or each flow without tenants. So the
+//! failing requests of one do not use up the attempts of others.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -8,10 +9,28 @@ const ONE: i64 = 1000;
 /// The budget at the start and its maximum: enough for a backend that dies with all its requests.
 const RESERVE: i64 = 100 * ONE;
 
+/// Names whose hashes are equal modulo this share a budget.
+const BUDGETS: usize = 64;
+
+/// The budgets of all tenants.
+#[derive(Debug)]
+pub(crate) struct RetryBudgets([RetryBudget; BUDGETS]);
+
 /// The number of attempts that may be repeated.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     left: AtomicI64,
+}
+
+// === impl RetryBudgets ===
+
+impl RetryBudgets {
+    /// The budget of a tenant or a flow.
+    pub(crate) fn of(&self, name: &str) -> &RetryBudget {
+        let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        let hash = name.bytes().fold(0x811C_9DC5, step);
+        &self.0[hash as usize % BUDGETS]
+    }
 }
 
 // === impl RetryBudget ===
@@ -34,5 +53,26 @@ impl RetryBudget {
 impl Default for RetryBudget {
     fn default() -> Self {
         Self { left: AtomicI64::new(RESERVE) }
+    }
+}
+
+impl Default for RetryBudgets {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| RetryBudget::default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn n05_one_tenant_does_not_use_up_the_attempts_of_another() {
+        let budgets = RetryBudgets::default();
+        let used = std::iter::from_fn(|| budgets.of("alpha").withdraw().then_some(())).count();
+        assert_eq!(used, 100);
+        assert!(budgets.of("beta").withdraw());
+        budgets.of("alpha").deposit(1.0);
+        assert!(budgets.of("alpha").withdraw() && !budgets.of("alpha").withdraw());
     }
 }

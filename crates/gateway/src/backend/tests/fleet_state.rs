@@ -247,7 +247,7 @@ fn r01_loaded_adapters_are_reported_by_model_id() {
 
 #[test]
 fn x06_urls_that_cannot_be_used_are_named() {
-    for url in ["", "host:1", "https://host", "http://", "ftp://host", "http://ho st", "/path"] {
+    for url in ["", "host:1", "https://a..b", "http://", "ftp://host", "http://ho st", "/path"] {
         let spec = BackendSpec { url: url.into(), ..spec("a", 1, BackendKind::Vllm, &[]) };
         let problem = Endpoint::new(A, &spec).unwrap_err().to_string();
         assert!(problem.contains("backend a: url"), "{problem}");
@@ -258,6 +258,7 @@ fn x06_urls_that_cannot_be_used_are_named() {
         (endpoint.authority.to_string(), endpoint.base_path)
     };
     assert_eq!(at("http://host:1/"), ("host:1".into(), String::new()));
+    assert_eq!(at("https://host/a"), ("host".into(), "/a".into()));
     assert_eq!(at("http://user:word@[::1]:8/a/b/"), ("[::1]:8".into(), "/a/b".into()));
     assert_eq!(at("http://host/v1"), ("host".into(), String::new()));
 }

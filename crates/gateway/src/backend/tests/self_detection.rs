@@ -10,7 +10,10 @@ fn identity(listen: &str) -> GatewayIdentity {
 
 #[test]
 fn a_gateway_recognises_its_own_addresses() {
-    let is_at = |listen: &str, backend: &str| identity(listen).is_at(&backend.parse().unwrap());
+    let is_at = |listen: &str, backend: &str| {
+        let (host, port) = backend.rsplit_once(':').unwrap();
+        identity(listen).is_at((host, port.parse().unwrap()))
+    };
     let here = ["127.0.0.1:8000", "localhost:8000", "LOCALHOST:8000", "0.0.0.0:8000"];
     for backend in here {
         assert!(is_at("127.0.0.1:8000", backend), "{backend}");
@@ -22,7 +25,7 @@ fn a_gateway_recognises_its_own_addresses() {
     assert!(is_at("10.0.0.5:8000", "10.0.0.5:8000"));
     assert!(is_at("[::1]:8000", "[::1]:8000") && is_at("[::]:8000", "[::1]:8000"));
     assert!(is_at("127.0.0.1:8000", "[::ffff:127.0.0.1]:8000"));
-    assert!(is_at("127.0.0.1:80", "localhost"));
+    assert!(is_at("127.0.0.1:80", "localhost:80"));
     assert!(!is_at("127.0.0.1:8000", "127.0.0.2:8000"));
     assert!(!is_at("0.0.0.0:8000", "10.0.0.6:8000") && !is_at("0.0.0.0:8000", "gpu:8000"));
 }

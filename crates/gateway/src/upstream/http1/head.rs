@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Version};
 use httparse::{ParserConfig, Status};
@@ -12,6 +12,8 @@ use super::{ExchangeError, Framing, HEAD_MAX, HEAD_TOO_LARGE};
 
 /// The most headers that a backend may send.
 const HEADERS_MAX: usize = 128;
+/// The most interim responses before a response.
+const INTERIM_MAX: usize = 128;
 /// Room for those that the gateway adds: a map that must grow is built twice.
 const ADDED: usize = 8;
 
@@ -23,6 +25,8 @@ pub(crate) struct Http1Request<'a> {
     pub(crate) base: &'a str,
     pub(crate) path: &'a PathAndQuery,
     pub(crate) host: &'a HeaderValue,
+    /// The backend's own `Authorization`, in place of the client's.
+    pub(crate) credential: Option<&'a HeaderValue>,
     /// Without the headers of the connection, the host and the length.
     pub(crate) headers: &'a [(HeaderName, HeaderValue)],
     pub(crate) body: &'a Bytes,
@@ -35,6 +39,16 @@ pub(super) struct ResponseHead {
     pub(super) framing: Framing,
     /// Whether the connection stays open.
     pub(super) lasts: bool,
+}
+
+/// How far the head of a response has been read.
+#[derive(Debug, Default)]
+pub(super) struct HeadProgress {
+    /// The bytes that were scanned without an end.
+    scanned: usize,
+    /// The interim responses so far, and their bytes.
+    interim: usize,
+    interim_bytes: usize,
 }
 
 /// The headers that decide where the body and the connection end.
@@ -58,8 +72,13 @@ impl Http1Request<'_> {
         out.extend_from_slice(self.path.as_str().as_bytes());
         out.extend_from_slice(b" HTTP/1.1\r\n");
         header(out, &HOST, self.host.as_bytes());
+        if let Some(credential) = self.credential {
+            header(out, &AUTHORIZATION, credential.as_bytes());
+        }
         for (name, value) in self.headers {
-            header(out, name, value.as_bytes());
+            if self.credential.is_none() || *name != AUTHORIZATION {
+                header(out, name, value.as_bytes());
+            }
         }
         if self.tells_length() {
             out.extend_from_slice(b"content-length: ");
@@ -91,14 +110,14 @@ fn decimal(out: &mut Vec<u8>, number: usize) {
 }
 
 /// Takes the head of the response, once all of it has come. Interim responses (100, 103) are
-/// skipped. `seen` is the number of bytes that were scanned without an end.
+/// skipped.
 pub(super) fn read(
     came: &mut BytesMut,
-    seen: &mut usize,
+    progress: &mut HeadProgress,
     wanted: &Http1Request<'_>,
 ) -> Result<Option<ResponseHead>, ExchangeError> {
-    while has_end(came, *seen) {
-        *seen = came.len();
+    while has_end(came, progress.scanned) {
+        progress.scanned = came.len();
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Response::new(&mut []);
         let length = match parse(&mut parsed, came, &mut headers)? {
@@ -111,13 +130,28 @@ pub(super) fn read(
         }
         let found = ResponseHead::of(&parsed, wanted.method)?;
         came.advance(length);
-        *seen = 0;
+        progress.scanned = 0;
         let status = found.response.status();
         if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Some(found));
         }
+        progress.skip(length)?;
     }
     Ok(None)
+}
+
+// === impl HeadProgress ===
+
+impl HeadProgress {
+    /// Counts an interim response. A backend that sends them without end would occupy its worker.
+    fn skip(&mut self, length: usize) -> Result<(), ExchangeError> {
+        self.interim += 1;
+        self.interim_bytes += length;
+        if self.interim > INTERIM_MAX || self.interim_bytes > HEAD_MAX {
+            return Err(ExchangeError::Protocol("it sends too many interim responses"));
+        }
+        Ok(())
+    }
 }
 
 /// Whether a head may end in the bytes that were not scanned before: a head that comes byte by byte

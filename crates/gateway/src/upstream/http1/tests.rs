@@ -2,6 +2,7 @@
 
 mod bodies;
 mod exchanges;
+mod fuzz;
 mod heads;
 mod oracle;
 
@@ -48,7 +49,7 @@ impl Errand {
 
     fn wanted(&self) -> Http1Request<'_> {
         let Self { method, path, host, headers, body } = self;
-        Http1Request { method, base: "/base", path, host, headers, body }
+        Http1Request { method, base: "/base", path, host, credential: None, headers, body }
     }
 }
 
@@ -58,7 +59,7 @@ fn read<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Whole, ExchangeError> {
     let errand = Errand::new(method.clone(), b"");
-    let (mut came, mut seen) = (BytesMut::new(), 0);
+    let (mut came, mut seen) = (BytesMut::new(), head::HeadProgress::default());
     let mut pieces = pieces.into_iter();
     let mut found = loop {
         let Some(piece) = pieces.next() else { return Err(ExchangeError::Protocol("no head")) };

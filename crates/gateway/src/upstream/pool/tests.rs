@@ -56,10 +56,14 @@ async fn x01_a_backend_without_a_port_is_at_that_of_http() {
         models: Vec::new(),
         traits: BackendTraits::default(),
         http2: false,
+        api_key: None,
+        credential: None,
+        ca_file: None,
+        tls_name: None,
     };
     let endpoint = Endpoint::new(BACKEND, &spec).unwrap();
     assert_eq!(endpoint.place(), ("127.0.0.1", 80));
     // Whether a server is there is not ours to say.
-    let found = Pool::default().fresh(endpoint.place(), Duration::from_secs(5)).await;
+    let found = Pool::default().fresh(endpoint.server(), Duration::from_secs(5)).await;
     assert!(matches!(found, Ok(_) | Err(ConnectError::Io(_))), "{found:?}");
 }

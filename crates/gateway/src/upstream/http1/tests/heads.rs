@@ -7,7 +7,7 @@ use super::*;
 fn framing(method: &Method, head: &str) -> Result<Framing, ExchangeError> {
     let errand = Errand::new(method.clone(), b"");
     let mut came = BytesMut::from(head);
-    let found = head::read(&mut came, &mut 0, &errand.wanted())?;
+    let found = head::read(&mut came, &mut head::HeadProgress::default(), &errand.wanted())?;
     Ok(found.expect("a whole head").framing)
 }
 

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-const ANSWERS: [&[u8]; 6] = [
+pub(super) const ANSWERS: [&[u8]; 6] = [
     b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 11\r\n\r\nhello world",
     b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\
       5\r\nhello\r\n6;a=b\r\n world\r\n0\r\n\r\n",
@@ -48,7 +48,7 @@ fn damaged(answer: &[u8], damages: &[Damage]) -> Vec<u8> {
 }
 
 /// Status and body as hyper reads them.
-async fn by_hyper(bytes: &[u8]) -> Option<(u16, Vec<u8>)> {
+pub(super) async fn by_hyper(bytes: &[u8]) -> Option<(u16, Vec<u8>)> {
     let (ours, mut theirs) = tokio::io::duplex(1 << 16);
     let (mut sender, socket) = http1::handshake(TokioIo::new(ours)).await.unwrap();
     tokio::spawn(socket);
