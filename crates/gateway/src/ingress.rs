@@ -3,21 +3,25 @@
 //!
 //! The module is pure. It reads the headers once and the body once.
 
+pub(crate) mod address;
 mod band;
 mod batch_sender;
+mod caller;
 mod content_encoding;
 mod cost_estimate;
 pub(crate) mod dispatch_headers;
 pub(crate) mod duration;
+mod form_model;
 pub(crate) mod headers;
-mod identifier;
+pub(crate) mod identifier;
 mod json_body;
 mod json_scanner;
-mod multipart_form;
 pub(crate) mod paging;
 pub(crate) mod path;
+mod preferences;
 mod prompt_size;
 mod session;
+pub(crate) mod usage_query;
 mod workload;
 
 #[cfg(test)]
@@ -31,17 +35,22 @@ use flow::{Band, FlowClass, Span};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 
-use self::content_encoding::ContentEncoding;
+use self::content_encoding::{encoding, plain};
 use self::cost_estimate::CostEstimate;
 use self::headers::{ControlHeaders, text};
 use self::json_body::{BodyFields, ModelName};
 use self::path::{Api, RequestKind, Route};
 use self::workload::WorkloadContext;
 use crate::config::Config;
+use crate::config::settings::tenants::Tenant;
 use crate::config::settings::{BandRule, Identity, SessionPart};
+use crate::multipart;
 use crate::reply::Fault;
 
 pub(crate) use self::batch_sender::Sender;
+pub(crate) use self::caller::{Caller, Proof, admin_right, caller, credential_names};
+pub(crate) use self::content_encoding::decoded;
+pub(crate) use self::preferences::Preferences;
 pub(crate) use self::prompt_size::BYTES_PER_TOKEN;
 pub(crate) use self::workload::WorkloadName;
 
@@ -56,30 +65,28 @@ pub(crate) struct Intent {
     pub(crate) flow: String,
     pub(crate) class: u32,
     pub(crate) band: Band,
+    /// Whether the request claimed a higher band than its tenant may have.
+    pub(crate) band_clamped: bool,
+    /// Its tenant and its key, where there are tenants.
+    pub(crate) caller: Option<Caller>,
     pub(crate) workload: WorkloadName,
     pub(crate) criticality: u8,
     /// Estimates: the cost in the queue's unit, prompt tokens, prompt and output tokens.
     pub(crate) cost: u64,
     pub(crate) prompt: u64,
     pub(crate) tokens: u64,
+    /// The prompt and the output that the client asks for. The estimate may be less.
+    pub(crate) claimed: u64,
+    /// The number of responses that it asks for.
+    pub(crate) choices: u64,
     /// Whether the time to its first byte can be bounded: it generates text, as a stream or up to a
     /// limit of the client.
     pub(crate) measurable: bool,
     /// Whether the response is a stream.
     pub(crate) streamed: bool,
-    /// The longest wait, and the time until the client gives up.
+    /// The longest wait.
     pub(crate) ttl: Option<Span>,
-    pub(crate) deadline: Option<Span>,
-    /// The same as a time of the system's clock, in milliseconds since 1970.
-    pub(crate) deadline_at: Option<u64>,
-    pub(crate) latency_max: Option<Span>,
-    pub(crate) latency_critical: bool,
-    /// The client's objective for the time to a first token.
-    pub(crate) slo_ttft: Option<Span>,
-    pub(crate) power_max: Option<f32>,
-    pub(crate) power_efficient: bool,
-    /// The id of the only backend that should serve it.
-    pub(crate) target_backend: Option<String>,
+    pub(crate) preferences: Preferences,
     pub(crate) session: Option<u64>,
     /// The hash of its session inside its flow; 0 is none.
     pub(crate) flow_session: u32,
@@ -93,14 +100,24 @@ pub(crate) struct Intent {
     pub(crate) decoded: bool,
 }
 
+/// What the meaning of a request depends on beside the request itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadContext<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) caller: Option<&'a Caller>,
+    /// The name of the client's address, if it is needed.
+    pub(crate) address: Option<&'a str>,
+    /// Decides between the variants of a split.
+    pub(crate) draw: u64,
+}
+
 /// Reads a request, whose path has been classified. Returns the body to forward: the same bytes,
-/// unless the model name resolves to another model. `draw` decides between the variants of a split.
+/// unless the model name resolves to another model.
 pub(crate) fn read(
     work: (Api, RequestKind),
-    config: &Config,
+    context: ReadContext<'_>,
     parts: &Parts,
     body: Bytes,
-    draw: u64,
 ) -> Result<(Box<Intent>, Bytes), Fault> {
     let reads = path::is_read(&parts.method) || work.1 == RequestKind::Description;
     let direct = reads || parts.method == Method::OPTIONS;
@@ -108,33 +125,33 @@ pub(crate) fn read(
         return Err(Fault::UpgradeNotSupported);
     }
     let deployment = path::deployment(parts.uri.path());
-    let mut read = read_as((work, deployment), config, parts, body, draw)?;
+    let mut read = read_as((work, deployment), context, parts, body)?;
     read.0.direct = direct;
     Ok(read)
 }
 
 /// Like [`read`], for a caller that has already decided which paths are allowed.
 pub(crate) fn read_anything(
-    config: &Config,
+    context: ReadContext<'_>,
     parts: &Parts,
     body: Bytes,
-    draw: u64,
 ) -> Result<(Box<Intent>, Bytes), Fault> {
     let work = match path::classify(&parts.method, parts.uri.path())? {
         Route::Proxied { api, kind } => (api, kind),
         _ => (Api::OpenAi, RequestKind::Other),
     };
-    read_as((work, None), config, parts, body, draw)
+    read_as((work, None), context, parts, body)
 }
 
 /// Reads a request whose path names an API, a kind and perhaps the model.
 fn read_as(
     ((api, kind), deployment): ((Api, RequestKind), Option<String>),
-    config: &Config,
+    context: ReadContext<'_>,
     parts: &Parts,
     body: Bytes,
-    draw: u64,
 ) -> Result<(Box<Intent>, Bytes), Fault> {
+    let ReadContext { config, caller, address, draw } = context;
+    let tenant = caller.map(|caller| &*caller.tenant);
     let controls = ControlHeaders::of(&parts.headers);
     let encoding = encoding(kind.needs_model(), &controls, &parts.headers)?;
     let (body, decoded) = plain(encoding, body, config.server.body_limit)?;
@@ -144,15 +161,19 @@ fn read_as(
     let resolved = model.and_then(|model| config.names.resolve(model, draw));
     let renamed = controls.rewrite().filter(|_| model.is_some());
     let target = renamed.or(resolved.map(|resolved| resolved.target));
+    if let Some(tenant) = tenant {
+        allowed(tenant, (model, renamed), &parts.method)?;
+    }
     let origin = WorkloadContext::of(controls.workload);
 
     let listed = listed(&config.identity, &config.band_rules, &parts.headers);
     let traits = identity::RequestAttributes {
         model,
         target_model: target,
-        tenant: None,
+        tenant: tenant.map(|tenant| tenant.name.as_str()),
         workload: origin.name.given(),
         fairness_id: controls.fairness_id(),
+        address,
         headers: &listed,
     };
     let flow = identity::flow_name(&config.identity.parts, &traits);
@@ -160,6 +181,7 @@ fn read_as(
 
     let stated = band::stated(&controls, &config.objectives).or(fields.tier);
     let default = resolved.and_then(|found| found.band);
+    let (band, band_clamped) = band::ruled(&config.band_rules, &traits, (stated, default), tenant);
     let estimate = CostEstimate::of(kind, &fields, body.len(), config.cost);
     let streamed = fields.stream.unwrap_or(api == Api::Ollama && kind.generates());
     let model: Option<Arc<str>> = model.map(Arc::from);
@@ -169,22 +191,19 @@ fn read_as(
         model,
         flow,
         class,
-        band: band::ruled(&config.band_rules, &traits, (stated, default)),
+        band,
+        band_clamped,
+        caller: caller.cloned(),
         criticality: origin.criticality,
         cost: estimate.cost,
         prompt: estimate.prompt,
         tokens: estimate.tokens,
+        claimed: estimate.tokens,
+        choices: estimate.choices,
         measurable: kind.generates() && (streamed || fields.output.is_some()),
         streamed,
         ttl: controls.ttl().map(|asked| asked.min(ttl_of(config, class))),
-        deadline: controls.deadline(),
-        deadline_at: controls.deadline_at(),
-        latency_max: controls.latency_max(),
-        latency_critical: controls.latency_critical(),
-        slo_ttft: controls.slo_ttft(),
-        power_max: controls.power_max(),
-        power_efficient: controls.power_efficient(),
-        target_backend: controls.target_backend().map(str::to_owned),
+        preferences: controls.preferences(),
         session,
         flow_session: session::in_flow(&config.identity.session_parts, &traits, session),
         request_id: identifier::of(controls.request_id),
@@ -196,6 +215,21 @@ fn read_as(
     });
     let rewritten = rewritten(named.as_ref(), target, &body)?;
     Ok((intent, rewritten.unwrap_or(body)))
+}
+
+/// Checks that a tenant may use the model that the client names, and the one that a header of the
+/// client puts in its place. Work without a model could go to any model.
+fn allowed(
+    tenant: &Tenant,
+    (model, renamed): (Option<&str>, Option<&str>),
+    method: &Method,
+) -> Result<(), Fault> {
+    let works = !path::is_read(method) && *method != Method::OPTIONS;
+    let refused = match model {
+        None if works && !tenant.models.is_empty() => Some(""),
+        model => model.into_iter().chain(renamed).find(|model| !tenant.may_use(model)),
+    };
+    refused.map_or(Ok(()), |model| Err(Fault::ModelNotAllowed(model.to_owned())))
 }
 
 /// The name of the target, which most often is that of the model.
@@ -225,54 +259,6 @@ fn with_deployment(body: Bytes, deployment: Option<String>) -> Result<Bytes, Fau
     }
 }
 
-/// The body of a call that the gateway answers itself, decoded like that of any other request.
-pub(crate) fn decoded(headers: &HeaderMap, body: Bytes, limit: usize) -> Result<Bytes, Fault> {
-    let encoding = encoding(true, &ControlHeaders::of(headers), headers)?;
-    Ok(plain(encoding, body, limit)?.0)
-}
-
-/// The body without its encoding and its mark of UTF-8, and whether it was encoded.
-fn plain(
-    encoding: Option<ContentEncoding>,
-    body: Bytes,
-    limit: usize,
-) -> Result<(Bytes, bool), Fault> {
-    let encoding = encoding.filter(|_| !body.is_empty());
-    let decoded = match encoding {
-        Some(encoding) => encoding.decode(&body, limit)?,
-        None => body,
-    };
-    Ok((without_bom(decoded), encoding.is_some()))
-}
-
-/// How the body has to be decoded. An unknown encoding is an error if the gateway needs the body.
-fn encoding(
-    needed: bool,
-    controls: &ControlHeaders<'_>,
-    headers: &HeaderMap,
-) -> Result<Option<ContentEncoding>, Fault> {
-    if controls.content_encoding.is_none() {
-        return Ok(None);
-    }
-    // Several headers are several encodings, one after the other.
-    let names = headers.get_all(headers::BODY_ENCODING).iter().filter_map(text);
-    let name = names.collect::<Vec<_>>().join(", ");
-    let encoding = ContentEncoding::of(&name);
-    let is_plain = name.is_empty() || name.eq_ignore_ascii_case("identity");
-    if encoding.is_none() && !is_plain && needed {
-        return Err(Fault::UnsupportedEncoding(name.chars().take(40).collect()));
-    }
-    Ok(encoding)
-}
-
-/// A JSON body without the mark of UTF-8 in front of it, which not every server accepts.
-fn without_bom(body: Bytes) -> Bytes {
-    match body.strip_prefix(b"\xEF\xBB\xBF") {
-        Some(rest) if rest.trim_ascii_start().starts_with(b"{") => body.slice(3..),
-        _ => body,
-    }
-}
-
 /// The fields of the body, and the model that it names. If the path needs a model, an invalid body
 /// is an error. On any other path the backend judges the body.
 fn look<'a>(
@@ -297,7 +283,13 @@ fn look<'a>(
         content_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
     };
     if is("multipart/form-data") {
-        let named = multipart_form::model(content_type, body)?.map(checked).transpose()?;
+        if controls.types_differ {
+            return Err(Fault::InvalidRequest("The request has two content types.".into()));
+        }
+        let named = match multipart::boundary(content_type) {
+            Some(boundary) => form_model::model(boundary, body)?.map(checked).transpose()?,
+            None => None,
+        };
         return Ok((BodyFields::default(), named));
     }
     // Curl labels every body as a form unless it is told otherwise.

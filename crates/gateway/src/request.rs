@@ -9,6 +9,7 @@ mod admission;
 mod deadline;
 mod record;
 mod settlement;
+mod tenant_charge;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,11 +22,13 @@ use crate::ingress::{self, Intent};
 use crate::places::Place;
 use crate::scheduler::Permit;
 use crate::state::State;
+use crate::tenants::Charge;
 
 pub(crate) use admission::Admitted;
 pub(crate) use deadline::ResponseTimeout;
 pub(crate) use record::RequestRecord;
 pub(crate) use settlement::TokenUsage;
+pub(crate) use tenant_charge::arrive;
 
 /// A request that was read. It is large and changes hands often, so its owners keep it in a box.
 #[derive(Debug)]
@@ -48,6 +51,8 @@ pub(crate) struct Request {
     hold_place: Option<Place>,
     /// Its place among the requests that only read.
     read_place: Option<Place>,
+    /// What its tenant was charged with.
+    charge: Option<Charge>,
 }
 
 // === impl Request ===
@@ -59,9 +64,10 @@ impl Request {
         mut intent: Box<Intent>,
         record: RequestRecord,
     ) -> Box<Self> {
-        if let Some(at) = intent.deadline_at {
+        let prefers = &mut intent.preferences;
+        if let Some(at) = prefers.deadline_at {
             let left = deadline::until(at, state.clock.now().since(record.arrived));
-            intent.deadline = intent.deadline.into_iter().chain([left]).min();
+            prefers.deadline = prefers.deadline.into_iter().chain([left]).min();
         }
         Box::new(Self {
             state,
@@ -74,6 +80,7 @@ impl Request {
             waits_since: None,
             hold_place: None,
             read_place: None,
+            charge: None,
         })
     }
 

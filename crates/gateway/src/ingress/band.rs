@@ -1,6 +1,6 @@
 //! The band of a request. The first source with a known value decides. An unknown value is ignored;
 //! it is never an error. The rules of the configuration may give a band to requests that state
-//! none, and limit the band of any.
+//! none, and limit the band of any. A tenant has a default and a limit as well.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use flow::identity::{self, RequestAttributes};
 use super::headers::{ControlHeaders, text};
 use crate::band_alias;
 use crate::config::settings::BandRule;
+use crate::config::settings::tenants::Tenant;
 
 /// The band that a header gives, if any.
 pub(super) fn stated(
@@ -24,17 +25,22 @@ pub(super) fn stated(
         .or_else(|| said(controls.media_type, band_alias::media_type))
 }
 
-/// The band of a request that states `stated`, else that of the first rule with one, else the
-/// default. No rule that matches is exceeded.
+/// The band of a request that states `stated`, else that of the first rule with one, else that of
+/// its tenant, else the default. No rule that matches is exceeded, and neither is the limit of the
+/// tenant: the second value says whether the request would have exceeded that.
 pub(super) fn ruled(
     rules: &[BandRule],
     traits: &RequestAttributes<'_>,
     (stated, default): (Option<Band>, Option<Band>),
-) -> Band {
+    tenant: Option<&Tenant>,
+) -> (Band, bool) {
     let matching = || rules.iter().filter(|rule| identity::matches(&rule.patterns, traits));
     let given = || matching().find_map(|rule| rule.band);
-    let band = stated.or_else(given).or(default).unwrap_or_default();
-    matching().filter_map(|rule| rule.band_max).fold(band, Band::min)
+    let usual = tenant.and_then(|tenant| tenant.band);
+    let band = stated.or_else(given).or(usual).or(default).unwrap_or_default();
+    let band = matching().filter_map(|rule| rule.band_max).fold(band, Band::min);
+    let most = tenant.map_or(Band::Critical, |tenant| tenant.band_max);
+    (band.min(most), band > most)
 }
 
 fn objective(controls: &ControlHeaders<'_>, objectives: &BTreeMap<String, Band>) -> Option<Band> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use flow::identity::{self, Attribute, NAME_MAX, RequestAttributes};
 use http::HeaderMap;
 
+use super::caller::Caller;
 use super::headers::{ControlHeaders, WORKLOAD, text};
 use super::workload::{HEADER_MAX, WorkloadContext};
 use crate::config::settings::{Config, Identity};
@@ -22,22 +23,23 @@ pub(crate) struct Sender {
 // === impl Sender ===
 
 impl Sender {
-    /// Reads the headers of the client.
-    pub(crate) fn of(config: &Config, headers: &HeaderMap) -> Self {
+    /// Reads the headers of the client. Its tenant is that of its key, if it has one.
+    pub(crate) fn of(config: &Config, headers: &HeaderMap, caller: Option<&Caller>) -> Self {
         let controls = ControlHeaders::of(headers);
         let identity = &config.identity;
         // Such work has the band of its queue, which a rule may limit.
         let listed = super::listed(identity, &config.band_rules, headers);
         let mut kept: BTreeMap<String, String> = listed
             .iter()
-            .filter(|(name, value)| !is_credential(name) && value.len() <= HEADER_MAX)
-            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .filter(|(name, _)| !is_credential(name))
+            .map(|&(name, value)| (name.to_owned(), beginning(value).to_owned()))
             .collect();
         let workload = controls.workload.and_then(text);
         if let Some(workload) = workload.filter(|value| value.len() <= HEADER_MAX) {
             kept.insert(WORKLOAD.to_owned(), workload.to_owned());
         }
         let tenant = match controls.fairness_id() {
+            _ if caller.is_some() => caller.map(|it| it.tenant.name.clone()).unwrap_or_default(),
             Some(id) if id.len() <= NAME_MAX => id.to_owned(),
             Some(_) => String::new(),
             None => team(identity, &controls, &kept),
@@ -73,6 +75,11 @@ fn team(
     }
 }
 
+/// What is kept of a long value: more than the name of a flow has, so the flow stays the same.
+fn beginning(value: &str) -> &str {
+    &value[..value.floor_char_boundary(HEADER_MAX)]
+}
+
 /// Whether a header is a secret, which must not stay on disk for the life of a batch.
 fn is_credential(name: &str) -> bool {
     matches!(name, "authorization" | "proxy-authorization" | "cookie" | "api-key" | "x-api-key")
@@ -90,7 +97,7 @@ mod tests {
         let pairs = headers.iter().map(|(name, value)| {
             (http::HeaderName::from_static(name), http::HeaderValue::from_str(value).unwrap())
         });
-        Sender::of(&config, &pairs.collect())
+        Sender::of(&config, &pairs.collect(), None)
     }
 
     fn header(name: &str) -> Attribute {
@@ -110,6 +117,14 @@ mod tests {
         let kept: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value)).collect();
         assert_eq!(kept, [("x-team", &"lab".to_owned()), (WORKLOAD, &CONTEXT.to_owned())]);
         assert_eq!(tenant, "lab/-", "as in the name of the flow, without the model");
+    }
+
+    #[test]
+    fn d10_a_long_value_is_cut_and_names_the_same_flow() {
+        let long = "t".repeat(5000);
+        let Sender { tenant, headers } = sender(&[header("x-team")], &[("x-team", &long)]);
+        assert_eq!(headers["x-team"].len(), HEADER_MAX);
+        assert_eq!(tenant, long[..NAME_MAX]);
     }
 
     #[test]

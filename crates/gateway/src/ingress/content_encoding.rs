@@ -6,7 +6,9 @@ use std::io::Read;
 
 use bytes::Bytes;
 use flate2::bufread::{DeflateDecoder, GzDecoder, ZlibDecoder};
+use http::HeaderMap;
 
+use super::headers::{BODY_ENCODING, ControlHeaders, text};
 use crate::reply::Fault;
 
 /// The most parts of a gzip body. Each costs some microseconds, even if it stands for nothing.
@@ -23,6 +25,54 @@ pub(super) enum ContentEncoding {
 struct Decoded {
     bytes: Vec<u8>,
     limit: usize,
+}
+
+/// The body of a call that the gateway answers itself, decoded like that of any other request.
+pub(crate) fn decoded(headers: &HeaderMap, body: Bytes, limit: usize) -> Result<Bytes, Fault> {
+    let encoding = encoding(true, &ControlHeaders::of(headers), headers)?;
+    Ok(plain(encoding, body, limit)?.0)
+}
+
+/// The body without its encoding and its mark of UTF-8, and whether it was encoded.
+pub(super) fn plain(
+    encoding: Option<ContentEncoding>,
+    body: Bytes,
+    limit: usize,
+) -> Result<(Bytes, bool), Fault> {
+    let encoding = encoding.filter(|_| !body.is_empty());
+    let decoded = match encoding {
+        Some(encoding) => encoding.decode(&body, limit)?,
+        None => body,
+    };
+    Ok((without_bom(decoded), encoding.is_some()))
+}
+
+/// How the body has to be decoded. An unknown encoding is an error if the gateway needs the body.
+pub(super) fn encoding(
+    needed: bool,
+    controls: &ControlHeaders<'_>,
+    headers: &HeaderMap,
+) -> Result<Option<ContentEncoding>, Fault> {
+    if controls.content_encoding.is_none() {
+        return Ok(None);
+    }
+    // Several headers are several encodings, one after the other.
+    let names = headers.get_all(BODY_ENCODING).iter().filter_map(text);
+    let name = names.collect::<Vec<_>>().join(", ");
+    let encoding = ContentEncoding::of(&name);
+    let is_plain = name.is_empty() || name.eq_ignore_ascii_case("identity");
+    if encoding.is_none() && !is_plain && needed {
+        return Err(Fault::UnsupportedEncoding(name.chars().take(40).collect()));
+    }
+    Ok(encoding)
+}
+
+/// A JSON body without the mark of UTF-8 in front of it, which not every server accepts.
+fn without_bom(body: Bytes) -> Bytes {
+    match body.strip_prefix(b"\xEF\xBB\xBF") {
+        Some(rest) if rest.trim_ascii_start().starts_with(b"{") => body.slice(3..),
+        _ => body,
+    }
 }
 
 // === impl ContentEncoding ===

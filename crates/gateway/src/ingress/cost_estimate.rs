@@ -10,32 +10,34 @@ pub(super) struct CostEstimate {
     /// In the queue's unit.
     pub(super) cost: u64,
     pub(super) prompt: u64,
-    /// Prompt and output.
+    /// Prompt and output, of all choices.
     pub(super) tokens: u64,
+    /// The number of responses to the prompt.
+    pub(super) choices: u64,
 }
 
 /// The output length of a request without a limit.
 const OUTPUT_TOKENS: u64 = 256;
 /// More choices per prompt than any server supports.
-const ANSWERS_MAX: u64 = 128;
+const CHOICES_MAX: u64 = 128;
 
 // === impl CostEstimate ===
 
 impl CostEstimate {
     pub(super) fn of(kind: RequestKind, fields: &BodyFields<'_>, bytes: usize, unit: Cost) -> Self {
         let prompt = fields.prompt_size.tokens().max(1);
-        let answers = fields.n.unwrap_or(1).clamp(1, ANSWERS_MAX);
+        let choices = fields.choices.unwrap_or(1).clamp(1, CHOICES_MAX);
         let output = match kind {
             RequestKind::Embedding => 0,
             _ if kind.generates() => fields.output.unwrap_or(OUTPUT_TOKENS),
             _ => fields.output.unwrap_or(0),
         };
-        let tokens = prompt.saturating_add(output.saturating_mul(answers));
+        let tokens = prompt.saturating_add(output.saturating_mul(choices));
         let cost = match unit {
             Cost::Requests => 1,
             Cost::Tokens => tokens,
             Cost::Bytes => (bytes as u64).max(1),
         };
-        Self { cost, prompt, tokens }
+        Self { cost, prompt, tokens, choices }
     }
 }

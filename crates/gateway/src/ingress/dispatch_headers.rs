@@ -20,6 +20,9 @@ const FAIRNESS: [HeaderName; 2] = [
     HeaderName::from_static("x-llm-d-inference-fairness-id"),
     HeaderName::from_static("x-gateway-inference-fairness-id"),
 ];
+/// The key of the dispatcher for its own gateway. No message can set the header, and no backend
+/// gets it.
+pub(crate) const OWN_KEY: HeaderName = HeaderName::from_static("x-gateway-dispatch-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The values of the headers.

@@ -9,12 +9,14 @@ use std::str::FromStr;
 use flow::Span;
 use flow::identity::NAME_MAX;
 use http::header::{
-    ACCESS_CONTROL_REQUEST_METHOD, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, TE, UPGRADE,
+    ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, TE,
+    UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{duration, identifier, multipart_form};
+use super::{duration, identifier};
 use crate::hop_by_hop;
+use crate::multipart;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(super) const WORKLOAD: &str = "x-workload-context";
@@ -24,6 +26,8 @@ const SELECTION: HeaderName = HeaderName::from_static("test-epp-endpoint-selecti
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ControlHeaders<'a> {
     pub(super) content_type: Option<&'a HeaderValue>,
+    /// Whether there are several content types. A backend may take another one than the first.
+    pub(super) types_differ: bool,
     pub(super) content_encoding: Option<&'a HeaderValue>,
     pub(super) request_id: Option<&'a HeaderValue>,
     pub(super) priority: Option<&'a HeaderValue>,
@@ -64,7 +68,10 @@ pub(crate) fn to_upstream(
         tokens.any(|token| token.trim_ascii().eq_ignore_ascii_case("trailers"))
     };
     let trailers = headers.iter().any(|(name, value)| *name == TE && lists_trailers(value));
-    let replaced = |name: &str| ends_here(name) || name == REQUEST_ID.as_str();
+    // The tokens of a compressed response could not be read.
+    let replaced = |name: &str| {
+        ends_here(name) || name == REQUEST_ID.as_str() || name == ACCEPT_ENCODING.as_str()
+    };
     let mut sent = hop_by_hop::without(headers, replaced);
     if trailers {
         sent.push((TE, HeaderValue::from_static("trailers")));
@@ -81,12 +88,17 @@ pub(crate) fn request_id(headers: &HeaderMap) -> HeaderValue {
     identifier::of(headers.get(REQUEST_ID))
 }
 
+/// The request's id, if its client gave one.
+pub(crate) fn given_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    headers.get(REQUEST_ID).map(|given| identifier::of(Some(given)))
+}
+
 /// The boundary of a multipart form; `None` for any other body.
 pub(crate) fn form_boundary(headers: &HeaderMap) -> Option<&str> {
     let content_type = text(headers.get(CONTENT_TYPE)?)?;
     let kind = content_type.split(';').next().unwrap_or_default();
     let is_form = kind.trim_ascii().eq_ignore_ascii_case("multipart/form-data");
-    multipart_form::boundary(content_type).filter(|_| is_form)
+    multipart::boundary(content_type).filter(|_| is_form)
 }
 
 /// Whether the client waits for `100 Continue` before it sends the body.
@@ -147,8 +159,10 @@ impl<'a> ControlHeaders<'a> {
     pub(super) fn of(headers: &'a HeaderMap) -> Self {
         let mut found = Self::default();
         for (name, value) in headers {
-            if let Some(place) = found.place(name.as_str()) {
-                place.get_or_insert(value);
+            match found.place(name.as_str()) {
+                Some(place) if place.is_none() => *place = Some(value),
+                Some(_) => found.types_differ |= *name == CONTENT_TYPE,
+                None => {}
             }
         }
         found
@@ -206,63 +220,26 @@ impl<'a> ControlHeaders<'a> {
         self.ttl.and_then(text).and_then(duration::parse)
     }
 
-    /// The longest time to a first token that the backend should have.
-    pub(super) fn latency_max(&self) -> Option<Span> {
-        millis(self.latency_max_ms).into_iter().chain(self.slo_ttft()).min()
-    }
-
-    /// The client's objective for the time to a first token.
-    pub(super) fn slo_ttft(&self) -> Option<Span> {
-        self.slo_ttft_ms.into_iter().find_map(millis)
-    }
-
-    pub(super) fn power_max(&self) -> Option<f32> {
-        self.power_max_watts.and_then(text).and_then(decimal)
-    }
-
-    pub(super) fn power_efficient(&self) -> bool {
-        is_yes(self.power_efficient)
-    }
-
-    /// The id of the backend that the client names.
-    pub(super) fn target_backend(&self) -> Option<&'a str> {
-        self.target_backend.and_then(text).filter(|id| !id.is_empty())
-    }
-
-    /// When the client gives up, in milliseconds since 1970.
-    pub(super) fn deadline_at(&self) -> Option<u64> {
-        millis(self.deadline_ms).map(|since| since.nanos() / 1_000_000)
-    }
-
-    /// The time until the client gives up.
-    pub(super) fn deadline(&self) -> Option<Span> {
-        millis(self.timeout_ms)
-    }
-
-    pub(super) fn latency_critical(&self) -> bool {
-        is_yes(self.latency_critical)
-    }
-
     pub(super) fn queue_status(&self) -> bool {
         self.queue_status.and_then(text).is_some_and(|said| said.eq_ignore_ascii_case("sse"))
     }
 }
 
-fn is_yes(value: Option<&HeaderValue>) -> bool {
+pub(super) fn is_yes(value: Option<&HeaderValue>) -> bool {
     let yes =
         |said: &str| ["true", "1", "yes", "on"].iter().any(|word| said.eq_ignore_ascii_case(word));
     value.and_then(text).is_some_and(yes)
 }
 
 /// A time in milliseconds. It may have decimals, as in the headers of other pickers.
-fn millis(value: Option<&HeaderValue>) -> Option<Span> {
+pub(super) fn millis(value: Option<&HeaderValue>) -> Option<Span> {
     let text = value.and_then(text)?;
     let whole = text.parse().ok().map(Span::from_millis);
     whole.or_else(|| decimal(text).map(|millis: f64| Span::from_secs_f64(millis / 1e3)))
 }
 
 /// A finite number that is not negative.
-fn decimal<T: FromStr + Into<f64> + Copy>(text: &str) -> Option<T> {
+pub(super) fn decimal<T: FromStr + Into<f64> + Copy>(text: &str) -> Option<T> {
     let is_sound = |number: &T| (0.0..=f64::MAX).contains(&(*number).into());
     text.parse().ok().filter(is_sound)
 }

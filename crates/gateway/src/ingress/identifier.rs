@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::HeaderValue;
 
 /// A longer id of a client is replaced.
-const ID_MAX: usize = 128;
+pub(crate) const ID_MAX: usize = 128;
 
 /// The start of the counter; it differs between processes.
 static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().build_hasher().finish());

@@ -22,10 +22,11 @@ pub(super) struct BodyFields<'a> {
     /// Ollama's older field for the model.
     name: Option<JsonString<'a>>,
     pub(super) stream: Option<bool>,
-    /// The limit of output tokens.
+    /// The limit of output tokens. Where there are several, the largest: a server may ignore any
+    /// of them.
     pub(super) output: Option<u64>,
-    /// The number of choices.
-    pub(super) n: Option<u64>,
+    /// The number of choices that are generated.
+    pub(super) choices: Option<u64>,
     pub(super) prompt_size: PromptSize,
     pub(super) session: SessionKeys,
     /// The band of OpenAI's `service_tier`.
@@ -178,7 +179,7 @@ impl<'a> BodyFields<'a> {
     }
 
     fn limit(&mut self, said: Scalar) {
-        self.output = self.output.into_iter().chain(said.number()).min();
+        self.output = self.output.max(said.number());
     }
 
     /// Reads the value of a key.
@@ -190,7 +191,7 @@ impl<'a> BodyFields<'a> {
             "max_tokens" | "max_completion_tokens" | "max_output_tokens" | "n_predict" => {
                 self.limit(small(scanner)?);
             }
-            "n" => self.n = small(scanner)?.number(),
+            "n" | "best_of" => self.choices = self.choices.max(small(scanner)?.number()),
             "options" => self.take_options(scanner)?,
             "messages" | "prompt" | "input" | "system" | "instructions" | "tools" | "functions"
             | "images" | "suffix" | "query" | "documents" => self.prompt_size.add(scanner)?,

@@ -74,16 +74,53 @@ pub(crate) enum AdminPage {
     Ready,
     Metrics,
     Version,
+    /// The diagnosis, each second as events, and the last hour in numbers.
+    Status,
+    StatusStream,
+    StatusHistory,
+    /// One request; [`request_id`] gives its id.
+    Request,
+    /// The live page, which shows the status.
+    Dashboard(DashboardFile),
+    /// What tenants have used.
+    Usage,
+}
+
+/// A file of the live page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DashboardFile {
+    Page,
+    Style,
+    App,
+    Charts,
+    Tables,
 }
 
 const ROOT: &str = "/";
+/// `OPTIONS *` asks what the server as a whole can do.
+const WHOLE_SERVER: &str = "*";
 const CARDS: &str = "/v1/models/";
+const REQUESTS: &str = "/requests/";
+
+/// A path that can be decoded more often is refused.
+const DECODINGS_MAX: usize = 4;
 
 /// The methods of a path that only changes something.
 const POST_METHODS: &str = "OPTIONS, POST";
 
 /// The paths of work that vLLM and llama.cpp have outside `/v1/`.
 const ENGINE_PATHS: [&str; 4] = ["/tokenize", "/detokenize", "/rerank", "/score"];
+
+/// The paths that change the models of a server.
+const MODEL_CHANGES: [&str; 7] = [
+    "/api/copy",
+    "/api/create",
+    "/api/delete",
+    "/api/pull",
+    "/api/push",
+    "/v1/load_lora_adapter",
+    "/v1/unload_lora_adapter",
+];
 
 /// The destination of a request. An ambiguous path is an error.
 pub(crate) fn classify(method: &Method, path: &str) -> Result<Route, Fault> {
@@ -112,7 +149,7 @@ fn route(method: &Method, path: &str) -> Result<Route, Fault> {
         return Ok(if *method == Method::OPTIONS { Route::Options } else { route });
     }
     let api = match path {
-        ROOT if *method == Method::OPTIONS => return Ok(Route::Options),
+        ROOT | WHOLE_SERVER if *method == Method::OPTIONS => return Ok(Route::Options),
         ROOT => return Ok(Route::Root),
         _ if path.starts_with("/v1/") || ENGINE_PATHS.contains(&path) => Api::OpenAi,
         _ if path.starts_with("/api/") => Api::Ollama,
@@ -151,6 +188,12 @@ pub(crate) fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
+/// Whether a request changes the models of a server: Ollama's and vLLM's paths for that.
+pub(crate) fn changes_models(method: &Method, path: &str) -> bool {
+    let listed = MODEL_CHANGES.contains(&path) || path.starts_with("/api/blobs/");
+    listed && !is_read(method)
+}
+
 /// Whether a path is one of the API, not of a page.
 pub(crate) fn is_api(path: &str) -> bool {
     path != ROOT && AdminPage::at(path).is_none() && dispatch::at(&Method::GET, path).is_none()
@@ -168,7 +211,8 @@ pub(crate) fn deployment(path: &str) -> Option<String> {
 }
 
 fn ambiguous() -> Fault {
-    Fault::InvalidRequest("The path has empty or dot segments: send it without them.".into())
+    let text = "The path has empty segments, dot segments or parameters: send it without them.";
+    Fault::InvalidRequest(text.into())
 }
 
 /// Whether a path is an OpenAI path that accepts work, without unusual characters.
@@ -180,11 +224,19 @@ pub(crate) fn is_work(path: &str) -> bool {
 
 /// The model name in the path of a model card.
 pub(crate) fn card_id(path: &str) -> Option<Cow<'_, str>> {
-    let id = path.strip_prefix(CARDS)?;
-    if !id.contains('%') {
-        return Some(Cow::Borrowed(id));
+    decoded_text(path.strip_prefix(CARDS)?)
+}
+
+/// The id in the path of a request.
+pub(crate) fn request_id(path: &str) -> Option<Cow<'_, str>> {
+    decoded_text(path.strip_prefix(REQUESTS)?)
+}
+
+fn decoded_text(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('%') {
+        return Some(Cow::Borrowed(text));
     }
-    String::from_utf8(decoded(id, |_| true)).ok().map(Cow::Owned)
+    String::from_utf8(percent_decoded(text)).ok().map(Cow::Owned)
 }
 
 /// Only POST carries work. Other methods on the same path (a list, a cancellation) do not.
@@ -202,29 +254,45 @@ fn kind(method: &Method, path: &str) -> RequestKind {
     }
 }
 
-/// Whether all servers interpret the path in the same way: it has no empty and no dot segments,
-/// also for a server that decodes it first, treats a backslash as a slash, or cuts path parameters.
+/// Whether all servers interpret the path in the same way: it has no empty and no dot segments and
+/// no path parameters, also for a server that decodes it several times or treats a backslash as a
+/// slash.
 fn is_plain(path: &str) -> bool {
-    let decoded = if path.contains('%') {
-        Cow::Owned(decoded(path, |letter| matches!(letter, b'.' | b'/' | b'\\' | b';')))
-    } else {
-        Cow::Borrowed(path.as_bytes())
-    };
-    let mut segments = decoded.split(|letter| matches!(letter, b'/' | b'\\')).skip(1).peekable();
+    let mut text = Cow::Borrowed(path.as_bytes());
+    for _ in 0..DECODINGS_MAX {
+        if !has_plain_segments(&text) {
+            return false;
+        }
+        let wanted = |letter| matches!(letter, b'.' | b'/' | b'\\' | b';' | b'%');
+        let next = if text.contains(&b'%') { decoded(&text, wanted) } else { return true };
+        if next == *text {
+            return true;
+        }
+        text = Cow::Owned(next);
+    }
+    false
+}
+
+fn has_plain_segments(path: &[u8]) -> bool {
+    let mut segments = path.split(|letter| matches!(letter, b'/' | b'\\')).skip(1).peekable();
     while let Some(segment) = segments.next() {
-        let name = segment.split(|&letter| letter == b';').next().unwrap_or_default();
         let empty = segment.is_empty() && segments.peek().is_some();
-        if empty || matches!(name, b"." | b"..") {
+        if empty || segment.contains(&b';') || matches!(segment, b"." | b"..") {
             return false;
         }
     }
     true
 }
 
+/// Decodes all percent-encoded bytes.
+pub(super) fn percent_decoded(text: &str) -> Vec<u8> {
+    decoded(text.as_bytes(), |_| true)
+}
+
 /// Decodes the percent-encoded bytes for which `wanted` is true.
-fn decoded(text: &str, wanted: impl Fn(u8) -> bool) -> Vec<u8> {
+fn decoded(text: &[u8], wanted: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let Some((&letter, after)) = rest.split_first() {
         let code = after.first_chunk::<2>().filter(|_| letter == b'%');
         match code.and_then(hex).filter(|&letter| wanted(letter)) {
@@ -263,6 +331,12 @@ impl RequestKind {
 // === impl AdminPage ===
 
 impl AdminPage {
+    /// Whether the page says more than that the gateway runs. The files of the live page say
+    /// nothing; what it shows comes from other pages.
+    pub(crate) fn says_much(self) -> bool {
+        !matches!(self, Self::Health | Self::Ready | Self::Version | Self::Dashboard(_))
+    }
+
     /// The page at a path.
     pub(crate) fn at(path: &str) -> Option<Self> {
         Some(match path {
@@ -273,7 +347,17 @@ impl AdminPage {
             "/health" | "/healthz" => Self::Health,
             "/ready" | "/readyz" => Self::Ready,
             "/metrics" => Self::Metrics,
+            "/status" => Self::Status,
+            "/status/stream" => Self::StatusStream,
+            "/status/history" => Self::StatusHistory,
+            "/dashboard" => Self::Dashboard(DashboardFile::Page),
+            "/dashboard/style.css" => Self::Dashboard(DashboardFile::Style),
+            "/dashboard/app.js" => Self::Dashboard(DashboardFile::App),
+            "/dashboard/charts.js" => Self::Dashboard(DashboardFile::Charts),
+            "/dashboard/tables.js" => Self::Dashboard(DashboardFile::Tables),
+            _ if path.len() > REQUESTS.len() && path.starts_with(REQUESTS) => Self::Request,
             "/version" => Self::Version,
+            "/usage" => Self::Usage,
             _ => return None,
         })
     }

@@ -4,6 +4,7 @@ mod bands;
 mod bodies;
 mod flows;
 mod forwarded_headers;
+mod fuzz;
 mod json_scanner;
 mod malformed;
 mod measure;
@@ -40,7 +41,7 @@ fn read(
         Route::Options => (Api::OpenAi, RequestKind::Other),
         _ => return Err(Fault::NoSuchPath),
     };
-    super::read(work, config, parts, body, draw)
+    super::read(work, ReadContext { config, caller: None, address: None, draw }, parts, body)
 }
 
 fn posted(path: &str, body: &[u8]) -> Result<(Box<Intent>, Bytes), Fault> {

@@ -12,7 +12,9 @@ use flow::{BackendId, ModelId, RequeuePosition, Span};
 
 use super::Request;
 use crate::backend::{Endpoint, Lookup, SubsetModel};
+use crate::config::settings::Cost;
 use crate::ingress;
+use crate::output_history::CLAIM_MIN;
 use crate::reply::{Fault, Refused};
 use crate::scheduler::{Grant, Permit, QueueView, Target};
 
@@ -34,6 +36,8 @@ pub(crate) struct Admitted {
 impl Request {
     /// Offers the request to the scheduler: it then waits, or has a grant already.
     pub(crate) async fn enqueue(&mut self) -> Result<(), Refused> {
+        self.bound_estimate();
+        self.charge_tenant()?;
         if self.intent.direct {
             return Ok(());
         }
@@ -44,6 +48,9 @@ impl Request {
         };
         self.record.admitted(permit.ticket());
         self.record.bypassed = !permit.waits();
+        if permit.waits() {
+            self.record.began_waiting();
+        }
         self.permit = Some(permit);
         Ok(())
     }
@@ -102,7 +109,9 @@ impl Request {
 
     /// Counts the time from now on as a wait: the backend has failed the request.
     pub(crate) fn returned(&mut self) {
+        self.note_sent(false);
         self.waits_since = Some(self.record.now());
+        self.record.began_waiting();
     }
 
     /// Lets the request wait again, after a backend failed it.
@@ -154,6 +163,7 @@ impl Request {
                 Lookup::Unknown => return Err(self.unknown_model()),
             };
             let mut permit = self.offer(model)?;
+            self.record.began_waiting();
             tokio::select! {
                 outcome = permit.grant() => {
                     outcome.map_err(|refused| self.refused_after_wait(refused))?;
@@ -183,6 +193,7 @@ impl Request {
 
     fn note(&mut self, grant: &Grant) {
         self.hold_place = None;
+        self.note_sent(true);
         self.record.sent = grant.at;
         let since = self.waits_since.take();
         let waited = since.map_or(grant.waited, |since| grant.at.since(since));
@@ -191,10 +202,10 @@ impl Request {
         record.waited = Some(Span::from_nanos(before.nanos().saturating_add(waited.nanos())));
         record.attempts += 1;
         if let Some(choice) = &grant.choice {
-            record.reason = choice.reason.text();
             record.boost = choice.score.boost;
             record.score = choice.score.total;
             record.queue_penalty = choice.score.queueing();
+            self.record.chose(choice.reason);
         }
     }
 
@@ -227,6 +238,25 @@ impl Request {
         self.within_subset(model).is_ok_and(served)
     }
 
+    /// Bounds the output that the client claims to need: by the context of the model, and by its
+    /// responses before.
+    fn bound_estimate(&mut self) {
+        let intent = &*self.intent;
+        let claimed = intent.tokens.saturating_sub(intent.prompt) / intent.choices.max(1);
+        if claimed <= CLAIM_MIN {
+            return;
+        }
+        let Lookup::Known(model) = self.lookup() else { return };
+        let context = self.state.fleet.roster().context(model).unwrap_or(u64::MAX);
+        let left = context.saturating_sub(intent.prompt).max(CLAIM_MIN);
+        let output = claimed.min(left).min(self.state.outputs.bound(model));
+        let tokens = intent.prompt.saturating_add(output.saturating_mul(intent.choices));
+        self.intent.tokens = tokens;
+        if self.config.cost == Cost::Tokens {
+            self.intent.cost = tokens;
+        }
+    }
+
     fn lookup(&self) -> Lookup {
         let roster = self.state.fleet.roster();
         match &self.intent.target {
@@ -247,7 +277,7 @@ impl Request {
     /// The model as only the backend serves it that the client names; `None` if that backend is
     /// unknown or not ready, because then any other may serve it.
     fn pinned(&self, model: ModelId) -> Option<ModelId> {
-        let id = self.intent.target_backend.as_deref()?;
+        let id = self.intent.preferences.target_backend.as_deref()?;
         let roster = self.state.fleet.roster();
         let named = |&backend: &BackendId| {
             roster.endpoint(backend).is_some_and(|endpoint| endpoint.name == id)

@@ -39,7 +39,7 @@ impl Request {
         let usual = || ingress::ttl_of(&self.config, self.intent.class);
         let ttl = self.intent.ttl.unwrap_or_else(usual);
         let ends = self.record.arrived.after(ttl);
-        let deadline = self.intent.deadline.map(|span| self.record.arrived.after(span));
+        let deadline = self.intent.preferences.deadline.map(|span| self.record.arrived.after(span));
         deadline.map_or(ends, |deadline| deadline.min(ends))
     }
 
@@ -47,7 +47,7 @@ impl Request {
     pub(crate) fn response_deadline(&self, now: Time) -> (Instant, ResponseTimeout) {
         let (clock, limit) = (self.state.clock, self.config.fleet.answer_timeout);
         let usual = clock.instant(now) + limit;
-        let client = self.intent.deadline.map(|span| self.record.arrived.after(span));
+        let client = self.intent.preferences.deadline.map(|span| self.record.arrived.after(span));
         match client.map(|deadline| clock.instant(deadline)).filter(|&due| due < usual) {
             Some(due) => (due, ResponseTimeout::Client),
             None => (usual, ResponseTimeout::FirstByte(limit)),

@@ -3,15 +3,17 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use flow::{BANDS, Band, Span, Ticket, Time};
+use flow::{BANDS, RouteReason, Span, Ticket, Time};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
 use crate::backend::{Attempt, Endpoint, EndpointUse};
 use crate::clock::Clock;
-use crate::ingress::{Intent, WorkloadName};
-use crate::observe::{Observer, Record, RequestCounters, UNSEEN};
+use crate::ingress::headers::given_request_id;
+use crate::ingress::{Caller, Intent, WorkloadName};
+use crate::observe::{Observer, Record, RequestCounters, RequestTrace, UNSEEN};
 use crate::reply::Fault;
+use crate::tls_listener::ClientCertificate;
 
 /// Owns the [`Record`] of a request until the request ends. Dropped before, it records that the
 /// client left.
@@ -19,15 +21,21 @@ use crate::reply::Fault;
 pub(crate) struct RequestRecord {
     /// Boxed: the record is large, and exists before the rest of the request is known.
     record: Box<Record>,
+    /// Its ask in the scheduler.
+    ticket: Option<Ticket>,
     pub(crate) arrived: Time,
     /// When the request went to its backend.
     pub(crate) sent: Time,
+    /// The tokens of its prompt, while it is at a backend.
+    pub(crate) prompt_sent: u64,
     /// Its backend. The roster keeps a removed one, and so its name, while requests use it.
     endpoint: Option<EndpointUse>,
     clock: Clock,
     /// Taken when the record is handed over.
     observer: Option<Arc<Observer>>,
     counters: RequestCounters,
+    /// Only for a request that is sampled.
+    trace: Option<Box<RequestTrace>>,
 }
 
 // === impl RequestRecord ===
@@ -36,9 +44,12 @@ impl RequestRecord {
     pub(crate) fn begin(parts: &Parts, clock: Clock, observer: Arc<Observer>) -> Self {
         let now = clock.now();
         Self {
+            trace: observer.begin_trace(&parts.headers, now),
             record: Box::new(blank(parts)),
+            ticket: None,
             arrived: now,
             sent: now,
+            prompt_sent: 0,
             endpoint: None,
             clock,
             observer: Some(observer),
@@ -51,6 +62,14 @@ impl RequestRecord {
         self.record.request_id = request_id.clone();
     }
 
+    /// Sets the tenant of the request, if it has one.
+    pub(crate) fn attribute(&mut self, caller: Option<&Caller>) {
+        if let Some(caller) = caller {
+            self.record.tenant = Some(Arc::clone(&caller.tenant));
+            self.record.key = Some(Arc::clone(&caller.key));
+        }
+    }
+
     /// Copies what the client asks for.
     pub(crate) fn describe(&mut self, intent: &Intent) {
         self.identify(&intent.request_id);
@@ -58,8 +77,9 @@ impl RequestRecord {
         record.model.clone_from(&intent.model);
         record.target.clone_from(&intent.target);
         record.flow.clone_from(&intent.flow);
+        record.band_clamped = intent.band_clamped;
         // A request that does not queue must not count in the figures of the queue.
-        record.slo_ttft = intent.slo_ttft;
+        record.slo_ttft = intent.preferences.slo_ttft;
         record.band = (!intent.direct).then_some(intent.band);
         record.criticality = intent.criticality;
         match &intent.workload {
@@ -73,6 +93,16 @@ impl RequestRecord {
         if let Some(observer) = &self.observer {
             let (model, target) = self.record.models();
             self.counters = observer.began(ticket, model, target);
+            observer.identify(ticket, &self.record.request_id);
+            self.ticket = Some(ticket);
+        }
+    }
+
+    /// A backend has been chosen, for this reason.
+    pub(crate) fn chose(&mut self, reason: RouteReason) {
+        self.record.reason = reason.text();
+        if let (Some(observer), Some(ticket)) = (&self.observer, self.ticket) {
+            observer.chose(ticket, reason);
         }
     }
 
@@ -80,6 +110,21 @@ impl RequestRecord {
     pub(crate) fn granted(&mut self, endpoint: &Arc<Endpoint>) {
         self.record.backend = endpoint.name.clone();
         self.endpoint = Some(endpoint.begin_use());
+        if let (Some(trace), Some(observer)) = (&mut self.trace, &self.observer) {
+            observer.trace_granted(trace, endpoint, self.sent);
+        }
+    }
+
+    /// The request has to wait.
+    pub(crate) fn began_waiting(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            trace.began_waiting(self.clock.now());
+        }
+    }
+
+    /// The header by which its backend continues the trace, if there is one.
+    pub(crate) fn traceparent(&self) -> Option<HeaderValue> {
+        self.trace.as_ref()?.header()
     }
 
     /// Logs the choice of the backend, where `pending` requests of each band were.
@@ -94,6 +139,9 @@ impl RequestRecord {
         if let Some(observer) = &self.observer {
             observer.attempt(&self.record.backend, attempt, &mut self.counters);
         }
+        if let Some(trace) = &mut self.trace {
+            trace.attempted(attempt, self.clock.now());
+        }
     }
 
     /// The response begins. Returns the time that its backend took, without any wait.
@@ -101,7 +149,12 @@ impl RequestRecord {
         let now = self.clock.now();
         self.record.status = status.as_u16();
         self.record.first_byte = Some(now.since(self.arrived));
-        now.since(self.sent)
+        if let Some(trace) = &mut self.trace {
+            trace.response_began(now);
+        }
+        let at_backend = now.since(self.sent);
+        self.record.backend_first_byte = Some(at_backend);
+        at_backend
     }
 
     /// A part of the response has come.
@@ -145,6 +198,10 @@ impl RequestRecord {
         self.record.total = now.since(self.arrived);
         self.record.at_backend = now.since(self.sent);
         observer.ended(&self.record, &self.counters);
+        if let Some(trace) = self.trace.take() {
+            observer.trace_ended(&self.record, trace, now);
+        }
+        observer.keep(&mut self.record, now);
     }
 }
 
@@ -167,6 +224,11 @@ impl Drop for RequestRecord {
         if self.observer.is_none() {
             return;
         }
+        // The backend has read the prompt, or will.
+        if self.prompt_sent > 0 && self.record.prompt_tokens.is_none() {
+            self.record.prompt_tokens = Some(self.prompt_sent);
+            self.record.usage_estimated = true;
+        }
         let fault = Fault::ClientClosed;
         self.record.status = fault.status().as_u16();
         self.hand_over(fault.code(), self.now());
@@ -174,35 +236,13 @@ impl Drop for RequestRecord {
 }
 
 fn blank(parts: &Parts) -> Record {
+    let client = parts.extensions.get::<ClientCertificate>();
     Record {
-        request_id: HeaderValue::from_static(""),
+        // A client may leave before the rest of its request is read.
+        request_id: given_request_id(&parts.headers).unwrap_or(HeaderValue::from_static("")),
         method: parts.method.clone(),
         path: parts.uri.path().to_owned(),
-        model: None,
-        target: None,
-        flow: String::new(),
-        band: Some(Band::Normal),
-        workload: String::new(),
-        workload_prefix: "",
-        criticality: 0,
-        backend: String::new(),
-        reason: "",
-        boost: 0.0,
-        score: 0.0,
-        queue_penalty: 0.0,
-        attempts: 0,
-        status: 0,
-        outcome: "",
-        bypassed: false,
-        waited: None,
-        slo_ttft: None,
-        first_byte: None,
-        total: Span::ZERO,
-        at_backend: Span::ZERO,
-        prompt_tokens: None,
-        output_tokens: None,
-        usage_estimated: false,
-        bytes_in: 0,
-        bytes_out: 0,
+        client: client.and_then(ClientCertificate::name).unwrap_or_default().to_owned(),
+        ..Record::empty()
     }
 }

@@ -11,8 +11,24 @@ use crate::reply::{Fault, Refused};
 pub(crate) struct TokenUsage {
     pub(crate) prompt: Option<u64>,
     pub(crate) output: Option<u64>,
+    /// Those of the prompt that the backend had in its cache.
+    pub(crate) cached: Option<u64>,
     /// Whether the output was counted on the way, because the backend did not report it.
     pub(crate) counted: bool,
+}
+
+// === impl TokenUsage ===
+
+impl TokenUsage {
+    /// The larger of two reports, count by count.
+    pub(crate) fn or_more(self, other: Self) -> Self {
+        Self {
+            prompt: self.prompt.max(other.prompt),
+            output: self.output.max(other.output),
+            cached: self.cached.max(other.cached),
+            counted: self.counted || other.counted,
+        }
+    }
 }
 
 // === impl Request ===
@@ -48,6 +64,10 @@ impl Request {
 
     /// Ends the request whose response ended, well or by a fault.
     pub(crate) fn finish(mut self: Box<Self>, tokens: TokenUsage, fault: Option<&Fault>) {
+        // A refusal of the backend is no work.
+        if !(200..300).contains(&self.record.status) && tokens == TokenUsage::default() {
+            self.settle_tenant(Some(0));
+        }
         let usage = self.usage(tokens);
         let now = self.record.now();
         if let Some(permit) = self.permit.take() {
@@ -61,6 +81,9 @@ impl Request {
 
     /// Ends the request whose client left. The tokens up to then were work and are charged.
     pub(crate) fn abandon(mut self: Box<Self>, tokens: TokenUsage) {
+        if tokens.output.is_none() {
+            self.settle_tenant(Some(tokens.prompt.unwrap_or(self.intent.prompt)));
+        }
         let usage = self.usage(tokens);
         let now = self.record.now();
         if let Some(permit) = self.permit.take() {
@@ -71,6 +94,7 @@ impl Request {
     /// Ends the request whose response is not shown. It costs what was estimated.
     pub(crate) fn end_unseen(mut self: Box<Self>) {
         let now = self.record.now();
+        self.settle_tenant(None);
         if let Some(permit) = self.permit.take() {
             permit.settle(Usage::Unknown, now);
         }
@@ -79,6 +103,7 @@ impl Request {
 
     /// Ends the request without a response of a backend. It costs its flow nothing.
     pub(crate) fn refuse(mut self: Box<Self>, refused: Refused) -> Refused {
+        self.note_sent(false);
         if let Some(permit) = self.permit.take() {
             permit.give_up(self.record.now());
         }
@@ -91,7 +116,13 @@ impl Request {
         let prompt = tokens.prompt.or(tokens.output.map(|_| self.intent.prompt));
         self.record.prompt_tokens = prompt;
         self.record.output_tokens = tokens.output;
+        self.record.cached_tokens = tokens.cached;
         self.record.usage_estimated = tokens.counted || prompt != tokens.prompt;
+        if let (Some(model), Some(output)) = (self.model, tokens.output) {
+            self.state.outputs.note(model, output / self.intent.choices.max(1));
+        }
+        let whole = prompt.zip(tokens.output).map(|(prompt, output)| prompt.saturating_add(output));
+        self.settle_tenant(whole);
         match (self.config.cost, prompt, tokens.output) {
             (Cost::Tokens, Some(prompt), Some(output)) => {
                 Usage::Cost(prompt.saturating_add(output).max(1))

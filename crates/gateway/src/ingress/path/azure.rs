@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::{decoded, is_plain};
+use super::{is_plain, percent_decoded};
 use crate::reply::Fault;
 
 /// The beginning of all paths of Azure OpenAI.
@@ -14,10 +14,15 @@ const DEPLOYMENTS: &str = "/openai/deployments/";
 /// The operations of a deployment, which all have a JSON body.
 const OPERATIONS: [&str; 3] = ["chat/completions", "completions", "embeddings"];
 
-/// The path at a backend; `None` for a path that is not offered. An ambiguous path is an error.
+/// The path at a backend; `None` for a path that is not offered. An ambiguous path is an error, and
+/// so is a deployment whose name cannot be read: the request would go by the model of its body.
 pub(super) fn path(path: &str) -> Result<Option<Cow<'_, str>>, Fault> {
     if !is_plain(path) {
         return Err(super::ambiguous());
+    }
+    if split(path).is_some() && deployment(path).is_none() {
+        let what = "The name of the deployment in the path is not UTF-8.";
+        return Err(Fault::InvalidRequest(what.into()));
     }
     Ok(match split(path) {
         Some((_, operation)) => Some(Cow::Owned(format!("/v1/{operation}"))),
@@ -28,7 +33,7 @@ pub(super) fn path(path: &str) -> Result<Option<Cow<'_, str>>, Fault> {
 /// The name of the deployment in a path.
 pub(super) fn deployment(path: &str) -> Option<String> {
     let (name, _) = split(path)?;
-    String::from_utf8(decoded(name, |_| true)).ok()
+    String::from_utf8(percent_decoded(name)).ok()
 }
 
 fn split(path: &str) -> Option<(&str, &str)> {

@@ -52,7 +52,7 @@ impl DeadLetterQuery {
         for pair in query.unwrap_or_default().split('&') {
             match pair.split_once('=').unwrap_or((pair, "")) {
                 ("queue", name) => {
-                    let name = String::from_utf8(super::decoded(name, |_| true)).ok();
+                    let name = String::from_utf8(super::percent_decoded(name)).ok();
                     wanted.queue = name.unwrap_or_default();
                 }
                 ("after", number) => {

@@ -144,14 +144,59 @@ fn x01_a_form_names_its_model() {
     let none = |kind: &str, body: &str| form(&plain, kind, body).unwrap().0.model;
     let kind = "multipart/form-data; boundary=B";
     assert_eq!(none("multipart/form-data", FORM), None);
-    assert_eq!(none("multipart/form-data; boundary=C", FORM), None);
     assert_eq!(none(kind, &FORM.replace("\"model\"\r\n\r\nchat", "\"other\"\r\n\r\nchat")), None);
-    assert_eq!(none(kind, &FORM.replace("RIFF", &"x".repeat(70_000))), None, "too far behind");
-    assert_eq!(none(kind, &FORM[..FORM.len() - 12]), None, "it does not end");
-    let twice = FORM.replace("--B--", &FORM[FORM.rfind("--B\r\n").unwrap()..]);
-    assert_eq!(code(form(&plain, kind, &twice)), "invalid_request");
+    let far = FORM.replace("RIFF", &"x".repeat(200_000));
+    assert_eq!(none(kind, &far).as_deref(), Some("chat"), "behind a file");
     let empty = FORM.replace("chat", "");
     assert_eq!(code(form(&plain, kind, &empty)), "invalid_request");
+}
+
+/// Each of these forms names the model `m` to one parser and `secret` to another.
+#[test]
+fn x05_a_form_that_parsers_read_differently_is_refused() {
+    let part = |disposition: &str, value: &str| {
+        format!("--B\r\nContent-Disposition: form-data{disposition}\r\n\r\n{value}\r\n")
+    };
+    let named = part("; name=\"model\"", "m");
+    let file = |content: &str| part("; name=\"file\"; filename=\"f\"", content);
+    let secret = part("; name=\"model\"", "secret");
+    let twice = [
+        part(";name=\"model\"", "secret"),
+        part("; name=model", "secret"),
+        part(";\tname=\"model\"", "secret"),
+        part("; NAME=\"model\"", "secret"),
+        file(&"x".repeat(100_000)) + &secret,
+        part("; name=\"other\"; name=\"model\"", "secret"),
+        part("; name=\"other\"; name*=utf-8''model", "secret"),
+        part("; name=\"other\"\r\nContent-Disposition: form-data; name=\"model\"", "secret"),
+        part("; name=\"other\"\r\n x: ; name=\"model\"", "secret"),
+        part("; name=\"other\"\nContent-Disposition: form-data; name=\"model\"", "secret"),
+        file(&format!("x\n{secret}")),
+        file(&format!("x{secret}")),
+    ];
+    let kind = "multipart/form-data; boundary=B";
+    let refused = |kind: &str, body: &str| code(form(&Config::default(), kind, body));
+    for hidden in twice {
+        for body in [format!("{named}{hidden}--B--"), format!("{hidden}{named}--B--")] {
+            assert_eq!(refused(kind, &body), "invalid_request", "{body}");
+        }
+    }
+    let whole = format!("{named}--B--");
+    assert!(form(&Config::default(), kind, &whole).is_ok());
+    for body in [
+        format!("x{secret}{whole}"),
+        format!("{whole}\r\n{secret}--B--"),
+        named.clone(),
+        format!("{named}--B"),
+        whole.replace("--B", "--C"),
+    ] {
+        assert_eq!(refused(kind, &body), "invalid_request", "{body}");
+    }
+    for kind in ["; boundary=B; boundary=C", "; boundary=B; boundary*0=C", ";boundary=\"B;C\""] {
+        let kind = format!("multipart/form-data{kind}");
+        let read = form(&Config::default(), &kind, &whole);
+        assert!(read.is_err() || read.unwrap().0.model.is_none(), "{kind}");
+    }
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn q04_tokens_are_estimated_from_text_and_limits() {
         (r#""options":null"#, 256),
         (r#""max_tokens":7,"n":3"#, 21),
         (r#""max_tokens":7,"n":null"#, 7),
-        (r#""max_tokens":70,"max_completion_tokens":7"#, 7),
+        (r#""max_tokens":70,"max_completion_tokens":7"#, 70),
         (r#""max_tokens":null"#, 256),
         (r#""max_tokens":-1"#, 256),
         (r#""max_tokens":-1.0"#, 256),

@@ -114,7 +114,7 @@ fn walked(text: &str) -> Result<u64, ScanError> {
     Ok(weight.tokens())
 }
 
-fn check(text: &str) {
+pub(super) fn check(text: &str) {
     assert_eq!(walked(text).ok(), expected(text), "{text:?}: {:?}", walked(text));
 }
 

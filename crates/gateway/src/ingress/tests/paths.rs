@@ -56,7 +56,7 @@ fn x01_every_path_of_the_surface_leads_somewhere() {
         (get, "/health", Ok(Route::Visibility(AdminPage::Health))),
         (&Method::HEAD, "/ready", Ok(Route::Visibility(AdminPage::Ready))),
         (get, "/metrics", Ok(Route::Visibility(AdminPage::Metrics))),
-        (get, "/dashboard", Ok(Route::NotFound)),
+        (get, "/dashboards", Ok(Route::NotFound)),
         (post, "/metrics", Err(Fault::MethodNotAllowed(READ_METHODS))),
         (&Method::CONNECT, "/v1/chat/completions", Err(Fault::MethodNotAllowed(API_METHODS))),
         (&Method::TRACE, "/v1/chat/completions", Err(Fault::MethodNotAllowed(API_METHODS))),
@@ -110,6 +110,10 @@ fn d10_the_batch_api_has_its_paths_and_no_others() {
     assert_eq!(classify(get, "/v1/batchesx/1"), elsewhere);
     assert!(classify(get, "/v1/files/../secrets").is_err());
     assert!(classify(get, "/v1/files/%2e%2e/secrets").is_err());
+    for path in ["/v1/files;x", "/v1/files%3bx", "/v1/%252e%252e/secrets", "/v1/%25252e%2e/x"] {
+        assert!(classify(get, path).is_err(), "{path}");
+    }
+    assert!(classify(get, "/v1/things/50%25").is_ok(), "a percent sign is no dot");
     assert_eq!(object_id("/v1/files/file-1"), "file-1");
     assert_eq!(object_id("/v1/batches/batch_1/cancel"), "batch_1");
     assert_eq!(object_id("/v1/files"), "");
@@ -138,6 +142,7 @@ fn x03_paths_that_could_be_read_as_others_are_refused() {
         "/v1/..%5cadmin",
         "/v1/..\\admin",
         "/v1/..;x=1/admin",
+        "/v1/x;y=1/z",
         "/v1/..%3b/admin",
         "/v1//chat",
         "/v1/%2fchat",
@@ -146,7 +151,7 @@ fn x03_paths_that_could_be_read_as_others_are_refused() {
         let route = classify(&Method::GET, path);
         assert!(matches!(route, Err(Fault::InvalidRequest(_))), "{path}: {route:?}");
     }
-    for path in ["/v1/jobs/a%2Fb", "/v1/a.b/..c/", "/v1/jobs/%", "/v1/x;y=1/z", "/v1/.hidden"] {
+    for path in ["/v1/jobs/a%2Fb", "/v1/a.b/..c/", "/v1/jobs/%", "/v1/.hidden"] {
         assert_eq!(
             classify(&Method::GET, path),
             proxied(Api::OpenAi, RequestKind::Other),

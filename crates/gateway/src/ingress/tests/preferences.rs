@@ -8,20 +8,24 @@ fn with(name: &str, value: &str) -> Box<Intent> {
     chat(&Config::default(), &[(name, value)])
 }
 
+fn prefers(name: &str, value: &str) -> Preferences {
+    with(name, value).preferences
+}
+
 #[test]
 fn r05_limits_are_read_and_nonsense_is_passed_over() {
-    assert_eq!(with("x-max-latency-ms", "100").latency_max, Some(Span::from_millis(100)));
-    assert_eq!(with("x-request-timeout-ms", "2500").deadline, Some(Span::from_millis(2500)));
-    assert_eq!(with("x-max-latency-ms", "1.5").latency_max, Some(Span::from_nanos(1_500_000)));
-    assert_eq!(with("x-deadline-ms", "1763380000123.456").deadline_at, Some(1_763_380_000_123));
+    assert_eq!(prefers("x-max-latency-ms", "100").latency_max, Some(Span::from_millis(100)));
+    assert_eq!(prefers("x-request-timeout-ms", "2500").deadline, Some(Span::from_millis(2500)));
+    assert_eq!(prefers("x-max-latency-ms", "1.5").latency_max, Some(Span::from_nanos(1_500_000)));
+    assert_eq!(prefers("x-deadline-ms", "1763380000123.456").deadline_at, Some(1_763_380_000_123));
     for wrong in ["", "-1", "soon", "-0.5", "1.5s", "NaN", "inf", "-inf", "1e999"] {
-        assert_eq!(with("x-max-latency-ms", wrong).latency_max, None, "{wrong}");
-        assert_eq!(with("x-request-timeout-ms", wrong).deadline, None, "{wrong}");
-        assert_eq!(with("x-max-power-watts", wrong).power_max, None, "{wrong}");
+        assert_eq!(prefers("x-max-latency-ms", wrong).latency_max, None, "{wrong}");
+        assert_eq!(prefers("x-request-timeout-ms", wrong).deadline, None, "{wrong}");
+        assert_eq!(prefers("x-max-power-watts", wrong).power_max, None, "{wrong}");
     }
-    assert_eq!(with("x-max-power-watts", "9.99").power_max, Some(9.99));
+    assert_eq!(prefers("x-max-power-watts", "9.99").power_max, Some(9.99));
     for far in [&u64::MAX.to_string(), "99999999999999999999999"] {
-        let far = with("x-request-timeout-ms", far);
+        let far = prefers("x-request-timeout-ms", far);
         assert_eq!(far.deadline, Some(Span::from_nanos(u64::MAX)));
     }
 }
@@ -35,10 +39,10 @@ fn r05_of_a_header_that_comes_twice_the_first_counts() {
 #[test]
 fn r05_the_latency_critical_header_is_read() {
     for yes in ["true", "1", "YES", "on"] {
-        assert!(with("x-latency-critical", yes).latency_critical, "{yes}");
+        assert!(prefers("x-latency-critical", yes).latency_critical, "{yes}");
     }
     for no in ["false", "0", "", "maybe"] {
-        assert!(!with("x-latency-critical", no).latency_critical, "{no}");
+        assert!(!prefers("x-latency-critical", no).latency_critical, "{no}");
     }
 }
 

@@ -1,0 +1,121 @@
+//! The tenant of a request, by its API key.
+//!
+//! The key is taken out of the headers before anything else reads them: no log, no flow and no
+//! backend sees it.
+
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
+
+use super::dispatch_headers::OWN_KEY;
+use super::headers::{ControlHeaders, text};
+use crate::api_keys::{AdminRight, KeyDigest, KeyOwner, KeyRing, UnusableKey};
+use crate::config::settings::Config;
+use crate::config::settings::tenants::Tenant;
+use crate::reply::Fault;
+
+/// The headers that may carry a key. The last is Azure's.
+const CREDENTIALS: [HeaderName; 3] =
+    [AUTHORIZATION, HeaderName::from_static("x-api-key"), HeaderName::from_static("api-key")];
+const SCHEME: &str = "bearer ";
+
+/// The client of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) tenant: Arc<Tenant>,
+    /// The name of its key.
+    pub(crate) key: Arc<str>,
+    /// Whether this process's dispatcher sends the request, for a batch of the tenant.
+    pub(crate) is_batch: bool,
+}
+
+/// What a request presents to prove who sends it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proof<'a> {
+    /// The digest of the key of this process's own dispatcher.
+    pub(crate) own: Option<&'a KeyDigest>,
+    /// The tenant that the certificate of the client names, where the listener asks for one. It
+    /// counts if the request has no key.
+    pub(crate) certified: Option<&'a str>,
+    /// Seconds since 1970.
+    pub(crate) now: u64,
+}
+
+/// The tenant of a request, if there are tenants; then a request without a valid key is refused.
+/// A request of the own dispatcher may name any tenant, or none.
+pub(crate) fn caller(
+    config: &Config,
+    headers: &mut HeaderMap,
+    proof: Proof<'_>,
+) -> Result<Option<Caller>, Fault> {
+    if config.tenants.is_empty() {
+        return Ok(None);
+    }
+    if let Some(key) = headers.get(OWN_KEY).and_then(text) {
+        let digest = KeyDigest::of(key);
+        proof.own.filter(|own| own.equals(&digest)).ok_or(Fault::InvalidKey)?;
+        remove_credentials(headers);
+        let Some(named) = ControlHeaders::of(headers).fairness_id() else { return Ok(None) };
+        // The tenant may have been removed after it submitted the batch.
+        let tenant = named_tenant(config, named).ok_or(Fault::InvalidKey)?;
+        return Ok(Some(Caller { tenant, key: "batch".into(), is_batch: true }));
+    }
+    let digest = presented(headers).map(KeyRing::digest);
+    remove_credentials(headers);
+    let Some(digest) = digest else {
+        let named = proof.certified.ok_or(Fault::MissingKey)?;
+        let tenant = named_tenant(config, named).ok_or(Fault::InvalidKey)?;
+        return Ok(Some(Caller { tenant, key: "certificate".into(), is_batch: false }));
+    };
+    match config.keys.find(&digest.ok_or(Fault::InvalidKey)?, proof.now) {
+        Ok((KeyOwner::Tenant(index), key)) => {
+            let tenant = config.tenants.get(index).ok_or(Fault::InvalidKey)?;
+            Ok(Some(Caller { tenant: Arc::clone(tenant), key: Arc::clone(key), is_batch: false }))
+        }
+        Ok((KeyOwner::Admin(_), _)) | Err(UnusableKey::Unknown) => Err(Fault::InvalidKey),
+        Err(UnusableKey::Expired) => Err(Fault::ExpiredKey),
+    }
+}
+
+/// The right that the key of an operator gives, if the request has one.
+pub(crate) fn admin_right(
+    config: &Config,
+    headers: &HeaderMap,
+    now: u64,
+) -> Result<AdminRight, Fault> {
+    let digest = KeyRing::digest(presented(headers).ok_or(Fault::MissingKey)?);
+    match config.keys.find(&digest.ok_or(Fault::InvalidKey)?, now) {
+        Ok((KeyOwner::Admin(right), _)) => Ok(right),
+        Ok((KeyOwner::Tenant(_), _)) => Err(Fault::AdminOnly),
+        Err(UnusableKey::Unknown) => Err(Fault::InvalidKey),
+        Err(UnusableKey::Expired) => Err(Fault::ExpiredKey),
+    }
+}
+
+/// The names of the headers with credentials that a request has.
+pub(crate) fn credential_names(headers: &HeaderMap) -> Vec<String> {
+    let names = CREDENTIALS.into_iter().filter(|name| headers.contains_key(name));
+    names.map(|name| name.to_string()).collect()
+}
+
+fn remove_credentials(headers: &mut HeaderMap) {
+    for name in CREDENTIALS {
+        headers.remove(name);
+    }
+}
+
+fn named_tenant(config: &Config, name: &str) -> Option<Arc<Tenant>> {
+    config.tenants.iter().find(|tenant| tenant.name == name).cloned()
+}
+
+/// The key of a request.
+fn presented(headers: &HeaderMap) -> Option<&str> {
+    let [authorization, own @ ..] = &CREDENTIALS;
+    let bearer = headers.get(authorization).and_then(text).and_then(|value| {
+        let (scheme, key) = value.split_at_checked(SCHEME.len())?;
+        scheme.eq_ignore_ascii_case(SCHEME).then(|| key.trim_ascii())
+    });
+    let plain = || own.iter().filter_map(|name| headers.get(name)).find_map(text);
+    bearer.or_else(plain).filter(|key| !key.is_empty())
+}

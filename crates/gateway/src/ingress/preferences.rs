@@ -1,0 +1,43 @@
+//! What a client prefers, as the headers of its request say it.
+
+use flow::Span;
+
+use super::headers::{ControlHeaders, decimal, is_yes, millis, text};
+
+/// The deadline, the objective and the choice of a backend that a client asks for. A header that
+/// cannot be read is passed over.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Preferences {
+    /// The time until the client gives up.
+    pub(crate) deadline: Option<Span>,
+    /// The same as a time of the system's clock, in milliseconds since 1970.
+    pub(crate) deadline_at: Option<u64>,
+    /// The client's objective for the time to a first token.
+    pub(crate) slo_ttft: Option<Span>,
+    /// The longest time to a first token that the backend should have.
+    pub(crate) latency_max: Option<Span>,
+    pub(crate) latency_critical: bool,
+    pub(crate) power_max: Option<f32>,
+    pub(crate) power_efficient: bool,
+    /// The id of the only backend that should serve the request.
+    pub(crate) target_backend: Option<String>,
+}
+
+// === impl ControlHeaders ===
+
+impl ControlHeaders<'_> {
+    pub(super) fn preferences(&self) -> Preferences {
+        let slo_ttft = self.slo_ttft_ms.into_iter().find_map(millis);
+        let target_backend = self.target_backend.and_then(text).filter(|id| !id.is_empty());
+        Preferences {
+            deadline: millis(self.timeout_ms),
+            deadline_at: millis(self.deadline_ms).map(|since| since.nanos() / 1_000_000),
+            slo_ttft,
+            latency_max: millis(self.latency_max_ms).into_iter().chain(slo_ttft).min(),
+            latency_critical: is_yes(self.latency_critical),
+            power_max: self.power_max_watts.and_then(text).and_then(decimal),
+            power_efficient: is_yes(self.power_efficient),
+            target_backend: target_backend.map(str::to_owned),
+        }
+    }
+}
