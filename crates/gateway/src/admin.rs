@@ -3,10 +3,13 @@
 //! A page reads the core once and copies what it needs; it is formatted after the lock is released.
 //! Lists are limited to the thousand busiest entries, because clients can invent ids.
 
+mod backend_conditions;
 mod backends;
 mod bands;
 mod flows;
 mod health;
+pub(crate) mod requests;
+pub(crate) mod status;
 mod workloads;
 
 #[cfg(test)]
@@ -22,8 +25,8 @@ use serde::Serialize;
 
 use crate::backend::Roster;
 use crate::ingress::path::AdminPage;
-use crate::observe::{IdNames, METRICS_TYPE};
-use crate::reply::{content, json, uncached};
+use crate::observe::{IdNames, METRICS_TYPE, ProcessStatus};
+use crate::reply::{Fault, content, error, json, uncached};
 use crate::state::{Standing, State};
 
 #[derive(Serialize)]
@@ -55,14 +58,23 @@ pub(crate) fn respond(
             let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             json(status, &ready)
         }
+        AdminPage::Status => json(StatusCode::OK, &status::page(state)),
+        AdminPage::StatusHistory => json(StatusCode::OK, &status::history(state)),
+        // The HTTP server responds itself.
+        AdminPage::StatusStream | AdminPage::Request | AdminPage::Dashboard(_) => {
+            return error::response(&Fault::NoSuchPage.into());
+        }
         AdminPage::Version => version(),
+        // The HTTP server responds itself: the accounts are in a file.
+        AdminPage::Usage => return error::response(&Fault::UsageDisabled.into()),
         AdminPage::Metrics => {
             let roster = state.fleet.roster();
             let named = id_names(&roster);
             let snapshot =
                 state.scheduler.with(|core, now| state.observer.snapshot(core, now, &named));
             let hold = state.hold_places.usage(state.config.load().hold.capacity);
-            let text = state.observer.metrics(&snapshot, &named, hold);
+            let process = ProcessStatus { hold, backends: state.fleet.statuses() };
+            let text = state.observer.metrics(&snapshot, &named, &process);
             content(StatusCode::OK, METRICS_TYPE, text.into())
         }
     })
@@ -88,10 +100,15 @@ fn id_names(roster: &Roster) -> IdNames<'_> {
 
 /// Keeps the busiest entries, sorted, and returns the number of the others.
 fn busiest<T, K: Ord>(entries: &mut Vec<T>, busy: impl Fn(&T) -> K) -> usize {
-    let beyond = entries.len().saturating_sub(LIST_MAX);
+    busiest_of(entries, LIST_MAX, busy)
+}
+
+/// The same with another number of entries.
+fn busiest_of<T, K: Ord>(entries: &mut Vec<T>, most: usize, busy: impl Fn(&T) -> K) -> usize {
+    let beyond = entries.len().saturating_sub(most);
     if beyond > 0 {
-        entries.select_nth_unstable_by_key(LIST_MAX, |entry| std::cmp::Reverse(busy(entry)));
-        entries.truncate(LIST_MAX);
+        entries.select_nth_unstable_by_key(most, |entry| std::cmp::Reverse(busy(entry)));
+        entries.truncate(most);
     }
     entries.sort_by_key(|entry| std::cmp::Reverse(busy(entry)));
     beyond

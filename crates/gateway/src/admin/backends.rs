@@ -150,11 +150,13 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
         scrape_error: None,
         traits: BackendTraits::default(),
         failures: 0,
+        last_error: None,
+        quiet: Span::ZERO,
         latency: None,
     }
 }
 
-fn bound_name(bound: AutoBound) -> &'static str {
+pub(super) fn bound_name(bound: AutoBound) -> &'static str {
     match bound {
         AutoBound::Unstarted => "unstarted",
         AutoBound::Tokens => "tokens",
@@ -163,7 +165,7 @@ fn bound_name(bound: AutoBound) -> &'static str {
     }
 }
 
-fn millis(span: Span) -> f64 {
+pub(super) fn millis(span: Span) -> f64 {
     (span.secs_f64() * 1e6).round() / 1e3
 }
 

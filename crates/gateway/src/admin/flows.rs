@@ -38,9 +38,16 @@ pub(super) fn page(state: &State) -> FlowsPage {
     })
 }
 
-fn depth(flow: &FlowView<'_>) -> u32 {
+pub(super) fn depth(flow: &FlowView<'_>) -> u32 {
     let waiting: &[u32; BANDS] = &flow.waiting;
     waiting.iter().sum()
+}
+
+/// The weight and the capacity of a flow.
+pub(super) fn weight_of(flow: &FlowView<'_>, settings: &Settings) -> (f64, u32) {
+    let class = (flow.class as usize).checked_sub(1).and_then(|at| settings.classes.get(at));
+    let class = class.unwrap_or(&settings.default_class);
+    (tidy(class.weight.value()), class.capacity)
 }
 
 /// The weight as configured: the core's fixed-point form is slightly off.
@@ -52,12 +59,12 @@ fn tidy(weight: f64) -> f64 {
 
 impl FlowEntry {
     fn new(flow: &FlowView<'_>, settings: &Settings) -> Self {
-        let class = (flow.class as usize).checked_sub(1).and_then(|at| settings.classes.get(at));
+        let (weight, capacity) = weight_of(flow, settings);
         Self {
             name: flow.name.to_owned(),
             class: flow.class,
-            capacity: class.unwrap_or(&settings.default_class).capacity,
-            weight: tidy(class.unwrap_or(&settings.default_class).weight.value()),
+            capacity,
+            weight,
             queue_depth: depth(flow),
             waiting: flow.waiting.into(),
             in_flight: flow.in_flight,

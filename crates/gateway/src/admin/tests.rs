@@ -92,6 +92,8 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         scrape_error: None,
         traits: BackendTraits { power_watts: 3.0, latency_ms: 800.0 },
         failures: 2,
+        last_error: None,
+        quiet: Span::ZERO,
         latency: Some(Span::from_millis(120)),
     };
     let shown = serde_json::to_value(backends::join(&state, vec![status]).1).unwrap();
@@ -200,6 +202,13 @@ fn flows_beyond_a_thousand_are_counted_not_listed() {
     assert_eq!(shown["truncated"], 500);
     assert_eq!(shown["flows"][0]["name"], "flow-1499");
     assert_eq!(shown["flows"][0]["queue_depth"], 51);
+    let status = page(&state, AdminPage::Status);
+    assert_eq!(status["flows"].as_array().unwrap().len(), 100);
+    assert_eq!(
+        (&status["flows_left_out"], &status["queue"]["flows"]),
+        (&1400.into(), &1500.into())
+    );
+    assert_eq!(status["flows"][0]["name"], "flow-1499");
 }
 
 /// W02, W04: total, active and rate of each workload, and at most a thousand entries.

@@ -1,0 +1,79 @@
+//! The backends of `/status`: what the fleet, the core and the counters know of each.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use flow::{BackendId, BackendView, Bounds, EngineReading, Span};
+
+use super::backends::{bound_name, millis};
+use super::busiest_of;
+use crate::backend::BackendStatus;
+use crate::diagnosis::situation::{BackendCondition, EngineState};
+use crate::state::State;
+
+/// The backends, those that are not ready first, and the number of those that are left out.
+pub(super) fn conditions(
+    state: &State,
+    statuses: Vec<BackendStatus>,
+    (views, bounds): (&BTreeMap<BackendId, BackendView>, Bounds),
+    most: usize,
+) -> (Vec<BackendCondition>, usize) {
+    let mut backends: Vec<BackendCondition> = statuses
+        .into_iter()
+        .map(|status| {
+            let latency_ms = state.observer.latency_ms(&status.id);
+            let view = views.get(&status.backend);
+            BackendCondition { latency_ms, ..condition(status, view, bounds) }
+        })
+        .collect();
+    let left_out = busiest_of(&mut backends, most, |one| (!one.ready, one.in_flight));
+    backends.sort_by(|one, other| {
+        (Reverse(!one.ready), &one.id).cmp(&(Reverse(!other.ready), &other.id))
+    });
+    (backends, left_out)
+}
+
+fn condition(
+    status: BackendStatus,
+    view: Option<&BackendView>,
+    bounds: Bounds,
+) -> BackendCondition {
+    let limits = view.map(|view| view.limits);
+    let watermark = match bounds {
+        Bounds::Fixed(hysteresis) => hysteresis.scaled(1)[1],
+        Bounds::Auto => limits.map_or(0.0, |limits| limits.watermark.into()),
+    };
+    BackendCondition {
+        id: status.id,
+        url: status.url,
+        kind: status.kind.name(),
+        state: status.state.label(),
+        ready: view.map_or(status.ready, |view| view.ready),
+        reason: status.reason,
+        returns_in_seconds: status.returns_in.map(Span::secs_f64),
+        last_error: status.last_error,
+        models: status.models,
+        in_flight: view.map_or(0, |view| view.in_flight.iter().sum()),
+        stock: view.map_or(0, |view| view.stock),
+        watermark,
+        binding: limits.and_then(|limits| limits.binding).map(bound_name),
+        first_byte_ms: status.latency.map(millis),
+        latency_ms: None,
+        token_ms: limits.and_then(|limits| limits.pace.0).map(millis),
+        silent_seconds: Some(status.quiet.secs_f64()),
+        answered_per_minute: 0.0,
+        failed_per_minute: 0.0,
+        engine: status.last_reading.map(EngineState::from),
+        metrics_error: status.scrape_error,
+    }
+}
+
+// === impl EngineState ===
+
+impl From<(Span, EngineReading)> for EngineState {
+    fn from((age, reading): (Span, EngineReading)) -> Self {
+        let EngineReading { running, waiting, kv_used, running_max, .. } = reading;
+        let age_seconds = (age.secs_f64() * 1e3).round() / 1e3;
+        Self { running, running_max, waiting, kv_used, age_seconds }
+    }
+}

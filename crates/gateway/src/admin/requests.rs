@@ -1,0 +1,166 @@
+//! `/requests/{id}`: where a request is, what is ahead of it, why it went where it went.
+
+use flow::{BANDS, Controller, Span, Stage, Time, WaitForecast};
+use serde::Serialize;
+
+use super::id_names;
+use crate::ingress::identifier::ID_MAX;
+use crate::observe::{BAND_NAMES, Record};
+use crate::reply::Fault;
+use crate::state::State;
+
+/// The page. Fields that do not apply are null.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct RequestPage {
+    id: String,
+    /// The facts below in a sentence.
+    text: String,
+    /// `waiting`, `in_flight` or `ended`.
+    stage: &'static str,
+    band: Option<&'static str>,
+    flow: Option<String>,
+    tenant: Option<String>,
+    model: Option<String>,
+    target_model: Option<String>,
+    /// Since its arrival, or since its re-queue at the back of its flow.
+    age_seconds: Option<f64>,
+    waited_seconds: Option<f64>,
+    /// Its place among the requests of its flow, band and backends.
+    position: Option<u32>,
+    /// Waiting requests of higher bands.
+    higher_bands_waiting: Option<u32>,
+    estimated_wait_seconds: Option<f64>,
+    late: Option<bool>,
+    backend: Option<String>,
+    /// Why this backend was chosen.
+    reason: Option<&'static str>,
+    attempts: Option<u32>,
+    outcome: Option<&'static str>,
+    status: Option<u16>,
+    first_byte_seconds: Option<f64>,
+    total_seconds: Option<f64>,
+    prompt_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    ended_seconds_ago: Option<f64>,
+}
+
+/// A live ask, as the core knows it.
+struct FoundAsk {
+    page: RequestPage,
+    backend: Option<flow::BackendId>,
+    model: flow::ModelId,
+    index: usize,
+}
+
+/// The page of a request, or why there is none.
+pub(crate) fn page(state: &State, id: &str) -> Result<RequestPage, Fault> {
+    // No request has a longer id, and the search holds the lock of the core.
+    if id.len() > ID_MAX {
+        return Err(Fault::RequestNotFound);
+    }
+    live(state, id).or_else(|| ended(state, id)).ok_or(Fault::RequestNotFound)
+}
+
+fn live(state: &State, id: &str) -> Option<RequestPage> {
+    let found = state.scheduler.with(|core, now| find(state, core, (id, now)))?;
+    let FoundAsk { mut page, backend, model, index } = found;
+    let roster = state.fleet.roster();
+    let named = id_names(&roster);
+    let model = named.subsets.get(&model).copied().unwrap_or(model);
+    page.target_model = named.models.get(&model).map(|name| (*name).to_owned());
+    page.backend = backend.and_then(|at| named.backends.get(&at)).map(|name| (*name).to_owned());
+    page.reason = backend.and_then(|_| state.observer.reason_of(index));
+    page.text = live_text(&page);
+    Some(page)
+}
+
+fn find(state: &State, core: &mut Controller, (id, now): (&str, Time)) -> Option<FoundAsk> {
+    let has_id = |index: usize| state.observer.has_id(index, id.as_bytes());
+    let ask = core.asks().find(|ask| has_id(ask.ticket.index()))?;
+    let waits = ask.stage == Stage::Waiting;
+    let flow = core.flows().find(|flow| flow.number == ask.flow).map(|flow| flow.name.to_owned());
+    let band = ask.band as usize;
+    let higher: u32 = (band + 1..BANDS).map(|higher| core.waiting()[higher]).sum();
+    let forecast = core.wait_forecast(ask.ticket, now).filter(|_| waits);
+    let wait = forecast.and_then(|WaitForecast { wait, .. }| wait);
+    let page = RequestPage {
+        id: id.to_owned(),
+        stage: if waits { "waiting" } else { "in_flight" },
+        band: Some(BAND_NAMES[band]),
+        flow,
+        age_seconds: Some(secs(now.since(ask.arrival))),
+        position: forecast.map(|forecast| forecast.position),
+        higher_bands_waiting: waits.then_some(higher),
+        estimated_wait_seconds: wait.map(secs),
+        late: waits.then_some(ask.late),
+        ..RequestPage::default()
+    };
+    Some(FoundAsk { page, backend: ask.backend, model: ask.model, index: ask.ticket.index() })
+}
+
+fn live_text(page: &RequestPage) -> String {
+    let age = page.age_seconds.unwrap_or(0.0);
+    let (flow, band) = (page.flow.as_deref().unwrap_or("-"), page.band.unwrap_or("-"));
+    let Some(position) = page.position else {
+        let at = page.backend.as_deref().unwrap_or("a backend");
+        let why = page.reason.map(|why| format!(", chosen as {why}")).unwrap_or_default();
+        return format!("It is at {at}{why}; it arrived {age:.1} s ago.");
+    };
+    let higher = match page.higher_bands_waiting {
+        None | Some(0) => String::new(),
+        Some(higher) => format!("; {higher} of higher bands go first"),
+    };
+    let rest = match page.estimated_wait_seconds {
+        Some(rest) => format!("; about {rest:.1} s remain"),
+        None => "; the rest of its wait is not known".to_owned(),
+    };
+    format!(
+        "It waits for {age:.1} s in the flow {flow}, band {band}, at place \
+         {position}{higher}{rest}."
+    )
+}
+
+fn ended(state: &State, id: &str) -> Option<RequestPage> {
+    let (at, record) = state.observer.ended_request(id.as_bytes())?;
+    let ago = secs(state.clock.now().since(at));
+    let Record { outcome, status, attempts, reason, .. } = record;
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let waited = record.waited.map(secs);
+    let by = match record.backend.as_str() {
+        "" => String::new(),
+        backend if reason.is_empty() => format!(" at {backend}"),
+        backend => format!(" at {backend}, chosen as {reason}"),
+    };
+    let after = waited.map(|waited| format!(", after a wait of {waited:.1} s")).unwrap_or_default();
+    let (whole, tries) = (secs(record.total), attempts.max(1));
+    let tries = if tries > 1 { format!(" with {tries} attempts") } else { String::new() };
+    Some(RequestPage {
+        id: id.to_owned(),
+        text: format!(
+            "It ended {ago:.0} s ago: {outcome}, status {status}{by}{after}; {whole:.1} s in \
+             all{tries}."
+        ),
+        stage: "ended",
+        band: record.band.map(|band| BAND_NAMES[band as usize]),
+        flow: text(&record.flow),
+        tenant: record.tenant.as_ref().map(|tenant| tenant.name.clone()),
+        model: record.model.as_deref().map(str::to_owned),
+        target_model: record.target.as_deref().map(str::to_owned),
+        waited_seconds: waited,
+        backend: text(&record.backend),
+        reason: Some(reason).filter(|reason| !reason.is_empty()),
+        attempts: Some(attempts),
+        outcome: Some(outcome),
+        status: Some(status),
+        first_byte_seconds: record.first_byte.map(secs),
+        total_seconds: Some(whole),
+        prompt_tokens: record.prompt_tokens,
+        output_tokens: record.output_tokens,
+        ended_seconds_ago: Some(ago),
+        ..RequestPage::default()
+    })
+}
+
+fn secs(span: Span) -> f64 {
+    (span.secs_f64() * 1e3).round() / 1e3
+}

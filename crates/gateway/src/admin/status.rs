@@ -1,0 +1,359 @@
+//! `/status`: the diagnosis, and the state of the queue, the flows, the backends and the batches.
+//!
+//! The core is read once, under its lock; names and texts are added after.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use flow::{
+    AskView, BANDS, BackendId, BackendView, Band, Bounds, Controller, Counters, FlowView, ModelId,
+    Settings, Stage, StockUnit, Time,
+};
+
+use super::backend_conditions::conditions;
+use super::flows::{depth, weight_of};
+use super::{busiest_of, id_names};
+use crate::clock;
+use crate::config::settings::tenants::Tenant;
+use crate::diagnosis::situation::{
+    BackendCondition, BandState, FlowState, KeyExpiry, ModelState, QueueState, StockState,
+    StoreTrouble, TenantState,
+};
+use crate::diagnosis::{History, Sample, Situation, StatusPage};
+use crate::observe::{BAND_NAMES, IdNames};
+use crate::state::State;
+
+/// How often the state is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The most entries of each list.
+const FLOWS_MAX: usize = 100;
+const MODELS_MAX: usize = 50;
+const BACKENDS_MAX: usize = 200;
+const TENANTS_MAX: usize = 100;
+const KEYS_MAX: usize = 20;
+/// A key that expires within this time is shown.
+const EXPIRES_SOON_SECS: u64 = 7 * 24 * 3600;
+
+/// A copy of the core.
+struct CoreCopy {
+    now: Time,
+    counters: Counters,
+    queue: QueueState,
+    stock: StockState,
+    bands: Vec<BandState>,
+    flows: Vec<FlowState>,
+    flows_left_out: usize,
+    models: BTreeMap<ModelId, ([u32; BANDS], u32)>,
+    backends: BTreeMap<BackendId, BackendView>,
+    bounds: Bounds,
+}
+
+/// What one pass over all asks shows.
+#[derive(Default)]
+struct AskSums {
+    late: [u32; BANDS],
+    in_flight: [u32; BANDS],
+    oldest: [Option<Time>; BANDS],
+    /// By the number of the flow.
+    oldest_of_flow: Vec<Option<Time>>,
+    models: BTreeMap<ModelId, ([u32; BANDS], u32)>,
+}
+
+/// The page.
+pub(crate) fn page(state: &State) -> StatusPage {
+    let (situation, sample) = look(state);
+    let mut trends = state.trends.lock().unwrap_or_else(PoisonError::into_inner);
+    trends.judge(situation, sample)
+}
+
+/// Looks at the state each second, so that the page knows rates and since when a finding holds.
+/// Never returns.
+pub(crate) async fn watch(state: Arc<State>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let page = page(&state);
+        if state.status_feed.receiver_count() > 0 {
+            state.status_feed.send_replace(as_event(&page));
+        }
+    }
+}
+
+/// The present status, as an event of a stream.
+pub(crate) fn event(state: &State) -> Bytes {
+    as_event(&page(state))
+}
+
+fn as_event(page: &StatusPage) -> Bytes {
+    // Plain data with texts as keys can always be written.
+    let json = serde_json::to_string(page).unwrap_or_default();
+    format!("data: {json}\n\n").into()
+}
+
+/// The last hour.
+pub(crate) fn history(state: &State) -> History {
+    state.trends.lock().unwrap_or_else(PoisonError::into_inner).history().clone()
+}
+
+fn look(state: &State) -> (Situation, Sample) {
+    let roster = state.fleet.roster();
+    let named = id_names(&roster);
+    let statuses = state.fleet.statuses();
+    let core = state.scheduler.with(|core, now| CoreCopy::of(core, now, &named));
+    let config = state.config.load();
+    let standing = state.standing();
+    let sample = Sample {
+        at: core.now,
+        offered: core.counters.offered,
+        granted: core.counters.granted,
+        bypassed: core.counters.bypassed,
+        settled: core.counters.settled,
+        depth: core.queue.depth,
+        endings: state.observer.endings(),
+        attempts: state.observer.attempt_ends(),
+    };
+    let watched = config.fleet.discover || config.fleet.endpoints_file.is_some();
+    let has_backends = !statuses.is_empty() || watched || state.batch_work.get().is_none();
+    let backends_total = statuses.len();
+    let backends_ready = statuses.iter().filter(|status| status.ready).count();
+    let (backends, backends_left_out) =
+        conditions(state, statuses, (&core.backends, core.bounds), BACKENDS_MAX);
+    let (models, models_left_out) = models(&core, &named, &backends);
+    let (tenants, tenants_left_out) = tenants(state);
+    let mut queue = core.queue;
+    queue.held = state.hold_places.usage(config.hold.capacity).taken;
+    let mut situation = Situation {
+        time: clock::since_epoch().as_secs_f64(),
+        version: env!("CARGO_PKG_VERSION"),
+        instance: standing.instance.to_owned(),
+        uptime_seconds: core.now.since(Time::ZERO).secs_f64(),
+        shutting_down: standing.shutting_down,
+        has_backends,
+        queue,
+        stock: core.stock,
+        bands: core.bands,
+        flows: core.flows,
+        flows_left_out: core.flows_left_out,
+        models,
+        models_left_out,
+        tenants,
+        tenants_left_out,
+        backends,
+        backends_left_out,
+        backends_ready,
+        backends_total,
+        keys: keys(state),
+        ..Situation::default()
+    };
+    let unwritten = state.observer.accounts().and_then(|accounts| accounts.error());
+    situation.stores.extend(unwritten.map(|error| StoreTrouble::new("usage.file", error)));
+    if let Some(batch_work) = state.batch_work.get() {
+        batch_work.describe(&mut situation);
+    }
+    (situation, sample)
+}
+
+fn models(
+    core: &CoreCopy,
+    named: &IdNames<'_>,
+    backends: &[BackendCondition],
+) -> (Vec<ModelState>, usize) {
+    let mut models: Vec<ModelState> = named
+        .models
+        .iter()
+        .map(|(id, name)| {
+            let (waiting, in_flight) = core.models.get(id).copied().unwrap_or_default();
+            let serves = |model: &String| model == name || model == "*";
+            let ready = backends.iter().filter(|one| one.ready && one.models.iter().any(serves));
+            ModelState {
+                name: (*name).to_owned(),
+                queue_depth: waiting.iter().sum(),
+                waiting: waiting.into(),
+                in_flight,
+                backends_ready: ready.count(),
+            }
+        })
+        .collect();
+    let busy = |model: &ModelState| (model.queue_depth, model.in_flight);
+    let left_out = busiest_of(&mut models, MODELS_MAX, busy);
+    (models, left_out)
+}
+
+fn tenants(state: &State) -> (Vec<TenantState>, usize) {
+    let Some(accounts) = state.observer.accounts() else { return (Vec::new(), 0) };
+    let used = accounts.used();
+    let config = state.config.load();
+    let entry = |tenant: &Arc<Tenant>| {
+        let used = used.get(&tenant.name).copied().unwrap_or_default();
+        TenantState {
+            name: tenant.name.clone(),
+            tokens_today: used.day,
+            tokens_this_month: used.month,
+            tokens_per_day: tenant.quotas.day,
+            tokens_per_month: tenant.quotas.month,
+        }
+    };
+    let mut tenants: Vec<TenantState> = config.tenants.iter().map(entry).collect();
+    let left_out = busiest_of(&mut tenants, TENANTS_MAX, |tenant| tenant.tokens_today);
+    (tenants, left_out)
+}
+
+fn keys(state: &State) -> Vec<KeyExpiry> {
+    let now = clock::since_epoch().as_secs();
+    let expiring = state.config.load().keys.expiring(now + EXPIRES_SOON_SECS);
+    let entry = |(expires, name): (u64, String)| {
+        let expires_in_seconds = expires as f64 - now as f64;
+        KeyExpiry { name, expires_in_seconds }
+    };
+    expiring.into_iter().take(KEYS_MAX).map(entry).collect()
+}
+
+// === impl CoreCopy ===
+
+impl CoreCopy {
+    fn of(core: &mut Controller, now: Time, named: &IdNames<'_>) -> Self {
+        let sums = AskSums::of(core, named);
+        let settings = core.settings();
+        let age = |arrival: Time| now.since(arrival).secs_f64();
+        let queue = QueueState {
+            depth: core.depth(),
+            capacity: core.capacity(),
+            in_flight: core.in_flight(),
+            oldest_seconds: sums.oldest.iter().flatten().min().copied().map(age),
+            late: sums.late.iter().sum(),
+            ttl_seconds: settings.default_class.ttl.secs_f64(),
+            flows: core.flows().filter(is_busy).count(),
+            ..QueueState::default()
+        };
+        let waiting = core.waiting();
+        let band = |band: Band| {
+            let at = band as usize;
+            BandState {
+                name: BAND_NAMES[at],
+                waiting: waiting[at],
+                late: sums.late[at],
+                in_flight: sums.in_flight[at],
+                headroom: core.headroom(band),
+                oldest_seconds: sums.oldest[at].map(age),
+                ..BandState::default()
+            }
+        };
+        let (flows, flows_left_out) = flows(core, &sums, now);
+        let backends: BTreeMap<BackendId, BackendView> =
+            core.backends().map(|view| (view.id, view)).collect();
+        Self {
+            now,
+            counters: *core.counters(),
+            stock: stock(settings, &backends, core.depth()),
+            bands: Band::DESCENDING.into_iter().map(band).collect(),
+            queue,
+            flows,
+            flows_left_out,
+            models: sums.models,
+            backends,
+            bounds: settings.bounds,
+        }
+    }
+}
+
+fn is_busy(flow: &FlowView<'_>) -> bool {
+    flow.in_flight > 0 || flow.waiting != [0; BANDS]
+}
+
+/// The flows with the most waiting requests, and the number of the others that have requests.
+fn flows(core: &Controller, sums: &AskSums, now: Time) -> (Vec<FlowState>, usize) {
+    let settings = core.settings();
+    let mut busy: Vec<FlowView<'_>> =
+        core.flows().filter(|flow| is_busy(flow) || flow.refused > 0).collect();
+    let active = busy.iter().filter(|flow| is_busy(flow));
+    let weights: f64 = active.map(|flow| weight_of(flow, settings).0).sum();
+    let order = |flow: &FlowView<'_>| (depth(flow), flow.in_flight, flow.refused);
+    let left_out = busiest_of(&mut busy, FLOWS_MAX, order);
+    let part =
+        |part: f64, whole: f64| if whole > 0.0 { (part / whole * 1e3).round() / 1e3 } else { 0.0 };
+    let entry = |flow: &FlowView<'_>| {
+        let (weight, capacity) = weight_of(flow, settings);
+        let oldest = sums.oldest_of_flow.get(flow.number as usize).copied().flatten();
+        FlowState {
+            name: flow.name.to_owned(),
+            weight,
+            capacity,
+            queue_depth: depth(flow),
+            waiting: flow.waiting.into(),
+            in_flight: flow.in_flight,
+            oldest_seconds: oldest.map(|arrival| now.since(arrival).secs_f64()),
+            refused: flow.refused,
+            share: part(flow.in_flight.into(), core.in_flight().into()),
+            queue_share: part(depth(flow).into(), core.depth().into()),
+            fair_share: if is_busy(flow) { part(weight, weights) } else { 0.0 },
+        }
+    };
+    (busy.iter().map(entry).collect(), left_out)
+}
+
+/// The stock of the ready backends and its bounds.
+fn stock(
+    settings: &Settings,
+    backends: &BTreeMap<BackendId, BackendView>,
+    depth: u32,
+) -> StockState {
+    let ready = || backends.values().filter(|backend| backend.ready);
+    match settings.bounds {
+        Bounds::Fixed(hysteresis) => {
+            let [lower, watermark, upper] = hysteresis.scaled(ready().count());
+            let now = ready().map(|backend| backend.stock as f64).sum();
+            let unit = match settings.stock {
+                StockUnit::Requests => "requests",
+                StockUnit::Tokens => "tokens",
+            };
+            let binding = (depth > 0 && watermark > 0.0).then_some("watermark");
+            StockState { mode: "fixed", unit, now, lower, watermark, upper, binding }
+        }
+        Bounds::Auto => {
+            let bound = ready().map(|backend| f64::from(backend.limits.watermark)).sum();
+            let in_flight = |backend: &BackendView| backend.in_flight.iter().sum::<u32>();
+            let now = ready().map(in_flight).map(f64::from).sum();
+            let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+            for bound in ready().filter_map(|backend| backend.limits.binding) {
+                *counts.entry(super::backends::bound_name(bound)).or_default() += 1;
+            }
+            let binding = counts.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name);
+            let unit = "requests";
+            let mode = "auto";
+            StockState { mode, unit, now, lower: bound, watermark: bound, upper: bound, binding }
+        }
+    }
+}
+
+// === impl AskSums ===
+
+impl AskSums {
+    fn of(core: &Controller, named: &IdNames<'_>) -> Self {
+        let mut sums = Self::default();
+        core.asks().for_each(|ask| sums.add(&ask, named));
+        sums
+    }
+
+    fn add(&mut self, ask: &AskView, named: &IdNames<'_>) {
+        let band = ask.band as usize;
+        let model = named.subsets.get(&ask.model).copied().unwrap_or(ask.model);
+        let (waiting, in_flight) = self.models.entry(model).or_default();
+        if ask.stage == Stage::InFlight {
+            self.in_flight[band] += 1;
+            *in_flight += 1;
+            return;
+        }
+        waiting[band] += 1;
+        self.late[band] += u32::from(ask.late);
+        let older = |before: Option<Time>| {
+            Some(before.map_or(ask.arrival, |before| before.min(ask.arrival)))
+        };
+        self.oldest[band] = older(self.oldest[band]);
+        let flow = ask.flow as usize;
+        if flow >= self.oldest_of_flow.len() {
+            self.oldest_of_flow.resize(flow + 1, None);
+        }
+        self.oldest_of_flow[flow] = older(self.oldest_of_flow[flow]);
+    }
+}

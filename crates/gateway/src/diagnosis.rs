@@ -1,0 +1,47 @@
+//! Diagnosis: what is wrong with the gateway, what an operator can do, and one sentence about it.
+//!
+//! The input is a [`Situation`], a copy of the state as plain data. Rules read it and return
+//! findings. No rule reads a clock or another module, so each rule is tested with plain data.
+//! [`Trends`] adds what one moment cannot show: rates, and since when a finding holds.
+
+mod backend_rules;
+mod batch_rules;
+mod finding;
+mod history;
+mod queue_rules;
+mod sentence;
+pub(crate) mod situation;
+mod trends;
+mod watermark_rules;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use finding::{Level, StatusFinding};
+pub(crate) use history::History;
+pub(crate) use situation::Situation;
+pub(crate) use trends::{Sample, Trends};
+
+use serde::Serialize;
+
+/// What `/status` shows: the diagnosis, and the state that it is based on.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StatusPage {
+    /// Whether all is well, and if not, what is wrong.
+    pub(crate) sentence: String,
+    pub(crate) level: Level,
+    /// The worst first.
+    pub(crate) findings: Vec<StatusFinding>,
+    #[serde(flatten)]
+    pub(crate) situation: Situation,
+}
+
+/// All findings, without the time since which they hold.
+fn findings(situation: &Situation) -> Vec<StatusFinding> {
+    let mut found = Vec::new();
+    backend_rules::check(situation, &mut found);
+    watermark_rules::check(situation, &mut found);
+    queue_rules::check(situation, &mut found);
+    batch_rules::check(situation, &mut found);
+    found
+}

@@ -1,0 +1,206 @@
+//! Rules about backends: down, ejected, failing, slow, hung.
+
+use super::finding::{Level, StatusFinding};
+use super::sentence::{count, span};
+use super::situation::{BackendCondition, Situation};
+
+/// A backend is slow if it takes this many times as long as the others, and so much longer.
+const SLOW_TIMES: f64 = 3.0;
+const SLOW_MORE_MS: f64 = 100.0;
+/// A backend is hung if it has had requests without a sign of life for this many times its usual
+/// time to a first byte, and for so many seconds.
+const HUNG_TIMES: f64 = 5.0;
+const HUNG_SECS: f64 = 10.0;
+/// The same for a backend that has answered no request yet: it may load its model.
+const COLD_HUNG_SECS: f64 = 30.0;
+/// A backend fails if this share of its attempts fails, and so many in a minute.
+const FAILING_SHARE: f64 = 0.1;
+const FAILING_PER_MINUTE: f64 = 3.0;
+/// A backend may be full or start for so long.
+const FULL_SECS: f64 = 10.0;
+const STARTING_SECS: f64 = 30.0;
+
+/// A time that a backend takes, in milliseconds.
+type Figure = fn(&BackendCondition) -> Option<f64>;
+
+pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
+    if !situation.has_backends {
+        return;
+    }
+    let Situation { backends, backends_ready, backends_total, .. } = situation;
+    if *backends_total == 0 {
+        found.push(none());
+    } else if *backends_ready == 0 {
+        found.push(all_down(situation));
+    }
+    for backend in backends {
+        found.extend(state_of(backend, situation));
+        if backend.ready {
+            found.extend(failing(backend));
+            found.extend(slow(backend, backends));
+        }
+        found.extend(hung(backend));
+    }
+}
+
+fn none() -> StatusFinding {
+    let text = "there is no backend".to_owned();
+    StatusFinding::new("no_backend", Level::Trouble, text).advise(
+        "Name a model server with --backend URL or [[backends]], or start one on this machine.",
+    )
+}
+
+fn all_down(situation: &Situation) -> StatusFinding {
+    let reasons = situation.backends.iter().filter(|backend| backend.state != "leaving").take(3);
+    let reasons = reasons.map(|backend| {
+        format!("{}: {}", backend.id, backend.reason.as_deref().unwrap_or(backend.state))
+    });
+    let reasons = reasons.collect::<Vec<_>>().join("; ");
+    let starting = situation.backends.iter().all(|backend| backend.state == "starting");
+    let level = if starting { Level::Warning } else { Level::Trouble };
+    let text = format!("no backend is ready ({reasons})");
+    StatusFinding::new("no_backend_ready", level, text)
+        .figure("backends", situation.backends_total as f64)
+        .figure("waiting", situation.queue.depth)
+        .advise(
+            "Start a model server, or correct its address. Requests wait for it until their time \
+             to live ends.",
+        )
+}
+
+/// A finding about a backend that gets no requests.
+fn state_of(backend: &BackendCondition, situation: &Situation) -> Option<StatusFinding> {
+    let BackendCondition { id, reason, .. } = backend;
+    let why = reason.as_deref().unwrap_or("the reason is unknown");
+    let level = if is_needed(backend, situation) { Level::Trouble } else { Level::Warning };
+    let finding = match backend.state {
+        "unready" => {
+            let text = format!("{id} is down: {why}");
+            StatusFinding::new("backend_down", level, text).advise(format!(
+                "See whether the model server at {} runs and can be reached from here. The \
+                 gateway checks it again by itself.",
+                backend.url
+            ))
+        }
+        "ejected" | "on_trial" => {
+            let text = format!("{id} is ejected: {why}");
+            let back = backend.returns_in_seconds.unwrap_or(0.0);
+            StatusFinding::new("backend_ejected", level, text)
+                .figure("returns_in_seconds", back)
+                .advise(format!(
+                    "Read the log of the model server at {}. The gateway tries it again by itself.",
+                    backend.url
+                ))
+        }
+        "full" => {
+            let text = format!("{id} reports that it is full: {why}");
+            StatusFinding::new("backend_full", Level::Warning, text).lasting(FULL_SECS).advise(
+                "Another client may use this model server, or its own limit is below the \
+                 watermark. Lower controller.watermark_per_backend, or leave it out.",
+            )
+        }
+        "starting" => {
+            let text = format!("{id} is not ready yet: {why}");
+            StatusFinding::new("backend_starting", Level::Warning, text)
+                .lasting(STARTING_SECS)
+                .advise("Wait until the model is loaded, or list the models in [[backends]].")
+        }
+        _ => return None,
+    };
+    Some(finding.about(id).figure("in_flight", backend.in_flight))
+}
+
+/// Whether no other backend serves one of its models.
+fn is_needed(backend: &BackendCondition, situation: &Situation) -> bool {
+    let serves = |model: &String| {
+        situation.backends.iter().any(|other| {
+            other.ready && other.models.iter().any(|listed| listed == model || listed == "*")
+        })
+    };
+    situation.backends_ready == 0 || backend.models.iter().any(|model| !serves(model))
+}
+
+fn failing(backend: &BackendCondition) -> Option<StatusFinding> {
+    let (failed, answered) = (backend.failed_per_minute, backend.answered_per_minute);
+    let share = failed / (failed + answered).max(1.0);
+    if failed < FAILING_PER_MINUTE || share < FAILING_SHARE {
+        return None;
+    }
+    let why = backend.last_error.as_deref().unwrap_or("the reason is unknown");
+    let (id, percent) = (&backend.id, share * 100.0);
+    let text = format!("{percent:.0} % of the attempts at {id} fail: {why}");
+    let finding = StatusFinding::new("backend_failing", Level::Warning, text)
+        .about(id)
+        .figure("failed_per_minute", failed)
+        .figure("answered_per_minute", answered)
+        .advise(format!(
+            "Read the log of the model server at {}. The gateway sends failed requests elsewhere \
+             and ejects the backend after failures in a row.",
+            backend.url
+        ));
+    Some(finding)
+}
+
+fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFinding> {
+    let peers = |other: &&BackendCondition| {
+        other.ready && other.id != backend.id && shares_model(other, backend)
+    };
+    let peers: Vec<&BackendCondition> = all.iter().filter(peers).collect();
+    let figures: [(&str, Figure); 2] = [
+        ("first byte", |backend| backend.first_byte_ms),
+        ("whole response", |backend| backend.latency_ms),
+    ];
+    figures.into_iter().find_map(|(what, figure)| {
+        let own = figure(backend)?;
+        let usual = median(peers.iter().filter_map(|peer| figure(peer)).collect())?;
+        if own < usual * SLOW_TIMES || own < usual + SLOW_MORE_MS {
+            return None;
+        }
+        let (id, times) = (&backend.id, own / usual.max(1.0));
+        let text = format!(
+            "{id} is slow: a {what} takes {}, {times:.0} times as long as at its peers",
+            span(own / 1e3)
+        );
+        let finding = StatusFinding::new("backend_slow", Level::Warning, text)
+            .about(id)
+            .lasting(2.0)
+            .figure("own_ms", own)
+            .figure("peers_ms", usual)
+            .advise(format!(
+                "See whether {} shares its GPU, is throttled or has other settings than its \
+                 peers. Until then, take it out of [[backends]] or lower its watermark.",
+                backend.url
+            ));
+        Some(finding)
+    })
+}
+
+fn shares_model(one: &BackendCondition, other: &BackendCondition) -> bool {
+    one.models.iter().any(|model| other.models.contains(model))
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+fn hung(backend: &BackendCondition) -> Option<StatusFinding> {
+    let silent = backend.silent_seconds.filter(|_| backend.in_flight > 0)?;
+    let usual = backend.first_byte_ms.unwrap_or(0.0) / 1e3;
+    let least = if backend.first_byte_ms.is_some() { HUNG_SECS } else { COLD_HUNG_SECS };
+    if silent < least.max(usual * HUNG_TIMES) {
+        return None;
+    }
+    let (id, requests) = (&backend.id, count(backend.in_flight, "request"));
+    let text = format!("{id} hangs: {requests} there, and no byte for {}", span(silent));
+    let finding = StatusFinding::new("backend_hung", Level::Warning, text)
+        .about(id)
+        .figure("in_flight", backend.in_flight)
+        .figure("silent_seconds", silent)
+        .figure("usual_first_byte_seconds", usual)
+        .advise(
+            "Look at the model server: it accepts requests and computes nothing. The gateway \
+             ejects it after health.silence_limit and sends its requests elsewhere.",
+        );
+    Some(finding)
+}

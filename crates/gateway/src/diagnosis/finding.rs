@@ -1,0 +1,79 @@
+//! One finding: what is wrong, the figures that show it, and what to do.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// The document that explains each finding, under a heading with its id.
+const RUNBOOK: &str = "docs/RUNBOOK.md";
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Level {
+    /// There is no finding.
+    #[default]
+    Ok,
+    /// Requests are served, but worse than they could be, or not for long.
+    Warning,
+    /// Requests fail or wait in vain.
+    Trouble,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct StatusFinding {
+    /// The rule.
+    pub(crate) id: &'static str,
+    pub(crate) level: Level,
+    /// The backend, flow, gate or queue that it is about.
+    pub(crate) subject: Option<String>,
+    pub(crate) text: String,
+    /// For how long it has been found.
+    pub(crate) since_seconds: f64,
+    pub(crate) evidence: BTreeMap<&'static str, f64>,
+    pub(crate) advice: String,
+    pub(crate) runbook: String,
+    /// It is reported when it has lasted for so long: a state of a moment is no finding.
+    #[serde(skip)]
+    pub(super) lasting_secs: f64,
+}
+
+// === impl StatusFinding ===
+
+impl StatusFinding {
+    pub(super) fn new(id: &'static str, level: Level, text: String) -> Self {
+        Self {
+            id,
+            level,
+            subject: None,
+            text,
+            since_seconds: 0.0,
+            evidence: BTreeMap::new(),
+            advice: String::new(),
+            runbook: format!("{RUNBOOK}#{id}"),
+            lasting_secs: 0.0,
+        }
+    }
+
+    pub(super) fn about(mut self, subject: &str) -> Self {
+        self.subject = Some(subject.to_owned());
+        self
+    }
+
+    pub(super) fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = advice.into();
+        self
+    }
+
+    pub(super) fn figure(mut self, name: &'static str, value: impl Into<f64>) -> Self {
+        let value = value.into();
+        self.evidence.insert(name, (value * 1e3).round() / 1e3);
+        self
+    }
+
+    pub(super) fn lasting(mut self, secs: f64) -> Self {
+        self.lasting_secs = secs;
+        self
+    }
+}

@@ -1,0 +1,182 @@
+//! Rules about the queue: floods, capacity, waits that end in vain, refusals, keys.
+
+use super::finding::{Level, StatusFinding};
+use super::sentence::{count, span};
+use super::situation::{FlowState, RefusalCount, Situation};
+
+/// A flow floods if it has at least this share of the queue and so many waiting requests, and
+/// this many times the share of its weight.
+const FLOOD_SHARE: f64 = 0.5;
+const FLOOD_DEPTH: u32 = 8;
+const FLOOD_TIMES: f64 = 1.5;
+/// Error codes by which the gateway or its backends fail a sound request. Others are errors of
+/// clients, or limits that an operator has set for a tenant.
+const UNSERVED: [&str; 14] = [
+    "queue_timeout",
+    "flow_full",
+    "too_many_flows",
+    "queue_full",
+    "preempted",
+    "not_critical",
+    "queue_disabled",
+    "wait_too_long",
+    "backend_error",
+    "no_backend",
+    "overloaded",
+    "storage_full",
+    "store_unavailable",
+    "internal",
+];
+/// The queue is nearly full from this share of its capacity on.
+const FULL_SHARE: f64 = 0.9;
+/// From this share of the time to live on, the oldest request is about to expire.
+const OLD_SHARE: f64 = 0.8;
+
+pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
+    found.extend(situation.flows.iter().find_map(|flow| floods(flow, situation)));
+    found.extend(nearly_full(situation));
+    found.extend(will_expire(situation));
+    found.extend(held(situation));
+    found.extend(refused(situation));
+    found.extend(keys(situation));
+}
+
+fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFinding> {
+    let others = situation
+        .flows
+        .iter()
+        .any(|other| other.name != flow.name && (other.queue_depth > 0 || other.in_flight > 0));
+    let unfair = flow.queue_share >= (flow.fair_share * FLOOD_TIMES).max(FLOOD_SHARE);
+    if !others || !unfair || flow.queue_depth < FLOOD_DEPTH {
+        return None;
+    }
+    let FlowState { name, queue_depth, queue_share, fair_share, refused, .. } = flow;
+    let text = format!(
+        "{name} floods the queue: {queue_depth} of {} waiting requests ({:.0} %), and its weight \
+         gives it {:.0} %",
+        situation.queue.depth,
+        queue_share * 100.0,
+        fair_share * 100.0
+    );
+    let finding = StatusFinding::new("flow_floods", Level::Warning, text)
+        .about(name)
+        .figure("waiting", *queue_depth)
+        .figure("queue_share", *queue_share)
+        .figure("fair_share", *fair_share)
+        .figure("refused", *refused)
+        .advise(
+            "Other flows keep their shares, and only this one waits long. To bound it, give it a \
+             lower capacity or max_in_flight in [[flows]], or its tenant a requests_per_minute. \
+             To serve it faster, raise its weight.",
+        );
+    Some(finding)
+}
+
+fn nearly_full(situation: &Situation) -> Option<StatusFinding> {
+    let (depth, capacity) = (situation.queue.depth, situation.queue.capacity);
+    if capacity == 0 || f64::from(depth) < f64::from(capacity) * FULL_SHARE {
+        return None;
+    }
+    let level = if depth >= capacity { Level::Trouble } else { Level::Warning };
+    let text = format!("the queue is nearly full: {depth} of {capacity} places are taken");
+    let finding = StatusFinding::new("queue_nearly_full", level, text)
+        .figure("waiting", depth)
+        .figure("capacity", capacity)
+        .advise(
+            "Add a backend, or let clients send less. A larger queue.total_capacity only makes \
+             requests wait longer.",
+        );
+    Some(finding)
+}
+
+fn will_expire(situation: &Situation) -> Option<StatusFinding> {
+    let queue = &situation.queue;
+    if queue.depth == 0 || situation.backends_ready == 0 || queue.ttl_seconds <= 0.0 {
+        return None;
+    }
+    let drain = queue.drains_in_seconds.unwrap_or(0.0);
+    let oldest = queue.oldest_seconds.unwrap_or(0.0);
+    if drain <= queue.ttl_seconds && oldest < queue.ttl_seconds * OLD_SHARE {
+        return None;
+    }
+    let in_vain = f64::from(queue.depth) * (1.0 - queue.ttl_seconds / drain.max(queue.ttl_seconds));
+    let text = if in_vain >= 1.0 {
+        let depth = queue.depth;
+        format!("about {in_vain:.0} of {depth} waiting requests will expire before their turn")
+    } else {
+        format!("the oldest request has waited {} and is about to expire", span(oldest))
+    };
+    let finding = StatusFinding::new("requests_will_expire", Level::Warning, text)
+        .figure("oldest_seconds", oldest)
+        .figure("ttl_seconds", queue.ttl_seconds)
+        .figure("drains_in_seconds", drain)
+        .figure("arriving_per_second", queue.arriving_per_second)
+        .figure("starting_per_second", queue.starting_per_second)
+        .advise(
+            "More requests arrive than the backends serve. Add a backend, or bound the flow that \
+             sends most. A longer queue.queue_ttl helps only against a short burst.",
+        );
+    Some(finding)
+}
+
+fn held(situation: &Situation) -> Option<StatusFinding> {
+    let held = u32::try_from(situation.queue.held).unwrap_or(u32::MAX);
+    if held == 0 {
+        return None;
+    }
+    let waits = if held == 1 { "waits" } else { "wait" };
+    let text = format!("{} {waits} for a model that no backend lists", count(held, "request"));
+    let finding = StatusFinding::new("model_without_backend", Level::Warning, text)
+        .figure("held", held)
+        .advise("Start a backend for the model, or take the model out of [[models]].");
+    Some(finding)
+}
+
+fn refused(situation: &Situation) -> Option<StatusFinding> {
+    let unserved = |refusal: &&RefusalCount| UNSERVED.contains(&refusal.reason);
+    let refusals = || situation.refusals.iter().filter(unserved);
+    let worst = refusals().find(|refusal| refusal.last_minute > 0)?;
+    let all: u64 = refusals().map(|refusal| refusal.last_minute).sum();
+    let all = u32::try_from(all).unwrap_or(u32::MAX);
+    let (requests, were) = (count(all, "request"), if all == 1 { "was" } else { "were" });
+    let reason = worst.reason;
+    let text = format!("{requests} {were} not served in the last minute, mostly {reason}");
+    let finding = StatusFinding::new("requests_refused", Level::Warning, text)
+        .about(reason)
+        .figure("last_minute", all)
+        .figure("mostly", worst.last_minute as f64)
+        .advise(advice_for(reason));
+    Some(finding)
+}
+
+/// What to do about the most frequent error code.
+fn advice_for(reason: &str) -> &'static str {
+    match reason {
+        "flow_full" => "One flow has used its places. See /flows, and flow_capacity in [queue].",
+        "queue_full" | "too_many_flows" => "The queue is full. Add a backend, or bound a flow.",
+        "queue_timeout" | "wait_too_long" | "deadline_exceeded" => {
+            "Requests wait too long. Add a backend, or bound the flow that sends most."
+        }
+        "preempted" => "Requests of higher bands took the places of lower ones. Add a backend.",
+        "backend_error" => "Attempts at backends fail. See the findings about backends.",
+        "no_backend" => "See which model clients ask for, in the access log.",
+        _ => "The access log has each request with its reason.",
+    }
+}
+
+fn keys(situation: &Situation) -> Option<StatusFinding> {
+    let soonest = situation.keys.first()?;
+    let expires = if soonest.expires_in_seconds <= 0.0 {
+        "has expired".to_owned()
+    } else {
+        format!("expires in {}", span(soonest.expires_in_seconds))
+    };
+    let more = situation.keys.len() - 1;
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    let text = format!("the API key {} {expires}{more}", soonest.name);
+    let finding = StatusFinding::new("key_expires", Level::Warning, text)
+        .about(&soonest.name)
+        .figure("expires_in_seconds", soonest.expires_in_seconds)
+        .advise("Make a new key with `tidegate key`, hand it out, then remove the old line.");
+    Some(finding)
+}

@@ -1,0 +1,71 @@
+//! The sentence at the top: is all well, and if not, what is wrong.
+
+use super::finding::StatusFinding;
+use super::situation::Situation;
+
+/// The sentence for these findings, of which the worst is the first.
+pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> String {
+    if situation.shutting_down {
+        return format!("The gateway is shutting down; {}.", waiting(situation));
+    }
+    let Some(worst) = findings.first() else {
+        let backends = match (situation.backends_ready, situation.backends_total) {
+            _ if !situation.has_backends => String::new(),
+            (1, 1) => "the backend is ready, ".to_owned(),
+            (ready, total) => format!("{ready} of {total} backends are ready, "),
+        };
+        return format!("All is well: {backends}{}.", waiting(situation));
+    };
+    let since = match worst.since_seconds {
+        short if short < 1.0 => String::new(),
+        long => format!(" (for {})", span(long)),
+    };
+    let more = match findings.len() - 1 {
+        0 => String::new(),
+        1 => "; 1 more finding".to_owned(),
+        more => format!("; {more} more findings"),
+    };
+    let text = format!("{}{since}; {}{more}.", worst.text, waiting(situation));
+    match situation.backends.iter().any(|backend| worst.text.starts_with(&backend.id)) {
+        // The name of a backend keeps its case.
+        true => text,
+        false => capitalised(&text),
+    }
+}
+
+/// How many requests wait, and when the last of them goes.
+fn waiting(situation: &Situation) -> String {
+    let queue = &situation.queue;
+    let drain = match queue.drains_in_seconds {
+        Some(secs) => format!(", the last for about {}", span(secs)),
+        None => String::new(),
+    };
+    match queue.depth {
+        0 => "no request waits".to_owned(),
+        1 => format!("1 request waits{drain}"),
+        depth => format!("{depth} requests wait{drain}"),
+    }
+}
+
+/// A number with its noun.
+pub(super) fn count(number: u32, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// A time in the unit that a person would choose.
+pub(super) fn span(secs: f64) -> String {
+    match secs {
+        secs if secs < 1.0 => format!("{:.0} ms", secs * 1e3),
+        secs if secs < 10.0 => format!("{secs:.1} s"),
+        secs if secs < 120.0 => format!("{secs:.0} s"),
+        secs if secs < 7200.0 => format!("{:.0} min", secs / 60.0),
+        secs if secs < 172_800.0 => format!("{:.0} h", secs / 3600.0),
+        secs => format!("{:.0} days", secs / 86_400.0),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    first + letters.as_str()
+}

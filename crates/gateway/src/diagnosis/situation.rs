@@ -1,0 +1,264 @@
+//! The state of the gateway at one moment, as plain data. `/status` shows it as JSON.
+
+use serde::Serialize;
+
+/// One number for each band.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ByBand {
+    pub(crate) critical: u32,
+    pub(crate) high: u32,
+    pub(crate) normal: u32,
+    pub(crate) best_effort: u32,
+}
+
+/// See the module documentation. Lists are bounded: the fields `…_left_out` count the rest.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Situation {
+    /// Seconds since 1970.
+    pub(crate) time: f64,
+    pub(crate) version: &'static str,
+    /// A name that no other process has.
+    pub(crate) instance: String,
+    pub(crate) uptime_seconds: f64,
+    pub(crate) shutting_down: bool,
+    /// Whether the process sends requests to backends. A dispatcher without a gateway does not.
+    pub(crate) has_backends: bool,
+    pub(crate) queue: QueueState,
+    pub(crate) stock: StockState,
+    /// From critical to best-effort.
+    pub(crate) bands: Vec<BandState>,
+    /// The flows with the most waiting requests.
+    pub(crate) flows: Vec<FlowState>,
+    pub(crate) flows_left_out: usize,
+    pub(crate) models: Vec<ModelState>,
+    pub(crate) models_left_out: usize,
+    pub(crate) tenants: Vec<TenantState>,
+    pub(crate) tenants_left_out: usize,
+    /// Those that are not ready come first.
+    pub(crate) backends: Vec<BackendCondition>,
+    pub(crate) backends_left_out: usize,
+    pub(crate) backends_ready: usize,
+    pub(crate) backends_total: usize,
+    /// Why requests were not served, the most frequent reason of the last minute first.
+    pub(crate) refusals: Vec<RefusalCount>,
+    pub(crate) gates: Vec<GateCondition>,
+    pub(crate) batch_queues: Vec<BatchQueueState>,
+    /// Files and stores that cannot be used.
+    pub(crate) stores: Vec<StoreTrouble>,
+    /// API keys that expire soon or have expired.
+    pub(crate) keys: Vec<KeyExpiry>,
+}
+
+/// The queue as a whole.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct QueueState {
+    pub(crate) depth: u32,
+    pub(crate) capacity: u32,
+    pub(crate) in_flight: u32,
+    pub(crate) oldest_seconds: Option<f64>,
+    /// Waiting requests that can no longer make their objective.
+    pub(crate) late: u32,
+    /// Requests that wait for a configured model without a backend.
+    pub(crate) held: usize,
+    /// The longest wait of a request that states none.
+    pub(crate) ttl_seconds: f64,
+    pub(crate) flows: usize,
+    /// Requests that arrived, that went to a backend, and whose service ended, in a second.
+    pub(crate) arriving_per_second: f64,
+    pub(crate) starting_per_second: f64,
+    pub(crate) ending_per_second: f64,
+    /// The time until the queue is empty, if no request arrives; `None` while it is unknown.
+    pub(crate) drains_in_seconds: Option<f64>,
+}
+
+/// The stock at all ready backends, and its bounds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct StockState {
+    /// `auto` or `fixed`.
+    pub(crate) mode: &'static str,
+    /// `requests` or `tokens`.
+    pub(crate) unit: &'static str,
+    pub(crate) now: f64,
+    pub(crate) lower: f64,
+    pub(crate) watermark: f64,
+    pub(crate) upper: f64,
+    /// The bound that keeps requests in the queue at most backends, if any does.
+    pub(crate) binding: Option<&'static str>,
+}
+
+/// One band.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct BandState {
+    pub(crate) name: &'static str,
+    pub(crate) waiting: u32,
+    pub(crate) late: u32,
+    pub(crate) in_flight: u32,
+    pub(crate) headroom: u32,
+    pub(crate) oldest_seconds: Option<f64>,
+    /// Requests that ended well, and requests that were not served, in a second.
+    pub(crate) served_per_second: f64,
+    pub(crate) refused_per_second: f64,
+}
+
+/// One flow.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct FlowState {
+    pub(crate) name: String,
+    pub(crate) weight: f64,
+    pub(crate) capacity: u32,
+    /// In total, and by band.
+    pub(crate) queue_depth: u32,
+    pub(crate) waiting: ByBand,
+    pub(crate) in_flight: u32,
+    pub(crate) oldest_seconds: Option<f64>,
+    /// Refused requests since the gateway knows the flow.
+    pub(crate) refused: u32,
+    /// Its share of the places at backends, and of the waiting requests.
+    pub(crate) share: f64,
+    pub(crate) queue_share: f64,
+    /// The share of its weight among the flows with requests.
+    pub(crate) fair_share: f64,
+}
+
+/// One model.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ModelState {
+    pub(crate) name: String,
+    pub(crate) queue_depth: u32,
+    pub(crate) waiting: ByBand,
+    pub(crate) in_flight: u32,
+    pub(crate) backends_ready: usize,
+}
+
+/// What a tenant has used, where there are accounts.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct TenantState {
+    pub(crate) name: String,
+    /// Tokens by UTC.
+    pub(crate) tokens_today: u64,
+    pub(crate) tokens_this_month: u64,
+    pub(crate) tokens_per_day: Option<u64>,
+    pub(crate) tokens_per_month: Option<u64>,
+}
+
+/// One backend.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct BackendCondition {
+    pub(crate) id: String,
+    pub(crate) url: String,
+    pub(crate) kind: &'static str,
+    /// As in `/backends`.
+    pub(crate) state: &'static str,
+    pub(crate) ready: bool,
+    /// Why it is in this state.
+    pub(crate) reason: Option<String>,
+    pub(crate) returns_in_seconds: Option<f64>,
+    /// The last failure of a request there.
+    pub(crate) last_error: Option<String>,
+    pub(crate) models: Vec<String>,
+    pub(crate) in_flight: u32,
+    pub(crate) stock: u64,
+    /// The stock or the number of requests at which it gets no more.
+    pub(crate) watermark: f64,
+    pub(crate) binding: Option<&'static str>,
+    pub(crate) first_byte_ms: Option<f64>,
+    pub(crate) latency_ms: Option<f64>,
+    pub(crate) token_ms: Option<f64>,
+    /// How long it has had requests without any sign of life.
+    pub(crate) silent_seconds: Option<f64>,
+    pub(crate) answered_per_minute: f64,
+    pub(crate) failed_per_minute: f64,
+    /// The last reading of the engine's own metrics.
+    pub(crate) engine: Option<EngineState>,
+    pub(crate) metrics_error: Option<String>,
+}
+
+/// What an engine says about itself.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct EngineState {
+    pub(crate) running: u32,
+    pub(crate) running_max: Option<u32>,
+    /// Requests in the engine's own queue.
+    pub(crate) waiting: u32,
+    pub(crate) kv_used: f64,
+    pub(crate) age_seconds: f64,
+}
+
+/// How many requests were not served for one reason.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct RefusalCount {
+    pub(crate) reason: &'static str,
+    pub(crate) total: u64,
+    pub(crate) last_minute: u64,
+}
+
+/// A gate of the dispatcher.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct GateCondition {
+    pub(crate) name: String,
+    pub(crate) open: bool,
+    /// The state as a text.
+    pub(crate) state: String,
+    pub(crate) source: String,
+    /// The free share, and the share up to which the gate is closed; `None` if it is not known.
+    pub(crate) value: Option<f64>,
+    pub(crate) threshold: f64,
+    pub(crate) in_flight: u64,
+    /// The rest of its budget.
+    pub(crate) left: u64,
+    pub(crate) age_seconds: Option<f64>,
+}
+
+/// A queue of batch work.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct BatchQueueState {
+    pub(crate) name: String,
+    pub(crate) gates: Vec<String>,
+    pub(crate) pending: u64,
+    pub(crate) retry: u64,
+    pub(crate) in_flight: usize,
+    pub(crate) dead: u64,
+    /// Why its target refuses requests.
+    pub(crate) overload: Option<String>,
+}
+
+/// A file or a store that cannot be used.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct StoreTrouble {
+    pub(crate) name: &'static str,
+    pub(crate) error: String,
+    /// Whether the disk is full.
+    pub(crate) full: bool,
+}
+
+/// A key that expires soon or has expired.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct KeyExpiry {
+    pub(crate) name: String,
+    pub(crate) expires_in_seconds: f64,
+}
+
+/// The state of batch work, which a dispatcher reports.
+pub(crate) trait BatchWork: std::fmt::Debug + Send + Sync {
+    /// Adds gates, queues and unusable stores.
+    fn describe(&self, situation: &mut Situation);
+}
+
+// === impl ByBand ===
+
+impl From<[u32; 4]> for ByBand {
+    /// From best-effort to critical, as the core counts.
+    fn from([best_effort, normal, high, critical]: [u32; 4]) -> Self {
+        Self { critical, high, normal, best_effort }
+    }
+}
+
+// === impl StoreTrouble ===
+
+impl StoreTrouble {
+    /// A full disk is known by the words of the system and of SQLite.
+    pub(crate) fn new(name: &'static str, error: String) -> Self {
+        let full = ["is full", "No space left"].iter().any(|words| error.contains(words));
+        Self { name, error, full }
+    }
+}

@@ -1,0 +1,350 @@
+//! Each rule with the plain data of an incident, and with data that is nearly one.
+
+use std::sync::Arc;
+
+use flow::Time;
+
+use super::situation::{
+    BackendCondition, BandState, BatchQueueState, EngineState, FlowState, GateCondition, KeyExpiry,
+    ModelState, QueueState, RefusalCount, Situation, StockState, StoreTrouble,
+};
+use super::{Level, Sample, StatusFinding, StatusPage, Trends, findings};
+
+/// A ready backend of the model `m`.
+fn backend(id: &str) -> BackendCondition {
+    BackendCondition {
+        id: id.into(),
+        url: format!("http://{id}:8000"),
+        state: "ready",
+        ready: true,
+        models: vec!["m".into()],
+        ..BackendCondition::default()
+    }
+}
+
+/// A gateway with two ready backends and an empty queue.
+fn well() -> Situation {
+    Situation {
+        has_backends: true,
+        backends: vec![backend("gpu-a"), backend("gpu-b")],
+        backends_ready: 2,
+        backends_total: 2,
+        queue: QueueState { capacity: 1000, ttl_seconds: 30.0, ..QueueState::default() },
+        stock: StockState { mode: "auto", ..StockState::default() },
+        ..Situation::default()
+    }
+}
+
+fn lost(state: &'static str, reason: &str) -> BackendCondition {
+    let reason = Some(reason.to_owned());
+    BackendCondition { state, ready: false, reason, ..backend("gpu-b") }
+}
+
+fn with_second(second: BackendCondition) -> Situation {
+    let backends_ready = 1 + usize::from(second.ready);
+    Situation { backends: vec![backend("gpu-a"), second], backends_ready, ..well() }
+}
+
+fn ids(situation: &Situation) -> Vec<&'static str> {
+    findings(situation).iter().map(|finding| finding.id).collect()
+}
+
+/// The only finding.
+fn only(situation: &Situation) -> StatusFinding {
+    let found = findings(situation);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let finding = found.into_iter().next().unwrap();
+    assert!(!finding.advice.is_empty() && !finding.text.is_empty(), "{finding:?}");
+    assert_eq!(finding.runbook, format!("docs/RUNBOOK.md#{}", finding.id));
+    finding
+}
+
+fn at(secs: u64) -> Sample {
+    Sample { at: Time::from_millis(secs * 1000), ..Sample::default() }
+}
+
+/// The page after looking each second until `secs`.
+fn after(secs: u64, situation: &Situation) -> StatusPage {
+    let mut trends = Trends::default();
+    for second in 0..secs {
+        trends.judge(situation.clone(), at(second));
+    }
+    trends.judge(situation.clone(), at(secs))
+}
+
+#[test]
+fn m03_without_a_finding_all_is_well() {
+    assert_eq!(ids(&well()), [""; 0]);
+    let page = after(3, &well());
+    assert_eq!(page.level, Level::Ok);
+    assert_eq!(page.sentence, "All is well: 2 of 2 backends are ready, no request waits.");
+}
+
+#[test]
+fn m03_a_dead_backend_is_named_with_its_reason_and_its_time() {
+    let situation = with_second(lost("unready", "connection refused"));
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.level), ("backend_down", Level::Warning));
+    assert_eq!(finding.text, "gpu-b is down: connection refused");
+    let page = after(120, &situation);
+    let expected = "gpu-b is down: connection refused (for 2 min); no request waits.";
+    assert_eq!(page.sentence, expected);
+    assert_eq!(page.findings[0].since_seconds, 120.0);
+}
+
+#[test]
+fn m03_the_only_backend_of_a_model_is_trouble() {
+    let only_one =
+        BackendCondition { models: vec!["other".into()], ..lost("ejected", "status 500") };
+    let finding = only(&with_second(only_one));
+    assert_eq!((finding.id, finding.level), ("backend_ejected", Level::Trouble));
+}
+
+#[test]
+fn m03_without_a_ready_backend_the_first_finding_says_why() {
+    let mut situation = with_second(lost("unready", "connection refused"));
+    situation.backends.remove(0);
+    (situation.backends_ready, situation.backends_total) = (0, 1);
+    let page = after(1, &situation);
+    assert_eq!(page.findings[0].id, "no_backend_ready");
+    assert_eq!(page.level, Level::Trouble);
+    assert!(page.sentence.contains("gpu-b: connection refused"), "{}", page.sentence);
+    let none = Situation { backends: Vec::new(), backends_ready: 0, backends_total: 0, ..well() };
+    assert_eq!(ids(&none), ["no_backend"]);
+    assert_eq!(ids(&Situation { has_backends: false, ..none }), [""; 0]);
+}
+
+#[test]
+fn m03_a_failing_backend_is_named_with_its_last_error() {
+    let mut failing = backend("gpu-b");
+    (failing.answered_per_minute, failing.failed_per_minute) = (9.0, 3.0);
+    failing.last_error = Some("status 500".into());
+    let finding = only(&with_second(failing.clone()));
+    assert_eq!(finding.text, "25 % of the attempts at gpu-b fail: status 500");
+    failing.answered_per_minute = 1000.0;
+    assert_eq!(ids(&with_second(failing)), [""; 0]);
+}
+
+#[test]
+fn m03_a_backend_is_slow_compared_with_its_peers() {
+    let mut situation = well();
+    situation.backends[0].first_byte_ms = Some(100.0);
+    situation.backends[1].first_byte_ms = Some(900.0);
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.subject.as_deref()), ("backend_slow", Some("gpu-b")));
+    assert_eq!((finding.evidence["own_ms"], finding.evidence["peers_ms"]), (900.0, 100.0));
+    situation.backends[1].models = vec!["another".into()];
+    assert_eq!(ids(&situation), [""; 0], "it has no peer");
+    situation.backends[1].models = vec!["m".into()];
+    situation.backends[1].first_byte_ms = Some(250.0);
+    assert_eq!(ids(&situation), [""; 0], "it is not much slower");
+}
+
+#[test]
+fn m03_a_backend_hangs_with_requests_and_without_a_byte() {
+    let mut hung = backend("gpu-b");
+    (hung.in_flight, hung.silent_seconds, hung.first_byte_ms) = (3, Some(100.0), Some(200.0));
+    let situation = with_second(hung);
+    assert!(after(9, &situation).findings.is_empty(), "it has had requests for nine seconds only");
+    let page = after(11, &situation);
+    assert_eq!(page.findings[0].id, "backend_hung");
+    assert_eq!(page.findings[0].text, "gpu-b hangs: 3 requests there, and no byte for 11 s");
+    let mut cold = situation;
+    cold.backends[1].first_byte_ms = None;
+    assert!(after(29, &cold).findings.is_empty(), "it may load its model");
+    assert_eq!(after(31, &cold).findings[0].id, "backend_hung");
+}
+
+#[test]
+fn m03_a_flooding_flow_is_compared_with_its_weight() {
+    let flow = |name: &str, waiting: u32| FlowState {
+        name: name.into(),
+        queue_depth: waiting,
+        queue_share: f64::from(waiting) / 40.0,
+        fair_share: 0.5,
+        ..FlowState::default()
+    };
+    let mut situation = well();
+    situation.queue.depth = 40;
+    situation.flows = vec![flow("loud", 38), flow("quiet", 2)];
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.subject.as_deref()), ("flow_floods", Some("loud")));
+    assert!(finding.text.contains("38 of 40 waiting requests (95 %)"), "{}", finding.text);
+    situation.flows = vec![flow("loud", 22), flow("quiet", 18)];
+    assert_eq!(ids(&situation), [""; 0], "both have their share");
+    situation.flows = vec![flow("loud", 40)];
+    assert_eq!(ids(&situation), [""; 0], "there is no other flow");
+}
+
+/// A fixed watermark, with this engine behind the second backend.
+fn fixed(watermark: f64, engine: EngineState) -> Situation {
+    let (stock, in_flight) = (watermark as u64, watermark as u32);
+    let engine = Some(engine);
+    let second = BackendCondition { watermark, engine, stock, in_flight, ..backend("gpu-b") };
+    let mut situation = with_second(second);
+    situation.stock.mode = "fixed";
+    situation.queue.depth = 12;
+    let waits = ModelState { name: "m".into(), queue_depth: 12, ..ModelState::default() };
+    situation.models = vec![waits];
+    situation
+}
+
+#[test]
+fn m03_a_fixed_watermark_is_too_high_if_the_engine_queues() {
+    let engine = EngineState { running: 8, waiting: 22, kv_used: 0.9, ..EngineState::default() };
+    let mut situation = fixed(30.0, engine);
+    let finding = only(&situation);
+    assert_eq!(finding.id, "watermark_too_high");
+    assert!(finding.advice.contains("about 8"), "{}", finding.advice);
+    situation.stock.mode = "auto";
+    assert_eq!(ids(&situation), [""; 0], "the gateway moves the bound itself");
+}
+
+#[test]
+fn m03_a_fixed_watermark_is_too_low_if_places_are_free() {
+    let engine = EngineState { running: 1, running_max: Some(8), ..EngineState::default() };
+    let situation = fixed(1.0, engine);
+    let finding = only(&situation);
+    assert_eq!(finding.id, "watermark_too_low");
+    assert!(finding.text.contains("7 of its 8 places are free"), "{}", finding.text);
+    let mut idle = situation.clone();
+    (idle.queue.depth, idle.models[0].queue_depth) = (0, 0);
+    assert_eq!(ids(&idle), [""; 0], "no request waits");
+    let full = EngineState { kv_used: 0.9, ..engine };
+    assert_eq!(ids(&fixed(1.0, full)), [""; 0], "the engine has no room");
+    let old = EngineState { age_seconds: 60.0, ..engine };
+    assert_eq!(ids(&fixed(1.0, old)), [""; 0], "the reading is too old");
+    let unknown = EngineState { running_max: None, kv_used: 0.1, ..engine };
+    assert!(only(&fixed(1.0, unknown)).text.contains("10 % used"));
+}
+
+#[test]
+fn m03_a_closed_gate_is_named_while_batch_work_waits() {
+    let mut situation = well();
+    let queue = BatchQueueState {
+        name: "night".into(),
+        gates: vec!["load".into()],
+        pending: 40,
+        ..BatchQueueState::default()
+    };
+    let gate = GateCondition {
+        name: "load".into(),
+        value: Some(0.1),
+        threshold: 0.2,
+        state: "closed: D 0.10 is not above B 0.20".into(),
+        ..GateCondition::default()
+    };
+    situation.batch_queues = vec![queue];
+    situation.gates = vec![gate.clone()];
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.evidence["pending"]), ("gate_closed", 40.0));
+    assert!(after(1, &situation).findings.is_empty(), "gates close for moments all the time");
+    assert_eq!(after(3, &situation).findings[0].id, "gate_closed");
+    situation.gates = vec![GateCondition { value: None, ..gate.clone() }];
+    assert_eq!(only(&situation).id, "gate_unreadable");
+    situation.gates = vec![GateCondition { open: true, ..gate.clone() }];
+    assert_eq!(only(&situation).id, "budget_used_up");
+    situation.gates = vec![GateCondition { open: true, left: 3, ..gate.clone() }];
+    assert_eq!(ids(&situation), [""; 0]);
+    (situation.gates, situation.batch_queues[0].pending) = (vec![gate], 0);
+    assert_eq!(ids(&situation), [""; 0], "no batch work waits");
+}
+
+#[test]
+fn m03_a_full_disk_is_told_from_other_failures_of_a_store() {
+    let mut situation = well();
+    let full = "queue.db: database or disk is full";
+    situation.stores = vec![StoreTrouble::new("batch.folder", full.into())];
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.level), ("disk_full", Level::Trouble));
+    situation.stores = vec![StoreTrouble::new("batch.folder", "permission denied".into())];
+    assert_eq!(only(&situation).id, "store_failing");
+}
+
+#[test]
+fn m03_a_queue_that_is_nearly_full_is_reported() {
+    let mut situation = well();
+    situation.queue.depth = 899;
+    assert_eq!(ids(&situation), [""; 0]);
+    situation.queue.depth = 900;
+    assert_eq!(only(&situation).level, Level::Warning);
+    situation.queue.depth = 1000;
+    assert_eq!(
+        (only(&situation).id, only(&situation).level),
+        ("queue_nearly_full", Level::Trouble)
+    );
+}
+
+#[test]
+fn m03_requests_that_will_expire_are_counted() {
+    let mut situation = well();
+    situation.queue.depth = 100;
+    situation.queue.drains_in_seconds = Some(29.0);
+    assert_eq!(ids(&situation), [""; 0]);
+    situation.queue.drains_in_seconds = Some(60.0);
+    let text = "about 50 of 100 waiting requests will expire before their turn";
+    assert_eq!(only(&situation).text, text);
+    situation.queue.drains_in_seconds = None;
+    situation.queue.oldest_seconds = Some(25.0);
+    assert!(only(&situation).text.contains("is about to expire"));
+}
+
+#[test]
+fn m03_refusals_held_requests_and_keys_are_reported() {
+    let mut situation = well();
+    let refusal = |reason, last_minute| RefusalCount { reason, total: 9, last_minute };
+    situation.refusals = vec![refusal("invalid_request", 9), refusal("flow_full", 3)];
+    let finding = only(&situation);
+    assert_eq!(finding.text, "3 requests were not served in the last minute, mostly flow_full");
+    situation.refusals = vec![refusal("invalid_request", 9), refusal("flow_full", 0)];
+    assert_eq!(ids(&situation), [""; 0], "clients must mend their own errors");
+    situation.queue.held = 1;
+    assert_eq!(only(&situation).text, "1 request waits for a model that no backend lists");
+    situation.queue.held = 0;
+    situation.keys = vec![KeyExpiry { name: "ci".into(), expires_in_seconds: 7200.0 }];
+    assert_eq!(only(&situation).text, "the API key ci expires in 2 h");
+}
+
+#[test]
+fn m03_rates_and_the_time_until_the_queue_is_empty_come_from_the_samples() {
+    let mut trends = Trends::default();
+    let mut situation = well();
+    situation.queue.depth = 20;
+    situation.bands = vec![BandState::default(); 4];
+    let sample = |second: u64| Sample {
+        offered: 4 * second,
+        granted: 2 * second,
+        depth: 20,
+        endings: [((Some(3), "ok"), 3 * second), ((Some(0), "flow_full"), second)].into(),
+        attempts: [(Arc::from("gpu-a"), [second, 2 * second])].into(),
+        ..at(second)
+    };
+    let first = trends.judge(situation.clone(), sample(0)).situation.queue;
+    assert_eq!((first.drains_in_seconds, first.arriving_per_second), (None, 0.0), "unknown yet");
+    for second in 1..5 {
+        trends.judge(situation.clone(), sample(second));
+    }
+    let page = trends.judge(situation.clone(), sample(5));
+    let queue = &page.situation.queue;
+    assert_eq!((queue.arriving_per_second, queue.starting_per_second), (4.0, 2.0));
+    assert_eq!(queue.drains_in_seconds, Some(10.0));
+    let bands = &page.situation.bands;
+    assert_eq!((bands[0].served_per_second, bands[3].refused_per_second), (3.0, 1.0));
+    assert_eq!(page.situation.refusals[0].last_minute, 5);
+    assert_eq!(page.situation.backends[0].failed_per_minute, 10.0);
+    assert!(page.sentence.contains("20 requests wait, the last for about 10 s"), "{page:?}");
+}
+
+#[test]
+fn m03_the_worst_finding_comes_first_and_one_that_ends_is_forgotten() {
+    let mut trends = Trends::default();
+    let mut situation = with_second(lost("unready", "connection refused"));
+    trends.judge(situation.clone(), at(0));
+    situation.stores = vec![StoreTrouble::new("usage.file", "disk is full".into())];
+    let page = trends.judge(situation.clone(), at(10));
+    let found: Vec<_> = page.findings.iter().map(|one| (one.id, one.since_seconds)).collect();
+    assert_eq!(found, [("disk_full", 0.0), ("backend_down", 10.0)]);
+    assert!(page.sentence.starts_with("The disk is full"), "{}", page.sentence);
+    trends.judge(well(), at(20));
+    assert_eq!(trends.judge(situation, at(30)).findings[0].since_seconds, 0.0);
+}
