@@ -11,91 +11,60 @@ mod access_log;
 mod backend_counters;
 mod decision_lines;
 pub(crate) mod dispatch;
+mod ended_requests;
 mod histogram;
 mod labels;
 pub mod log;
+mod log_buffer;
 mod metrics;
 mod model_counters;
 mod outcome;
 mod prometheus_writer;
+mod record;
 mod snapshot;
+mod tenant_counters;
+mod ticket_ids;
 mod ticket_labels;
 mod timestamp;
+mod traces;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use outcome::UNSEEN;
 pub(crate) use prometheus_writer::MEDIA_TYPE as METRICS_TYPE;
+pub(crate) use record::Record;
 pub(crate) use snapshot::Snapshot;
+pub(crate) use traces::{RequestTrace, TRACEPARENT, Tracer};
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use flow::{BANDS, BackendId, Band, Controller, ModelId, Span, Ticket, Time};
-use http::{HeaderValue, Method};
+use flow::{BANDS, BackendId, Controller, ModelId, RouteReason, Ticket, Time};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use store::UsageKey;
 
-use crate::backend::Attempt;
-use crate::config::settings::Log;
+use crate::backend::{Attempt, BackendStatus, Endpoint};
+use crate::clock;
+use crate::config::settings::tenants::Tenant;
+use crate::config::settings::{Log, Traces};
 use crate::places::PlacesUsage;
+use crate::usage::Accounts;
 use access_log::AccessLog;
+#[cfg(feature = "dbus")]
+use backend_counters::AttemptCounts;
 use backend_counters::{BackendCounters, CountersByBackend};
+use ended_requests::EndedRequests;
 use labels::ModelLabels;
 use metrics::Scrape;
 use model_counters::ModelCounters;
 use prometheus_writer::MetricsText;
+use tenant_counters::CountersByTenant;
+use ticket_ids::TicketIds;
 use ticket_labels::TicketLabels;
 
 /// The names of the bands in metrics, logs and pages, from best-effort to critical.
 pub(crate) const BAND_NAMES: [&str; BANDS] = ["best_effort", "normal", "high", "critical"];
-
-/// The outcome of a request, for metrics and the access log.
-#[derive(Clone, Debug)]
-pub(crate) struct Record {
-    pub(crate) request_id: HeaderValue,
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    /// The requested model and its target model.
-    pub(crate) model: Option<Arc<str>>,
-    pub(crate) target: Option<Arc<str>>,
-    pub(crate) flow: String,
-    /// `None` for a request that the gateway answers itself, without the queue.
-    pub(crate) band: Option<Band>,
-    /// The workload id that the client gave; empty without one.
-    pub(crate) workload: String,
-    /// The prefix of the id that the log generates instead.
-    pub(crate) workload_prefix: &'static str,
-    /// From 1 to 5; 0 before the request is read.
-    pub(crate) criticality: u8,
-    /// The name of the backend, empty if no backend was reached, and why it was chosen.
-    pub(crate) backend: String,
-    pub(crate) reason: &'static str,
-    pub(crate) boost: f64,
-    pub(crate) score: f64,
-    pub(crate) queue_penalty: f64,
-    pub(crate) attempts: u32,
-    /// The status that was sent, 499 if the client disconnected, or 0 if it is unknown.
-    pub(crate) status: u16,
-    /// The error code, or `ok`.
-    pub(crate) outcome: &'static str,
-    /// Whether it bypassed the queue.
-    pub(crate) bypassed: bool,
-    /// The wait in the queue; `None` if it was never queued.
-    pub(crate) waited: Option<Span>,
-    /// The client's objective for the time to a first token.
-    pub(crate) slo_ttft: Option<Span>,
-    /// From the arrival of the request to the first byte of the response, and to its end.
-    pub(crate) first_byte: Option<Span>,
-    pub(crate) total: Span,
-    /// From the grant of the backend that served it to the end, without waits and failed attempts.
-    pub(crate) at_backend: Span,
-    pub(crate) prompt_tokens: Option<u64>,
-    pub(crate) output_tokens: Option<u64>,
-    /// Whether the backend did not report them both.
-    pub(crate) usage_estimated: bool,
-    pub(crate) bytes_in: u64,
-    pub(crate) bytes_out: u64,
-}
 
 /// The names of the core's ids.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +73,14 @@ pub(crate) struct IdNames<'a> {
     pub(crate) models: BTreeMap<ModelId, &'a str>,
     /// The ids of subsets, each with the id of its model.
     pub(crate) subsets: BTreeMap<ModelId, ModelId>,
+}
+
+/// The values of a scrape that neither the core nor a counter has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProcessStatus {
+    /// Requests that wait for a model without a backend.
+    pub(crate) hold: PlacesUsage,
+    pub(crate) backends: Vec<BackendStatus>,
 }
 
 /// The counters of a request and of its last attempt, found once per request.
@@ -118,7 +95,11 @@ pub(crate) struct RequestCounters {
 pub(crate) struct Observer {
     model_labels: ModelLabels,
     backends: CountersByBackend,
+    tenants: CountersByTenant,
+    accounts: OnceLock<Arc<Accounts>>,
     ticket_labels: TicketLabels,
+    ticket_ids: TicketIds,
+    ended: EndedRequests,
     access: Option<AccessLog>,
     /// Whether the log has a line for each request, and lines for each decision.
     logs_requests: bool,
@@ -127,36 +108,20 @@ pub(crate) struct Observer {
     pub(crate) dispatch: Arc<dispatch::DispatchMetrics>,
     /// Whether metrics are also written under the names of llm-d's picker.
     llm_d: bool,
-}
-
-// === impl Record ===
-
-impl Record {
-    /// The requested model and its target model; empty without a model.
-    pub(crate) fn models(&self) -> (&str, &str) {
-        (self.model.as_deref().unwrap_or_default(), self.target.as_deref().unwrap_or_default())
-    }
-
-    /// Whether the request was served successfully.
-    fn succeeded(&self) -> bool {
-        self.outcome == outcome::OK && self.status < 400
-    }
-
-    /// Whether its wait ended well: it was served, as far as is known.
-    fn waited_well(&self) -> bool {
-        self.succeeded() || self.outcome == UNSEEN
-    }
+    /// Unless traces are off.
+    tracer: Option<Arc<Tracer>>,
 }
 
 // === impl Observer ===
 
 impl Observer {
     /// Creates an observer. The access log goes to standard output if it is enabled.
-    pub(crate) fn new(log: &Log, llm_d: bool) -> Self {
+    pub(crate) fn new(log: &Log, llm_d: bool, traces: Option<&Traces>) -> Self {
         let (logs_requests, logs_decisions) = (log.access, log.decisions);
         let start = || AccessLog::start(log.format, std::io::stdout());
         let access = (logs_requests || logs_decisions).then(start).flatten();
-        Self { access, logs_requests, logs_decisions, llm_d, ..Self::default() }
+        let tracer = traces.map(|traces| Arc::new(Tracer::new(traces)));
+        Self { access, logs_requests, logs_decisions, llm_d, tracer, ..Self::default() }
     }
 
     /// Allows these model names as label values. Names that are not listed, and those beyond the
@@ -170,6 +135,40 @@ impl Observer {
         let (index, metrics) = self.model_labels.find(model, target);
         self.ticket_labels.set(ticket.index(), index);
         RequestCounters { model: Some(metrics), backend: None }
+    }
+
+    /// Records the id of a live request, by which an operator finds it.
+    pub(crate) fn identify(&self, ticket: Ticket, id: &HeaderValue) {
+        self.ticket_ids.set(ticket.index(), id.as_bytes());
+    }
+
+    /// Records why a backend was chosen for a request.
+    pub(crate) fn chose(&self, ticket: Ticket, reason: RouteReason) {
+        self.ticket_ids.chose(ticket.index(), reason);
+    }
+
+    /// Whether the live request under this index of a ticket has this id.
+    pub(crate) fn has_id(&self, index: usize, id: &[u8]) -> bool {
+        self.ticket_ids.has(index, id)
+    }
+
+    /// Why its backend was chosen.
+    pub(crate) fn reason_of(&self, index: usize) -> Option<&'static str> {
+        self.ticket_ids.reason(index).map(RouteReason::text)
+    }
+
+    /// Keeps the record of a request that has ended, in exchange for an older one.
+    pub(crate) fn keep(&self, record: &mut Box<Record>, now: Time) {
+        // Clients without a key must not displace the requests of others.
+        if record.status != StatusCode::UNAUTHORIZED.as_u16() {
+            record.bound_texts();
+            self.ended.keep(record, now);
+        }
+    }
+
+    /// One of the requests that ended last, and when it ended.
+    pub(crate) fn ended_request(&self, id: &[u8]) -> Option<(Time, Record)> {
+        self.ended.find(id)
     }
 
     /// Counts an attempt at a backend.
@@ -188,12 +187,66 @@ impl Observer {
                 self.model_labels.find(model, target).1.count(record);
             }
         }
-        if let Some(backend) = counters.backend.as_ref().filter(|_| record.succeeded()) {
-            backend.measured(record.at_backend);
+        // Calls that no backend serves are logged, and are no usage.
+        let is_work = record.band.is_some() || record.attempts > 0;
+        if let Some(tenant) = record.tenant.as_ref().filter(|_| is_work) {
+            self.tenants.count(&tenant.name, record);
+            self.account(tenant, record);
+        }
+        if let Some(backend) = &counters.backend {
+            backend.ended(record);
         }
         if let Some(access) = self.access.as_ref().filter(|_| self.logs_requests) {
             access.write(record);
         }
+    }
+
+    /// Begins the trace of a request, if traces are on and the request is sampled.
+    pub(crate) fn begin_trace(&self, headers: &HeaderMap, now: Time) -> Option<Box<RequestTrace>> {
+        self.tracer.as_ref()?.begin(headers, now)
+    }
+
+    /// The request of a trace goes to a backend.
+    pub(crate) fn trace_granted(&self, trace: &mut RequestTrace, endpoint: &Endpoint, now: Time) {
+        if let Some(tracer) = &self.tracer {
+            tracer.granted(trace, endpoint, now);
+        }
+    }
+
+    /// Takes the trace of a request that has ended.
+    pub(crate) fn trace_ended(&self, record: &Record, trace: Box<RequestTrace>, now: Time) {
+        if let Some(tracer) = &self.tracer {
+            tracer.ended(record, trace, now);
+        }
+    }
+
+    /// The traces that wait to be sent, unless traces are off.
+    pub(crate) fn tracer(&self) -> Option<&Arc<Tracer>> {
+        self.tracer.as_ref()
+    }
+
+    /// Writes accounts from now on.
+    pub(crate) fn account_to(&self, accounts: Arc<Accounts>) {
+        // It is called once, at the start.
+        let _ = self.accounts.set(accounts);
+    }
+
+    /// The accounts, if there are any.
+    pub(crate) fn accounts(&self) -> Option<&Arc<Accounts>> {
+        self.accounts.get()
+    }
+
+    fn account(&self, tenant: &Tenant, record: &Record) {
+        let Some(accounts) = self.accounts.get() else { return };
+        let (model, target) = record.models();
+        let model = self.model_labels.label(if target.is_empty() { model } else { target });
+        let key = UsageKey {
+            hour: clock::since_epoch().as_secs() / 3600,
+            tenant: tenant.name.clone(),
+            key: record.key.as_deref().unwrap_or_default().to_owned(),
+            model: model.as_ref().to_owned(),
+        };
+        accounts.add(key, &record.amounts());
     }
 
     /// Logs the choice of a backend, if that is enabled. `pending` are the requests that were at
@@ -207,11 +260,30 @@ impl Observer {
     /// All backends with their successful and failed attempts.
     #[cfg(feature = "dbus")]
     pub(crate) fn attempts(&self) -> Vec<(Arc<str>, [u64; 2])> {
-        let split =
-            |(name, [answered, others @ ..]): (_, [u64; backend_counters::RESULTS.len()])| {
-                (name, [answered, others.iter().sum()])
-            };
-        self.backends.all().into_iter().map(split).collect()
+        let split = |(name, [answered, others @ ..]): (_, AttemptCounts)| {
+            (name, [answered, others.iter().sum()])
+        };
+        self.backends.attempts().into_iter().map(split).collect()
+    }
+
+    /// The number of ended requests by band, `None` without one, and outcome.
+    pub(crate) fn endings(&self) -> BTreeMap<(Option<usize>, &'static str), u64> {
+        let mut sums = BTreeMap::new();
+        for (_, counters) in self.model_labels.all() {
+            for ending in counters.endings() {
+                *sums.entry((ending.band, ending.outcome)).or_default() += ending.count;
+            }
+        }
+        sums
+    }
+
+    /// Answered and failed attempts by backend. One that was full did not fail.
+    pub(crate) fn attempt_ends(&self) -> BTreeMap<Arc<str>, [u64; 2]> {
+        let ends = |backend: &BackendCounters| {
+            let [answered, refused, failed, _] = backend.attempts();
+            [answered, refused + failed]
+        };
+        self.backends.all().into_iter().map(|(name, backend)| (name, ends(&backend))).collect()
     }
 
     /// The recent mean time of requests at a backend in milliseconds.
@@ -234,18 +306,20 @@ impl Observer {
         &self,
         snapshot: &Snapshot,
         named: &IdNames<'_>,
-        hold: PlacesUsage,
+        process: &ProcessStatus,
     ) -> String {
         let mut text = MetricsText::default();
+        self.backends.retain(&named.backends.values().copied().collect());
         let scrape = Scrape {
             snapshot,
             named,
-            hold,
+            process,
             model_labels: &self.model_labels,
             backends: &self.backends,
             llm_d: self.llm_d,
         };
         scrape.write(&mut text);
+        metrics::write_tenants(&mut text, &self.tenants);
         self.dispatch.write(&mut text);
         self.write_process(&mut text);
         text.finish()
@@ -263,6 +337,9 @@ impl Observer {
     fn write_process(&self, text: &mut MetricsText) {
         let dropped = self.access.as_ref().map_or(0, AccessLog::dropped);
         metrics::write_lines_dropped(text, dropped);
+        if let Some(tracer) = &self.tracer {
+            metrics::write_traces(text, tracer);
+        }
         metrics::write_process(text);
     }
 

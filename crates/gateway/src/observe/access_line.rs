@@ -31,12 +31,17 @@ pub(super) fn write(record: &Record, format: LogFormat, moment: Duration, number
     line.word("request_id", record.request_id.to_str().unwrap_or_default());
     line.word("method", record.method.as_str());
     line.word("path", &record.path);
+    line.word("client", &record.client);
     line.maybe("status", (record.status > 0).then_some(record.status.into()));
     line.word("outcome", record.outcome);
     let (model, target) = record.models();
     line.word("model", model);
     line.word("target_model", target);
     line.word("flow", &record.flow);
+    if let Some(tenant) = &record.tenant {
+        line.word("tenant", &tenant.name);
+        line.word("key", record.key.as_deref().unwrap_or_default());
+    }
     line.word("priority", record.band.map_or("", |band| BAND_NAMES[band as usize]));
     if record.criticality > 0 {
         line.workload(record, number);

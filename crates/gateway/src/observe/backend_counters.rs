@@ -1,12 +1,17 @@
 //! Counters of each backend: attempts by result, and the duration of responses.
+//!
+//! They go when their backend has left: a fleet whose members change names, such as pods, must not
+//! fill the bound with names of the past.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use flow::Span;
 
+use super::Record;
+use super::histogram::Histogram;
 use crate::backend::Attempt;
 
 /// The most backends with counters of their own; all others share `other`.
@@ -18,6 +23,13 @@ const FRESH_SHARE: f64 = 1.0 / 16.0;
 /// The results of an attempt, as label values.
 pub(super) const RESULTS: [&str; 4] = ["answered", "refused", "failed", "full"];
 
+/// Attempts by result, as in [`RESULTS`].
+pub(super) type AttemptCounts = [u64; RESULTS.len()];
+
+/// The name under which D-Bus shows the attempts at backends that have left.
+#[cfg(feature = "dbus")]
+const REMOVED: &str = "removed";
+
 #[derive(Debug, Default)]
 pub(super) struct BackendCounters {
     /// By result, as in [`RESULTS`].
@@ -25,6 +37,10 @@ pub(super) struct BackendCounters {
     /// The mean in milliseconds as the bits of an `f64`; 0 before the first response. Of two
     /// concurrent updates one may be lost, which a mean tolerates.
     latency_ms: AtomicU64,
+    /// From the grant of the backend to the first byte of its response.
+    pub(super) first_byte: Histogram,
+    /// Whether the last scrape did not know the backend any more.
+    unlisted: AtomicBool,
 }
 
 type Index = BTreeMap<Arc<str>, Arc<BackendCounters>>;
@@ -33,7 +49,8 @@ type Index = BTreeMap<Arc<str>, Arc<BackendCounters>>;
 #[derive(Debug, Default)]
 pub(super) struct CountersByBackend {
     index: ArcSwap<Index>,
-    growing: Mutex<()>,
+    /// The attempts at backends that have left. The lock also guards changes of the index.
+    removed: Mutex<AttemptCounts>,
 }
 
 // === impl CountersByBackend ===
@@ -43,16 +60,40 @@ impl CountersByBackend {
         self.index.load().get(backend)?.mean()
     }
 
-    /// All backends with their attempts, by name.
-    pub(super) fn all(&self) -> Vec<(Arc<str>, [u64; RESULTS.len()])> {
+    /// All backends that the last scrape knew, by name.
+    pub(super) fn all(&self) -> Vec<(Arc<str>, Arc<BackendCounters>)> {
         let index = self.index.load();
-        let counts = |backend: &BackendCounters| {
-            std::array::from_fn(|at| backend.attempts[at].load(Relaxed))
-        };
-        let mut all: Vec<_> =
-            index.iter().map(|(name, backend)| (Arc::clone(name), counts(backend))).collect();
-        all.sort();
-        all
+        let listed = index.iter().filter(|(_, backend)| !backend.unlisted.load(Relaxed));
+        listed.map(|(name, backend)| (Arc::clone(name), Arc::clone(backend))).collect()
+    }
+
+    /// The attempts at each backend since the start, those at backends that have left as one.
+    #[cfg(feature = "dbus")]
+    pub(super) fn attempts(&self) -> Vec<(Arc<str>, AttemptCounts)> {
+        let index = self.index.load();
+        let present = index.iter().map(|(name, backend)| (Arc::clone(name), backend.attempts()));
+        let removed = *self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        let removed = (removed != AttemptCounts::default()).then(|| (REMOVED.into(), removed));
+        present.chain(removed).collect()
+    }
+
+    /// Hides the backends that are not listed, and forgets those that were not listed the last time
+    /// either: a backend that joins between the listing and this call keeps its counters.
+    pub(super) fn retain(&self, listed: &BTreeSet<&str>) {
+        let mut removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.index.load();
+        let mut index = Index::clone(&known);
+        index.retain(|name, backend| {
+            let unlisted = !listed.contains(&**name) && **name != *OTHER;
+            let gone = backend.unlisted.swap(unlisted, Relaxed) && unlisted;
+            if gone {
+                removed.iter_mut().zip(backend.attempts()).for_each(|(sum, count)| *sum += count);
+            }
+            !gone
+        });
+        if index.len() < known.len() {
+            self.index.store(Arc::new(index));
+        }
     }
 
     /// The counters of a backend, created on first use.
@@ -64,7 +105,7 @@ impl CountersByBackend {
     }
 
     fn open(&self, backend: &str) -> Arc<BackendCounters> {
-        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.index.load();
         let name = if known.len() < BACKENDS_MAX { backend } else { OTHER };
         if let Some(backend) = known.get(name) {
@@ -92,8 +133,22 @@ impl BackendCounters {
         self.attempts[result].fetch_add(1, Relaxed);
     }
 
-    /// Adds the duration of a response.
-    pub(super) fn measured(&self, span: Span) {
+    /// Attempts by result.
+    pub(super) fn attempts(&self) -> AttemptCounts {
+        std::array::from_fn(|at| self.attempts[at].load(Relaxed))
+    }
+
+    /// Adds the times of a request that has ended.
+    pub(super) fn ended(&self, record: &Record) {
+        if let Some(first_byte) = record.backend_first_byte {
+            self.first_byte.add(first_byte);
+        }
+        if record.succeeded() {
+            self.measured(record.at_backend);
+        }
+    }
+
+    fn measured(&self, span: Span) {
         let (known, fresh) = (self.mean(), span.secs_f64() * 1e3);
         let mean = known.map_or(fresh, |known| known + (fresh - known) * FRESH_SHARE);
         self.latency_ms.store(mean.max(f64::MIN_POSITIVE).to_bits(), Relaxed);

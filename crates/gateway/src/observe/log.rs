@@ -1,10 +1,11 @@
 //! The log of operational messages.
 //!
 //! It goes to standard error, so that standard output carries the access log only. What a command
-//! prints at its start and at its failure has the same format as the log.
+//! prints at its start and at its failure has the same format as the log. A thread writes the
+//! lines: a reader that stops reading must not stop the process.
 
-use std::io::IsTerminal;
-use std::sync::OnceLock;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -12,6 +13,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::log_buffer::LogBuffer;
 use super::{access_line, timestamp};
 use crate::clock;
 use crate::config::settings::{Log, LogFormat};
@@ -25,6 +27,20 @@ const LEVELS: &str = "off, error, warn, info, debug or trace";
 
 /// The format of the process's log, once it is set up.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// The lines on their way to standard error.
+static LINES: OnceLock<Arc<LogBuffer>> = OnceLock::new();
+
+/// Standard error, through the buffer if there is one.
+#[derive(Clone, Copy, Debug)]
+struct LogWriter;
+
+/// Waits until the lines of the log are written, but not for long.
+pub fn flush() {
+    if let Some(lines) = LINES.get() {
+        lines.flush();
+    }
+}
 
 /// Sets up the log for the whole process, with the level of a flag, else that of a variable. A
 /// second call has no effect, so tests and embedding programs may set up their own.
@@ -84,8 +100,12 @@ fn set_up(format: LogFormat, level: Option<&str>, default: LevelFilter) {
     let (origin, wanted) = flag.or_else(variable).unwrap_or_default();
     let (filter, wrong) = filter(&wanted, default);
     let registry = tracing_subscriber::registry().with(filter);
-    let colours = std::io::stderr().is_terminal() && set(NO_COLOR).is_none();
-    let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
+    let colours = io::stderr().is_terminal() && set(NO_COLOR).is_none();
+    if let Ok(lines) = LogBuffer::start("log", io::stderr()) {
+        // The log is set up once.
+        let _ = LINES.set(lines);
+    }
+    let layer = fmt::layer().with_writer(|| LogWriter).with_ansi(colours);
     // A program that embeds the gateway may have a log of its own.
     let _ = match format {
         LogFormat::Text => registry.with(layer).try_init(),
@@ -112,6 +132,23 @@ fn filter(wanted: &str, default: LevelFilter) -> (Targets, Vec<&str>) {
         directives.partition(|directive| directive.parse::<Targets>().is_ok());
     let parsed = valid.join(",").parse().ok().filter(|_| !valid.is_empty());
     (parsed.unwrap_or_else(|| Targets::new().with_default(default)), wrong)
+}
+
+// === impl LogWriter ===
+
+impl Write for LogWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match LINES.get() {
+            Some(lines) => lines.push(line),
+            // Its thread did not start.
+            None => io::stderr().write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! requests update. A new family goes into the file of its subject.
 
 mod backends;
+mod engines;
 mod flows;
 mod live_requests;
 mod llm_d;
@@ -11,22 +12,25 @@ mod process;
 mod queue;
 mod requests;
 mod stock;
+mod tenants;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flow::ModelId;
 
-use super::IdNames;
 use super::backend_counters::CountersByBackend;
 use super::histogram::Histogram;
 use super::labels::{ModelLabels, ModelNames};
 use super::model_counters::ModelCounters;
 use super::prometheus_writer::{Family, MetricType, MetricsText, Pair};
 use super::snapshot::Snapshot;
-use crate::places::PlacesUsage;
+use super::{IdNames, ProcessStatus};
 
 pub(super) use self::process::write as write_process;
+pub(super) use self::tenants::write as write_tenants;
+pub(super) use self::traces::write as write_traces;
 
 /// The counters of all pairs of model names.
 type CountersByModel = [(ModelNames, Arc<ModelCounters>)];
@@ -39,7 +43,7 @@ type Targets = BTreeMap<ModelId, Arc<str>>;
 pub(super) struct Scrape<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) named: &'a IdNames<'a>,
-    pub(super) hold: PlacesUsage,
+    pub(super) process: &'a ProcessStatus,
     pub(super) model_labels: &'a ModelLabels,
     pub(super) backends: &'a CountersByBackend,
     /// Whether the families of llm-d's picker are written too.
@@ -57,11 +61,12 @@ impl Scrape<'_> {
         let live = live_requests::count(snapshot, &targets, model_labels);
         let all_counters = model_labels.all();
         queue::write(text, snapshot, &live, &all_counters);
-        queue::write_hold(text, self.hold);
+        queue::write_hold(text, self.process.hold);
         stock::write(text, snapshot, &live, &targets);
         flows::write(text, snapshot);
         requests::write(text, &all_counters);
         backends::write(text, snapshot, named, self.backends);
+        engines::write(text, &self.process.backends);
         if self.llm_d {
             llm_d::write(text, (snapshot, named), &live, &all_counters);
         }

@@ -10,7 +10,7 @@ pub(super) const OK: &str = "ok";
 pub(crate) const UNSEEN: &str = "response_unseen";
 
 /// All outcomes. The most frequent is first, because the search is linear.
-pub(super) const OUTCOMES: [&str; 34] = [
+pub(super) const OUTCOMES: [&str; 42] = [
     OK,
     "client_closed",
     QUEUE_TIMEOUT,
@@ -42,6 +42,14 @@ pub(super) const OUTCOMES: [&str; 34] = [
     "file_too_large",
     "storage_full",
     "store_unavailable",
+    "missing_api_key",
+    "invalid_api_key",
+    "expired_api_key",
+    "model_not_allowed",
+    "rate_limit_exceeded",
+    "insufficient_quota",
+    "admin_only",
+    "usage_disabled",
     UNSEEN,
     "internal",
     "other",

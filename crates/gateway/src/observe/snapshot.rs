@@ -24,12 +24,14 @@ pub(crate) struct Snapshot {
     pub(super) headroom: [u32; BANDS],
     pub(super) capacity: u32,
     pub(super) in_flight: u32,
-    /// The age of the oldest waiting request.
-    pub(super) oldest: Option<Span>,
+    /// The age of the oldest waiting request of each band.
+    pub(super) oldest: [Span; BANDS],
     pub(super) backends: Vec<BackendView>,
     pub(super) asks: Vec<LiveAsk>,
     /// Lower bound, watermark and upper bound of each model.
     pub(super) model_bounds: Vec<(ModelId, [f64; 3])>,
+    /// The cost per second that is completed, for the models for which requests wait.
+    pub(super) drain_rates: Vec<(ModelId, f64)>,
     /// Flows with live requests, and all remembered flows.
     pub(super) flows: [u64; 2],
     pub(super) workloads: [u64; 2],
@@ -60,13 +62,14 @@ impl Snapshot {
         named: &IdNames<'_>,
         ticket_labels: &TicketLabels,
     ) -> Self {
-        let mut oldest: Option<Time> = None;
+        let mut oldest = [Span::ZERO; BANDS];
         let mut asks = Vec::with_capacity((core.depth() + core.in_flight()) as usize);
         let mut late = [0; BANDS];
         for ask in core.asks() {
             late[ask.band as usize] += u32::from(ask.late);
             if ask.stage == Stage::Waiting {
-                oldest = Some(oldest.map_or(ask.arrival, |before| before.min(ask.arrival)));
+                let oldest = &mut oldest[ask.band as usize];
+                *oldest = now.since(ask.arrival).max(*oldest);
             }
             asks.push(LiveAsk::of(&ask, named, ticket_labels));
         }
@@ -79,7 +82,8 @@ impl Snapshot {
         for band in Band::DESCENDING {
             headroom[band as usize] = core.headroom(band);
         }
-        let models = named.models.keys().take(NAMES_MAX);
+        let models = || named.models.keys().take(NAMES_MAX);
+        let drained = |&model: &ModelId| core.drain_rate(model).map(|rate| (model, rate));
         Self {
             counters: *core.counters(),
             waiting: core.waiting(),
@@ -87,10 +91,11 @@ impl Snapshot {
             headroom,
             capacity: core.capacity(),
             in_flight: core.in_flight(),
-            oldest: oldest.map(|arrival| now.since(arrival)),
+            oldest,
             backends: core.backends().collect(),
             asks,
-            model_bounds: models.map(|&model| (model, core.bounds(model))).collect(),
+            model_bounds: models().map(|&model| (model, core.bounds(model))).collect(),
+            drain_rates: models().filter_map(drained).collect(),
             flows,
             workloads,
             fullness: Fullness::of(core, 1.0),

@@ -21,8 +21,12 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         request_id: HeaderValue::from_static("r-1"),
         method: Method::POST,
         path: "/v1/chat/completions".into(),
+        client: String::new(),
         model: Some(model.into()),
         target: Some(target.into()),
+        tenant: None,
+        key: None,
+        band_clamped: false,
         flow: "team-a".into(),
         band: Some(Band::Normal),
         workload: "etl".into(),
@@ -41,8 +45,10 @@ pub(crate) fn served(model: &str, target: &str) -> Record {
         slo_ttft: None,
         first_byte: Some(Span::from_millis(150)),
         total: Span::from_millis(900),
+        backend_first_byte: Some(Span::from_millis(140)),
         at_backend: Span::from_millis(900),
         prompt_tokens: Some(12),
+        cached_tokens: None,
         output_tokens: Some(300),
         usage_estimated: false,
         bytes_in: 1000,
@@ -60,6 +66,7 @@ pub(super) fn refused(model: &str, outcome: &'static str, status: u16) -> Record
         bypassed: false,
         waited: None,
         first_byte: None,
+        backend_first_byte: None,
         ..served(model, model)
     }
 }

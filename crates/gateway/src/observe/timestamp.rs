@@ -2,28 +2,12 @@
 
 use std::time::Duration;
 
-/// Days from 1 March of the year 0 to 1 January 1970.
-const DAYS_TO_EPOCH: u64 = 719_468;
-const DAYS_PER_400_YEARS: u64 = 146_097;
-
-/// Year, month and day. Years begin with March, so that the leap day is the last day.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + DAYS_TO_EPOCH;
-    let (era, day_of_era) = (days / DAYS_PER_400_YEARS, days % DAYS_PER_400_YEARS);
-    let leap_days = day_of_era / 1460 - day_of_era / 36_524 + day_of_era / 146_096;
-    let year_of_era = (day_of_era - leap_days) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // From March on, five months have 153 days.
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
-}
+use crate::calendar::{DAY_SECS, date};
 
 /// Writes the time that is `since_epoch` after the start of 1970.
 pub(super) fn write(out: &mut String, since_epoch: Duration) {
     let seconds = since_epoch.as_secs();
-    let (year, month, day) = date(seconds / 86_400);
+    let (year, month, day) = date(seconds / DAY_SECS);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     let millis = u64::from(since_epoch.subsec_millis());
     let parts = [

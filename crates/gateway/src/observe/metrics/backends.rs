@@ -1,9 +1,10 @@
-//! Metrics of the backends: requests, stock, readiness and attempts.
+//! Metrics of the backends: requests, stock, readiness, attempts and first bytes.
 
 use std::collections::BTreeMap;
 
 use flow::{BANDS, BackendView};
 
+use super::add_used;
 use crate::observe::backend_counters::{BACKENDS_MAX, CountersByBackend, OTHER, RESULTS};
 use crate::observe::prometheus_writer::{MetricType, MetricsText};
 use crate::observe::snapshot::Snapshot;
@@ -25,7 +26,7 @@ pub(super) fn write(
     backends: &CountersByBackend,
 ) {
     write_gauges(text, snapshot, named);
-    write_attempts(text, backends);
+    write_counters(text, backends);
 }
 
 fn write_gauges(text: &mut MetricsText, snapshot: &Snapshot, named: &IdNames<'_>) {
@@ -66,12 +67,19 @@ fn gauges<'a>(backends: &[BackendView], named: &IdNames<'a>) -> BTreeMap<&'a str
     gauges
 }
 
-fn write_attempts(text: &mut MetricsText, backends: &CountersByBackend) {
+fn write_counters(text: &mut MetricsText, backends: &CountersByBackend) {
     let help = "Attempts at a backend, by result; all but answered are failures.";
     let mut family = text.family("backend_attempts_total", MetricType::Counter, help);
-    for (backend, attempts) in backends.all() {
-        for (result, count) in RESULTS.into_iter().zip(attempts) {
-            family.add(&[("backend", &backend), ("result", result)], count);
+    let backends = backends.all();
+    for (backend, counters) in &backends {
+        for (result, count) in RESULTS.into_iter().zip(counters.attempts()) {
+            family.add(&[("backend", backend), ("result", result)], count);
         }
+    }
+    let help = "From the choice of a backend to the first byte of its response.";
+    let name = "backend_time_to_first_byte_seconds";
+    let mut family = text.family(name, MetricType::Histogram, help);
+    for (backend, counters) in &backends {
+        add_used(&mut family, &[("backend", backend)], &counters.first_byte);
     }
 }

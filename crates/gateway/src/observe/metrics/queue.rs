@@ -82,8 +82,10 @@ fn write_state(text: &mut MetricsText, snapshot: &Snapshot) {
     let help = "The limit of waiting requests.";
     text.family("queue_capacity", MetricType::Gauge, help).add(&[], snapshot.capacity);
     let help = "The age of the oldest waiting request.";
-    let oldest = snapshot.oldest.unwrap_or_default().secs_f64();
-    text.family("queue_oldest_seconds", MetricType::Gauge, help).add(&[], oldest);
+    let mut oldest = text.family("queue_oldest_seconds", MetricType::Gauge, help);
+    for (band, age) in BAND_NAMES.into_iter().zip(snapshot.oldest) {
+        oldest.add(&[("band", band)], age.secs_f64());
+    }
     let help = "Requests at a backend.";
     text.family("requests_in_flight", MetricType::Gauge, help).add(&[], snapshot.in_flight);
     let help = "The share of the queue that a new request of the band cannot use, from 0 to 1.";

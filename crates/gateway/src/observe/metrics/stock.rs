@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use flow::ModelId;
+
 use super::Targets;
 use super::live_requests::LiveCounts;
 use crate::gates::Fullness;
@@ -23,6 +25,12 @@ pub(super) fn write(
         levels.add(&[("model", model), ("target_model", target)], counts.stock);
     }
     write_bounds(text, snapshot, targets);
+    let help =
+        "Cost that backends complete in a second while requests wait, in the unit of queue.cost.";
+    let mut rates = text.family("drain_rate", MetricType::Gauge, help);
+    for (target, rate) in labelled(targets, &snapshot.drain_rates) {
+        rates.add(&[("target_model", target)], rate);
+    }
     let help = "How full the ready backends are; 1 is the watermark, or no ready backend.";
     text.family("saturation", MetricType::Gauge, help).add(&[], saturation(snapshot));
 }
@@ -34,13 +42,17 @@ pub(super) fn saturation(snapshot: &Snapshot) -> f64 {
     if places > 0.0 { used / places } else { 1.0 }
 }
 
+/// The values of models by label, without those of models that have no label of their own.
+fn labelled<'a, T: Copy>(targets: &'a Targets, values: &[(ModelId, T)]) -> BTreeMap<&'a str, T> {
+    let labelled = values.iter().filter_map(|&(model, value)| {
+        let target = targets.get(&model).filter(|target| ***target != *OTHER)?;
+        Some((&**target, value))
+    });
+    labelled.collect()
+}
+
 fn write_bounds(text: &mut MetricsText, snapshot: &Snapshot, targets: &Targets) {
-    let mut named: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
-    for (model, bounds) in &snapshot.model_bounds {
-        if let Some(target) = targets.get(model).filter(|target| ***target != *OTHER) {
-            named.insert(target, *bounds);
-        }
-    }
+    let named = labelled(targets, &snapshot.model_bounds);
     let families = [
         (
             "lower_bound",

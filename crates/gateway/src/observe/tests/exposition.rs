@@ -8,7 +8,7 @@ use flow::{BackendSupply, Controller, ModelId, Settings, Span, Time};
 use super::{named, parsed, refused, served, sum};
 use crate::backend::Attempt;
 use crate::observe::outcome::OUTCOMES;
-use crate::observe::{Observer, Record, RequestCounters};
+use crate::observe::{Observer, ProcessStatus, Record, RequestCounters};
 use crate::reply::Fault;
 
 /// The metrics that the source names, under their names here, with all labels and the type.
@@ -28,6 +28,8 @@ const NAMED: &[(&str, &[&str], &str)] = &[
     ("tidegate_active_flows", &[], "gauge"),
     ("tidegate_preemptions_total", &["band"], "counter"),
     ("nexus_queue_depth", &[], "gauge"),
+    ("tidegate_queue_oldest_seconds", &["band"], "gauge"),
+    ("tidegate_backend_time_to_first_byte_seconds", &["backend"], "histogram"),
 ];
 
 /// A gateway with a history: every outcome, names that need escaping, two backends.
@@ -53,13 +55,15 @@ fn eventful() -> String {
     observer.ended(&refused("llama", "flow_full", 503), &RequestCounters::default());
     observer
         .ended(&refused("nobody knows me", "model_not_found", 404), &RequestCounters::default());
-    observer.attempt("gpu-a", Attempt::Answered, &mut RequestCounters::default());
+    let mut counters = RequestCounters::default();
+    observer.attempt("gpu-a", Attempt::Answered, &mut counters);
+    counters.backend.iter().for_each(|backend| backend.ended(&served("chat", "llama")));
     observer.attempt("gpu \"b\"", Attempt::Full(None), &mut RequestCounters::default());
     let mut core = Controller::new(Settings::default());
     let backends = [0, 1].map(|id| BackendSupply::new(flow::BackendId(id), vec![ModelId(id)]));
     core.supply(&backends, Time::ZERO);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    observer.metrics(&snapshot, &named, crate::places::PlacesUsage::default())
+    observer.metrics(&snapshot, &named, &ProcessStatus::default())
 }
 
 #[test]
@@ -177,8 +181,7 @@ fn a_gateway_that_has_seen_nothing_writes_a_text_that_can_be_read() {
     let mut core = Controller::new(Settings::default());
     let named = named(&[], &[]);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    let samples =
-        parsed(&observer.metrics(&snapshot, &named, crate::places::PlacesUsage::default()));
+    let samples = parsed(&observer.metrics(&snapshot, &named, &ProcessStatus::default()));
     assert_eq!(samples["nexus_queue_depth"], 0.0);
     assert_eq!(samples["tidegate_queue_saturation{band=\"normal\"}"], 0.0);
     assert_eq!(samples["tidegate_headroom_requests{band=\"normal\"}"], 1000.0);

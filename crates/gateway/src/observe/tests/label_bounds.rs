@@ -4,13 +4,13 @@ use flow::{BackendId, BackendSupply, Controller, ModelId, Settings, Time};
 
 use super::{named, parsed, served, sum};
 use crate::backend::Attempt;
-use crate::observe::{Observer, RequestCounters};
+use crate::observe::{Observer, ProcessStatus, RequestCounters};
 
 fn series(observer: &Observer, models: &[&str]) -> std::collections::BTreeMap<String, f64> {
     let mut core = Controller::new(Settings::default());
     let named = named(&[], models);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    parsed(&observer.metrics(&snapshot, &named, crate::places::PlacesUsage::default()))
+    parsed(&observer.metrics(&snapshot, &named, &ProcessStatus::default()))
 }
 
 #[test]
@@ -98,8 +98,7 @@ fn backends_beyond_the_bound_are_summed_up() {
     core.supply(&(0..1200).map(supply).collect::<Vec<_>>(), Time::ZERO);
     let named = named(&listed, &["llama"]);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    let samples =
-        parsed(&observer.metrics(&snapshot, &named, crate::places::PlacesUsage::default()));
+    let samples = parsed(&observer.metrics(&snapshot, &named, &ProcessStatus::default()));
     let failed = ["result=\"failed\""];
     assert_eq!(sum(&samples, "tidegate_backend_attempts_total", &failed), 1200.0);
     assert_eq!(sum(&samples, "tidegate_backend_ready", &[]), 1200.0);
@@ -107,4 +106,36 @@ fn backends_beyond_the_bound_are_summed_up() {
     assert!(count("tidegate_backend_ready{") <= 1001);
     assert!(count("tidegate_backend_in_flight{") <= 4 * 1001);
     assert!(count("tidegate_backend_attempts_total{") <= 4 * 1001);
+}
+
+/// A fleet whose members change names keeps the series of the present ones only.
+#[test]
+fn m03_the_series_of_a_backend_go_with_it() {
+    let observer = Observer::default();
+    let scrape = |present: &[&str]| {
+        let mut core = Controller::new(Settings::default());
+        let named = named(present, &["llama"]);
+        let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
+        parsed(&observer.metrics(&snapshot, &named, &ProcessStatus::default()))
+    };
+    let serve = |backend: &str| {
+        let mut counters = RequestCounters::default();
+        observer.attempt(backend, Attempt::Answered, &mut counters);
+        observer.ended(&served("llama", "llama"), &counters);
+    };
+    for number in 0..1100 {
+        let pod = format!("pod-{number}");
+        serve(&pod);
+        let samples = scrape(&[pod.as_str()]);
+        let of_backends = samples.keys().filter(|series| series.contains("backend=\""));
+        assert!(of_backends.clone().all(|series| series.contains(&pod)), "{of_backends:?}");
+        let count =
+            format!("tidegate_backend_time_to_first_byte_seconds_count{{backend=\"{pod}\"}}");
+        assert_eq!(samples[&count], 1.0, "{pod}");
+    }
+    // One that was away for a scrape goes on counting.
+    serve("pod-1099");
+    scrape(&[]);
+    let samples = scrape(&["pod-1099"]);
+    assert_eq!(sum(&samples, "tidegate_backend_attempts_total", &["answered"]), 2.0);
 }
