@@ -17,25 +17,26 @@ mod download;
 mod faults;
 mod file_store;
 pub mod input;
-mod multipart;
 mod objects;
 mod reconcile;
 mod result_writer;
 #[cfg(test)]
 mod tests;
 mod upload;
+mod upload_slots;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use store::ledger::{Added, File, Ledger, Removed};
 use store::{SqliteStore, StoreError};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
-pub(crate) use self::api::BatchResponse;
+pub(crate) use self::api::{BatchResponse, Sent};
 pub(crate) use self::download::Download;
 use self::file_store::{Draft, FileStore, Reservation};
 pub(crate) use self::upload::Upload;
+use self::upload_slots::UploadSlots;
 use crate::config::settings::dispatch;
 use crate::reply::Fault;
 use crate::task;
@@ -43,8 +44,6 @@ use crate::task;
 /// The purpose of input files and of output files.
 const PURPOSE: &str = "batch";
 const OUTPUT_PURPOSE: &str = "batch_output";
-/// The most uploads at once.
-const UPLOADS_MAX: usize = 16;
 
 /// The Batch API.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ pub(crate) struct Batches {
     settings: dispatch::Batch,
     ledger: Ledger,
     files: Arc<FileStore>,
-    uploads: Arc<Semaphore>,
+    uploads: Arc<UploadSlots>,
     /// Notified when a batch needs a step.
     changed: Notify,
 }
@@ -79,7 +78,7 @@ impl Batches {
             settings: settings.clone(),
             ledger,
             files,
-            uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
+            uploads: Arc::default(),
             changed: Notify::new(),
         }))
     }
@@ -93,13 +92,16 @@ impl Batches {
     ) -> Result<File, Fault> {
         let kept = task::blocking(move || draft.keep()).await.map_err(|_| Fault::Internal)?;
         kept.map_err(|error| faults::disk(&error))?;
-        let fault = match self.ledger.add_file(file.clone()).await {
+        let added = self.ledger.add_file(file.clone(), self.settings.files_limit).await;
+        let fault = match added {
             Ok(Added::Kept) => {
                 reservation.keep();
                 tracing::info!(id = file.id, bytes = file.bytes, "file uploaded");
                 return Ok(file);
             }
-            Ok(_) => Fault::StorageFull("There are too many files: delete some.".into()),
+            Ok(_) => Fault::StorageFull(
+                "There are too many files, or too large ones: delete some.".into(),
+            ),
             Err(error) => faults::ledger(&error),
         };
         self.unlink(file.id).await;

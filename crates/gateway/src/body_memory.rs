@@ -1,4 +1,4 @@
-//! The memory of request bodies, bounded for all requests together.
+//! The memory of bodies, bounded for all requests together.
 //!
 //! Each body has a limit of its own, but a thousand bodies at that limit would not fit into memory.
 
@@ -46,6 +46,18 @@ impl Reservation {
             .map_err(|_| Fault::Overloaded)?;
         self.bytes += bytes;
         Ok(())
+    }
+
+    /// The bytes that it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives back up to so many bytes.
+    pub(crate) fn less(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.memory.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes -= bytes;
     }
 }
 

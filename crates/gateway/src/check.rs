@@ -1,22 +1,40 @@
-//! `tidegate check`: a configuration, and the folder and the file that it names.
+//! `tidegate check`: a configuration, and the folder and the files that it names.
 //!
 //! Only this command looks at them: a start finds it out by itself, and a reload must not fail
 //! because of a disk. The folder is tried as a start would use it, and nothing of that is left
-//! behind. The endpoints file is read as a start would read it.
+//! behind. The files are read as a start would read them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use rustls_pki_types::CertificateDer;
 
 use crate::backend;
+use crate::clock::since_epoch;
 use crate::config::sections::server_address;
 use crate::config::{self, Config, ConfigError, Source, Values};
 use crate::schema::{Finding, Report};
+use crate::tls::{self, Certificate, ServerCertificates};
+use crate::tls_listener;
 
 /// Reads and checks a configuration, and whether this machine has what it needs.
 pub fn check(source: &Source) -> Result<Config, ConfigError> {
     config::load_with(source, paths)
+}
+
+/// A line about each certificate of this server: its names, and until when it is valid.
+pub fn certificates(config: &Config) -> Vec<String> {
+    let Some(tls) = &config.server.tls else { return Vec::new() };
+    let Ok(read) = ServerCertificates::read(tls_listener::files(tls)) else { return Vec::new() };
+    let loaded = read.loaded();
+    let line = |(file, certificate): &(PathBuf, Certificate)| {
+        let names = certificate.names.join(", ");
+        let names = if names.is_empty() { "no name".to_owned() } else { names };
+        format!("{}: {names}, valid until {}", file.display(), certificate.last_day())
+    };
+    loaded.shown.iter().map(line).collect()
 }
 
 /// Adds notices about the paths; a folder that cannot be used is a problem.
@@ -26,12 +44,62 @@ fn paths(config: &Config, report: &Report) {
             report.add_notice(finding(&config.values, "discovery.endpoints_file", &what));
         }
     }
+    backend_roots(config, report);
+    server_certificates(config, report);
     if let Some(folder) = &config.batch.folder
         && let Err(why) = try_folder(folder)
     {
         let what = format!("is {}, which {why}", folder.display());
         report.add_problem(finding(&config.values, "batch.folder", &what));
     }
+}
+
+/// Reads the root certificates for TLS to backends.
+fn backend_roots(config: &Config, report: &Report) {
+    for (at, backend) in config.fleet.backends.iter().enumerate() {
+        let Some(file) = &backend.ca_file else { continue };
+        let key = format!("backends[{at}].ca_file");
+        let notices = match tls::certificates(file) {
+            Ok(roots) => expired(&roots),
+            Err(error) => {
+                report.add_problem(finding(&config.values, &key, &format!("is {error}")));
+                continue;
+            }
+        };
+        for what in notices {
+            report.add_notice(finding(&config.values, &key, &what));
+        }
+    }
+}
+
+/// Reads the certificates of this server and their keys.
+fn server_certificates(config: &Config, report: &Report) {
+    let Some(tls) = &config.server.tls else { return };
+    let read = match ServerCertificates::read(tls_listener::files(tls)) {
+        Ok(read) => read,
+        Err(error) => {
+            let what = format!("cannot be used: {error}");
+            return report.add_problem(finding(&config.values, "server.tls", &what));
+        }
+    };
+    for (file, certificate) in &read.loaded().shown {
+        let Some(what) = tls_listener::expiry(certificate) else { continue };
+        let what = format!("is {}, which {what}", file.display());
+        report.add_notice(finding(&config.values, "server.tls.cert_file", &what));
+    }
+}
+
+/// What is to be said about root certificates that no server's certificate can be based on now.
+fn expired(roots: &[CertificateDer<'_>]) -> Vec<String> {
+    let now = i64::try_from(since_epoch().as_secs()).unwrap_or(i64::MAX);
+    let read = roots.iter().filter_map(|der| Certificate::read(der));
+    let expired = read.filter(|root| root.not_after < now);
+    expired
+        .map(|root| {
+            let name = root.common_name.unwrap_or_else(|| "without a name".into());
+            format!("has a root certificate that has expired: {name}")
+        })
+        .collect()
 }
 
 /// What is to be said about an endpoints file. A start logs it and goes on.

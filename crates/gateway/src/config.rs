@@ -16,6 +16,7 @@ mod outcome;
 mod overrides;
 pub mod reload;
 mod resolve;
+mod secrets;
 pub(crate) mod sections;
 pub mod settings;
 mod summary;
@@ -92,7 +93,7 @@ const DEFAULT_FILES: [&str; 3] = ["tidegate.toml", "tidegate.yaml", "tidegate.ym
 /// Reads and checks the configuration.
 pub fn load(source: &Source) -> Result<Config, ConfigError> {
     let text = read(source)?;
-    resolve(source, &text)
+    resolve(source, &text).and_then(|config| with_secrets(source, config))
 }
 
 /// The same, with a check that adds to the report.
@@ -102,7 +103,8 @@ pub(crate) fn load_with(
 ) -> Result<Config, ConfigError> {
     let text = read(source)?;
     let (table, report) = tree(source, &text, format(source)?);
-    let config = resolve::resolve(table, source, &report);
+    let mut config = resolve::resolve(table, source, &report);
+    secrets::fill(&mut config, &report);
     check(&config, &report);
     Ok(Config { notices: report.finish()?, ..config })
 }
@@ -158,6 +160,14 @@ fn tree(source: &Source, text: &str, format: Format) -> (Table, Report) {
 fn resolve_table(source: &Source, table: Table, report: Report) -> Result<Config, ConfigError> {
     let mut config = resolve::resolve(table, source, &report);
     config.notices = report.finish()?;
+    Ok(config)
+}
+
+/// The configuration with the secrets that it names. A file that cannot be used is a problem.
+fn with_secrets(source: &Source, mut config: Config) -> Result<Config, ConfigError> {
+    let report = Report::new(source.file.clone());
+    secrets::fill(&mut config, &report);
+    config.notices.extend(report.finish()?);
     Ok(config)
 }
 

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use http::HeaderValue;
 use store::{ClaimRef, Store};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -61,6 +62,8 @@ struct ServedQueue {
     gates: GateSet,
     metrics: Arc<QueueMetrics>,
     health: TargetHealth,
+    /// The key for requests to this gateway; `None` for other targets.
+    own_key: Option<HeaderValue>,
 }
 
 /// The state of a queue for the status pages.
@@ -104,6 +107,8 @@ pub(crate) struct DispatcherParts {
     pub(crate) metrics: Arc<DispatchMetrics>,
     /// The target of queues that name none.
     pub(crate) own: Option<BaseUrl>,
+    /// The key for that target.
+    pub(crate) own_key: Option<HeaderValue>,
 }
 
 // === impl Dispatcher ===
@@ -111,13 +116,14 @@ pub(crate) struct DispatcherParts {
 impl Dispatcher {
     /// Makes a dispatcher; fails if a target or a gate is missing.
     pub(crate) fn new(parts: DispatcherParts) -> Result<Arc<Self>, DispatchError> {
-        let DispatcherParts { store, gates, settings, client, metrics, own } = parts;
+        let DispatcherParts { store, gates, settings, client, metrics, own, own_key } = parts;
         let served = |queue: &Queue| {
             let target = target(queue, own.as_ref())?;
             let gates = gates.named(&queue.gates)?;
             let metrics = metrics.of_queue(&queue.name);
             let health = TargetHealth::default();
-            Ok(ServedQueue { queue: queue.clone(), target, gates, metrics, health })
+            let own_key = own_key.clone().filter(|_| queue.target.is_none());
+            Ok(ServedQueue { queue: queue.clone(), target, gates, metrics, health, own_key })
         };
         let queues: Vec<ServedQueue> =
             settings.queues.iter().map(served).collect::<Result<_, DispatchError>>()?;

@@ -17,6 +17,7 @@ pub struct DispatchServer {
     running: Running,
     address: SocketAddr,
     queues: Vec<Queue>,
+    is_tls: bool,
 }
 
 // === impl DispatchServer ===
@@ -37,7 +38,9 @@ impl DispatchServer {
         let listeners = lifecycle::listen((config.dispatch.listen, "--listen"), 1)?;
         let address = lifecycle::address(&listeners)?;
         let queues = config.dispatch.queues.clone();
-        let mut running = Running::begin(config, None, vec![address])?;
+        let tls = lifecycle::open_tls(config.server.tls.as_ref())?;
+        let is_tls = tls.is_some();
+        let mut running = Running::begin(config, None, (vec![address], tls.clone()))?;
         let opened = durable_queues::open(&running.state, None)
             .and_then(|durable_queues| durable_queues.ok_or(StartError::NothingToDispatch));
         let (durable_queues, thread) = match opened {
@@ -46,14 +49,19 @@ impl DispatchServer {
         };
         running.add(thread);
         for listener in listeners {
-            running.add(serve::pages(&running.state, listener, &durable_queues)?);
+            running.add(serve::pages(&running.state, listener, &durable_queues, tls.clone())?);
         }
-        Ok(Self { running, address, queues })
+        Ok(Self { running, address, queues, is_tls })
     }
 
     /// The address of its status pages.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The scheme of the URLs of its pages.
+    pub fn scheme(&self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
     }
 
     /// Its queues, with their targets.

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use flow::Time;
 use flow::start_limiter::StartLoad;
+use http::HeaderValue;
 use store::Store;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -29,6 +30,7 @@ use self::redis_queues::RedisQueues;
 use crate::batch_api::Batches;
 use crate::config::Config;
 use crate::config::settings::dispatch::{Dispatch, Queue};
+use crate::diagnosis::situation::BatchWork;
 use crate::dispatch::{DispatchError, Dispatcher, DispatcherParts};
 use crate::gates::{Fullness, GateContext, Gates, LocalScheduler, start_load};
 use crate::lifecycle::{self, StartError};
@@ -36,6 +38,7 @@ use crate::observe::dispatch::DispatchMetrics;
 use crate::reply::Fault;
 use crate::state::State;
 use crate::task;
+use crate::tls_listener::TlsListener;
 use crate::upstream::client::{BaseUrl, Client};
 
 /// The pause before a store is tried again, at first and at most.
@@ -58,16 +61,20 @@ struct DispatchContext {
     client: Arc<Client>,
     metrics: Arc<DispatchMetrics>,
     own: Option<BaseUrl>,
+    own_key: Option<HeaderValue>,
 }
 
 /// A runtime and its thread.
 pub(crate) type Opened = (Arc<DurableQueues>, JoinHandle<()>);
 
+/// The listener of a gateway in this process, with TLS if it has it.
+pub(crate) type OwnListener = (SocketAddr, Option<Arc<TlsListener>>);
+
 /// Opens the configured stores and starts to send; `None` if no store is configured. `own` is the
 /// target of queues that name none.
 pub(crate) fn open(
     state: &Arc<State>,
-    own: Option<SocketAddr>,
+    own: Option<OwnListener>,
 ) -> Result<Option<Opened>, StartError> {
     let config = state.config.load_full();
     if config.batch.folder.is_none() && config.dispatch.redis.is_none() {
@@ -77,6 +84,8 @@ pub(crate) fn open(
     let durable_queues =
         runtime.block_on(DurableQueues::open(state, &config, own)).map_err(unfit)?;
     let durable_queues = Arc::new(durable_queues);
+    // There is one runtime in a process, so the cell is empty.
+    let _ = state.batch_work.set(Arc::clone(&durable_queues) as Arc<dyn BatchWork>);
     let (ours, state) = (Arc::clone(&durable_queues), Arc::clone(state));
     let thread = lifecycle::spawn("tidegate-batch", move || ours.run(&runtime, &state))?;
     Ok(Some((durable_queues, thread)))
@@ -88,7 +97,7 @@ impl DurableQueues {
     async fn open(
         state: &Arc<State>,
         config: &Config,
-        own: Option<SocketAddr>,
+        own: Option<OwnListener>,
     ) -> Result<Self, DurableQueuesError> {
         if let Some(queue) = config.dispatch.queues.iter().find(|queue| queue.target.is_none())
             && own.is_none()
@@ -171,16 +180,24 @@ impl DispatchContext {
     fn new(
         state: &Arc<State>,
         settings: &Dispatch,
-        own: Option<SocketAddr>,
+        own: Option<OwnListener>,
     ) -> Result<Arc<Self>, DurableQueuesError> {
         let client = Arc::new(Client::default());
         let local = own.is_some().then(|| Arc::clone(state) as Arc<dyn LocalScheduler>);
         let gates = GateContext { local, clock: state.clock, client: Arc::clone(&client) };
         let gates = Gates::new(&settings.gates, &gates)?;
-        let own = own.map(|address| BaseUrl::parse(&format!("http://{}", reachable(address))));
+        let own = own.map(|(address, tls)| {
+            let certificates = tls.as_ref().map(|tls| tls.certificates());
+            BaseUrl::own(reachable(address), certificates)
+        });
         let own = own.transpose().map_err(DurableQueuesError::OwnAddress)?;
         let (settings, metrics) = (settings.clone(), Arc::clone(&state.observer.dispatch));
-        Ok(Arc::new(Self { gates, settings, client, metrics, own }))
+        let own_key = state.own_key.as_ref().and_then(|key| HeaderValue::from_str(key.text()).ok());
+        let own_key = own_key.map(|mut key| {
+            key.set_sensitive(true);
+            key
+        });
+        Ok(Arc::new(Self { gates, settings, client, metrics, own, own_key }))
     }
 
     /// A dispatcher of the queues that `is_ours` selects.
@@ -198,6 +215,7 @@ impl DispatchContext {
             client: Arc::clone(&self.client),
             metrics: Arc::clone(&self.metrics),
             own: self.own.clone(),
+            own_key: self.own_key.clone(),
         })
     }
 }

@@ -25,12 +25,15 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::backend::{Endpoint, EndpointError};
+use crate::config::settings::{Epp, EppTls};
 use crate::config::{Config, Source};
 use crate::lifecycle::{self, Running, StartError};
 use crate::state::State;
+use crate::tls_listener::TlsListener;
 use crate::{listener, serve};
 use grpc::{Code, Reply, Status};
 
@@ -44,6 +47,8 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 const FRAME_MAX: u32 = 256 << 10;
 /// When many clients leave at once, Envoy resets many streams. That is no attack.
 const RESETS_MAX: usize = 100_000;
+/// The first byte of every TLS connection.
+const TLS_HANDSHAKE: u8 = 0x16;
 /// The length of the preface of HTTP/2.
 const PREFACE: usize = 24;
 const PREFACE_PAUSE: Duration = Duration::from_millis(20);
@@ -83,9 +88,14 @@ impl Picker {
         let (address, health_address) = (address?, health_address?);
         let metrics_address = metrics_address?;
         let addresses = vec![address, health_address, metrics_address];
-        let mut running = Running::begin(config, source, addresses)?;
-        for listener in listeners.into_iter().chain(health) {
-            running.add(start(Arc::clone(&running.state), listener)?);
+        let tls = open_tls(&epp)?;
+        let mut running = Running::begin(config, source, (addresses, tls.clone()))?;
+        let required = epp.tls == EppTls::Required;
+        for listener in listeners {
+            running.add(start(&running.state, listener, (tls.clone(), required))?);
+        }
+        for listener in health {
+            running.add(start(&running.state, listener, (tls.clone(), false))?);
         }
         for listener in metrics {
             running.add(serve::visibility(&running.state, listener)?);
@@ -139,29 +149,71 @@ fn check(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts a thread that serves gRPC on a listener, and ends when the process has ended.
-fn start(state: Arc<State>, listener: TcpListener) -> Result<JoinHandle<()>, StartError> {
-    let served = Arc::clone(&state);
-    listener::start("tidegate-epp", state, listener, move || {
-        move |stream| take_calls(Arc::clone(&served), stream)
+/// The certificate for Envoy, unless it is to speak no TLS.
+fn open_tls(epp: &Epp) -> Result<Option<Arc<TlsListener>>, StartError> {
+    if epp.tls == EppTls::Off {
+        return Ok(None);
+    }
+    let opened = TlsListener::open_grpc(epp.cert_path.as_deref());
+    opened.map(Some).map_err(|error| StartError::Unfit(format!("epp.cert_path: {error}").into()))
+}
+
+/// Starts a thread that serves gRPC on a listener, and ends when the process has ended. A caller
+/// may speak TLS if there is a certificate, and must if it is required.
+fn start(
+    state: &Arc<State>,
+    listener: TcpListener,
+    (tls, required): (Option<Arc<TlsListener>>, bool),
+) -> Result<JoinHandle<()>, StartError> {
+    let served = Arc::clone(state);
+    listener::start("tidegate-epp", Arc::clone(state), listener, move || {
+        move |stream| take_calls(Arc::clone(&served), stream, (tls.clone(), required))
     })
 }
 
 /// Serves the calls of one connection to its end.
-async fn take_calls(state: Arc<State>, stream: TcpStream) {
+async fn take_calls(
+    state: Arc<State>,
+    stream: TcpStream,
+    (tls, required): (Option<Arc<TlsListener>>, bool),
+) {
     let (most, patience) = {
         let server = &state.config.load().server;
         (server.connections_max, server.header_timeout)
     };
     // Envoy copes with a connection that is closed at once.
     let Some(_place) = state.connections.join(most) else { return };
-    if !matches!(tokio::time::timeout(patience, preface_received(&stream)).await, Ok(true)) {
-        return;
+    let received = tokio::time::timeout(patience, preface_received(&stream)).await;
+    let Ok(Some(first)) = received else { return };
+    match (tls, first) {
+        (Some(tls), TLS_HANDSHAKE) => {
+            let mut stream = match Box::pin(tls.accept(stream)).await {
+                Ok(stream) => stream,
+                Err(error) => return tracing::debug!(%error, "no TLS handshake"),
+            };
+            // The preface of HTTP/2 must follow in time.
+            let received = tokio::time::timeout(patience, stream.fill_buf()).await;
+            if matches!(received, Ok(Ok([_, ..]))) {
+                take_calls_on(&state, stream).await;
+            }
+        }
+        // A caller that must speak TLS and does not is closed at once.
+        _ if required => {}
+        _ => {
+            // Messages are small, and the next must not wait for the one before.
+            let _ = stream.set_nodelay(true);
+            take_calls_on(&state, stream).await;
+        }
     }
-    // Messages are small, and the next must not wait for the one before.
-    let _ = stream.set_nodelay(true);
+}
+
+/// Serves the calls of one connection to its end.
+async fn take_calls_on(
+    state: &Arc<State>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) {
     let service = service_fn(|request| {
-        let response = answer(&state, request);
+        let response = answer(state, request);
         async move { Ok::<_, Infallible>(response) }
     });
     let connection = builder().serve_connection(TokioIo::new(stream), service);
@@ -175,14 +227,15 @@ async fn take_calls(state: Arc<State>, stream: TcpStream) {
     let _ = connection.await;
 }
 
-/// Waits until a caller has sent as many bytes as the preface of HTTP/2 has. hyper checks them;
-/// from then on its pings notice a silent caller.
-async fn preface_received(stream: &TcpStream) -> bool {
+/// Waits until a caller has sent as many bytes as the preface of HTTP/2 has, which is less than any
+/// handshake of TLS has. Returns the first byte. hyper checks the preface; from then on its pings
+/// notice a silent caller.
+async fn preface_received(stream: &TcpStream) -> Option<u8> {
     let mut preface = [0; PREFACE];
     loop {
         match stream.peek(&mut preface).await {
-            Ok(0) | Err(_) => return false,
-            Ok(PREFACE) => return true,
+            Ok(0) | Err(_) => return None,
+            Ok(PREFACE) => return preface.first().copied(),
             // Half a preface is rare, and stays readable, so only a timer can wait for the rest.
             Ok(_) => tokio::time::sleep(PREFACE_PAUSE).await,
         }

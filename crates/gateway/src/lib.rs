@@ -5,26 +5,34 @@
 //! the `scheduler`, which holds the core, `proxy` forwards it over `upstream` and returns the
 //! response, `reply` builds all other responses, and `observe` counts and logs it. `backend`
 //! watches the model servers, `config` reads the configuration, `admin` serves the status pages,
+//! `diagnosis` says what is wrong,
 //! and `dbus` publishes the same values on D-Bus.
 //!
 //! There are three entry points: `serve` is the HTTP gateway, `epp` the endpoint picker for Envoy,
 //! and `dispatch_server` a stand-alone dispatcher.
 
 mod admin;
+pub mod api_keys;
 mod backend;
 mod band_alias;
 pub mod batch_api;
 mod body_memory;
+mod calendar;
 mod check;
 mod clock;
 pub mod config;
 mod connections;
 #[cfg(feature = "dbus")]
 mod dbus;
+mod diagnosis;
 mod dispatch;
 mod dispatch_server;
 mod durable_queues;
 mod epp;
+mod file_watch;
+#[cfg(test)]
+#[path = "../../../tests/support/fuzz.rs"]
+mod fuzz;
 mod gates;
 mod hop_by_hop;
 mod ingress;
@@ -33,8 +41,12 @@ mod large_bodies;
 mod lazy_timer;
 mod lifecycle;
 mod listener;
+mod local_servers;
+mod multipart;
 mod observe;
+mod output_history;
 mod places;
+mod plain_file;
 mod prometheus_parser;
 mod proxy;
 mod reply;
@@ -45,12 +57,18 @@ mod serve;
 mod socket;
 mod state;
 mod task;
+mod tenants;
+mod tls;
+mod tls_listener;
+mod trace_export;
 mod upstream;
+mod usage;
 
-pub use check::check;
+pub use check::{certificates, check};
 pub use dispatch_server::DispatchServer;
 pub use epp::Picker;
 pub use lifecycle::StartError;
+pub use local_servers::{LOCAL_PORTS, LocalServer, local_servers};
 pub use observe::log;
 pub use serve::Gateway;
 pub use upstream::client;

@@ -8,16 +8,25 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::admin;
 use crate::backend::GatewayIdentity;
+use crate::clock;
+use crate::config::settings::ServerTls;
 use crate::config::{self, Config, ConfigError, Source};
 #[cfg(feature = "dbus")]
 use crate::dbus;
 use crate::observe;
 use crate::state::State;
 use crate::task;
+use crate::tls_listener::TlsListener;
+use crate::trace_export;
+use crate::usage::Accounts;
 
 /// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
+
+/// How long the end of the process waits until the last traces are sent.
+const LAST_TRACES: Duration = Duration::from_secs(2);
 
 /// A running gateway, picker or dispatcher. Dropping it does not end it.
 #[derive(Debug)]
@@ -45,16 +54,17 @@ pub enum StartError {
 
 impl Running {
     /// Starts the background threads. `addresses` are the process's own, by which it recognises
-    /// itself among the backends.
+    /// itself among the backends. The certificates of `tls` are read again when they change.
     pub(crate) fn begin(
         config: Config,
         source: Option<Source>,
-        addresses: Vec<SocketAddr>,
+        (addresses, tls): (Vec<SocketAddr>, Option<Arc<TlsListener>>),
     ) -> Result<Self, StartError> {
         let state = State::new(config);
+        open_accounts(&state)?;
         let watched = Arc::clone(&state);
         let identity = GatewayIdentity { addresses, instance: state.standing().instance.into() };
-        let watch = spawn("tidegate-watch", move || watch_over(watched, source, identity))?;
+        let watch = spawn("tidegate-watch", move || watch_over((watched, tls), source, identity))?;
         let mut threads = vec![watch];
         threads.extend(show_on_bus(&state)?);
         Ok(Self { state, threads })
@@ -130,6 +140,14 @@ pub(crate) fn prepare(config: &Config) {
     }
 }
 
+/// Reads the certificates of a listener, if it has TLS.
+pub(crate) fn open_tls(
+    settings: Option<&ServerTls>,
+) -> Result<Option<Arc<TlsListener>>, StartError> {
+    let opened = settings.map(TlsListener::open).transpose();
+    opened.map_err(|error| StartError::Unfit(format!("server.tls: {error}").into()))
+}
+
 pub(crate) fn spawn(
     name: &str,
     work: impl FnOnce() + Send + 'static,
@@ -172,7 +190,11 @@ fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
 }
 
 /// Runs the background tasks until the process has ended.
-fn watch_over(state: Arc<State>, source: Option<Source>, identity: GatewayIdentity) {
+fn watch_over(
+    (state, tls): (Arc<State>, Option<Arc<TlsListener>>),
+    source: Option<Source>,
+    identity: GatewayIdentity,
+) {
     let runtime = match task::runtime() {
         Ok(runtime) => runtime,
         Err(error) => return tracing::error!(%error, "the background tasks did not start"),
@@ -182,14 +204,43 @@ fn watch_over(state: Arc<State>, source: Option<Source>, identity: GatewayIdenti
         task::spawn(async move { scheduler.keep_time().await });
         task::spawn(Arc::clone(&state.fleet).watch(identity));
         task::spawn(Arc::clone(&state).learn_names());
+        task::spawn(admin::status::watch(Arc::clone(&state)));
+        if let Some(tls) = tls {
+            task::spawn(tls.watch());
+        }
         if let Some(source) = source {
             task::spawn(Arc::clone(&state).reload(source));
         }
+        let accounts = state.observer.accounts().cloned();
+        if let Some(accounts) = &accounts {
+            task::spawn(Arc::clone(accounts).keep());
+        }
+        let tracer = state.observer.tracer();
+        let traces = tracer.map(|tracer| task::detached(trace_export::run(Arc::clone(tracer))));
         let left = state.ended().await;
+        if let (Some(tracer), Some(traces)) = (tracer, traces) {
+            tracer.close();
+            // A receiver that is down must not delay the end.
+            let _ = tokio::time::timeout(LAST_TRACES, traces).await;
+        }
+        if let Some(accounts) = accounts {
+            accounts.write_last();
+        }
         if left > 0 {
             tracing::warn!(connections = left, "cut off at the end of the grace period");
         }
     });
+}
+
+/// Opens the file of accounts, where one is configured, and restores the quotas from it.
+fn open_accounts(state: &State) -> Result<(), StartError> {
+    let Some(file) = state.config.load().usage_file.clone() else { return Ok(()) };
+    let unfit = |error: store::StoreError| StartError::Unfit(error.into());
+    let accounts = Accounts::open(&file).map_err(unfit)?;
+    let now = clock::since_epoch();
+    state.tenants.restore(&accounts.tokens(now).map_err(unfit)?, now.as_secs());
+    state.observer.account_to(accounts);
+    Ok(())
 }
 
 /// Starts the thread that serves the queue and the backends on D-Bus, where that is configured. It

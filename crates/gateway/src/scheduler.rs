@@ -32,6 +32,9 @@ pub(crate) struct Scheduler {
     inner: Mutex<Inner>,
     /// Wakes the timekeeper when the next deadline is earlier than the one it sleeps for.
     wake: Notify,
+    /// Outcomes that a test holds back, to deliver them between other calls.
+    #[cfg(test)]
+    held: Mutex<Option<std::collections::VecDeque<Delivery>>>,
 }
 
 #[derive(Debug)]
@@ -72,7 +75,13 @@ impl Scheduler {
     pub(crate) fn new(settings: Settings, clock: Clock) -> Self {
         let controller = Controller::new(settings);
         let inner = Inner { controller, waiting: HashMap::new(), wakes_at: None };
-        Self { clock, inner: Mutex::new(inner), wake: Notify::new() }
+        Self {
+            clock,
+            inner: Mutex::new(inner),
+            wake: Notify::new(),
+            #[cfg(test)]
+            held: Mutex::default(),
+        }
     }
 
     /// Runs `act` on the controller. Requests that it grants or evicts are woken.
@@ -142,12 +151,16 @@ impl Scheduler {
         if earlier {
             self.wake.notify_one();
         }
-        for (waiter, outcome) in deliveries {
-            // A request that was dropped meanwhile is cancelled by its permit.
-            let _ = waiter.send(outcome);
-        }
+        #[cfg(test)]
+        let deliveries = self.hold(deliveries);
+        deliveries.into_iter().for_each(deliver);
         answer
     }
+}
+
+/// Wakes a waiting request. A request that was dropped meanwhile is cancelled by its permit.
+fn deliver((waiter, outcome): Delivery) {
+    let _ = waiter.send(outcome);
 }
 
 // === impl Inner ===
@@ -157,6 +170,7 @@ impl Inner {
         let flow = self.controller.flow(&intent.flow, intent.class);
         let workload = intent.workload.given().unwrap_or_default();
         let id = self.controller.workload(workload, now);
+        let prefers = &intent.preferences;
         Ask {
             band: intent.band,
             cost: intent.cost,
@@ -165,12 +179,12 @@ impl Inner {
             streamed: intent.streamed,
             workload: Workload { id, criticality: intent.criticality },
             ttl: intent.ttl,
-            deadline: intent.deadline.map(|deadline| arrived.after(deadline)),
-            objective: intent.slo_ttft,
-            latency_max: intent.latency_max,
-            latency_critical: intent.latency_critical,
-            power_max: intent.power_max,
-            power_efficient: intent.power_efficient,
+            deadline: prefers.deadline.map(|deadline| arrived.after(deadline)),
+            objective: prefers.slo_ttft,
+            latency_max: prefers.latency_max,
+            latency_critical: prefers.latency_critical,
+            power_max: prefers.power_max,
+            power_efficient: prefers.power_efficient,
             session: intent.session,
             flow_session: intent.flow_session,
             adapter: target.adapter,

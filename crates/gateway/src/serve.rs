@@ -4,10 +4,14 @@
 //! connections over them. One more thread keeps the time of the core, watches the backends and
 //! reloads the configuration.
 
+mod admin_access;
 mod batch_routes;
+mod client_stream;
 mod connection;
+mod dashboard;
 mod dispatch_pages;
 mod file_download;
+mod head_check;
 mod lazy_waker;
 mod local_api;
 mod models;
@@ -15,6 +19,9 @@ mod queue_status;
 mod request_body;
 mod response_writer;
 mod route;
+mod status_stream;
+mod unread_frames;
+mod usage_page;
 mod worker;
 
 use std::net::{SocketAddr, TcpListener};
@@ -28,6 +35,7 @@ use crate::durable_queues::{self, DurableQueues};
 use crate::lifecycle::{self, Running, StartError};
 use crate::reply::{Refused, error};
 use crate::state::State;
+use crate::tls_listener::TlsListener;
 
 /// A running gateway. Dropping it does not end it; [`Gateway::shut_down`] does.
 #[derive(Debug)]
@@ -35,6 +43,8 @@ pub struct Gateway {
     running: Running,
     address: SocketAddr,
     admin_address: Option<SocketAddr>,
+    /// Whether clients, and readers of the status pages, speak TLS.
+    is_tls: (bool, bool),
 }
 
 // === impl Gateway ===
@@ -56,24 +66,36 @@ impl Gateway {
             config.admin.listen.map(|at| lifecycle::listen((at, "admin.listen"), 1)).transpose()?;
         let admin_address = admin.as_deref().map(lifecycle::address).transpose()?;
         let addresses = [Some(address), admin_address].into_iter().flatten().collect();
-        let mut running = Running::begin(config, source, addresses)?;
-        let durable_queues = match durable_queues::open(&running.state, Some(address)) {
-            Ok(Some((durable_queues, thread))) => {
-                running.add(thread);
-                Some(durable_queues)
-            }
-            Ok(None) => None,
-            Err(error) => return Err(running.give_up(error)),
-        };
+        let tls = lifecycle::open_tls(config.server.tls.as_ref())?;
+        let admin_tls = tls.clone().filter(|_| config.admin.tls);
+        let is_tls = (tls.is_some(), admin_tls.is_some());
+        let mut running = Running::begin(config, source, (addresses, tls.clone()))?;
+        let durable_queues =
+            match durable_queues::open(&running.state, Some((address, tls.clone()))) {
+                Ok(Some((durable_queues, thread))) => {
+                    running.add(thread);
+                    Some(durable_queues)
+                }
+                Ok(None) => None,
+                Err(error) => return Err(running.give_up(error)),
+            };
+        if running.state.config.load().tenants.is_empty() {
+            tracing::info!("there are no tenants: the priorities that clients state are trusted");
+        }
         let doors = worker::Doors::api(admin.is_none());
         for listener in listeners {
-            running.add(worker::start(&running.state, listener, (doors, durable_queues.clone()))?);
+            let (queues, tls) = (durable_queues.clone(), tls.clone());
+            running.add(worker::start(&running.state, listener, (doors, queues, tls))?);
         }
         for listener in admin.into_iter().flatten() {
-            let doors = worker::Doors::admin();
-            running.add(worker::start(&running.state, listener, (doors, durable_queues.clone()))?);
+            let (doors, queues) = (worker::Doors::admin(), durable_queues.clone());
+            running.add(worker::start(
+                &running.state,
+                listener,
+                (doors, queues, admin_tls.clone()),
+            )?);
         }
-        Ok(Self { running, address, admin_address })
+        Ok(Self { running, address, admin_address, is_tls })
     }
 
     /// The address for clients.
@@ -84,6 +106,16 @@ impl Gateway {
     /// The address of the status pages, if it is another one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
+    }
+
+    /// The scheme of URLs for clients.
+    pub fn scheme(&self) -> &'static str {
+        if self.is_tls.0 { "https" } else { "http" }
+    }
+
+    /// The scheme of the URLs of the status pages at their own address.
+    pub fn admin_scheme(&self) -> &'static str {
+        if self.is_tls.1 { "https" } else { "http" }
     }
 
     /// The folder of the Batch API, if there is one.
@@ -113,7 +145,7 @@ pub(crate) fn visibility(
     state: &Arc<State>,
     listener: TcpListener,
 ) -> Result<JoinHandle<()>, StartError> {
-    worker::start(state, listener, (worker::Doors::admin(), None))
+    worker::start(state, listener, (worker::Doors::admin(), None, None))
 }
 
 /// Serves the Batch API and the status pages of a dispatcher, which proxies nothing.
@@ -121,8 +153,10 @@ pub(crate) fn pages(
     state: &Arc<State>,
     listener: TcpListener,
     durable_queues: &Arc<DurableQueues>,
+    tls: Option<Arc<TlsListener>>,
 ) -> Result<JoinHandle<()>, StartError> {
-    worker::start(state, listener, (worker::Doors::batch(), Some(Arc::clone(durable_queues))))
+    let queues = Some(Arc::clone(durable_queues));
+    worker::start(state, listener, (worker::Doors::batch(), queues, tls))
 }
 
 /// A refusal as bytes, for a connection without a request.

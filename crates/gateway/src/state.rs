@@ -1,23 +1,32 @@
 //! The shared state of the process: one value, made at the start.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use flow::Controller;
+use http::request::Parts;
 use tokio::sync::watch;
 
+use crate::api_keys::ApiKey;
 use crate::backend::Fleet;
 use crate::body_memory::BodyMemory;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::config::{Config, Source, reload::Reloads};
 use crate::connections::Connections;
-use crate::ingress;
+use crate::diagnosis::Trends;
+use crate::diagnosis::situation::BatchWork;
+use crate::ingress::{self, Caller, Proof};
 use crate::large_bodies::LargeBodies;
 use crate::observe::Observer;
+use crate::output_history::OutputHistory;
 use crate::places::Places;
+use crate::reply::Fault;
 use crate::scheduler::Scheduler;
-use crate::upstream::RetryBudget;
+use crate::tenants::TenantLimits;
+use crate::tls_listener::ClientCertificate;
+use crate::upstream::RetryBudgets;
 
 /// The shared state of the process.
 #[derive(Debug)]
@@ -28,12 +37,27 @@ pub(crate) struct State {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) observer: Arc<Observer>,
-    pub(crate) retries: RetryBudget,
+    pub(crate) retries: RetryBudgets,
     pub(crate) connections: Connections,
+    /// Those to the status pages at an address of their own.
+    pub(crate) page_connections: Connections,
     pub(crate) body_memory: Arc<BodyMemory>,
+    /// The memory of responses that clients have not read.
+    pub(crate) unread_memory: Arc<BodyMemory>,
     pub(crate) large_bodies: LargeBodies,
     pub(crate) hold_places: Places,
     pub(crate) read_places: Places,
+    pub(crate) tenants: TenantLimits,
+    /// What the status page remembers.
+    pub(crate) trends: Mutex<Trends>,
+    /// The last event for the viewers of the status, and their number.
+    pub(crate) status_feed: watch::Sender<Bytes>,
+    pub(crate) status_viewers: Places,
+    /// The dispatcher in this process, if it has one.
+    pub(crate) batch_work: OnceLock<Arc<dyn BatchWork>>,
+    pub(crate) outputs: OutputHistory,
+    /// The key of the own dispatcher, made anew at each start.
+    pub(crate) own_key: Option<ApiKey>,
     /// A name that no other process has.
     instance: String,
     phase: watch::Sender<Phase>,
@@ -66,22 +90,55 @@ impl State {
         let clock = Clock::start();
         let scheduler = Arc::new(Scheduler::new(config.flow.clone(), clock));
         let fleet = Fleet::new(&config.fleet, Arc::clone(&scheduler), clock);
-        let observer = Arc::new(Observer::new(&config.log, config.epp.llm_d_metrics));
+        let observer =
+            Arc::new(Observer::new(&config.log, config.epp.llm_d_metrics, config.traces.as_ref()));
+        let tenants = TenantLimits::default();
+        tenants.configure(&config.tenants);
+        let own_key = ApiKey::generate();
+        if let Err(error) = &own_key {
+            tracing::warn!(%error, "there are no random numbers: batch work has no key");
+        }
         Arc::new(Self {
             clock,
             config: ArcSwap::from_pointee(config),
             scheduler,
             fleet,
             observer,
-            retries: RetryBudget::default(),
+            retries: RetryBudgets::default(),
             connections: Connections::default(),
+            page_connections: Connections::default(),
             body_memory: Arc::default(),
+            unread_memory: Arc::default(),
             large_bodies: LargeBodies::new(),
             hold_places: Places::default(),
             read_places: Places::default(),
+            tenants,
+            trends: Mutex::default(),
+            status_feed: watch::Sender::default(),
+            status_viewers: Places::default(),
+            batch_work: OnceLock::new(),
+            outputs: OutputHistory::default(),
+            own_key: own_key.ok(),
             instance: ingress::headers::fresh_id(),
             phase: watch::Sender::new(Phase::Open),
         })
+    }
+
+    /// The tenant of a request, if there are tenants, by its key or by the certificate of its
+    /// client. Removes the key from the headers.
+    pub(crate) fn caller(
+        &self,
+        config: &Config,
+        parts: &mut Parts,
+    ) -> Result<Option<Caller>, Fault> {
+        if config.tenants.is_empty() {
+            return Ok(None);
+        }
+        let own = self.own_key.as_ref().map(ApiKey::digest);
+        let now = clock::since_epoch().as_secs();
+        let certificate = parts.extensions.get::<ClientCertificate>();
+        let certified = certificate.and_then(ClientCertificate::name);
+        ingress::caller(config, &mut parts.headers, Proof { own, certified, now })
     }
 
     /// Fails health checks for a time, so that load balancers go elsewhere before the shutdown.
@@ -98,6 +155,12 @@ impl State {
     pub(crate) fn close(&self) {
         self.phase.send_replace(Phase::Closing);
         self.scheduler.with(Controller::close);
+    }
+
+    /// Resolves when no connection is open.
+    async fn closed(&self) {
+        self.connections.none().await;
+        self.page_connections.none().await;
     }
 
     /// Cuts open connections.
@@ -130,11 +193,11 @@ impl State {
         self.closing().await;
         let grace = self.config.load().server.grace;
         tokio::select! {
-            () = self.connections.none() => {}
+            () = self.closed() => {}
             () = self.reaches(Phase::Over) => {}
             () = tokio::time::sleep(grace) => {}
         }
-        self.connections.count()
+        self.connections.count() + self.page_connections.count()
     }
 
     fn reaches(&self, phase: Phase) -> impl Future<Output = ()> + use<> {
@@ -172,6 +235,7 @@ impl State {
             self.scheduler.with(|controller, now| controller.configure(config.flow.clone(), now));
             self.fleet.configure(&config.fleet);
             self.observer.known(config.names.ruled());
+            self.tenants.configure(&config.tenants);
             self.config.store(Arc::new(config));
             tracing::info!("the configuration was reloaded");
         }

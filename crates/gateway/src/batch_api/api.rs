@@ -1,5 +1,6 @@
 //! The calls of the Batch API.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,10 +14,10 @@ use super::create_request::CreateBatch;
 use super::objects::{self, BatchObject, DeletedObject, FileObject};
 use super::{Batches, Download, Upload, faults, upload};
 use crate::config::settings::Config;
-use crate::ingress::Sender;
 use crate::ingress::headers::{self, fresh_id};
 use crate::ingress::paging::Paging;
 use crate::ingress::path::{BatchCall, object_id};
+use crate::ingress::{Caller, Sender};
 use crate::reply::Fault;
 
 /// The largest page of a list, and the default.
@@ -28,6 +29,16 @@ const BATCHES: (usize, usize) = (100, 20);
 pub(crate) enum BatchResponse {
     Whole(Response<Full<Bytes>>),
     File(Response<Download>),
+}
+
+/// A call and its client. The configuration says which headers the requests of a batch keep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent<'a> {
+    pub(crate) parts: &'a Parts,
+    pub(crate) config: &'a Config,
+    pub(crate) caller: Option<&'a Caller>,
+    /// Its address, where it is known.
+    pub(crate) peer: Option<IpAddr>,
 }
 
 // === impl BatchResponse ===
@@ -47,6 +58,7 @@ impl Batches {
         self: &Arc<Self>,
         headers: &HeaderMap,
         announced: u64,
+        (caller, peer): (Option<&Caller>, Option<IpAddr>),
     ) -> Result<Upload, Fault> {
         let limit = self.settings.file_limit;
         if announced > limit.saturating_add(upload::OVERHEAD_MAX) {
@@ -57,50 +69,70 @@ impl Batches {
                 "Files are uploaded as multipart/form-data with the fields purpose and file.";
             return Err(Fault::InvalidRequest(text.into()));
         };
-        let slot = Arc::clone(&self.uploads).try_acquire_owned();
-        let slot = slot.map_err(|_| Fault::Overloaded)?;
+        let slot = self.uploads.take(owner(caller), peer).ok_or(Fault::Overloaded)?;
         Ok(Upload::new(Arc::clone(self), boundary, slot))
     }
 
-    /// Answers a call with a complete body; uploads are separate. The configuration says which
-    /// headers the requests of a batch keep.
+    /// Answers a call with a complete body; uploads are separate.
     pub(crate) async fn answer(
         &self,
         call: BatchCall,
-        (parts, config): (&Parts, &Config),
+        Sent { parts, config, caller, .. }: Sent<'_>,
         body: &[u8],
         now: Moment,
     ) -> Result<BatchResponse, Fault> {
         let id = object_id(parts.uri.path());
-        let paging = || Paging::read(parts.uri.query());
+        let owner = owner(caller);
+        let page = |sizes| Paging::read(parts.uri.query()).map(|paging| page(paging, sizes, owner));
         let whole = match call {
-            BatchCall::Content => return self.content(id).await.map(BatchResponse::File),
-            BatchCall::Files => self.files(paging()?).await?,
-            BatchCall::File => self.file(id).await?,
-            BatchCall::DeleteFile => self.delete(id).await?,
-            BatchCall::Create => {
-                let sender = Sender::of(config, &parts.headers);
-                self.create(CreateBatch::read(body)?, sender, now).await?
+            BatchCall::Content => {
+                let file = self.seen_file(id, owner).await?;
+                return self.content(&file).await.map(BatchResponse::File);
             }
-            BatchCall::Batches => self.batches(paging()?).await?,
-            BatchCall::Batch => self.batch(id).await?,
-            BatchCall::Cancel => self.cancel(id, now).await?,
+            BatchCall::Files => self.files(page(FILES)?).await?,
+            BatchCall::File => {
+                objects::response(&FileObject::of(&self.seen_file(id, owner).await?))
+            }
+            BatchCall::DeleteFile => {
+                self.seen_file(id, owner).await?;
+                self.delete(id).await?
+            }
+            BatchCall::Create => {
+                let sender = Sender::of(config, &parts.headers, caller);
+                self.create(CreateBatch::read(body)?, (sender, owner), now).await?
+            }
+            BatchCall::Batches => self.batches(page(BATCHES)?).await?,
+            BatchCall::Batch => {
+                objects::response(&BatchObject::of(&self.seen_batch(id, owner).await?))
+            }
+            BatchCall::Cancel => {
+                self.seen_batch(id, owner).await?;
+                self.cancel(id, now).await?
+            }
             BatchCall::OtherMethod(methods) => return Err(Fault::MethodNotAllowed(methods)),
             BatchCall::Upload => return Err(Fault::Internal),
         };
         Ok(BatchResponse::Whole(whole))
     }
 
-    async fn files(&self, paging: Paging) -> Result<Response<Full<Bytes>>, Fault> {
-        let listed = self.ledger.files(page(paging, FILES)).await;
+    async fn files(&self, page: ListQuery) -> Result<Response<Full<Bytes>>, Fault> {
+        let listed = self.ledger.files(page).await;
         let listed = listed.map_err(|error| faults::ledger(&error))?;
         listed.map(|listed| objects::files(&listed)).ok_or_else(unknown_cursor)
     }
 
-    async fn file(&self, id: &str) -> Result<Response<Full<Bytes>>, Fault> {
+    /// A file that a client may see. To others it does not exist.
+    async fn seen_file(&self, id: &str, owner: &str) -> Result<File, Fault> {
         let found = self.ledger.file(id).await.map_err(|error| faults::ledger(&error))?;
-        let file = found.ok_or_else(|| Fault::FileNotFound(shown(id)))?;
-        Ok(objects::response(&FileObject::of(&file)))
+        let seen = found.filter(|file| file.is_seen_by(owner));
+        seen.ok_or_else(|| Fault::FileNotFound(shown(id)))
+    }
+
+    /// A batch that a client may see. To others it does not exist.
+    async fn seen_batch(&self, id: &str, owner: &str) -> Result<Batch, Fault> {
+        let found = self.ledger.batch(id).await.map_err(|error| faults::ledger(&error))?;
+        let seen = found.filter(|batch| batch.is_seen_by(owner));
+        seen.ok_or_else(|| Fault::BatchNotFound(shown(id)))
     }
 
     async fn delete(&self, id: &str) -> Result<Response<Full<Bytes>>, Fault> {
@@ -113,10 +145,8 @@ impl Batches {
         }
     }
 
-    async fn content(&self, id: &str) -> Result<Response<Download>, Fault> {
-        let found = self.ledger.file(id).await.map_err(|error| faults::ledger(&error))?;
-        // Only an id of the ledger becomes a path.
-        let file = found.ok_or_else(|| Fault::FileNotFound(shown(id)))?;
+    /// The content of a file. Only an id of the ledger becomes a path.
+    async fn content(&self, file: &File) -> Result<Response<Download>, Fault> {
         let opened = Download::open(self.files.path(&file.id)).await;
         let (download, length) = opened.map_err(|error| faults::disk(&error))?;
         let mut response = Response::new(download);
@@ -129,7 +159,7 @@ impl Batches {
     async fn create(
         &self,
         request: CreateBatch,
-        sender: Sender,
+        (sender, owner): (Sender, &str),
         now: Moment,
     ) -> Result<Response<Full<Bytes>>, Fault> {
         let keep = self.settings.keep;
@@ -139,6 +169,7 @@ impl Batches {
             input: request.input,
             window: request.window,
             tenant: sender.tenant,
+            owner: owner.to_owned(),
             headers: sender.headers,
             metadata: request.metadata,
             keep: request.lifetime.map_or(keep, |lifetime| lifetime.min(keep)),
@@ -163,16 +194,10 @@ impl Batches {
         Ok(objects::response(&BatchObject::of(&batch)))
     }
 
-    async fn batches(&self, paging: Paging) -> Result<Response<Full<Bytes>>, Fault> {
-        let listed = self.ledger.batches(page(paging, BATCHES)).await;
+    async fn batches(&self, page: ListQuery) -> Result<Response<Full<Bytes>>, Fault> {
+        let listed = self.ledger.batches(page).await;
         let listed = listed.map_err(|error| faults::ledger(&error))?;
         listed.map(|listed| objects::batches(&listed)).ok_or_else(unknown_cursor)
-    }
-
-    async fn batch(&self, id: &str) -> Result<Response<Full<Bytes>>, Fault> {
-        let found = self.ledger.batch(id).await.map_err(|error| faults::ledger(&error))?;
-        let batch = found.ok_or_else(|| Fault::BatchNotFound(shown(id)))?;
-        Ok(objects::response(&BatchObject::of(&batch)))
     }
 
     async fn cancel(&self, id: &str, now: Moment) -> Result<Response<Full<Bytes>>, Fault> {
@@ -191,9 +216,16 @@ impl Batches {
     }
 }
 
-fn page(paging: Paging, (most, usual): (usize, usize)) -> ListQuery {
+/// The client that owns what it makes, by name; empty without tenants.
+fn owner(caller: Option<&Caller>) -> &str {
+    caller.map_or("", |caller| &caller.tenant.name)
+}
+
+fn page(paging: Paging, (most, usual): (usize, usize), owner: &str) -> ListQuery {
     let Paging { after, limit, oldest_first, purpose } = paging;
-    ListQuery { after, limit: limit.unwrap_or(usual).min(most), oldest_first, purpose }
+    let limit = limit.unwrap_or(usual).min(most);
+    let owner = Some(owner.to_owned()).filter(|owner| !owner.is_empty());
+    ListQuery { after, limit, oldest_first, purpose, owner }
 }
 
 fn unknown_cursor() -> Fault {

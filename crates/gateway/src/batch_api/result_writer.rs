@@ -94,7 +94,8 @@ impl ResultWriter {
         let expires = now.after(self.batch.keep);
         let mut kept = [None, None];
         for (file, kept) in [self.output, self.failures].into_iter().zip(&mut kept) {
-            *kept = file.keep(now, expires)?;
+            let stored = file.keep(now, expires)?;
+            *kept = stored.map(|file| ledger::File { owner: self.batch.owner.clone(), ..file });
         }
         let [output, failures] = kept;
         Ok(BatchOutput { output, failures, counts })
@@ -151,6 +152,7 @@ impl ResultFile {
         let Some((id, draft)) = self.draft else { return Ok(None) };
         let bytes = draft.keep()?;
         let (name, purpose) = (self.name, OUTPUT_PURPOSE.into());
-        Ok(Some(ledger::File { id, name, purpose, bytes, created, expires }))
+        let owner = String::new();
+        Ok(Some(ledger::File { id, name, purpose, bytes, created, expires, owner }))
     }
 }

@@ -72,7 +72,7 @@ impl World {
     /// Sends a form in pieces of this size.
     fn send(&self, form: &[u8], piece: usize) -> Result<File, Fault> {
         self.run(async {
-            let mut upload = self.batches().upload(&form_headers(), 0)?;
+            let mut upload = self.batches().upload(&form_headers(), 0, (None, None))?;
             for bytes in form.chunks(piece) {
                 upload.take(bytes).await?;
             }
@@ -96,7 +96,8 @@ impl World {
         let Ok(Route::Batch(call)) = classify(&parts.method, parts.uri.path()) else {
             panic!("{method} {path} is no call of the Batch API");
         };
-        let sender = (&parts, &Config::default());
+        let config = &Config::default();
+        let sender = Sent { parts: &parts, config, caller: None, peer: None };
         self.run(async {
             let answered =
                 self.batches().answer(call, sender, body.to_string().as_bytes(), now).await?;

@@ -10,13 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use store::Moment;
 use store::ledger::File;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::file_store::{Draft, FILE_PREFIX, FileStore, Reservation};
-use super::multipart::{FormEvent, MalformedForm, Multipart, Part};
+use super::upload_slots::UploadSlot;
 use super::{Batches, PURPOSE, create_request, faults};
 use crate::ingress::headers::fresh_id;
+use crate::multipart::{FormEvent, MalformedForm, Multipart, Part};
 use crate::reply::Fault;
 use crate::task;
 
@@ -41,7 +42,7 @@ pub(crate) struct Upload {
     anchor: Option<String>,
     seconds: Option<String>,
     ended: bool,
-    _slot: OwnedSemaphorePermit,
+    place: UploadSlot,
 }
 
 /// The part of the form that is being read.
@@ -72,7 +73,7 @@ enum WriteCommand {
 // === impl Upload ===
 
 impl Upload {
-    pub(super) fn new(batches: Arc<Batches>, boundary: &str, slot: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(batches: Arc<Batches>, boundary: &str, place: UploadSlot) -> Self {
         Self {
             batches,
             form: Multipart::new(boundary),
@@ -83,7 +84,7 @@ impl Upload {
             anchor: None,
             seconds: None,
             ended: false,
-            _slot: slot,
+            place,
         }
     }
 
@@ -174,6 +175,7 @@ impl Upload {
             bytes: incoming.bytes,
             created: now,
             expires: now.after(keep),
+            owner: self.place.owner().to_owned(),
         };
         let (draft, reservation) = incoming.written().await?;
         // Runs to its end, also if the client disconnects.
@@ -256,7 +258,7 @@ fn shown(name: &str) -> String {
 }
 
 fn malformed(why: MalformedForm) -> Fault {
-    Fault::InvalidRequest(format!("The form cannot be read: {}.", why.0))
+    Fault::InvalidRequest(why.to_string())
 }
 
 fn invalid(field: &'static str, text: &str) -> Fault {

@@ -3,7 +3,8 @@
 
 use flow::{Admission, Order, StockUnit};
 
-use super::settings::{BackendKind, Bus, Cost, LogFormat};
+use super::settings::tenants::OnQuota;
+use super::settings::{BackendKind, Bus, ClientCertificates, Cost, EppTls, LogFormat, OpenPages};
 use crate::schema::{Keyword, Keywords, find, list, spelling, texts, words};
 
 // === impl Keyword ===
@@ -41,6 +42,24 @@ impl Keyword for BackendKind {
 
 impl Keyword for LogFormat {
     const SPELLINGS: Keywords<Self> = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+impl Keyword for OpenPages {
+    const SPELLINGS: Keywords<Self> =
+        &[("all", Self::All), ("metrics", Self::Metrics), ("probes", Self::Probes)];
+}
+
+impl Keyword for OnQuota {
+    const SPELLINGS: Keywords<Self> = &[("wait", Self::Wait), ("refuse", Self::Refuse)];
+}
+
+impl Keyword for ClientCertificates {
+    const SPELLINGS: Keywords<Self> = &[("required", Self::Required), ("optional", Self::Optional)];
+}
+
+impl Keyword for EppTls {
+    const SPELLINGS: Keywords<Self> =
+        &[("auto", Self::Auto), ("required", Self::Required), ("off", Self::Off)];
 }
 
 impl Keyword for Bus {

@@ -1,24 +1,21 @@
 //! Reloading: the file is read again on SIGHUP and when it changes.
 //!
-//! The folder of the file is watched, not the file, because editors replace files, and Kubernetes
-//! swaps a symbolic link beside them. A file with problems is reported in the log and changes
-//! nothing.
-//!
-//! The log may be a file in the watched folder. A write to it must not cause a reload, and the same
-//! problems are reported once, because each report would cause the next otherwise.
+//! A file with problems is reported in the log and changes nothing. The files with keys that the
+//! configuration names are watched, too. The log may be a file in the watched folder, so the same
+//! problems are reported once: each report would cause the next otherwise.
 
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::RecommendedWatcher;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
-use super::{Config, ConfigError, Source, read, resolve, resolve_table};
+use super::{Config, ConfigError, Source, read, resolve, resolve_table, secrets, with_secrets};
+use crate::file_watch;
 use crate::schema::{Finding, Report};
 use crate::task;
 
@@ -27,8 +24,8 @@ use crate::task;
 pub struct Reloads {
     source: Source,
     in_force: Config,
-    /// The text of the file when it was last read.
-    seen: Option<String>,
+    /// The text of the file when it was last read, and those of the files with keys.
+    seen: Option<(String, Vec<Option<String>>)>,
     /// The problems that were last reported, until the file is good again.
     reported: Option<Vec<String>>,
     /// Whether a signal asked for a reload, which is always answered in the log.
@@ -37,7 +34,8 @@ pub struct Reloads {
     stale: bool,
     changed: Arc<Notify>,
     hangup: Signal,
-    /// Watches for as long as it is kept.
+    /// The files that are watched, and what watches for as long as it is kept.
+    watched: Vec<PathBuf>,
     _watcher: Option<RecommendedWatcher>,
 }
 
@@ -51,10 +49,8 @@ impl Reloads {
     pub fn new(source: Source, in_force: Config) -> io::Result<Self> {
         let changed = Arc::new(Notify::new());
         let hangup = signal(SignalKind::hangup())?;
-        let watcher = watch(&source, &changed).unwrap_or_else(|error| {
-            warn!(%error, "the configuration's folder cannot be watched, SIGHUP reloads it");
-            None
-        });
+        let watched = watched_files(&source, &in_force);
+        let watcher = watch_or_warn(&watched, &changed);
         let stale = source.file.is_some();
         let (seen, reported) = (None, None);
         let asked = false;
@@ -67,6 +63,7 @@ impl Reloads {
             stale,
             changed,
             hangup,
+            watched,
             _watcher: watcher,
         })
     }
@@ -85,8 +82,20 @@ impl Reloads {
             self.stale = false;
             if let Some(config) = config {
                 self.in_force = config.clone();
+                self.watch_again();
                 return config;
             }
+        }
+    }
+
+    /// Watches the files that the configuration in force names.
+    fn watch_again(&mut self) {
+        let watched = watched_files(&self.source, &self.in_force);
+        if watched != self.watched {
+            self._watcher = watch_or_warn(&watched, &self.changed);
+            self.watched = watched;
+            // One of them may have changed before it was watched.
+            self.changed.notify_one();
         }
     }
 
@@ -105,16 +114,17 @@ impl Reloads {
     async fn look(&mut self) -> Option<Config> {
         let source = self.source.clone();
         let seen = self.seen.clone();
+        let files = secrets::files(&self.in_force);
         // Reading and parsing would block the other tasks of this thread.
         let looked = task::blocking(move || {
-            let text = read(&source)?;
-            let config = (seen.as_ref() != Some(&text)).then(|| resolve(&source, &text));
-            Ok((text, config))
+            let read = (read(&source)?, secrets::contents(&files));
+            let config = (seen.as_ref() != Some(&read)).then(|| resolve(&source, &read.0));
+            Ok((read, config))
         });
         let outcome = looked.await.unwrap_or_else(|error| Err(ConfigError::Interrupted(error)));
         let config = match outcome {
-            Ok((text, config)) => {
-                self.seen = Some(text);
+            Ok((read, config)) => {
+                self.seen = Some(read);
                 config?
             }
             Err(error) => {
@@ -123,7 +133,9 @@ impl Reloads {
                 Err(error)
             }
         };
-        match config.and_then(|config| self.keep_fixed(config)) {
+        let kept = config.and_then(|config| self.keep_locked(config));
+        let kept = kept.and_then(|config| self.keep_fixed(config));
+        match kept.and_then(|config| with_secrets(&self.source, config)) {
             Ok(config) => {
                 let expected = self.reported.take().is_some() || std::mem::take(&mut self.asked);
                 let news = config != self.in_force;
@@ -151,6 +163,19 @@ impl Reloads {
         self.reported = Some(problems);
     }
 
+    /// Refuses a configuration without tenants if there were some: a file that is half written
+    /// must not open the gateway to clients without keys.
+    fn keep_locked(&self, new: Config) -> Result<Config, ConfigError> {
+        if self.in_force.tenants.is_empty() || !new.tenants.is_empty() {
+            return Ok(new);
+        }
+        let report = Report::new(self.source.file.clone());
+        let text = "there are no tenants any more, so requests would need no key: that needs a \
+                    restart";
+        report.add_problem(Finding::elsewhere(text.into()));
+        report.finish().map(|_| new)
+    }
+
     /// Keeps the values that only a restart can change, with a notice for each that has changed.
     fn keep_fixed(&self, new: Config) -> Result<Config, ConfigError> {
         let old = &self.in_force;
@@ -170,39 +195,20 @@ impl Reloads {
     }
 }
 
-fn watch(source: &Source, changed: &Arc<Notify>) -> notify::Result<Option<RecommendedWatcher>> {
-    let Some(file) = &source.file else { return Ok(None) };
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let (changed, ours) = (Arc::clone(changed), file.clone());
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        if is_change(&event, &ours) {
-            changed.notify_one();
-        }
-    })?;
-    watcher.watch(folder.unwrap_or(Path::new(".")), RecursiveMode::NonRecursive)?;
-    Ok(Some(watcher))
+/// The file of the configuration and the files with keys.
+fn watched_files(source: &Source, config: &Config) -> Vec<PathBuf> {
+    source.file.iter().cloned().chain(secrets::files(config)).collect()
 }
 
-/// Whether the file may have changed. Reading it is an event as well, which must not cause another
-/// reading.
-fn is_change(event: &notify::Result<Event>, file: &Path) -> bool {
-    let Ok(event) = event else { return true };
-    let concerned = event.paths.is_empty() || event.paths.iter().any(|path| concerns(path, file));
-    !event.kind.is_access() && concerned
+fn watch_or_warn(files: &[PathBuf], changed: &Arc<Notify>) -> Option<RecommendedWatcher> {
+    watch(files, changed).unwrap_or_else(|error| {
+        warn!(%error, "a folder of the configuration cannot be watched, SIGHUP reloads it");
+        None
+    })
 }
 
-/// Whether a change at this path may change the file. A link or a folder may lead to it, and so may
-/// a path that no longer exists. An ordinary file must be the file itself, by name or by a link.
-fn concerns(path: &Path, file: &Path) -> bool {
-    if path.file_name() == file.file_name() {
-        return true;
-    }
-    match path.symlink_metadata() {
-        Ok(found) if found.is_file() => {
-            file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (found.dev(), found.ino()))
-        }
-        _ => true,
-    }
+fn watch(files: &[PathBuf], changed: &Arc<Notify>) -> notify::Result<Option<RecommendedWatcher>> {
+    if files.is_empty() { Ok(None) } else { file_watch::watch(files.to_vec(), changed).map(Some) }
 }
 
 #[cfg(test)]

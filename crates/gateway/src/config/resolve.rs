@@ -14,6 +14,9 @@ mod models;
 mod queue;
 mod router;
 pub(super) mod server;
+mod tenants;
+
+use std::sync::Arc;
 
 use super::settings::Config;
 use super::values::Values;
@@ -28,7 +31,9 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
     let root = Section::new(&sections::ROOT, table, Location::default(), report);
     let mut flow = queue::queue(&root.section("queue"));
     queue::controller(&root.section("controller"), &mut flow.settings);
-    let rules = flows::rules(root.sections("flows"), &mut flow.settings);
+    let mut rules = flows::rules(root.sections("flows"), &mut flow.settings);
+    let tenants = tenants::tenants(&root.sections("tenants"), &mut flow.settings, &mut rules);
+    let identity = flows::identity(flow.parts, flow.session_parts, rules);
     router::router(&root.section("router"), &mut flow.settings);
     queue::workload(&root.section("workload"), &mut flow.settings);
     let batch = batch::batch(&root.section("batch"));
@@ -37,12 +42,17 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
     fleet.configured_models = names.targets().map(String::from).collect();
     let server = server::server(&root.section("server"));
     let config = Config {
-        admin: server::admin(&root.section("admin"), server.listen),
+        admin: server::admin(&root.section("admin"), &server),
         server,
         epp: server::epp(&root.section("epp")),
         log: server::log(&root.section("log")),
+        traces: server::traces(&root.section("traces")),
         dbus: server::dbus(&root.section("dbus")),
-        identity: flows::identity(flow.parts, flow.session_parts, rules),
+        identity: tenants::by_tenant(identity, &root, &tenants),
+        auth: tenants::auth(&root.section("auth")),
+        tenants,
+        usage_file: root.section("usage").path("file"),
+        keys: Arc::default(),
         cost: flow.cost,
         flow: flow.settings,
         hold: flow.hold,
@@ -55,6 +65,7 @@ pub(super) fn resolve(mut table: Table, source: &Source, report: &Report) -> Con
         notices: Vec::new(),
         values,
     };
+    tenants::notice_quotas(&root, &config);
     lints::notice(&root, &config);
     config
 }

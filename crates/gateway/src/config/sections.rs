@@ -12,6 +12,8 @@ mod lists;
 mod queue;
 mod router;
 mod server;
+mod tenants;
+mod traces;
 
 pub(super) use batch::BATCH;
 pub(super) use dispatch::{DISPATCH, QUEUES};
@@ -22,6 +24,8 @@ pub(super) use lists::{BAND_RULES, FLOWS, MODELS, OBJECTIVES};
 pub(super) use queue::{CONTROLLER, QUEUE, WORKLOAD};
 pub(super) use router::ROUTER;
 pub(super) use server::{ADMIN, DBUS, EPP, LOG, SERVER};
+pub(super) use tenants::{AUTH, TENANTS, USAGE};
+pub(super) use traces::TRACES;
 
 use std::time::Duration;
 
@@ -35,8 +39,13 @@ pub(super) const ROOT: SectionSchema = SectionSchema::new(
     &[
         key("server", Table(&SERVER), "The listener for clients and its limits."),
         key("admin", Table(&ADMIN), "The status pages."),
+        key("auth", Table(&AUTH), "The keys of clients and operators."),
+        key("tenants", Tables(&TENANTS), "Groups of clients with keys and limits.")
+            .unset("none: requests need no key"),
+        key("usage", Table(&USAGE), "The accounts of tenants."),
         key("epp", Table(&EPP), "The endpoint picker."),
         key("log", Table(&LOG), "Log lines."),
+        key("traces", Table(&TRACES), "Traces of requests."),
         key("dbus", Table(&DBUS), "The D-Bus interface."),
         key("queue", Table(&QUEUE), "The queue.").aliases(&["fair_request_queue"]),
         key("controller", Table(&CONTROLLER), "How much work the backends may hold.")
@@ -57,8 +66,7 @@ pub(super) const ROOT: SectionSchema = SectionSchema::new(
         key("batch", Table(&BATCH), "The Batch API."),
         key("dispatch", Table(&DISPATCH), "The dispatcher of batch work."),
     ],
-)
-.refused(&[("tenants", "is not available yet: there are no API keys and no tenants, remove it")]);
+);
 
 const MILLI: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

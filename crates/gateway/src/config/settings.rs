@@ -3,18 +3,25 @@
 //! Nothing here depends on the spelling in a file. The defaults come from the table of keys.
 
 pub mod dispatch;
+pub mod tenants;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flow::identity::{Attribute, ClassRule};
 use flow::{BackendTraits, Band, ModelNames, Settings, Span};
 
+use self::tenants::{Auth, Secret, SecretSource, Tenant};
 use super::values::Values;
 use super::{Source, resolve, sections};
+use crate::api_keys::KeyRing;
 use crate::schema::{Finding, Report, Table};
+
+pub use tls::{ClientCertificates, EppTls, ServerTls};
 
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +30,14 @@ pub struct Config {
     pub server: Server,
     /// The status pages.
     pub admin: Admin,
+    /// Where the keys of clients and operators are stored.
+    pub auth: Auth,
+    /// The tenants; none if requests need no key.
+    pub tenants: Vec<Arc<Tenant>>,
+    /// The file with what tenants have used.
+    pub usage_file: Option<PathBuf>,
+    /// The keys that were read.
+    pub keys: Arc<KeyRing>,
     /// The endpoint picker.
     pub epp: Epp,
     /// The settings of the core.
@@ -47,12 +62,29 @@ pub struct Config {
     pub dispatch: dispatch::Dispatch,
     /// The log.
     pub log: Log,
+    /// Where traces are sent; `None` if they are off.
+    pub traces: Option<Traces>,
     /// The message bus on which the queue and the backends are shown, if any.
     pub dbus: Option<Bus>,
     /// Values that are accepted but may not do what was meant, for the log and `tidegate check`.
     pub notices: Vec<Finding>,
     /// The values as they were written, and where.
     pub values: Values,
+}
+
+/// Where and how traces are sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traces {
+    /// The URL of the receiver.
+    pub endpoint: String,
+    /// The share of requests that are traced.
+    pub sample_ratio: f64,
+    /// Whether a client decides by its `traceparent`.
+    pub follow_parent: bool,
+    /// The name of the service in the spans.
+    pub service_name: String,
+    /// The most traces that wait to be sent.
+    pub queue_max: usize,
 }
 
 /// The listener and its limits.
@@ -82,6 +114,8 @@ pub struct Server {
     pub headroom_headers: bool,
     /// Whether responses carry an ORCA load report.
     pub orca: bool,
+    /// TLS for clients.
+    pub tls: Option<ServerTls>,
 }
 
 /// The status pages.
@@ -91,6 +125,21 @@ pub struct Admin {
     pub listen: Option<SocketAddr>,
     /// Whether `/ready` fails while a new request of the normal band would be refused.
     pub ready_fails_when_saturated: bool,
+    /// The pages that need no key, if the configuration states them.
+    pub without_key: Option<OpenPages>,
+    /// Whether the status pages at their own address need TLS.
+    pub tls: bool,
+}
+
+/// The pages that need no key of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenPages {
+    /// All pages that only read.
+    All,
+    /// The metrics and the probes.
+    Metrics,
+    /// `/health`, `/ready` and `/version`.
+    Probes,
 }
 
 /// The endpoint picker.
@@ -110,6 +159,10 @@ pub struct Epp {
     pub conformance: bool,
     /// Whether metrics also have the names of llm-d's dashboards.
     pub llm_d_metrics: bool,
+    /// Whether Envoy speaks TLS.
+    pub tls: EppTls,
+    /// The folder of the certificate; without one it is made at the start.
+    pub cert_path: Option<PathBuf>,
 }
 
 /// The flow that a request belongs to, and the class of that flow.
@@ -208,7 +261,7 @@ pub struct FleetSettings {
 pub struct BackendSpec {
     /// Its name.
     pub id: String,
-    /// Its address: `http://host:port`, optionally with a path.
+    /// Its address: `http://host:port` or `https://host:port`, optionally with a path.
     pub url: String,
     /// Its software, as configured.
     pub kind: BackendKind,
@@ -218,6 +271,14 @@ pub struct BackendSpec {
     pub traits: BackendTraits,
     /// Whether requests to it use HTTP/2.
     pub http2: bool,
+    /// Where the key for requests to it is.
+    pub api_key: Option<SecretSource>,
+    /// The key itself, once it was read.
+    pub credential: Option<Secret>,
+    /// The root certificates for TLS to it; by default those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// The name that its certificate must have; by default the host of its URL.
+    pub tls_name: Option<String>,
 }
 
 /// The software of a model server, which determines the paths of its health, models and metrics.
@@ -305,6 +366,17 @@ impl Default for Epp {
 impl Default for Identity {
     fn default() -> Self {
         Self { parts: vec![Attribute::Model], session_parts: Vec::new(), rules: Vec::new() }
+    }
+}
+
+impl Identity {
+    /// Whether a part of a flow, of a session or of a class is this one.
+    pub(crate) fn uses(&self, wanted: &Attribute) -> bool {
+        let is_wanted = |part: &SessionPart| *part == SessionPart::Attribute(wanted.clone());
+        let mut patterns = self.rules.iter().flat_map(|rule| &rule.patterns);
+        self.parts.contains(wanted)
+            || self.session_parts.iter().any(is_wanted)
+            || patterns.any(|(part, _)| part == wanted)
     }
 }
 

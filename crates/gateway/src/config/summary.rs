@@ -1,5 +1,7 @@
 //! A summary of a configuration, in a few lines.
 
+mod tenants;
+
 use std::fmt;
 
 use flow::identity::{Attribute, ClassRule};
@@ -29,6 +31,7 @@ impl fmt::Display for Summary<'_> {
         }
         writeln!(f, "bands     {}", self.bands())?;
         self.flows(f)?;
+        self.tenants(f)?;
         self.models(f)?;
         self.objectives(f)?;
         self.backends(f)?;
@@ -285,6 +288,7 @@ fn show_part(part: &Attribute) -> String {
         Attribute::Tenant => "tenant".into(),
         Attribute::Workload => "workload".into(),
         Attribute::FairnessId => "fairness_id".into(),
+        Attribute::Address => "address".into(),
         Attribute::Header(name) => format!("header:{name}"),
     }
 }

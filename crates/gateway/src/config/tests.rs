@@ -3,6 +3,7 @@
 mod dispatch;
 mod documents;
 mod flags;
+mod fuzz;
 mod json_schema;
 mod key_aliases;
 mod overrides;

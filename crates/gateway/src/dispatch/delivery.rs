@@ -20,6 +20,7 @@ use super::verdict::{Verdict, judge};
 use super::{ClaimState, Dispatcher, ServedQueue, StopReason};
 use crate::clock::moment;
 use crate::gates::GatePermit;
+use crate::ingress::dispatch_headers::OWN_KEY;
 use crate::ingress::prompt_tokens;
 use crate::jitter;
 use crate::observe::dispatch::MessageEnd;
@@ -270,10 +271,13 @@ impl Dispatcher {
         if let Some(permit) = permit {
             permit.prompt_size(prompt_tokens(&body));
         }
-        let request = match outgoing_request(&served.queue, message, body) {
+        let mut request = match outgoing_request(&served.queue, message, body) {
             Ok(request) => request,
             Err(verdict) => return verdict,
         };
+        if let Some(key) = &served.own_key {
+            request.headers_mut().insert(OWN_KEY, key.clone());
+        }
         served.metrics.sent();
         let limit = left.min(self.settings.request_timeout);
         let sent = self.client.send(&served.target, request, self.settings.answer_limit);

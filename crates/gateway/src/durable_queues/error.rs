@@ -8,6 +8,7 @@ use store::StoreError;
 
 use crate::dispatch::DispatchError;
 use crate::gates::GateError;
+use crate::tls::PemError;
 use crate::upstream::client::BaseUrlError;
 
 /// See the module's description.
@@ -19,6 +20,8 @@ pub(crate) enum DurableQueuesError {
     Folder { path: PathBuf, source: StoreError },
     /// Redis cannot be used with this configuration.
     Redis(StoreError),
+    /// The root certificates for Redis cannot be read.
+    RedisRoots(PemError),
     /// The address of this process's own listener is no address for requests.
     OwnAddress(BaseUrlError),
 }
@@ -33,6 +36,7 @@ impl fmt::Display for DurableQueuesError {
                 write!(f, "the folder of the Batch API, {}: {source}", path.display())
             }
             Self::Redis(error) => write!(f, "Redis: {error}"),
+            Self::RedisRoots(error) => write!(f, "dispatch.redis.ca_file: {error}"),
             Self::OwnAddress(error) => error.fmt(f),
         }
     }
@@ -43,6 +47,7 @@ impl Error for DurableQueuesError {
         match self {
             Self::Dispatch(error) => Some(error),
             Self::Folder { source, .. } | Self::Redis(source) => Some(source),
+            Self::RedisRoots(error) => error.source(),
             Self::OwnAddress(error) => Some(error),
         }
     }

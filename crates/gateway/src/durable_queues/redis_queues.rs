@@ -13,6 +13,7 @@ use crate::config::settings::dispatch::{Dispatch, Queue, Redis};
 use crate::dispatch::Dispatcher;
 use crate::state::State;
 use crate::task;
+use crate::tls;
 
 /// How long the start waits for the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -34,7 +35,7 @@ impl RedisQueues {
         context: &DispatchContext,
         redis: &Redis,
     ) -> Result<Arc<Self>, DurableQueuesError> {
-        let store = RedisStore::new(settings(redis, &context.settings));
+        let store = RedisStore::new(settings(redis, &context.settings)?);
         let store = store.map_err(DurableQueuesError::Redis)?;
         // Errors of the configuration are reported before the connection is tried.
         let kept = Arc::clone(&store) as Arc<_>;
@@ -94,18 +95,20 @@ fn is_temporary(error: &StoreError) -> bool {
     matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Full)
 }
 
-fn settings(redis: &Redis, dispatch: &Dispatch) -> RedisSettings {
+fn settings(redis: &Redis, dispatch: &Dispatch) -> Result<RedisSettings, DurableQueuesError> {
+    let roots = redis.ca_file.as_deref().map(tls::read_certificates).transpose();
     let queue = |queue: &Queue| RedisQueue {
         name: queue.name.clone(),
         results: queue.results.clone(),
         results_ttl: queue.results_ttl,
     };
-    RedisSettings {
+    Ok(RedisSettings {
         urls: redis.urls.clone(),
+        roots: roots.map_err(DurableQueuesError::RedisRoots)?,
         cluster: redis.cluster,
         replicas: redis.replicas,
         results: redis.results.clone(),
         retries: redis.retries.clone(),
         queues: dispatch.queues.iter().map(queue).collect(),
-    }
+    })
 }

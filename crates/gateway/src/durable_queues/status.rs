@@ -6,6 +6,8 @@ use serde::Serialize;
 use store::{ErrorKind, StoreError};
 
 use super::DurableQueues;
+use crate::diagnosis::Situation;
+use crate::diagnosis::situation::{BatchQueueState, BatchWork, GateCondition, StoreTrouble};
 use crate::dispatch::QueueView;
 use crate::gates::GateStatus;
 
@@ -56,6 +58,21 @@ impl DurableQueues {
             trouble.extend(why.clone());
         }
         DispatchStatus { queues, gates: self.gates.status(), trouble }
+    }
+}
+
+impl BatchWork for DurableQueues {
+    /// Counts are those of the last renewal of leases: a page must not wait for a store.
+    fn describe(&self, situation: &mut Situation) {
+        if let Some(error) = self.folder.as_ref().and_then(|folder| folder.error()) {
+            situation.stores.push(StoreTrouble::new("batch.folder", error));
+        }
+        for dispatcher in self.dispatchers() {
+            let error = dispatcher.store_error();
+            situation.stores.extend(error.map(|error| StoreTrouble::new("the batch queue", error)));
+            situation.batch_queues.extend(dispatcher.views().map(BatchQueueState::from));
+        }
+        situation.gates.extend(self.gates.status().into_iter().map(GateCondition::from));
     }
 }
 
@@ -129,5 +146,40 @@ impl std::fmt::Display for QueueStatus {
             writeln!(f, "  total: {}", ends.join(", "))?;
         }
         Ok(())
+    }
+}
+
+// === impl BatchQueueState ===
+
+impl From<QueueView<'_>> for BatchQueueState {
+    fn from(view: QueueView<'_>) -> Self {
+        let depth = view.metrics.depth();
+        Self {
+            name: view.queue.name.clone(),
+            gates: view.queue.gates.clone(),
+            pending: depth.pending,
+            retry: depth.retry,
+            in_flight: view.in_flight,
+            dead: depth.dead,
+            overload: view.overload,
+        }
+    }
+}
+
+// === impl GateCondition ===
+
+impl From<GateStatus> for GateCondition {
+    fn from(gate: GateStatus) -> Self {
+        Self {
+            name: gate.name,
+            open: gate.open,
+            state: gate.state,
+            source: gate.source,
+            value: gate.value,
+            threshold: gate.threshold,
+            in_flight: gate.in_flight,
+            left: gate.left,
+            age_seconds: gate.age_seconds,
+        }
     }
 }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use envoy::ext_proc::processing_request::Request as Message;
 use envoy::ext_proc::{ProcessingRequest, ProcessingResponse};
 use flow::BackendId;
+use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
@@ -24,11 +25,11 @@ use super::request::{self, ReadError, RequestHead, RequestRest, ResponseBodies};
 use super::response;
 use crate::backend::EndpointAddress;
 use crate::config::Config;
-use crate::ingress;
+use crate::ingress::{self, Caller, ReadContext};
 use crate::large_bodies;
 use crate::lazy_timer::LazyTimer;
 use crate::reply::{ErrorFormat, Fault, Refused, headers};
-use crate::request::{Admitted, Request, RequestRecord, ResponseTimeout};
+use crate::request::{Admitted, Request, RequestRecord, ResponseTimeout, arrive};
 use crate::state::State;
 
 struct ExtProcStream {
@@ -60,7 +61,7 @@ impl ExtProcStream {
         let due = Instant::now() + server.header_timeout;
         let reading = RequestHead::read(&mut self.incoming, server.header_limit);
         let read = self.timer.within(due, reading).await;
-        let head = match read.unwrap_or(Err(ReadError::Ended(Status::SILENT))) {
+        let mut head = match read.unwrap_or(Err(ReadError::Ended(Status::SILENT))) {
             Ok(Some(head)) => head,
             Ok(None) => return Ok(()),
             Err(ReadError::Ended(status)) => return Err(status),
@@ -71,7 +72,18 @@ impl ExtProcStream {
         };
         self.error_format = ErrorFormat::of(head.parts.uri.path());
         let observer = Arc::clone(&self.state.observer);
-        let record = RequestRecord::begin(&head.parts, self.state.clock, observer);
+        let mut record = RequestRecord::begin(&head.parts, self.state.clock, observer);
+        let mut remove = ingress::headers::control_names(&head.parts.headers);
+        if !self.config.tenants.is_empty() {
+            remove.extend(ingress::credential_names(&head.parts.headers));
+        }
+        let caller = match arrive(&self.state, &self.config, &mut head.parts, &mut record) {
+            Ok(caller) => caller,
+            Err(refused) => {
+                self.fail(record, refused, &head.parts.headers);
+                return Ok(());
+            }
+        };
         let mut rest = match self.rest(&head).await {
             Ok(rest) => rest,
             Err(ReadError::Ended(status)) => return Err(status),
@@ -81,9 +93,8 @@ impl ExtProcStream {
             }
         };
         let bodies = head.bodies;
-        let mut remove = ingress::headers::control_names(&head.parts.headers);
         let received = rest.body.len();
-        let read = self.request(head, record, mem::take(&mut rest.body));
+        let read = self.request((head, caller), record, mem::take(&mut rest.body));
         let Some((mut request, body)) = read.await else { return Ok(()) };
         if request.intent.decoded {
             remove.push(ingress::headers::BODY_ENCODING.to_string());
@@ -122,7 +133,7 @@ impl ExtProcStream {
     /// Reads the intent of the request. Refuses a request that cannot be read.
     async fn request(
         &self,
-        mut head: RequestHead,
+        (mut head, caller): (RequestHead, Option<Caller>),
         mut record: RequestRecord,
         body: Bytes,
     ) -> Option<(Box<Request>, Bytes)> {
@@ -130,10 +141,21 @@ impl ExtProcStream {
         let draw = record.arrived.nanos();
         let read = if large_bodies::is_large(&head.parts.headers, body.len()) {
             let config = Arc::clone(&self.config);
-            let read = move |parts: &Parts| ingress::read_anything(&config, parts, body, draw);
+            let read = move |parts: &Parts| {
+                let context =
+                    ReadContext { config: &config, caller: caller.as_ref(), address: None, draw };
+                ingress::read_anything(context, parts, body)
+            };
             Box::pin(self.state.large_bodies.read(&mut head.parts, read)).await
         } else {
-            ingress::read_anything(&self.config, &head.parts, body, draw)
+            let context = ReadContext {
+                config: &self.config,
+                caller: caller.as_ref(),
+                // Envoy is the peer, and a header with the address could be the client's own.
+                address: None,
+                draw,
+            };
+            ingress::read_anything(context, &head.parts, body)
         };
         let RequestHead { parts, subset, bodies, .. } = head;
         match read {
@@ -218,6 +240,11 @@ impl ExtProcStream {
     ) -> ProcessingResponse {
         let mut added = HeaderMap::new();
         headers::identify(&mut added, &request.intent.request_id);
+        let mut remove = remove;
+        if let Some(credential) = &admitted.endpoint.credential {
+            remove.retain(|name| *name != AUTHORIZATION.as_str());
+            added.insert(AUTHORIZATION, credential.clone());
+        }
         response::head(&self.endpoints(request, admitted), &added, remove)
     }
 
@@ -309,11 +336,12 @@ impl ExtProcStream {
         }
     }
 
-    fn fail(&self, mut record: RequestRecord, fault: Fault, headers: &HeaderMap) {
+    fn fail(&self, mut record: RequestRecord, refused: impl Into<Refused>, headers: &HeaderMap) {
+        let refused = refused.into();
         let request_id = ingress::headers::request_id(headers);
         record.identify(&request_id);
-        record.fail(&fault);
-        self.refuse(&fault.into(), &request_id);
+        record.fail(&refused.fault);
+        self.refuse(&refused, &request_id);
     }
 
     fn refuse(&self, refused: &Refused, request_id: &HeaderValue) {

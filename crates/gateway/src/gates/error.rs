@@ -9,6 +9,7 @@ use flow::OutOfRange;
 use http::StatusCode;
 use http::uri::InvalidUri;
 
+use crate::upstream::ConnectError;
 use crate::upstream::client::{BaseUrlError, ClientError};
 
 /// A gate that cannot be used.
@@ -98,7 +99,7 @@ pub(crate) enum PrometheusError {
 pub(crate) enum RedisError {
     Connect {
         address: String,
-        source: io::Error,
+        source: ConnectError,
     },
     Broken(io::Error),
     Closed,
@@ -281,7 +282,8 @@ impl fmt::Display for RedisError {
 impl Error for RedisError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Connect { source, .. } | Self::Broken(source) => Some(source),
+            Self::Connect { source, .. } => Some(source),
+            Self::Broken(source) => Some(source),
             _ => None,
         }
     }

@@ -100,7 +100,7 @@ impl Prometheus {
             }
             PromQuery::Expression(text) => text.as_str(),
         };
-        format!("{query} by Prometheus at http://{}", self.server.base.place)
+        format!("{query} by Prometheus at {}", self.server.base.origin())
     }
 
     async fn fetch(&mut self) -> Result<Reading, ReadError> {

@@ -37,7 +37,7 @@ fn constant_kind(free: f64) -> GateKind {
 }
 
 fn redis_gate(url: &str, key: &str) -> RedisGate {
-    RedisGate { url: url.into(), key: key.into(), time_key: None, missing: None }
+    RedisGate { url: url.into(), ca_file: None, key: key.into(), time_key: None, missing: None }
 }
 
 fn gateway_kind() -> GateKind {
@@ -130,7 +130,7 @@ fn d02_gates_that_cannot_work_are_errors_at_the_start() {
         (gate("g", redis("http://h"), fixed()), "redis://host:port"),
         (gate("g", redis("redis://h"), Capacity::FromSource), "set it"),
         (gate("g", redis("redis://h"), each()), "how many servers are ready"),
-        (gate("g", page("https://h/metrics"), fixed()), "only http"),
+        (gate("g", page("ftp://h/metrics"), fixed()), "http:// or https://"),
         (gate("g", page("h/metrics"), fixed()), "http://"),
         (gate("g", page("http://h/m"), Capacity::FromSource), "set it"),
         (gate("g", query("http://h?x=1"), fixed()), "no query"),

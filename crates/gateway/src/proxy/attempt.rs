@@ -94,11 +94,11 @@ async fn on_fresh_connection(
 ) -> Result<Response<UpstreamBody>, AttemptError> {
     let endpoint = watch.endpoint;
     if endpoint.http2 {
-        let mut sender = pool.shared(endpoint.id, endpoint.place(), connect).await?;
+        let mut sender = pool.shared(endpoint.id, endpoint.server(), connect).await?;
         let sent = sender.send_request(outgoing.http2(endpoint));
         return Ok(watched(sent, &watch).await?.map(UpstreamBody::Http2));
     }
-    let mut connection = pool.fresh(endpoint.place(), connect).await?;
+    let mut connection = pool.fresh(endpoint.server(), connect).await?;
     let request = outgoing.http1(endpoint);
     match exchange(&mut connection, &request, &watch).await {
         Ok((head, framing)) => {

@@ -16,6 +16,7 @@ use super::retry::Next;
 use super::{ResponseBody, UpstreamRequest, response_headers};
 use crate::backend::{Attempt, Endpoint};
 use crate::hop_by_hop;
+use crate::observe::TRACEPARENT;
 use crate::reply::Refused;
 use crate::request::{Admitted, Request, ResponseTimeout};
 use crate::upstream::{Pool, UpstreamBody};
@@ -68,7 +69,7 @@ impl ProxiedRequest {
     pub(crate) async fn forward(
         mut self: Box<Self>,
     ) -> Result<Response<Box<ResponseBody>>, Refused> {
-        self.request.state.retries.deposit(self.request.config.fleet.retry_share);
+        self.retries().deposit(self.request.config.fleet.retry_share);
         loop {
             let admitted = match self.admitted().await {
                 Ok(admitted) => admitted,
@@ -86,6 +87,9 @@ impl ProxiedRequest {
     }
 
     async fn attempt(&mut self, endpoint: &Endpoint, now: Time) -> Next {
+        if let Some(traceparent) = self.request.record.traceparent() {
+            self.outgoing.set_header(TRACEPARENT, traceparent);
+        }
         let (response_by, timeout) = self.request.response_deadline(now);
         let watch = ResponseWatch::new(endpoint, &self.request, now, response_by);
         let connect_timeout = self.request.config.fleet.connect_timeout;

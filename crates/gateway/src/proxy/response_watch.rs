@@ -175,7 +175,7 @@ impl<'a> ResponseWatch<'a> {
         let intent = &self.request.intent;
         Span::from_nanos(match intent.streamed {
             true => intent.prompt.saturating_mul(PROMPT_TOKEN),
-            false => intent.tokens.saturating_mul(OUTPUT_TOKEN),
+            false => intent.claimed.saturating_mul(OUTPUT_TOKEN),
         })
     }
 

@@ -17,7 +17,7 @@ use super::attempt::{AttemptFailure, AttemptOutcome};
 use crate::backend::{Attempt, Endpoint};
 use crate::reply::Fault;
 use crate::request::Request;
-use crate::upstream::{UpstreamBody, retry_after};
+use crate::upstream::{RetryBudget, UpstreamBody, retry_after};
 use crate::{clock, jitter};
 
 /// The pause after a failure, if no other backend can take the request at once. Further pauses
@@ -88,7 +88,7 @@ impl ProxiedRequest {
         let Request { state, config, .. } = &*self.request;
         let left = self.strikes < config.fleet.attempts_max;
         if self.may_wait(endpoint, failure.attempt)
-            && (!blamed || (left && state.retries.withdraw()))
+            && (!blamed || (left && self.retries().withdraw()))
         {
             let pause = self.pause(failure.attempt, endpoint);
             self.last_failure = Some(cause);
@@ -101,6 +101,13 @@ impl ProxiedRequest {
             Some(response) => Next::Respond(response),
             None => Next::Refuse(Fault::BackendError(cause)),
         }
+    }
+
+    /// The budget of its repeated attempts.
+    pub(super) fn retries(&self) -> &RetryBudget {
+        let intent = &self.request.intent;
+        let tenant = intent.caller.as_ref().map(|caller| caller.tenant.name.as_str());
+        self.request.state.retries.of(tenant.unwrap_or(&intent.flow))
     }
 
     /// Whether time is left, and there is a queue or another backend that takes the request now.

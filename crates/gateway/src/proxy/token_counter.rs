@@ -47,6 +47,9 @@ pub(crate) struct TokenCounter {
     seam: Vec<u8>,
     /// The bytes behind the last key of a usage, as far as they have come.
     usage: Vec<u8>,
+    /// The most that earlier keys reported. A backend may repeat texts of the client after its own
+    /// report, so a later key must not hide an earlier one.
+    earlier: TokenUsage,
     wanted: bool,
     /// Whether Ollama's counts have begun: they come once, and the second begins no new usage.
     ollama: bool,
@@ -71,8 +74,8 @@ impl StreamFormat {
 
 impl TokenCounter {
     pub(crate) fn new(format: StreamFormat) -> Self {
-        let (seam, usage) = (Vec::new(), Vec::new());
-        Self { format, tokens: 0, seam, usage, wanted: false, ollama: false }
+        let (seam, usage, earlier) = (Vec::new(), Vec::new(), TokenUsage::default());
+        Self { format, tokens: 0, seam, usage, earlier, wanted: false, ollama: false }
     }
 
     /// Reads a chunk. Returns whether tokens came with it.
@@ -95,26 +98,11 @@ impl TokenCounter {
     /// The tokens that the backend reported, or as far as it reported none, those that were
     /// counted.
     pub(crate) fn usage(&self) -> TokenUsage {
-        let reported = self.reported();
+        let reported = self.earlier.or_more(reported(&self.usage));
         if reported.output.is_some() || self.tokens == 0 {
             return reported;
         }
         TokenUsage { output: Some(self.tokens), counted: true, ..reported }
-    }
-
-    fn reported(&self) -> TokenUsage {
-        let mut used = TokenUsage::default();
-        let mut words = self.usage.split(|&byte| byte == b'"').skip(1);
-        // Every other piece between quotes is a word, and what follows it up to the next its value.
-        while let (Some(word), Some(value)) = (words.next(), words.next()) {
-            let count = match word {
-                b"prompt_tokens" | b"input_tokens" | b"prompt_eval_count" => &mut used.prompt,
-                b"completion_tokens" | b"output_tokens" | b"eval_count" => &mut used.output,
-                _ => continue,
-            };
-            *count = count.or_else(|| number(value));
-        }
-        used
     }
 
     fn read_usage(&mut self, chunk: &[u8]) {
@@ -131,7 +119,13 @@ impl TokenCounter {
 
     /// Where the last key of a usage begins, among those that begin before `end`.
     fn find_key(&mut self, bytes: &[u8], end: usize) -> Option<usize> {
-        let openai = USAGE.find_iter(bytes).take_while(|&at| at < end).last();
+        let mut openai = None;
+        for at in USAGE.find_iter(bytes).take_while(|&at| at < end) {
+            if let Some(before) = openai.replace(at) {
+                let behind = &bytes[before..bytes.len().min(before + USAGE_MAX)];
+                self.earlier = self.earlier.or_more(reported(behind));
+            }
+        }
         if self.format == StreamFormat::Events || self.ollama {
             return openai;
         }
@@ -157,9 +151,12 @@ impl TokenCounter {
         self.seam.truncate(before);
     }
 
-    /// Forgets the usage so far, and keeps these bytes of the next one.
+    /// Notes the usage so far, and keeps these bytes of the next one.
     fn begin_usage(&mut self, seam: &[u8], chunk: &[u8]) {
-        self.usage.clear();
+        if !self.usage.is_empty() {
+            self.earlier = self.earlier.or_more(reported(&self.usage));
+            self.usage.clear();
+        }
         self.usage.extend_from_slice(seam);
         self.wanted = true;
         self.keep(chunk);
@@ -172,6 +169,23 @@ impl TokenCounter {
             self.wanted = self.usage.len() < USAGE_MAX;
         }
     }
+}
+
+/// The numbers behind the key of a usage.
+fn reported(usage: &[u8]) -> TokenUsage {
+    let mut used = TokenUsage::default();
+    let mut words = usage.split(|&byte| byte == b'"').skip(1);
+    // Every other piece between quotes is a word, and what follows it up to the next its value.
+    while let (Some(word), Some(value)) = (words.next(), words.next()) {
+        let count = match word {
+            b"prompt_tokens" | b"input_tokens" | b"prompt_eval_count" => &mut used.prompt,
+            b"cached_tokens" => &mut used.cached,
+            b"completion_tokens" | b"output_tokens" | b"eval_count" => &mut used.output,
+            _ => continue,
+        };
+        *count = count.or_else(|| number(value));
+    }
+    used
 }
 
 /// Where the key begins whose end follows these bytes.

@@ -1,7 +1,8 @@
 //! A request as it is sent to backends, as often as it takes.
 
 use bytes::Bytes;
-use http::uri::{PathAndQuery, Scheme};
+use http::header::AUTHORIZATION;
+use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 use http_body_util::Full;
 
@@ -24,11 +25,18 @@ pub(crate) struct UpstreamRequest {
 // === impl UpstreamRequest ===
 
 impl UpstreamRequest {
+    /// Sets a header, in place of any of the same name.
+    pub(super) fn set_header(&mut self, name: HeaderName, value: HeaderValue) {
+        self.headers.retain(|(other, _)| *other != name);
+        self.headers.push((name, value));
+    }
+
     /// The request for a connection of HTTP/1.1.
     pub(super) fn http1<'a>(&'a self, endpoint: &'a Endpoint) -> Http1Request<'a> {
         let Self { method, path, headers, body, .. } = self;
         let (base, host) = (&endpoint.base_path, &endpoint.host_header);
-        Http1Request { method, base, path, host, headers, body }
+        let credential = endpoint.credential.as_ref();
+        Http1Request { method, base, path, host, credential, headers, body }
     }
 
     /// The request for a shared connection of HTTP/2.
@@ -38,6 +46,9 @@ impl UpstreamRequest {
         *request.version_mut() = Version::HTTP_2;
         for (name, value) in &self.headers {
             request.headers_mut().append(name, value.clone());
+        }
+        if let Some(credential) = &endpoint.credential {
+            request.headers_mut().insert(AUTHORIZATION, credential.clone());
         }
         *request.uri_mut() = absolute(endpoint, path(endpoint, &self.path));
         request
@@ -56,7 +67,7 @@ fn path(endpoint: &Endpoint, path: &PathAndQuery) -> PathAndQuery {
 
 fn absolute(endpoint: &Endpoint, path: PathAndQuery) -> Uri {
     let mut parts = http::uri::Parts::default();
-    parts.scheme = Some(Scheme::HTTP);
+    parts.scheme = Some(endpoint.scheme());
     parts.authority = Some(endpoint.authority.clone());
     parts.path_and_query = Some(path);
     // All three parts are there, so this cannot fail.

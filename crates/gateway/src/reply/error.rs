@@ -1,7 +1,7 @@
 //! The error response of a refused request.
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
@@ -51,7 +51,14 @@ pub(crate) fn response_in(format: ErrorFormat, refused: &Refused) -> Response<Fu
     let mut response = content(status, "application/json", body_in(format, refused));
     let headers = response.headers_mut();
     if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
-        headers.insert(RETRY_AFTER, retry_after::value(refused.retry_after));
+        let value = match fault {
+            Fault::QuotaExceeded => retry_after::exact(refused.retry_after),
+            _ => retry_after::value(refused.retry_after),
+        };
+        headers.insert(RETRY_AFTER, value);
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     if let Fault::MethodNotAllowed(methods) = fault {
         headers.insert(ALLOW, HeaderValue::from_static(methods));

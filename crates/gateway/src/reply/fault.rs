@@ -48,6 +48,8 @@ pub(crate) enum Fault {
     /// No such path; none of a dispatcher's.
     NoSuchPath,
     NoSuchPage,
+    /// No live request and none of those that ended last has this id.
+    RequestNotFound,
     /// The methods that the path takes.
     MethodNotAllowed(&'static str),
     /// The body has a content encoding that is not decoded here.
@@ -58,6 +60,12 @@ pub(crate) enum Fault {
     BodyTooLarge(usize),
     /// The client took too long to send its request.
     RequestTimeout,
+    /// The head has more fields than any request needs.
+    TooManyFields,
+    /// The body has a transfer coding besides `chunked`.
+    TransferCoding,
+    /// The client speaks HTTP without TLS to a port that needs TLS.
+    TlsRequired,
     /// No folder is configured for batch work.
     BatchDisabled,
     /// A field of the request is not valid; the text says why.
@@ -75,6 +83,27 @@ pub(crate) enum Fault {
     StorageFull(String),
     /// The store cannot be reached; the text says why.
     StoreAway(String),
+    /// No API key; one that is unknown; one that has ended.
+    MissingKey,
+    InvalidKey,
+    ExpiredKey,
+    /// The tenant may not use this model; empty if the request names none.
+    ModelNotAllowed(String),
+    /// The requests or the tokens of the tenant's minute are used up.
+    RateLimited(&'static str),
+    /// The tokens of the tenant's day or month are used up.
+    QuotaExceeded,
+    /// The same for a request of a batch. It must not look like an overload, which would make all
+    /// batches wait.
+    BatchQuotaExceeded,
+    /// There is no file for accounts.
+    UsageDisabled,
+    /// The accounts cannot be read now.
+    UsageAway,
+    /// The path is for operators.
+    AdminOnly,
+    /// A status page under a host name that may be a trick.
+    ForeignHost,
     Internal,
 }
 
@@ -154,6 +183,7 @@ impl From<Eviction> for Fault {
         match eviction {
             Eviction::Expired => Self::QueueTimeout(Span::ZERO),
             Eviction::DeadlineExceeded => Self::DeadlineExceeded,
+            Eviction::TooLate => Self::WaitTooLong,
             Eviction::Preempted => Self::Preempted,
             Eviction::Displaced => Self::FlowFull { flow: String::new(), capacity: 0 },
             Eviction::ShuttingDown => Self::ShuttingDown,

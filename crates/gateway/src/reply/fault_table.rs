@@ -32,11 +32,15 @@ impl Fault {
             Self::ModelNotFound(_) | Self::TargetNotFound { .. } => "model_not_found",
             Self::InvalidRequest(_) | Self::InvalidModel(_) => "invalid_request",
             Self::NoSuchPath | Self::NoSuchPage => "not_found",
+            Self::RequestNotFound => "request_not_found",
             Self::MethodNotAllowed(_) => "method_not_allowed",
             Self::UnsupportedEncoding(_) => "unsupported_encoding",
             Self::UpgradeNotSupported => "upgrade_not_supported",
             Self::BodyTooLarge(_) => "body_too_large",
             Self::RequestTimeout => "request_timeout",
+            Self::TlsRequired => "tls_required",
+            Self::TooManyFields => "too_many_headers",
+            Self::TransferCoding => "invalid_request",
             Self::BatchDisabled => "batch_disabled",
             Self::InvalidField(..) => "invalid_request",
             Self::FileNotFound(_) => "file_not_found",
@@ -45,7 +49,16 @@ impl Fault {
             Self::BatchEnded(_) => "batch_ended",
             Self::FileTooLarge(_) => "file_too_large",
             Self::StorageFull(_) => "storage_full",
-            Self::StoreAway(_) => "store_unavailable",
+            Self::StoreAway(_) | Self::UsageAway => "store_unavailable",
+            Self::MissingKey => "missing_api_key",
+            Self::InvalidKey => "invalid_api_key",
+            Self::ExpiredKey => "expired_api_key",
+            Self::ModelNotAllowed(_) => "model_not_allowed",
+            Self::RateLimited(_) => "rate_limit_exceeded",
+            Self::QuotaExceeded | Self::BatchQuotaExceeded => "insufficient_quota",
+            Self::AdminOnly => "admin_only",
+            Self::ForeignHost => "host_not_allowed",
+            Self::UsageDisabled => "usage_disabled",
             Self::Internal => "internal",
         }
     }
@@ -65,6 +78,7 @@ impl Fault {
             | Self::NoBackend
             | Self::NoBackendInSubset
             | Self::StoreAway(_)
+            | Self::UsageAway
             | Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             // No client reads it; the log shows it.
             Self::ClientClosed => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),
@@ -74,12 +88,17 @@ impl Fault {
             | Self::TargetNotFound { .. }
             | Self::NoSuchPath
             | Self::NoSuchPage
+            | Self::RequestNotFound
             | Self::BatchDisabled
+            | Self::UsageDisabled
             | Self::FileNotFound(_)
             | Self::BatchNotFound(_) => StatusCode::NOT_FOUND,
-            Self::InvalidRequest(_) | Self::InvalidModel(_) | Self::InvalidField(..) => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::InvalidRequest(_)
+            | Self::InvalidModel(_)
+            | Self::InvalidField(..)
+            | Self::TransferCoding
+            | Self::TlsRequired => StatusCode::BAD_REQUEST,
+            Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::UnsupportedEncoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::UpgradeNotSupported => StatusCode::NOT_IMPLEMENTED,
@@ -87,6 +106,12 @@ impl Fault {
             Self::BodyTooLarge(_) | Self::FileTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::StorageFull(_) => StatusCode::INSUFFICIENT_STORAGE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::MissingKey | Self::InvalidKey | Self::ExpiredKey => StatusCode::UNAUTHORIZED,
+            Self::ModelNotAllowed(_)
+            | Self::BatchQuotaExceeded
+            | Self::AdminOnly
+            | Self::ForeignHost => StatusCode::FORBIDDEN,
+            Self::RateLimited(_) | Self::QuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -104,6 +129,9 @@ impl Fault {
             | Self::NotCritical
             | Self::QueueDisabled
             | Self::WaitTooLong
+            | Self::RateLimited(_)
+            | Self::QuotaExceeded
+            | Self::BatchQuotaExceeded
             | Self::Overloaded => "rejected-saturated",
             Self::Preempted => "evicted-priority",
             Self::ShuttingDown => "rejected-shutting-down",
@@ -117,6 +145,11 @@ impl Fault {
 
     /// The family it belongs to, in the words that clients of the OpenAI API know.
     pub(super) fn family(&self) -> &'static str {
+        match self {
+            Self::RateLimited(what) => return what,
+            Self::QuotaExceeded | Self::BatchQuotaExceeded => return "insufficient_quota",
+            _ => {}
+        }
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => "service_unavailable",
             StatusCode::GATEWAY_TIMEOUT => "timeout",
@@ -128,9 +161,10 @@ impl Fault {
     /// Which part of the request is at fault.
     pub(super) const fn param(&self) -> Option<&'static str> {
         match self {
-            Self::InvalidModel(_) | Self::ModelNotFound(_) | Self::TargetNotFound { .. } => {
-                Some("model")
-            }
+            Self::InvalidModel(_)
+            | Self::ModelNotFound(_)
+            | Self::ModelNotAllowed(_)
+            | Self::TargetNotFound { .. } => Some("model"),
             Self::InvalidField(field, _) => Some(field),
             Self::FileNotFound(_) | Self::BatchNotFound(_) => Some("id"),
             Self::FileTooLarge(_) => Some("file"),
@@ -144,6 +178,9 @@ impl Fault {
             self,
             Self::BodyTooLarge(_)
                 | Self::RequestTimeout
+                | Self::TlsRequired
+                | Self::TooManyFields
+                | Self::TransferCoding
                 | Self::Overloaded
                 | Self::FileTooLarge(_)
                 | Self::StorageFull(_)
@@ -196,6 +233,12 @@ impl Fault {
             Self::FileTooLarge(limit) => {
                 format!("The file is larger than {limit} bytes: upload it in parts.")
             }
+            Self::ModelNotAllowed(model) if !model.is_empty() => {
+                format!("This API key may not use the model '{model}'.")
+            }
+            Self::RateLimited(what) => format!(
+                "The {what} that this API key may use in a minute are used up: try again later."
+            ),
             Self::UnsupportedEncoding(name) => {
                 format!("The body has the encoding '{name}': send it as gzip, as deflate or plain.")
             }
@@ -229,6 +272,10 @@ impl Fault {
                 "The request would miss the deadline that it gave: allow it more time."
             }
             Self::NoSuchPath => "There is nothing at this path: the API begins with /v1/ or /api/.",
+            Self::RequestNotFound => {
+                "The gateway knows no such request: it waits nowhere, and is not among the last \
+                 thousand that ended."
+            }
             Self::NoSuchPage => {
                 "There is nothing at this path of a dispatcher: it has /dispatch.txt, /dispatch, \
                  /health, /ready and /metrics, and the Batch API at /v1/files and /v1/batches."
@@ -237,9 +284,30 @@ impl Fault {
                 "A WebSocket is not supported: send a POST, with \"stream\": true for a stream."
             }
             Self::RequestTimeout => "The request took too long to arrive: send it faster.",
+            Self::TooManyFields => "The request has more than 100 header fields: send fewer.",
+            Self::TransferCoding => "The only transfer coding is chunked, once: send it alone.",
+            Self::TlsRequired => "This port needs TLS: write the URL with https://.",
             Self::BatchDisabled => {
                 "The Batch API is off: start with --batch FOLDER, or set batch.folder."
             }
+            Self::MissingKey => {
+                "An API key is needed: send it as Authorization: Bearer KEY, or as x-api-key."
+            }
+            Self::InvalidKey => "The API key is not known here: check it, or ask for a new one.",
+            Self::ExpiredKey => "The API key has expired: ask for a new one.",
+            Self::ModelNotAllowed(_) => {
+                "This API key may use some models only: name the model in the body."
+            }
+            Self::QuotaExceeded | Self::BatchQuotaExceeded => {
+                "The tokens that this API key may use in a day or a month are used up."
+            }
+            Self::UsageDisabled => "There are no accounts: set usage.file.",
+            Self::UsageAway => "The accounts cannot be read now: try again.",
+            Self::ForeignHost => {
+                "This page is shown to a browser on this machine under an address or as localhost \
+                 alone: use one of them, or send an admin key."
+            }
+            Self::AdminOnly => "This path needs a key of an operator that allows this.",
             Self::Internal => "The gateway failed on this request: this is a fault of its own.",
             _ => "No backend serves this model: see GET /v1/models for those there are.",
         }

@@ -10,3 +10,9 @@ pub(super) fn value(span: Option<Span>) -> HeaderValue {
     let span = span.unwrap_or_default().clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX);
     HeaderValue::from(span.nanos().div_ceil(NANOS_PER_SEC))
 }
+
+/// The same for a wait that is known and may be long, such as until the end of a month.
+pub(super) fn exact(span: Option<Span>) -> HeaderValue {
+    let span = span.unwrap_or_default().max(RETRY_AFTER_MIN);
+    HeaderValue::from(span.nanos().div_ceil(NANOS_PER_SEC))
+}

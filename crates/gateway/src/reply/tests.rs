@@ -1,5 +1,7 @@
 //! C09, N02, R04: what clients hear, as programs read it.
 
+mod error_reference;
+
 use bytes::Bytes;
 use flow::{Eviction, Refusal, RouteChoice, RouteReason, RouteScore, Span};
 use http::{HeaderMap, HeaderValue, Response};
@@ -80,11 +82,15 @@ fn c09_every_fault_has_its_status_and_its_code() {
         (Fault::InvalidModel("what is wrong".into()), 400, invalid, "invalid_request", model(), ""),
         (Fault::NoSuchPath, 404, invalid, "not_found", none(), ""),
         (Fault::NoSuchPage, 404, invalid, "not_found", none(), ""),
+        (Fault::RequestNotFound, 404, invalid, "request_not_found", none(), ""),
         (Fault::MethodNotAllowed("GET"), 405, invalid, "method_not_allowed", none(), ""),
         (Fault::UnsupportedEncoding(what()), 415, invalid, "unsupported_encoding", none(), ""),
         (Fault::UpgradeNotSupported, 501, "server_error", "upgrade_not_supported", none(), ""),
         (Fault::BodyTooLarge(5), 413, invalid, "body_too_large", none(), "close"),
         (Fault::RequestTimeout, 408, invalid, "request_timeout", none(), "close"),
+        (Fault::TooManyFields, 431, invalid, "too_many_headers", none(), "close"),
+        (Fault::TransferCoding, 400, invalid, "invalid_request", none(), "close"),
+        (Fault::TlsRequired, 400, invalid, "tls_required", none(), "close"),
         (Fault::Internal, 500, "server_error", "internal", none(), ""),
     ];
     for row in rows {
@@ -157,6 +163,7 @@ fn c09_every_refusal_and_eviction_of_the_core_has_one_fault() {
     let rows = [
         (Eviction::Expired, "queue_timeout"),
         (Eviction::DeadlineExceeded, "deadline_exceeded"),
+        (Eviction::TooLate, "wait_too_long"),
         (Eviction::Preempted, "preempted"),
         (Eviction::Displaced, "flow_full"),
         (Eviction::ShuttingDown, "shutting_down"),

@@ -1,5 +1,8 @@
 //! Permits end their asks on every path, and waiting requests are woken by time alone.
 
+mod handoff;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +13,7 @@ use flow::{
 use http::HeaderValue;
 
 use super::*;
+use crate::ingress::{Preferences, WorkloadName};
 
 const MODEL: ModelId = ModelId(7);
 const TARGET: Target = Target { model: MODEL, adapter: None };
@@ -21,28 +25,55 @@ fn intent(flow: &str) -> Intent {
         flow: flow.into(),
         class: 0,
         band: Band::Normal,
-        workload: crate::ingress::WorkloadName::default(),
+        band_clamped: false,
+        caller: None,
+        workload: WorkloadName::default(),
         criticality: 3,
         cost: 1,
         prompt: 1,
         tokens: 1,
+        claimed: 1,
+        choices: 1,
         measurable: true,
         streamed: false,
         ttl: None,
-        deadline: None,
-        deadline_at: None,
-        latency_max: None,
-        latency_critical: false,
-        slo_ttft: None,
-        power_max: None,
-        power_efficient: false,
-        target_backend: None,
+        preferences: Preferences::default(),
         session: None,
         flow_session: 0,
         request_id: HeaderValue::from_static("test"),
         queue_status: false,
         decoded: false,
         direct: false,
+    }
+}
+
+// === impl Scheduler ===
+
+impl Scheduler {
+    /// Holds all further outcomes back until [`Scheduler::deliver_one`].
+    fn hold_deliveries(&self) {
+        *self.held.lock().unwrap() = Some(VecDeque::new());
+    }
+
+    /// The deliveries that are not held back.
+    pub(super) fn hold(&self, deliveries: Vec<Delivery>) -> Vec<Delivery> {
+        match &mut *self.held.lock().unwrap() {
+            Some(held) => {
+                held.extend(deliveries);
+                Vec::new()
+            }
+            None => deliveries,
+        }
+    }
+
+    /// How many outcomes are held back.
+    fn held(&self) -> usize {
+        self.held.lock().unwrap().as_ref().map_or(0, VecDeque::len)
+    }
+
+    fn deliver_one(&self) {
+        let next = self.held.lock().unwrap().as_mut().and_then(VecDeque::pop_front);
+        next.into_iter().for_each(deliver);
     }
 }
 

@@ -43,8 +43,6 @@ pub(crate) struct SectionSchema {
     pub(crate) camel_case: bool,
     /// Keys that are accepted without an effect, and why they have none.
     pub(crate) ignored: &'static [(&'static str, &'static str)],
-    /// Keys that are refused with a reason of their own.
-    pub(crate) refused: &'static [(&'static str, &'static str)],
 }
 
 /// One kind of table among several, chosen by the key `kind`.
@@ -105,7 +103,7 @@ impl Key {
 impl SectionSchema {
     pub(crate) const fn new(path: &'static str, keys: &'static [Key]) -> Self {
         let (doc, variants, camel_case) = ("", &[] as &[Variant], false);
-        Self { path, doc, keys, variants, camel_case, ignored: &[], refused: &[] }
+        Self { path, doc, keys, variants, camel_case, ignored: &[] }
     }
 
     pub(crate) const fn doc(mut self, doc: &'static str) -> Self {
@@ -125,11 +123,6 @@ impl SectionSchema {
 
     pub(crate) const fn ignored(mut self, keys: &'static [(&'static str, &'static str)]) -> Self {
         self.ignored = keys;
-        self
-    }
-
-    pub(crate) const fn refused(mut self, keys: &'static [(&'static str, &'static str)]) -> Self {
-        self.refused = keys;
         self
     }
 

@@ -68,9 +68,6 @@ impl Context<'_> {
     }
 
     fn unknown(&self, schema: &SectionSchema, variant: Option<&Variant>, name: &str, node: &Node) {
-        if let Some((_, why)) = schema.refused.iter().find(|(refused, _)| *refused == name) {
-            return self.report.problem(&node.location, why);
-        }
         if schema.find(name).is_some() {
             // Without a kind, that alone is the problem.
             if let Some(kind) = variant.map(|variant| variant.name) {

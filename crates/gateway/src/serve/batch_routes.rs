@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
 use hyper::body::Incoming;
 
 use super::request_body::{self, Arriving};
-use crate::batch_api::{BatchResponse, Batches, Upload};
+use crate::batch_api::{BatchResponse, Batches, Sent, Upload};
 use crate::clock;
 use crate::durable_queues::DurableQueues;
 use crate::ingress;
@@ -25,16 +24,15 @@ pub(super) async fn answer(
     state: &State,
     durable_queues: Option<&DurableQueues>,
     call: BatchCall,
-    (parts, body): (&Parts, Incoming),
+    (sender, body): (Sent<'_>, Incoming),
     received: &mut u64,
 ) -> Result<BatchResponse, Fault> {
-    let config = state.config.load_full();
-    let sender = (parts, &*config);
+    let parts = sender.parts;
     let batches = durable_queues.ok_or(Fault::BatchDisabled).and_then(DurableQueues::batches);
     match (batches, call) {
         (_, BatchCall::OtherMethod(methods)) => Err(Fault::MethodNotAllowed(methods)),
         (Err(fault), _) => Err(fault),
-        (Ok(batches), BatchCall::Upload) => upload(state, batches, (parts, body), received).await,
+        (Ok(batches), BatchCall::Upload) => upload(state, batches, (sender, body), received).await,
         (Ok(batches), BatchCall::Create) => {
             let collected = request_body::collect_decoded(&parts.headers, body, state).await;
             let (bytes, _held) = collected?;
@@ -47,17 +45,17 @@ pub(super) async fn answer(
 async fn upload(
     state: &State,
     batches: &Arc<Batches>,
-    (parts, body): (&Parts, Incoming),
+    (sender, body): (Sent<'_>, Incoming),
     received: &mut u64,
 ) -> Result<BatchResponse, Fault> {
     let mut arriving = Arriving::new(body, state.config.load().server.body_timeout);
     let taken = tokio::select! {
-        taken = take(batches, parts, &mut arriving, received) => taken,
+        taken = take(batches, sender, &mut arriving, received) => taken,
         () = state.closing() => return Err(Fault::ShuttingDown),
     };
     match taken {
         Ok(upload) => upload.finish(clock::moment()).await.map(BatchResponse::uploaded),
-        Err(fault) if ingress::headers::expects_word(&parts.headers) => Err(fault),
+        Err(fault) if ingress::headers::expects_word(&sender.parts.headers) => Err(fault),
         Err(fault) => {
             let _ = tokio::time::timeout(LINGER, pass_over(arriving)).await;
             Err(fault)
@@ -72,11 +70,12 @@ async fn pass_over(mut arriving: Arriving) {
 
 async fn take(
     batches: &Arc<Batches>,
-    parts: &Parts,
+    sender: Sent<'_>,
     arriving: &mut Arriving,
     received: &mut u64,
 ) -> Result<Upload, Fault> {
-    let mut upload = batches.upload(&parts.headers, arriving.announced())?;
+    let client = (sender.caller, sender.peer);
+    let mut upload = batches.upload(&sender.parts.headers, arriving.announced(), client)?;
     while let Some(bytes) = arriving.next().await? {
         *received += bytes.len() as u64;
         upload.take(&bytes).await?;

@@ -2,18 +2,17 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::client_stream::ClientStream;
 use crate::lazy_timer::LazyTimer;
 use crate::reply::Fault;
-use crate::socket::Socket;
 
 /// The longest pause between two requests.
 const IDLE: Duration = Duration::from_secs(75);
@@ -23,6 +22,10 @@ const IDLE: Duration = Duration::from_secs(75);
 pub(super) struct Activity {
     serving: AtomicUsize,
     served: AtomicUsize,
+    /// The streams that were cut off because their client does not read them.
+    cut: AtomicUsize,
+    /// Wakes the socket of HTTP/2 when a stream is cut off.
+    socket: Mutex<Option<Waker>>,
 }
 
 /// One request that is being served.
@@ -38,7 +41,7 @@ pub(super) struct Serving(Arc<Activity>);
 /// it would not notice that the client left. The socket checks that by itself.
 #[derive(Debug)]
 pub(super) struct ClientSocket {
-    stream: Socket,
+    stream: ClientStream,
     activity: Arc<Activity>,
     /// The count of served requests at the last check, and whether one was in progress.
     seen: usize,
@@ -69,6 +72,35 @@ impl Activity {
         self.served.fetch_add(1, Ordering::Relaxed);
         Serving(Arc::clone(self))
     }
+
+    /// A stream was cut off. Its client still has it.
+    pub(super) fn cut(&self) {
+        self.cut.fetch_add(1, Ordering::Relaxed);
+        if let Some(socket) = self.socket().take() {
+            socket.wake();
+        }
+    }
+
+    /// A stream that was cut off is gone.
+    pub(super) fn uncut(&self) {
+        self.cut.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether the client reads none of its streams. The task is woken when that may change.
+    fn watch(&self, context: &Context<'_>) -> bool {
+        *self.socket() = Some(context.waker().clone());
+        self.cut.load(Ordering::Relaxed) >= self.serving.load(Ordering::Relaxed)
+    }
+
+    fn socket(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Serving {
+    pub(super) fn connection(&self) -> &Arc<Activity> {
+        &self.0
+    }
 }
 
 impl Drop for Serving {
@@ -81,12 +113,11 @@ impl Drop for Serving {
 
 impl ClientSocket {
     pub(super) fn new(
-        stream: TcpStream,
+        stream: ClientStream,
         activity: Arc<Activity>,
         head_limit: Duration,
         write_limit: Duration,
     ) -> Self {
-        let stream = Socket::new(stream);
         let (head, write) = (Patience::new(head_limit), Patience::new(write_limit));
         Self {
             stream,
@@ -109,6 +140,9 @@ impl ClientSocket {
             self.head.rest();
         }
         if self.activity.serving.load(Ordering::Relaxed) > 0 {
+            if !self.plain && self.activity.watch(context) {
+                return Poll::Ready(());
+            }
             self.look_again(context);
             return Poll::Pending;
         }
@@ -120,13 +154,11 @@ impl ClientSocket {
     }
 
     /// Whether the client has closed the connection during a request, with nothing left to read.
-    fn has_left(&self, context: &mut Context<'_>) -> bool {
+    fn has_left(&mut self, context: &mut Context<'_>) -> bool {
         if self.activity.serving.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let mut byte = [0];
-        let peeked = self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte));
-        matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
+        self.stream.poll_ended(context)
     }
 
     /// Sets a timer while a request is in progress. The request's body has its own limit; after the
@@ -158,10 +190,10 @@ impl ClientSocket {
     }
 
     /// Sends a 408 where a client waits for a response.
-    fn say_late(&self) {
+    fn say_late(&mut self) {
         if self.begun && self.plain {
             // Nothing else is being written now; a full buffer means that the client does not read.
-            let _ = self.stream.try_write(&super::raw(&Fault::RequestTimeout.into()));
+            self.stream.try_write(&super::raw(&Fault::RequestTimeout.into()));
         }
     }
 

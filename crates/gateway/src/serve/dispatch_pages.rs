@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use serde::Serialize;
 use store::{ErrorKind, StoreError};
 
-use super::request_body;
+use super::{admin_access, request_body};
 use crate::admin;
 use crate::durable_queues::DurableQueues;
 use crate::durable_queues::dead_letters::{DeadLetterAction, DeadLetterSelection};
@@ -64,11 +64,20 @@ pub(super) fn alone(
                 trouble,
             });
         }
+        AdminPage::Status | AdminPage::StatusHistory => {
+            return admin::respond(state, page, standing);
+        }
         AdminPage::Version => return admin::version(),
         AdminPage::Ready if standing.shutting_down => Fault::ShuttingDown,
         AdminPage::Ready if !trouble.is_empty() => Fault::StoreAway(trouble.join("; ")),
         AdminPage::Ready => return self::page(&Ready { ready: true }),
-        AdminPage::Backends | AdminPage::Flows | AdminPage::Workloads => Fault::NoSuchPage,
+        AdminPage::Backends
+        | AdminPage::Flows
+        | AdminPage::Workloads
+        | AdminPage::Usage
+        | AdminPage::Request
+        | AdminPage::StatusStream
+        | AdminPage::Dashboard(_) => Fault::NoSuchPage,
     };
     error::response(&fault.into())
 }
@@ -80,6 +89,7 @@ pub(super) async fn answer(
     call: DispatchCall,
     (parts, body): (&Parts, Incoming),
 ) -> Result<Response<Full<Bytes>>, Fault> {
+    admin_access::may_call(&state.config.load(), call, &parts.headers)?;
     let durable_queues = durable_queues.ok_or(match call {
         DispatchCall::OtherMethod(methods) => Fault::MethodNotAllowed(methods),
         _ => Fault::BatchDisabled,

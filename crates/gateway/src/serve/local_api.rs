@@ -1,6 +1,7 @@
 //! Calls that the process itself responds to: the Batch API and the dispatcher's pages. They are
 //! counted and logged like proxied requests, but have no band, since they do not queue.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use hyper::body::Incoming;
 use super::file_download::RecordedDownload;
 use super::response_writer::Content;
 use super::worker::Worker;
-use super::{batch_routes, dispatch_pages};
-use crate::batch_api::{BatchResponse, Download};
+use super::{batch_routes, dispatch_pages, request_body};
+use crate::batch_api::{BatchResponse, Download, Sent};
+use crate::body_memory::BodyMemory;
 use crate::ingress;
 use crate::ingress::path::{BatchCall, DispatchCall};
 use crate::reply::{error, headers};
@@ -31,20 +33,38 @@ pub(super) async fn answer(
     worker: &Worker,
     call: Local,
     request: Request<Incoming>,
+    peer: Option<IpAddr>,
 ) -> Response<Content> {
     let (state, durable_queues) = (&worker.state, worker.durable_queues.as_deref());
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let request_id = ingress::headers::request_id(&parts.headers);
     let mut record = RequestRecord::begin(&parts, state.clock, Arc::clone(&state.observer));
     record.identify(&request_id);
     record.band = None;
+    let config = state.config.load_full();
+    let caller = match call {
+        Local::Batch(_) => state.caller(&config, &mut parts),
+        Local::Queues(_) => Ok(None),
+    };
+    record.attribute(caller.as_ref().ok().and_then(Option::as_ref));
     let answered = match call {
         Local::Batch(call) => {
             let received = &mut record.bytes_in;
             if call != BatchCall::Upload {
                 *received = body.size_hint().exact().unwrap_or(0);
             }
-            batch_routes::answer(state, durable_queues, call, (&parts, body), received).await
+            match &caller {
+                Ok(caller) => {
+                    let (parts, caller) = (&parts, caller.as_ref());
+                    let sender = Sent { parts, config: &config, caller, peer };
+                    let sent = (sender, body);
+                    batch_routes::answer(state, durable_queues, call, sent, received).await
+                }
+                Err(fault) => {
+                    request_body::pass_over(&parts.headers, body).await;
+                    Err(fault.clone())
+                }
+            }
         }
         Local::Queues(call) => {
             record.bytes_in = body.size_hint().exact().unwrap_or(0);
@@ -66,7 +86,7 @@ pub(super) async fn answer(
         Ok(BatchResponse::File(response)) => {
             record.response_began(response.status());
             let limit = state.config.load().server.write_timeout;
-            response.map(|file| send(file, record, (&parts, limit)))
+            response.map(|file| send(file, record, (&parts, limit), &state.unread_memory))
         }
         Err(fault) => {
             record.fail(&fault);
@@ -78,10 +98,15 @@ pub(super) async fn answer(
 }
 
 /// The body of a file, whose record ends with its last byte.
-fn send(file: Download, record: RequestRecord, (parts, limit): (&Parts, Duration)) -> Content {
+fn send(
+    file: Download,
+    record: RequestRecord,
+    (parts, limit): (&Parts, Duration),
+    unread: &Arc<BodyMemory>,
+) -> Content {
     let download = RecordedDownload::new(file, record, parts.method == Method::HEAD);
     match parts.version {
-        Version::HTTP_2 if parts.method != Method::HEAD => Content::handed(download, limit),
+        Version::HTTP_2 if parts.method != Method::HEAD => Content::handed(download, limit, unread),
         _ => Content::Stored(download),
     }
 }

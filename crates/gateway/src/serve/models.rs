@@ -1,13 +1,15 @@
 //! Model lists: the models of all backends, in the formats of OpenAI and of Ollama.
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::backend::{Lookup, ModelEntry};
-use crate::reply::{Fault, error, json};
+use crate::config::Config;
+use crate::ingress::path::{self, Route};
+use crate::reply::{ErrorFormat, Fault, error, json};
 use crate::state::State;
 
 #[derive(Serialize)]
@@ -38,20 +40,41 @@ enum Tag<'a> {
     Made { name: &'a str, model: &'a str },
 }
 
+/// Responds to a request for a list, or for one model. A tenant sees the models that it may use.
+pub(super) fn answer<B>(state: &State, request: Request<B>) -> Response<Full<Bytes>> {
+    let (mut parts, _) = request.into_parts();
+    let config = state.config.load_full();
+    let path = parts.uri.path().to_owned();
+    let caller = match state.caller(&config, &mut parts) {
+        Ok(caller) => caller,
+        Err(fault) => return error::response_in(ErrorFormat::of(&path), &fault.into()),
+    };
+    let allowed = |model: &str| caller.as_ref().is_none_or(|caller| caller.tenant.may_use(model));
+    match path::classify(&parts.method, &path) {
+        Ok(Route::Tags) => tags(state, allowed),
+        Ok(Route::ModelCard) => match path::card_id(&path).unwrap_or_default() {
+            id if !allowed(&id) => error::response(&Fault::ModelNotAllowed(id.into()).into()),
+            id => model(state, &config, &id),
+        },
+        _ => models(state, &config, allowed),
+    }
+}
+
 /// `GET /v1/models`.
-pub(super) fn models(state: &State) -> Response<Full<Bytes>> {
-    let (config, roster) = (state.config.load(), state.fleet.roster());
+fn models(state: &State, config: &Config, allowed: impl Fn(&str) -> bool) -> Response<Full<Bytes>> {
+    let roster = state.fleet.roster();
     let listed = roster.models_merged();
     let mut data: Vec<Card<'_>> = listed.iter().map(Card::of).collect();
     let unlisted =
         config.names.ruled().filter(|name| !listed.iter().any(|entry| entry.id == *name));
     data.extend(unlisted.map(Card::alias));
+    data.retain(|card| allowed(card.id));
     json(StatusCode::OK, &List { object: "list", data })
 }
 
 /// `GET /v1/models/{id}`.
-pub(super) fn model(state: &State, id: &str) -> Response<Full<Bytes>> {
-    let (config, roster) = (state.config.load(), state.fleet.roster());
+fn model(state: &State, config: &Config, id: &str) -> Response<Full<Bytes>> {
+    let roster = state.fleet.roster();
     let alias = config.names.ruled().any(|name| name == id);
     match roster.models_merged().iter().find(|entry| entry.id == id) {
         Some(entry) => json(StatusCode::OK, &Card::of(entry)),
@@ -63,9 +86,10 @@ pub(super) fn model(state: &State, id: &str) -> Response<Full<Bytes>> {
 }
 
 /// `GET /api/tags`.
-pub(super) fn tags(state: &State) -> Response<Full<Bytes>> {
+fn tags(state: &State, allowed: impl Fn(&str) -> bool) -> Response<Full<Bytes>> {
     let roster = state.fleet.roster();
-    let models = roster.models_merged().iter().map(Tag::of).collect();
+    let listed = roster.models_merged();
+    let models = listed.iter().filter(|entry| allowed(&entry.id)).map(Tag::of).collect();
     json(StatusCode::OK, &Tags { models })
 }
 

@@ -11,7 +11,8 @@ use http::Response;
 use http_body::Frame;
 use http_body_util::BodyExt as _;
 
-use super::response_writer::{Content, Frames, hand_over};
+use super::response_writer::{Content, hand_over};
+use super::unread_frames::Frames;
 use crate::clock;
 use crate::proxy::ProxiedRequest;
 use crate::reply::{error, headers};
@@ -26,7 +27,7 @@ const ERROR_MAX: usize = 64 << 10;
 
 /// Begins a stream that tells the request's place in the queue.
 pub(super) fn stream(proxied: Box<ProxiedRequest>) -> Response<Content> {
-    let (frames, handed) = Frames::new();
+    let (frames, handed) = Frames::new(&proxied.request.state.unread_memory);
     let mut response = Response::new(Content::Handed(handed));
     headers::event_stream(response.headers_mut(), &proxied.request.intent.request_id);
     task::spawn(drive(proxied, frames));
@@ -66,7 +67,7 @@ async fn send_error(json: &[u8], frames: Frames, limit: Duration) {
     let line: Vec<u8> = json.iter().copied().filter(|byte| !b"\r\n".contains(byte)).collect();
     let event = [b"event: error\ndata: ", &line[..], b"\n\n"].concat();
     if frames.send(Ok(Frame::data(event.into())), limit).await {
-        frames.end();
+        frames.end(limit).await;
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,27 +10,13 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Full};
-use tokio::sync::mpsc;
 
 use super::connection::Serving;
 use super::file_download::RecordedDownload;
+use super::unread_frames::{Frames, Handed};
+use crate::body_memory::BodyMemory;
 use crate::proxy::{BodyError, ResponseBody};
 use crate::task;
-
-/// The sending end of a body that a task writes. Dropped before [`Frames::end`], it cuts the
-/// response.
-#[derive(Debug)]
-pub(super) struct Frames {
-    sender: mpsc::Sender<Result<Frame<Bytes>, BodyError>>,
-    ended: Arc<AtomicBool>,
-}
-
-/// The receiving end, which hyper polls.
-#[derive(Debug)]
-pub(super) struct Handed {
-    receiver: mpsc::Receiver<Result<Frame<Bytes>, BodyError>>,
-    ended: Arc<AtomicBool>,
-}
 
 /// A response body. While it exists, its connection counts as busy.
 #[derive(Debug)]
@@ -57,6 +42,9 @@ pub(super) enum Content {
 
 impl Reply {
     pub(super) fn new(response: Response<Content>, serving: Serving) -> Response<Self> {
+        if let Content::Handed(handed) = response.body() {
+            handed.attach(serving.connection());
+        }
         response.map(|content| Self { content, _serving: serving })
     }
 }
@@ -109,12 +97,12 @@ impl Content {
     /// A body for one of many streams on a connection. hyper does not poll such a body while its
     /// client reads nothing, so no timer of the body would run. A task polls it and gives up in
     /// time.
-    pub(super) fn handed<B>(answer: B, limit: Duration) -> Self
+    pub(super) fn handed<B>(answer: B, limit: Duration, unread: &Arc<BodyMemory>) -> Self
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         BodyError: From<B::Error>,
     {
-        let (frames, handed) = Frames::new();
+        let (frames, handed) = Frames::new(unread);
         task::spawn(hand_over(answer, frames, limit));
         Self::Handed(handed)
     }
@@ -136,54 +124,7 @@ impl Content {
     }
 }
 
-// === impl Frames ===
-
-impl Frames {
-    pub(super) fn new() -> (Self, Handed) {
-        let (sender, receiver) = mpsc::channel(1);
-        let ended = Arc::new(AtomicBool::new(false));
-        (Self { sender, ended: Arc::clone(&ended) }, Handed { receiver, ended })
-    }
-
-    /// Sends a frame. Returns whether the client took the frame before it in time.
-    pub(super) async fn send(
-        &self,
-        frame: Result<Frame<Bytes>, BodyError>,
-        limit: Duration,
-    ) -> bool {
-        matches!(tokio::time::timeout(limit, self.sender.send(frame)).await, Ok(Ok(())))
-    }
-
-    /// Sends a frame that may be lost: a client that has not read the last one needs no other.
-    pub(super) fn offer(&self, frame: Frame<Bytes>) {
-        let _ = self.sender.try_send(Ok(frame));
-    }
-
-    /// Resolves when the client has left.
-    pub(super) async fn closed(&self) {
-        self.sender.closed().await;
-    }
-
-    /// Marks the end of the body.
-    pub(super) fn end(self) {
-        self.ended.store(true, Ordering::Release);
-    }
-}
-
-// === impl Handed ===
-
-impl Handed {
-    fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let next = ready!(self.receiver.poll_recv(context));
-        let cut = next.is_none() && !self.ended.swap(true, Ordering::Acquire);
-        Poll::Ready(if cut { Some(Err(BodyError::Client)) } else { next })
-    }
-}
-
-/// Sends a body, until its end or until the client takes nothing for the limit.
+/// Sends a body, until its end or until the client leaves too much of it unread for the limit.
 pub(super) async fn hand_over<B>(mut answer: B, frames: Frames, limit: Duration)
 where
     B: Body<Data = Bytes> + Unpin,
@@ -194,7 +135,10 @@ where
             frame = answer.frame() => frame.map(|frame| frame.map_err(BodyError::from)),
             () = frames.closed() => return,
         };
-        let Some(frame) = frame else { return frames.end() };
+        let Some(frame) = frame else {
+            drop(answer);
+            return frames.end(limit).await;
+        };
         if !frames.send(frame, limit).await {
             return;
         }

@@ -1,11 +1,12 @@
 //! Routes a request to the code that responds to it.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Method, Request as HttpRequest, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -14,15 +15,18 @@ use super::connection::Serving;
 use super::local_api::Local;
 use super::response_writer::{Content, Reply};
 use super::worker::Worker;
-use super::{dispatch_pages, local_api, models, queue_status, request_body};
+use super::{
+    admin_access, dashboard, dispatch_pages, head_check, local_api, models, queue_status,
+    request_body, status_stream, usage_page,
+};
 use crate::body_memory::Reservation;
 use crate::config::Config;
 use crate::ingress::headers::is_preflight;
-use crate::ingress::path::{self, Api, RequestKind, Route};
-use crate::ingress::{self, Intent};
+use crate::ingress::path::{self, AdminPage, Api, RequestKind, Route};
+use crate::ingress::{self, Caller, Intent, ReadContext};
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
-use crate::reply::{ErrorFormat, Fault, Refused, content, error, headers};
-use crate::request::{Request, RequestRecord};
+use crate::reply::{ErrorFormat, Fault, Refused, content, error, headers, json, uncached};
+use crate::request::{Request, RequestRecord, arrive};
 use crate::{admin, large_bodies};
 
 /// Responds to a request.
@@ -30,50 +34,123 @@ pub(super) async fn answer(
     worker: Arc<Worker>,
     request: HttpRequest<Incoming>,
     serving: Serving,
+    peer: Option<IpAddr>,
 ) -> Result<Response<Reply>, Infallible> {
     let state = &worker.state;
     let path = request.uri().path();
     let format = ErrorFormat::of(path);
     let head_only = request.method() == Method::HEAD;
     let doors = worker.doors;
-    let response = match path::classify(request.method(), path) {
-        Ok(Route::Proxied { api, kind }) if doors.api => proxy(worker, request, (api, kind)).await,
-        Ok(Route::Models) if doors.api => Content::whole(models::models(state)),
-        Ok(Route::ModelCard) if doors.api => {
-            let id = path::card_id(path).unwrap_or_default();
-            Content::whole(models::model(state, &id))
+    let route = head_check::check(&request).and_then(|()| path::classify(request.method(), path));
+    let route = route.and_then(|route| own_page(&worker, route, &request, peer));
+    let response = match route {
+        Ok(Route::Proxied { api, kind }) if doors.api => {
+            proxy(worker, request, (api, kind), peer).await
         }
-        Ok(Route::Tags) if doors.api => Content::whole(models::tags(state)),
+        Ok(Route::Models | Route::ModelCard | Route::Tags) if doors.api => {
+            Content::whole(models::answer(state, request))
+        }
         Ok(Route::Version) if doors.api => Content::whole(admin::version()),
         Ok(Route::Root) if doors.api => Content::whole(root(request.method())),
         // The response that follows a preflight has the backend's headers, so it must have, too.
+        // A browser sends a preflight without a key, so it goes no further where keys are needed.
         Ok(Route::Options)
-            if doors.api && path::is_api(path) && is_preflight(request.headers()) =>
+            if doors.api
+                && path::is_api(path)
+                && is_preflight(request.headers())
+                && state.config.load().tenants.is_empty() =>
         {
-            proxy(worker, request, (Api::OpenAi, RequestKind::Other)).await
+            proxy(worker, request, (Api::OpenAi, RequestKind::Other), peer).await
         }
-        Ok(Route::Options) => Content::whole(error::options(!path::is_api(path))),
+        Ok(Route::Options) => {
+            let options = error::options(!path::is_api(path));
+            let (parts, body) = request.into_parts();
+            request_body::pass_over(&parts.headers, body).await;
+            Content::whole(options)
+        }
         Ok(Route::Batch(call)) if doors.batch => {
-            local_api::answer(&worker, Local::Batch(call), request).await
+            local_api::answer(&worker, Local::Batch(call), request, peer).await
+        }
+        Ok(Route::Visibility(AdminPage::Usage)) if doors.visibility || doors.api => {
+            Content::whole(usage_page::answer(state, request, doors.visibility).await)
+        }
+        Ok(Route::Visibility(AdminPage::StatusStream)) if doors.visibility => {
+            status_stream::answer(state, request.headers())
         }
         Ok(Route::Visibility(page)) if doors.visibility => {
-            let alone = worker.durable_queues.as_deref().filter(|_| doors.is_dispatcher());
-            Content::whole(match alone {
-                Some(durable_queues) => dispatch_pages::alone(state, durable_queues, page),
-                None => admin::respond(state, page, state.standing()),
-            })
+            Content::whole(page_of(&worker, page, &request))
         }
         Ok(Route::Dispatch(call)) if doors.visibility => {
-            local_api::answer(&worker, Local::Queues(call), request).await
+            local_api::answer(&worker, Local::Queues(call), request, peer).await
         }
-        Ok(_) if doors.is_dispatcher() => {
-            Content::whole(error::response_in(format, &Fault::NoSuchPage.into()))
-        }
-        Ok(_) => Content::whole(error::response_in(format, &Fault::NoSuchPath.into())),
-        Err(fault) => Content::whole(error::response_in(format, &fault.into())),
+        Ok(_) if doors.is_dispatcher() => refuse(request, format, Fault::NoSuchPage).await,
+        Ok(_) => refuse(request, format, Fault::NoSuchPath).await,
+        Err(fault) => refuse(request, format, fault).await,
     };
     let response = if head_only { Content::head_only(response) } else { response };
     Ok(Reply::new(response, serving))
+}
+
+/// Refuses a request that leads nowhere.
+async fn refuse(
+    request: HttpRequest<Incoming>,
+    format: ErrorFormat,
+    fault: Fault,
+) -> Response<Content> {
+    let (parts, body) = request.into_parts();
+    request_body::pass_over(&parts.headers, body).await;
+    Content::whole(error::response_in(format, &fault.into()))
+}
+
+/// Refuses requests of foreign websites for what a key would protect, if there were keys.
+fn own_page(
+    worker: &Worker,
+    route: Route,
+    request: &HttpRequest<Incoming>,
+    peer: Option<IpAddr>,
+) -> Result<Route, Fault> {
+    let (doors, config) = (worker.doors, worker.state.config.load());
+    let is_guarded = match &route {
+        // Tenants read their accounts under any name of the gateway.
+        Route::Visibility(AdminPage::Usage) => false,
+        Route::Visibility(page) => page.says_much(),
+        Route::Dispatch(_) => true,
+        _ => false,
+    };
+    if is_guarded && doors.visibility {
+        let at = (request.uri().authority().map(Authority::as_str), peer);
+        admin_access::is_own_page(&config, request.headers(), at)?;
+    }
+    Ok(route)
+}
+
+/// A status page, for a client that may see it.
+fn page_of(
+    worker: &Worker,
+    page: AdminPage,
+    request: &HttpRequest<Incoming>,
+) -> Response<Full<Bytes>> {
+    let state = &worker.state;
+    if let Err(fault) = admin_access::may_see(&state.config.load(), page, request.headers()) {
+        return error::response(&fault.into());
+    }
+    match page {
+        AdminPage::Dashboard(file) => return dashboard::answer(file),
+        AdminPage::Request if worker.doors.is_dispatcher() => {}
+        AdminPage::Request => {
+            let id = path::request_id(request.uri().path()).unwrap_or_default();
+            return match admin::requests::page(state, &id) {
+                Ok(page) => uncached(json(StatusCode::OK, &page)),
+                Err(fault) => error::response(&fault.into()),
+            };
+        }
+        _ => {}
+    }
+    let alone = worker.durable_queues.as_deref().filter(|_| worker.doors.is_dispatcher());
+    match alone {
+        Some(durable_queues) => dispatch_pages::alone(state, durable_queues, page),
+        None => admin::respond(state, page, state.standing()),
+    }
 }
 
 /// The page at `/`, in the form of Ollama's.
@@ -90,36 +167,45 @@ async fn proxy(
     worker: Arc<Worker>,
     request: HttpRequest<Incoming>,
     work: (Api, RequestKind),
+    peer: Option<IpAddr>,
 ) -> Response<Content> {
     let config = worker.state.config.load_full();
     let (mut parts, body) = request.into_parts();
     let format = ErrorFormat::of(parts.uri.path());
     let shares_connection = parts.version == Version::HTTP_2;
     let write_limit = config.server.write_timeout;
+    let unread_memory = Arc::clone(&worker.state.unread_memory);
     let observer = Arc::clone(&worker.state.observer);
     let mut record = RequestRecord::begin(&parts, worker.state.clock, observer);
+    let caller = match arrive(&worker.state, &config, &mut parts, &mut record) {
+        Ok(caller) => caller,
+        Err(refused) => {
+            request_body::pass_over(&parts.headers, body).await;
+            return unread(record, refused, format, &parts);
+        }
+    };
+    let address = ingress::address::named(&config, peer);
     let read = match request_body::collect(body, &config.server, &worker.state).await {
         Ok(body) => {
             record.bytes_in = body.0.len() as u64;
             let draw = record.arrived.nanos();
             if large_bodies::is_large(&parts.headers, body.0.len()) {
                 let config = Arc::clone(&config);
-                let read = move |parts: &Parts| read(&config, (parts, work), body, draw);
+                let read = move |parts: &Parts| {
+                    let context = context_of(&config, (caller.as_ref(), address.as_deref()), draw);
+                    read(context, (parts, work), body)
+                };
                 Box::pin(worker.state.large_bodies.read(&mut parts, read)).await
             } else {
-                read(&config, (&parts, work), body, draw)
+                let context = context_of(&config, (caller.as_ref(), address.as_deref()), draw);
+                read(context, (&parts, work), body)
             }
         }
         Err(fault) => Err(fault),
     };
     let (intent, body, reservation) = match read {
         Ok(read) => read,
-        Err(fault) => {
-            let request_id = ingress::headers::request_id(&parts.headers);
-            record.identify(&request_id);
-            record.fail(&fault);
-            return refusal(&fault.into(), format, &request_id);
-        }
+        Err(fault) => return unread(record, fault.into(), format, &parts),
     };
     record.describe(&intent);
     let request_id = intent.request_id.clone();
@@ -135,25 +221,45 @@ async fn proxy(
     }
     match proxied.forward().await {
         Ok(response) if shares_connection => {
-            response.map(|body| Content::handed(body, write_limit))
+            response.map(|body| Content::handed(body, write_limit, &unread_memory))
         }
         Ok(response) => response.map(Content::Relayed),
         Err(refused) => refusal(&refused, format, &request_id),
     }
 }
 
+fn context_of<'a>(
+    config: &'a Config,
+    (caller, address): (Option<&'a Caller>, Option<&'a str>),
+    draw: u64,
+) -> ReadContext<'a> {
+    ReadContext { config, caller, address, draw }
+}
+
+/// Refuses a request that was not read.
+fn unread(
+    mut record: RequestRecord,
+    refused: Refused,
+    format: ErrorFormat,
+    parts: &Parts,
+) -> Response<Content> {
+    let request_id = ingress::headers::request_id(&parts.headers);
+    record.identify(&request_id);
+    record.fail(&refused.fault);
+    refusal(&refused, format, &request_id)
+}
+
 /// Reads a request. Its body may hold more memory when it has been decoded.
 fn read(
-    config: &Config,
+    context: ReadContext<'_>,
     (parts, work): (&Parts, (Api, RequestKind)),
     (body, mut reservation): (Bytes, Reservation),
-    draw: u64,
 ) -> Result<(Box<Intent>, Bytes, Reservation), Fault> {
     let received = body.len();
-    let (intent, body) = ingress::read(work, config, parts, body, draw)?;
+    let (intent, body) = ingress::read(work, context, parts, body)?;
     if intent.decoded {
         let more = body.len().saturating_sub(received);
-        reservation.more(more, config.server.bodies_limit)?;
+        reservation.more(more, context.config.server.bodies_limit)?;
     }
     Ok((intent, body, reservation))
 }

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use http::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::client_stream::ClientStream;
 use super::connection::{Activity, ClientSocket};
 use super::lazy_waker::LazyWaker;
 use super::{raw, route};
@@ -18,12 +22,18 @@ use crate::durable_queues::DurableQueues;
 use crate::lifecycle::StartError;
 use crate::listener;
 use crate::reply::Fault;
+use crate::socket::Socket;
 use crate::state::State;
 use crate::task;
+use crate::tls_listener::{ClientCertificate, HandshakeError, TlsListener};
 use crate::upstream::Pool;
 
 /// How often unused connections are closed.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
+/// How long the rest of a refused request is read.
+const LINGER: Duration = Duration::from_secs(1);
+/// Connections at once to the status pages, if they have an address of their own.
+const PAGE_CONNECTIONS_MAX: usize = 1024;
 /// Requests at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 1024;
 
@@ -35,7 +45,11 @@ pub(super) struct Worker {
     pub(super) doors: Doors,
     /// The batch runtime, where batch work is configured.
     pub(super) durable_queues: Option<Arc<DurableQueues>>,
+    tls: Option<Arc<TlsListener>>,
 }
+
+/// What a listener has besides its routes: the batch runtime, and TLS.
+type ListenerParts = (Doors, Option<Arc<DurableQueues>>, Option<Arc<TlsListener>>);
 
 /// Which routes a listener has.
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +65,10 @@ pub(super) struct Doors {
 pub(super) fn start(
     state: &Arc<State>,
     listener: TcpListener,
-    (doors, durable_queues): (Doors, Option<Arc<DurableQueues>>),
+    (doors, durable_queues, tls): ListenerParts,
 ) -> Result<JoinHandle<()>, StartError> {
     let (state, pool) = (Arc::clone(state), Arc::new(Pool::default()));
-    let worker = Arc::new(Worker { state: Arc::clone(&state), pool, doors, durable_queues });
+    let worker = Arc::new(Worker { state: Arc::clone(&state), pool, doors, durable_queues, tls });
     listener::start("tidegate-serve", state, listener, move || {
         task::spawn(tidy(Arc::clone(&worker)));
         move |stream| serve(Arc::clone(&worker), stream)
@@ -66,7 +80,7 @@ async fn tidy(worker: Arc<Worker>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
         let roster = worker.state.fleet.roster();
-        worker.pool.tidy(|backend| roster.endpoint(backend).is_some());
+        worker.pool.tidy(|backend| roster.is_present(backend));
     }
 }
 
@@ -75,10 +89,17 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     let state = Arc::clone(&worker.state);
     let config = state.config.load();
     let server = &config.server;
-    let Some(_place) = state.connections.join(server.connections_max) else {
+    // Clients that take all connections do not close the status pages of another address.
+    let (connections, most) = match worker.doors.api {
+        true => (&state.connections, server.connections_max),
+        false => (&state.page_connections, PAGE_CONNECTIONS_MAX),
+    };
+    let Some(_place) = connections.join(most) else {
         let _ = stream.try_write(&raw(&Fault::Overloaded.into()));
         return;
     };
+    let peer = stream.peer_addr().map(|address| address.ip()).ok();
+    let Some((stream, certificate)) = client_stream(&worker, stream).await else { return };
     let activity = Arc::new(Activity::default());
     let socket = ClientSocket::new(
         stream,
@@ -88,8 +109,12 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
     );
     let builder = builder(server, state.is_closing());
     drop(config);
-    let service =
-        service_fn(|request| route::answer(Arc::clone(&worker), request, activity.serve()));
+    let service = service_fn(|mut request: Request<Incoming>| {
+        if let Some(certificate) = &certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
+        route::answer(Arc::clone(&worker), request, activity.serve(), peer)
+    });
     let connection = builder.serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
     // An error means that the client broke off, which ends its requests by itself.
@@ -103,6 +128,40 @@ async fn serve(worker: Arc<Worker>, stream: TcpStream) {
         () = LazyWaker::new(state.closing()) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
+}
+
+/// The stream of a connection after its handshake, and the certificate of its client.
+async fn client_stream(
+    worker: &Worker,
+    stream: TcpStream,
+) -> Option<(ClientStream, Option<ClientCertificate>)> {
+    let Some(tls) = &worker.tls else {
+        return Some((ClientStream::Plain(Socket::new(stream)), None));
+    };
+    match Box::pin(tls.accept(stream)).await {
+        Ok(stream) => {
+            let certificate = tls.client_certificate(&stream);
+            Some((ClientStream::Tls(stream), certificate))
+        }
+        Err(HandshakeError::PlainHttp(stream)) => {
+            Box::pin(refuse_plain_http(stream)).await;
+            None
+        }
+        Err(error) => {
+            tracing::debug!(%error, "no TLS handshake");
+            None
+        }
+    }
+}
+
+/// Tells a client without TLS what this port speaks. The client's request is read, because a
+/// connection that closes with unread bytes may lose the response.
+async fn refuse_plain_http(mut stream: TcpStream) {
+    let _ = stream.try_write(&raw(&Fault::TlsRequired.into()));
+    let _ = stream.shutdown().await;
+    let mut bytes = [0; 4096];
+    let rest = async { while matches!(stream.read(&mut bytes).await, Ok(1..)) {} };
+    let _ = tokio::time::timeout(LINGER, rest).await;
 }
 
 fn builder(server: &Server, last: bool) -> auto::Builder<TokioExecutor> {

@@ -179,3 +179,20 @@ fn d10_without_an_endpoint_the_first_line_determines_it() {
         "line 2: 'url' is \"/v1/embeddings\", but the batch goes to \"/v1/chat/completions\""
     );
 }
+
+#[test]
+fn d10_fuzz_lines_of_batches() {
+    let file = format!("{}\n\r\n{}\n", line("a"), line("b"));
+    let words: [&[u8]; 6] = [b"\"body\":{", b"\"custom_id\":", b"\n", b"\\u0000", b"}}", b"null"];
+    crate::fuzz::fuzz("batch-lines", &[file.as_bytes()], &words, |input, _| {
+        let checked = checked(input);
+        if checked.errors.is_empty() {
+            for body in bodies(input) {
+                let body: serde_json::Value = serde_json::from_str(body).unwrap();
+                assert!(body["model"].is_string(), "{body}");
+            }
+        }
+        let first = checked.errors.first().map_or("ok", |error| error.code);
+        format!("{} {first}", checked.requests.len().min(4))
+    });
+}

@@ -1,6 +1,10 @@
 //! Uploads.
 
+use std::net::IpAddr;
+
+use super::super::upload_slots::UPLOADS_MAX;
 use super::*;
+use crate::ingress::Caller;
 
 #[test]
 fn d10_a_file_uploaded_in_pieces_of_any_size_is_downloaded_unchanged() {
@@ -76,12 +80,12 @@ fn d10_an_upload_must_be_a_form_within_the_size_limit() {
     };
     let mut headers = form_headers();
     json(&mut headers);
-    assert!(matches!(batches.upload(&headers, 0), Err(Fault::InvalidRequest(_))));
-    let fault = batches.upload(&form_headers(), 1000 + (1 << 20) + 1).unwrap_err();
+    assert!(matches!(batches.upload(&headers, 0, (None, None)), Err(Fault::InvalidRequest(_))));
+    let fault = batches.upload(&form_headers(), 1000 + (1 << 20) + 1, (None, None)).unwrap_err();
     assert_eq!(fault, Fault::FileTooLarge(1000));
     // The limit also holds before the first part of the form.
     let endless = world.run(async {
-        let mut upload = batches.upload(&form_headers(), 0).unwrap();
+        let mut upload = batches.upload(&form_headers(), 0, (None, None)).unwrap();
         loop {
             if let Err(fault) = upload.take(&[b'x'; 100_000]).await {
                 return fault;
@@ -91,15 +95,20 @@ fn d10_an_upload_must_be_a_form_within_the_size_limit() {
     assert_eq!(endless, Fault::FileTooLarge(1000));
 }
 
+/// The client of an upload without tenants, at one of two addresses.
+fn from(at: usize) -> (Option<&'static Caller>, Option<IpAddr>) {
+    (None, Some(IpAddr::from([127, 0, 0, 1 + (at % 2) as u8])))
+}
+
 #[test]
 fn x03_the_number_of_uploads_at_once_is_limited() {
     let world = World::new();
     let batches = world.batches();
     let mut coming: Vec<Upload> =
-        (0..UPLOADS_MAX).map(|_| batches.upload(&form_headers(), 0).unwrap()).collect();
-    assert_eq!(batches.upload(&form_headers(), 0).unwrap_err(), Fault::Overloaded);
+        (0..UPLOADS_MAX).map(|at| batches.upload(&form_headers(), 0, from(at)).unwrap()).collect();
+    assert_eq!(batches.upload(&form_headers(), 0, (None, None)).unwrap_err(), Fault::Overloaded);
     coming.pop();
-    assert!(batches.upload(&form_headers(), 0).is_ok());
+    assert!(batches.upload(&form_headers(), 0, (None, None)).is_ok());
 }
 
 #[test]
@@ -111,7 +120,7 @@ fn x03_the_size_of_all_files_is_limited_and_includes_uploads() {
     world.await_no_drafts();
     // An upload counts from its first byte until it is dropped.
     let batches = world.batches();
-    let mut coming = batches.upload(&form_headers(), 0).unwrap();
+    let mut coming = batches.upload(&form_headers(), 0, (None, None)).unwrap();
     world.run(coming.take(file_field(&"x".repeat(300)).as_bytes())).unwrap();
     assert!(full(world.send(&form(&"x".repeat(200)), 100)));
     drop(coming);

@@ -13,8 +13,9 @@ pub const PREFIX: &str = "TIDEGATE_";
 /// Stands between the parts of a path.
 const SEPARATOR: &str = "__";
 
-/// Variables of the program that are no keys: the level of its messages, and the seed of its tests.
-const OTHERS: [&str; 2] = ["TIDEGATE_LOG", "TIDEGATE_SEED"];
+/// Variables of the program that are no keys: the level of its messages, the API key that commands
+/// send, and the seed of its tests.
+const OTHERS: [&str; 3] = ["TIDEGATE_LOG", "TIDEGATE_API_KEY", "TIDEGATE_SEED"];
 
 /// Variables in the order of their paths: a whole list before its entries, and these by index.
 pub(super) fn ordered(variables: &[(String, String)]) -> Vec<&(String, String)> {

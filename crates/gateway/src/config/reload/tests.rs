@@ -9,8 +9,9 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
 use notify::{Event, EventKind};
 
-use super::{Reloads, is_change};
+use super::Reloads;
 use crate::config::{Config, Flag, Source, load};
+use crate::file_watch::is_change;
 
 /// A folder that goes away with the test.
 struct Folder(PathBuf);
@@ -189,7 +190,7 @@ fn reading_the_file_does_not_cause_another_reading() {
     assert!(!is_change(EventKind::Access(AccessKind::Close(AccessMode::Read))));
     assert!(is_change(EventKind::Modify(ModifyKind::Any)));
     assert!(is_change(EventKind::Create(CreateKind::File)));
-    assert!(super::is_change(&Err(notify::Error::generic("events were lost")), file));
+    assert!(crate::file_watch::is_change(&Err(notify::Error::generic("events were lost")), file));
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use flow::BackendTraits;
+use http::uri::Scheme;
 
 use crate::config::sections::backend_address;
 use crate::config::settings::BackendSpec;
+use crate::config::settings::tenants::SecretSource;
 use crate::schema::Section;
 
 pub(super) fn backends(sections: Vec<Section<'_>>) -> Vec<BackendSpec> {
@@ -31,6 +33,13 @@ fn backend(section: &Section<'_>) -> Option<BackendSpec> {
     let url: String = section.given("url")?;
     let address = backend_address(&url).ok()?;
     let authority = address.authority()?;
+    if address.scheme() == Some(&Scheme::HTTP) {
+        for key in ["ca_file", "tls_name"] {
+            if section.given::<String>(key).is_some() {
+                section.notice(key, "has no effect: the URL does not begin with https");
+            }
+        }
+    }
     Some(BackendSpec {
         id: section.given("id").unwrap_or_else(|| authority.to_string()),
         url: url.trim_end_matches('/').to_owned(),
@@ -41,5 +50,17 @@ fn backend(section: &Section<'_>) -> Option<BackendSpec> {
             latency_ms: section.get("latency_ms"),
         },
         http2: section.get("http2"),
+        api_key: api_key(section),
+        credential: None,
+        ca_file: section.path("ca_file"),
+        tls_name: section.given("tls_name"),
     })
+}
+
+fn api_key(section: &Section<'_>) -> Option<SecretSource> {
+    if section.has("api_key_env") && section.has("api_key_file") {
+        section.refuse("api_key_file", "is given beside api_key_env: give one of them");
+    }
+    let variable = section.given("api_key_env").map(SecretSource::Variable);
+    variable.or_else(|| section.path("api_key_file").map(SecretSource::File))
 }

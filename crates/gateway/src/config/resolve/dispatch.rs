@@ -53,6 +53,7 @@ fn redis(section: &Section<'_>) -> Option<Redis> {
     }
     Some(Redis {
         urls,
+        ca_file: section.path("ca_file"),
         cluster: section.get("cluster"),
         replicas: section.get("replicas"),
         results: section.get("results"),

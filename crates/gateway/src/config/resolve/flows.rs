@@ -11,16 +11,18 @@ use crate::config::settings::{BandRule, Identity, SessionPart};
 use crate::schema::{Location, Misfit, Section, nearest};
 
 /// The names of parts; `header:NAME` stands for any header.
-const PARTS: [(&str, Attribute); 4] = [
+const PARTS: [(&str, Attribute); 6] = [
     ("model", Attribute::Model),
     ("target_model", Attribute::TargetModel),
+    ("tenant", Attribute::Tenant),
     ("workload", Attribute::Workload),
     ("fairness_id", Attribute::FairnessId),
+    ("address", Attribute::Address),
 ];
 const HEADER: &str = "header:";
 /// The session that a request names, as a part of `session_by`.
 const SESSION: &str = "session";
-const ALLOWED: &str = "model, target_model, workload, fairness_id or header:NAME";
+const ALLOWED: &str = "model, target_model, tenant, workload, fairness_id, address or header:NAME";
 
 pub(super) fn identity(
     parts: Vec<Attribute>,
@@ -76,10 +78,6 @@ fn distinct<T: PartialEq>(
 
 /// The part that a name stands for, or what would be right.
 pub(super) fn part(name: &str) -> Result<Attribute, Misfit> {
-    if name == "tenant" {
-        let why = "it is not available yet: there are no API keys and no tenants";
-        return Err(Misfit(why.into()));
-    }
     if let Some((_, part)) = PARTS.iter().find(|(known, _)| *known == name) {
         return Ok(part.clone());
     }

@@ -181,7 +181,8 @@ fn shared_addresses(root: &Section<'_>) {
     for section in root.sections("backends") {
         let Some(url) = section.given::<String>("url") else { continue };
         let Some(address) = server_address(&url) else { continue };
-        let authority = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        let authority = url.split("://").nth(1).unwrap_or_default();
+        let authority = authority.split('/').next().unwrap_or_default();
         let id = section.given("id").unwrap_or_else(|| authority.to_owned());
         if let Some(other) = ids.get(&address) {
             let what = "too: the server gets the requests of both, each up to its own bounds";

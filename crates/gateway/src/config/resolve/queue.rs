@@ -41,6 +41,7 @@ pub(super) fn queue(section: &Section<'_>) -> Queue {
         refuse_hopeless: section.get("refuse_hopeless"),
         existing_flows_may_exceed_total: section.get("existing_flows_may_exceed_total"),
         idle_flows_max: section.get("idle_flows_max"),
+        overload_after: clock::span(section.get("overload_after")),
         ..Settings::default()
     };
     settings.objectives = objectives(section, settings.order);
@@ -113,6 +114,7 @@ pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
     settings.bounds = bounds(section);
     settings.stock = section.get("stock");
     settings.pace_max = section.given("pace_max").map(clock::span);
+    settings.slo_tpot = section.given("slo_tpot").map(clock::span);
     settings.reserve = reserve(section);
     // A value with a problem may be the watermark.
     if section.report().has_problems_in(&["controller"]) {
@@ -122,10 +124,13 @@ pub(super) fn controller(section: &Section<'_>, settings: &mut Settings) {
         Bounds::Auto if settings.stock == StockUnit::Tokens => {
             section.notice("stock", "has no effect: without a watermark the bounds are automatic");
         }
-        Bounds::Fixed(_) if settings.pace_max.is_some() => {
-            section.notice("pace_max", "has no effect: the bounds are fixed, not automatic");
+        Bounds::Fixed(_) => {
+            let paces = [("pace_max", settings.pace_max), ("slo_tpot", settings.slo_tpot)];
+            for (key, _) in paces.into_iter().filter(|(_, pace)| pace.is_some()) {
+                section.notice(key, "has no effect: the bounds are fixed, not automatic");
+            }
         }
-        _ => {}
+        Bounds::Auto => {}
     }
 }
 

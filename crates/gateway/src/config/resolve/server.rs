@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::config::settings::{Admin, Bus, Epp, Log, Server};
+use crate::config::settings::{Admin, Bus, Epp, EppTls, Log, Server, ServerTls, Traces};
 use crate::schema::Section;
 
 pub(in crate::config) fn server(section: &Section<'_>) -> Server {
@@ -19,12 +19,40 @@ pub(in crate::config) fn server(section: &Section<'_>) -> Server {
         grace: section.get("grace"),
         headroom_headers: section.get("headroom_headers"),
         orca: section.get("orca"),
+        tls: tls(&section.section("tls")),
     };
     if server.bodies_limit / 2 < server.body_limit {
         let what = "is less than twice server.body_limit: give it room for two bodies";
         section.refuse("bodies_limit", what);
     }
     server
+}
+
+fn tls(section: &Section<'_>) -> Option<ServerTls> {
+    let mut certificates = Vec::new();
+    match (section.path("cert_file"), section.path("key_file")) {
+        (Some(certificate), Some(key)) => certificates.push((certificate, key)),
+        (Some(_), None) => section.refuse("key_file", "is missing: a certificate needs its key"),
+        (None, Some(_)) => section.refuse("cert_file", "is missing: a key needs its certificate"),
+        (None, None) => {}
+    }
+    let pair = |entry: Section<'_>| Some((entry.path("cert_file")?, entry.path("key_file")?));
+    certificates.extend(section.sections("certificates").into_iter().filter_map(pair));
+    let client_ca_file = section.path("client_ca_file");
+    if certificates.is_empty() {
+        if client_ca_file.is_some() {
+            let what = "has no effect without TLS: set cert_file and key_file";
+            section.refuse("client_ca_file", what);
+        }
+        return None;
+    }
+    Some(ServerTls {
+        certificates,
+        client_ca_file,
+        client_certificates: section.get("client_certificates"),
+        handshake_timeout: section.get("handshake_timeout"),
+        handshakes_max: section.get("handshakes_max"),
+    })
 }
 
 pub(in crate::config) fn epp(section: &Section<'_>) -> Epp {
@@ -36,7 +64,12 @@ pub(in crate::config) fn epp(section: &Section<'_>) -> Epp {
         drain: section.get("drain"),
         conformance: section.get("conformance"),
         llm_d_metrics: section.get("llm_d_metrics"),
+        tls: section.get("tls"),
+        cert_path: section.path("cert_path"),
     };
+    if epp.tls == EppTls::Off && epp.cert_path.is_some() {
+        section.notice("cert_path", "has no effect: epp.tls is off");
+    }
     let addresses = [epp.listen, epp.health_listen, epp.metrics_listen];
     let taken = |at: usize| addresses[..at].iter().any(|earlier| overlap(*earlier, addresses[at]));
     for (at, key) in [(1, "health_listen"), (2, "metrics_listen")] {
@@ -47,14 +80,24 @@ pub(in crate::config) fn epp(section: &Section<'_>) -> Epp {
     epp
 }
 
-/// `api` is the address of the API.
-pub(super) fn admin(section: &Section<'_>, api: SocketAddr) -> Admin {
+/// `server` has the address of the API, and its certificates.
+pub(super) fn admin(section: &Section<'_>, server: &Server) -> Admin {
+    let api = server.listen;
     let listen = section.given("listen");
     if let Some(listen) = listen.filter(|listen| overlap(*listen, api)) {
         let what = "which server.listen has: leave it out to have the status pages there";
         section.refuse("listen", format!("is {listen}, {what}"));
     }
-    Admin { listen, ready_fails_when_saturated: section.get("ready_fails_when_saturated") }
+    let tls = section.given("tls");
+    if tls == Some(true) && server.tls.is_none() {
+        section.refuse("tls", "is true, but [server.tls] has no certificate");
+    }
+    Admin {
+        listen,
+        ready_fails_when_saturated: section.get("ready_fails_when_saturated"),
+        tls: tls.unwrap_or(server.tls.is_some()),
+        without_key: section.given("without_key"),
+    }
 }
 
 /// Whether no two sockets can listen on both. Port 0 is a free port.
@@ -76,6 +119,16 @@ pub(in crate::config) fn log(section: &Section<'_>) -> Log {
         decisions: section.get("decisions"),
         format: section.get("format"),
     }
+}
+
+pub(super) fn traces(section: &Section<'_>) -> Option<Traces> {
+    Some(Traces {
+        endpoint: section.given("endpoint")?,
+        sample_ratio: section.get("sample_ratio"),
+        follow_parent: section.get("follow_parent"),
+        service_name: section.get("service_name"),
+        queue_max: section.get("queue_max"),
+    })
 }
 
 pub(super) fn dbus(section: &Section<'_>) -> Option<Bus> {

@@ -15,7 +15,13 @@ pub(in crate::config) const BATCH: SectionSchema = SectionSchema::new(
         )
         .restart(),
         key("file_limit", size(KIB, TIB), "The largest file.").default("200MiB").restart(),
-        key("files_limit", size(KIB, 1 << 50), "All files together.").default("20GiB").restart(),
+        key(
+            "files_limit",
+            size(KIB, 1 << 50),
+            "All files together. The files of one tenant may take a fourth of it.",
+        )
+        .default("20GiB")
+        .restart(),
         key("lines_max", count(1, 10_000_000), "Requests in a batch.").default("50000").restart(),
         key("line_limit", size(KIB, GIB), "The longest line of a batch.").default("8MiB").restart(),
         key(

@@ -5,7 +5,9 @@ use flow::Band;
 use super::forms::URL_PATH;
 use super::{DAY, GATES, GIB, HOUR, KIB, MILLI, SECOND, UP_TO_A_DAY, count, duration, size};
 use crate::gates::{HTTP_URL, REDIS_URL};
-use crate::schema::ValueType::{Address, Bool, Keyword, Map, Number, Table, Tables, Text, Texts};
+use crate::schema::ValueType::{
+    Address, Bool, Keyword, Map, Number, Path, Table, Tables, Text, Texts,
+};
 use crate::schema::{NOT_EMPTY, Range, SectionSchema, ValueType, key, words};
 
 const SHARE: ValueType = Number(Range::above(0.0, 1e6));
@@ -60,6 +62,13 @@ const REDIS: SectionSchema = SectionSchema::new(
             Texts(&REDIS_URL),
             "The addresses of the servers. Tidegate uses the primary among them.",
         )
+        .restart(),
+        key(
+            "ca_file",
+            Path,
+            "A PEM file with the root certificates for addresses that begin with `rediss://`.",
+        )
+        .unset("the root certificates of the system")
         .restart(),
         key("cluster", Bool, "Whether the servers form a cluster.").default("false").restart(),
         key("replicas", count(0, 16), "How many replicas must confirm a write.")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::forms::{BACKEND_ID, BACKEND_URL};
+use super::forms::{BACKEND_ID, BACKEND_URL, TLS_NAME};
 use super::{DAY, HOUR, MILLI, count, duration, millis, number};
 use crate::config::settings::BackendKind;
 use crate::schema::ValueType::{Bool, Keyword, Path, Text, Texts};
@@ -16,8 +16,8 @@ pub(in crate::config) const BACKENDS: SectionSchema = SectionSchema::new(
         key(
             "url",
             Text(&BACKEND_URL),
-            "The address of the backend. A path is put before the path of each request. TLS is \
-             not available yet.",
+            "The address of the backend. A path is put before the path of each request. With \
+             `https` Tidegate speaks TLS to it, and checks its certificate.",
         )
         .required(),
         key(
@@ -35,6 +35,31 @@ pub(in crate::config) const BACKENDS: SectionSchema = SectionSchema::new(
         key("latency_ms", number(0.0, 1e7), "The time to its first token when it is idle.")
             .default("500"),
         key("http2", Bool, "Whether Tidegate speaks HTTP/2 to it.").default("false"),
+        key(
+            "api_key_env",
+            Text(&NOT_EMPTY),
+            "The environment variable with the key for this backend, such as `OPENAI_API_KEY`. \
+             Requests and health checks carry it as `Authorization: Bearer`, in place of the \
+             client's own.",
+        ),
+        key(
+            "api_key_file",
+            Path,
+            "A file whose first line is that key. It is watched for changes.",
+        ),
+        key(
+            "ca_file",
+            Path,
+            "A PEM file with the root certificates for TLS to it, which is read again when it \
+             has changed.",
+        )
+        .unset("the root certificates of the system"),
+        key(
+            "tls_name",
+            Text(&TLS_NAME),
+            "The name that its certificate must have, and that is sent to it (SNI).",
+        )
+        .unset("the host of the URL"),
     ],
 );
 

@@ -2,8 +2,10 @@
 
 use flow::identity::NAME_MAX;
 use http::Uri;
+use http::uri::Scheme;
 
 use crate::schema::{Form, Misfit};
+use crate::tls;
 
 /// The id of a backend, which is shown in a header and as a label.
 pub(super) const BACKEND_ID: Form = Form {
@@ -19,9 +21,19 @@ pub(super) const BACKEND_ID: Form = Form {
 
 /// The address of a backend.
 pub(super) const BACKEND_URL: Form = Form {
-    allowed: "http://HOST:PORT[/path]",
+    allowed: "http://HOST:PORT[/path] or https://HOST[:PORT][/path]",
     check: |url| backend_address(url).map(|_| ()),
     example: "http://10.0.0.5:8000",
+};
+
+/// The name of a server in its certificate.
+pub(super) const TLS_NAME: Form = Form {
+    allowed: "a DNS name or an IP address",
+    check: |name| match tls::parse_name(name) {
+        Some(_) => Ok(()),
+        None => Err(Misfit::of(&format_args!("{name:?}"), "a DNS name or an IP address")),
+    },
+    example: "gpu-1.example.com",
 };
 
 /// The path of a request.
@@ -43,21 +55,19 @@ pub(crate) fn server_address(url: &str) -> Option<String> {
         host => host,
     };
     let path = uri.path().trim_end_matches('/');
-    Some(format!("{host}:{}{path}", authority.port_u16().unwrap_or(80)))
+    let port = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    Some(format!("{host}:{}{path}", authority.port_u16().unwrap_or(port)))
 }
 
 /// The parsed address of a backend.
 pub(in crate::config) fn backend_address(text: &str) -> Result<Uri, Misfit> {
     let quoted = format!("{text:?}");
-    let wrong = || Misfit::of(&quoted, "http://HOST:PORT, perhaps with a path");
-    if text.starts_with("https://") {
-        let why = "TLS to backends is not available yet, use http://";
-        return Err(Misfit(format!("is {quoted}: {why}")));
-    }
+    let allowed = "http://HOST:PORT or https://HOST:PORT, perhaps with a path";
+    let wrong = || Misfit::of(&quoted, allowed);
     if !text.contains("://") {
         return Err(Misfit(format!("{}; did you mean \"http://{text}\"?", wrong())));
     }
-    if !text.starts_with("http://") {
+    if !text.starts_with("http://") && !text.starts_with("https://") {
         return Err(wrong());
     }
     let uri: Uri = text.parse().map_err(|_| wrong())?;

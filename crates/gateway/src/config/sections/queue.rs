@@ -65,18 +65,20 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
         key(
             "flow_by",
             Texts(&NOT_EMPTY),
-            "The parts that make up a flow, in this order: model, target_model, workload, \
-             fairness_id or header:NAME. Requests that have none of them share one flow. The queue \
-             is fair between flows, so clients should not be able to choose their names.",
+            "The parts that make up a flow, in this order: model, target_model, tenant, workload, \
+             fairness_id, address or header:NAME. The address is that of the peer, which behind a \
+             proxy is the proxy; `epp` does not know it. Requests that have none of them share one \
+             flow. The queue is fair between flows, so clients should not be able to choose their \
+             names. With `[[tenants]]` the default is tenant.",
         )
         .default("[\"model\"]"),
         key(
             "session_by",
             Texts(&NOT_EMPTY),
             "The parts that tell the sessions (or agents) of a flow apart: session, model, \
-             target_model, workload, fairness_id or header:NAME. The sessions of a flow take \
-             turns, weighted by cost. A client that invents sessions takes turns from its own \
-             flow only, not from other flows. `session` is what the request names in \
+             target_model, tenant, workload, fairness_id, address or header:NAME. The sessions of \
+             a flow take turns, weighted by cost. A client that invents sessions takes turns from \
+             its own flow only, not from other flows. `session` is what the request names in \
              X-Session-Id, prompt_cache_key, session or user. An empty list means that sessions \
              do not matter.",
         )
@@ -116,12 +118,20 @@ pub(in crate::config) const QUEUE: SectionSchema = SectionSchema::new(
             OBJECTIVE,
             "The objective of critical, high and normal requests: the target for the time to the \
              first token. Inside a flow, requests that can still meet their objective are fresh \
-             and go first. The others are late and are served behind them, when there is room. If \
-             a flow has had waiting requests without a pause for 60 s, a new request that would \
-             be late gets 503 at once. A client may state its own objective. With 0s there is no \
-             objective: `order` alone decides, and headers of clients do not change that.",
+             and go first. The others are late and are served behind them, when there is room. In \
+             a lasting overload (`overload_after`), late requests get 503, and so do new ones that \
+             would be late. A client may state its own objective. With 0s there is no objective: \
+             `order` alone decides, and headers of clients do not change that.",
         )
         .unset("`2s`; none with the orders deadline and workload"),
+        key(
+            "overload_after",
+            duration(MILLI, DAY),
+            "An overload lasts if requests of a band have waited for this long, without a pause of \
+             more than a thirty-sixth of it. Then late requests get 503, so that the others are \
+             served in time. In a shorter overload late requests wait and are served later.",
+        )
+        .default("3m"),
         key(
             "slo_ttft_by_band",
             Table(&SLO_TTFT_BY_BAND),
@@ -203,6 +213,14 @@ pub(in crate::config) const CONTROLLER: SectionSchema = SectionSchema::new(
             "Automatic bounds keep the mean time between two tokens of a stream within this.",
         )
         .unset("no limit"),
+        key(
+            "slo_tpot",
+            duration(MILLI, HOUR),
+            "The wanted time between two tokens of each stream. Automatic bounds send fewer \
+             requests to a backend if more than a twentieth of its streams are slower, but at \
+             least half of the requests that it was seen to run.",
+        )
+        .unset("no objective: tokens per second count"),
         key(
             "reserve_share_max",
             Number(Range::closed(0.0, 0.5)),

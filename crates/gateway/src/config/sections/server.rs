@@ -1,8 +1,8 @@
 //! The sections `server`, `admin`, `epp`, `log` and `dbus`.
 
 use super::{GIB, HOUR, KIB, MIB, TIB, UP_TO_A_DAY, count, duration, size};
-use crate::config::settings::{Bus, LogFormat};
-use crate::schema::ValueType::{Address, Bool, Keyword};
+use crate::config::settings::{Bus, ClientCertificates, EppTls, LogFormat, OpenPages};
+use crate::schema::ValueType::{Address, Bool, Keyword, Path, Table, Tables};
 use crate::schema::{SectionSchema, key, words};
 use std::time::Duration;
 
@@ -32,14 +32,84 @@ pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
             .default("10s"),
         key("body_timeout", UP_TO_A_DAY, "How long a client may take to send a request body.")
             .default("60s"),
-        key("write_timeout", UP_TO_A_DAY, "How long a client may accept no byte of a response.")
-            .default("60s"),
+        key(
+            "write_timeout",
+            UP_TO_A_DAY,
+            "How long a client may accept no byte of a response. Over HTTP/2 the time begins when \
+             256 KiB of a stream are unread, or its backend has ended; the client then has to read \
+             half of that in this time.",
+        )
+        .default("20s"),
         key("grace", UP_TO_A_DAY, "How long streams may continue after a shutdown begins.")
             .default("30s")
             .aliases(&["grace_seconds"]),
         key("headroom_headers", Bool, "Whether responses state the headroom of their band.")
             .default("false"),
         key("orca", Bool, "Whether responses carry an ORCA load report.").default("false"),
+        key("tls", Table(&SERVER_TLS), "TLS for clients."),
+    ],
+);
+
+const SERVER_TLS: SectionSchema = SectionSchema::new(
+    "server.tls",
+    &[
+        key(
+            "cert_file",
+            Path,
+            "A PEM file with the certificate of this server and those of its issuers. It switches \
+             TLS on.",
+        )
+        .unset("no TLS")
+        .restart(),
+        key("key_file", Path, "A PEM file with the key of the certificate, without a password.")
+            .restart(),
+        key(
+            "certificates",
+            Tables(&SERVER_CERTIFICATES),
+            "Further certificates. A client gets the one for the name that it asks for (SNI), or \
+             else the first.",
+        )
+        .restart(),
+        key(
+            "client_ca_file",
+            Path,
+            "A PEM file with the issuers of client certificates. It switches client certificates \
+             on.",
+        )
+        .unset("clients need no certificate")
+        .restart(),
+        key(
+            "client_certificates",
+            Keyword(words::<ClientCertificates>),
+            "Whether every client needs a certificate. A certificate that a client has must be \
+             good in any case.",
+        )
+        .default("required")
+        .restart(),
+        key("handshake_timeout", UP_TO_A_DAY, "How long a client may take for the TLS handshake.")
+            .default("10s")
+            .restart(),
+        key(
+            "handshakes_max",
+            count(1, 1_000_000),
+            "TLS handshakes at once. A further one takes the place of the oldest.",
+        )
+        .default("1024")
+        .restart(),
+    ],
+)
+.doc(
+    "The files are read again when they change and on SIGHUP; open connections stay. Files that \
+     cannot be used are reported in the log, and the old certificates stay in force. Clients may \
+     speak HTTP/1.1 or HTTP/2 (ALPN), with TLS 1.2 or 1.3.",
+);
+
+const SERVER_CERTIFICATES: SectionSchema = SectionSchema::new(
+    "server.tls.certificates",
+    &[
+        key("cert_file", Path, "A PEM file with a certificate and those of its issuers.")
+            .required(),
+        key("key_file", Path, "A PEM file with its key.").required(),
     ],
 );
 
@@ -49,6 +119,21 @@ pub(in crate::config) const ADMIN: SectionSchema = SectionSchema::new(
         key("listen", Address, "A separate address for the status pages and metrics.")
             .unset("the address of the API")
             .restart(),
+        key(
+            "without_key",
+            Keyword(words::<OpenPages>),
+            "The pages that need no admin key: all that only read, or `/metrics` and the probes, \
+             or only the probes `/health`, `/ready` and `/version`. With tenants or admin keys, a \
+             change such as `/dispatch/dead/purge` always needs a key with the right `change`.",
+        )
+        .unset("all while there are neither tenants nor admin keys, else the probes"),
+        key(
+            "tls",
+            Bool,
+            "Whether this address needs TLS, with the certificates of `[server.tls]`.",
+        )
+        .unset("true with `[server.tls]`")
+        .restart(),
         key(
             "ready_fails_when_saturated",
             Bool,
@@ -97,6 +182,22 @@ pub(in crate::config) const EPP: SectionSchema = SectionSchema::new(
              Every client could then do so.",
         )
         .default("false"),
+        key(
+            "tls",
+            Keyword(words::<EppTls>),
+            "Whether callers speak TLS: each as it likes (`auto`), all but health checks \
+             (`required`), or none (`off`).",
+        )
+        .default("auto")
+        .restart(),
+        key(
+            "cert_path",
+            Path,
+            "A folder with the certificate `tls.crt` and its key `tls.key`, which are read again \
+             when they change.",
+        )
+        .unset("a self-signed certificate, made at the start")
+        .restart(),
         key("llm_d_metrics", Bool, "Whether metrics also have the names of llm-d's dashboards.")
             .default("false")
             .restart(),

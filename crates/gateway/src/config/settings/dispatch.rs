@@ -62,6 +62,8 @@ pub struct Dispatch {
 pub struct Redis {
     /// The addresses of the servers. The primary among them is used.
     pub urls: Vec<String>,
+    /// The root certificates for addresses with TLS; by default those of the system.
+    pub ca_file: Option<PathBuf>,
     /// Whether the servers form a cluster.
     pub cluster: bool,
     /// How many replicas must confirm a write.

@@ -78,8 +78,8 @@ fn d02_a_gate_with_a_problem_is_reported_before_anything_runs() {
     reports(&gate("kind = 'gateway'\ncapacity = 1\ncapacity_per_server = 1"), "leave one out");
     reports(&gate("kind = 'constant'\ncapacity_per_server = 1"), "does not know how many servers");
     reports(&gate("kind = 'aimd'\nmin = 5\nmax = 4"), "less than min");
-    let scrape = "kind = 'scrape'\nmetric = 'm'\ncapacity = 1\nurl = 'https://h/metrics'";
-    reports(&gate(scrape), "only http is spoken here");
+    let scrape = "kind = 'scrape'\nmetric = 'm'\ncapacity = 1\nurl = 'ftp://h/metrics'";
+    reports(&gate(scrape), "it must begin with http:// or https://");
     reports("[[dispatch.queues]]\nname = 'q'\ngates = ['x']", "which is not in [[dispatch.gates]]");
     reports("[[dispatch.queues]]\nname = 'q'\n[[dispatch.queues]]\nname = 'q'", "already");
     reports("[[dispatch.queues]]\nweight = 1", "name is missing");

@@ -107,7 +107,8 @@ fn the_full_example_shows_every_key() {
 pub(super) fn uncommented_example() -> String {
     let is_setting = |line: &str| {
         line.strip_prefix("# ").is_some_and(|rest| {
-            rest.split_once(" = ").is_some_and(|(key, _)| !key.contains([' ', '`']))
+            let is_value = rest.split_once(" = ").is_some_and(|(key, _)| !key.contains([' ', '`']));
+            is_value || rest.starts_with("[[")
         })
     };
     let uncomment = |line: &str| if is_setting(line) { line[2..].to_owned() } else { line.into() };

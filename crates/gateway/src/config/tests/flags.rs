@@ -59,7 +59,7 @@ fn flags_add_to_a_file_and_replace_its_listener() {
 #[test]
 fn problems_of_flags_and_of_the_file_are_reported_together() {
     let text = "[[backends]]\nid = 'a'\nurl = 'http://h'\n[retry]\nattempts = 0";
-    let backends = ["a=http://h:1", "=http://h", "https://h", "h:1"];
+    let backends = ["a=http://h:1", "=http://h", "ftp://h", "h:1"];
     let mut flags: Vec<Flag> = backends.map(|flag| Flag::Backend(flag.into())).into();
     flags.push(listen("nowhere"));
     let flags = Source { flags, ..source("t.toml") };
@@ -67,7 +67,7 @@ fn problems_of_flags_and_of_the_file_are_reported_together() {
     let expected = [
         "--listen: server.listen is \"nowhere\", allowed is an address",
         "--backend =http://h: backends[2].id is \"\", allowed is 1 to 256 letters",
-        "--backend https://h: backends[3].url is \"https://h\": TLS to backends",
+        "--backend ftp://h: backends[3].url is \"ftp://h\", allowed is http://HOST:PORT or https",
         "--backend h:1: backends[4].url is \"h:1\", allowed is http://HOST:PORT",
         "--backend a=http://h:1: backends[1].id is \"a\", which is the id of backends[0] already",
         "t.toml:5: retry.attempts is 0",

@@ -96,7 +96,7 @@ fn a_flow_that_matches_nothing_in_particular_is_refused() {
 #[test]
 fn addresses_of_backends_are_checked() {
     let cases = [
-        ("https://h:1", "TLS to backends is not available yet"),
+        ("https://h:x", "allowed is http://HOST:PORT or https://HOST:PORT"),
         ("h:1", "did you mean \"http://h:1\"?"),
         ("ftp://h", "allowed is http://HOST:PORT"),
         ("http://", "allowed is http://HOST:PORT"),
@@ -131,11 +131,17 @@ fn two_backends_of_one_id_are_a_problem() {
 }
 
 #[test]
-fn tenants_are_refused_until_they_are_available() {
-    let problems = bad("[[tenants]]\nname = 'a'\n[queue]\nflow_by = ['tenant']\n\
-                        [[flows]]\nmatch = { tenant = 'a' }");
-    assert_eq!(problems.len(), 3, "{problems:?}");
-    assert!(problems.iter().all(|problem| problem.contains("not available yet")));
+fn x05_tenants_have_names_of_their_own_and_keys_are_never_repeated() {
+    let twice = bad("[[tenants]]\nname = 'a'\n[[tenants]]\nname = 'a'");
+    assert_eq!(twice, ["t.toml:4: tenants[1].name is \"a\", which is the name of another tenant"]);
+    let strange = bad("[[tenants]]\nname = 'a/b'");
+    assert!(strange[0].contains("tenants[0].name is \"a/b\""), "{strange:?}");
+    let key = "tg-0123456789abcdef";
+    let problems = bad(&format!("[auth]\nkeys = ['{key}']"));
+    assert!(problems[0].contains("auth.keys"), "{problems:?}");
+    assert!(!problems[0].contains(key), "{problems:?}");
+    let both = "[[backends]]\nurl = 'http://h:1'\napi_key_env = 'A'\napi_key_file = 'b'";
+    assert!(bad(both)[0].contains("give one of them"));
 }
 
 #[test]

@@ -157,6 +157,10 @@ fn a_pace_is_for_automatic_bounds() {
     assert!(config.notices.is_empty());
     let fixed = good("[controller]\npace_max = '50ms'\nwatermark_per_backend = 2");
     assert!(fixed.notices[0].text.starts_with("controller.pace_max has no effect"));
+    let objective = "[controller]\nslo_tpot = '100ms'\n";
+    assert_eq!(good(objective).flow.slo_tpot, Some(Span::from_millis(100)));
+    let fixed = good(&format!("{objective}watermark_per_backend = 2"));
+    assert!(fixed.notices[0].text.starts_with("controller.slo_tpot has no effect"));
 }
 
 #[test]

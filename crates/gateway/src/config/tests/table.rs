@@ -68,6 +68,7 @@ fn collect(schema: &SectionSchema, at: &str, paths: &mut Vec<(String, Key)>) {
 fn sample(path: &str, key: &Key) -> String {
     let special = [
         ("server.body_limit", "1MiB"),
+        ("admin.tls", "false"),
         ("dbus.enabled", "false"),
         ("queue.flow_by", "workload"),
         ("queue.session_by", "session"),
@@ -78,6 +79,7 @@ fn sample(path: &str, key: &Key) -> String {
         ("models[0].targets", "[\"x\"]"),
         ("objectives[0].band", "low"),
         ("dispatch.backoff", "3s"),
+        ("traces.sample_ratio", "0.5"),
         ("dispatch.queues[0].gates", "half"),
     ];
     if let Some((_, sample)) = special.iter().find(|(known, _)| *known == path) {

@@ -3,6 +3,8 @@
 use std::future::pending;
 use std::task::Waker;
 
+use envoy::ext_proc::processing_request::Request as Say;
+use envoy::ext_proc::{HttpBody, HttpHeaders, ProcessingRequest};
 use envoy::health::HealthCheckRequest;
 use http_body_util::Full;
 use prost::Message as _;
@@ -120,4 +122,50 @@ fn x02_only_grpc_is_taken_for_a_call() {
     assert!(is_call(request("application/grpc").headers()));
     assert!(is_call(request("application/grpc+proto").headers()));
     assert!(!is_call(request("application/json").headers()));
+}
+
+/// The messages in these pieces of a stream, and why it ended.
+fn read_frames(pieces: &[&[u8]]) -> (Vec<Option<ProcessingRequest>>, &'static str) {
+    let (mut buffer, mut seen) = (BytesMut::new(), Vec::new());
+    for piece in pieces {
+        buffer.extend_from_slice(piece);
+        loop {
+            match split(&mut buffer) {
+                Ok(Some(message)) => seen.push(ProcessingRequest::decode(message).ok()),
+                Ok(None) => break,
+                Err(status) => return (seen, status.text),
+            }
+        }
+    }
+    (seen, "")
+}
+
+#[test]
+fn x02_fuzz_ext_proc_frames() {
+    use envoy::base::{HeaderMap, HeaderValue};
+
+    let header =
+        HeaderValue { key: ":path".into(), raw_value: "/v1/x".into(), ..HeaderValue::default() };
+    let headers = Some(HeaderMap { headers: vec![header] });
+    let head = Say::RequestHeaders(HttpHeaders { headers, ..HttpHeaders::default() });
+    let body = Say::RequestBody(HttpBody { body: b"{}".to_vec().into(), ..HttpBody::default() });
+    let mut frames = Vec::new();
+    for say in [head, body] {
+        let message = ProcessingRequest { request: Some(say), ..ProcessingRequest::default() };
+        let out = Outgoing::default();
+        out.send(&message);
+        frames.push(out.buffer().to_vec());
+    }
+    let both = frames.concat();
+    crate::fuzz::fuzz(
+        "ext-proc-frames",
+        &[&frames[0], &both],
+        &[b"\0\0\0\0\x05"],
+        |input, dice| {
+            let whole = read_frames(&[input]);
+            assert_eq!(whole, read_frames(&dice.pieces(input)));
+            let good = whole.0.iter().filter(|message| message.is_some()).count();
+            format!("{} {good} {}", whole.0.len().min(9), whole.1)
+        },
+    );
 }

@@ -10,11 +10,11 @@
 //! key of its own. With a time, the number is as old as it says. Without one, its age is unknown:
 //! an operator who sets a number by hand does not renew it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use flow::budget::Basis;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 
 use super::{
     GateContext, GateKind, Kind, KindDeclaration, OpenGate, PolledSource, ReadingFuture, Source,
@@ -24,6 +24,8 @@ use crate::gates::error::{ReadError, RedisError, SetupError};
 use crate::gates::reading::{Reading, capacity, finite};
 use crate::gates::settings::{Capacity, GateSettings};
 use crate::schema::{Form, Misfit, NOT_EMPTY, Range, Section, ValueType, Variant, key};
+use crate::tls::{self, Protocol, TlsClient};
+use crate::upstream::{Connection, ServerAddress, connect};
 
 pub(super) const KIND: KindDeclaration = KindDeclaration {
     variant: Variant {
@@ -32,6 +34,12 @@ pub(super) const KIND: KindDeclaration = KindDeclaration {
         doc: "A number that another program keeps in Redis.",
         keys: &[
             key("url", ValueType::Text(&REDIS_URL), "The server.").required(),
+            key(
+                "ca_file",
+                ValueType::Path,
+                "A PEM file with the root certificates for a URL that begins with `rediss://`.",
+            )
+            .unset("the root certificates of the system"),
             key("key", ValueType::Text(&NOT_EMPTY), "The key.").default("dispatch-gate-budget"),
             key(
                 "time_key",
@@ -54,8 +62,8 @@ pub(super) const KIND: KindDeclaration = KindDeclaration {
 
 /// The address of a Redis server.
 pub(crate) const REDIS_URL: Form = Form {
-    allowed: "redis://[user:password@]host:port[/db]",
-    check: |url| match url.starts_with("redis://") {
+    allowed: "redis://[user:password@]host:port[/db], or rediss:// with TLS",
+    check: |url| match url.starts_with("redis://") || url.starts_with("rediss://") {
         true => Ok(()),
         false => Err(Misfit(format!("is {url:?}, write it as redis://host:6379"))),
     },
@@ -67,12 +75,15 @@ const LINE_MAX: u64 = 512;
 /// The longest number, in characters.
 const VALUE_MAX: usize = 128;
 const PORT: u16 = 6379;
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// The settings of the kind `redis`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RedisGate {
     /// The server.
     pub url: String,
+    /// The root certificates for a URL with TLS; by default those of the system.
+    pub ca_file: Option<PathBuf>,
     /// The key.
     pub key: String,
     /// The key with the time of the number, if it has one of its own.
@@ -89,13 +100,14 @@ struct RedisKey {
     clock: Clock,
     capacity: Capacity,
     stale_after: Duration,
-    connection: Option<BufReader<TcpStream>>,
+    connection: Option<BufReader<Connection>>,
 }
 
 /// A server as its URL names it.
 #[derive(Clone, PartialEq, Eq)]
 pub(in crate::gates) struct RedisAddress {
     address: String,
+    tls: Option<TlsClient>,
     user: Option<String>,
     password: Option<String>,
     database: u32,
@@ -110,8 +122,9 @@ enum RedisReply {
 
 fn read(section: &Section<'_>) -> Option<GateKind> {
     let url = section.given("url")?;
+    let ca_file = section.path("ca_file");
     let (time_key, missing) = (section.given("time_key"), section.given("missing"));
-    Some(GateKind::Redis(RedisGate { url, key: section.get("key"), time_key, missing }))
+    Some(GateKind::Redis(RedisGate { url, ca_file, key: section.get("key"), time_key, missing }))
 }
 
 // === impl RedisGate ===
@@ -123,7 +136,7 @@ impl Kind for RedisGate {
 
     fn open(&self, gate: &GateSettings, context: &GateContext) -> Result<OpenGate, SetupError> {
         let source = RedisKey {
-            address: RedisAddress::parse(&self.url)?,
+            address: RedisAddress::parse(&self.url, self.ca_file.clone())?,
             settings: self.clone(),
             clock: context.clock,
             capacity: gate.capacity.clone(),
@@ -198,7 +211,7 @@ fn number(key: &str, text: &str) -> Result<f64, RedisError> {
 
 /// Sends one command and reads its reply.
 async fn call(
-    connection: &mut BufReader<TcpStream>,
+    connection: &mut BufReader<Connection>,
     words: &[&str],
 ) -> Result<RedisReply, RedisError> {
     let mut command = format!("*{}\r\n", words.len());
@@ -210,7 +223,7 @@ async fn call(
     read_reply(connection).await
 }
 
-async fn read_reply(connection: &mut BufReader<TcpStream>) -> Result<RedisReply, RedisError> {
+async fn read_reply(connection: &mut BufReader<Connection>) -> Result<RedisReply, RedisError> {
     let line = read_line(connection).await?;
     let (kind, rest) = line.split_at_checked(1).unwrap_or_default();
     match kind {
@@ -231,7 +244,7 @@ async fn read_reply(connection: &mut BufReader<TcpStream>) -> Result<RedisReply,
     }
 }
 
-async fn read_line(connection: &mut BufReader<TcpStream>) -> Result<String, RedisError> {
+async fn read_line(connection: &mut BufReader<Connection>) -> Result<String, RedisError> {
     let mut bytes = Vec::new();
     let read = connection.take(LINE_MAX).read_until(b'\n', &mut bytes).await;
     read.map_err(RedisError::Broken)?;
@@ -250,12 +263,15 @@ fn protocol(line: &str) -> RedisError {
 // === impl RedisAddress ===
 
 impl RedisAddress {
-    /// Parses `redis://user:password@host:port/database`, of which only the host is required.
-    pub(in crate::gates) fn parse(url: &str) -> Result<Self, SetupError> {
+    /// Parses `redis://user:password@host:port/database`, of which only the host is required, or
+    /// the same with `rediss`, which means TLS.
+    pub(in crate::gates) fn parse(url: &str, ca_file: Option<PathBuf>) -> Result<Self, SetupError> {
         let wrong = SetupError::RedisAddress;
-        let rest = url
-            .strip_prefix("redis://")
-            .ok_or(wrong("write it as redis://host:port, without TLS"))?;
+        let (is_tls, rest) = match (url.strip_prefix("redis://"), url.strip_prefix("rediss://")) {
+            (Some(rest), _) => (false, rest),
+            (None, Some(rest)) => (true, rest),
+            (None, None) => return Err(wrong("write it as redis://host:port or rediss://…")),
+        };
         let (server, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, address) =
             server.rsplit_once('@').map_or((None, server), |(login, rest)| (Some(login), rest));
@@ -276,13 +292,24 @@ impl RedisAddress {
         let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
         let has_port = port.is_some_and(|port| port.is_ok());
         let address = if has_port { address.to_owned() } else { format!("{address}:{PORT}") };
-        Ok(Self { address, user, password, database })
+        let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+        let name = tls::parse_name(host).ok_or(wrong("no certificate can be for its host"));
+        let tls = is_tls.then_some(name).transpose()?;
+        let tls = tls.map(|name| TlsClient::new(name, ca_file, Protocol::Other));
+        Ok(Self { address, tls, user, password, database })
     }
 
-    async fn connect(&self) -> Result<BufReader<TcpStream>, RedisError> {
-        let stream = TcpStream::connect(&self.address).await;
+    async fn connect(&self) -> Result<BufReader<Connection>, RedisError> {
+        let (host, port) = self.address.rsplit_once(':').unwrap_or((&self.address, ""));
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let server = ServerAddress {
+            // The port was checked when the URL was read.
+            place: (host, port.parse().unwrap_or(PORT)),
+            tls: self.tls.as_ref(),
+        };
         let failed = |source| RedisError::Connect { address: self.address.clone(), source };
-        let mut connection = BufReader::new(stream.map_err(failed)?);
+        let connection = connect(server, CONNECT_LIMIT).await.map_err(failed)?;
+        let mut connection = BufReader::new(connection);
         if let Some(password) = &self.password {
             let user = self.user.as_deref();
             let words: Vec<&str> = ["AUTH"].into_iter().chain(user).chain([&**password]).collect();

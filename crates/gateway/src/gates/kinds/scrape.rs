@@ -110,7 +110,7 @@ impl Kind for ScrapeGate {
 
     fn open(&self, gate: &GateSettings, context: &GateContext) -> Result<OpenGate, SetupError> {
         let (base, path) = split(&self.url)?;
-        let description = format!("{} on http://{}{path}", self.selector(), base.place);
+        let description = format!("{} on {}{path}", self.selector(), base.origin());
         let server = MetricsServer::new(base, context);
         let (settings, capacity) = (self.clone(), gate.capacity.clone());
         let stale_after = gate.stale_after;

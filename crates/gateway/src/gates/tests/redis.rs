@@ -23,11 +23,11 @@ fn d02_an_address_needs_only_a_host() {
         ("redis://u:p@h:1/2", "h:1"),
         ("redis://:p%40@[::1]/2", "[::1]:6379"),
     ] {
-        let address = RedisAddress::parse(url).unwrap();
+        let address = RedisAddress::parse(url, None).unwrap();
         assert!(format!("{address:?}").contains(&format!("{shown:?}")), "{address:?}");
     }
-    for url in ["h:1", "rediss://h", "redis://", "redis://:1", "redis://h/x", "redis://:%4@h"] {
-        let error = RedisAddress::parse(url).unwrap_err().to_string();
+    for url in ["h:1", "http://h", "redis://", "redis://:1", "redis://h/x", "redis://:%4@h"] {
+        let error = RedisAddress::parse(url, None).unwrap_err().to_string();
         assert!(error.starts_with("the URL of Redis is wrong: "), "{url}: {error}");
     }
 }

@@ -27,7 +27,8 @@ fn usage_is_found_however_the_stream_is_cut() {
     for size in 1..bytes.len() {
         let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
         let counter = read(StreamFormat::Events, &chunks);
-        let want = TokenUsage { prompt: Some(11), output: Some(2), counted: false };
+        let want =
+            TokenUsage { prompt: Some(11), output: Some(2), cached: Some(4), counted: false };
         assert_eq!(counter.usage(), want, "in chunks of {size}");
     }
 }
@@ -82,7 +83,10 @@ fn ollama_streams_lines_and_reports_its_counts_at_the_end() {
     ];
     let counter = read(StreamFormat::Lines, &lines);
     assert_eq!(counter.tokens(), 1, "the last line is no token");
-    assert_eq!(counter.usage(), TokenUsage { prompt: Some(26), output: Some(298), counted: false });
+    assert_eq!(
+        counter.usage(),
+        TokenUsage { prompt: Some(26), output: Some(298), cached: None, counted: false }
+    );
 }
 
 #[test]
@@ -106,7 +110,7 @@ fn counts_of_ollama_are_found_in_any_order_however_they_are_cut() {
 fn check_counts_of_ollama(text: &str, chunks: &[&[u8]]) {
     for format in [StreamFormat::Lines, StreamFormat::Whole] {
         let used = read(format, chunks).usage();
-        let want = TokenUsage { prompt: Some(26), output: Some(3), counted: false };
+        let want = TokenUsage { prompt: Some(26), output: Some(3), cached: None, counted: false };
         let sizes: Vec<_> = chunks.iter().map(|chunk| chunk.len()).collect();
         assert_eq!(used, want, "{text} in chunks of {sizes:?}");
     }
@@ -116,7 +120,10 @@ fn check_counts_of_ollama(text: &str, chunks: &[&[u8]]) {
 fn a_key_that_only_ends_like_one_of_ollamas_is_none() {
     let text = b"{\"draft_eval_count\":9,\"prompt_eval_count\":26,\"eval_count\":3}\n";
     let used = read(StreamFormat::Whole, &[text]).usage();
-    assert_eq!(used, TokenUsage { prompt: Some(26), output: Some(3), counted: false });
+    assert_eq!(
+        used,
+        TokenUsage { prompt: Some(26), output: Some(3), cached: None, counted: false }
+    );
 }
 
 #[test]
@@ -125,7 +132,10 @@ fn a_whole_response_reports_its_usage_and_no_tokens() {
         b"{\"usage\": {\"input_tokens\": 7, \"output_tokens\": 3}, \"object\":\"response\"}";
     let counter = read(StreamFormat::Whole, &[answer]);
     assert_eq!(counter.tokens(), 0);
-    assert_eq!(counter.usage(), TokenUsage { prompt: Some(7), output: Some(3), counted: false });
+    assert_eq!(
+        counter.usage(),
+        TokenUsage { prompt: Some(7), output: Some(3), cached: None, counted: false }
+    );
 }
 
 #[test]
@@ -137,4 +147,59 @@ fn nothing_said_is_nothing_known() {
             "{text}"
         );
     }
+}
+
+/// A backend may repeat texts of the client: they hide no usage, in whatever chunks they come.
+#[test]
+fn x05_a_later_key_hides_no_earlier_usage() {
+    let answer = b"{\"usage\":{\"input_tokens\":7,\"output_tokens\":3},\"user\":\"usage\",\
+                   \"tools\":[{\"usage\":{\"output_tokens\":0}}]}";
+    for cut in 0..answer.len() {
+        let (one, two) = answer.split_at(cut);
+        let used = read(StreamFormat::Whole, &[one, two]).usage();
+        assert_eq!((used.prompt, used.output), (Some(7), Some(3)), "{cut}");
+    }
+}
+
+/// Whether a backend could send this: JSON in events, in lines or as a whole.
+fn is_json(format: StreamFormat, input: &[u8]) -> bool {
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
+    let is_event = |line: &str| {
+        let data = line.strip_prefix("data: ");
+        line.starts_with(':') || data.is_some_and(|data| data == "[DONE]" || read(data))
+    };
+    let Ok(text) = std::str::from_utf8(input) else { return false };
+    let mut lines = text.lines().filter(|line| !line.is_empty());
+    match format {
+        StreamFormat::Events => lines.all(is_event),
+        StreamFormat::Lines => lines.all(read),
+        StreamFormat::Whole => read(text),
+    }
+}
+
+/// The reported usage does not depend on how the stream is cut, and no text adds tokens out of
+/// proportion.
+#[test]
+fn x03_fuzz_streams() {
+    let lines = b"{\"response\":\"a\",\"done\":false}\n\
+        {\"done\":true,\"prompt_eval_count\":7,\"eval_count\":3}\n";
+    let words: [&[u8]; 5] =
+        [b"data: ", b"\n\n", b"\"usage\":null,", b"\"delta\":{},", b"\"completion_tokens\":9,"];
+    crate::fuzz::fuzz("streams", &[CHAT.as_bytes(), lines], &words, |input, dice| {
+        let mut outcome = String::new();
+        for format in [StreamFormat::Events, StreamFormat::Lines, StreamFormat::Whole] {
+            let whole = read(format, &[input]);
+            let in_pieces = read(format, &dice.pieces(input));
+            assert!(whole.tokens() as usize <= input.len());
+            let (one, other) = (whole.usage(), in_pieces.usage());
+            let sound = is_json(format, input);
+            // No backend sends the counts of both APIs.
+            let both = has(input, b"\"usage\"") && has(input, b"eval_count");
+            if sound && !one.counted && !other.counted && !both {
+                assert_eq!(one, other, "{format:?}: {:?}", String::from_utf8_lossy(input));
+            }
+            outcome += &format!("{}{}{sound}", whole.tokens().min(4), one.output.is_some());
+        }
+        outcome
+    });
 }

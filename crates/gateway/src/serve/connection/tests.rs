@@ -18,11 +18,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Activity, ClientSocket, IDLE};
+use crate::serve::client_stream::ClientStream;
 use crate::serve::response_writer::{Content, Reply};
+use crate::socket::Socket;
 
 const HEAD: Duration = Duration::from_secs(10);
 /// Longer than an idle connection may last.
 const LONG: Duration = Duration::from_secs(1000);
+
+fn plain(stream: TcpStream) -> ClientStream {
+    ClientStream::Plain(Socket::new(stream))
+}
 
 /// A server on which every request takes `work`, and a connection to it.
 async fn connect(work: Duration) -> TcpStream {
@@ -31,7 +37,7 @@ async fn connect(work: Duration) -> TcpStream {
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
         let activity = Arc::new(Activity::default());
-        let socket = ClientSocket::new(stream, Arc::clone(&activity), HEAD, HEAD);
+        let socket = ClientSocket::new(plain(stream), Arc::clone(&activity), HEAD, HEAD);
         let service = service_fn(|request: Request<Incoming>| {
             let serving = activity.serve();
             async move {

@@ -1,0 +1,150 @@
+//! Secrets that the configuration names: keys of clients, and keys for backends.
+//!
+//! The values of a configuration are checked without any file. This step reads the files and the
+//! variables that they name, at the start and at each reload. A file that cannot be used is a
+//! problem, so that a reload keeps the keys in force.
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use http::HeaderValue;
+
+use super::settings::Config;
+use super::settings::tenants::{Secret, SecretSource};
+use crate::api_keys::{AdminRight, KeyHolder, KeyLine, KeyOwner, KeyRing, read_lines};
+use crate::plain_file;
+use crate::schema::{Finding, Report};
+
+/// The largest file of keys.
+const FILE_MAX: u64 = 16 << 20;
+
+/// Reads all secrets into the configuration.
+pub(super) fn fill(config: &mut Config, report: &Report) {
+    config.keys = Arc::new(key_ring(config, report));
+    check_admin(config, report);
+    let values = config.values.clone();
+    for (at, backend) in config.fleet.backends.iter_mut().enumerate() {
+        let Some(source) = &backend.api_key else { continue };
+        match read_secret(source) {
+            Ok(secret) => backend.credential = Some(secret),
+            Err(why) => {
+                let (key, place) = match source {
+                    SecretSource::File(path) => ("api_key_file", path.display().to_string()),
+                    SecretSource::Variable(name) => ("api_key_env", name.clone()),
+                };
+                let key = format!("backends[{at}].{key}");
+                let text = format!("{key} is {place:?}, which {why}");
+                report.add_problem(Finding::of(values.origin(&key), text));
+            }
+        }
+    }
+}
+
+/// Status pages that other machines reach need a key, or the word of the operator.
+fn check_admin(config: &Config, report: &Report) {
+    let Some(listen) = config.admin.listen.filter(|listen| !listen.ip().is_loopback()) else {
+        return;
+    };
+    let decided = config.admin.without_key.is_some() || config.keys.has_admin(AdminRight::Read);
+    if !decided && !report.has_problems_in(&["auth"]) {
+        let what = "which other machines reach: make a key with `tidegate key new --admin read`, \
+                    or say in admin.without_key which pages need none";
+        let text = format!("admin.listen is {listen}, {what}");
+        report.add_problem(Finding::of(config.values.origin("admin.listen"), text));
+    }
+}
+
+/// The files that hold secrets. A change of any of them is a change of the configuration.
+pub(super) fn files(config: &Config) -> Vec<PathBuf> {
+    let backends = config.fleet.backends.iter().filter_map(|backend| match &backend.api_key {
+        Some(SecretSource::File(path)) => Some(path.clone()),
+        _ => None,
+    });
+    let mut files: Vec<PathBuf> = config.auth.key_file.iter().cloned().chain(backends).collect();
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+/// The content of these files, to see whether any has changed.
+pub(super) fn contents(files: &[PathBuf]) -> Vec<Option<String>> {
+    files.iter().map(|file| read_bounded(file).ok()).collect()
+}
+
+fn key_ring(config: &Config, report: &Report) -> KeyRing {
+    let mut ring = KeyRing::default();
+    let finding = |key: &str, text: String| Finding::of(config.values.origin(key), text);
+    for line in config.auth.keys.iter().filter_map(|line| line.parse().ok()) {
+        if let Some(what) = add(&mut ring, config, &line) {
+            report.add_notice(finding("auth.keys", format!("auth.keys has {what}")));
+        }
+    }
+    if let Some(file) = &config.auth.key_file {
+        let key = "auth.key_file";
+        let name = file.display();
+        let lines = read_bounded(file).map_err(|error| format!("cannot be read: {error}"));
+        let lines = lines.and_then(|text| {
+            read_lines(&text).map_err(|error| format!("has line {}, which {error}", error.line))
+        });
+        match lines {
+            Ok(lines) => {
+                for what in lines.iter().filter_map(|line| add(&mut ring, config, line)) {
+                    report.add_notice(finding(key, format!("{key} {name} has {what}")));
+                }
+            }
+            Err(why) => report.add_problem(finding(key, format!("{key} is {name}, which {why}"))),
+        }
+    }
+    if !config.tenants.is_empty() && ring.is_empty() && !report.has_problems_in(&["auth"]) {
+        let text = "tenants are configured, but there is no key: a request without a client \
+                    certificate gets 401; make a key with `tidegate key new` and name its file in \
+                    auth.key_file";
+        report.add_notice(Finding::elsewhere(text.into()));
+    }
+    ring
+}
+
+/// Adds a stored key, or says why it has no effect.
+fn add(ring: &mut KeyRing, config: &Config, line: &KeyLine) -> Option<String> {
+    let owner = match &line.holder {
+        KeyHolder::Admin(right) => KeyOwner::Admin(*right),
+        KeyHolder::Tenant(name) => {
+            let Some(tenant) = config.tenants.iter().find(|tenant| tenant.name == *name) else {
+                let key = &line.name;
+                let what = "which [[tenants]] does not list: the key is refused";
+                return Some(format!("the key {key:?} of the tenant {name:?}, {what}"));
+            };
+            KeyOwner::Tenant(tenant.index)
+        }
+    };
+    let new = ring.add(line.digest, owner, &line.name, line.expires);
+    (!new).then(|| format!("the key {:?} twice: the later line counts", line.name))
+}
+
+fn read_secret(source: &SecretSource) -> Result<Secret, String> {
+    let text = match source {
+        SecretSource::File(path) => {
+            read_bounded(path).map_err(|error| format!("cannot be read: {error}"))?
+        }
+        SecretSource::Variable(name) => {
+            std::env::var(name).map_err(|_| "is not set, or is not a text".to_owned())?
+        }
+    };
+    let secret = text.lines().next().unwrap_or_default().trim();
+    match HeaderValue::from_str(secret) {
+        Ok(_) if !secret.is_empty() => Ok(Secret(secret.to_owned())),
+        Ok(_) => Err("is empty".into()),
+        Err(_) => Err("has characters that no header can have".into()),
+    }
+}
+
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = plain_file::open(path)?.take(FILE_MAX + 1).read_to_string(&mut text)?;
+    // A part of a file would lack keys, or have half of one.
+    if read as u64 > FILE_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 16 MiB"));
+    }
+    Ok(text)
+}

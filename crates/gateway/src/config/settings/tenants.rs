@@ -1,0 +1,89 @@
+//! Tenants, their keys, and the secrets that files and variables hold.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use flow::Band;
+use flow::identity::glob;
+
+/// Where the keys of clients and operators are stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Auth {
+    /// A file with one key on each line, watched for changes.
+    pub key_file: Option<PathBuf>,
+    /// Further keys, each written as a line of that file.
+    pub keys: Vec<String>,
+}
+
+/// A group of clients that share keys and limits. Its weight and its requests in flight are
+/// settings of its flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its name.
+    pub name: String,
+    /// Its number in the configuration.
+    pub index: usize,
+    /// The band of requests that state none.
+    pub band: Option<Band>,
+    /// The highest band of its requests.
+    pub band_max: Band,
+    /// The most requests in a minute.
+    pub requests_per_minute: Option<u64>,
+    /// The most tokens in a minute, of prompts and of responses.
+    pub tokens_per_minute: Option<u64>,
+    /// The most tokens in a day and in a month, by UTC.
+    pub quotas: Quotas,
+    /// What happens to requests when such a quota is used up.
+    pub on_quota: OnQuota,
+    /// Patterns of the models that it may use; all if empty.
+    pub models: Vec<String>,
+}
+
+/// The most tokens in a day and in a month, by UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// The most tokens in a day.
+    pub day: Option<u64>,
+    /// The most tokens in a month.
+    pub month: Option<u64>,
+}
+
+/// What happens to requests when a quota is used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnQuota {
+    /// They wait in the lowest band.
+    #[default]
+    Wait,
+    /// They are refused.
+    Refuse,
+}
+
+/// A place that holds a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretSource {
+    /// The first line of a file.
+    File(PathBuf),
+    /// A variable of the environment, by its name.
+    Variable(String),
+}
+
+/// A secret that was read. No output shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub(crate) String);
+
+// === impl Tenant ===
+
+impl Tenant {
+    /// Whether it may use a model.
+    pub(crate) fn may_use(&self, model: &str) -> bool {
+        self.models.is_empty() || self.models.iter().any(|pattern| glob(pattern, model))
+    }
+}
+
+// === impl Secret ===
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}

@@ -1,0 +1,45 @@
+//! The stream of a client's connection, with TLS or without.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncBufRead as _, AsyncWrite as _, ReadBuf};
+use tokio_rustls::server::TlsStream;
+
+use crate::socket::{MaybeTls, Socket, TlsSession};
+
+/// See the module's description.
+pub(super) type ClientStream = MaybeTls<TlsStream<Socket>>;
+
+/// A response that is cut ends without a word, so that its client sees the cut.
+impl TlsSession for TlsStream<Socket> {}
+
+// === impl ClientStream ===
+
+impl ClientStream {
+    /// Whether the client has closed the connection, with nothing left to read. Reads nothing away.
+    pub(super) fn poll_ended(&mut self, context: &mut Context<'_>) -> bool {
+        match self {
+            Self::Plain(socket) => {
+                let peeked = socket.poll_peek(context, &mut ReadBuf::new(&mut [0]));
+                matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
+            }
+            Self::Tls(stream) => {
+                let filled = Pin::new(stream.as_mut()).poll_fill_buf(context);
+                matches!(filled, Poll::Ready(Ok([]) | Err(_)))
+            }
+        }
+    }
+
+    /// Writes as much as the system takes at once.
+    pub(super) fn try_write(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Plain(socket) => _ = socket.try_write(bytes),
+            Self::Tls(stream) => {
+                let mut context = Context::from_waker(Waker::noop());
+                let _ = Pin::new(stream.as_mut()).poll_write(&mut context, bytes);
+                let _ = Pin::new(stream.as_mut()).poll_flush(&mut context);
+            }
+        }
+    }
+}
