@@ -2,15 +2,23 @@
 
 mod batch;
 mod check;
+mod completions;
 mod demo;
 mod dispatch;
 mod engine;
 mod epp;
+mod explain;
+mod init;
+mod key;
+mod man;
 mod plain;
 mod remote;
 mod serve;
 mod simulate;
 mod source;
+mod status;
+mod top;
+mod usage;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -28,6 +36,7 @@ use gateway::log;
     arg_required_else_help = true,
     after_help = "First steps:
   tidegate demo                                      two minutes of traffic, with and without it
+  tidegate init                                      a configuration for the servers found here
   tidegate serve                                     in front of the model servers on this machine
   tidegate serve --backend http://10.0.0.5:8000      in front of one model server
   tidegate check --all                               every setting, its value and its origin
@@ -49,6 +58,14 @@ enum Command {
     Engine(engine::Arguments),
     Simulate(simulate::Simulate),
     Check(check::Check),
+    Init(init::Init),
+    Key(key::Key),
+    Usage(usage::Usage),
+    Top(top::Top),
+    Completions(completions::Completions),
+    Man(man::ManPages),
+    Status(status::Status),
+    Explain(explain::Explain),
 }
 
 // === impl Cli ===
@@ -59,6 +76,8 @@ impl Cli {
         match self.command {
             // Its exit code says how the batch ended.
             Command::Batch(batch) => return batch.run(out),
+            // Its exit code says whether all is well.
+            Command::Status(status) => return status.run(out),
             // Its exit code says whether there are problems, also in JSON.
             Command::Check(check) => return check.run(out),
             Command::Serve(serve) => serve.run(out),
@@ -67,6 +86,13 @@ impl Cli {
             Command::Demo(demo) => demo.run(out),
             Command::Engine(engine) => engine.run(out),
             Command::Simulate(simulate) => simulate.run(out),
+            Command::Init(init) => init.run(out),
+            Command::Key(key) => key.run(out),
+            Command::Usage(usage) => usage.run(out),
+            Command::Top(top) => top.run(out),
+            Command::Completions(completions) => completions.run(out),
+            Command::Man(pages) => pages.run(out),
+            Command::Explain(explain) => explain.run(out),
         }?;
         Ok(ExitCode::SUCCESS)
     }

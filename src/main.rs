@@ -17,7 +17,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // Not locked: the access log writes there too.
-    match Cli::parse().run(&mut std::io::stdout()) {
+    let outcome = Cli::parse().run(&mut std::io::stdout());
+    log::flush();
+    match outcome {
         Ok(code) => code,
         // The reader of the output has closed it.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

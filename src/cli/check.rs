@@ -68,6 +68,9 @@ impl Check {
             Ok(config) => {
                 writeln!(out, "file      {}", file_of(&source))?;
                 write!(out, "{}", Summary(&config))?;
+                for certificate in gateway::certificates(&config) {
+                    writeln!(out, "tls       {certificate}")?;
+                }
                 write_values(&config, self.all, out)?;
                 // After the rest, so that they are the last lines in a terminal.
                 out.flush()?;

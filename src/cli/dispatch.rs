@@ -92,7 +92,7 @@ impl Run {
         let listen = value("--listen", "dispatch.listen", listen);
         let flags = redis.into_iter().chain(queues.into_iter().map(Flag::Queue)).chain(listen);
         let server = DispatchServer::start(Source { target, ..file.source(flags) })?;
-        print(out, &format!("listening on http://{}", server.address()))?;
+        print(out, &format!("listening on {}://{}", server.scheme(), server.address()))?;
         for Queue { name, target, gates, .. } in server.queues() {
             let target = target.as_deref().unwrap_or_default();
             let gates = gates.join(", ");

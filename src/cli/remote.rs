@@ -2,10 +2,26 @@
 
 use anyhow::{Result, anyhow};
 use gateway::client::{BaseUrl, ClientResponse};
-use http::StatusCode;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
 
 use super::plain;
+
+/// The variable with the API key that commands send.
+const KEY_VARIABLE: &str = "TIDEGATE_API_KEY";
+
+/// The headers with the API key of the environment, if it has one.
+pub(super) fn credentials() -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    if let Some(key) = std::env::var(KEY_VARIABLE).ok().filter(|key| !key.is_empty()) {
+        let value = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
+        let mut value = value.map_err(|_| anyhow!("{KEY_VARIABLE} is no API key"))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
 
 /// The address of a server.
 #[derive(Clone, Debug)]
@@ -52,8 +68,6 @@ impl Remote {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderMap;
-
     use super::*;
 
     #[test]

@@ -49,9 +49,9 @@ impl Serve {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
         let batch = value("--batch", "batch.folder", path(self.batch));
         let gateway = Gateway::start(self.flags.source("server.listen", batch))?;
-        print(out, &format!("listening on http://{}", gateway.address()))?;
+        print(out, &format!("listening on {}://{}", gateway.scheme(), gateway.address()))?;
         if let Some(address) = gateway.admin_address() {
-            print(out, &format!("visibility on http://{address}"))?;
+            print(out, &format!("visibility on {}://{address}", gateway.admin_scheme()))?;
         }
         if let Some(folder) = gateway.batch_folder() {
             print(out, &format!("Batch API at /v1/batches, kept in {}", folder.display()))?;

@@ -6,7 +6,7 @@ use gateway::client;
 use serde::de::DeserializeOwned;
 
 use crate::cli::plain;
-use crate::cli::remote::Remote;
+use crate::cli::remote::{self, Remote};
 
 /// The server that error messages suggest where a response makes no sense.
 const EXPECTED: &str = "a dispatcher, or a gateway with a Batch API";
@@ -23,7 +23,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     pub(super) fn call(&self, method: &str, path: &str, body: Vec<u8>) -> Result<String> {
         let remote = Remote::read(&self.url)?;
-        let response = client::ask(&remote.base, (method, path), body)
+        let response = client::ask(&remote.base, (method, path), remote::credentials()?, body)
             .with_context(|| format!("is {EXPECTED} running at {}? set --url", self.url))?;
         if !response.status.is_success() {
             bail!("{}", remote.refusal(&response, path, EXPECTED));

@@ -1,0 +1,68 @@
+//! `tidegate explain`: where a request is, and why.
+
+use std::io::Write;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use gateway::client;
+use serde_json::Value;
+
+use super::plain;
+use super::remote::{self, Remote};
+
+/// The server that error messages suggest where a response makes no sense.
+const EXPECTED: &str = "Tidegate";
+
+/// Show where a request is, what is ahead of it, and why it went where it went.
+///
+/// The gateway knows the requests that wait or are at a backend, and the last thousand that ended.
+/// The id is the value of the header X-Request-ID, which each response has. The key in
+/// TIDEGATE_API_KEY must be an admin key, where the status pages need one.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tidegate explain 5f3c9a
+  tidegate explain 5f3c9a --json | jq .estimated_wait_seconds")]
+pub(super) struct Explain {
+    /// The id of the request.
+    #[arg(value_name = "REQUEST-ID")]
+    id: String,
+    /// The address of the gateway's status pages.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8430")]
+    url: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+// === impl Explain ===
+
+impl Explain {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
+        let remote = Remote::read(&self.url)?;
+        let path = format!("/requests/{}", client::escaped(&self.id));
+        let response =
+            client::ask(&remote.base, ("GET", &path), remote::credentials()?, Vec::new())
+                .with_context(|| format!("is {EXPECTED} running at {}? set --url", self.url))?;
+        if !response.status.is_success() {
+            bail!("{}", remote.refusal(&response, &path, EXPECTED));
+        }
+        let page: Value = serde_json::from_slice(&response.body)
+            .with_context(|| format!("unexpected response from {}: is it {EXPECTED}?", self.url))?;
+        let page = plain::value(page);
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&page)?)?;
+            return Ok(());
+        }
+        writeln!(out, "{}", page["text"].as_str().unwrap_or_default())?;
+        for (name, value) in page.as_object().into_iter().flatten() {
+            let shown = match value {
+                Value::Null => continue,
+                _ if name == "text" => continue,
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            writeln!(out, "  {:<22} {shown}", name.replace('_', " "))?;
+        }
+        Ok(())
+    }
+}

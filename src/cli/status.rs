@@ -1,0 +1,117 @@
+//! `tidegate status`: whether all is well, and if not, what to do.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use gateway::client;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::plain;
+use super::remote::{self, Remote};
+
+/// The server that error messages suggest where a response makes no sense.
+const EXPECTED: &str = "Tidegate";
+
+/// The exit codes besides 0, which says that all is well.
+const WARNINGS: u8 = 1;
+const TROUBLE: u8 = 2;
+const UNREACHABLE: u8 = 3;
+
+/// Show whether all is well, and if not, what is wrong and what to do.
+///
+/// The exit code is 0 if all is well, 1 if there are warnings, 2 if requests fail or wait in vain,
+/// and 3 if the gateway cannot be reached. The key in TIDEGATE_API_KEY must be an admin key, where
+/// the status pages need one.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tidegate status
+  tidegate status --url http://10.0.0.5:8430 || page-the-operator
+  tidegate status --json | jq '.findings[] | {id, subject, since_seconds}'
+
+docs/RUNBOOK.md explains each finding.")]
+pub(super) struct Status {
+    /// The address of the gateway's status pages.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8430")]
+    url: String,
+    /// Print the whole state as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The page `/status`, as far as it is shown.
+#[derive(Deserialize)]
+struct Diagnosis {
+    sentence: String,
+    level: String,
+    findings: Vec<Symptom>,
+}
+
+/// One finding.
+#[derive(Deserialize)]
+struct Symptom {
+    id: String,
+    level: String,
+    text: String,
+    since_seconds: f64,
+    advice: String,
+    runbook: String,
+}
+
+// === impl Status ===
+
+impl Status {
+    pub(super) fn run(self, out: &mut dyn Write) -> Result<ExitCode> {
+        let read = match self.read() {
+            Ok(read) => read,
+            Err(error) => {
+                writeln!(std::io::stderr(), "error: {error:#}")?;
+                return Ok(UNREACHABLE.into());
+            }
+        };
+        let (value, diagnosis) = read;
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
+        } else {
+            diagnosis.write(out)?;
+        }
+        Ok(match diagnosis.level.as_str() {
+            "ok" => ExitCode::SUCCESS,
+            "warning" => WARNINGS.into(),
+            _ => TROUBLE.into(),
+        })
+    }
+
+    fn read(&self) -> Result<(Value, Diagnosis)> {
+        let remote = Remote::read(&self.url)?;
+        let response =
+            client::ask(&remote.base, ("GET", "/status"), remote::credentials()?, Vec::new())
+                .with_context(|| format!("is {EXPECTED} running at {}? set --url", self.url))?;
+        if !response.status.is_success() {
+            anyhow::bail!("{}", remote.refusal(&response, "/status", EXPECTED));
+        }
+        let unexpected = || format!("unexpected response from {}: is it {EXPECTED}?", self.url);
+        let value: Value = serde_json::from_slice(&response.body).with_context(unexpected)?;
+        let value = plain::value(value);
+        let diagnosis = Diagnosis::deserialize(&value).with_context(unexpected)?;
+        Ok((value, diagnosis))
+    }
+}
+
+// === impl Diagnosis ===
+
+impl Diagnosis {
+    fn write(&self, out: &mut dyn Write) -> Result<()> {
+        writeln!(out, "{}", self.sentence)?;
+        for symptom in &self.findings {
+            let Symptom { id, level, text, since_seconds, advice, runbook } = symptom;
+            writeln!(out, "\n{level}: {text}")?;
+            writeln!(out, "  {id}, for {since_seconds:.0} s")?;
+            writeln!(out, "  {advice}")?;
+            writeln!(out, "  {runbook}")?;
+        }
+        Ok(())
+    }
+}
