@@ -1,5 +1,6 @@
 //! `tidegate check` from outside: what it prints and how it ends.
 
+mod certificates;
 mod findings;
 
 use std::path::{Path, PathBuf};
@@ -59,17 +60,17 @@ fn x06_check_shows_the_meaning_of_a_file() {
 
 #[test]
 fn x06_check_reports_every_problem_and_exits_with_1() {
-    let output = check(&["--backend", "https://h", "--listen", "8430", "examples/none.toml"]);
+    let output = check(&["--backend", "ftp://h", "--listen", "8430", "examples/none.toml"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
     let stderr = text(&output.stderr);
     assert!(stderr.contains("examples/none.toml: cannot be read"), "{stderr}");
-    let output = check(&["--backend", "https://h", "--listen", "8430"]);
+    let output = check(&["--backend", "ftp://h", "--listen", "8430"]);
     assert_eq!(output.status.code(), Some(1));
     let stderr = text(&output.stderr);
     assert!(stderr.starts_with("error: 2 problems in the configuration\n"), "{stderr}");
     assert!(stderr.contains("\n--listen: server.listen is \"8430\""), "{stderr}");
-    assert!(stderr.contains("\n--backend https://h: backends[0].url is"), "{stderr}");
+    assert!(stderr.contains("\n--backend ftp://h: backends[0].url is"), "{stderr}");
 }
 
 #[test]

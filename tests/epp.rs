@@ -13,7 +13,9 @@ mod random_clients;
 mod reflection;
 mod refusals;
 mod subsets;
+mod tenants;
 mod timeouts;
+mod tls;
 mod unannounced_modes;
 mod usage;
 

@@ -1,220 +1,15 @@
 //! The house rules that no compiler checks: which module may use which, the shape of files, the
 //! names of types, and references in documents.
 
+mod rooms;
+mod supply_chain;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::tools::leave_out;
-
-/// Crates and the crates of this workspace that each may use.
-const CRATES: &[(&str, &[&str])] = &[
-    ("flow", &[]),
-    ("envoy", &[]),
-    ("sim", &["flow"]),
-    ("store", &[]),
-    ("gateway", &["envoy", "flow", "store"]),
-    ("testbed", &["flow", "gateway", "sim"]),
-    ("bench", &["envoy", "flow", "gateway", "sim", "store", "testbed"]),
-    ("tidegate", &["gateway", "testbed"]),
-];
-
-/// Crates without any dependency.
-const PURE: &[&str] = &["flow"];
-
-/// A room (a top-level module) and the rooms that it may use.
-type Room = (&'static str, &'static [&'static str]);
-
-/// The rooms of each crate that has a table. No table has a cycle.
-const HOUSES: &[(&str, &[Room])] = &[("flow", FLOW), ("gateway", GATEWAY)];
-
-const FLOW: &[Room] = &[
-    ("time", &[]),
-    ("links", &[]),
-    ("identity", &[]),
-    ("ask", &["links", "time"]),
-    ("outcome", &["ask", "time"]),
-    ("counters", &["ask", "outcome"]),
-    ("range", &[]),
-    ("weight", &["range"]),
-    ("budget", &["range", "time"]),
-    ("aimd", &["range", "time"]),
-    ("start_limiter", &["range", "time"]),
-    ("route", &["ask", "identity", "range", "time"]),
-    ("settings", &["ask", "range", "route", "time", "weight"]),
-    ("drain_rate", &["time"]),
-    ("start_time", &["time"]),
-    ("lru", &["links"]),
-    ("flows", &["ask", "links", "lru", "settings"]),
-    ("auto", &["time"]),
-    ("supply", &["ask", "auto", "links", "route", "settings", "time"]),
-    ("reserve", &["ask", "settings", "time", "weight"]),
-    ("workload", &["ask", "links", "lru", "settings", "time"]),
-    ("queue", &["ask", "links", "outcome", "settings", "time", "weight", "workload"]),
-    ("lane_scheduler", &["queue", "weight"]),
-    ("capacity", &["ask", "queue", "settings", "weight"]),
-    (
-        "controller",
-        &[
-            "ask",
-            "auto",
-            "capacity",
-            "counters",
-            "drain_rate",
-            "start_time",
-            "flows",
-            "identity",
-            "links",
-            "outcome",
-            "queue",
-            "route",
-            "reserve",
-            "settings",
-            "supply",
-            "time",
-            "weight",
-            "workload",
-        ],
-    ),
-    ("invariant", &["ask", "auto", "controller", "queue", "reserve", "settings"]),
-];
-
-const GATEWAY: &[Room] = &[
-    ("clock", &[]),
-    ("task", &[]),
-    ("places", &[]),
-    ("hop_by_hop", &[]),
-    ("connections", &[]),
-    ("lazy_timer", &[]),
-    ("socket", &[]),
-    ("upstream", &["lazy_timer", "socket", "task"]),
-    ("prometheus_parser", &[]),
-    ("jitter", &[]),
-    ("schema", &[]),
-    ("band_alias", &["schema"]),
-    ("gates", &["clock", "jitter", "prometheus_parser", "schema", "upstream"]),
-    ("config", &["band_alias", "clock", "gates", "schema", "task", "upstream"]),
-    ("reply", &[]),
-    ("body_memory", &["reply"]),
-    ("ingress", &["band_alias", "config", "hop_by_hop", "reply"]),
-    ("large_bodies", &["ingress", "reply", "task"]),
-    ("scheduler", &["clock", "ingress", "reply"]),
-    ("batch_api", &["clock", "config", "ingress", "reply", "task"]),
-    ("backend", &["clock", "config", "jitter", "prometheus_parser", "scheduler", "upstream"]),
-    ("check", &["backend", "config", "schema"]),
-    ("observe", &["backend", "clock", "config", "gates", "places"]),
-    (
-        "state",
-        &[
-            "backend",
-            "body_memory",
-            "clock",
-            "config",
-            "connections",
-            "places",
-            "ingress",
-            "large_bodies",
-            "observe",
-            "scheduler",
-            "upstream",
-        ],
-    ),
-    ("dispatch", &["clock", "config", "gates", "ingress", "jitter", "observe", "task", "upstream"]),
-    (
-        "request",
-        &[
-            "backend",
-            "clock",
-            "config",
-            "places",
-            "ingress",
-            "observe",
-            "reply",
-            "scheduler",
-            "state",
-        ],
-    ),
-    (
-        "proxy",
-        &[
-            "backend",
-            "body_memory",
-            "clock",
-            "hop_by_hop",
-            "jitter",
-            "reply",
-            "request",
-            "task",
-            "upstream",
-        ],
-    ),
-    ("admin", &["backend", "config", "ingress", "observe", "reply", "state"]),
-    ("dbus", &["admin", "config", "state", "task"]),
-    ("lifecycle", &["backend", "config", "dbus", "observe", "state", "task"]),
-    ("listener", &["lifecycle", "state", "task"]),
-    (
-        "durable_queues",
-        &[
-            "batch_api",
-            "clock",
-            "config",
-            "dispatch",
-            "gates",
-            "lifecycle",
-            "observe",
-            "reply",
-            "state",
-            "task",
-            "upstream",
-        ],
-    ),
-    (
-        "serve",
-        &[
-            "admin",
-            "backend",
-            "batch_api",
-            "body_memory",
-            "clock",
-            "config",
-            "durable_queues",
-            "ingress",
-            "large_bodies",
-            "lazy_timer",
-            "lifecycle",
-            "observe",
-            "listener",
-            "proxy",
-            "reply",
-            "scheduler",
-            "socket",
-            "state",
-            "task",
-            "request",
-            "upstream",
-        ],
-    ),
-    ("dispatch_server", &["config", "durable_queues", "lifecycle", "serve"]),
-    (
-        "epp",
-        &[
-            "admin",
-            "backend",
-            "body_memory",
-            "config",
-            "ingress",
-            "large_bodies",
-            "lazy_timer",
-            "lifecycle",
-            "listener",
-            "proxy",
-            "reply",
-            "serve",
-            "state",
-            "request",
-        ],
-    ),
-];
+use rooms::{CRATES, HOUSES, PURE};
 
 /// The most modules of a crate that may define a type of the same name.
 const TYPE_MODULES_MAX: usize = 3;
@@ -580,6 +375,19 @@ fn links_in_documents_lead_somewhere() {
             let local = !target.is_empty() && !target.contains("://");
             let path = document.parent().unwrap().join(target);
             assert!(!local || path.exists(), "{}: {target}", document.display());
+        }
+    }
+}
+
+#[test]
+fn every_document_is_on_the_site() {
+    let site = read(&root().join("mkdocs.yml"));
+    for folder in ["docs", "docs/guides"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let Some("md") = path.extension().and_then(|ending| ending.to_str()) else { continue };
+            let page = path.strip_prefix(root().join("docs")).unwrap().display().to_string();
+            assert!(site.contains(&format!("- {page}\n")), "mkdocs.yml does not list {page}");
         }
     }
 }

@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must fail loudly")]
 
+mod chaos;
 mod check;
+mod core_mutants;
 mod dispatch;
 mod epp;
 mod gateway;
 mod house;
-mod mutants;
 mod scenarios;
 mod support;

@@ -5,14 +5,18 @@
 //! releases them, and a test waits for an observable state, never for a span of time.
 
 pub(crate) mod backend;
+pub(crate) mod browser;
 pub(crate) mod call;
 pub(crate) mod dbus;
 pub(crate) mod engine;
 pub(crate) mod envoy;
 pub(crate) mod ext_proc;
 pub(crate) mod forwarding;
+#[expect(dead_code, reason = "the parsers in the crates use the rest")]
+pub(crate) mod fuzz;
 pub(crate) mod gateway;
 pub(crate) mod http_request;
+pub(crate) mod keys;
 pub(crate) mod metrics;
 pub(crate) mod process;
 pub(crate) mod prometheus;
@@ -20,6 +24,7 @@ pub(crate) mod queueing;
 pub(crate) mod random;
 pub(crate) mod redis;
 pub(crate) mod scripted_response;
+pub(crate) mod tls;
 pub(crate) mod tools;
 pub(crate) mod wait;
 

@@ -82,7 +82,9 @@ fn x06_check_refuses_one_address_for_the_api_and_the_status_pages() {
         ("[::1]:8500", "127.0.0.1:8500"),
         ("[::1]:8500", "0.0.0.0:8500"),
     ] {
-        warns(name, &format!("[server]\nlisten = '{api}'\n[admin]\nlisten = '{pages}'\n"), &[]);
+        let open = "without_key = 'all'";
+        let pages = format!("[admin]\nlisten = '{pages}'\n{open}\n");
+        warns(name, &format!("[server]\nlisten = '{api}'\n{pages}"), &[]);
     }
 }
 
@@ -307,7 +309,7 @@ fn x06_check_reports_all_problems_and_warnings_at_once() {
     let file = "[queue]\nqueue_tll = 3\n[controller]\nstock = 'tokens'\n\
                 [batch]\nfolder = 'taken'\n\
                 [[backends]]\nid = 'a'\nurl = 'http://h:1'\n\
-                [[backends]]\nid = 'a'\nurl = 'https://h:2'\n\
+                [[backends]]\nid = 'a'\nurl = 'ftp://h:2'\n\
                 [[backends]]\nid = 'c'\nurl = 'http://h:1'\n\
                 [[models]]\ntargets = ['x']\n\
                 [[models]]\nname = 'chat'\ntargets = []\n\
@@ -318,7 +320,7 @@ fn x06_check_reports_all_problems_and_warnings_at_once() {
         "t.toml:2: queue.queue_tll is not a known key",
         "t.toml:6: batch.folder is taken, which is a file",
         "t.toml:11: backends[1].id is \"a\", which is the id of backends[0] already",
-        "t.toml:12: backends[1].url is \"https://h:2\"",
+        "t.toml:12: backends[1].url is \"ftp://h:2\"",
         "models[0].name is missing",
         "models[1].targets has 0 entries",
         "models[2].name 'chat' has a rule already",

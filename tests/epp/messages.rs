@@ -245,7 +245,8 @@ fn x02_a_name_that_stands_for_another_model_is_replaced() {
 fn x02_other_bodies_pass_as_they_are() {
     let backend = Backend::quick();
     let (picker, mut talk) = talking(TWO, &[&backend]);
-    let form = b"--b\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b\xff--\r\n";
+    let form = b"--b\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nm\r\n\
+        --b\r\ncontent-disposition: form-data; name=\"file\"\r\n\r\n\xff\0\r\n--b--\r\n";
     let mut ask = HttpRequest::post("/v1/audio/transcriptions", form.as_slice());
     ask.headers = vec![("content-type".into(), "multipart/form-data; boundary=b".into())];
     let stream = talk.request(&ask, 9);

@@ -5,6 +5,7 @@ use std::thread;
 
 use crate::support::gateway::{ONE, TWO};
 use crate::support::scripted_response::Step;
+use crate::support::tools::{run, tool};
 use crate::support::{Backend, Call, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
 
 /// Limits that a test can reach.
@@ -144,6 +145,43 @@ fn smuggled() -> Vec<Vec<u8>> {
         with("x: a\r\n folded", body),
         with("x-bad: \u{0}", body),
     ]
+}
+
+/// Servers read other codings differently, so that one could see a request that another does not.
+#[test]
+fn x03_transfer_codings_besides_chunked_alone_are_refused() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before("", &backend);
+    let body = "{\"model\":\"m\"}";
+    let answered = |coding: &str| {
+        let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+        let chunks = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+        let request = format!("{head}transfer-encoding: {coding}\r\n\r\n{chunks}");
+        Call::open(gateway.address(), request.as_bytes()).finish().status
+    };
+    let twice = "chunked\r\ntransfer-encoding: chunked";
+    for coding in ["gzip, chunked", "identity, chunked", "chunked, chunked", twice] {
+        assert_eq!(answered(coding), 400, "{coding}");
+    }
+    assert!(backend.seen().is_empty());
+    assert_eq!(answered("Chunked"), 200);
+}
+
+/// A client of HTTP/2 can name thousands of fields in a few bytes.
+#[test]
+fn x03_heads_of_too_many_fields_are_refused_over_either_version() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before("", &backend);
+    let url = format!("{}/v1/chat/completions", gateway.url());
+    for version in ["--http1.1", "--http2-prior-knowledge"] {
+        let mut curl = tool("curl");
+        curl.args(["-sS", "-o", "/dev/null", "-w", "%{http_code}", version, &url, "-d", "{}"]);
+        for number in 0..120 {
+            curl.args(["-H", &format!("x-{number}: 1")]);
+        }
+        assert_eq!(run(&mut curl), "431", "{version}");
+    }
+    assert!(backend.seen().is_empty());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::support::gateway::{ONE, TWO, config};
 use crate::support::scripted_response::{Step, delta};
+use crate::support::tools::tool;
 use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat};
 
 /// A stream with this content type that sends one chunk and closes its connection.
@@ -94,4 +95,45 @@ fn r07_a_client_that_leaves_is_no_failure_of_the_backend() {
         gateway.await_idle();
         assert_eq!(gateway.backend("one")["state"], "ready");
     }
+}
+
+#[test]
+fn n05_a_backend_that_sends_interim_responses_without_end_fails() {
+    let hint = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\n\r\n";
+    let backend = Backend::start(move |seen| match seen.tag().as_str() {
+        "endless" => ScriptedResponse(vec![Step::Endless(hint.into())]),
+        _ => ScriptedResponse::raw(hint.repeat(100)).then_all(ScriptedResponse::ok()),
+    });
+    let gateway = Gateway::before(&format!("[health]\neject_after = 100\n{TWO}"), &backend);
+    let answer = gateway.ask(&chat("m").tag("endless"));
+    assert_eq!(answer.status, 502, "{}", answer.text());
+    assert!(answer.text().contains("too many interim responses"), "{}", answer.text());
+    assert_eq!(gateway.ask(&chat("m")).status, 200, "some are allowed");
+    gateway.await_idle();
+}
+
+/// A response that is cut short must not look whole, whichever way its end is told.
+#[test]
+fn n05_a_response_that_is_cut_short_is_cut_for_the_client_too() {
+    let backend = Backend::start(|seen| match seen.tag().as_str() {
+        "length" => {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+            ScriptedResponse::raw(format!("{head}content-length: 100\r\n\r\n{{\"half\":"))
+                .then(Step::Close)
+        }
+        _ => cut_off("application/json", "", "{\"half\":"),
+    });
+    let gateway = Gateway::before(&format!("[health]\neject_after = 100\n{ONE}"), &backend);
+    let url = format!("{}/v1/chat/completions", gateway.url());
+    for framing in ["length", "chunked"] {
+        let body = chat("m").tag(framing).body;
+        let body = String::from_utf8(body).unwrap();
+        for version in ["--http1.1", "--http2-prior-knowledge"] {
+            let mut curl = tool("curl");
+            curl.args(["-sS", "-o", "/dev/null", version, &url, "-d", &body]);
+            let ended = curl.output().unwrap().status;
+            assert!(!ended.success(), "{framing} {version} looks whole");
+        }
+    }
+    gateway.await_idle();
 }

@@ -68,3 +68,14 @@ fn a_client_that_expects_100_continue_gets_it() {
     assert_eq!(call.finish().status, 200);
     assert_eq!(backend.seen()[0].header("expect"), None);
 }
+
+/// The id comes with the head, so the log has it however early the client leaves: here while the
+/// gateway reads a large body.
+#[test]
+fn q09_a_client_that_leaves_while_its_body_is_read_is_logged_with_its_request_id() {
+    let backend = Backend::held();
+    let gateway = Gateway::before("[log]\nformat = \"json\"\n", &backend);
+    let request = chat("m").with("padding", "x".repeat(16 << 20)).header("x-request-id", "large");
+    drop(Call::open(gateway.address(), &request.bytes()));
+    assert_eq!(gateway.access_of("large")["outcome"], "client_closed");
+}

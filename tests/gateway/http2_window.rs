@@ -1,25 +1,27 @@
 //! An HTTP/2 client that never opens its flow-control window.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
 
 use crate::support::gateway::ONE;
+use crate::support::wait::BOUND;
 use crate::support::{Backend, Gateway, ScriptedResponse, chat};
 
 const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PING: u8 = 6;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
     [&head, payload].concat()
 }
 
 /// A header whose name is in the static table, with a literal value.
-fn header(name: u8, value: &str) -> Vec<u8> {
+pub(super) fn header(name: u8, value: &str) -> Vec<u8> {
     [&[name, value.len() as u8], value.as_bytes()].concat()
 }
 
@@ -40,8 +42,17 @@ fn ask(gateway: &Gateway, more: &[u8], body: &[u8]) -> TcpStream {
     stream
 }
 
-/// Answers SETTINGS and PING, so that only the window stays closed.
-fn stay(mut stream: TcpStream) {
+/// Sends another request on a connection of [`ask`].
+fn ask_also(mut stream: &TcpStream, number: u32, body: &[u8]) {
+    let head = [&[0x83, 0x86], &header(0x04, "/v1/chat/completions")[..], &header(0x01, "x")];
+    let frames = [frame(HEADERS, 4, number, &head.concat()), frame(DATA, 1, number, body)];
+    stream.write_all(&frames.concat()).unwrap();
+}
+
+/// Answers SETTINGS and PING, so that only the window stays closed. Returns the streams whose
+/// responses begin; the end means that the gateway has closed the connection.
+fn stay(mut stream: TcpStream) -> Receiver<u32> {
+    let (began, begun) = mpsc::channel();
     thread::spawn(move || {
         let mut head = [0; 9];
         while stream.read_exact(&mut head).is_ok() {
@@ -53,6 +64,10 @@ fn stay(mut stream: TcpStream) {
             let answer = match (head[3], head[4] & 1) {
                 (SETTINGS, 0) => frame(SETTINGS, 1, 0, &[]),
                 (PING, 0) => frame(PING, 1, 0, &payload),
+                (HEADERS, _) => {
+                    let _ = began.send(u32::from_be_bytes([head[5], head[6], head[7], head[8]]));
+                    continue;
+                }
                 _ => continue,
             };
             if stream.write_all(&answer).is_err() {
@@ -60,19 +75,86 @@ fn stay(mut stream: TcpStream) {
             }
         }
     });
+    begun
+}
+
+/// A response that is larger than what the gateway reads ahead.
+fn long(_: &crate::support::backend::Seen) -> ScriptedResponse {
+    let piece = "word ".repeat(1 << 12);
+    ScriptedResponse::stream(&[piece.as_str(); 64])
 }
 
 const HASTY: &str = "[server]\nwrite_timeout = \"1s\"\n";
 
 #[test]
 fn x03_a_stream_without_a_window_holds_nothing_for_ever() {
-    let piece = "word ".repeat(1 << 12);
-    let backend = Backend::start(move |_| ScriptedResponse::stream(&[piece.as_str(); 64]));
+    let backend = Backend::start(long);
     let gateway = Gateway::before(&format!("{HASTY}{ONE}"), &backend);
-    stay(ask(&gateway, &[], &chat("m").streamed().body));
+    let begun = stay(ask(&gateway, &[], &chat("m").streamed().body));
     backend.await_seen(1);
     gateway.await_idle();
     assert_eq!(gateway.ask(&chat("m")).status, 200);
+    assert_eq!(begun.recv_timeout(BOUND), Ok(1));
+    let closed = begun.recv_timeout(BOUND);
+    assert_eq!(closed, Err(RecvTimeoutError::Disconnected), "all of its streams are unread");
+}
+
+/// As long as the client may read nothing here, only the read-ahead frees the place.
+const PATIENT: &str = "[server]\nwrite_timeout = \"10m\"\n";
+
+#[test]
+fn x03_streams_that_are_not_read_free_their_places_when_the_backend_has_ended() {
+    let piece = "word ".repeat(1 << 11);
+    let backend = Backend::start(move |_| ScriptedResponse::stream(&[piece.as_str(); 16]));
+    let gateway = Gateway::before(&format!("{PATIENT}{ONE}"), &backend);
+    let streams: Vec<_> =
+        (0..4).map(|_| stay(ask(&gateway, &[], &chat("m").streamed().body))).collect();
+    for stream in &streams {
+        assert_eq!(stream.recv_timeout(BOUND), Ok(1));
+    }
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+    gateway.await_idle();
+    for stream in &streams {
+        assert_eq!(stream.try_recv(), Err(TryRecvError::Empty), "its client may read later");
+    }
+}
+
+#[test]
+fn x03_clients_that_leave_with_unread_frames_stop_no_worker() {
+    let piece = "word ".repeat(1 << 11);
+    let backend = Backend::start(move |_| ScriptedResponse::stream(&[piece.as_str(); 16]));
+    let gateway = Gateway::before(PATIENT, &backend);
+    for number in 1..=8 {
+        let stream = ask(&gateway, &[], &chat("m").streamed().body);
+        let begun = stay(stream.try_clone().unwrap());
+        assert_eq!(begun.recv_timeout(BOUND), Ok(1));
+        backend.await_seen(number);
+        gateway.await_idle();
+        // The response has ended, and its frames are unread.
+        stream.shutdown(Shutdown::Both).unwrap();
+        assert_eq!(begun.recv_timeout(BOUND), Err(RecvTimeoutError::Disconnected));
+    }
+    for _ in 0..16 {
+        assert_eq!(gateway.ask(&chat("m")).status, 200);
+    }
+    gateway.await_idle();
+}
+
+#[test]
+fn x03_an_unread_stream_does_not_end_the_other_streams_of_its_connection() {
+    let backend = Backend::start(|seen| match seen.tag().as_str() {
+        "held" => ScriptedResponse::ok().held(),
+        _ => long(seen),
+    });
+    let gateway = Gateway::before(&format!("{HASTY}{ONE}"), &backend);
+    let connection = ask(&gateway, &[], &chat("m").streamed().body);
+    backend.await_seen(1);
+    ask_also(&connection, 3, &chat("m").tag("held").body);
+    let begun = stay(connection);
+    assert_eq!(begun.recv_timeout(BOUND), Ok(1));
+    backend.await_held(1);
+    backend.open();
+    assert_eq!(begun.recv_timeout(BOUND), Ok(3));
 }
 
 #[test]

@@ -54,6 +54,8 @@ fn x01_the_root_says_that_the_gateway_runs() {
     assert_eq!((head.status, value(&head.headers, "content-length")), (200, Some("19")));
     let options = gateway.ask(&other("OPTIONS", "/"));
     assert_eq!(allowed(&options), (204, vec!["GET", "HEAD", "OPTIONS"]));
+    let whole_server = gateway.ask(&other("OPTIONS", "*"));
+    assert_eq!((whole_server.status, allowed(&whole_server).1.contains(&"POST")), (204, true));
     let work = gateway.ask(&other("POST", "/"));
     assert_eq!(allowed(&work), (405, vec!["GET", "HEAD", "OPTIONS"]));
     assert!(backend.seen().is_empty());
@@ -263,6 +265,8 @@ fn x01_azures_paths_name_the_model_by_its_deployment() {
     assert_eq!(refusal(&unknown), (404, "model_not_found".into()));
     let array = at("deployments/m/chat/completions", "[]");
     assert_eq!(refusal(&array), (400, "invalid_request".into()));
+    let unreadable = at("deployments/%ff/chat/completions", "{\"model\":\"m\"}");
+    assert_eq!(refusal(&unreadable), (400, "invalid_request".into()));
     assert_eq!(at("deployments/m/things", "{}").status, 404);
     assert_eq!(at("deployments/../chat/completions", "{}").status, 400);
     let list = gateway.ask(&HttpRequest::get("/openai/v1/models"));

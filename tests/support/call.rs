@@ -62,13 +62,18 @@ fn heard<T>(read: io::Result<T>) -> io::Result<T> {
 impl Call {
     /// Connects and sends these bytes, which need not be a complete or valid request.
     pub(crate) fn open(to: SocketAddr, bytes: &[u8]) -> Self {
-        let stream = TcpStream::connect(to).unwrap();
+        Self::try_open(to, bytes).unwrap()
+    }
+
+    /// The same to a process that may be dead.
+    pub(crate) fn try_open(to: SocketAddr, bytes: &[u8]) -> io::Result<Self> {
+        let stream = TcpStream::connect(to)?;
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(BOUND)).unwrap();
         stream.set_write_timeout(Some(BOUND)).unwrap();
         let mut call = Self { from: BufReader::new(stream), head: None };
-        call.send(bytes).unwrap();
-        call
+        call.send(bytes)?;
+        Ok(call)
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {

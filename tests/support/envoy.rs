@@ -104,6 +104,29 @@ impl Recipe {
         Self(self.0.replace(before, &format!("{filter}{before}")))
     }
 
+    /// With TLS to the picker. Envoy checks the certificate if there is an authority.
+    pub(crate) fn with_tls(&self, authority: Option<&Path>) -> Self {
+        let before = "    load_assignment:\n      cluster_name: picker\n";
+        assert_eq!(self.0.matches(before).count(), 1);
+        let kind = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3";
+        let mut lines = vec![
+            "    transport_socket:".to_owned(),
+            "      name: envoy.transport_sockets.tls".to_owned(),
+            "      typed_config:".to_owned(),
+            format!("        \"@type\": {kind}.UpstreamTlsContext"),
+            "        sni: picker.example".to_owned(),
+        ];
+        if let Some(authority) = authority {
+            let roots = format!("trusted_ca: {{ filename: \"{}\" }}", authority.display());
+            let names = "match_typed_subject_alt_names: \
+                         [{ san_type: DNS, matcher: { exact: picker.example } }]";
+            lines.push("        common_tls_context:".to_owned());
+            lines.push(format!("          validation_context: {{ {roots}, {names} }}"));
+        }
+        let socket: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        Self(self.0.replace(before, &format!("{socket}{before}")))
+    }
+
     /// Allows these servers only, as a route to a part of a pool does.
     pub(crate) fn with_subset(&self, servers: &[String]) -> Self {
         let kind = "type.googleapis.com/envoy.extensions.filters.http.set_metadata.v3.Config";

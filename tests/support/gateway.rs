@@ -202,6 +202,13 @@ impl Gateway {
         })
     }
 
+    /// All requests in an access log in JSON.
+    pub(crate) fn log_lines(&self) -> Vec<Value> {
+        let log = self.process.access();
+        let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter(|line| line["outcome"].is_string()).collect()
+    }
+
     pub(crate) fn await_depth(&self, depth: usize) {
         self.await_metrics("waiting", |metrics| {
             let found = metrics.sum("nexus_queue_depth") as usize;

@@ -39,7 +39,12 @@ impl Metrics {
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.samples.iter().any(|sample| sample.name == name)
+        self.has_where(name, "")
+    }
+
+    /// Whether there is a series of this name whose labels contain this text.
+    pub(crate) fn has_where(&self, name: &str, labels: &str) -> bool {
+        self.samples.iter().any(|sample| sample.name == name && sample.labels.contains(labels))
     }
 
     /// Every gauge, with its labels.

@@ -51,7 +51,15 @@ impl Process {
         environment: &[(&str, &str)],
     ) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null());
+        // Variables that begin like this are settings for the process; the seed is one of the test.
+        command.args(arguments).env_remove("TIDEGATE_SEED");
+        command.envs(environment.iter().copied());
+        Self::run(command, words)
+    }
+
+    /// Starts another program that prints its addresses in this way.
+    pub(crate) fn run(mut command: Command, words: &[&str]) -> Self {
+        command.stdin(Stdio::null());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (log, access) = (Lines::default(), Lines::default());
         let (stderr, into) = (child.stderr.take().unwrap(), Arc::clone(&log));
@@ -69,7 +77,7 @@ impl Process {
                 let _ = child.kill();
                 let status = child.wait().unwrap();
                 let log = String::from_utf8_lossy(&log.lock().unwrap()).into_owned();
-                panic!("{arguments:?} does not say {word:?}: {line:?} ({status})\n{log}");
+                panic!("{command:?} does not say {word:?}: {line:?} ({status})\n{log}");
             };
             addresses.push(address);
         }

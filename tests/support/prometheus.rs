@@ -27,6 +27,15 @@ impl Prometheus {
     /// Starts a Prometheus that scrapes these targets and adds these labels, such as the name of a
     /// pool.
     pub(crate) fn scraping(targets: &[(SocketAddr, &[(&str, &str)])]) -> Self {
+        Self::start(targets, "")
+    }
+
+    /// The same with a file of rules, which it evaluates every second.
+    pub(crate) fn scraping_with(targets: &[(SocketAddr, &[(&str, &str)])], rules: &Path) -> Self {
+        Self::start(targets, &format!("rule_files: [{rules:?}]\n"))
+    }
+
+    fn start(targets: &[(SocketAddr, &[(&str, &str)])], rules: &str) -> Self {
         let folder = fresh_folder();
         let target = |(address, labels): &(SocketAddr, &[(&str, &str)])| {
             let labels: Vec<String> =
@@ -35,8 +44,8 @@ impl Prometheus {
         };
         let targets: String = targets.iter().map(target).collect();
         let settings = format!(
-            "global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\nscrape_configs:\n\
-             - job_name: tidegate\n  static_configs:\n{targets}"
+            "global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\n  evaluation_interval: 1s\n\
+             {rules}scrape_configs:\n- job_name: tidegate\n  static_configs:\n{targets}"
         );
         let file = folder.join("prometheus.yml");
         fs::write(&file, settings).unwrap();
@@ -66,6 +75,14 @@ impl Prometheus {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// The rules and how they fare.
+    pub(crate) fn rules(&self) -> Vec<Value> {
+        let answer = Call::open(self.address, &HttpRequest::get("/api/v1/rules").bytes()).finish();
+        let answer = answer.json();
+        let groups = answer["data"]["groups"].as_array().unwrap().iter();
+        groups.flat_map(|group| group["rules"].as_array().unwrap()).cloned().collect()
     }
 
     /// All samples of an expression.

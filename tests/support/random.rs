@@ -17,6 +17,11 @@ impl Random {
         Self(seed.max(1))
     }
 
+    /// Further random numbers that depend on the seed alone, for another thread.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self(self.below(u64::MAX) | 1)
+    }
+
     /// A number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;

@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::load::{Client, Request};
@@ -23,8 +24,8 @@ const BACKLOG: usize = 200;
 const TAKES: Duration = Duration::from_millis(20);
 /// One in ten of the requests that the backend can take.
 const EVERY: Duration = Duration::from_micros(20_000 * 10 / FEW_PLACES as u64);
-/// The queue is full before the first request of the timetable.
-const HEAD_START: Duration = Duration::from_millis(1500);
+/// A backlog that does not stand by then never will.
+const START_MAX: Duration = Duration::from_secs(60);
 const TIMED: usize = 400;
 const SHARE_MAX: f64 = 0.1;
 
@@ -59,11 +60,14 @@ async fn play(bench: &mut Bench, headers: &str) -> Result<Waits> {
     let proxy = Proxy::ours("gateway", few_places("fifo"));
     let proxy = bench.fixture.start(&proxy, origin.address).await?;
     let over = Rc::new(Cell::new(false));
+    let began = Rc::new(Semaphore::new(0));
     let mut backlog = JoinSet::new();
     for _ in 0..BACKLOG {
-        backlog.spawn_local(ask_on(proxy.address, Rc::clone(&over)));
+        backlog.spawn_local(ask_on(proxy.address, Rc::clone(&began), Rc::clone(&over)));
     }
-    tokio::time::sleep(HEAD_START).await;
+    // Each client has its first response and asks again: the queue is full from here on.
+    let all = tokio::time::timeout(START_MAX, began.acquire_many(BACKLOG as u32)).await;
+    let _full = all.context("the queue of normal requests did not fill")??;
     let timed = ask_timed(proxy.address, &Request::chat(false, headers), bench.count(TIMED)).await;
     over.set(true);
     let mut waits = Waits { timed: timed?, backlog: Vec::new() };
@@ -74,10 +78,15 @@ async fn play(bench: &mut Bench, headers: &str) -> Result<Waits> {
 }
 
 /// The waits of a client that asks until it is over. The first one is left out: there was no queue.
-async fn ask_on(address: SocketAddr, over: Rc<Cell<bool>>) -> Result<Vec<f64>> {
+async fn ask_on(
+    address: SocketAddr,
+    began: Rc<Semaphore>,
+    over: Rc<Cell<bool>>,
+) -> Result<Vec<f64>> {
     let mut client = Client::connect(address).await?;
     let request = Request::chat(false, "");
     client.ask_well(&request).await?;
+    began.add_permits(1);
     let mut waits = Vec::new();
     while !over.get() {
         waits.push(wait(client.ask_well(&request).await?.total));

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// What every measured process may open: ten thousand clients, and some.
 const FILES: usize = 16_384;
-const READY_WITHIN: Duration = Duration::from_secs(20);
+const READY_WITHIN: Duration = Duration::from_secs(60);
 const READY_EVERY: Duration = Duration::from_millis(10);
 
 /// Which cores to use.

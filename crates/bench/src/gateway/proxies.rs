@@ -78,6 +78,13 @@ impl Fixture {
         self.folder.join(format!("{}.{ending}", self.started))
     }
 
+    /// What the peers have complained of.
+    #[cfg(test)]
+    pub(crate) fn logs(&self) -> String {
+        let files = (1..=self.started).map(|at| self.folder.join(format!("{at}.log")));
+        files.filter_map(|file| fs::read_to_string(file).ok()).collect()
+    }
+
     /// Starts a peer in front of `backend`.
     pub(crate) async fn start(&mut self, peer: &Proxy, backend: SocketAddr) -> Result<Process> {
         let log = self.file("log");

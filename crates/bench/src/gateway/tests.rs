@@ -43,7 +43,8 @@ fn toy(measure: impl AsyncFnOnce(&mut Bench) -> anyhow::Result<Table>) -> Table 
     let fixture =
         Fixture::of(program.to_str().unwrap().to_owned(), Cores::share().unwrap()).unwrap();
     let mut bench = Bench { divisor: 100, fixture, other_picker: None };
-    alone(measure(&mut bench)).unwrap()
+    let table = alone(measure(&mut bench));
+    table.unwrap_or_else(|error| panic!("{error:#}\n{}", bench.fixture.logs()))
 }
 
 #[test]

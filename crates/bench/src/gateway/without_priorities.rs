@@ -40,8 +40,8 @@ const EDITS: [Edit; 12] = [
     },
     Edit {
         file: "crates/gateway/src/ingress.rs",
-        site: "band::ruled(&config.band_rules, &traits, (stated, default))",
-        instead: "Band::Normal",
+        site: "band::ruled(&config.band_rules, &traits, (stated, default), tenant)",
+        instead: "(Band::Normal, false)",
     },
     Edit {
         file: "crates/gateway/src/ingress/headers.rs",

@@ -154,6 +154,10 @@ pub(super) fn config(engines: &[Running]) -> Result<Config> {
         models: vec![MODEL.to_owned()],
         traits: BackendTraits { power_watts: setup.watts, latency_ms: setup.first_token_ms as f32 },
         http2: false,
+        api_key: None,
+        credential: None,
+        ca_file: None,
+        tls_name: None,
     });
     let ttl = Span::from_nanos(PATIENCE.as_nanos() as u64);
     let class = FlowClass { capacity: FLOW_CAPACITY, ttl, ..FlowClass::default() };

@@ -5,6 +5,9 @@
 //! `if mutant::is(n) { replacement } else { original }`, and an environment variable selects the
 //! mutant of a run. So the copy is built once, and the runs share the cores. A site that no longer
 //! stands in the code fails this test too, so the table cannot fall behind.
+//!
+//! Tests begin in the order of their names. This one takes longest and needs the processor, so its
+//! name comes before those of the tests that wait for sockets.
 
 mod order_table;
 mod table;

@@ -1,0 +1,71 @@
+//! X04: TLS to Redis, with the real server.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+
+use super::fixture::{Dispatcher, QUEUE, QUICK, await_results, config, submit, unix};
+use crate::support::tls::Authority;
+use crate::support::{Backend, Redis, eventually, fresh_file};
+
+/// A server that speaks TLS on a second port, and the file with the issuer of its certificate.
+fn redis_with_tls() -> (Redis, u16, PathBuf) {
+    let authority = Authority::new("test");
+    let keyed = authority.issue(&["localhost"]);
+    let folder = fresh_file().parent().unwrap().to_owned();
+    let write = |name: &str, content: &str| {
+        let file = folder.join(name);
+        fs::write(&file, content).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let certificate = write("redis.crt", &keyed.certificate);
+    let key = write("redis.key", &keyed.key);
+    let roots = write("redis-ca.pem", &authority.pem());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let number = port.to_string();
+    let options = ["--tls-port", &number, "--tls-auth-clients", "no"];
+    let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key];
+    let redis = Redis::start_with(&[&options[..], &files].concat());
+    (redis, port, roots.into())
+}
+
+/// The configuration with TLS to Redis, for the queue and for a gate.
+fn with_tls(redis: &Redis, port: u16, keys: &str, backend: &Backend) -> String {
+    let url = format!("rediss://localhost:{port}");
+    let gate = format!(
+        "[[dispatch.gates]]\nname = \"number\"\nkind = \"redis\"\nurl = \"{url}\"\n{keys}\n\
+         capacity = 100\nbaseline = 0.0\n"
+    );
+    let text = config(&format!("{QUICK}{gate}"), "\"open\", \"number\"", redis, backend.address());
+    let urls = format!("urls = [\"{}\"]\n", redis.url());
+    assert!(text.contains(&urls));
+    text.replace(&urls, &format!("urls = [\"{url}\"]\n{keys}\n"))
+}
+
+#[test]
+fn x04_d01_queues_and_gates_reach_redis_by_tls() {
+    let (redis, port, roots) = redis_with_tls();
+    redis.call(&["SET", "dispatch-gate-budget", "1.0"]);
+    let backend = Backend::quick();
+    let keys = format!("ca_file = \"{}\"", roots.display());
+    let dispatcher = Dispatcher::start(&with_tls(&redis, port, &keys, &backend));
+    submit(&redis, "one", unix() + 600);
+    assert_eq!(await_results(&redis, 1)[0]["status_code"], 200);
+    assert!(dispatcher.queue(QUEUE).to_string().contains("number"));
+}
+
+#[test]
+fn x04_d01_a_redis_with_an_unknown_issuer_is_refused_with_a_hint() {
+    let (redis, port, _) = redis_with_tls();
+    let backend = Backend::quick();
+    let dispatcher = Dispatcher::start(&with_tls(&redis, port, "", &backend));
+    eventually("told", || {
+        let log = dispatcher.process.log();
+        let told = log.contains("name the certificate of its issuer in ca_file");
+        if told { Ok(()) } else { Err(log) }
+    });
+    submit(&redis, "one", unix() + 600);
+    assert!(backend.seen().is_empty());
+}

@@ -1,0 +1,42 @@
+//! X05: tenants and keys behind Envoy.
+
+use std::fs;
+
+use crate::support::envoy::Recipe;
+use crate::support::gateway::{TWO, config};
+use crate::support::keys::Keys;
+use crate::support::{Backend, HttpRequest, Picker, chat};
+
+#[test]
+fn x05_x02_behind_envoy_a_request_needs_a_key_that_no_backend_sees() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let key = keys.tenant("alpha", "a");
+    let secret = keys.file().with_file_name("backend.key");
+    fs::write(&secret, "upstream\n").unwrap();
+    let tenants = "[[tenants]]\nname = \"alpha\"\nmodels = [\"m\"]\nrequests_per_minute = 4\n\
+        [admin]\nwithout_key = \"all\"\n";
+    let sections = format!("{}{tenants}{TWO}", keys.section());
+    for (more, expected) in
+        [(String::new(), None), (format!("api_key_file = {secret:?}\n"), Some("Bearer upstream"))]
+    {
+        let text = config(&sections, &[("one", backend.address())]) + &more;
+        let picker = Picker::start(Recipe::original_dst(), &text);
+        for (ask, status, code) in [
+            (chat("m"), 401, "missing_api_key"),
+            (chat("m").key("wrong"), 401, "invalid_api_key"),
+            (chat("other").key(&key), 403, "model_not_allowed"),
+            (HttpRequest::post("/api/pull", "{\"model\":\"m\"}").key(&key), 403, "admin_only"),
+        ] {
+            let answer = picker.ask(&ask);
+            assert_eq!((answer.status, answer.code()), (status, code.to_owned()));
+        }
+        for ask in [chat("m").key(&key), chat("m").header("x-api-key", &key)] {
+            assert_eq!(picker.ask(&ask).status, 200);
+            let seen = backend.seen().pop().unwrap();
+            assert_eq!(seen.header("authorization"), expected);
+            assert_eq!(seen.header("x-api-key"), None);
+        }
+        let mut further = (0..10).map(|_| picker.ask(&chat("m").key(&key)).status);
+        assert!(further.any(|status| status == 429), "four requests a minute");
+    }
+}

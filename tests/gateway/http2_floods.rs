@@ -1,0 +1,91 @@
+//! X03: floods of HTTP/2 frames. Each ends or is answered within bounds, and other clients are
+//! served as before.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread;
+
+use super::http2_window::{HEADERS, PING, SETTINGS, frame, header};
+use crate::support::gateway::TWO;
+use crate::support::wait::BOUND;
+use crate::support::{Backend, Gateway, chat};
+
+const RST_STREAM: u8 = 3;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const END_HEADERS: u8 = 4;
+const END_STREAM: u8 = 1;
+
+const FLOOD: u32 = 20_000;
+/// The bytes of an endless head; far more than any limit of a head.
+const ENDLESS_HEAD: usize = 8 << 20;
+const GROWTH_MAX: u64 = 48 << 20;
+
+/// The head of a request without a body.
+fn head() -> Vec<u8> {
+    [&[0x82, 0x86][..], &header(0x04, "/v1/models"), &header(0x01, "x")].concat()
+}
+
+/// Sends a flood on one connection while another thread reads. Returns how many frames were sent
+/// before the gateway closed the connection.
+fn flood(gateway: &Gateway, frames: impl Iterator<Item = Vec<u8>>) -> usize {
+    let mut stream = TcpStream::connect(gateway.address()).unwrap();
+    stream.set_write_timeout(Some(BOUND)).unwrap();
+    let mut reading = stream.try_clone().unwrap();
+    let reader = thread::spawn(move || {
+        let mut buffer = [0; 1 << 16];
+        while reading.read(&mut buffer).is_ok_and(|count| count > 0) {}
+    });
+    let mut sent = 0;
+    stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
+    for frame in frames {
+        match stream.write_all(&frame) {
+            Ok(()) => sent += 1,
+            Err(error) => {
+                assert_ne!(error.kind(), ErrorKind::WouldBlock, "the gateway reads no more");
+                break;
+            }
+        }
+    }
+    // Its connection may be closed already.
+    let _ = stream.shutdown(std::net::Shutdown::Both);
+    reader.join().unwrap();
+    sent
+}
+
+#[test]
+fn x03_floods_of_http2_frames_harm_no_other_client() {
+    let backend = Backend::quick();
+    let gateway = Gateway::before(TWO, &backend);
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+    let before = gateway.process.resident_bytes();
+    let cancel = 8_u32.to_be_bytes();
+    let streams = (0..FLOOD).map(|number| 2 * number + 1);
+    // A request that is reset as soon as it is sent (CVE-2023-44487).
+    let resets = streams.map(|stream| {
+        let opened = frame(HEADERS, END_HEADERS | END_STREAM, stream, &head());
+        [opened, frame(RST_STREAM, 0, stream, &cancel)].concat()
+    });
+    let resets = flood(&gateway, resets);
+    // A head that never ends (CVE-2024-27316).
+    let field = [&[0][..], &header(4, "x-a")[1..], &header(100, &"y".repeat(100))[1..]].concat();
+    let piece = field.repeat(16_000 / field.len());
+    let first = std::iter::once(frame(HEADERS, END_STREAM, 1, &head()));
+    let pieces = (0..ENDLESS_HEAD / piece.len()).map(|_| frame(CONTINUATION, 0, 1, &piece));
+    let continued = flood(&gateway, first.chain(pieces.collect::<Vec<_>>()));
+    let pings = flood(&gateway, (0..FLOOD).map(|_| frame(PING, 0, 0, &[7; 8])));
+    let setting = [0, 4, 0, 1, 0, 0];
+    let settings = flood(&gateway, (0..FLOOD).map(|_| frame(SETTINGS, 0, 0, &setting)));
+    let one = 1_u32.to_be_bytes();
+    let updates = flood(&gateway, (0..FLOOD).map(|_| frame(WINDOW_UPDATE, 0, 0, &one)));
+    eprintln!(
+        "sent: {resets} resets, {continued} continuations, {pings} pings, {settings} settings"
+    );
+    assert!(continued < ENDLESS_HEAD / piece.len(), "an endless head is read");
+    assert!(resets > 100 && pings + settings + updates > 100, "nothing was tried");
+    gateway.await_idle();
+    assert_eq!(gateway.ask(&chat("m")).status, 200);
+    let grown = gateway.process.resident_bytes().saturating_sub(before);
+    assert!(grown < GROWTH_MAX, "{grown} bytes more");
+}

@@ -1,0 +1,212 @@
+//! M03: the diagnosis of a running gateway. Each staged incident is named from `/status` and from
+//! `tidegate status` alone.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::gateway::{ONE, config};
+use crate::support::keys::Keys;
+use crate::support::queueing::succeed;
+use crate::support::tools::{leave_out, run};
+use crate::support::{
+    Backend, Engine, Gateway, HttpRequest, Nowhere, ScriptedResponse, chat, eventually,
+};
+
+/// The output and the exit code of `tidegate status`.
+fn status(url: &str, key: &str) -> (String, i32) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let output = command.args(["status", "--url", url]).env("TIDEGATE_API_KEY", key);
+    let output = output.output().unwrap();
+    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code().unwrap())
+}
+
+/// Waits for a finding about a subject, on the page and in the output of the command.
+fn named(gateway: &Gateway, (id, subject): (&str, &str), key: &str) -> Value {
+    let found = eventually(id, || {
+        let page = gateway.ask(&HttpRequest::get("/status").key(key)).json();
+        let findings = page["findings"].as_array().cloned().unwrap_or_default();
+        let wanted = |one: &Value| one["id"] == id && one["subject"] == subject;
+        findings.into_iter().find(wanted).ok_or(page.to_string())
+    });
+    let (said, code) = status(&gateway.url(), key);
+    let text = found["text"].as_str().unwrap();
+    let start = text.split([':', ',']).next().unwrap();
+    assert!(said.contains(start), "{start}: {said}");
+    assert!(said.contains(found["advice"].as_str().unwrap()), "{said}");
+    assert_eq!(code, if said.contains("\ntrouble: ") { 2 } else { 1 }, "{said}");
+    found
+}
+
+#[test]
+fn m03_the_numbers_of_the_status_are_those_of_the_metrics() {
+    let backend = Backend::held();
+    let sections = format!("{ONE}[queue]\nflow_by = [\"header:x-team\"]\n");
+    let (gateway, running) =
+        Gateway::occupied(&sections, &backend, &chat("m").header("x-team", "a"));
+    let mut calls = vec![running];
+    for (others, (team, band)) in
+        [("a", "high"), ("b", "normal"), ("a", "normal")].into_iter().enumerate()
+    {
+        let ask = chat("m").header("x-team", team).priority(band);
+        calls.push(gateway.enqueue(&ask, others));
+    }
+    let (page, metrics) = (gateway.get("/status").json(), gateway.metrics());
+    let queue = &page["queue"];
+    assert_eq!(queue["depth"], metrics.sum("nexus_queue_depth") as u64, "{page}");
+    assert_eq!(queue["capacity"], metrics.sum("tidegate_queue_capacity") as u64);
+    assert_eq!(queue["in_flight"], metrics.sum("tidegate_requests_in_flight") as u64);
+    assert_eq!(page["stock"]["now"], metrics.sum("tidegate_backend_stock"));
+    assert_eq!(page["stock"]["watermark"], metrics.sum("tidegate_watermark"));
+    assert_eq!(page["stock"]["binding"], "watermark");
+    let names: Vec<&Value> = page["bands"].as_array().unwrap().iter().map(|b| &b["name"]).collect();
+    assert_eq!(names, ["critical", "high", "normal", "best_effort"]);
+    assert_eq!(
+        (&page["bands"][1]["waiting"], &page["bands"][2]["waiting"]),
+        (&1.into(), &2.into())
+    );
+    let flow = &page["flows"][0];
+    assert_eq!((&flow["name"], &flow["queue_depth"]), (&"a".into(), &2.into()), "{page}");
+    assert_eq!((&flow["share"], &flow["fair_share"]), (&1.0.into(), &0.5.into()));
+    assert!(flow["oldest_seconds"].as_f64().unwrap() > 0.0, "{flow}");
+    assert_eq!(page["models"][0]["queue_depth"], 3);
+    assert_eq!(page["level"], "ok", "{page}");
+    assert_eq!(status(&gateway.url(), "").1, 0);
+    backend.open();
+    succeed(calls);
+}
+
+#[test]
+fn m03_a_dead_backend_is_named() {
+    let (one, two) = (Backend::quick(), Backend::quick());
+    let gateway = Gateway::start(&config("", &[("one", one.address()), ("two", two.address())]));
+    two.stop();
+    let found = named(&gateway, ("backend_down", "two"), "");
+    assert!(found["text"].as_str().unwrap().contains("refused"), "{found}");
+    one.stop();
+    let found = eventually("down", || {
+        let page = gateway.get("/status").json();
+        if page["level"] == "trouble" { Ok(page) } else { Err(page.to_string()) }
+    });
+    assert_eq!(found["findings"][0]["id"], "no_backend_ready");
+    assert_eq!(status(&gateway.url(), "").1, 2);
+    let nowhere = Nowhere::reserve();
+    assert_eq!(status(&format!("http://{}", nowhere.address()), "").1, 3);
+}
+
+#[test]
+fn m03_a_slow_backend_is_named() {
+    let one = Backend::start(|_| ScriptedResponse::ok().after_ms(2));
+    let two = Backend::start(|_| ScriptedResponse::ok().after_ms(400));
+    let gateway = Gateway::start(&config(ONE, &[("one", one.address()), ("two", two.address())]));
+    succeed((0..4).map(|_| gateway.send(&chat("m"))).collect::<Vec<_>>());
+    let found = named(&gateway, ("backend_slow", "two"), "");
+    assert!(found["evidence"]["own_ms"].as_f64() > found["evidence"]["peers_ms"].as_f64());
+}
+
+#[test]
+fn m03_a_flooding_tenant_is_named() {
+    let (backend, keys) = (Backend::held(), Keys::new());
+    let (loud, quiet) = (keys.tenant("loud", "a"), keys.tenant("quiet", "b"));
+    let admin = keys.make(&["--admin", "read", "--name", "operator"]);
+    let tenants = "[[tenants]]\nname = \"loud\"\n[[tenants]]\nname = \"quiet\"\n";
+    let sections = format!("{ONE}{}[queue]\nflow_by = [\"tenant\"]\n{tenants}", keys.section());
+    let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
+    let flood: Vec<_> = (0..20).map(|_| gateway.send(&chat("m").key(&loud))).collect();
+    let other = gateway.send(&chat("m").key(&quiet));
+    named(&gateway, ("flow_floods", "loud"), &admin);
+    assert_eq!(gateway.ask(&HttpRequest::get("/status").key(&loud)).status, 403);
+    assert_eq!(gateway.ask(&HttpRequest::get("/status")).status, 401);
+    assert_eq!(status(&gateway.url(), "wrong").1, 3, "it shows nothing without a key");
+    backend.open();
+    succeed(flood);
+    succeed([other]);
+}
+
+#[test]
+fn m03_a_wrong_watermark_is_named() {
+    for (watermark, seqs, id) in
+        [("30", "2", "watermark_too_high"), ("1", "8", "watermark_too_low")]
+    {
+        let engine =
+            Engine::start(&["--model", "m", "--service-time", "500ms", "--max-num-seqs", seqs]);
+        let sections = format!("[controller]\nwatermark_per_backend = {watermark}\n");
+        let gateway = Gateway::start(&config(&sections, &[("one", engine.address())]));
+        let calls: Vec<_> = (0..24).map(|_| gateway.send(&chat("m"))).collect();
+        named(&gateway, (id, "one"), "");
+        drop(calls);
+    }
+}
+
+#[test]
+fn m03_a_closed_gate_is_named() {
+    let backend = Backend::held();
+    let sections = format!("{ONE}[batch]\nfolder = \"batches\"\n");
+    let (gateway, running) = Gateway::occupied(&sections, &backend, &chat("m"));
+    let waiting = gateway.enqueue(&chat("m"), 0);
+    let file = gateway.folder().join("work.jsonl");
+    let body = r#""url":"/v1/chat/completions","body":{"model":"m","messages":[]}"#;
+    let line = format!("{{\"custom_id\":\"ID\",\"method\":\"POST\",{body}}}");
+    let lines: String =
+        (1..=9).map(|id| format!("{}\n", line.replace("ID", &id.to_string()))).collect();
+    fs::write(&file, lines).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    run(command.args(["batch", "submit", "--url", &gateway.url()]).arg(&file));
+    let found = eventually("closed", || {
+        let page = gateway.get("/status").json();
+        let findings = page["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|one| one["id"] == "gate_closed").ok_or(page.to_string())
+    });
+    assert!(found["evidence"]["pending"].as_f64().unwrap() > 0.0, "{found}");
+    backend.open();
+    succeed([running, waiting]);
+}
+
+/// A file system of one megabyte. Only root can mount one.
+struct Tiny(std::path::PathBuf);
+
+impl Tiny {
+    fn mount(folder: std::path::PathBuf) -> Option<Self> {
+        fs::create_dir_all(&folder).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&folder);
+        mount.output().is_ok_and(|output| output.status.success()).then(|| Self(folder))
+    }
+}
+
+impl Drop for Tiny {
+    fn drop(&mut self) {
+        // The process that used it may end a moment later, so it is detached.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn m03_a_full_disk_is_named() {
+    let (backend, keys) = (Backend::quick(), Keys::new());
+    let Some(disk) = Tiny::mount(keys.file().with_file_name("tiny")) else {
+        return leave_out("this takes the right to mount a small file system");
+    };
+    let admin = keys.make(&["--admin", "read", "--name", "operator"]);
+    let alpha = keys.tenant("alpha", "a");
+    let usage = disk.0.join("usage.db");
+    let sections =
+        format!("{}[usage]\nfile = {usage:?}\n[[tenants]]\nname = \"alpha\"\n", keys.section());
+    let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
+    // The file system is full when no byte more can be written.
+    let rest = vec![0; 2 << 20];
+    assert!(fs::write(disk.0.join("rest"), rest).is_err());
+    let found = eventually("full", || {
+        assert_eq!(gateway.ask(&chat("m").key(&alpha)).status, 200, "requests need no file");
+        let page = gateway.ask(&HttpRequest::get("/status").key(&admin)).json();
+        let findings = page["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|one| one["id"] == "disk_full").ok_or(page.to_string())
+    });
+    assert_eq!(found["subject"], "usage.file", "{found}");
+    fs::remove_file(disk.0.join("rest")).unwrap();
+    eventually("room", || {
+        let page = gateway.ask(&HttpRequest::get("/status").key(&admin)).json();
+        if page["level"] == "ok" { Ok(()) } else { Err(page.to_string()) }
+    });
+}

@@ -1,0 +1,151 @@
+//! X05: mistakes and tricks that must not open what keys lock.
+
+use std::fs;
+
+use crate::support::gateway::config;
+use crate::support::keys::Keys;
+use crate::support::tools::run;
+use crate::support::{Backend, Gateway, HttpRequest, ScriptedResponse, chat, eventually};
+
+const TENANT: &str = "[[tenants]]\nname = \"alpha\"\n";
+
+/// Waits until the log has these words.
+fn await_log(gateway: &Gateway, words: &str) {
+    eventually(words, || {
+        let log = gateway.process.log();
+        if log.contains(words) { Ok(()) } else { Err(log) }
+    });
+}
+
+#[test]
+fn x05_a_file_without_its_tenants_does_not_open_the_gateway() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    keys.tenant("alpha", "a");
+    let open = config(&keys.section(), &[("one", backend.address())]);
+    let gateway = Gateway::launch(&format!("{open}{TENANT}"));
+    assert_eq!(gateway.ask(&chat("m")).status, 401);
+    gateway.rewrite(&open);
+    await_log(&gateway, "there are no tenants any more");
+    assert_eq!(gateway.ask(&chat("m")).status, 401);
+}
+
+#[test]
+fn x05_withdrawing_the_last_admin_key_opens_no_page() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let admin = keys.make(&["--admin", "read", "--name", "grafana"]);
+    let gateway = Gateway::launch(&config(&keys.section(), &[("one", backend.address())]));
+    let status = |key: Option<&str>| {
+        let page = HttpRequest::get("/flows");
+        gateway.ask(&key.map_or(page.clone(), |key| page.clone().key(key))).status
+    };
+    assert_eq!((status(None), status(Some(&admin))), (401, 200));
+    fs::write(keys.file(), "").unwrap();
+    eventually("withdrawn", || match status(Some(&admin)) {
+        401 => Ok(()),
+        other => Err(other.to_string()),
+    });
+    assert_eq!(status(None), 401);
+}
+
+#[test]
+fn x05_open_pages_do_not_open_the_accounts_at_the_address_of_clients() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let key = keys.tenant("alpha", "a");
+    let file = keys.file().with_file_name("usage.db");
+    let sections = format!(
+        "{}{TENANT}[usage]\nfile = {file:?}\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\nwithout_key = \"all\"\n",
+        keys.section()
+    );
+    let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
+    let usage = |query: &str| HttpRequest::get(&format!("/usage{query}"));
+    assert_eq!(gateway.ask(&usage("")).status, 401);
+    assert_eq!(gateway.ask(&usage("").key(&key)).status, 200);
+    assert_eq!(gateway.ask(&usage("?tenant=beta").key(&key)).status, 403);
+}
+
+#[test]
+fn x05_a_tenant_changes_no_models() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let key = keys.tenant("alpha", "a");
+    let sections = format!("{}{TENANT}", keys.section());
+    let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
+    for path in ["/api/copy", "/api/pull", "/v1/load_lora_adapter", "/api/blobs/sha256:1"] {
+        let call = HttpRequest::post(path, "{\"model\":\"m\",\"source\":\"secret\"}").key(&key);
+        assert_eq!(gateway.ask(&call).code(), "admin_only", "{path}");
+    }
+    assert!(backend.seen().iter().all(|seen| seen.method != "POST"));
+}
+
+/// To open a named pipe waits for a writer. The old keys stay, and the next file counts.
+#[test]
+fn x05_a_named_pipe_in_place_of_the_key_file_stops_no_reload() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let first = keys.tenant("alpha", "a");
+    let sections = format!("{}{TENANT}", keys.section());
+    let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
+    let (kept, pipe) = (keys.file().with_extension("kept"), keys.file().with_extension("pipe"));
+    fs::copy(keys.file(), &kept).unwrap();
+    run(std::process::Command::new("mkfifo").arg(&pipe));
+    fs::rename(&pipe, keys.file()).unwrap();
+    await_log(&gateway, "is not a regular file");
+    assert_eq!(gateway.ask(&chat("m").key(&first)).status, 200);
+    fs::rename(&kept, keys.file()).unwrap();
+    let second = keys.tenant("alpha", "b");
+    eventually("reloaded", || match gateway.ask(&chat("m").key(&second)).status {
+        200 => Ok(()),
+        other => Err(other.to_string()),
+    });
+}
+
+/// What the backend repeats of a request must not hide what it used. A compressed response would.
+#[test]
+fn x05_a_client_cannot_hide_the_tokens_that_it_used() {
+    let body = "{\"usage\":{\"input_tokens\":1000,\"output_tokens\":500},\"user\":\"usage\"}";
+    let backend = Backend::start(|_| ScriptedResponse::json(200, body));
+    let keys = Keys::new();
+    let key = keys.tenant("alpha", "a");
+    let file = keys.file().with_file_name("usage.db");
+    let sections = format!("{}{TENANT}[usage]\nfile = {file:?}\n", keys.section());
+    let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
+    let ask = HttpRequest::post("/v1/responses", "{\"model\":\"m\",\"user\":\"usage\"}");
+    let ask = ask.header("accept-encoding", "gzip").key(&key);
+    assert_eq!(gateway.ask(&ask).status, 200);
+    let served = backend.seen().into_iter().find(|seen| seen.path == "/v1/responses").unwrap();
+    assert_eq!(served.header("accept-encoding"), None);
+    eventually("counted", || {
+        let rows = gateway.ask(&HttpRequest::get("/usage").key(&key)).json();
+        let used = (&rows["data"][0]["prompt_tokens"], &rows["data"][0]["completion_tokens"]);
+        if used == (&1000.into(), &500.into()) { Ok(()) } else { Err(rows.to_string()) }
+    });
+}
+
+#[test]
+fn x05_a_form_cannot_name_one_model_to_the_gateway_and_another_to_the_backend() {
+    let (keys, backend) = (Keys::new(), Backend::quick());
+    let key = keys.tenant("alpha", "a");
+    let sections = format!(
+        "{}[[tenants]]\nname = \"alpha\"\nmodels = [\"m\"]\n[admin]\nwithout_key = \"all\"\n",
+        keys.section()
+    );
+    let gateway = Gateway::before(&sections, &backend);
+    let part = |named: &str, value: &str| {
+        format!("--B\r\nContent-Disposition: form-data;{named}\r\n\r\n{value}\r\n")
+    };
+    let send = |parts: &[String]| {
+        let form = format!("{}--B--\r\n", parts.concat());
+        let mut ask = HttpRequest::post("/v1/audio/transcriptions", form);
+        ask.headers = vec![("content-type".into(), "multipart/form-data; boundary=B".into())];
+        gateway.ask(&ask.key(&key)).status
+    };
+    let allowed = part(" name=\"model\"", "m");
+    let audio = part(" name=\"file\"; filename=\"a.wav\"", &"x".repeat(100_000));
+    assert_eq!(send(&[audio.clone(), allowed.clone()]), 200);
+    for named in ["name=\"model\"", " name=model", "\tname=\"model\"", " name=\"model\""] {
+        let secret = part(named, "secret");
+        assert_eq!(send(&[allowed.clone(), secret.clone()]), 400, "{named}");
+        assert_eq!(send(&[allowed.clone(), audio.clone(), secret.clone()]), 400, "{named}");
+        assert_eq!(send(&[secret]), 403, "{named}");
+    }
+    assert_eq!(backend.seen().len(), 1);
+}
