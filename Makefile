@@ -2,7 +2,8 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo setup test check loop bench soak simulate study overload docs
+.PHONY: help demo setup test build-tests check loop bench soak simulate study overload site \
+	chaos fuzz kills audit sbom reproducible
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -13,10 +14,19 @@ demo: ## two minutes of traffic onto three engines, without Tidegate and with it
 setup: ## what the tests need besides Rust: Debian's packages, Python clients
 	@tools/setup.sh
 
-# Most tests wait for sockets and timers, so twice as many run at once as CI has cores.
+# Most tests wait for sockets and timers, so twice as many run at once as CI has cores, and the lints
+# take what the tests leave of the cores. The setup waits for the network while the tests are built.
 test: export RUST_TEST_THREADS ?= 4
-test: setup check ## format, lints, documents and every test
-	$(CARGO) test --workspace --locked
+test: ## format, lints, documents and every test
+	$(CARGO) fmt --all --check
+	@$(MAKE) --no-print-directory -j2 setup build-tests
+	@log=target/check.log; nice -n 19 $(MAKE) --no-print-directory check >$$log 2>&1 & check=$$!; \
+		$(CARGO) test --workspace --locked; tests=$$?; \
+		wait $$check || { cat target/check.log; echo "make check failed: see above"; exit 1; }; \
+		exit $$tests
+
+build-tests:
+	$(CARGO) test --workspace --locked --no-run --quiet
 
 # `--examples` selects no example. It gives the dependencies the features that clippy and the tests
 # give them, so that `cargo doc` does not compile eleven of them again.
@@ -44,8 +54,37 @@ bench: ## the core against a bare structure, the gateway against a bare proxy, t
 	$(CARGO) run --release -p bench --features memory -- core
 	@if command -v valgrind >/dev/null; then tools/callgrind.sh; else echo "no instruction counts: install Debian's valgrind"; fi
 
+site: ## the documents as a site with a search field, in target/site
+	@tools/site.sh
+
 soak: ## an hour of mixed traffic: does the gateway's memory grow?
 	$(CARGO) run --release -p bench -- soak --picture docs/pictures/soak.svg
+
+# The tests of each are part of `make test`, where they run for seconds. A debug build is enough.
+CHAOS_SECONDS ?= 600
+FUZZ_SECONDS ?= 60
+KILLS ?= 5000
+
+chaos: ## ten minutes of killed, paused and slow engines and faulty clients, then the ledger (CHAOS_SECONDS)
+	CHAOS_SECONDS=$(CHAOS_SECONDS) $(CARGO) test --workspace --test main -- --nocapture chaos::
+
+fuzz: ## a minute of mutated inputs for each parser, and for the gateway as a process (FUZZ_SECONDS)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(CARGO) test --workspace -- --nocapture _fuzz_
+
+kills: ## kill -9 of the dispatcher and of the gateway in a loop, 5000 times each (KILLS)
+	KILLS=$(KILLS) $(CARGO) test --workspace --test main -- --nocapture kills::
+
+audit: ## licences, sources and duplicates of the dependencies; advisories if cargo-deny is installed
+	$(CARGO) test --workspace --test main -- house::supply_chain
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
+		else echo "no check of advisories: cargo install --locked cargo-deny"; fi
+
+sbom: ## the bill of materials of the program (CycloneDX) as target/tidegate.cdx.json
+	@mkdir -p target
+	@tools/sbom.py >target/tidegate.cdx.json && echo target/tidegate.cdx.json
+
+reproducible: ## build the release program twice and compare the bytes
+	@tools/reproducible.sh
 
 # The pictures that the documents show, as scenario/picture.
 PICTURES = policies/loads first-look/policies mixed-pool/auto flood/policies

@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 packages=()
 need() { command -v "$1" >/dev/null || packages+=("$2"); }
 need busctl systemd
+need chromium chromium
 need curl curl
 need dbus-daemon dbus
 need h2load nghttp2-client
@@ -17,6 +18,7 @@ need promtool prometheus
 need python3 python3
 need redis-server redis-server
 need sqlite3 sqlite3
+need tmux tmux
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 
 if [ ${#packages[@]} -gt 0 ]; then

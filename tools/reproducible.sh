@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds the release program twice, in two folders and from two copies of the sources, and compares
+# the bytes. Takes the time of two release builds. Paths of the machine are replaced in both.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+work=target/reproducible
+rm -rf "$work"
+for number in 1 2; do
+	copy="$PWD/$work/$number/sources"
+	mkdir -p "$copy"
+	git archive HEAD | tar -x -C "$copy"
+	remap="--remap-path-prefix=$copy=/tidegate"
+	remap="$remap --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+	(cd "$copy" && CARGO_INCREMENTAL=0 RUSTFLAGS="$remap" \
+		"${CARGO:-cargo}" build --quiet --release --locked --bin tidegate \
+		--target-dir "../target")
+done
+sha256sum "$work"/[12]/target/release/tidegate
+cmp "$work"/[12]/target/release/tidegate
+echo "both builds are the same"
