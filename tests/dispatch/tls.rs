@@ -1,10 +1,10 @@
 //! X04: TLS to Redis, with the real server.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 
 use super::fixture::{Dispatcher, QUEUE, QUICK, await_results, config, submit, unix};
+use crate::support::redis::kept_port;
 use crate::support::tls::Authority;
 use crate::support::{Backend, Redis, eventually, fresh_file};
 
@@ -21,9 +21,7 @@ fn redis_with_tls() -> (Redis, u16, PathBuf) {
     let certificate = write("redis.crt", &keyed.certificate);
     let key = write("redis.key", &keyed.key);
     let roots = write("redis-ca.pem", &authority.pem());
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let port = kept_port();
     let number = port.to_string();
     let options = ["--tls-port", &number, "--tls-auth-clients", "no"];
     let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key];

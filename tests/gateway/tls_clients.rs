@@ -210,8 +210,10 @@ fn x05_x04_a_certificate_names_a_tenant() {
         let more = ["--cert", crt.to_str().unwrap(), "--key", key.to_str().unwrap()];
         assert_eq!(gateway.status(&authority, "a.example", &more), expected, "{tenant}");
     }
-    let log = gateway.process.access();
-    assert!(log.contains("tenant=team-a"), "{log}");
+    eventually("logged", || {
+        let log = gateway.process.access();
+        if log.contains("tenant=team-a") { Ok(()) } else { Err(log) }
+    });
 }
 
 /// The gateway sends the requests of a batch to its own listener, which needs a certificate.

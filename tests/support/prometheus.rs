@@ -1,7 +1,7 @@
 //! Debian's Prometheus as a process: it scrapes its targets every second and answers PromQL.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::http_request::HttpRequest;
+use super::redis::kept_port;
 use super::tools::tool;
 use super::wait::eventually;
 
@@ -49,7 +50,7 @@ impl Prometheus {
         );
         let file = folder.join("prometheus.yml");
         fs::write(&file, settings).unwrap();
-        let address = free_address();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, kept_port()));
         let mut command = tool("prometheus");
         command
             .arg(format!("--config.file={}", file.display()))
@@ -112,10 +113,6 @@ fn fresh_folder() -> PathBuf {
     let folder = folder.join(format!("prometheus-{}-{number}", process::id()));
     fs::create_dir_all(&folder).unwrap();
     folder
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 fn encoded(text: &str) -> String {

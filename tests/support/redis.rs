@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio, id};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -47,9 +47,16 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     panic!("never {what}");
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
+/// A port for a server that ends and comes back. It lies below the range from which the system
+/// takes ports by itself, so that no other socket takes it while the server is away.
+pub(crate) fn kept_port() -> u16 {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    until("a free port", || {
+        // Two test processes at once begin at different ports.
+        let number = id().wrapping_mul(31).wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
+        let port = 20_000 + u16::try_from(number % 12_000).ok()?;
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok().then_some(port)
+    })
 }
 
 // === impl Redis ===
@@ -73,7 +80,7 @@ impl Redis {
         let mut redis = Self { folder, port: 0, options, server: None };
         // Another process may take the port before the server does, which then ends at once.
         until("a port for Redis", || {
-            redis.port = free_port();
+            redis.port = kept_port();
             redis.spawn().then_some(())
         });
         redis
@@ -137,6 +144,8 @@ impl Redis {
         for word in command {
             text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
         }
+        // A server that is not Redis may be silent.
+        stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
         stream.write_all(text.as_bytes()).ok()?;
         Reply::read(&mut BufReader::new(stream))
     }
