@@ -1,39 +1,8 @@
-"""Receives traces by OTLP over HTTP, decodes them with OpenTelemetry's own messages, and prints each
-span as one line of JSON, with its resource."""
+"""Receives traces by OTLP over HTTP and prints their spans."""
 
-import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as service
-
-# Older versions of the messages have another name for the same field.
-FIELDS = service.ExportTraceServiceRequest.DESCRIPTOR.fields_by_name["resource_spans"].message_type
-SCOPES = FIELDS.fields_by_number[2].name
-
-
-def value_of(value):
-    return getattr(value, value.WhichOneof("value"))
-
-
-def attributes_of(pairs):
-    return {pair.key: value_of(pair.value) for pair in pairs}
-
-
-def span_of(span, resource):
-    return {
-        "trace": span.trace_id.hex(),
-        "span": span.span_id.hex(),
-        "parent": span.parent_span_id.hex(),
-        "state": span.trace_state,
-        "name": span.name,
-        "kind": span.SpanKind.Name(span.kind),
-        "began": span.start_time_unix_nano,
-        "ended": span.end_time_unix_nano,
-        "attributes": attributes_of(span.attributes),
-        "events": {event.name: event.time_unix_nano for event in span.events},
-        "error": span.status.message if span.status.code == 2 else None,
-        "resource": resource,
-    }
+from otlp_spans import print_spans
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -42,14 +11,7 @@ class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         good = self.path == "/v1/traces" and self.headers["content-type"] == "application/x-protobuf"
-        request = service.ExportTraceServiceRequest()
-        request.ParseFromString(body)
-        for resource_spans in request.resource_spans:
-            resource = attributes_of(resource_spans.resource.attributes)
-            for scope_spans in getattr(resource_spans, SCOPES):
-                for span in scope_spans.spans:
-                    print(json.dumps(span_of(span, resource)), flush=True)
-        answer = service.ExportTraceServiceResponse().SerializeToString()
+        answer = print_spans(body)
         self.send_response(200 if good else 400)
         self.send_header("content-type", "application/x-protobuf")
         self.send_header("content-length", str(len(answer)))

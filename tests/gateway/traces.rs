@@ -16,7 +16,11 @@ struct Receiver(Process);
 
 impl Receiver {
     fn start() -> Self {
-        Self(Process::run(python("otlp_receiver.py"), &["listening on http://"]))
+        Self::run("otlp_receiver.py")
+    }
+
+    fn run(script: &str) -> Self {
+        Self(Process::run(python(script), &["listening on http://"]))
     }
 
     /// The section of a configuration that sends traces here.
@@ -101,6 +105,46 @@ fn m02_a_request_is_one_tree_with_its_wait_its_attempts_and_its_first_token() {
     let expected = format!("00-{TRACE}-{}-01", attempt["span"].as_str().unwrap());
     assert_eq!(sent.header("traceparent"), Some(expected.as_str()));
     assert_eq!(sent.header("tracestate"), Some("vendor=1,other=2"));
+}
+
+/// A histogram names a traced request of each bucket, for readers of OpenMetrics.
+#[test]
+fn m02_a_bucket_of_a_histogram_names_a_trace() {
+    let receiver = Receiver::start();
+    let backend = Backend::held();
+    let sections = format!("{}{ONE}", receiver.section(""));
+    let (gateway, first) = Gateway::occupied(&sections, &backend, &chat("m"));
+    let second = gateway.enqueue(&chat("m").header("traceparent", PARENT), 0);
+    backend.open();
+    assert_eq!([first, second].map(|call| call.finish().status), [200, 200]);
+    receiver.await_spans(5);
+    let page = format!("http://{}/metrics", gateway.address());
+    let read = python("openmetrics.py").arg(page).output().unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    let exemplars = String::from_utf8_lossy(&read.stdout).into_owned();
+    for name in ["queue_latency_seconds", "time_to_first_byte_seconds", "request_duration_seconds"]
+    {
+        let named = format!("\"tidegate_{name}_bucket\", \"trace\": \"{TRACE}\"");
+        assert!(exemplars.contains(&named), "{name} in {exemplars}");
+    }
+    assert!(!gateway.get("/metrics").text().contains("trace_id"), "Prometheus's format has none");
+}
+
+/// The receiver tells the first call to come again.
+#[test]
+fn m02_traces_are_sent_by_grpc_too() {
+    let receiver = Receiver::run("otlp_grpc_receiver.py");
+    let backend = Backend::quick();
+    let gateway = Gateway::before(&receiver.section("protocol = \"grpc\""), &backend);
+    for _ in 0..2 {
+        let known = receiver.spans().len();
+        assert_eq!(gateway.ask(&chat("m").header("traceparent", PARENT)).status, 200);
+        let spans = receiver.await_spans(known + 2);
+        assert!(spans.iter().all(|span| span["trace"] == TRACE), "{spans:#?}");
+    }
+    let metrics = gateway.metrics();
+    let dropped = metrics.sum("tidegate_traces_dropped_total");
+    assert_eq!((metrics.sum("tidegate_traces_sent_total"), dropped), (2.0, 0.0));
 }
 
 #[test]

@@ -184,7 +184,7 @@ const GATEWAY: &[Room] = &[
     ),
     ("admin", &["backend", "clock", "config", "diagnosis", "ingress", "observe", "reply", "state"]),
     ("dbus", &["admin", "config", "state", "task"]),
-    ("trace_export", &["observe", "task", "upstream"]),
+    ("trace_export", &["config", "observe", "task", "upstream"]),
     ("local_servers", &["backend", "config", "task"]),
     (
         "lifecycle",

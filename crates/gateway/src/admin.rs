@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use crate::backend::Roster;
 use crate::ingress::path::AdminPage;
-use crate::observe::{IdNames, METRICS_TYPE, ProcessStatus};
+use crate::observe::{IdNames, MetricsFormat, ProcessStatus};
 use crate::reply::{Fault, content, error, json, uncached};
 use crate::state::{Standing, State};
 
@@ -67,17 +67,19 @@ pub(crate) fn respond(
         AdminPage::Version => version(),
         // The HTTP server responds itself: the accounts are in a file.
         AdminPage::Usage => return error::response(&Fault::UsageDisabled.into()),
-        AdminPage::Metrics => {
-            let roster = state.fleet.roster();
-            let named = id_names(&roster);
-            let snapshot =
-                state.scheduler.with(|core, now| state.observer.snapshot(core, now, &named));
-            let hold = state.hold_places.usage(state.config.load().hold.capacity);
-            let process = ProcessStatus { hold, backends: state.fleet.statuses() };
-            let text = state.observer.metrics(&snapshot, &named, &process);
-            content(StatusCode::OK, METRICS_TYPE, text.into())
-        }
+        AdminPage::Metrics => return metrics(state, MetricsFormat::default()),
     })
+}
+
+/// The metrics, in one of their formats.
+pub(crate) fn metrics(state: &State, format: MetricsFormat) -> Response<Full<Bytes>> {
+    let roster = state.fleet.roster();
+    let named = id_names(&roster);
+    let snapshot = state.scheduler.with(|core, now| state.observer.snapshot(core, now, &named));
+    let hold = state.hold_places.usage(state.config.load().hold.capacity);
+    let process = ProcessStatus { hold, backends: state.fleet.statuses() };
+    let text = state.observer.metrics(&snapshot, &named, &process, format);
+    uncached(content(StatusCode::OK, format.media_type(), text.into()))
 }
 
 /// The version of the program, in the form of Ollama's and vLLM's.

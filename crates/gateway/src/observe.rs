@@ -32,7 +32,7 @@ mod traces;
 pub(crate) mod tests;
 
 pub(crate) use outcome::UNSEEN;
-pub(crate) use prometheus_writer::MEDIA_TYPE as METRICS_TYPE;
+pub(crate) use prometheus_writer::MetricsFormat;
 pub(crate) use record::Record;
 pub(crate) use snapshot::Snapshot;
 pub(crate) use traces::{RequestTrace, TRACEPARENT, Tracer};
@@ -216,6 +216,8 @@ impl Observer {
     /// Takes the trace of a request that has ended.
     pub(crate) fn trace_ended(&self, record: &Record, trace: Box<RequestTrace>, now: Time) {
         if let Some(tracer) = &self.tracer {
+            let (model, target) = record.models();
+            self.model_labels.find(model, target).1.exemplify(record, trace.trace_id());
             tracer.ended(record, trace, now);
         }
     }
@@ -301,14 +303,15 @@ impl Observer {
         Snapshot::copy(core, now, named, &self.ticket_labels)
     }
 
-    /// All metrics in the text format.
+    /// All metrics.
     pub(crate) fn metrics(
         &self,
         snapshot: &Snapshot,
         named: &IdNames<'_>,
         process: &ProcessStatus,
+        format: MetricsFormat,
     ) -> String {
-        let mut text = MetricsText::default();
+        let mut text = MetricsText::new(format);
         self.backends.retain(&named.backends.values().copied().collect());
         let scrape = Scrape {
             snapshot,
@@ -326,8 +329,8 @@ impl Observer {
     }
 
     /// The metrics of a stand-alone dispatcher, which has no backends and no request queue.
-    pub(crate) fn metrics_alone(&self) -> String {
-        let mut text = MetricsText::default();
+    pub(crate) fn metrics_alone(&self, format: MetricsFormat) -> String {
+        let mut text = MetricsText::new(format);
         metrics::write_ended(&mut text, &self.model_labels);
         self.dispatch.write(&mut text);
         self.write_process(&mut text);

@@ -1,7 +1,9 @@
-//! Sends traces to a receiver of OpenTelemetry, by HTTP with protobuf.
+//! Sends traces to a receiver of OpenTelemetry, by HTTP with protobuf or by gRPC.
 //!
 //! One batch at a time is under way. A batch that the receiver does not take for the moment is sent
 //! again, a few times; meanwhile ended requests collect in their bounded queue.
+
+mod grpc;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +13,11 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::Full;
 
+use self::grpc::GrpcSender;
+use crate::config::settings::TraceProtocol;
 use crate::observe::Tracer;
 use crate::task;
-use crate::upstream::client::{BaseUrl, Client};
+use crate::upstream::client::{BaseUrl, BaseUrlError, Client};
 
 const PATH: &str = "/v1/traces";
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
@@ -30,25 +34,31 @@ struct ExportError {
     transient: bool,
 }
 
+/// The way to the receiver.
+enum Exporter {
+    Http(BaseUrl, Client),
+    Grpc(GrpcSender),
+}
+
 /// Sends traces until the process ends.
 pub(crate) async fn run(tracer: Arc<Tracer>) {
-    let base = match BaseUrl::parse(&tracer.settings.endpoint) {
-        Ok(base) => base,
+    let mut exporter = match Exporter::new(&tracer) {
+        Ok(exporter) => exporter,
         Err(error) => return tracing::error!(%error, "traces are not sent"),
     };
-    let client = Client::default();
+    let receiver = &tracer.settings.endpoint;
     let mut failing = false;
     while let Some(batch) = tracer.next_batch().await {
         let count = batch.len();
         let encoder = Arc::clone(&tracer);
         // Encoding takes a while, and deadlines are watched on this thread.
         let Ok(message) = task::blocking(move || encoder.encode(&batch)).await else { continue };
-        let outcome = deliver(&client, &base, message.into()).await;
+        let outcome = exporter.deliver(message.into()).await;
         tracer.count(count, outcome.is_ok());
         match &outcome {
             Ok(()) if failing => tracing::info!("traces are sent again"),
             Err(error) if !failing => {
-                tracing::warn!(receiver = base.origin(), error = error.text, "traces are dropped");
+                tracing::warn!(receiver, error = error.text, "traces are dropped");
             }
             _ => {}
         }
@@ -56,33 +66,68 @@ pub(crate) async fn run(tracer: Arc<Tracer>) {
     }
 }
 
-/// Sends a batch, again after pauses while it may yet be taken.
-async fn deliver(client: &Client, base: &BaseUrl, message: Bytes) -> Result<(), ExportError> {
-    for pause in PAUSES {
-        match send(client, base, message.clone()).await {
-            Err(error) if error.transient => tokio::time::sleep(pause).await,
-            outcome => return outcome,
-        }
+// === impl Exporter ===
+
+impl Exporter {
+    fn new(tracer: &Tracer) -> Result<Self, BaseUrlError> {
+        let base = BaseUrl::parse(&tracer.settings.endpoint)?;
+        Ok(match tracer.settings.protocol {
+            TraceProtocol::Http => Self::Http(base, Client::default()),
+            TraceProtocol::Grpc => Self::Grpc(GrpcSender::new(base)),
+        })
     }
-    send(client, base, message).await
+
+    /// Sends a batch, again after pauses while it may yet be taken.
+    async fn deliver(&mut self, message: Bytes) -> Result<(), ExportError> {
+        for pause in PAUSES {
+            match self.send(message.clone()).await {
+                Err(error) if error.transient => tokio::time::sleep(pause).await,
+                outcome => return outcome,
+            }
+        }
+        self.send(message).await
+    }
+
+    async fn send(&mut self, message: Bytes) -> Result<(), ExportError> {
+        let sending = async {
+            match self {
+                Self::Http(base, client) => post(client, base, message).await,
+                Self::Grpc(sender) => sender.send(message).await,
+            }
+        };
+        let timed_out = |_| ExportError::transient(format!("no response in {TIMEOUT:?}"));
+        tokio::time::timeout(TIMEOUT, sending).await.map_err(timed_out)?
+    }
 }
 
-async fn send(client: &Client, base: &BaseUrl, message: Bytes) -> Result<(), ExportError> {
+async fn post(client: &Client, base: &BaseUrl, message: Bytes) -> Result<(), ExportError> {
     let request = Request::builder().method(Method::POST).uri(PATH).header(CONTENT_TYPE, PROTOBUF);
-    let lasting = |error: http::Error| ExportError { text: error.to_string(), transient: false };
-    let request = request.body(Full::new(message)).map_err(lasting)?;
-    let sent = tokio::time::timeout(TIMEOUT, client.send(base, request, RESPONSE_MAX)).await;
-    let transient = |text: String| ExportError { text, transient: true };
-    let response = sent
-        .map_err(|_| transient(format!("no response in {TIMEOUT:?}")))?
-        .map_err(|error| transient(error.to_string()))?;
+    let request = request.body(Full::new(message)).map_err(ExportError::lasting)?;
+    let sent = client.send(base, request, RESPONSE_MAX).await;
+    let response = sent.map_err(ExportError::transient)?;
     match response.status {
         status if status.is_success() => Ok(()),
         // The statuses after which the protocol asks clients to try again.
         status @ (StatusCode::TOO_MANY_REQUESTS
         | StatusCode::BAD_GATEWAY
         | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT) => Err(transient(format!("it answered {status}"))),
-        status => Err(ExportError { text: format!("it answered {status}"), transient: false }),
+        | StatusCode::GATEWAY_TIMEOUT) => {
+            Err(ExportError::transient(format!("it answered {status}")))
+        }
+        status => Err(ExportError::lasting(format!("it answered {status}"))),
+    }
+}
+
+// === impl ExportError ===
+
+impl ExportError {
+    /// The batch may be taken later.
+    fn transient(why: impl ToString) -> Self {
+        Self { text: why.to_string(), transient: true }
+    }
+
+    /// The batch is never taken.
+    fn lasting(why: impl ToString) -> Self {
+        Self { text: why.to_string(), transient: false }
     }
 }

@@ -4,7 +4,9 @@
 use flow::{Admission, Order, StockUnit};
 
 use super::settings::tenants::OnQuota;
-use super::settings::{BackendKind, Bus, ClientCertificates, Cost, EppTls, LogFormat, OpenPages};
+use super::settings::{
+    BackendKind, Bus, ClientCertificates, Cost, EppTls, LogFormat, OpenPages, TraceProtocol,
+};
 use crate::schema::{Keyword, Keywords, find, list, spelling, texts, words};
 
 // === impl Keyword ===
@@ -42,6 +44,10 @@ impl Keyword for BackendKind {
 
 impl Keyword for LogFormat {
     const SPELLINGS: Keywords<Self> = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+impl Keyword for TraceProtocol {
+    const SPELLINGS: Keywords<Self> = &[("http", Self::Http), ("grpc", Self::Grpc)];
 }
 
 impl Keyword for OpenPages {

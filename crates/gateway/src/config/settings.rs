@@ -3,6 +3,7 @@
 //! Nothing here depends on the spelling in a file. The defaults come from the table of keys.
 
 pub mod dispatch;
+mod logs;
 pub mod tenants;
 mod tls;
 
@@ -21,6 +22,7 @@ use super::{Source, resolve, sections};
 use crate::api_keys::KeyRing;
 use crate::schema::{Finding, Report, Table};
 
+pub use logs::{Log, LogFormat, TraceProtocol, Traces};
 pub use tls::{ClientCertificates, EppTls, ServerTls};
 
 /// The whole configuration.
@@ -70,21 +72,6 @@ pub struct Config {
     pub notices: Vec<Finding>,
     /// The values as they were written, and where.
     pub values: Values,
-}
-
-/// Where and how traces are sent.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Traces {
-    /// The URL of the receiver.
-    pub endpoint: String,
-    /// The share of requests that are traced.
-    pub sample_ratio: f64,
-    /// Whether a client decides by its `traceparent`.
-    pub follow_parent: bool,
-    /// The name of the service in the spans.
-    pub service_name: String,
-    /// The most traces that wait to be sent.
-    pub queue_max: usize,
 }
 
 /// The listener and its limits.
@@ -299,27 +286,6 @@ pub enum BackendKind {
     OpenAi,
     /// Anything that speaks HTTP.
     Generic,
-}
-
-/// The log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// Whether each request gets a line.
-    pub access: bool,
-    /// Whether each choice of a backend gets lines.
-    pub decisions: bool,
-    /// The format of lines.
-    pub format: LogFormat,
-}
-
-/// The format of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
 }
 
 /// A message bus of D-Bus.

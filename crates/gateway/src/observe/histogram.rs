@@ -5,10 +5,15 @@
 //! live. There each bucket is 2.5 s wide, so a quantile is off by less than that.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use flow::Span;
 
-/// The upper bounds of the buckets, with their text form.
+use super::traces::TraceId;
+use crate::clock;
+
+/// The upper bounds of the buckets, with their text form. OpenMetrics has whole numbers as `1.0`.
 pub(super) const STEPS: [(Span, &str); 27] = [
     (Span::from_millis(1), "0.001"),
     (Span::from_nanos(2_500_000), "0.0025"),
@@ -19,24 +24,24 @@ pub(super) const STEPS: [(Span, &str); 27] = [
     (Span::from_millis(100), "0.1"),
     (Span::from_millis(250), "0.25"),
     (Span::from_millis(500), "0.5"),
-    (Span::from_secs(1), "1"),
+    (Span::from_secs(1), "1.0"),
     (Span::from_millis(2500), "2.5"),
-    (Span::from_secs(5), "5"),
+    (Span::from_secs(5), "5.0"),
     (Span::from_millis(7500), "7.5"),
-    (Span::from_secs(10), "10"),
+    (Span::from_secs(10), "10.0"),
     (Span::from_millis(12_500), "12.5"),
-    (Span::from_secs(15), "15"),
+    (Span::from_secs(15), "15.0"),
     (Span::from_millis(17_500), "17.5"),
-    (Span::from_secs(20), "20"),
+    (Span::from_secs(20), "20.0"),
     (Span::from_millis(22_500), "22.5"),
-    (Span::from_secs(25), "25"),
+    (Span::from_secs(25), "25.0"),
     (Span::from_millis(27_500), "27.5"),
-    (Span::from_secs(30), "30"),
-    (Span::from_secs(45), "45"),
-    (Span::from_secs(60), "60"),
-    (Span::from_secs(120), "120"),
-    (Span::from_secs(300), "300"),
-    (Span::from_secs(600), "600"),
+    (Span::from_secs(30), "30.0"),
+    (Span::from_secs(45), "45.0"),
+    (Span::from_secs(60), "60.0"),
+    (Span::from_secs(120), "120.0"),
+    (Span::from_secs(300), "300.0"),
+    (Span::from_secs(600), "600.0"),
 ];
 
 /// Counts by bucket; the last one is for longer durations.
@@ -45,6 +50,20 @@ pub(super) struct Histogram {
     counts: [AtomicU64; STEPS.len() + 1],
     /// In microseconds: nanoseconds would overflow within weeks with ten thousand waiting clients.
     sum: AtomicU64,
+    /// The last traced request of each bucket. Without traces there is none.
+    exemplars: OnceLock<Box<Mutex<Exemplars>>>,
+}
+
+/// By bucket.
+pub(super) type Exemplars = [Option<Exemplar>; STEPS.len() + 1];
+
+/// A traced request that a bucket counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Exemplar {
+    pub(super) trace: TraceId,
+    pub(super) span: Span,
+    /// Since 1970.
+    pub(super) at: Duration,
 }
 
 /// A histogram at one moment, with cumulative counts.
@@ -59,9 +78,22 @@ pub(super) struct HistogramSnapshot {
 
 impl Histogram {
     pub(super) fn add(&self, span: Span) {
-        let step = STEPS.partition_point(|&(most, _)| most < span);
+        let step = step_of(span);
         self.counts[step].fetch_add(1, Relaxed);
         self.sum.fetch_add(span.nanos().saturating_add(500) / 1000, Relaxed);
+    }
+
+    /// Names the trace of a request that was added.
+    pub(super) fn exemplify(&self, span: Span, trace: TraceId) {
+        let exemplars = self.exemplars.get_or_init(|| Box::new(Mutex::new(Default::default())));
+        let exemplar = Exemplar { trace, span, at: clock::since_epoch() };
+        let mut exemplars = exemplars.lock().unwrap_or_else(PoisonError::into_inner);
+        exemplars[step_of(span)] = Some(exemplar);
+    }
+
+    pub(super) fn exemplars(&self) -> Option<Exemplars> {
+        let exemplars = self.exemplars.get()?;
+        Some(*exemplars.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn read(&self) -> HistogramSnapshot {
@@ -74,4 +106,9 @@ impl Histogram {
         running.for_each(drop);
         HistogramSnapshot { up_to, count, sum_secs: self.sum.load(Relaxed) as f64 / 1e6 }
     }
+}
+
+/// The bucket of a duration.
+fn step_of(span: Span) -> usize {
+    STEPS.partition_point(|&(most, _)| most < span)
 }

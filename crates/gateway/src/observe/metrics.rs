@@ -101,7 +101,7 @@ fn add_pair(
 fn add_used(family: &mut Family<'_>, labels: &[Pair<'_>], histogram: &Histogram) {
     let reading = histogram.read();
     if reading.count > 0 {
-        family.add_histogram(labels, &reading);
+        family.add_histogram(labels, &reading, histogram.exemplars().as_ref());
     }
 }
 

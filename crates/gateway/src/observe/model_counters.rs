@@ -12,6 +12,7 @@ use super::Record;
 use super::histogram::Histogram;
 use super::labels::NONE;
 use super::outcome::{self, OUTCOMES};
+use super::traces::TraceId;
 
 /// Status classes as label values, the first for an unknown status; an invalid one counts as the
 /// last.
@@ -85,6 +86,19 @@ impl ModelCounters {
         let tokens = [record.prompt_tokens, record.output_tokens];
         for (sum, tokens) in self.tokens.iter().zip(tokens) {
             sum.fetch_add(tokens.unwrap_or(0), Relaxed);
+        }
+    }
+
+    /// Names the trace of a request that was counted.
+    pub(super) fn exemplify(&self, record: &Record, trace: TraceId) {
+        let Some(band) = record.band.map(|band| band as usize) else { return };
+        self.total[band].exemplify(record.total, trace);
+        if let Some(first_byte) = record.first_byte {
+            self.first_byte[band].exemplify(first_byte, trace);
+        }
+        if let Some(waited) = record.waited.filter(|_| !record.bypassed) {
+            let served = usize::from(record.waited_well());
+            self.queue_latency[band][served].exemplify(waited, trace);
         }
     }
 

@@ -1,15 +1,28 @@
-//! Writer for the Prometheus text format, version 0.0.4: families with their help and type, then
-//! samples.
+//! Writer for metrics: families with their help and type, then samples. The text format of
+//! Prometheus is for every reader; OpenMetrics has exemplars, for those who ask for it.
 
 use std::fmt::{Display, Write};
 
-use super::histogram::{HistogramSnapshot, STEPS};
+use http::HeaderMap;
+use http::header::ACCEPT;
+
+use super::histogram::{Exemplar, Exemplars, HistogramSnapshot, STEPS};
 
 /// The prefix of every metric whose name is ours.
 pub(super) const PREFIX: &str = "tidegate_";
 
-/// The media type of the format.
-pub(crate) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The format of the whole text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MetricsFormat {
+    /// The text format of Prometheus, version 0.0.4.
+    #[default]
+    Prometheus,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
 
 /// The type of a family.
 #[derive(Clone, Copy, Debug)]
@@ -26,19 +39,53 @@ pub(super) type Pair<'a> = (&'a str, &'a str);
 #[derive(Debug, Default)]
 pub(super) struct MetricsText {
     out: String,
+    format: MetricsFormat,
 }
 
 /// One family, to which samples are added.
 #[derive(Debug)]
 pub(super) struct Family<'a> {
     out: &'a mut String,
+    format: MetricsFormat,
     prefix: &'static str,
     name: &'static str,
+}
+
+// === impl MetricsFormat ===
+
+impl MetricsFormat {
+    /// The format that a client asks for.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        match accepts.flat_map(|value| value.split(',')).any(is_open_metrics) {
+            true => Self::OpenMetrics,
+            false => Self::Prometheus,
+        }
+    }
+
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => PROMETHEUS,
+            Self::OpenMetrics => OPEN_METRICS,
+        }
+    }
+}
+
+/// Whether a client accepts OpenMetrics by a part of its header, in the version that is written.
+fn is_open_metrics(part: &str) -> bool {
+    let (name, parameters) = part.trim().split_once(';').unwrap_or((part.trim(), ""));
+    let version = parameters.split(';').find_map(|pair| pair.trim().strip_prefix("version="));
+    name.eq_ignore_ascii_case("application/openmetrics-text")
+        && version.is_none_or(|version| version.trim_matches('"') == "1.0.0")
 }
 
 // === impl MetricsText ===
 
 impl MetricsText {
+    pub(super) fn new(format: MetricsFormat) -> Self {
+        Self { out: String::new(), format }
+    }
+
     /// Begins a family with our prefix.
     pub(super) fn family(
         &mut self,
@@ -60,17 +107,24 @@ impl MetricsText {
         kind: MetricType,
         help: &str,
     ) -> Family<'_> {
-        let kind = match kind {
-            MetricType::Counter => "counter",
-            MetricType::Gauge => "gauge",
-            MetricType::Histogram => "histogram",
+        // In OpenMetrics the name of a counter has no ending; its samples have.
+        let (title, kind) = match (kind, self.format) {
+            (MetricType::Counter, MetricsFormat::Prometheus) => (name, "counter"),
+            (MetricType::Counter, MetricsFormat::OpenMetrics) => {
+                name.strip_suffix("_total").map_or((name, "unknown"), |title| (title, "counter"))
+            }
+            (MetricType::Gauge, _) => (name, "gauge"),
+            (MetricType::Histogram, _) => (name, "histogram"),
         };
-        self.out.extend(["# HELP ", prefix, name, " ", help, "\n"]);
-        self.out.extend(["# TYPE ", prefix, name, " ", kind, "\n"]);
-        Family { out: &mut self.out, prefix, name }
+        self.out.extend(["# HELP ", prefix, title, " ", help, "\n"]);
+        self.out.extend(["# TYPE ", prefix, title, " ", kind, "\n"]);
+        Family { out: &mut self.out, format: self.format, prefix, name }
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(super) fn finish(mut self) -> String {
+        if self.format == MetricsFormat::OpenMetrics {
+            self.out.push_str("# EOF\n");
+        }
         self.out
     }
 }
@@ -82,21 +136,37 @@ impl Family<'_> {
         self.sample("", labels, value);
     }
 
-    pub(super) fn add_histogram(&mut self, labels: &[Pair<'_>], reading: &HistogramSnapshot) {
+    pub(super) fn add_histogram(
+        &mut self,
+        labels: &[Pair<'_>],
+        reading: &HistogramSnapshot,
+        exemplars: Option<&Exemplars>,
+    ) {
         let mut with_step = labels.to_vec();
         with_step.push(("le", ""));
         let last = with_step.len() - 1;
-        for (&(_, step), count) in STEPS.iter().zip(reading.up_to) {
-            with_step[last].1 = step;
-            self.sample("_bucket", &with_step, count);
+        let exemplars = exemplars.filter(|_| self.format == MetricsFormat::OpenMetrics);
+        let counts = reading.up_to.into_iter().chain([reading.count]);
+        for (at, count) in counts.enumerate() {
+            with_step[last].1 = STEPS.get(at).map_or("+Inf", |&(_, text)| text);
+            self.series("_bucket", &with_step);
+            // Writing to a string cannot fail.
+            _ = write!(self.out, " {count}");
+            if let Some(exemplar) = exemplars.and_then(|exemplars| exemplars[at].as_ref()) {
+                exemplar.write(self.out);
+            }
+            self.out.push('\n');
         }
-        with_step[last].1 = "+Inf";
-        self.sample("_bucket", &with_step, reading.count);
         self.sample("_sum", labels, reading.sum_secs);
         self.sample("_count", labels, reading.count);
     }
 
     fn sample(&mut self, suffix: &str, labels: &[Pair<'_>], value: impl Display) {
+        self.series(suffix, labels);
+        _ = writeln!(self.out, " {value}");
+    }
+
+    fn series(&mut self, suffix: &str, labels: &[Pair<'_>]) {
         self.out.extend([self.prefix, self.name, suffix]);
         for (at, (name, text)) in labels.iter().enumerate() {
             self.out.push_str(if at == 0 { "{" } else { "," });
@@ -107,8 +177,16 @@ impl Family<'_> {
         if !labels.is_empty() {
             self.out.push('}');
         }
-        // Writing to a string cannot fail.
-        _ = writeln!(self.out, " {value}");
+    }
+}
+
+// === impl Exemplar ===
+
+impl Exemplar {
+    fn write(&self, out: &mut String) {
+        let trace = u128::from_be_bytes(self.trace);
+        let (span, at) = (self.span.secs_f64(), self.at.as_secs_f64());
+        _ = write!(out, " # {{trace_id=\"{trace:032x}\"}} {span} {at:.3}");
     }
 }
 

@@ -27,13 +27,14 @@ use super::Record;
 use crate::backend::Endpoint;
 use crate::clock;
 use crate::config::settings::Traces;
-use context::{SpanId, TraceId};
+use context::SpanId;
 use messages::{
     AnyValue, AttributeValue, ExportTraceServiceRequest, InstrumentationScope, KeyValue, Resource,
     ResourceSpans, ScopeSpans,
 };
 
 pub(crate) use context::TRACEPARENT;
+pub(super) use context::TraceId;
 pub(crate) use request_trace::RequestTrace;
 
 /// The most traces in one message.

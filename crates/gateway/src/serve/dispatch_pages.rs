@@ -15,7 +15,7 @@ use crate::durable_queues::DurableQueues;
 use crate::durable_queues::dead_letters::{DeadLetterAction, DeadLetterSelection};
 use crate::ingress;
 use crate::ingress::path::{AdminPage, DeadLetterQuery, DispatchCall};
-use crate::observe::METRICS_TYPE;
+use crate::observe::MetricsFormat;
 use crate::reply::{Fault, content, error, json, uncached};
 use crate::state::State;
 
@@ -47,8 +47,9 @@ pub(super) fn alone(
     let trouble = durable_queues.store_errors();
     let fault = match page {
         AdminPage::Metrics => {
-            let text = state.observer.metrics_alone().into();
-            return uncached(content(StatusCode::OK, METRICS_TYPE, text));
+            let format = MetricsFormat::default();
+            let text = state.observer.metrics_alone(format).into();
+            return uncached(content(StatusCode::OK, format.media_type(), text));
         }
         AdminPage::Health => {
             return self::page(&Health {

@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::ingress::headers::is_preflight;
 use crate::ingress::path::{self, AdminPage, Api, RequestKind, Route};
 use crate::ingress::{self, Caller, Intent, ReadContext};
+use crate::observe::MetricsFormat;
 use crate::proxy::{ProxiedRequest, UpstreamRequest};
 use crate::reply::{ErrorFormat, Fault, Refused, content, error, headers, json, uncached};
 use crate::request::{Request, RequestRecord, arrive};
@@ -136,6 +137,9 @@ fn page_of(
     }
     match page {
         AdminPage::Dashboard(file) => return dashboard::answer(file),
+        AdminPage::Metrics if !worker.doors.is_dispatcher() => {
+            return admin::metrics(state, MetricsFormat::of(request.headers()));
+        }
         AdminPage::Request if worker.doors.is_dispatcher() => {}
         AdminPage::Request => {
             let id = path::request_id(request.uri().path()).unwrap_or_default();

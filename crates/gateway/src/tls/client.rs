@@ -91,6 +91,11 @@ impl TlsClient {
         Self { name, trust, protocol, made: Arc::default() }
     }
 
+    /// The same, for another protocol.
+    pub(crate) fn speaking(self, protocol: Protocol) -> Self {
+        Self { protocol, made: Arc::default(), ..self }
+    }
+
     /// Makes a TLS connection over a connection.
     pub(crate) async fn handshake<S>(&self, stream: S) -> Result<TlsStream<S>, TlsError>
     where

@@ -16,7 +16,8 @@ use http_body::Body;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::connect::{self, Connection, ServerAddress};
 use crate::task;
@@ -127,6 +128,16 @@ impl BaseUrl {
         Ok(Self { tls: tls.map(TlsClient::own), ..plain })
     }
 
+    /// The same server, spoken to in HTTP/2.
+    pub(crate) fn with_http2(self) -> Self {
+        Self { tls: self.tls.map(|tls| tls.speaking(Protocol::Http2)), ..self }
+    }
+
+    /// The whole address of a path below this base, as HTTP/2 needs it.
+    pub(crate) fn address_of(&self, path: &str) -> String {
+        format!("{}{}{path}", self.origin(), self.path)
+    }
+
     /// The scheme, the host and the port.
     pub fn origin(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
@@ -215,6 +226,22 @@ where
         .map_err(|error| unreached(base, error))?;
     let io = TokioIo::new(connection);
     let (sender, connection) = handshake(io).await.map_err(|error| unreached(base, error))?;
+    // It ends with its sender.
+    task::spawn(async move { drop(connection.await) });
+    Ok(sender)
+}
+
+/// A connection of HTTP/2 of its own, for any body.
+pub(crate) async fn connect_http2<B>(base: &BaseUrl) -> Result<http2::SendRequest<B>, ClientError>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
+    let connection: Connection = connect::connect(base.server(), CONNECT_LIMIT)
+        .await
+        .map_err(|error| unreached(base, error))?;
+    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(connection));
+    let (sender, connection) = handshake.await.map_err(|error| unreached(base, error))?;
     // It ends with its sender.
     task::spawn(async move { drop(connection.await) });
     Ok(sender)

@@ -124,6 +124,7 @@ pub(in crate::config) fn log(section: &Section<'_>) -> Log {
 pub(super) fn traces(section: &Section<'_>) -> Option<Traces> {
     Some(Traces {
         endpoint: section.given("endpoint")?,
+        protocol: section.get("protocol"),
         sample_ratio: section.get("sample_ratio"),
         follow_parent: section.get("follow_parent"),
         service_name: section.get("service_name"),

@@ -2,8 +2,9 @@
 
 use super::forms::BACKEND_URL;
 use super::{count, number};
-use crate::schema::ValueType::{Bool, Text};
-use crate::schema::{NOT_EMPTY, SectionSchema, key};
+use crate::config::settings::TraceProtocol;
+use crate::schema::ValueType::{Bool, Keyword, Text};
+use crate::schema::{NOT_EMPTY, SectionSchema, key, words};
 
 pub(in crate::config) const TRACES: SectionSchema = SectionSchema::new(
     "traces",
@@ -11,10 +12,18 @@ pub(in crate::config) const TRACES: SectionSchema = SectionSchema::new(
         key(
             "endpoint",
             Text(&BACKEND_URL),
-            "The receiver of traces, such as an OpenTelemetry Collector: OTLP over HTTP with \
-             protobuf, usually port 4318. `/v1/traces` is added.",
+            "The receiver of traces, such as an OpenTelemetry Collector. With the protocol `http` \
+             `/v1/traces` is added.",
         )
         .unset("traces are off")
+        .restart(),
+        key(
+            "protocol",
+            Keyword(words::<TraceProtocol>),
+            "How the receiver is spoken to: OTLP over HTTP with protobuf (usually port 4318), or \
+             over gRPC (usually port 4317).",
+        )
+        .default("http")
         .restart(),
         key(
             "sample_ratio",

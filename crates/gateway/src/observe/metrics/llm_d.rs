@@ -131,7 +131,8 @@ fn add_durations(family: &mut Family<'_>, names: &ModelNames, metrics: &ModelCou
             let ways = [("priority", priority), ("outcome", outcome)];
             let reading = histogram.read();
             if reading.count > 0 {
-                family.add_histogram(&[FAIRNESS, ways[0], ways[1], POOL, model, target], &reading);
+                let labels = [FAIRNESS, ways[0], ways[1], POOL, model, target];
+                family.add_histogram(&labels, &reading, None);
             }
         }
     }

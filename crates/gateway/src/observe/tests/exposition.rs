@@ -8,7 +8,7 @@ use flow::{BackendSupply, Controller, ModelId, Settings, Span, Time};
 use super::{named, parsed, refused, served, sum};
 use crate::backend::Attempt;
 use crate::observe::outcome::OUTCOMES;
-use crate::observe::{Observer, ProcessStatus, Record, RequestCounters};
+use crate::observe::{MetricsFormat, Observer, ProcessStatus, Record, RequestCounters};
 use crate::reply::Fault;
 
 /// The metrics that the source names, under their names here, with all labels and the type.
@@ -63,7 +63,7 @@ fn eventful() -> String {
     let backends = [0, 1].map(|id| BackendSupply::new(flow::BackendId(id), vec![ModelId(id)]));
     core.supply(&backends, Time::ZERO);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    observer.metrics(&snapshot, &named, &ProcessStatus::default())
+    observer.metrics(&snapshot, &named, &ProcessStatus::default(), MetricsFormat::default())
 }
 
 #[test]
@@ -181,7 +181,12 @@ fn a_gateway_that_has_seen_nothing_writes_a_text_that_can_be_read() {
     let mut core = Controller::new(Settings::default());
     let named = named(&[], &[]);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    let samples = parsed(&observer.metrics(&snapshot, &named, &ProcessStatus::default()));
+    let samples = parsed(&observer.metrics(
+        &snapshot,
+        &named,
+        &ProcessStatus::default(),
+        MetricsFormat::default(),
+    ));
     assert_eq!(samples["nexus_queue_depth"], 0.0);
     assert_eq!(samples["tidegate_queue_saturation{band=\"normal\"}"], 0.0);
     assert_eq!(samples["tidegate_headroom_requests{band=\"normal\"}"], 1000.0);

@@ -28,7 +28,7 @@ fn a_duration_counts_in_its_step_and_in_all_larger_ones() {
     assert_eq!(at("0.005"), 1);
     assert_eq!(at("0.01"), 2, "a step holds what is as long as itself");
     assert_eq!(at("0.025"), 3);
-    assert_eq!(at("600"), 3, "what is longer than all is only in the last");
+    assert_eq!(at("600.0"), 3, "what is longer than all is only in the last");
     assert_eq!(reading.count, 4);
     assert!((reading.sum_secs - 601.02).abs() < 1e-6, "{}", reading.sum_secs);
 }

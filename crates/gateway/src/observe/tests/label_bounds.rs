@@ -4,13 +4,18 @@ use flow::{BackendId, BackendSupply, Controller, ModelId, Settings, Time};
 
 use super::{named, parsed, served, sum};
 use crate::backend::Attempt;
-use crate::observe::{Observer, ProcessStatus, RequestCounters};
+use crate::observe::{MetricsFormat, Observer, ProcessStatus, RequestCounters};
 
 fn series(observer: &Observer, models: &[&str]) -> std::collections::BTreeMap<String, f64> {
     let mut core = Controller::new(Settings::default());
     let named = named(&[], models);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    parsed(&observer.metrics(&snapshot, &named, &ProcessStatus::default()))
+    parsed(&observer.metrics(
+        &snapshot,
+        &named,
+        &ProcessStatus::default(),
+        MetricsFormat::default(),
+    ))
 }
 
 #[test]
@@ -98,7 +103,12 @@ fn backends_beyond_the_bound_are_summed_up() {
     core.supply(&(0..1200).map(supply).collect::<Vec<_>>(), Time::ZERO);
     let named = named(&listed, &["llama"]);
     let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-    let samples = parsed(&observer.metrics(&snapshot, &named, &ProcessStatus::default()));
+    let samples = parsed(&observer.metrics(
+        &snapshot,
+        &named,
+        &ProcessStatus::default(),
+        MetricsFormat::default(),
+    ));
     let failed = ["result=\"failed\""];
     assert_eq!(sum(&samples, "tidegate_backend_attempts_total", &failed), 1200.0);
     assert_eq!(sum(&samples, "tidegate_backend_ready", &[]), 1200.0);
@@ -116,7 +126,12 @@ fn m03_the_series_of_a_backend_go_with_it() {
         let mut core = Controller::new(Settings::default());
         let named = named(present, &["llama"]);
         let snapshot = observer.snapshot(&mut core, Time::ZERO, &named);
-        parsed(&observer.metrics(&snapshot, &named, &ProcessStatus::default()))
+        parsed(&observer.metrics(
+            &snapshot,
+            &named,
+            &ProcessStatus::default(),
+            MetricsFormat::default(),
+        ))
     };
     let serve = |backend: &str| {
         let mut counters = RequestCounters::default();

@@ -5,7 +5,7 @@ use flow::{
 };
 
 use super::{named, parsed, refused, served, sum};
-use crate::observe::{Observer, ProcessStatus, Record, RequestCounters};
+use crate::observe::{MetricsFormat, Observer, ProcessStatus, Record, RequestCounters};
 
 /// One backend with room for two requests, and three requests of one model, one of them for a
 /// subset.
@@ -35,7 +35,7 @@ fn text(llm_d: bool) -> String {
     ended(&Record { band: None, ..served("", "") });
     ended(&Record { band: Some(Band::Critical), ..refused("llama", "queue_timeout", 503) });
     let snapshot = observer.snapshot(&mut busy(), Time::ZERO, &named);
-    observer.metrics(&snapshot, &named, &ProcessStatus::default())
+    observer.metrics(&snapshot, &named, &ProcessStatus::default(), MetricsFormat::default())
 }
 
 #[test]

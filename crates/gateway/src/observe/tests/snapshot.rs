@@ -8,7 +8,7 @@ use flow::{
 };
 
 use super::{named, parsed, sum};
-use crate::observe::{BAND_NAMES, IdNames, Observer, ProcessStatus};
+use crate::observe::{BAND_NAMES, IdNames, MetricsFormat, Observer, ProcessStatus};
 
 const TARGETS: [&str; 3] = ["llama", "qwen", "gemma"];
 const ALIASES: [&str; 3] = ["chat", "qwen", "code"];
@@ -136,7 +136,12 @@ impl Ledger {
 
     fn scrape(&mut self) -> BTreeMap<String, f64> {
         let snapshot = self.observer.snapshot(&mut self.core, self.now, &self.named);
-        parsed(&self.observer.metrics(&snapshot, &self.named, &ProcessStatus::default()))
+        parsed(&self.observer.metrics(
+            &snapshot,
+            &self.named,
+            &ProcessStatus::default(),
+            MetricsFormat::default(),
+        ))
     }
 
     fn count(&self, which: impl Fn(&Known) -> bool) -> f64 {

@@ -12,7 +12,7 @@ const SAMPLED: u8 = 1;
 /// The most bytes of `tracestate` that spans have.
 const STATE_MAX: usize = 512;
 
-pub(super) type TraceId = [u8; 16];
+pub(in crate::observe) type TraceId = [u8; 16];
 pub(super) type SpanId = [u8; 8];
 
 /// The context that a client sent.

@@ -66,6 +66,10 @@ impl RequestTrace {
         }
     }
 
+    pub(in crate::observe) fn trace_id(&self) -> TraceId {
+        self.trace
+    }
+
     /// The request begins to wait, unless it waits already.
     pub(crate) fn began_waiting(&mut self, now: Time) {
         self.waits_since.get_or_insert(now);

@@ -6,11 +6,13 @@ use flow::Time;
 use http::{HeaderMap, HeaderValue};
 
 use super::*;
+use crate::config::settings::TraceProtocol;
 use crate::observe::tests::served;
 
 fn tracer(sample_ratio: f64, queue_max: usize) -> Tracer {
     Tracer::new(&Traces {
         endpoint: "http://127.0.0.1:4318".into(),
+        protocol: TraceProtocol::Http,
         sample_ratio,
         follow_parent: true,
         service_name: "tidegate".into(),
