@@ -63,6 +63,7 @@ mod tls_listener;
 mod trace_export;
 mod upstream;
 mod usage;
+mod viewers;
 
 pub use check::{certificates, check};
 pub use dispatch_server::DispatchServer;

@@ -62,6 +62,10 @@ impl Running {
     ) -> Result<Self, StartError> {
         let state = State::new(config);
         open_accounts(&state)?;
+        if let Some(tls) = &tls {
+            // It is set once.
+            let _ = state.tls.set(Arc::clone(tls));
+        }
         let watched = Arc::clone(&state);
         let identity = GatewayIdentity { addresses, instance: state.standing().instance.into() };
         let watch = spawn("tidegate-watch", move || watch_over((watched, tls), source, identity))?;

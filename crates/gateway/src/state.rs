@@ -25,8 +25,9 @@ use crate::places::Places;
 use crate::reply::Fault;
 use crate::scheduler::Scheduler;
 use crate::tenants::TenantLimits;
-use crate::tls_listener::ClientCertificate;
+use crate::tls_listener::{ClientCertificate, TlsListener};
 use crate::upstream::RetryBudgets;
+use crate::viewers::Viewers;
 
 /// The shared state of the process.
 #[derive(Debug)]
@@ -50,9 +51,11 @@ pub(crate) struct State {
     pub(crate) tenants: TenantLimits,
     /// What the status page remembers.
     pub(crate) trends: Mutex<Trends>,
-    /// The last event for the viewers of the status, and their number.
+    /// The last event for the viewers of the status, and the viewers.
     pub(crate) status_feed: watch::Sender<Bytes>,
-    pub(crate) status_viewers: Places,
+    pub(crate) status_viewers: Viewers,
+    /// The certificates of the listeners, if they have any.
+    pub(crate) tls: OnceLock<Arc<TlsListener>>,
     /// The dispatcher in this process, if it has one.
     pub(crate) batch_work: OnceLock<Arc<dyn BatchWork>>,
     pub(crate) outputs: OutputHistory,
@@ -115,7 +118,8 @@ impl State {
             tenants,
             trends: Mutex::default(),
             status_feed: watch::Sender::default(),
-            status_viewers: Places::default(),
+            status_viewers: Viewers::default(),
+            tls: OnceLock::new(),
             batch_work: OnceLock::new(),
             outputs: OutputHistory::default(),
             own_key: own_key.ok(),

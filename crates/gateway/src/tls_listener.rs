@@ -174,6 +174,13 @@ impl TlsListener {
         Ok(())
     }
 
+    /// The files whose certificates clients refuse or will refuse soon.
+    pub(crate) fn expiring(&self) -> Vec<(PathBuf, Certificate)> {
+        let loaded = self.certificates.loaded();
+        let expiring = loaded.shown.iter().filter(|(_, shown)| expiry(shown).is_some());
+        expiring.cloned().collect()
+    }
+
     fn report_expiry(&self) {
         for (file, certificate) in &self.certificates.loaded().shown {
             if let Some(what) = expiry(certificate) {

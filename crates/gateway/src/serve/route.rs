@@ -76,7 +76,7 @@ pub(super) async fn answer(
             Content::whole(usage_page::answer(state, request, doors.visibility).await)
         }
         Ok(Route::Visibility(AdminPage::StatusStream)) if doors.visibility => {
-            status_stream::answer(state, request.headers())
+            status_stream::answer(state, request.headers(), peer)
         }
         Ok(Route::Visibility(page)) if doors.visibility => {
             Content::whole(page_of(&worker, page, &request))

@@ -1,5 +1,7 @@
 //! `GET /status/stream`: the status each second, as events. An event is made once for all viewers.
+//! The page takes a gateway for lost that sends none for five seconds.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,25 +15,27 @@ use super::response_writer::Content;
 use super::unread_frames::Frames;
 use crate::admin::status;
 use crate::ingress::path::AdminPage;
-use crate::places::Place;
 use crate::reply::{Fault, error};
 use crate::state::State;
 use crate::task;
+use crate::viewers::Viewer;
 
 /// The header by which nginx learns not to buffer.
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
-/// The most viewers at once.
-const VIEWERS_MAX: usize = 64;
-/// How long a viewer may accept nothing.
-const WRITE_LIMIT: Duration = Duration::from_secs(30);
+/// How long a viewer may leave an event unread. The next ones come each second.
+const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Begins a stream for a client that may see it.
-pub(super) fn answer(state: &Arc<State>, head: &HeaderMap) -> Response<Content> {
+pub(super) fn answer(
+    state: &Arc<State>,
+    head: &HeaderMap,
+    peer: Option<IpAddr>,
+) -> Response<Content> {
     let refused = |fault: Fault| Content::whole(error::response(&fault.into()));
     if let Err(fault) = admin_access::may_see(&state.config.load(), AdminPage::StatusStream, head) {
         return refused(fault);
     }
-    let Some(place) = state.status_viewers.take(VIEWERS_MAX) else {
+    let Some(viewer) = state.status_viewers.join(peer) else {
         return refused(Fault::Overloaded);
     };
     let (frames, handed) = Frames::new(&state.unread_memory);
@@ -41,23 +45,63 @@ pub(super) fn answer(state: &Arc<State>, head: &HeaderMap) -> Response<Content> 
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // A proxy in front must pass each event on at once.
     headers.insert(UNBUFFERED, HeaderValue::from_static("no"));
-    task::spawn(send(Arc::clone(state), frames, place));
+    task::spawn(send(Arc::clone(state), frames, viewer));
     response
 }
 
 /// Sends the present status, and each later one, until the viewer leaves or the process ends.
-async fn send(state: Arc<State>, frames: Frames, _place: Place) {
+async fn send(state: Arc<State>, frames: Frames, viewer: Viewer) {
     let mut feed = state.status_feed.subscribe();
     let mut event: Bytes = status::event(&state);
     loop {
-        if !frames.send(Ok(Frame::data(event)), WRITE_LIMIT).await {
+        // A viewer that does not read is cut off: its place is worth more to another.
+        if !frames.deliver(Frame::data(event), READ_LIMIT).await {
             return;
         }
         tokio::select! {
             changed = feed.changed() => if changed.is_err() { return },
             () = frames.closed() => return,
-            () = state.closing() => return frames.end(WRITE_LIMIT).await,
+            () = viewer.displaced() => return,
+            () = state.closing() => return frames.end(READ_LIMIT).await,
         }
         event = feed.borrow_and_update().clone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// Sends an event each second to a viewer for a minute; returns whether it was cut off.
+    async fn is_cut_off(reads: bool) -> bool {
+        let state = State::new(Config::default());
+        let viewer = state.status_viewers.join(None).unwrap();
+        let (frames, mut handed) = Frames::new(&state.unread_memory);
+        let events = async {
+            for _ in 0..60 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                state.status_feed.send_replace(Bytes::from_static(b"data: {}\n\n"));
+            }
+        };
+        let reading = async {
+            while reads {
+                let _ = poll_fn(|context| handed.poll_frame(context)).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = send(Arc::clone(&state), frames, viewer) => true,
+            () = reading => false,
+            () = events => false,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn m03_a_viewer_that_does_not_read_is_cut_off() {
+        assert!(is_cut_off(false).await, "it must give its place back");
+        assert!(!is_cut_off(true).await);
     }
 }

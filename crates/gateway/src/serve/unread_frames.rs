@@ -93,6 +93,21 @@ impl Frames {
         !buffer.left
     }
 
+    /// Sends a frame, and waits until the connection of the client has taken it. Returns whether it
+    /// did in time.
+    pub(super) async fn deliver(&self, frame: Frame<Bytes>, limit: Duration) -> bool {
+        let frame = Ok(frame);
+        {
+            let mut buffer = self.0.buffer();
+            // The last one was taken, so it fits; this counts its bytes.
+            buffer.takes(size(&frame), UNREAD_MAX);
+            buffer.push(frame);
+        }
+        let is_taken = |buffer: &mut Buffer| buffer.frames.is_empty();
+        let taken = tokio::time::timeout(limit, self.until(is_taken)).await;
+        taken.is_ok() && !self.0.buffer().left
+    }
+
     /// Sends a frame that may be lost: a client that has not read the last one needs no other.
     pub(super) fn offer(&self, frame: Frame<Bytes>) {
         let mut buffer = self.0.buffer();
