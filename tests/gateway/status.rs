@@ -6,12 +6,13 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::gateway::{ONE, config};
+use crate::support::gateway::{ONE, config, fresh_file};
 use crate::support::keys::Keys;
 use crate::support::queueing::succeed;
+use crate::support::tls::Authority;
 use crate::support::tools::{leave_out, run};
 use crate::support::{
-    Backend, Engine, Gateway, HttpRequest, Nowhere, ScriptedResponse, chat, eventually,
+    Backend, Engine, Gateway, HttpRequest, Nowhere, Process, ScriptedResponse, chat, eventually,
 };
 
 /// The output and the exit code of `tidegate status`.
@@ -204,9 +205,98 @@ fn m03_a_full_disk_is_named() {
         findings.into_iter().find(|one| one["id"] == "disk_full").ok_or(page.to_string())
     });
     assert_eq!(found["subject"], "usage.file", "{found}");
+    assert!(found["text"].as_str().unwrap().contains(usage.to_str().unwrap()), "{found}");
     fs::remove_file(disk.0.join("rest")).unwrap();
     eventually("room", || {
         let page = gateway.ask(&HttpRequest::get("/status").key(&admin)).json();
         if page["level"] == "ok" { Ok(()) } else { Err(page.to_string()) }
     });
+}
+
+/// Waits until a gateway whose pages need a key is ready.
+fn await_backend(gateway: &Gateway) {
+    eventually("ready", || match gateway.get("/ready") {
+        ready if ready.status == 200 => Ok(()),
+        other => Err(other.text()),
+    });
+}
+
+#[test]
+fn m03_a_quota_and_a_key_that_end_name_their_tenant() {
+    let (backend, keys) = (Backend::quick(), Keys::new());
+    let admin = keys.make(&["--admin", "read", "--name", "operator"]);
+    let lab = keys.make(&["--tenant", "lab", "--name", "ci", "--expires", "2d"]);
+    let tenant = "[[tenants]]\nname = \"lab\"\ntokens_per_day = 1\n";
+    let sections = format!("{}{tenant}", keys.section());
+    let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
+    await_backend(&gateway);
+    assert_eq!(gateway.ask(&chat("m").key(&lab)).status, 200);
+    let page = eventually("used up", || {
+        let page = gateway.ask(&HttpRequest::get("/status").key(&admin)).json();
+        let used_up = page["findings"].to_string().contains("quota_used_up");
+        if used_up { Ok(page) } else { Err(page.to_string()) }
+    });
+    let findings = page["findings"].as_array().unwrap();
+    let text = |id: &str| {
+        let finding = findings.iter().find(|one| one["id"] == id);
+        finding.unwrap_or_else(|| panic!("{page}"))["text"].as_str().unwrap().to_owned()
+    };
+    let quota = text("quota_used_up");
+    let start = "lab has used its quota of 1 tokens a day; the next day begins in ";
+    assert!(quota.starts_with(start), "{quota}");
+    let key = text("key_expires");
+    assert!(key.starts_with("the API key ci of lab expires in "), "{key}");
+}
+
+#[test]
+fn m03_an_expired_certificate_is_named() {
+    let backend = Backend::quick();
+    let keyed = Authority::new("authority").issue_with(&["localhost"], |params| {
+        params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    });
+    let file = fresh_file();
+    let [certificate, key] = ["old.crt", "old.key"].map(|name| file.with_file_name(name));
+    fs::write(&certificate, keyed.certificate).unwrap();
+    fs::write(&key, keyed.key).unwrap();
+    // The status pages have an address of their own, without TLS.
+    let sections = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\ntls = false\n\
+         [server.tls]\ncert_file = {certificate:?}\nkey_file = {key:?}\n"
+    );
+    fs::write(&file, config(&sections, &[("one", backend.address())])).unwrap();
+    let arguments = ["serve", "--config", file.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let words = ["listening on https://", "visibility on http://"];
+    let gateway = Process::start_saying(&arguments, &words);
+    let (said, code) = status(&format!("http://{}", gateway.addresses()[1]), "");
+    assert_eq!(code, 2, "{said}");
+    let named = format!("the certificate in {} expired on Wed, 01 Jan 2020", certificate.display());
+    assert!(said.contains(&named), "{said}");
+}
+
+#[test]
+fn m03_status_says_how_to_give_a_key() {
+    let (backend, keys) = (Backend::quick(), Keys::new());
+    let admin = keys.make(&["--admin", "read", "--name", "operator"]);
+    let sections = format!("{}[[tenants]]\nname = \"lab\"\n", keys.section());
+    let gateway = Gateway::launch(&config(&sections, &[("one", backend.address())]));
+    await_backend(&gateway);
+    let key_file = gateway.folder().join("operator.key");
+    let asked = |file: bool| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args(["status", "--url", &gateway.url()]).env_remove("TIDEGATE_API_KEY");
+        if file {
+            command.arg("--key-file").arg(&key_file);
+        }
+        let output = command.output().unwrap();
+        (String::from_utf8(output.stderr).unwrap(), output.status.code())
+    };
+    let (said, code) = asked(false);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("TIDEGATE_API_KEY") && said.contains("--key-file"), "{said}");
+    let (said, code) = asked(true);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("operator.key: No such file"), "{said}");
+    fs::write(&key_file, format!("{admin}\n")).unwrap();
+    assert_eq!(asked(true), (String::new(), Some(0)));
 }

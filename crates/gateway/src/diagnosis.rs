@@ -6,6 +6,7 @@
 
 mod backend_rules;
 mod batch_rules;
+mod expiry_rules;
 mod finding;
 mod history;
 mod queue_rules;
@@ -43,5 +44,6 @@ fn findings(situation: &Situation) -> Vec<StatusFinding> {
     watermark_rules::check(situation, &mut found);
     queue_rules::check(situation, &mut found);
     batch_rules::check(situation, &mut found);
+    expiry_rules::check(situation, &mut found);
     found
 }

@@ -293,6 +293,11 @@ impl Observer {
         self.backends.latency_ms(backend)
     }
 
+    /// The recent mean length of a backend's responses in tokens.
+    pub(crate) fn output_tokens(&self, backend: &str) -> Option<f64> {
+        self.backends.output_tokens(backend)
+    }
+
     /// Copies the state of the core. A scrape does nothing else under the lock.
     pub(crate) fn snapshot(
         &self,

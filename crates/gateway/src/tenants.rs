@@ -147,6 +147,16 @@ impl TenantLimits {
         Ok(Charge { hold: Some(Hold { used, in_minute, in_quota, sent: 0, day }), demoted })
     }
 
+    /// Which quota of a tenant is used up (`day` or `month`), and the time until the next period.
+    pub(crate) fn used_up(&self, tenant: &Tenant, secs: u64) -> Option<(&'static str, Span)> {
+        let used = self.used(tenant)?;
+        let today = secs / DAY_SECS;
+        // Requests that run may give back what they hold.
+        let Until::Day(day) = used.quota().used_up(tenant.quotas, today)? else { return None };
+        let period = if used.quota().is_month_over(tenant.quotas) { "month" } else { "day" };
+        Some((period, Span::from_secs((day * DAY_SECS).saturating_sub(secs))))
+    }
+
     /// What a tenant has used, if it has limits.
     fn used(&self, tenant: &Tenant) -> Option<Arc<TenantUse>> {
         let has_rate = tenant.requests_per_minute.is_some() || tenant.tokens_per_minute.is_some();

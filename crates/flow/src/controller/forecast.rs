@@ -18,7 +18,9 @@ pub struct WaitForecast {
     /// Its position, from 1, among the asks of its flow that wait for the same backends: fresh
     /// asks first, by their objectives, then late ones by arrival.
     pub position: u32,
-    /// The predicted remaining wait, if a rate is known.
+    /// Whether it is late: fresh asks of its flow that come later go before it.
+    pub late: bool,
+    /// The predicted remaining wait, if a rate is known. For a late ask it is the least wait.
     pub wait: Option<Span>,
 }
 
@@ -33,6 +35,7 @@ impl Controller {
         if own.phase != Phase::Waiting {
             return None;
         }
+        let late = own.is_late(now);
         let turn = |ask: &AskRecord| match ask.is_late(now) {
             true => (true, Time::ZERO, ask.sequence),
             false => (false, ask.wanted_by, ask.sequence),
@@ -44,7 +47,7 @@ impl Controller {
             earlier.fold((0, 0), |(count, cost), ask| (count + 1, cost + u64::from(ask.cost)));
         let FlowQueue { flow, band, pool, .. } = self.flow_queues[own.flow_queue];
         let wait = self.wait_behind(QueueKey { flow, band, pool }, cost, now);
-        Some(WaitForecast { position: before + 1, wait })
+        Some(WaitForecast { position: before + 1, late, wait })
     }
 
     /// The predicted wait of a new ask; `None` before a rate is known.

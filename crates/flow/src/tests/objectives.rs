@@ -438,6 +438,9 @@ fn o03_positions_count_fresh_asks_first() {
     fixture.pass(Span::from_millis(1600));
     let fresh = fixture.queue("flow", Band::Normal);
     let now: Time = fixture.now;
-    assert_eq!(fixture.gate.wait_forecast(fresh, now).unwrap().position, 1);
-    assert_eq!(fixture.gate.wait_forecast(late, now).unwrap().position, 2);
+    let (fresh, late) =
+        (fixture.gate.wait_forecast(fresh, now), fixture.gate.wait_forecast(late, now));
+    let (fresh, late) = (fresh.unwrap(), late.unwrap());
+    assert_eq!((fresh.position, fresh.late), (1, false));
+    assert_eq!((late.position, late.late), (2, true), "its wait is the least one");
 }

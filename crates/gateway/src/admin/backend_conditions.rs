@@ -23,7 +23,8 @@ pub(super) fn conditions(
         .map(|status| {
             let latency_ms = state.observer.latency_ms(&status.id);
             let view = views.get(&status.backend);
-            BackendCondition { latency_ms, ..condition(status, view, bounds) }
+            let output_tokens = state.observer.output_tokens(&status.id);
+            BackendCondition { latency_ms, output_tokens, ..condition(status, view, bounds) }
         })
         .collect();
     let left_out = busiest_of(&mut backends, most, |one| (!one.ready, one.in_flight));
@@ -58,7 +59,9 @@ fn condition(
         watermark,
         binding: limits.and_then(|limits| limits.binding).map(bound_name),
         first_byte_ms: status.latency.map(millis),
+        stream_first_byte_ms: status.stream_latency.map(millis),
         latency_ms: None,
+        output_tokens: None,
         token_ms: limits.and_then(|limits| limits.pace.0).map(millis),
         silent_seconds: Some(status.quiet.secs_f64()),
         answered_per_minute: 0.0,

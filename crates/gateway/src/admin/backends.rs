@@ -153,6 +153,7 @@ fn leaving(backend: BackendId, endpoint: Option<&Endpoint>) -> BackendStatus {
         last_error: None,
         quiet: Span::ZERO,
         latency: None,
+        stream_latency: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! `/requests/{id}`: where a request is, what is ahead of it, why it went where it went.
 
-use flow::{BANDS, Controller, Span, Stage, Time, WaitForecast};
+use flow::{BANDS, Controller, Span, Stage, Time};
 use serde::Serialize;
 
 use super::id_names;
@@ -30,6 +30,8 @@ pub(crate) struct RequestPage {
     /// Waiting requests of higher bands.
     higher_bands_waiting: Option<u32>,
     estimated_wait_seconds: Option<f64>,
+    /// For a late request, instead of an estimate: fresh ones that come later go before it.
+    least_wait_seconds: Option<f64>,
     late: Option<bool>,
     backend: Option<String>,
     /// Why this backend was chosen.
@@ -82,7 +84,7 @@ fn find(state: &State, core: &mut Controller, (id, now): (&str, Time)) -> Option
     let band = ask.band as usize;
     let higher: u32 = (band + 1..BANDS).map(|higher| core.waiting()[higher]).sum();
     let forecast = core.wait_forecast(ask.ticket, now).filter(|_| waits);
-    let wait = forecast.and_then(|WaitForecast { wait, .. }| wait);
+    let wait = |late| forecast.filter(|known| known.late == late)?.wait.map(secs);
     let page = RequestPage {
         id: id.to_owned(),
         stage: if waits { "waiting" } else { "in_flight" },
@@ -91,7 +93,8 @@ fn find(state: &State, core: &mut Controller, (id, now): (&str, Time)) -> Option
         age_seconds: Some(secs(now.since(ask.arrival))),
         position: forecast.map(|forecast| forecast.position),
         higher_bands_waiting: waits.then_some(higher),
-        estimated_wait_seconds: wait.map(secs),
+        estimated_wait_seconds: wait(false),
+        least_wait_seconds: wait(true),
         late: waits.then_some(ask.late),
         ..RequestPage::default()
     };
@@ -110,9 +113,18 @@ fn live_text(page: &RequestPage) -> String {
         None | Some(0) => String::new(),
         Some(higher) => format!("; {higher} of higher bands go first"),
     };
-    let rest = match page.estimated_wait_seconds {
-        Some(rest) => format!("; about {rest:.1} s remain"),
-        None => "; the rest of its wait is not known".to_owned(),
+    let rest = match (page.estimated_wait_seconds, page.least_wait_seconds) {
+        (Some(rest), _) => format!("; about {rest:.1} s remain"),
+        (None, Some(least)) => format!(
+            "; it is late, so the fresh requests of its flow go first: at least {least:.1} s \
+             remain, and no time can be told while fresh ones keep coming"
+        ),
+        (None, None) if page.late == Some(true) => {
+            "; it is late, so the fresh requests of its flow go first; the rest of its wait is not \
+             known"
+                .to_owned()
+        }
+        (None, None) => "; the rest of its wait is not known".to_owned(),
     };
     format!(
         "It waits for {age:.1} s in the flow {flow}, band {band}, at place \
@@ -163,4 +175,33 @@ fn ended(state: &State, id: &str) -> Option<RequestPage> {
 
 fn secs(span: Span) -> f64 {
     (span.secs_f64() * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(late: bool) -> RequestPage {
+        RequestPage {
+            position: Some(3),
+            late: Some(late),
+            flow: Some("lab".into()),
+            band: Some("normal"),
+            age_seconds: Some(2.0),
+            ..RequestPage::default()
+        }
+    }
+
+    #[test]
+    fn m03_a_late_request_is_told_the_least_wait_only() {
+        let fresh = RequestPage { estimated_wait_seconds: Some(4.3), ..waiting(false) };
+        let text = live_text(&fresh);
+        assert!(text.ends_with("at place 3; about 4.3 s remain."), "{text}");
+        let late = RequestPage { least_wait_seconds: Some(4.3), ..waiting(true) };
+        let text = live_text(&late);
+        assert!(text.contains("it is late") && text.contains("at least 4.3 s remain"), "{text}");
+        assert!(text.ends_with("no time can be told while fresh ones keep coming."), "{text}");
+        let unknown = live_text(&waiting(true));
+        assert!(unknown.contains("fresh requests of its flow go first"), "{unknown}");
+    }
 }

@@ -3,6 +3,7 @@
 //! The core is read once, under its lock; names and texts are added after.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -15,15 +16,17 @@ use flow::{
 use super::backend_conditions::conditions;
 use super::flows::{depth, weight_of};
 use super::{busiest_of, id_names};
+use crate::api_keys::KeyOwner;
 use crate::clock;
 use crate::config::settings::tenants::Tenant;
 use crate::diagnosis::situation::{
-    BackendCondition, BandState, FlowState, KeyExpiry, ModelState, QueueState, StockState,
-    StoreTrouble, TenantState,
+    BackendCondition, BandState, CertificateExpiry, FlowState, KeyExpiry, ModelState, QueueState,
+    StockState, StoreTrouble, TenantState,
 };
 use crate::diagnosis::{History, Sample, Situation, StatusPage};
 use crate::observe::{BAND_NAMES, IdNames};
 use crate::state::State;
+use crate::tls::Certificate;
 
 /// How often the state is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -33,6 +36,7 @@ const MODELS_MAX: usize = 50;
 const BACKENDS_MAX: usize = 200;
 const TENANTS_MAX: usize = 100;
 const KEYS_MAX: usize = 20;
+const CERTIFICATES_MAX: usize = 20;
 /// A key that expires within this time is shown.
 const EXPIRES_SOON_SECS: u64 = 7 * 24 * 3600;
 
@@ -144,10 +148,14 @@ fn look(state: &State) -> (Situation, Sample) {
         backends_ready,
         backends_total,
         keys: keys(state),
+        certificates: certificates(state),
         ..Situation::default()
     };
     let unwritten = state.observer.accounts().and_then(|accounts| accounts.error());
-    situation.stores.extend(unwritten.map(|error| StoreTrouble::new("usage.file", error)));
+    situation.stores.extend(unwritten.map(|error| {
+        let file = config.usage_file.as_deref().unwrap_or(Path::new("-"));
+        StoreTrouble::new("usage.file", error).at(file)
+    }));
     if let Some(batch_work) = state.batch_work.get() {
         batch_work.describe(&mut situation);
     }
@@ -181,32 +189,54 @@ fn models(
 }
 
 fn tenants(state: &State) -> (Vec<TenantState>, usize) {
-    let Some(accounts) = state.observer.accounts() else { return (Vec::new(), 0) };
-    let used = accounts.used();
-    let config = state.config.load();
+    let accounts = state.observer.accounts();
+    let used = accounts.map(|accounts| accounts.used()).unwrap_or_default();
+    let (config, now) = (state.config.load(), clock::since_epoch().as_secs());
     let entry = |tenant: &Arc<Tenant>| {
         let used = used.get(&tenant.name).copied().unwrap_or_default();
+        let used_up = state.tenants.used_up(tenant, now);
         TenantState {
             name: tenant.name.clone(),
             tokens_today: used.day,
             tokens_this_month: used.month,
             tokens_per_day: tenant.quotas.day,
             tokens_per_month: tenant.quotas.month,
+            quota_used_up: used_up.map(|(period, _)| period),
+            quota_ends_in_seconds: used_up.map(|(_, left)| left.secs_f64()),
         }
     };
-    let mut tenants: Vec<TenantState> = config.tenants.iter().map(entry).collect();
-    let left_out = busiest_of(&mut tenants, TENANTS_MAX, |tenant| tenant.tokens_today);
+    // Without accounts only a used-up quota is known.
+    let shown = |tenant: &TenantState| accounts.is_some() || tenant.quota_used_up.is_some();
+    let mut tenants: Vec<TenantState> = config.tenants.iter().map(entry).filter(shown).collect();
+    let left_out = busiest_of(&mut tenants, TENANTS_MAX, |tenant| {
+        (tenant.quota_used_up.is_some(), tenant.tokens_today)
+    });
     (tenants, left_out)
 }
 
 fn keys(state: &State) -> Vec<KeyExpiry> {
     let now = clock::since_epoch().as_secs();
-    let expiring = state.config.load().keys.expiring(now + EXPIRES_SOON_SECS);
-    let entry = |(expires, name): (u64, String)| {
-        let expires_in_seconds = expires as f64 - now as f64;
-        KeyExpiry { name, expires_in_seconds }
+    let config = state.config.load();
+    let entry = |(expires, name, owner): (u64, String, KeyOwner)| {
+        let tenant = match owner {
+            KeyOwner::Tenant(number) => config.tenants.get(number).map(|one| one.name.clone()),
+            KeyOwner::Admin(_) => None,
+        };
+        KeyExpiry { name, tenant, expires_in_seconds: expires as f64 - now as f64 }
     };
-    expiring.into_iter().take(KEYS_MAX).map(entry).collect()
+    config.keys.expiring(now + EXPIRES_SOON_SECS).into_iter().take(KEYS_MAX).map(entry).collect()
+}
+
+fn certificates(state: &State) -> Vec<CertificateExpiry> {
+    let now = clock::since_epoch().as_secs_f64();
+    let expiring = state.tls.get().map(|tls| tls.expiring()).unwrap_or_default();
+    let entry = |(file, certificate): (PathBuf, Certificate)| CertificateExpiry {
+        file: file.display().to_string(),
+        expires_in_seconds: certificate.not_after as f64 - now,
+        last_day: certificate.last_day(),
+        valid_yet: certificate.not_before as f64 <= now,
+    };
+    expiring.into_iter().take(CERTIFICATES_MAX).map(entry).collect()
 }
 
 // === impl CoreCopy ===
@@ -287,6 +317,8 @@ fn flows(core: &Controller, sums: &AskSums, now: Time) -> (Vec<FlowState>, usize
             share: part(flow.in_flight.into(), core.in_flight().into()),
             queue_share: part(depth(flow).into(), core.depth().into()),
             fair_share: if is_busy(flow) { part(weight, weights) } else { 0.0 },
+            least_fair_share: None,
+            flooded: false,
         }
     };
     (busy.iter().map(entry).collect(), left_out)
@@ -302,7 +334,7 @@ fn stock(
     match settings.bounds {
         Bounds::Fixed(hysteresis) => {
             let [lower, watermark, upper] = hysteresis.scaled(ready().count());
-            let now = ready().map(|backend| backend.stock as f64).sum();
+            let now = sum(ready().map(|backend| backend.stock as f64));
             let unit = match settings.stock {
                 StockUnit::Requests => "requests",
                 StockUnit::Tokens => "tokens",
@@ -311,9 +343,9 @@ fn stock(
             StockState { mode: "fixed", unit, now, lower, watermark, upper, binding }
         }
         Bounds::Auto => {
-            let bound = ready().map(|backend| f64::from(backend.limits.watermark)).sum();
+            let bound = sum(ready().map(|backend| f64::from(backend.limits.watermark)));
             let in_flight = |backend: &BackendView| backend.in_flight.iter().sum::<u32>();
-            let now = ready().map(in_flight).map(f64::from).sum();
+            let now = sum(ready().map(in_flight).map(f64::from));
             let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
             for bound in ready().filter_map(|backend| backend.limits.binding) {
                 *counts.entry(super::backends::bound_name(bound)).or_default() += 1;
@@ -324,6 +356,11 @@ fn stock(
             StockState { mode, unit, now, lower: bound, watermark: bound, upper: bound, binding }
         }
     }
+}
+
+/// The sum of numbers; the standard library's sum of none is -0.
+fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(0.0, |sum, number| sum + number)
 }
 
 // === impl AskSums ===

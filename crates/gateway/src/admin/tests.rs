@@ -67,6 +67,14 @@ fn ready(state: &State, standing: Standing<'_>) -> (StatusCode, String) {
     (status, page["reason"].as_str().unwrap().to_owned())
 }
 
+#[test]
+fn m03_the_stock_of_no_backend_has_no_sign() {
+    for settings in [limited_to(8.0), Settings::default()] {
+        let stock = page(&state(settings), AdminPage::Status)["stock"].to_string();
+        assert!(!stock.contains('-'), "{stock}");
+    }
+}
+
 /// R06: the shape that the source promises, with the right counts.
 #[test]
 fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
@@ -95,6 +103,7 @@ fn r06_backends_are_an_array_with_depth_and_counts_per_band() {
         last_error: None,
         quiet: Span::ZERO,
         latency: Some(Span::from_millis(120)),
+        stream_latency: None,
     };
     let shown = serde_json::to_value(backends::join(&state, vec![status]).1).unwrap();
     let expected = json!([{

@@ -64,11 +64,11 @@ impl KeyRing {
     }
 
     /// The keys that expire before a time, in seconds since 1970, and when; the soonest first.
-    pub(crate) fn expiring(&self, before: u64) -> Vec<(u64, String)> {
+    pub(crate) fn expiring(&self, before: u64) -> Vec<(u64, String, KeyOwner)> {
         let ends = |key: &RingKey| key.expires.filter(|end| *end < before);
-        let named = |key: &RingKey| ends(key).map(|end| (end, key.name.to_string()));
+        let named = |key: &RingKey| ends(key).map(|end| (end, key.name.to_string(), key.owner));
         let mut expiring: Vec<_> = self.keys.values().filter_map(named).collect();
-        expiring.sort();
+        expiring.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
         expiring
     }
 

@@ -20,6 +20,8 @@ pub(super) struct PassiveStats {
     has_breaks: AtomicBool,
     /// The smoothed time to the first byte in nanoseconds; 0 before the first response.
     latency: AtomicU64,
+    /// The same of streams alone: other responses begin when they are complete.
+    stream_latency: AtomicU64,
     /// The longest times to a first byte, of streams and of other responses.
     streams: FadingMax,
     others: FadingMax,
@@ -47,6 +49,18 @@ const _: () = assert!(flow::MODELS_MAX <= 1 << (64 - TIME_BITS));
 /// A maximum in nanoseconds that fades; 0 before the first value.
 #[derive(Debug, Default)]
 struct FadingMax(AtomicU64);
+
+/// Adds a time to a smoothed mean.
+fn smooth(mean: &AtomicU64, latency: i64) {
+    let known = mean.load(Ordering::Relaxed) as i64;
+    let next = if known == 0 { latency } else { known + (latency - known) / SMOOTHING };
+    mean.store(next.max(1) as u64, Ordering::Relaxed);
+}
+
+fn known(mean: &AtomicU64) -> Option<Span> {
+    let mean = mean.load(Ordering::Relaxed);
+    (mean > 0).then(|| Span::from_nanos(mean))
+}
 
 // === impl PassiveStats ===
 
@@ -86,9 +100,10 @@ impl PassiveStats {
         self.last_begun.store(request.packed(), Ordering::Relaxed);
         self.longest_of(streamed).add(latency.nanos());
         let latency = i64::try_from(latency.nanos()).unwrap_or(i64::MAX).max(1);
-        let mean = self.latency.load(Ordering::Relaxed) as i64;
-        let next = if mean == 0 { latency } else { mean + (latency - mean) / SMOOTHING };
-        self.latency.store(next.max(1) as u64, Ordering::Relaxed);
+        smooth(&self.latency, latency);
+        if streamed {
+            smooth(&self.stream_latency, latency);
+        }
     }
 
     /// Records that a part of a response has come. It costs no clock and, mostly, no write.
@@ -127,8 +142,11 @@ impl PassiveStats {
     }
 
     pub(super) fn latency(&self) -> Option<Span> {
-        let mean = self.latency.load(Ordering::Relaxed);
-        (mean > 0).then(|| Span::from_nanos(mean))
+        known(&self.latency)
+    }
+
+    pub(super) fn stream_latency(&self) -> Option<Span> {
+        known(&self.stream_latency)
     }
 
     fn longest_of(&self, streamed: bool) -> &FadingMax {

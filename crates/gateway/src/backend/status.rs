@@ -38,6 +38,8 @@ pub(crate) struct BackendStatus {
     pub(crate) quiet: Span,
     /// The smoothed time to the first byte of its responses.
     pub(crate) latency: Option<Span>,
+    /// The same of its streams alone.
+    pub(crate) stream_latency: Option<Span>,
 }
 
 /// The state of a backend in one word.
@@ -101,6 +103,7 @@ impl BackendStatus {
             last_error: Some(backend.health.cause().to_owned()).filter(|cause| !cause.is_empty()),
             quiet: now.since(backend.endpoint.last_alive(now)),
             latency: backend.endpoint.stats.latency(),
+            stream_latency: backend.endpoint.stats.stream_latency(),
         }
     }
 }

@@ -146,33 +146,47 @@ fn slow(backend: &BackendCondition, all: &[BackendCondition]) -> Option<StatusFi
         other.ready && other.id != backend.id && shares_model(other, backend)
     };
     let peers: Vec<&BackendCondition> = all.iter().filter(peers).collect();
-    let figures: [(&str, Figure); 2] = [
-        ("first byte", |backend| backend.first_byte_ms),
-        ("whole response", |backend| backend.latency_ms),
-    ];
-    figures.into_iter().find_map(|(what, figure)| {
-        let own = figure(backend)?;
-        let usual = median(peers.iter().filter_map(|peer| figure(peer)).collect())?;
-        if own < usual * SLOW_TIMES || own < usual + SLOW_MORE_MS {
-            return None;
-        }
-        let (id, times) = (&backend.id, own / usual.max(1.0));
-        let text = format!(
-            "{id} is slow: a {what} takes {}, {times:.0} times as long as at its peers",
-            span(own / 1e3)
-        );
-        let finding = StatusFinding::new("backend_slow", Level::Warning, text)
-            .about(id)
-            .lasting(2.0)
-            .figure("own_ms", own)
-            .figure("peers_ms", usual)
-            .advise(format!(
-                "See whether {} shares its GPU, is throttled or has other settings than its \
-                 peers. Until then, take it out of [[backends]] or lower its watermark.",
-                backend.url
-            ));
-        Some(finding)
-    })
+    let stream: Figure = |backend| backend.stream_first_byte_ms;
+    let whole: Figure = |backend| backend.latency_ms;
+    let first = slower(backend, &peers, stream).map(|times| ("first byte", times));
+    let length = || slower(backend, &peers, whole).map(|times| ("whole response", times));
+    let (what, (own, usual)) = first.or_else(|| length().filter(|_| !is_long(backend, &peers)))?;
+    let (id, times) = (&backend.id, own / usual.max(1.0));
+    let text = format!(
+        "{id} is slow: a {what} takes {}, {times:.0} times as long as at its peers",
+        span(own / 1e3)
+    );
+    let finding = StatusFinding::new("backend_slow", Level::Warning, text)
+        .about(id)
+        .lasting(2.0)
+        .figure("own_ms", own)
+        .figure("peers_ms", usual)
+        .advise(format!(
+            "See whether {} shares its GPU, is throttled or has other settings than its peers. \
+             Until then, take it out of [[backends]] or lower its watermark.",
+            backend.url
+        ));
+    Some(finding)
+}
+
+/// The backend's own time and that of its peers, if its own is far longer.
+fn slower(
+    backend: &BackendCondition,
+    peers: &[&BackendCondition],
+    figure: Figure,
+) -> Option<(f64, f64)> {
+    let own = figure(backend)?;
+    let usual = median(peers.iter().filter_map(|peer| figure(peer)).collect())?;
+    (own >= usual * SLOW_TIMES && own >= usual + SLOW_MORE_MS).then_some((own, usual))
+}
+
+/// Whether longer responses explain longer times: a token takes no longer than at its peers.
+fn is_long(backend: &BackendCondition, peers: &[&BackendCondition]) -> bool {
+    let per_token = |backend: &BackendCondition| {
+        Some(backend.latency_ms? / backend.output_tokens.filter(|&tokens| tokens >= 1.0)?)
+    };
+    let usual = median(peers.iter().filter_map(|peer| per_token(peer)).collect());
+    per_token(backend).zip(usual).is_some_and(|(own, usual)| own < usual * SLOW_TIMES)
 }
 
 fn shares_model(one: &BackendCondition, other: &BackendCondition) -> bool {

@@ -17,15 +17,21 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
 }
 
 fn store(trouble: &StoreTrouble) -> StatusFinding {
-    let StoreTrouble { name, error, full } = trouble;
+    let StoreTrouble { name, path, error, full } = trouble;
+    let place = path.as_ref().map(|path| format!(" ({path})")).unwrap_or_default();
     let (id, text, advice) = if *full {
-        let text = format!("the disk is full: {name} cannot be written ({error})");
-        ("disk_full", text, "Make room on that disk. The gateway tries again by itself.")
+        let text = format!("the disk is full: {name}{place} cannot be written ({error})");
+        let disk = path.as_ref().map_or("that disk".into(), |path| format!("the disk of {path}"));
+        let advice = format!(
+            "Make room on {disk}, or set {name} to a folder of another disk. The gateway tries \
+             again by itself."
+        );
+        ("disk_full", text, advice)
     } else {
-        let text = format!("{name} cannot be used: {error}");
+        let text = format!("{name}{place} cannot be used: {error}");
         let advice = "See whether the file or server exists and may be written. The gateway tries \
                       again by itself.";
-        ("store_failing", text, advice)
+        ("store_failing", text, advice.to_owned())
     };
     StatusFinding::new(id, Level::Trouble, text).about(name).advise(advice)
 }
@@ -41,7 +47,7 @@ fn gate(gate: &GateCondition, queues: &[BatchQueueState]) -> Option<StatusFindin
         let text =
             format!("the gate {name} cannot be read, so {pending} batch requests wait: {state}");
         ("gate_unreadable", text, format!("See whether {source} can be read from here."))
-    } else if !gate.open {
+    } else if !gate.open && !gate.spent {
         let text = format!("the gate {name} is closed, so {pending} batch requests wait: {state}");
         let advice = format!(
             "Batch work waits while {source} is busy. Add capacity, or change the baseline of the \
@@ -56,7 +62,11 @@ fn gate(gate: &GateCondition, queues: &[BatchQueueState]) -> Option<StatusFindin
                       are idle, see the age of the reading in /dispatch.";
         ("budget_used_up", text, advice.to_owned())
     };
-    let level = if id == "gate_unreadable" { Level::Trouble } else { Level::Warning };
+    let level = match id {
+        "gate_unreadable" => Level::Trouble,
+        "budget_used_up" => Level::Note,
+        _ => Level::Warning,
+    };
     let mut finding = StatusFinding::new(id, level, text)
         .about(name)
         .lasting(if id == "budget_used_up" { 5.0 * CLOSED_SECS } else { CLOSED_SECS })

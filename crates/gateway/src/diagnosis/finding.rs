@@ -14,6 +14,8 @@ pub(crate) enum Level {
     /// There is no finding.
     #[default]
     Ok,
+    /// All works as it is configured, and an operator may want to know it.
+    Note,
     /// Requests are served, but worse than they could be, or not for long.
     Warning,
     /// Requests fail or wait in vain.

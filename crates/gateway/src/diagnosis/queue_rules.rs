@@ -1,14 +1,19 @@
-//! Rules about the queue: floods, capacity, waits that end in vain, refusals, keys.
+//! Rules about the queue: floods, capacity, waits that end in vain, refusals, quotas.
 
 use super::finding::{Level, StatusFinding};
 use super::sentence::{count, span};
-use super::situation::{FlowState, RefusalCount, Situation};
+use super::situation::{FlowState, RefusalCount, Situation, TenantState};
 
 /// A flow floods if it has at least this share of the queue and so many waiting requests, and
 /// this many times the share of its weight.
 const FLOOD_SHARE: f64 = 0.5;
 const FLOOD_DEPTH: u32 = 8;
 const FLOOD_TIMES: f64 = 1.5;
+/// A flow that floods goes on to do so down to this part of these bounds: a queue moves around any
+/// bound, and a finding that comes and goes is of no use.
+const FLOOD_KEPT: f64 = 0.6;
+/// The rule about them.
+pub(super) const FLOOD: &str = "flow_floods";
 /// Error codes by which the gateway or its backends fail a sound request. Others are errors of
 /// clients, or limits that an operator has set for a tenant.
 const UNSERVED: [&str; 14] = [
@@ -37,8 +42,8 @@ pub(super) fn check(situation: &Situation, found: &mut Vec<StatusFinding>) {
     found.extend(nearly_full(situation));
     found.extend(will_expire(situation));
     found.extend(held(situation));
-    found.extend(refused(situation));
-    found.extend(keys(situation));
+    found.extend(refused(situation, found));
+    found.extend(situation.tenants.iter().filter_map(quota));
 }
 
 fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFinding> {
@@ -46,11 +51,15 @@ fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFinding> {
         .flows
         .iter()
         .any(|other| other.name != flow.name && (other.queue_depth > 0 || other.in_flight > 0));
-    let unfair = flow.queue_share >= (flow.fair_share * FLOOD_TIMES).max(FLOOD_SHARE);
-    if !others || !unfair || flow.queue_depth < FLOOD_DEPTH {
+    let fair_share = flow.least_fair_share.unwrap_or(flow.fair_share);
+    let others = others || flow.least_fair_share.is_some_and(|least| least < 1.0);
+    let kept = if flow.flooded { FLOOD_KEPT } else { 1.0 };
+    let unfair = flow.queue_share >= (fair_share * FLOOD_TIMES).max(FLOOD_SHARE) * kept;
+    let is_deep = f64::from(flow.queue_depth) >= f64::from(FLOOD_DEPTH) * kept;
+    if !others || !unfair || !is_deep {
         return None;
     }
-    let FlowState { name, queue_depth, queue_share, fair_share, refused, .. } = flow;
+    let FlowState { name, queue_depth, queue_share, refused, .. } = flow;
     let text = format!(
         "{name} floods the queue: {queue_depth} of {} waiting requests ({:.0} %), and its weight \
          gives it {:.0} %",
@@ -58,11 +67,11 @@ fn floods(flow: &FlowState, situation: &Situation) -> Option<StatusFinding> {
         queue_share * 100.0,
         fair_share * 100.0
     );
-    let finding = StatusFinding::new("flow_floods", Level::Warning, text)
+    let finding = StatusFinding::new(FLOOD, Level::Warning, text)
         .about(name)
         .figure("waiting", *queue_depth)
         .figure("queue_share", *queue_share)
-        .figure("fair_share", *fair_share)
+        .figure("fair_share", fair_share)
         .figure("refused", *refused)
         .advise(
             "Other flows keep their shares, and only this one waits long. To bound it, give it a \
@@ -132,7 +141,7 @@ fn held(situation: &Situation) -> Option<StatusFinding> {
     Some(finding)
 }
 
-fn refused(situation: &Situation) -> Option<StatusFinding> {
+fn refused(situation: &Situation, found: &[StatusFinding]) -> Option<StatusFinding> {
     let unserved = |refusal: &&RefusalCount| UNSERVED.contains(&refusal.reason);
     let refusals = || situation.refusals.iter().filter(unserved);
     let worst = refusals().find(|refusal| refusal.last_minute > 0)?;
@@ -145,8 +154,29 @@ fn refused(situation: &Situation) -> Option<StatusFinding> {
         .about(reason)
         .figure("last_minute", all)
         .figure("mostly", worst.last_minute as f64)
-        .advise(advice_for(reason));
+        .advise(match found.iter().find(|cause| explains(cause, reason)) {
+            Some(cause) => format!("See {}: it explains these refusals.", cause.id),
+            None => advice_for(reason).to_owned(),
+        });
     Some(finding)
+}
+
+/// Whether another finding is the cause of refusals with this error code.
+fn explains(cause: &StatusFinding, reason: &str) -> bool {
+    let waits = ["queue_timeout", "wait_too_long", "queue_full", "preempted", "flow_full"];
+    match cause.id {
+        "no_backend" | "no_backend_ready" => true,
+        // Another backend serves its models unless this one is trouble.
+        "backend_down" | "backend_ejected" => {
+            cause.level == Level::Trouble && (waits.contains(&reason) || reason == "no_backend")
+        }
+        "backend_failing" | "backend_hung" => reason == "backend_error",
+        "watermark_too_low" => waits.contains(&reason),
+        "flow_floods" => ["flow_full", "queue_full", "preempted"].contains(&reason),
+        "model_without_backend" => ["queue_timeout", "no_backend"].contains(&reason),
+        "disk_full" | "store_failing" => ["storage_full", "store_unavailable"].contains(&reason),
+        _ => false,
+    }
 }
 
 /// What to do about the most frequent error code.
@@ -164,19 +194,25 @@ fn advice_for(reason: &str) -> &'static str {
     }
 }
 
-fn keys(situation: &Situation) -> Option<StatusFinding> {
-    let soonest = situation.keys.first()?;
-    let expires = if soonest.expires_in_seconds <= 0.0 {
-        "has expired".to_owned()
-    } else {
-        format!("expires in {}", span(soonest.expires_in_seconds))
+fn quota(tenant: &TenantState) -> Option<StatusFinding> {
+    let (period, name) = (tenant.quota_used_up?, &tenant.name);
+    let most = match period {
+        "month" => tenant.tokens_per_month,
+        _ => tenant.tokens_per_day,
     };
-    let more = situation.keys.len() - 1;
-    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    let text = format!("the API key {} {expires}{more}", soonest.name);
-    let finding = StatusFinding::new("key_expires", Level::Warning, text)
-        .about(&soonest.name)
-        .figure("expires_in_seconds", soonest.expires_in_seconds)
-        .advise("Make a new key with `tidegate key`, hand it out, then remove the old line.");
+    let (most, left) = (most.unwrap_or(0), tenant.quota_ends_in_seconds.unwrap_or(0.0));
+    let text = format!(
+        "{name} has used its quota of {most} tokens a {period}; the next {period} begins in {}",
+        span(left)
+    );
+    let finding = StatusFinding::new("quota_used_up", Level::Note, text)
+        .about(name)
+        .figure("tokens_today", tenant.tokens_today as f64)
+        .figure("tokens_this_month", tenant.tokens_this_month as f64)
+        .figure("ends_in_seconds", left)
+        .advise(format!(
+            "Until then its requests wait in the lowest band, or are refused (on_quota). To let it \
+             use more, raise tokens_per_{period} of {name} in [[tenants]]."
+        ));
     Some(finding)
 }

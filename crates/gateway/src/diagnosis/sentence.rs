@@ -1,6 +1,6 @@
 //! The sentence at the top: is all well, and if not, what is wrong.
 
-use super::finding::StatusFinding;
+use super::finding::{Level, StatusFinding};
 use super::situation::Situation;
 
 /// The sentence for these findings, of which the worst is the first.
@@ -8,13 +8,22 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
     if situation.shutting_down {
         return format!("The gateway is shutting down; {}.", waiting(situation));
     }
-    let Some(worst) = findings.first() else {
+    let notes = findings.iter().filter(|finding| finding.level == Level::Note).count();
+    let Some(worst) = findings.first().filter(|finding| finding.level > Level::Note) else {
         let backends = match (situation.backends_ready, situation.backends_total) {
             _ if !situation.has_backends => String::new(),
             (1, 1) => "the backend is ready, ".to_owned(),
             (ready, total) => format!("{ready} of {total} backends are ready, "),
         };
-        return format!("All is well: {backends}{}.", waiting(situation));
+        let notes = match notes {
+            0 => String::new(),
+            1 => "; 1 note".to_owned(),
+            more => format!("; {more} notes"),
+        };
+        // Requests that wait for an unknown time may wait in vain.
+        let unknown = situation.queue.depth > 0 && situation.queue.drains_in_seconds.is_none();
+        let verdict = if unknown { "Nothing wrong is found" } else { "All is well" };
+        return format!("{verdict}: {backends}{}{notes}.", waiting(situation));
     };
     let since = match worst.since_seconds {
         short if short < 1.0 => String::new(),
@@ -37,8 +46,14 @@ pub(super) fn sentence(situation: &Situation, findings: &[StatusFinding]) -> Str
 fn waiting(situation: &Situation) -> String {
     let queue = &situation.queue;
     let drain = match queue.drains_in_seconds {
+        Some(secs) if queue.drain_is_least => format!(
+            ", {} of them late: they go after the fresh requests of their flows, and at least {} \
+             remain",
+            queue.late,
+            span(secs)
+        ),
         Some(secs) => format!(", the last for about {}", span(secs)),
-        None => String::new(),
+        None => ", for how long is not known yet".to_owned(),
     };
     match queue.depth {
         0 => "no request waits".to_owned(),

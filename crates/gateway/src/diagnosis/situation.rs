@@ -47,6 +47,8 @@ pub(crate) struct Situation {
     pub(crate) stores: Vec<StoreTrouble>,
     /// API keys that expire soon or have expired.
     pub(crate) keys: Vec<KeyExpiry>,
+    /// Certificates that clients refuse, or will refuse soon.
+    pub(crate) certificates: Vec<CertificateExpiry>,
 }
 
 /// The queue as a whole.
@@ -69,6 +71,8 @@ pub(crate) struct QueueState {
     pub(crate) ending_per_second: f64,
     /// The time until the queue is empty, if no request arrives; `None` while it is unknown.
     pub(crate) drains_in_seconds: Option<f64>,
+    /// Whether it takes longer than that: late requests wait, and new ones go before them.
+    pub(crate) drain_is_least: bool,
 }
 
 /// The stock at all ready backends, and its bounds.
@@ -118,6 +122,11 @@ pub(crate) struct FlowState {
     pub(crate) queue_share: f64,
     /// The share of its weight among the flows with requests.
     pub(crate) fair_share: f64,
+    /// The lowest such share of the last minute: other flows may rest for a moment.
+    pub(crate) least_fair_share: Option<f64>,
+    /// Whether it was found to flood the queue at the last look.
+    #[serde(skip)]
+    pub(crate) flooded: bool,
 }
 
 /// One model.
@@ -139,6 +148,9 @@ pub(crate) struct TenantState {
     pub(crate) tokens_this_month: u64,
     pub(crate) tokens_per_day: Option<u64>,
     pub(crate) tokens_per_month: Option<u64>,
+    /// `day` or `month`, where the quota of this period is used up, and the time until the next.
+    pub(crate) quota_used_up: Option<&'static str>,
+    pub(crate) quota_ends_in_seconds: Option<f64>,
 }
 
 /// One backend.
@@ -162,7 +174,11 @@ pub(crate) struct BackendCondition {
     pub(crate) watermark: f64,
     pub(crate) binding: Option<&'static str>,
     pub(crate) first_byte_ms: Option<f64>,
+    /// The time to the first byte of streams alone. Other responses begin when they are complete.
+    pub(crate) stream_first_byte_ms: Option<f64>,
     pub(crate) latency_ms: Option<f64>,
+    /// The recent mean length of its responses in tokens, where it is known.
+    pub(crate) output_tokens: Option<f64>,
     pub(crate) token_ms: Option<f64>,
     /// How long it has had requests without any sign of life.
     pub(crate) silent_seconds: Option<f64>,
@@ -197,6 +213,8 @@ pub(crate) struct RefusalCount {
 pub(crate) struct GateCondition {
     pub(crate) name: String,
     pub(crate) open: bool,
+    /// Whether it sends no more for now because its own requests use what it allows.
+    pub(crate) spent: bool,
     /// The state as a text.
     pub(crate) state: String,
     pub(crate) source: String,
@@ -225,7 +243,10 @@ pub(crate) struct BatchQueueState {
 /// A file or a store that cannot be used.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct StoreTrouble {
+    /// The setting, or what it is.
     pub(crate) name: &'static str,
+    /// The file or folder that the setting names.
+    pub(crate) path: Option<String>,
     pub(crate) error: String,
     /// Whether the disk is full.
     pub(crate) full: bool,
@@ -235,7 +256,20 @@ pub(crate) struct StoreTrouble {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct KeyExpiry {
     pub(crate) name: String,
+    /// The tenant whose key it is; `None` for a key of an operator.
+    pub(crate) tenant: Option<String>,
     pub(crate) expires_in_seconds: f64,
+}
+
+/// A certificate of a listener that expires soon, has expired, or is not valid yet.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct CertificateExpiry {
+    pub(crate) file: String,
+    /// Negative for one that is not valid any more.
+    pub(crate) expires_in_seconds: f64,
+    /// The last moment at which it is valid, for people.
+    pub(crate) last_day: String,
+    pub(crate) valid_yet: bool,
 }
 
 /// The state of batch work, which a dispatcher reports.
@@ -259,6 +293,12 @@ impl StoreTrouble {
     /// A full disk is known by the words of the system and of SQLite.
     pub(crate) fn new(name: &'static str, error: String) -> Self {
         let full = ["is full", "No space left"].iter().any(|words| error.contains(words));
-        Self { name, error, full }
+        Self { name, path: None, error, full }
+    }
+
+    /// Adds the file or folder that the setting names.
+    pub(crate) fn at(mut self, path: &std::path::Path) -> Self {
+        self.path = Some(path.display().to_string());
+        self
     }
 }

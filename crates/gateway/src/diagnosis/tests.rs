@@ -5,8 +5,9 @@ use std::sync::Arc;
 use flow::Time;
 
 use super::situation::{
-    BackendCondition, BandState, BatchQueueState, EngineState, FlowState, GateCondition, KeyExpiry,
-    ModelState, QueueState, RefusalCount, Situation, StockState, StoreTrouble,
+    BackendCondition, BandState, BatchQueueState, CertificateExpiry, EngineState, FlowState,
+    GateCondition, KeyExpiry, ModelState, QueueState, RefusalCount, Situation, StockState,
+    StoreTrouble, TenantState,
 };
 use super::{Level, Sample, StatusFinding, StatusPage, Trends, findings};
 
@@ -56,6 +57,8 @@ fn only(situation: &Situation) -> StatusFinding {
     let finding = found.into_iter().next().unwrap();
     assert!(!finding.advice.is_empty() && !finding.text.is_empty(), "{finding:?}");
     assert_eq!(finding.runbook, format!("docs/RUNBOOK.md#{}", finding.id));
+    let heading = format!("\n## {}\n", finding.id);
+    assert!(include_str!("../../../../docs/RUNBOOK.md").contains(&heading), "{heading}");
     finding
 }
 
@@ -128,16 +131,37 @@ fn m03_a_failing_backend_is_named_with_its_last_error() {
 #[test]
 fn m03_a_backend_is_slow_compared_with_its_peers() {
     let mut situation = well();
-    situation.backends[0].first_byte_ms = Some(100.0);
-    situation.backends[1].first_byte_ms = Some(900.0);
+    situation.backends[0].stream_first_byte_ms = Some(100.0);
+    situation.backends[1].stream_first_byte_ms = Some(900.0);
     let finding = only(&situation);
     assert_eq!((finding.id, finding.subject.as_deref()), ("backend_slow", Some("gpu-b")));
     assert_eq!((finding.evidence["own_ms"], finding.evidence["peers_ms"]), (900.0, 100.0));
     situation.backends[1].models = vec!["another".into()];
     assert_eq!(ids(&situation), [""; 0], "it has no peer");
     situation.backends[1].models = vec!["m".into()];
-    situation.backends[1].first_byte_ms = Some(250.0);
+    situation.backends[1].stream_first_byte_ms = Some(250.0);
     assert_eq!(ids(&situation), [""; 0], "it is not much slower");
+}
+
+/// A response that is no stream begins when it is complete, so a long one takes long.
+#[test]
+fn m03_a_backend_with_long_responses_is_not_slow() {
+    let mut situation = well();
+    for (backend, (millis, tokens)) in
+        situation.backends.iter_mut().zip([(1000.0, 50.0), (9000.0, 450.0)])
+    {
+        (backend.first_byte_ms, backend.latency_ms) = (Some(millis), Some(millis));
+        backend.output_tokens = Some(tokens);
+    }
+    assert_eq!(ids(&situation), [""; 0], "nine times the tokens take nine times as long");
+    situation.backends[1].output_tokens = Some(60.0);
+    assert_eq!(only(&situation).id, "backend_slow", "a token takes seven times as long");
+    situation.backends[1].latency_ms = Some(1100.0);
+    situation.backends[1].output_tokens = Some(1.0);
+    assert_eq!(ids(&situation), [""; 0], "a short response is mostly its prompt");
+    situation.backends[1].latency_ms = Some(9000.0);
+    situation.backends[1].output_tokens = None;
+    assert_eq!(only(&situation).id, "backend_slow", "without tokens, the times alone count");
 }
 
 #[test]
@@ -174,6 +198,49 @@ fn m03_a_flooding_flow_is_compared_with_its_weight() {
     assert_eq!(ids(&situation), [""; 0], "both have their share");
     situation.flows = vec![flow("loud", 40)];
     assert_eq!(ids(&situation), [""; 0], "there is no other flow");
+}
+
+/// A quiet flow has no request most of the time; the flood goes on.
+#[test]
+fn m03_a_flood_is_reported_while_the_other_flow_rests() {
+    let mut trends = Trends::default();
+    let flow = |name: &str, waiting: u32, fair_share: f64| FlowState {
+        name: name.into(),
+        queue_depth: waiting,
+        in_flight: 1,
+        queue_share: 1.0,
+        fair_share,
+        ..FlowState::default()
+    };
+    let mut both = well();
+    both.queue.depth = 40;
+    both.flows = vec![flow("loud", 40, 0.5), flow("quiet", 0, 0.5)];
+    let mut alone = both.clone();
+    alone.flows = vec![flow("loud", 40, 1.0)];
+    let mut seen = |situation: &Situation, second: u64| {
+        let page = trends.judge(situation.clone(), at(second));
+        page.findings.first().map(|one| (one.id, one.since_seconds))
+    };
+    assert_eq!(seen(&alone, 0), None, "one flow alone floods no other");
+    assert_eq!(seen(&both, 1), Some(("flow_floods", 0.0)));
+    assert_eq!(seen(&alone, 20), Some(("flow_floods", 19.0)), "the other flow rests");
+    assert_eq!(seen(&both, 50), Some(("flow_floods", 49.0)));
+    assert_eq!(seen(&alone, 105), Some(("flow_floods", 104.0)));
+    assert_eq!(seen(&alone, 111), None, "the other flow has left");
+    assert_eq!(seen(&both, 112), Some(("flow_floods", 0.0)));
+    let mut over = both.clone();
+    over.flows[0].queue_depth = 2;
+    assert_eq!(seen(&over, 113), None, "the flood is over");
+    let part = |share: f64| {
+        let mut part = both.clone();
+        part.flows[0].queue_share = share;
+        part.flows[0].fair_share = 0.2;
+        part
+    };
+    assert_eq!(seen(&part(0.45), 200), None, "it has less than half of the queue");
+    assert_eq!(seen(&part(0.55), 201), Some(("flow_floods", 0.0)));
+    assert_eq!(seen(&part(0.45), 202), Some(("flow_floods", 1.0)), "it goes on");
+    assert_eq!(seen(&part(0.25), 203), None);
 }
 
 /// A fixed watermark, with this engine behind the second backend.
@@ -242,8 +309,13 @@ fn m03_a_closed_gate_is_named_while_batch_work_waits() {
     assert_eq!(after(3, &situation).findings[0].id, "gate_closed");
     situation.gates = vec![GateCondition { value: None, ..gate.clone() }];
     assert_eq!(only(&situation).id, "gate_unreadable");
-    situation.gates = vec![GateCondition { open: true, ..gate.clone() }];
-    assert_eq!(only(&situation).id, "budget_used_up");
+    situation.gates = vec![GateCondition { spent: true, ..gate.clone() }];
+    let note = only(&situation);
+    assert_eq!((note.id, note.level), ("budget_used_up", Level::Note), "a batch runs");
+    let page = after(60, &situation);
+    assert_eq!(page.level, Level::Ok);
+    let well = "All is well: 2 of 2 backends are ready, no request waits; 1 note.";
+    assert_eq!(page.sentence, well);
     situation.gates = vec![GateCondition { open: true, left: 3, ..gate.clone() }];
     assert_eq!(ids(&situation), [""; 0]);
     (situation.gates, situation.batch_queues[0].pending) = (vec![gate], 0);
@@ -254,9 +326,13 @@ fn m03_a_closed_gate_is_named_while_batch_work_waits() {
 fn m03_a_full_disk_is_told_from_other_failures_of_a_store() {
     let mut situation = well();
     let full = "queue.db: database or disk is full";
-    situation.stores = vec![StoreTrouble::new("batch.folder", full.into())];
+    let folder = std::path::Path::new("/var/lib/batches");
+    situation.stores = vec![StoreTrouble::new("batch.folder", full.into()).at(folder)];
     let finding = only(&situation);
     assert_eq!((finding.id, finding.level), ("disk_full", Level::Trouble));
+    let place = "the disk is full: batch.folder (/var/lib/batches) cannot be written";
+    assert!(finding.text.starts_with(place), "{}", finding.text);
+    assert!(finding.advice.contains("the disk of /var/lib/batches"), "{}", finding.advice);
     situation.stores = vec![StoreTrouble::new("batch.folder", "permission denied".into())];
     assert_eq!(only(&situation).id, "store_failing");
 }
@@ -301,8 +377,121 @@ fn m03_refusals_held_requests_and_keys_are_reported() {
     situation.queue.held = 1;
     assert_eq!(only(&situation).text, "1 request waits for a model that no backend lists");
     situation.queue.held = 0;
-    situation.keys = vec![KeyExpiry { name: "ci".into(), expires_in_seconds: 7200.0 }];
+    let key = KeyExpiry { name: "ci".into(), tenant: None, expires_in_seconds: 7200.0 };
+    situation.keys = vec![key.clone()];
     assert_eq!(only(&situation).text, "the API key ci expires in 2 h");
+    situation.keys = vec![KeyExpiry { tenant: Some("lab".into()), ..key }];
+    assert_eq!(only(&situation).text, "the API key ci of lab expires in 2 h");
+}
+
+/// Two findings with two different advices confuse; the cause is advised about.
+#[test]
+fn m03_refusals_that_another_finding_explains_point_to_it() {
+    let refusal = RefusalCount { reason: "queue_timeout", total: 9, last_minute: 9 };
+    let advice = |mut situation: Situation| {
+        situation.refusals = vec![refusal.clone()];
+        let found = findings(&situation);
+        found.into_iter().find(|one| one.id == "requests_refused").unwrap().advice
+    };
+    assert!(advice(well()).contains("Add a backend"));
+    let mut dead = with_second(lost("unready", "connection refused"));
+    dead.backends.remove(0);
+    (dead.backends_ready, dead.backends_total) = (0, 1);
+    assert_eq!(advice(dead), "See no_backend_ready: it explains these refusals.");
+    let engine = EngineState { running: 1, running_max: Some(8), ..EngineState::default() };
+    assert_eq!(advice(fixed(1.0, engine)), "See watermark_too_low: it explains these refusals.");
+    let other = with_second(lost("unready", "connection refused"));
+    assert!(advice(other).contains("Add a backend"), "another backend serves the model");
+}
+
+#[test]
+fn m03_a_used_up_quota_names_its_tenant_and_its_end() {
+    let mut situation = well();
+    let tenant = TenantState {
+        name: "lab".into(),
+        tokens_today: 1200,
+        tokens_per_day: Some(1000),
+        quota_used_up: Some("day"),
+        quota_ends_in_seconds: Some(7200.0),
+        ..TenantState::default()
+    };
+    situation.tenants = vec![tenant.clone()];
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.level), ("quota_used_up", Level::Note));
+    let text = "lab has used its quota of 1000 tokens a day; the next day begins in 2 h";
+    assert_eq!((finding.text.as_str(), finding.subject.as_deref()), (text, Some("lab")));
+    let month = TenantState {
+        tokens_per_month: Some(9000),
+        quota_used_up: Some("month"),
+        ..tenant.clone()
+    };
+    situation.tenants = vec![month];
+    assert!(only(&situation).text.contains("9000 tokens a month"), "{:?}", only(&situation));
+    situation.tenants = vec![TenantState { quota_used_up: None, ..tenant }];
+    assert_eq!(ids(&situation), [""; 0]);
+}
+
+#[test]
+fn m03_a_certificate_that_expires_is_named_with_its_file() {
+    let mut situation = well();
+    let soon = CertificateExpiry {
+        file: "/etc/tls/web.pem".into(),
+        expires_in_seconds: 3.0 * 86_400.0,
+        last_day: "Fri, 20 Nov 2026 12:00:00 GMT".into(),
+        valid_yet: true,
+    };
+    situation.certificates = vec![soon.clone()];
+    let finding = only(&situation);
+    assert_eq!((finding.id, finding.level), ("certificate_expires", Level::Warning));
+    let text = "the certificate in /etc/tls/web.pem expires in 3 days, on Fri, 20 Nov 2026";
+    assert!(finding.text.starts_with(text), "{}", finding.text);
+    assert_eq!(finding.subject.as_deref(), Some("/etc/tls/web.pem"));
+    let old = CertificateExpiry { expires_in_seconds: -5.0, ..soon.clone() };
+    situation.certificates = vec![old];
+    let finding = only(&situation);
+    assert_eq!(finding.level, Level::Trouble);
+    assert!(finding.text.contains("expired on Fri, 20 Nov 2026"), "{}", finding.text);
+    situation.certificates = vec![CertificateExpiry { valid_yet: false, ..soon }];
+    let finding = only(&situation);
+    assert_eq!(finding.level, Level::Trouble);
+    assert!(finding.text.contains("is not valid yet"), "{}", finding.text);
+}
+
+/// "All is well" needs to be known.
+#[test]
+fn m03_waiting_requests_without_a_known_rate_are_not_called_well() {
+    let mut situation = well();
+    situation.queue.depth = 3;
+    let page = Trends::default().judge(situation, Sample { depth: 3, ..at(0) });
+    let text = "Nothing wrong is found: 2 of 2 backends are ready, 3 requests wait, for how long \
+                is not known yet.";
+    assert_eq!((page.sentence.as_str(), page.level), (text, Level::Ok));
+}
+
+/// Fresh requests go before late ones, so the queue empties later than its rate says.
+#[test]
+fn m03_no_time_is_promised_to_late_requests_while_others_arrive() {
+    let mut situation = well();
+    (situation.queue.depth, situation.queue.late) = (20, 12);
+    let after_five_seconds = |arriving: u64| {
+        let mut trends = Trends::default();
+        let sample = |second: u64| Sample {
+            offered: arriving * second,
+            granted: 2 * second,
+            depth: 20,
+            ..at(second)
+        };
+        (0..5).for_each(|second| _ = trends.judge(situation.clone(), sample(second)));
+        trends.judge(situation.clone(), sample(5))
+    };
+    let page = after_five_seconds(2);
+    let said = "20 requests wait, 12 of them late: they go after the fresh requests of their \
+                flows, and at least 10 s remain";
+    assert!(page.sentence.contains(said), "{}", page.sentence);
+    assert!(page.situation.queue.drain_is_least);
+    let page = after_five_seconds(0);
+    assert!(page.sentence.contains("20 requests wait, the last for about 10 s"), "{page:?}");
+    assert!(!page.situation.queue.drain_is_least);
 }
 
 #[test]

@@ -8,8 +8,9 @@ use flow::{Span, Time};
 
 use super::finding::StatusFinding;
 use super::history::History;
+use super::queue_rules::FLOOD;
 use super::sentence::sentence;
-use super::situation::{BackendCondition, RefusalCount, Situation};
+use super::situation::{BackendCondition, FlowState, RefusalCount, Situation};
 use super::{Level, StatusPage, findings};
 
 /// The time between two samples, and how many are kept.
@@ -50,6 +51,8 @@ pub(crate) struct Trends {
     samples: VecDeque<Sample>,
     /// When each finding was first found, by its rule and its subject.
     since: BTreeMap<(&'static str, Option<String>), Time>,
+    /// The lowest fair share of each flow in the last minute, and when it was seen.
+    fair_shares: BTreeMap<String, (f64, Time)>,
     /// Since when each backend has had requests.
     busy_since: BTreeMap<String, Time>,
     history: History,
@@ -63,7 +66,10 @@ impl Trends {
         let now = sample.at;
         self.rate(&mut situation, &sample);
         self.count_refusals(&mut situation, &sample);
-        situation.queue.drains_in_seconds = self.drains_in(&sample);
+        let queue = &mut situation.queue;
+        queue.drains_in_seconds = self.drains_in(&sample);
+        queue.drain_is_least = queue.late > 0 && queue.arriving_per_second > 0.0;
+        self.remember_shares(&mut situation.flows, now);
         for backend in &mut situation.backends {
             self.watch(backend, &sample);
         }
@@ -74,7 +80,8 @@ impl Trends {
         let findings = self.dated(findings(&situation), now);
         self.keep(sample);
         self.history.add(&situation, now);
-        let level = findings.first().map_or(Level::Ok, |worst| worst.level);
+        let worst = findings.first().map_or(Level::Ok, |worst| worst.level);
+        let level = if worst == Level::Note { Level::Ok } else { worst };
         let sentence = sentence(&situation, &findings);
         StatusPage { sentence, level, findings, situation }
     }
@@ -158,6 +165,24 @@ impl Trends {
         let left = sample.granted.saturating_sub(first.granted);
         let known = left > 0 && secs >= DRAIN_LEAST_SECS;
         known.then(|| round(f64::from(sample.depth) * secs / left as f64))
+    }
+
+    /// Adds the lowest fair shares of the last minute, and which flow was found to flood. A flow that rests leaves the others its
+    /// share for a moment, which changes nothing about a flood.
+    fn remember_shares(&mut self, flows: &mut [FlowState], now: Time) {
+        self.fair_shares.retain(|_, (_, seen)| now.since(*seen) <= MINUTE);
+        for flow in flows.iter_mut().filter(|flow| flow.fair_share > 0.0) {
+            flow.flooded = self.since.contains_key(&(FLOOD, Some(flow.name.clone())));
+            let new = (flow.fair_share, now);
+            let kept = self.fair_shares.entry(flow.name.clone()).or_insert(new);
+            if flow.fair_share <= kept.0 {
+                *kept = new;
+            }
+            flow.least_fair_share = Some(kept.0);
+        }
+        // The page has a bounded number of flows; only those of it are remembered.
+        let is_shown = |name: &String| flows.iter().any(|flow| flow.name == *name);
+        self.fair_shares.retain(|name, _| is_shown(name));
     }
 
     /// Adds what the last minute shows of a backend.

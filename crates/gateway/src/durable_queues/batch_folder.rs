@@ -68,6 +68,10 @@ impl BatchFolder {
         self.open.get().map(|open| &open.batches)
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn dispatcher(&self) -> Option<&Arc<Dispatcher>> {
         self.open.get().map(|open| &open.dispatcher)
     }

@@ -64,12 +64,18 @@ impl DurableQueues {
 impl BatchWork for DurableQueues {
     /// Counts are those of the last renewal of leases: a page must not wait for a store.
     fn describe(&self, situation: &mut Situation) {
-        if let Some(error) = self.folder.as_ref().and_then(|folder| folder.error()) {
-            situation.stores.push(StoreTrouble::new("batch.folder", error));
+        if let Some(folder) = &self.folder {
+            let of_store = || folder.dispatcher().and_then(|dispatcher| dispatcher.store_error());
+            let trouble = folder.error().or_else(of_store);
+            let named = |error| StoreTrouble::new("batch.folder", error).at(folder.path());
+            situation.stores.extend(trouble.map(named));
+        }
+        if let Some(shared) = &self.shared {
+            let error = shared.dispatcher.store_error();
+            let named = |error| StoreTrouble::new("dispatch.redis", error);
+            situation.stores.extend(error.map(named));
         }
         for dispatcher in self.dispatchers() {
-            let error = dispatcher.store_error();
-            situation.stores.extend(error.map(|error| StoreTrouble::new("the batch queue", error)));
             situation.batch_queues.extend(dispatcher.views().map(BatchQueueState::from));
         }
         situation.gates.extend(self.gates.status().into_iter().map(GateCondition::from));
@@ -173,6 +179,7 @@ impl From<GateStatus> for GateCondition {
         Self {
             name: gate.name,
             open: gate.open,
+            spent: gate.spent,
             state: gate.state,
             source: gate.source,
             value: gate.value,

@@ -223,6 +223,7 @@ impl GateState {
             source: self.source.clone(),
             by: Some(self.by.clone()).filter(|by| !by.is_empty()),
             open: open && held_back.is_none(),
+            spent: held_back.is_some() || matches!(allowance, Allowance::Spent),
             state: held_back.unwrap_or_else(|| self.describe(settings, allowance)),
             value: reading.map(|reading| reading.free),
             // Rounded, because the subtraction leaves an error behind the ninth digit.

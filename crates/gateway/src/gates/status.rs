@@ -25,6 +25,8 @@ pub(crate) struct GateStatus {
     /// The state as a text.
     pub(crate) state: String,
     pub(crate) open: bool,
+    /// Whether it sends no more for now because its own requests use what it allows.
+    pub(crate) spent: bool,
     /// The free share *D*, and the baseline *B* up to which the gate is closed.
     pub(crate) value: Option<f64>,
     pub(crate) threshold: f64,

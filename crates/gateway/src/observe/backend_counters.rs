@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use flow::Span;
 
 use super::Record;
 use super::histogram::Histogram;
@@ -37,6 +36,8 @@ pub(super) struct BackendCounters {
     /// The mean in milliseconds as the bits of an `f64`; 0 before the first response. Of two
     /// concurrent updates one may be lost, which a mean tolerates.
     latency_ms: AtomicU64,
+    /// The mean number of tokens of a response, in the same form.
+    output_tokens: AtomicU64,
     /// From the grant of the backend to the first byte of its response.
     pub(super) first_byte: Histogram,
     /// Whether the last scrape did not know the backend any more.
@@ -58,6 +59,11 @@ pub(super) struct CountersByBackend {
 impl CountersByBackend {
     pub(super) fn latency_ms(&self, backend: &str) -> Option<f64> {
         self.index.load().get(backend)?.mean()
+    }
+
+    /// The mean length of its responses in tokens, where it is known.
+    pub(super) fn output_tokens(&self, backend: &str) -> Option<f64> {
+        known(&self.index.load().get(backend)?.output_tokens)
     }
 
     /// All backends that the last scrape knew, by name.
@@ -144,18 +150,25 @@ impl BackendCounters {
             self.first_byte.add(first_byte);
         }
         if record.succeeded() {
-            self.measured(record.at_backend);
+            smooth(&self.latency_ms, record.at_backend.secs_f64() * 1e3);
+            if let Some(tokens) = record.output_tokens {
+                smooth(&self.output_tokens, tokens as f64);
+            }
         }
     }
 
-    fn measured(&self, span: Span) {
-        let (known, fresh) = (self.mean(), span.secs_f64() * 1e3);
-        let mean = known.map_or(fresh, |known| known + (fresh - known) * FRESH_SHARE);
-        self.latency_ms.store(mean.max(f64::MIN_POSITIVE).to_bits(), Relaxed);
-    }
-
     fn mean(&self) -> Option<f64> {
-        let mean = f64::from_bits(self.latency_ms.load(Relaxed));
-        (mean > 0.0).then_some(mean)
+        known(&self.latency_ms)
     }
+}
+
+/// Adds a value to a mean.
+fn smooth(mean: &AtomicU64, fresh: f64) {
+    let next = known(mean).map_or(fresh, |known| known + (fresh - known) * FRESH_SHARE);
+    mean.store(next.max(f64::MIN_POSITIVE).to_bits(), Relaxed);
+}
+
+fn known(mean: &AtomicU64) -> Option<f64> {
+    let mean = f64::from_bits(mean.load(Relaxed));
+    (mean > 0.0).then_some(mean)
 }

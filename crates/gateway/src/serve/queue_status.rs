@@ -72,8 +72,10 @@ async fn send_error(json: &[u8], frames: Frames, limit: Duration) {
 }
 
 fn comment(forecast: WaitForecast, depth: u32) -> Frame<Bytes> {
-    let WaitForecast { position, wait } = forecast;
-    let wait = wait.map(|wait| format!(" estimated_wait_ms={}", clock::duration(wait).as_millis()));
+    let WaitForecast { position, late, wait } = forecast;
+    // Fresh requests that come later go before a late one.
+    let name = if late { "least_wait_ms" } else { "estimated_wait_ms" };
+    let wait = wait.map(|wait| format!(" {name}={}", clock::duration(wait).as_millis()));
     let wait = wait.unwrap_or_default();
     Frame::data(format!(": queue position={position} waiting={depth}{wait}\n\n").into())
 }

@@ -25,6 +25,10 @@ pub(super) enum Until {
     Settled,
 }
 
+fn is_over(most: Option<u64>, used: u64) -> bool {
+    most.is_some_and(|most| used >= most)
+}
+
 // === impl QuotaUse ===
 
 impl QuotaUse {
@@ -51,8 +55,7 @@ impl QuotaUse {
     /// Until when a quota is used up, if one is.
     pub(super) fn used_up(&mut self, quotas: Quotas, today: u64) -> Option<Until> {
         self.turn(today);
-        let is_over = |most: Option<u64>, used: u64| most.is_some_and(|most| used >= most);
-        if is_over(quotas.month, self.month_tokens) {
+        if self.is_month_over(quotas) {
             return Some(Until::Day(calendar::next_month(today)));
         }
         if is_over(quotas.day, self.day_tokens) {
@@ -62,6 +65,11 @@ impl QuotaUse {
         let is_held = is_over(quotas.month, held(self.month_tokens))
             || is_over(quotas.day, held(self.day_tokens));
         is_held.then_some(Until::Settled)
+    }
+
+    /// Whether the quota of the month is used up.
+    pub(super) fn is_month_over(&self, quotas: Quotas) -> bool {
+        is_over(quotas.month, self.month_tokens)
     }
 
     /// Begins a new day or month. A clock that goes back begins none.
