@@ -22,6 +22,7 @@ use clap::{Args, Subcommand};
 
 use self::api::Api;
 use self::batch_info::BatchInfo;
+use crate::cli::remote::KeySource;
 
 /// The default address of a gateway.
 const URL: &str = "http://127.0.0.1:8430";
@@ -78,6 +79,8 @@ struct Server {
     /// The address of the gateway, with or without /v1.
     #[arg(long, default_value = URL)]
     url: String,
+    #[command(flatten)]
+    key: KeySource,
     /// A header for every call, such as "Authorization: Bearer …"; may be repeated. The requests of
     /// a batch keep the headers that name their flow, such as "x-team: lab".
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
@@ -153,7 +156,7 @@ impl Batch {
 
 impl Server {
     fn api(&self) -> Result<Api> {
-        Api::new(&self.url, &self.headers)
+        Api::new(&self.url, self.key.headers()?, &self.headers)
     }
 }
 

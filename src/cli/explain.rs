@@ -8,7 +8,7 @@ use gateway::client;
 use serde_json::Value;
 
 use super::plain;
-use super::remote::{self, Remote};
+use super::remote::{KeySource, Remote};
 
 /// The server that error messages suggest where a response makes no sense.
 const EXPECTED: &str = "Tidegate";
@@ -29,6 +29,8 @@ pub(super) struct Explain {
     /// The address of the gateway's status pages.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8430")]
     url: String,
+    #[command(flatten)]
+    key: KeySource,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -41,7 +43,7 @@ impl Explain {
         let remote = Remote::read(&self.url)?;
         let path = format!("/requests/{}", client::escaped(&self.id));
         let response =
-            client::ask(&remote.base, ("GET", &path), remote::credentials()?, Vec::new())
+            client::ask(&remote.base, ("GET", &path), self.key.headers()?, Vec::new())
                 .with_context(|| format!("is {EXPECTED} running at {}? set --url", self.url))?;
         if !response.status.is_success() {
             bail!("{}", remote.refusal(&response, &path, EXPECTED));

@@ -1,6 +1,11 @@
 //! The server that a command calls: its address, and the text of its refusals.
 
-use anyhow::{Result, anyhow};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
 use gateway::client::{BaseUrl, ClientResponse};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -11,16 +16,46 @@ use super::plain;
 /// The variable with the API key that commands send.
 const KEY_VARIABLE: &str = "TIDEGATE_API_KEY";
 
-/// The headers with the API key of the environment, if it has one.
-pub(super) fn credentials() -> Result<HeaderMap> {
-    let mut headers = HeaderMap::new();
-    if let Some(key) = std::env::var(KEY_VARIABLE).ok().filter(|key| !key.is_empty()) {
-        let value = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
-        let mut value = value.map_err(|_| anyhow!("{KEY_VARIABLE} is no API key"))?;
-        value.set_sensitive(true);
-        headers.insert(AUTHORIZATION, value);
+/// The longest file of a key.
+const KEY_FILE_MAX: u64 = 4096;
+
+/// Where the API key of a command is.
+#[derive(Args, Clone, Debug)]
+pub(super) struct KeySource {
+    /// A file with the API key; otherwise the variable TIDEGATE_API_KEY has it.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+}
+
+fn read_key(file: &Path) -> Result<String> {
+    let named = || format!("--key-file {}", file.display());
+    let mut key = String::new();
+    let opened = File::open(file).with_context(named)?;
+    opened.take(KEY_FILE_MAX).read_to_string(&mut key).with_context(named)?;
+    if key.trim().is_empty() {
+        bail!("{}: the file is empty", named());
     }
-    Ok(headers)
+    Ok(key)
+}
+
+// === impl KeySource ===
+
+impl KeySource {
+    /// The headers with the API key, if there is one.
+    pub(super) fn headers(&self) -> Result<HeaderMap> {
+        let (key, source) = match &self.key_file {
+            Some(file) => (Some(read_key(file)?), file.display().to_string()),
+            None => (std::env::var(KEY_VARIABLE).ok(), KEY_VARIABLE.to_owned()),
+        };
+        let mut headers = HeaderMap::new();
+        if let Some(key) = key.filter(|key| !key.is_empty()) {
+            let value = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
+            let mut value = value.map_err(|_| anyhow!("{source} has no API key"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(headers)
+    }
 }
 
 /// The address of a server.
@@ -58,7 +93,12 @@ impl Remote {
         let is_other_server = status == StatusCode::NOT_FOUND
             && !(code.ends_with("_not_found") || code.ends_with("_disabled"));
         let hint = format!("is it {expected}? set another address with --url");
+        let needs_key = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         match error.and_then(|error| error["message"].as_str()) {
+            Some(said) if needs_key => format!(
+                "{said} ({asked} answered {status}): name a key in the variable {KEY_VARIABLE} or \
+                 with --key-file FILE"
+            ),
             Some(said) if is_other_server => format!("{said} ({asked} answered {status}): {hint}"),
             Some(said) => format!("{said} ({asked} answered {status})"),
             None => format!("{asked} answered {status}: {hint}"),
@@ -79,6 +119,19 @@ mod tests {
         assert_eq!(Remote::read("http://v1").unwrap().at("/x"), "http://v1/x");
         let error = Remote::read("h:1").unwrap_err().to_string();
         assert!(error.starts_with("--url: "), "{error}");
+    }
+
+    #[test]
+    fn m03_a_missing_key_is_told_where_to_put_it() {
+        let remote = Remote::read("http://h:1").unwrap();
+        let said = |status: StatusCode| {
+            let body = "{\"error\":{\"message\":\"No.\",\"code\":\"x\"}}".into();
+            remote.refusal(&ClientResponse { status, headers: HeaderMap::new(), body }, "/", "x")
+        };
+        let hint = "name a key in the variable TIDEGATE_API_KEY or with --key-file FILE";
+        assert!(said(StatusCode::UNAUTHORIZED).ends_with(hint));
+        assert!(said(StatusCode::FORBIDDEN).ends_with(hint));
+        assert!(!said(StatusCode::NOT_FOUND).contains("TIDEGATE_API_KEY"));
     }
 
     #[test]

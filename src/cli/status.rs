@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::plain;
-use super::remote::{self, Remote};
+use super::remote::{KeySource, Remote};
 
 /// The server that error messages suggest where a response makes no sense.
 const EXPECTED: &str = "Tidegate";
@@ -23,8 +23,8 @@ const UNREACHABLE: u8 = 3;
 /// Show whether all is well, and if not, what is wrong and what to do.
 ///
 /// The exit code is 0 if all is well, 1 if there are warnings, 2 if requests fail or wait in vain,
-/// and 3 if the gateway cannot be reached. The key in TIDEGATE_API_KEY must be an admin key, where
-/// the status pages need one.
+/// and 3 if the gateway cannot be reached or refuses the key. Where the status pages need a key, the
+/// variable TIDEGATE_API_KEY or the file of --key-file has an admin key. Notes do not count.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate status
@@ -36,6 +36,8 @@ pub(super) struct Status {
     /// The address of the gateway's status pages.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8430")]
     url: String,
+    #[command(flatten)]
+    key: KeySource,
     /// Print the whole state as JSON.
     #[arg(long)]
     json: bool,
@@ -87,7 +89,7 @@ impl Status {
     fn read(&self) -> Result<(Value, Diagnosis)> {
         let remote = Remote::read(&self.url)?;
         let response =
-            client::ask(&remote.base, ("GET", "/status"), remote::credentials()?, Vec::new())
+            client::ask(&remote.base, ("GET", "/status"), self.key.headers()?, Vec::new())
                 .with_context(|| format!("is {EXPECTED} running at {}? set --url", self.url))?;
         if !response.status.is_success() {
             anyhow::bail!("{}", remote.refusal(&response, "/status", EXPECTED));

@@ -23,7 +23,7 @@ use serde_json::Value;
 use self::frame::Painter;
 use self::view_state::{Change, ViewState};
 use super::plain;
-use super::remote::{self, Remote};
+use super::remote::{KeySource, Remote};
 
 /// The server that error messages suggest where a response makes no sense.
 const EXPECTED: &str = "a gateway";
@@ -37,7 +37,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 /// Watch a running gateway: the queue, the bands, the backends and the flows.
 ///
 /// It shows what `GET /status` says, once a second, also of a gateway on another machine. Where the
-/// pages need a key, the variable TIDEGATE_API_KEY has it.
+/// pages need a key, the variable TIDEGATE_API_KEY or the file of --key-file has it.
 #[derive(Args, Debug)]
 #[command(after_help = "Keys:
   s sort   r reverse   / filter   p or space pause   up, down scroll   q quit
@@ -51,6 +51,8 @@ pub(super) struct Top {
     /// The address of the gateway's status pages.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8430")]
     url: String,
+    #[command(flatten)]
+    key: KeySource,
     /// The seconds between two readings.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
@@ -83,7 +85,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 impl Top {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<()> {
         let remote = Remote::read(&self.url)?;
-        let credentials = remote::credentials()?;
+        let credentials = self.key.headers()?;
         if self.once {
             return self.print(&remote, &credentials, out);
         }

@@ -9,7 +9,7 @@ use gateway::client::{self, ClientResponse};
 use serde::Deserialize;
 
 use super::plain;
-use super::remote::{self, Remote};
+use super::remote::{KeySource, Remote};
 
 /// The server that error messages suggest where a response makes no sense.
 const EXPECTED: &str = "a gateway with [usage]";
@@ -27,6 +27,8 @@ pub(super) struct Usage {
     /// The address of the gateway.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8430")]
     url: String,
+    #[command(flatten)]
+    key: KeySource,
     /// Only this tenant.
     #[arg(long)]
     tenant: Option<String>,
@@ -92,7 +94,7 @@ impl Usage {
     fn page(&self, remote: &Remote, after: Option<&str>) -> Result<ClientResponse> {
         let path = self.path(after);
         let response =
-            client::ask(&remote.base, ("GET", &path), remote::credentials()?, Vec::new())
+            client::ask(&remote.base, ("GET", &path), self.key.headers()?, Vec::new())
                 .with_context(|| format!("is {EXPECTED} running at {}? set --url", self.url))?;
         if !response.status.is_success() {
             bail!("{}", remote.refusal(&response, "/usage", EXPECTED));

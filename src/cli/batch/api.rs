@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::batch_info::BatchInfo;
 use super::upload_form::{self, OnProgress};
-use crate::cli::remote::{self, Remote};
+use crate::cli::remote::Remote;
 
 /// The largest response that is not a file.
 const RESPONSE_MAX: usize = 64 << 20;
@@ -56,11 +56,10 @@ pub(super) struct NewBatch<'a> {
 // === impl Api ===
 
 impl Api {
-    pub(super) fn new(url: &str, headers: &[String]) -> Result<Self> {
+    pub(super) fn new(url: &str, mut headers: HeaderMap, given: &[String]) -> Result<Self> {
         let remote = Remote::read(url)?;
         let given: HeaderMap =
-            headers.iter().map(|header| read_header(header)).collect::<Result<_>>()?;
-        let mut headers = remote::credentials()?;
+            given.iter().map(|header| read_header(header)).collect::<Result<_>>()?;
         headers.extend(given);
         let flag = if url == super::URL { String::new() } else { format!(" --url {url}") };
         Ok(Self { remote, client: Client::default(), headers, flag })

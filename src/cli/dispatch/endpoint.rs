@@ -6,7 +6,7 @@ use gateway::client;
 use serde::de::DeserializeOwned;
 
 use crate::cli::plain;
-use crate::cli::remote::{self, Remote};
+use crate::cli::remote::{KeySource, Remote};
 
 /// The server that error messages suggest where a response makes no sense.
 const EXPECTED: &str = "a dispatcher, or a gateway with a Batch API";
@@ -16,6 +16,8 @@ pub(super) struct Endpoint {
     /// The address of the dispatcher's status pages; those of a gateway are beside its API.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8081")]
     url: String,
+    #[command(flatten)]
+    key: KeySource,
 }
 
 // === impl Endpoint ===
@@ -23,7 +25,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     pub(super) fn call(&self, method: &str, path: &str, body: Vec<u8>) -> Result<String> {
         let remote = Remote::read(&self.url)?;
-        let response = client::ask(&remote.base, (method, path), remote::credentials()?, body)
+        let response = client::ask(&remote.base, (method, path), self.key.headers()?, body)
             .with_context(|| format!("is {EXPECTED} running at {}? set --url", self.url))?;
         if !response.status.is_success() {
             bail!("{}", remote.refusal(&response, path, EXPECTED));

@@ -97,9 +97,14 @@ fn queue(status: &Value) -> [String; 2] {
         Some(binding) => format!(", bound by {binding}"),
         None => String::new(),
     };
+    let is_one = |value: &Value| value.as_f64() == Some(1.0);
+    let waits = if is_one(&queue["depth"]) { "waits" } else { "wait" };
+    let requests = if is_one(&queue["in_flight"]) { "request" } else { "requests" };
+    // Fresh requests go before late ones.
+    let least = if queue["drain_is_least"] == true { "at least " } else { "" };
     [
         format!(
-            "queue     {} of {} wait, {} late, oldest {}; {}/s arrive, {}/s end; empty in {}",
+            "queue     {} of {} {waits}, {} late, oldest {}; {}/s arrive, {}/s end; empty in {least}{}",
             count(&queue["depth"]),
             count(&queue["capacity"]),
             count(&queue["late"]),
@@ -109,7 +114,7 @@ fn queue(status: &Value) -> [String; 2] {
             time(&queue["drains_in_seconds"]),
         ),
         format!(
-            "backends  {} requests in flight; stock {} of {} {} ({}){binding}",
+            "backends  {} {requests} in flight; stock {} of {} {} ({}){binding}",
             count(&queue["in_flight"]),
             count(&stock["now"]),
             count(&stock["watermark"]),
@@ -165,7 +170,7 @@ fn backend_table(backends: &[&Value]) -> Vec<String> {
         let why = why.into_iter().find_map(|why| why.as_str()).unwrap_or_default();
         [
             text(&backend["id"]).to_owned(),
-            text(&backend["state"]).to_owned(),
+            state_word(text(&backend["state"])),
             count(&backend["in_flight"]),
             count(&backend["watermark"]),
             millis(&backend["first_byte_ms"]),
@@ -176,6 +181,11 @@ fn backend_table(backends: &[&Value]) -> Vec<String> {
         ]
     };
     table::lines(columns, &backends.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The word for people: findings call a backend down that `/backends` calls unready.
+fn state_word(state: &str) -> String {
+    if state == "unready" { "down".to_owned() } else { state.replace('_', " ") }
 }
 
 fn flow_lines(state: &ViewState, room: usize) -> Vec<(String, Style)> {
@@ -255,6 +265,7 @@ fn style(level: &Value) -> Style {
     match level.as_str() {
         Some("ok") => GREEN,
         Some("trouble") => RED,
+        Some("note") => FAINT,
         Some(_) => YELLOW,
         None => 0,
     }
@@ -317,6 +328,30 @@ mod tests {
         assert_eq!(lost, "no status, trying again: connection refused");
         let painted = lines(&state, (80, 24), Painter { colours: true });
         assert!(painted[1].starts_with("\x1b[31m") && painted[2].starts_with("\x1b[32m"));
+    }
+
+    #[test]
+    fn m03_one_is_singular_a_backend_is_down_and_a_least_time_is_called_so() {
+        let status = |in_flight: u32, is_least: bool| {
+            json!({
+                "queue": {
+                    "depth": 1, "capacity": 9, "in_flight": in_flight, "late": 1,
+                    "drains_in_seconds": 4.3, "drain_is_least": is_least,
+                },
+                "stock": {"now": -0.0, "watermark": -0.0, "unit": "requests", "mode": "auto"},
+                "backends": [{"id": "gpu-a", "state": "unready"}, {"id": "b", "state": "on_trial"}],
+            })
+        };
+        let frame =
+            |status: Value| lines(&state(status), (100, 30), Painter { colours: false }).join("\n");
+        let one = frame(status(1, true));
+        assert!(one.contains("1 of 9 waits") && one.contains("1 request in flight"), "{one}");
+        assert!(one.contains("stock 0 of 0 requests"), "{one}");
+        assert!(one.contains("empty in at least 4.3 s"), "{one}");
+        assert!(one.contains("gpu-a    down") && !one.contains("unready"), "{one}");
+        assert!(one.contains("on trial"), "{one}");
+        let two = frame(status(2, false));
+        assert!(two.contains("2 requests in flight") && two.contains("empty in 4.3 s"), "{two}");
     }
 
     #[test]

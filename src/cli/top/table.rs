@@ -40,14 +40,20 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     cut
 }
 
+/// A number without the sign of a zero.
+fn unsigned(number: String) -> String {
+    let is_zero = !number.contains(|letter: char| ('1'..='9').contains(&letter));
+    if is_zero { number.trim_start_matches('-').to_owned() } else { number }
+}
+
 /// A whole number; a dash where there is none.
 pub(super) fn count(value: &Value) -> String {
-    value.as_f64().map_or_else(|| "-".into(), |number| format!("{number:.0}"))
+    value.as_f64().map_or_else(|| "-".into(), |number| unsigned(format!("{number:.0}")))
 }
 
 /// A number with one digit after the point.
 pub(super) fn decimal(value: &Value) -> String {
-    value.as_f64().map_or_else(|| "-".into(), |number| format!("{number:.1}"))
+    value.as_f64().map_or_else(|| "-".into(), |number| unsigned(format!("{number:.1}")))
 }
 
 /// A time in seconds.
@@ -68,7 +74,9 @@ pub(super) fn millis(value: &Value) -> String {
 
 /// A share in per cent.
 pub(super) fn percent(value: &Value) -> String {
-    value.as_f64().map_or_else(|| "-".into(), |share| format!("{:.0} %", share * 100.0))
+    value
+        .as_f64()
+        .map_or_else(|| "-".into(), |share| unsigned(format!("{:.0}", share * 100.0)) + " %")
 }
 
 #[cfg(test)]
@@ -88,6 +96,10 @@ mod tests {
         assert_eq!(
             [time(&json!(0.25)), time(&json!(75)), time(&json!(600))],
             ["0.2 s", "75 s", "10 min"]
+        );
+        assert_eq!(
+            [count(&json!(-0.0)), decimal(&json!(-0.01)), percent(&json!(-0.0))],
+            ["0", "0.0", "0 %"]
         );
         assert_eq!(
             [time(&json!(null)), millis(&json!(1500)), percent(&json!(0.5))],
