@@ -34,6 +34,7 @@ mod objectives;
 mod ollama_errors;
 mod outage_states;
 mod outages;
+mod page_proofs;
 mod passthrough;
 mod paths;
 mod queue_limits;

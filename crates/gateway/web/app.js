@@ -6,11 +6,15 @@ import * as tables from "./tables.js";
 const { Table, span, write } = tables;
 const at = (id) => document.getElementById(id);
 const HOUR = 3600;
+// The gateway sends an event each second. Without one for so long, the page shows the past.
+const SILENT_MS = 5000;
+// A header has no other characters, and neither has a key.
+const KEY = /^[\x21-\x7e]+$/;
 const BANDS = ["critical", "high", "normal", "best_effort"];
 
 // The page may be below a path prefix, so every URL is relative to its own.
 const base = new URL(".", location.href);
-const view = { paused: false, latest: null, points: [], range: 300, token: sessionStorage.token };
+const view = { paused: false, latest: null, points: [], range: 300, token: stored() };
 
 const bandSeries = (prefix, stacked) => [...BANDS].reverse().map((band, number) => ({
   name: `${prefix}_${band}`, label: band.replace("_", " "), colour: `--band-${number}`, stacked,
@@ -39,6 +43,12 @@ const shown = {
   batches: new Table(at("batches"), tables.BATCHES, "Batch work"),
 };
 
+/** The key of this tab, if it is one. */
+function stored() {
+  const key = sessionStorage.token;
+  return key && KEY.test(key) ? key : undefined;
+}
+
 /** A request to the gateway, with the key if there is one. */
 function ask(path, options = {}) {
   const headers = view.token ? { Authorization: `Bearer ${view.token}` } : {};
@@ -49,26 +59,47 @@ function ask(path, options = {}) {
 async function follow() {
   let pause = 500;
   for (;;) {
+    const watch = watchdog();
     try {
-      const response = await ask("status/stream");
+      const response = await ask("status/stream", { signal: watch.signal });
       if (response.status === 401 || response.status === 403) {
+        watch.stop();
         await login(response);
         continue;
       }
-      if (!response.ok) throw new Error(`status ${response.status}`);
-      await remember();
+      if (!response.ok) throw new Error(await refusal(response));
+      await remember(watch.signal);
       for await (const state of events(response.body)) {
+        watch.reset();
         pause = 500;
         live(true, "live");
         take(state);
       }
       throw new Error("the stream ended");
     } catch (error) {
-      live(false, `no connection, trying again (${error.message})`);
+      const why = watch.signal.aborted ? `no event for ${SILENT_MS / 1e3} s` : error.message;
+      live(false, `no connection, trying again (${why})`);
       await new Promise((done) => setTimeout(done, pause));
       pause = Math.min(pause * 2, 5000);
+    } finally {
+      watch.stop();
     }
   }
+}
+
+/** Gives a connection up on which nothing comes: a hung gateway or proxy does not close it. */
+function watchdog() {
+  const cut = new AbortController();
+  let timer;
+  const stop = () => clearTimeout(timer);
+  const reset = () => { stop(); timer = setTimeout(() => cut.abort(), SILENT_MS); };
+  reset();
+  return { signal: cut.signal, reset, stop };
+}
+
+async function refusal(response) {
+  const said = await response.json().catch(() => null);
+  return said?.error?.message ?? `status ${response.status}`;
 }
 
 /** The events of a stream, as objects. */
@@ -88,8 +119,8 @@ async function* events(body) {
 }
 
 /** Takes over the hour that the gateway remembers. */
-async function remember() {
-  const response = await ask("status/history");
+async function remember(signal) {
+  const response = await ask("status/history", { signal });
   if (response.ok) view.points = (await response.json()).samples;
 }
 
@@ -99,8 +130,13 @@ async function login(response) {
   const entered = new Promise((done) => {
     at("login").onsubmit = (event) => {
       event.preventDefault();
-      view.token = at("token").value.trim();
-      sessionStorage.token = view.token;
+      const key = at("token").value.trim();
+      if (!KEY.test(key)) {
+        write(at("refused"), "This is no key: a key has only ASCII letters, digits and signs.");
+        return;
+      }
+      view.token = key;
+      sessionStorage.token = key;
       done();
     };
   });
@@ -179,13 +215,21 @@ function showFindings(findings) {
   }));
 }
 
+/** The time until the queue is empty, and what it depends on. */
+function emptyIn(queue) {
+  const secs = queue.drains_in_seconds;
+  if (secs == null) return ["Empty in", "–", queue.depth ? "not known yet" : ""];
+  if (queue.drain_is_least) return ["Empty in", `≥ ${span(secs)}`, "late ones go last"];
+  return ["Empty in", span(secs), queue.depth ? "if none arrives" : ""];
+}
+
 function showFigures(state) {
   const { queue } = state;
   const refused = state.refusals.reduce((sum, one) => sum + one.last_minute, 0);
   const figures = [
     ["Waiting", short(queue.depth), `of ${short(queue.capacity)}`],
     ["Oldest wait", span(queue.oldest_seconds ?? 0), `of ${span(queue.ttl_seconds)}`],
-    ["Empty in", queue.drains_in_seconds == null ? "–" : span(queue.drains_in_seconds), ""],
+    emptyIn(queue),
     ["In flight", short(queue.in_flight), ""],
     ["Arriving", short(queue.arriving_per_second), "a second"],
     ["Starting", short(queue.starting_per_second), "a second"],

@@ -1,6 +1,7 @@
 // Charts on canvas: lines and stacked areas over time, drawn by hand.
 
 const PAD = { left: 40, right: 10, top: 8, bottom: 18 };
+const LEGEND_ROW = 15;
 
 const shade = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -77,21 +78,25 @@ export class Chart {
       for (const one of series) if (!one.stacked) most = Math.max(most, point[one.name] ?? 0);
     }
     most = ceiling(most);
+    const now = points[points.length - 1];
+    const legend = this.layOut(pen, width, now);
+    const above = PAD.top + legend.rows * LEGEND_ROW;
     const x = (t) => PAD.left + ((t - begin) / this.range) * (width - PAD.left - PAD.right);
-    const y = (v) => height - PAD.bottom - (v / most) * (height - PAD.top - PAD.bottom);
+    const y = (v) => height - PAD.bottom - (v / most) * (height - above - PAD.bottom);
     this.axes(pen, { width, height, most, y });
     this.areas(pen, points, stacked, x, y);
     for (const one of series) if (!one.stacked) this.line(pen, points, one, x, y);
-    const now = points[points.length - 1];
     const chosen = this.at == null ? now : nearest(points, x, this.at);
     if (chosen && this.at != null) {
       pen.strokeStyle = shade("--soft");
       pen.beginPath();
-      pen.moveTo(x(chosen.t), PAD.top);
+      pen.moveTo(x(chosen.t), above);
       pen.lineTo(x(chosen.t), height - PAD.bottom);
       pen.stroke();
     }
-    this.legend(pen, chosen, this.at != null, width);
+    this.legend(pen, legend, chosen);
+    // Tests read where the plot begins.
+    Object.assign(canvas.dataset, { legendEnd: legend.rows * LEGEND_ROW, plotTop: above });
   }
 
   axes(pen, { width, height, most, y }) {
@@ -147,27 +152,36 @@ export class Chart {
     pen.setLineDash([]);
   }
 
-  legend(pen, point, exact, width) {
+  /** The places of the legend's entries, in rows above the plot, so that they cover no line. */
+  layOut(pen, width, now) {
+    pen.font = "11px system-ui, sans-serif";
+    // With room for a longer value: an entry must not move when its value changes.
+    const widths = this.series.map((one) =>
+      pen.measureText(`${one.label} ${short(now?.[one.name])}`).width + 34);
+    const room = width - PAD.right;
+    const places = [];
+    let [left, row] = [PAD.left, 0];
+    for (const wide of widths) {
+      if (left > PAD.left && left + wide > room) [left, row] = [PAD.left, row + 1];
+      places.push({ left, top: row * LEGEND_ROW });
+      left += wide;
+    }
+    return { places, rows: row + 1 };
+  }
+
+  legend(pen, { places }, point) {
+    const exact = this.at != null;
     const texts = this.series.map((one) => `${one.label} ${short(point?.[one.name])}`);
     const time = exact && point ? `${new Date(point.t * 1e3).toLocaleTimeString()}: ` : "";
     this.canvas.setAttribute("aria-label", time + texts.join(", "));
     pen.font = "11px system-ui, sans-serif";
-    const widths = texts.map((text) => pen.measureText(text).width + 22);
-    const room = width - PAD.right;
-    let left = Math.max(PAD.left + 4, room - widths.reduce((a, b) => a + b, 0));
-    let top = PAD.top;
     pen.textAlign = "left";
     texts.forEach((text, at) => {
-      if (left + widths[at] > room + 8) [left, top] = [PAD.left + 4, top + 15];
-      pen.fillStyle = shade("--card");
-      pen.globalAlpha = 0.85;
-      pen.fillRect(left - 2, top - 4, widths[at], 16);
-      pen.globalAlpha = 1;
+      const { left, top } = places[at];
       pen.fillStyle = shade(this.series[at].colour);
-      pen.fillRect(left, top, 9, 9);
+      pen.fillRect(left, top + 1, 9, 9);
       pen.fillStyle = shade("--ink");
-      pen.fillText(text, left + 13, top + 8);
-      left += widths[at];
+      pen.fillText(text, left + 13, top + 9);
     });
   }
 }

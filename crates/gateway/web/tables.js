@@ -83,7 +83,8 @@ const LEVELS = { ready: "ok", starting: "warning", full: "warning", on_trial: "w
 export function state(cell, word, level) {
   cell.classList.add("state");
   cell.dataset.level = level ?? LEVELS[word] ?? "warning";
-  return word.replace("_", " ");
+  // Findings call a backend down that `/backends` calls unready.
+  return word === "unready" ? "down" : word.replace("_", " ");
 }
 
 const number = (title, show, more = {}) => ({ title, kind: "number", show, ...more });
@@ -158,7 +159,8 @@ export const REFUSALS = [
 export const GATES = [
   { title: "Gate", kind: "name", show: (one) => one.name },
   { title: "State", show: (one, cell) =>
-    state(cell, one.open ? "open" : "closed", one.open ? "ok" : "warning") },
+    state(cell, one.open ? "open" : one.spent ? "spent" : "closed",
+      one.open || one.spent ? "ok" : "warning") },
   number("Free", (one) => (one.value == null ? "–"
     : { text: percent(one.value), fill: one.value, mark: one.threshold })),
   number("Budget left", (one) => short(one.left)),
