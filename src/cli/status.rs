@@ -23,8 +23,8 @@ const UNREACHABLE: u8 = 3;
 /// Show whether all is well, and if not, what is wrong and what to do.
 ///
 /// The exit code is 0 if all is well, 1 if there are warnings, 2 if requests fail or wait in vain,
-/// and 3 if the gateway cannot be reached or refuses the key. Where the status pages need a key, the
-/// variable TIDEGATE_API_KEY or the file of --key-file has an admin key. Notes do not count.
+/// and 3 if the gateway cannot be reached or refuses the key. Notes do not count. Where the status
+/// pages need a key, the variable TIDEGATE_API_KEY or the file of --key-file has an admin key.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   tidegate status

@@ -13,11 +13,12 @@ use crate::support::{Backend, Call, Gateway, HttpRequest, Nowhere, chat};
 const TEAMS: &str = "flow_by = [\"header:x-team\"]\n";
 
 /// All tables and charts are drawn in each of sixty frames; the longest one in milliseconds.
-const LONGEST_FRAME: &str = "new Promise((done) => { let longest = 0, last = performance.now(), left = 60; \
-     const step = (now) => { longest = Math.max(longest, now - last); last = now; \
-     document.querySelector('#filter').dispatchEvent(new Event('input')); \
-     if (left -= 1) requestAnimationFrame(step); else done(longest); }; \
-     requestAnimationFrame(step); })";
+const LONGEST_FRAME: &str = "\
+    new Promise((done) => { let longest = 0, last = performance.now(), left = 60; \
+    const step = (now) => { longest = Math.max(longest, now - last); last = now; \
+    document.querySelector('#filter').dispatchEvent(new Event('input')); \
+    if (left -= 1) requestAnimationFrame(step); else done(longest); }; \
+    requestAnimationFrame(step); })";
 
 #[test]
 fn m03_a_gateway_that_hangs_is_not_called_live() {

@@ -104,7 +104,8 @@ fn queue(status: &Value) -> [String; 2] {
     let least = if queue["drain_is_least"] == true { "at least " } else { "" };
     [
         format!(
-            "queue     {} of {} {waits}, {} late, oldest {}; {}/s arrive, {}/s end; empty in {least}{}",
+            "queue     {} of {} {waits}, {} late, oldest {}; {}/s arrive, {}/s end; empty in \
+             {least}{}",
             count(&queue["depth"]),
             count(&queue["capacity"]),
             count(&queue["late"]),

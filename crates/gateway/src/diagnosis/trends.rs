@@ -167,8 +167,8 @@ impl Trends {
         known.then(|| round(f64::from(sample.depth) * secs / left as f64))
     }
 
-    /// Adds the lowest fair shares of the last minute, and which flow was found to flood. A flow that rests leaves the others its
-    /// share for a moment, which changes nothing about a flood.
+    /// Adds the lowest fair shares of the last minute, and which flow was found to flood. A flow
+    /// that rests leaves the others its share for a moment, which changes nothing about a flood.
     fn remember_shares(&mut self, flows: &mut [FlowState], now: Time) {
         self.fair_shares.retain(|_, (_, seen)| now.since(*seen) <= MINUTE);
         for flow in flows.iter_mut().filter(|flow| flow.fair_share > 0.0) {

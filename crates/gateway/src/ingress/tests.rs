@@ -5,6 +5,7 @@ mod bodies;
 mod flows;
 mod forwarded_headers;
 mod fuzz;
+mod header_reference;
 mod json_scanner;
 mod malformed;
 mod measure;

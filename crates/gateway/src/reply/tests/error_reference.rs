@@ -106,10 +106,11 @@ fn when(fault: &Fault) -> &'static str {
         }
         ShuttingDown => "the gateway is shutting down",
         Overloaded => {
-            "one of three reasons. (1) There are more connections than \
+            "one of four reasons. (1) There are more connections than \
                 `server.connections_max`. (2) More than 256 [reads](GATEWAY.md#reads-and-options) \
                 run at once. (3) The request bodies together exceed \
-                `server.bodies_limit`"
+                `server.bodies_limit`. (4) `/status/stream`: 64 viewers are there, or 16 of this \
+                address"
         }
         DeadlineExceeded => {
             "the time of `X-Request-Timeout-Ms` or `X-Deadline-Ms` has passed; or the request \
