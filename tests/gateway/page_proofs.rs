@@ -40,12 +40,13 @@ fn m03_a_gateway_that_hangs_is_not_called_live() {
 #[test]
 fn m03_names_with_markup_are_shown_as_text() {
     let markup = "<img src=x onerror=\"window.harmed=1\">";
-    let backend = Backend::held().lists(&["m", "<b onclick=alert(1)>m</b>"]);
+    let backend = Backend::held();
     let text = config(
         &format!("{ONE}[queue]\n{TEAMS}"),
         &[("one", backend.address()), ("<i>two</i>", Nowhere::reserve().address())],
     );
-    let gateway = Gateway::launch(&text);
+    let models = "[\"m\", \"<b onclick=alert(1)>m</b>\"]";
+    let gateway = Gateway::launch(&text.replace("[\"m\"]", models));
     gateway.await_ready(1);
     let running = gateway.send(&chat("m").header("x-team", markup));
     backend.await_running(1);

@@ -172,6 +172,8 @@ fn explains(cause: &StatusFinding, reason: &str) -> bool {
         }
         "backend_failing" | "backend_hung" => reason == "backend_error",
         "watermark_too_low" => waits.contains(&reason),
+        "requests_will_expire" => ["queue_timeout", "wait_too_long"].contains(&reason),
+        "queue_nearly_full" => ["queue_full", "too_many_flows", "preempted"].contains(&reason),
         "flow_floods" => ["flow_full", "queue_full", "preempted"].contains(&reason),
         "model_without_backend" => ["queue_timeout", "no_backend"].contains(&reason),
         "disk_full" | "store_failing" => ["storage_full", "store_unavailable"].contains(&reason),

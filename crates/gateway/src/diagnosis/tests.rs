@@ -400,6 +400,9 @@ fn m03_refusals_that_another_finding_explains_point_to_it() {
     assert_eq!(advice(dead), "See no_backend_ready: it explains these refusals.");
     let engine = EngineState { running: 1, running_max: Some(8), ..EngineState::default() };
     assert_eq!(advice(fixed(1.0, engine)), "See watermark_too_low: it explains these refusals.");
+    let mut long = well();
+    (long.queue.depth, long.queue.drains_in_seconds) = (100, Some(60.0));
+    assert_eq!(advice(long), "See requests_will_expire: it explains these refusals.");
     let other = with_second(lost("unready", "connection refused"));
     assert!(advice(other).contains("Add a backend"), "another backend serves the model");
 }

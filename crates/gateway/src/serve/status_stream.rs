@@ -87,10 +87,12 @@ mod tests {
             }
         };
         let reading = async {
-            while reads {
-                let _ = poll_fn(|context| handed.poll_frame(context)).await;
+            loop {
+                match reads {
+                    true => _ = poll_fn(|context| handed.poll_frame(context)).await,
+                    false => std::future::pending::<()>().await,
+                }
             }
-            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = send(Arc::clone(&state), frames, viewer) => true,
