@@ -109,7 +109,7 @@ const GATEWAY: &[Room] = &[
         ],
     ),
     ("usage", &["calendar", "clock", "task"]),
-    ("tenants", &["calendar", "config", "usage"]),
+    ("tenants", &["calendar", "config", "upstream", "usage"]),
     ("reply", &[]),
     ("body_memory", &["reply"]),
     ("output_history", &[]),

@@ -16,6 +16,7 @@ use self::quota::{QuotaUse, Until};
 use self::token_bucket::TokenBucket;
 use crate::calendar::DAY_SECS;
 use crate::config::settings::tenants::{OnQuota, Quotas, Tenant};
+use crate::upstream::RetryBudget;
 use crate::usage::PeriodTokens;
 
 /// The most tenants that are remembered when the configuration does not name them any more.
@@ -32,14 +33,16 @@ pub(crate) struct TenantLimits {
 /// What a tenant has used.
 #[derive(Debug, Default)]
 pub(crate) struct TenantUse {
-    buckets: Mutex<Buckets>,
-    quota: Mutex<QuotaUse>,
+    /// Behind one lock: a request that passes all limits is counted in the same step.
+    amounts: Mutex<Amounts>,
+    retries: RetryBudget,
 }
 
 #[derive(Debug, Default)]
-struct Buckets {
+struct Amounts {
     requests: TokenBucket,
     tokens: TokenBucket,
+    quota: QuotaUse,
 }
 
 /// A limit that is used up.
@@ -106,7 +109,7 @@ impl TenantLimits {
         let mut by_name = BTreeMap::clone(&self.by_name.load());
         for (name, PeriodTokens { day, month }) in used.iter().take(KEPT_MAX) {
             let tenant = by_name.entry(name.clone()).or_default();
-            tenant.quota().restore(*day, *month, secs / DAY_SECS);
+            tenant.amounts().quota.restore(*day, *month, secs / DAY_SECS);
         }
         self.by_name.store(Arc::new(by_name));
     }
@@ -114,15 +117,15 @@ impl TenantLimits {
     /// Counts a request before its body is read, unless a limit is used up already.
     pub(crate) fn arrive(&self, tenant: &Tenant, now: Now) -> Result<(), UsedUp> {
         let Some(used) = self.used(tenant) else { return Ok(()) };
-        used.is_demoted(tenant, now.secs)?;
-        let mut buckets = used.buckets();
-        buckets.has_tokens(tenant, now.core)?;
+        let mut amounts = used.amounts();
+        amounts.is_demoted(tenant, now.secs)?;
+        amounts.has_tokens(tenant, now.core)?;
         let Some(limit) = tenant.requests_per_minute else { return Ok(()) };
-        let wait = buckets.requests.wait(limit, now.core);
+        let wait = amounts.requests.wait(limit, now.core);
         if wait > Span::ZERO {
             return Err(UsedUp::Requests(wait));
         }
-        buckets.requests.take(limit, 1);
+        amounts.requests.take(limit, 1);
         Ok(())
     }
 
@@ -135,42 +138,62 @@ impl TenantLimits {
         now: Now,
     ) -> Result<Charge, UsedUp> {
         let Some(used) = self.used(tenant) else { return Ok(Charge::default()) };
-        let has_quota = tenant.quotas != Quotas::default();
-        let demoted = used.is_demoted(tenant, now.secs)?;
+        let in_quota = (tenant.quotas != Quotas::default()).then_some(tokens);
         let day = now.secs / DAY_SECS;
+        let mut amounts = used.amounts();
+        let demoted = amounts.is_demoted(tenant, now.secs)?;
         let in_minute = match tenant.tokens_per_minute.filter(|_| !is_batch) {
-            Some(limit) => Some((used.take_tokens(tenant, tokens, now.core)?, limit)),
+            Some(limit) => Some((amounts.take_tokens(tenant, tokens, now.core)?, limit)),
             None => None,
         };
-        let in_quota = has_quota.then_some(tokens);
-        used.quota().reserve(in_quota.unwrap_or(0), day);
+        amounts.quota.reserve(in_quota.unwrap_or(0), day);
+        drop(amounts);
         Ok(Charge { hold: Some(Hold { used, in_minute, in_quota, sent: 0, day }), demoted })
     }
 
     /// Which quota of a tenant is used up (`day` or `month`), and the time until the next period.
     pub(crate) fn used_up(&self, tenant: &Tenant, secs: u64) -> Option<(&'static str, Span)> {
         let used = self.used(tenant)?;
+        let mut amounts = used.amounts();
         let today = secs / DAY_SECS;
         // Requests that run may give back what they hold.
-        let Until::Day(day) = used.quota().used_up(tenant.quotas, today)? else { return None };
-        let period = if used.quota().is_month_over(tenant.quotas) { "month" } else { "day" };
+        let Until::Day(day) = amounts.quota.used_up(tenant.quotas, today)? else { return None };
+        let period = if amounts.quota.is_month_over(tenant.quotas) { "month" } else { "day" };
         Some((period, Span::from_secs((day * DAY_SECS).saturating_sub(secs))))
+    }
+
+    /// What a tenant has used, also if it has no limits.
+    pub(crate) fn of(&self, name: &str) -> Option<Arc<TenantUse>> {
+        self.by_name.load().get(name).cloned()
     }
 
     /// What a tenant has used, if it has limits.
     fn used(&self, tenant: &Tenant) -> Option<Arc<TenantUse>> {
         let has_rate = tenant.requests_per_minute.is_some() || tenant.tokens_per_minute.is_some();
         let has_limits = has_rate || tenant.quotas != Quotas::default();
-        has_limits.then(|| self.by_name.load().get(&tenant.name).cloned()).flatten()
+        has_limits.then(|| self.of(&tenant.name)).flatten()
     }
 }
 
 // === impl TenantUse ===
 
 impl TenantUse {
+    /// The budget of the tenant's repeated attempts.
+    pub(crate) fn retries(&self) -> &RetryBudget {
+        &self.retries
+    }
+
+    fn amounts(&self) -> MutexGuard<'_, Amounts> {
+        self.amounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Amounts ===
+
+impl Amounts {
     /// Whether a quota is used up and the request may wait. If it may not, it is refused.
-    fn is_demoted(&self, tenant: &Tenant, secs: u64) -> Result<bool, UsedUp> {
-        let Some(until) = self.quota().used_up(tenant.quotas, secs / DAY_SECS) else {
+    fn is_demoted(&mut self, tenant: &Tenant, secs: u64) -> Result<bool, UsedUp> {
+        let Some(until) = self.quota.used_up(tenant.quotas, secs / DAY_SECS) else {
             return Ok(false);
         };
         match tenant.on_quota {
@@ -183,28 +206,15 @@ impl TenantUse {
     }
 
     /// Takes the tokens of a request from the bucket of the minute.
-    fn take_tokens(&self, tenant: &Tenant, tokens: u64, now: Time) -> Result<u64, UsedUp> {
-        let mut buckets = self.buckets();
-        buckets.has_tokens(tenant, now)?;
+    fn take_tokens(&mut self, tenant: &Tenant, tokens: u64, now: Time) -> Result<u64, UsedUp> {
+        self.has_tokens(tenant, now)?;
         let per_minute = tenant.tokens_per_minute.unwrap_or(u64::MAX);
         // What a client claims to need must not block its tenant for longer than a minute.
         let tokens = tokens.min(per_minute);
-        buckets.tokens.take(per_minute, tokens);
+        self.tokens.take(per_minute, tokens);
         Ok(tokens)
     }
 
-    fn quota(&self) -> MutexGuard<'_, QuotaUse> {
-        self.quota.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn buckets(&self) -> MutexGuard<'_, Buckets> {
-        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl Buckets ===
-
-impl Buckets {
     /// Refuses a request while the tokens of the minute are used up.
     fn has_tokens(&mut self, tenant: &Tenant, now: Time) -> Result<(), UsedUp> {
         let wait = tenant.tokens_per_minute.map(|limit| self.tokens.wait(limit, now));
@@ -238,13 +248,13 @@ impl Charge {
 
 impl Hold {
     fn settle(&mut self, tokens: Option<u64>, day: u64) {
+        let mut amounts = self.used.amounts();
         if let Some(reserved) = self.in_quota.take() {
-            self.used.quota().settle(reserved, tokens.unwrap_or(reserved), day);
+            amounts.quota.settle(reserved, tokens.unwrap_or(reserved), day);
         }
         if let (Some((charged, per_minute)), Some(tokens)) = (self.in_minute.take(), tokens) {
-            let mut buckets = self.used.buckets();
-            buckets.tokens.put(per_minute, charged);
-            buckets.tokens.take(per_minute, tokens);
+            amounts.tokens.put(per_minute, charged);
+            amounts.tokens.take(per_minute, tokens);
         }
     }
 }

@@ -69,7 +69,8 @@ impl ProxiedRequest {
     pub(crate) async fn forward(
         mut self: Box<Self>,
     ) -> Result<Response<Box<ResponseBody>>, Refused> {
-        self.retries().deposit(self.request.config.fleet.retry_share);
+        let share = self.request.config.fleet.retry_share;
+        self.with_retries(|budget| budget.deposit(share));
         loop {
             let admitted = match self.admitted().await {
                 Ok(admitted) => admitted,

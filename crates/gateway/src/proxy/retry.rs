@@ -88,7 +88,7 @@ impl ProxiedRequest {
         let Request { state, config, .. } = &*self.request;
         let left = self.strikes < config.fleet.attempts_max;
         if self.may_wait(endpoint, failure.attempt)
-            && (!blamed || (left && self.retries().withdraw()))
+            && (!blamed || (left && self.with_retries(RetryBudget::withdraw)))
         {
             let pause = self.pause(failure.attempt, endpoint);
             self.last_failure = Some(cause);
@@ -103,11 +103,14 @@ impl ProxiedRequest {
         }
     }
 
-    /// The budget of its repeated attempts.
-    pub(super) fn retries(&self) -> &RetryBudget {
-        let intent = &self.request.intent;
-        let tenant = intent.caller.as_ref().map(|caller| caller.tenant.name.as_str());
-        self.request.state.retries.of(tenant.unwrap_or(&intent.flow))
+    /// Uses the budget of its repeated attempts: that of its tenant, or of its flow.
+    pub(super) fn with_retries<T>(&self, act: impl FnOnce(&RetryBudget) -> T) -> T {
+        let Request { state, intent, .. } = &*self.request;
+        let caller = intent.caller.as_ref();
+        match caller.and_then(|caller| state.tenants.of(&caller.tenant.name)) {
+            Some(used) => act(used.retries()),
+            None => act(state.retries.of(&intent.flow)),
+        }
     }
 
     /// Whether time is left, and there is a queue or another backend that takes the request now.

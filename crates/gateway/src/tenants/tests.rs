@@ -151,3 +151,41 @@ fn x05_requests_that_run_hold_their_estimate_of_a_quota() {
     charge(10).unwrap().settle(None, hour(0, 1).secs);
     assert!(charge(1).is_err(), "an unknown response counts with its estimate");
 }
+
+/// One request holds the whole quota, so of all that come at once one may pass.
+#[test]
+fn x05_requests_that_come_at_once_do_not_pass_a_quota_together() {
+    const THREADS: usize = 4;
+    let tenant = Arc::new(Tenant {
+        quotas: Quotas { day: Some(100), month: None },
+        on_quota: OnQuota::Refuse,
+        ..Tenant::clone(&tenant(None, None))
+    });
+    for round in 0..2000 {
+        let limits = limits(&tenant);
+        let start = std::sync::Barrier::new(THREADS);
+        let charge = || {
+            start.wait();
+            limits.charge(&tenant, (100, false), at(round))
+        };
+        let charges: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(charge)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(charges.iter().filter(|charge| charge.is_ok()).count(), 1, "round {round}");
+    }
+}
+
+/// These names had one budget when the budgets were found by a hash of 64 values.
+#[test]
+fn n05_one_tenant_does_not_use_up_the_attempts_of_another() {
+    let named =
+        |name: &str| Arc::new(Tenant { name: name.into(), ..Tenant::clone(&tenant(None, None)) });
+    let limits = TenantLimits::default();
+    let tenants = [named("alpha"), named("team-97")];
+    limits.configure(&tenants);
+    let withdraws = |name: &str| limits.of(name).unwrap().retries().withdraw();
+    assert_eq!((0..1000).filter(|_| withdraws("alpha")).count(), 100);
+    limits.configure(&tenants);
+    assert!(!withdraws("alpha") && withdraws("team-97"), "a reload fills no budget");
+}

@@ -1,6 +1,7 @@
 //! The budgets of repeated attempts: first attempts pay for them, so that retries do not bury a
-//! fleet that is failing. Each tenant has a budget of its own, or each flow without tenants. So the
-//! failing requests of one do not use up the attempts of others.
+//! fleet that is failing. So that the failing requests of one do not use up the attempts of others,
+//! each tenant has a budget of its own. Without tenants, flows have budgets: clients invent their
+//! names, so there is a fixed number of budgets, and flows with equal hashes share one.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -9,12 +10,12 @@ const ONE: i64 = 1000;
 /// The budget at the start and its maximum: enough for a backend that dies with all its requests.
 const RESERVE: i64 = 100 * ONE;
 
-/// Names whose hashes are equal modulo this share a budget.
-const BUDGETS: usize = 64;
+/// Flows whose hashes are equal modulo this share a budget.
+const BUDGETS: usize = 1024;
 
-/// The budgets of all tenants.
+/// The budgets of flows.
 #[derive(Debug)]
-pub(crate) struct RetryBudgets([RetryBudget; BUDGETS]);
+pub(crate) struct RetryBudgets(Box<[RetryBudget]>);
 
 /// The number of attempts that may be repeated.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct RetryBudget {
 // === impl RetryBudgets ===
 
 impl RetryBudgets {
-    /// The budget of a tenant or a flow.
+    /// The budget of a flow.
     pub(crate) fn of(&self, name: &str) -> &RetryBudget {
         let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         let hash = name.bytes().fold(0x811C_9DC5, step);
@@ -58,7 +59,7 @@ impl Default for RetryBudget {
 
 impl Default for RetryBudgets {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| RetryBudget::default()))
+        Self(std::iter::repeat_with(RetryBudget::default).take(BUDGETS).collect())
     }
 }
 
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n05_one_tenant_does_not_use_up_the_attempts_of_another() {
+    fn n05_one_flow_does_not_use_up_the_attempts_of_another() {
         let budgets = RetryBudgets::default();
         let used = std::iter::from_fn(|| budgets.of("alpha").withdraw().then_some(())).count();
         assert_eq!(used, 100);
