@@ -11,6 +11,7 @@ mod connection;
 mod dashboard;
 mod dispatch_pages;
 mod file_download;
+mod foreign_sites;
 mod head_check;
 mod lazy_waker;
 mod local_api;

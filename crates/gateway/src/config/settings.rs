@@ -97,6 +97,8 @@ pub struct Server {
     pub write_timeout: Duration,
     /// How long streams may continue after a shutdown begins.
     pub grace: Duration,
+    /// The origins of websites that may use the API from a browser.
+    pub cors_origins: Vec<String>,
     /// Whether responses state the headroom of their band.
     pub headroom_headers: bool,
     /// Whether responses carry an ORCA load report.

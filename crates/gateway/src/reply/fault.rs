@@ -62,6 +62,8 @@ pub(crate) enum Fault {
     RequestTimeout,
     /// The head has more fields than any request needs.
     TooManyFields,
+    /// The head names no host, or several.
+    HostCount,
     /// The body has a transfer coding besides `chunked`.
     TransferCoding,
     /// The client speaks HTTP without TLS to a port that needs TLS.
@@ -102,7 +104,7 @@ pub(crate) enum Fault {
     UsageAway,
     /// The path is for operators.
     AdminOnly,
-    /// A status page under a host name that may be a trick.
+    /// A request of a foreign website, or under a host name that may be a trick.
     ForeignHost,
     Internal,
 }

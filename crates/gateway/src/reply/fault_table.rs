@@ -40,7 +40,7 @@ impl Fault {
             Self::RequestTimeout => "request_timeout",
             Self::TlsRequired => "tls_required",
             Self::TooManyFields => "too_many_headers",
-            Self::TransferCoding => "invalid_request",
+            Self::TransferCoding | Self::HostCount => "invalid_request",
             Self::BatchDisabled => "batch_disabled",
             Self::InvalidField(..) => "invalid_request",
             Self::FileNotFound(_) => "file_not_found",
@@ -97,6 +97,7 @@ impl Fault {
             | Self::InvalidModel(_)
             | Self::InvalidField(..)
             | Self::TransferCoding
+            | Self::HostCount
             | Self::TlsRequired => StatusCode::BAD_REQUEST,
             Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
@@ -181,6 +182,7 @@ impl Fault {
                 | Self::TlsRequired
                 | Self::TooManyFields
                 | Self::TransferCoding
+                | Self::HostCount
                 | Self::Overloaded
                 | Self::FileTooLarge(_)
                 | Self::StorageFull(_)
@@ -285,6 +287,7 @@ impl Fault {
             }
             Self::RequestTimeout => "The request took too long to arrive: send it faster.",
             Self::TooManyFields => "The request has more than 100 header fields: send fewer.",
+            Self::HostCount => "The request names no host, or several: send one Host header.",
             Self::TransferCoding => "The only transfer coding is chunked, once: send it alone.",
             Self::TlsRequired => "This port needs TLS: write the URL with https://.",
             Self::BatchDisabled => {
@@ -304,8 +307,8 @@ impl Fault {
             Self::UsageDisabled => "There are no accounts: set usage.file.",
             Self::UsageAway => "The accounts cannot be read now: try again.",
             Self::ForeignHost => {
-                "This page is shown to a browser on this machine under an address or as localhost \
-                 alone: use one of them, or send an admin key."
+                "A website may have sent this request: send a key, use an address or localhost as \
+                 the host, or name the website in server.cors_origins."
             }
             Self::AdminOnly => "This path needs a key of an operator that allows this.",
             Self::Internal => "The gateway failed on this request: this is a fault of its own.",

@@ -89,6 +89,7 @@ fn c09_every_fault_has_its_status_and_its_code() {
         (Fault::BodyTooLarge(5), 413, invalid, "body_too_large", none(), "close"),
         (Fault::RequestTimeout, 408, invalid, "request_timeout", none(), "close"),
         (Fault::TooManyFields, 431, invalid, "too_many_headers", none(), "close"),
+        (Fault::HostCount, 400, invalid, "invalid_request", none(), "close"),
         (Fault::TransferCoding, 400, invalid, "invalid_request", none(), "close"),
         (Fault::TlsRequired, 400, invalid, "tls_required", none(), "close"),
         (Fault::Internal, 500, "server_error", "internal", none(), ""),

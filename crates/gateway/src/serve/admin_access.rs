@@ -3,10 +3,7 @@
 //! Without tenants and keys every client may, as on one's own machine. Otherwise a request needs an
 //! admin key. To read and to change are two rights.
 
-use std::net::IpAddr;
-
 use http::HeaderMap;
-use http::header::{HOST, ORIGIN};
 
 use crate::api_keys::AdminRight;
 use crate::clock;
@@ -42,36 +39,6 @@ pub(super) fn may_call(
     }
 }
 
-/// Refuses requests that a foreign website may have made in the browser of an operator.
-///
-/// A page of another origin says so in `Origin`. A name that was made to point to this machine
-/// (DNS rebinding) has itself as `Origin`, but is a name of a domain in `Host`. Programs of this
-/// machine use an address or `localhost`. A key proves the operator, or the tenant.
-pub(super) fn is_own_page(
-    config: &Config,
-    headers: &HeaderMap,
-    (host, peer): (Option<&str>, Option<IpAddr>),
-) -> Result<(), Fault> {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).or(host);
-    let origin = headers.get(ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
-    let same = |origin: &str| origin.split_once("://").is_some_and(|(_, at)| Some(at) == host);
-    let is_local = peer.is_none_or(|peer| peer.to_canonical().is_loopback());
-    let is_named = is_local && host.is_some_and(is_domain);
-    if (is_named || origin.is_some_and(|origin| !same(origin))) && !has_key(config, headers) {
-        return Err(Fault::ForeignHost);
-    }
-    Ok(())
-}
-
-/// Whether a host with its port is a name of a domain, and not an address or `localhost`.
-fn is_domain(host: &str) -> bool {
-    let is_port = |port: &str| port.bytes().all(|digit| digit.is_ascii_digit());
-    let name = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(at, _)| at);
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let is_address = name.parse::<IpAddr>().is_ok() || name.starts_with('[');
-    !is_address && name.contains('.') && !name.ends_with(".localhost")
-}
-
 /// Checks that a client may see what belongs to all tenants.
 pub(super) fn may_read(config: &Config, headers: &HeaderMap) -> Result<(), Fault> {
     match open_pages(config) {
@@ -95,7 +62,7 @@ pub(super) fn has_admin_key(config: &Config, headers: &HeaderMap) -> bool {
 }
 
 /// Whether a client has the key of an operator or of a tenant.
-fn has_key(config: &Config, headers: &HeaderMap) -> bool {
+pub(super) fn has_key(config: &Config, headers: &HeaderMap) -> bool {
     let right = ingress::admin_right(config, headers, clock::since_epoch().as_secs());
     matches!(right, Ok(_) | Err(Fault::AdminOnly))
 }

@@ -1,7 +1,7 @@
 //! Heads that are refused before anything else is read.
 
-use http::Request;
-use http::header::TRANSFER_ENCODING;
+use http::header::{HOST, TRANSFER_ENCODING};
+use http::{Request, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 
@@ -11,17 +11,28 @@ use crate::reply::Fault;
 /// thousands of fields in a few bytes, of which each takes a hundred here.
 const FIELDS_MAX: usize = 100;
 
-/// Refuses heads with too many fields, and bodies that are not framed in the one way that all
-/// servers read alike.
+/// Refuses heads with too many fields, heads that name no host or several, and bodies that are not
+/// framed in the one way that all servers read alike.
 pub(super) fn check(request: &Request<Incoming>) -> Result<(), Fault> {
     if request.headers().len() > FIELDS_MAX {
         return Err(Fault::TooManyFields);
+    }
+    if !has_one_host(request) {
+        return Err(Fault::HostCount);
     }
     // A body of a known length has no transfer coding.
     if request.body().size_hint().exact().is_none() && !is_chunked_once(request) {
         return Err(Fault::TransferCoding);
     }
     Ok(())
+}
+
+/// Whether all servers see the same host: one in HTTP/1.1, at most one in the other versions.
+fn has_one_host(request: &Request<Incoming>) -> bool {
+    match request.headers().get_all(HOST).iter().count() {
+        0 => request.version() != Version::HTTP_11,
+        count => count == 1,
+    }
 }
 
 /// Whether the transfer coding is `chunked` alone, or none, as over HTTP/2.

@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::uri::{Authority, PathAndQuery};
+use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request as HttpRequest, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
 use super::connection::Serving;
+use super::foreign_sites::{Arrival, Cors};
 use super::local_api::Local;
 use super::response_writer::{Content, Reply};
 use super::worker::Worker;
 use super::{
-    admin_access, dashboard, dispatch_pages, head_check, local_api, models, queue_status,
-    request_body, status_stream, usage_page,
+    admin_access, dashboard, dispatch_pages, foreign_sites, head_check, local_api, models,
+    queue_status, request_body, status_stream, usage_page,
 };
 use crate::body_memory::Reservation;
 use crate::config::Config;
-use crate::ingress::headers::is_preflight;
 use crate::ingress::path::{self, AdminPage, Api, RequestKind, Route};
 use crate::ingress::{self, Caller, Intent, ReadContext};
 use crate::observe::MetricsFormat;
@@ -43,7 +43,11 @@ pub(super) async fn answer(
     let head_only = request.method() == Method::HEAD;
     let doors = worker.doors;
     let route = head_check::check(&request).and_then(|()| path::classify(request.method(), path));
-    let route = route.and_then(|route| own_page(&worker, route, &request, peer));
+    let arrival = Arrival { peer, has_tls: worker.tls.is_some() };
+    let config = state.config.load();
+    let route = route.and_then(|route| foreign_sites::check(&config, route, &request, arrival));
+    let cors = path::is_api(path).then(|| Cors::of(&config, request.headers())).flatten();
+    drop(config);
     let response = match route {
         Ok(Route::Proxied { api, kind }) if doors.api => {
             proxy(worker, request, (api, kind), peer).await
@@ -53,16 +57,6 @@ pub(super) async fn answer(
         }
         Ok(Route::Version) if doors.api => Content::whole(admin::version()),
         Ok(Route::Root) if doors.api => Content::whole(root(request.method())),
-        // The response that follows a preflight has the backend's headers, so it must have, too.
-        // A browser sends a preflight without a key, so it goes no further where keys are needed.
-        Ok(Route::Options)
-            if doors.api
-                && path::is_api(path)
-                && is_preflight(request.headers())
-                && state.config.load().tenants.is_empty() =>
-        {
-            proxy(worker, request, (Api::OpenAi, RequestKind::Other), peer).await
-        }
         Ok(Route::Options) => {
             let options = error::options(!path::is_api(path));
             let (parts, body) = request.into_parts();
@@ -88,7 +82,10 @@ pub(super) async fn answer(
         Ok(_) => refuse(request, format, Fault::NoSuchPath).await,
         Err(fault) => refuse(request, format, fault).await,
     };
-    let response = if head_only { Content::head_only(response) } else { response };
+    let mut response = if head_only { Content::head_only(response) } else { response };
+    if let Some(cors) = cors {
+        cors.write(response.headers_mut());
+    }
     Ok(Reply::new(response, serving))
 }
 
@@ -101,28 +98,6 @@ async fn refuse(
     let (parts, body) = request.into_parts();
     request_body::pass_over(&parts.headers, body).await;
     Content::whole(error::response_in(format, &fault.into()))
-}
-
-/// Refuses requests of foreign websites for what a key would protect, if there were keys.
-fn own_page(
-    worker: &Worker,
-    route: Route,
-    request: &HttpRequest<Incoming>,
-    peer: Option<IpAddr>,
-) -> Result<Route, Fault> {
-    let (doors, config) = (worker.doors, worker.state.config.load());
-    let is_guarded = match &route {
-        // Tenants read their accounts under any name of the gateway.
-        Route::Visibility(AdminPage::Usage) => false,
-        Route::Visibility(page) => page.says_much(),
-        Route::Dispatch(_) => true,
-        _ => false,
-    };
-    if is_guarded && doors.visibility {
-        let at = (request.uri().authority().map(Authority::as_str), peer);
-        admin_access::is_own_page(&config, request.headers(), at)?;
-    }
-    Ok(route)
 }
 
 /// A status page, for a client that may see it.

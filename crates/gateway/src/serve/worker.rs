@@ -45,7 +45,7 @@ pub(super) struct Worker {
     pub(super) doors: Doors,
     /// The batch runtime, where batch work is configured.
     pub(super) durable_queues: Option<Arc<DurableQueues>>,
-    tls: Option<Arc<TlsListener>>,
+    pub(super) tls: Option<Arc<TlsListener>>,
 }
 
 /// What a listener has besides its routes: the batch runtime, and TLS.

@@ -17,6 +17,7 @@ pub(in crate::config) fn server(section: &Section<'_>) -> Server {
         body_timeout: section.get("body_timeout"),
         write_timeout: section.get("write_timeout"),
         grace: section.get("grace"),
+        cors_origins: section.given("cors_origins").unwrap_or_default(),
         headroom_headers: section.get("headroom_headers"),
         orca: section.get("orca"),
         tls: tls(&section.section("tls")),

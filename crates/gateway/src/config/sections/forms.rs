@@ -36,6 +36,23 @@ pub(super) const TLS_NAME: Form = Form {
     example: "gpu-1.example.com",
 };
 
+/// The origin of a website, as a browser sends it.
+pub(super) const ORIGIN: Form = Form {
+    allowed: "origins such as https://chat.example, or `*`",
+    check: |origin| {
+        let place = origin.split_once("://").map_or("", |(_, place)| place);
+        let is_plain = place.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+        match origin == "*" || (!place.is_empty() && is_plain) {
+            true => Ok(()),
+            false => {
+                let allowed = "an origin such as https://chat.example, without a path, or *";
+                Err(Misfit::of(&format_args!("{origin:?}"), allowed))
+            }
+        }
+    },
+    example: "https://app.example",
+};
+
 /// The path of a request.
 pub(super) const URL_PATH: Form = Form {
     allowed: "a path that begins with /",

@@ -1,8 +1,9 @@
 //! The sections `server`, `admin`, `epp`, `log` and `dbus`.
 
+use super::forms::ORIGIN;
 use super::{GIB, HOUR, KIB, MIB, TIB, UP_TO_A_DAY, count, duration, size};
 use crate::config::settings::{Bus, ClientCertificates, EppTls, LogFormat, OpenPages};
-use crate::schema::ValueType::{Address, Bool, Keyword, Path, Table, Tables};
+use crate::schema::ValueType::{Address, Bool, Keyword, Path, Table, Tables, Texts};
 use crate::schema::{SectionSchema, key, words};
 use std::time::Duration;
 
@@ -43,6 +44,14 @@ pub(in crate::config) const SERVER: SectionSchema = SectionSchema::new(
         key("grace", UP_TO_A_DAY, "How long streams may continue after a shutdown begins.")
             .default("30s")
             .aliases(&["grace_seconds"]),
+        key(
+            "cors_origins",
+            Texts(&ORIGIN),
+            "The origins of websites that may use the API from a browser (CORS), or `*` for all. \
+             Requests of other websites without a key get 403. The status pages are for no other \
+             origin.",
+        )
+        .unset("none"),
         key("headroom_headers", Bool, "Whether responses state the headroom of their band.")
             .default("false"),
         key("orca", Bool, "Whether responses carry an ORCA load report.").default("false"),
@@ -206,8 +215,8 @@ pub(in crate::config) const EPP: SectionSchema = SectionSchema::new(
 .doc(
     "Only `tidegate epp` reads this section. It listens here instead of at `server.listen`. Envoy \
      connects to the backends, retries and writes to the clients, so `upstream.connect_timeout`, \
-     `[retry]`, `server.write_timeout`, `server.headroom_headers`, `server.orca` and the header \
-     `X-Queue-Status` have no effect there. Backends must have IP addresses, and only the address \
+     `[retry]`, `server.write_timeout`, `server.cors_origins`, `server.headroom_headers`, \
+     `server.orca` and the header `X-Queue-Status` have no effect there. Backends must have IP addresses, and only the address \
      of their URLs counts.",
 );
 

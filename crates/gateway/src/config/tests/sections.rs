@@ -36,6 +36,7 @@ fn the_servers_keys_reach_the_server() {
                 header_limit = 16384\nconnections_max = 10\nheader_timeout = 1\n\
                 body_timeout = 2\nwrite_timeout = '3s'\ngrace = '1m30s'\n\
                 headroom_headers = true\norca = true\n\
+                cors_origins = ['https://chat.example']\n\
                 [admin]\nlisten = 'localhost:8431'\nready_fails_when_saturated = true\n\
                 [log]\naccess = false\nformat = 'json'\n";
     let config = good(text);
@@ -49,6 +50,7 @@ fn the_servers_keys_reach_the_server() {
     assert_eq!(server.write_timeout, Duration::from_secs(3));
     assert_eq!(server.grace, Duration::from_secs(90));
     assert!(server.headroom_headers && server.orca);
+    assert_eq!(server.cors_origins, ["https://chat.example"]);
     assert_eq!(config.admin.listen, Some("127.0.0.1:8431".parse().unwrap()));
     assert!(config.admin.ready_fails_when_saturated);
     assert!(!config.log.access);

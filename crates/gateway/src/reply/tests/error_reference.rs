@@ -131,7 +131,7 @@ fn when(fault: &Fault) -> &'static str {
         ModelNotFound(_) | TargetNotFound { .. } => {
             "no backend lists the model, and `[[models]]` does not name it"
         }
-        InvalidRequest(_) | InvalidModel(_) | InvalidField(..) | TransferCoding => {
+        InvalidRequest(_) | InvalidModel(_) | InvalidField(..) | TransferCoding | HostCount => {
             "the request is invalid; the message says why"
         }
         TooManyFields => "the head has more than 100 fields",
@@ -177,8 +177,10 @@ fn when(fault: &Fault) -> &'static str {
         }
         UsageDisabled => "`/usage`, and no `usage.file` is set",
         ForeignHost => {
-            "a status page, asked for by a website of another origin, or on this machine under \
-                the name of a domain, without an admin key"
+            "a website of another origin sent the request, or the request came on this machine \
+                under the name of a domain (status pages, accounts, files and batches; other \
+                paths if a browser sent it), without a key; `server.cors_origins` allows websites \
+                to use the API"
         }
         Internal => "an error inside the gateway",
         ClientClosed => "the client disconnected; only metrics and the access log show it",
