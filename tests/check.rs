@@ -2,6 +2,7 @@
 
 mod certificates;
 mod findings;
+mod locks;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -126,7 +126,10 @@ const GATEWAY: &[Room] = &[
         &["clock", "config", "jitter", "prometheus_parser", "scheduler", "tls", "upstream"],
     ),
     ("tls_listener", &["clock", "config", "file_watch", "socket", "task", "tls"]),
-    ("check", &["backend", "clock", "config", "schema", "tls", "tls_listener"]),
+    (
+        "check",
+        &["api_keys", "backend", "calendar", "clock", "config", "schema", "tls", "tls_listener"],
+    ),
     ("observe", &["backend", "calendar", "clock", "config", "gates", "places", "usage"]),
     (
         "state",

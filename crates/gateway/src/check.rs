@@ -4,6 +4,8 @@
 //! because of a disk. The folder is tried as a start would use it, and nothing of that is left
 //! behind. The files are read as a start would read them.
 
+mod locks;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -46,6 +48,7 @@ fn paths(config: &Config, report: &Report) {
     }
     backend_roots(config, report);
     server_certificates(config, report);
+    locks::check(config, report);
     if let Some(folder) = &config.batch.folder
         && let Err(why) = try_folder(folder)
     {
