@@ -149,3 +149,29 @@ fn x05_a_form_cannot_name_one_model_to_the_gateway_and_another_to_the_backend() 
     }
     assert_eq!(backend.seen().len(), 1);
 }
+
+/// No client can mend that, so the operator is told, and not with each request.
+#[test]
+fn x05_a_backend_that_refuses_the_key_of_the_gateway_is_told_to_the_operator_once() {
+    let backend = Backend::start(|seen| match seen.header("authorization") {
+        Some("Bearer old-secret") => ScriptedResponse::json(401, "{\"error\":{}}"),
+        _ => ScriptedResponse::json(403, "{\"error\":{}}"),
+    });
+    let key = "api_key_env = \"TEST_BACKEND_KEY\"\n";
+    let text = config("", &[("one", backend.address())]) + key;
+    let secret = [("TEST_BACKEND_KEY", "old-secret")];
+    let gateway = Gateway::launch_in(&text, &secret);
+    gateway.await_ready(1);
+    for _ in 0..3 {
+        assert_eq!(gateway.ask(&chat("m").key("of-the-client")).status, 401);
+    }
+    let told = "answered 401 Unauthorized to the key that the gateway sends";
+    await_log(&gateway, told);
+    let log = gateway.process.log();
+    assert_eq!(log.matches(told).count(), 1, "{log}");
+    assert!(!log.contains("old-secret"), "{log}");
+    // Without a key of the gateway, the key is that of the client.
+    let gateway = Gateway::before("", &backend);
+    assert_eq!(gateway.ask(&chat("m").key("of-the-client")).status, 403);
+    assert!(!gateway.process.log().contains("to the key"));
+}

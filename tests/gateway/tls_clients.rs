@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -151,6 +152,33 @@ fn x04_certificates_are_replaced_without_dropping_a_connection() {
     stream.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     stream.wait().unwrap();
     assert!(text.contains("[DONE]"), "{text}");
+}
+
+/// Kubernetes mounts a secret as links to a folder behind a link, and swaps that link.
+#[test]
+fn x04_certificates_behind_links_are_replaced_when_a_link_changes() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let backend = model_server();
+    let gateway = TlsGateway::start(&old.issue(&["a.example"]), ("", ONE), &backend, &[]);
+    let at = |name: &str| gateway.folder.join(name);
+    let link = |target: &str, name: &str| {
+        symlink(target, at("next")).unwrap();
+        fs::rename(at("next"), at(name)).unwrap();
+    };
+    for (folder, authority) in [("..one", &old), ("..two", &new)] {
+        fs::create_dir(at(folder)).unwrap();
+        write(&at(folder), "a", &authority.issue(&["a.example"]));
+    }
+    link("..one", "..data");
+    link("..data/a.crt", "a.crt");
+    link("..data/a.key", "a.key");
+    let probe = |authority: &Authority| gateway.curl(authority, "a.example", &["-X", "OPTIONS"]);
+    assert!(probe(&old).status.success());
+    link("..two", "..data");
+    eventually("replaced", || {
+        let outcome = probe(&new);
+        if outcome.status.success() { Ok(()) } else { Err(format!("{outcome:?}")) }
+    });
 }
 
 /// A client that sends a request and reads until the end of the connection.

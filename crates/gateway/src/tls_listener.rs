@@ -30,6 +30,7 @@ const SELF_SIGNED_YEARS: i32 = 10;
 /// Envoy opens a few connections.
 const GRPC_LIMITS: HandshakeLimits =
     HandshakeLimits { time: Duration::from_secs(10), at_once: 1024 };
+const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A certificate that expires within this time is reported.
 const EXPIRES_SOON: i64 = 14 * 24 * 3600;
 
@@ -134,8 +135,13 @@ impl TlsListener {
         Some(ClientCertificate(Arc::new(Certificate::read(certificate)?)))
     }
 
-    /// Reads the certificates again when their files change and on SIGHUP. Never returns.
+    /// Reads the certificates again when their files change and on SIGHUP, and reports each day
+    /// that one expires soon. Never returns.
     pub(crate) async fn watch(self: Arc<Self>) {
+        tokio::join!(self.follow_files(), daily(|| self.report_expiry()));
+    }
+
+    async fn follow_files(self: &Arc<Self>) {
         let changed = Arc::new(Notify::new());
         let watcher = file_watch::watch(self.certificates.paths(), &changed);
         if let Err(error) = &watcher {
@@ -187,6 +193,14 @@ impl TlsListener {
                 tracing::warn!("the certificate in {} {what}", file.display());
             }
         }
+    }
+}
+
+/// Does something once a day, for the first time in a day. Never returns.
+async fn daily(mut act: impl FnMut()) {
+    loop {
+        tokio::time::sleep(DAY).await;
+        act();
     }
 }
 
@@ -246,5 +260,18 @@ impl fmt::Display for HandshakeError {
             Self::Displaced => f.write_str("too many handshakes at once"),
             Self::Failed(error) => error.fmt(f),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn x04_the_end_of_a_certificate_is_reported_each_day() {
+        let mut count = 0;
+        let days = daily(|| count += 1);
+        assert!(tokio::time::timeout(DAY * 3 + DAY / 2, days).await.is_err());
+        assert_eq!(count, 3);
     }
 }

@@ -13,7 +13,7 @@ mod pool;
 mod retry_budget;
 mod upstream_body;
 
-pub(crate) use backend_retry_after::retry_after;
+pub(crate) use backend_retry_after::{is_full, retry_after};
 pub(crate) use connect::{ConnectError, Connection, ServerAddress, connect};
 pub(crate) use http1::{ExchangeError, Framing, Http1, Http1Request, Silence};
 pub(crate) use pool::{Lease, Pool, WholeBody};

@@ -3,12 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{error, fmt};
 
 use flow::{BackendId, Span, Time};
 use http::header::InvalidHeaderValue;
 use http::uri::{Authority, InvalidUri, Scheme};
-use http::{HeaderValue, Uri};
+use http::{HeaderValue, StatusCode, Uri};
 
 use super::passive_stats::{BegunRequest, PassiveStats};
 use crate::config::settings::tenants::Secret;
@@ -43,6 +44,8 @@ pub(crate) struct Endpoint {
     pub(crate) socket: Option<SocketAddr>,
     /// Statistics that requests update.
     pub(super) stats: Arc<PassiveStats>,
+    /// Whether the operator knows that it refuses the credential.
+    pub(super) credential_refused: AtomicBool,
 }
 
 /// Counts a request at a backend until it is dropped.
@@ -95,6 +98,25 @@ impl Endpoint {
     /// Records the time to the first byte of the response to a request.
     pub(crate) fn note(&self, request: BegunRequest, first_byte: Span, streamed: bool) {
         self.stats.note(request, first_byte, streamed);
+    }
+
+    /// Tells the operator that it refuses the key of the gateway: once, until it accepts the key
+    /// again. A client cannot mend that.
+    pub(crate) fn note_credential(&self, status: StatusCode) {
+        if self.credential.is_none() {
+            return;
+        }
+        let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        if is_refused && !self.credential_refused.swap(true, Ordering::Relaxed) {
+            let backend = &self.name;
+            tracing::warn!(
+                backend,
+                "the backend answered {status} to the key that the gateway \
+                                     sends: check its api_key_env or api_key_file"
+            );
+        } else if status.is_success() {
+            self.credential_refused.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Records that a part of a response has come.
@@ -183,6 +205,7 @@ impl Endpoint {
             authority,
             tls,
             stats: Arc::default(),
+            credential_refused: AtomicBool::new(false),
         })
     }
 

@@ -11,7 +11,7 @@ use http::header::RETRY_AFTER;
 use store::{Moment, Outcome};
 
 use crate::upstream::client::{ClientError, ClientResponse};
-use crate::upstream::retry_after;
+use crate::upstream::{is_full, retry_after};
 
 /// What happens to a message after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,9 +55,7 @@ fn judge_answer(answer: ClientResponse, now: Moment) -> Verdict {
     let later = answer.headers.get(RETRY_AFTER).and_then(|value| retry_after(value, now));
     let ClientResponse { status, body, .. } = answer;
     match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            Verdict::Congested(later, format!("it answered {status}"))
-        }
+        status if is_full(status) => Verdict::Congested(later, format!("it answered {status}")),
         status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
             Verdict::Failed(Outcome::Answered { status: status.as_u16(), body }, later)
         }
@@ -119,6 +117,8 @@ mod tests {
         assert_eq!(answered(429, None), congested(None, "it answered 429 Too Many Requests"));
         let later = congested(Some(7), "it answered 503 Service Unavailable");
         assert_eq!(answered(503, Some("7")), later);
+        let full = congested(Some(7), "it answered 529 <unknown status code>");
+        assert_eq!(answered(529, Some("7")), full, "as for other requests");
         let unreachable = judge(
             Err(ClientError::Unreached { place: "a:1".into(), source: "refused".into() }),
             NOW,

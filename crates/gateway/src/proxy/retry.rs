@@ -17,7 +17,7 @@ use super::attempt::{AttemptFailure, AttemptOutcome};
 use crate::backend::{Attempt, Endpoint};
 use crate::reply::Fault;
 use crate::request::Request;
-use crate::upstream::{RetryBudget, UpstreamBody, retry_after};
+use crate::upstream::{RetryBudget, UpstreamBody, is_full, retry_after};
 use crate::{clock, jitter};
 
 /// The pause after a failure, if no other backend can take the request at once. Further pauses
@@ -44,9 +44,7 @@ pub(crate) fn verdict<'a>(
     retry_after: impl FnOnce() -> Option<&'a HeaderValue>,
 ) -> Attempt {
     match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => full(retry_after()),
-        // Some services say so when they are overloaded.
-        _ if status.as_u16() == 529 => full(retry_after()),
+        _ if is_full(status) => full(retry_after()),
         // The gateway never asks to switch protocols.
         _ if status.is_informational() => Attempt::Failed,
         StatusCode::INTERNAL_SERVER_ERROR

@@ -1,11 +1,20 @@
-//! `Retry-After`: when a server wants to be asked again.
+//! Whether a server is full, and `Retry-After`: when it wants to be asked again.
 
 use std::time::{Duration, SystemTime};
 
-use http::HeaderValue;
+use http::{HeaderValue, StatusCode};
 
 /// The longest time that a server's word is taken for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Some services say so when they are overloaded.
+const SITE_OVERLOADED: u16 = 529;
+
+/// Whether a status says that the server is full. It is no fault of the request.
+pub(crate) fn is_full(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+        || status.as_u16() == SITE_OVERLOADED
+}
 
 /// The time until a server wants to be asked again, given in seconds or as a date (RFC 9110,
 /// 10.2.3), at most a day. `now` is the time since 1970. Callers bound it further as they need.
